@@ -11,6 +11,7 @@ random effect: scores are quantiles of normal variables of that correlation (ICC
 correlate by .7 on an item.
 """
 
+import itertools
 import warnings
 import zlib
 from collections.abc import Callable, Iterator
@@ -23,10 +24,11 @@ from torch import Tensor
 
 from tensormetrics.uncertainty import UncertaintyWarning
 from tensormetrics.uncertainty.engine.draws import Bounds
-from tensormetrics.uncertainty.engine.estimates import interval_of
 from tensormetrics.uncertainty.engine.intervals import interval
-from tensormetrics.uncertainty.engine.paired import comparisons
+from tensormetrics.uncertainty.engine.paired import comparisons, comparisons_with
 from tensormetrics.uncertainty.engine.resampling import UNKNOWN, Items, Resampled
+from tensormetrics.uncertainty.engine.statements import ALTERNATIVES, Question
+from tensormetrics.uncertainty.results.estimates import interval_of
 
 SETS = 1000
 BATCH = 100  # sets that share one draw of the weights
@@ -266,10 +268,10 @@ def sampled_rows(scenario: Scenario, sets: int | None = None) -> Iterator[tuple[
         yield scenario.draw(generator, BATCH)
 
 
-def batches(scenario: Scenario, sets: int | None = None) -> Iterator[list[Resampled]]:
+def batches(scenario: Scenario, sets: int | None = None, is_compared: bool = False) -> Iterator[list[Resampled]]:
     """Yield one metric, or two, of a hundred values for every hundred sets."""
     for seed, metrics in enumerate(sampled_rows(scenario, sets)):
-        yield [_resampled(rows, scenario, seed, len(metrics) > 1) for rows in metrics]
+        yield [_resampled(rows, scenario, seed, is_compared or len(metrics) > 1) for rows in metrics]
 
 
 def replicates(metrics: list[Resampled]) -> Tensor:
@@ -332,7 +334,7 @@ def comparisons_of(scenario: Scenario, sets: int | None = None, levels: tuple[fl
                 torch.stack([is_outside, p_before <= 0.05, is_outside & (p_before > 0.05), is_sure & (p_before > 0.1)])
             )
             for level in levels:
-                comparison = comparisons(a, b, level, None, lambda name: 1)
+                comparison = comparisons(a, b, Question(level))
                 low, high, p_value, p_better = comparison.low, comparison.high, comparison.p_value, comparison.p_better
                 excludes = (low > 0) | (high < 0)
                 is_sure = (p_better < 0.025) | (p_better > 0.975)
@@ -351,8 +353,33 @@ def comparisons_of(scenario: Scenario, sets: int | None = None, levels: tuple[fl
     )
 
 
+class NumberTests(NamedTuple):
+    """Results of comparisons of one metric with the true value: fractions of p-values of at most .05."""
+
+    significant: dict[str, float]  # by alternative
+    contradictions: int  # at any of the levels and alternatives
+
+
+def number_tests_of(scenario: Scenario, sets: int | None = None, levels: tuple[float, ...] = (0.95,)) -> NumberTests:
+    """Compute the results of simulated comparisons of one model's score with the true one."""
+    p_values: dict[str, list[Tensor]] = {side: [] for side in ALTERNATIVES}
+    contradictions = 0
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UncertaintyWarning)  # of few groups
+        for (metric,) in batches(scenario, sets, is_compared=True):
+            for level, side in itertools.product(levels, ALTERNATIVES):
+                comparison = comparisons_with(metric, scenario.truth, Question(level, side))
+                excludes = (comparison.low > 0) | (comparison.high < 0)
+                contradictions += int((excludes != (comparison.p_value <= 1 - level)).sum())
+                if level == 0.95:
+                    p_values[side].append(comparison.p_value)
+    significant = {side: float((torch.cat(values) <= 0.05).double().mean()) for side, values in p_values.items()}
+    return NumberTests(significant, contradictions)
+
+
 ITEMS = 5, 10, 20, 30, 100
 GROUPS = 3, 5, 10, 20
+NUMBERS = 10, 30, 100  # items of scores that are compared with a number
 LAWS = {
     "right or wrong, .5": right_or_wrong(0.5),
     "right or wrong, .8": right_or_wrong(0.8),
@@ -533,6 +560,15 @@ def null_rows() -> list[Scenario]:
 def unbounded_null_rows() -> list[Scenario]:
     """Return comparisons of equal models by scores without bounds."""
     return _pairs_of_law("log-normal, range unknown", LOG_NORMAL, (5, 10, 30, 100))
+
+
+def number_rows() -> list[Scenario]:
+    """Return scores that are compared with their true mean."""
+    rows = [
+        row for kind in ("right or wrong, .8", "Beta(.3, 3)", "uniform") for row in _of_items(kind, LAWS[kind], NUMBERS)
+    ]
+    rows += _of_groups("right or wrong, .8", right_or_wrong(0.8), 0.3, (5, 10, 20))
+    return rows + _of_groups("Beta(.3, 3)", SKEWED, 0.3, (5, 10, 20))
 
 
 def power_rows() -> list[Scenario]:

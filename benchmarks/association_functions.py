@@ -149,7 +149,7 @@ def permutations() -> list[tuple]:
     u, v = torch.randn(2, 25, dtype=torch.float64)
     generator = np.random.default_rng(0)
     rivals = {
-        "ours": lambda: association.permutation_p_value(u, v, method="approximate", iterations=10_000),
+        "ours": lambda: association.permutation_p_value(u, v, method="approximate", replicates=10_000),
         "numpy": lambda: numpy_permutations(u.numpy(), v.numpy(), 10_000, generator),
     }
     p, q = rivals["ours"]().item(), rivals["numpy"]()
@@ -162,7 +162,7 @@ def permutations() -> list[tuple]:
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         p = exact().item()
         memory = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
-        drawn = association.permutation_p_value(u[:words], v[:words], method="approximate", iterations=200_000).item()
+        drawn = association.permutation_p_value(u[:words], v[:words], method="approximate", replicates=200_000).item()
         assert abs(p - drawn) < 4 * (p * (1 - p) / 200_000) ** 0.5 + 1e-5, (p, drawn)
         times = interleaved({"ours": exact}, repeats)
         rows.append((f"exact p-value, {words}+{words} ({memory:.0f} MB more at the peak)", times, wanted))
@@ -179,7 +179,7 @@ def ragged_permutations() -> tuple:
 
     def ours() -> torch.Tensor:
         masks = {"u_mask": u_mask, "v_mask": v_mask}
-        return association.permutation_p_value(*scores, method="approximate", iterations=1000, **masks)
+        return association.permutation_p_value(*scores, method="approximate", replicates=1000, **masks)
 
     def loop() -> list[float]:
         return [numpy_permutations(u, v, 1000, generator) for u, v in pairs]

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 import _small_samples as simulation
+import _word_samples as word_samples
 import numpy as np
 from _common import arguments, conditions
 from _small_samples import Array, Scenario
@@ -31,6 +32,7 @@ PAIR_COLUMNS = (
     "gross before: interval / `p_better`",
     "contradictions",
 )
+NUMBER_COLUMNS = "scores", "sizes", "two-sided", "greater", "less", "contradictions"
 PEER_COLUMNS = "scores", "method", "coverage", "mean width", "p <= .05", "interval against p", "no interval"
 Cells = tuple[str, ...]
 
@@ -102,6 +104,29 @@ def comparisons(rows: list[Scenario], sets: int | None) -> Iterator[Cells]:
             joined(fraction(result.significant) for result in results),
             joined(" / ".join(map(fraction, result.gross_before)) for result in results),
             str(sum(result.contradictions for result in results)),
+        )
+
+
+def comparisons_with_truth(rows: list[Scenario], sets: int | None) -> Iterator[Cells]:
+    for kind, sizes, scenarios in by_kind(rows):
+        results = [simulation.number_tests_of(row, sets, simulation.LEVELS) for row in scenarios]
+        yield (
+            kind,
+            sizes,
+            *(joined(fraction(result.significant[side]) for result in results) for side in simulation.ALTERNATIVES),
+            str(sum(result.contradictions for result in results)),
+        )
+
+
+def words(sets: int | None) -> Iterator[Cells]:
+    for model in word_samples.models():
+        results = [word_samples.coverage_of(model, count, sets) for count in word_samples.WORDS]
+        yield (
+            model.kind,
+            f"{joined(map(str, word_samples.WORDS))} words a set",
+            joined(fraction(result.before) for result in results),
+            joined(fraction(result.after) for result in results),
+            joined(f"{width(result.width_before)} / {width(result.width)}" for result in results),
         )
 
 
@@ -245,6 +270,9 @@ def main() -> None:
         "Comparisons of many pairs.": [*simulation.pair_width_rows(), *simulation.overflow_pair_rows()],
     }.items():
         report.table(title, PAIR_COLUMNS, comparisons(rows, sets))
+    title = "One model against its true score: p_value <= .05."
+    report.table(title, NUMBER_COLUMNS, comparisons_with_truth(simulation.number_rows(), sets))
+    report.table("Effect sizes of WEAT over sets of few words.", INTERVAL_COLUMNS, words(sets))
     peer_sets = sets or simulation.SETS
     report.table("Other packages, one model.", PEER_COLUMNS, peers(simulation.peer_rows(), peer_sets, False))
     report.table("Other packages, equal models.", PEER_COLUMNS, peers(simulation.peer_pair_rows(), peer_sets, True))

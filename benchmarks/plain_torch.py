@@ -93,7 +93,7 @@ def permutations(tests: int, iterations: int, words: int, device: str) -> list[R
     both, observed = torch.cat([u, v], 1), u.sum(1, keepdim=True)
 
     def ours(seed: int) -> Tensor:
-        return permutation_p_value(u, v, method="approximate", iterations=iterations, seed=seed)
+        return permutation_p_value(u, v, method="approximate", replicates=iterations, seed=seed)
 
     def rival(_: int) -> Tensor:
         extreme, chunk = torch.zeros(tests, dtype=torch.int64, device=device), 2**16

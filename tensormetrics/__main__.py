@@ -28,8 +28,9 @@ COMMANDS = {  # name -> file, and what it answers
     "coref": ("structured", "How good is coreference, in CoNLL-2012 files?"),
     "ner": ("structured", "How good are named entities, in BIO files?"),
     "amr": ("structured", "How good are AMR graphs, in PENMAN notation? (Smatch)"),
-    "info": ("info", "What is installed, what native code is loaded, and what is missing."),
-    "warm-up": ("warm_up", "Compile the kernels for this GPU now, so that no first call does."),
+    "scores": ("scores", "How sure are scores of items, in logs and tables? Which model is better?"),
+    "info": ("installation", "What is installed, what native code is loaded, and what is missing."),
+    "warm-up": ("installation", "Compile the kernels for this GPU now, so that no first call does."),
     "demo": ("demo", "Train on handwritten digits and watch every metric."),
 }
 

@@ -6,6 +6,7 @@ import operator
 from collections.abc import Callable, Collection, Iterable, Sized
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -78,6 +79,20 @@ def tensor(name: str, value: Any) -> None:
 def as_tensor(value: Any, dtype: torch.dtype | None = None) -> Tensor:
     """A tensor where it is; numbers, lists and arrays on the CPU, whatever torch's default device."""
     return torch.as_tensor(value, dtype=dtype, device=value.device if isinstance(value, Tensor) else "cpu")
+
+
+def array_as_tensor(value: Any) -> Any:
+    """Return an array of numbers (NumPy, CUDA array interface, DLPack) as a tensor, and anything else as it is."""
+    if isinstance(value, Tensor):
+        return value
+    if isinstance(value, np.ndarray):
+        if value.dtype.kind not in "biuf":
+            return value
+        is_shared = value.flags.writeable and value.dtype.isnative and min(value.strides, default=0) >= 0
+        return torch.from_numpy(value if is_shared else value.astype(value.dtype.newbyteorder("=")))
+    if hasattr(value, "__cuda_array_interface__"):
+        return torch.as_tensor(value)
+    return torch.from_dlpack(value) if hasattr(value, "__dlpack__") else value
 
 
 def shape(name: str, value: Tensor, *wanted: int | str) -> None:

@@ -177,15 +177,20 @@ def common_kind(kinds: list[Kind]) -> Kind:
     return shape, dtype
 
 
-def options_of(metric: Any, args: tuple, kwargs: dict[str, Any]) -> dict[str, str]:
-    """What the constructor was told, in words that are equal where it means the same on every rank."""
+def given_options(metric: Any) -> dict[str, Any]:
+    """Return what the constructor was given, and its defaults, by name."""
+    args, kwargs = metric._arguments
     signature = inspect.signature(type(metric).__init__)
     bound = signature.bind(metric, *args, **kwargs)
     bound.apply_defaults()
     self, *names = bound.arguments
     packed = next((n for n, p in signature.parameters.items() if p.kind is p.VAR_KEYWORD), "")
-    given = {name: bound.arguments[name] for name in names if name != packed} | bound.arguments.get(packed, {})
-    said = {name: described(value) for name, value in given.items() if name not in OWN}
+    return {name: bound.arguments[name] for name in names if name != packed} | bound.arguments.get(packed, {})
+
+
+def options_of(metric: Any) -> dict[str, str]:
+    """What the constructor was told, in words that are equal where it means the same on every rank."""
+    said = {name: described(value) for name, value in given_options(metric).items() if name not in OWN}
     return {"the metric": f"{type(metric).__module__}.{type(metric).__qualname__}"} | said
 
 

@@ -1,7 +1,6 @@
 """The base of every metric: torchmetrics' Metric, with states that cost what a batch costs."""
 
 import functools
-import inspect
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -12,15 +11,28 @@ import torchmetrics
 from torch import Tensor
 from torch.utils._pytree import tree_map_only
 from torchmetrics.utilities.data import dim_zero_cat, dim_zero_sum
-from typing_extensions import Unpack  # torch brings it
+from typing_extensions import Self, Unpack  # torch brings it
 
 from . import _checks
-from ._distributed import Kind, check_same_options, exchange, gather, gathered, kind_of, options_of, together
+from ._distributed import (
+    Kind,
+    check_same_options,
+    exchange,
+    gather,
+    gathered,
+    given_options,
+    kind_of,
+    options_of,
+    together,
+)
 from ._plots import plot_values, steps_of
+from ._repr import RecordedArguments
+from ._states import States
 from .uncertainty.engine import intervals, resampling
-from .uncertainty.engine.estimates import check_confidence
 from .uncertainty.engine.units import merge_stores
 from .uncertainty.engine.weights import check_draws
+from .uncertainty.results.estimates import check_confidence
+from .uncertainty.results.table import Table, table_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -69,7 +81,7 @@ class Options(TypedDict, total=False):
     compute_with_cache: bool
 
 
-class Metric(torchmetrics.Metric):
+class Metric(RecordedArguments, torchmetrics.Metric):
     """A metric whose state is running sums (`add_state(name, zeros, "sum")`) or kept rows (`add_rows(name)`).
 
     Subclasses write `update` and `compute`. An `update` that fails leaves no trace, because it assigns new tensors to
@@ -80,16 +92,11 @@ class Metric(torchmetrics.Metric):
 
     full_state_update = False
     is_differentiable = False  # what `forward` answers
-    _arguments: tuple[tuple[Any, ...], dict[str, Any]]
     no_interval = "it has no interval"  # and why
+    nan_without_data = False  # what `compute` answers before the first update; else a NoDataError
     # Options that say how a model answers, or where and how fast it is scored, but not what is scored: two metrics of a
     # comparison may differ in them. A subclass adds its own.
     model_options: tuple[str, ...] = ("device", "memory_budget", *Options.__annotations__)
-
-    def __new__(cls, *args: Any, **kwargs: Any) -> "Metric":
-        metric = super().__new__(cls)
-        object.__setattr__(metric, "_arguments", (args, kwargs))  # for `repr`
-        return metric
 
     def __init__(self, **kwargs: Unpack[Options]) -> None:
         _checks.no_others(type(self), kwargs.keys() - Options.__annotations__.keys())
@@ -112,6 +119,21 @@ class Metric(torchmetrics.Metric):
         self.__dict__["_computed"] = value
         if value is None:
             self.__dict__["_items"] = None
+
+    @property  # type: ignore[override]
+    def _defaults(self) -> States:  # an attribute of torchmetrics' Metric
+        return States(self.__dict__["_defaults"], self)
+
+    @_defaults.setter
+    def _defaults(self, defaults: dict[str, Any]) -> None:
+        self.__dict__["_defaults"] = defaults
+
+    def update_options(self) -> dict[str, Any]:
+        """Return what `update` reads besides its arguments, by name: by default the class and all options.
+
+        Metrics of a torchmetrics collection where this is equal keep one state for all, and `update` runs once.
+        """
+        return {"class": type(self), **given_options(self)}
 
     def add_rows(self, name: str) -> None:
         """Declare a state that keeps every row given to `append_rows`, in order; (0,) until the first."""
@@ -161,13 +183,7 @@ class Metric(torchmetrics.Metric):
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """The value of this batch alone; the batch is added to the state, which is neither copied nor recomputed."""
-        batch = type(self).__new__(type(self))
-        with self._lock:
-            state = super().__getstate__()
-        batch.__setstate__({**state, "_lock": Lock()})
-        batch.reset()
-        batch._number_after(state)
-        batch._enable_grad, batch._to_sync = True, self.dist_sync_on_step
+        batch = self._batch()
         batch.update(*args, **kwargs)
         value = batch.batch_value()
         with self._lock:
@@ -177,6 +193,17 @@ class Metric(torchmetrics.Metric):
             self._kind = batch._kind
             self._forward_cache = value
         return value
+
+    def _batch(self, **own: Any) -> Self:
+        """Return a metric of these options without data, for a batch of `forward`; `own` attributes are not shared."""
+        batch = type(self).__new__(type(self))
+        with self._lock:
+            state = super().__getstate__()
+        batch.__setstate__({**state, **own, "_lock": Lock()})
+        batch.reset()
+        batch._number_after(state)
+        batch._enable_grad, batch._to_sync = True, self.dist_sync_on_step
+        return batch
 
     def _number_after(self, state: dict[str, Any]) -> None:
         """Let a batch of `forward` number its items after those of the metric, whose `state` is given."""
@@ -213,8 +240,12 @@ class Metric(torchmetrics.Metric):
             NotImplementedError: If the metric has no interval.
         """
         confidence = check_confidence(confidence)
-        estimates = intervals.interval(self._resampled("interval", replicates, seed), confidence)
-        return intervals.with_values(estimates, self.compute())
+        return self._estimates(self._resampled("interval", replicates, seed), confidence)
+
+    def _estimates(self, resampled: "resampling.Resampled | resampling.Joined", confidence: float) -> Any:
+        """Return the interval of each value, with the values of `compute`."""
+        estimates = intervals.interval(resampled, confidence)
+        return intervals.with_values(estimates, self.compute(), type(self).__name__)
 
     def _resampled(
         self, asked: str, replicates: int | None = None, seed: int | None = None
@@ -235,22 +266,21 @@ class Metric(torchmetrics.Metric):
         low, high = (unknown if end is None else end for end, unknown in ends)
         return low, high
 
-    def _better(self, name: str) -> int:
-        """-1 where less is better, of one of several values by its name."""
-        return -1 if self.higher_is_better is False else 1
+    def _direction(self, name: str) -> bool | None:
+        """Return whether more is better, of one of several values by its name; None where neither is."""
+        return self.higher_is_better
 
-    def extra_repr(self) -> str:
-        """The arguments of the constructor that are not its defaults."""
-        args, kwargs = self._arguments
-        signature = inspect.signature(type(self).__init__)
-        given = signature.bind(self, *args, **kwargs).arguments
-        packed = next((n for n, p in signature.parameters.items() if p.kind is p.VAR_KEYWORD), "")
-        flat = {**given, **given.pop(packed, {})}
-        return ", ".join(
-            f"{name}={_shown(value)}"
-            for name, value in flat.items()
-            if name not in ("self", packed) and not _is_default(value, signature.parameters.get(name))
-        )
+    def table(self, name: str | None = None, **options: Any) -> Table:
+        """Return a table of one row: each value with its interval.
+
+        Args:
+            name: Name of the row, by default that of the class.
+            **options: Those of `interval`.
+
+        Raises:
+            ValueError: As `interval`.
+        """
+        return table_of({name or type(self).__name__: self.interval(**options)}, self._direction)
 
     def batch_value(self) -> Any:
         """What `forward` asks of a batch; a metric overrides it when `compute` is too dear for every step."""
@@ -340,9 +370,13 @@ class Metric(torchmetrics.Metric):
         for name, state in whole.items():
             setattr(self, name, state)
 
+    def rank_options(self) -> dict[str, str]:
+        """Return in words the options that have to be the same on all ranks, by name."""
+        return options_of(self)
+
     def _agreed_kinds(self, group: Any) -> dict[str, list[Kind]]:
         """Shape and dtype of each state on every rank; ValueError on all where their options differ."""
-        own = options_of(self, *self._arguments), {name: kind_of(getattr(self, name)) for name in self._defaults}
+        own = self.rank_options(), {name: kind_of(getattr(self, name)) for name in self._defaults}
         options, kinds = zip(*exchange(own, group), strict=True)
         check_same_options(options)
         return {name: [kind[name] for kind in kinds] for name in self._defaults}
@@ -355,6 +389,8 @@ class Metric(torchmetrics.Metric):
 
         @functools.wraps(update)
         def guarded(*args: Any, **kwargs: Any) -> None:
+            args = tuple(map(_checks.array_as_tensor, args))
+            kwargs = {name: _checks.array_as_tensor(argument) for name, argument in kwargs.items()}
             with self._lock, self._all_or_nothing():
                 wrapped(*args, **kwargs)
 
@@ -393,7 +429,8 @@ class Metric(torchmetrics.Metric):
         with self._lock, together(self.process_group) if syncs else nullcontext():
             self._sync_to_compute()
             try:
-                if not (self.update_called or self._is_synced):
+                may_be_empty = asked == "compute" and self.nan_without_data
+                if not (self.update_called or self._is_synced or may_be_empty):
                     raise NoDataError(f"{type(self).__name__}.{asked}() was called before update(); update it first")
                 yield
             finally:
@@ -440,16 +477,6 @@ class Metric(torchmetrics.Metric):
         rows = {name: getattr(self, name).clone() for name in self._stores}
         found = {} if self._items is None else {"_items": None, "_computed": None}
         return {**state, **rows, **found, "_stores": {}, "_lock": Lock()}
-
-
-def _shown(value: Any) -> str:
-    if isinstance(value, Tensor):
-        return f"tensor of {tuple(value.shape)}"
-    return getattr(value, "__qualname__", None) or repr(value)
-
-
-def _is_default(value: Any, parameter: inspect.Parameter | None) -> bool:
-    return parameter is not None and (value is parameter.default or repr(value) == repr(parameter.default))
 
 
 def _equal(a: Tensor, b: Tensor) -> bool:

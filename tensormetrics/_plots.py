@@ -46,12 +46,11 @@ def plot_values(
             axes.errorbar(place, middle, yerr=spread, label=label, capsize=2, **style)
         else:
             axes.errorbar(middle, place, xerr=spread, capsize=2, **style)
-    said = {True: ", higher is better", False: ", lower is better", None: ""}[higher_is_better]
     set_limits, set_label = (axes.set_ylim, axes.set_ylabel) if many else (axes.set_xlim, axes.set_xlabel)
     low, high = bounds
     margin = 0.03 if low is None or high is None else 0.03 * (high - low)  # a point on the bound is seen whole
     set_limits(None if low is None else low - margin, None if high is None else high + margin)
-    set_label(broken(f"{name}{said}"))
+    set_label(broken(f"{name}{direction_text(higher_is_better)}"))
     if many:
         axes.set_xlabel("step")
         axes.locator_params(axis="x", integer=True)
@@ -61,6 +60,33 @@ def plot_values(
         name_rows(axes, labels)
     dress(axes, grid="y" if many else "x")
     return figure, axes
+
+
+def plot_panels(
+    names: Sequence[str],
+    panels: "Mapping[str, np.ndarray]",
+    higher_is_better: Mapping[str, bool | None],
+    ax: "Axes | Sequence[Axes] | None" = None,
+) -> "tuple[Figure, list[Axes]]":
+    # panels: (len(names), 3) each, numbers and both ends
+    """Draw a panel for each column: a row for each name, with a point and its interval."""
+    labels = [broken(name) for name in names]
+    size = (inches(labels) + 2.5 * len(panels), 0.9 + 2 * LINE * max(len(names), lines_of(labels)))
+    figure, axes = new_axes(ax, size, 1, len(panels), sharey=True)
+    for i, (panel, (column, rows)) in enumerate(zip(axes, panels.items(), strict=True)):
+        middle, low, high = rows.T
+        sides = np.stack([middle - low, high - middle])
+        spread = None if np.isnan(sides).all() else sides
+        panel.errorbar(middle, range(len(names)), xerr=spread, capsize=2, **line_style(0) | {"linestyle": "none"})
+        panel.set_xlabel(broken(f"{in_words(column)}{direction_text(higher_is_better.get(column))}"))
+        dress(panel, grid="x")
+        if i == 0:
+            name_rows(panel, labels)
+    return figure, axes
+
+
+def direction_text(higher_is_better: bool | None) -> str:
+    return {True: ", higher is better", False: ", lower is better", None: ""}[higher_is_better]
 
 
 def steps_of(val: Any) -> Sequence[Any]:

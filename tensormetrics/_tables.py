@@ -4,10 +4,34 @@ import csv
 import html
 import io
 import math
+import unicodedata
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
-ESCAPES = str.maketrans({c: f"\\{c}" for c in "%&_#${}"})
+GREEK = (
+    "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi omicron pi rho varsigma sigma tau "
+    "upsilon phi chi psi omega"
+).split()
+GREEK_CAPITALS = "Gamma Delta Theta Lambda Xi Pi Sigma Upsilon Phi Psi Omega".split()  # others look like Latin letters
+LATEX = {
+    **{character: f"\\{character}" for character in "{}$&#_%"},
+    **{"\\": r"\textbackslash{}", "^": r"\textasciicircum{}", "~": r"\textasciitilde{}"},
+    **{
+        "<": r"\textless{}",
+        ">": r"\textgreater{}",
+        "|": r"\textbar{}",
+        "\n": " ",
+        "\t": " ",
+        "\N{NO-BREAK SPACE}": "~",
+    },
+    **{"\N{MINUS SIGN}": "$-$", "±": r"$\pm$", "×": r"$\times$", "≤": r"$\leq$", "≥": r"$\geq$", "≠": r"$\neq$"},
+    **{"→": r"$\rightarrow$", "∞": r"$\infty$", "\N{EN DASH}": "--", "\N{EM DASH}": "---", "\N{MICRO SIGN}": r"$\mu$"},
+    **{chr(ord("α") + i): rf"$\{name}$" for i, name in enumerate(GREEK)},
+    **{chr(ord("Α") + GREEK.index(name.lower())): rf"$\{name}$" for name in GREEK_CAPITALS},
+    "ο": "o",
+}
+LATEX_TABLE = str.maketrans(LATEX)
 
 
 def rendered(table_fmt: str, headers: Sequence[str], rows: Sequence[Sequence[Any]], precision: int = 4) -> str:
@@ -67,18 +91,58 @@ def _html(headers: list[str], cells: list[list[str]], numeric: list[bool]) -> st
 
 
 def _latex(headers: list[str], cells: list[list[str]], numeric: list[bool]) -> str:
-    def row(line: list[str]) -> str:
-        return " & ".join(cell.replace("\\", r"\textbackslash ").translate(ESCAPES) for cell in line) + r" \\"
+    return latex_tabular(
+        [escaped_latex(header) for header in headers], [[*map(escaped_latex, row)] for row in cells], numeric
+    )
 
+
+def latex_tabular(
+    headers: Sequence[str], cells: Sequence[Sequence[str]], numeric: Sequence[bool], booktabs: bool = False
+) -> str:
+    """Return a `tabular` of texts that are LaTeX already."""
+
+    def row(line: Sequence[str]) -> str:
+        return " & ".join(line) + r" \\"
+
+    rules = (r"\toprule", r"\midrule", r"\bottomrule") if booktabs else (r"\hline",) * 3
     columns = "".join("r" if right else "l" for right in numeric)
-    lines = [rf"\begin{{tabular}}{{{columns}}}", r"\hline", row(headers), r"\hline", *map(row, cells), r"\hline"]
+    lines = [rf"\begin{{tabular}}{{{columns}}}", rules[0], row(headers), rules[1], *map(row, cells), rules[2]]
     return "\n".join([*lines, r"\end{tabular}"])
+
+
+def escaped_latex(text: str) -> str:
+    """Write a text so that pdflatex and XeLaTeX print it; UserWarning for characters that fonts may lack."""
+    unknown = {c for c in text if not c.isascii() and c not in LATEX and not _is_latin(c)}
+    for character in sorted(unknown):
+        warnings.warn(f"{character!r} (U+{ord(character):04X}): LaTeX's fonts may lack it", stacklevel=2)
+    return text.translate(LATEX_TABLE)
+
+
+def _is_latin(character: str) -> bool:
+    return unicodedata.name(character, "").startswith("LATIN ") and character.isalpha()
+
+
+def import_pandas() -> Any:
+    """Import pandas; the ImportError names the extra that has it."""
+    try:
+        import pandas
+    except ImportError:
+        raise ImportError('tables need pandas; write pip install "tensormetrics[tables]"') from None
+    return pandas
 
 
 def _csv(headers: list[str], cells: list[list[str]], numeric: list[bool]) -> str:
     file = io.StringIO()
     csv.writer(file, lineterminator="\n").writerows([headers, *cells])
     return file.getvalue().rstrip("\n")
+
+
+def data_frame(
+    columns: Sequence[str], rows: Sequence[Sequence[Any]], names: Sequence[str], index_name: str | None = None
+) -> Any:
+    """Return a pandas DataFrame of rows that have names."""
+    pandas = import_pandas()
+    return pandas.DataFrame(list(rows), columns=list(columns), index=pandas.Index(list(names), name=index_name))
 
 
 TEXTS = {

@@ -43,9 +43,9 @@ def _random(*shape: int) -> Tensor:
 
 def _draws(device: str) -> None:
     u, v = _random(2, 3, 20).to(device)
-    permutation_p_value(u, v, method="approximate", iterations=1000)
-    permutation_p_value(u.repeat(1, 2), v.repeat(1, 2), method="approximate", iterations=1000)
-    sign_flip_p_value(u, method="approximate", iterations=1000)
+    permutation_p_value(u, v, method="approximate", replicates=1000)
+    permutation_p_value(u.repeat(1, 2), v.repeat(1, 2), method="approximate", replicates=1000)
+    sign_flip_p_value(u, method="approximate", replicates=1000)
 
 
 FOR_DISTANCE = {"search": _search, "ranks": _ranks}

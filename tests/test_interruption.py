@@ -39,7 +39,7 @@ def sampler(n):
     sample_sums(counts, n)
 
 def partitions(n):
-    permutation_p_value(x[0, :25], x[0, 25:50], iterations=n)
+    permutation_p_value(x[0, :25], x[0, 25:50], replicates=n)
 
 def exact(n):
     permutation_p_value(x[:n, :22], x[:n, 22:44], method="exact")

@@ -43,7 +43,7 @@ def study():
 
 @pytest.fixture(scope="module")
 def counted():
-    metric = posterior.ConfusionPosterior(3, num_samples=500)
+    metric = posterior.ConfusionPosterior(3, replicates=500)
     metric.update(torch.tensor([0, 1, 2, 2, 1, 0]), torch.tensor([0, 1, 2, 2, 1, 1]))
     return metric
 

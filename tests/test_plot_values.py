@@ -21,7 +21,8 @@ from tensormetrics.association import (
     plot_ranking,
     plot_ranking_correlations,
 )
-from tensormetrics.posterior import ConfusionPosterior, Study, pairwise_compare, plot_difference
+from tensormetrics.posterior import ConfusionPosterior, Study, plot_difference
+from tensormetrics.posterior.comparison.pairwise import pairwise_compare
 from tensormetrics.retrieval import AccuracyCalculator, HitRate, TorchKNN
 from tensormetrics.structured import Family, Suite, derive, macro_average, micro_average
 from tensormetrics.uncertainty import Estimate
@@ -77,7 +78,7 @@ def test_intervals_gaps_and_classes():
 
 
 def test_intervals_of_a_confusion_posterior():
-    metric = ConfusionPosterior(3, ["acc", "tpr"], num_samples=200)
+    metric = ConfusionPosterior(3, ["acc", "tpr"], replicates=200)
     metric.update(torch.randint(0, 3, (60,)), torch.randint(0, 3, (60,)))
     tensors = metric.compute()
     low, high = (torch.cat([tensors[f"{name}/{end}"].view(-1) for name in ("acc", "tpr")]) for end in ("low", "high"))
@@ -90,7 +91,7 @@ def test_intervals_of_a_confusion_posterior():
 
 
 def test_plot_of_values_of_forward_draws_points_and_lines():
-    metric = ConfusionPosterior(3, ["acc", "tpr"], num_samples=50)
+    metric = ConfusionPosterior(3, ["acc", "tpr"], replicates=50)
     steps = [metric(torch.randint(0, 3, (50,)), torch.randint(0, 3, (50,))) for _ in range(2)]
     _, ax = metric.plot(steps[0])
     assert points(ax, 0) == pytest.approx([float(steps[0]["acc"]), *steps[0]["tpr"].tolist()])

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+import tensormetrics
 from tensormetrics.posterior import temporary_registrations
 
 ROOT = Path(__file__).parents[1]
@@ -31,7 +32,10 @@ def test_every_python_block_has_an_output():
     assert len(BLOCKS) == PAGES.count("```python")
 
 
-@pytest.mark.parametrize("page", ["README.md", "tensormetrics/README.md", "benchmarks/results/gallery.md"])
+@pytest.mark.parametrize(
+    "page",
+    ["README.md", "tensormetrics/README.md", "tensormetrics/pages/which_function.md", "benchmarks/results/gallery.md"],
+)
 def test_links_lead_somewhere(page):
     text = re.sub(r"^```.*?^```", "", (ROOT / page).read_text(), flags=re.MULTILINE | re.DOTALL)
     titles = re.findall(r"^#+ (.*)", text, re.MULTILINE)
@@ -48,3 +52,14 @@ def test_two_commands_are_one_line_each():
     lines = re.findall(r"^```sh\n(python3 .*?)\n```", README, re.MULTILINE | re.DOTALL)
     assert [line.rpartition(" && ")[2] for line in lines] == ["python -m tensormetrics demo", "pytest"]
     assert not any("\n" in line for line in lines)
+
+
+def test_names_of_which_function_are_public():
+    page = (ROOT / "tensormetrics" / "pages" / "which_function.md").read_text()
+    public = {*tensormetrics.__all__}
+    for domain in tensormetrics._DOMAINS:
+        public |= {*getattr(tensormetrics, domain).__all__}
+    rows = [line.split("|")[3] for line in page.splitlines() if line.startswith("| ") and "`" in line]
+    named = {name for row in rows for name in re.findall(r"(?<![.\w])([A-Za-z_]\w+)(?=\(|`)", row)}
+    methods = {"log", "log_dict", "to_latex", "to_markdown", "to_csv", "to_json", "to_frame", "plot"}
+    assert len(rows) > 15 and named - methods <= public

@@ -190,7 +190,7 @@ def permutations() -> Parts:
     sides = u.to(DEVICE), v.to(DEVICE)
 
     def of(u: torch.Tensor, v: torch.Tensor, number: int) -> torch.Tensor:
-        return permutation_p_value(u, v, method="approximate", iterations=number)
+        return permutation_p_value(u, v, method="approximate", replicates=number)
 
     def there(some: slice, number: int) -> torch.Tensor:
         with on_the_card():

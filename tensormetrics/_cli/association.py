@@ -55,7 +55,7 @@ from .options import Finite, answer, common_options, intervals
     show_default=True,
     help="A query is not scored if more of a set's words are unknown.",
 )
-@intervals("bootstrap samples of the words of each set")
+@intervals("bootstrap samples of the words of each set; with --compare of the queries", compared="VECTORS")
 @common_options
 def association(**options: Any) -> int:
     """Association of sets of words in VECTORS: a word2vec file, text or binary, or one without a header, as GloVe's,

@@ -14,6 +14,7 @@ from .interruption import leaving_at_once
 
 STDOUT = Path("-")
 FIGURES = (".png", ".svg", ".pdf")
+REPLICATES = 1000  # of a comparison
 FORMATS = ("table", "csv", "markdown", "latex", "json")
 
 
@@ -53,6 +54,11 @@ def answer(place: str, /, **options: Any) -> int:
     """What `commands/FILE.py` makes of the options; `FILE.function` names one of several."""
     if lonely := [name for name in ("title", "size") if options.get(name) and not options["plot"]]:
         raise BadInput(f"--{lonely[0]}: is for --plot; write both")
+    if options.get("compare"):
+        if not options["replicates"]:
+            options["replicates"] = click.get_current_context().params["replicates"] = REPLICATES
+    elif "compare" in options and options.get("rope") is not None:
+        raise BadInput("--rope: is for --compare; write both")
     file, _, function = place.partition(".")
     with leaving_at_once():
         work = import_module(f"tensormetrics._cli.commands.{file}")
@@ -77,15 +83,20 @@ def common_options(command: Callable) -> Callable:
     return command
 
 
-def intervals(of: str) -> Callable[[Callable], Callable]:
-    """How many replicates of what, and how much of them an interval holds."""
+def intervals(of: str, *, compared: str) -> Callable[[Callable], Callable]:
+    """Add the options of intervals, from replicates `of` something, and of the comparison with a second model, which is
+    one argument of the command, `compared`, in another file."""
 
     def added(command: Callable) -> Callable:
         for option in (
             click.option("--confidence", type=Finite(0, 1, min_open=True, max_open=True), metavar="SHARE",
                          default=0.95, show_default=True, help="Of the intervals."),
             click.option("--replicates", type=click.IntRange(0), default=0, show_default=True, metavar="N",
-                         callback=_more_than_one, help=f"Intervals from N {of}; 0: none."),
+                         callback=_more_than_one, help=f"Intervals from N {of}; 0: none, with --compare {REPLICATES}."),
+            click.option("--rope", type=Finite(0), metavar="X", show_default="none",
+                         help="With --compare: differences up to X do not matter; how probable are such?"),
+            click.option("--compare", metavar="FILE", help=f"The {compared} of a second model: also its scores, and "
+                         "the differences from them, item by item."),
         ):  # fmt: skip
             command = option(command)
         return command

@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import click
 import numpy as np
@@ -18,8 +18,9 @@ import torch
 
 from .._files import written
 from .._plots import CHARACTER, COLORS, FONT, LINE, broken, dress, in_words, legend_below, lines_of, name_rows, new_axes
-from .._tables import rendered
 from .._version import __version__
+from ..uncertainty.results.table import Table
+from ..uncertainty.results.table_formats import json_value
 from .inputs import naming
 from .options import STDOUT, BadInput, OutputFailed
 
@@ -58,24 +59,16 @@ def on_a_terminal() -> bool:
     return sys.stderr.isatty()
 
 
-class Table(NamedTuple):
-    """Of what a command prints: texts, numbers, and intervals as (low, high)."""
-
-    head: list[str]
-    rows: list[list[Any]]
-
-    @classmethod
-    def of(cls, head: Sequence[str], rows: Iterable[Iterable[Any]]) -> "Table":
-        return cls(list(head), [list(row)[: len(head)] for row in rows])
-
-    def text(self, text_format: str) -> str:
-        if text_format == "csv":
-            return rendered("csv", *_ends_apart(self))
-        return rendered({"table": "plain", "markdown": "pipe"}.get(text_format, text_format), *self)
+TEXTS: dict[str, Callable[[Table], str]] = {
+    "table": lambda table: table.to_text(4),
+    "markdown": lambda table: table.to_markdown(4),
+    "latex": lambda table: table.to_latex(4),
+    "csv": lambda table: table.to_csv().removesuffix("\n"),
+}
 
 
 def publish(
-    tables: Iterable[Table],
+    tables: Sequence[Table],
     answer: dict[str, Any],
     draw: Callable[[Size], Any],
     values: Iterable[float],
@@ -87,7 +80,8 @@ def publish(
     size: Size,
 ) -> int:
     """Print, write and draw, once all of it is there; the status of the command, by whether a value is a number."""
-    text = json.dumps(_plain({**_computed(), **answer}), indent=1, allow_nan=False)
+    answer = {**_computed(), **answer, "tables": [json.loads(table.to_json()) for table in tables]}
+    text = json.dumps(json_value(answer), indent=1, allow_nan=False)
     files = {json_file: f"{text}\n".encode()} if json_file not in (None, STDOUT) else {}
     if plot is not None:
         image = io.BytesIO()
@@ -100,7 +94,7 @@ def publish(
         files[plot] = image.getvalue()
     if text_format != "json" and json_file != STDOUT:
         said = {"table": "{}", "markdown": "`{}`", "latex": "% {}"}.get(text_format)
-        parts = [table.text(text_format) for table in tables]
+        parts = [TEXTS[text_format](table) for table in tables]
         text = "\n\n".join(parts + ([said.format(signature())] if said else []))
     click.echo(text)
     for path, content in files.items():
@@ -153,32 +147,8 @@ def _asked(context: click.Context) -> list[click.Parameter]:
     return [option for option in context.command.params if option.name not in OUTPUTS]
 
 
-def _ends_apart(table: Table) -> Table:
-    """With all digits, and a column for each end of intervals."""
-    spread = [any(isinstance(row[i], tuple) for row in table.rows) for i in range(len(table.head))]
-    head: list[str] = []
-    for name, two in zip(table.head, spread, strict=True):
-        head += [f"{name} low", f"{name} high"] if two else [name]
-    rows: list[list[Any]] = [[] for _ in table.rows]
-    for row, cells in zip(table.rows, rows, strict=True):
-        for cell, two in zip(row, spread, strict=True):
-            cells += ([None, None] if cell is None else cell) if two else [cell]
-    return Table(head, [[repr(cell) if isinstance(cell, float) else cell for cell in row] for row in rows])
-
-
 def percent(share: float) -> str:
     return f"{share * 100:.10g}%"
-
-
-def _plain(value: Any) -> Any:
-    """JSON has no NaN and no infinity: null and a word stand for them."""
-    if isinstance(value, dict):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None if math.isnan(value) else str(value)
-    return value
 
 
 def draw_scores(

@@ -27,7 +27,7 @@ from .options import Finite, answer, common_options
 )
 @click.option("--compare", is_flag=True, help="Also all pairs of experiments, and who is best; --plot draws how far.")
 @click.option(
-    "--min-sig-diff",
+    "--rope",
     type=Finite(0),
     metavar="X",
     show_default="a tenth of the scores' spread",
@@ -56,7 +56,7 @@ from .options import Finite, answer, common_options
     help="What a score is where it is undefined, as the precision of a class that is never predicted.",
 )
 @click.option(
-    "--samples",
+    "--replicates",
     type=click.IntRange(1),
     metavar="N",
     default=10_000,
@@ -82,7 +82,7 @@ def posterior(**options: Any) -> int:
     several.
 
     \b
-    tensormetrics posterior mlp.csv cnn.csv --compare --min-sig-diff 0.01
+    tensormetrics posterior mlp.csv cnn.csv --compare --rope 0.01
     tensormetrics posterior --paired answers.csv --metric acc --compare --plot acc.png
     """
     return answer("posterior", **options)

@@ -77,7 +77,10 @@ from .options import Finite, answer, common_options, intervals
     metavar="N",
     help="Between two writes of the state.",
 )
-@intervals("reweightings of whole groups of queries")
+@click.option(
+    "--compare-reference", metavar="FILE", help="With --compare and --reference: the references by the second model."
+)
+@intervals("reweightings of whole groups of queries", compared="EMBEDDINGS")
 @common_options
 def retrieval(**options: Any) -> int:
     """Score EMBEDDINGS (N rows) by their LABELS (N): do nearest neighbours share them, do clusters?
@@ -99,6 +102,7 @@ def retrieval(**options: Any) -> int:
 
     \b
     tensormetrics retrieval embeddings.npy labels.txt --replicates 1000 --plot scores.png
+    tensormetrics retrieval large.npy labels.txt --metric precision_at_1 --compare small.npy --rope 0.01
     tensormetrics retrieval queries.npy --reference docs.npy --gains qrels.tsv --ids q.txt --reference-ids d.txt
     tensormetrics retrieval queries.npz:x queries.npz:y --reference base.npy --reference-labels base.csv
     tensormetrics retrieval q.npy q.txt --reference 'base-*.npy' --reference-labels base.txt --k 10 --state counts.pt

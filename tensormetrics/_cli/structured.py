@@ -10,7 +10,8 @@ from .options import answer, common_options, intervals
 
 
 def comparison(command: Callable) -> Callable:
-    command = intervals("reweightings of the documents (sentences, graphs)")(common_options(command))
+    added = intervals("reweightings of the documents (sentences, graphs)", compared="PREDICTED")
+    command = added(common_options(command))
     return click.argument("predicted")(click.argument("reference")(command))
 
 
@@ -19,7 +20,8 @@ def comparison(command: Callable) -> Callable:
     "--schema",
     required=True,
     metavar="MODULE:CLASS",
-    help="The dataclass of a line. The module may be a path to a .py file; it is run.",
+    help="What a line is: a dataclass, a NamedTuple, a TypedDict or a class of attrs, msgspec or pydantic. The module "
+    "may be a path to a .py file; it is run.",
 )
 @click.option(
     "--constraint",
@@ -39,7 +41,7 @@ def comparison(command: Callable) -> Callable:
 )
 @comparison
 def structured(**options: Any) -> int:
-    """Compare PREDICTED and REFERENCE, .jsonl files of one document per line, by a metric derived from a dataclass.
+    """Compare PREDICTED and REFERENCE, .jsonl files of one document per line, by a metric derived from a class.
 
     \b
     tensormetrics structured predicted.jsonl reference.jsonl --schema my_schema.py:Document
@@ -83,6 +85,7 @@ def ner(**options: Any) -> int:
 
     \b
     tensormetrics ner predicted.bio reference.bio --mode iob2
+    tensormetrics ner large.bio reference.bio --compare small.bio
     """
     return answer("structured.ner", **options)
 

@@ -23,7 +23,7 @@ from .options import answer, common_options, intervals
 @click.option("--complete", is_flag=True, help="Queries of the judgements that RUN lacks count as 0.")
 @click.option("--judged-only", is_flag=True, help="Leave documents without a judgement out of the lists.")
 @click.option("--per-query", is_flag=True, help="Also each query's scores.")
-@intervals("resamples of the queries")
+@intervals("resamples of the queries", compared="RUN")
 @common_options
 def trec(**options: Any) -> int:
     """Score RUN (`query Q0 document rank score tag`) by the judgements QRELS (`query 0 document gain`, or BEIR's three
@@ -31,5 +31,6 @@ def trec(**options: Any) -> int:
 
     \b
     tensormetrics trec run.txt qrels.txt --metric ndcg_cut_10 --metric map
+    tensormetrics trec dense.txt qrels.txt --compare bm25.txt --rope 0.01
     """
     return answer("trec", **options)

@@ -13,3 +13,7 @@ __all__ = [
     "linear_sum_assignment",
     "pairs",
 ]
+
+
+def __dir__() -> list[str]:
+    return [*__all__, *(name for name in globals() if name.startswith("__"))]

@@ -10,6 +10,7 @@ from torch import Generator, Tensor, nn
 from torch.nn.functional import grid_sample, softplus
 
 from .. import _checks
+from .._repr import RecordedArguments
 from .solver import linear_sum_assignment
 
 Pairs = list[tuple[Tensor, Tensor]]
@@ -31,7 +32,7 @@ MASKS = Input("pred_masks", ("B", "Q", "H", "W"), "masks", ("n", "H'", "W'"))
 INPUTS = {"cost_class": LOGITS, "cost_bbox": BOXES, "cost_giou": BOXES, "cost_mask": MASKS, "cost_dice": MASKS}
 
 
-class HungarianMatcher(nn.Module):
+class HungarianMatcher(RecordedArguments, nn.Module):
     """For every image, the pairs of queries and targets of least total cost, found where the predictions live.
 
     The cost of a pair is the sum, weighted by `cost_class`, `cost_bbox`, `cost_giou`, `cost_mask` and `cost_dice`, of

@@ -9,6 +9,7 @@ from typing_extensions import Unpack  # torch brings it
 
 from .. import _checks
 from .._native import derivative_wanted
+from .._repr import RecordedArguments
 from . import _op
 from ._reference import INFEASIBLE, OPTIMAL
 
@@ -165,7 +166,7 @@ class Sizes(TypedDict, total=False):
     col_capacity: Tensor | None
 
 
-class LinearAssignment(nn.Module):
+class LinearAssignment(RecordedArguments, nn.Module):
     """`linear_sum_assignment` with its options held: `LinearAssignment(maximize=True)(cost, row_lengths=...)`.
 
     >>> LinearAssignment(maximize=True)(torch.tensor([[4.0, 1.0, 3.0], [2.0, 0.0, 5.0]])).cost

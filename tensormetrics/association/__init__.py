@@ -32,7 +32,6 @@ from .embeddings.query import IndexedQuery as IndexedQuery
 from .embeddings.query import Query as Query
 from .metrics.base import BaseMetric as BaseMetric
 from .metrics.ceat import CEAT as CEAT
-from .metrics.ceat import CombinedEffect as CombinedEffect
 from .metrics.ceat import ceat as ceat
 from .metrics.ceat import random_effects as random_effects
 from .metrics.direct_bias import DirectBias as DirectBias
@@ -79,7 +78,6 @@ from .resampling.target_permutation import target_permutation_p_value as target_
 __all__ = [
     "BaseMetric",
     "CEAT",
-    "CombinedEffect",
     "DirectBias",
     "DoubleHardDebias",
     "ECT",
@@ -143,3 +141,7 @@ __all__ = [
     "weat",
     "weat_effect_size",
 ]
+
+
+def __dir__() -> list[str]:
+    return [*__all__, *(name for name in globals() if name.startswith("__"))]

@@ -13,16 +13,9 @@ from ..uncertainty.statistics.heterogeneity import estimate_i2 as estimate_i2
 from ..uncertainty.statistics.heterogeneity import heterogeneity_dl as heterogeneity_dl
 from ..uncertainty.statistics.heterogeneity import heterogeneity_pm as heterogeneity_pm
 from ..uncertainty.statistics.heterogeneity import interpret_i2 as interpret_i2
-from .comparison.classical_tests import mcnemar_p_value as mcnemar_p_value
-from .comparison.listwise import ListwiseComparisonResult as ListwiseComparisonResult
 from .comparison.listwise import expected_reward as expected_reward
-from .comparison.listwise import listwise_compare as listwise_compare
-from .comparison.pairwise import PairwiseComparisonResult as PairwiseComparisonResult
-from .comparison.pairwise import pairwise_compare as pairwise_compare
-from .comparison.pairwise import score_interval_width as score_interval_width
 from .comparison.sample_size import items_needed as items_needed
 from .metrics.parse import AveragedMetric as AveragedMetric
-from .metrics.parse import MetricCollection as MetricCollection
 from .metrics.parse import get_metric as get_metric
 from .metrics.quantity import RootMetric as RootMetric
 from .metrics.registry import AGGREGATION_REGISTRY as AGGREGATION_REGISTRY
@@ -30,7 +23,6 @@ from .metrics.registry import AVERAGING_REGISTRY as AVERAGING_REGISTRY
 from .metrics.registry import METRIC_REGISTRY as METRIC_REGISTRY
 from .metrics.registry import Averaging as Averaging
 from .metrics.registry import ExperimentAggregator as ExperimentAggregator
-from .metrics.registry import Metric as Metric
 from .metrics.registry import get_experiment_aggregator as get_experiment_aggregator
 from .metrics.registry import temporary_registrations as temporary_registrations
 from .metrics.sample_metrics import sample_metrics as sample_metrics
@@ -57,7 +49,6 @@ from .sampling.errors import PosteriorWarning as PosteriorWarning
 from .sampling.errors import UnknownNameError as UnknownNameError
 from .sampling.paired import Items as Items
 from .sampling.paired import sample_paired_matrices as sample_paired_matrices
-from .sampling.rng import RNG as RNG
 from .study.confusion_posterior import ConfusionPosterior as ConfusionPosterior
 from .study.experiment import Experiment as Experiment
 from .study.experiment import ExperimentAggregationResult as ExperimentAggregationResult
@@ -88,14 +79,9 @@ __all__ = [
     "ExperimentResult",
     "HeterogeneityResult",
     "Items",
-    "ListwiseComparisonResult",
     "METRIC_REGISTRY",
-    "Metric",
-    "MetricCollection",
-    "PairwiseComparisonResult",
     "PosteriorSummary",
     "PosteriorWarning",
-    "RNG",
     "RootMetric",
     "Study",
     "UnknownNameError",
@@ -111,10 +97,7 @@ __all__ = [
     "heterogeneity_pm",
     "interpret_i2",
     "items_needed",
-    "listwise_compare",
     "load_csv",
-    "mcnemar_p_value",
-    "pairwise_compare",
     "plot_difference",
     "plot_distributions",
     "plot_forest",
@@ -125,9 +108,12 @@ __all__ = [
     "sample_metrics",
     "sample_paired_matrices",
     "sample_sums",
-    "score_interval_width",
     "summarize",
     "sums_from_matrices",
     "temporary_registrations",
     "validate_confusion_matrix",
 ]
+
+
+def __dir__() -> list[str]:
+    return [*__all__, *(name for name in globals() if name.startswith("__"))]

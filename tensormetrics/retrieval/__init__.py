@@ -42,6 +42,7 @@ from .runs.evaluate import RunScores as RunScores
 from .runs.evaluate import evaluate_run as evaluate_run
 from .runs.pairs import Qrels as Qrels
 from .runs.pairs import Run as Run
+from .runs.run_metric import RunMetric as RunMetric
 from .scores.average_precision import AveragePrecision as AveragePrecision
 from .scores.average_precision import AveragePrecisionAtR as AveragePrecisionAtR
 from .scores.average_precision import average_precision as average_precision
@@ -68,8 +69,6 @@ from .scores.recall import hit_rate as hit_rate
 from .scores.recall import recall as recall
 from .scores.reciprocal_rank import ReciprocalRank as ReciprocalRank
 from .scores.reciprocal_rank import reciprocal_rank as reciprocal_rank
-from .scores.uncertainty import bootstrap as bootstrap
-from .scores.uncertainty import paired_randomisation as paired_randomisation
 from .scores.verification import EqualErrorRate as EqualErrorRate
 from .scores.verification import OperatingPoints as OperatingPoints
 from .scores.verification import PairwiseAUROC as PairwiseAUROC
@@ -121,6 +120,7 @@ __all__ = [
     "ReciprocalRank",
     "RowSource",
     "Run",
+    "RunMetric",
     "RunScores",
     "ShardedKNN",
     "TARAtFAR",
@@ -131,7 +131,6 @@ __all__ = [
     "adjusted_rand",
     "average_precision",
     "average_precision_at_r",
-    "bootstrap",
     "cluster_accuracy",
     "cmc",
     "completeness",
@@ -150,7 +149,6 @@ __all__ = [
     "nearest_centroid",
     "normalized_mutual_info",
     "open_rows",
-    "paired_randomisation",
     "pairwise_auroc",
     "pairwise_roc",
     "positive_ranks",
@@ -163,3 +161,7 @@ __all__ = [
     "tar_at_far",
     "v_measure",
 ]
+
+
+def __dir__() -> list[str]:
+    return [*__all__, *(name for name in globals() if name.startswith("__"))]

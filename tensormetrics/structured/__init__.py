@@ -9,7 +9,6 @@ from .objects.decorator import derive as derive
 from .objects.decorator import metametric as metametric
 from .objects.decorator import metric_of as metric_of
 from .objects.family import Family as Family
-from .objects.family import Suite as Suite
 from .objects.family import macro_average as macro_average
 from .objects.family import micro_average as micro_average
 from .objects.matching import Hook as Hook
@@ -17,6 +16,7 @@ from .objects.matching import Match as Match
 from .objects.matching import Matching as Matching
 from .objects.matching import Path as Path
 from .objects.metric import StructuredMetric as StructuredMetric
+from .objects.suite import Suite as Suite
 from .objects.variable import Variable as Variable
 from .suites.amr import Smatch as Smatch
 from .suites.amr import read_penman as read_penman
@@ -140,3 +140,7 @@ __all__ = [
     "set_overlap",
     "span_errors",
 ]
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "dsl", *(name for name in globals() if name.startswith("__"))]

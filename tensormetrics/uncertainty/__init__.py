@@ -3,11 +3,15 @@
 Every metric has `interval()`. Two metrics that were updated with the same items are compared by `compare`.
 """
 
-# Subpackages and files, each built on those before it; `_metric.py` stands between `engine` and the others:
-#   engine: weights of items, intervals and comparisons of weighted sums; imports only files below all domains
+# Subpackages and files, each built on those before it; `_metric.py` stands between `engine` and `statistics`:
+#   results: the types of results; imports only files below all domains
+#   engine: weights of items, intervals and comparisons of weighted sums
 #   statistics: samples, pooling, tests over folds and data sets; imports no metric
 #   metrics: metrics of binary scores and probabilities, and the wrapper of torchmetrics' metrics
-#   comparison: the comparison of two metrics
+#   item_scores, score_files, score_sources: scores that exist already, in files, and whatever else they are given as
+#   scores: the interval of a score
+#   metric_pairs, paired_scores, model_tables, comparison: the comparison of two metrics, of plain scores, of several
+#     models, and the door to all
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -16,9 +20,7 @@ if TYPE_CHECKING:
     from .comparison import compare as compare
     from .engine.corrections import correct_p_values as correct_p_values
     from .engine.errors import UncertaintyWarning as UncertaintyWarning
-    from .engine.estimates import Comparison as Comparison
-    from .engine.estimates import Estimate as Estimate
-    from .engine.estimates import as_scalars as as_scalars
+    from .item_scores import Scores as Scores
     from .metrics.calibration import BrierScore as BrierScore
     from .metrics.calibration import CalibrationError as CalibrationError
     from .metrics.calibration import brier_score as brier_score
@@ -28,10 +30,15 @@ if TYPE_CHECKING:
     from .metrics.ranked import auroc as auroc
     from .metrics.ranked import average_precision as average_precision
     from .metrics.uncertain import Uncertain as Uncertain
-    from .statistics.cross_validation import FoldComparison as FoldComparison
+    from .results.comparison_table import ComparisonTable as ComparisonTable
+    from .results.estimates import Comparison as Comparison
+    from .results.estimates import Estimate as Estimate
+    from .results.estimates import as_scalars as as_scalars
+    from .results.table import Table as Table
+    from .score_files import read_scores as read_scores
+    from .scores import interval as interval
     from .statistics.cross_validation import compare_folds as compare_folds
     from .statistics.cross_validation import five_by_two_p_value as five_by_two_p_value
-    from .statistics.data_sets import DataSetComparison as DataSetComparison
     from .statistics.data_sets import compare_data_sets as compare_data_sets
     from .statistics.density import Density as Density
     from .statistics.density import kde as kde
@@ -41,6 +48,7 @@ if TYPE_CHECKING:
     from .statistics.pooling import pool_gamma as pool_gamma
     from .statistics.pooling import pool_histogram as pool_histogram
     from .statistics.pooling import pool_random_effects as pool_random_effects
+    from .statistics.sample_comparison import compare_samples as compare_samples
     from .statistics.samples import hdi as hdi
     from .statistics.truncated import beta_icdf as beta_icdf
     from .statistics.truncated import truncated_gamma_icdf as truncated_gamma_icdf
@@ -53,10 +61,11 @@ __all__ = [
     "BrierScore",
     "CalibrationError",
     "Comparison",
-    "DataSetComparison",
+    "ComparisonTable",
     "Density",
     "Estimate",
-    "FoldComparison",
+    "Scores",
+    "Table",
     "Uncertain",
     "UncertaintyWarning",
     "as_scalars",
@@ -68,9 +77,11 @@ __all__ = [
     "compare",
     "compare_data_sets",
     "compare_folds",
+    "compare_samples",
     "correct_p_values",
     "five_by_two_p_value",
     "hdi",
+    "interval",
     "kde",
     "pool_beta",
     "pool_correlated",
@@ -78,6 +89,7 @@ __all__ = [
     "pool_gamma",
     "pool_histogram",
     "pool_random_effects",
+    "read_scores",
     "truncated_gamma_icdf",
     "truncated_normal_icdf",
     "truncated_t_icdf",
@@ -88,11 +100,6 @@ _MODULES = {
     "comparison": ("compare",),
     "engine.corrections": ("correct_p_values",),
     "engine.errors": ("UncertaintyWarning",),
-    "engine.estimates": (
-        "Comparison",
-        "Estimate",
-        "as_scalars",
-    ),
     "metrics.calibration": (
         "BrierScore",
         "CalibrationError",
@@ -106,15 +113,21 @@ _MODULES = {
         "average_precision",
     ),
     "metrics.uncertain": ("Uncertain",),
+    "results.estimates": (
+        "Comparison",
+        "Estimate",
+        "as_scalars",
+    ),
+    "item_scores": ("Scores",),
+    "results.comparison_table": ("ComparisonTable",),
+    "results.table": ("Table",),
+    "score_files": ("read_scores",),
+    "scores": ("interval",),
     "statistics.cross_validation": (
-        "FoldComparison",
         "compare_folds",
         "five_by_two_p_value",
     ),
-    "statistics.data_sets": (
-        "DataSetComparison",
-        "compare_data_sets",
-    ),
+    "statistics.data_sets": ("compare_data_sets",),
     "statistics.density": (
         "Density",
         "kde",
@@ -127,6 +140,7 @@ _MODULES = {
         "pool_histogram",
         "pool_random_effects",
     ),
+    "statistics.sample_comparison": ("compare_samples",),
     "statistics.samples": ("hdi",),
     "statistics.truncated": (
         "beta_icdf",

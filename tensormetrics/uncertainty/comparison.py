@@ -1,52 +1,99 @@
-"""Two metrics on the same items, or one against a number: which is better, and how sure is that?"""
+"""Two metrics on the same items, one against a number, or several models: which is better, and how sure is that?"""
 
-import inspect
-from typing import Any, cast
+from collections.abc import Mapping
+from typing import Any
 
-import torch
-
-from .. import _checks
-from .._distributed import described, options_of
-from .._metric import Metric
-from .engine.estimates import check_confidence
-from .engine.paired import comparisons
+from .metric_pairs import Options, SampledMetric, check_comparable, compare_sampled
+from .model_tables import compare_models
+from .paired_scores import PairedScores
+from .score_sources import NO_SOURCE, Source, is_number, is_scores
 
 
 def compare(
-    a: Metric,
-    b: Metric,
+    a: Any,
+    b: Any = None,
     *,
+    ids: Any = None,
+    groups: Any = None,
+    bounds: tuple[float, float] | None = None,
+    score: str | None = None,
+    metric: str | None = None,
+    filter: str | None = None,
+    model: str | None = None,
+    on_missing: str = "error",
+    higher_is_better: bool | None = None,
     confidence: float = 0.95,
+    alternative: str = "two-sided",
     replicates: int | None = None,
     seed: int | None = None,
     rope: float | None = None,
+    correction: str = "holm",
+    baseline: str | None = None,
 ) -> Any:
-    """Compare two metrics of one kind that were updated with the same items.
+    """Compare two models on the same items, one with a number, or several models.
 
-    Options that say how a model answers, such as the distance or the search of embeddings, may differ.
-    Each item (or group of items) has the same weight on both sides, so that what both find hard is no noise: see
-    `Metric.interval`, also for the options. The p-value is that of a paired randomisation test in which the items, or
-    whole groups, of a and b are swapped at random (Noreen 1989; Yeh 2000, doi:10.3115/992730.992783), its resolution
-    1 / (1 + replicates). `rope`: differences up to it do not matter in practice, and `p_rope` is their probability.
-    Metrics of several values give a `Comparison` for each by name. ValueError for different kinds or items.
+    A model is given as scores of items that exist already, see `interval`, or as a metric that was updated. Scores are
+    paired by id where both have ids (the keys of a dictionary, `ids`, or those of a log), else by position.
+
+    Two models: each item (or group of items) has the same weight on both samples, so that what both find hard is no
+    noise: see `Metric.interval`, also for the options. The p-value is that of a paired randomisation test in which the
+    items, or whole groups, of a and b are swapped at random (Noreen 1989; Yeh 2000, doi:10.3115/992730.992783), its
+    resolution 1 / (1 + replicates), or that of the draws if it is larger. Options that say how a model answers, such
+    as the distance or the search of embeddings, may differ.
+
+    A number: the interval is `interval(a)` minus it. The p-value of a share of right items without groups is that of
+    the exact binomial test (two-sided twice the smaller tail), of other means that of random signs of the differences
+    to the number, or that of the draws if it is larger; other values have that of the draws.
+
+    Several models: name -> model, or name -> {name: score}, or a DataFrame whose column `model` names them, in a table
+    of all pairs that also knows the models, their ranks and the best ones, see `ComparisonTable`; with a `baseline` in
+    a table of all models, each score with its interval, its difference from the baseline and the p-value of that,
+    corrected over the models. `table.compare()` is then the table of all pairs.
+
+    The interval, `p_value` and `p_better` are one statement for every alternative: the interval excludes 0 exactly
+    where `p_value` <= 1 - `confidence`, for which the end nearer to 0 is moved where tests and draws differ. A
+    two-sided p-value is twice the smaller one-sided one.
 
     Args:
-        a: A metric.
-        b: Another one of the same class. Options that say what is scored must be equal; those that say how a model
-            answers, such as `distance` or `threshold`, may differ.
-        confidence: Mass of the interval, in (0, 1).
+        a: Scores of items: a tensor, array, list or Series, a dictionary by id, `Scores`, a DataFrame, or a path. Or a
+            metric. Or several of these by the name of their model.
+        b: Another one of the same kind, or a number. Options of metrics that say what is scored must be equal; those
+            that say how a model answers, such as `distance` or `threshold`, may differ. A metric of several values has
+            each compared with the number.
+        ids: Integers or names of the items of scores; a DataFrame's or file's column.
+        groups: Integers or names of what the items belong to, such as documents; a DataFrame's or file's column.
+        bounds: Least and largest possible score; by default 0 and 1 if all scores are 0 or 1, else unknown.
+        score: Column of a DataFrame.
+        metric: Name of a metric in files; see `read_scores`.
+        filter: Name of the answers' filter in logs of lm-evaluation-harness.
+        model: Column of a DataFrame that names the models.
+        on_missing: What is done about items that lack a score of some model: ``"error"``; ``"drop"`` leaves them out,
+            ``"zero"`` counts them as 0, and `details` has their number.
+        higher_is_better: Direction of scores, by default True; metrics know theirs.
+        confidence: Mass of the interval, in (0, 1); one-sided in (0.5, 1).
+        alternative: ``"two-sided"``; ``"greater"``: a is above b, whether or not more is better; ``"less"``: below. A
+            one-sided interval begins (or ends) with a bound of this confidence and goes on to the end of the range.
         replicates: Number of random draws; see `Metric.interval`.
         seed: Seed of the draws.
+        correction: Of the p-values of several models, for each score by itself; see `correct_p_values`.
+        baseline: Name of the model from which the others differ.
         rope: Differences up to it do not matter in practice; `p_rope` is the probability of such a difference.
 
     Returns:
-        A `Comparison` of a minus b, or several by name.
+        A `Comparison` of a minus b, or several by name; a `Table` of several models.
 
     Raises:
-        ValueError: If the classes, scoring options, items, groups or targets differ.
-        TypeError: If one is no metric of this package.
+        ValueError: If the classes, scoring options, items, groups or targets differ, or an option is out of range.
+        TypeError: If one is neither scores nor a metric of this package.
 
     Example:
+        >>> import torch
+        >>> hard = torch.linspace(0, 1, 40)
+        >>> small, large = hard < 0.5, hard < 0.8
+        >>> print(f"{compare(large, small):.2f}")
+        +0.30 [+0.14, +0.45], p = 0.002
+        >>> compare({"small": small, "large": large, "larger": hard < 0.82}).best
+        ('large', 'larger')
         >>> from tensormetrics.retrieval import HitRate
         >>> generator = torch.Generator().manual_seed(0)
         >>> labels = torch.arange(60) % 3
@@ -55,38 +102,28 @@ def compare(
         >>> b.update(torch.eye(3)[labels] + 0.6 * torch.randn(60, 3, generator=generator), labels)
         >>> print(f"{compare(a, b):.2f}")
         +0.43 [+0.30, +0.56], p = 0.002
+        >>> print(f"{compare(b, 0.4, alternative='greater'):.2f}")
+        +0.17 [+0.06, +0.60], p = 0.007
     """
-    for name, metric in (("a", a), ("b", b)):
-        if not hasattr(metric, "_resampled"):
-            raise TypeError(f"{name}: got a {type(metric).__name__}, wanted a metric of this package, or Uncertain(it)")
-    if type(a) is not type(b):
-        raise ValueError(f"b: got a {type(b).__name__}, wanted a {type(a).__name__} as a is")
-    confidence = check_confidence(confidence)
-    if rope is not None:
-        _checks.number("rope", rope, "None or a number >= 0", lambda x: x >= 0)
-    check_same_scores(a, b)
-    first, second = (metric._resampled("comparison", replicates, seed) for metric in (a, b))
-    return comparisons(first, second, confidence, rope, a._better)
-
-
-def check_same_scores(a: torch.nn.Module, b: torch.nn.Module) -> None:
-    """Raise a ValueError where an option differs that says what is scored, rather than how a model answers."""
-    metrics, others = ([part for part in side.modules() if isinstance(part, Metric)] for side in (a, b))
-    if len(metrics) != len(others):
-        raise ValueError(f"b: got {len(others)} metrics, wanted {len(metrics)} as a has")
-    for metric, other in zip(metrics, others, strict=True):
-        options, other_options = _scoring_options(metric), _scoring_options(other)
-        for name in (*options, *other_options):
-            option, other_option = (side.get(name, "nothing") for side in (options, other_options))
-            if option != other_option:
-                raise ValueError(f"{name}: got {option} for a and {other_option} for b, wanted the same for both")
-
-
-def _scoring_options(metric: Metric) -> dict[str, str]:
-    """Return in words what the constructor was given, and the defaults of what it was not."""
-    options = options_of(metric, *metric._arguments)
-    for base in type(metric).__mro__:  # `**options` of a constructor go to that of a base
-        for name, parameter in inspect.signature(cast(Any, base).__init__).parameters.items():
-            if parameter.default is not parameter.empty:
-                options.setdefault(name, described(parameter.default))
-    return {name: option for name, option in options.items() if name not in type(metric).model_options}
+    options = Options(confidence, alternative, replicates, seed, rope)
+    source = Source(ids, groups, bounds, score, metric, filter, higher_is_better)
+    if model is not None:
+        a = source.models(a, model)
+        source = NO_SOURCE
+    if isinstance(a, Mapping) and not (b is not None and is_scores(a)):
+        if b is not None:
+            raise TypeError("b: got a second argument beside several models, wanted baseline='name of a model'")
+        return compare_models(a, options, correction, baseline, source, on_missing)
+    if baseline is not None:
+        raise ValueError(f"baseline: got {baseline!r} for two metrics, wanted several models as {{name: metric}}")
+    options.question(bool)  # which checks them before any work
+    if is_scores(a) and is_number(b):
+        on_missing = "drop" if on_missing == "error" else on_missing
+        return PairedScores.of({"a": source.read(a, "a")}, options, on_missing).compared_with(float(b), options)
+    if is_scores(a) and is_scores(b):
+        return PairedScores.of({"a": source.read(a, "a"), "b": source.read(b, "b")}, options, on_missing).compared(
+            options
+        )
+    check_comparable(a, b)
+    source.check_unused(source._fields, f"a {type(a).__name__}, which knows its items")
+    return compare_sampled(SampledMetric.of(a, options), SampledMetric.of(b, options), options)

@@ -95,7 +95,7 @@ def test_a_bad_item_is_counted_and_left_out_of_the_mean(name, value, generator, 
 
 def test_an_effect_of_infinite_variance_has_no_weight():
     e, v = torch.tensor([0.3, 5.0, 0.8]), torch.tensor([0.1, torch.inf, 0.2])
-    found, wanted = association.random_effects(e, v).effect, association.random_effects(e[::2], v[::2]).effect
+    found, wanted = association.random_effects(e, v).value, association.random_effects(e[::2], v[::2]).value
     torch.testing.assert_close(found, wanted)
     assert all(number.isnan() for number in association.random_effects(e, torch.tensor([0.1, -0.1, 0.2])))
 

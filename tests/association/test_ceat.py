@@ -6,6 +6,7 @@ from pathlib import Path
 import association_oracle as oracle
 import numpy as np
 import pytest
+import scipy.stats
 import torch
 from raising import raises
 
@@ -13,9 +14,15 @@ from tensormetrics import association
 from tensormetrics.association.metrics.ceat import draw_contexts
 from tensormetrics.association.resampling.random import stream
 from tensormetrics.association.sets import word_sets
+from tensormetrics.uncertainty import Estimate
 
 GOLDEN = json.loads((Path(__file__).parent / "golden.json").read_text())["cases"]
-SIDES = {"right-sided": "p_right", "left-sided": "p_left", "two-sided": "p_two_sided"}
+SIDES = {"greater": "p_right", "less": "p_left", "two-sided": "p_two_sided"}
+
+
+def parts_of(estimate: Estimate) -> list[torch.Tensor]:
+    """Return the effect, its standard error, tau2 and p-value."""
+    return [estimate.value, *(estimate.details[name] for name in ("se", "tau2", "p_value"))]
 
 
 def pools(generator: torch.Generator, device: torch.device, *lead: int) -> list[torch.Tensor]:
@@ -30,7 +37,10 @@ def test_golden_random_effects(case, device):
     for alternative, name in SIDES.items():
         got = association.random_effects(e, v, alternative=alternative)
         values = [expected["ceat"], expected["standard_error"], expected["tau2"], expected[name]]
-        np.testing.assert_allclose(torch.stack(got).cpu(), values, rtol=1e-10, atol=1e-12)
+        np.testing.assert_allclose(torch.stack(parts_of(got)).cpu(), values, rtol=1e-10, atol=1e-12)
+        ends = scipy.stats.norm(expected["ceat"], expected["standard_error"]).interval(0.9)
+        estimate = association.random_effects(e, v, confidence=0.9)
+        np.testing.assert_allclose([float(estimate.low), float(estimate.high)], ends, rtol=1e-9, atol=1e-12)
 
 
 def test_random_effects_of_batches(generator, device):
@@ -38,11 +48,15 @@ def test_random_effects_of_batches(generator, device):
     got = association.random_effects(e.to(device), v.to(device))
     for i, j in np.ndindex(3, 2):
         expected = oracle.random_effects(e[i, 0].double().numpy(), v[j].double().numpy())
-        np.testing.assert_allclose([part[i, j].item() for part in got[:3]], expected, rtol=1e-12)
+        np.testing.assert_allclose([part[i, j].item() for part in parts_of(got)[:3]], expected, rtol=1e-12)
     one = association.random_effects(e[..., :1].to(device), v[..., :1].to(device))
-    assert (one.tau2 == 0).all() and torch.equal(one.effect, e[..., :1].to(device).double().expand(3, 2, 1)[..., 0])
+    assert (one.details["tau2"] == 0).all() and torch.equal(
+        one.value, e[..., :1].to(device).double().expand(3, 2, 1)[..., 0]
+    )
     e.requires_grad_()
-    assert torch.autograd.gradcheck(lambda e, v: association.random_effects(e, v)[:3], (e.double(), v.double()))
+    assert torch.autograd.gradcheck(
+        lambda e, v: parts_of(association.random_effects(e, v))[:3], (e.double(), v.double())
+    )
 
 
 @pytest.mark.parametrize("variance", ["sample", "standard"])
@@ -58,7 +72,7 @@ def test_ceat_is_the_meta_analysis_of_weat_on_the_drawn_contexts(variance, gener
         variances.append(np.var(s, ddof=1) if variance == "sample" else 9 / 20 + effects[-1] ** 2 / 18)
     got = association.ceat(*tensors, samples=20, seed=5, variance=variance)
     expected = oracle.random_effects(np.array(effects), np.array(variances))
-    np.testing.assert_allclose([part.item() for part in got[:3]], expected, rtol=1e-10)
+    np.testing.assert_allclose([part.item() for part in parts_of(got)[:3]], expected, rtol=1e-10)
 
 
 def test_contexts_are_drawn_uniformly_and_only_where_they_are(device):
@@ -78,29 +92,31 @@ def test_contexts_are_drawn_uniformly_and_only_where_they_are(device):
 def test_seeds_pieces_masks_and_batches(generator, device, monkeypatch):
     tensors = pools(generator, device, 2)
     got = association.ceat(*tensors, samples=30)
-    assert not torch.equal(got.effect, association.ceat(*tensors, samples=30, seed=1).effect)
+    assert not torch.equal(got.value, association.ceat(*tensors, samples=30, seed=1).value)
     alone = association.ceat(*(t[1] for t in tensors), samples=30)
-    np.testing.assert_allclose([part[1].cpu() for part in got], [part.cpu() for part in alone], rtol=1e-10)
+    np.testing.assert_allclose(
+        [part[1].cpu() for part in parts_of(got)], [part.cpu() for part in parts_of(alone)], rtol=1e-10
+    )
     wide = torch.nn.functional.pad(tensors[0], (0, 0, 0, 2, 0, 1), value=torch.nan)
     mask = torch.nn.functional.pad(torch.ones(5, 3, dtype=torch.bool, device=device), (0, 2, 0, 1))
     masked = association.ceat(wide, *tensors[1:], samples=30, x_mask=mask)
-    assert not masked.effect.isnan().any()
+    assert not masked.value.isnan().any()
     monkeypatch.setattr("tensormetrics.association.resampling.draws.BUDGET", 500)
     pieces = association.ceat(*tensors, samples=30)
-    np.testing.assert_allclose(torch.stack(pieces).cpu(), torch.stack(got).cpu(), rtol=1e-10)
+    np.testing.assert_allclose(torch.stack(parts_of(pieces)).cpu(), torch.stack(parts_of(got)).cpu(), rtol=1e-10)
 
 
 def test_one_context_each_is_weat(generator, device):
     tensors = [t[:, :1] for t in pools(generator, device)]
     got = association.ceat(*tensors, samples=7)
     size = association.weat_effect_size(*(t[:, 0] for t in tensors), 1)
-    np.testing.assert_allclose(got.effect.cpu(), size.cpu(), rtol=1e-12)
+    np.testing.assert_allclose(got.value.cpu(), size.cpu(), rtol=1e-12)
 
 
 def test_gradients(generator, device):
     tensors = [t.requires_grad_() for t in pools(generator, device)]
-    assert torch.autograd.gradcheck(lambda *sets: association.ceat(*sets, samples=5)[:3], tensors)
-    assert not association.ceat(*tensors, samples=5).p_value.requires_grad
+    assert torch.autograd.gradcheck(lambda *sets: parts_of(association.ceat(*sets, samples=5))[:3], tensors)
+    assert not association.ceat(*tensors, samples=5).details["p_value"].requires_grad
 
 
 def test_errors(generator, device):
@@ -109,7 +125,7 @@ def test_errors(generator, device):
         (dict(variance="none"), "variance: got 'none', wanted one of 'sample', 'standard'"),
         (dict(samples=0), "samples: got 0, wanted an integer >= 1"),
         (dict(correction=2), "correction: got 2, wanted 0 or 1"),
-        (dict(alternative="up"), "alternative: got 'up', wanted one of 'right-sided', 'left-sided', 'two-sided'"),
+        (dict(alternative="up"), "alternative: got 'up', wanted one of 'two-sided', 'greater', 'less'"),
     ]:
         with pytest.raises(ValueError) as info:
             association.ceat(*tensors, **options)
@@ -132,7 +148,7 @@ def test_queries_in_words(generator, device):
     ]
     expected = association.ceat(*map(torch.stack, sides), samples=30, seed=4, alternative="two-sided")
     got = [result[key] for key in ("ceat", "standard_error", "tau2", "p_value")]
-    np.testing.assert_allclose(got, torch.stack(expected).cpu(), rtol=1e-10)
+    np.testing.assert_allclose(got, torch.stack(parts_of(expected)).cpu(), rtol=1e-10)
     assert result["samples"] == 30 and result["result"] == result["ceat"]
     lost = association.Query([["no"], ["x0"]], query.attribute_sets)
     nothing = association.CEAT().run_query(lost, model)
@@ -156,7 +172,7 @@ def test_a_stream_of_samples(generator, device):
     metric = association.CEAT(variance="standard").to(device)
     effects = torch.cat([metric(*(s[:4] for s in sets)), metric(*(s[4:] for s in sets))])
     assert torch.equal(effects, association.weat_effect_size(*sets, 1))
-    expected = association.random_effects(effects, 9 / 20 + effects.square() / 18).effect
+    expected = association.random_effects(effects, 9 / 20 + effects.square() / 18).value
     torch.testing.assert_close(metric.compute(), expected)
     metric.update(*(torch.ones_like(s) for s in sets))  # nothing varies: not counted
     torch.testing.assert_close(metric.compute(), expected)

@@ -34,7 +34,7 @@ def test_all_tensors_are_on_one_device():
 @pytest.mark.parametrize(("places", "same_as"), [((20, 12), "exact"), ((20, 13), "approximate")])
 def test_auto_is_exact_up_to_32_places(places, same_as, generator, device):
     u, v = (torch.randn(n, generator=generator, dtype=torch.float64).to(device) for n in places)
-    p = {m: permutation_p_value(u, v, method=m, iterations=99) for m in ("auto", "exact", "approximate")}
+    p = {m: permutation_p_value(u, v, method=m, replicates=99) for m in ("auto", "exact", "approximate")}
     assert p["auto"] == p[same_as] and p["exact"] != p["approximate"]
 
 

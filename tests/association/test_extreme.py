@@ -74,10 +74,10 @@ def test_many_subsets_against_the_reference(kind, places, generator):
         assert torch.equal(found, subset_sums._extreme_subsets(units, present, some, *null))
 
 
-def drawn(n: int, size: int, places: int, iterations: int) -> np.ndarray:
-    """(iterations, places): the stream of seed 5 by a loop over draws and places."""
-    chosen, mask = np.zeros((iterations, places), bool), 2**64 - 1
-    for row, place in itertools.product(range(iterations), range(size)):
+def drawn(n: int, size: int, places: int, replicates: int) -> np.ndarray:
+    """(replicates, places): the stream of seed 5 by a loop over draws and places."""
+    chosen, mask = np.zeros((replicates, places), bool), 2**64 - 1
+    for row, place in itertools.product(range(replicates), range(size)):
         z = ((row * 2**24 + place // 2) * 0x9E3779B97F4A7C15 + stream(5)) & mask
         z = ((z ^ z >> 30) * 0xBF58476D1CE4E5B9) & mask
         z = ((z ^ z >> 27) * 0x94D049BB133111EB) & mask
@@ -107,15 +107,15 @@ def test_draws_against_a_loop(kind, generator, device):
 def calls() -> tuple[list[Tensor], list[Tensor]]:
     generator = torch.Generator().manual_seed(1)
     found, expected = [], []
-    for kind, places, iterations in itertools.product(KINDS, (1, 2, 50, 131), (1, 64, 200)):
+    for kind, places, replicates in itertools.product(KINDS, (1, 2, 50, 131), (1, 64, 200)):
         units = units_of(kind, generator, 9, places)
         size = torch.randint(1, places + 1, (9,), generator=generator)
         n = (size * torch.rand(9, generator=generator)).long() + 1
         n, size = n.minimum(size), size
         for null in bounds_of(units, generator):
             for sizes in ((n, size), (n[:1], size[:1]), (None, None)):
-                found.append(draws.extreme_draws(units, *sizes, null, 12345, iterations))
-                expected.append(draws._extreme_draws(units.double(), *sizes, *null, 12345, iterations))
+                found.append(draws.extreme_draws(units, *sizes, null, 12345, replicates))
+                expected.append(draws._extreme_draws(units.double(), *sizes, *null, 12345, replicates))
     return found, expected
 
 
@@ -138,7 +138,7 @@ def test_threads_change_nothing(generator):
     try:
         for number in (1, 2, 5):
             torch.set_num_threads(number)
-            found += [permutation_p_value(u, v, method="exact"), permutation_p_value(u, v, iterations=100_000)]
+            found += [permutation_p_value(u, v, method="exact"), permutation_p_value(u, v, replicates=100_000)]
     finally:
         torch.set_num_threads(threads)
     assert all(torch.equal(a, b) for a, b in zip(found[2:], found, strict=False))

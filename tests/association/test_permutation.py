@@ -16,12 +16,12 @@ from tensormetrics.association.resampling.draws import random_partitions
 from tensormetrics.association.resampling.random import random_words, stream
 
 GOLDEN = json.loads((Path(__file__).parent / "golden.json").read_text())
-SIDES = {"right-sided": "right", "left-sided": "left", "two-sided": "two_sided"}
+SIDES = {"greater": "right", "less": "left", "two-sided": "two_sided"}
 
 
 def extreme(d: np.ndarray, observed: float, alternative: str) -> float:
     tolerance = 1e-9  # far above rounding, far below a difference
-    if alternative == "left-sided":
+    if alternative == "less":
         return np.mean(d <= observed + tolerance)
     if alternative == "two-sided":
         d, observed = np.abs(d), abs(observed)
@@ -113,7 +113,7 @@ def padded(scores: torch.Tensor, width: int) -> tuple[torch.Tensor, torch.Tensor
 @pytest.mark.parametrize("method", ["exact", "approximate"])
 @pytest.mark.parametrize("alternative", SIDES)
 def test_ragged_batch_equals_loop(method, alternative, generator, device):
-    options = dict(alternative=alternative, method=method, iterations=500)
+    options = dict(alternative=alternative, method=method, replicates=500)
     queries = [
         (scores_of(generator, n).to(device), scores_of(generator, m).to(device)) for n, m in [(3, 4), (1, 2), (4, 4)]
     ]
@@ -130,10 +130,10 @@ def test_ragged_batch_equals_loop(method, alternative, generator, device):
 @pytest.mark.parametrize("method", ["exact", "approximate"])
 def test_leading_dimensions_broadcast(method, generator, device):
     u, v = scores_of(generator, 2, 1, 4).to(device), scores_of(generator, 3, 5).to(device)
-    p = permutation_p_value(u, v, method=method, iterations=99)
+    p = permutation_p_value(u, v, method=method, replicates=99)
     assert p.shape == (2, 3) and p.dtype == torch.float64
     for i, j in np.ndindex(2, 3):
-        assert p[i, j] == permutation_p_value(u[i, 0], v[j], method=method, iterations=99)
+        assert p[i, j] == permutation_p_value(u[i, 0], v[j], method=method, replicates=99)
     assert permutation_p_value(u[:0], v, method=method).shape == (0, 3)
 
 
@@ -175,14 +175,14 @@ def test_monte_carlo_is_within_four_standard_errors_of_exact(generator, device):
 
 def test_draws_are_reproducible_and_independent_of_pieces(generator, device, monkeypatch):
     u, v = (torch.randn(6, 20, generator=generator, dtype=torch.float64).to(device) for _ in range(2))
-    p = permutation_p_value(u, v, iterations=1000)
-    assert torch.equal(p, permutation_p_value(u, v, iterations=1000))
-    assert not torch.equal(p, permutation_p_value(u, v, iterations=1000, seed=1))
-    assert not torch.equal(*(permutation_p_value(u, v, iterations=1000, seed=None) for _ in range(2)))
+    p = permutation_p_value(u, v, replicates=1000)
+    assert torch.equal(p, permutation_p_value(u, v, replicates=1000))
+    assert not torch.equal(p, permutation_p_value(u, v, replicates=1000, seed=1))
+    assert not torch.equal(*(permutation_p_value(u, v, replicates=1000, seed=None) for _ in range(2)))
     monkeypatch.setattr("tensormetrics.association.resampling.draws.BUDGET", 999)
-    assert torch.equal(p, permutation_p_value(u, v, iterations=1000))
+    assert torch.equal(p, permutation_p_value(u, v, replicates=1000))
     if device.type == "cuda":
-        assert torch.equal(p.cpu(), permutation_p_value(u.cpu(), v.cpu(), iterations=1000))
+        assert torch.equal(p.cpu(), permutation_p_value(u.cpu(), v.cpu(), replicates=1000))
 
 
 def test_partitions_are_uniform_and_of_their_size(device):
@@ -213,7 +213,7 @@ def test_random_words_fill_their_bits(device):
 @pytest.mark.parametrize("method", ["exact", "approximate"])
 def test_level_under_the_null(alternative, method, generator, device):
     u, v = (torch.randn(2000, k, generator=generator, dtype=torch.float64).to(device) for k in (7, 8))
-    options = dict(alternative=alternative, method=method, iterations=999)
+    options = dict(alternative=alternative, method=method, replicates=999)
     assert (permutation_p_value(u, v, **options) <= 0.05).double().mean().item() == pytest.approx(0.05, abs=0.015)
     assert (sign_flip_p_value(u, **options) <= 0.05).double().mean().item() == pytest.approx(0.05, abs=0.015)
 
@@ -222,7 +222,7 @@ def test_level_under_the_null(alternative, method, generator, device):
 def test_most_places(generator, device):
     u, v = (torch.randn(25, generator=generator, dtype=torch.float64).to(device) for _ in range(2))
     exact = permutation_p_value(u, v, method="exact").item()
-    drawn = permutation_p_value(u, v, method="approximate", iterations=100_000).item()
+    drawn = permutation_p_value(u, v, method="approximate", replicates=100_000).item()
     assert abs(drawn - exact) <= 4 * math.sqrt(exact * (1 - exact) / 100_000) + 1e-5
 
 
@@ -230,11 +230,11 @@ def test_errors(device):
     u = torch.zeros(26, device=device)
     cases = [
         (
-            dict(alternative="greater"),
-            "alternative: got 'greater', wanted one of 'right-sided', 'left-sided', 'two-sided'",
+            dict(alternative="right-sided"),
+            "alternative: got 'right-sided', wanted one of 'two-sided', 'greater', 'less'",
         ),
         (dict(method="brute"), "method: got 'brute', wanted one of 'auto', 'exact', 'approximate'"),
-        (dict(iterations=0), "iterations: got 0, wanted an integer >= 1"),
+        (dict(replicates=0), "replicates: got 0, wanted an integer >= 1"),
         (dict(method="approximate", seed=-1), "seed: got -1, wanted an integer >= 0"),
     ]
     for options, message in cases:

@@ -338,6 +338,7 @@ def test_without_pandas(monkeypatch):
     with raises(ImportError, 'tables need pandas; write pip install "tensormetrics[tables]"'):
         run_queries(RND, [TWO], [random_model("m")])
     scores = run_queries(RND, [TWO], word_embeddings_models=[random_model("m")], as_dataframe=False)
+    assert scores.table()["m", scores.query_names[0]] == float(scores.values[0, 0])
     assert scores.values.shape == (1, 1) and scores.model_names == ["m"]
 
 
@@ -382,3 +383,15 @@ def test_intervals_that_there_are_not(query, models):
         with pytest.raises(ValueError) as error:
             run_queries(WEAT, queries, models, intervals=True, **options)
         assert str(error.value) == message
+
+
+def test_table_of_queries_has_what_the_frame_has():
+    models = [random_model(name) for name in ("m", "n")]
+    query = Query([["w0", "w1"], ["w2", "w3"]], [["w4", "w5"], ["w6", "w7"]])
+    options = {"metric_params": {"replicates": 50}, "intervals": True}
+    frame = run_queries(WEAT, [query], models, **options)
+    table = run_queries(WEAT, [query], models, **options, as_dataframe=False).table()
+    (name,) = table.columns
+    assert table.rows == ("m", "n") and table.index == "model"
+    for model in table.rows:
+        assert [*map(float, table[model, name])] == frame.loc[model, name].tolist()

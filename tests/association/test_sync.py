@@ -13,13 +13,13 @@ CALLS = {name: (score, sets) for name, (score, _, sets) in SCORES.items() if set
 CALLS |= {
     "bootstrap_interval": (functools.partial(association.bootstrap_interval, association.weat, replicates=9), "xyab"),
     "target_permutation_p_value": (
-        functools.partial(association.target_permutation_p_value, association.rnd, method="approximate", iterations=9),
+        functools.partial(association.target_permutation_p_value, association.rnd, method="approximate", replicates=9),
         "xya",
     ),
-    "group_permutation_p_value": (functools.partial(association.group_permutation_p_value, iterations=9), "XA"),
+    "group_permutation_p_value": (functools.partial(association.group_permutation_p_value, replicates=9), "XA"),
 }
 for method in ("exact", "approximate"):
-    options = dict(method=method, iterations=9)
+    options = dict(method=method, replicates=9)
     CALLS[f"permutation_p_value_{method}"] = (
         lambda x, y, options=options: association.permutation_p_value(x[..., 0], y[..., 0], **options),
         "xy",

@@ -37,7 +37,7 @@ def test_exact_equals_enumeration(metric, alternative, generator, device):
 @every_metric
 def test_draws_agree_with_exact_and_with_batches_and_padding(metric, generator, device):
     tensors = random_sets("xya", generator, device, 2)
-    drawn = functools.partial(target_permutation_p_value, metric, method="approximate", iterations=2000)
+    drawn = functools.partial(target_permutation_p_value, metric, method="approximate", replicates=2000)
     p, exact = drawn(*tensors), target_permutation_p_value(metric, *tensors)
     assert ((p - exact).abs() <= 4 * (exact * (1 - exact) / 2000).sqrt() + 1e-3).all()
     assert torch.equal(p, torch.stack([drawn(*(t[i] for t in tensors)) for i in range(2)]))
@@ -54,14 +54,14 @@ def test_groups_of_two_have_the_p_value_of_weat(alternative, generator, device):
     x, a = random_sets("XA", generator, device)
     u, v = (association.weat(s.unsqueeze(1), torch.zeros_like(s[:1]), *a) for s in x)
     exact = association.permutation_p_value(u, v, alternative=alternative).item()
-    p = group_permutation_p_value(x, a, alternative=alternative, iterations=4000).item()
+    p = group_permutation_p_value(x, a, alternative=alternative, replicates=4000).item()
     assert abs(p - exact) <= 4 * (exact * (1 - exact) / 4000) ** 0.5 + 1e-3
 
 
 def test_groups_in_batches_and_padding(generator, device):
     x, a = random_sets("XA", generator, device, 2)
-    p = group_permutation_p_value(x, a, iterations=500)
-    alone = [group_permutation_p_value(*pair, iterations=500) for pair in zip(x, a, strict=True)]
+    p = group_permutation_p_value(x, a, replicates=500)
+    alone = [group_permutation_p_value(*pair, replicates=500) for pair in zip(x, a, strict=True)]
     assert torch.equal(p, torch.stack(alone))
     (wide_x, x_mask), (wide_a, a_mask) = (
         (
@@ -70,9 +70,9 @@ def test_groups_in_batches_and_padding(generator, device):
         )
         for t in (x, a)
     )
-    assert torch.equal(group_permutation_p_value(wide_x, wide_a, iterations=500, x_mask=x_mask, a_mask=a_mask), p)
+    assert torch.equal(group_permutation_p_value(wide_x, wide_a, replicates=500, x_mask=x_mask, a_mask=a_mask), p)
     x_mask[1, 0] = False
-    masked = group_permutation_p_value(wide_x, wide_a, iterations=500, x_mask=x_mask, a_mask=a_mask)
+    masked = group_permutation_p_value(wide_x, wide_a, replicates=500, x_mask=x_mask, a_mask=a_mask)
     assert masked.isnan().tolist() == [False, True] and masked[0] == p[0]
 
 

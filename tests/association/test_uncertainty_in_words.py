@@ -25,6 +25,7 @@ from tensormetrics.association import (
     sign_flip_p_value,
     target_permutation_p_value,
 )
+from tensormetrics.association.resampling.permutation import TEST_TYPES
 
 P_VALUES = [case for case in GOLDEN["cases"] if case["kind"] == "p_value"]
 
@@ -103,7 +104,7 @@ def test_bootstrap_of_one_word_sets_is_the_score(tiny):
     query = Query([["t1a"], ["t2a"]], [["a1a"]])
     for metric in (RND, RIPA):
         result = metric(replicates=9).run_query(query, tiny)
-        assert result["low"] == result["high"] == pytest.approx(result["result"], rel=1e-12)
+        assert [result["low"], result["high"]] == pytest.approx([result["result"]] * 2, rel=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -147,7 +148,7 @@ def test_p_values_of_partitions_in_words(metric, side, tiny):
         ]
     )
     assert list(result)[-1] == "p_value"
-    assert result["p_value"] == extreme(scores, result["result"], side)
+    assert result["p_value"] == extreme(scores, result["result"], TEST_TYPES[side])
 
 
 def test_a_small_p_value_of_ect_is_a_small_score():
@@ -176,12 +177,13 @@ def test_p_value_of_gweat_in_words(tiny):
 @pytest.mark.parametrize("side", SIDES)
 def test_small_p_values_are_as_rare_as_they_say_without_any_bias(side, generator, device):
     x, y, a, b = torch.randn(4, 2000, 8, 10, generator=generator, dtype=torch.float64).to(device)
-    test = {"alternative": side, "method": "approximate", "iterations": 400}
+    alternative = TEST_TYPES[side]
+    test = {"alternative": alternative, "method": "approximate", "replicates": 400}
     weat = [
         (s.unsqueeze(-2), torch.zeros_like(s[:, :1]).unsqueeze(-3), a.unsqueeze(-3), b.unsqueeze(-3)) for s in (x, y)
     ]
     p_values = {
-        "weat": permutation_p_value(*(association.weat(*sets) for sets in weat), alternative=side),
+        "weat": permutation_p_value(*(association.weat(*sets) for sets in weat), alternative=alternative),
         "drawn": permutation_p_value(*(association.weat(*sets) for sets in weat), **test),
         "rnd": torch.cat(
             [
@@ -189,14 +191,14 @@ def test_small_p_values_are_as_rare_as_they_say_without_any_bias(side, generator
                 for part in zip(*(s.split(100) for s in (x, y, a)), strict=True)
             ]
         ),
-        "signs": sign_flip_p_value(((x - y) * a).sum(-1), alternative=side),
+        "signs": sign_flip_p_value(((x - y) * a).sum(-1), alternative=alternative),
         "groups": torch.cat(
             [
                 group_permutation_p_value(
                     torch.stack([x, y], 1)[i : i + 100],
                     torch.stack([a, b], 1)[i : i + 100],
-                    alternative=side,
-                    iterations=200,
+                    alternative=alternative,
+                    replicates=200,
                 )
                 for i in range(0, 2000, 100)
             ]
@@ -204,3 +206,11 @@ def test_small_p_values_are_as_rare_as_they_say_without_any_bias(side, generator
     }
     shares = {name: (p <= 0.05).double().mean().item() for name, p in p_values.items()}
     assert all(abs(share - 0.05) <= 0.015 for share in shares.values()), shares
+
+
+def test_interval_of_ml_eat_is_that_of_its_effect_size(tiny):
+    query = Query([["t1a", "t1b", "t1c"], ["t2a", "t2b", "t2c"]], [["a1a", "a1b", "a1c"], ["a2a", "a2b"]])
+    levels = association.MLEAT(replicates=100).run_query(query, tiny)
+    effect = WEAT(replicates=100, return_effect_size=True, correction=1).run_query(query, tiny)
+    assert levels["low"] < levels["high"]
+    assert [levels["low"], levels["high"]] == pytest.approx([effect["low"], effect["high"]])

@@ -29,12 +29,13 @@ from tensormetrics.association import (
     sign_flip_p_value,
     target_permutation_p_value,
 )
-from tensormetrics.association.resampling.bootstrap import _counts
-from tensormetrics.association.resampling.random import stream
+from tensormetrics.association.resampling.permutation import TEST_TYPES
+from tensormetrics.association.resampling.word_samples import word_sample, word_weights
 from tensormetrics.association.sets.word_ids import joined_words
 
 ROWS = {"equal": [3, 3, 3, 3, 3, 3, 3], "unequal": [1, 4, 2, 2, 5, 1, 3]}
 every_rows = pytest.mark.parametrize("rows", ROWS.values(), ids=ROWS.keys())
+TYPES = {alternative: name for name, alternative in TEST_TYPES.items()}
 every_side = pytest.mark.parametrize("alternative", SIDES)
 
 
@@ -87,7 +88,7 @@ def test_exact_permutations_of_words(rows, alternative, ties, generator, device)
     p = permutation_p_value(u.to(device), v.to(device), alternative=alternative, **numbers)
     assert p.item() == pytest.approx(extreme(d, d[0], alternative), rel=1e-14) and p.dtype == torch.float64
     drawn = permutation_p_value(
-        u.to(device), v.to(device), alternative=alternative, method="approximate", iterations=4000, **numbers
+        u.to(device), v.to(device), alternative=alternative, method="approximate", replicates=4000, **numbers
     )
     assert abs(drawn.item() - p.item()) <= 4 * (p.item() * (1 - p.item()) / 4000) ** 0.5 + 1e-3
 
@@ -104,7 +105,7 @@ def test_batches_masks_and_padding_of_words(alternative, generator, device):
             values = torch.cat(words[part])
             side[i, 2 : 2 + len(values)], numbers[i, 2 : 2 + len(values)] = values, numbered(rows[part])
     for method in ("exact", "approximate"):
-        options = {"alternative": alternative, "method": method, "iterations": 300}
+        options = {"alternative": alternative, "method": method, "replicates": 300}
         masks = {"u_mask": ~u.isnan().to(device), "v_mask": ~v.isnan().to(device)}
         numbers = {"u_words": u_words.to(device), "v_words": v_words.to(device)}
         p = permutation_p_value(u.to(device), v.to(device), **options, **masks, **numbers)
@@ -129,12 +130,12 @@ def test_one_row_a_word_is_what_it_was(method, generator, device):
     mask = torch.rand(4, 5, generator=generator).to(device) < 0.7
     for masks in ({}, {"u_mask": mask}):
         own = {"u_words": torch.arange(5, device=device), "v_words": torch.arange(6, device=device)}
-        options = {"method": method, "iterations": 200, **masks}
+        options = {"method": method, "replicates": 200, **masks}
         assert torch.equal(permutation_p_value(u, v, **options, **own), permutation_p_value(u, v, **options))
         assert torch.equal(
             permutation_p_value(u, v, **options, u_words=own["u_words"]), permutation_p_value(u, v, **options)
         )
-    flips = {"method": method, "iterations": 200}
+    flips = {"method": method, "replicates": 200}
     own = torch.arange(5, device=device)
     assert torch.equal(sign_flip_p_value(u, words=own, **flips), sign_flip_p_value(u, **flips))
     assert torch.equal(sign_flip_p_value(u, words=own, mask=mask, **flips), sign_flip_p_value(u, mask=mask, **flips))
@@ -190,7 +191,7 @@ def test_targets_with_all_their_rows(metric, rows, alternative, generator, devic
     p = target_permutation_p_value(metric, x, y, a, alternative=alternative, **numbers)
     exact = extreme(scores, scores[0], alternative)
     assert p.item() == pytest.approx(exact, rel=1e-14)
-    drawn = functools.partial(target_permutation_p_value, metric, alternative=alternative, iterations=2000)
+    drawn = functools.partial(target_permutation_p_value, metric, alternative=alternative, replicates=2000)
     options = {"method": "approximate", **numbers}
     p = drawn(x, y, a, **options)
     assert abs(p.item() - exact) <= 4 * (exact * (1 - exact) / 2000) ** 0.5 + 1e-3
@@ -221,29 +222,27 @@ def test_groups_with_all_their_rows(rows, generator, device):
     for g, (group, size) in enumerate(zip(groups, sizes, strict=True)):
         x[g, : sum(size)], numbers[g, : sum(size)] = torch.cat(group), numbered(size)
         mask[g, : sum(size)] = True
-    options = {"iterations": 4000, "x_mask": mask.to(device), "x_words": numbers.to(device)}
+    options = {"replicates": 4000, "x_mask": mask.to(device), "x_words": numbers.to(device)}
     p = group_permutation_p_value(x.to(device), a.to(device), **options).item()
-    exact = extreme(np.array(scores), scores[0], "right-sided")
+    exact = extreme(np.array(scores), scores[0], "greater")
     assert abs(p - exact) <= 4 * (exact * (1 - exact) / 4000) ** 0.5 + 1e-3
 
 
-@every_rows
-def test_intervals_draw_words_with_all_their_rows(rows, generator, device):
-    x, y, a = (word_rows(size, generator, 4) for size in (rows[:3], rows[3:], [2, 1, 4]))
-    scores = []
-    for replicate in range(50):
-        drawn = []
-        for number, words in enumerate((x, y, a)):
-            count = _counts(None, None, (len(words),), stream(3) + number, replicate, 1, device)[0].tolist()
-            drawn.append(torch.cat([word for word, times in zip(words, count, strict=True) for _ in range(times)]))
-        scores.append(association.rnd(*drawn).item())
-    sets = [torch.cat(words).to(device) for words in (x, y, a)]
-    numbers = dict(zip(("x_words", "y_words", "a_words"), map(numbered, (rows[:3], rows[3:], [2, 1, 4])), strict=True))
-    numbers = {name: words.to(device) for name, words in numbers.items()}
-    interval = bootstrap_interval(association.rnd, *sets, replicates=50, seed=3, **numbers)
-    np.testing.assert_allclose(
-        [interval.low.item(), interval.high.item()], np.quantile(scores, [0.025, 0.975]), rtol=1e-10
-    )
+def test_rows_of_a_word_share_its_weight(device):
+    count = 4
+    words = torch.arange(count).repeat_interleave(torch.arange(count) + 1).to(device)
+    sample = word_sample(None, words, torch.Size([len(words)]), device)
+    drawn = word_weights([sample], 40, 3)[0]
+    rows = sample.reweighted(drawn)
+    for row, weights in zip(rows, drawn, strict=True):
+        for word in range(count):
+            assert row[words == word].unique().numel() == 1
+        assert float(row.mean()) == pytest.approx(1)
+        assert float(row[words == 1][0] / row[0]) == pytest.approx(float(weights[1] / weights[0]))
+    without = sample.without(0, len(words))
+    for word in range(count):
+        assert (without[word][words == word] == 0).all() and float(without[word].mean()) == pytest.approx(1)
+    assert (without[count:] == 1).all()  # no such words
 
 
 def test_copies_of_a_row_change_no_interval(generator, device):
@@ -306,7 +305,7 @@ def test_p_values_in_words_with_contexts(counts, alternative):
     model = contexts_of(WORDS, counts)
     x, y, a, b = (rows_of(model, words) for words in SETS)
     a, b = torch.cat(a), torch.cat(b)
-    options = {"calculate_p_value": True, "p_value_test_type": alternative}
+    options = {"calculate_p_value": True, "p_value_test_type": TYPES[alternative]}
     numpy = [word.numpy() for word in x + y]
     unit = torch.nn.functional.normalize
     axis = (unit(a, dim=-1).mean(0) - unit(b, dim=-1).mean(0)).numpy()
@@ -329,7 +328,7 @@ def test_pairs_and_single_words_with_contexts():
     flipped = [np.mean(np.array(signs) * of_pair) for signs in itertools.product([1, -1], repeat=3)]
     query = Query(SETS[:2], SETS[2:3])
     p = RIPA(calculate_p_value=True).run_query(query, several)["p_value"]
-    assert p == pytest.approx(extreme(np.array(flipped), flipped[0], "right-sided"), rel=1e-14)
+    assert p == pytest.approx(extreme(np.array(flipped), flipped[0], "greater"), rel=1e-14)
     assert RIPA(calculate_p_value=True).run_query(Query([["x0"], ["y0"]], [["a0"]]), pairs)["p_value"] in (0.5, 1)
 
     model = contexts_of(WORDS, [1, 4, 2])
@@ -339,7 +338,7 @@ def test_pairs_and_single_words_with_contexts():
     for name, word in zip(SETS[0], w, strict=True):
         cosines = [(unit(word, dim=-1) @ unit(rows, dim=-1).T).mean(0).numpy() for rows in a + b]
         d = partitions(cosines, 3, difference)
-        assert found[name] == pytest.approx(extreme(d, d[0], "right-sided"), rel=1e-14)
+        assert found[name] == pytest.approx(extreme(d, d[0], "greater"), rel=1e-14)
 
 
 COUNTED = {WEAT: {"return_effect_size": True}, GWEAT: {"p_value_iterations": 200}}  # the score of WEAT is a sum of rows
@@ -395,7 +394,7 @@ def test_many_queries_are_the_queries_with_contexts(metric):
         np.testing.assert_allclose(table.values[0].cpu().numpy(), alone, rtol=1e-12)
 
 
-def false_positives_and_coverage(counts, generator, words=16, tables=300, iterations=199):
+def false_positives_and_coverage(counts, generator, words=16, tables=300, replicates=199):
     """Targets of one population in each of `tables`: shares of p <= .05, and of intervals that hold the truth, 0."""
     rows = [counts[i % len(counts)] for i in range(words)]
     of_word = torch.tensor([i for i, count in enumerate(rows) for _ in range(count)])
@@ -403,7 +402,7 @@ def false_positives_and_coverage(counts, generator, words=16, tables=300, iterat
     noise = 0.3 * torch.randn(2, tables, len(of_word), 1, 1, generator=generator, dtype=torch.float64)
     u, v = (effects + noise).flatten(2)
     numbers = {"u_words": of_word, "v_words": of_word}
-    exchanged = permutation_p_value(u, v, method="approximate", iterations=iterations, **numbers)
+    exchanged = permutation_p_value(u, v, method="approximate", replicates=replicates, **numbers)
 
     def gap(x, y, x_mask=None, y_mask=None):  # means of the rows, as often as they are drawn
         means = [(s[..., 0] * m).sum(-1) / m.sum(-1) for s, m in ((x, x_mask), (y, y_mask))]

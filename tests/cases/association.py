@@ -238,7 +238,11 @@ def effects(generator: Generator, lead: tuple[int, ...]) -> tuple[Tensor, ...]:
 
 
 def combined(*effects_and_variances: Tensor) -> tuple[Tensor, ...]:
-    return tuple(association.random_effects(*effects_and_variances))
+    return tensors_of(association.random_effects(*effects_and_variances))
+
+
+def tensors_of(estimate: uncertainty.Estimate) -> tuple[Tensor, ...]:
+    return *estimate, *estimate.details.values()
 
 
 NO_WEIGHT = LeftOut("an effect of infinite variance has no weight")
@@ -259,7 +263,7 @@ FUNCTIONS = {
     "same": word_sets("tG", association.same),
     "direct_bias": word_sets("tP", association.direct_bias, n_components=2),
     "ceat": FunctionCase(
-        lambda *p: association.ceat(*p, samples=20), pools, compiles=True, rtol=1e-9, not_finite="nan"
+        lambda *p: tensors_of(association.ceat(*p, samples=20)), pools, compiles=True, rtol=1e-9, not_finite="nan"
     ),
     "random_effects": FunctionCase(
         combined,
@@ -270,20 +274,20 @@ FUNCTIONS = {
     ),
     "permutation_p_value": scalar_scores("u_mask", "v_mask", function=association.permutation_p_value),
     "permutation_p_value_drawn": scalar_scores(
-        "u_mask", "v_mask", function=association.permutation_p_value, method="approximate", iterations=99
+        "u_mask", "v_mask", function=association.permutation_p_value, method="approximate", replicates=99
     ),
     "sign_flip_p_value": scalar_scores("mask", function=association.sign_flip_p_value),
     "sign_flip_p_value_drawn": scalar_scores(
-        "mask", function=association.sign_flip_p_value, method="approximate", iterations=99
+        "mask", function=association.sign_flip_p_value, method="approximate", replicates=99
     ),
     "target_permutation_p_value": word_sets(
         "xya",
         functools.partial(association.target_permutation_p_value, association.rnd),
         compiles=False,
         method="approximate",
-        iterations=20,
+        replicates=20,
     ),
-    "group_permutation_p_value": word_sets("XA", association.group_permutation_p_value, compiles=False, iterations=20),
+    "group_permutation_p_value": word_sets("XA", association.group_permutation_p_value, compiles=False, replicates=20),
     "bootstrap_interval": word_sets(
         "xyab", functools.partial(association.bootstrap_interval, association.weat), compiles=False, replicates=20
     ),

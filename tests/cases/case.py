@@ -38,6 +38,7 @@ class MetricCase:
     bad: tuple[tuple[Any, ...], ...] = ()  # arguments of update that raise a ValueError
     waits: bool = False  # update waits for the device: it reads a value, or works on the host as well
     not_finite: NotFinite = None
+    names_what_it_met: bool = False  # compute has keys that depend on the data
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from torch.utils._pytree import tree_leaves
 from tensormetrics import posterior
 
 from .case import FunctionCase, LeftOut, MetricCase
-from .statistics import LEFT_OUT_SAMPLES, experiments, means_and_variances, ordered, samples_last
+from .statistics import LEFT_OUT_SAMPLES, experiments, means_and_variances, samples_last
 
 
 def confusion_inputs(generator: Generator, items: int) -> tuple[Tensor, Tensor]:
@@ -44,7 +44,7 @@ def largest(logits: Tensor, target: Tensor) -> tuple[Tensor, ...]:
 
 METRICS = {
     "ConfusionPosterior": MetricCase(
-        lambda: posterior.ConfusionPosterior(3, ["acc"], num_samples=500),
+        lambda: posterior.ConfusionPosterior(3, ["acc"], replicates=500),
         confusion_inputs,
         posterior_of_counts,
         rtol=1e-6,  # the samples are float32
@@ -79,12 +79,7 @@ def matrices(generator: Generator, lead: tuple[int, ...]) -> tuple[Tensor, ...]:
 
 
 def summarized(x: Tensor) -> tuple[Tensor, ...]:
-    return tuple(tree_leaves(posterior.summarize(x, dim=-1)._replace(ci_probability=())))
-
-
-def compared(x: Tensor) -> tuple[Tensor, ...]:
-    found = posterior.pairwise_compare(x.movedim(-1, 0), 0.9)
-    return found.median, *found.interval, found.p_direction, found.min_sig_diff, found.p_rope, found.p_uni_sig
+    return tuple(tree_leaves(posterior.summarize(x, dim=-1)._replace(confidence=())))
 
 
 def heterogeneity(x: Tensor) -> tuple[Tensor, ...]:
@@ -126,15 +121,6 @@ FUNCTIONS = {
         not_finite="no floats",
     ),
     "summarize": FunctionCase(summarized, samples_last, rtol=1e-12, not_finite=LEFT_OUT_SAMPLES),
-    "pairwise_compare": FunctionCase(
-        compared,
-        lambda g, lead: tuple(x - 0.4 for x in samples_last(g, lead)),
-        rtol=1e-12,
-        not_finite=ordered(compared),
-    ),
-    "score_interval_width": FunctionCase(
-        lambda p: (posterior.score_interval_width(p, 50),), samples_last, not_finite="nan"
-    ),
     "expected_reward": FunctionCase(
         lambda p: (posterior.expected_reward(p, [3.0, 1.0]),),
         lambda g, lead: (torch.rand(*lead, 4, 4, generator=g, dtype=torch.float64),),
@@ -153,13 +139,6 @@ FUNCTIONS = {
         rtol=1e-9,
         not_finite="nan",
     ),
-    "mcnemar_p_value": FunctionCase(
-        lambda a, b: (posterior.mcnemar_p_value(a, b),),
-        lambda generator, lead: tuple(torch.randint(2, (2, *lead, 30), generator=generator)),
-        compiles=True,
-        rtol=1e-12,
-        not_finite="no floats",
-    ),
 }
 
 ROWLESS = {
@@ -167,7 +146,6 @@ ROWLESS = {
     "sample_log_gamma": "one address of draws for all that it draws: another shape is another draw",
     "sample_dirichlet": "as `sample_log_gamma`",
     "sample_paired_matrices": "the experiments of one set of items share their draws: there is no batch of sets",
-    "listwise_compare": "takes samples by name and ranks them against each other",
     "compute_confusion_matrix": "counts the items of one experiment",
     "confusion_matrix_to_pred_cond": "lists the items of one matrix",
     "pred_cond_to_confusion_matrix": "counts the items of one experiment",

@@ -1,5 +1,6 @@
 """Rows of the retrieval domain."""
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -11,7 +12,7 @@ from torch import Generator, Tensor
 from tensormetrics import retrieval, uncertainty
 from tensormetrics._metric import Metric
 
-from .case import FunctionCase, LeftOut, MetricCase
+from .case import FunctionCase, LeftOut, MetricCase, Policy
 
 
 def class_embeddings(generator: Generator, items: int) -> tuple[Tensor, Tensor]:
@@ -149,7 +150,44 @@ def clustering(make: Callable[[], Metric], oracle: Callable[..., float], rtol: f
     return MetricCase(make, partitions, lambda *pair: [oracle(*pair)], rtol, bad=bad, not_finite="no floats")
 
 
+def ranked_documents(generator: Generator, items: int) -> tuple[Tensor, ...]:
+    preds = torch.rand(items, generator=generator)
+    return preds, torch.randint(0, 3, (items,), generator=generator), torch.arange(items) % 6
+
+
+def means_of_runs(preds: np.ndarray, target: np.ndarray, indexes: np.ndarray) -> list[float]:
+    scores = []
+    for query in np.unique(indexes):
+        gains = target[indexes == query][np.argsort(-preds[indexes == query], kind="stable")]
+        precisions = [(gains[: i + 1] > 0).mean() for i in np.flatnonzero(gains)]
+        discounts = 1 / np.log2(np.arange(2, 12))
+        ideal = (np.sort(gains)[::-1][:10] * discounts[: len(gains)]).sum()
+        ndcg = (gains[:10] * discounts[: len(gains)]).sum() / ideal if ideal else 0.0
+        scores.append((np.mean(precisions) if precisions else 0.0, ndcg))
+    return np.mean(scores, 0).tolist()
+
+
+def of_infinite_scores(place: int, value: float) -> Policy:
+    if math.isnan(value):
+        return "raises"
+    return LeftOut("an infinite score is the first or the last", means_of_infinite_scores)
+
+
+def means_of_infinite_scores(*rows: Tensor) -> tuple[Tensor, ...]:
+    return tuple(torch.tensor(means_of_runs(*(column.cpu().numpy() for column in rows)), dtype=torch.float64))
+
+
 METRICS = {
+    "RunMetric": MetricCase(
+        retrieval.RunMetric,
+        ranked_documents,
+        means_of_runs,
+        not_finite=of_infinite_scores,
+        bad=(
+            (torch.rand(3), torch.ones(3), torch.zeros(3).long()),
+            (torch.rand(3), torch.ones(2).long(), torch.zeros(3).long()),
+        ),
+    ),
     "AccuracyCalculator": MetricCase(
         lambda: retrieval.AccuracyCalculator(kmeans_func=first_columns),
         class_embeddings,
@@ -392,7 +430,4 @@ FUNCTIONS = {
     "ranking_auroc": score(retrieval.ranking_auroc),
 }
 
-ROWLESS = {
-    "bootstrap": "rows of a batch share their draws: see test_uncertainty.py",
-    "paired_randomisation": "as `bootstrap`",
-}
+ROWLESS = {}

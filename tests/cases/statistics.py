@@ -60,6 +60,18 @@ def interval(x: Tensor) -> tuple[Tensor, ...]:
     return uncertainty.hdi(x, dim=-1)
 
 
+def fold_tensors(a: Tensor, b: Tensor) -> tuple[Tensor, ...]:
+    comparison = uncertainty.compare_folds(a.movedim(-1, 0), b.movedim(-1, 0), rope=0.1)
+    details = (comparison.details[name] for name in ("sd", "se", "t"))
+    return *comparison, comparison.p_value, comparison.p_better, comparison.p_rope, *details
+
+
+def sample_tensors(a: Tensor) -> tuple[Tensor, ...]:
+    a = a.movedim(-1, 0)
+    comparison = uncertainty.compare_samples(a, torch.full_like(a, 0.4), rope=0.1)
+    return *comparison, comparison.p_value, comparison.p_better, comparison.p_rope
+
+
 FUNCTIONS = {
     "hdi": FunctionCase(interval, samples_last, not_finite=ordered(interval)),
     "kde": FunctionCase(
@@ -75,12 +87,15 @@ FUNCTIONS = {
         not_finite=LeftOut("an infinite difference is as sure as can be, NaN gives NaN"),
     ),
     "compare_folds": FunctionCase(
-        lambda a, b: tuple(
-            uncertainty.compare_folds(a.movedim(-1, 0), b.movedim(-1, 0))[i] for i in (0, 1, 4, 5, 6, 9)
-        ),
+        fold_tensors,
         means_and_variances,
         rtol=1e-9,
         not_finite="nan",
+    ),
+    "compare_samples": FunctionCase(
+        sample_tensors,
+        samples_last,
+        not_finite=ordered(sample_tensors),
     ),
     "truncated_normal_icdf": inverted(lambda u, a, b: uncertainty.truncated_normal_icdf(u, a, b, 0.0, 1.0)),
     "truncated_t_icdf": inverted(lambda u, a, b: uncertainty.truncated_t_icdf(u, 3.0, a, b, 0.0, 1.0)),

@@ -1,7 +1,9 @@
 """Rows of the structured domain."""
 
 from collections import Counter
+from dataclasses import dataclass
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 import scipy.optimize
@@ -171,6 +173,81 @@ def relabelled(pred: np.ndarray, ref: np.ndarray) -> list[float]:
     return [sum(best(t) for t in tables) / sum(t.sum() for t in tables)]
 
 
+@dataclass
+class Item:
+    label: str
+    number: int
+
+
+@structured.metametric(normalizer="f1")
+@dataclass
+class Document:
+    items: list[Item]
+
+
+def documents(rows: Tensor) -> list[Document]:
+    return [Document([Item("ab"[number % 2], number) for number in row]) for row in rows.tolist()]
+
+
+class FamilyOfRows(structured.Family):
+    """A family that is fed with tensors, as all rows are."""
+
+    def update(self, preds: Tensor, refs: Tensor, **items: Any) -> None:
+        super().update(documents(preds), documents(refs), **items)
+
+
+AVERAGES = {"micro": structured.micro_average(["f1"]), "macro": structured.macro_average(["recall"])}
+
+
+class SuiteOfRows(structured.Suite):
+    """A nested suite that is fed with tensors."""
+
+    def __init__(self, replicates: int = 0) -> None:
+        labels = {"by": "label", "labels": ["b", "c"]}
+        labelled = structured.Family(Document.metric, AVERAGES["micro"], replicates=replicates, **labels)
+        plain = structured.Family(Document.metric, AVERAGES, replicates=replicates)
+        super().__init__({"plain": plain, "nested": structured.Suite({"a.b": labelled})})
+        self.replicates = replicates
+
+    def update(self, preds: Tensor, refs: Tensor, **items: Any) -> None:
+        super().update(documents(preds), documents(refs), **items)
+
+
+def some_numbers(generator: Generator, items: int) -> tuple[Tensor, ...]:
+    return tuple(torch.randint(0, 6, (items, n), generator=generator) for n in (3, 4))
+
+
+def overlaps_of(pred: np.ndarray, ref: np.ndarray, odd: bool | None = None) -> np.ndarray:
+    # ->  (B, 3), of the items of one label
+    def kept(row: np.ndarray) -> Counter:
+        return Counter(number for number in row.tolist() if odd is None or number % 2 == odd)
+
+    sides = [(kept(p), kept(r)) for p, r in zip(pred, ref, strict=True)]
+    return np.array([((p & r).total(), p.total(), r.total()) for p, r in sides])
+
+
+def averages(pred: np.ndarray, ref: np.ndarray) -> list[float]:
+    rows = overlaps_of(pred, ref)
+    return [ratios(*rows.sum(0))[2], float((rows[:, 0] / rows[:, 2]).mean())]
+
+
+def by_label(pred: np.ndarray, ref: np.ndarray) -> list[float]:
+    """Of the labels that were met, in the order of the first predictions; also their recall, and the means."""
+    odd = [bool(pred[0, 0] % 2), not pred[0, 0] % 2]
+    sums = [overlaps_of(pred, ref, side).sum(0) for side in odd]
+    found = []
+    for place in (2, 1):  # f1, recall
+        scores = [ratios(*row)[place] for row in sums]
+        weights = [row[2] for row in sums]
+        found += [*scores, np.mean(scores), np.average(scores, weights=weights)]
+    return [*averages(pred, ref), *found]
+
+
+def in_a_suite(pred: np.ndarray, ref: np.ndarray) -> list[float]:
+    score = ratios(*overlaps_of(pred, ref, True).sum(0))[2]
+    return [*averages(pred, ref), averages(pred, ref)[0], score, 0.0, score, score]
+
+
 SIMILARITY_BAD = (
     (torch.zeros(3),),
     (torch.zeros(2, 3, dtype=torch.int64),),
@@ -260,6 +337,23 @@ METRICS = {
             (torch.zeros(2, 3, 3), *[torch.zeros(2, 3, 4).long()] * 3),
             (*[torch.zeros(2, 3, 3).long()] * 2, torch.zeros(2, 3, 4), torch.zeros(2, 3, 4).long()),
         ),
+        not_finite="no floats",
+    ),
+    "Family": MetricCase(
+        lambda: FamilyOfRows(Document.metric, AVERAGES, by="label"),
+        some_numbers,
+        by_label,
+        bad=((torch.zeros(2, 3).long(), torch.zeros(3, 3).long()),),
+        waits=True,
+        not_finite="no floats",
+        names_what_it_met=True,
+    ),
+    "Suite": MetricCase(
+        SuiteOfRows,
+        some_numbers,
+        in_a_suite,
+        bad=((torch.zeros(2, 3).long(), torch.zeros(3, 3).long()),),
+        waits=True,
         not_finite="no floats",
     ),
     "ClusterAccuracy": MetricCase(

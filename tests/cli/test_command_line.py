@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from tensormetrics import _warm_up
 from tensormetrics.__main__ import COMMANDS, main
-from tensormetrics._cli import names, warm_up
+from tensormetrics._cli import installation, names
 from tensormetrics._cli.commands import posterior
 from tensormetrics._cli.commands.association import METRICS
 from tensormetrics.association.queries.run_queries import CORRECTIONS
@@ -121,8 +121,8 @@ def test_warm_up_runs_each_job_and_says_where_the_cache_is(monkeypatch):
     done = []
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     monkeypatch.setattr("torch.cuda.get_device_name", lambda device: "some card")
-    monkeypatch.setattr(warm_up, "find_spec", lambda name: True)
-    monkeypatch.setattr(warm_up, "ProcessPoolExecutor", Pool)
+    monkeypatch.setattr(installation, "find_spec", lambda name: True)
+    monkeypatch.setattr(installation, "ProcessPoolExecutor", Pool)
     monkeypatch.setenv("TRITON_CACHE_DIR", "/kept")
     result = CliRunner().invoke(main, ["warm-up", "--columns", "64", "--processes", "3"])
     assert result.exit_code == 0 and "some card with rows of 64 columns" in result.output and "/kept" in result.output

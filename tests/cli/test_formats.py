@@ -12,7 +12,7 @@ import pytest
 import torch
 from click.testing import CliRunner
 
-from tensormetrics import __version__
+from tensormetrics import Table, __version__
 from tensormetrics.__main__ import main
 
 SIGNED = (  # among others
@@ -57,30 +57,30 @@ def test_json_has_every_option_and_version(run):
     asked = {"embeddings": "x.npy", "k": None, "metric": ["r_precision"], "per-class": True, "device": None}
     assert asked.items() <= answer["options"].items() and "format" not in answer["options"]
     assert answer == json.loads(run("--json", "-"))
+    scores, classes = (Table.from_json(json.dumps(table)) for table in answer["tables"])
+    assert float(scores["r_precision", "value"].low) == answer["metrics"]["r_precision"]["low"]
+    assert classes["c_d"] == answer["per_class"]["c_d"]
 
 
 def test_tables_and_their_signature(run):
     value, row = json.loads(run("--format", "json"))["metrics"]["r_precision"], "r_precision"
     cells = [f"{value[end]:.4f}" for end in ("value", "low", "high")]
-    interval = f"[{cells[1]}, {cells[2]}]"
-    assert run().splitlines()[:2] == [
-        "metric        value      95% interval",
-        f"{row}  {cells[0]}  {interval}",
-    ]
+    cell = f"{cells[0]} [{cells[1]}, {cells[2]}]"
+    assert run().splitlines()[:3] == ["metric       value", f"{row}  {cell}", "95% intervals"]
     table, signature = run().removesuffix("\n").rsplit("\n\n", 1)
     assert is_signature(signature) and table
     markdown = run("--format", "markdown")
-    assert f"| {row} | {cells[0]} | {interval} |" in markdown and markdown.endswith(f"\n\n`{signature}`\n")
-    assert "\n| a\\|b " in markdown and "\n| ----------- | -----: |" in markdown
+    assert f"| {row} | {cell} |" in markdown and markdown.endswith(f"\n\n`{signature}`\n")
+    assert "\n| a\\|b " in markdown and "\n| ----- | ----------: |" in markdown
     latex = run("--format", "latex")
-    assert f"r\\_precision & {cells[0]} & {interval} \\\\" in latex and latex.endswith(f"\n\n% {signature}\n")
+    assert f"r\\_precision & {cell} \\\\" in latex and latex.endswith(f"\n\n% {signature}\n")
 
 
 def test_csv_has_all_digits_and_a_column_for_each_end(run):
     value = json.loads(run("--format", "json"))["metrics"]["r_precision"]
     scores, classes = run("--format", "csv").split("\n\n")
     (row,) = csv.DictReader(io.StringIO(scores))
-    assert list(row) == ["metric", "value", "95% interval low", "95% interval high"]
+    assert list(row) == ["metric", "value", "value/low", "value/high"]
     assert [float(cell) for cell in list(row.values())[1:]] == list(value.values())
     assert [row["class"] for row in csv.DictReader(io.StringIO(classes))] == ["a|b", "c_d"]
 

@@ -275,7 +275,11 @@ CASES = {  # command -> its arguments -> what stands in the file called bad, the
         ],
         "r.jsonl r.jsonl --schema bad.py:Doc": [
             ("1 / 0\n", "--schema: bad.py:Doc cannot be imported: ZeroDivisionError: division by zero"),
-            ("class Doc:\n    pass\n", "--schema: bad.py:Doc is no dataclass; write @dataclass above it"),
+            (
+                "class Doc:\n    pass\n",
+                "--schema: got bad.py:Doc, which is <class '_schema_bad.Doc'>, wanted a dataclass, a NamedTuple, a "
+                "TypedDict or a class of attrs, msgspec or pydantic",
+            ),
         ],
     },
     "ner": {

@@ -24,7 +24,7 @@ def folder(tmp_path):
 
 def test_numbers_are_those_of_the_library(folder):
     result = run(folder / "a.csv", folder / "b.csv", "--metric", "acc", "--metric", "tpr", "--compare",
-                 "--min-sig-diff", "0.01", "--seed", 3, "--json", folder / "o.json",
+                 "--rope", "0.01", "--seed", 3, "--json", folder / "o.json",
                  "--plot", folder / "o.png")  # fmt: skip
     assert result.exit_code == 0, result.output
     scores = json.loads((folder / "o.json").read_text())["scores"]
@@ -67,7 +67,7 @@ def test_the_figure_of_a_comparison_has_the_differences_from_the_best():
     study = Study(0, metrics={"acc": {}})
     for name, right in ("a", 80), ("b", 95), ("c", 90):
         study.add_experiment(name, [[right, 100 - right], [10, 90]], 0, 0)
-    figure = draw(study, [("acc", None)], compare=True, min_sig_diff=0.01)
+    figure = draw(study, [("acc", None)], compare=True, rope=0.01)
     labels = [ax.get_xlabel() for ax in figure.axes if ax.get_xlabel()]
     assert labels == ["Accuracy", "Accuracy: b − c", "Accuracy: b − a"]
     shown = [text.get_text() for ax in figure.axes[3:] for text in ax.texts]
@@ -94,8 +94,8 @@ def test_a_folder_is_a_group(folder):
         (["a.csv", "--prior", "-1"], "--prior: got entries from -1.0 to -1.0, wanted finite ones >= 0"),
         (["large.csv"], "{}/large.csv: got 1e+300 in row 1, wanted rows that add up to at most 1e+37"),
         (["a.csv", "--compare"], "--compare: got one experiment, wanted at least two"),
-        (["a.csv", "b.csv", "--min-sig-diff", "1"], "--min-sig-diff: is for --compare; write both"),
-        (["a.csv", "b.csv", "--compare", "--min-sig-diff", "nan"], "Invalid value for '--min-sig-diff': nan is not a "
+        (["a.csv", "b.csv", "--rope", "1"], "--rope: is for --compare; write both"),
+        (["a.csv", "b.csv", "--compare", "--rope", "nan"], "Invalid value for '--rope': nan is not a "
          "finite number. See: tensormetrics posterior --help"),
         (["a.csv", "--confidence", "2"], "Invalid value for '--confidence': 2.0 is not in the range 0<x<=1. See: "
          "tensormetrics posterior --help"),
@@ -152,7 +152,7 @@ def test_items_for_an_interval_of_a_width(folder):
     assert "items for an interval of 0.02" in result.stdout
 
 
-@pytest.mark.parametrize("option", ["--width", "--min-sig-diff", "--confidence"])
+@pytest.mark.parametrize("option", ["--width", "--rope", "--confidence"])
 @pytest.mark.parametrize("value", ["nan", "inf"])
 def test_what_is_not_finite_is_in_no_range(folder, option, value):
     result = run(folder / "a.csv", "--compare", option, value)

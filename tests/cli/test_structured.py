@@ -117,6 +117,108 @@ def test_labels_may_stand_before_the_prefix(folder):
     assert result.exit_code == 2 and "p.bio, line 1: got tag 'PER-B', wanted 'O', or a prefix" in result.stderr
 
 
+CLASSES = {
+    "dataclass": """
+from dataclasses import dataclass
+@dataclass
+class Mention:
+    left: int
+@dataclass
+class Doc:
+    mentions: list[Mention]
+""",
+    **{name: f"""
+from typing import {name}
+class Mention({name}):
+    left: int
+class Doc({name}):
+    mentions: list[Mention]
+""" for name in ("NamedTuple", "TypedDict")},
+    "attrs": """
+import attrs
+@attrs.define
+class Mention:
+    left: int
+@attrs.define
+class Doc:
+    mentions: list[Mention]
+""",
+    "msgspec": """
+import msgspec
+class Mention(msgspec.Struct, forbid_unknown_fields=True):
+    left: int
+class Doc(msgspec.Struct):
+    mentions: list[Mention]
+""",
+    "pydantic": """
+import pydantic
+class Mention(pydantic.BaseModel, extra="forbid"):
+    left: int
+class Doc(pydantic.BaseModel):
+    mentions: list[Mention]
+""",
+    "pydantic under @metametric": """
+import pydantic
+from tensormetrics.structured import metametric
+class Mention(pydantic.BaseModel, extra="forbid"):
+    left: int
+@metametric(normalizer="f1")
+class Doc(pydantic.BaseModel):
+    mentions: list[Mention]
+""",
+    "pydantic in a dataclass": """
+import pydantic
+from dataclasses import dataclass
+class Mention(pydantic.BaseModel, extra="forbid"):
+    left: int
+@dataclass
+class Doc:
+    mentions: list[Mention]
+""",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", CLASSES)
+def test_every_kind_of_record_is_a_schema(folder, kind):
+    if (package := kind.split()[0]) in ("attrs", "msgspec", "pydantic"):
+        pytest.importorskip(package)
+    (folder / "kind.py").write_text(CLASSES[kind])
+    (folder / "x.jsonl").write_text('{"mentions": [{"left": 1}, {"left": 2}]}\n')
+    (folder / "y.jsonl").write_text('{"mentions": [{"left": 2}]}\n')
+    schema = ["--schema", "kind.py:Doc"]
+    result = run(folder, "structured", "x.jsonl", "y.jsonl", *schema, "--json", "-")
+    assert result.exit_code == 0, result.output
+    scores = json.loads(result.stdout)["scores"]
+    assert (scores["micro-precision"]["value"], scores["micro-recall"]["value"]) == (0.5, 1)
+    for wrong, said in {
+        '{"mentions": [{"left": "1"}]}': "int",
+        '{"mentions": [{}]}': "left",
+        '{"mentions": [{"left": 1, "right": 2}]}': "right",
+        "3": "",
+    }.items():
+        (folder / "x.jsonl").write_text(f"{wrong}\n")
+        result = run(folder, "structured", "x.jsonl", "y.jsonl", *schema)
+        assert (result.exit_code, len(result.stderr.splitlines())) == (2, 1)
+        assert result.stderr.startswith(f"tensormetrics: {folder}/x.jsonl, line 1: ")
+        assert said in result.stderr and "document" in result.stderr
+
+
+def test_a_schema_that_is_no_record_is_refused(folder):
+    (folder / "kind.py").write_text("Doc = list\n")
+    result = run(folder, "structured", "p.jsonl", "r.jsonl", "--schema", "kind.py:Doc")
+    assert result.exit_code == 2
+    assert f"--schema: got {folder}/kind.py:Doc, which is <class 'list'>, wanted a dataclass, a N" in result.stderr
+
+
+def test_a_field_called_metric_is_no_metric(folder):
+    (folder / "kind.py").write_text(
+        "from dataclasses import dataclass\n@dataclass\nclass Doc:\n    metric: str = 'm'\n"
+    )
+    (folder / "x.jsonl").write_text('{"metric": "f1"}\n')
+    result = run(folder, "structured", "x.jsonl", "x.jsonl", "--schema", "kind.py:Doc")
+    assert result.exit_code == 0 and "micro-f1         1.0000" in result.stdout
+
+
 @pytest.mark.parametrize("value", ["1.7", '"1"', "true", "null"])
 def test_nothing_is_turned_into_an_int(folder, value):
     (folder / "x.jsonl").write_text(f'{{"mentions": [{{"left": {value}, "right": 2}}]}}\n')

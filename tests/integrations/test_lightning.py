@@ -35,7 +35,7 @@ class Classifier(lightning.LightningModule):
         self.neighbours = MetricCollection(
             {"map": AveragePrecision(), "all": AccuracyCalculator(include=["precision_at_1", "r_precision"])}
         )
-        self.posterior = ConfusionPosterior(3, ["acc", "f1@macro"], num_samples=200)
+        self.posterior = ConfusionPosterior(3, ["acc", "f1@macro"], replicates=200)
 
     def validation_step(self, batch: tuple[Tensor, Tensor], index: int) -> None:
         points, labels = batch

@@ -23,11 +23,11 @@ def accelerated() -> None:
 
     accelerator = Accelerator(cpu=True)
     model, loader = accelerator.prepare(torch.nn.Linear(3, 3), DataLoader(data(), batch_size=8))
-    metric = ConfusionPosterior(3, ["acc"], num_samples=100, sync_on_compute=False).to(accelerator.device)
+    metric = ConfusionPosterior(3, ["acc"], replicates=100, sync_on_compute=False).to(accelerator.device)
     for points, target in loader:
         model(points)
         metric.update(*accelerator.gather_for_metrics((points, target)))
-    alone = ConfusionPosterior(3, ["acc"], num_samples=100, sync_on_compute=False)
+    alone = ConfusionPosterior(3, ["acc"], replicates=100, sync_on_compute=False)
     alone.update(*data().tensors)
     assert metric.counts.equal(alone.counts)
     assert metric.compute()["acc/low"] == alone.compute()["acc/low"]

@@ -33,7 +33,7 @@ def test_trainer_reports_what_the_metrics_say_of_all_items(tmp_path):
     labels = torch.arange(50) % 2
     points = torch.randn(50, 2, generator=generator) + labels[:, None]
     rows = [{"points": p, "labels": int(y)} for p, y in zip(points, labels, strict=True)]
-    posterior = ConfusionPosterior(2, ["acc"], num_samples=200)
+    posterior = ConfusionPosterior(2, ["acc"], replicates=200)
     neighbours = AccuracyCalculator(include=["precision_at_1"])
 
     def compute_metrics(output: Any, compute_result: bool) -> dict[str, float] | None:
@@ -58,7 +58,7 @@ def test_trainer_reports_what_the_metrics_say_of_all_items(tmp_path):
     )
     model = Classifier()
     reported = transformers.Trainer(model, arguments, eval_dataset=rows, compute_metrics=compute_metrics).evaluate()
-    expected = ConfusionPosterior(2, ["acc"], num_samples=200)
+    expected = ConfusionPosterior(2, ["acc"], replicates=200)
     expected.update(model.layer(points), labels)
     assert reported["eval_acc"] == float(expected.compute()["acc"])
     assert reported["eval_acc/low"] == float(expected.compute()["acc/low"])

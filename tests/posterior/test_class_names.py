@@ -108,8 +108,8 @@ def test_groups_agree_on_their_classes():
 
 
 def test_scalars_and_plots_of_the_metric(device):
-    metric = ConfusionPosterior(3, ["acc", "tpr"], labels=NAMES, num_samples=100, batch_shape=(3,)).to(device)
-    bare = ConfusionPosterior(3, ["acc", "tpr"], num_samples=100, batch_shape=(3,)).to(device)
+    metric = ConfusionPosterior(3, ["acc", "tpr"], labels=NAMES, replicates=100, batch_shape=(3,)).to(device)
+    bare = ConfusionPosterior(3, ["acc", "tpr"], replicates=100, batch_shape=(3,)).to(device)
     preds, target = torch.randint(0, 3, (2, 3, 40), device=device)
     for each in metric, bare:
         each.update(preds, target)

@@ -5,7 +5,8 @@ import pytest
 import torch
 from known_statistics import KNOWN, X, Y, close
 
-from tensormetrics.posterior import pairwise_compare, plot_difference, score_interval_width
+from tensormetrics.posterior import plot_difference
+from tensormetrics.posterior.comparison.pairwise import _score_interval_width, pairwise_compare
 
 PLAIN, WITH_RANDOM = KNOWN["pairwise"].values()
 NUMBERS = [name for name in WITH_RANDOM if name != "direction"]
@@ -26,8 +27,9 @@ def test_known_answers(options, known, device):
 def test_known_widths(device):
     for key, expected in KNOWN["wilson"].items():
         p, n = (float(part.partition("=")[2]) for part in key.split(","))
-        close(score_interval_width(torch.tensor(p, dtype=torch.float64, device=device), int(n)), expected)
-    certain = score_interval_width(torch.tensor(1.0, dtype=torch.float64), 10_000)
+        p, n = (torch.tensor(x, dtype=torch.float64, device=device) for x in (p, n))
+        close(_score_interval_width(p, n), expected)
+    certain = _score_interval_width(*torch.tensor([1.0, 10_000], dtype=torch.float64))
     assert 0 < certain < 1e-3  # no width is negative
 
 

@@ -31,7 +31,7 @@ def same(a, b):
 
 def test_known_answers(device):
     golden = GOLDEN["module"]
-    options = {"num_samples": golden["num_samples"], "confusion_prior": "perks"}
+    options = {"replicates": golden["num_samples"], "confusion_prior": "perks"}
     metric = ConfusionPosterior(3, ["acc", "f1@macro"], **options).to(device)
     metric.update(*labels_of(golden["counts"], device))
     assert metric.counts.tolist() == golden["counts"]
@@ -93,7 +93,7 @@ def test_metrics_do_not_change_each_other(device):
     preds, target = torch.randint(0, 5, (2, 200), device=device)
 
     def estimates(*metrics, **options):
-        metric = ConfusionPosterior(5, metrics, num_samples=500, **options).to(device)
+        metric = ConfusionPosterior(5, metrics, replicates=500, **options).to(device)
         metric.update(preds, target)
         return metric.compute()
 
@@ -104,19 +104,19 @@ def test_metrics_do_not_change_each_other(device):
     assert list(together) == [f"{name}{end}" for name in names for end in ("", "/low", "/high")]
     assert together["tpr/low"].shape == (5,)
     assert not same(alone, estimates("acc", seed=1)) and not same(alone, estimates("acc", name="other"))
-    narrow = estimates("acc", ci_probability=0.5)
+    narrow = estimates("acc", confidence=0.5)
     assert alone["acc/low"] < narrow["acc/low"] < narrow["acc/high"] < alone["acc/high"]
 
 
 def test_forward_of_one_batch_equals_the_values_of_compute(device):
-    metric = ConfusionPosterior(3, ["acc", "tpr", "f1@macro", "mcc"], num_samples=50).to(device)
+    metric = ConfusionPosterior(3, ["acc", "tpr", "f1@macro", "mcc"], replicates=50).to(device)
     values = metric(torch.randint(0, 3, (67,), device=device), torch.randint(0, 3, (67,), device=device))
     tensors = metric.compute()
     assert list(values) == list(metric.metrics) and same(values, {name: tensors[name] for name in values})
 
 
 def test_interval_of_few_items_holds_the_observed_score(device):
-    metric = ConfusionPosterior(3, ["acc", "tpr", "mcc"], confusion_prior=50.0, num_samples=200, labels=list("abc"))
+    metric = ConfusionPosterior(3, ["acc", "tpr", "mcc"], confusion_prior=50.0, replicates=200, labels=list("abc"))
     metric.to(device).update(*labels_of([[4, 0, 0], [0, 3, 0], [0, 0, 0]], device))
     estimates = metric.interval(confidence=0.9)
     for name, estimate in estimates.items():
@@ -136,7 +136,7 @@ def test_interval_of_few_items_holds_the_observed_score(device):
 
 
 def test_interval_of_items_in_groups_counts_both(device):
-    metric = ConfusionPosterior(2, num_samples=50, ignore_index=7, interval="eti").to(device)
+    metric = ConfusionPosterior(2, replicates=50, ignore_index=7, interval="eti").to(device)
     target = torch.tensor([0, 1, 0, 1, 1, 7, 7], device=device)
     metric.update(target % 2, target, groups=torch.tensor([5, 5, 5, 9, 9, 9, 3], device=device))
     estimate = metric.interval()["acc"]
@@ -146,7 +146,7 @@ def test_interval_of_items_in_groups_counts_both(device):
 
 def test_interval_of_batch_counts_items_where_all_matrices_have_as_many(device):
     for ignored, items in ((None, 4), (1, None)):
-        metric = ConfusionPosterior(2, batch_shape=(2,), num_samples=50, ignore_index=ignored).to(device)
+        metric = ConfusionPosterior(2, batch_shape=(2,), replicates=50, ignore_index=ignored).to(device)
         labels = torch.tensor([[0, 0, 0, 1], [0, 0, 1, 1]], device=device)
         metric.update(labels, labels)
         assert metric.interval()["acc"].items == metric.interval()["acc"].groups == items
@@ -164,7 +164,7 @@ def test_forward_gives_the_batch_in_point_values(device):
 
 
 def test_what_was_never_seen_stays_possible(device):
-    metric = ConfusionPosterior(4, ["acc", "tpr", "mcc"], num_samples=1000).to(device)
+    metric = ConfusionPosterior(4, ["acc", "tpr", "mcc"], replicates=1000).to(device)
     metric.update(*labels_of([[9, 0, 0, 0], [0, 9, 0, 0], [0, 0, 0, 0], [0, 0, 0, 0]], device))
     tensors = metric.compute()
     assert all(tensors[f"{name}/{end}"].isfinite().all() for name in metric.metrics for end in ("low", "high"))
@@ -178,7 +178,7 @@ def test_what_was_never_seen_stays_possible(device):
 
 def test_a_batch_of_matrices(device):
     preds, target = torch.randint(0, 3, (2, 2, 4, 50, 6), device=device)
-    options = {"metrics": ["acc", "tpr", "f1@macro", "mae"], "num_samples": 200}
+    options = {"metrics": ["acc", "tpr", "f1@macro", "mae"], "replicates": 200}
     batch = ConfusionPosterior(3, batch_shape=(2, 4), **options).to(device)
     points = batch(preds[:, :, :20], target[:, :, :20])
     batch.update(torch.nn.functional.one_hot(preds[:, :, 20:], 3).movedim(-1, 3).float(), target[:, :, 20:])
@@ -194,7 +194,7 @@ def test_a_batch_of_matrices(device):
 
 def test_labels_of_a_multilabel_task(device):
     scores, target = torch.rand(80, 3, device=device), torch.randint(0, 2, (80, 3), device=device)
-    metric = ConfusionPosterior(2, "f1", batch_shape=(3,), num_samples=100).to(device)
+    metric = ConfusionPosterior(2, "f1", batch_shape=(3,), replicates=100).to(device)
     found = metric((scores > 0.5).mT, target.mT)["f1"]
     tp, wrong = ((scores > 0.5) & (target == 1)).sum(0), ((scores > 0.5) != (target == 1)).sum(0)
     torch.testing.assert_close(found[:, 1], (2 * tp / (2 * tp + wrong)).double())
@@ -204,7 +204,7 @@ def test_labels_of_a_multilabel_task(device):
 def test_intervals_and_dtypes(device):
     preds, target = torch.randint(0, 3, (2, 60), device=device)
     for dtype in torch.float32, torch.float64:
-        options = {"num_samples": 500, "dtype": dtype, "ci_probability": 0.9}
+        options = {"replicates": 500, "dtype": dtype, "confidence": 0.9}
         both = [ConfusionPosterior(3, "ppv", interval=name, **options).to(device) for name in ("hdi", "eti")]
         for metric in both:
             metric.update(preds, target)
@@ -227,7 +227,7 @@ def test_methods(device):
     preds, target = labels_of([[50, 1], [2, 40]], device)
     found = {}
     for method in "posterior", "prior", "random", "input":
-        metric = ConfusionPosterior(2, ["acc", "tpr"], method=method, num_samples=4000).to(device)
+        metric = ConfusionPosterior(2, ["acc", "tpr"], method=method, replicates=4000).to(device)
         point = metric(preds, target)
         found[method] = metric.interval()["acc"]
         assert found[method].value == point["acc"] and found[method].method == f"{method} (hdi)"
@@ -253,7 +253,7 @@ def test_equal_tailed_intervals_leave_out_nan(device):
 
 def test_copies_and_merging(device):
     preds, target = torch.randint(0, 3, (2, 100), device=device)
-    whole, first, second = (ConfusionPosterior(3, "f1", num_samples=300).to(device) for _ in range(3))
+    whole, first, second = (ConfusionPosterior(3, "f1", replicates=300).to(device) for _ in range(3))
     whole.update(preds, target)
     first.update(preds[:30], target[:30])
     second.update(preds[30:], target[30:])
@@ -368,13 +368,13 @@ def test_a_batch_of_another_shape():
         ({"metrics": "tpr@binary+positive_class=3"}, "positive_class: got 3, wanted -3 to 2 for 3 classes"),
         ({"num_classes": 1}, "num_classes: got 1, wanted an integer >= 2"),
         ({"metrics": ["acc", "f2"]}, "metric 'f2': there is no metric 'f2'; the closest are fp, fn, f1"),
-        ({"ci_probability": 95}, "ci_probability: got 95, wanted a number in (0, 1]"),
+        ({"confidence": 95}, "confidence: got 95, wanted a number in (0, 1]"),
         ({"batch_shape": 3}, "batch_shape: got 3, wanted a tuple of integers; write (3,)"),
         ({"ignore_index": 1.5}, "ignore_index: got 1.5, wanted None or an integer"),
         ({"metrics": []}, "metrics: got [], wanted at least one, such as 'acc'"),
         ({"labels": ["a", "b"]}, "labels: got ['a', 'b'], wanted 3 distinct names"),
         ({"labels": "abc"}, "labels: got shape (), wanted a one-dimensional list of labels"),
-        ({"num_samples": 0}, "num_samples: got 0, wanted an integer >= 1"),
+        ({"replicates": 0}, "replicates: got 0, wanted an integer >= 1"),
         ({"seed": -1}, "seed: got -1, wanted an integer >= 0"),
         ({"prevalence_prior": -1}, "prevalence_prior: got entries from -1.0 to -1.0, wanted finite ones >= 0"),
         ({"confusion_prior": [1, 2]}, "confusion_prior: got an array of shape (2,), wanted (3, 3)"),
@@ -403,7 +403,7 @@ def test_a_root_quantity_is_not_reported():
 
 def test_plot_posterior(device):
     Figure = pytest.importorskip("matplotlib.figure").Figure
-    metric = ConfusionPosterior(3, ["acc", "tpr"], num_samples=300, batch_shape=(2,)).to(device)
+    metric = ConfusionPosterior(3, ["acc", "tpr"], replicates=300, batch_shape=(2,)).to(device)
     preds, target = torch.randint(0, 3, (2, 2, 60), device=device)
     metric.update(preds, target)
     figure = metric.plot_posterior("tpr", hide="extrema")
@@ -415,7 +415,7 @@ def test_plot_posterior(device):
         lines = [tuple(line.get_xdata()) for line in ax.lines]
         assert (float(medians.flatten()[k]),) * 2 in lines and (float(points.flatten()[k]),) in lines
     single = Figure().subplots()
-    alone = ConfusionPosterior(3, num_samples=300).to(device)
+    alone = ConfusionPosterior(3, replicates=300).to(device)
     alone.update(preds[0], target[0])
     assert alone.plot_posterior(ax=single) is single.figure and single.get_ylabel() == "acc"
     with pytest.raises(ValueError, match="^metric: got 'mcc', wanted one of 'acc', 'tpr'$"):
@@ -433,7 +433,7 @@ def test_plot_shows_all_ranks_or_nothing():
         return [state, there if state.shape == there.shape else torch.zeros_like(state)]
 
     ranks = {"distributed_available_fn": lambda: True, "dist_sync_fn": gathered}
-    metric, alone = (ConfusionPosterior(2, num_samples=300, **options) for options in (ranks, {}))
+    metric, alone = (ConfusionPosterior(2, replicates=300, **options) for options in (ranks, {}))
     with pytest.raises(
         NoDataError, match=r"^ConfusionPosterior\.plot_posterior\(\) was called before update\(\); update it first$"
     ):
@@ -472,7 +472,7 @@ def test_scores_above_a_threshold_are_class_1(device):
 
 
 def answers_of(metrics, preds, target, **identity):
-    metric = ConfusionPosterior(3, metrics, num_samples=50).to(target.device)
+    metric = ConfusionPosterior(3, metrics, replicates=50).to(target.device)
     metric.update(preds, target, **identity)
     return metric
 

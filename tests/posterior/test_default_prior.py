@@ -5,7 +5,6 @@ import torch
 from scipy import stats
 
 from tensormetrics.posterior import (
-    RNG,
     ConfusionPosterior,
     Experiment,
     ExperimentGroup,
@@ -15,6 +14,7 @@ from tensormetrics.posterior import (
     sample_sums,
     summarize,
 )
+from tensormetrics.posterior.sampling.rng import RNG
 
 TRUTHS = [0.6, 0.9, 0.97]
 SETS = 400  # of test items
@@ -59,7 +59,7 @@ def test_every_door_gives_the_same_answer(device):
         assert torch.equal(found.values, expected[:, 0])
     assert torch.equal(study.get_metric_samples("mcc", "g/e").values, expected[:, 0])
     assert study.to_dict()["experiments"]["g"]["e"]["confusion_prior"] == "balanced"
-    metric = ConfusionPosterior(4, "mcc", num_samples=300, name="g/e").to(device)
+    metric = ConfusionPosterior(4, "mcc", replicates=300, name="g/e").to(device)
     cells = torch.arange(16, device=device).repeat_interleave(counts.flatten())
     metric.update(cells % 4, cells // 4)
     assert metric.interval()["mcc"].details["median"] == summarize(expected[:, 0, 0]).median

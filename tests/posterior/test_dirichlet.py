@@ -114,7 +114,7 @@ def test_shapes(shape, device):
         (lambda: sample_log_gamma(torch.tensor([math.nan]), 1), "alpha: got entries from nan to nan, wanted finite"),
         (lambda: sample_dirichlet(torch.tensor([math.inf]), 1), "alpha: got entries from inf to inf, wanted finite"),
         (lambda: sample_log_gamma(torch.tensor(1.0), 1), r"alpha: got shape \(\), wanted \(..., K\)"),
-        (lambda: sample_log_gamma(torch.ones(2), -1), "num_samples: got -1, wanted an integer >= 0"),
+        (lambda: sample_log_gamma(torch.ones(2), -1), "replicates: got -1, wanted an integer >= 0"),
         (lambda: sample_log_gamma(torch.ones(2), 1, seed=-1), "seed: got -1, wanted an integer >= 0"),
         (lambda: sample_log_gamma(torch.ones(2), 1, start=1.5), "start: got 1.5, wanted an integer >= 0"),
         (lambda: sample_dirichlet(torch.ones(2), 1, dtype=torch.float16), "dtype: got torch.float16, wanted one of"),

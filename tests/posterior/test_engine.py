@@ -6,7 +6,8 @@ from posterior_oracle import confusion_matrix
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from tensormetrics.posterior import Metric, get_metric, sample_metrics, temporary_registrations
+from tensormetrics.posterior import get_metric, sample_metrics, temporary_registrations
+from tensormetrics.posterior.metrics.registry import Metric
 
 COUNTS = torch.tensor([[[13, 2, 1], [3, 20, 4], [1, 5, 9]], [[4, 1, 1], [1, 7, 1], [1, 1, 9]]])
 METRICS = [
@@ -123,7 +124,7 @@ def test_memory_is_bounded(row_maxima, device):
             {"method": "bootstrap"},
             "method: got 'bootstrap', wanted one of 'posterior', 'prior', 'random', 'input'",
         ),
-        ({"num_samples": -1}, "num_samples: got -1, wanted an integer >= 0"),
+        ({"replicates": -1}, "replicates: got -1, wanted an integer >= 0"),
         ({"start": 0.5}, "start: got 0.5, wanted an integer >= 0"),
         ({"dtype": torch.float16}, "dtype: got torch.float16, wanted one of torch.float32, torch.float64"),
         (
@@ -138,5 +139,5 @@ def test_memory_is_bounded(row_maxima, device):
 )
 def test_errors(options, message):
     with pytest.raises(ValueError) as error:
-        sample_metrics(**{"counts": COUNTS, "metrics": "acc", "num_samples": 1, **options})
+        sample_metrics(**{"counts": COUNTS, "metrics": "acc", "replicates": 1, **options})
     assert str(error.value) == message

@@ -6,15 +6,15 @@ from tensormetrics.posterior import (
     AGGREGATION_REGISTRY,
     AVERAGING_REGISTRY,
     METRIC_REGISTRY,
-    RNG,
     Averaging,
     ExperimentAggregator,
-    Metric,
     get_experiment_aggregator,
     get_metric,
     sample_metrics,
     temporary_registrations,
 )
+from tensormetrics.posterior.metrics.registry import Metric
+from tensormetrics.posterior.sampling.rng import RNG
 
 REGISTRIES = METRIC_REGISTRY, AVERAGING_REGISTRY, AGGREGATION_REGISTRY
 ABSENT = object()

@@ -6,7 +6,11 @@ import torch
 
 from tensormetrics.posterior import get_experiment_aggregator, get_metric, sample_metrics, temporary_registrations
 
-IMPORTS = "from tensormetrics.posterior import Averaging, ExperimentAggregator, Metric, RNG\n"
+IMPORTS = (
+    "from tensormetrics.posterior import Averaging, ExperimentAggregator\n"
+    "from tensormetrics.posterior.metrics.registry import Metric\n"
+    "from tensormetrics.posterior.sampling.rng import RNG\n"
+)
 
 FOWLKES_MALLOWS = """
 class FowlkesMallows(Metric):

@@ -6,7 +6,6 @@ import scipy.special
 import torch
 
 from tensormetrics.posterior import (
-    RNG,
     ConfusionPosterior,
     Experiment,
     get_metric,
@@ -15,6 +14,7 @@ from tensormetrics.posterior import (
     sample_sums,
     summarize,
 )
+from tensormetrics.posterior.sampling.rng import RNG
 
 COUNTS = torch.tensor([[18, 2, 0, 0], [1, 9, 1, 0], [0, 0, 5, 0], [2, 1, 1, 1]])
 SHARED = {"confusion_prior": "hierarchical"}
@@ -88,7 +88,7 @@ def test_other_methods(method):
 
 
 def test_doors(device):
-    metric = ConfusionPosterior(4, ["acc", "f1@macro"], name="x", num_samples=500, **SHARED).to(device)
+    metric = ConfusionPosterior(4, ["acc", "f1@macro"], name="x", replicates=500, **SHARED).to(device)
     cells = torch.arange(16, device=device).repeat_interleave(COUNTS.flatten().to(device))
     metric.update(cells % 4, cells // 4)
     expected = sample_metrics(COUNTS.to(device), ["acc", "f1@macro"], 500, names=["x"], **SHARED)

@@ -5,7 +5,8 @@ import pytest
 import torch
 from known_statistics import KNOWN, X, Y, close
 
-from tensormetrics.posterior import expected_reward, listwise_compare
+from tensormetrics.posterior import expected_reward
+from tensormetrics.posterior.comparison.listwise import listwise_compare
 
 (KNOWN_RANKS,) = KNOWN["listwise"].values()
 

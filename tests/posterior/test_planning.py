@@ -43,7 +43,7 @@ def test_what_no_number_of_items_reaches():
     for options, message in (
         ({"label": 2}, "label: got 2, wanted None or 0 to 1"),
         ({"label": -1}, "label: got -1, wanted an integer >= 0"),
-        ({"num_samples": 1}, "num_samples: got 1, wanted an integer >= 2"),
+        ({"replicates": 1}, "replicates: got 1, wanted an integer >= 2"),
     ):
         with pytest.raises(ValueError) as error:
             items_needed(A, "tpr", 0.1, **options)

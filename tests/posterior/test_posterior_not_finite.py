@@ -9,7 +9,9 @@ from cases import posterior as posterior_cases
 from cases import statistics
 
 from tensormetrics import posterior, uncertainty
-from tensormetrics.posterior import RNG, ConfusionPosterior, Items, Study, get_experiment_aggregator, get_metric
+from tensormetrics.posterior import ConfusionPosterior, Items, Study, get_experiment_aggregator, get_metric
+from tensormetrics.posterior.comparison.listwise import listwise_compare
+from tensormetrics.posterior.sampling.rng import RNG
 
 FUNCTIONS = posterior_cases.FUNCTIONS | statistics.FUNCTIONS
 BAD = [math.nan, math.inf, -math.inf]
@@ -27,14 +29,12 @@ ROWS = {
     "hdi": [ORDERED],
     "summarize": [ORDERED],
     "kde": [LEFT_OUT],
-    "pairwise_compare": [ORDERED],
-    "score_interval_width": [NAN],
+    "compare_samples": [ORDERED],
     "expected_reward": [NAN],
     "heterogeneity_dl": [NAN, NAN],
     "heterogeneity_pm": [NAN, NAN],
     "compare_folds": [NAN, NAN],
     "five_by_two_p_value": [NAN],
-    "mcnemar_p_value": [],  # of integers
     **dict.fromkeys(
         ["truncated_normal_icdf", "truncated_t_icdf", "truncated_gamma_icdf", "beta_icdf"], [NAN, NAN, NAN]
     ),
@@ -85,8 +85,8 @@ def test_rows_of_the_table(name, place, bad, generator):
         torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-12, equal_nan=True)
     else:
         far = called_with(torch.where(spoilt.isinf(), math.copysign(1e6, bad), spoilt))
-        ordered = {"hdi": [0, 1], "summarize": [0, 4, 5], "pairwise_compare": [0, 1, 2, 3]}[name]
-        for k in ordered:  # the median, the interval, P(d > 0)
+        ordered = {"hdi": [0, 1], "summarize": [0, 4, 5], "compare_samples": [0, 3, 4]}[name]
+        for k in ordered:  # the median, the highest density interval, the p-value and P(d > 0)
             torch.testing.assert_close(found[k], far[k])
 
 
@@ -150,7 +150,7 @@ REFUSALS = {
         Items("a", torch.tensor([0, 3])), 2, 2, confusion_prior=x
     ),
     "ConfusionPosterior": lambda x: ConfusionPosterior(2, confusion_prior=x),
-    "ConfusionPosterior of a probability": lambda x: ConfusionPosterior(2, ci_probability=x),
+    "ConfusionPosterior of a probability": lambda x: ConfusionPosterior(2, confidence=x),
     "Experiment": lambda x: posterior.Experiment("a", RNG(0), spoilt_matrix(x)),
     "ExperimentGroup": lambda x: posterior.ExperimentGroup("a", RNG(0)).add_experiment("b", spoilt_matrix(x)),
     "Study": lambda x: study(confusion_matrix=spoilt_matrix(x)),
@@ -158,7 +158,8 @@ REFUSALS = {
     "Study of a probability": lambda x: Study(0, ci_probability=x),
     "hdi": lambda x: uncertainty.hdi(SAMPLES, x),
     "summarize": lambda x: posterior.summarize(SAMPLES, x),
-    "pairwise_compare": lambda x: posterior.pairwise_compare(SAMPLES, x),
+    "compare_samples": lambda x: uncertainty.compare_samples(SAMPLES, SAMPLES, confidence=x),
+    "compare_samples and its rope": lambda x: uncertainty.compare_samples(SAMPLES, SAMPLES, rope=-abs(x)),
     "compare_folds": lambda x: uncertainty.compare_folds(U, U, x),
     "compare_data_sets": lambda x: uncertainty.compare_data_sets(torch.tensor([[x, 0.5], [0.4, 0.6]]), SAMPLES[:2, :2]),
     "items_needed": lambda x: posterior.items_needed(MATRIX, "acc", x),
@@ -209,7 +210,7 @@ def test_functions_pass_on(name, bad):
 
 
 def test_nan_ranks_last_and_experiments_without_samples_have_no_spread():
-    ranked = posterior.listwise_compare({"a": U * math.nan, "b": U}, "acc")
+    ranked = listwise_compare({"a": U * math.nan, "b": U}, "acc")
     assert ranked.experiment_names == ["b", "a"] and ranked.p_rank_given_experiment.tolist() == [[1, 0], [0, 1]]
     spoilt = SAMPLES.clone()
     spoilt[:, 1] = math.nan
@@ -242,8 +243,8 @@ OTHERS = """
     AGGREGATION_REGISTRY AVERAGING_REGISTRY METRIC_REGISTRY
     AveragedMetric Averaging ConfMatIOError ConfMatIOWarning ConfigError ConfigWarning PosteriorWarning
     UnknownNameError ConfusionSums ExperimentAggregationResult ExperimentAggregator
-    ExperimentGroupResult ExperimentResult HeterogeneityResult Items ListwiseComparisonResult
-    Metric MetricCollection PairwiseComparisonResult PosteriorSummary RootMetric compute_confusion_matrix
+    ExperimentGroupResult ExperimentResult HeterogeneityResult Items
+    PosteriorSummary RootMetric compute_confusion_matrix
     load_csv temporary_registrations plot_difference plot_distributions plot_forest
 """.split()
 

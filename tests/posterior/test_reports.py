@@ -5,14 +5,15 @@ import math
 import pytest
 import torch
 
+from tensormetrics._tables import escaped_latex
 from tensormetrics.posterior import (
     ConfigWarning,
     PosteriorWarning,
     Study,
     UnknownNameError,
-    pairwise_compare,
     summarize,
 )
+from tensormetrics.posterior.comparison.pairwise import pairwise_compare
 from tensormetrics.uncertainty import compare_folds
 
 PRIORS = {"prevalence_prior": 1, "confusion_prior": 1}
@@ -130,9 +131,12 @@ def test_folds(study):
         torch.cat([study.get_metric_samples("acc", f"{group}/{fold}", "input").values[:, 0] for fold in "ab"])
         for group in ("mlp", "svm")
     ]
-    expected = compare_folds(*observed, None, 0.01)
-    assert row["Mean Δ"] == expected.mean_difference and row["p"] == expected.p_value and row["rho"] == 0.5
-    assert row["95.0% interval"] == tuple(map(float, expected.interval)) and row["p_ROPE"] == expected.p_rope
+    expected = compare_folds(*observed, rope=0.01)
+    assert row["Mean Δ"] == expected.difference and row["p"] == expected.p_value and row["rho"] == 0.5
+    assert row["95.0% interval"] == (float(expected.low), float(expected.high)) and row["p_ROPE"] == expected.p_rope
+    assert row["p_better"] == expected.p_better and row["SD"] == expected.details["sd"]
+    worse = study.report_fold_comparison("fnr", 0, group_a="mlp", group_b="svm", table_fmt="records")[0]
+    assert worse["Mean Δ"] != 0 and (worse["p_better"] > 0.5) == (worse["Mean Δ"] < 0)  # fewer misses are better
 
 
 @pytest.mark.parametrize("report", REPORTS)
@@ -142,7 +146,7 @@ def test_every_format(report, study):
     for table_fmt in FORMATS:
         text = call("f1", 0, table_fmt=table_fmt, **REPORTS[report])
         assert isinstance(text, str)
-        escaped = {"html": html.escape, "latex": lambda text: text.replace("%", "\\%").replace("_", "\\_")}
+        escaped = {"html": html.escape, "latex": escaped_latex}
         assert all(escaped.get(table_fmt, str)(header) in text for header in headers)
     assert list(call("f1", 0, table_fmt="pandas", **REPORTS[report]).columns) == headers
 

@@ -4,7 +4,7 @@ import pytest
 import scipy.stats
 import torch
 
-from tensormetrics.posterior import RNG
+from tensormetrics.posterior.sampling.rng import RNG
 
 
 def test_streams_are_functions_of_seed_and_name(device):

@@ -10,7 +10,6 @@ import pytest
 import torch
 
 from tensormetrics.posterior import (
-    RNG,
     ConfigError,
     ConfigWarning,
     ConfMatIOError,
@@ -23,6 +22,7 @@ from tensormetrics.posterior import (
     sample_metrics,
 )
 from tensormetrics.posterior.metrics.quantity import ROOTS
+from tensormetrics.posterior.sampling.rng import RNG
 from tensormetrics.posterior.study import config
 
 TRI = [[13, 2, 1], [3, 20, 4], [0, 5, 9]]
@@ -245,7 +245,7 @@ def test_experiments_that_are_refused(name, given, error, message):
     assert study.to_dict() == before and study.num_experiments == 4
 
 
-@pytest.mark.parametrize("change", [("experiments", {"g": {"e": {"confusion_matrix": TRI, **PRIORS}, "f": 5}}), ("metrics", {"mcc": {}, "acc": {"rho": 1}}), ("metrics", ["mcc"])])  # fmt: skip
+@pytest.mark.parametrize("change", [("experiments", {"g": {"e": {"confusion_matrix": TRI, **PRIORS}, "f": 5}}), ("metrics", {"mcc": {}, "acc": {"rho": 1}}), ("metrics", ["mcc", 5])])  # fmt: skip
 def test_a_setting_that_is_refused_changes_nothing(change):
     study = make()
     before = study.to_dict()
@@ -294,7 +294,7 @@ LOOKUPS = [
     (lambda s: s.add_metric("acc", "fe", rho=1), ValueError, "aggregation 'fe' has no option 'rho'; it has none"),
     (lambda s: s.add_metric("acc", rho=1), ValueError, "metric 'acc': got ['rho'] without an aggregation, wanted both"),
     (lambda s: Study(0, metrics={"acc": {"rho": 1}}), ConfigError, "metric 'acc': got ['rho'] without 'aggregation', wanted that key too"),
-    (lambda s: Study(0, metrics=["acc"]), ConfigError, "metrics: got ['acc'], wanted a dictionary such as {'acc': {}}"),
+    (lambda s: Study(0, metrics=[1]), ConfigError, "metrics: got [1], wanted a dictionary such as {'acc': {}}"),
     (lambda s: Study.from_dict({"seed": 0, "samples": 9}), ConfigError, "study: unknown key 'samples', wanted some of seed, num_samples, ci_probability, experiments, metrics, device, dtype, memory_limit, zero_division"),
     (lambda s: Study(0, dtype=torch.float16), ValueError, "dtype: got torch.float16, wanted one of torch.float32, torch.float64"),
 ]  # fmt: skip
@@ -358,3 +358,8 @@ def test_settings_that_are_refused(name, value, error, message):
     with pytest.raises(error) as caught:
         Study(**{"seed": 0, name: value})
     assert str(caught.value) == message and type(caught.value) is error
+
+
+@pytest.mark.parametrize("metrics", [["acc", "mcc"], ("acc", "mcc"), {"acc": {}, "mcc": {}}])
+def test_metrics_are_named_by_a_list_or_a_dictionary(metrics):
+    assert [*Study(0, metrics=metrics).metrics] == ["acc", "mcc"] and [*Study(0, metrics="acc").metrics] == ["acc"]

@@ -79,7 +79,7 @@ def test_comparisons_alone():
     groups = get_listwise_comparison_result(ByHand(), "acc", groups=True)
     assert groups.experiment_names == ["m/aggregated", "n/aggregated"]
     folds = get_fold_comparison(ByHand(), "acc", group_a="m", group_b="n")  # 0.3 - 0.1 and 0.7 - 0.7
-    assert float(folds.mean_difference) == pytest.approx(0.1)
+    assert float(folds.difference) == pytest.approx(0.1)
 
 
 def test_reports_alone():

@@ -59,7 +59,7 @@ def flat(found):
     numbers = found._asdict()
     for name in "hdi", "eti", "mcse_eti":
         numbers[f"{name}_low"], numbers[f"{name}_high"] = numbers.pop(name)
-    numbers.pop("ci_probability")
+    numbers.pop("confidence")
     return numbers
 
 
@@ -189,7 +189,7 @@ def test_as_scalars():
 @pytest.mark.parametrize("p", [0, -0.5, 1.01, math.nan])
 def test_errors(p):
     for function in hdi, summarize, equal_tailed:
-        with pytest.raises(ValueError, match=rf"^ci_probability: got {p}, wanted a number in \(0, 1\]$"):
+        with pytest.raises(ValueError, match=rf"^confidence: got {p}, wanted a number in \(0, 1\]$"):
             function(torch.zeros(3), p)
     with pytest.raises(ValueError, match="samples: got torch.int64, wanted a floating dtype"):
         hdi(torch.zeros(3, dtype=torch.int64))

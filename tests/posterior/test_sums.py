@@ -194,7 +194,7 @@ def test_empty_shapes(device):
 )
 def test_errors(options, message):
     with pytest.raises(ValueError, match=message):
-        sample_sums(**{"counts": COUNTS, "num_samples": 1, **options})
+        sample_sums(**{"counts": COUNTS, "replicates": 1, **options})
 
 
 def test_matrices_do_not_depend_on_how_many_there_are(device):

@@ -4,7 +4,8 @@ import pickle
 import pytest
 import torch
 
-from tensormetrics.posterior import AveragedMetric, MetricCollection, RootMetric, get_metric
+from tensormetrics.posterior import AveragedMetric, RootMetric, get_metric
+from tensormetrics.posterior.metrics.parse import MetricCollection
 
 
 @pytest.mark.parametrize(

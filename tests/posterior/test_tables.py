@@ -32,7 +32,7 @@ d,5.0000e-05,"[-1.0000, 10.0000]\"""",
 \hline
 Name & Share & 95.0\% HDI \\
 \hline
-a|b\_\&<c> & 0.5000 & [0.2500, 0.7500] \\
+a\textbar{}b\_\&\textless{}c\textgreater{} & 0.5000 & [0.2500, 0.7500] \\
 d & 5.0000e-05 & [-1.0000, 10.0000] \\
 \hline
 \end{tabular}""",
@@ -91,7 +91,7 @@ def test_no_rows():
 @pytest.mark.parametrize(
     ("table_fmt", "package", "message"),
     [
-        ("pd", "pandas", "table_fmt 'pandas' needs pandas: pip install \"tensormetrics[tables]\", or use 'records'"),
+        ("pd", "pandas", 'tables need pandas; write pip install "tensormetrics[tables]"'),
         (
             "rst",
             "tabulate",

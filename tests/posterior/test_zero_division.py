@@ -11,13 +11,13 @@ import torch
 
 from tensormetrics.posterior import (
     ConfusionPosterior,
-    Metric,
-    MetricCollection,
     Study,
     get_metric,
     sample_metrics,
     temporary_registrations,
 )
+from tensormetrics.posterior.metrics.parse import MetricCollection
+from tensormetrics.posterior.metrics.registry import Metric
 
 sklearn = pytest.importorskip("sklearn.metrics")
 
@@ -123,7 +123,7 @@ def test_samples_and_doors(tmp_path, device):
     assert (samples[..., 2] == 1).all() and not samples.isnan().any()
     truth, answer = (torch.from_numpy(x).to(device) for x in labels_of(counts.tolist()))
     metrics = ["jaccard", "jaccard+zero_division=1", "jaccard@macro", "jaccard_index"]
-    metric = ConfusionPosterior(3, metrics, zero_division=0, num_samples=50, **none).to(device)
+    metric = ConfusionPosterior(3, metrics, zero_division=0, replicates=50, **none).to(device)
     points = metric(answer, truth)
     found = metric.compute()
     assert list(found)[::3] == list(points) == metrics and torch.equal(*(found[m] for m in metrics[::3]))

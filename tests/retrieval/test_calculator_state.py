@@ -121,6 +121,27 @@ def test_interval_after_get_accuracy_is_of_that_call(generator):
     assert calculator.interval(replicates=50)[NAME].value == calculator.compute()[NAME]
 
 
+def test_groups_of_get_accuracy_are_those_of_intervals_and_comparisons(generator):
+    x, labels = rows_of(generator)
+    groups = torch.arange(len(x)) // 2
+    calculators = []
+    for rows in (x, x + torch.rand(x.shape, generator=generator)):
+        grouped, updated = AccuracyCalculator((NAME,)), AccuracyCalculator((NAME,))
+        grouped.get_accuracy(rows, labels, groups=groups)
+        updated.update(rows, labels, groups=groups)
+        calculators.append((grouped, updated))
+    (grouped, updated), others = calculators
+    plain = AccuracyCalculator((NAME,))
+    plain.get_accuracy(x, labels)
+    estimates = [grouped.interval(), plain.interval(groups=groups), updated.interval()]
+    assert len({tuple(map(float, estimate[NAME])) for estimate in estimates}) == 1
+    comparisons = [compare(*pair, rope=0.1)[NAME] for pair in ((grouped, others[0]), (updated, others[1]))]
+    assert comparisons[0].to_dict() == comparisons[1].to_dict()
+    assert comparisons[0].groups == len(groups.unique()) < comparisons[0].items
+    with pytest.raises(ValueError, match=r"groups: got"):
+        plain.get_accuracy(x, labels, groups=groups[:3])
+
+
 def test_interval_after_a_failed_update_is_still_that_of_compute(generator):
     x, labels = rows_of(generator)
     for metric in (fed(x, labels), HitRate(1)):

@@ -9,9 +9,11 @@ import pytest
 import torch
 from retrieval_oracle import CASES, case_rows
 from torchmetrics import MetricCollection
+from torchmetrics.retrieval import RetrievalMAP
 
 from tensormetrics.retrieval import (
     NDCG,
+    AccuracyCalculator,
     AveragePrecision,
     AveragePrecisionAtR,
     FirstRank,
@@ -23,6 +25,7 @@ from tensormetrics.retrieval import (
     RecallAtK,
     ReciprocalRank,
     RPrecision,
+    evaluate_run,
     nearest_centroid,
 )
 from tensormetrics.retrieval.scores import query_metric
@@ -44,7 +47,7 @@ AT_K = {
     "precision_at_": PrecisionAtK,
     "recall_at_": RecallAtK,
     "hit_rate_at_": HitRate,
-    "mean_average_precision_at_": lambda k, **options: AveragePrecision(k, "min", **options),
+    "mean_average_precision_at_": lambda k, **options: AveragePrecision(k, "min", **options),  # golden.json's
     "ndcg_at_": NDCG,
 }
 
@@ -143,6 +146,54 @@ def test_lone_queries(device, caplog):
         fed(PrecisionAtK(1, on_lone="error"), device, X, LABELS).compute()
     assert float(fed(PrecisionAtK(1, on_lone="error"), device, X[:6], LABELS[:6]).compute()) == pytest.approx(1 / 3)
     assert caplog.messages == []
+
+
+@pytest.mark.parametrize("average", ["micro", "macro", "class"])
+@pytest.mark.parametrize("on_lone", ["exclude", "zero", "error"])
+def test_on_lone_is_one_rule_for_metrics_and_calculator(average, on_lone, device):
+    # Item 4 is the only one of class 1; none of the others has an irrelevant reference beside it, once it is ignored.
+    x, labels = torch.tensor([[0.0], [1.0], [2.0], [3.0], [4.0], [5.0]]), torch.tensor([0, 0, 0, 0, 1, 0])
+    ignore = (labels == 0)[:, None] & (labels == 1)
+    averages = {"avg_of_avgs": average == "macro", "return_per_class": average == "class"}
+    calculator = AccuracyCalculator(["mean_auroc"], on_lone=on_lone, ignore=ignore.to(device), **averages)
+    metric = RankingAUROC(on_lone=on_lone, ignore=ignore.to(device), average=average)
+    if on_lone == "error":
+        for each in (calculator, metric):
+            with pytest.raises(ValueError, match="^on_lone='error': 1 of 6 queries"):
+                fed(each, device, x, labels).compute()
+        return
+    got = fed(metric, device, x, labels).compute()
+    torch.testing.assert_close(got, fed(calculator, device, x, labels).compute()["mean_auroc"], equal_nan=True)
+    assert torch.equal(metric.class_labels, calculator.class_labels)
+    value_of_lone = [0.0] * (on_lone == "zero")
+    expected = [NAN, *value_of_lone] if average == "class" else (value_of_lone or [NAN])[0]
+    assert got.tolist() == pytest.approx(expected, nan_ok=True)
+
+
+@pytest.mark.parametrize("k", [1, 3, 10, 50])
+def test_average_precision_at_k_is_one_number(k, device):
+    x, labels = torch.randn(40, 4), torch.arange(40) % 4
+    labels[7] = 9  # lone
+    metric = fed(AveragePrecision(k), device, x, labels).compute()
+    name = f"mean_average_precision_at_{k}"
+    calculator = AccuracyCalculator([name])
+    assert calculator.get_accuracy(x.to(device), labels.to(device))[name] == pytest.approx(float(metric), abs=1e-15)
+    distance = torch.cdist(x.double(), x.double())
+    run = {f"q{i}": {f"d{j}": -float(distance[i, j]) for j in range(40) if j != i} for i in range(40) if i != 7}
+    qrels = {q: {d: int(labels[int(d[1:])] == labels[int(q[1:])]) for d in found} for q, found in run.items()}
+    assert evaluate_run(run, qrels, [f"map_cut_{k}"]).summary()[f"map_cut_{k}"] == pytest.approx(float(metric))
+
+
+@pytest.mark.parametrize("k", [1, 3, 10, 50])
+def test_average_precision_of_found_references_is_that_of_torchmetrics(k, device):
+    x, labels = torch.randn(40, 4), torch.arange(40) % 4
+    theirs = RetrievalMAP(top_k=k)
+    others = ~torch.eye(40, dtype=torch.bool)
+    relevant, queries = (labels[:, None] == labels)[others], torch.arange(40).repeat_interleave(39)
+    scores = 1 / (1 + torch.cdist(x.double(), x.double()))  # torchmetrics takes no score below 0 for relevant
+    theirs.update(scores[others], relevant, indexes=queries)
+    ours = fed(AveragePrecision(k, "found"), device, x, labels).compute()
+    assert float(ours) == pytest.approx(float(theirs.compute()), rel=1e-6)  # torchmetrics averages in float32
 
 
 @pytest.mark.parametrize(("average", "expected"), [("micro", NAN), ("macro", NAN), ("class", []), ("none", [NAN] * 4)])
@@ -322,8 +373,9 @@ BAD_OPTIONS = {
         lambda: NearestCentroidAccuracy(distance="L1"),
         lambda: nearest_centroid(X, LABELS, distance="L1"),
     ],
-    "denominator: got 'k', wanted one of 'relevant', 'min'": [lambda: AveragePrecision(3, "k")],
+    "denominator: got 'k', wanted one of 'relevant', 'min', 'found'": [lambda: AveragePrecision(3, "k")],
     "k: got None with denominator='min', wanted an integer >= 1": [lambda: AveragePrecision(denominator="min")],
+    "k: got None with denominator='found', wanted an integer >= 1": [lambda: AveragePrecision(denominator="found")],
     "gain: got 'log', wanted one of 'linear', 'exp2'": [lambda: NDCG(gain="log")],
     "memory_budget: got 0, wanted an integer >= 1": [lambda: RPrecision(memory_budget=0)],
 }

@@ -48,6 +48,10 @@ BY_HAND = {
         partial(average_precision, k=3, denominator="min"),
         [(1 + 2 / 3) / 3, 0, NAN, 1 / 2 / 2],
     ),
+    "average_precision@3 found": (
+        partial(average_precision, k=3, denominator="found"),
+        [(1 + 2 / 3) / 2, 0, NAN, 1 / 2 / 1],
+    ),
     "average_precision_at_r": (average_precision_at_r, [(1 + 2 / 3) / 4, 0, NAN, 1 / 2 / 2]),
     "reciprocal_rank": (reciprocal_rank, [1, 0, NAN, 1 / 2]),
     "reciprocal_rank@1": (partial(reciprocal_rank, k=1), [1, 0, NAN, 0]),
@@ -146,8 +150,8 @@ def test_loops(k, device):
 def test_several_k_give_what_each_gives(ks, device):
     graded = RANKS._replace(gain=RANKS.rank.double() / 2, ideal=RANKS.rank.double().sort(descending=True).values)
     ranks = PositiveRanks(*(part.to(device) if isinstance(part, torch.Tensor) else part for part in graded))
-    at_most = partial(average_precision, denominator="min")
-    for score in (precision, recall, hit_rate, average_precision, at_most, reciprocal_rank, ndcg):
+    others = [partial(average_precision, denominator=name) for name in ("min", "found")]
+    for score in (precision, recall, hit_rate, average_precision, *others, reciprocal_rank, ndcg):
         each = torch.stack([score(ranks, k=k) for k in ks], -1)
         assert score(ranks, k=ks).shape == (4, len(ks))
         torch.testing.assert_close(score(ranks, k=ks), each, rtol=0, atol=0, equal_nan=True)
@@ -184,7 +188,9 @@ BAD = {
         ]
         for k in ((), [2, 2])
     },
-    "denominator: got 'k', wanted one of 'relevant', 'min'": [partial(average_precision, k=3, denominator="k")],
+    "denominator: got 'k', wanted one of 'relevant', 'min', 'found'": [
+        partial(average_precision, k=3, denominator="k")
+    ],
     "k: got None with denominator='min', wanted an integer >= 1": [partial(average_precision, denominator="min")],
     "gain: got 'log', wanted one of 'linear', 'exp2'": [partial(ndcg, gain="log")],
     "ranks: got candidates=None, wanted the number of candidates of every query": [

@@ -187,12 +187,12 @@ OBJECTS = {
         lambda: association.RepulsionAttractionNeutralization(epochs=5, n_neighbours=4), definitional_pairs=PAIRS
     ),
     "ConfusionPosterior with groups": StoredObject(
-        lambda: posterior.ConfusionPosterior(3, ["acc", "tpr", "f1@macro"], num_samples=500),
+        lambda: posterior.ConfusionPosterior(3, ["acc", "tpr", "f1@macro"], replicates=500),
         feed_confusion_groups,
         interval=True,
     ),
     "ConfusionPosterior of a batch": StoredObject(
-        lambda: posterior.ConfusionPosterior(2, "f1", threshold=0.5, batch_shape=(2,), num_samples=500),
+        lambda: posterior.ConfusionPosterior(2, "f1", threshold=0.5, batch_shape=(2,), replicates=500),
         feed_confusion_batch,
         interval=True,
     ),

@@ -170,7 +170,7 @@ def test_state_does_not_grow():
     sizes = []
     for _ in range(20):
         family.update(PREDS, REFS)
-        sizes.append(sum(value.numel() for average in family.averages for value in average.metric_state.values()))
+        sizes.append(sum(value.numel() for value in family.metric_state.values()))
     assert len(set(sizes)) == 1
 
 
@@ -260,6 +260,14 @@ def test_threads_share_a_family(make):
         for done in [pool.submit((scores.update, scores)[n % 2], PREDS, REFS) for n in range(40)]:
             done.result(timeout=30)
     family = scores.members["x"] if isinstance(scores, Suite) else scores
-    assert family.documents == 120 and family.by_label[0].sums["LOC"].tolist() == [40, 40, 120]
-    assert family.averages[0].sums.tolist() == [80, 160, 200, 120]
+    assert family.documents == 120 and family.label_sums[0].tolist() == [40, 40, 120]
+    assert family.sums[:4].tolist() == [80, 160, 200, 120]
     copy.deepcopy(scores).reset()
+
+
+def test_state_dict_has_sums_by_label():
+    family, restored = (Family(Doc.metric, BOTH, by="label") for _ in range(2))
+    family.update(PREDS, REFS)
+    family.persistent(True)
+    restored.load_state_dict(family.state_dict())
+    assert floats(restored.compute()) == pytest.approx(floats(family.compute()), nan_ok=True)

@@ -255,7 +255,7 @@ COLLECTION = "wanted a collection such as a list"
         (
             TypeError,
             lambda: dsl.suite({"a": Doc.metric}),
-            "member 'a': got StructuredMetric(), wanted a Family or a Suite",
+            "member 'a': got a StructuredMetric, wanted a Family or a Suite",
         ),
         (
             ValueError,

@@ -2,8 +2,21 @@
 
 import pytest
 import torch
+from torchmetrics import MetricCollection
 
-from tensormetrics.structured import CorefScores, RelationScores, SpanScores, ner_report, read_tags
+from tensormetrics.structured import (
+    CorefScores,
+    Event,
+    EventScores,
+    Mention,
+    Relation,
+    RelationScores,
+    RelationSet,
+    SpanScores,
+    Trigger,
+    ner_report,
+    read_tags,
+)
 from tensormetrics.uncertainty import as_scalars
 
 PRED = [["B-PER", "I-PER", "O", "B-LOC"], ["B-LOC", "O"]]
@@ -101,17 +114,38 @@ def test_numbers_that_no_label_has():
         assert metric.compute()["f1"] == 1 and metric.sums.tolist() == [6.0, 0.0] * 3 + [4.0]
 
 
-def test_lists_are_sent_to_the_door_for_lists():
+def test_update_takes_lists_too():
+    def related(start, end):
+        return RelationSet([Relation("r", Mention(start, end), Mention(start, end))])
+
+    trigger = Event(Trigger(Mention(0, 1), "t"), [])
+    for make, name, sides in (
+        (SpanScores, "update_tags", (PRED, REF)),
+        (CorefScores, "update_clusters", ([[["a", "b"]]], [[["a"], ["b"]]])),
+        (RelationScores, "update_relations", ([related(0, 1)], [related(0, 1)])),
+        (EventScores, "update_events", ([[trigger]], [[trigger]])),
+    ):
+        metric, alone = make(), make()
+        getattr(alone, name)(*sides)
+        collection = MetricCollection({"a": make(), "b": make()})
+        collection.update(*sides)
+        collection(*sides)
+        metric.update(*sides)
+        batch = metric(*sides)
+        assert metric.update_count == collection["b"].update_count == 2 and alone.update_count == 1
+        assert torch.equal(metric.sums, 2 * alone.sums) and torch.equal(collection["b"].sums, metric.sums)
+        torch.testing.assert_close(batch, alone.compute(), equal_nan=True)
+
+
+def test_sides_that_are_no_lists_or_tensors_are_named():
     for call, message in (
         (
-            lambda: SpanScores().update(PRED, REF),
-            "pred_spans: got a list, wanted a tensor of rows (label, first, last); for lists of tags write "
-            "update_tags(pred, ref)",
+            lambda: SpanScores().update({1}, {1}),
+            "pred_spans: got a set, wanted a tensor of rows (label, first, last), or lists of tags on both sides",
         ),
         (
-            lambda: CorefScores().update([[["a"]]], [[["a"]]]),
-            "pred_ids: got a list, wanted a tensor of the numbers of clusters; for lists of clusters write "
-            "update_clusters(preds, refs)",
+            lambda: CorefScores().update({1}, {1}),
+            "pred_ids: got a set, wanted a tensor of the numbers of clusters, or lists of clusters on both sides",
         ),
         (
             lambda: SpanScores().update_tags(PRED[0], REF[0]),
@@ -198,6 +232,11 @@ def test_report_with_intervals():
     assert line.endswith(f"{interval}        60")
     low, high = scores["recall[LOC]/low"], scores["recall[LOC]/high"]
     assert f"{scores['recall[LOC]']:.4f} [{low:.4f}, {high:.4f}]" in metric.report(digits=4)
+    table = metric.report_table()
+    assert [*map(float, table["LOC", "recall"])] == [scores["recall[LOC]"], low, high]
+    lines = [line for line in metric.report(digits=3).splitlines() if line]
+    assert [line.split()[-1] for line in lines[1:]] == [str(table[row, "support"]) for row in table.rows]
+    assert all(str(table["micro avg", score]) in lines[-3] for score in ("precision", "recall", "f1-score"))
 
 
 def test_report_needs_counts():

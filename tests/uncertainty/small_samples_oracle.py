@@ -48,6 +48,12 @@ def envelope(sets: list[np.ndarray], confidence: float) -> list[float]:
 def interval(rows, sizes, weights, masses, read: Read, bounds, is_mean, value_range, confidence) -> list[float]:
     # rows: (U, K), a row for each unit  weights: (R, U)  masses: (2, R)
     value = read(rows.sum(0))
+    low, high = envelope(interval_draws(rows, sizes, weights, masses, read, bounds, is_mean, value_range), confidence)
+    return [min(low, value), max(high, value)]
+
+
+def interval_draws(rows, sizes, weights, masses, read: Read, bounds, is_mean, value_range) -> list[np.ndarray]:
+    value = read(rows.sum(0))
     influence = influences(value, [read(rows.sum(0) - row) for row in rows])
     replicates = np.array([read(weight @ rows) for weight in weights])
     scaled = np.clip(jackknife_draws(value, replicates, influence), *value_range)
@@ -61,11 +67,12 @@ def interval(rows, sizes, weights, masses, read: Read, bounds, is_mean, value_ra
         read(weight @ rows + effective * (low * ends[0] + high * ends[1]))
         for weight, low, high in zip(weights, *masses, strict=True)
     ]
-    low, high = envelope([scaled, np.array(pseudo)], confidence)
-    return [min(low, value), max(high, value)]
+    return [scaled, np.array(pseudo)]
 
 
-def comparison(a, b, sizes, weights, masses, scales, read: Read, bounds, is_mean, width, confidence, halves):
+def comparison(
+    a, b, sizes, weights, masses, scales, read: Read, bounds, is_mean, width, confidence, halves, side="two-sided"
+):
     # a, b: (U, K)  weights, halves: (R, U)  ->  low, high, p_value, p_better
     def difference(x, y):
         return read(x) - read(y)
@@ -91,48 +98,60 @@ def comparison(a, b, sizes, weights, masses, scales, read: Read, bounds, is_mean
         for weight, low, high in zip(weights, *masses, strict=True)
     ])  # fmt: skip
     sets = [jackknifed, pseudo]
+    return statement(value, sets, swaps(a, b, difference, is_mean, halves), (-width, width), confidence, side)
+
+
+def comparison_with(rows, sizes, weights, masses, read: Read, bounds, value_range, number, confidence, halves, side):
+    # of a mean  ->  low, high, p_value, p_better
+    value = read(rows.sum(0))
+    sets = interval_draws(rows, sizes, weights, masses, read, bounds, True, value_range)
+    if (sizes == 1).all() and np.isin(rows[:, 0], (0, 1)).all():
+        from scipy.stats import binomtest
+
+        right, count = int(rows[:, 0].sum()), len(rows)
+        tails = [binomtest(right, count, number, alternative=tail).pvalue for tail in ("greater", "less")]
+    else:
+        constant = np.stack([number * sizes, sizes], 1)
+        tails = swaps(rows, constant, lambda x, y: read(x) - read(y), True, halves)
+    ends = value_range[0] - number, value_range[1] - number
+    return statement(value - number, [draws - number for draws in sets], tails, ends, confidence, side)
+
+
+def statement(value, sets, tails, ends, confidence, side):
+    # tails: p-values of a test, greater and less
     shares = [(draws > 0).mean() + (draws == 0).mean() / 2 for draws in sets]
-    tails = [2 * (1 + min((draws >= 0).sum(), (draws <= 0).sum())) / (1 + len(draws)) for draws in sets]
+    p_values = {}
+    for name, tail, sign in (("greater", tails[0], 1), ("less", tails[1], -1)):
+        against = [(1 + (sign * draws <= 0).sum()) / (1 + len(draws)) for draws in sets]
+        p_values[name] = max(tail, *against, 0.0 if sign * value > 0 else 0.5)
+    p_values["two-sided"] = min(1.0, 2 * min(p_values.values()))
+    p_value = p_values[side]
     agree = (shares[0] - 0.5) * (shares[1] - 0.5) > 0
-    p_draws = min(1.0, max(tails)) if agree else 1.0
     better = min(shares, key=lambda share: abs(share - 0.5)) if agree else 0.5
-    p_swap, mid_p = swaps(a, b, difference, is_mean, halves)
-    p_value = max(p_swap, p_draws)
-    low, high = envelope(sets, confidence)
-    low, high = min(low, value), max(high, value)
+    mid_p = 1 - abs(tails[0] - tails[1])
+    low, high = envelope(sets, confidence if side == "two-sided" else 2 * confidence - 1)
+    low, high = ends[0] if side == "less" else min(low, value), ends[1] if side == "greater" else max(high, value)
     if p_value > 1 - confidence:
         low, high = min(low, 0.0), max(high, 0.0)
     return low, high, p_value, float(np.clip(better, mid_p / 2, 1 - mid_p / 2))
 
 
 def swaps(a, b, difference, is_mean, halves) -> tuple[float, float]:
-    observed = abs(difference(a.sum(0), b.sum(0)))
+    # ->  chance of a difference at least as large, and of one at most as large, as the observed one
+    observed = difference(a.sum(0), b.sum(0))
     differs = (a != b).any(1)
     gaps = (a - b)[differs]
     one_size = is_mean and (a[:, 1] == b[:, 1]).all() and len({*np.abs(gaps[:, 0]).round(12)}) <= 1
     random = not one_size and differs.sum() > 12
     if random:
-        chosen = halves
+        chosen = np.concatenate([halves, 1 - halves, np.zeros((1, len(a))), np.ones((1, len(a)))])
     elif one_size and differs.sum() > 12:
-        return binomial(gaps[:, 0])
+        from scipy.stats import binom
+
+        above = int((gaps[:, 0] > 0).sum())
+        return binom.sf(above - 1, len(gaps), 0.5), binom.cdf(above, len(gaps), 0.5)
     else:
         chosen = np.zeros((2 ** differs.sum(), len(a)))
         chosen[:, differs] = list(product((0, 1), repeat=int(differs.sum())))
-    drawn = np.array([
-        abs(difference(a.sum(0) + half @ (b - a), b.sum(0) - half @ (b - a))) for half in chosen
-    ])  # fmt: skip
-    above, equal = (drawn > observed + 1e-10).sum(), (np.abs(drawn - observed) <= 1e-10).sum()
-    count = len(drawn) + random
-    return min(1.0, (above + equal + random) / count), min(1.0, (above + (equal + random) / 2) / count)
-
-
-def binomial(gaps) -> tuple[float, float]:
-    from scipy.stats import binom
-
-    count, fewer = len(gaps), min((gaps > 0).sum(), (gaps < 0).sum())
-    outcomes = np.arange(count + 1)
-    chances = binom.pmf(outcomes, count, 0.5)
-    distance = np.abs(2 * outcomes - count)
-    observed = abs(2 * fewer - count)
-    above, equal = chances[distance > observed].sum(), chances[distance == observed].sum()
-    return above + equal, above + equal / 2
+    drawn = np.array([difference(a.sum(0) + half @ (b - a), b.sum(0) - half @ (b - a)) for half in chosen])
+    return float((drawn >= observed - 1e-10).mean()), float((drawn <= observed + 1e-10).mean())

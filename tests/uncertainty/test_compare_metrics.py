@@ -133,8 +133,8 @@ def test_families_and_suites(generator):
     assert list(found) == list(one.compute()) and all(low <= value <= high for value, low, high in found.values())
     for key, estimate in again.interval().items():
         assert torch.equal(estimate.low, found[key].low)
-    assert list(compare(one, other)) == list(found)
-    with pytest.raises(ValueError, match="^replicates: OverlapScores keeps sums; write"):
+    assert list(compare(one, other)) == list(found) == list(compare(one, 0.4, alternative="less"))
+    with pytest.raises(ValueError, match="^replicates: Family keeps sums; write Family"):
         plain = made()
         plain.update(sides[0], sides[1])
         plain.interval()
@@ -148,7 +148,23 @@ def test_what_is_wrong_is_said(generator):
     posterior.update(ones, ones)
     for call, kind, message in (
         (lambda: compare(metric, WEAT()), ValueError, "b: got a WEAT, wanted a MultisetMatch as a is"),
-        (lambda: compare(metric, 3), TypeError, "b: got a int, wanted a metric of this package, or Uncertain(it)"),
+        (
+            lambda: compare(metric, "3"),
+            TypeError,
+            "b: got a str, wanted a metric of this package, or Uncertain(it), or a number",
+        ),
+        (lambda: compare(3, metric), TypeError, "a: got a int, wanted a metric of this package, or Uncertain(it)"),
+        (lambda: compare(metric, np.inf), ValueError, "b: got inf, wanted a metric or a finite number"),
+        (
+            lambda: compare(metric, 0.5, alternative="larger"),
+            ValueError,
+            "alternative: got 'larger', wanted one of 'two-sided', 'greater', 'less'",
+        ),
+        (
+            lambda: compare(metric, metric, alternative="less", confidence=0.5),
+            ValueError,
+            "confidence: got 0.5, wanted a number between 0.5 and 1 for one side",
+        ),
         (
             lambda: compare(metric, fed(ones, ones, ids=ones)),
             ValueError,

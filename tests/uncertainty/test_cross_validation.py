@@ -9,19 +9,19 @@ from scipy import stats
 from tensormetrics.uncertainty import compare_folds
 from tensormetrics.uncertainty.statistics.cross_validation import t_quantile, t_tail
 
-NAMES = {"mean_difference": "mean"} | {
-    n: n for n in ("sd", "scale", "t_statistic", "p_value", "p_left", "p_rope", "p_right")
-}
-
 
 def test_known_answer(device):
     for known in KNOWN["folds"]:
         a, b = (torch.tensor(known[side], dtype=torch.float64, device=device) for side in "ab")
-        found = compare_folds(a, b, known["rho"], known["rope"])
-        for field, name in NAMES.items():
-            close(getattr(found, field), known[name])
-        close(torch.stack(found.interval), known["interval_95"])
-        assert found.df == known["df"] and compare_folds(a, b).rho == 1 / len(a)
+        comparison = compare_folds(a, b, known["rho"], rope=known["rope"])
+        for field, name in {"difference": "mean", "p_value": "p_value", "p_rope": "p_rope"}.items():
+            close(getattr(comparison, field), known[name])
+        for field, name in {"sd": "sd", "se": "scale", "t": "t_statistic"}.items():
+            close(comparison.details[field], known[name])
+        close(torch.stack([comparison.low, comparison.high]), known["interval_95"])
+        assert comparison.details["df"] == known["df"] and compare_folds(a, b).details["rho"] == 1 / len(a)
+        close(compare_folds(a - known["rope"], b, known["rho"]).p_better, known["p_right"])
+        close(compare_folds(b - known["rope"], a, known["rho"]).p_better, known["p_left"])
 
 
 @pytest.mark.parametrize("df", [1, 2, 5, 30, 300])
@@ -35,22 +35,25 @@ def test_student(df, device):
 
 def test_batched_equals_a_loop(generator, device):
     a, b = torch.rand(2, 6, 4, generator=generator, dtype=torch.float64).to(device)
-    found = compare_folds(a, b, 0.1, 0.02, 0.9)
+    comparison = compare_folds(a, b, 0.1, rope=0.02, confidence=0.9)
+    fewer_is_better = compare_folds(a, b, 0.1, higher_is_better=False)
     for k in range(4):
         x = (a - b)[:, k].cpu().numpy()
         scale = math.sqrt((1 / 6 + 0.1 / 0.9) * x.var(ddof=1))
         law = stats.t(5, x.mean(), scale)
-        close(found.p_left[k], law.cdf(-0.02))
-        close(found.p_right[k], law.sf(0.02))
-        close(torch.stack(found.interval)[:, k], law.interval(0.9), atol=1e-9)
-        close(found.p_value[k], 2 * stats.t.sf(abs(x.mean()) / scale, 5))
+        close(comparison.p_better[k], law.sf(0))
+        close(fewer_is_better.p_better[k], law.cdf(0))
+        close(comparison.p_rope[k], law.cdf(0.02) - law.cdf(-0.02))
+        close(torch.stack([comparison.low, comparison.high])[:, k], law.interval(0.9), atol=1e-9)
+        close(comparison.p_value[k], 2 * stats.t.sf(abs(x.mean()) / scale, 5))
 
 
 def test_equal_differences():
     a = torch.full((4,), 0.5, dtype=torch.float64)
-    better, same = compare_folds(a, a - 0.25), compare_folds(a, a)
-    assert better.t_statistic == math.inf and better.p_value == 0 and better.p_right == 1 and better.p_rope == 0
-    assert same.t_statistic.isnan() and same.p_value.isnan() and same.p_rope == 1 and same.p_left == 0
+    better, same = compare_folds(a, a - 0.25, rope=0), compare_folds(a, a, rope=0)
+    assert better.details["t"] == math.inf and better.p_value == 0 and better.p_better == 1 and better.p_rope == 0
+    assert same.details["t"].isnan() and same.p_value.isnan() and same.p_rope == 1 and same.p_better == 0.5
+    assert compare_folds(a, a).p_rope.isnan()
 
 
 @pytest.mark.parametrize(
@@ -59,10 +62,14 @@ def test_equal_differences():
         ((torch.rand(1), torch.rand(1)), r"a, b: got shapes \(1,\) and \(1,\), wanted equal ones of n >= 2 folds"),
         ((torch.rand(3), torch.rand(4)), r"a, b: got shapes \(3,\) and \(4,\), wanted equal ones of n >= 2 folds"),
         ((torch.rand(3), torch.rand(3), 1.0), r"rho: got 1.0, wanted None or a number in \[0, 1\)"),
-        ((torch.rand(3), torch.rand(3), None, -1), "min_sig_diff: got -1, wanted a number >= 0"),
-        ((torch.rand(3), torch.rand(3), None, None), "min_sig_diff: got None, wanted a number >= 0"),
     ],
 )
 def test_errors(arguments, message):
     with pytest.raises(ValueError, match=f"^{message}$"):
         compare_folds(*arguments)
+
+
+@pytest.mark.parametrize("rope", [-1, math.nan, "0.1"])
+def test_rope_out_of_range_is_refused(rope):
+    with pytest.raises(ValueError, match="^rope: got .*, wanted None or a number >= 0$"):
+        compare_folds(torch.rand(3), torch.rand(3), rope=rope)

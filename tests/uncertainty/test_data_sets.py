@@ -1,11 +1,10 @@
-"""Comparisons over data sets and by named tests, against scipy, against published numbers and against plain draws."""
+"""Comparisons over data sets and by a named test, against scipy, against published numbers and against plain draws."""
 
 import numpy as np
 import pytest
 import scipy.stats
 import torch
 
-from tensormetrics.posterior import mcnemar_p_value
 from tensormetrics.uncertainty import compare_data_sets, five_by_two_p_value
 from tensormetrics.uncertainty.statistics.student import log_t_pdf, t_cdf, t_quantiles
 
@@ -17,20 +16,6 @@ def test_students_law(df):
     np.testing.assert_allclose(log_t_pdf(t, df), scipy.stats.t.logpdf(t, df), rtol=1e-12)
     shares = torch.tensor([0.001, 0.3, 0.5, 0.99], dtype=torch.float64)
     np.testing.assert_allclose(t_quantiles(shares, df), scipy.stats.t.ppf(shares, df), rtol=1e-9, atol=1e-12)
-
-
-def test_mcnemar_is_a_binomial_test(generator, device):
-    for only_a, only_b, both in ((0, 0, 3), (5, 5, 0), (1, 9, 4), (0, 12, 1), (121, 59, 40), (600, 700, 10)):
-        a = torch.tensor([1] * only_a + [0] * only_b + [1] * both, device=device)
-        b = torch.tensor([0] * only_a + [1] * only_b + [1] * both, device=device).bool()
-        order = torch.randperm(len(a), generator=generator)
-        expected = scipy.stats.binomtest(only_a, only_a + only_b).pvalue if only_a + only_b else 1.0
-        assert float(mcnemar_p_value(a[order], b[order])) == pytest.approx(expected, rel=1e-10)
-    a, b = torch.randint(2, (2, 3, 50), generator=generator)
-    alone = [float(mcnemar_p_value(x, y)) for x, y in zip(a, b, strict=True)]
-    assert mcnemar_p_value(a, b).tolist() == pytest.approx(alone)
-    with pytest.raises(ValueError, match="^a_right: got torch.float32, wanted an integer dtype"):
-        mcnemar_p_value(a.float(), b)
 
 
 def test_five_by_two_by_hand():
@@ -66,7 +51,8 @@ def by_draws(values, rho, rope, number, seed):
     likeliest = np.eye(3)[shares.argmax(0)].T
     order = center.argsort()
     quantiles = np.interp([0.025, 0.5, 0.975], weight[order].cumsum(), center[order])
-    return (weight * likeliest).sum(1), (weight * shares).sum(1), quantiles
+    tail, inside = weight[center < 0].sum(), weight[abs(center) <= rope].sum()
+    return (weight * likeliest).sum(1), (weight * shares).sum(1), quantiles, tail, inside
 
 
 def data_sets(generator, sets=8, n=10, shift=0.01, spread=0.01):
@@ -77,27 +63,41 @@ def data_sets(generator, sets=8, n=10, shift=0.01, spread=0.01):
 @pytest.mark.parametrize("shift", [0.0, pytest.param(0.02, marks=pytest.mark.slow)])
 def test_the_hierarchical_posterior_is_that_of_plain_draws(shift, generator):
     values = data_sets(generator, shift=shift)
-    found = compare_data_sets(values, torch.zeros_like(values), 0.1, 0.01)
-    likeliest, following, quantiles = by_draws(values.numpy(), 0.1, 0.01, 12_000, 1)
-    assert [float(x) for x in (found.p_left, found.p_rope, found.p_right)] == pytest.approx(likeliest, abs=0.03)
-    assert [float(x) for x in (found.next_left, found.next_rope, found.next_right)] == pytest.approx(
-        following, abs=0.03
-    )
-    ends = [float(x) for x in (found.low, found.difference, found.high)]
+    likeliest, following, quantiles, tail, inside = by_draws(values.numpy(), 0.1, 0.01, 12_000, 1)
+    zeros = torch.zeros_like(values)
+    comparison = compare_data_sets(values, zeros, 0.1, rope=0.01)
+    mirrored = compare_data_sets(values, zeros, 0.1, rope=0.01, higher_is_better=False)
+    ends = [float(x) for x in (comparison.low, comparison.difference, comparison.high)]
     assert ends == pytest.approx(quantiles, abs=0.15 * (quantiles[2] - quantiles[0]))
-    assert float(found.p_left + found.p_rope + found.p_right) == pytest.approx(1)
-    assert float(found.next_left + found.next_rope + found.next_right) == pytest.approx(1)
+    assert float(comparison.p_better) == pytest.approx(1 - tail, abs=0.03)
+    assert float(comparison.p_value) == pytest.approx(2 * min(tail, 1 - tail), abs=0.06)
+    assert float(comparison.p_rope) == pytest.approx(inside, abs=0.03)
+    for result, order in (comparison, (0, 1, 2)), (mirrored, (2, 1, 0)):
+        p_next = [float(result.details[f"p_next_{name}"]) for name in ("worse", "rope", "better")]
+        assert p_next == pytest.approx([following[i] for i in order], abs=0.03) and sum(p_next) == pytest.approx(1)
+        assert float(result.details["p_likeliest_better"]) == pytest.approx(likeliest[order[2]], abs=0.03)
+    assert float(mirrored.p_better) == pytest.approx(1 - float(comparison.p_better))
+
+
+def test_interval_of_data_sets_excludes_zero_exactly_where_p_value_is_small(generator):
+    values = data_sets(generator, shift=0.03)
+    p_value = float(compare_data_sets(values, 0 * values).p_value)
+    wide, narrow = (compare_data_sets(values, 0 * values, confidence=1 - p_value * x) for x in (0.999, 1.001))
+    assert wide.low < 0 < narrow.low and compare_data_sets(values, 0 * values).p_rope.isnan()
 
 
 def test_data_sets_are_drawn_together_and_sides_mirror(generator):
     values = data_sets(generator, sets=4, shift=0.03, spread=0.005)
-    found, mirrored = (compare_data_sets(x, y, 0.1, 0.01) for x, y in ((values, 0 * values), (0 * values, values)))
-    assert found.p_right > 0.9 and found.difference == pytest.approx(-float(mirrored.difference), abs=1e-4)
-    assert float(found.p_right) == pytest.approx(float(mirrored.p_left), abs=1e-6)
+    pairs = (values, 0 * values), (0 * values, values)
+    comparison, mirrored = (compare_data_sets(x, y, 0.1, rope=0.01) for x, y in pairs)
+    assert comparison.difference == pytest.approx(-float(mirrored.difference), abs=1e-4)
+    assert comparison.details["p_likeliest_better"] > 0.9 and mirrored.details["p_likeliest_better"] < 0.05
+    p_next = comparison.details["p_next_better"], mirrored.details["p_next_worse"]
+    assert float(p_next[0]) == pytest.approx(float(p_next[1]), abs=1e-6)
     means = values.mean(1)
-    assert (found.differences - means.mean()).abs().sum() < (means - means.mean()).abs().sum()
-    scaled = compare_data_sets(100 * values, 0 * values, 0.1, 1.0)
-    assert float(scaled.p_rope) == pytest.approx(float(found.p_rope), abs=1e-6)
+    assert (comparison.details["differences"] - means.mean()).abs().sum() < (means - means.mean()).abs().sum()
+    scaled = compare_data_sets(100 * values, 0 * values, 0.1, rope=1.0)
+    assert float(scaled.p_rope) == pytest.approx(float(comparison.p_rope), abs=1e-6)
 
 
 def test_what_cannot_be_compared(generator):
@@ -115,7 +115,10 @@ def test_what_cannot_be_compared(generator):
 @pytest.mark.parametrize("size", [1e-200, 1e200])
 def test_the_unit_of_the_scores_does_not_matter(size, generator):
     values = data_sets(generator, sets=4)
-    here, there = (compare_data_sets(x * values, 0 * values, 0.1, x * 0.01) for x in (1.0, size))
-    torch.testing.assert_close(torch.stack(there[3:9]), torch.stack(here[3:9]))
-    torch.testing.assert_close(torch.stack(there[:3]) / size, torch.stack(here[:3]))
-    torch.testing.assert_close(there.differences / size, here.differences)
+    plain, scaled = (compare_data_sets(x * values, 0 * values, 0.1, rope=x * 0.01) for x in (1.0, size))
+    for name in ("p_value", "p_better", "p_rope"):
+        torch.testing.assert_close(getattr(scaled, name), getattr(plain, name))
+    torch.testing.assert_close(torch.stack([*scaled]) / size, torch.stack([*plain]))
+    differences = scaled.details.pop("differences"), plain.details.pop("differences")
+    torch.testing.assert_close(differences[0] / size, differences[1])
+    torch.testing.assert_close(scaled.details, plain.details)

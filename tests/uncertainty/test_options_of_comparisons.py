@@ -14,7 +14,7 @@ from tensormetrics.posterior import ConfusionPosterior
 from tensormetrics.retrieval import AccuracyCalculator, EmbeddingClusterAccuracy, HitRate
 from tensormetrics.structured import BoxMatch, Family, LatentMatch, MultisetMatch, SpanScores, Suite, dsl, micro_average
 from tensormetrics.uncertainty import Uncertain, compare
-from tensormetrics.uncertainty.comparison import check_same_scores
+from tensormetrics.uncertainty.metric_pairs import check_same_scores
 
 # Options that say what is scored, by domain. An option of a constructor stands here or in `model_options` of its class.
 SCORING = {
@@ -24,13 +24,14 @@ SCORING = {
         *("random_state", "replicates", "return_effect_size", "samples", "seed", "strictness", "variance", "weighting"),
     },
     "posterior": {
-        *("batch_shape", "ci_probability", "confusion_prior", "dtype", "ignore_index", "interval", "method", "metrics"),
-        *("num_classes", "num_samples", "prevalence_prior", "seed", "zero_division"),
+        *("batch_shape", "confidence", "confusion_prior", "dtype", "ignore_index", "interval", "method", "metrics"),
+        *("num_classes", "replicates", "prevalence_prior", "seed", "zero_division"),
     },
     "retrieval": {
         *("average", "avg_of_avgs", "beta", "denominator", "depth", "exclude", "far", "gain", "gains", "ignore"),
         *("include", "k", "label_columns", "label_comparison_fn", "label_levels", "on_lone", "return_per_class"),
         *("score", "statistic", "ties"),
+        *("empty_target_action", "ignore_index", "metrics", "relevance_level", "top_k"),
     },
     "structured": {
         *(
@@ -49,7 +50,7 @@ SCORING = {
             "objective",
         ),
         *("policy", "replicates", "restarts", "scheme", "scores", "seed", "singletons", "solver", "threshold", "top"),
-        *("zero_division",),
+        *("zero_division", "by", "members", "metric", "reduction"),
     },
     "uncertainty": {"bins", "item_bounds", "metric", "replicates", "seed", "width"},
 }
@@ -119,7 +120,24 @@ def test_families_of_other_options_are_refused():
         return Suite({name: Family(dsl.auto[set[int]], {"micro": micro_average(["f1"])}, **options) for name in names})
 
     check_same_scores(suite("a", replicates=2), suite("a", replicates=2))
-    with pytest.raises(ValueError, match="^seed: got 0 for a and 1 for b"):
+    with pytest.raises(ValueError, match="^a: seed: got 0 for a and 1 for b"):
         compare(suite("a", replicates=2), suite("a", replicates=2, seed=1))
-    with pytest.raises(ValueError, match="^b: got 2 metrics, wanted 1 as a has"):
+    with pytest.raises(ValueError, match=r"^members: got \['a'\] for a and \['a', 'b'\] for b"):
         compare(suite("a"), suite("a", "b"))
+
+
+def test_families_of_other_names_or_metrics_are_refused():
+    f1 = {"micro": micro_average(["f1"])}
+    family = Family(dsl.auto[set[int]], f1, replicates=2)
+    check_same_scores(family, Family(dsl.auto[set[int]], f1, replicates=2, by=None))
+    for other, name in (
+        (Family(dsl.auto[set[int]], {"m": micro_average(["f1"])}, replicates=2), "reduction"),
+        (Family(dsl.auto[list[int]], f1, replicates=2), "metric"),
+        (Family(dsl.auto[set[str]], f1, replicates=2), "metric"),
+    ):
+        with pytest.raises(ValueError, match=f"^{name}: got .* for a and .* for b, wanted the same for both$"):
+            compare(family, other)
+    with pytest.raises(ValueError, match=r"^members: got \['a'\] for a and \['b'\] for b"):
+        compare(Suite({"a": family}), Suite({"b": family}))
+    with pytest.raises(ValueError, match="^b: got a Suite, wanted a Family as a is"):
+        compare(family, Suite({"a": family}))

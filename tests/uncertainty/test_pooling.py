@@ -7,11 +7,11 @@ from known_statistics import KNOWN, X, Y, Z, close
 from scipy import stats
 
 from tensormetrics.posterior import (
-    RNG,
     ExperimentAggregator,
     get_experiment_aggregator,
     temporary_registrations,
 )
+from tensormetrics.posterior.sampling.rng import RNG
 from tensormetrics.uncertainty import (
     UncertaintyWarning,
     pool_beta,

@@ -67,7 +67,7 @@ def test_mac_over_words(generator):
     words = torch.randn(2, 20000, 8, generator=generator, dtype=torch.float64) + torch.tensor([1.0] + [0.0] * 7)
     truth = mac(words[0], words[1:])
     targets, attributes = torch.randint(20000, (2, RUNS, 80), generator=generator)
-    low, high = bootstrap_interval(mac, words[0][targets], words[1][attributes][:, None], replicates=400)[1:]
+    _, low, high = bootstrap_interval(mac, words[0][targets], words[1][attributes][:, None], replicates=400)
     assert 0.92 <= told(float(((low <= truth) & (truth <= high)).double().mean())) <= 0.97
 
 
@@ -89,7 +89,7 @@ def test_macro_f1_and_groups_of_items(generator):
 
     def run(grouped: bool) -> Callable[[int], Estimate]:
         def interval(i: int) -> Estimate:
-            metric = ConfusionPosterior(3, "f1@macro", num_samples=500, interval="eti", seed=i)
+            metric = ConfusionPosterior(3, "f1@macro", replicates=500, interval="eti", seed=i)
             metric.update(*classified(generator), **({"groups": groups} if grouped else {}))
             return metric.interval()["f1@macro"]
 

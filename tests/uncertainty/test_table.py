@@ -4,20 +4,27 @@ The table is generated: what a metric cannot do must stand below with its reason
 """
 
 import copy
+import csv
 import inspect
+import io
+import itertools
+import string
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from cases import METRICS, MetricCase
+from test_one_story import contradictions
 from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
 from tensormetrics._metric import Metric
 from tensormetrics._sum_metric import SumMetric
-from tensormetrics.uncertainty import Comparison, Estimate, Uncertain, UncertaintyWarning, compare
+from tensormetrics.structured import Suite
+from tensormetrics.uncertainty import Comparison, Estimate, Table, Uncertain, UncertaintyWarning, compare
 
 N, REPLICATES = 60, 40
 
@@ -42,7 +49,7 @@ def fields(answer: Any, kind: type) -> list[Any]:
 def made(case: MetricCase) -> Metric:
     """As the row says, with replicates where the metric keeps sums."""
     metric = case.make()
-    if not isinstance(metric, SumMetric) or metric.replicates:
+    if not isinstance(metric, SumMetric | Suite) or metric.replicates:
         return metric
     if type(metric).no_interval is not Metric.no_interval:
         return metric
@@ -51,7 +58,7 @@ def made(case: MetricCase) -> Metric:
 
 
 def options(metric: Metric) -> dict[str, int]:
-    return {} if isinstance(metric, SumMetric) else {"replicates": REPLICATES}
+    return {} if isinstance(metric, SumMetric | Suite) else {"replicates": REPLICATES}
 
 
 def items_of(metric: Metric, inputs: tuple[Tensor, ...], order: Tensor, **identity: Tensor) -> Iterator[tuple]:
@@ -70,7 +77,8 @@ def fed(case: MetricCase, inputs: tuple[Tensor, ...], order: Tensor | None = Non
     return metric
 
 
-TABLE = {name: case for name, case in METRICS.items() if name not in HOLES}
+OTHER_ITEMS = {"retrieval.RunMetric": "its items are queries, which `indexes` names; see test_run_metric.py"}
+TABLE = {name: case for name, case in METRICS.items() if name not in HOLES | OTHER_ITEMS}
 rows = pytest.mark.parametrize(("name", "case"), TABLE.items(), ids=TABLE.keys())
 ids = torch.arange(N) * 7 + 2**40
 REPLICATES_ALONE = "uncertainty.BinaryAUROC", "uncertainty.BinaryAveragePrecision"  # no functions of sums of units
@@ -132,6 +140,80 @@ def test_comparison_of_equal_and_of_different_items(name, case, generator):
     others = fed(case, inputs, ids=ids + 1)
     with pytest.raises(ValueError, match="^a, b: their items differ"):
         compare(a, others, **options(a))
+
+
+@rows
+def test_comparison_tells_one_story(name, case, generator):
+    """With a number and with scores of other predictions, where these can be paired; of two sides and of one."""
+    metric, other = (fed(case, case.inputs(generator, N), ids=ids) for _ in range(2))
+    estimate = found_in(metric)[0]
+    number = float(estimate.low.flatten()[0].lerp(estimate.value.flatten()[0], 0.2))
+    for b, confidence, side in itertools.product((number, other), (0.6, 0.95), ("two-sided", "greater", "less")):
+        try:
+            result = compare(metric, b, confidence=confidence, alternative=side, **options(metric))
+        except ValueError as error:
+            assert b is other and str(error).startswith("a, b: their ")
+            continue
+        for key, comparison in result.items() if isinstance(result, dict) else [("", result)]:
+            assert comparison.alternative == side
+            for index in np.ndindex(comparison.difference.shape):
+                one = comparison._map(lambda tensor, index=index: tensor[index])
+                if one.difference.isfinite():
+                    assert contradictions(one, confidence, 1 if metric._direction(key) is not False else -1) == []
+
+
+# Values that `compute` has and `interval` has not, and why.
+OTHER_VALUES = {
+    "retrieval.AccuracyCalculator": "scores of clusters have no interval",
+    "structured.Family": "scores of single labels have no interval",
+    "structured.Suite": "scores of single labels have no interval",
+}
+
+
+@rows
+def test_results_are_numbers_that_print_and_make_tables(name, case, generator):
+    """`compute`, `interval` and `table` state one value; results print in a line each and come back from JSON."""
+    metric, other = (fed(case, case.inputs(generator, N), ids=ids) for _ in range(2))
+    values = metric.compute()
+    intervals = metric.interval(**({} if name.startswith("posterior") else options(metric)))  # as `compute` draws
+    values, intervals = (each if isinstance(each, dict) else {"": each} for each in (values, intervals))
+    compared = 0
+    for key, value in values.items():
+        key, _, end = key.rpartition("/") if key.endswith(("/low", "/high")) else (key, "", "value")
+        if key not in intervals:
+            assert name in OTHER_VALUES, key
+            continue
+        estimate = getattr(intervals[key], end)
+        assert torch.equal(estimate, value.to(estimate)) or bool(value.isnan().all()), key
+        compared += 1
+    assert compared
+    for key, estimate in intervals.items():
+        assert estimate.name == (key or type(metric).__name__)
+        if estimate.value.ndim == 0:
+            assert float(estimate) == float(estimate.value) or estimate.value.isnan()
+            assert "\n" not in f"{estimate}{estimate!r}{estimate:.1%}"
+    table = metric.table("one", **options(metric)) | other.table("two", **options(other))
+    assert Table.from_json(table.to_json()) == table and len(str(table).splitlines()) == 3
+    header, *lines = csv.reader(io.StringIO(table.to_csv()))
+    for column, cells in table.columns.items():
+        written = [float(line[header.index(column)]) for line in lines]
+        assert np.array_equal(written, [float(cell) for cell in cells.value], equal_nan=True)
+    assert set(table.to_latex()) <= {*string.printable} and table.to_markdown() and table._repr_html_()
+
+
+@rows
+def test_comparisons_know_both_scores(name, case, generator):
+    inputs = case.inputs(generator, N)
+    a, b = (fed(case, inputs, ids=ids) for _ in range(2))
+    found = compare(a, b, **options(a))
+    estimates = a.interval(**options(a))
+    for key, comparison in found.items() if isinstance(found, dict) else [("", found)]:
+        estimate = estimates[key] if key else estimates
+        assert comparison.name == comparison.a.name == estimate.name and comparison.labels == estimate.labels
+        assert comparison.higher_is_better is (a._direction(key) is not False)
+        if not name.startswith("posterior"):  # whose interval is that of the posterior
+            assert all(map(torch.equal, comparison.a, estimate)) and all(map(torch.equal, comparison.b, estimate))
+        assert "undecided" in str(comparison.verdict) and len(repr(comparison).splitlines()) <= 21
 
 
 @rows

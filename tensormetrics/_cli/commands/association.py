@@ -17,9 +17,12 @@ from ..._plots import COLORS, FONT, LINE, broken, dress, inches, ink, legend_bel
 from ...association import BaseMetric, Query, WordEmbeddingModel
 from ...association.embeddings.formats.fasttext import is_fasttext
 from ...association.queries.plots import LEVEL
+from ...uncertainty.results.table import Table
 from ..inputs import BadInput, existing, naming, open_text
-from ..output import Size, Table, find_device, percent, publish
+from ..output import Size, find_device, publish
+from .scores import Comparisons, caption_of, estimate_of
 
+Rows = dict[str, dict[str, Any]]  # query -> its score, what else the metric says of it, and why it has none
 METRICS: dict[str, type[BaseMetric]] = {
     name.lower(): kind
     for name, kind in vars(domain).items()
@@ -61,6 +64,8 @@ def answer(
     lost: float,
     replicates: int,
     confidence: float,
+    compare: str | None,
+    rope: float | None,
     device: str | None,
     **outputs: Any,
 ) -> int:
@@ -69,31 +74,58 @@ def answer(
     if correction and (not p_value or (correction, p_value) == ("max-t", "exact")):
         wanted = "approximate or auto" if correction == "max-t" else "exact, approximate or auto"
         raise BadInput(f"--correction: got {correction} with --p-value {p_value or 'left out'}, wanted {wanted}")
-    if unsure := [name for name in metrics if name not in RESAMPLED] if replicates else []:
+    if unsure := [name for name in metrics if name not in RESAMPLED] if replicates and not compare else []:
         raise BadInput(f"--replicates: {unsure[0]} has no interval; leave out --metric {unsure[0]}")
     asked = _read_queries(queries) if queries else _standard()
-    model = _read_vectors(vectors, asked, member, words).to(find_device(device))
+    files = [vectors, *filter(None, [compare])]
+    models = [_read_vectors(file, asked, member, words).to(find_device(device)) for file in files]
     options: dict[str, Any] = {"preprocessors": [{}, {"lowercase": True}] if lowercase else [{}]}
-    resampled = {"replicates": replicates, "confidence": confidence} if replicates else {}
-    answer: dict[str, Any] = {}
+    by_metric: dict[str, Rows] = {}
+    pairs: dict[str, tuple[Any, Any]] = {}
     tables = []
     for metric in dict.fromkeys(metrics):
+        resampled = {"replicates": replicates, "confidence": confidence} if replicates and metric in RESAMPLED else {}
         with naming(lost_vocabulary_threshold="--lost", p_value_method=f"--p-value of {metric}"), _warnings_aside():
-            answer[metric] = _scores(metric, asked, model, lost, options, p_value, correction, resampled)
-        rows = answer[metric]
-        columns = [key for key in next(iter(rows.values())) if key not in ("reason", "low", "high")]
-        lines = [[name, *(row[column] for column in columns)] for name, row in rows.items()]
-        if resampled:
-            columns.insert(1, f"{percent(confidence)} interval")
-            for line, row in zip(lines, rows.values(), strict=True):
-                line.insert(2, (row["low"], row["high"]))
-        tables.append(Table.of([metric, *columns], lines))
-        for name, row in rows.items():
-            if row["reason"]:
-                warnings.warn(f"{name}: {row['reason']}", stacklevel=1)
-    answer = {"files": {"vectors": vectors, "queries": queries}, "metrics": answer}
-    scores = [row["score"] for rows in answer["metrics"].values() for row in rows.values()]
-    return publish(tables, answer, lambda size: draw(answer["metrics"], correction, size), scores, **outputs)
+            rows = by_metric[metric] = _scores(metric, asked, models[0], lost, options, p_value, correction, resampled)
+            others = [_scores(metric, asked, model, lost, options, None, None, {}) for model in models[1:]]
+        for file, scored in zip(files, [rows, *others], strict=True):
+            for name, row in scored.items():
+                if row["reason"]:
+                    warnings.warn(
+                        f"{file}: {name}: {row['reason']}" if compare else f"{name}: {row['reason']}", stacklevel=1
+                    )
+        tables.append(_table(metric, rows, confidence))
+        for other in others:
+            pairs[metric] = _common_scores(metric, rows, other)
+    answer: dict[str, Any] = {"files": {"vectors": vectors, "queries": queries}, "metrics": by_metric}
+    if compare:
+        answer["files"]["compare"] = compare
+        statement: dict[str, Any] = {"confidence": confidence, "replicates": replicates, "rope": rope}
+        comparisons = Comparisons.of(pairs, (vectors, compare), has_direction=False, **statement)
+        tables.append(comparisons.table("mean over queries"))
+        answer["comparison"] = comparisons.answer()
+    scores = [row["score"] for rows in by_metric.values() for row in rows.values()]
+    return publish(tables, answer, lambda size: draw(by_metric, correction, size), scores, **outputs)
+
+
+def _table(metric: str, rows: Rows, confidence: float) -> Table:
+    """Return a row for each query, in which the score and its ends are one cell."""
+    columns = [key for key in next(iter(rows.values())) if key not in ("reason", "low", "high")]
+    cells = [[row[column] for column in columns] for row in rows.values()]
+    has_intervals = any("low" in row for row in rows.values())
+    for line, row in zip(cells, rows.values(), strict=True):
+        if has_intervals:
+            line[0] = estimate_of(row["score"], (row["low"], row["high"]), confidence)
+    caption = caption_of(confidence) if has_intervals else None
+    return Table([*rows], columns, cells, caption=caption, index=metric)
+
+
+def _common_scores(metric: str, rows: Rows, other: Rows) -> tuple[dict[str, float], dict[str, float]]:
+    """Return each model's scores of the queries of which both have one."""
+    common = [name for name in rows if not math.isnan(rows[name]["score"] + other[name]["score"])]
+    if not common:
+        raise BadInput(f"--compare: {metric} has no query with a score by both models")
+    return {name: rows[name]["score"] for name in common}, {name: other[name]["score"] for name in common}
 
 
 @contextmanager
@@ -182,8 +214,8 @@ def _scores(
     p_value: str | None,
     correction: str | None,
     resampled: dict[str, Any],
-) -> dict[str, dict[str, Any]]:
-    """Query -> its score, what else the metric says of it in one number, and why it has none."""
+) -> Rows:
+    """Score the queries by one metric in one model."""
     values: dict[str, tuple[str, dict[str, Any]]] = {"score": ("result", {})}
     if resampled:
         values |= {end: (end, resampled) for end in ("low", "high")}
@@ -192,7 +224,7 @@ def _scores(
         values["p"] = tested = ("p_value", {"calculate_p_value": True, "p_value_method": p_value})
         if correction:
             values[f"p ({correction})"] = tested
-    rows: dict[str, dict[str, Any]] = {}
+    rows: Rows = {}
     reasons: dict[tuple[str, str], str] = {}
     for column, (value, more) in values.items():
         found = domain.run_queries(
@@ -214,7 +246,7 @@ def _scores(
     return {name: {**row, "reason": reasons.get((model.name, name))} for name, row in rows.items()}
 
 
-def draw(answer: dict[str, dict[str, dict[str, Any]]], correction: str | None = None, size: Size = None) -> Any:
+def draw(answer: dict[str, Rows], correction: str | None = None, size: Size = None) -> Any:
     """A panel for each metric, a bar for each query; bars of (corrected) p-values below 0.05 are filled."""
     column = f"p ({correction})" if correction else "p"
     labels = {metric: [broken(name, 60) for name in rows] for metric, rows in answer.items()}

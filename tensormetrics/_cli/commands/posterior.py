@@ -15,8 +15,10 @@ from ...posterior import (
     load_csv,
 )
 from ...posterior.sampling.errors import ConfigWarning
+from ...uncertainty.results.table import Table
 from ..inputs import BadInput, csv_rows, existing, is_number, naming, read_tensor
-from ..output import Size, Table, find_device, percent, publish
+from ..output import Size, find_device, publish
+from .scores import caption_of, estimate_of
 
 HINTS = {"a positive confusion_prior": "a positive --prior", "wanted None or a number": "wanted a number"}
 
@@ -26,11 +28,11 @@ def answer(
     metrics: tuple[str, ...],
     paired: str | None,
     compare: bool,
-    min_sig_diff: float | None,
+    rope: float | None,
     width: float | None,
     prior: str,
     zero_division: str | None,
-    samples: int,
+    replicates: int,
     confidence: float,
     seed: int,
     device: str | None,
@@ -38,15 +40,13 @@ def answer(
 ) -> int:
     if not matrices and not paired:
         raise BadInput("MATRIX: got no file, wanted at least one, or --paired FILE")
-    if min_sig_diff is not None and not compare:
-        raise BadInput("--min-sig-diff: is for --compare; write both")
     priors = {"prevalence_prior": "--prior", "confusion_prior": "--prior"}
     of_rows = prior in ("balanced", "hierarchical")
     given = ("perks", prior) if of_rows else (_number_or_word(prior),) * 2
-    with warnings.catch_warnings(), naming(num_samples="--samples", ci_probability="--confidence"):
+    with warnings.catch_warnings(), naming(num_samples="--replicates", ci_probability="--confidence"):
         warnings.simplefilter("ignore", ConfigWarning)
         undefined = None if zero_division is None else float(zero_division)
-        study = Study(seed, samples, confidence, device=find_device(device), zero_division=undefined)
+        study = Study(seed, replicates, confidence, device=find_device(device), zero_division=undefined)
         for metric in metrics:
             study.add_metric(metric)
     classes: list[str] | None = None
@@ -69,22 +69,26 @@ def answer(
         raise BadInput("--compare: got one experiment, wanted at least two")
     scores: dict[str, Any] = {}
     tables = []
-    with naming(HINTS, min_sig_diff="--min-sig-diff"):
+    with naming(HINTS, min_sig_diff="--rope"):
         for metric, label in _columns(study, metrics):
             name = metric if label is None else f"{metric}, class {classes[label] if classes else label}"
             rows = study.report_metric_summaries(
                 metric, label, columns=["Observed", "Median", "HDI"], table_fmt="records"
             )
             scores[name] = {"summaries": rows}
-            head = [name, "observed", "median", f"{percent(confidence)} interval"]
-            tables.append(Table.of(head, ([_label(row), *list(row.values())[2:]] for row in rows)))
+            experiments = [*map(_label, rows)]
+            cells = []
+            for row in rows:
+                _, _, observed, median, hdi = row.values()
+                cells.append([observed, estimate_of(median, hdi, confidence)])
+            tables.append(Table(experiments, ["observed", "median"], cells, None, caption_of(confidence), name))
             if compare:
-                tables += _compare(study, metric, label, min_sig_diff, scores[name])
+                tables += _compare(study, metric, label, rope, scores[name], name)
             if width is not None:
                 needed = _needed(study, metric, label, width, given)
                 scores[name]["items"] = needed
-                head = [name, f"items for an interval of {width:g}"]
-                tables.append(Table.of(head, zip(map(_label, rows), needed, strict=True)))
+                head = [f"items for an interval of {width:g}"]
+                tables.append(Table(experiments, head, [[count] for count in needed], index=name))
     answer = {
         "files": list(matrices),
         "paired": paired,
@@ -93,7 +97,7 @@ def answer(
     return publish(
         tables,
         answer,
-        lambda size: draw(study, list(_columns(study, metrics)), compare, min_sig_diff, size),
+        lambda size: draw(study, list(_columns(study, metrics)), compare, rope, size),
         [row["Median"] for score in scores.values() for row in score["summaries"]],
         **outputs,
     )
@@ -103,7 +107,7 @@ def draw(
     study: Study,
     columns: Sequence[tuple[str, int | None]],
     compare: bool = False,
-    min_sig_diff: float | None = None,
+    rope: float | None = None,
     size: Size = None,
 ) -> Any:
     """Posteriors of all experiments in each metric, and with `compare` how far the likely best is ahead of others."""
@@ -122,7 +126,7 @@ def draw(
                 *column,
                 experiment_a=best,
                 experiment_b=other,
-                min_sig_diff=min_sig_diff,
+                min_sig_diff=rope,
                 style={"rope_edges": {"label": "equivalence"}},
                 ax=next(free),
             )
@@ -140,16 +144,21 @@ def _read_matrix(file: str) -> tuple[list[str] | None, Any]:
 
 
 def _compare(
-    study: Study, metric: str, label: int | None, min_sig_diff: float | None, answer: dict[str, Any]
+    study: Study, metric: str, label: int | None, rope: float | None, answer: dict[str, Any], name: str
 ) -> Iterator[Table]:
-    pairs = study.report_pairwise_comparisons(metric, label, min_sig_diff=min_sig_diff, table_fmt="records")
+    pairs = study.report_pairwise_comparisons(metric, label, min_sig_diff=rope, table_fmt="records")
     answer["pairs"] = pairs
     short = {f"{row['Group']}/{row['Experiment']}": _label(row) for row in answer["summaries"]}
-    yield Table.of(list(pairs[0]), ([short.get(cell, cell) for cell in row.values()] for row in pairs))
+    rows: dict[str, list[Any]] = {}
+    for row in pairs:
+        a, b, median, hdi, *others = (short.get(cell, cell) for cell in row.values())
+        rows[f"{a} - {b}"] = [estimate_of(median, hdi, study.ci_probability), *others]
+    _, _, head, _, *heads = pairs[0]
+    yield Table([*rows], [head, *heads], [*rows.values()], None, caption_of(study.ci_probability), name)
     if get_metric(metric).higher_is_better is not None:
         ranks = study.report_listwise_comparison(metric, label, table_fmt="records")
         answer["ranks"] = ranks
-        yield Table.of(["best is", "with probability"], ([_label(row), row["Rank 1"]] for row in ranks))
+        yield Table([*map(_label, ranks)], ["with probability"], [[row["Rank 1"]] for row in ranks], index="best is")
 
 
 def _experiment(study: Study, name: str) -> Experiment:
@@ -162,7 +171,7 @@ def _needed(study: Study, metric: str, label: int | None, width: float, priors: 
     """How many items in all each experiment needs for an interval of this width; None where it is undefined."""
     found: list[int | None] = []
     options = {"prevalence_prior": priors[0], "confusion_prior": priors[1], "seed": study.seed}
-    options |= {"confidence": study.ci_probability, "num_samples": study.num_samples}
+    options |= {"confidence": study.ci_probability, "replicates": study.num_samples}
     for name in study.list_experiments():
         try:
             found.append(items_needed(_experiment(study, name).confusion_matrix, metric, width, label=label, **options))

@@ -1,8 +1,8 @@
 """Whether nearest neighbours among embeddings share labels, and clusters do."""
 
 import os
-from contextlib import nullcontext
-from typing import Any, Literal, NamedTuple
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -11,10 +11,12 @@ from ...retrieval import AccuracyCalculator, FaissKNN, KeOpsKNN
 from ...retrieval.calculator.metric_names import CENTROID, CLUSTERING, statistic_of
 from ...retrieval.scores.embedding_metric import Role
 from ...retrieval.scores.query_metric import Classes, averaged
-from ...uncertainty.engine.estimates import Estimate
+from ...uncertainty.results.estimates import Estimate
+from ...uncertainty.results.table import Table
 from ..inputs import BadInput, Column, naming
-from ..output import OUTPUTS, Table, draw_scores, find_device, on_a_terminal, percent, publish, status_of, stdout_aside
+from ..output import OUTPUTS, find_device, on_a_terminal, publish, status_of, stdout_aside
 from .retrieval_inputs import FILES, Asked, part_of, read_sides
+from .scores import Comparisons, Scores, caption_of
 
 KNN = {"faiss": FaissKNN, "keops": KeOpsKNN}
 HINTS = {  # of the library -> of the command
@@ -31,23 +33,13 @@ HINTS = {  # of the library -> of the command
 OPTIONS = {"include": "--metric", "k": "--k", "distance": "--distance", "ties": "--ties", "cameras": "--cameras"}
 
 
-class Scored(NamedTuple):
-    """What was found: values and intervals by metric, by class those of its queries, and by an audit exact ones."""
-
-    values: dict[str, float]
-    intervals: dict[str, tuple[float, float]]
-    by_class: dict[str, dict[str, float]]
-    exact: dict[str, Estimate]
-
-
 def answer(**options: Any) -> int:
     files = {name: options[option] for name, option in FILES.items()}
     ranks = int(os.environ.get("WORLD_SIZE", "1"))
     _check(options, ranks)
     place = find_device(options["device"])
     asked = read_sides(files, options["levels"], bool(options["state"]))
-    aside = stdout_aside() if options["knn"] == "keops" else nullcontext()  # it tells what it compiles
-    with naming(HINTS, **files, **OPTIONS), aside:
+    with naming(HINTS, **files, **OPTIONS), _compiler_output_aside(options):
         calculator = _calculator(options, asked, place)
         kept = {"state": options["state"], "state_seconds": options["state_seconds"]}
         if ranks > 1:
@@ -56,25 +48,34 @@ def answer(**options: Any) -> int:
                 return status_of(values.values())
         else:
             values = _in_one_process(calculator, asked, place, kept)
-        updated = ranks > 1 and not options["state"]  # which told the groups
-        found = _scored(calculator, values, None if updated else asked.groups.given(), options)
+        scores = _scores(calculator, values, options)
         by_class = _by_class(calculator, asked.query.labels[0]) if options["per_class"] else {}
-        found = found._replace(by_class=by_class)
-    report = {
-        "files": {name: file for name, file in files.items() if file},
+        exact = calculator.audited(confidence=options["confidence"]) if options["audit"] else {}
+    tables = [scores.table("metric")]
+    used = dict(files)
+    if options["compare"]:
+        used |= {name: options[name] for name in ("compare", "compare_reference")}
+    report: dict[str, Any] = {
+        "files": {name: file for name, file in used.items() if file},
         "queries": len(asked.query.rows),
-        "metrics": {
-            name: {"value": value, **dict(zip(("low", "high"), found.intervals.get(name, ()), strict=False))}
-            for name, value in values.items()
-        },
+        "metrics": scores.answer(),
         "per_class": by_class,
-        **({"audit": _told(found.exact, options["audit"])} if options["audit"] else {}),
     }
-    spread = {name: [row[name] for row in by_class.values()] for name in next(iter(by_class.values()), ())}
+    if options["compare"]:
+        comparisons = _comparisons(calculator, files, place, options)
+        tables.append(comparisons.table("metric"))
+        report["comparison"] = comparisons.answer()
+    if exact:
+        tables += _tables_of(exact, scores)
+        report["audit"] = _told(exact, options["audit"])
+    names = [*next(iter(by_class.values()), ())]
+    if by_class:
+        tables.append(Table([*by_class], names, [*by_class.values()], index="class"))
+    spread = {name: [row[name] for row in by_class.values()] for name in names}
     return publish(
-        _tables(found, options),
+        tables,
         report,
-        lambda size: draw_scores(values, found.intervals, spread, confidence=options["confidence"], size=size),
+        lambda size: scores.draw(size, spread),
         values.values(),
         **{name: options[name] for name in OUTPUTS},
     )
@@ -88,12 +89,23 @@ def _check(options: dict[str, Any], ranks: int) -> None:
         raise BadInput(f"--per-class: not {'on several ranks; run it without torchrun' if ranks > 1 else why}")
     if options["state"] and not options["reference"]:
         raise BadInput("--state: wanted a --reference, which is read in blocks; leave it out")
+    if options["compare"] and (options["state"] or ranks > 1):
+        why = (
+            "together with --state; leave one out" if options["state"] else "on several ranks; run it without torchrun"
+        )
+        raise BadInput(f"--compare: not {why}")
+    if bool(options["compare_reference"]) != bool(options["compare"] and options["reference"]):
+        raise BadInput("--compare-reference: give it where there are both --compare and --reference, and only there")
     if (options["index"] or options["audit"]) and options["knn"] != "faiss":
         option = "index" if options["index"] else "audit"
         raise BadInput(f"--{option}: wanted --knn faiss, whose search may not be exact")
     if unable := [name for name in options["metrics"] if name in CLUSTERING or name == CENTROID]:
         if options["gains"]:
             raise BadInput(f"--gains: {unable[0]} knows labels alone; leave out --metric {unable[0]}")
+
+
+def _compiler_output_aside(options: dict[str, Any]) -> AbstractContextManager[None]:
+    return stdout_aside() if options["knn"] == "keops" else nullcontext()  # keops prints what it compiles
 
 
 def _calculator(options: dict[str, Any], asked: Asked, place: torch.device) -> AccuracyCalculator:
@@ -115,47 +127,43 @@ def _calculator(options: dict[str, Any], asked: Asked, place: torch.device) -> A
     )
 
 
-def _scored(calculator: AccuracyCalculator, values: dict[str, float], groups: Any, options: dict[str, Any]) -> Scored:
-    # groups: (Q,)
+def _scores(calculator: AccuracyCalculator, values: dict[str, float], options: dict[str, Any]) -> Scores:
     assert calculator.last is not None  # what it has just scored
-    confidence, intervals = options["confidence"], {}
+    confidence, estimates = options["confidence"], {}
     if options["replicates"] and any(statistic_of(name) == "mean" for name in calculator.last.scores):
-        found = calculator.interval(confidence=confidence, replicates=options["replicates"], groups=groups)
-        intervals = {name: (float(each.low), float(each.high)) for name, each in found.items()}
-    return Scored(values, intervals, {}, calculator.audited(confidence=confidence) if options["audit"] else {})
+        estimates = calculator.interval(confidence=confidence, replicates=options["replicates"])
+    return Scores(values, estimates, confidence)
 
 
-def _tables(found: Scored, options: dict[str, Any]) -> list[Table]:
-    interval = f"{percent(options['confidence'])} interval"
-    head = ["metric", "value", *([interval] if options["replicates"] else [])]
-    rows = ([name, value, found.intervals.get(name)] for name, value in found.values.items())
-    tables = [Table.of(head, rows), *_tables_of(found.exact, found.values, interval)]
-    if found.by_class:
-        names = next(iter(found.by_class.values()))
-        by_class = ([label, *row.values()] for label, row in found.by_class.items())
-        tables.append(Table.of(["class", *names], by_class))
-    return tables
+def _comparisons(
+    calculator: AccuracyCalculator, files: dict[str, str | None], place: torch.device, options: dict[str, Any]
+) -> Comparisons:
+    """Score the embeddings of the second model likewise, and compare both."""
+    first, second = options["embeddings"], options["compare"]
+    other_files = files | {"query": second, "reference": options["compare_reference"]}
+    asked = read_sides(other_files, options["levels"], False)
+    with naming(HINTS, **other_files, **OPTIONS), _compiler_output_aside(options):
+        other = _calculator(options | {"audit": None}, asked, place)
+        _in_one_process(other, asked, place, {})
+    common = {name: options[name] for name in ("confidence", "replicates", "rope")}
+    hints = {**HINTS, "include: ": "--metric: "}
+    return Comparisons.of({"": (calculator, other)}, (first, second), hints, **common)
 
 
-def _tables_of(exact: dict[str, Estimate], values: dict[str, float], interval: str) -> list[Table]:
+def _tables_of(exact: dict[str, Estimate], scores: Scores) -> list[Table]:
     """Approximate scores beside exact ones, and the recall of the index at some k."""
-    if not exact:
-        return []
-    scores = (
-        [name, values[name], float(each.value), (float(each.low), float(each.high))]
-        for name, each in exact.items()
-        if name != "recall"
-    )
-    recall = _told(exact)["recall"]
-    some = [row for row in recall if row["k"] in (1, 2, 5, 10, 20, 50, 100, 200, 500, len(recall))]
-    rows = ([row["k"], row["value"], (row["low"], row["high"])] for row in some)
+    names, caption = [name for name in exact if name != "recall"], caption_of(scores.confidence)
+    rows = [[scores.values[name], exact[name]] for name in names]
+    recall = exact["recall"]
+    length = len(recall.value)
+    some = [k for k in range(1, length + 1) if k in (1, 2, 5, 10, 20, 50, 100, 200, 500, length)]
     return [
-        Table.of(["metric", "by the index", "exact", interval], scores),
-        Table.of(["k", "recall of the index", interval], rows),
+        Table(names, ["by the index", "exact"], rows, caption=caption, index="metric"),
+        Table([str(k) for k in some], ["recall of the index"], [[recall[k - 1]] for k in some], None, caption, "k"),
     ]
 
 
-def _told(exact: dict[str, Estimate], audit: int | None = None) -> dict[str, Any]:
+def _told(exact: dict[str, Estimate], audit: int) -> dict[str, Any]:
     def ends(estimate: Estimate) -> dict[str, Any]:
         return {name: getattr(estimate, name).tolist() for name in Estimate.tensors}
 
@@ -186,6 +194,7 @@ def _in_one_process(
         references.get("labels"),
         query_cameras=query.get("cameras"),
         reference_cameras=references.get("cameras"),
+        groups=asked.groups.given(),
         **kept,
     )
 

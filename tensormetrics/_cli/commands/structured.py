@@ -1,8 +1,8 @@
 """Predicted structures against references: dataclasses, coreference, named entities, AMR."""
 
-import dataclasses
 import importlib
 import importlib.util
+import json
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,43 +19,46 @@ from ...structured import (
     read_conll_coref,
     read_penman,
 )
+from ...structured.objects.metric import StructuredMetric
+from ...structured.objects.records import is_record, is_tuple
 from ...structured.suites.entities.tags import tag_code
 from ..inputs import BadInput, existing, full_lines, json_of, naming, open_text
-from ..output import Table, draw_scores, find_device, percent, publish
+from ..output import find_device, publish
+from .scores import Comparisons, Scores
 
 NORMALIZERS = ("precision", "recall", "f1")
 
 
-def structured(schema: str, constraint: str, invalid: str, predicted: str, **options: Any) -> int:
+def structured(schema: str, constraint: str, invalid: str, reference: str, **options: Any) -> int:
     cls, metric = _metric_of(schema, constraint)
     how = "empty" if invalid == "empty" else "raise"
     averages = {"micro": micro_average(NORMALIZERS), "macro": macro_average(NORMALIZERS)}
     return _report(
-        lambda file: list(_objects(existing(file), cls, invalid == "empty" and file == predicted)),
-        lambda preds, refs, **resampled: Family(metric, averages, on_invalid=how, **resampled),
-        predicted=predicted,
+        lambda file: list(_objects(existing(file), cls, invalid == "empty" and file != reference)),
+        lambda file, preds, refs, **resampled: Family(metric, averages, on_invalid=how, **resampled),
+        reference=reference,
         **options,
     )
 
 
-def coref(singletons: str, predicted: str, reference: str, **options: Any) -> int:
+def coref(singletons: str, reference: str, **options: Any) -> int:
     def read(file: str) -> list[tuple[str, Any]]:
         with naming(line=f"{file}, line"):
             return list(read_conll_coref(open_text(file)))
 
-    def make(preds: list[tuple[str, Any]], refs: list[tuple[str, Any]], **resampled: Any) -> CorefScores:
+    def make(file: str, preds: list[tuple[str, Any]], refs: list[tuple[str, Any]], **resampled: Any) -> CorefScores:
         for number, ((pred, _), (ref, _)) in enumerate(zip(preds, refs, strict=True), 1):
             if pred != ref:
-                raise BadInput(f"{predicted}: document {number} is {pred!r}, but in {reference} it is {ref!r}")
+                raise BadInput(f"{file}: document {number} is {pred!r}, but in {reference} it is {ref!r}")
         return CorefScores(singletons=singletons, **resampled)
 
     def update(scores: CorefScores, *sides: list[tuple[str, Any]]) -> None:
         scores.update_clusters(*([clusters for _, clusters in side] for side in sides))
 
-    return _report(read, make, update, predicted=predicted, reference=reference, **options)
+    return _report(read, make, update, reference=reference, **options)
 
 
-def ner(mode: str, suffix: bool, predicted: str, reference: str, **options: Any) -> int:
+def ner(mode: str, suffix: bool, reference: str, **options: Any) -> int:
     labels: list[str] = []
 
     def read(file: str) -> list[list[str]]:
@@ -70,11 +73,11 @@ def ner(mode: str, suffix: bool, predicted: str, reference: str, **options: Any)
                     seen.add(tag)
         return sentences
 
-    def make(preds: list[list[str]], refs: list[list[str]], **resampled: Any) -> SpanScores:
+    def make(file: str, preds: list[list[str]], refs: list[list[str]], **resampled: Any) -> SpanScores:
         for number, (pred, ref) in enumerate(zip(preds, refs, strict=True), 1):
             if len(pred) != len(ref):
                 raise BadInput(
-                    f"{predicted}: sentence {number} has {len(pred)} tokens, but in {reference} it has {len(ref)}"
+                    f"{file}: sentence {number} has {len(pred)} tokens, but in {reference} it has {len(ref)}"
                 )
         return SpanScores(labels=sorted(labels) or None, **resampled)
 
@@ -83,7 +86,6 @@ def ner(mode: str, suffix: bool, predicted: str, reference: str, **options: Any)
         make,
         lambda scores, *sides: scores.update_tags(*sides, mode, suffix=suffix),
         unit="sentence",
-        predicted=predicted,
         reference=reference,
         **options,
     )
@@ -97,7 +99,7 @@ def amr(**options: Any) -> int:
                 graphs.append(read_penman("".join(text for _, text in block)))
         return graphs
 
-    return _report(read, lambda preds, refs, **resampled: Smatch(**resampled), unit="graph", **options)
+    return _report(read, lambda file, preds, refs, **resampled: Smatch(**resampled), unit="graph", **options)
 
 
 def _report(
@@ -110,41 +112,45 @@ def _report(
     reference: str,
     replicates: int,
     confidence: float,
+    compare: str | None,
+    rope: float | None,
     device: str | None,
     **outputs: Any,
 ) -> int:
     place = find_device(device)
-    sides = []
-    for file in (predicted, reference):
-        sides.append(read(file))
-        if not sides[-1]:
+    files = [predicted, reference, *filter(None, [compare])]
+    documents: dict[str, list[Any]] = {}
+    for file in dict.fromkeys(files):
+        documents[file] = read(file)
+        if not documents[file]:
             raise BadInput(f"{file}: there is no {unit} in it")
-    if len(sides[0]) != len(sides[1]):
-        raise BadInput(f"{predicted}: number of {unit}s is {len(sides[0])}, but that of {reference} is {len(sides[1])}")
-    with naming(preds=predicted, refs=reference, pred=predicted, ref=reference, confidence="--confidence"):
-        scores = make(*sides, replicates=replicates).to(place)
-        update(scores, *sides)
-        values = {key: float(value) for key, value in scores.compute().items()}
-        found = scores.interval(confidence=confidence) if replicates else {}
-    shares = {key: value for key, value in values.items() if key != "invalid"}  # which is a number of documents
-    ends = {key: (float(each.low), float(each.high)) for key, each in found.items()}
-    head = ["score", "value", *([f"{percent(confidence)} interval"] if ends else [])]
-    found = Table.of(head, ([key, value, ends.get(key)] for key, value in values.items()))
+    refs = documents[reference]
+    metrics: dict[str, Any] = {}
+    for file in dict.fromkeys(files[::2]):
+        preds = documents[file]
+        if len(preds) != len(refs):
+            raise BadInput(f"{file}: number of {unit}s is {len(preds)}, but that of {reference} is {len(refs)}")
+        with naming(preds=file, refs=reference, pred=file, ref=reference):
+            metrics[file] = make(file, preds, refs, replicates=replicates).to(place)
+            update(metrics[file], preds, refs)
+    metric = metrics[predicted]
+    with naming():
+        values = {key: float(value) for key, value in metric.compute().items()}
+        estimates = metric.interval(confidence=confidence) if replicates else {}
+    scores = Scores(values, estimates, confidence)
+    tables = [scores.table("score")]
     answer = {
-        "files": {"predicted": predicted, "reference": reference},
-        f"{unit}s": len(sides[0]),
-        "scores": {
-            key: {"value": value, **dict(zip(("low", "high"), ends.get(key, ()), strict=False))}
-            for key, value in values.items()
-        },
+        "files": {"predicted": predicted, "reference": reference, **({"compare": compare} if compare else {})},
+        f"{unit}s": len(refs),
+        "scores": scores.answer(),
     }
-    return publish(
-        [found],
-        answer,
-        lambda size: draw_scores(shares, ends, confidence=confidence, size=size),
-        shares.values(),
-        **outputs,
-    )
+    if compare:
+        pairs = {"": (metric, metrics[compare])}
+        comparisons = Comparisons.of(pairs, (predicted, compare), confidence=confidence, rope=rope)
+        tables.append(comparisons.table("score"))
+        answer["comparison"] = comparisons.answer()
+    shares = {key: value for key, value in values.items() if key != "invalid"}  # which is a number of documents
+    return publish(tables, answer, scores._replace(values=shares).draw, shares.values(), **outputs)
 
 
 def _metric_of(schema: str, constraint: str) -> tuple[type, Any]:
@@ -157,10 +163,12 @@ def _metric_of(schema: str, constraint: str) -> tuple[type, Any]:
         raise
     except (Exception, SystemExit) as error:  # whatever the user's module does
         raise BadInput(f"--schema: {schema} cannot be imported: {type(error).__name__}: {error}") from error
-    if not (isinstance(cls, type) and dataclasses.is_dataclass(cls)):
-        raise BadInput(f"--schema: {schema} is no dataclass; write @dataclass above it")
+    if not is_record(cls) or is_tuple(cls):
+        kinds = "a dataclass, a NamedTuple, a TypedDict or a class of attrs, msgspec or pydantic"
+        raise BadInput(f"--schema: got {schema}, which is {cls!r:.60}, wanted {kinds}")
+    own = vars(cls).get("metric")  # of @metametric, which writes it where no field is called so
     with naming():
-        return cls, vars(cls).get("metric") or derive(cls, constraint=constraint)
+        return cls, own if isinstance(own, StructuredMetric) else derive(cls, constraint=constraint)
 
 
 def _imported(module: str) -> Any:
@@ -178,19 +186,9 @@ def _objects(path: Path, cls: type, lenient: bool) -> Iterator[Any]:
     """The object of each line; `lenient`: None for what is no JSON, or does not fit."""
     try:
         import cattrs
-        from cattrs.v import format_exception
     except ImportError as error:
         raise BadInput(f"{path}: {error}; install it with: pip install 'tensormetrics[cli]'") from error
-
-    def why(error: BaseException, kind: type | None) -> str:
-        if isinstance(error, AttributeError):
-            return "wanted an object"
-        reason = format_exception(error, kind)
-        return str(error) if isinstance(error, Misfit) or reason.startswith("unknown error") else reason
-
-    converter = cattrs.Converter(forbid_extra_keys=True)
-    for kind in (bool, int, float, str):
-        converter.register_structure_hook(kind, _plain_value)
+    converter = _converter()
     found: Any
     for line, text in full_lines(path):
         try:
@@ -198,13 +196,53 @@ def _objects(path: Path, cls: type, lenient: bool) -> Iterator[Any]:
             try:
                 found = converter.structure(value, cls)
             except Exception as error:  # groups of errors, and whatever a constructor of the user raises
-                reasons = "; ".join(cattrs.transform_error(error, path="document", format_exception=why))
+                reasons = "; ".join(cattrs.transform_error(error, path="document", format_exception=_reason))
                 raise BadInput(f"{path}, line {line}: {reasons}") from error
         except BadInput:
             if not lenient:
                 raise
             found = None
         yield found
+
+
+def _converter() -> Any:
+    """Return what makes objects of a class from JSON; pydantic and msgspec make and check their own."""
+    import cattrs
+    from cattrs.cols import is_namedtuple, namedtuple_dict_structure_factory, namedtuple_structure_factory
+
+    converter = cattrs.Converter(forbid_extra_keys=True)
+    for kind in (bool, int, float, str):
+        converter.register_structure_hook(kind, _plain_value)
+
+    def named_tuple(cls: Any) -> Callable[[Any, Any], Any]:
+        by_name = namedtuple_dict_structure_factory(cls, converter, "from_converter", True)
+        by_position = namedtuple_structure_factory(cls, converter)
+        return lambda value, _: (by_position if isinstance(value, list) else by_name)(value, cls)
+
+    def struct(value: Any, cls: Any) -> Any:
+        import msgspec
+
+        return msgspec.convert(value, cls)
+
+    converter.register_structure_hook_factory(is_namedtuple, named_tuple)
+    converter.register_structure_hook_func(lambda cls: hasattr(cls, "__struct_fields__"), struct)
+    converter.register_structure_hook_func(
+        lambda cls: hasattr(cls, "model_validate_json"),
+        lambda value, cls: cls.model_validate_json(json.dumps(value), strict=True),
+    )
+    return converter
+
+
+def _reason(error: BaseException, kind: type | None) -> str:
+    from cattrs.v import format_exception
+
+    if isinstance(error, AttributeError):
+        return "wanted an object"
+    if callable(errors := getattr(error, "errors", None)):  # of pydantic
+        return "; ".join(": ".join([*map(str, each["loc"]), each["msg"]]) for each in errors())
+    reason = format_exception(error, kind)
+    is_own = isinstance(error, Misfit) or type(error).__module__.partition(".")[0] == "msgspec"
+    return str(error) if is_own or reason.startswith("unknown error") else reason
 
 
 class Misfit(ValueError):

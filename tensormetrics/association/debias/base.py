@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from ... import _checks
+from ..._repr import RecordedArguments
 from ..embeddings.lookup import check_flag, log
 from ..embeddings.model import WordEmbeddingModel, check_model
 from ..embeddings.vocabulary import Table
@@ -17,7 +18,7 @@ CHUNK = 2**24  # numbers that are float64 at a time
 Rows = list[list[int]]  # the rows of tuples of words
 
 
-class Debias(nn.Module, ABC):
+class Debias(RecordedArguments, nn.Module, ABC):
     """A transform of embeddings: fitted to words of a model or to tensors, applied to models or to tensors.
 
     What is fitted lies in buffers, and the words that `transform` needs beside the extra state of `state_dict`.

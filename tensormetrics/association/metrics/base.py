@@ -13,13 +13,13 @@ from ... import _checks
 from ..._exact_sums import GRIDS, parts, total
 from ..._plots import steps_of
 from ..._sum_metric import SumMetric
-from ...uncertainty.engine.estimates import Estimate, check_confidence
 from ...uncertainty.engine.weights import identity
+from ...uncertainty.results.estimates import Estimate, check_confidence
 from ..embeddings.lookup import check_flag, log
 from ..embeddings.query import Forms, IndexedQuery, Query, Template
 from ..resampling.bootstrap import bootstrap_interval
 from ..resampling.null_distribution import Draws
-from ..resampling.permutation import ALTERNATIVES, METHODS, Alternative, Method, Test
+from ..resampling.permutation import METHODS, TEST_TYPES, Alternative, Method, Test, TestType
 from ..sets import word_sets
 from ._call import Call, bind, check_template
 
@@ -73,7 +73,6 @@ class BaseMetric(SumMetric):
     metric_short_name: str
     is_differentiable = True
 
-    apart: Tensor
     total: Tensor
     finite: Tensor
     not_finite: Tensor
@@ -88,7 +87,7 @@ class BaseMetric(SumMetric):
 
     # Options of metrics that define `p_values`.
     calculate_p_value = False
-    p_value_test_type: Alternative = "right-sided"
+    p_value_test_type: TestType = "right-sided"
     p_value_method: Method = "auto"
     p_value_iterations = 10000
     p_value_seed: int | None = 0
@@ -107,8 +106,6 @@ class BaseMetric(SumMetric):
         if self.replicates and "replicates" in self._shared_options():
             self.result_keys = {**self.result_keys, "low": float, "high": float}
         self.add_weighted(2)
-        # NaN equals nothing, so a MetricCollection never takes two metrics whose scores begin alike for one.
-        self.add_state("apart", torch.tensor(torch.nan), "sum")
         self.add_state("total", torch.zeros(len(GRIDS), dtype=torch.float64), "sum")
         self.add_state("finite", torch.zeros((), dtype=torch.int64), "sum")
         self.add_state("not_finite", torch.zeros((), dtype=torch.int64), "sum")
@@ -158,6 +155,10 @@ class BaseMetric(SumMetric):
         if self.replicates:
             self.weigh(torch.stack([finite.detach().flatten(), usable.flatten().double()], 1), **given)
         self.not_finite = self.not_finite + (~usable).sum()
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
+        state_dict.pop(prefix + "apart", None)  # of earlier versions
+        super()._load_from_state_dict(state_dict, prefix, *args)
 
     def compute(self) -> Tensor:
         # -> () float64, NaN if no score was finite
@@ -299,19 +300,23 @@ class BaseMetric(SumMetric):
     def _check_shared_options(self) -> None:
         for name in ("calculate_p_value", "p_value_verbose"):
             check_flag(name, getattr(self, name))
-        _checks.one_of("p_value_test_type", self.p_value_test_type, ALTERNATIVES)
+        _checks.one_of("p_value_test_type", self.p_value_test_type, tuple(TEST_TYPES))
         _checks.one_of("p_value_method", self.p_value_method, METHODS)
         _checks.integer_at_least("p_value_iterations", self.p_value_iterations, 1)
         check_confidence(self.confidence)
         if self.p_value_seed is not None:
             _checks.integer_at_least("p_value_seed", self.p_value_seed, 0)
 
+    @property
+    def _alternative(self) -> Alternative:
+        return TEST_TYPES[self.p_value_test_type]
+
     def _test(self) -> Test:
         """The options as the functions of `permutation` take them."""
         return {
-            "alternative": self.p_value_test_type,
+            "alternative": self._alternative,
             "method": self.p_value_method,
-            "iterations": self.p_value_iterations,
+            "replicates": self.p_value_iterations,
             "seed": self.p_value_seed,
         }
 

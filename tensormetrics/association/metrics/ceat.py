@@ -1,16 +1,17 @@
 """The Contextualized Embedding Association Test: WEAT over random contexts, combined as a meta-analysis."""
 
 import math
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
 from typing_extensions import Unpack  # torch brings it
 
 from ... import _checks
+from ...uncertainty.results.estimates import Estimate, check_confidence
 from ..embeddings.query import IndexedQuery
 from ..resampling.draws import chunks
-from ..resampling.permutation import ALTERNATIVES, Alternative
+from ..resampling.permutation import ALTERNATIVES, TEST_TYPES, Alternative, TestType
 from ..resampling.random import random_uniform, stream
 from ..sets import word_sets
 from ..sets.word_sets import XYABMasks
@@ -21,30 +22,38 @@ Variance = Literal["sample", "standard"]
 VARIANCES: tuple[Variance, ...] = get_args(Variance)
 
 
-class CombinedEffect(NamedTuple):
-    """The result of `random_effects` and `ceat`, each (...) float64."""
-
-    effect: Tensor
-    standard_error: Tensor
-    tau2: Tensor  # variance between the samples, >= 0
-    p_value: Tensor
-
-
-def random_effects(e: Tensor, v: Tensor, *, alternative: Alternative = "right-sided") -> CombinedEffect:
-    """The mean effect when effects vary by more than their variances say (DerSimonian-Laird).
-
-    Shapes: e, v: (..., N) effects and their variances -> (...) float64.
+def random_effects(e: Tensor, v: Tensor, *, alternative: Alternative = "greater", confidence: float = 0.95) -> Estimate:
+    """Estimate the mean effect where effects vary by more than their variances say (DerSimonian-Laird).
 
     tau2 = max(0, (Q - (N - 1)) / (sum w - sum w^2 / sum w)), w = 1 / v, Q = sum w (e - weighted mean)^2, and 0 for one
-    effect; effect = sum w* e / sum w*, w* = 1 / (v + tau2), with standard error sum(w*)^-1/2. `p_value` is that of
-    effect / standard error under the normal distribution: "right-sided", "left-sided" or "two-sided". An effect of
-    infinite variance has no weight; NaN for variances below 0 and other values that are not finite. ValueError for
-    shapes that do not broadcast and another alternative. DerSimonian & Laird 1986, doi:10.1016/0197-2456(86)90046-2.
+    effect; effect = sum w* e / sum w*, w* = 1 / (v + tau2), with standard error sum(w*)^-1/2. Interval and p-value are
+    those of the normal distribution. An effect of infinite variance has no weight.
 
-    >>> random_effects(torch.tensor([0.2, 0.5, 0.9]), torch.tensor([0.01, 0.02, 0.01])).effect
-    tensor(0.5340, dtype=torch.float64)
+    Args:
+        e: Effects.
+        v: Their variances. NaN comes out for those below 0 and for other values that are not finite.
+        alternative: Side of the test: ``"greater"`` (the effect is above 0), ``"less"`` or ``"two-sided"``.
+        confidence: Mass of the interval, in (0, 1).
+
+    Shape:
+        - e, v: ``(..., N)``
+        - Output: ``(...)``, float64
+
+    Returns:
+        The mean effect; `details` has its standard error "se", "tau2", the variance between the effects, and "p_value".
+
+    Raises:
+        ValueError: If shapes do not broadcast or an option is out of range.
+
+    Example:
+        >>> random_effects(torch.tensor([0.2, 0.5, 0.9]), torch.tensor([0.01, 0.02, 0.01]))
+        0.534 [0.089, 0.979], 95 %, random effects
+
+    References:
+        DerSimonian & Laird 1986, doi:10.1016/0197-2456(86)90046-2
     """
     _checks.one_of("alternative", alternative, ALTERNATIVES)
+    confidence = check_confidence(confidence)
     _checks.floating("e", e)
     _checks.floating("v", v)
     _checks.shape("e", e, "...", "N")
@@ -58,11 +67,20 @@ def random_effects(e: Tensor, v: Tensor, *, alternative: Alternative = "right-si
     if e.shape[-1] > 1:
         tau2 = ((q - (e.shape[-1] - 1)) / (total - w.square().sum(-1) / total)).clamp(min=0)
     w = 1 / (v + tau2.unsqueeze(-1))
-    effect, error = (w * e).sum(-1) / w.sum(-1), w.sum(-1).rsqrt()
-    z = (effect / error).detach()
-    tail = {"right-sided": z, "left-sided": -z, "two-sided": z.abs()}[alternative]
+    effect, se = (w * e).sum(-1) / w.sum(-1), w.sum(-1).rsqrt()
+    z = (effect / se).detach()
+    tail = {"greater": z, "less": -z, "two-sided": z.abs()}[alternative]
     sides = 2 if alternative == "two-sided" else 1
-    return CombinedEffect(effect, error, tau2, sides * torch.special.erfc(tail / math.sqrt(2)) / 2)
+    p_value = sides * torch.special.erfc(tail / math.sqrt(2)) / 2
+    half_width = math.sqrt(2) * torch.full_like(se, confidence).erfinv() * se
+    return Estimate(
+        effect,
+        effect - half_width,
+        effect + half_width,
+        confidence=confidence,
+        method="random effects",
+        details={"se": se, "tau2": tau2, "p_value": p_value},
+    )
 
 
 def ceat(
@@ -75,12 +93,13 @@ def ceat(
     correction: int = 1,
     variance: Variance = "sample",
     *,
-    alternative: Alternative = "right-sided",
+    alternative: Alternative = "greater",
     x_mask: Tensor | None = None,
     y_mask: Tensor | None = None,
     a_mask: Tensor | None = None,
     b_mask: Tensor | None = None,
-) -> CombinedEffect:
+    confidence: float = 0.95,
+) -> Estimate:
     """The WEAT effect size of words that have a pool of K vectors each, one per context.
 
     Shapes: x: (..., X, K, D); y: (..., Y, K, D); a: (..., A, K, D); b: (..., B, K, D); x_mask: (..., X, K) ... ->
@@ -95,8 +114,8 @@ def ceat(
     >>> generator = torch.Generator().manual_seed(0)
     >>> x, y, a, b = torch.randn(4, 3, 5, 8, generator=generator)  # 3 words in 5 contexts each
     >>> x, a = x + 1, a + 1  # x goes with a
-    >>> print("{:.2f}, standard error {:.2f}".format(*ceat(x, y, a, b)[:2]))
-    1.12, standard error 0.02
+    >>> print(ceat(x, y, a, b))
+    1.117 [1.080, 1.155]
     """
     _checks.one_of("variance", variance, VARIANCES)
     samples = _checks.integer_at_least("samples", samples, 1)
@@ -108,7 +127,7 @@ def ceat(
         drawn = word_sets.units(*(draw_contexts(pool, n, start, rows) for pool, n in zip(pools, begin, strict=True)))
         parts.append(_effect_and_variance(*associations(*drawn), correction, variance))
     e, v = (torch.cat(part, -1) for part in zip(*parts, strict=True))
-    return random_effects(e, v, alternative=alternative)
+    return random_effects(e, v, alternative=alternative, confidence=confidence)
 
 
 def _effect_and_variance(
@@ -159,7 +178,7 @@ class CEAT(BaseMetric):
         seed: int | None = 0,
         correction: int = 1,
         variance: Variance = "sample",
-        p_value_test_type: Alternative = "right-sided",
+        p_value_test_type: TestType = "right-sided",
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -168,7 +187,7 @@ class CEAT(BaseMetric):
             _checks.integer_at_least("seed", seed, 0)
         word_sets.check_correction(correction)
         _checks.one_of("variance", variance, VARIANCES)
-        _checks.one_of("p_value_test_type", p_value_test_type, ALTERNATIVES)
+        _checks.one_of("p_value_test_type", p_value_test_type, tuple(TEST_TYPES))
         self.seed = seed
         self.correction = correction
         self.variance = variance
@@ -195,17 +214,17 @@ class CEAT(BaseMetric):
         # -> () float64, the combined effect, NaN without a finite sample
         e, v = self.effects.view(-1, 2).double().unbind(-1)
         usable = e.isfinite() & (v > 0)
-        return random_effects(e[usable], v[usable]).effect
+        return random_effects(e[usable], v[usable]).value
 
     def measure(self, x: Tensor, y: Tensor, a: Tensor, b: Tensor, **masks: Unpack[XYABMasks]) -> dict[str, Tensor]:
         options = (self.samples, self.seed, self.correction, self.variance)
-        effect = ceat(x, y, a, b, *options, alternative=self.p_value_test_type, **masks)
+        effect = ceat(x, y, a, b, *options, alternative=self._alternative, **masks)
         return {
-            "ceat": effect.effect,
-            "p_value": effect.p_value,
-            "standard_error": effect.standard_error,
-            "tau2": effect.tau2,
-            "samples": torch.full_like(effect.effect, self.samples),
+            "ceat": effect.value,
+            "p_value": effect.details["p_value"],
+            "standard_error": effect.details["se"],
+            "tau2": effect.details["tau2"],
+            "samples": torch.full_like(effect.value, self.samples),
         }
 
     def arguments(self, index: IndexedQuery, vectors: Tensor) -> tuple[tuple[Tensor, ...], dict[str, Tensor]]:

@@ -12,6 +12,7 @@ from typing_extensions import Unpack  # torch brings it
 from ... import _checks
 from ..embeddings.query import IndexedQuery, Query
 from ..sets import word_sets
+from ..sets.set_checks import check_mask
 from ._call import check_groups, check_template
 from .base import BaseMetric, by_word
 
@@ -115,7 +116,7 @@ def _for_each_group(tuple_mask: Tensor | None, groups: Tensor) -> Tensor | None:
     # tuple_mask: (..., P)  groups: (..., G, P, D)  ->  (..., G, P)
     if tuple_mask is None:
         return None
-    word_sets.check_mask("tuple_mask", tuple_mask, groups)
+    check_mask("tuple_mask", tuple_mask, groups)
     return tuple_mask.unsqueeze(-2).expand(*tuple_mask.shape[:-1], *groups.shape[-3:-1])
 
 

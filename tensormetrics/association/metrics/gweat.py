@@ -63,8 +63,8 @@ def group_permutation_p_value(
     x: Tensor,
     a: Tensor,
     *,
-    alternative: Alternative = "right-sided",
-    iterations: int = 10000,
+    alternative: Alternative = "greater",
+    replicates: int = 10000,
     seed: int | None = 0,
     x_mask: Tensor | None = None,
     a_mask: Tensor | None = None,
@@ -74,22 +74,22 @@ def group_permutation_p_value(
 
     Shapes: x: (..., G, X, D); a: (..., G, A, D); masks, x_words: (..., G, X), (..., G, A) -> (...) float64, in (0, 1].
 
-    Draws `iterations` shuffles; `x_words` numbers the word of each row in its group, and a word moves with all its
+    Draws `replicates` shuffles; `x_words` numbers the word of each row in its group, and a word moves with all its
     rows; otherwise as `target_permutation_p_value`.
 
     >>> x = torch.tensor([[[2.0, 1.0], [3.0, 1.0]], [[1.0, 2.0], [1.0, 3.0]]])  # two groups of two words
     >>> a = torch.tensor([[[1.0, 0.0]], [[0.0, 1.0]]])
-    >>> group_permutation_p_value(x, a, iterations=999)
+    >>> group_permutation_p_value(x, a, replicates=999)
     tensor(0.1560, dtype=torch.float64)
     """
-    is_exact(alternative, "approximate", iterations, 0, 0, 0, "shuffles")
+    is_exact(alternative, "approximate", replicates, 0, 0, 0, "shuffles")
     draws = group_draws(x, a, seed=seed, x_mask=x_mask, a_mask=a_mask, x_words=x_words)
     observed = draws.observed
     extreme = torch.zeros_like(observed, dtype=torch.int64)
     margin = observed.abs().clamp(min=1).unsqueeze(-1) / word_sets.GRID
-    for start, rows in chunks(iterations, draws.cost):
+    for start, rows in chunks(replicates, draws.cost):
         extreme += is_extreme(draws.drawn(start, rows), observed.unsqueeze(-1), margin, alternative).sum(-1)
-    return ((1 + extreme.double()) / (1 + iterations)).where(observed.isfinite(), torch.nan)
+    return ((1 + extreme.double()) / (1 + replicates)).where(observed.isfinite(), torch.nan)
 
 
 def group_draws(
@@ -168,8 +168,8 @@ class GWEAT(BaseMetric):
         p = group_permutation_p_value(
             x,
             a,
-            alternative=self.p_value_test_type,
-            iterations=self.p_value_iterations,
+            alternative=self._alternative,
+            replicates=self.p_value_iterations,
             seed=self.p_value_seed,
             x_mask=x_mask,
             a_mask=a_mask,

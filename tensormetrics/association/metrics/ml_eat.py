@@ -1,5 +1,6 @@
 """The Multilevel Embedding Association Test: of what an association test is made."""
 
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -65,6 +66,23 @@ def ml_eat(
     return Levels(effect, _table([by_target])[..., 0, :], mean, deviation)
 
 
+@word_sets.contrast_of_sets("x", "y")
+def _effect(
+    x: Tensor,
+    y: Tensor,
+    a: Tensor,
+    b: Tensor,
+    correction: int,
+    *,
+    x_mask: Tensor | None = None,
+    y_mask: Tensor | None = None,
+    a_mask: Tensor | None = None,
+    b_mask: Tensor | None = None,
+) -> Tensor:
+    sides = units_of(x, y, a, b, x_mask=x_mask, y_mask=y_mask, a_mask=a_mask, b_mask=b_mask)
+    return word_sets.contrast(*associations(*sides), correction)[1]
+
+
 def _table(rows: list[list[Tensor]]) -> Tensor:  # of (...), which broadcast  ->  (..., rows, columns)
     numbers = torch.broadcast_tensors(*(number for row in rows for number in row))
     return torch.stack(numbers, -1).unflatten(-1, (len(rows), -1))
@@ -122,7 +140,7 @@ class MLEAT(BaseMetric):
         return found
 
     def score_function(self) -> Callable[..., Tensor]:
-        return lambda x, y, a, b, **masks: ml_eat(x, y, a, b, self.correction, **masks).effect
+        return functools.partial(_effect, correction=self.correction)
 
     def p_values(self, x: Tensor, y: Tensor, a: Tensor, b: Tensor, **given: Unpack[XYABWords]) -> dict[str, Tensor]:
         sides, masks, words = self._sides(x, y, a, b, **given)

@@ -50,6 +50,7 @@ def weat(
 
 
 @word_sets.lean
+@word_sets.contrast_of_sets("x", "y")
 def weat_effect_size(
     x: Tensor,
     y: Tensor,

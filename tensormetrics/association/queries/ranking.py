@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ... import _checks
-from .run_queries import import_pandas
+from ..._tables import import_pandas
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -12,9 +12,11 @@ import torch
 from torch import Tensor
 
 from ... import _checks
+from ..._tables import import_pandas
 from ...uncertainty.engine.corrections import CORRECTIONS as OF_P_VALUES
 from ...uncertainty.engine.corrections import correct_p_values
-from ...uncertainty.engine.estimates import Estimate
+from ...uncertainty.results.estimates import Estimate
+from ...uncertainty.results.table import Table
 from ..embeddings.lookup import check_flag
 from ..embeddings.model import WordEmbeddingModel, check_model
 from ..embeddings.query import Query, check_query
@@ -64,6 +66,14 @@ class QueryScores:
         if self.correction:
             frame.attrs["correction"] = self.correction
         return frame
+
+    def table(self) -> Table:
+        """Return a table of a row for each model and a column for each query; the caption has the reasons of NaN."""
+        models, queries = range(len(self.model_names)), range(len(self.query_names))
+        scores = self.values if self.estimate is None else self.estimate
+        cells = [[scores[model, query] for query in queries] for model in models]
+        caption = "; ".join(f"{model}, {query}: {reason}" for (model, query), reason in self.reasons.items())
+        return Table(self.model_names, self.query_names, cells, caption=caption or None, index="model")
 
 
 @overload
@@ -137,7 +147,8 @@ def run_queries(
     A query that a model cannot score is NaN, with a reason in `attrs["reasons"][model name, query name]`.
     `aggregate_results` appends a column: the "sum", "avg", "abs_sum" or "abs_avg" of the others, or what a function of
     the table returns; NaN is skipped.
-    `as_dataframe=False` gives a `QueryScores`, whose values stay on the device. `word_embeddings_models` is `models`.
+    `as_dataframe=False` gives a `QueryScores`, whose values stay on the device and whose `table()` is a `Table`.
+    `word_embeddings_models` is `models`.
     A metric that defines `measure` is computed in batches, one that overrides `run_query` query by query. TypeError
     and ValueError for arguments that do not fit, such as different queries of one name, before any work.
 
@@ -334,11 +345,3 @@ def _aggregated(
     whole = column if alone else table.join(column)
     whole.attrs = table.attrs
     return whole
-
-
-def import_pandas() -> Any:
-    try:
-        import pandas
-    except ImportError:
-        raise ImportError('tables need pandas; write pip install "tensormetrics[tables]"') from None
-    return pandas

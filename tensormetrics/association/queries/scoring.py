@@ -105,7 +105,7 @@ def corrected_p_values(metric: BaseMetric, plan: Plan, call: Call, progress: Pro
         progress(len(queries))
     p_values = torch.full((len(plan.names),), torch.nan, dtype=torch.float64, device=call.model.vectors.device)
     if batches:
-        found = max_t_p_values(batches, metric.p_value_test_type, metric.p_value_iterations)
+        found = max_t_p_values(batches, metric._alternative, metric.p_value_iterations)
         p_values[torch.tensor(asked, device=p_values.device)] = found
     return p_values[None], reasons
 

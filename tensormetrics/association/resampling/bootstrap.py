@@ -1,17 +1,26 @@
-"""Bootstrap intervals: the words of every set are drawn anew, as counts."""
+"""Bootstrap intervals: the words of every set are reweighted, and the spread is that of the jackknife."""
 
 import inspect
+import secrets
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from ... import _checks, _native
-from ..._interruptible import interruptible
-from ...uncertainty.engine.estimates import Estimate, check_confidence
-from ..sets.word_ids import check_words, count_words, word_places
+from ... import _checks
+from ..._device_cache import kept
+from ...uncertainty.engine.draws import joint_jackknife, scaled_draws, t_scales
+from ...uncertainty.results.estimates import Estimate, check_confidence, interval_of
+from ..sets.set_checks import weights_as_masks
+from ..sets.word_ids import check_words
 from .draws import chunks
-from .random import random_uniform, stream
+from .word_samples import WordSample, word_sample, word_weights
+
+MAX_DF = 100  # of a t distribution; that of more degrees of freedom is hardly narrower
+LARGEST = 1 - 2.0**-40  # correlation that has a finite z
+
+Scores = Callable[[list[Tensor]], Tensor]  # weights of rows of each sample (..., R, *shape)  ->  (R, V)
 
 
 @torch.no_grad()
@@ -27,59 +36,143 @@ def bootstrap_interval(
 
     Shapes: sets, masks: as `metric` takes them, words as masks, int64 -> Estimate of (...) float64.
 
-    The words of each set are resampled with replacement, sets independently of each other, pairs and tuples as wholes;
-    the bounds are the (1 -+ confidence) / 2 quantiles of `replicates` such scores, linearly interpolated. Scores that
-    are NaN are left out; the bounds are NaN if over half are. `metric` gives one score per query, and options are
-    bound to it by functools.partial: every score of this package but `ceat`, which has a standard error, and `sc_weat`,
-    for which take `mean_sc_weat`. A word that has several rows is drawn with all of them: for each mask, such as
-    `x_mask`, there is `x_words`, which numbers the word of each row. Draws depend on `seed` (None: fresh) and the sizes
-    of the sets alone. No gradient. ValueError for replicates < 1 and a confidence outside (0, 1).
-    Efron 1979, doi:10.1214/aos/1176344552.
+    The words of each set are a sample of a population, independent of the other sets; pairs and tuples are wholes. In
+    each of `replicates` draws words have weights of the exponential distribution (Rubin 1981,
+    doi:10.1214/aos/1176345338). The draws are centred on the score, moved away from it until their spread is that of
+    the jackknife, the variances of the sets added, and multiplied by the scale of a t distribution whose degrees of
+    freedom are Satterthwaite's (1946, doi:10.2307/3002019) rounded down; for `weat_effect_size` all that on the scale
+    of Fisher's z. The bounds are their (1 -+ confidence) / 2 quantiles. A set of one word is taken as fixed. Scores
+    that are NaN are left out; the bounds are NaN if over half are. Intervals of 95 % hold the effect size of the
+    populations in .93 to .98 of simulated sets of 5 to 30 words, of the two kinds on which the method was chosen.
 
-    >>> x, y = torch.tensor([[2.0, 1.0], [3.0, 1.0]]), torch.tensor([[1.0, 2.0], [1.0, 3.0]])
-    >>> a, b = torch.tensor([[1.0, 0.0], [2.0, 1.0]]), torch.tensor([[0.0, 1.0], [1.0, 1.0]])
-    >>> print('{:.2f} [{:.2f}, {:.2f}]'.format(*bootstrap_interval(weat, x, y, a, b)))
-    1.32 [0.48, 2.18]
+    `metric` gives one score per query, and options are bound to it by functools.partial: every score of this package
+    but `ceat`, which has a standard error, and `sc_weat`, for which take `mean_sc_weat`. A word that has several rows
+    is drawn with all of them: for each mask, such as `x_mask`, there is `x_words`, which numbers the word of each row.
+    Draws depend on `seed` (None: fresh) and the places of the words in their sets alone. No gradient. ValueError for
+    replicates < 1 and a confidence outside (0, 1), TypeError for a metric without masks.
+
+    >>> x, y, a, b = torch.randn(4, 8, 50, generator=torch.Generator().manual_seed(0)) + 0.5 * torch.eye(4, 50)[:, None]
+    >>> print(f"{bootstrap_interval(weat_effect_size, x, y, a, b):.2f}")
+    0.36 [-0.95, 1.31]
     """
     if isinstance(metric, torch.nn.Module):
         raise TypeError(f"metric: got a {type(metric).__name__}, wanted a function; write metric.score_function()")
     replicates = _checks.integer_at_least("replicates", replicates, 1)
     confidence = check_confidence(confidence)
+    seed = secrets.randbits(63) if seed is None else _checks.integer_at_least("seed", seed, 0)
     parameters = list(inspect.signature(metric).parameters)
     words = {name: masks.pop(name) for name in list(masks) if name.endswith("_words")}
     known = {name for name in parameters if name.endswith("_mask")}
     if unknown := (masks.keys() - known) | (words.keys() - {name[:-4] + "words" for name in known}):
         raise TypeError(f"{min(unknown)}: not a mask of this metric, whose arguments are {', '.join(parameters)}")
+    if not known:
+        raise TypeError(f"metric: got a function of {', '.join(parameters)}, wanted masks among them, such as x_mask")
     value = metric(*sets, **masks)  # its own checks, before anything is taken apart
-    vectors = dict(zip(parameters, sets, strict=False))
     score = getattr(metric, "func", metric)  # of a partial
     grouped = getattr(score, "grouped", ())
-    draws = {}  # mask -> what it takes to draw its counts
-    for n, name in enumerate(p for p in parameters if p.endswith("_mask")):
+    vectors = dict(zip(parameters, sets, strict=False))
+    samples = _samples(parameters, vectors, masks, words, grouped)
+    if value.numel() == 0:  # a batch of no queries, which has no quantiles
+        return Estimate(value, value, value)
+    repeated = [v.unsqueeze(-4 if s in grouped else -3) for s, v in vectors.items()]
+    scale = _scale(score, samples)
+
+    def scores(weights: list[Tensor]) -> Tensor:
+        with weights_as_masks():
+            by_query = metric(*repeated, **dict(zip(samples, weights, strict=True))).double()
+        return scale.to(by_query.expand(*value.shape, -1)).reshape(value.numel(), -1).T
+
+    words_of, stretched = list(samples.values()), scale.to(value.double().unsqueeze(-1)).flatten()
+    cost = _cost(sets, getattr(score, "lean", False))
+    weights = word_weights(words_of, replicates, seed)
+    draws = torch.cat([
+        scores([sample.reweighted(part[i : i + n]) for sample, part in zip(words_of, weights, strict=True)])
+        for i, n in chunks(replicates, cost)
+    ])  # fmt: skip
+    draws = draws.where(draws.isfinite(), torch.nan)
+    draws = draws - (draws.nanmean(0) - stretched)  # whose bias is that of the score, and not to count twice
+    standard_error, df = _jackknife(words_of, stretched, value.shape, scores, cost)
+    t_factors = _t_scales(df, sum(sample.num_words for sample in words_of), replicates, seed)
+    ends = interval_of(scaled_draws(stretched, draws, standard_error, t_factors), confidence)
+    low, high = (scale.back(end.view(*value.shape, 1)).squeeze(-1) for end in ends)
+    low, high = torch.fmin(low, value.double()), torch.fmax(high, value.double())
+    return Estimate(value, low, high, confidence=confidence, method="bayesian bootstrap")
+
+
+def _samples(
+    parameters: list[str],
+    vectors: dict[str, Tensor],
+    masks: dict[str, Tensor],
+    words: dict[str, Tensor],
+    grouped: Sequence[str],
+) -> dict[str, WordSample]:
+    """Return the words by mask, and write 0 for vectors that are masked."""
+    samples = {}
+    for name in (p for p in parameters if p.endswith("_mask")):
         own = name.removesuffix("_mask")
         # A mask that is not of one set is of all sets that have no other: the pairs of RIPA, the tuples of direct bias.
         covered = [own] if own in vectors else [s for s in vectors if f"{s}_mask" not in parameters]
-        shape = vectors[own].shape[-3:-1] if own in grouped else vectors[covered[0]].shape[-2:-1]
-        rows = vectors[covered[0]][..., 0]
-        rows = rows[..., 0, :] if covered[0] in grouped and own not in grouped else rows
+        like = vectors[covered[0]]
+        shape = vectors[own].shape[-3:-1] if own in grouped else like.shape[-2:-1]
+        rows = like[..., 0, :, 0] if covered[0] in grouped and own not in grouped else like[..., 0]
         check_words(f"{own}_words", words.get(f"{own}_words"), covered[0], rows)
-        draws[name] = masks.get(name), words.get(f"{own}_words"), shape, stream(seed) + n
+        samples[name] = word_sample(masks.get(name), words.get(f"{own}_words"), shape, like.device)
         for s in covered if name in masks else ():
             mask = masks[name] if s == own or s not in grouped else masks[name].unsqueeze(-2)
             vectors[s] = vectors[s].where(mask.unsqueeze(-1), 0)
-    repeated = [v.unsqueeze(-4 if s in grouped else -3) for s, v in vectors.items()]
-    scores = [
-        metric(*repeated, **{name: _counts(*draw, start, rows, sets[0].device) for name, draw in draws.items()})
-        for start, rows in chunks(replicates, _cost(sets, getattr(score, "lean", False)))
-    ]
-    scores = torch.cat(scores, -1)
-    if scores.numel() == 0:  # a batch of no queries, which has no quantiles
-        return Estimate(value, value, value)
-    enough = 2 * scores.isfinite().sum(-1) >= replicates
-    ends = (1 - confidence) / 2, (1 + confidence) / 2
-    tails = torch.linspace(*ends, 2, dtype=scores.dtype, device=scores.device)  # made there, not sent
-    low, high = scores.nanquantile(tails, -1).masked_fill(~enough, torch.nan).unbind()
-    return Estimate(value, low, high)
+    return samples
+
+
+class _Scale(NamedTuple):
+    """A scale on which the spread of a score hardly depends on the score, and the way back."""
+
+    to: Callable[[Tensor], Tensor]
+    back: Callable[[Tensor], Tensor]
+
+
+def _scale(score: Callable[..., Tensor], samples: dict[str, WordSample]) -> _Scale:
+    """Return Fisher's z (1915, doi:10.2307/2331838) of scores that are correlations but for a factor."""
+    names = getattr(score, "contrast", None)
+    if names is None:
+        return _Scale(lambda scores: scores, lambda ends: ends)
+    first, second = (samples[f"{name}_mask"].valid_mask.sum(-1, keepdim=True) for name in names)
+    limit = (first + second) / (first * second).double().sqrt()
+    return _Scale(
+        lambda scores: torch.atanh((scores / limit).clamp(-LARGEST, LARGEST)), lambda ends: limit * torch.tanh(ends)
+    )
+
+
+def _jackknife(
+    samples: list[WordSample], value: Tensor, shape: torch.Size, scores: Scores, cost: int
+) -> tuple[Tensor, Tensor]:
+    # value: (V,), V numbers of the shape  ->  standard error and degrees of freedom, (V,) each
+    squares, counts = [], []
+    for number, sample in enumerate(samples):
+        others = [other.unchanged() for other in samples]
+        without = torch.cat([
+            scores([*others[:number], sample.without(*part), *others[number + 1 :]])
+            for part in chunks(sample.num_words, cost)
+        ])  # fmt: skip
+        groups = sample.sizes.shape[-1]
+        squares.append((without - value).nan_to_num(0, 0, 0).square().view(groups, -1, len(value)).sum(1))
+        counts.append(sample.sizes.expand(*shape, groups).reshape(-1, groups).T)
+    return joint_jackknife(torch.cat(squares), torch.cat(counts))
+
+
+def _t_scales(df: Tensor, num_words: int, replicates: int, seed: int) -> Tensor:
+    # df: (V,)  ->  (R, V)
+    most = min(num_words, MAX_DF)
+    df = df.nan_to_num(1.0).floor().clamp(1, most)
+    if df.device.type == "cpu" and len(df) <= most:
+        return t_scales(seed, replicates, df, df.device)
+    return _t_scales_up_to(df, most, replicates, seed)[:, df.long() - 1]
+
+
+@kept
+def _t_scales_up_to(device: torch.device, most: int, replicates: int, seed: int) -> Tensor:
+    # ->  (R, most), of 1, 2, ... degrees of freedom
+    df = torch.arange(1, most + 1, device="cpu")
+    return t_scales(seed, replicates, df, df.device).to(device)
 
 
 def _cost(sets: Sequence[Tensor], lean: bool) -> int:
@@ -88,54 +181,3 @@ def _cost(sets: Sequence[Tensor], lean: bool) -> int:
         return max(s.numel() for s in sets)
     words, dims = sum(s.shape[-2] for s in sets), sets[0].shape[-1]
     return max(s.shape[:-2].numel() for s in sets) * max(words, dims)
-
-
-def _counts(
-    mask: Tensor | None,
-    words: Tensor | None,
-    shape: torch.Size,
-    begin: int,
-    start: int,
-    rows: int,
-    device: torch.device,
-) -> Tensor:
-    # mask, words: (..., *shape)  ->  (..., rows, *shape) int64: how often each row's word was drawn
-    """The replicates number `start` and following, each of as many words as there are; `shape` is (W,) or (G, W), and
-    each group is drawn by itself."""
-    groups, width = (1, *shape)[-2:]
-    if mask is None and words is None:
-        size = torch.full((1, groups), width, device=device)
-        return resampled_counts(size, width, begin, start, rows).view(rows, *shape)
-    present = torch.ones(shape, dtype=torch.bool, device=device) if mask is None else mask
-    if words is not None:
-        present, words = torch.broadcast_tensors(present, words)
-    places = word_places(present, words)
-    lead = present.shape[: present.ndim - len(shape)]
-    size = count_words(places, present).reshape(lead.numel(), groups)
-    times = resampled_counts(size, width, begin, start, rows).view(*lead, rows, *shape)
-    present, places = (t.unsqueeze(-1 - len(shape)) for t in (present, places))
-    return times.take_along_dim(places, -1) * present
-
-
-# size: (B, G) int64, words of each group, at most `width`  ->  (B, rows, G, width) int64
-OPERATOR = _native.define(
-    "resampled_counts(Tensor size, int width, int begin, int start, int rows) -> Tensor",
-    lambda size, width, begin, start, rows: size.new_empty(size.shape[0], rows, size.shape[1], width),
-    _native.Operator("subsets", "bootstrap_interval", 10),
-)
-_native_counts = interruptible(OPERATOR, lambda size, width, begin, start, rows: 2 * size.numel() * width * rows)
-
-
-def resampled_counts(size: Tensor, width: int, begin: int, start: int, rows: int) -> Tensor:
-    return (_native_counts if size.device.type == "cpu" else _resampled_counts)(size, width, begin, start, rows)
-
-
-@_native.reference("resampled_counts")
-def _resampled_counts(size: Tensor, width: int, begin: int, start: int, rows: int) -> Tensor:
-    """How often each word is drawn in the replicates `start` and following, queries of equal sizes drawing the same."""
-    groups, size = size.shape[1], size[:, None, :, None]
-    # Addresses run through the groups first, so that a width takes none from the words.
-    uniform = random_uniform(begin, start, rows, width * groups, size.device).view(rows, width, groups).mT
-    index = (uniform * size).long()
-    drawn = (torch.arange(width, device=size.device) < size).long().expand_as(index)
-    return torch.zeros_like(index).scatter_add(-1, index, drawn)

@@ -84,7 +84,7 @@ def sign_draws(r: Tensor, *, seed: int | None = 0, mask: Tensor | None = None, w
     return Draws(observed.view(lead), drawn, sums.numel())
 
 
-def max_t_p_values(batches: list[Draws], alternative: Alternative, iterations: int) -> Tensor:
+def max_t_p_values(batches: list[Draws], alternative: Alternative, replicates: int) -> Tensor:
     # of observed (B,) each  ->  (sum of B,) float64
     """p-values of all queries at once: step-down maxima of their scores in units of their own size under the null."""
 
@@ -94,15 +94,15 @@ def max_t_p_values(batches: list[Draws], alternative: Alternative, iterations: i
 
     cost = sum(batch.cost for batch in batches)
     observed = _as_large(torch.cat([batch.observed for batch in batches])[:, None], alternative)[:, 0]
-    squares, trial = torch.zeros_like(observed), min(iterations, SCALED_BY)
+    squares, trial = torch.zeros_like(observed), min(replicates, SCALED_BY)
     for piece in chunks(trial, cost):
         squares += drawn(*piece).square().nan_to_num(0).sum(0)
     scale = (squares / trial).sqrt()
     test = StepDown((observed / scale).where(scale > 0, 0).where(observed.isfinite(), torch.nan))
-    for piece in chunks(iterations, cost):
+    for piece in chunks(replicates, cost):
         test.add((drawn(*piece) / scale).where(scale > 0, 0))
     return test.p_values()
 
 
 def _as_large(scores: Tensor, alternative: Alternative) -> Tensor:
-    return {"right-sided": scores, "left-sided": -scores, "two-sided": scores.abs()}[alternative]
+    return {"greater": scores, "less": -scores, "two-sided": scores.abs()}[alternative]

@@ -16,9 +16,15 @@ from .draws import BUDGET, chunks, extreme_draws, random_partitions
 from .random import Null, stream
 from .subset_sums import MOST_PLACES, extreme_subsets, number_of_subsets, subset_sums
 
-Alternative = Literal["right-sided", "left-sided", "two-sided"]
+Alternative = Literal["two-sided", "greater", "less"]
+TestType = Literal["right-sided", "left-sided", "two-sided"]
 Method = Literal["auto", "exact", "approximate"]
 ALTERNATIVES: tuple[Alternative, ...] = get_args(Alternative)
+TEST_TYPES: dict[TestType, Alternative] = {  # as WEFE calls them
+    "right-sided": "greater",
+    "left-sided": "less",
+    "two-sided": "two-sided",
+}
 METHODS: tuple[Method, ...] = get_args(Method)
 AUTO_PLACES, MOST_PAIRS = 32, 40  # "auto" is exact up to so many places, and "exact" works up to so many pairs
 MOST_UNEQUAL = 20  # words, if their numbers of rows differ: then each partition is scored by itself
@@ -29,7 +35,7 @@ class Test(TypedDict):
 
     alternative: Alternative
     method: Method
-    iterations: int
+    replicates: int
     seed: int | None
 
 
@@ -37,9 +43,9 @@ def permutation_p_value(
     u: Tensor,
     v: Tensor,
     *,
-    alternative: Alternative = "right-sided",
+    alternative: Alternative = "greater",
     method: Method = "auto",
-    iterations: int = 10000,
+    replicates: int = 10000,
     seed: int | None = 0,
     u_mask: Tensor | None = None,
     v_mask: Tensor | None = None,
@@ -50,9 +56,9 @@ def permutation_p_value(
 
     Shapes: u: (..., n) scores; v: (..., m); masks, u_words: (..., n); v_words: (..., m) -> (...) float64, in (0, 1].
 
-    The share of the partitions into sizes n and m with d >= the observed one ("right-sided"), with d <= it
-    ("left-sided"), or with |d| >= its modulus ("two-sided"). "exact" counts them all, the observed one included, up to
-    50 places; "approximate" draws `iterations` of them: (1 + extreme) / (1 + iterations); "auto" is exact up to 32
+    The share of the partitions into sizes n and m with d >= the observed one ("greater"), with d <= it
+    ("less"), or with |d| >= its modulus ("two-sided"). "exact" counts them all, the observed one included, up to
+    50 places; "approximate" draws `replicates` of them: (1 + extreme) / (1 + replicates); "auto" is exact up to 32
     places, padding included. Draws depend on `seed` (None: fresh) and the sizes alone: queries of equal sizes share
     them. Scores are rounded to multiples of 2^-40, of 2^-40 times a power of two if any reaches 2, so that ties count
     as ties. NaN for an empty side, NaN or infinite scores; no gradient. ValueError for other options and for "exact"
@@ -69,11 +75,11 @@ def permutation_p_value(
     if u_words is not None or v_words is not None:
         check_words("u_words", u_words, "u", u)
         check_words("v_words", v_words, "v", v)
-        test = (alternative, method, iterations, seed)
+        test = (alternative, method, replicates, seed)
         share = _share_of_words(scores, present, lead, (u, u_words), (v, v_words), *test)
         return share.where(scores.isfinite().all(-1), torch.nan).reshape(lead)
     places = scores.shape[-1]
-    exact = is_exact(alternative, method, iterations, places, AUTO_PLACES, MOST_PLACES, "places")
+    exact = is_exact(alternative, method, replicates, places, AUTO_PLACES, MOST_PLACES, "places")
     size, n = present.sum(-1), present[:, : u.shape[-1]].sum(-1)
     usable = scores.isfinite().all(-1) & (n > 0) & (n < size)
     units = _units(scores)
@@ -88,16 +94,16 @@ def permutation_p_value(
             n, size = n.new_full((1,), u.shape[-1]), n.new_full((1,), places)
         else:
             units = units.gather(-1, present_first(present))
-        share = _share_of_draws(extreme_draws(units, n, size, null, stream(seed), iterations), iterations)
+        share = _share_of_draws(extreme_draws(units, n, size, null, stream(seed), replicates), replicates)
     return share.where(usable, torch.nan).reshape(lead)
 
 
 def sign_flip_p_value(
     r: Tensor,
     *,
-    alternative: Alternative = "right-sided",
+    alternative: Alternative = "greater",
     method: Method = "auto",
-    iterations: int = 10000,
+    replicates: int = 10000,
     seed: int | None = 0,
     mask: Tensor | None = None,
     words: Tensor | None = None,
@@ -106,7 +112,7 @@ def sign_flip_p_value(
 
     Shapes: r: (..., P), one value per pair; mask, words: (..., P) -> (...) float64, in (0, 1].
 
-    The share of the 2^P sign patterns whose mean is >= the observed one ("right-sided"), <= it ("left-sided") or as
+    The share of the 2^P sign patterns whose mean is >= the observed one ("greater"), <= it ("less") or as
     far from 0 ("two-sided"). "exact" counts them all, up to 40 pairs, and "auto" does so whenever it can; `words`
     numbers the pair of each row where a pair has several rows, which then flip together; the rest as in
     `permutation_p_value`.
@@ -118,11 +124,11 @@ def sign_flip_p_value(
     if words is not None:
         check_words("words", words, "r", r)
         sums, rows = word_sums(_units(values), present, words.expand(*lead, -1).reshape(values.shape))
-        options: Test = {"alternative": alternative, "method": method, "iterations": iterations, "seed": seed}
+        options: Test = {"alternative": alternative, "method": method, "replicates": replicates, "seed": seed}
         share = sign_flip_p_value(sums * _grid(values), mask=_unless_all(rows > 0), **options)
         return share.where(values.isfinite().all(-1), torch.nan).reshape(lead)
     pairs = values.shape[-1]
-    exact = is_exact(alternative, method, iterations, pairs, MOST_PAIRS, MOST_PAIRS, "pairs")
+    exact = is_exact(alternative, method, replicates, pairs, MOST_PAIRS, MOST_PAIRS, "pairs")
     usable = values.isfinite().all(-1) & present.any(-1)
     units = _units(values)
     null = _sign_null(units.sum(-1), present.sum(-1), alternative)
@@ -130,16 +136,16 @@ def sign_flip_p_value(
         share = extreme_subsets(units, present, None, None, null).clamp(max=2**pairs).double() / 2**pairs
     else:
         units = units if mask is None else units.gather(-1, present_first(present))
-        share = _share_of_draws(extreme_draws(units, None, None, null, stream(seed), iterations), iterations)
+        share = _share_of_draws(extreme_draws(units, None, None, null, stream(seed), replicates), replicates)
     return share.where(usable, torch.nan).reshape(lead)
 
 
 def is_exact(
-    alternative: Alternative, method: Method, iterations: int, got: int, auto: int, most: int, unit: str
+    alternative: Alternative, method: Method, replicates: int, got: int, auto: int, most: int, unit: str
 ) -> bool:
     _checks.one_of("alternative", alternative, ALTERNATIVES)
     _checks.one_of("method", method, METHODS)
-    _checks.integer_at_least("iterations", iterations, 1)
+    _checks.integer_at_least("replicates", replicates, 1)
     if method == "exact" and got > most:
         raise ValueError(f"method: got 'exact' with {got} {unit}, wanted at most {most}; write method='approximate'")
     return method == "exact" or (method == "auto" and got <= auto)
@@ -193,7 +199,7 @@ def _share_of_words(
     v: tuple[Tensor, Tensor | None],
     alternative: Alternative,
     method: Method,
-    iterations: int,
+    replicates: int,
     seed: int | None,
 ) -> Tensor:
     # scores, present: (B, n + m)  u, v: scores and words as given  ->  (B,) float64
@@ -205,7 +211,7 @@ def _share_of_words(
     counts = torch.cat([rows for _, rows in sides], -1)
     equal = ((counts == counts.amax(-1, keepdim=True)) | (counts == 0)).all(-1)
     share, grid = torch.empty_like(scores[:, 0]), _grid(scores)
-    options: Test = {"alternative": alternative, "method": method, "iterations": iterations, "seed": seed}
+    options: Test = {"alternative": alternative, "method": method, "replicates": replicates, "seed": seed}
     for chosen, by_means in ((equal, True), (~equal, False)):
         if not chosen.any():
             continue
@@ -226,7 +232,7 @@ def _share_of_unequal(
     v: tuple[Tensor, Tensor],
     alternative: Alternative,
     method: Method,
-    iterations: int,
+    replicates: int,
     seed: int | None,
 ) -> Tensor:
     # u, v: the sum of the units of each word, and its rows (B, W) int64, 0 for no word  ->  (B,) float64
@@ -234,10 +240,10 @@ def _share_of_unequal(
     sums, rows = torch.cat([u_sums, v_sums], -1), torch.cat([u_rows, v_rows], -1)
     places = sums.shape[-1]
     unit = "words of unequal numbers of rows"
-    exact = is_exact(alternative, method, iterations, places, MOST_UNEQUAL, MOST_UNEQUAL, unit)
+    exact = is_exact(alternative, method, replicates, places, MOST_UNEQUAL, MOST_UNEQUAL, unit)
     if exact and len(sums) > (most := max(1, BUDGET >> places)):
         pieces = zip(*(t.split(most) for t in (u_sums, u_rows, v_sums, v_rows)), strict=True)
-        test = (alternative, method, iterations, seed)
+        test = (alternative, method, replicates, seed)
         return torch.cat([_share_of_unequal(piece[:2], piece[2:], *test) for piece in pieces])
     present = rows > 0
     n, size, order = (u_rows > 0).sum(-1), present.sum(-1), present_first(present)
@@ -256,15 +262,15 @@ def _share_of_unequal(
         share = (extreme(subset_sums(sums), subset_sums(rows)) & allowed).sum(-1) / allowed.sum(-1).double()
     else:
         begin, count = stream(seed), torch.zeros_like(n)
-        for start, number in chunks(iterations, sums.numel()):
+        for start, number in chunks(replicates, sums.numel()):
             chosen = random_partitions(begin, n, size, places, start, number).double()
             count += extreme(*((chosen @ t.unsqueeze(-1)).squeeze(-1) for t in (sums, rows))).sum(-1)
-        share = (1 + count.double()) / (1 + iterations)
+        share = (1 + count.double()) / (1 + replicates)
     return share.where((n > 0) & (n < size), torch.nan)
 
 
 def is_extreme(scores: Tensor, observed: Tensor, margin: Tensor | float, alternative: Alternative) -> Tensor:
-    if alternative == "left-sided":
+    if alternative == "less":
         return scores <= observed + margin
     if alternative == "two-sided":
         scores, observed = scores.abs(), observed.abs()
@@ -273,9 +279,9 @@ def is_extreme(scores: Tensor, observed: Tensor, margin: Tensor | float, alterna
 
 def _partition_null(observed: Tensor, total: Tensor, n: Tensor, size: Tensor, alternative: Alternative) -> Null:
     # Rounding moves a sum by less than `size` units, so sums that close are equal.
-    if alternative == "right-sided":
+    if alternative == "greater":
         return Null(observed - size, None)
-    if alternative == "left-sided":
+    if alternative == "less":
         return Null(None, observed + size)
     # d = mean u - mean v is (size * sum - n * total) / (n * m): both tails in terms of the sum.
     size = size.clamp(min=1)
@@ -285,13 +291,13 @@ def _partition_null(observed: Tensor, total: Tensor, n: Tensor, size: Tensor, al
 
 def _sign_null(total: Tensor, pairs: Tensor, alternative: Alternative) -> Null:
     # The mean falls by twice the sum of the flipped values; patterns within one unit per pair are equal.
-    if alternative == "right-sided":
+    if alternative == "greater":
         return Null(None, pairs // 2)
-    if alternative == "left-sided":
+    if alternative == "less":
         return Null(-(pairs // 2), None)
     margin = total.abs() - pairs
     return Null(-((-total - margin) // 2), (total - margin) // 2)
 
 
-def _share_of_draws(extreme: Tensor, iterations: int) -> Tensor:
-    return (1 + extreme.double()) / (1 + iterations)
+def _share_of_draws(extreme: Tensor, replicates: int) -> Tensor:
+    return (1 + extreme.double()) / (1 + replicates)

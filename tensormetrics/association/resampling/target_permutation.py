@@ -33,9 +33,9 @@ def target_permutation_p_value(
     y: Tensor,
     a: Tensor,
     *,
-    alternative: Alternative = "right-sided",
+    alternative: Alternative = "greater",
     method: Method = "auto",
-    iterations: int = 10000,
+    replicates: int = 10000,
     seed: int | None = 0,
     x_mask: Tensor | None = None,
     y_mask: Tensor | None = None,
@@ -63,11 +63,11 @@ def target_permutation_p_value(
     targets = _targets(metric, x, y, a, **masks)
     observed, n, places = targets.observed, targets.n, targets.places
     most = 0 if x_mask is not None or y_mask is not None or targets.ragged else MOST_PARTITIONS
-    exact = is_exact(alternative, method, iterations, math.comb(places, n), most, most, "partitions")
+    exact = is_exact(alternative, method, replicates, math.comb(places, n), most, most, "partitions")
     if exact:
         table = torch.tensor(list(itertools.combinations(range(places), n)), device=x.device).view(-1, n)
         members = torch.zeros(len(table), places, dtype=torch.bool, device=x.device).scatter(-1, table, True)
-    begin, total = stream(seed), len(members) if exact else iterations
+    begin, total = stream(seed), len(members) if exact else replicates
     extreme = torch.zeros_like(observed, dtype=torch.int64)
     margin = observed.abs().clamp(min=1).unsqueeze(-1) / word_sets.GRID
     for start, rows in chunks(total, targets.cost):

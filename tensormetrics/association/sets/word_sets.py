@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from ... import _checks
+from .set_checks import check_broadcast, check_mask, check_vectors
 
 PIECE = 2**20  # numbers that the caches of a CPU hold
 FEW, MANY = 2**16, 2**19  # numbers: so few are copied in less time than an operator takes, so many fill a cache
@@ -36,7 +37,7 @@ class XYABMasks(XYAMasks, total=False):
 class Words(NamedTuple):
     """A set of word vectors, how often each of them counts, and the factor by which it is to be multiplied.
 
-    vectors (..., W, D) float64, 0 where no word is; counts (..., W) float64, 0 there and 1 elsewhere (or more, in a
+    vectors (..., W, D) float64, 0 where no word is; counts (..., W) float64, 0 there and 1 elsewhere (or a weight, in a
     bootstrap replicate), None where all are 1; scale (..., W), None for 1. The leading dimensions of the three
     broadcast.
     """
@@ -112,6 +113,19 @@ def lean(score: Score) -> Score:
     return score
 
 
+def contrast_of_sets(first: str, second: str) -> Callable[[Score], Score]:
+    """Mark a score that is a difference of means of these sets in standard deviations of both together.
+
+    It is their correlation with the set times a number that depends on the sizes alone.
+    """
+
+    def mark(score: Score) -> Score:
+        vars(score)["contrast"] = first, second
+        return score
+
+    return mark
+
+
 def in_pieces(score: Score) -> Score:
     """On a CPU, large batches in pieces that its caches hold, for a score that reads its vectors again and again.
 
@@ -146,8 +160,8 @@ def _leads(lead: torch.Size, tensor: Tensor) -> bool:
 def read(*grouped: str, **sets: tuple[Tensor, Tensor | None]) -> tuple[Words, ...]:
     """Check the named (vectors, mask) pairs and make them `Words`. Those named in `grouped` are (..., G, W, D).
 
-    A mask may also hold integers, how often each word counts: so the bootstrap tells its replicates. Only where a
-    boolean mask is False may a vector be NaN.
+    A mask may also hold integers, how often each word counts, and within `weights_as_masks` any weights: so the
+    bootstrap tells its replicates. Only where a boolean mask is False may a vector be NaN.
     """
     first, (like, _) = next(iter(sets.items()))
     _checks.tensor(first, like)
@@ -178,39 +192,6 @@ def as_words(vectors: Tensor, mask: Tensor | None, dtype: torch.dtype = torch.fl
     if mask.dtype == torch.bool:
         vectors = vectors.where(mask.unsqueeze(-1), 0)
     return Words(vectors, mask.to(dtype))
-
-
-def check_vectors(name: str, vectors: Tensor, dims: int, first: str, like: Tensor) -> None:
-    _checks.tensor(name, vectors)
-    if not vectors.is_floating_point():
-        raise TypeError(f"{name}: got {vectors.dtype}, wanted a floating dtype; write {name}.float()")
-    if vectors.ndim < dims:
-        wanted = "(..., G, W, D)" if dims == 3 else "(..., W, D)"
-        raise ValueError(f"{name}: got shape {tuple(vectors.shape)}, wanted {wanted}")
-    if vectors.size(-1) != like.size(-1):
-        raise ValueError(f"{name}: got {vectors.shape[-1]} dimensions, wanted {like.shape[-1]} as {first} has")
-    if vectors.device != like.device:
-        raise ValueError(f"devices differ: {first} on {like.device}, {name} on {vectors.device}; use .to(device)")
-
-
-def check_mask(name: str, mask: Tensor, vectors: Tensor, dims: int = 2) -> None:
-    _checks.tensor(name, mask)
-    if mask.is_floating_point() or mask.is_complex():
-        raise TypeError(f"{name}: got {mask.dtype}, wanted torch.bool; write {name} > 0")
-    shape = vectors.shape[-dims:-1]
-    if mask.shape[1 - dims :] != shape:
-        raise ValueError(f"{name}: got shape {tuple(mask.shape)}, wanted (..., {', '.join(map(str, shape))})")
-    if mask.device != vectors.device:
-        own = name.removesuffix("_mask")
-        raise ValueError(f"devices differ: {own} on {vectors.device}, {name} on {mask.device}; use .to(device)")
-
-
-def check_broadcast(leads: list[tuple[str, torch.Size]]) -> None:
-    try:
-        torch.broadcast_shapes(*(lead for _, lead in leads))
-    except RuntimeError:
-        got = ", ".join(f"{tuple(lead)} of {name}" for name, lead in leads)
-        raise ValueError(f"leading dimensions do not broadcast: {got}") from None
 
 
 def units(*sets: Words) -> tuple[Words, ...]:

@@ -35,6 +35,7 @@ def listwise_compare(
 
     Tied experiments share their ranks equally, and nan ranks last.
 
+    >>> from tensormetrics.posterior.comparison.listwise import listwise_compare
     >>> generator = torch.Generator().manual_seed(0)
     >>> a, b = torch.tensor([0.9, 0.93])[:, None] + 0.02 * torch.randn(2, 2000, generator=generator)
     >>> found = listwise_compare({"a": a, "b": b})

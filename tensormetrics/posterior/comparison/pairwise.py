@@ -9,6 +9,8 @@ import torch
 from torch import Tensor
 
 from ... import _checks
+from ...uncertainty.results.estimates import Comparison
+from ...uncertainty.statistics.sample_comparison import comparison_of_draws
 from ...uncertainty.statistics.samples import check_probability, estimate_sorted, searchable, sort_samples
 from ..summaries.summary import PosteriorSummary, summarize
 
@@ -92,6 +94,13 @@ class PairwiseComparisonResult:
         return summarize(self.diff_dist, self.ci_probability)
 
     @property
+    def comparison(self) -> Comparison:
+        """The same samples as `compare_samples` reads them, with a region of equivalence where one was given."""
+        rope = None if self.default_rope else float(self.min_sig_diff.flatten()[0])
+        observed, higher_is_better = self.observed_diff, self.higher_is_better is not False
+        return comparison_of_draws(self.diff_dist, observed, self.ci_probability, rope, higher_is_better)
+
+    @property
     def direction(self) -> str | list[str]:
         return _words(self.median, lambda m: "positive" if m > 0 else "negative" if m < 0 else "none")
 
@@ -165,6 +174,7 @@ def pairwise_compare(
     standard deviation of `diff`, which shrinks as the data grow. `random_diff` are differences of two random guessers.
     Samples that are nan are left out. ValueError: `min_sig_diff` < 0.
 
+    >>> from tensormetrics.posterior.comparison.pairwise import pairwise_compare
     >>> generator = torch.Generator().manual_seed(0)
     >>> diff = 0.03 + 0.02 * torch.randn(2000, generator=generator)  # samples of a difference
     >>> found = pairwise_compare(diff, min_sig_diff=0.01)
@@ -210,9 +220,9 @@ def pairwise_compare(
         p_sig_pos=sig_pos,
         p_bi_sig=bi_sig,
         p_uni_sig=side,
-        p_direction_score_interval_width=score_interval_width(p_direction, n),
-        p_bi_sig_score_interval_width=score_interval_width(bi_sig, n),
-        p_uni_sig_score_interval_width=score_interval_width(side, n),
+        p_direction_score_interval_width=_score_interval_width(p_direction, n),
+        p_bi_sig_score_interval_width=_score_interval_width(bi_sig, n),
+        p_uni_sig_score_interval_width=_score_interval_width(side, n),
         p_rope_random=random_rope,
         bf_rope=ratio,
         paired=paired,
@@ -278,17 +288,9 @@ def _against_random(in_rope: Tensor, rope: Tensor, random_diff: Tensor) -> tuple
     return random_rope, torch.where(rope > 0, odds[0] / odds[1], torch.nan)
 
 
-def score_interval_width(p: Tensor, n: Tensor | int) -> Tensor:
-    """Half the width of Wilson's 95 % interval of a share `p` among `n`. Reference: doi:10.2307/2276774.
-
-    Shapes: p, n: (...) -> (...).
-
-    >>> score_interval_width(torch.tensor(0.2), 1000)
-    tensor(0.0248)
-    """
-    _checks.floating("p", p)
-    if not isinstance(n, Tensor):
-        _checks.number("n", n, "a number > 0, or a tensor", lambda x: x > 0)
+def _score_interval_width(p: Tensor, n: Tensor) -> Tensor:
+    # p, n: (...)  ->  (...)
+    """Return half the width of Wilson's 95 % interval of a share `p` among `n` (doi:10.2307/2276774)."""
     return Z * (p * (1 - p) / n + Z**2 / (4 * n**2)).sqrt() / (1 + Z**2 / n)
 
 

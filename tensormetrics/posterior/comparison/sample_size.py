@@ -19,7 +19,7 @@ def items_needed(
     width: float,
     *,
     confidence: float = 0.95,
-    num_samples: int = 10_000,
+    replicates: int = 10_000,
     label: int | None = None,
     **draws: Any,
 ) -> int:
@@ -39,12 +39,12 @@ def items_needed(
     total = float(counts.sum())
     if not total:
         raise ValueError("matrix: got no items, wanted some to tell from")
-    _checks.integer_at_least("num_samples", num_samples, 2)
+    _checks.integer_at_least("replicates", replicates, 2)
     if label is not None and _checks.integer_at_least("label", label, 0) >= len(counts):
         raise ValueError(f"label: got {label}, wanted None or 0 to {len(counts) - 1}")
     items = total
     for _ in range(STEPS):
-        (samples,) = sample_metrics(counts * (items / total), metric, num_samples, **draws)
+        (samples,) = sample_metrics(counts * (items / total), metric, replicates, **draws)
         low, high = hdi(samples[:, 0].double(), confidence)
         widths = high - low
         found = float(widths.amax() if label is None or len(widths) == 1 else widths[label])

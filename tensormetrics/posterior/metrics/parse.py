@@ -206,6 +206,9 @@ class MetricCollection:
     def __len__(self) -> int:
         return len(self._metrics)
 
+    def __repr__(self) -> str:
+        return f"MetricCollection({[*self._metrics]})"
+
     def items(self) -> Iterable[tuple[str, Quantity]]:
         """Spellings and metrics."""
         return self._metrics.items()

@@ -49,6 +49,9 @@ class Quantity(torch.nn.Module, ABC):
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self).find, (self.name,)  # copies and pickles are the one object of that name
 
+    def extra_repr(self) -> str:
+        return repr(self.name)
+
     def forward(self, matrices: Tensor) -> Tensor:
         """Point values in float64; nan for a matrix whose total is 0 or not finite.
 

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from ... import _checks
+from ..._repr import RecordedArguments
 from ..sampling.arrays import as_array, conform, plain
 from ..sampling.rng import RNG
 from .quantity import ROOTS, Quantity, Values
@@ -38,6 +39,9 @@ class Extension(torch.nn.Module):
         self = super().__new__(cls)
         self.name = cls.name_with({**dict(zip(cls.defaults, args, strict=False)), **options})
         return self
+
+    def extra_repr(self) -> str:
+        return repr(self.name)
 
     @classmethod
     def name_with(cls, options: Mapping[str, Any]) -> str:
@@ -107,7 +111,8 @@ class Averaging(Extension):
     `sklearn_equivalent`, `aliases`.
 
     `compute_average` takes the values (rows, C), then the dependencies by name, and returns (rows,) or (rows, 1).
-    Options and numpy functions as in `Metric`. With `pools_sums` it is given the metric of the pooled sums (rows, 1).
+    Options and numpy functions as in those of metrics. With `pools_sums` it is given the metric of the pooled sums
+    (rows, 1).
 
     >>> with temporary_registrations():
     ...     class Median(Averaging):
@@ -135,7 +140,7 @@ class Averaging(Extension):
         return conform(f"{type(self).__name__}.compute_average", found, metric_values[:, :1])
 
 
-class ExperimentAggregator(torch.nn.Module):
+class ExperimentAggregator(RecordedArguments, torch.nn.Module):
     """Base of the methods that pool experiments. Class attributes: `full_name`, `aliases`.
 
     `aggregate(experiment_samples, bounds)` makes (S,) of (S, M) samples of M experiments, a tensor or an array, with
@@ -211,6 +216,7 @@ def temporary_registrations() -> Iterator[None]:
     """Classes defined inside are forgotten on leaving.
 
     >>> from tensormetrics.posterior import METRIC_REGISTRY
+    >>> from tensormetrics.posterior.metrics.registry import Metric
     >>> with temporary_registrations():
     ...     class Half(Metric):
     ...         full_name, aliases, sklearn_equivalent = "Half of the accuracy", ["half"], None

@@ -24,7 +24,7 @@ from .quantity import ROOTS, LinearForm, Quantity, Values, observed_values
 def sample_metrics(
     counts: Tensor,
     metrics: str | Quantity | Iterable[str | Quantity],
-    num_samples: int,
+    replicates: int,
     *,
     method: Method = "posterior",
     start: int = 0,
@@ -33,7 +33,7 @@ def sample_metrics(
     items: Items | None = None,
     **draws: Any,
 ) -> list[Tensor]:
-    """S = `num_samples` values of each metric for each matrix of `counts`, in the order of `MetricCollection(metrics)`.
+    """S = `replicates` values of each metric for each matrix of `counts`, in the order of `MetricCollection(metrics)`.
 
     Shapes: counts: (E, C, C), or (C, C) for E = 1 -> (S, E, C) or (S, E, 1) for each metric.
 
@@ -51,7 +51,7 @@ def sample_metrics(
     0.89
     """
     _checks.one_of("method", method, METHODS)
-    num_samples = _checks.integer_at_least("num_samples", num_samples, 0)
+    replicates = _checks.integer_at_least("replicates", replicates, 0)
     start = _checks.integer_at_least("start", start, 0)
     _checks.one_of("dtype", dtype, DTYPES)
     collection = MetricCollection(metrics)
@@ -82,13 +82,13 @@ def sample_metrics(
     size = E * C * dtype.itemsize * (20 * C if whole else 4 * C if cells in order else len(order) + 4)
     step = max(1, memory_limit // max(1, size))
     out: dict[Quantity, Tensor] = {}  # (E, C, S) or (E, 1, S)
-    for first in range(0, max(1, num_samples), step):
-        part = slice(first, min(first + step, num_samples))
-        values = _drawn_values(*draw(num_samples=part.stop - first, start=start + first), forms, dtype)
+    for first in range(0, max(1, replicates), step):
+        part = slice(first, min(first + step, replicates))
+        values = _drawn_values(*draw(replicates=part.stop - first, start=start + first), forms, dtype)
         for metric in dict.fromkeys(collection):
             found = values[metric].unflatten(0, (part.stop - first, E))
             if metric not in out:
-                out[metric] = found.new_empty(*found.shape[1:], num_samples)
+                out[metric] = found.new_empty(*found.shape[1:], replicates)
             out[metric][..., part] = found.movedim(0, -1)
     return [out[metric].movedim(-1, 0) for metric in collection]
 

@@ -58,7 +58,7 @@ def plot_distributions(
     shown: Sequence[Shown],
     metric: str,
     bounds: tuple[float, float],
-    ci_probability: float = 0.95,
+    confidence: float = 0.95,
     *,
     title: str | None = None,
     centre: int | None = None,
@@ -78,7 +78,7 @@ def plot_distributions(
     outlines = [outline(found.samples, bounds, look) for found in shown]
     size = max(6.3, 4.5 + inches(names)), max(len(shown) * max(0.625, LINE * lines_of(names) + 0.12) + 0.2, 2.5)
     figure, axes = look.axes(len(shown), size)
-    marks = [interval_of(found.samples, ci_probability) for found in shown]
+    marks = [interval_of(found.samples, confidence) for found in shown]
     xlim = look.xlim or x_range(outlines, marks, bounds, [found.observed for found in shown])
     if centre is not None and look.xlim is None and np.isfinite(marks[centre][0]):
         middle = marks[centre][0]
@@ -94,7 +94,7 @@ def plot_distributions(
             continue
         if np.isfinite(low) and np.isfinite(high):
             inside = curve.between(low, high)
-            look.draw("area", ax.fill_between, inside.x, inside.y, label=f"{100 * ci_probability:g}% HDI")
+            look.draw("area", ax.fill_between, inside.x, inside.y, label=f"{100 * confidence:g}% HDI")
             for end in low, high:
                 look.draw("interval", ax.plot, [end, end], [0, curve.at(end)])
         look.draw("edge", ax.plot, curve.x, curve.y)
@@ -124,9 +124,11 @@ def plot_difference(
 
     `metric`: how the x axis calls it, by default as the result does.
 
-    >>> generator = torch.Generator().manual_seed(0)
-    >>> diff = 0.03 + 0.02 * torch.randn(2000, generator=generator)  # samples of a difference
-    >>> plot_difference(pairwise_compare(diff, min_sig_diff=0.01), title="A and B").savefig("difference.png")
+    >>> study = Study(seed=0, metrics={"acc": {}})
+    >>> study.add_experiment("mlp", [[90, 10], [12, 88]])
+    >>> study.add_experiment("cnn", [[95, 5], [10, 90]])
+    >>> comparison = study.get_pairwise_comparison("acc", experiment_a="cnn", experiment_b="mlp")
+    >>> plot_difference(comparison, title="A and B").savefig("difference.png")
     """
     left, right = map(short, result.pair)
     look = Look(parts=DIFFERENCE, **options)
@@ -182,7 +184,7 @@ class ForestGroup(NamedTuple):
 def plot_forest(
     groups: Sequence[ForestGroup],
     metric: str,
-    ci_probability: float = 0.95,
+    confidence: float = 0.95,
     *,
     bounds: tuple[float, float] = (-np.inf, np.inf),
     precision: int = 4,
@@ -200,9 +202,9 @@ def plot_forest(
     >>> study.plot_forest_plot("acc").savefig("forest.png")  # which calls this
     """
     look = Look(parts=FOREST, **options)
-    blocks = [_rows(group, ci_probability) for group in groups]
+    blocks = [_rows(group, confidence) for group in groups]
     names = [row.name for rows in blocks for row in rows]
-    mass = f"{100 * ci_probability:g}% HDI"
+    mass = f"{100 * confidence:g}% HDI"
     header, *texts = _columns(("Median", mass, "Width"), [row.mark for rows in blocks for row in rows], precision)
     lengths = [len(rows) for rows in blocks]
     high = max(0.28, LINE * lines_of(names)) * (sum(lengths) + gap * len(blocks)) + 0.28 * (len(blocks) + 2)
@@ -246,10 +248,10 @@ class _Row(NamedTuple):
     pooled: bool
 
 
-def _rows(group: ForestGroup, ci_probability: float) -> list[_Row]:
-    rows = [_Row(broken(name), interval_of(samples, ci_probability), False) for name, samples, _ in group.shown]
+def _rows(group: ForestGroup, confidence: float) -> list[_Row]:
+    rows = [_Row(broken(name), interval_of(samples, confidence), False) for name, samples, _ in group.shown]
     share = f" (I² = {group.i2:.0%})" if np.isfinite(group.i2) else ""
-    return [*rows, _Row("Aggregate" + share, interval_of(group.pooled, ci_probability), True)]
+    return [*rows, _Row("Aggregate" + share, interval_of(group.pooled, confidence), True)]
 
 
 def _draw_rows(look: Look, ax: Any, rows: Sequence[_Row], mass: str) -> None:

@@ -171,9 +171,9 @@ def x_range(
     return low - margin * (low != bounds[0]), high + margin * (high != bounds[1])
 
 
-def interval_of(samples: Tensor, ci_probability: float) -> tuple[float, float, float]:
+def interval_of(samples: Tensor, confidence: float) -> tuple[float, float, float]:
     """Median and highest density interval as numbers."""
-    median, low, high = estimate(samples, ci_probability)
+    median, low, high = estimate(samples, confidence)
     return float(median), float(low), float(high)
 
 

@@ -57,7 +57,7 @@ def sums_from_matrices(matrices: Tensor, weights: Tensor | None = None) -> Confu
 
 def sample_sums(
     counts: Tensor,
-    num_samples: int,
+    replicates: int,
     *,
     prevalence_prior: str | float | Any = "perks",
     confusion_prior: str | float | Any = "balanced",
@@ -69,7 +69,7 @@ def sample_sums(
     weights: Tensor | None = None,
     dtype: torch.dtype = torch.float32,
 ) -> ConfusionSums:
-    """Sums of S = `num_samples` confusion matrices drawn for each matrix of `counts`.
+    """Sums of S = `replicates` confusion matrices drawn for each matrix of `counts`.
 
     Shapes: counts: (E, C, C), or (C, C) for E = 1; weights: (W, C, C) -> (S, E, C), weighted (S, E, W).
 
@@ -99,7 +99,7 @@ def sample_sums(
     (torch.Size([1000, 1, 2]), 1.0)
     """
     _checks.one_of("need", need, NEEDS)
-    counts, names, num_samples = _checked(counts, num_samples, method, names, dtype)
+    counts, names, replicates = _checked(counts, replicates, method, names, dtype)
     E, C, _ = counts.shape
     if weights is not None:
         _checks.same_device(counts=counts, weights=weights)
@@ -112,14 +112,12 @@ def sample_sums(
     model = _model(counts, prevalence_prior, confusion_prior, method)
     start = _checks.integer_at_least("start", start, 0)
     if model.right is not None:
-        return _shared_sums(
-            model, weights, need, dtype, num_samples, seed=seed, names=names, method=method, start=start
-        )
+        return _shared_sums(model, weights, need, dtype, replicates, seed=seed, names=names, method=method, start=start)
     keys = [stream_keys(seed, names, method, stream, counts.device) for stream in ("prevalence", "split", "spread")]
     W = 0 if weights is None else len(weights)
     diagonal = need == "diag" and weights is None
     sizes = [C, C] if diagonal else [C, C, C, C, W]
-    out = torch.empty(E, sum(sizes), num_samples, dtype=dtype, device=counts.device)
+    out = torch.empty(E, sum(sizes), replicates, dtype=dtype, device=counts.device)
     operators.dirichlet_sums(out, model.prevalence, model.cells, weights, torch.stack(keys, 1), start)
     parts = out.movedim(-1, 0).split(sizes, -1)
     if diagonal:
@@ -134,7 +132,7 @@ def sample_sums(
 
 def sample_confusion_matrices(
     counts: Tensor,
-    num_samples: int,
+    replicates: int,
     *,
     prevalence_prior: str | float | Any = "perks",
     confusion_prior: str | float | Any = "balanced",
@@ -157,13 +155,13 @@ def sample_confusion_matrices(
     >>> matrices.shape, matrices.sum((-2, -1)).mean().round(decimals=3)
     (torch.Size([1000, 1, 2, 2]), tensor(1.))
     """
-    counts, names, num_samples = _checked(counts, num_samples, method, names, dtype)
+    counts, names, replicates = _checked(counts, replicates, method, names, dtype)
     if method == "input":
         return shares(counts[None])
     model = _model(counts, prevalence_prior, confusion_prior, method)
     start = _checks.integer_at_least("start", start, 0)
     draws: dict[str, Any] = {"seed": seed, "names": names, "method": method, "start": start}
-    right, wrong = _right_and_wrong(model, num_samples, **draws)
+    right, wrong = _right_and_wrong(model, replicates, **draws)
     out = torch.empty(*right.shape, right.shape[-1], dtype=dtype, device=right.device)
     for place, spread in _spread(model, wrong, **draws):
         out[place] = spread
@@ -181,9 +179,9 @@ class _Model(NamedTuple):
 
 
 def _shared_sums(
-    model: _Model, weights: Tensor | None, need: str, dtype: torch.dtype, num_samples: int, **draws: Any
+    model: _Model, weights: Tensor | None, need: str, dtype: torch.dtype, replicates: int, **draws: Any
 ) -> ConfusionSums:
-    tp, fn = _right_and_wrong(model, num_samples, **draws)
+    tp, fn = _right_and_wrong(model, replicates, **draws)
     if need == "diag" and weights is None:
         return ConfusionSums(tp.to(dtype), None, fn.to(dtype), None)
     fp, tn = torch.empty_like(tp), torch.empty_like(tp)
@@ -198,18 +196,18 @@ def _shared_sums(
 
 
 def _right_and_wrong(
-    model: _Model, num_samples: int, *, seed: int, names: Sequence[str], method: str, start: int
+    model: _Model, replicates: int, *, seed: int, names: Sequence[str], method: str, start: int
 ) -> tuple[Tensor, Tensor]:
     # ->  the diagonal and what is beside it in each row, (S, E, C) each
     def drawn(stream: str, alpha: Tensor) -> Tensor:  # (E, R, K) -> (S, E, R, K)
         keys = stream_keys(seed, names, method, stream, alpha.device)
-        return normalised(_logs(alpha, num_samples, keys, start))
+        return normalised(_logs(alpha, replicates, keys, start))
 
     beside = without_diagonal(model.cells)
     if model.right is None or model.wrong is None:
         split = drawn("split", torch.stack([model.cells.diagonal(dim1=-2, dim2=-1), beside.sum(-1)], -1))
     else:
-        split = sample_splits(model.right, model.wrong, num_samples, seed=seed, names=names, method=method, start=start)
+        split = sample_splits(model.right, model.wrong, replicates, seed=seed, names=names, method=method, start=start)
     share = drawn("prevalence", model.prevalence[:, None]).transpose(-2, -1)
     right, wrong = (share * split).unbind(-1)
     return right, wrong
@@ -235,18 +233,18 @@ def _spread(
         yield place, share * shares
 
 
-def _logs(alpha: Tensor, num_samples: int, keys: Tensor, start: int) -> Tensor:  # (E, R, K) -> (E, R, K, S)
-    out = alpha.new_empty(*alpha.shape, num_samples)
+def _logs(alpha: Tensor, replicates: int, keys: Tensor, start: int) -> Tensor:  # (E, R, K) -> (E, R, K, S)
+    out = alpha.new_empty(*alpha.shape, replicates)
     operators.log_gamma(out, alpha.contiguous(), keys, start)
     return out
 
 
 def _checked(
-    counts: Tensor, num_samples: int, method: Method, names: Sequence[str] | None, dtype: torch.dtype
+    counts: Tensor, replicates: int, method: Method, names: Sequence[str] | None, dtype: torch.dtype
 ) -> tuple[Tensor, Sequence[str], int]:  # counts: (E, C, C)
     _checks.one_of("method", method, METHODS)
     _checks.one_of("dtype", dtype, DTYPES)
-    num_samples = _checks.integer_at_least("num_samples", num_samples, 0)
+    replicates = _checks.integer_at_least("replicates", replicates, 0)
     _check_square("counts", counts)
     counts = counts.double()[None] if counts.ndim == 2 else counts.double()
     _checks.shape("counts", counts, "E", "C", "C")
@@ -254,7 +252,7 @@ def _checked(
     names = [str(e) for e in range(len(counts))] if names is None else names
     if isinstance(names, str) or not hasattr(names, "__len__") or len(names) != len(counts):
         raise ValueError(f"names: got {names!r}, wanted a list of {len(counts)}, one for each matrix of counts")
-    return counts, names, num_samples
+    return counts, names, replicates
 
 
 def _held_by_float32(prior: Tensor) -> Tensor:

@@ -80,7 +80,7 @@ def _balanced(shape: tuple[int, ...], argument: str) -> Tensor:  # (..., C, C)
 
 def sample_log_gamma(
     alpha: Tensor,
-    num_samples: int,
+    replicates: int,
     *,
     seed: int = 0,
     name: str = "",
@@ -89,7 +89,7 @@ def sample_log_gamma(
     start: int = 0,
     dtype: torch.dtype = torch.float32,
 ) -> Tensor:
-    """Logarithms of Gamma(alpha, 1) variates, S = `num_samples`, from Marsaglia & Tsang's method.
+    """Logarithms of Gamma(alpha, 1) variates, S = `replicates`, from Marsaglia & Tsang's method.
 
     Shapes: alpha: (..., K) -> (S, ..., K).
 
@@ -106,18 +106,18 @@ def sample_log_gamma(
     """
     _checks.shape("alpha", alpha, "...", "K")
     _checks.one_of("dtype", dtype, DTYPES)
-    num_samples = _checks.integer_at_least("num_samples", num_samples, 0)
+    replicates = _checks.integer_at_least("replicates", replicates, 0)
     start = _checks.integer_at_least("start", start, 0)
     rows = alpha.double().reshape(1, math.prod(alpha.shape[:-1]), alpha.shape[-1]).contiguous()
     non_negative("alpha", rows)
-    out = torch.empty(*rows.shape, num_samples, dtype=dtype, device=alpha.device)
+    out = torch.empty(*rows.shape, replicates, dtype=dtype, device=alpha.device)
     operators.log_gamma(out, rows, stream_keys(seed, [name], method, stream, alpha.device), start)
-    return out.view(*alpha.shape, num_samples).movedim(-1, 0)
+    return out.view(*alpha.shape, replicates).movedim(-1, 0)
 
 
 def sample_dirichlet(
     alpha: Tensor,
-    num_samples: int,
+    replicates: int,
     *,
     dtype: torch.dtype = torch.float32,
     **address: Any,
@@ -133,7 +133,7 @@ def sample_dirichlet(
     (torch.Size([1000, 3]), tensor(1.))
     """
     _checks.one_of("dtype", dtype, DTYPES)
-    return sample_log_gamma(alpha, num_samples, dtype=torch.float64, **address).softmax(-1).to(dtype)
+    return sample_log_gamma(alpha, replicates, dtype=torch.float64, **address).softmax(-1).to(dtype)
 
 
 def normalised(log_masses: Tensor) -> Tensor:  # (..., K, S) -> (S, ..., K)

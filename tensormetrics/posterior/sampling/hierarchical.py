@@ -23,14 +23,14 @@ BUDGET = 2**22  # logarithms of gamma functions at a time
 
 
 def sample_splits(
-    right: Tensor, wrong: Tensor, num_samples: int, *, seed: int, names: Sequence[str], method: str, start: int
+    right: Tensor, wrong: Tensor, replicates: int, *, seed: int, names: Sequence[str], method: str, start: int
 ) -> Tensor:  # (S, E, C, 2), summing to 1
     """Shares of right and wrong answers in the rows of E matrices; `right` and `wrong` (E, C) count them.
 
     Samples are functions of their address, numbered from `start`; see `sample_log_gamma`.
     """
     keys = stream_keys(seed, names, method, "hierarchy", right.device)
-    sample = torch.arange(start, start + num_samples, device=right.device)
+    sample = torch.arange(start, start + replicates, device=right.device)
     place = sample & WORD, sample >> 32
     found = []
     for r, w, key in zip(right, wrong, keys.unbind(), strict=True):

@@ -28,7 +28,7 @@ class Items(NamedTuple):
 def sample_paired_matrices(
     items: Items,
     num_classes: int,
-    num_samples: int,
+    replicates: int,
     *,
     prevalence_prior: str | float | Any = "perks",
     confusion_prior: str | float | Any = "balanced",
@@ -37,7 +37,7 @@ def sample_paired_matrices(
     start: int = 0,
     dtype: torch.dtype = torch.float32,
 ) -> Tensor:
-    """S = `num_samples` matrices, each summing to 1, for each of E experiments; as `sample_confusion_matrices`.
+    """S = `replicates` matrices, each summing to 1, for each of E experiments; as `sample_confusion_matrices`.
 
     Shapes: items.cells: (E, N) -> (S, E, C, C).
 
@@ -52,7 +52,7 @@ def sample_paired_matrices(
     torch.Size([1000, 2, 2, 2])
     """
     C = _checks.integer_at_least("num_classes", num_classes, 2)
-    num_samples = _checks.integer_at_least("num_samples", num_samples, 0)
+    replicates = _checks.integer_at_least("replicates", replicates, 0)
     start = _checks.integer_at_least("start", start, 0)
     _checks.one_of("dtype", dtype, DTYPES)
     cells = torch.atleast_2d(items.cells).contiguous()
@@ -60,14 +60,14 @@ def sample_paired_matrices(
     E, device = len(cells), cells.device
     names = [str(e) for e in range(E)] if names is None else names
     shared = f"items:{items.label}"
-    masses = torch.empty(E, C * C, num_samples, dtype=torch.float64, device=device)
+    masses = torch.empty(E, C * C, replicates, dtype=torch.float64, device=device)
     if items.groups is None:
         operators.item_sums(masses, cells, *stream_keys(seed, [shared], "posterior", "items", device), start)
     else:
         _group_sums(masses, cells, items.groups.to(device), seed, shared, start)
 
     def log_gamma(alpha: Tensor, names: Sequence[str], stream: str) -> Tensor:  # (E, R, K) -> (E, R, K, S)
-        out = alpha.new_empty(*alpha.shape, num_samples)
+        out = alpha.new_empty(*alpha.shape, replicates)
         operators.log_gamma(out, alpha.contiguous(), stream_keys(seed, names, "posterior", stream, device), start)
         return out
 
@@ -78,12 +78,12 @@ def sample_paired_matrices(
     if not isinstance(cell_prior, Tensor):
         raise ValueError(f"confusion_prior: got {cell_prior!r} with items or groups, wanted another such as 'balanced'")
     prior = cell_prior.to(device).expand(E, C, C)
-    logs = torch.logaddexp(masses.log().view(E, C, C, num_samples), log_gamma(prior, names, "prior-mass"))
+    logs = torch.logaddexp(masses.log().view(E, C, C, replicates), log_gamma(prior, names, "prior-mass"))
     if items.groups is None:
         share = log_gamma(prevalence[:, None], [shared] * E, "prevalence")
     else:
         prior_share = log_gamma((prevalence - rows)[:, None], [shared] * E, "prevalence")
-        share = torch.logaddexp(masses.view(E, 1, C, C, num_samples).sum(3).log(), prior_share)
+        share = torch.logaddexp(masses.view(E, 1, C, C, replicates).sum(3).log(), prior_share)
     share = normalised(share)  # (S, E, 1, C)
     return (share.mT * normalised(logs)).to(dtype)
 

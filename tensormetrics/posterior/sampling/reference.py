@@ -105,11 +105,11 @@ def spread_shares(alpha: Tensor, keys: Tensor, sample: Tensor) -> Tensor:
     return shares_of_groups(draw_log_gamma(alpha.masked_fill(group, 0), keys, sample), alpha, group, keys, sample)
 
 
-def _lengths(start: int, num_samples: int, cells: int, device: torch.device) -> Iterator[tuple[slice, Tensor]]:
-    """Parts of [0, num_samples) with their sample numbers; `cells` variates per sample fit the scratch memory."""
+def _lengths(start: int, replicates: int, cells: int, device: torch.device) -> Iterator[tuple[slice, Tensor]]:
+    """Parts of [0, replicates) with their sample numbers; `cells` variates per sample fit the scratch memory."""
     step = max(1, SCRATCH_CELLS[device.type] // max(1, cells))
-    for first in range(0, num_samples, step):
-        last = min(first + step, num_samples)
+    for first in range(0, replicates, step):
+        last = min(first + step, replicates)
         yield slice(first, last), torch.arange(start + first, start + last, device=device)
 
 

@@ -27,6 +27,9 @@ class RNG:
         self.name, self.device = name, torch.device(device)
         self.seed = seed
 
+    def __repr__(self) -> str:
+        return f"RNG(seed={self.seed}, name={self.name!r})"
+
     @property
     def seed(self) -> int:
         return self._seed

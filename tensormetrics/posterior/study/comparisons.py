@@ -1,14 +1,21 @@
 """Comparisons of experiments: the samples come from a study, functions compare them."""
 
+import operator
 from itertools import combinations
 
 import torch
 from torch import Tensor
+from torch.utils._pytree import tree_map
 
-from ...uncertainty.statistics.cross_validation import FoldComparison, compare_folds
+from ...uncertainty.comparison import compare
+from ...uncertainty.results.estimates import Comparison
+from ...uncertainty.statistics.cross_validation import compare_folds
+from ...uncertainty.statistics.sample_comparison import compare_samples
 from ..comparison.listwise import ListwiseComparisonResult, listwise_compare
 from ..comparison.pairwise import Differences, PairwiseComparisonResult, compare_pairs, pairwise_compare
 from .config import AGGREGATED, split_name, unknown
+from .confusion_posterior import ConfusionPosterior
+from .experiment import Experiment
 from .samples import Label, Samples, experiments_by_group
 
 
@@ -21,7 +28,11 @@ def get_pairwise_comparison(
     experiment_b: str,
     min_sig_diff: float | None = None,
 ) -> PairwiseComparisonResult:
-    """The difference a - b of a metric; see `pairwise_compare`. Either may be "group/aggregated"."""
+    """The difference a - b of a metric. Either may be "group/aggregated".
+
+    `min_sig_diff` is the least difference of practical importance, in units of the metric; None: a tenth of the
+    standard deviation of the difference.
+    """
     names = ["/".join(split_name(name)) for name in (experiment_a, experiment_b)]
     if names[0] == names[1]:
         raise ValueError(f"experiment_a, experiment_b: got {names[0]!r} twice, wanted two experiments")
@@ -73,10 +84,61 @@ def compare_all_pairs(
     )
 
 
+def compare_experiments(
+    source: Samples, metric: str, class_label: Label = None, *, rope: float | None = None
+) -> dict[tuple[str, str], Comparison]:
+    """Compare all pairs: by `compare` where both have the same items, else by `compare_samples` of their posteriors."""
+    names = source.list_experiments()
+    metric_name = source.find_metric(metric).name
+    with_items = {name: _with_items(source[name], metric_name, source.zero_division) for name in names}
+    comparisons = {}
+    for a, b in combinations(names, 2):
+        (label, first), (other_label, second) = with_items[a], with_items[b]
+        if label is None or label != other_label:
+            comparisons[a, b] = _compare_posteriors(source, metric, class_label, a, b, rope)
+            continue
+        (comparison,) = compare(first, second, confidence=source.ci_probability, seed=source.seed, rope=rope).values()
+        if comparison.difference.ndim:
+            index = source.class_index(metric, class_label, [a, b])
+            comparison = tree_map(operator.itemgetter(index), comparison)
+        comparisons[a, b] = comparison
+    return comparisons
+
+
+def _with_items(
+    experiment: Experiment, metric: str, zero_division: float | None
+) -> tuple[str | None, ConfusionPosterior]:
+    """Return the label of an experiment's items, None without any, and a metric that was updated with them."""
+    C = experiment.num_classes
+    updated = ConfusionPosterior(C, metric, zero_division=zero_division).to(experiment.confusion_matrix.device)
+    if experiment.items is None:
+        return None, updated
+    label, cells, groups = experiment.items
+    ids = torch.arange(len(cells), device=cells.device)
+    updated.update(cells % C, cells // C, ids=ids, **({} if groups is None else {"groups": groups}))
+    return label, updated
+
+
+def _compare_posteriors(
+    source: Samples, metric: str, class_label: Label, a: str, b: str, rope: float | None
+) -> Comparison:
+    draws, observed = (
+        [source.column(metric, class_label, name, method).double() for name in (a, b)]
+        for method in ("posterior", "input")
+    )
+    return compare_samples(
+        *draws,
+        observed=(observed[0] - observed[1])[0],
+        confidence=source.ci_probability,
+        rope=rope,
+        higher_is_better=source.find_metric(metric).higher_is_better is not False,
+    )
+
+
 def get_listwise_comparison_result(
     source: Samples, metric: str, class_label: Label = None, *, groups: bool = False
 ) -> ListwiseComparisonResult:
-    """Which experiment is first, second, ...; with `groups`, which aggregate. See `listwise_compare`."""
+    """Which experiment is first, second, ...; with `groups`, which aggregate."""
     names = [f"{group}/{AGGREGATED}" for group in experiments_by_group(source)] if groups else source.list_experiments()
     samples = {name: source.column(metric, class_label, name) for name in names}
     paired = any(source.paired(list(combinations(names, 2))))
@@ -93,7 +155,7 @@ def get_fold_comparison(
     group_b: str,
     rho: float | None = None,
     min_sig_diff: float = 0.0,
-) -> FoldComparison:
+) -> Comparison:
     """The observed values of equally named experiments of two groups; see `compare_folds`."""
     groups = experiments_by_group(source)
     for group in group_a, group_b:
@@ -109,7 +171,9 @@ def get_fold_comparison(
         torch.cat([source.column(metric, class_label, f"{group}/{fold}", "input") for fold in folds[0]])
         for group in (group_a, group_b)
     )
-    return compare_folds(a, b, rho, min_sig_diff, source.ci_probability)
+    higher_is_better = source.find_metric(metric).higher_is_better is not False
+    confidence = source.ci_probability
+    return compare_folds(a, b, rho, rope=min_sig_diff, confidence=confidence, higher_is_better=higher_is_better)
 
 
 def _compare(

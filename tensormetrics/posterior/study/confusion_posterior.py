@@ -12,9 +12,9 @@ from typing_extensions import Unpack
 from ... import _checks
 from ..._metric import Metric, Options
 from ...uncertainty.engine.draws import Bounds
-from ...uncertainty.engine.estimates import Estimate, as_scalars, check_confidence
 from ...uncertainty.engine.resampling import Items, Resampled
 from ...uncertainty.engine.weights import Identity, check_draws, identity
+from ...uncertainty.results.estimates import Estimate, as_scalars, check_confidence
 from ...uncertainty.statistics.samples import check_probability, equal_tailed, estimate
 from ..metrics.parse import MetricCollection, get_metric
 from ..metrics.quantity import Quantity, observed_values
@@ -36,7 +36,7 @@ class ConfusionPosterior(Metric):
     `metrics` are strings such as "acc", "tpr" (one value per class) or "f1@macro": see `get_metric`, also for
     `zero_division`; `scores.SCORES` has their formulas, ranges and directions. `compute()` gives tensors, float64, of
     `batch_shape`, then (C,) for one value per class: "acc", the observed score, and "acc/low" and "acc/high", the ends
-    of the highest density (`interval="hdi"`) or equal-tailed ("eti") interval of mass `ci_probability` of `num_samples`
+    of the highest density (`interval="hdi"`) or equal-tailed ("eti") interval of mass `confidence` of `replicates`
     samples in `dtype`; `method` as in `sample_sums`. `interval()` gives the same as an `Estimate` of each metric, with
     the posterior's median and mean. `forward` answers with the observed scores of its batch, without sampling.
 
@@ -79,9 +79,9 @@ class ConfusionPosterior(Metric):
         num_classes: int,
         metrics: str | Iterable[str] = ("acc",),
         *,
-        ci_probability: float = 0.95,
+        confidence: float = 0.95,
         interval: Literal["hdi", "eti"] = "hdi",
-        num_samples: int = 10_000,
+        replicates: int = 10_000,
         prevalence_prior: Any = "perks",
         confusion_prior: Any = "balanced",
         method: Method = "posterior",
@@ -105,11 +105,11 @@ class ConfusionPosterior(Metric):
             metric(torch.zeros(0, C, C, dtype=torch.float32, device="cpu"))  # refuses options that do not fit C
         self.per_class = {spelling: not metric.is_multiclass for spelling, metric in collection.items()}
         self.metrics = tuple(self.per_class)
-        check_probability("ci_probability", ci_probability)
-        self.ci_probability = ci_probability
+        check_probability("confidence", confidence)
+        self.confidence = confidence
         _checks.one_of("interval", interval, ("hdi", "eti"))
         self.interval_kind = interval
-        self.num_samples = _checks.integer_at_least("num_samples", num_samples, 1)
+        self.replicates = _checks.integer_at_least("replicates", replicates, 1)
         self.prevalence_prior = dirichlet_prior(prevalence_prior, (C,), argument="prevalence_prior")
         self.confusion_prior = confusion_prior_of(confusion_prior, C)
         _checks.one_of("method", method, METHODS)
@@ -134,6 +134,10 @@ class ConfusionPosterior(Metric):
         for name in ("cells", "ids", "groups"):  # of items, where there are ids or groups
             self.add_rows(name)
         self.add_state("spilled", torch.zeros((), dtype=torch.int64), "sum")  # labels that are no class
+
+    def update_options(self) -> dict[str, Any]:
+        names = ("num_classes", "ignore_index", "threshold", "batch_shape")
+        return {"class": type(self)} | {name: getattr(self, name) for name in names}
 
     def update(self, preds: Tensor, target: Tensor, **items: Unpack[Identity]) -> None:
         """Count a batch. Labels outside 0..C-1 or nan scores: ValueError, on CUDA raised by `compute` instead.
@@ -206,7 +210,7 @@ class ConfusionPosterior(Metric):
 
     def compute(self) -> dict[str, Tensor]:
         tensors: dict[str, Tensor] = {}
-        for metric, (value, low, high), _, _ in self._intervals(self.ci_probability):
+        for metric, (value, low, high), _, _ in self._intervals(self.confidence):
             tensors |= {metric: value, f"{metric}/low": low, f"{metric}/high": high}
         return tensors
 
@@ -218,8 +222,8 @@ class ConfusionPosterior(Metric):
         An end that lies beyond the observed score, as with few items and a strong prior, is moved to it.
 
         Args:
-            confidence: Mass of the intervals, in (0, 1), by default `ci_probability`.
-            replicates: Number of samples, by default `num_samples`.
+            confidence: Mass of the intervals, in (0, 1), by default that of the constructor.
+            replicates: Number of samples, by default that of the constructor.
             seed: Seed of the draws, by default that of the constructor.
 
         Returns:
@@ -229,7 +233,7 @@ class ConfusionPosterior(Metric):
         Raises:
             ValueError: If an option is out of range, or labels were no class.
         """
-        confidence = self.ci_probability if confidence is None else check_confidence(confidence)
+        confidence = self.confidence if confidence is None else check_confidence(confidence)
         with self._whole_state("interval"):
             counts = self._number_of_items()
             return {
@@ -242,7 +246,7 @@ class ConfusionPosterior(Metric):
                     details={"median": median, "mean": self._shaped(metric, samples.double().nanmean(0))},
                     **counts,
                 )
-                for metric, ends, median, samples in self._intervals(confidence, num_samples=replicates, seed=seed)
+                for metric, ends, median, samples in self._intervals(confidence, replicates=replicates, seed=seed)
             }
 
     def _intervals(
@@ -303,8 +307,8 @@ class ConfusionPosterior(Metric):
         low, high = torch.tensor(ranges, dtype=torch.float64, device="cpu").unbind(1)
         return low, high
 
-    def _better(self, name: str) -> int:
-        return -1 if get_metric(name, self.zero_division).higher_is_better is False else 1
+    def _direction(self, name: str) -> bool | None:
+        return get_metric(name, self.zero_division).higher_is_better
 
     def _quantities(self) -> Iterable[tuple[str, Quantity]]:
         return MetricCollection(self.metrics, self.zero_division).items()
@@ -361,7 +365,7 @@ class ConfusionPosterior(Metric):
             names = [metric]
         shown = list(map(Shown, names, samples.flatten(1).unbind(1), points))
         label, bounds = found.full_name, found.bounds_of(self.num_classes)
-        return plot_distributions(shown, label, bounds, self.ci_probability, **options)
+        return plot_distributions(shown, label, bounds, self.confidence, **options)
 
     def batch_value(self) -> dict[str, Tensor]:
         """Return the observed scores, without sampling."""
@@ -372,7 +376,7 @@ class ConfusionPosterior(Metric):
         return self.counts.reshape(math.prod(self.batch_shape), self.num_classes, self.num_classes)
 
     def _samples(
-        self, metrics: Iterable[str], num_samples: int | None = None, seed: int | None = None
+        self, metrics: Iterable[str], replicates: int | None = None, seed: int | None = None
     ) -> list[Tensor]:  # (S, B, C) or (S, B, 1) each
         self._check_labels()
         matrices, grouped = self._matrices(), None
@@ -382,7 +386,7 @@ class ConfusionPosterior(Metric):
         return sample_metrics(
             matrices,
             MetricCollection(metrics, self.zero_division),
-            self.num_samples if num_samples is None else num_samples,
+            self.replicates if replicates is None else replicates,
             items=grouped,
             prevalence_prior=self.prevalence_prior,
             confusion_prior=self.confusion_prior,

@@ -102,6 +102,7 @@ class Experiment:
     which the matrix counts: experiments on the same items share what is random in them. ConfMatIOError, ConfigError:
     see `validate_confusion_matrix` and `dirichlet_prior`. `labels` are the names of the classes.
 
+    >>> from tensormetrics.posterior.sampling.rng import RNG
     >>> experiment = Experiment("mlp", RNG(0), [[90, 10], [12, 88]])
     >>> ((metric, found),) = experiment.sample_metrics("acc", "posterior", 1000).items()
     >>> found.values.shape
@@ -141,6 +142,9 @@ class Experiment:
     @property
     def num_classes(self) -> int:
         return len(self.confusion_matrix)
+
+    def __repr__(self) -> str:
+        return f"Experiment({self.name!r}, items={self.num_predictions:g}, classes={self.num_classes})"
 
     @property
     def num_predictions(self) -> float:
@@ -188,6 +192,7 @@ class Experiment:
 class ExperimentGroup:
     """Experiments of one kind, with equally many classes, that can be pooled.
 
+    >>> from tensormetrics.posterior.sampling.rng import RNG
     >>> group = ExperimentGroup("mlp", RNG(0))
     >>> for fold, right in enumerate((88, 90)):
     ...     _ = group.add_experiment(f"fold {fold}", [[right, 100 - right], [12, 88]])
@@ -220,6 +225,9 @@ class ExperimentGroup:
             raise ConfigError(f"experiment {full_name!r} has the classes {ours}, the others of its group {theirs}")
         self.experiments[name] = found
         return found
+
+    def __repr__(self) -> str:
+        return f"ExperimentGroup({self.name!r}, experiments={[*self.experiments]})"
 
     def __getitem__(self, name: str) -> Experiment:
         return self.experiments[name]

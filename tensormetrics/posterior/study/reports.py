@@ -217,15 +217,14 @@ def report_fold_comparison(
     )
     row = {
         "Metric": source.titled(metric, class_label, [f"{group_a}/{AGGREGATED}"]),
-        "Mean Δ": found.mean_difference,
-        "SD": found.sd,
-        "rho": found.rho,
-        "t": found.t_statistic,
+        "Mean Δ": found.difference,
+        "SD": found.details["sd"],
+        "rho": found.details["rho"],
+        "t": found.details["t"],
         "p": found.p_value,
-        "p_left": found.p_left,
+        "p_better": found.p_better,
         "p_ROPE": found.p_rope,
-        "p_right": found.p_right,
-        f"{source.ci_probability:.1%} interval": found.interval,
+        f"{source.ci_probability:.1%} interval": (found.low, found.high),
     }
     return format_table([row], list(row), table_fmt, precision)
 

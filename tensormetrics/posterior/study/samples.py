@@ -1,7 +1,7 @@
 """What reports, comparisons and figures ask of a study."""
 
 from collections.abc import Sequence
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
 from torch import Tensor
 
@@ -23,6 +23,21 @@ class Samples(Protocol):
     @property
     def ci_probability(self) -> float:
         """The mass of intervals."""
+
+    @property
+    def seed(self) -> int:
+        """The seed of all draws."""
+
+    @property
+    def zero_division(self) -> float | None:
+        """What 0 / 0 is."""
+
+    @property
+    def metrics(self) -> dict[str, Any]:
+        """Metrics by name."""
+
+    def __getitem__(self, key: str) -> Any:
+        """An experiment by its name "group/experiment"."""
 
     def list_experiments(self) -> list[str]:
         """Names "group/experiment" in the order of insertion."""

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from ... import _checks
+from ..._repr import keywords
 from ..metrics.parse import find_metric
 from ..metrics.quantity import Quantity
 from ..metrics.registry import ExperimentAggregator, check_zero_division, get_experiment_aggregator
@@ -19,7 +20,7 @@ from ..sampling.confusion_sums import METHODS, Method
 from ..sampling.dirichlet import DTYPES
 from ..sampling.errors import ConfigError, ConfigWarning
 from ..sampling.rng import RNG
-from . import comparisons, figures, reports
+from . import comparisons, figures, reports, tables
 from . import config as config
 from .experiment import Experiment, ExperimentAggregationResult, ExperimentGroup, ExperimentResult
 from .samples import Label, Result
@@ -56,7 +57,7 @@ class Study:
         num_samples: int | None = config.NUM_SAMPLES,
         ci_probability: float | None = config.CI_PROBABILITY,
         experiments: Mapping[str, Mapping[str, Mapping[str, Any]]] | None = None,
-        metrics: Mapping[str, Mapping[str, Any]] | None = None,
+        metrics: Mapping[str, Mapping[str, Any]] | Sequence[str] | str | None = None,
         *,
         device: torch.device | str | None = None,
         dtype: torch.dtype = torch.float32,
@@ -66,7 +67,7 @@ class Study:
         _checks.one_of("dtype", dtype, DTYPES)
         if zero_division is not None:
             check_zero_division(zero_division)
-        self._zero_division = zero_division
+        self.zero_division = zero_division
         self.device, self.dtype = device, dtype
         self.memory_limit = _checks.integer_at_least("memory_limit", memory_limit, 1)
         self._groups: dict[str, ExperimentGroup] = {}
@@ -78,6 +79,15 @@ class Study:
         self.seed, self.num_samples, self.ci_probability = seed, num_samples, ci_probability
         self.experiments = {} if experiments is None else experiments
         self.metrics = {} if metrics is None else metrics
+
+    def __repr__(self) -> str:
+        names = "seed", "num_samples", "ci_probability", "device", "dtype", "memory_limit"
+        options = {name: getattr(self, name) for name in names} | {"zero_division": self.zero_division}
+        groups = self._groups.values()
+        members = (member for group in groups for member in group.experiments.values())
+        experiments = [f"\n  {member.name}: {member.num_predictions:g} items" for member in members]
+        metrics = f"\n  metrics: {', '.join(self._metrics) or 'none'}"
+        return f"Study({keywords(type(self).__init__, options)}){''.join(experiments)}{metrics}"
 
     @property
     def seed(self) -> int:
@@ -131,7 +141,11 @@ class Study:
         return {name: dict(found) for name, found in self._metrics.items()}
 
     @metrics.setter
-    def metrics(self, metrics: Mapping[str, Mapping[str, Any]]) -> None:
+    def metrics(self, metrics: Mapping[str, Mapping[str, Any]] | Sequence[str] | str) -> None:
+        if isinstance(metrics, str):
+            metrics = [metrics]
+        if isinstance(metrics, list | tuple) and all(isinstance(name, str) for name in metrics):
+            metrics = {name: {} for name in metrics}
         metrics = dict(config.mapping("metrics", metrics, " such as {'acc': {}}"))
         default = metrics.pop("__default__", {})
         with self._all_or_nothing():
@@ -197,7 +211,7 @@ class Study:
 
     def add_metric(self, metric: str | Quantity, aggregation: str | None = None, **aggregation_options: Any) -> None:
         """Add a metric, and how experiments of a group are pooled: see `get_experiment_aggregator`."""
-        found = find_metric(metric, self._zero_division)
+        found = find_metric(metric, self.zero_division)
         name = metric if isinstance(metric, str) else metric.name
         aggregator, described = None, {}
         if aggregation is not None:
@@ -230,7 +244,7 @@ class Study:
 
     def find_metric(self, metric: str | Quantity) -> Quantity:
         """A metric of the study, by any of its spellings."""
-        found = find_metric(metric, self._zero_division)
+        found = find_metric(metric, self.zero_division)
         if found not in self._aggregators:
             raise config.unknown("metric", metric if isinstance(metric, str) else metric.name, self._metrics)
         return found
@@ -283,6 +297,8 @@ class Study:
     get_pairwise_comparison = comparisons.get_pairwise_comparison
     get_pairwise_random_comparison = comparisons.get_pairwise_random_comparison
     compare_all_pairs = comparisons.compare_all_pairs
+    table = tables.table
+    compare = tables.compare
     get_listwise_comparison_result = comparisons.get_listwise_comparison_result
     get_listwise_comparsion_result = comparisons.get_listwise_comparison_result  # as prob_conf_mat spells it
     get_fold_comparison = comparisons.get_fold_comparison
@@ -357,7 +373,7 @@ class Study:
             "dtype": config.dtype_name(self.dtype),
             "experiments": self.experiments,
             "metrics": config.plain(self.metrics),
-        } | ({} if self._zero_division is None else {"zero_division": float(self._zero_division)})
+        } | ({} if self.zero_division is None else {"zero_division": float(self.zero_division)})
 
     @classmethod
     def from_dict(cls, described: Mapping[str, Any], **overrides: Any) -> "Study":

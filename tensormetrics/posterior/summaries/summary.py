@@ -34,7 +34,7 @@ class PosteriorSummary(NamedTuple):
     mcse_median: Tensor
     mcse_eti: tuple[Tensor, Tensor]
     nan_fraction: Tensor
-    ci_probability: float
+    confidence: float
 
     @property
     def headers(self) -> list[str]:
@@ -45,14 +45,14 @@ class PosteriorSummary(NamedTuple):
         return {
             "Median": self.median,
             "Mode": self.mode,
-            f"{self.ci_probability:.1%} HDI": self.hdi,
+            f"{self.confidence:.1%} HDI": self.hdi,
             "MU": self.metric_uncertainty,
             "Skew": self.skew,
             "Kurt": self.kurtosis,
         }
 
 
-def summarize(samples: Tensor, ci_probability: float = 0.95, dim: int = 0) -> PosteriorSummary:
+def summarize(samples: Tensor, confidence: float = 0.95, dim: int = 0) -> PosteriorSummary:
     """What samples say, in float64, from one sort.
 
     Shapes: samples: (..., S, ...) -> each (..., ...), without axis `dim`.
@@ -60,16 +60,16 @@ def summarize(samples: Tensor, ci_probability: float = 0.95, dim: int = 0) -> Po
     nan samples are left out of everything; mean, sd (ddof 1), mode, skew and kurtosis (of the population, kurtosis in
     excess of the normal's 3) use the finite samples. `hdi` as in `hdi`; `eti` runs between the quantiles (1 -+ p) / 2,
     interpolated linearly. The mode is the middle of the fullest of equally wide bins, or an infinity that more than
-    half of the samples equal. Where no sample remains every field is nan. ValueError: ci_probability not in (0, 1].
+    half of the samples equal. Where no sample remains every field is nan. ValueError: confidence not in (0, 1].
 
     >>> found = summarize(torch.linspace(0, 1, 101), 0.9)
     >>> found.median, found.hdi[0]
     (tensor(0.5000, dtype=torch.float64), tensor(0., dtype=torch.float64))
     """
-    check_probability("ci_probability", ci_probability)
+    check_probability("confidence", confidence)
     x, n = sort_samples(samples, dim)
-    low, high = narrowest_interval(x, n, ci_probability)
-    quantiles = x.new_tensor([0.5, (1 - ci_probability) / 2, (1 + ci_probability) / 2])
+    low, high = narrowest_interval(x, n, confidence)
+    quantiles = x.new_tensor([0.5, (1 - confidence) / 2, (1 + confidence) / 2])
     errors = quantile_errors(x, n, quantiles)
 
     finite = finite_part(x, n)
@@ -103,5 +103,5 @@ def summarize(samples: Tensor, ci_probability: float = 0.95, dim: int = 0) -> Po
         nan_fraction=1 - n[..., 0].double() / samples.shape[dim]
         if samples.shape[dim]
         else x.new_full(x.shape[:-1], torch.nan),
-        ci_probability=ci_probability,
+        confidence=confidence,
     )

@@ -7,7 +7,7 @@ from typing import Any
 from torch import Tensor
 
 from ... import _checks
-from ..._tables import TEXTS, cell_text
+from ..._tables import TEXTS, cell_text, import_pandas
 
 
 def format_table(
@@ -35,7 +35,7 @@ def format_table(
     if table_fmt == "records":
         return rows
     if table_fmt in ("pd", "pandas"):
-        return _pandas().DataFrame(rows, columns=list(headers))
+        return import_pandas().DataFrame(rows, columns=list(headers))
     cells = [
         ["" if _below(row[h], blank_below) else cell_text(row[h], precision, h in percent) for h in headers]
         for row in rows
@@ -58,16 +58,6 @@ def _plain(value: Any) -> Any:
 
 def _below(value: Any, limit: float) -> bool:
     return isinstance(value, float) and -math.inf < limit and value <= limit
-
-
-def _pandas() -> Any:
-    try:
-        import pandas
-    except ImportError:
-        raise ImportError(
-            "table_fmt 'pandas' needs pandas: pip install \"tensormetrics[tables]\", or use 'records'"
-        ) from None
-    return pandas
 
 
 def _tabulate() -> Any:

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from ... import _checks
-from ...uncertainty.engine.estimates import Estimate
 from ...uncertainty.engine.philox import WORD, philox4x32, philox_key
+from ...uncertainty.results.estimates import Estimate
 from ..inputs import Sides
 from ..scores.query_metric import Average, Classes, averaged
 from ..search.knn import TorchKNN

@@ -12,17 +12,18 @@ from typing_extensions import Unpack
 
 from ... import _checks
 from ..._distributed import together as failing_together
-from ...uncertainty.engine.estimates import Estimate, check_confidence
 from ...uncertainty.engine.intervals import interval as intervals
+from ...uncertainty.engine.intervals import with_values
 from ...uncertainty.engine.resampling import Joined, together
 from ...uncertainty.engine.weights import ItemNames, check_draws
+from ...uncertainty.results.estimates import Estimate, check_confidence
 from ..clusters.communicator import AmongRanks
 from ..clusters.kmeans import TorchKMeans
 from ..inputs import Sides, need_no_table
 from ..ranking.ranking import TIES, Ties
 from ..relevance import Gains, Ignore
 from ..scores.embedding_metric import EmbeddingMetric, Queries, StoreOptions
-from ..scores.query_metric import ON_LONE, Classes, OnLone, items_of_several, relevant_counts, scored_queries
+from ..scores.query_metric import ON_LONE, Classes, OnLone, averaged, items_of_several, relevant_counts, scored_queries
 from ..search.distance import DEFAULT, DistanceName
 from ..search.knn import TorchKNN
 from ..sources.source import RowSource
@@ -47,7 +48,9 @@ class AccuracyCalculator(EmbeddingMetric):
 
     Args:
         include: names of metrics; default AMI, NMI, mean_average_precision, mean_average_precision_at_r,
-            mean_reciprocal_rank, precision_at_1, r_precision. The error for another lists all.
+            mean_reciprocal_rank, precision_at_1, r_precision. The error for another lists all. They are those of the
+            metrics with default options: mean_average_precision_at_10 divides by R, as `AveragePrecision(10)`, which
+            has other denominators.
         exclude: names to leave out; wins over include.
         avg_of_avgs: average over classes of the means over their queries.
         return_per_class: these means themselves, in the order of `class_labels`.
@@ -196,6 +199,7 @@ class AccuracyCalculator(EmbeddingMetric):
         query_cameras: Any = None,
         reference_cameras: Any = None,
         gains: Any = None,
+        groups: Any = None,
         state: str | os.PathLike | None = None,
         state_seconds: float = SECONDS,
         group: torch.distributed.ProcessGroup | None = None,
@@ -206,7 +210,8 @@ class AccuracyCalculator(EmbeddingMetric):
         `ref_includes_query=True`: the references begin with the queries, which are no neighbours of themselves.
         `self_index` (Q,) says the same for any arrangement: the reference that is this query, -1 = none.
         `query_cameras` (Q,), `reference_cameras` (N,): relevant references of the query's group, such as pictures of
-        one camera, are left out. `gains`: as in `positive_ranks`, for this call.
+        one camera, are left out. `gains`: as in `positive_ranks`, for this call. `groups` (Q,), integers or names: of
+        queries that are reweighted together by `interval` and `compare`.
 
         `reference=open_rows(...)`, or another `RowSource`, is read in blocks: once where k or the metrics look at few
         neighbours, else twice. `state` is then a file to which partial counts are written every `state_seconds`: the
@@ -239,6 +244,7 @@ class AccuracyCalculator(EmbeddingMetric):
             values, evaluation = self._evaluated(
                 self.current, sides, lambda given: self._get_accuracy(self.curr_function_dict, **given)
             )
+            evaluation = evaluation._replace(queries=evaluation.queries.grouped(groups))
         with self._lock:
             # `compute`, whose value may be of other rows, is to score them again before it is the latest call.
             self._computed, self._items = None, evaluation
@@ -253,17 +259,27 @@ class AccuracyCalculator(EmbeddingMetric):
         groups: Any = None,
     ) -> dict[str, Estimate]:
         # groups: (Q,) integers or names, or a mapping from ids to these
-        """Metric name -> `Estimate`, for the means over queries of the latest call; see `Metric`.
+        """Metric name -> `Estimate`, for the means over queries of the latest call; see `Metric.interval`.
 
         That call is `get_accuracy`, if no row was added since, else `compute`.
 
         Queries of one class share their references, so that intervals without `groups` are too narrow: `groups=labels`
-        is recommended. Those of `update` need not be repeated. They stand in the order in which the rows were fed, also
-        where `ids` put these in another one; or pass a mapping from id to group, on several processes above all.
+        is recommended. Those of `update` and `get_accuracy` need not be repeated. They stand in the order in which the
+        rows were fed, also where `ids` put these in another one; or pass a mapping from id to group, on several
+        processes above all.
         Scores of clusters, medians and own metrics have none.
         """
         confidence = check_confidence(confidence)
-        return intervals(self._resampled("interval", replicates, seed, groups), confidence)
+        return self._estimates(self._resampled("interval", replicates, seed, groups), confidence)
+
+    def _estimates(self, resampled: Any, confidence: float) -> dict[str, Estimate]:
+        values = {
+            name + suffix: averaged(score, classes, self.average)
+            for suffix, (scores, classes) in self._latest().averages.items()
+            for name, score in scores.items()
+            if statistic_of(name) == "mean"
+        }
+        return with_values(intervals(resampled, confidence), values)
 
     def audited(self, *, confidence: float = 0.95) -> dict[str, Estimate]:
         """What the search that is not exact cost, in the latest call, from the queries that `audit` drew.
@@ -290,23 +306,21 @@ class AccuracyCalculator(EmbeddingMetric):
         self, asked: str, replicates: int | None = None, seed: int | None = None, groups: Any = None
     ) -> Joined:
         evaluation, options = self._latest(), check_draws(replicates, seed)
-        names = evaluation.queries.names
-        if groups is not None:
-            names = names._replace(groups=evaluation.queries.groups_of(groups))
+        names = evaluation.queries.grouped(groups).names
         levels = []
         for suffix, (scores, classes) in evaluation.averages.items():
             means = {name + suffix: score for name, score in scores.items() if statistic_of(name) == "mean"}
             if not means:
                 raise ValueError(
-                    f"include: got {evaluation.names}, wanted at least one mean over queries for an {asked}"
+                    f"include: got {evaluation.names}, wanted at least one mean over queries for the {asked}"
                 )
             ranges = {name: (1.0, torch.inf) if name.startswith("mean_rank") else (0.0, 1.0) for name in means}
             items = items_of_several(means, names, evaluation.labels[suffix], classes, self.average, ranges)
             levels.append(items.resampled(*options))
         return together(levels, joined)
 
-    def _better(self, name: str) -> int:
-        return -1 if name.startswith("mean_rank") else 1
+    def _direction(self, name: str) -> bool | None:
+        return not name.startswith("mean_rank")
 
     def __getstate__(self) -> dict[str, Any]:
         # No rows are kept from which a copy could find again what `get_accuracy` found.

@@ -43,7 +43,7 @@ RANK_SCORES = {
 }
 SCORES_AT_K: dict[str, Callable[..., Tensor]] = {
     "hit_rate": hit_rate,
-    "mean_average_precision": functools.partial(average_precision, denominator="min"),
+    "mean_average_precision": average_precision,
     "ndcg": ndcg,
     "precision": precision,
     "recall": recall,

@@ -85,7 +85,7 @@ def state_of(
     # By the memory queries are cut into parts, and where none is told the device decides.
     memory = budget(calculator.memory_budget, device)
     own = {"metrics": ", ".join(calculator.current), "state": repr(path and os.fspath(path))}
-    said = options_of(calculator, *calculator._arguments) | own | {"version": __version__}
+    said = options_of(calculator) | own | {"version": __version__}
     said |= {name: _identity(name, value) for name, value in given.items()}
     if group is not None:
         memories, ranks = zip(*exchange((memory, said), group), strict=True)

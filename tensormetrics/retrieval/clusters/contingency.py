@@ -3,7 +3,7 @@
 import functools
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -187,6 +187,9 @@ class ClusteringMetric(RowMetric):
         if device.type == "cpu":
             check_finite(labels=labels, clusters=clusters)
         self.append_items({"labels": labels, "clusters": clusters}, **items)
+
+    def update_options(self) -> dict[str, Any]:
+        return {"update": type(self).update}
 
     def compute(self) -> Tensor:
         # ->  () float64

@@ -6,10 +6,11 @@ import torch
 from torch import Tensor
 
 from ... import _checks
+from ..._repr import ConstructorRepr
 from ..inputs import as_embeddings, check_finite
 
 
-class FaissKMeans:
+class FaissKMeans(ConstructorRepr):
     """Clusters with `faiss.Kmeans(D, n_clusters, **options)`: `kmeans(x, n_clusters)` returns (N,) int64.
 
     The options are FAISS's (seed=1234, max_points_per_centroid=256, gpu=False, ...) and are passed on; `niter` is 20,

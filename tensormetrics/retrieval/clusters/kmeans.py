@@ -7,6 +7,7 @@ from torch import Tensor
 
 from ... import _checks
 from ..._exact_sums import COARSE, parts, total, unit_of
+from ..._repr import ConstructorRepr
 from ..deterministic import row_norms
 from ..inputs import as_embeddings, budget, check_finite, check_squares, class_parts, largest_of_columns
 from ..search.distance import DISTANCES
@@ -14,7 +15,7 @@ from ..search.knn import KnownQueries, TorchKNN
 from .communicator import ALONE, Among
 
 
-class TorchKMeans:
+class TorchKMeans(ConstructorRepr):
     """Lloyd's k-means: `kmeans(x, n_clusters)` returns the cluster of every row, (N,) int64.
 
     Rows go to the nearest centroid, ties to the lower cluster; centroids are float64 means. An empty cluster takes

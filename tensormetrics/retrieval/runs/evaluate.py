@@ -2,27 +2,116 @@
 
 from collections.abc import Mapping, Sequence
 from os import PathLike
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
 
+from ..._plots import plot_values
+from ...uncertainty.engine.intervals import interval, with_values
+from ...uncertainty.engine.means import resampled_means
+from ...uncertainty.engine.resampling import Resampled
+from ...uncertainty.engine.weights import ItemNames, check_draws
+from ...uncertainty.results.estimates import Estimate, check_confidence
+from ...uncertainty.results.table import Table, table_of
 from .measures import SUMMED, measures
 from .pairs import Qrels, Run
 from .ranking import hits_of
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 Kind = TypeVar("Kind", Run, Qrels)
 
 
 class RunScores(NamedTuple):
-    """Scores of ranked lists: the queries, and for each measure a value for each of them, (Q,) float64."""
+    """Scores of ranked lists: the queries, and for each measure a value for each of them, (Q,) float64.
+
+    Two runs of the same queries are compared by `tensormetrics.compare`, several by `compare({"bm25": scores, ...})`.
+
+    Example:
+        >>> qrels = {f"q{i}": {"a": 1} for i in range(30)}
+        >>> scores = evaluate_run({f"q{i}": {"a": 2.0, "b": 3.0 * (i % 3 == 0)} for i in range(30)}, qrels, ["P_1"])
+        >>> print(scores.interval()["P_1"])
+        0.667 [0.488, 0.822]
+    """
 
     queries: list[str]
     values: dict[str, Tensor]
+    relevance_level: int = 1
+
+    def __repr__(self) -> str:
+        means = "".join(f", {name}={value:.4g}" for name, value in self.summary().items())
+        return f"RunScores(queries={len(self.queries)}{means})"
 
     def summary(self) -> dict[str, float]:
         """The mean over the queries, as trec_eval prints it for `all`; of counts the sum."""
         return {name: float(value.sum() if name in SUMMED else value.mean()) for name, value in self.values.items()}
+
+    def interval(
+        self, *, confidence: float = 0.95, replicates: int | None = None, seed: int | None = None, groups: Any = None
+    ) -> dict[str, Estimate]:
+        # groups: (Q,) integers or names
+        """Return the mean over the queries with an interval, for each measure that is a mean; see `Metric.interval`.
+
+        Args:
+            confidence: Mass of the interval, in (0, 1).
+            replicates: Number of random draws, by default 1000.
+            seed: Seed of the draws, by default 0; they depend on it and on the names of the queries alone.
+            groups: Queries that belong together, such as those of one topic: a number or name for each.
+
+        Returns:
+            An `Estimate` by the name of the measure.
+
+        Raises:
+            ValueError: If an option is out of range, or no measure is a mean.
+        """
+        confidence = check_confidence(confidence)
+        return self._estimates(self._resampled("interval", replicates, seed, groups), confidence)
+
+    def table(self, name: str = "run", **options: Any) -> Table:
+        """Return a table of one row: each measure with its interval, and counts.
+
+        Args:
+            name: Name of the row.
+            **options: Those of `interval`.
+        """
+        counts = {measure: value for measure, value in self.summary().items() if measure in SUMMED}
+        return table_of({name: {**self.interval(**options), **counts}}, self._direction)
+
+    def plot(self, ax: "Axes | None" = None, **options: Any) -> "tuple[Figure, Axes]":
+        """Plot the mean of each measure as a point with its interval as a bar.
+
+        Args:
+            ax: Axes to draw on; default those of a new figure.
+            **options: Those of `interval`.
+        """
+        return plot_values([self.interval(**options)], "Mean over queries", (0.0, 1.0), True, ax)
+
+    def _estimates(self, resampled: Resampled, confidence: float) -> dict[str, Estimate]:
+        return with_values(interval(resampled, confidence), self._means())
+
+    def _means(self) -> dict[str, Tensor]:
+        return {name: value.mean() for name, value in self.values.items() if name not in SUMMED}
+
+    def _direction(self, name: str) -> bool | None:
+        return None if name in SUMMED else True
+
+    def scoring_options(self) -> dict[str, Any]:
+        """What two runs must have in common to be compared."""
+        return {"relevance_level": self.relevance_level, "metrics": ", ".join(self.values)}
+
+    def _resampled(
+        self, asked: str, replicates: int | None = None, seed: int | None = None, groups: Any = None
+    ) -> Resampled:
+        columns = [self.values[name] for name in self._means()]
+        if not columns:
+            raise ValueError(f"metrics: got {', '.join(self.values)}, wanted at least one mean for the {asked}")
+        scores = torch.stack(columns, 1)
+        names = ItemNames.of(self.queries, groups, scores.device)
+        means = resampled_means(scores, names, *check_draws(replicates, seed), bounds=(0.0, 1.0))
+        return means.take(read=lambda values: dict(zip(self._means(), values.unbind(-1), strict=True)))
 
 
 def evaluate_run(
@@ -55,7 +144,8 @@ def evaluate_run(
     if not queries:
         some = ", ".join(repr(query) for side in (run, qrels) for query in side.queries[:2])
         raise ValueError(f"run, qrels: no query is in both; their names begin with {some or 'none'}")
-    return RunScores(queries, {name: torch.from_numpy(measure(hits)) for name, measure in chosen.items()})
+    values = {name: torch.from_numpy(measure(hits)) for name, measure in chosen.items()}
+    return RunScores(queries, values, relevance_level)
 
 
 def _as(kind: type[Kind], given: Any) -> Kind:

@@ -1,6 +1,6 @@
 """Average precision."""
 
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
@@ -12,7 +12,8 @@ from ..ranking.positive_ranks import PositiveRanks
 from .depths import Depths, at_depths, scores_at
 from .query_metric import QueryMetric, QueryOptions
 
-Denominator = Literal["relevant", "min"]
+Denominator = Literal["relevant", "min", "found"]
+DENOMINATORS: tuple[Denominator, ...] = get_args(Denominator)
 
 
 def average_precision(ranks: PositiveRanks, k: Depths | None = None, denominator: Denominator = "relevant") -> Tensor:
@@ -20,8 +21,11 @@ def average_precision(ranks: PositiveRanks, k: Depths | None = None, denominator
 
     Shapes: rank: (..., Q, P); relevant: (..., Q) -> (..., Q) float64, for K values of k (..., Q, K).
 
-    `denominator="min"` divides by min(R, k) instead, so that k relevant neighbours are worth 1. In [0, 1], higher is
-    better; NaN for a lone query (R = 0). ValueError for k < 1, for an unknown denominator and for "min" without k.
+    `denominator="relevant"` divides by R, the number of relevant references, as trec_eval's `map_cut_k`; "min" by
+    min(R, k), so that k relevant neighbours are worth 1; "found" by the number of relevant references among the k
+    nearest, as torchmetrics' `RetrievalMAP(top_k=k)`, so that what is not found costs nothing. In [0, 1], higher is
+    better; NaN for a lone query (R = 0). ValueError for k < 1, for an unknown denominator and for "min" or "found"
+    without k.
     Manning, Raghavan and Schütze, Introduction to Information Retrieval, chapter 8, DOI 10.1017/CBO9780511809071.
 
     >>> x, labels = torch.tensor([[0.0], [0.1], [5.0], [5.1], [0.3]]), torch.tensor([0, 0, 1, 1, 1])
@@ -34,8 +38,14 @@ def average_precision(ranks: PositiveRanks, k: Depths | None = None, denominator
         return _precisions(ranks, ranks.rank > 0) / ranks.relevant
 
     def cut(depth: int) -> Tensor:
-        most = ranks.relevant if denominator == "relevant" else ranks.relevant.clamp(max=depth)
-        return _precisions(ranks, ranks.within(depth)) / most
+        found = ranks.within(depth)
+        if denominator == "min":
+            divisor = ranks.relevant.clamp(max=depth)
+        elif denominator == "found":
+            divisor = torch.minimum(found.sum(-1).clamp(min=1), ranks.relevant)  # a lone query stays undefined
+        else:
+            divisor = ranks.relevant
+        return _precisions(ranks, found) / divisor
 
     return at_depths(k, cut)
 
@@ -57,9 +67,9 @@ def average_precision_at_r(ranks: PositiveRanks) -> Tensor:
 
 
 def _check_denominator(k: Depths | None, denominator: Denominator) -> None:
-    _checks.one_of("denominator", denominator, ("relevant", "min"))
-    if k is None and denominator == "min":
-        raise ValueError("k: got None with denominator='min', wanted an integer >= 1")
+    _checks.one_of("denominator", denominator, DENOMINATORS)
+    if k is None and denominator != "relevant":
+        raise ValueError(f"k: got None with denominator={denominator!r}, wanted an integer >= 1")
 
 
 def _precisions(ranks: PositiveRanks, found: Tensor) -> Tensor:
@@ -72,7 +82,8 @@ def _precisions(ranks: PositiveRanks, found: Tensor) -> Tensor:
 class AveragePrecision(QueryMetric):
     """Mean average precision (MAP) over queries, cut at k or not, in [0, 1]; formula: `average_precision`.
 
-    Other options as in `PrecisionAtK`.
+    `denominator`: what the sum of precisions is divided by, "relevant" (all relevant references), "min" or "found", as
+    in `average_precision`. Other options as in `PrecisionAtK`.
     """
 
     def __init__(

@@ -166,8 +166,9 @@ class NearestCentroidAccuracy(QueryMetric):
     def rows_may_stay(self) -> bool:
         return True
 
-    def scores(self, sides: Sides) -> Tensor:
-        # ->  (Q,) float64, NaN = lone
+    def scores(self, sides: Sides) -> tuple[Tensor, Tensor]:
+        # ->  (Q,) float64, NaN = lone; (Q,) bool, lone
         if sides.ignore is not None:
             raise ValueError("cameras: got some, wanted none: a class mean cannot leave out references of each query")
-        return checked_centroids(sides, DISTANCES[self.distance], self.memory_budget)
+        scores = checked_centroids(sides, DISTANCES[self.distance], self.memory_budget)
+        return scores, scores.isnan()

@@ -29,6 +29,11 @@ class Queries(NamedTuple):
     rows: Tensor | None  # (Q,) int64, which row of the updates a query is; None: it has no id, and all are in order
     num_rows: int  # of the updates
 
+    def grouped(self, groups: Any) -> "Queries":
+        # groups: (num_rows,) integers or names, or a mapping from ids
+        """Return the queries with other groups, or as they are for None."""
+        return self if groups is None else self._replace(names=self.names._replace(groups=self.groups_of(groups)))
+
     def groups_of(self, groups: Any) -> Tensor:
         # groups: (num_rows,) integers or names, or a mapping from ids  ->  (Q,) int64
         """Return the group of each query."""
@@ -184,6 +189,10 @@ class EmbeddingMetric(Metric):
         for state, rows in zip(_states(role), (embeddings, labels, *options.values()), strict=True):
             if rows is not None:
                 self.append_rows(state, rows)
+
+    def update_options(self) -> dict[str, Any]:
+        options = {"label_columns": self.label_columns, "device": self.placed, "store_dtype": self.store_dtype}
+        return {"update": type(self).update, **options}
 
     def rows_may_stay(self) -> bool:
         """Whether `compute` can do with the `kept` rows of this rank alone; else it is given those of all ranks."""

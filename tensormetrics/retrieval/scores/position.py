@@ -98,7 +98,7 @@ class InverseNegativePenalty(QueryMetric):
 class RankingAUROC(QueryMetric):
     """Mean probability that a relevant reference is nearer than an irrelevant one; see `ranking_auroc`.
 
-    Options as in `PrecisionAtK`. Queries without irrelevant reference count as lone too.
+    Options as in `PrecisionAtK`. Queries without irrelevant reference have no value, and are always left out.
     """
 
     def __init__(self, **options: Unpack[QueryOptions]) -> None:

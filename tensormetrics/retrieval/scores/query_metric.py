@@ -300,11 +300,11 @@ class QueryMetric(EmbeddingMetric):
         # ->  () float64, or as `average` says; of several scores name: that of each
         sides = self.kept()
         sides = sides._replace(gains=as_gains(self.gains, sides.query.device)).without(self.ignore)
-        scores = self.scores(sides)
+        scores, lone = self.scores(sides)
         names = tuple(self.score) if isinstance(self.score, Mapping) else None
-        scored = scored_queries((scores if names is None else scores[0]).isnan(), self.on_lone)
+        scored = scored_queries(lone, self.on_lone)
         if self.on_lone == "zero":
-            scores = scores.masked_fill(scores.isnan(), 0)
+            scores = scores.masked_fill(lone, 0)
         classes = Classes.of(sides.query_labels, scored)
         self.class_labels = classes.labels
         queries = self.queries.names, sides.query_labels
@@ -319,14 +319,15 @@ class QueryMetric(EmbeddingMetric):
         return {name: averaged(score, classes, self.average) for name, score in by_name.items()}
 
     @torch.no_grad()
-    def scores(self, sides: Sides) -> Tensor:
-        # ->  (Q,) float64, NaN = lone; (M, Q) of several scores
+    def scores(self, sides: Sides) -> tuple[Tensor, Tensor]:
+        # ->  (Q,) float64, NaN = undefined, or (M, Q) of several scores; (Q,) bool, lone
         depth = self.depth
         if depth == "relevant":
             relevant = relevant_counts(sides, self.label_comparison_fn, self.memory_budget)
             depth = max(int(relevant.max()), 1) if len(relevant) else 1
         ranking = Ranking(self.label_comparison_fn, depth, self.ties, self.distance, memory_budget=self.memory_budget)
         assert self.score is not None  # who has none overrides this
-        if isinstance(self.score, Mapping):
-            return query_scores(list(self.score.values()), tiles_of(sides, ranking), sides)
-        return query_scores([self.score], tiles_of(sides, ranking), sides)[0]
+        functions = [*self.score.values()] if isinstance(self.score, Mapping) else [self.score]
+        functions.append(lambda ranks: ranks.relevant.double())
+        *scores, relevant = query_scores(functions, tiles_of(sides, ranking), sides)
+        return torch.stack(scores) if isinstance(self.score, Mapping) else scores[0], relevant == 0

@@ -9,6 +9,7 @@ from typing_extensions import Unpack
 
 from ... import _checks
 from ..._files import written
+from ..._repr import ConstructorRepr
 from ..inputs import as_embeddings, budget, check_squares
 from ..relevance import rows_of
 from .backend import Candidates, first_references, search_arguments
@@ -26,7 +27,7 @@ class MaskedCandidates(Candidates, total=False):
     reference_mask: Tensor | None  # (..., R) bool
 
 
-class TorchKNN:
+class TorchKNN(ConstructorRepr):
     """Exact k nearest neighbours on the device of the query: `knn(query, k, reference, ref_includes_query)`.
 
     Neighbours are ordered by (distance, index), with distances evaluated in float64 from the given values in a fixed
@@ -75,6 +76,9 @@ class TorchKNN:
         self.exact = exact
         self.memory_budget = memory_budget
         self._kept: References | Tensor | None = None
+
+    def _sizes(self) -> dict[str, int]:
+        return {} if self._kept is None else {"references": len(_rows_of(self._kept))}
 
     @property
     def order(self) -> Distance | FunctionDistance:

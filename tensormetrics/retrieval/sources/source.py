@@ -49,6 +49,9 @@ class RowSource(ABC):
     def __len__(self) -> int:
         return self.shape[0]
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(shape={tuple(self.shape)}, dtype={self.dtype})"
+
     @property
     def row_bytes(self) -> int:
         return max(self.shape[1] * self.dtype.itemsize, 1)

@@ -1,15 +1,14 @@
 """Scores of the items of each label."""
 
 import dataclasses
+import json
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import torch
-import torchmetrics
 from torch import Tensor
 
-from ..._distributed import check_same_options, described, exchange
 from ..tensors.normalizers import Normalizer, Raw, normalize
 from ..tensors.policy import Policy
 from .invalid import EMPTY
@@ -20,10 +19,10 @@ from .nodes.set import Set
 
 
 class ByLabel:
-    """Overlaps by the label of the items, summed over documents; its memory grows with the labels alone.
+    """Overlaps by the label of the items, to be summed over documents.
 
     by: the path, from an item of the one collection that an object consists of, to the plain value that is its label;
-    only items of one label match. labels: those that count, in this order; default all that are met. compute gives
+    only items of one label match. labels: those that count, in this order; default all that are met. `scores` gives
     "f1[label]", "types-f1", the mean over the labels met, and "weighted-f1", weighted by the references' self-overlap.
     """
 
@@ -40,33 +39,6 @@ class ByLabel:
         self.metric = StructuredMetric(partial(_collection, metric), Raw(), policy).to(metric.device)
         self.items, node = root_collection(metric.node(policy))
         self.label = label_reader(node.inner, by)
-        self.reset()
-
-    def reset(self) -> None:
-        """Forget all documents."""
-        self.sums = {label: torch.zeros(3, dtype=torch.float64, device="cpu") for label in self.labels or ()}
-
-    def add(self, sums: dict[Hashable, Tensor]) -> None:
-        """Add the `sums_of` some documents."""
-        self.sums = added([self.sums, sums])
-
-    def compute(self, beside: torchmetrics.Metric) -> dict[str, Tensor]:
-        """Key -> () float64; of all ranks where there are several, as those of the metric `beside` are.
-
-        ValueError on all ranks where they differ in an option, which it names; RuntimeError on all where one fails.
-        """
-        if not (beside._to_sync and beside.distributed_available_fn()):
-            return self.scores(self.sums)
-        options = {
-            "by": self.by,
-            "labels": self.labels,
-            "scores": self.normalizers,
-            "zero_division": self.zero_division,
-        }
-        said = {name: described(value) for name, value in options.items()}
-        of_ranks, sums = zip(*exchange((said, self.sums), beside.process_group), strict=True)
-        check_same_options(of_ranks)
-        return self.scores(added(sums))
 
     def sums_of(self, preds: Sequence[Any], refs: Sequence[Any]) -> dict[Hashable, Tensor]:
         # ->  label: (3,) float64
@@ -84,9 +56,15 @@ class ByLabel:
         number = torch.tensor([place[label] for _, label in groups], dtype=torch.int64, device="cpu")
         return dict(zip(labels, overlap.new_zeros(len(place), 3).index_add(0, number, overlap), strict=True))
 
-    def scores(self, sums: dict[Hashable, Tensor]) -> dict[str, Tensor]:
+    def scores(self, found: Mapping[str, Tensor], device: torch.device) -> dict[str, Tensor]:
+        # found: label as it is spelled: (3,)
         """Key -> () float64."""
-        table = torch.stack([*sums.values(), torch.zeros(3, dtype=torch.float64, device="cpu")])[:-1]  # (L, 3)
+        none = torch.zeros(3, dtype=torch.float64, device=device)
+        if self.labels is None:
+            sums: dict[Hashable, Tensor] = {_shown(text): row for text, row in found.items()}
+        else:
+            sums = {label: found.get(spelled(label), none) for label in self.labels}
+        table = torch.stack([*sums.values(), none])[:-1]  # (L, 3)
         met = (table[:, 1:] > 0).any(-1)
         cross, pred, ref = table.unbind(-1)
         result: dict[str, Tensor] = {}
@@ -99,10 +77,40 @@ class ByLabel:
         return result
 
 
-def added(tables: Sequence[dict[Hashable, Tensor]]) -> dict[Hashable, Tensor]:
+def spelled(label: Hashable) -> str:
+    """How a state holds a label: plain values as JSON, others by their class and text."""
+    if label is None or type(label) in (str, bool, int, float):
+        return json.dumps(label)
+    return json.dumps([type(label).__qualname__, f"{label}"])
+
+
+def _shown(text: str) -> str:
+    label = json.loads(text)
+    return f"{label[1] if isinstance(label, list) else label}"
+
+
+def as_states(sums: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
+    # sums: (3,) each  ->  (n,) uint8, the labels line by line; (L, 3)
+    """The labels and their sums as rows, which may stand one behind the other."""
+    table = torch.stack([*sums.values()])
+    lines = "".join(f"{label}\n" for label in sums).encode("ascii")
+    return torch.frombuffer(bytearray(lines), dtype=torch.uint8).to(table.device), table
+
+
+def table_of(names: Tensor, sums: Tensor) -> dict[str, Tensor]:
+    # names: (n,) uint8  sums: (L, 3)  ->  label: (3,)
+    """What the states hold: the sums of each label, which may stand in several rows."""
+    labels = bytes(names.to(torch.uint8).cpu().numpy()).decode("ascii").splitlines()
+    return added([{label: row} for label, row in zip(labels, sums, strict=True)])
+
+
+def added(tables: Sequence[dict[str, Tensor]]) -> dict[str, Tensor]:
     """The sums of each label, in the order in which labels are met."""
-    labels = dict.fromkeys(label for sums in tables for label in sums)
-    return {label: torch.stack([sums[label] for sums in tables if label in sums]).sum(0) for label in labels}
+    result: dict[str, Tensor] = {}
+    for table in tables:
+        for label, row in table.items():
+            result[label] = result[label] + row if label in result else row
+    return result
 
 
 def root_collection(node: Node) -> tuple[Callable[[Any], Sequence[Any]], Set]:

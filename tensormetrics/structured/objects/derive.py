@@ -55,6 +55,9 @@ class Plan:
         finally:
             self.at_work = False
 
+    def __repr__(self) -> str:
+        return name_of(self.tp)
+
     def __reduce__(self) -> tuple:
         return Plan, (self.tp, self.constraint, None, self.decorated)
 

@@ -1,28 +1,30 @@
-"""Scores of a corpus of objects: families of averages of one metric, and suites of families."""
+"""Scores of a corpus of objects: families of averages of one metric."""
 
 import copy
 from abc import abstractmethod
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from functools import partial
+from itertools import accumulate, pairwise
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from typing_extensions import Self, Unpack
 
 from ... import _checks
-from ..._metric import Lock, NoDataError, one_at_a_time
-from ..._plots import plot_values, steps_of
-from ...uncertainty.engine.estimates import Estimate, check_confidence
-from ...uncertainty.engine.intervals import interval as intervals
+from ..._metric import Metric, Options
+from ..._plots import steps_of
+from ..._sum_metric import SumMetric
 from ...uncertainty.engine.resampling import Joined, together
 from ...uncertainty.engine.weights import Identity
 from ..tensors.normalizers import Normalizer, parse_normalizers, selves_read
 from ..tensors.overlap import Overlap
 from ..tensors.policy import Policy
-from ..tensors.reduction import CountMetric, OverlapMetric
-from .by_label import ByLabel
+from ..tensors.reduction import Average, bounds_of_overlaps, scores_of_overlaps
+from .by_label import ByLabel, added, as_states, spelled, table_of
 from .columns import shared_columns
-from .invalid import EMPTY, INVALID, InvalidCount, overlap_of_valid, with_empty
+from .derive import Plan
+from .invalid import EMPTY, INVALID, overlap_of_valid, with_empty
 from .matching import Hook, Path
 from .metric import StructuredMetric
 
@@ -72,32 +74,24 @@ def macro_average(normalizers: Sequence[str | Normalizer]) -> Reduction:
     return Reduction("macro", parse_normalizers("normalizers", normalizers))
 
 
-class OverlapScores(OverlapMetric):
-    """Scores of overlaps that are known already; see `normalize`."""
-
-    def update(self, overlap: Overlap, **items: Unpack[Identity]) -> None:
-        # overlap: (B,) each
-        self.add_documents(torch.stack(overlap, -1), **items)
-
-
 class Prepared(NamedTuple):
     """What a family has found in some documents, before any of it is counted."""
 
     preds: Sequence[Any]  # EMPTY where one is invalid
     refs: Sequence[Any]
-    overlap: Overlap  # (B,) each
-    by_label: list[dict[Hashable, Tensor]]
+    overlap: Tensor  # (B, 3)
+    labels: dict[Hashable, Tensor]  # (3,) each
 
 
-class Corpus(nn.Module):
-    """Base of what scores a corpus of objects: lists of predictions and references in, numbers by key out.
+class Corpus(Metric):
+    """Base of what scores a corpus of objects: lists of predictions and references in, numbers by key out."""
 
-    Threads may share it: what reads or writes the sums does so one after the other.
-    """
+    higher_is_better = True
+    plot_lower_bound: float | None = 0.0
+    nan_without_data = True
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._lock = Lock()
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
         self.extras: list[Extra] = []
 
     @abstractmethod
@@ -108,6 +102,14 @@ class Corpus(nn.Module):
     def compute(self) -> dict[str, Tensor]:
         """Key -> () float64."""
 
+    @abstractmethod
+    def _prepared(self, preds: Sequence[Any], refs: Sequence[Any]) -> Any:
+        """All that can fail: what is to be added for some documents."""
+
+    @abstractmethod
+    def _add(self, batch: Any, **items: Unpack[Identity]) -> None:
+        """Add what was prepared."""
+
     def update_single(self, pred: Any, ref: Any) -> None:
         """Add one document."""
         self.update([pred], [ref])
@@ -116,22 +118,15 @@ class Corpus(nn.Module):
         """`update` under the name that it has in metametric."""
         self.update(preds, refs)
 
-    def interval(self, *, confidence: float = 0.95) -> dict[str, Estimate]:
-        """Key -> `Estimate`, for the averages of families made with `replicates`; those of single labels have none."""
-        return intervals(self._resampled("interval"), check_confidence(confidence))
-
     def plot(self, val: Any = None, ax: "Axes | None" = None) -> "tuple[Figure, Axes]":
         """As `plot` of every metric: of what `compute` or `interval` answered, or a list of such answers."""
         steps = steps_of(self.compute() if val is None else val)
         shares = [{key: step[key] for key in step if key.rpartition("-")[2] != INVALID} for step in steps]
-        return plot_values(shares, type(self).__name__, (0.0, None), True, ax)
+        return super().plot(shares, ax)
 
     @abstractmethod
-    def _resampled(self, asked: str, *options: Any) -> Joined:
-        """As that of a `Metric`; `replicates` and `seed` are those of the constructor."""
-
-    def _better(self, name: str) -> int:
-        return 1
+    def scoring_options(self) -> dict[str, Any]:
+        """Return what two of them have in common that `compare` takes: it says what is scored."""
 
     def with_extra(self, function: Extra) -> Self:
         """Let `function` of the computed values add values of its own."""
@@ -145,7 +140,7 @@ class Corpus(nn.Module):
         return values
 
 
-class Family(Corpus):
+class Family(Corpus, SumMetric):
     """Averages of one metric over a corpus: `update(preds, refs)` with lists of B objects each, then `compute()`.
 
     reduction: `micro_average([...])`, `macro_average([...])`, or several by prefix. A key is the prefix and the name
@@ -170,6 +165,13 @@ class Family(Corpus):
     {'micro-f1': 0.667, 'macro-f1': 0.5}
     """
 
+    model_options = (*Metric.model_options, "hooks", "on_invalid")
+
+    num_documents: Tensor
+    invalid: Tensor
+    label_names: Tensor  # (n,) uint8, see `by_label.spelled`
+    label_sums: Tensor  # (L, 3)
+
     def __init__(
         self,
         metric: StructuredMetric,
@@ -183,9 +185,11 @@ class Family(Corpus):
         zero_division: float | str | None = None,
         duplicates: str | None = None,
         on_invalid: str = "raise",
-        **kwargs: Any,
+        replicates: int = 0,
+        seed: int = 0,
+        **kwargs: Unpack[Options],
     ) -> None:
-        super().__init__()
+        super().__init__(replicates=replicates, seed=seed, **kwargs)
         _checks.one_of("on_invalid", on_invalid, ("raise", "empty"))
         if not isinstance(metric, StructuredMetric):
             raise TypeError(f"metric: got {metric!r:.60}, wanted the metric of a class, such as Document.metric")
@@ -198,86 +202,127 @@ class Family(Corpus):
         own = Policy.parse(policy or metric.policy, empty=empty, zero_division=zero_division, duplicates=duplicates)
         self.metric = metric.under(own)
         self.prefixes = list(reductions)
-        averages = nn.ModuleList(
-            OverlapScores(scores=given.normalizers, average=given.average, policy=self.metric.policy, **kwargs)
+        self.scores = [
+            {score.name or "overlap": score if score.name else metric.normalizer for score in given.normalizers}
             for given in reductions.values()
-        )
-        self.averages = cast(Sequence[OverlapScores], averages)
-        scores: dict[str, Normalizer] = {}
-        for average in self.averages:
-            if "overlap" in average.scores:
-                average.scores["overlap"] = metric.normalizer
-            scores |= average.scores
-        self.reads = selves_read(scores.values(), self.metric.policy.zero_division)
-        self.by_label = [] if by is None else [ByLabel(self.metric, by, scores, labels)]
-        invalid = nn.ModuleList([InvalidCount()] if on_invalid == "empty" else [])
-        self.invalid = cast(Sequence[InvalidCount], invalid)
+        ]
+        self.averages = [
+            Average(given.average, 3, partial(scores_of_overlaps, scores, own.zero_division))
+            for given, scores in zip(reductions.values(), self.scores, strict=True)
+        ]
+        all_scores = {name: score for scores in self.scores for name, score in scores.items()}
+        self.reads = selves_read(all_scores.values(), own.zero_division)
+        self.by_label = None if by is None else ByLabel(self.metric, by, all_scores, labels)
+        self.on_invalid = on_invalid
         self.hooks = dict(hooks or {})
-        self.documents = 0
+        self._first_document = 0  # of a batch of `forward`: how many the metric has
+        self.add_sums(sum(average.width for average in self.averages))
+        self.add_state("num_documents", torch.zeros((), dtype=torch.int64, device="cpu"), "sum")
+        if on_invalid == "empty":
+            self.add_state("invalid", torch.zeros((), dtype=torch.float64), "sum")
+        if by is not None:
+            self.add_rows("label_names")
+            self.add_rows("label_sums")
 
-    @one_at_a_time
+    @property
+    def documents(self) -> int:
+        """The number of documents so far."""
+        return int(self.num_documents)
+
     def update(self, preds: Sequence[Any], refs: Sequence[Any], **items: Unpack[Identity]) -> None:
         """Add documents; ValueError for lists of different lengths."""
         self._add(self._prepared(preds, refs), **items)
 
-    @one_at_a_time
-    def forward(self, preds: Sequence[Any], refs: Sequence[Any], **items: Unpack[Identity]) -> dict[str, Tensor]:
-        """Add documents; key -> () float64, of these alone, and of this rank alone."""
-        return self._add_and_score(self._prepared(preds, refs), **items)
-
     def _prepared(self, preds: Sequence[Any], refs: Sequence[Any]) -> Prepared:
-        """All that can fail: what is to be added for some documents."""
         preds, overlap = self._read(preds, refs)
-        return Prepared(preds, refs, overlap, [scores.sums_of(preds, refs) for scores in self.by_label])
+        labels = self.by_label.sums_of(preds, refs) if self.by_label else {}
+        return Prepared(preds, refs, torch.stack(overlap, -1).double(), labels)
 
-    @one_at_a_time
     def _add(self, batch: Prepared, **items: Unpack[Identity]) -> None:
-        """Add what was prepared."""
-        for average in self.averages:
-            average.update(batch.overlap, **items)
-        for count in self.invalid:
-            count.update(batch.preds)
-        for scores, sums in zip(self.by_label, batch.by_label, strict=True):
-            scores.add(sums)
-        self._run_hooks(batch.preds, batch.refs)
+        first = self._first_document + self.documents if self.hooks else 0
+        self.add_items(torch.cat([average.rows(batch.overlap) for average in self.averages], -1), **items)
+        self.num_documents = self.num_documents + len(batch.preds)
+        if self.on_invalid == "empty":
+            self.invalid = self.invalid + sum(pred is EMPTY for pred in batch.preds)
+        if batch.labels:
+            sums = {spelled(label): row.to(self.sums.device) for label, row in batch.labels.items()}
+            self._keep_labels(added([self._label_sums(), sums]))
+        for number, (pred, ref) in enumerate(zip(batch.preds, batch.refs, strict=True) if self.hooks else (), first):
+            if pred is not EMPTY:
+                self.metric.compute(pred, ref)[1].run_with_hooks(self.hooks, number)
 
-    @one_at_a_time
-    def _add_and_score(self, batch: Prepared, **items: Unpack[Identity]) -> dict[str, Tensor]:
-        """Add what was prepared; the values of it alone."""
-        values = self._keyed([average(batch.overlap, **items) for average in self.averages])
-        for count in self.invalid:
-            values |= count(batch.preds)
-        for scores, sums in zip(self.by_label, batch.by_label, strict=True):
-            scores.add(sums)
-            values |= scores.scores(sums)
-        self._run_hooks(batch.preds, batch.refs)
-        return self.extended(values)
+    def _label_sums(self) -> dict[str, Tensor]:
+        """The sums of each label, by how it is spelled."""
+        return table_of(self.label_names, self.label_sums)
 
-    @one_at_a_time
+    def _keep_labels(self, sums: dict[str, Tensor]) -> None:
+        self.label_names, self.label_sums = as_states(sums)
+
+    def _add_state(self, state: dict[str, Tensor]) -> None:
+        super()._add_state(state)
+        if self.by_label and len(self.label_sums):
+            self._keep_labels(self._label_sums())  # in one row each
+
     def compute(self) -> dict[str, Tensor]:
         """Key -> () float64."""
-        values = self._keyed(list(map(computed, self.averages)))
-        for count in self.invalid:
-            values |= computed(count)
-        for scores in self.by_label:
-            values |= scores.compute(self.averages[0])
+        values = self.read_sums(self.sums)
+        if self.on_invalid == "empty":
+            values[INVALID] = self.invalid.masked_fill(self.num_documents == 0, torch.nan)
+        if self.by_label:
+            values |= self.by_label.scores(self._label_sums(), self.sums.device)
         return self.extended(values)
 
-    def _resampled(self, asked: str, *options: Any) -> Joined:
-        return together([average._resampled(asked, *options) for average in self.averages], self._keyed)
+    def read_sums(self, sums: Tensor) -> dict[str, Tensor]:
+        # sums: (..., K)  ->  key: (...)
+        parts = sums.split([average.width for average in self.averages], -1)
+        return self._keyed([average.scores(part) for average, part in zip(self.averages, parts, strict=True)])
+
+    def _resampled_sums(self, replicates: int | None, seed: int | None) -> Joined:
+        """Of each average apart: what is known of its best and worst documents is its own."""
+        whole, parts = self._resampled_state(replicates, seed), []
+        ends = accumulate([average.width for average in self.averages], initial=0)
+        for average, (start, stop) in zip(self.averages, pairwise(ends), strict=True):
+            half, units = whole.half, whole.units
+            parts.append(
+                whole._replace(
+                    observed=whole.observed[..., start:stop],
+                    weighted=whole.weighted[..., start:stop],
+                    half=None if half is None else half[..., start:stop],
+                    units=None if units is None else units._replace(rows=units.rows[..., start:stop]),
+                    read=average.scores,
+                    bounds=average.bounds(
+                        bounds_of_overlaps(self.sums[start:stop]) if average.kind == "micro" else None
+                    ),
+                )
+            )
+        return together(parts, self._keyed)
+
+    def scoring_options(self) -> dict[str, Any]:
+        """Return what two families have in common that `compare` takes: the metric, its averages and their options."""
+        averages = [(prefix, average.kind) for prefix, average in zip(self.prefixes, self.averages, strict=True)]
+        labels = {} if self.by_label is None else {"by": self.by_label.by, "labels": self.by_label.labels}
+        scores = {"reduction": averages, "scores": self.scores, "policy": self.metric.policy}
+        own = {"replicates": self.replicates, "seed": self.seed}
+        return {"metric": _kind_of(self.metric), **scores, **labels, **own}
+
+    def update_options(self) -> dict[str, Any]:
+        # Each of two families with hooks calls them.
+        return {**super().update_options(), "hooks": self if self.hooks else None}
 
     def per_document(self, preds: Sequence[Any], refs: Sequence[Any]) -> dict[str, Tensor]:
         """Normalizer -> (B,) float64; the state is left as it is."""
         overlap = torch.stack(self._read(preds, refs)[1], -1)
-        return {name: value for average in self.averages for name, value in average.read_scores(overlap).items()}
+        return {name: value for average in self.averages for name, value in average.read(overlap).items()}
 
-    @one_at_a_time
+    def _number_after(self, state: dict[str, Any]) -> None:
+        super()._number_after(state)
+        if self.hooks:
+            self._first_document = int(state["num_documents"]) + state["_first_document"]
+
     def reset(self) -> None:
         """Forget all documents."""
-        self.documents = 0
-        sums: list[CountMetric | ByLabel] = [*self.averages, *self.invalid, *self.by_label]
-        for scores in sums:
-            scores.reset()
+        super().reset()
+        self._first_document = 0
 
     def new(self, hooks: Mapping[Path | str, Hook] | None = None) -> "Family":
         """The same without documents."""
@@ -288,7 +333,7 @@ class Family(Corpus):
 
     def _read(self, preds: Sequence[Any], refs: Sequence[Any]) -> tuple[Sequence[Any], Overlap]:
         # -> predictions, EMPTY for invalid ones; their overlaps (B,)
-        if not self.invalid:
+        if self.on_invalid == "raise":
             return preds, self.metric.cross_and_selves(preds, refs, self.reads)
         _checks.same_length(preds=preds, refs=refs)
         with shared_columns():  # so that what is looked at twice is read once
@@ -299,113 +344,36 @@ class Family(Corpus):
         named = zip(self.prefixes, scores, strict=True)
         return {keyed(prefix, name): value for prefix, part in named for name, value in part.items()}
 
-    def _run_hooks(self, preds: Sequence[Any], refs: Sequence[Any]) -> None:
-        if self.hooks:
-            for number, (pred, ref) in enumerate(zip(preds, refs, strict=True), self.documents):
-                if pred is EMPTY:
-                    continue
-                self.metric.compute(pred, ref)[1].run_with_hooks(self.hooks, number)
-        self.documents += len(preds)
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
+        _join_averages(state_dict, prefix, [average.kind for average in self.averages])
+        super()._load_from_state_dict(state_dict, prefix, *args)
 
 
-class Suite(Corpus):
-    """Families and suites by name, fed with the same objects; the names are the first part of the keys.
-
-    >>> from dataclasses import dataclass
-    >>> @metametric(normalizer="f1")
-    ... @dataclass
-    ... class Bag:
-    ...     items: list[str]
-    >>> suite = Suite({"all": Family(metric_of(Bag), micro_average(["recall"]))})
-    >>> suite.update([Bag(["a"])], [Bag(["a", "b"])])
-    >>> suite.compute()
-    {'all-recall': tensor(0.5000, dtype=torch.float64)}
-    """
-
-    def __init__(self, members: Mapping[str, "Family | Suite"]) -> None:
-        super().__init__()
-        for name, member in members.items():
-            if not isinstance(member, Corpus):
-                raise TypeError(f"member {name!r}: got {member!r:.60}, wanted a Family or a Suite")
-        parts = nn.ModuleList(members.values())  # a ModuleDict refuses some names
-        self.names, self.parts = list(members), cast("Sequence[Family | Suite]", parts)
-
-    @property
-    def members(self) -> dict[str, "Family | Suite"]:
-        """Families and suites by name."""
-        return dict(zip(self.names, self.parts, strict=True))
-
-    @one_at_a_time
-    def update(self, preds: Sequence[Any], refs: Sequence[Any], **items: Unpack[Identity]) -> None:
-        """Add documents; ValueError for lists of different lengths."""
-        self._add(self._prepared(preds, refs), **items)
-
-    @one_at_a_time
-    def forward(self, preds: Sequence[Any], refs: Sequence[Any], **items: Unpack[Identity]) -> dict[str, Tensor]:
-        """Add documents; key -> () float64, of these alone."""
-        return self._add_and_score(self._prepared(preds, refs), **items)
-
-    def _prepared(self, preds: Sequence[Any], refs: Sequence[Any]) -> dict[str, Any]:
-        """All that can fail: what is to be added to each member for some documents."""
-        _checks.same_length(preds=preds, refs=refs)
-        with shared_columns():
-            return {name: member._prepared(preds, refs) for name, member in self.members.items()}
-
-    @one_at_a_time
-    def _add(self, batch: dict[str, Any], **items: Unpack[Identity]) -> None:
-        """Add what was prepared."""
-        for name, member in self.members.items():
-            member._add(batch[name], **items)
-
-    @one_at_a_time
-    def _add_and_score(self, batch: dict[str, Any], **items: Unpack[Identity]) -> dict[str, Tensor]:
-        """Add what was prepared; the values of it alone."""
-        found = {name: member._add_and_score(batch[name], **items) for name, member in self.members.items()}
-        return self.extended(self._named(found))
-
-    @one_at_a_time
-    def compute(self) -> dict[str, Tensor]:
-        """Key -> () float64."""
-        return self.extended(self._named({name: member.compute() for name, member in self.members.items()}))
-
-    def _resampled(self, asked: str, *options: Any) -> Joined:
-        parts = [member._resampled(asked, *options) for member in self.parts]
-
-        def named(parts: Sequence[dict[str, Tensor]]) -> dict[str, Tensor]:
-            return self._named(dict(zip(self.names, parts, strict=True)))
-
-        return together(parts, named)
-
-    def per_document(self, preds: Sequence[Any], refs: Sequence[Any]) -> dict[str, Tensor]:
-        """Key -> (B,) float64; the state is left as it is."""
-        with shared_columns():
-            return self._named({name: member.per_document(preds, refs) for name, member in self.members.items()})
-
-    @one_at_a_time
-    def reset(self) -> None:
-        """Forget all documents."""
-        for member in self.members.values():
-            member.reset()
-
-    def new(self, hooks: Mapping[Path | str, Hook] | None = None) -> "Suite":
-        """The same without documents; every family runs the hooks, in order."""
-        fresh = Suite({name: member.new(hooks) for name, member in self.members.items()})
-        fresh.extras = list(self.extras)
-        return fresh
-
-    def _named(self, found: Mapping[str, dict[str, Tensor]]) -> dict[str, Tensor]:
-        return {keyed(name, key): value for name, part in found.items() for key, value in part.items()}
-
-
-def computed(average: CountMetric) -> dict[str, Tensor]:
-    """Its scores; NaN before the first document, so that a logging hook need not care."""
-    try:
-        return average.compute()
-    except NoDataError:
-        scores = average.read_scores(torch.zeros(average.n_counts, dtype=torch.float64, device=average.device))
-        return {name: torch.full_like(score, torch.nan) for name, score in scores.items()}
+def _join_averages(state_dict: dict[str, Any], prefix: str, kinds: list[str]) -> None:
+    """Replace the states of the averages by those of the family, in a state dict of an earlier version."""
+    names = [f"{prefix}averages.{number}." for number in range(len(kinds))]
+    if any(name + "sums" not in state_dict for name in names):
+        return
+    sums = [state_dict.pop(name + "sums") for name in names]
+    state_dict[prefix + "sums"] = torch.cat(sums)
+    if names[0] + "weighted" in state_dict:  # which is refused
+        state_dict[prefix + "weighted"] = state_dict[names[0] + "weighted"]
+    documents = [part[-1] for part, kind in zip(sums, kinds, strict=True) if kind == "micro"]
+    invalid = state_dict.pop(prefix + "invalid.0.sums", None)
+    if invalid is not None:
+        state_dict[prefix + "invalid"] = invalid[0]
+        documents.append(invalid[1])
+    state_dict[prefix + "num_documents"] = (
+        documents[-1].long() if documents else torch.zeros((), dtype=torch.int64, device="cpu")
+    )
 
 
 def keyed(prefix: str, name: str) -> str:
     """The key of a score: both, joined, or that which is not empty; the prefix alone for what is called overlap."""
     return prefix if prefix and name == "overlap" else "-".join(filter(None, (prefix, name)))
+
+
+def _kind_of(metric: StructuredMetric) -> list[Any]:
+    """Return the type whose values are compared, or the function that plans it, and the normalizer."""
+    plan = metric.plan
+    return [repr(plan.tp) if isinstance(plan, Plan) else getattr(plan, "func", plan), metric.normalizer]

@@ -5,29 +5,12 @@ from itertools import compress
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from ..tensors.overlap import Overlap
-from ..tensors.reduction import CountMetric
 from .metric import StructuredMetric
 
 EMPTY = object()  # in the place of an invalid prediction
 INVALID = "invalid"  # the key of their number
-
-
-class InvalidCount(CountMetric):
-    """How many predictions were invalid."""
-
-    def __init__(self) -> None:
-        super().__init__(1)
-
-    def update(self, preds: Sequence[Any]) -> None:
-        """Add predictions."""
-        self.add_documents(torch.tensor([[pred is EMPTY] for pred in preds], device=self.device).view(-1, 1))
-
-    def read_scores(self, counts: Tensor) -> dict[str, Tensor]:
-        # counts: (..., 1)  ->  name: (...)
-        return {INVALID: counts[..., 0]}
 
 
 def with_empty(metric: StructuredMetric, preds: Sequence[Any], refs: Sequence[Any]) -> list[Any]:

@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple, Protocol, cast
 
+MAX_SHOWN = 5  # matches in a `repr`
 COMPONENT = re.compile(r"\[(\d+|\*)\]|(?:^|\.)([^.\[\]@]+)")
 
 
@@ -121,6 +122,10 @@ class Matching:
 
     def __len__(self) -> int:
         return len(self.matches)
+
+    def __repr__(self) -> str:
+        shown = [*map(str, self.matches[:MAX_SHOWN]), *(["..."] if len(self) > MAX_SHOWN else [])]
+        return f"Matching({len(self)} matches: {', '.join(shown)})"
 
     def run_with_hooks(self, hooks: Mapping[Path | str, Hook], data_id: int = 0) -> None:
         """Call, for every match in order, each hook whose key selects the path of the prediction."""

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from ... import _checks
+from ..._repr import shown
 from ..tensors.normalizers import Normalizer, Raw, normalize, normalized, selves_read
 from ..tensors.overlap import Overlap
 from ..tensors.policy import Policy
@@ -55,6 +56,9 @@ class StructuredMetric(nn.Module):
         self.register_buffer("_place", torch.empty(0), persistent=False)  # moves with the module
         self._nodes: dict[Policy, Node] = {}
         self._node: Node | None = None  # under its own policy, once `score` has asked for it
+
+    def extra_repr(self) -> str:
+        return f"{shown(self.plan)}, normalizer={self.normalizer}, policy={self.policy}"
 
     @property
     def device(self) -> torch.device:

@@ -8,14 +8,15 @@ from torch import Tensor
 
 from ... import _checks
 from ...uncertainty.engine.draws import Bounds
-from ...uncertainty.engine.estimates import Estimate, check_confidence
 from ...uncertainty.engine.intervals import interval as intervals
 from ...uncertainty.engine.resampling import Joined, Resampled, together
+from ...uncertainty.results.estimates import Estimate, check_confidence
+from ...uncertainty.results.table import Table
 from ..tensors import _lengths
 from ..tensors.normalizers import normalize
 from ..tensors.overlap import numbered, set_overlap
 from ..tensors.reduction import CountMetric
-from ._report import report_text
+from ._report import HEAD, Row, report_text
 
 SCORES = ("precision", "recall", "f1")
 MEANS = (("micro", "micro"), ("macro", "types"), ("weighted", "weighted"))  # name in a report, `average`
@@ -161,6 +162,23 @@ class LabelScores(CountMetric):
     def report(self, digits: int = 2, confidence: float = 0.95) -> str:
         """A table of text: a row for each label that occurs, then the averages; support is the number of reference
         items, "macro avg" the mean over labels. With `replicates` every score has its interval behind it."""
+        return report_text(*self._report_rows(confidence), digits)
+
+    def report_table(self, *, confidence: float = 0.95) -> Table:
+        """Return the rows of `report` as a table: precision, recall, F1 and support of each label and average.
+
+        Args:
+            confidence: Mass of the intervals, in (0, 1); they need `replicates`.
+
+        Raises:
+            ValueError: If the average is "macro", which keeps no counts of labels.
+        """
+        labels, means = self._report_rows(confidence)
+        cells = {row: [*scores, support] for row, scores, support in (*labels, *means)}
+        return Table([*cells], {**dict.fromkeys(HEAD[:3], True), HEAD[3]: None}, [*cells.values()], index="label")
+
+    def _report_rows(self, confidence: float) -> tuple[list[Row], list[Row]]:
+        """Return the rows of labels that occur, and those of averages."""
         if self.average == "macro":
             raise ValueError(
                 "average: got 'macro', the mean over documents, which keeps no counts of labels; for the mean over "
@@ -170,16 +188,16 @@ class LabelScores(CountMetric):
         with self._whole_state("report"):
             counts = self.sums[:-1].unflatten(-1, (3, -1))  # (3, L)
             scores = self._report_scores(counts, confidence)
-        rows = [
+        rows: list[Row] = [
             (label, [scores[f"{name}[{label}]"] for name in SCORES], int(counts[2, i]))
             for i, label in enumerate(self.labels or ())
             if counts[1:, i].any()
         ]
-        means = [
+        means: list[Row] = [
             (f"{name} avg", [scores[f"{score}, {average}"] for score in SCORES], int(counts[2].sum()))
             for name, average in MEANS[: 3 if rows else 1]
         ]
-        return report_text(rows, means, digits)
+        return rows, means
 
     def _report_scores(self, counts: Tensor, confidence: float) -> dict[str, Tensor | Estimate]:
         # counts: (3, L)

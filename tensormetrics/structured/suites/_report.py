@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from ... import _checks
-from ...uncertainty.engine.estimates import Estimate
+from ...uncertainty.results.estimates import Estimate
 
 HEAD = ("precision", "recall", "f1-score", "support")
 

@@ -57,16 +57,18 @@ class CorefScores(CountMetric):
         self.metrics, self.singletons, self.zero_division = tuple(metrics), singletons, zero_division
         super().__init__(len(_COUNTS), average, **kwargs)
 
+    update_of_lists = "update_clusters"
+
     def update(self, pred_ids: Tensor, ref_ids: Tensor, **items: Unpack[Identity]) -> None:
         """Add documents of W mentions: the cluster of each mention on the two sides, negative where it has none.
 
-        Shapes: pred_ids, ref_ids: (..., W) int.
+        Shapes: pred_ids, ref_ids: (..., W) int. Lists of clusters go to `update_clusters`.
         """
         for name, ids in (("pred_ids", pred_ids), ("ref_ids", ref_ids)):
             if not isinstance(ids, Tensor):
                 raise TypeError(
-                    f"{name}: got a {type(ids).__name__}, wanted a tensor of the numbers of clusters; for lists of "
-                    "clusters write update_clusters(preds, refs)"
+                    f"{name}: got a {type(ids).__name__}, wanted a tensor of the numbers of clusters, or lists of "
+                    "clusters on both sides"
                 )
         _checks.integral("pred_ids", pred_ids)
         _checks.integral("ref_ids", ref_ids)

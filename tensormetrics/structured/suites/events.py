@@ -46,6 +46,8 @@ class EventScores(CountMetric):
         self.link, self.policy = link, Policy.parse(policy)
         super().__init__(3 * len(METRICS), average, **kwargs)
 
+    update_of_lists = "update_events"
+
     def update(
         self,
         pred_triggers: Tensor,
@@ -62,7 +64,7 @@ class EventScores(CountMetric):
 
         Shapes: pred_triggers: (..., N, 3) int (type, first, last); ref_triggers: (..., M, 3) int; pred_args: (..., A,
         4) int (number of the event, role, first, last); ref_args: (..., C, 4) int; n_pred (triggers), n_ref,
-        n_pred_args, n_ref_args: (...).
+        n_pred_args, n_ref_args: (...). Lists of events go to `update_events`.
         """
         _checks.shape("pred_triggers", pred_triggers, "...", "N", 3)
         batch = pred_triggers.shape[:-2]

@@ -29,6 +29,8 @@ class RelationScores(LabelScores):
     tensor(0.5000, dtype=torch.float64)
     """
 
+    update_of_lists = "update_relations"
+
     def update(
         self,
         pred_relations: Tensor,
@@ -40,7 +42,7 @@ class RelationScores(LabelScores):
         """Add documents. Rows of a negative type do not count.
 
         Shapes: pred_relations: (..., N, F) int (type, then what tells subject and object, such as their ends);
-        ref_relations: (..., M, F) int; n_pred: (...); n_ref: (...).
+        ref_relations: (..., M, F) int; n_pred: (...); n_ref: (...). Lists of relations go to `update_relations`.
         """
         _checks.shape("pred_relations", pred_relations, "...", "N", "F")
         *batch, n, width = pred_relations.shape

@@ -1,8 +1,9 @@
 """From the counts of documents to scores: sums of counts, or means of scores, and how sure they are."""
 
+import functools
 from abc import abstractmethod
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor
@@ -16,6 +17,51 @@ from .constraints import Constraint
 from .normalizers import Normalizer, normalize, parse_normalizers
 from .overlap import Overlap
 from .policy import Policy
+
+
+class Average(NamedTuple):
+    """How the counts of documents are added up: as they are ("micro"), or the scores of each, without NaN ("macro")."""
+
+    kind: str
+    counts: int  # K
+    read: Callable[[Tensor], dict[str, Tensor]]  # counts: (..., K)  ->  name: (...)
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the scores."""
+        return list(self.read(torch.zeros(self.counts, dtype=torch.float64, device="cpu")))
+
+    @property
+    def width(self) -> int:
+        """The number of sums."""
+        return self.counts + 1 if self.kind == "micro" else 2 * len(self.names)
+
+    def rows(self, counts: Tensor) -> Tensor:
+        # counts: (B, K) float64  ->  (B, width)
+        """What each document adds to the sums."""
+        if self.kind == "micro":
+            return torch.cat([counts, torch.ones_like(counts[:, :1])], -1)
+        scores = torch.stack(list(self.read(counts).values()), -1)
+        return torch.cat([scores.masked_fill(scores.isnan(), 0), (~scores.isnan()).double()], -1)
+
+    def scores(self, sums: Tensor) -> dict[str, Tensor]:
+        # sums: (..., width)  ->  name: (...)
+        """The scores that the sums stand for; NaN without a document."""
+        if self.kind == "micro":
+            empty = sums[..., -1] == 0
+            return {name: s.masked_fill(empty, torch.nan) for name, s in self.read(sums[..., :-1]).items()}
+        totals, numbers = sums.tensor_split(2, -1)
+        return dict(zip(self.names, (totals / numbers).unbind(-1), strict=True))
+
+    def bounds(self, counts: Bounds | None) -> Bounds | None:
+        # counts: (K,) each  ->  (width,) each
+        """The sums of the worst and the best document, whose counts are given; None if these are unknown."""
+        if self.kind == "macro":
+            return mean_bounds(len(self.names))
+        if counts is None:
+            return None
+        none = counts.worst.new_zeros(1)  # document: the column by which no data are told from empty ones
+        return Bounds(torch.cat([counts.worst, none]), torch.cat([counts.best, none]))
 
 
 class CountMetric(SumMetric):
@@ -43,6 +89,7 @@ class CountMetric(SumMetric):
     higher_is_better = True
     plot_lower_bound: float | None = 0.0
     plot_upper_bound: float | None = 1.0
+    update_of_lists: str | None = None  # the name of the method that `update` calls where its first argument is a list
 
     def __init__(
         self,
@@ -56,7 +103,11 @@ class CountMetric(SumMetric):
         super().__init__(replicates=replicates, seed=seed, **kwargs)
         _checks.one_of("average", average, ("micro", "macro"))
         self.average, self.n_counts = average, counts
-        self.add_sums(counts + 1 if average == "micro" else 2 * len(self.read_scores(torch.zeros(counts))))
+        self.add_sums(self._average.width)
+
+    @property
+    def _average(self) -> Average:
+        return Average(self.average, self.n_counts, self.read_scores)
 
     @abstractmethod
     def read_scores(self, counts: Tensor) -> dict[str, Tensor]:
@@ -71,10 +122,7 @@ class CountMetric(SumMetric):
         Shapes: counts: (..., K).
         """
         counts = torch.atleast_2d(counts.detach().double()).flatten(0, -2)
-        if self.average == "micro":
-            return self.add_items(torch.cat([counts, torch.ones_like(counts[:, :1])], -1), **items)
-        scores = torch.stack(list(self.read_scores(counts).values()), -1)
-        self.add_items(torch.cat([scores.masked_fill(scores.isnan(), 0), (~scores.isnan()).double()], -1), **items)
+        self.add_items(self._average.rows(counts), **items)
 
     def add_update(self, counts: Tensor, **items: Unpack[Identity]) -> None:
         """Add documents as an `update` does, for what reads objects: once, and not at all where it fails.
@@ -83,14 +131,21 @@ class CountMetric(SumMetric):
         """
         self._wrap_update(self.add_documents)(counts, **items)
 
+    def _wrap_update(self, update: Callable) -> Callable:
+        guarded = super()._wrap_update(update)
+        if self.update_of_lists is None:
+            return guarded
+
+        @functools.wraps(update)
+        def of_tensors_or_lists(*args: Any, **kwargs: Any) -> None:
+            if args and isinstance(args[0], Sequence):
+                return getattr(self, cast(str, self.update_of_lists))(*args, **kwargs)
+            guarded(*args, **kwargs)
+
+        return of_tensors_or_lists
+
     def item_bounds(self) -> Bounds | None:
-        if self.average == "macro":
-            return mean_bounds(len(self.read_scores(torch.zeros(self.n_counts))))
-        bounds = self.count_bounds()
-        if bounds is None:
-            return None
-        none = bounds.worst.new_zeros(1)  # document: the column by which no data are told from empty ones
-        return Bounds(torch.cat([bounds.worst, none]), torch.cat([bounds.best, none]))
+        return self._average.bounds(None if self.average == "macro" else self.count_bounds())
 
     def count_bounds(self) -> Bounds | None:
         # ->  (K,) each
@@ -103,12 +158,24 @@ class CountMetric(SumMetric):
 
     def read_sums(self, sums: Tensor) -> dict[str, Tensor]:
         # sums: (..., width)  ->  name: (...)
-        if self.average == "micro":
-            empty = sums[..., -1] == 0
-            return {name: s.masked_fill(empty, torch.nan) for name, s in self.read_scores(sums[..., :-1]).items()}
-        totals, numbers = sums.tensor_split(2, -1)
-        names = self.read_scores(sums.new_zeros(self.n_counts)).keys()
-        return dict(zip(names, (totals / numbers).unbind(-1), strict=True))
+        return self._average.scores(sums)
+
+
+def scores_of_overlaps(
+    scores: Mapping[str, Normalizer], zero_division: float | str, overlaps: Tensor
+) -> dict[str, Tensor]:
+    # overlaps: (..., 3)  ->  name: (...)
+    """The normalised scores of overlaps: cross, pred and ref."""
+    cross, pred, ref = overlaps.unbind(-1)
+    return {name: normalize(cross, pred, ref, score, zero_division) for name, score in scores.items()}
+
+
+def bounds_of_overlaps(sums: Tensor) -> Bounds:
+    # sums: (4,)  ->  (3,) each
+    """The overlaps of the worst and the best document of usual size, by the sums of overlaps and of documents."""
+    cross, pred, ref, documents = sums.unbind()
+    size = ((pred + ref - cross) / documents).nan_to_num(1.0).clamp(min=1.0).cpu()
+    return Bounds(size * size.new_tensor([0, 0.5, 0.5]), size * size.new_tensor([1, 1, 1]))
 
 
 class OverlapMetric(CountMetric):
@@ -144,14 +211,10 @@ class OverlapMetric(CountMetric):
 
     def read_scores(self, counts: Tensor) -> dict[str, Tensor]:
         # counts: (..., 3)  ->  name: (...)
-        cross, pred, ref = counts.unbind(-1)
-        zero_division = self.policy.zero_division
-        return {name: normalize(cross, pred, ref, score, zero_division) for name, score in self.scores.items()}
+        return scores_of_overlaps(self.scores, self.policy.zero_division, counts)
 
     def count_bounds(self) -> Bounds:
-        cross, pred, ref, documents = self.sums.unbind()
-        size = ((pred + ref - cross) / documents).nan_to_num(1.0).clamp(min=1.0).cpu()
-        return Bounds(size * size.new_tensor([0, 0.5, 0.5]), size * size.new_tensor([1, 1, 1]))
+        return bounds_of_overlaps(self.sums)
 
     def add_overlap(self, overlap: Overlap, n_pred: Tensor, n_ref: Tensor, **items: Unpack[Identity]) -> None:
         """Add the overlaps of documents whose collections have these lengths.

@@ -14,6 +14,7 @@ from ...uncertainty.engine.weights import Identity
 from . import _lengths
 from ._lengths import cuts, documents, in_chunks, total
 from .constraints import Constraint
+from .normalizers import FScore, Jaccard, Precision, Recall
 from .overlap import Overlap, multiset_overlap, set_overlap
 from .reduction import OverlapMetric
 from .sequence import sequence_overlap
@@ -131,6 +132,12 @@ class MultisetMatch(OverlapMetric):
         # Under every constraint a self-overlap is 0 for the empty multiset alone.
         self.add_overlap(overlap, overlap.pred, overlap.ref, **items)
 
+    def value_range(self) -> tuple[Any, Any]:
+        # Equal items count 1 each: matched at most once, they are no more than either side has.
+        normalized = all(isinstance(score, FScore | Jaccard | Precision | Recall) for score in self.scores.values())
+        at_most_one = normalized and self.constraint is Constraint.ONE_TO_ONE
+        return (0.0, 1.0) if at_most_one else super().value_range()
+
     def _trimmed(
         self,
         overlap: Callable[..., Overlap],
@@ -140,8 +147,8 @@ class MultisetMatch(OverlapMetric):
         n_ref: Tensor | None,  # (...)
     ) -> Overlap:
         dims = 1 + self.columns
-        for name, keys in (("pred_keys", pred_keys), ("ref_keys", ref_keys)):
-            _checks.shape(name, keys, "...", *("N", "F")[:dims])
+        _checks.shape("pred_keys", pred_keys, "...", *("N", "F")[:dims])
+        _checks.shape("ref_keys", ref_keys, *pred_keys.shape[:-dims], *("M", "F")[:dims])
         lengths = [
             documents(_lengths.full_or_clamped(name, n, keys, keys.shape[:-dims], keys.shape[-dims]), 0)
             for name, n, keys in (("n_pred", n_pred, pred_keys), ("n_ref", n_ref, ref_keys))

@@ -81,6 +81,19 @@ def delete_one_jackknife(values: Tensor, without: Tensor, sizes: Tensor) -> Jack
     )
 
 
+def joint_jackknife(squares: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
+    # squares: (P, V), of the deviations without each unit  counts: (P, V), units of each population  ->  (V,) each
+    """Return the standard error of a value of P independent samples, and its degrees of freedom.
+
+    The variances of the samples add up; degrees of freedom as in Satterthwaite 1946, doi:10.2307/3002019. A sample of
+    one unit is taken as fixed.
+    """
+    variances = squares * (counts - 1) / counts.clamp(min=1)
+    shares = (variances.square() / (counts - 1).clamp(min=1)).sum(0)
+    total = variances.sum(0)
+    return total.sqrt(), torch.where(shares > 0, total.square() / shares, 1.0)
+
+
 def _uniforms(seed: int, stream: str, replicates: int) -> Tensor:
     # ->  (2, replicates) float64 in (0, 1)
     key = philox_key(seed, "items", "draws", stream)
@@ -97,19 +110,19 @@ def pseudo_masses(seed: int, replicates: int, device: torch.device) -> Tensor:
     return (normal.square() / 2).to(device)
 
 
-def t_scales(seed: int, replicates: int, df: float, device: torch.device) -> Tensor:
-    # ->  (replicates,) float64
+def t_scales(seed: int, replicates: int, df: float | Tensor, device: torch.device) -> Tensor:
+    # df: (...)  ->  (replicates, ...) float64
     """Return sqrt(df / chi2), by which normal draws become those of a t distribution."""
-    shape = torch.full((), max(df, MIN_DF) / 2, dtype=torch.float64, device="cpu")
-    target = _uniforms(seed, "scale", replicates)[0]
+    shape = torch.as_tensor(df, dtype=torch.float64, device=device).clamp(min=MIN_DF) / 2
+    target = _uniforms(seed, "scale", replicates)[0].to(device).view(-1, *[1] * shape.ndim)
     # The quantile of Gamma(shape), by bisection of its logarithm: below exp(low) lies less than 2^-60.
-    low = torch.full_like(target, float((math.log(2.0) * -60 + torch.lgamma(shape + 1)) / shape))
-    high = torch.full_like(target, math.log(float(shape) + 10 * float(shape) ** 0.5 + 50))
+    low = ((math.log(2.0) * -60 + torch.lgamma(shape + 1)) / shape).expand(replicates, *shape.shape)
+    high = (shape + 10 * shape.sqrt() + 50).log().expand_as(low)
     for _ in range(60):
         center = (low + high) / 2
         is_below = torch.special.gammainc(shape, center.exp()) < target
         low, high = center.where(is_below, low), high.where(is_below, center)
-    return (shape.log() - (low + high) / 2).div(2).exp().to(device)
+    return (shape.log() - (low + high) / 2).div(2).exp()
 
 
 def scaled_draws(values: Tensor, replicates: Tensor, standard_error: Tensor, scales: Tensor | float) -> Tensor:

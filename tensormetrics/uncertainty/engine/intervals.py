@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, cast
 import torch
 from torch import Tensor
 
+from ..results.estimates import Estimate, interval_of
 from .draws import (
     HEAVY_TAILS,
     Bounds,
@@ -20,7 +21,6 @@ from .draws import (
     t_scales,
 )
 from .errors import UncertaintyWarning
-from .estimates import Estimate, interval_of
 from .resampling import Joined, Resampled, Values, values_of
 from .units import Units
 
@@ -37,11 +37,18 @@ class DrawSets(NamedTuple):
     def interval(self, confidence: float) -> tuple[Tensor, Tensor]:
         # ->  (V,) each
         """Return the outer envelope of the intervals of both sets."""
-        ends, others = interval_of(self.first, confidence), interval_of(self.second, confidence)
+        ends = interval_of(self.first, confidence)
+        if self.second is self.first:
+            return ends
+        others = interval_of(self.second, confidence)
         return (
             torch.where(self.has_second, torch.fmin(ends[0], others[0]), ends[0]),
             torch.where(self.has_second, torch.fmax(ends[1], others[1]), ends[1]),
         )
+
+    def minus(self, number: float) -> "DrawSets":
+        """Return the draws of the differences to a number."""
+        return DrawSets(self.first - number, self.second - number, self.has_second)
 
 
 class Operand(NamedTuple):
@@ -66,7 +73,7 @@ def interval(resampled: Resampled | Joined, confidence: float) -> Any:
         low, high = draw_sets(operands, value, jackknife).interval(confidence)
     low, high = (end.where(value.isfinite(), torch.nan) for end in (torch.fmin(low, value), torch.fmax(high, value)))
     counts = counts_of(resampled, jackknife)
-    if message := _warning(jackknife, value, ranges, counts["groups"] != counts["items"], resampled.is_smooth):
+    if message := few_units_warning(jackknife, value, ranges, counts["groups"] != counts["items"], resampled.is_smooth):
         warnings.warn(message, UncertaintyWarning, stacklevel=3)
     details = {} if resampled.units is not None else {"groups_estimated": True}
 
@@ -78,12 +85,12 @@ def interval(resampled: Resampled | Joined, confidence: float) -> Any:
     return values.restored([value, low, high], estimate)
 
 
-def with_values(estimates: Any, values: Any) -> Any:
-    """Return the estimates with the values of `compute`, from which sums in another order differ by rounding."""
+def with_values(estimates: Any, values: Any, name: str = "") -> Any:
+    """Return the estimates with a name and the values of `compute`, from which sums in another order may differ."""
     if isinstance(estimates, Estimate):
         low, high = torch.minimum(estimates.low, values), torch.maximum(estimates.high, values)
-        return dataclasses.replace(estimates, value=values, low=low, high=high)
-    return {name: with_values(estimate, values[name]) for name, estimate in estimates.items()}
+        return dataclasses.replace(estimates, value=values, low=low, high=high, name=name)
+    return {key: with_values(estimate, values[key], key) for key, estimate in estimates.items()}
 
 
 def read_operands(operands: list[Operand], sums: Callable[[Operand], Tensor]) -> Tensor:
@@ -196,7 +203,7 @@ def counts_of(resampled: Resampled, jackknife: Jackknife | None) -> dict[str, An
     return {"items": items, "groups": groups, "effective_groups": float(groups)}
 
 
-def _warning(
+def few_units_warning(
     jackknife: Jackknife | None, value: Tensor, ranges: tuple[Tensor, Tensor], is_grouped: bool, is_smooth: bool
 ) -> str:
     unit = "group" if is_grouped else "item"

@@ -1,73 +1,42 @@
-"""Comparisons of two metrics on the same items: interval, p-value and probability as one statement."""
+"""Comparisons of two metrics on the same items, or of one metric with a reference."""
 
-import warnings
-from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
-from torch.utils._pytree import tree_unflatten
 
 from .draws import Jackknife
-from .errors import UncertaintyWarning
-from .estimates import Comparison
-from .intervals import Operand, counts_of, draw_sets, jackknife_of, ranges_of, read_operands
+from .intervals import Operand, counts_of, draw_sets, few_units_warning, jackknife_of, ranges_of, read_operands
 from .resampling import Joined, Resampled, Values, values_of
-from .swaps import SwapTest, swap_test
+from .statements import Evidence, Question, few_swaps_warning, statements
+from .swaps import TOLERANCE, ExactTest, binomial_test, either, swap_test
+from .units import Units
 
-FEW_PAIRS = 5  # up to so many pairs no swap test reaches .05
 
-
-def comparisons(
-    a: Resampled | Joined,
-    b: Resampled | Joined,
-    confidence: float,
-    rope: float | None,
-    better: Callable[[str], int],
-) -> Any:
-    # better: of a name, -1 where less is better
+def comparisons(a: Resampled | Joined, b: Resampled | Joined, question: Question) -> Any:
     """Return a `Comparison` for each value of a and b, whose replicates have the same weights."""
     if isinstance(a, Joined) or isinstance(b, Joined):
         if not (isinstance(a, Joined) and isinstance(b, Joined) and len(a.parts) == len(b.parts)):
             raise ValueError("a, b: their results differ in shape; wanted equal options and the same classes")
-        pairs = zip(a.parts, b.parts, strict=True)
-        return a.join([comparisons(x, y, confidence, rope, better) for x, y in pairs])
+        return a.join([comparisons(x, y, question) for x, y in zip(a.parts, b.parts, strict=True)])
     _check_comparable(a, b)
     values, others = values_of(a), values_of(b)
     if values.spec != others.spec or [x.shape for x in values.leaves] != [x.shape for x in others.leaves]:
         raise ValueError("a, b: their results differ in shape; wanted equal options and the same classes")
     operands = [Operand(a, values), Operand(b, others, -1.0)]
     difference, jackknife = read_operands(operands, lambda operand: operand.resampled.observed), jackknife_of(operands)
-    names = _names(values)
-    direction = torch.cat([
-        torch.full((leaf.numel(),), float(better(name)), dtype=torch.float64, device="cpu")
-        for name, leaf in zip(names, values.leaves, strict=True)
-    ]).to(difference)  # fmt: skip
-    draws = draw_sets(operands, difference, jackknife)
-    low, high = draws.interval(confidence)
     differs = None if a.units is None or b.units is None else (a.units.rows != b.units.rows).flatten(1).any(1)
-    is_equal = differs is not None and a.half is not None and not bool(differs.any())
-    sets = [draws.first, draws.second.where(draws.has_second, draws.first)]
-    p_draws, p_better = _fractions(sets, direction, is_equal)
-    p_value, mid_p = p_draws, torch.zeros_like(p_draws)
-    if a.half is not None and b.half is not None:
-        test = _swap_test(operands, a.half, b.half)
-        p_value, mid_p = torch.maximum(test.p_value, p_draws), test.mid_p
-    if jackknife is not None and jackknife.num_units == 1:
-        low, high = (end.expand_as(difference) for end in ranges_of(operands))
-        p_value, p_better = torch.ones_like(difference), torch.full_like(difference, 0.5)
-    p_better = p_better.clamp(mid_p / 2, 1 - mid_p / 2)
-    low, high = _consistent(torch.fmin(low, difference), torch.fmax(high, difference), p_value, confidence)
-    p_rope = torch.full_like(difference, torch.nan)
-    if rope is not None:
-        fractions = [(draw.abs() <= rope).double().sum(0) / draw.isnan().logical_not().sum(0) for draw in sets]
-        p_rope = torch.minimum(*fractions)
+    evidence = Evidence(
+        difference,
+        draw_sets(operands, difference, jackknife),
+        ranges_of(operands),
+        None if a.half is None or b.half is None else _swap_test(operands, a.half, b.half),
+        one_unit=jackknife is not None and jackknife.num_units == 1,
+        all_equal=differs is not None and a.half is not None and not bool(differs.any()),
+    )
     counts = counts_of(a, jackknife) | {"discordant": None if differs is None else int(differs.sum())}
-    if message := _pairs_warning(counts, jackknife):
-        warnings.warn(message, UncertaintyWarning, stacklevel=3)
-    columns = [difference, low, high, p_value, p_better, p_rope]
-    columns = [columns[0], *(column.where(difference.isfinite(), torch.nan) for column in columns[1:])]
-    return values.restored(columns, lambda *tensors: Comparison(*tensors, confidence=confidence, **counts, rope=rope))
+    counts["test"] = "bootstrap" if evidence.test is None else "paired swaps"
+    return statements(values, evidence, question, counts, _pairs_warning(jackknife, question.alternative))
 
 
 def _check_comparable(a: Resampled, b: Resampled) -> None:
@@ -80,27 +49,7 @@ def _check_comparable(a: Resampled, b: Resampled) -> None:
         raise ValueError("a, b: their items differ; feed both with the same ids and groups")
 
 
-def _fractions(sets: list[Tensor], direction: Tensor, is_equal: bool) -> tuple[Tensor, Tensor]:
-    # sets: (R, V) each  direction: (V,)  ->  two-sided p-value and probability that a is better, (V,) each
-    """Read both off the set that is nearer to 1/2; nothing is known where the sets disagree on the sign."""
-    fractions, p_values = [], []
-    for draws in sets:
-        oriented = direction * draws
-        count = oriented.isnan().logical_not().sum(0)
-        above, equal = (oriented > 0).sum(0).double(), (oriented == 0).sum(0).double()
-        fractions.append((above + equal / 2) / count)
-        tails = torch.minimum(1 + above + equal, 1 + count - above) / (1 + count)
-        p_values.append((2 * tails).clamp(max=1))
-    half = torch.full_like(fractions[0], 0.5)
-    if is_equal:
-        return torch.ones_like(half), half
-    agree = (fractions[0] - 0.5) * (fractions[1] - 0.5) > 0
-    first, second = fractions
-    nearer = torch.where((first - 0.5).abs() <= (second - 0.5).abs(), first, second)
-    return torch.maximum(p_values[0], p_values[1]).where(agree, 1.0), nearer.where(agree, half)
-
-
-def _swap_test(operands: list[Operand], half_a: Tensor, half_b: Tensor) -> SwapTest:
+def _swap_test(operands: list[Operand], half_a: Tensor, half_b: Tensor) -> ExactTest:
     (a, values, _), (b, others, _) = operands
     units = None if a.units is None or b.units is None else (a.units.rows, b.units.rows)
     scale = torch.maximum(values.read(a.observed).abs(), others.read(b.observed).abs())
@@ -109,33 +58,101 @@ def _swap_test(operands: list[Operand], half_a: Tensor, half_b: Tensor) -> SwapT
     def read_difference(x: Tensor, y: Tensor) -> Tensor:
         return values.read(x) - others.read(y)
 
-    return swap_test(read_difference, (a.observed, b.observed), units, (half_a, half_b), scale, of_means)
+    test = swap_test(read_difference, (a.observed, b.observed), units, (half_a, half_b), scale, of_means)
+    return test if of_means else _with_binomial(test, operands)
 
 
-def _consistent(low: Tensor, high: Tensor, p_value: Tensor, confidence: float) -> tuple[Tensor, Tensor]:
-    # (V,) each
-    """Move the end nearer to 0 so that the interval excludes 0 exactly where p_value <= 1 - confidence."""
-    tiny = torch.finfo(low.dtype).tiny
-    is_significant = p_value <= 1 - confidence
-    low, high = (
-        torch.where(~is_significant & (low > 0), 0.0, low),
-        torch.where(~is_significant & (high < 0), 0.0, high),
-    )
-    holds = is_significant & (low <= 0) & (high >= 0)
-    is_above = low.abs() <= high.abs()
-    return torch.where(holds & is_above, tiny, low), torch.where(holds & ~is_above, -tiny, high)
+def _with_binomial(test: ExactTest, operands: list[Operand]) -> ExactTest:
+    """Return McNemar's test of values that are fractions of items, such as accuracy, though not declared means."""
+    fractions = [_fractions(operand.resampled, operand.values) for operand in operands]
+    if fractions[0] is None or fractions[1] is None:
+        return test
+    alone_a, alone_b = (operand.values.read(cast(Units, operand.resampled.units).rows) for operand in operands)
+    applies = fractions[0][2] & fractions[1][2] & (alone_a.isnan() == alone_b.isnan()).all(0)
+    exact = binomial_test((alone_a > alone_b).sum(0), ((alone_a - alone_b).abs() > 0).sum(0), 0.5)
+    return either(applies, exact, test)
 
 
-def _names(values: Values) -> list[str]:
-    leaves = tree_unflatten([str(i) for i in range(len(values.leaves))], values.spec)
-    return list(leaves) if isinstance(leaves, dict) else [""] * len(values.leaves)
-
-
-def _pairs_warning(counts: dict[str, Any], jackknife: Jackknife | None) -> str:
-    pairs = None if jackknife is None else jackknife.num_units
-    if pairs == 1:
+def _pairs_warning(jackknife: Jackknife | None, alternative: str) -> str:
+    if jackknife is None:
+        return ""
+    if jackknife.num_units == 1:
         return "one pair: its spread cannot be known; wanted at least 6 pairs"
-    if pairs is not None and pairs <= FEW_PAIRS:
-        least = f"2^(1-{pairs}) = {2.0 ** (1 - pairs):.4g}"
-        return f"{pairs} pairs: no p-value below {least} exists, so that a 95 % interval always holds 0"
-    return ""
+    return few_swaps_warning(jackknife.num_units, "pair", alternative)
+
+
+def comparisons_with(a: Resampled | Joined, reference: float, question: Question) -> Any:
+    """Return a `Comparison` of each value of a with the number; its draws are those of the interval of a."""
+    if isinstance(a, Joined):
+        return a.join([comparisons_with(part, reference, question) for part in a.parts])
+    values = values_of(a)
+    operands = [Operand(a, values)]
+    value, jackknife, ranges = values.read(a.observed), jackknife_of(operands), ranges_of(operands)
+    test, is_binomial = _exact_test(a, values, reference)
+    evidence = Evidence(
+        value - reference,
+        draw_sets(operands, value, jackknife).minus(reference),
+        (ranges[0] - reference, ranges[1] - reference),
+        test,
+        one_unit=jackknife is not None and jackknife.num_units == 1,
+    )
+    counts = counts_of(a, jackknife)
+    is_grouped = counts["groups"] != counts["items"]
+    message = few_units_warning(jackknife, value, ranges, is_grouped, a.is_smooth)
+    if not message and jackknife is not None and test is not None and not is_binomial:
+        message = few_swaps_warning(jackknife.num_units, "group" if is_grouped else "item", question.alternative)
+    counts["test"] = "exact binomial" if is_binomial else "bootstrap" if test is None else "random signs"
+    return statements(values, evidence, question, counts, message)
+
+
+def _exact_test(a: Resampled, values: Values, reference: float) -> tuple[ExactTest | None, bool]:
+    """Return the binomial test for fractions of items, else that of signs; and whether all values are fractions."""
+    signs, fractions = _sign_test(a, values, reference), _fractions(a, values)
+    if fractions is None or not 0 <= reference <= 1:
+        return signs, False
+    successes, trials, applies = fractions
+    exact = binomial_test(successes, trials, reference)
+    others = signs or ExactTest(*(torch.full_like(tail, torch.nan) for tail in exact))
+    test = ExactTest(*(torch.where(applies, tail, other) for tail, other in zip(exact, others, strict=True)))
+    return test, bool(applies.all())
+
+
+def _sign_test(a: Resampled, values: Values, reference: float) -> ExactTest | None:
+    """Swap the units of means with units of the same weight whose items all have the reference."""
+    if a.half is None or a.bounds is None or not a.bounds.is_mean:
+        return None
+
+    def constant(rows: Tensor) -> Tensor:
+        # rows: (..., *shape), 2 V numbers each  ->  the same
+        counts = rows.flatten(rows.ndim - a.observed.ndim).tensor_split(2, -1)[1]
+        return torch.cat([reference * counts, counts], -1).view(rows.shape)
+
+    units = None if a.units is None else (a.units.rows, constant(a.units.rows))
+    scale = values.read(a.observed).abs().clamp(min=abs(reference))
+    return swap_test(
+        lambda x, y: values.read(x) - values.read(y),
+        (a.observed, constant(a.observed)),
+        units,
+        (a.half, constant(a.half)),
+        scale,
+        of_means=True,
+    )
+
+
+def _fractions(a: Resampled, values: Values) -> tuple[Tensor, Tensor, Tensor] | None:
+    # ->  successes, trials and whether that is all a value tells of, (V,) each
+    """Count the items of value 1, and those that have a value, where the value is the fraction of the former.
+
+    That fraction is told from other values, such as F1 of right items alone, by what one more item makes of it.
+    """
+    if a.units is None or a.bounds is None or not bool((a.units.sizes == 1).all()):
+        return None
+    alone = values.read(a.units.rows)
+    is_scored = ~alone.isnan()
+    successes, trials = alone.nan_to_num(0).sum(0), is_scored.sum(0).double()
+    worst, best = (end.to(a.observed).expand_as(a.observed) for end in a.bounds[:2])
+    applies = ((alone == 0) | (alone == 1) | ~is_scored).all(0)
+    for added, right, more in ((0 * worst, 0, 0), (worst, 0, 1), (best, 1, 1)):
+        fraction = (successes + right) / (trials + more)
+        applies = applies & ((values.read(a.observed + added) - fraction).abs() <= TOLERANCE)
+    return successes, trials, applies

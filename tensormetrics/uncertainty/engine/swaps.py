@@ -1,6 +1,7 @@
-"""The swap test: two models are exchanged on random units, and the difference is looked at again.
+"""Exact tests of a difference: the swap test and the binomial test.
 
-Noreen 1989, Computer-intensive methods for testing hypotheses; Yeh 2000, doi:10.3115/992730.992783.
+Two models are exchanged on random units, and the difference is looked at again. Noreen 1989, Computer-intensive methods
+for testing hypotheses; Yeh 2000, doi:10.3115/992730.992783.
 """
 
 from collections.abc import Callable
@@ -14,11 +15,17 @@ MAX_EXACT = 12  # so many units that differ are swapped in all ways
 CHUNK = 2**22  # numbers of swapped sums at a time
 
 
-class SwapTest(NamedTuple):
-    """Two-sided p-values of V values."""
+class ExactTest(NamedTuple):
+    """One-sided p-values of V differences, in which outcomes equal to the observed one count whole; NaN: no test."""
 
-    p_value: Tensor  # (V,), in which swaps as extreme as the observed one count whole
-    mid_p: Tensor  # (V,), in which they count half
+    greater: Tensor  # (V,), chance of the observed difference or a larger one
+    less: Tensor
+
+    @property
+    def mid_p(self) -> Tensor:
+        # ->  (V,)
+        """Twice the smaller p-value, outcomes equal to the observed one counted half."""
+        return 1 - (self.greater - self.less).abs()
 
 
 def swap_test(
@@ -28,7 +35,7 @@ def swap_test(
     halves: tuple[Tensor, Tensor],
     scale: Tensor,
     of_means: bool,
-) -> SwapTest:
+) -> ExactTest:
     # read_difference: sums of a and b (..., *shape)  ->  (..., V)  sums: (*shape) each  units: rows (U, *shape) each
     # halves: (R, *shape) each, sums of random halves of the units  scale: (V,), size of the values
     """Test that a and b are exchangeable on each unit.
@@ -45,51 +52,76 @@ def swap_test(
 
     if units is None:
         return _counted(observed, random_swaps(), tolerance, is_random=True)
-    differs = (units[0] != units[1]).flatten(1).any(1)
-    rows = units[0][differs], units[1][differs]
-    if len(rows[0]) <= MAX_EXACT:
-        subsets = torch.arange(2 ** len(rows[0]), device=observed.device)
-        selected = (subsets[:, None] >> torch.arange(len(rows[0]), device=observed.device) & 1).double()
-        moved = (rows[1] - rows[0]).flatten(1)
+    rows = units[0].flatten(1), units[1].flatten(1)
+    moved, counts = _differences(*rows, of_means)
+    is_exact = counts <= MAX_EXACT
+    test = None
+    if bool(is_exact.any()):
+        moved = moved[: int(counts.masked_fill(~is_exact, 0).amax())]
+        subsets = torch.arange(2 ** len(moved), device=observed.device)
+        selected = (subsets[:, None] >> torch.arange(len(moved), device=observed.device) & 1).double()
         chunks = selected.split(max(CHUNK // max(moved.shape[1], 1), 1))
         swaps = ((chunk @ moved).unflatten(1, sums[0].shape) for chunk in chunks)
         swapped = torch.cat([read_difference(sums[0] + swap, sums[1] - swap) for swap in swaps])
         test = _counted(observed, swapped, tolerance, is_random=False)
-    else:
-        test = _counted(observed, random_swaps(), tolerance, is_random=True)
+    if test is None or not bool(is_exact.all()):
+        random = _counted(observed, random_swaps(), tolerance, is_random=True)
+        test = random if test is None else either(is_exact, test, random)
     if not of_means:
         return test
     binomial, applies = _binomial(*rows)
-    return SwapTest(*(torch.where(applies, a, b) for a, b in zip(binomial, test, strict=True)))
+    return either(applies, binomial, test)
 
 
-def _counted(observed: Tensor, swapped: Tensor, tolerance: Tensor, is_random: bool) -> SwapTest:
+def either(is_first: Tensor, first: ExactTest, second: ExactTest) -> ExactTest:
+    # is_first: (V,) or ()
+    return ExactTest(*(torch.where(is_first, a, b) for a, b in zip(first, second, strict=True)))
+
+
+def _differences(a: Tensor, b: Tensor, of_means: bool) -> tuple[Tensor, Tensor]:
+    # a, b: (U, K) rows of the units  ->  (D, K), (V,) or ()
+    """Return b - a of the units that differ, at most `MAX_EXACT`, and the number of those; of means for each alone."""
+    differs = a != b
+    if not of_means:
+        differs = differs.any(1)
+        return (b - a)[differs][:MAX_EXACT], differs.sum()
+    differs = torch.stack(differs.chunk(2, 1)).any(0)
+    first = differs.byte().sort(dim=0, descending=True, stable=True).indices[:MAX_EXACT]
+    return (b - a).gather(0, first.repeat(1, 2)), differs.sum(0)
+
+
+def _counted(observed: Tensor, swapped: Tensor, tolerance: Tensor, is_random: bool) -> ExactTest:
     # observed, tolerance: (V,)  swapped: (R, V)
+    """Count swaps; each stands also for the swap of all other units, whose difference has the opposite sign."""
     excess = swapped.abs() - observed.abs()
     is_defined = ~swapped.isnan()
     count = is_defined.sum(0) + is_random
     above = (excess > tolerance).sum(0).double()
     equal = (excess.abs() <= tolerance).sum(0).double() + is_random  # the observed one is one of the random ones
-    p_value, mid_p = ((above + fraction * equal) / count for fraction in (1.0, 0.5))
-    return SwapTest(*(p.clamp(max=1).masked_fill(observed.isnan(), torch.nan) for p in (p_value, mid_p)))
+    toward, away = (above + equal) / count / 2, 1 - above / count / 2
+    tails = torch.where(observed > tolerance, toward, away), torch.where(observed < -tolerance, toward, away)
+    return ExactTest(*(tail.masked_fill(observed.isnan(), torch.nan) for tail in tails))
 
 
-def _binomial(a: Tensor, b: Tensor) -> tuple[SwapTest, Tensor]:
-    # a, b: (D, 2 V) rows of the units that differ  ->  the test, and the values (V,) to which it applies
-    (a, a_counts), (b, b_counts) = (operand.flatten(1).tensor_split(2, 1) for operand in (a, b))
+def _binomial(a: Tensor, b: Tensor) -> tuple[ExactTest, Tensor]:
+    # a, b: (U, 2 V) rows of the units  ->  the test, and the values (V,) to which it applies
+    (a, a_counts), (b, b_counts) = (operand.tensor_split(2, 1) for operand in (a, b))
     differences = a - b
     sizes = differences.abs()
     largest = sizes.amax(0) if len(sizes) else sizes.new_zeros(sizes.shape[1])
     is_one_size = ((sizes == 0) | (largest - sizes <= TOLERANCE * largest)).all(0)
-    number = (sizes > 0).sum(0)
-    fewer = torch.minimum((differences > 0).sum(0), (differences < 0).sum(0))
-    k = torch.arange(len(a) // 2 + 1, dtype=torch.float64, device=a.device)[:, None]
-    n = number.double()
-    log_ways = torch.lgamma(n + 1) - torch.lgamma(k + 1) - torch.lgamma((n - k).clamp(min=0) + 1)
-    chances = (log_ways - n * torch.log(n.new_tensor(2.0))).exp()
-    below = chances.masked_fill(k > fewer, 0).sum(0)
-    at = chances.masked_fill(k != fewer, 0).sum(0)
-    p_value, mid_p = (2 * below).clamp(max=1), (2 * below - at).clamp(max=1)
-    is_middle = 2 * fewer == number  # one term for both sides
-    mid_p = torch.where(is_middle, 1 - at / 2, mid_p)
-    return SwapTest(p_value, mid_p), is_one_size & (a_counts == b_counts).all(0)
+    test = binomial_test((differences > 0).sum(0), (sizes > 0).sum(0), 0.5)
+    return test, is_one_size & (a_counts == b_counts).all(0)
+
+
+def binomial_test(successes: Tensor, trials: Tensor, chance: float) -> ExactTest:
+    # successes, trials: (V,)
+    """Test that each trial succeeds with the given chance."""
+    most = int(trials.max()) if trials.numel() else 0
+    k = torch.arange(most + 1, dtype=torch.float64, device=trials.device)[:, None]
+    p = torch.full_like(k, chance)
+    failures = (trials - k).clamp(min=0)
+    log_ways = torch.lgamma(trials.double() + 1) - torch.lgamma(k + 1) - torch.lgamma(failures + 1)
+    chances = (log_ways + torch.xlogy(k, p) + torch.xlogy(failures, 1 - p)).exp().masked_fill(k > trials, 0)
+    tails = (chances.masked_fill(outside, 0).sum(0).clamp(max=1) for outside in (k < successes, k > successes))
+    return ExactTest(*tails)

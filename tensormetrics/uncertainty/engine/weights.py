@@ -101,6 +101,13 @@ class ItemNames(NamedTuple):
         numbers = ids if len(ids) else torch.arange(len(rows), device=rows.device)
         return cls(numbers, groups if len(groups) else None)
 
+    @classmethod
+    def of(cls, ids: Any, groups: Any, device: torch.device) -> "ItemNames":
+        # ids, groups: (N,) integers or names
+        """Return those of items that are given by name; `groups` may be None."""
+        numbers = units("ids", ids, len(ids), device)
+        return cls(numbers, None if groups is None else units("groups", groups, len(ids), device))
+
     @property
     def units(self) -> Tensor:
         """(N,) int64, equal for items that share a weight."""
@@ -146,6 +153,8 @@ def weighted_sums(
     sums = rows.new_zeros(1 + halves, replicates, width, len(GRIDS) * K)
     split = split_rows(rows) if split is None else split
     used = [k for k, column in enumerate(split.unbind(1)) if rows.device.type != "cpu" or column.any()]
+    columns = split if len(used) == split.shape[1] else split[:, used]  # zeros need no product
+    index = torch.tensor(used, dtype=torch.int64, device=rows.device)
     key = torch.tensor(philox_key(seed, name, "weights", "exponential"), device=rows.device)
     for is_half, (out, table) in enumerate(zip(sums, _tables(rows), strict=False)):
         for drawn, items in _tiles(len(rows), replicates, rows.device):
@@ -155,7 +164,7 @@ def weighted_sums(
             if sizes is not None and not is_half:
                 sizes[drawn] += weights.sum(1)
             if cells is None:
-                out[drawn, 0] += weights @ split[items]
+                out[drawn, 0].index_add_(1, index, weights @ columns[items])
                 continue
             for k in used:
                 added = weights.new_zeros(len(weights), width)

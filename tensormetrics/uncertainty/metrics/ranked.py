@@ -2,6 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -121,6 +122,9 @@ class RankedMetric(RowMetric):
         _checks.shape("preds", preds, "N")
         _check(preds, target, preds.shape)
         self.append_items({"preds": preds, "target": target.long()}, **items)
+
+    def update_options(self) -> dict[str, Any]:
+        return {"update": type(self).update}
 
     def compute(self) -> Tensor:
         # ->  () float64

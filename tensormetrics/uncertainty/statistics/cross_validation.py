@@ -1,83 +1,95 @@
 """Two models compared over the folds of a cross-validation, which share training data."""
 
-from typing import NamedTuple
-
 import torch
 from torch import Tensor
 
 from ... import _checks
+from ..results.estimates import Comparison
 from .log_concave import quantile, tabulate
 from .pooling import correlated_variance
-from .samples import check_probability
+from .samples import check_probability, check_rope
 from .student import t_cdf
 from .truncated import log_t_density
-
-
-class FoldComparison(NamedTuple):
-    """Two models over the same folds: the posterior of their mean difference, and the corrected resampled t test."""
-
-    mean_difference: Tensor
-    sd: Tensor
-    df: int
-    rho: float
-    scale: Tensor
-    t_statistic: Tensor
-    p_value: Tensor  # two-sided
-    p_left: Tensor  # the difference is below -min_sig_diff
-    p_rope: Tensor
-    p_right: Tensor
-    interval: tuple[Tensor, Tensor]  # equal-tailed
 
 
 def compare_folds(
     a: Tensor,
     b: Tensor,
     rho: float | None = None,
-    min_sig_diff: float = 0.0,
-    ci_probability: float = 0.95,
-) -> FoldComparison:
-    """The posterior of the mean difference a - b, and the corrected resampled t test.
+    *,
+    rope: float | None = None,
+    confidence: float = 0.95,
+    higher_is_better: bool = True,
+) -> Comparison:
+    """Compare two models over the folds of a cross-validation.
 
-    Shapes: a: (n, ...); b: (n, ...) -> (...).
+    The difference has the posterior of Benavoli et al., a t distribution around the mean difference; its p-value is
+    that of the corrected resampled t test. Without any spread t is infinite, or NaN for equal values.
 
-    `rho` = test / (training + test) items of a fold, None: 1 / n. Without any spread the statistic is infinite, or nan
-    for equal values. ValueError: n < 2. References: Benavoli et al. 2017, jmlr.org/papers/v18/16-305.html; Nadeau &
-    Bengio 2003, doi:10.1023/A:1024068626366.
+    Args:
+        a: Scores of a model, one for each fold.
+        b: Scores of another one on the same folds.
+        rho: Correlation of folds, in [0, 1): test / (training + test) items of a fold. None: 1 / n.
+        rope: Differences up to it do not matter in practice, in units of the scores; None: no such region.
+        confidence: Mass of the interval, in (0, 1].
+        higher_is_better: Whether `p_better` means higher scores.
 
-    >>> a, b = torch.tensor([0.90, 0.92, 0.91, 0.93]), torch.tensor([0.88, 0.91, 0.90, 0.90])  # by fold
-    >>> found = compare_folds(a, b, min_sig_diff=0.01)
-    >>> print(f"{found.mean_difference:.4f}, p = {found.p_value:.3f}, P(equivalent) = {found.p_rope:.2f}")
-    0.0175, p = 0.096, P(equivalent) = 0.17
+    Shape:
+        - a, b: ``(n, ...)``
+        - Output: ``(...)``, float64
+
+    Returns:
+        The mean difference a - b; `details` has "df", "rho", "sd" and "se" of the difference, and "t".
+
+    Raises:
+        ValueError: If shapes differ, there are fewer than 2 folds, or an option is out of range.
+
+    Example:
+        >>> a, b = torch.tensor([0.90, 0.92, 0.91, 0.93]), torch.tensor([0.88, 0.91, 0.90, 0.90])  # by fold
+        >>> result = compare_folds(a, b, rope=0.01)
+        >>> print(f"{result:.4f}, P(equivalent) = {result.p_rope:.2f}")
+        +0.0175 [-0.0058, +0.0408], p = 0.096, P(equivalent) = 0.17
+
+    References:
+        Benavoli et al. 2017, jmlr.org/papers/v18/16-305.html
+        Nadeau & Bengio 2003, doi:10.1023/A:1024068626366
     """
-    check_probability("ci_probability", ci_probability)
+    check_probability("confidence", confidence)
     _checks.tensor("a", a)
     _checks.tensor("b", b)
     _checks.same_device(a=a, b=b)
     if a.shape != b.shape or a.ndim == 0 or len(a) < 2:
         raise ValueError(f"a, b: got shapes {tuple(a.shape)} and {tuple(b.shape)}, wanted equal ones of n >= 2 folds")
-    _checks.number("min_sig_diff", min_sig_diff, "a number >= 0", lambda x: x >= 0)
-    d = a.double() - b.double()
-    n = len(d)
-    mean, scale = d.mean(0), correlated_variance(d, rho).sqrt()
+    check_rope(rope)
+    differences = a.double() - b.double()
+    n = len(differences)
+    mean, se = differences.mean(0), correlated_variance(differences, rho).sqrt()
     rho = 1 / n if rho is None else rho
-    statistic = mean / scale
-    left, right = ((-min_sig_diff - mean) / scale), ((min_sig_diff - mean) / scale)
-    certain = scale == 0
-    p_left = torch.where(certain, (mean < -min_sig_diff).double(), t_tail(-left, n - 1))
-    p_right = torch.where(certain, (mean > min_sig_diff).double(), t_tail(right, n - 1))
-    reach = scale * t_quantile((1 + ci_probability) / 2, n - 1)
-    return FoldComparison(
-        mean_difference=mean,
-        sd=scale / (1 / n + rho / (1 - rho)) ** 0.5,
-        df=n - 1,
-        rho=rho,
-        scale=scale,
-        t_statistic=statistic,
-        p_value=2 * t_tail(statistic.abs(), n - 1),
-        p_left=p_left,
-        p_rope=(1 - p_left - p_right).clamp(min=0),
-        p_right=p_right,
-        interval=(mean - reach, mean + reach),
+    t = mean / se
+
+    better = mean if higher_is_better else -mean
+    is_certain = se == 0
+    certainly_better = (better > 0).double() + (better == 0).double() / 2
+    tail = t_tail(t.abs(), n - 1)
+    p_rope = torch.full_like(mean, torch.nan)
+    if rope is not None:
+        below, above = (
+            torch.where(is_certain, (x > rope).double(), t_tail((rope - x) / se, n - 1)) for x in (-mean, mean)
+        )
+        p_rope = (1 - below - above).clamp(min=0)
+    half_width = se * t_quantile((1 + confidence) / 2, n - 1)
+    return Comparison(
+        difference=mean,
+        low=mean - half_width,
+        high=mean + half_width,
+        p_value=2 * tail,
+        p_better=torch.where(is_certain, certainly_better, torch.where(better > 0, 1 - tail, tail)),
+        p_rope=p_rope,
+        confidence=confidence,
+        rope=rope,
+        test="corrected t",
+        higher_is_better=higher_is_better,
+        details={"df": n - 1, "rho": rho, "sd": se / (1 / n + rho / (1 - rho)) ** 0.5, "se": se, "t": t},
     )
 
 

@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 
 from ... import _checks
-from .samples import check_probability
+from ..results.estimates import Comparison
+from .samples import check_probability, check_rope
 from .student import log_t_pdf, t_cdf, t_quantiles
 
 TAILS = (1, 2, 4, 8, 16, 32, 64)  # degrees of freedom of the law of the data sets
@@ -17,49 +18,59 @@ REFINED = 4
 NOTHING = 1e-6  # of the largest density: cells below it are left out
 
 
-class DataSetComparison(NamedTuple):
-    """The differences a - b: of the average data set, of the next one, and of each at hand. Tensors () but the last."""
-
-    difference: Tensor  # of the average data set: median
-    low: Tensor
-    high: Tensor
-    p_left: Tensor  # that for a next data set it is likeliest that b is better by more than min_sig_diff
-    p_rope: Tensor  # that neither is
-    p_right: Tensor  # that a is
-    next_left: Tensor  # the probabilities of a next data set itself
-    next_rope: Tensor
-    next_right: Tensor
-    differences: Tensor  # (Q,), means of the posterior, drawn together
-
-
 def compare_data_sets(
-    a: Tensor,  # (Q, n)
-    b: Tensor,  # (Q, n)
+    a: Tensor,
+    b: Tensor,
     rho: float | None = None,
-    min_sig_diff: float = 0.0,
+    *,
+    rope: float | None = None,
     confidence: float = 0.95,
-) -> DataSetComparison:
-    """The hierarchical model of Q data sets with n results each of a cross-validation, such as accuracies.
+    higher_is_better: bool = True,
+) -> Comparison:
+    """Compare two models by the results of a cross-validation on each of several data sets.
 
-    Results of one data set are normal with one correlation `rho` (test / (training + test) items of a fold, None:
-    1 / n), their means Student's around a common mean. Priors: flat for means and spreads, Gamma(2, 1/10) for the
-    degrees of freedom, at powers of two. The posterior is summed over a grid, without draws. `min_sig_diff` bounds the
-    region of practical equivalence (rope), in units of the scores. ValueError for fewer than 3 data sets, or fewer than
-    4 results each, and for data sets whose differences are all equal. Benavoli, Corani, Demsar & Zaffalon 2017,
-    jmlr.org/papers/v18/16-305.html, 4.3.
+    The hierarchical model of Benavoli et al.: results of one data set are normal with one correlation, their means have
+    a t distribution around a common mean. Priors: flat for means and spreads, Gamma(2, 1/10) for the degrees of
+    freedom, at powers of two. The posterior is summed over a grid, without draws.
 
-    >>> generator = torch.Generator().manual_seed(0)
-    >>> b = 0.8 + 0.05 * torch.randn(4, 5, generator=generator)  # four data sets, five folds each
-    >>> a = b + 0.02 + 0.03 * torch.randn(4, 5, generator=generator)
-    >>> found = compare_data_sets(a, b, min_sig_diff=0.01)
-    >>> print(f"P(a practically better) = {found.p_right:.2f}")
-    P(a practically better) = 0.91
+    Args:
+        a: Scores of a model, such as accuracies, of Q data sets with n results each.
+        b: Scores of another one on the same data.
+        rho: Correlation of the results of a data set, in [0, 1): test / (training + test) items of a fold. None: 1 / n.
+        rope: Differences up to it do not matter in practice, in units of the scores; None: no such region.
+        confidence: Mass of the interval, in (0, 1].
+        higher_is_better: Whether "better" means higher scores.
+
+    Shape:
+        - a, b: ``(Q, n)``
+        - Output: ``()``, float64
+
+    Returns:
+        The median of the difference a - b of the average data set; `p_value` is twice the smaller of the posterior's
+        tails. `details` has the probabilities of a next data set, "p_next_better" (by more than `rope`), "p_next_rope"
+        and "p_next_worse"; "p_likeliest_better", that the first of these is the largest; and "differences" (Q,), the
+        posterior means of the data sets at hand, which draw on each other.
+
+    Raises:
+        ValueError: For fewer than 3 data sets or 4 results each, data sets whose differences are all equal, and
+            options out of range.
+
+    Example:
+        >>> generator = torch.Generator().manual_seed(0)
+        >>> b = 0.8 + 0.05 * torch.randn(4, 5, generator=generator)  # four data sets, five folds each
+        >>> a = b + 0.02 + 0.03 * torch.randn(4, 5, generator=generator)
+        >>> result = compare_data_sets(a, b, rope=0.01)
+        >>> print(f"P(a practically better on the next) = {result.details['p_next_better']:.2f}")
+        P(a practically better on the next) = 0.79
+
+    References:
+        Benavoli, Corani, Demsar & Zaffalon 2017, jmlr.org/papers/v18/16-305.html, 4.3
     """
     check_probability("confidence", confidence)
     _checks.shape("a", a, "Q", "n")
     _checks.shape("b", b, *a.shape)
     _checks.same_device(a=a, b=b)
-    _checks.number("min_sig_diff", min_sig_diff, "a number >= 0", lambda x: x >= 0)
+    check_rope(rope)
     sets, results = a.shape
     if sets < 3 or results < 4:
         raise ValueError(f"a, b: got shape {tuple(a.shape)}, wanted at least 3 data sets of 4 results each")
@@ -74,17 +85,35 @@ def compare_data_sets(
     if not (scales > 0).all():
         raise ValueError("a, b: got a data set whose differences are all equal or not finite, wanted some spread")
     cells = _posterior(means, scales, results - 2)
+    edges = torch.stack([torch.zeros_like(unit), *(sign * (rope or 0.0) / unit for sign in (-1, 1))])
     tails = [(1 - confidence) / 2, 0.5, (1 + confidence) / 2]
-    low, middle, high = _quantiles(cells.mean, cells.mass, means.new_tensor(tails)) * unit
-    edges = [(edge / unit - cells.mean) / cells.spread for edge in (-min_sig_diff, min_sig_diff)]
-    below, upto = (torch.stack([t_cdf(edge, df) for df in TAILS]) for edge in edges)
-    shares = torch.stack([below, upto - below, 1 - upto])  # of a next data set, in each cell (3, T, cells)
-    likeliest = torch.nn.functional.one_hot(shares.argmax(0), 3).movedim(-1, 0)
-    left, rope, right = (cells.mass * likeliest).sum((1, 2))
-    following = (cells.mass * shares).sum((1, 2))
-    next_left, next_rope, next_right = following
-    differences = cells.differences * unit
-    return DataSetComparison(middle, low, high, left, rope, right, next_left, next_rope, next_right, differences)
+    (low, median, high), (p_below, *around_rope) = _quantiles_and_fractions(cells, means.new_tensor(tails), edges)
+    steps = [(edge - cells.mean) / cells.spread for edge in edges[1:]]
+    below, upto = (torch.stack([t_cdf(step, df) for df in TAILS]) for step in steps)
+    fractions = torch.stack([below, upto - below, 1 - upto])  # of a next data set, in each cell (3, T, cells)
+    likeliest = torch.nn.functional.one_hot(fractions.argmax(0), 3).movedim(-1, 0)
+    worse, better = (0, 2) if higher_is_better else (2, 0)
+    p_next = (cells.mass * fractions).sum((1, 2))
+    return Comparison(
+        difference=median * unit,
+        low=low * unit,
+        high=high * unit,
+        p_value=2 * torch.minimum(p_below, 1 - p_below),
+        p_better=1 - p_below if higher_is_better else p_below,
+        p_rope=torch.full_like(p_below, torch.nan) if rope is None else around_rope[1] - around_rope[0],
+        confidence=confidence,
+        rope=rope,
+        test="hierarchical t",
+        higher_is_better=higher_is_better,
+        details={
+            "rho": rho,
+            "p_next_better": p_next[better],
+            "p_next_rope": p_next[1],
+            "p_next_worse": p_next[worse],
+            "p_likeliest_better": (cells.mass * likeliest).sum((1, 2))[better],
+            "differences": cells.differences * unit,
+        },
+    )
 
 
 class _Cells(NamedTuple):
@@ -146,13 +175,19 @@ def _grid(
     return edges, mean, spread, torch.stack(log_mass), torch.stack(shrunken, 1)
 
 
-def _quantiles(values: Tensor, mass: Tensor, shares: Tensor) -> Tensor:
-    # values: (cells,)  mass: (T, cells)  shares: (K,)  ->  (K,)
-    """Of the distribution of the values, linear within the cells of one value."""
-    distinct, place = values.unique(return_inverse=True)
-    width = distinct.diff().mean()
-    cumulated = mass.new_zeros(len(distinct)).index_add_(0, place, mass.sum(0)).cumsum(0)
-    at = torch.searchsorted(cumulated, shares * cumulated[-1]).clamp(max=len(distinct) - 1)
-    before = torch.where(at > 0, cumulated[at - 1], 0.0)
-    inside = (shares * cumulated[-1] - before) / (cumulated[at] - before)
-    return distinct[at] + width * (inside - 0.5)
+def _quantiles_and_fractions(cells: _Cells, fractions: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+    # fractions: (K,)  values: (V,)  ->  quantiles (K,), fractions at or below the values (V,)
+    """Return both of the common mean, whose mass is spread evenly within the cells of one value."""
+    centers, index = cells.mean.unique(return_inverse=True)
+    width = centers.diff().mean()
+    ends = torch.cat([centers[:1] - width / 2, centers + width / 2])
+    mass = cells.mass.new_zeros(len(ends)).index_add_(0, index + 1, cells.mass.sum(0)).cumsum(0)
+    mass = mass / mass[-1]
+    return _interpolated(fractions, mass, ends), _interpolated(values, ends, mass)
+
+
+def _interpolated(x: Tensor, xs: Tensor, ys: Tensor) -> Tensor:
+    # x: (K,)  xs, ys: (N,) ascending  ->  (K,), the ends of ys outside
+    above = torch.searchsorted(xs, x).clamp(1, len(xs) - 1)
+    step = (xs[above] - xs[above - 1]).clamp(min=torch.finfo(xs.dtype).tiny)
+    return torch.lerp(ys[above - 1], ys[above], ((x - xs[above - 1]) / step).clamp(0, 1))

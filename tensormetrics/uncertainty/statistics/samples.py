@@ -8,49 +8,54 @@ import torch
 from torch import Tensor
 
 from ... import _checks
-from ..engine.estimates import Estimate
+from ..results.estimates import Estimate
 
 RADIX = 2**15  # torch sorts a vector of so many integers on the CPU by their digits, several times faster
 
 
-def hdi(samples: Tensor, ci_probability: float = 0.95, dim: int = 0) -> tuple[Tensor, Tensor]:
-    """The highest density interval: the narrowest one over floor(ci_probability * S) gaps of the sorted samples.
+def hdi(samples: Tensor, confidence: float = 0.95, dim: int = 0) -> tuple[Tensor, Tensor]:
+    """The highest density interval: the narrowest one over floor(confidence * S) gaps of the sorted samples.
 
     Shapes: samples: (..., S, ...) -> low and high: (..., ...), without axis `dim`.
 
-    The lowest of equally narrow ones is taken; everything, if ci_probability = 1. Equal infinities are 0 apart. nan
-    samples are left out; where no sample remains the result is nan. float64. ValueError: ci_probability not in (0, 1].
+    The lowest of equally narrow ones is taken; everything, if confidence = 1. Equal infinities are 0 apart. nan
+    samples are left out; where no sample remains the result is nan. float64. ValueError: confidence not in (0, 1].
 
     >>> samples = torch.distributions.Exponential(1.0).icdf(torch.linspace(0, 0.999, 1000))
     >>> hdi(samples, 0.9)  # from 0 on, as the density falls
     (tensor(0., dtype=torch.float64), tensor(2.3026, dtype=torch.float64))
     """
-    result = estimate(samples, ci_probability, dim)
+    result = estimate(samples, confidence, dim)
     return result.low, result.high
 
 
-def estimate(samples: Tensor, ci_probability: float = 0.95, dim: int = 0) -> Estimate:
+def estimate(samples: Tensor, confidence: float = 0.95, dim: int = 0) -> Estimate:
     # samples: (..., S, ...)  ->  each (..., ...), without axis `dim`
     """The median (mean of the middle two) and `hdi` of samples, from one sort."""
-    check_probability("ci_probability", ci_probability)
-    return estimate_sorted(*sort_samples(samples, dim), ci_probability)
+    check_probability("confidence", confidence)
+    return estimate_sorted(*sort_samples(samples, dim), confidence)
 
 
-def estimate_sorted(x: Tensor, n: Tensor, ci_probability: float) -> Estimate:  # as `sort_samples` gives them
-    return Estimate(sorted_median(x, n), *narrowest_interval(x, n, ci_probability))
+def estimate_sorted(x: Tensor, n: Tensor, confidence: float) -> Estimate:  # as `sort_samples` gives them
+    return Estimate(sorted_median(x, n), *narrowest_interval(x, n, confidence))
 
 
-def equal_tailed(samples: Tensor, ci_probability: float = 0.95, dim: int = 0) -> Estimate:
+def equal_tailed(samples: Tensor, confidence: float = 0.95, dim: int = 0) -> Estimate:
     # samples: (..., S, ...)  ->  each (..., ...), without axis `dim`
-    """The median and the quantiles (1 -+ ci_probability) / 2 of samples, interpolated linearly; nan as in `hdi`."""
-    check_probability("ci_probability", ci_probability)
+    """The median and the quantiles (1 -+ confidence) / 2 of samples, interpolated linearly; nan as in `hdi`."""
+    check_probability("confidence", confidence)
     x, n = sort_samples(samples, dim)
-    q = x.new_tensor([(1 - ci_probability) / 2, (1 + ci_probability) / 2])
+    q = x.new_tensor([(1 - confidence) / 2, (1 + confidence) / 2])
     return Estimate(sorted_median(x, n), *sorted_quantiles(x, torch.zeros_like(n), n, q).unbind(-1))
 
 
 def check_probability(name: str, value: float) -> None:
     _checks.number(name, value, "a number in (0, 1]", lambda x: 0 < x <= 1)
+
+
+def check_rope(rope: float | None) -> None:
+    if rope is not None:
+        _checks.number("rope", rope, "None or a number >= 0", lambda x: x >= 0)
 
 
 def sort_samples(samples: Tensor, dim: int) -> tuple[Tensor, Tensor]:

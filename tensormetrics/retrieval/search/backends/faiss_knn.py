@@ -13,6 +13,7 @@ from typing_extensions import Unpack
 
 from .... import _checks
 from ...._files import written
+from ...._repr import ConstructorRepr
 from ...inputs import as_embeddings
 from ..backend import Candidates, asked_of, eligible, most_ignored, unit_rows
 from ..distance import DISTANCES, DistanceName
@@ -21,7 +22,7 @@ from ..knn import TorchKNN
 _LARGEST_GPU_K = 2048  # of faiss's selection kernels
 
 
-class FaissKNN:
+class FaissKNN(ConstructorRepr):
     """k nearest neighbours by faiss: `knn(query, k, reference, ref_includes_query)`, or `train` and `knn(query, k)`.
 
     The order is faiss's, from float32 values; equal distances among the returned are ordered by index. CUDA tensors
@@ -66,6 +67,9 @@ class FaissKNN:
         self.gpus = gpus
         self.distance = distance
         self.reset()
+
+    def _sizes(self) -> dict[str, int]:
+        return {} if self.index is None else {"references": self.index.ntotal}
 
     @property
     def index(self) -> Any:

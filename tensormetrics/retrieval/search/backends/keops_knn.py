@@ -5,11 +5,12 @@ from torch import Tensor
 from typing_extensions import Unpack
 
 from .... import _checks
+from ...._repr import ConstructorRepr
 from ..backend import Candidates, asked_of, eligible, most_ignored, unit_rows
 from ..distance import DISTANCES, DistanceName
 
 
-class KeOpsKNN:
+class KeOpsKNN(ConstructorRepr):
     """k nearest neighbours by a compiled reduction of KeOps: `knn(query, k, reference, ref_includes_query)`.
 
     Fast for few dimensions, below about 64. Compiles once per number of dimensions and k, so k is rounded up to 1, 2,

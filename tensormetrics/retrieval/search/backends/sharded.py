@@ -8,6 +8,7 @@ from torch import distributed as dist
 
 from .... import _checks
 from ...._distributed import Kind, check_same_options, described, exchange, kind_of, together
+from ...._repr import ConstructorRepr
 from ...inputs import budget, check_squares
 from ...relevance import rows_of
 from .. import operators
@@ -20,7 +21,7 @@ from ..ring.symmetric import Known
 from ..ring.symmetric_ring import MutualRing
 
 
-class ShardedKNN:
+class ShardedKNN(ConstructorRepr):
     """Exact k nearest neighbours over the references of all ranks; every rank calls it, with its own rows.
 
     The index of a reference is its position among those of all ranks, in rank order. Results have the same bits as

@@ -43,6 +43,8 @@ class SpanScores(LabelScores):
         self.scheme = scheme
         super().__init__(average, labels, **kwargs)
 
+    update_of_lists = "update_tags"
+
     def update(
         self,
         pred_spans: Tensor,
@@ -56,14 +58,14 @@ class SpanScores(LabelScores):
         Shapes: pred_spans: (..., N, 3) int (label, first, last inclusive); ref_spans: (..., M, 3) int; n_pred: (...);
         n_ref: (...).
 
-        Labels are the places of their names in `labels`, or any numbers that mean the same on both sides. For lists of
-        tags there is `update_tags`.
+        Labels are the places of their names in `labels`, or any numbers that mean the same on both sides. Lists of tags
+        go to `update_tags`.
         """
         for name, spans in (("pred_spans", pred_spans), ("ref_spans", ref_spans)):
             if not isinstance(spans, Tensor):
                 raise TypeError(
-                    f"{name}: got a {type(spans).__name__}, wanted a tensor of rows (label, first, last); for lists of "
-                    "tags write update_tags(pred, ref)"
+                    f"{name}: got a {type(spans).__name__}, wanted a tensor of rows (label, first, last), or lists of "
+                    "tags on both sides"
                 )
         _checks.shape("pred_spans", pred_spans, "...", "N", 3)
         *batch, n, _ = pred_spans.shape

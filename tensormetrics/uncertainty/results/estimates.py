@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 import numpy as np
 import torch
@@ -13,10 +12,17 @@ from torch import Tensor
 from torch.utils._pytree import register_pytree_node
 
 from ... import _checks
+from ..._plots import plot_values
+from ..._tables import data_frame, rendered
+from .formatting import description, interval_text, label_texts, p_value_text, result_lines, value_rows
 
-MAX_LINES = 20  # of a printed result of several values
-FEW_GROUPS = 10  # from which on a printed result no longer says how few there are
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
 ResultType = TypeVar("ResultType", bound="Result")
+LARGE = 2**20  # samples from which on sorting their tails alone is faster
 
 
 class Result:
@@ -26,35 +32,36 @@ class Result:
     """
 
     tensors: ClassVar[tuple[str, ...]]  # names of the fields that are tensors, the number first
+    optional: ClassVar[tuple[str, ...]] = ()  # names of the fields that are tensors or results, or None
     low: Tensor
     high: Tensor
+    labels: tuple[str, ...] | None
 
     def __init_subclass__(cls) -> None:
         def flatten(result: Any) -> tuple[list[Any], Any]:
-            return [getattr(result, name) for name in cls.tensors], result._context()
+            present = [name for name in (*cls.tensors, *cls.optional) if getattr(result, name) is not None]
+            context = {name: getattr(result, name) for name in _field_names(cls) if name not in present}
+            return [getattr(result, name) for name in present], _Context((*present,), context)
 
         def unflatten(leaves: Any, context: Any) -> Any:
             result = object.__new__(cls)
-            for name, leaf in zip(cls.tensors, leaves, strict=True):
-                object.__setattr__(result, name, leaf)
-            for name, field in zip(cls._context_names(), context.fields, strict=True):
+            for name, field in (*zip(context.names, leaves, strict=True), *context.fields.items()):
                 object.__setattr__(result, name, field)
             return result
 
         register_pytree_node(cls, flatten, unflatten, serialized_type_name=f"tensormetrics.{cls.__name__}")
 
-    @classmethod
-    def _context_names(cls) -> list[str]:
-        return [name for name in cls.__dataclass_fields__ if name not in cls.tensors]  # type: ignore[attr-defined]
-
-    def _context(self) -> _Context:
-        return _Context(tuple(getattr(self, name) for name in self._context_names()))
-
     def _number(self) -> Tensor:
         return getattr(self, self.tensors[0])
 
     def _map(self: ResultType, function: Callable[[Tensor], Tensor]) -> ResultType:
-        mapped = {name: function(getattr(self, name)) for name in self.tensors}
+        mapped: dict[str, Any] = {}
+        for name in (*self.tensors, *self.optional):
+            field = getattr(self, name)
+            if isinstance(field, Result):
+                mapped[name] = field._map(function)
+            elif field is not None:
+                mapped[name] = function(field)
         return dataclasses.replace(self, **mapped)  # type: ignore[type-var]
 
     def to(self: ResultType, *args: Any, **kwargs: Any) -> ResultType:
@@ -69,8 +76,57 @@ class Result:
         """Detach all tensors from the graph of gradients."""
         return self._map(torch.Tensor.detach)
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return all fields but `details` as Python numbers, texts, lists and dictionaries."""
+        return {name: _to_python(getattr(self, name)) for name in _field_names(type(self)) if name != "details"}
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return a pandas DataFrame of one row per value. ImportError names the extra that has pandas."""
+        names = [name for name in (*self.tensors, "p_corrected") if isinstance(getattr(self, name, None), Tensor)]
+        return data_frame(names, value_rows(self, (*names,)), label_texts(self), None)
+
+    def plot(self, ax: Axes | None = None) -> tuple[Figure, Axes]:
+        """Plot each number as a point with its interval as a bar.
+
+        Args:
+            ax: Axes to draw on; default those of a new figure.
+
+        Returns:
+            The figure and its axes.
+
+        Raises:
+            ImportError: Without matplotlib.
+        """
+        labels = label_texts(self)
+        name = getattr(self, "name", None) or type(self).__name__
+        parts = {label: self._map(lambda t, i=i: t.flatten()[i]) for i, label in enumerate(labels)}  # type: ignore[misc]
+        return plot_values([parts if len(labels) > 1 else next(iter(parts.values()), self)], name, ax=ax)
+
+    def _repr_html_(self) -> str:
+        is_comparison = "p_value" in self.tensors
+        headers = ["", self.tensors[0], *(["p"] if is_comparison else [])]
+        rows = [
+            [label, interval_text(*row, is_signed=is_comparison)]
+            for label, row in zip(label_texts(self), value_rows(self), strict=True)
+        ]
+        if is_comparison:
+            for row, (p,) in zip(rows, value_rows(self, ("p_value",)), strict=True):
+                row.append(p_value_text(p))
+        return f"{rendered('html', headers, rows)}\n<p>{description(self)}</p>"
+
     def __iter__(self) -> Iterator[Tensor]:
         return iter((self._number(), self.low, self.high))
+
+    def __getitem__(self: ResultType, index: Any) -> ResultType:
+        if self.low.ndim == 0:
+            raise IndexError(f"index: got {index!r} for a single value; write .{self.tensors[0]}, .low or .high")
+        if isinstance(index, str):
+            if index not in (self.labels or ()):
+                raise KeyError(f"label: got {index!r}, wanted one of {self.labels}")
+            index = (..., (self.labels or ()).index(index))
+        part = self._map(lambda tensor: tensor[index])
+        keeps_labels = self.labels is not None and part.low.shape[-1:] == self.low.shape[-1:]
+        return part if keeps_labels else dataclasses.replace(part, labels=None)  # type: ignore[type-var]
 
     def __float__(self) -> float:
         return float(self._single())
@@ -88,6 +144,15 @@ class Result:
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         return np.asarray(self._number().detach().cpu().numpy(), dtype=dtype)
 
+    def __format__(self, spec: str) -> str:
+        return "\n".join(result_lines(self, spec))
+
+    def __str__(self) -> str:
+        return format(self, "")
+
+    def __repr__(self) -> str:
+        return ", ".join(filter(None, [str(self), description(self)]))
+
     def _compared(self, other: Any, compare: Callable[[Any, Any], Any]) -> Any:
         if isinstance(other, Result):
             raise TypeError("two results: overlapping intervals are no test; write compare(a, b) of the metrics")
@@ -95,6 +160,15 @@ class Result:
             return NotImplemented
         outcome = compare(self._number(), other)
         return bool(outcome) if outcome.ndim == 0 else outcome
+
+    def __eq__(self, other: object) -> Any:
+        # With a number as `<` and `>`; another result is equal only if it is this one.
+        return self is other if isinstance(other, Result) else self._compared(other, torch.eq)
+
+    def __ne__(self, other: object) -> Any:
+        return self is not other if isinstance(other, Result) else self._compared(other, torch.ne)
+
+    __hash__ = object.__hash__
 
     def __lt__(self, other: Any) -> Any:
         return self._compared(other, torch.lt)
@@ -109,11 +183,22 @@ class Result:
         return self._compared(other, torch.ge)
 
 
+def _field_names(cls: type) -> list[str]:
+    return [field.name for field in dataclasses.fields(cast(Any, cls))]
+
+
+def _to_python(field: Any) -> Any:
+    if isinstance(field, Result):
+        return field.to_dict()
+    return field.tolist() if isinstance(field, Tensor) else list(field) if isinstance(field, tuple) else field
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Context:
-    """What a result holds beside its tensors; equal to any other, because trees are compared by their structure."""
+    """The names of a result's leaves and its other fields; equal to any other, because trees compare structures."""
 
-    fields: tuple[Any, ...]
+    names: tuple[str, ...]
+    fields: dict[str, Any]
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _Context)
@@ -164,17 +249,6 @@ class Estimate(Result):
     labels: tuple[str, ...] | None = None
     details: dict[str, Any] = dataclasses.field(default_factory=dict)
 
-    def __getitem__(self, index: Any) -> Estimate:
-        if self.value.ndim == 0:
-            raise IndexError(f"index: got {index!r} for a single estimate; write .value, .low or .high")
-        if isinstance(index, str):
-            if index not in (self.labels or ()):
-                raise KeyError(f"label: got {index!r}, wanted one of {self.labels}")
-            index = (..., (self.labels or ()).index(index))
-        part = self._map(lambda tensor: tensor[index])
-        keeps_labels = self.labels is not None and part.value.shape[-1:] == self.value.shape[-1:]
-        return part if keeps_labels else dataclasses.replace(part, labels=None)
-
     def __neg__(self) -> Estimate:
         return self * -1
 
@@ -185,15 +259,6 @@ class Estimate(Result):
         return dataclasses.replace(self, value=value, low=torch.minimum(low, high), high=torch.maximum(low, high))
 
     __rmul__ = __mul__
-
-    def __format__(self, spec: str) -> str:
-        return _lines(self, lambda number, low, high: _with_interval(number, low, high, spec))
-
-    def __str__(self) -> str:
-        return format(self, "")
-
-    def __repr__(self) -> str:
-        return str(self) + _description(self)
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
@@ -207,24 +272,40 @@ class Comparison(Result):
         difference: a - b.
         low: Lower ends of the interval of the difference.
         high: Upper ends.
-        p_value: Two-sided; with U pairs that differ it cannot fall below 2^(1-U).
+        p_value: Two-sided, where U pairs that differ cannot fall below 2^(1-U), or that of the alternative.
         p_better: Probability that a is better, ties half, in the metric's direction.
         p_rope: Probability that the difference lies within the region of practical equivalence; NaN without `rope`.
         confidence: Mass of the interval, in (0, 1).
+        alternative: ``"two-sided"``, ``"greater"`` (a is above b) or ``"less"``; of `p_value` and the interval, whose
+            other end is that of the range.
         items: Items that were scored; None if unknown.
         groups: Independent units behind the items; None if unknown.
         effective_groups: Groups of equal size that would tell as much as these; None if unknown.
         discordant: Groups (or items) on which a and b differ; None if unknown.
+        test: Where `p_value` comes from: "paired swaps" (exact for differences of one size, as McNemar's test, and for
+            few units), "exact binomial", "random signs", "corrected t" or "hierarchical t"; "bootstrap" or "draws"
+            without a test of its own.
+        p_corrected: p-values corrected over all comparisons of the same call; None for a single one.
+        a: Score of a with its interval; None if unknown.
+        b: Score of b with its interval; None if unknown.
+        higher_is_better: Direction of the metric.
         rope: Half the width of the region of practical equivalence; None without one.
         name: Name of the metric.
         labels: Names along the last dimension.
         details: Further results of single methods by name.
 
     Shape:
-        - difference, low, high, p_value, p_better, p_rope: ``(...)`` each, float64
+        - difference, low, high, p_value, p_better, p_rope, p_corrected: ``(...)`` each, float64
+
+    Example:
+        >>> ends = torch.tensor(0.042), torch.tensor(0.056)
+        >>> comparison = Comparison(torch.tensor(0.049), *ends, *map(torch.tensor, (0.001, 0.999, torch.nan)))
+        >>> print(comparison, comparison.verdict, sep="; ")
+        +0.049 [+0.042, +0.056], p = 0.001; better
     """
 
     tensors: ClassVar[tuple[str, ...]] = ("difference", "low", "high", "p_value", "p_better", "p_rope")
+    optional: ClassVar[tuple[str, ...]] = ("p_corrected", "a", "b")
 
     difference: Tensor
     low: Tensor
@@ -234,67 +315,41 @@ class Comparison(Result):
     p_rope: Tensor
     _: dataclasses.KW_ONLY
     confidence: float | None = None
+    alternative: str = "two-sided"
     items: int | None = None
     groups: int | None = None
     effective_groups: float | None = None
     discordant: int | None = None
+    test: str | None = None
+    p_corrected: Tensor | None = None
+    a: Estimate | None = None
+    b: Estimate | None = None
+    higher_is_better: bool = True
     rope: float | None = None
     name: str | None = None
     labels: tuple[str, ...] | None = None
     details: dict[str, Any] = dataclasses.field(default_factory=dict)
 
-    def __format__(self, spec: str) -> str:
-        p_values = iter(self.p_value.flatten().tolist())
+    @property
+    def verdict(self) -> Any:
+        """Return what the interval says, as a text; of several values as nested lists of texts.
 
-        def line(number: float, low: float, high: float) -> str:
-            return f"{_with_interval(number, low, high, spec, sign='+')}, p = {next(p_values):.3f}"
-
-        return _lines(self, line)
-
-    def __str__(self) -> str:
-        return format(self, "")
-
-    def __repr__(self) -> str:
-        return str(self) + _description(self)
+        "better" or "worse" if the interval lies on one side of 0, with a `rope` also "better by more than rope",
+        "equivalent" (within it), "not worse" and "not better", else "undecided".
+        """
+        rows = value_rows(self, ("low", "high") if self.higher_is_better else ("high", "low"))
+        sign = 1 if self.higher_is_better else -1
+        verdicts = np.array([_verdict(sign * low, sign * high, self.rope) for low, high in rows], dtype=object)
+        return verdicts.reshape(self.low.shape).tolist()
 
 
-def _with_interval(number: float, low: float, high: float, spec: str, sign: str = "") -> str:
-    numbers = number, low, high
-    if not spec:
-        is_invisible = any(numbers) and all(abs(x) < 0.0005 for x in numbers if math.isfinite(x))
-        spec = ".3g" if is_invisible or any(1e6 <= abs(x) < math.inf for x in numbers) else ".3f"
-    if sign and spec[0] in ".0123456789":
-        spec = sign + spec
-    number_text, low_text, high_text = (format(x, spec) for x in numbers)
-    return f"{number_text} [{low_text}, {high_text}]"
-
-
-def _lines(result: Any, line: Callable[[float, float, float], str]) -> str:
-    rows = torch.stack([part.detach().double().cpu().flatten() for part in result], 1).tolist()
-    if result.low.ndim == 0:
-        return line(*rows[0])
-    texts = [line(*row) for row in rows[:MAX_LINES]]
-    if result.labels is not None and result.low.ndim == 1:
-        width = max((len(label) for label in result.labels[:MAX_LINES]), default=0)
-        texts = [f"{label:{width}}  {text}" for label, text in zip(result.labels, texts, strict=False)]
-    if len(rows) > MAX_LINES:
-        texts.append(f"... {len(rows) - MAX_LINES:,} more")
-    return "\n".join(texts)
-
-
-def _description(result: Any) -> str:
-    parts = [] if result.confidence is None else [f"{100 * result.confidence:.4g} %"]
-    if result.items is not None:
-        is_grouped = result.groups is not None and result.groups != result.items
-        parts.append(
-            f"{result.items:,} items"
-            + (f" in {result.groups:,} group{'s' * (result.groups != 1)}" if is_grouped else "")
-        )
-    if getattr(result, "method", None):
-        parts.append(result.method)
-    if result.groups is not None and result.groups < FEW_GROUPS:
-        parts.append(f"only {result.groups} group{'s' * (result.groups != 1)}")
-    return "".join(f", {part}" for part in parts)
+def _verdict(low: float, high: float, rope: float | None) -> str:
+    # low, high: the interval, oriented so that positive means better
+    cases = {"better": low > 0, "worse": high < 0}
+    if rope is not None:
+        cases = {"better by more than rope": low > rope, "worse by more than rope": high < -rope, **cases}
+        cases |= {"equivalent": -rope <= low and high <= rope, "not worse": low >= -rope, "not better": high <= rope}
+    return next((verdict for verdict, holds in cases.items() if holds), "undecided")
 
 
 def check_confidence(confidence: float) -> float:
@@ -309,6 +364,9 @@ def interval_of(samples: Tensor, confidence: float) -> tuple[Tensor, Tensor]:
 
     NaN are left out; the ends are NaN if over half of the samples are.
     """
+    is_large = samples.numel() >= LARGE and samples.device.type == "cpu"  # where no device is waited for
+    if is_large and not bool(samples.isnan().any()):
+        return _tails_of(samples, confidence)
     tails = samples.new_tensor([(1 - confidence) / 2, (1 + confidence) / 2])
     ordered = samples.sort(0).values  # NaN go last
     defined = samples.isnan().logical_not().sum(0, keepdim=True)
@@ -318,6 +376,22 @@ def interval_of(samples: Tensor, confidence: float) -> tuple[Tensor, Tensor]:
     low, high = ordered.gather(0, below), ordered.gather(0, above)
     ends = torch.where(low == high, low, low.lerp(high, position - below))  # infinite ends as well
     return tuple(ends.where(2 * defined[0] > len(samples), torch.nan))
+
+
+def _tails_of(samples: Tensor, confidence: float) -> tuple[Tensor, Tensor]:
+    # samples: (R, ...) without NaN  ->  low (...), high (...)
+    """Return the same quantiles, for which only the tails are sorted."""
+    tails = samples.new_tensor([(1 - confidence) / 2, (1 + confidence) / 2])
+    ends = []
+    for position, largest in zip((tails * (len(samples) - 1)).tolist(), (False, True), strict=True):
+        below = int(position)
+        above = min(below + 1, len(samples) - 1)
+        count = len(samples) - below if largest else above + 1
+        ordered = samples.topk(count, 0, largest=largest).values
+        at = (len(samples) - 1 - below, len(samples) - 1 - above) if largest else (below, above)
+        low, high = (ordered[i] for i in at)
+        ends.append(torch.where(low == high, low, low.lerp(high, position - below)))
+    return ends[0], ends[1]
 
 
 def as_scalars(

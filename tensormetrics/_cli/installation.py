@@ -1,19 +1,29 @@
-"""`tensormetrics warm-up`."""
+"""`tensormetrics info` and `warm-up`: what is installed, and kernels compiled before they are used."""
 
 import os
 from concurrent.futures import ProcessPoolExecutor
+from importlib import import_module
 from importlib.util import find_spec
 from multiprocessing import get_context
 from pathlib import Path
 
 import click
 
+from .interruption import leaving_at_once
 from .options import BadInput
 
 NO_GPU = (
     "no GPU that this torch sees, so there is nothing to compile: on a CPU no kernel of Triton is used. For a GPU "
     "elsewhere run this there, with TRITON_CACHE_DIR set to a folder that lasts"
 )
+
+
+@click.command()
+def info() -> None:
+    """What is installed, which native code is loaded, which extras are there, and what to do where one is missing."""
+    with leaving_at_once():
+        report = import_module("tensormetrics._info").report
+    click.echo(report())
 
 
 @click.command("warm-up")

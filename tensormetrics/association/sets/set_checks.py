@@ -1,0 +1,55 @@
+"""What is checked of the vectors and the masks of word sets."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+import torch
+from torch import Tensor
+
+from ... import _checks
+
+_takes_weights: ContextVar[bool] = ContextVar("takes_weights", default=False)
+
+
+@contextmanager
+def weights_as_masks() -> Iterator[None]:
+    """Let masks be float64 weights of words, as those of a bootstrap; from users they are more likely mistakes."""
+    token = _takes_weights.set(True)
+    try:
+        yield
+    finally:
+        _takes_weights.reset(token)
+
+
+def check_vectors(name: str, vectors: Tensor, dims: int, first: str, like: Tensor) -> None:
+    _checks.tensor(name, vectors)
+    if not vectors.is_floating_point():
+        raise TypeError(f"{name}: got {vectors.dtype}, wanted a floating dtype; write {name}.float()")
+    if vectors.ndim < dims:
+        wanted = "(..., G, W, D)" if dims == 3 else "(..., W, D)"
+        raise ValueError(f"{name}: got shape {tuple(vectors.shape)}, wanted {wanted}")
+    if vectors.size(-1) != like.size(-1):
+        raise ValueError(f"{name}: got {vectors.shape[-1]} dimensions, wanted {like.shape[-1]} as {first} has")
+    if vectors.device != like.device:
+        raise ValueError(f"devices differ: {first} on {like.device}, {name} on {vectors.device}; use .to(device)")
+
+
+def check_mask(name: str, mask: Tensor, vectors: Tensor, dims: int = 2) -> None:
+    _checks.tensor(name, mask)
+    if mask.is_complex() or (mask.is_floating_point() and not _takes_weights.get()):
+        raise TypeError(f"{name}: got {mask.dtype}, wanted torch.bool; write {name} > 0")
+    shape = vectors.shape[-dims:-1]
+    if mask.shape[1 - dims :] != shape:
+        raise ValueError(f"{name}: got shape {tuple(mask.shape)}, wanted (..., {', '.join(map(str, shape))})")
+    if mask.device != vectors.device:
+        own = name.removesuffix("_mask")
+        raise ValueError(f"devices differ: {own} on {vectors.device}, {name} on {mask.device}; use .to(device)")
+
+
+def check_broadcast(leads: list[tuple[str, torch.Size]]) -> None:
+    try:
+        torch.broadcast_shapes(*(lead for _, lead in leads))
+    except RuntimeError:
+        got = ", ".join(f"{tuple(lead)} of {name}" for name, lead in leads)
+        raise ValueError(f"leading dimensions do not broadcast: {got}") from None

@@ -1,0 +1,185 @@
+"""Families of scores by name, as one metric."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+from typing_extensions import Self, Unpack
+
+from ... import _checks
+from ..._distributed import options_of
+from ..._metric import Options
+from ...uncertainty.engine.resampling import Joined, together
+from ...uncertainty.engine.weights import Identity
+from .columns import shared_columns
+from .family import Corpus, Family, keyed
+from .matching import Hook, Path
+
+
+class Suite(Corpus):
+    """Families and suites by name, fed with the same objects; the names are the first part of the keys.
+
+    >>> from dataclasses import dataclass
+    >>> @metametric(normalizer="f1")
+    ... @dataclass
+    ... class Bag:
+    ...     items: list[str]
+    >>> suite = Suite({"all": Family(metric_of(Bag), micro_average(["recall"]))})
+    >>> suite.update([Bag(["a"])], [Bag(["a", "b"])])
+    >>> suite.compute()
+    {'all-recall': tensor(0.5000, dtype=torch.float64)}
+    """
+
+    _members: dict[str, "Family | Suite"]
+    _homes: dict[str, tuple[str, str]]  # of each state the member, and its name there
+
+    def __init__(self, members: Mapping[str, "Family | Suite"], **kwargs: Unpack[Options]) -> None:
+        super().__init__(**kwargs)
+        for name, member in members.items():
+            if not isinstance(member, Corpus):
+                raise TypeError(f"member {name!r}: got a {type(member).__name__}, wanted a Family or a Suite")
+        self._members, self._homes = dict(members), {}
+        for name, member in members.items():
+            for state, default in member._defaults.items():
+                own = f"{name}-{state}"
+                if own in self._homes:
+                    raise ValueError(f"member {name!r}: got two states named {own!r}, wanted other names of members")
+                self._homes[own] = name, state
+                self._defaults[own] = default
+                self._reductions[own], self._persistent[own] = member._reductions[state], False
+        self._update_count = max((member._update_count for member in members.values()), default=0)
+
+    @property
+    def members(self) -> dict[str, "Family | Suite"]:
+        """Families and suites by name, which hold what the suite was updated with."""
+        return dict(self._members)
+
+    # The states are those of the members, which no module knows as parts: a state has one home and is moved, saved and
+    # synchronised once.
+
+    def __getattr__(self, name: str) -> Any:
+        homes = self.__dict__.get("_homes", {})
+        if name not in homes:
+            return super().__getattr__(name)
+        member, state = homes[name]
+        return getattr(self._members[member], state)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        homes = self.__dict__.get("_homes", {})
+        if name in homes:
+            member, state = homes[name]
+            return setattr(self._members[member], state, value)
+        super().__setattr__(name, value)
+        if name == "_update_count" or (name == "_computed" and value is None):
+            for part in self.__dict__.get("_members", {}).values():
+                setattr(part, name, value)
+
+    @property
+    def _kind(self) -> Any:  # type: ignore[override]  # an attribute of Metric
+        return {name: member._kind for name, member in self.__dict__.get("_members", {}).items()}
+
+    @_kind.setter
+    def _kind(self, kinds: Any) -> None:
+        for name, member in self.__dict__.get("_members", {}).items():
+            member._kind = kinds and kinds[name]
+
+    def update(self, preds: Sequence[Any], refs: Sequence[Any], **items: Unpack[Identity]) -> None:
+        """Add documents; ValueError for lists of different lengths."""
+        self._add(self._prepared(preds, refs), **items)
+
+    def _prepared(self, preds: Sequence[Any], refs: Sequence[Any]) -> dict[str, Any]:
+        _checks.same_length(preds=preds, refs=refs)
+        with shared_columns():
+            return {name: member._prepared(preds, refs) for name, member in self._members.items()}
+
+    def _add(self, batch: dict[str, Any], **items: Unpack[Identity]) -> None:
+        for name, member in self._members.items():
+            member._add(batch[name], **items)
+
+    def compute(self) -> dict[str, Tensor]:
+        """Key -> () float64."""
+        found = {name: type(member).compute(cast(Any, member)) for name, member in self._members.items()}
+        return self.extended(self._named(found))
+
+    def _resampled_sums(self, replicates: int | None, seed: int | None) -> Joined:
+        parts = [member._resampled_sums(replicates, seed) for member in self._members.values()]
+
+        def named(parts: Sequence[dict[str, Tensor]]) -> dict[str, Tensor]:
+            return self._named(dict(zip(self._members, parts, strict=True)))
+
+        return together(parts, named)
+
+    def scoring_options(self) -> dict[str, Any]:
+        """Return the names of the members, and what is scored by each."""
+        options: dict[str, Any] = {"members": list(self._members)}
+        for name, member in self._members.items():
+            options |= {f"{name}: {option}": value for option, value in member.scoring_options().items()}
+        return options
+
+    def rank_options(self) -> dict[str, str]:
+        options = {"the metric": options_of(self)["the metric"], "members": f"{list(self._members)}"}
+        for name, member in self._members.items():
+            options |= {f"{name}: {option}": value for option, value in member.rank_options().items()}
+        return options
+
+    def update_options(self) -> dict[str, Any]:
+        return {"class": type(self)} | {name: member.update_options() for name, member in self._members.items()}
+
+    def per_document(self, preds: Sequence[Any], refs: Sequence[Any]) -> dict[str, Tensor]:
+        """Key -> (B,) float64; the state is left as it is."""
+        with shared_columns():
+            return self._named({name: member.per_document(preds, refs) for name, member in self._members.items()})
+
+    def reset(self) -> None:
+        """Forget all documents."""
+        super().reset()
+        for member in self._members.values():
+            member.reset()
+
+    def new(self, hooks: Mapping[Path | str, Hook] | None = None) -> "Suite":
+        """The same without documents; every family runs the hooks, in order."""
+        fresh = Suite({name: member.new(hooks) for name, member in self._members.items()})
+        fresh.extras = list(self.extras)
+        return fresh
+
+    def _named(self, found: Mapping[str, dict[str, Tensor]]) -> dict[str, Tensor]:
+        return {keyed(name, key): value for name, part in found.items() for key, value in part.items()}
+
+    def _part(self, name: str, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """The state of a member, out of the suite's."""
+        return {inner: state[own] for own, (member, inner) in self._homes.items() if member == name}
+
+    def _batch(self, **own: Any) -> Self:
+        return super()._batch(_members={name: member._batch() for name, member in self._members.items()})
+
+    def _number_after(self, state: dict[str, Any]) -> None:
+        for name, member in self._members.items():
+            member._number_after(vars(state["_members"][name]))
+
+    def _check_mergeable(self, states: list[dict[str, Tensor]]) -> None:
+        for name, member in self._members.items():
+            member._check_mergeable([self._part(name, state) for state in states])
+
+    def _add_state(self, state: dict[str, Tensor]) -> None:
+        for name, member in self._members.items():
+            member._add_state(self._part(name, state))
+
+    def _apply(self, fn: Any, exclude_state: Any = "") -> torch.nn.Module:
+        for member in self._members.values():
+            member._apply(fn, exclude_state)
+        return super()._apply(fn, exclude_state)
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
+        loaded = False
+        for number, (name, member) in enumerate(self._members.items()):
+            before, inner = f"{prefix}parts.{number}.", f"{prefix}{name}-"  # of an earlier version, and of this one
+            names = {key: inner + key.removeprefix(before) for key in state_dict if key.startswith(before)}
+            names |= {inner + state: inner + state for state in member._defaults if inner + state in state_dict}
+            own = {new: state_dict.pop(key) for key, new in names.items()}
+            loaded |= bool(own)
+            member._load_from_state_dict(own, inner, *args)
+        if loaded:
+            self._update_count = max(member._update_count for member in self._members.values())
+            self._computed = None
+        super()._load_from_state_dict(state_dict, prefix, *args)

@@ -1,0 +1,144 @@
+"""Interval, p-value and probability of a difference from one set of evidence, so that they never contradict."""
+
+import warnings
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.utils._pytree import tree_unflatten
+
+from ..results.estimates import Comparison
+from .errors import UncertaintyWarning
+from .intervals import DrawSets
+from .resampling import Values
+from .swaps import ExactTest
+
+ALTERNATIVES = "two-sided", "greater", "less"
+
+
+class Question(NamedTuple):
+    """What is asked of a difference."""
+
+    confidence: float
+    alternative: str = "two-sided"
+    rope: float | None = None
+    direction: Callable[[str], bool | None] = lambda name: True  # of a name, False where less is better
+
+
+class Evidence(NamedTuple):
+    """What is known of V differences."""
+
+    difference: Tensor  # (V,)
+    draws: DrawSets
+    range: tuple[Tensor, Tensor]  # (V,) or () each, of the difference
+    test: ExactTest | None
+    one_unit: bool = False  # nothing is known of the spread
+    all_equal: bool = False  # no unit differs
+
+
+def statements(values: Values, evidence: Evidence, question: Question, counts: dict[str, Any], message: str) -> Any:
+    """Return a `Comparison` for each value; the message is a warning if it is not empty."""
+    difference, draws = evidence.difference, evidence.draws
+    sets = [draws.first, draws.second.where(draws.has_second, draws.first)]
+    low, high = _interval(evidence, question)
+    p_value = _p_value(evidence, sets, question.alternative)
+    p_better = _p_better(evidence, sets, _signs(values, question.direction).to(difference))
+    low, high = torch.fmin(low, difference), torch.fmax(high, difference)
+    low, high = _consistent(low, high, evidence, p_value, question.confidence)
+    p_rope = torch.full_like(difference, torch.nan)
+    if question.rope is not None:
+        inside = [(draw.abs() <= question.rope).double().sum(0) / draw.isnan().logical_not().sum(0) for draw in sets]
+        p_rope = torch.minimum(*inside)
+    if message:
+        warnings.warn(message, UncertaintyWarning, stacklevel=4)
+    columns = [difference, low, high, p_value, p_better, p_rope]
+    columns = [columns[0], *(column.where(difference.isfinite(), torch.nan) for column in columns[1:])]
+    fields: dict[str, Any] = {**counts, "confidence": question.confidence, "rope": question.rope}
+    fields["alternative"] = question.alternative
+
+    def comparison(*tensors: Tensor) -> Comparison:
+        return Comparison(**{**dict(zip(Comparison.tensors, tensors, strict=True)), **fields})
+
+    return values.restored(columns, comparison)
+
+
+def few_swaps_warning(count: int, unit: str, alternative: str) -> str:
+    """Return a warning where no swaps of so many units reach a p-value of .05."""
+    least, formula = (
+        (2.0 ** (1 - count), f"2^(1-{count})") if alternative == "two-sided" else (2.0**-count, f"2^-{count}")
+    )
+    if not 0.05 < least < 1:
+        return ""
+    return f"{count} {unit}s: no p-value below {formula} = {least:.4g} exists, so that a 95 % interval always holds 0"
+
+
+def _interval(evidence: Evidence, question: Question) -> tuple[Tensor, Tensor]:
+    # ->  (V,) each
+    """Return the envelope of the draws; one-sided, it ends where the range of the difference does."""
+    lowest, highest = (end.expand_as(evidence.difference) for end in evidence.range)
+    if evidence.one_unit:
+        return lowest, highest
+    if question.alternative == "two-sided":
+        return evidence.draws.interval(question.confidence)
+    low, high = evidence.draws.interval(2 * question.confidence - 1)  # whose tails are 1 - confidence each
+    return (low, highest) if question.alternative == "greater" else (lowest, high)
+
+
+def _p_value(evidence: Evidence, sets: list[Tensor], alternative: str) -> Tensor:
+    # ->  (V,)
+    """Return the largest p-value of the sets and the test; two-sided, twice the smaller one of both sides."""
+    difference = evidence.difference
+    if evidence.one_unit or evidence.all_equal:
+        return torch.ones_like(difference)
+    greater, less = evidence.test or (torch.full_like(difference, torch.nan),) * 2
+    for draws in sets:
+        count = draws.isnan().logical_not().sum(0)
+        greater = torch.fmax(greater, (1 + (draws <= 0).sum(0).double()) / (1 + count))
+        less = torch.fmax(less, (1 + (draws >= 0).sum(0).double()) / (1 + count))
+    greater = greater.where(difference > 0, greater.clamp(min=0.5))  # no evidence against what was observed
+    less = less.where(difference < 0, less.clamp(min=0.5))
+    sides = {"greater": greater, "less": less, "two-sided": 2 * torch.minimum(greater, less)}
+    return sides[alternative].clamp(max=1)
+
+
+def _p_better(evidence: Evidence, sets: list[Tensor], direction: Tensor) -> Tensor:
+    # direction: (V,)  ->  (V,)
+    """Read it off the set that is nearer to 1/2; nothing is known where the sets disagree on the sign."""
+    half = torch.full_like(direction, 0.5)
+    if evidence.one_unit or evidence.all_equal:
+        return half
+    fractions = []
+    for draws in sets:
+        oriented = direction * draws
+        above, equal = (oriented > 0).sum(0).double(), (oriented == 0).sum(0).double()
+        fractions.append((above + equal / 2) / oriented.isnan().logical_not().sum(0))
+    first, second = fractions
+    nearer = torch.where((first - 0.5).abs() <= (second - 0.5).abs(), first, second)
+    p_better = nearer.where((first - 0.5) * (second - 0.5) > 0, half)
+    if evidence.test is None:
+        return p_better
+    mid_p = evidence.test.mid_p.nan_to_num(0)
+    return p_better.clamp(mid_p / 2, 1 - mid_p / 2)
+
+
+def _consistent(
+    low: Tensor, high: Tensor, evidence: Evidence, p_value: Tensor, confidence: float
+) -> tuple[Tensor, Tensor]:
+    # low, high, p_value: (V,)  ->  (V,) each
+    """Move the end nearer to 0 so that the interval excludes 0 exactly where p_value <= 1 - confidence."""
+    tiny = torch.finfo(low.dtype).tiny
+    is_significant, is_above = p_value <= 1 - confidence, evidence.difference > 0
+    low = torch.where(is_significant & is_above, low.clamp(min=tiny), low)
+    high = torch.where(is_significant & ~is_above, high.clamp(max=-tiny), high)
+    return torch.where(is_significant, low, low.clamp(max=0)), torch.where(is_significant, high, high.clamp(min=0))
+
+
+def _signs(values: Values, direction: Callable[[str], bool | None]) -> Tensor:
+    # ->  (V,), -1 where less is better, else 1
+    leaves = tree_unflatten([str(i) for i in range(len(values.leaves))], values.spec)
+    names = list(leaves) if isinstance(leaves, dict) else [""] * len(values.leaves)
+    return torch.cat([
+        torch.full((leaf.numel(),), -1.0 if direction(name) is False else 1.0, dtype=torch.float64, device="cpu")
+        for name, leaf in zip(names, values.leaves, strict=True)
+    ])  # fmt: skip

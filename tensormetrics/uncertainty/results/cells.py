@@ -1,0 +1,97 @@
+"""Cells of a `Table`: what may be one, and how results of several values are spread over columns and put together."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from .estimates import Comparison, Estimate, Result
+from .formatting import label_texts
+
+Cell: TypeAlias = Estimate | Comparison | float | int | bool | str | None
+
+
+def distinct_names(name: str, names: Any) -> tuple[str, ...]:
+    distinct = tuple(names)
+    wrong = next((x for x in distinct if not isinstance(x, str)), None)
+    if wrong is not None:
+        raise TypeError(f"{name}: got {wrong!r}, wanted texts")
+    if len({*distinct}) < len(distinct):
+        twice = next(x for i, x in enumerate(distinct) if x in distinct[:i])
+        raise ValueError(f"{name}: got {twice!r} twice, wanted distinct names")
+    return distinct
+
+
+def row_of_cells(name: str, columns: tuple[str, ...], cells: Any) -> tuple[Cell, ...]:
+    if isinstance(cells, Mapping):
+        if unknown := cells.keys() - {*columns}:
+            raise ValueError(f"cells: got {sorted(unknown)[0]!r} in row {name!r}, wanted one of {', '.join(columns)}")
+        cells = [cells.get(column) for column in columns]
+    if len(cells) != len(columns):
+        raise ValueError(f"cells: got {len(cells)} in row {name!r}, wanted {len(columns)}, one for each column")
+    return tuple(_cell(cell, name, column) for cell, column in zip(cells, columns, strict=True))
+
+
+def _cell(cell: Any, row: str, column: str) -> Cell:
+    if isinstance(cell, Estimate | Comparison) and cell.low.ndim == 0 and cell.labels is None:
+        return cell
+    if isinstance(cell, Estimate | Comparison) and cell.low.numel() == 1:
+        return dataclasses.replace(cell._map(lambda tensor: tensor.reshape(())), labels=None)
+    if isinstance(cell, np.number | np.bool_) or (isinstance(cell, Tensor) and cell.numel() == 1):
+        return cell.item()
+    if cell is None or isinstance(cell, bool | int | float | str):
+        return cell
+    got = f"{cell.low.numel()} values" if isinstance(cell, Result) else f"a {type(cell).__name__}"
+    raise TypeError(
+        f"cells: got {got} in row {row!r}, column {column!r}, wanted an Estimate or a Comparison of one value, a "
+        "number, a text or None; Table.of spreads several values over columns"
+    )
+
+
+def single_values(result: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield each value of a result, or of several by name, with the name of its column."""
+    if isinstance(result, Mapping):
+        for key, part in result.items():
+            yield from single_values(part, str(key))
+        return
+    name = name or getattr(result, "name", None) or "value"
+    if isinstance(result, Result) and result.low.ndim:
+        flat = result._map(torch.Tensor.flatten)
+        for i, label in enumerate(label_texts(result)):
+            yield f"{name}/{label}", flat[i]
+    elif isinstance(result, Tensor) and result.ndim:
+        yield from ((f"{name}/{i}", value) for i, value in enumerate(result.flatten()))
+    else:
+        yield name, result
+
+
+def joined_cells(cells: Sequence[Any], name: str, rows: tuple[str, ...]) -> Any:
+    """Return one result of a value per cell, a tensor of numbers, or the cells themselves where they are mixed."""
+    kinds = {type(cell) for cell in cells if cell is not None}
+    if kinds and kinds <= {int, float, bool}:
+        numbers = [torch.nan if cell is None else float(cell) for cell in cells]
+        return torch.tensor(numbers, dtype=torch.float64, device="cpu")
+    for kind in (Estimate, Comparison):
+        if kinds == {kind}:
+            return _stacked(kind, cells, name, rows)
+    return tuple(cells)
+
+
+def _stacked(kind: type[Estimate] | type[Comparison], cells: Sequence[Any], name: str, rows: tuple[str, ...]) -> Any:
+    """Return one result of a value for each cell, NaN for a missing one; other fields where they are equal in all."""
+    present = [cell for cell in cells if cell is not None]
+    nan = present[0].low.new_full((), torch.nan, dtype=torch.float64)
+    fields: dict[str, Any] = {
+        field: torch.stack([nan if cell is None else getattr(cell, field).to(nan) for cell in cells])
+        for field in kind.tensors
+    }
+    for field in ("confidence", "items", "groups", "effective_groups", "method", "rope", "higher_is_better"):
+        values = {getattr(cell, field, None) for cell in present}
+        if field in kind.__dataclass_fields__ and len(values) == 1:
+            fields[field] = values.pop()
+    return kind(**fields, name=name, labels=rows)

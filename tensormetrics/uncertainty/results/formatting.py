@@ -1,0 +1,92 @@
+"""Numbers with intervals as text."""
+
+import math
+from typing import Any
+
+import numpy as np
+import torch
+
+MAX_LINES = 20  # of a printed result of several values
+FEW_GROUPS = 10  # from which on a printed result no longer says how few there are
+MAX_FIXED = 1e6  # from which on values are written with an exponent
+
+
+def interval_text(
+    value: float,
+    low: float,
+    high: float,
+    *,
+    spec: str = "",
+    precision: int = 3,
+    is_signed: bool = False,
+    intervals: str | None = "brackets",
+) -> str:
+    """Write "0.084 [0.061, 0.109]" or "0.084 ± 0.024".
+
+    Without a `spec` there are `precision` decimals, or that many significant digits where all decimals would be 0 or a
+    value is too long. `is_signed` writes the sign of positive values.
+    """
+    values = value, low, high
+    if not spec:
+        finite = [abs(x) for x in values if math.isfinite(x)]
+        is_invisible = any(finite) and max(finite) < 0.5 * 10.0**-precision
+        spec = f".{precision}{'g' if is_invisible or any(x >= MAX_FIXED for x in finite) else 'f'}"
+    signed_spec = f"+{spec}" if is_signed and spec[0] in ".0123456789" else spec
+    if intervals is None:
+        return format(value, signed_spec)
+    if intervals == "plusminus":
+        return f"{value:{signed_spec}} ± {(high - low) / 2:{spec}}"
+    value_text, low_text, high_text = (format(x, signed_spec) for x in values)
+    return f"{value_text} [{low_text}, {high_text}]"
+
+
+def p_value_text(p_value: float) -> str:
+    """Write "p = 0.012", or "p < 0.001" where three decimals would be 0."""
+    return "p < 0.001" if p_value < 0.0005 else f"p = {p_value:.3f}"
+
+
+def label_texts(result: Any) -> list[str]:
+    """Return a text for each value: its labels or indices, "" for a single value."""
+    shape, labels = result.low.shape, result.labels
+    if not shape:
+        return [""]
+    last = labels or [str(i) for i in range(shape[-1])]
+    return ["/".join([*map(str, index), str(label)]) for index in np.ndindex(*shape[:-1]) for label in last]
+
+
+def value_rows(result: Any, names: tuple[str, ...] | None = None) -> list[list[float]]:
+    """Return the value and both ends of each value, or what the fields `names` hold."""
+    parts = [getattr(result, name) for name in names or (result.tensors[0], "low", "high")]
+    return torch.stack([part.detach().double().cpu().flatten() for part in parts], 1).tolist()
+
+
+def result_lines(result: Any, spec: str = "") -> list[str]:
+    """Return a line for each value, at most 20; those of several values begin with their labels."""
+    is_comparison = "p_value" in result.tensors
+    texts = [interval_text(*row, spec=spec, is_signed=is_comparison) for row in value_rows(result)[:MAX_LINES]]
+    if is_comparison:
+        p_values = [p for (p,) in value_rows(result, ("p_value",))]
+        texts = [f"{text}, {p_value_text(p)}" for text, p in zip(texts, p_values, strict=False)]
+    if result.labels is not None:
+        labels = label_texts(result)[:MAX_LINES]
+        width = max(map(len, labels), default=0)
+        texts = [f"{label:{width}}  {text}" for label, text in zip(labels, texts, strict=True)]
+    if result.low.numel() > MAX_LINES:
+        texts.append(f"... {result.low.numel() - MAX_LINES:,} more")
+    return texts
+
+
+def description(result: Any) -> str:
+    """Return what stands behind the values, such as "95 %, 200 items in 20 groups, bayesian bootstrap"."""
+    parts = [] if result.confidence is None else [f"{100 * result.confidence:.4g} %"]
+    if result.items is not None:
+        is_grouped = result.groups is not None and result.groups != result.items
+        parts.append(
+            f"{result.items:,} items"
+            + (f" in {result.groups:,} group{'s' * (result.groups != 1)}" if is_grouped else "")
+        )
+    if source := getattr(result, "method", None) or getattr(result, "test", None):
+        parts.append(source)
+    if result.groups is not None and result.groups < FEW_GROUPS:
+        parts.append(f"only {result.groups} group{'s' * (result.groups != 1)}")
+    return ", ".join(parts)

@@ -1,0 +1,105 @@
+"""Whatever scores are provided as, an array, a table or a path, made `Scores`."""
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from torch import Tensor
+
+from .item_scores import Scores, is_array
+from .score_files import read_scores
+
+
+class Source(NamedTuple):
+    """How scores are read; for a table or a file `ids`, `groups` and `score` are names of columns."""
+
+    ids: Any = None
+    groups: Any = None
+    bounds: tuple[float, float] | None = None
+    score: str | None = None
+    metric: str | None = None
+    filter: str | None = None
+    higher_is_better: bool | None = None
+
+    def read(self, data: Any, name: str = "scores") -> Scores:
+        """Return the scores that `data` holds."""
+        if isinstance(data, Scores):
+            self.check_unused(("ids", "groups", "score", "metric", "filter"), f"{name}, which has its own")
+            scores = data
+        elif isinstance(data, str | os.PathLike):
+            self._check_names()
+            column = self.metric if self.score is None else self.score
+            scores = read_scores(data, column, filter=self.filter, ids=self.ids, groups=self.groups)
+        elif is_frame(data):
+            scores = self._of_frame(data)
+        else:
+            self.check_unused(("score", "metric", "filter"), f"{name}, a {type(data).__name__}")
+            scores = Scores(data, self.ids, self.groups)
+        if self.bounds is None and self.higher_is_better is None:
+            return scores
+        return scores.replaced(bounds=self.bounds, higher_is_better=self.higher_is_better)
+
+    def check_unused(self, options: Sequence[str], owner: str) -> None:
+        """Raise a ValueError for an option that says nothing about such scores."""
+        for option in options:
+            if getattr(self, option) is not None:
+                raise ValueError(f"{option}: got it for {owner}; leave it out")
+
+    def _of_frame(self, frame: Any) -> Scores:
+        self.check_unused(("filter",), "a table")
+        self._check_names()
+        score = self.metric if self.score is None else self.score
+        if score is None:
+            raise ValueError(f"score: got none, wanted the name of a column: {_listed(frame)}")
+        ids, groups = (None if name is None else _column(frame, name) for name in (self.ids, self.groups))
+        return Scores(_column(frame, score), ids, groups, name=str(score))
+
+    def _check_names(self) -> None:
+        if self.score is not None and self.metric is not None:
+            raise ValueError("score, metric: got both, wanted one name")
+        for option in ("ids", "groups"):
+            if not isinstance(getattr(self, option), str | None):
+                got = type(getattr(self, option)).__name__
+                raise TypeError(f"{option}: got a {got} for a table or a file, wanted the name of a column")
+
+    def models(self, frame: Any, model: str) -> dict[str, Scores]:
+        """Return the scores of each model of a table that names them in a column."""
+        if not is_frame(frame):
+            raise TypeError(f"model: got {model!r} for a {type(frame).__name__}, wanted a DataFrame")
+        names = np.asarray([str(name) for name in _column(frame, model)])
+        scores = self.read(frame)
+        return {str(name): scores.selected(np.flatnonzero(names == name)) for name in dict.fromkeys(names.tolist())}
+
+
+NO_SOURCE = Source()
+
+
+def is_frame(data: Any) -> bool:
+    """Tell a DataFrame of pandas or polars, by what it has."""
+    return hasattr(data, "columns") and hasattr(data, "to_dict") and hasattr(data, "__getitem__")
+
+
+def is_scores(data: Any) -> bool:
+    """Tell scores from metrics, which compute their own."""
+    if isinstance(data, Scores):
+        return True
+    if hasattr(data, "_resampled"):
+        return False
+    if isinstance(data, Mapping):
+        return len(data) > 0 and all(is_number(value) or value is None for value in data.values())
+    return isinstance(data, str | os.PathLike | Sequence) or is_frame(data) or (is_array(data) and not is_number(data))
+
+
+def is_number(data: Any) -> bool:
+    return isinstance(data, int | float | np.number | np.bool_) or (isinstance(data, Tensor) and data.ndim == 0)
+
+
+def _column(frame: Any, name: Any) -> Any:
+    if name not in list(frame.columns):
+        raise ValueError(f"column: got {name!r}, wanted one of {_listed(frame)}")
+    return frame[name]
+
+
+def _listed(frame: Any) -> str:
+    return ", ".join(map(repr, frame.columns))

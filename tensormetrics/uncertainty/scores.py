@@ -1,0 +1,81 @@
+"""The score of a metric, or the mean of given scores, with its interval."""
+
+from typing import Any
+
+from .results.table import Table
+from .score_sources import Source, is_frame, is_scores
+
+
+def interval(
+    scores: Any,
+    *,
+    groups: Any = None,
+    ids: Any = None,
+    bounds: tuple[float, float] | None = None,
+    score: str | list[str] | None = None,
+    metric: str | None = None,
+    filter: str | None = None,
+    confidence: float | None = None,
+    replicates: int | None = None,
+    seed: int | None = None,
+) -> Any:
+    """Return a score and an interval that holds the true one in about `confidence` of such data sets.
+
+    The mean of scores of items that exist already, or the score of a metric. Items, or groups of them, are reweighted
+    together with one imagined item, half of it the worst and half the best, where the bounds of a score are known: see
+    `Metric.interval`.
+
+    Args:
+        scores: A score for each item: a tensor, array, list or Series, a dictionary by id, `Scores`, a DataFrame, or
+            the path of a log or a table, see `read_scores`. NaN is a missing score, which is left out. Or a metric that
+            was updated, for which the same as `metric.interval()`.
+        groups: Integers or names of what items belong to, such as documents; a DataFrame's or file's column.
+        ids: Integers or names of the items; scores of equal ids are repeats, and an item's score is their mean. A
+            DataFrame's or file's column.
+        bounds: Least and largest possible score; by default 0 and 1 if all scores are 0 or 1, else unknown.
+        score: Column of a DataFrame; several make a table.
+        metric: Name of a metric in a file.
+        filter: Name of the answers' filter in a log of lm-evaluation-harness.
+        confidence: Mass of the interval, in (0, 1); default that of the metric, 0.95.
+        replicates: Number of random draws; see `Metric.interval`.
+        seed: Seed of the draws.
+
+    Shape:
+        - scores: ``(..., N)``; leading dimensions are several scores of the same items
+        - Output: ``(...)``
+
+    Returns:
+        An `Estimate`, or several by name of a metric, or a `Table` of a row for several columns. `details["missing"]`
+        counts missing scores.
+
+    Raises:
+        TypeError: If these are neither scores nor a metric of this package.
+        ValueError: If there are no scores, one is infinite or out of bounds, lengths differ, or an option is out of
+            range.
+
+    Example:
+        >>> import torch
+        >>> print(interval([1, 1, 0, 1, 1, 1, 1, 0, 1, 1]))
+        0.800 [0.512, 0.994]
+        >>> from tensormetrics.retrieval import HitRate
+        >>> labels, hit_rate = torch.arange(60) % 3, HitRate(1)
+        >>> noise = torch.randn(60, 3, generator=torch.Generator().manual_seed(0))
+        >>> hit_rate.update(torch.eye(3)[labels] + 0.6 * noise, labels)
+        >>> print(interval(hit_rate))
+        0.817 [0.712, 0.908]
+    """
+    given: Any = {"confidence": confidence, "replicates": replicates, "seed": seed}
+    options = {name: option for name, option in given.items() if option is not None}
+    if isinstance(score, list) and is_frame(scores):
+        sources = {name: Source(ids, groups, bounds, name, metric, filter) for name in score}
+        return Table.of({"mean": {name: source.read(scores).interval(**options) for name, source in sources.items()}})
+    if isinstance(score, list):
+        raise TypeError(f"score: got a list for a {type(scores).__name__}, wanted a DataFrame, or one name")
+    source = Source(ids, groups, bounds, score, metric, filter)
+    if is_scores(scores):
+        return source.read(scores).interval(**options)
+    if not hasattr(scores, "interval"):
+        got = type(scores).__name__
+        raise TypeError(f"scores: got a {got}, wanted scores or a metric; write Uncertain(it) for torchmetrics'")
+    source.check_unused(source._fields, f"a {type(scores).__name__}, which knows its items")
+    return scores.interval(**options)

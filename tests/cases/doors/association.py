@@ -1,0 +1,327 @@
+"""Numbers of sets of words: tensors, queries in words, tables of queries, and their p-values."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Generator, Tensor
+
+from tensormetrics import association
+
+from .number import Number, Way, fed
+
+Sets = tuple[Tensor, ...]  # groups of sets are (G, W, D)
+
+
+def sets(shapes: str, words: int = 4, dtype: torch.dtype = torch.float64) -> Callable[[Generator], Sets]:
+    def made(generator: Generator) -> Sets:
+        return tuple(
+            (3 * torch.randn(*([3] if s.isupper() else []), words, 5, generator=generator)).to(dtype) for s in shapes
+        )
+
+    return made
+
+
+def changed(shapes: str, change: Callable[[Tensor], Tensor], number: int = 0) -> Callable[[Generator], Sets]:
+    """The first set, or that of another number, is changed."""
+
+    def made(generator: Generator) -> Sets:
+        found = list(sets(shapes)(generator))
+        found[number] = change(found[number])
+        return tuple(found)
+
+    return made
+
+
+def data_of(shapes: str) -> dict[str, Callable[[Generator], Sets]]:
+    return {
+        "ordinary": sets(shapes),
+        "single": sets(shapes, 1),
+        "float32": sets(shapes, dtype=torch.float32),
+        "half": sets(shapes, dtype=torch.float16),
+        "equal words": changed(shapes, torch.ones_like),
+        "all equal": lambda generator: tuple(map(torch.ones_like, sets(shapes)(generator))),
+        "a zero vector": changed(shapes, lambda x: x * (torch.arange(x.shape[-2]) > 0)[:, None], -1),
+        "not a number": changed(shapes, lambda x: x / 0),
+        "other dimensions": changed(shapes, lambda x: x[..., :-1], -1),
+    }
+
+
+def as_query(targets: int, given: Sets) -> tuple[association.Query, association.WordEmbeddingModel]:
+    """The same sets as words of a model; `targets` of the tensors are target sets."""
+    each = [(k < targets, part) for k, one in enumerate(given) for part in (one if one.ndim > 2 else [one])]
+    words = [[f"w{k}-{i}" for i in range(len(part))] for k, (_, part) in enumerate(each)]
+    model = association.WordEmbeddingModel.from_tensor(torch.cat([part for _, part in each]), sum(words, []))
+    named = [(is_target, names) for (is_target, _), names in zip(each, words, strict=True)]
+    return association.Query([n for t, n in named if t], [n for t, n in named if not t]), model
+
+
+def padded(function: Callable[..., Any], masks: tuple[str, ...]) -> Way:
+    """The function of wider sets, of which masks leave the same."""
+
+    def value(*given: Tensor) -> Any:
+        wide = [torch.nn.functional.pad(one, (0, 0, 1, 2), value=7.0) for one in given]
+        inside = {
+            name: torch.nn.functional.pad(torch.ones(one.shape[:-1], dtype=torch.bool), (1, 2))
+            for name, one in zip(masks, given, strict=False)
+        }
+        return function(*wide, **inside)
+
+    return value
+
+
+def of_metric(
+    name: str,
+    shapes: str,
+    targets: int,
+    functions: dict[str, Way],
+    *,
+    masks: tuple[str, ...] = (),
+    key: str = "result",
+    rtol: float = 1e-9,
+    query_of: Callable[..., Any] = as_query,
+    **options: Any,
+) -> Number:
+    kind = getattr(association, name)
+
+    def of_query(*given: Tensor) -> Any:
+        query, model = query_of(targets, given)
+        return kind(**options).run_query(query, model)[key]
+
+    def of_table(*given: Tensor) -> Any:
+        query, model = query_of(targets, given)
+        return association.run_queries(kind, [query], [model], metric_params=options, value=key).iloc[0, 0]
+
+    def of_scores(*given: Tensor) -> Any:
+        query, model = query_of(targets, given)
+        found = association.run_queries(kind, [query], [model], metric_params=options, value=key, as_dataframe=False)
+        return found.values[0, 0]
+
+    def result_of(values: dict[str, Tensor]) -> Tensor:
+        return values[key] if key in values else next(iter(values.values()))
+
+    first = next(iter(functions))
+    ways = {
+        **functions,
+        f"{first}, batch": lambda *given: functions[first](*(one[None] for one in given)),
+        f"association.{name}, measure": lambda *given: result_of(kind(**options).measure(*given)),
+        f"association.{name}, evaluate": lambda *given: result_of(kind(**options).evaluate(*given)),
+        f"association.{name}, run_query": of_query,
+        "association.run_queries": of_table,
+        "association.run_queries, QueryScores": of_scores,
+    }
+    if masks:
+        ways[f"{first}, masks"] = padded(functions[first], masks)
+    if key == "result" or options.get("return_effect_size"):
+        ways[f"association.{name}"] = lambda *given: fed(kind(**options), *(one[None] for one in given)).compute()
+        ways[f"association.{name}, forward"] = lambda *given: kind(**options)(*(one[None] for one in given))
+    no_words = {
+        "other dimensions": "a model has one dimension",
+        "not a number": "a model has finite vectors",
+    }
+    in_words = (f"association.{name}, run_query", "association.run_queries", "association.run_queries, QueryScores")
+    without = dict.fromkeys(in_words, no_words)
+    if "association.gweat, two groups" in ways:
+        without["association.gweat, two groups"] = {"other dimensions": "stacks the sets"}
+    return Number(data_of(shapes), ways, without=without, rtol=rtol)
+
+
+def half_weat(x: Tensor, y: Tensor, a: Tensor, b: Tensor) -> Tensor:
+    """GWEAT of two groups is a known share of WEAT."""
+    return 2 * x.shape[-2] * association.gweat(torch.stack([x, y], -3), torch.stack([a, b], -3))
+
+
+XYAB = ("x_mask", "y_mask", "a_mask", "b_mask")
+SCORES = {
+    "WEAT": of_metric(
+        "WEAT",
+        "xyab",
+        2,
+        {"association.weat": association.weat, "association.gweat, two groups": half_weat},
+        masks=XYAB,
+    ),
+    "WEAT's effect size": of_metric(
+        "WEAT",
+        "xyab",
+        2,
+        {"association.weat_effect_size": association.weat_effect_size},
+        masks=XYAB,
+        return_effect_size=True,
+    ),
+    "effect of ML-EAT": of_metric(
+        "MLEAT",
+        "xyab",
+        2,
+        {
+            "association.ml_eat": lambda *given: association.ml_eat(*given).effect,
+            "association.weat_effect_size": lambda *given: association.weat_effect_size(*given, correction=1),
+        },
+    ),
+    "single-category WEAT": of_metric(
+        "SCWEAT",
+        "wab",
+        1,
+        {
+            "association.mean_sc_weat": association.mean_sc_weat,
+            "association.sc_weat": lambda *given: association.sc_weat(*given).mean(-1),
+        },
+        masks=("w_mask", "a_mask", "b_mask"),
+    ),
+    "RND": of_metric("RND", "xya", 2, {"association.rnd": association.rnd}, masks=XYAB),
+    "ECT": of_metric("ECT", "xya", 2, {"association.ect": association.ect}, masks=XYAB),
+    "RIPA": of_metric(
+        "RIPA",
+        "xya",
+        2,
+        {
+            "association.ripa": association.ripa,
+            "association.ripa, per word": lambda *given: association.ripa(*given, per_word=True)[0],
+        },
+    ),
+    "MAC": of_metric("MAC", "tA", 1, {"association.mac": association.mac}, masks=("t_mask", "a_mask")),
+    "SAME": of_metric("SAME", "tG", 1, {"association.same": association.same}, masks=("t_mask", "groups_mask")),
+    "GWEAT": of_metric("GWEAT", "XA", 1, {"association.gweat": association.gweat}, masks=("x_mask", "a_mask")),
+    "RNSB": of_metric("RNSB", "tab", 1, {"association.rnsb": association.rnsb}, rtol=1e-6),
+}
+
+
+def p_value_of_weat(*given: Tensor) -> Tensor:
+    x, y, a, b = (one.double() for one in given)
+    cosines = torch.nn.functional.cosine_similarity
+    u, v = (cosines(w[:, None], a[None], -1).mean(1) - cosines(w[:, None], b[None], -1).mean(1) for w in (x, y))
+    return association.permutation_p_value(u, v)
+
+
+def query_p_value(*given: Tensor) -> Any:
+    query, model = as_query(2, given)
+    return association.WEAT().run_query(query, model, calculate_p_value=True)["p_value"]
+
+
+def table_p_value(*given: Tensor) -> Any:
+    query, model = as_query(2, given)
+    options = {"calculate_p_value": True}
+    return association.run_queries(association.WEAT, [query], [model], metric_params=options, value="p_value").iloc[
+        0, 0
+    ]
+
+
+P_VALUES = {
+    "p-value of WEAT": Number(
+        {
+            name: make
+            for name, make in data_of("xyab").items()
+            if name in ("ordinary", "single", "float32", "all equal")
+        },
+        {
+            "association.permutation_p_value": p_value_of_weat,
+            "association.permutation_p_value, exact": lambda *given: association.WEAT(
+                calculate_p_value=True, p_value_method="exact"
+            ).evaluate(*given)["p_value"],
+            "association.WEAT, p_values": lambda *given: association.WEAT().p_values(*given)["p_value"],
+            "association.WEAT, evaluate": lambda *given: association.WEAT(calculate_p_value=True).evaluate(*given)[
+                "p_value"
+            ],
+            "association.WEAT, run_query": query_p_value,
+            "association.run_queries": table_p_value,
+            "association.target_permutation_p_value": lambda x, y, a, b: association.target_permutation_p_value(
+                lambda x, y, a, **masks: association.weat(x, y, a, b, **masks), x, y, a
+            ),
+        },
+    )
+}
+
+
+def lpbs_data() -> dict[str, Callable[[Generator], Sets]]:
+    def made(items: int) -> Callable[[Generator], Sets]:
+        return lambda g: tuple(torch.rand(items, generator=g).add(0.01).log().double() for _ in range(4))
+
+    return {"ordinary": made(6), "one sentence": made(1), "other lengths": lambda g: (*made(3)(g)[:3], torch.zeros(2))}
+
+
+LOG_PROBABILITIES = {
+    "LPBS": Number(
+        lpbs_data(),
+        {
+            "association.lpbs": association.lpbs,
+            "association.LPBS": lambda *given: fed(association.LPBS(), *given).compute(),
+            "association.LPBS, forward": lambda *given: association.LPBS()(*given).mean(),
+        },
+    )
+}
+
+
+def samples(generator: Generator) -> Sets:
+    return tuple(torch.randn(7, 4, 5, generator=generator).double() for _ in range(4))
+
+
+def by_hand(*given: Tensor) -> Tensor:
+    """Effects and their variances, combined."""
+    effects = association.CEAT()(*given)
+    x, y, a, b = (one / one.norm(dim=-1, keepdim=True) for one in given)
+    gaps = torch.cat([(w @ a.mT).mean(-1) - (w @ b.mT).mean(-1) for w in (x, y)], -1)
+    return association.random_effects(effects, gaps.var(-1)).value
+
+
+def of_two_parts(*given: Tensor) -> Tensor:
+    metric = association.CEAT()
+    for part in (slice(3), slice(3, None)):
+        metric.update(*(one[part] for one in given))
+    return metric.compute()
+
+
+def tested(kind: type, *given: Tensor) -> Tensor:
+    return kind(calculate_p_value=True, p_value_iterations=200).evaluate(*given)["p_value"]
+
+
+def only(shapes: str, *names: str) -> dict[str, Callable[[Generator], Sets]]:
+    return {name: make for name, make in data_of(shapes).items() if name in (names or ("ordinary", "float32"))}
+
+
+MORE = {
+    "combined effect": Number(
+        {"ordinary": samples},
+        {
+            "association.CEAT": lambda *given: fed(association.CEAT(), *given).compute(),
+            "association.CEAT, in two updates": of_two_parts,
+            "association.random_effects": by_hand,
+        },
+    ),
+    "direct bias": of_metric("DirectBias", "tG", 1, {"association.direct_bias": association.direct_bias}),
+    "p-value of GWEAT": Number(
+        only("XA"),
+        {
+            "association.group_permutation_p_value": lambda x, a: association.group_permutation_p_value(
+                x, a, replicates=200
+            ),
+            "association.GWEAT, evaluate": lambda *given: tested(association.GWEAT, *given),
+        },
+    ),
+    "p-value of RIPA": Number(
+        only("xya", "ordinary", "float32", "single"),
+        {
+            "association.sign_flip_p_value": lambda *given: association.sign_flip_p_value(
+                association.ripa(*given, per_word=True)[1].mean(-2), replicates=200
+            ),
+            "association.RIPA, evaluate": lambda *given: tested(association.RIPA, *given),
+        },
+    ),
+    "p-value of RND": Number(
+        only("xya", "ordinary", "float32", "single"),
+        {
+            "association.target_permutation_p_value": lambda *given: association.target_permutation_p_value(
+                association.rnd, *given, replicates=200
+            ),
+            "association.RND, evaluate": lambda *given: tested(association.RND, *given),
+        },
+    ),
+    "WEAT's bootstrap": Number(
+        only("xyab"),
+        {
+            "association.bootstrap_interval": lambda *given: (
+                association.bootstrap_interval(association.weat, *given, replicates=100).low
+            ),
+            "association.WEAT, evaluate": lambda *given: association.WEAT(replicates=100).evaluate(*given)["low"],
+        },
+    ),
+}
+NUMBERS = SCORES | MORE | P_VALUES | LOG_PROBABILITIES

@@ -1,0 +1,50 @@
+"""Public functions and metrics that stand in no entry of the table, and why."""
+
+NO_NUMBER = {
+    "association": (
+        *("calculate_ranking_correlations", "create_ranking", "fetch_debias_multiclass", "fetch_debiaswe"),
+        *("fetch_eds", "fetch_gn_glove", "get_embeddings_from_query", "get_embeddings_from_set"),
+        *("get_embeddings_from_tuples", "load_bingliu", "load_weat", "load_weat_w2v", "plot_eat_map"),
+        *("plot_queries_results", "plot_ranking", "plot_ranking_correlations", "preprocess_word"),
+    ),
+    "posterior": (
+        *("confusion_matrix_to_pred_cond", "dirichlet_prior", "format_table", "get_experiment_aggregator"),
+        *("interpret_i2", "load_csv", "plot_difference", "plot_distributions", "plot_forest"),
+        *("pred_cond_to_confusion_matrix", "temporary_registrations", "validate_confusion_matrix"),
+    ),
+    "retrieval": ("count_relevant", "open_rows"),
+    "structured": (
+        *("derive", "macro_average", "metametric", "micro_average", "reachability"),
+        *("read_conll_coref", "read_penman", "read_tags", "read_triples"),
+    ),
+    "uncertainty": ("as_scalars",),
+}
+BASES = "association.BaseMetric", "structured.CountMetric", "structured.OverlapMetric"
+DRAWS = ("sample_confusion_matrices", "sample_dirichlet", "sample_log_gamma", "sample_paired_matrices", "sample_sums")
+DENSITIES = (
+    *("beta_icdf", "kde", "pool_beta", "pool_correlated", "pool_fixed_effects", "pool_gamma", "pool_histogram"),
+    *("pool_random_effects", "truncated_gamma_icdf", "truncated_normal_icdf", "truncated_t_icdf"),
+)
+SINGLE = {
+    **{f"{domain}.{name}": "gives no number" for domain, names in NO_NUMBER.items() for name in names},
+    **dict.fromkeys(BASES, "a base of metrics"),
+    **{f"posterior.{name}": "gives random draws" for name in DRAWS},
+    **{f"uncertainty.{name}": "gives samples or a density" for name in DENSITIES},
+    "association.ceat": "draws its samples; `CEAT` is given them",
+    "posterior.compute_confusion_matrix": "counts what entries of matrices are given",
+    "posterior.sums_from_matrices": "counts, which the metrics of matrices read",
+    "posterior.items_needed": "the only plan of a number of items",
+    "posterior.expected_reward": "the only score of ranks of samples",
+    "posterior.estimate_i2": "the only share of variance; its parts are `heterogeneity_dl` and `heterogeneity_pm`",
+    "posterior.heterogeneity_pm": "another estimate than `heterogeneity_dl`, by iteration",
+    "retrieval.expected_mutual_info": "a part of `adjusted_mutual_info`",
+    "retrieval.mutual_info": "a part of `normalized_mutual_info`",
+    "structured.CorefScores": "against `EntitySet.metric` in tests/structured/test_coref_oracle.py",
+    "structured.EventScores": "against `EventSet.metric` in tests/structured/test_events.py",
+    "structured.graph_overlap": "the only overlap of graphs",
+    "uncertainty.compare_samples": "the only comparison of draws",
+    "uncertainty.compare_data_sets": "the only hierarchical model",
+    "uncertainty.compare_folds": "the only test of correlated folds",
+    "uncertainty.correct_p_values": "the only correction of p-values",
+    "uncertainty.five_by_two_p_value": "the only test of five repetitions of two folds",
+}

@@ -1,0 +1,55 @@
+"""`tensormetrics scores` on small files."""
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from tensormetrics import compare, interval
+from tensormetrics.__main__ import main
+
+
+@pytest.fixture
+def invoke(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name, step in (("a.csv", 7), ("b.csv", 3), ("c.csv", 2)):
+        rows = (f"q{i},{int(i % step > 0)},{'art' if i % 2 else 'law'}{i // 4}" for i in range(60))
+        (tmp_path / name).write_text("\n".join(["id,right,topic", *rows]))
+    return lambda *arguments: CliRunner().invoke(main, ["scores", *arguments])
+
+
+def test_one_file(invoke):
+    result = invoke("a.csv", "--metric", "right", "--groups", "topic", "--replicates", "200", "--format", "json")
+    assert result.exit_code == 0, result.output
+    expected = interval("a.csv", metric="right", groups="topic", replicates=200)
+    (model,) = json.loads(result.stdout)["models"].values()
+    assert [*model.values()] == [float(x) for x in expected]
+
+
+def test_two_files(invoke):
+    result = invoke("a.csv", "b.csv", "--metric", "right", "--rope", "0.01")
+    assert result.exit_code == 0, result.output
+    lines = result.stdout.splitlines()
+    assert lines[0].split() == ["metric", "a.csv", "b.csv", "difference", "p", "p_rope", "verdict"]
+    assert f"{compare('a.csv', 'b.csv', metric='right'):.4f}".partition(", p")[0] in lines[1]
+
+
+def test_several_files(invoke):
+    result = invoke("a.csv", "b.csv", "c.csv", "--metric", "right", "--format", "json")
+    assert result.exit_code == 0, result.output
+    answer = json.loads(result.stdout)
+    assert answer["ranks"]["c.csv"][1] == 3 and len(answer["comparison"]) == 3
+    assert "a.csv - b.csv" in invoke("a.csv", "b.csv", "c.csv", "--metric", "right").stdout
+
+
+def test_what_is_wrong_is_said(invoke, tmp_path):
+    (tmp_path / "d.csv").write_text("id,right\nq1,1\n")
+    for arguments, message in (
+        (["a.csv"], "--metric: got 'score', wanted one of 'id', 'right', 'topic' of a.csv"),
+        (["a.csv", "d.csv", "--metric", "right"], "b lacks 59 of 60, 59 are missing in some model; write --on-missing"),
+        (["a.csv", "--metric", "right", "--rope", "1"], "--rope: is for several files"),
+        (["a.csv", "a.csv", "--metric", "right"], "a.csv: got this file twice"),
+        (["no.csv"], "no.csv: there is no such file"),
+    ):
+        result = invoke(*arguments)
+        assert result.exit_code == 2 and message in result.stderr, result.output

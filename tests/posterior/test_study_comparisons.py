@@ -1,0 +1,107 @@
+"""Comparisons of the experiments of a study: by their items where these are common, else by their posteriors."""
+
+import pytest
+import torch
+
+from tensormetrics.posterior import ConfusionPosterior, Study
+from tensormetrics.uncertainty import compare, compare_samples, correct_p_values
+
+N, C = 40, 3
+
+
+def labels(generator):
+    truth = torch.randint(C, (N,), generator=generator)
+    rates = {"a": 0.9, "b": 0.6}
+    return truth, {name: truth.where(torch.rand(N, generator=generator) < rate, 0) for name, rate in rates.items()}
+
+
+def study_of(truth, preds, items, groups=None):
+    study = Study(seed=3, ci_probability=0.9, metrics={"acc": {}, "fnr": {}, "f1@macro": {}}, zero_division=1)
+    for name, answers in preds.items():
+        study.add_experiment(name, y_true=truth, y_pred=answers, num_classes=C, items=items, groups=groups)
+    return study
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+@pytest.mark.parametrize(("metric", "label"), [("acc", None), ("fnr", 1), ("f1@macro", None)])
+def test_experiments_on_the_same_items_are_compared_by_them(metric, label, grouped, generator):
+    truth, preds = labels(generator)
+    groups = torch.arange(N) // 3 if grouped else None
+    study = study_of(truth, preds, "test", groups)
+    metrics = []
+    for answers in preds.values():
+        metrics.append(ConfusionPosterior(C, metric, zero_division=1))
+        identity = {"ids": torch.arange(N)} | ({"groups": groups} if grouped else {})
+        metrics[-1].update(answers, truth, **identity)
+    expected = compare(*metrics, confidence=0.9, rope=0.05, seed=3)[metric]
+    table = study.compare(metric, label, rope=0.05)
+    comparison = table["a - b", "difference"]
+    assert table.rows == ("a - b",) and comparison.items == N and comparison.groups == (14 if grouped else N)
+    for name in expected.tensors:
+        of_all = getattr(expected, name)
+        assert torch.equal(getattr(comparison, name), of_all if label is None else of_all[label]), name
+
+
+def test_experiments_on_other_items_are_compared_by_their_posteriors(generator):
+    truth, preds = labels(generator)
+    study = study_of(truth, preds, False)
+    study.add_experiment("c", [[9, 1, 0], [2, 8, 0], [0, 1, 9]])
+    table = study.compare("fnr", 1)
+    assert table.rows == ("a - b", "a - c", "b - c")
+    p_values = torch.tensor(table.columns["p"].tolist(), dtype=torch.float64)
+    assert table.columns["corrected p"].tolist() == correct_p_values(p_values).tolist()
+    for row, comparison in ((row, table[row, "difference"]) for row in table.rows):
+        pair = [f"{name}/{name}" for name in row.split(" - ")]
+        a, b = (study.column("fnr", 1, name) for name in pair)
+        observed = study.get_pairwise_comparison("fnr", 1, experiment_a=pair[0], experiment_b=pair[1]).observed_diff
+        expected = compare_samples(a, b, observed=observed, confidence=0.9, higher_is_better=False)
+        torch.testing.assert_close(comparison.difference, expected.difference, rtol=1e-6, atol=1e-6)
+        assert comparison.verdict == expected.verdict and (float(comparison) < 0) == (float(comparison.p_better) > 0.5)
+        assert comparison.test == "draws" and comparison.higher_is_better is False
+        for name in ("low", "high", "p_value", "p_better"):
+            assert torch.equal(getattr(comparison, name), getattr(expected, name)), name
+
+
+def test_draws_are_surer_of_one_discordant_item_than_the_items_are():
+    """The numbers that the docstring of `compare_samples` states."""
+    truth = torch.tensor([0, 1] * 15)
+    preds = {"a": truth, "b": torch.cat([1 - truth[:1], truth[1:]])}
+    study = Study(seed=0, metrics={"acc": {}})
+    for name, answers in preds.items():
+        study.add_experiment(name, y_true=truth, y_pred=answers, items="test")
+    by_items = study.compare("acc")["a - b", "difference"]
+    by_draws = compare_samples(*(study.column("acc", None, name) for name in preds), observed=1 / 30)
+    assert [round(float(x), 3) for x in (by_items.p_value, by_items.p_better)] == [1, 0.75]
+    assert [round(float(x), 2) for x in (by_draws.p_value, by_draws.p_better)] == [0.36, 0.82]
+    ends = torch.stack([by_items.low, by_items.high, by_draws.low, by_draws.high])
+    torch.testing.assert_close(ends, ends.new_tensor([-0.05, 0.13, -0.05, 0.13]), rtol=0, atol=0.006)
+
+
+@pytest.mark.filterwarnings("ignore:.*never predicted")
+def test_undefined_values_are_those_of_the_study():
+    study = Study(seed=0, metrics={"ppv": {}}, zero_division=1)
+    for name, answers in {"a": torch.tensor([0, 1] * 6), "b": torch.zeros(12).long()}.items():
+        study.add_experiment(name, y_true=torch.tensor([0, 1] * 6), y_pred=answers, num_classes=2, items="test")
+    found = study.compare("ppv", 1)["a - b", "difference"]  # b never answers 1: its precision is 1 by definition
+    assert float(found) == 0 == float(study.table("ppv", 1)["a", "ppv/1"]) - float(study.table("ppv", 1)["b", "ppv/1"])
+
+
+def test_table_of_a_study(generator):
+    truth, preds = labels(generator)
+    study = study_of(truth, preds, "test")
+    study.add_experiment("pooled/first", [[9, 1, 0], [2, 8, 0], [0, 1, 9]])
+    table = study.table()
+    assert table.rows == ("a", "b", "pooled/first")
+    assert [*table.columns] == ["acc", "fnr/0", "fnr/1", "fnr/2", "f1@macro"]
+    assert [table.higher_is_better[name] for name in ("acc", "fnr/1")] == [True, False]
+    rows = study.report_metric_summaries("acc", columns=["Observed", "HDI"], table_fmt="records")
+    for row, report in zip(table.rows, rows, strict=True):
+        value, low, high = map(float, table[row, "acc"])
+        ends = report["90.0% HDI"]
+        assert value == pytest.approx(report["Observed"]) and low <= value <= high
+        assert [low, high] == pytest.approx([min(ends[0], value), max(ends[1], value)])
+    assert table["a", "acc"].confidence == 0.9 and study.table("fnr", 1).select("fnr/1")["a"]
+    with pytest.raises(ValueError, match="the study has no experiments"):
+        Study(0, metrics={"acc": {}}).table()
+    with pytest.raises(ValueError, match="a comparison wants at least 2"):
+        Study(0, metrics={"acc": {}}).compare("acc")

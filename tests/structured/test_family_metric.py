@@ -1,0 +1,219 @@
+"""Families and suites do what any metric of torchmetrics does."""
+
+import copy
+import math
+import pickle
+from dataclasses import dataclass, make_dataclass
+from enum import Enum
+
+import pytest
+import torch
+from torchmetrics import Metric, MetricCollection, MetricTracker
+
+from tensormetrics.structured import Family, Suite, macro_average, metametric, micro_average
+from tensormetrics.uncertainty import compare
+
+
+@dataclass
+class Item:
+    label: str
+
+
+@metametric(normalizer="f1")
+@dataclass
+class Doc:
+    items: list[Item]
+
+
+def docs(*texts):
+    return [Doc([Item(label) for label in text]) for text in texts]
+
+
+FIRST = docs("ab", "c"), docs("a", "cc")
+SECOND = docs("dd", "", "a"), docs("d", "ab", "e")
+AVERAGES = {"micro": micro_average(["precision", "f1"]), "macro": macro_average(["recall"])}
+
+
+def family(**options):
+    return Family(Doc.metric, AVERAGES, **options)
+
+
+def nested(**options):
+    labelled = family(by="label", **options)
+    chosen = family(by="label", labels=["d", "z"], on_invalid="empty", **options)
+    return Suite({"labelled": labelled, "nested": Suite({"chosen": chosen, "plain": family(**options)})})
+
+
+MAKE = {
+    "plain": family,
+    "labels met": lambda **options: family(by="label", **options),
+    "labels chosen": lambda **options: family(by="label", labels=["d", "a", "z"], **options),
+    "with invalid": lambda **options: family(on_invalid="empty", **options),
+    "nested suite": nested,
+}
+every = pytest.mark.parametrize("make", MAKE.values(), ids=MAKE)
+
+
+def fed(scores, *batches, **items):
+    for batch in batches:
+        scores.update(*batch, **items)
+    return scores
+
+
+def assert_same(found, wanted):
+    assert list(found) == list(wanted)
+    torch.testing.assert_close(found, wanted, rtol=1e-12, atol=1e-12, equal_nan=True)
+
+
+@every
+def test_state_dict_keeps_every_sum(make):
+    scores = fed(make(replicates=3), FIRST)
+    scores.persistent(True)
+    restored = make(replicates=3)
+    restored.load_state_dict(scores.state_dict())
+    assert restored.update_count == 1
+    for metric in scores, restored:
+        metric.update(*SECOND)
+    assert_same(restored.compute(), scores.compute())
+    for key, estimate in scores.interval().items():
+        assert torch.equal(restored.interval()[key].low, estimate.low)
+    parent = torch.nn.ModuleDict({"inner": make(replicates=3)})
+    parent.load_state_dict(torch.nn.ModuleDict({"inner": scores}).state_dict())
+    assert_same(parent["inner"].compute(), scores.compute())
+
+
+@every
+def test_two_that_are_merged_are_one(make):
+    one, two, whole = fed(make(), FIRST), fed(make(), SECOND), fed(make(), FIRST, SECOND)
+    one.compute()
+    one.merge_state(two)
+    assert one.update_count == 2
+    assert_same(one.compute(), whole.compute())
+    state = fed(make(), FIRST)
+    state.merge_state(two.metric_state)
+    assert_same(state.compute(), whole.compute())
+
+
+@every
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda m: m.clone(), lambda m: pickle.loads(pickle.dumps(m))])
+def test_copies_go_their_own_way(make, copied):
+    scores = fed(make(), FIRST)
+    other = copied(scores)
+    before = scores.compute()
+    other.update(*SECOND)
+    assert_same(scores.compute(), before)
+    assert_same(other.compute(), fed(make(), FIRST, SECOND).compute())
+    other.reset()
+    assert_same(scores.compute(), before)
+    assert all(math.isnan(v) for k, v in other.compute().items() if not k.endswith("]")) and other.update_count == 0
+
+
+@every
+def test_forward_is_of_the_batch_and_adds_it(make):
+    scores = make(replicates=4)
+    assert_same(scores(*FIRST), fed(make(), FIRST).compute())
+    assert_same(scores(*SECOND), fed(make(), SECOND).compute())
+    whole = fed(make(replicates=4), FIRST, SECOND)
+    assert scores.update_count == 2
+    assert_same(scores.compute(), whole.compute())
+    for key, estimate in scores.interval().items():
+        assert torch.equal(estimate.low, whole.interval()[key].low)
+
+
+@every
+def test_a_collection_and_a_tracker_take_them(make):
+    collection = MetricCollection({"x": make(), "y": make()})
+    fed(collection, FIRST, SECOND)
+    wanted = fed(make(), FIRST, SECOND).compute()
+    assert_same(collection["y"].compute(), wanted)
+    assert_same(collection.compute(), {f"{side}_{key}": value for side in "xy" for key, value in wanted.items()})
+    assert all(value.ndim == 0 for value in collection.compute().values())
+    tracker = MetricTracker(make())
+    for batch in FIRST, SECOND:
+        tracker.increment()
+        tracker.update(*batch)
+    assert_same(tracker.compute(), fed(make(), SECOND).compute())
+    assert make().higher_is_better
+
+
+def test_no_metric_is_a_part_of_another():
+    suite = nested()
+    assert [module for module in suite.modules() if isinstance(module, Metric)] == [suite]
+    fed(suite, FIRST)
+    assert suite.members["nested"].members["plain"].documents == 2 == suite.members["labelled"].update_count + 1
+    assert list(suite.metric_state)[:2] == ["labelled-sums", "labelled-num_documents"]
+    assert_same(suite.members["labelled"].compute(), fed(family(by="label"), FIRST).compute())
+    suite.members["labelled"].compute()
+    fed(suite, SECOND)
+    assert suite.members["labelled"].compute()["f1[d]"] == pytest.approx(2 / 3)
+    assert suite.to(torch.bfloat16).compute()["labelled-f1[d]"].dtype == torch.float64
+    with pytest.raises(ValueError, match="member 'a-b': got two states named 'a-b-sums'"):
+        Suite({"a": Suite({"b": family()}), "a-b": family()})
+
+
+def test_errors_name_the_class_that_was_made():
+    for scores in family(), Suite({"x": family()}):
+        fed(scores, FIRST)
+        with pytest.raises(ValueError, match=r"^replicates: Family keeps sums; write Family\(..., replicates=1000\)"):
+            scores.interval()
+    with pytest.raises(TypeError, match="Family"):
+        family(confidence=0.5)
+
+
+def test_a_failed_update_leaves_no_trace():
+    def hook(*_):
+        raise ZeroDivisionError
+
+    selected = {"items[*]": hook}
+    for scores in family(hooks=selected, by="label"), Suite({"a": family(), "b": family(hooks=selected)}):
+        with pytest.raises(ZeroDivisionError):
+            scores.update(*FIRST)
+        assert scores.update_count == 0
+        assert all(value.isnan() for value in scores.compute().values())
+
+
+def test_hooks_of_forward_number_documents_on():
+    seen = []
+    scores = family(hooks={"items[*]": lambda number, *_: seen.append(number)})
+    scores.update(*FIRST)
+    scores(*SECOND)
+    scores(*FIRST)
+    scores.update(*FIRST)
+    assert sorted(set(seen)) == [0, 1, 2, 5, 6, 7, 8] and scores.documents == 9
+
+
+class Colour(Enum):
+    RED = 1
+    BLUE = 2
+
+
+@pytest.mark.parametrize(
+    ("kind", "labels"), [(int, (3, -2)), (Colour, (Colour.RED, Colour.BLUE)), (bool, (True, False))]
+)
+def test_labels_that_are_no_text(kind, labels):
+    Numbered = make_dataclass("Numbered", [("label", kind)])
+    Numbers = metametric(normalizer="f1")(make_dataclass("Numbers", [("items", list[Numbered])]))
+    side = [Numbers([Numbered(label) for label in labels])]
+    for chosen in None, labels[::-1]:
+        scores = Family(Numbers.metric, micro_average(["f1"]), by="label", labels=chosen)
+        scores(side, side)
+        scores.update(side, side)
+        assert list(scores.compute())[1:3] == [f"f1[{label}]" for label in chosen or labels]
+        assert scores.compute()["types-f1"] == 1 and scores.label_sums.tolist() == [[2] * 3] * 2
+
+
+def test_intervals_and_comparisons_of_any_members():
+    names = [f"document {number}" for number in range(6)]
+    sides = docs("ab", "c", "dd", "a", "be", ""), docs("a", "cc", "d", "ab", "e", "z")
+    one, two = (fed(nested(replicates=50, seed=1), batch, ids=names) for batch in (sides, sides[::-1]))
+    alone = fed(family(replicates=50, seed=1), sides, ids=names)
+    intervals = one.interval()
+    for key, estimate in alone.interval().items():
+        for name in "labelled", "nested-chosen", "nested-plain":
+            assert torch.equal(intervals[f"{name}-{key}"].low, estimate.low)
+    assert "labelled-f1[a]" not in intervals and "nested-chosen-invalid" not in intervals
+    assert len(intervals) == 9 and "nested-plain-micro-f1" in str(one.table())
+    assert (
+        compare(one, two)["nested-plain-micro-f1"].p_value
+        == compare(one.members["nested"].members["plain"], two.members["nested"].members["plain"])["micro-f1"].p_value
+    )

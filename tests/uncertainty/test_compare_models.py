@@ -1,0 +1,146 @@
+"""Several models in one table, by one call."""
+
+import pytest
+import torch
+from torchmetrics.classification import BinaryAccuracy
+
+from tensormetrics import Comparison, Estimate, Table, compare
+from tensormetrics.retrieval import FirstRank, HitRate, evaluate_run
+from tensormetrics.uncertainty import Uncertain, UncertaintyWarning, correct_p_values
+
+
+def metric(kind, noise, seed, items=60):
+    generator = torch.Generator().manual_seed(seed)
+    labels = torch.arange(items) % 3
+    made = kind(1) if kind is HitRate else kind("mean")
+    made.update(torch.eye(3)[labels] + noise * torch.randn(items, 3, generator=generator), labels)
+    return made
+
+
+@pytest.fixture(scope="module")
+def models():
+    noises = {"small": 0.9, "large": 0.45, "middle": 0.6}
+    return {name: {"hits": metric(HitRate, x, 0), "rank": metric(FirstRank, x, 0)} for name, x in noises.items()}
+
+
+def test_all_pairs_are_compared_as_two_are(models):
+    alone = {name: metrics["hits"] for name, metrics in models.items()}
+    table = compare(alone, rope=0.01)
+    assert table.rows == ("small - large", "small - middle", "large - middle")
+    assert [*table.columns] == ["difference", "p", "corrected p", "p_better", "verdict"]
+    p_values = []
+    for row in table.rows:
+        one = compare(*(alone[name] for name in row.split(" - ")), rope=0.01)
+        cell = table[row, "difference"]
+        assert [float(x) for x in (*cell, cell.p_better, cell.p_rope)] == [
+            float(x) for x in (*one, one.p_better, one.p_rope)
+        ]
+        assert table[row, "p"] == float(one.p_value) and table[row, "verdict"] == one.verdict
+        p_values.append(one.p_value)
+    assert table.columns["corrected p"].tolist() == correct_p_values(torch.stack(p_values)).tolist()
+
+
+def test_models_beside_a_baseline(models):
+    table = compare(models, baseline="small", correction="bh")
+    assert table.rows == ("small", "large", "middle") and table.index == "model"
+    assert [*table.columns] == ["hits", "hits - small", "hits p", "rank", "rank - small", "rank p"]
+    assert table.higher_is_better["hits"] is True and table.higher_is_better["rank"] is False
+    for name, metrics in models.items():
+        for score, metric_of in metrics.items():
+            assert [*map(float, table[name, score])] == [*map(float, metric_of.interval())]
+            if name != "small":
+                one = compare(metric_of, models["small"][score])
+                assert [*map(float, table[name, f"{score} - small"])] == [*map(float, one)]
+    p_values = [compare(models[name]["hits"], models["small"]["hits"]).p_value for name in ("large", "middle")]
+    expected = correct_p_values(torch.stack(p_values), "bh")
+    assert [table["large", "hits p"], table["middle", "hits p"]] == expected.tolist()
+    assert "corrected over 2 models (bh)" in str(table) and Table.from_json(table.to_json()) == table
+
+
+def test_best_and_tied_models(models):
+    table = compare(models, baseline="small")
+    assert table.sort("hits").rows[0] == table.sort("rank").rows[0] == table.tied("hits")[0] == "large"
+    pairs = table.compare()
+    assert pairs.rows == ("small - large", "small - middle", "large - middle")
+    tied = [name for name in ("small", "middle") if pairs[pair_of(pairs, name, "large"), "hits p"] > 0.05]
+    assert set(table.tied("hits")) == {"large", *tied}
+    assert table.to_latex(bold="tied").count(r"\textbf") >= table.to_latex().count(r"\textbf") == 2
+    with pytest.raises(ValueError, match="column: got 'hits p', for which neither high nor low is better"):
+        table.tied("hits p")
+
+
+def pair_of(table, *names):
+    return next(row for row in table.rows if set(row.split(" - ")) == set(names))
+
+
+def test_table_keeps_the_scores_of_its_day(models):
+    alone = {name: metric(HitRate, 0.6, seed) for seed, name in enumerate("ab")}
+    table = compare(alone, baseline="a")
+    before = table["b", "HitRate - a"].difference
+    alone["b"].reset()
+    assert table.compare()["a - b", "difference"] == -float(before)
+
+
+def test_both_sides_and_the_direction_are_known(models):
+    rank = compare(models["large"]["rank"], models["small"]["rank"])
+    assert rank.name == "FirstRank" and rank.higher_is_better is False and rank.verdict == "better"
+    assert isinstance(rank, Comparison) and isinstance(rank.a, Estimate)
+    for side, name in ((rank.a, "large"), (rank.b, "small")):
+        assert [*map(float, side)] == [*map(float, models[name]["rank"].interval())]
+    with_number = compare(models["large"]["hits"], 0.5)
+    assert rank.test == "paired swaps" and with_number.test == "exact binomial"
+    assert with_number.b is None and float(with_number.a) == float(models["large"]["hits"].compute())
+
+
+def test_few_items_warn_once():
+    few = {name: metric(HitRate, 0.6, seed, items=4) for seed, name in enumerate("abc")}
+    with pytest.warns(UserWarning) as warned:
+        compare(few)
+    assert len([each for each in warned if each.category is UncertaintyWarning]) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "error", "message"),
+    [
+        (["one"], {}, ValueError, "a: got 1 models, wanted at least two"),
+        (["a", "b"], {"baseline": "c"}, ValueError, "baseline: got 'c'"),
+        (["a", "b"], {"correction": "none"}, ValueError, "correction: got 'none'"),
+        (["a", "b"], {"b": 0.5}, TypeError, "b: got a second argument beside several models"),
+        (["a", "rank"], {}, ValueError, "rank: got a FirstRank, wanted a HitRate as a is"),
+        (["a", "both"], {}, ValueError, "both: got x, y, wanted one metric as a has"),
+    ],
+)
+def test_what_is_no_set_of_models_is_refused(arguments, options, error, message):
+    hits = metric(HitRate, 0.6, 0)
+    made = {"rank": metric(FirstRank, 0.6, 0), "both": {"x": hits, "y": hits}}
+    with pytest.raises(error, match=message):
+        compare({name: made.get(name, hits) for name in arguments}, **options)
+    with pytest.raises(ValueError, match="baseline: got 'x' for two metrics"):
+        compare(hits, hits, baseline="x")
+
+
+def test_runs_are_compared_as_metrics_are():
+    """Right answers of 0 or 1 on the same queries: the run's statement is that of any 0/1 metric."""
+    right = torch.rand(2, 40, generator=torch.Generator().manual_seed(1)) < torch.tensor([[0.8], [0.6]])
+    qrels = {f"q{i}": {"a": 1} for i in range(40)}
+    runs = [{f"q{i}": {"a": 2.0, "b": 1.0 + 2.0 * (not r)} for i, r in enumerate(side.tolist())} for side in right]
+    a, b = (evaluate_run(run, qrels, ["P_1", "num_rel"]) for run in runs)
+    accuracies = [Uncertain(BinaryAccuracy(), replicates=1000) for _ in runs]
+    for accuracy, side in zip(accuracies, right, strict=True):
+        for i, is_right in enumerate(side):
+            accuracy.update(is_right.float()[None], torch.ones(1).long(), ids=f"q{i}")
+    expected = accuracies[0].interval()
+    assert [*map(float, a.interval()["P_1"])] == pytest.approx([*map(float, expected)], rel=1e-6)
+    found, expected = compare(a, b)["P_1"], compare(*accuracies)
+    assert [*map(float, found)] == pytest.approx([*map(float, expected)])
+    assert float(found.p_value) == pytest.approx(float(expected.p_value), abs=2.1 / 1001)  # a draw more or less
+    table = compare({"a": a, "b": b}, baseline="b")
+    assert [*table.columns] == ["P_1", "P_1 - b", "P_1 p"] and table["a", "P_1"] == float(a.summary()["P_1"])
+    row = a.table("bm25")
+    assert row.rows == ("bm25",) and row["bm25", "num_rel"] == 40 and a.plot()
+    with pytest.raises(ValueError, match="relevance_level: got 2 for a and 1 for b"):
+        compare(evaluate_run(runs[0], {q: {"a": 2} for q in qrels}, ["P_1"], relevance_level=2), b)
+    with pytest.raises(ValueError, match="metrics: got num_rel, wanted at least one mean for the interval"):
+        evaluate_run(runs[0], qrels, ["num_rel"]).interval()
+    grouped = a.interval(groups=[i // 4 for i in range(40)])["P_1"]
+    assert grouped.groups == 10 and grouped.items == 40

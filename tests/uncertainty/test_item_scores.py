@@ -1,0 +1,339 @@
+"""Scores that exist already: in arrays, dictionaries and tables."""
+
+import json
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from tensormetrics import Table, compare, interval
+from tensormetrics.posterior import Study
+from tensormetrics.retrieval import HitRate, evaluate_run
+from tensormetrics.uncertainty import BrierScore, Scores, UncertaintyWarning
+from tensormetrics.uncertainty.statistics.rank_sets import rank_sets
+
+GOLDEN = json.loads((Path(__file__).parent / "golden_scores.json").read_text())
+
+
+def golden(function):
+    # Cases with importance weights are left out, and standard errors: they are no part of the interval.
+    cases = [case for case in GOLDEN if case["function"] == function and not case["inputs"].get("weights")]
+    return pytest.mark.parametrize("case", cases, ids=lambda case: case["id"])
+
+
+def check_golden(case, result):
+    for name, expected in case["expected"].items():
+        if name != "se":
+            tolerance = case["tolerance"]
+            tolerance = tolerance[name] if isinstance(tolerance, dict) else tolerance
+            assert float(getattr(result, name)) == pytest.approx(expected, rel=0, abs=tolerance), name
+
+
+@pytest.fixture
+def two(generator):
+    hard = torch.rand(60, generator=generator)
+    return [(hard * slope + 0.3 * torch.rand(60, generator=generator)).double() for slope in (0.7, 0.6)]
+
+
+def numbers(result):
+    return [*result, *(getattr(result, name) for name in ("p_value", "p_better") if hasattr(result, name))]
+
+
+def close_to(result):
+    return [pytest.approx(float(number), rel=1e-9, abs=1e-12) for number in numbers(result)]
+
+
+@golden("interval")
+def test_golden_intervals(case):
+    inputs = case["inputs"]
+    options = {name: inputs.get(name) for name in ("groups", "replicates", "confidence")}
+    check_golden(case, interval(inputs["scores"], **options))
+
+
+@golden("compare")
+def test_golden_comparisons(case):
+    inputs = case["inputs"]
+    options = {name: inputs.get(name) for name in ("groups", "replicates")}
+    if inputs.get("groups"):
+        with pytest.warns(UncertaintyWarning, match="^4 pairs: no p-value below"):
+            return check_golden(case, compare(inputs["a"], inputs["b"], **options))
+    check_golden(case, compare(inputs["a"], inputs["b"], **options))
+
+
+@golden("rank_sets")
+def test_golden_rank_sets(case):
+    values, draws = (torch.tensor(case["inputs"][name], dtype=torch.float64) for name in ("values", "draws"))
+    ranks, expected = rank_sets(values, draws), case["expected"]
+    assert ranks.critical == pytest.approx(expected["critical"], rel=1e-12)
+    assert [ranks.first.tolist(), ranks.last.tolist()] == [expected["first_rank"], expected["last_rank"]]
+    assert (ranks.first == 1).nonzero().flatten().tolist() == expected["not_worse_than_best"]
+
+
+def test_scores_of_every_kind_have_one_interval(two):
+    pandas = pytest.importorskip("pandas")
+    scores, groups = two[0], [f"g{i % 12}" for i in range(60)]
+    frame = pandas.DataFrame({"acc": scores.numpy(), "topic": groups})
+    expected = numbers(interval(scores, groups=groups))
+    for given in (
+        scores.tolist(),
+        tuple(scores.tolist()),
+        scores.numpy(),
+        frame["acc"],
+        frame["acc"].astype("Float64"),
+    ):
+        assert numbers(interval(given, groups=groups)) == expected
+    assert numbers(interval(frame, score="acc", groups="topic")) == expected
+    assert numbers(interval(dict(enumerate(scores.tolist())), groups=dict(enumerate(groups)))) == expected
+    assert numbers(interval(Scores(scores, groups=groups))) == expected
+    assert float(expected[0]) == pytest.approx(float(scores.mean()), rel=1e-12)
+    table = interval(frame, score=["acc"], groups="topic")
+    assert isinstance(table, Table) and numbers(table["mean", "acc"]) == expected
+
+
+def test_polars_columns(two):
+    polars = pytest.importorskip("polars")
+    frame = polars.DataFrame({"acc": two[0].numpy(), "base": two[1].numpy(), "id": [f"q{i}" for i in range(60)]})
+    assert numbers(interval(frame["acc"])) == numbers(interval(two[0]))
+    assert numbers(interval(frame, score="acc", ids="id")) == numbers(interval(two[0], ids=frame["id"].to_list()))
+
+
+def test_leading_dimensions_are_scores_of_the_same_items(two):
+    both = torch.stack([*two, two[0]]).view(3, 1, 60)
+    estimate, comparison = interval(both, bounds=(0, 1)), compare(both, both.flip(0), bounds=(0, 1))
+    assert estimate.value.shape == comparison.difference.shape == (3, 1)
+    for i in range(3):
+        assert numbers(estimate[i, 0]) == numbers(interval(both[i, 0], bounds=(0, 1)))
+        one = compare(both[i, 0], both[2 - i, 0], bounds=(0, 1))
+        assert numbers(comparison[i, 0]) == numbers(one)
+
+
+def test_bounds_are_known_of_zeros_and_ones(two):
+    right = (two[0] > 0.3).tolist()
+    of_bools = interval(right)
+    assert numbers(of_bools) == numbers(interval([float(x) for x in right], bounds=(0, 1)))
+    assert numbers(interval([2.0 * x for x in right])) != numbers(of_bools)
+    doubled = interval([2.0 * x for x in right], bounds=(0, 2))
+    assert [float(x) / 2 for x in doubled] == pytest.approx([float(x) for x in of_bools], rel=1e-12)
+
+
+def test_repeats_of_an_item_count_as_one_mean(two):
+    ids = [f"q{i}" for i in range(60)]
+    twice = torch.cat([two[0], two[0] + 0.125])
+    repeated = Scores(twice, ids * 2)
+    assert numbers(interval(repeated)) == numbers(interval(two[0] + 0.0625, ids=ids))
+    assert interval(repeated).items == 60
+    assert numbers(compare(repeated, Scores(two[1], ids))) == numbers(compare(two[0] + 0.0625, two[1], ids=ids))
+    with pytest.raises(ValueError, match="^groups: got two for an item"):
+        interval(twice, ids=ids * 2, groups=range(120))
+
+
+def test_missing_scores_are_left_out_and_counted(two):
+    scores = two[0].clone()
+    scores[[3, 8]] = torch.nan
+    present = [i for i in range(60) if i not in (3, 8)]
+    estimate = interval(scores)
+    assert numbers(estimate) == numbers(interval(scores[present], ids=present))
+    assert estimate.items == 58 and estimate.details["missing"] == 2 and interval(two[0]).details["missing"] == 0
+    assert numbers(compare(scores, 0.5)) == numbers(compare(scores[present], 0.5, ids=present))
+    with pytest.raises(ValueError, match='^scores: a lacks 2 of 60, 2 are missing .* write on_missing="drop"'):
+        compare(scores, two[1])
+    dropped = compare(scores, two[1], on_missing="drop")
+    assert numbers(dropped) == numbers(compare(scores[present], two[1][present], ids=present))
+    assert dropped.details["dropped"] == 2
+    zeros = compare(scores, two[1], on_missing="zero")
+    assert numbers(zeros) == numbers(compare(scores.nan_to_num(0), two[1])) and zeros.details["zeros"] == 2
+
+
+def test_pairs_are_found_by_id(two, generator):
+    order = torch.randperm(60, generator=generator)
+    expected = numbers(compare(*two))
+    by_id = Scores(two[0], range(60)), Scores(two[1][order], order)
+    assert numbers(compare(*by_id)) == expected
+    as_texts = Scores(two[1][order], [str(i) for i in order.tolist()])
+    of_texts = numbers(compare(*two, ids=[str(i) for i in range(60)]))
+    assert numbers(compare(by_id[0], as_texts)) == of_texts  # a number in one file may be a text in another
+    less = Scores(two[1][:50], range(50)), Scores(two[0][10:], range(10, 60))
+    assert compare(*less, on_missing="drop").items == 40 and compare(*less, on_missing="drop").details["dropped"] == 20
+    assert compare(*less, on_missing="zero").items == 60
+
+
+def test_groups_of_both_must_agree(two):
+    groups = [i % 10 for i in range(60)]
+    a, b = (Scores(scores, range(60), groups) for scores in two)
+    assert numbers(compare(a, b)) == numbers(compare(*two, groups=groups)) and compare(a, b).groups == 10
+    with pytest.raises(ValueError, match="^groups: got others for b than for a"):
+        compare(a, Scores(two[1], range(60), groups[::-1]))
+    with pytest.raises(ValueError, match="^groups: got some for a and none for b"):
+        compare(a, Scores(two[1], range(60)))
+
+
+def test_direction_and_scale(two):
+    loss = compare(*two, higher_is_better=False)
+    gain = compare(*two)
+    assert [*loss] == [*gain] and float(loss.p_better) == pytest.approx(1 - float(gain.p_better), abs=1e-12)
+    assert not loss.higher_is_better
+    tiny = compare(*(scores * 2.0**-40 for scores in two))  # their digits are kept
+    assert float(tiny.p_value) == float(gain.p_value)
+    assert float(tiny.low) * 2.0**40 == pytest.approx(float(gain.low), rel=1e-9)
+
+
+@pytest.mark.parametrize("items", [60, 1500])
+@pytest.mark.parametrize("kind", ["right or wrong", "real", "real, groups", "few differ"])
+def test_a_table_has_the_comparisons_of_all_pairs(kind, items, generator):
+    hard = torch.rand(items, generator=generator)
+    models = {f"m{i}": hard + 0.3 * torch.rand(items, generator=generator) + 0.02 * i for i in range(5)}
+    if kind == "right or wrong":
+        models = {name: scores > 0.4 for name, scores in models.items()}
+    if kind == "few differ":
+        models = {f"m{i}": hard + 0.1 * (torch.arange(items) % (items // (5 * i + 1)) == i) for i in range(5)}
+    options = {"groups": torch.arange(items) % 15, "rope": 0.01} if kind == "real, groups" else {"rope": 0.01}
+    table = compare(models, **options)
+    for row in table.rows:
+        a, b = row.split(" - ")
+        one, cell = compare(models[a], models[b], **options), table[row, "difference"]
+        assert numbers(cell) == close_to(one) and float(cell.p_rope) == float(one.p_rope)
+        assert cell.discordant == one.discordant and cell.items == one.items == items
+        assert numbers(cell.a) == close_to(one.a)
+        assert numbers(cell.b) == close_to(interval(models[b], groups=options.get("groups")))
+    assert [*table.models.rows] == [*models] and table.best and pickle.loads(pickle.dumps(table)) == table
+
+
+def test_models_in_a_frame(two):
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({
+        "model": ["x"] * 60 + ["y"] * 60, "id": [*range(60)] + [*range(60)], "acc": torch.cat(two).numpy(),
+    })  # fmt: skip
+    table = compare(frame.sample(frac=1, random_state=0), score="acc", model="model", ids="id")
+    cell = table.columns["difference"].difference
+    assert abs(float(cell)) == pytest.approx(abs(float(two[0].mean() - two[1].mean())), rel=1e-9)
+    first, second = (frame[frame.model == name] for name in "xy")
+    assert numbers(compare(first, second, score="acc", ids="id")) == numbers(compare(*two))
+
+
+def test_several_scores_of_models(two):
+    models = {"x": {"acc": two[0], "right": two[0] > 0.4}, "y": {"acc": two[1], "right": two[1] > 0.4}}
+    table = compare(models, baseline="x")
+    assert [*table.columns] == ["acc", "acc - x", "acc p", "right", "right - x", "right p"]
+    assert [*table["y", "acc - x"]] == [*compare(two[1], two[0])]
+    with pytest.raises(ValueError, match="^best: got models that were compared in acc, right, wanted one score"):
+        compare(models).best  # noqa: B018
+
+
+def test_ranks_hold_the_order_of_clear_differences(generator):
+    hard = torch.rand(400, generator=generator)
+    models = {f"m{i}": hard + 0.1 * torch.rand(400, generator=generator) + shift
+              for i, shift in enumerate((0.0, 0.2, 0.2, 0.5))}  # fmt: skip
+    table = compare(models)
+    assert table.best == ("m3",) and table.ranks == {"m0": (4, 4), "m1": (2, 3), "m2": (2, 3), "m3": (1, 1)}
+    losses = compare(models, higher_is_better=False)
+    assert losses.best == ("m0",) and losses.ranks["m3"] == (4, 4)
+    assert table.models["m3", "first rank"] == 1 and table.models["m3", "best"] is True
+
+
+def test_ranks_of_metrics(generator):
+    target = torch.arange(60) % 3
+    metrics = {}
+    for name, noise in (("good", 0.3), ("bad", 1.5)):
+        metrics[name] = HitRate(1)
+        metrics[name].update(torch.eye(3)[target] + noise * torch.randn(60, 3, generator=generator), target)
+    assert compare(metrics).best == ("good",)
+
+
+@pytest.mark.slow
+def test_ranks_of_simulated_models_hold_with_the_promised_confidence(generator):
+    """Six models, three of them equal and best: 400 sets of 30 items."""
+    held = 0
+    for seed in range(400):
+        hard = torch.randn(30, generator=generator)
+        skill = torch.tensor([0.5, 0.5, 0.5, 0.3, 0.1, 0.0])
+        scores = hard + skill[:, None] + 0.5 * torch.randn(6, 30, generator=generator)
+        ranks = compare({str(i): row for i, row in enumerate(scores)}, replicates=200, seed=seed).ranks
+        truth = [(1, 3), (1, 3), (1, 3), (4, 4), (5, 5), (6, 6)]
+        pairs = zip(ranks.values(), truth, strict=True)
+        held += all(first <= low and high <= last for (first, last), (low, high) in pairs)
+    assert held >= 0.93 * 400
+
+
+def test_five_ways_to_one_comparison(tmp_path, generator):
+    """Arrays, metrics, runs, experiments of a study and files with the same scores of 0 and 1."""
+    right = (torch.rand(2, 40, generator=generator) < torch.tensor([[0.8], [0.7]])).long()
+    names = [f"q{i}" for i in range(40)]
+    expected = close_to(compare(*right, ids=names))
+
+    def metric(scores):
+        made = BrierScore(replicates=1000)  # squares of 0 and 1
+        made.update(scores.double(), torch.zeros_like(scores), ids=names)
+        return made
+
+    def run(hits):
+        ranked = {name: {"a": 1.0, "b": 2.0 - 2 * hit} for name, hit in zip(names, hits.tolist(), strict=True)}
+        return evaluate_run(ranked, {name: {"a": 1} for name in names}, ["P_1"])
+
+    def file(name, hits):
+        lines = (json.dumps({"id": name, "score": hit}) for name, hit in zip(names, hits.tolist(), strict=True))
+        (tmp_path / name).write_text("\n".join(lines))
+        return tmp_path / name
+
+    assert numbers(compare(*map(run, right))["P_1"]) == expected
+    assert numbers(compare(*(file(name, hits) for name, hits in zip("ab", right, strict=True)))) == expected
+    assert numbers(compare(*map(metric, right)))[:4] == expected[:4]
+    by_position = close_to(compare(*right))  # items of a study have no names
+    study = Study(seed=0, metrics={"acc": {}})
+    for name, hits in zip("ab", right, strict=True):
+        study.add_experiment(
+            f"one/{name}", y_true=[1] * 39 + [0], y_pred=hits.tolist()[:39] + [1 - hits[39]], items="x"
+        )
+    (row,) = study.compare("acc").cells
+    assert numbers(row[0]) == by_position
+
+
+@pytest.mark.parametrize(
+    ("call", "kind", "message"),
+    [
+        (lambda: interval([]), ValueError, "scores: got none, wanted at least one"),
+        (lambda: interval([float("nan")] * 3), ValueError, "scores: got 3 scores that are all missing"),
+        (lambda: interval([1.0, float("inf")]), ValueError, "scores: got infinite ones, wanted finite numbers"),
+        (lambda: interval(["a", "b"]), TypeError, "scores: got what is no number"),
+        (lambda: interval(0.5), TypeError, "scores: got a float, wanted scores or a metric"),
+        (lambda: interval([1, 2], bounds=(0, 1)), ValueError, "scores: got 2.0, wanted scores within the bounds 0 and"),
+        (lambda: interval([1, 2], bounds=(1, 1)), ValueError, "bounds: got (1, 1), wanted two numbers"),
+        (lambda: interval([1, 2], ids=[1]), ValueError, "ids: got 1, wanted 2, one for each score"),
+        (lambda: interval([1, 2], ids=[1, None]), ValueError, "ids: got a missing one"),
+        (lambda: interval([1, 2], groups="topic"), TypeError, "groups: got a str, wanted a tensor of integers"),
+        (lambda: interval([1, 2], groups={1: 2}), ValueError, "groups: got a dictionary for scores without ids"),
+        (lambda: interval({"a": 1, "b": 2}, groups={"a": 2}), ValueError, "groups: got none for the id 'b'"),
+        (lambda: interval({"a": 1}, ids=["a"]), ValueError, "ids: got some beside a dictionary, whose keys they are"),
+        (lambda: interval([1, 2], metric="acc"), ValueError, "metric: got it for scores, a list; leave it out"),
+        (lambda: interval(HitRate(1), ids=[1]), ValueError, "ids: got it for a HitRate, which knows its items"),
+        (lambda: compare([1, 0], [1, 0, 1]), ValueError, "scores: got 2 of a, 3 of b, wanted as many of each"),
+        (lambda: compare({"x": 1}, [1]), ValueError, "ids: got some for a and none for b"),
+        (lambda: compare({"x": 1}, {"y": 1}, on_missing="drop"), ValueError, "ids: no item has a score of each model"),
+        (lambda: compare([1, 0], [1, 0], on_missing="skip"), ValueError, "on_missing: got 'skip', wanted one of"),
+        (lambda: compare([1, 0], [1, 0], rope=-1), ValueError, "rope: got -1, wanted None or a number >= 0"),
+        (lambda: compare({"x": [1, 0]}), ValueError, "a: got 1 models, wanted at least two"),
+        (lambda: compare([1, 0], [[1, 0]]), ValueError, "b: got scores (1, 2), wanted (2,) as a has"),
+        (lambda: compare([1, 0], HitRate(1)), TypeError, "a: got a list, wanted a metric of this package"),
+        (
+            lambda: compare({"x": [[1, 0]], "y": [[1, 0]]}),
+            ValueError,
+            "x: got scores (1, 2), wanted a score for each item",
+        ),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_said(call, kind, message):
+    with pytest.raises(kind) as error:
+        call()
+    assert str(error.value).startswith(message), error.value
+
+
+def test_few_pairs_warn_once():
+    with pytest.warns(UncertaintyWarning, match="^3 pairs: no p-value below") as warned:
+        compare({"x": [1, 0, 1], "y": [1, 1, 1], "z": [0, 0, 1]})
+    assert len(warned) == 1
+
+
+def test_printed_scores():
+    assert repr(Scores([1, 0, 1, 1], name="acc")) == "Scores(acc=0.75, items=4)"
+    assert repr(Scores(np.ones((2, 4)))) == "Scores(score (2,), items=4)"
