@@ -1,14 +1,19 @@
 """Checks of arguments: shapes, dtypes, devices and plain numbers. They never read a tensor's values."""
 
 import difflib
+import functools
 import inspect
 import operator
+import warnings
 from collections.abc import Callable, Collection, Iterable, Sized
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 ASKED = inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD
 
@@ -82,17 +87,47 @@ def as_tensor(value: Any, dtype: torch.dtype | None = None) -> Tensor:
 
 
 def array_as_tensor(value: Any) -> Any:
-    """Return an array of numbers (NumPy, CUDA array interface, DLPack) as a tensor, and anything else as it is."""
+    """Return an array of numbers (NumPy, CUDA array interface, DLPack) as a tensor, and anything else as it is.
+
+    The arrays of a NamedTuple, and those of a tuple or list that begins with one, are converted as well.
+    """
     if isinstance(value, Tensor):
         return value
     if isinstance(value, np.ndarray):
-        if value.dtype.kind not in "biuf":
-            return value
-        is_shared = value.flags.writeable and value.dtype.isnative and min(value.strides, default=0) >= 0
-        return torch.from_numpy(value if is_shared else value.astype(value.dtype.newbyteorder("=")))
+        return _numpy_as_tensor(value) if value.dtype.kind in "biufc" else value
+    if hasattr(value, "_fields"):
+        return value._make(map(array_as_tensor, value))
+    if isinstance(value, tuple | list):
+        return type(value)(map(array_as_tensor, value)) if value and _is_array(value[0]) else value
     if hasattr(value, "__cuda_array_interface__"):
         return torch.as_tensor(value)
     return torch.from_dlpack(value) if hasattr(value, "__dlpack__") else value
+
+
+def _numpy_as_tensor(array: np.ndarray) -> Tensor:
+    """Return a tensor that shares the array's memory where torch can: not of negative strides or foreign byte order."""
+    if not array.dtype.isnative or min(array.strides, default=0) < 0:
+        array = array.astype(array.dtype.newbyteorder("="))
+    if array.flags.writeable:
+        return torch.from_numpy(array)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "The given NumPy array is not writable")  # such as a mapped file; only read
+        return torch.from_numpy(array)
+
+
+def _is_array(value: Any) -> bool:
+    return not isinstance(value, Tensor) and hasattr(value, "__dlpack__")
+
+
+def takes_arrays(function: Callable[P, R]) -> Callable[P, R]:
+    """Decorate a public function of tensors so that it takes arrays too: see `array_as_tensor`."""
+
+    @functools.wraps(function)
+    def convert(*args: P.args, **kwargs: P.kwargs) -> R:
+        converted = {name: array_as_tensor(value) for name, value in kwargs.items()}
+        return function(*map(array_as_tensor, args), **converted)
+
+    return convert
 
 
 def shape(name: str, value: Tensor, *wanted: int | str) -> None:

@@ -438,6 +438,23 @@ def test_update_takes_arrays(kind, case, generator):
     assert_same(metric.compute(), expected.compute())
 
 
+class WithTensorMethods(np.ndarray):
+    """An array with the two methods of tensors that rows of the table call on their arguments."""
+
+    movedim = np.moveaxis
+
+    def double(self) -> np.ndarray:
+        return self.astype(np.float64)
+
+
+@rows(FUNCTIONS)
+def test_functions_take_arrays(case, generator):
+    arguments = case.inputs(generator, (3,))
+    results = case.call(*(read_only(x).view(WithTensorMethods) for x in arguments))
+    assert all(isinstance(result, Tensor) for result in results)
+    assert_same(results, case.call(*arguments))
+
+
 @not_finite
 @rows(METRICS)
 def test_metrics_of_values_that_are_not_finite(case, value, fed, device):

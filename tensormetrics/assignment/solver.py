@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from typing_extensions import Unpack  # torch brings it
 
 from .. import _checks
+from .._checks import takes_arrays
 from .._native import derivative_wanted
 from .._repr import RecordedArguments
 from . import _op
@@ -25,6 +26,7 @@ class Assignment(NamedTuple):
     status: Tensor  # (...) int8: 0 optimal, 1 infeasible, 2 NaN or -inf, or an option out of range
 
 
+@takes_arrays
 def linear_sum_assignment(
     cost: Tensor,
     *,

@@ -1,6 +1,5 @@
 """Embeddings with labels: checks shared by the domain, and who is scored against whom."""
 
-import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -53,13 +52,8 @@ def as_tensor(name: str, values: Any, device: torch.device) -> Tensor:
         )
     if array.dtype.itemsize > 8 and array.dtype.kind == "f":
         raise ValueError(f"{name}: got an array of {array.dtype}, wanted at most float64; write {name}.astype(float)")
-    if not array.dtype.isnative:
-        array = array.astype(array.dtype.newbyteorder("="))
-    if any(stride < 0 for stride in array.strides):
-        array = array.copy()  # torch has no reversed arrays
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "The given NumPy array is not writable")  # such as a mapped file; only read
-        return torch.from_numpy(array).to(device)
+    tensor: Tensor = _checks.array_as_tensor(array)
+    return tensor.to(device)
 
 
 def as_embeddings(name: str, rows: Tensor) -> Tensor:

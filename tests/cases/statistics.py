@@ -68,7 +68,9 @@ def fold_tensors(a: Tensor, b: Tensor) -> tuple[Tensor, ...]:
 
 def sample_tensors(a: Tensor) -> tuple[Tensor, ...]:
     a = a.movedim(-1, 0)
-    comparison = uncertainty.compare_samples(a, torch.full_like(a, 0.4), rope=0.1)
+    comparison = uncertainty.compare_samples(
+        a, torch.full(a.shape, 0.4, dtype=torch.float64, device=a.device), rope=0.1
+    )
     return *comparison, comparison.p_value, comparison.p_better, comparison.p_rope
 
 

@@ -8,6 +8,7 @@ from torch import Tensor
 from typing_extensions import Unpack  # torch brings it
 
 from ... import _checks
+from ..._checks import takes_arrays
 from ...uncertainty.results.estimates import Estimate, check_confidence
 from ..embeddings.query import IndexedQuery
 from ..resampling.draws import chunks
@@ -22,6 +23,7 @@ Variance = Literal["sample", "standard"]
 VARIANCES: tuple[Variance, ...] = get_args(Variance)
 
 
+@takes_arrays
 def random_effects(e: Tensor, v: Tensor, *, alternative: Alternative = "greater", confidence: float = 0.95) -> Estimate:
     """Estimate the mean effect where effects vary by more than their variances say (DerSimonian-Laird).
 
@@ -83,6 +85,7 @@ def random_effects(e: Tensor, v: Tensor, *, alternative: Alternative = "greater"
     )
 
 
+@takes_arrays
 def ceat(
     x: Tensor,
     y: Tensor,

@@ -10,6 +10,7 @@ from torch import Tensor
 from typing_extensions import Unpack  # torch brings it
 
 from ... import _checks
+from ..._checks import takes_arrays
 from ..embeddings.query import IndexedQuery, Query
 from ..sets import word_sets
 from ..sets.set_checks import check_mask
@@ -48,6 +49,7 @@ def direct_bias(
     per_word: Literal[True],
     **masks: Unpack[Masks],
 ) -> tuple[Tensor, Tensor]: ...
+@takes_arrays
 @word_sets.grouped("groups")
 def direct_bias(
     t: Tensor,

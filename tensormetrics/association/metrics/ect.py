@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 from typing_extensions import Unpack  # torch brings it
 
+from ..._checks import takes_arrays
 from ..resampling.null_distribution import Draws
 from ..resampling.target_permutation import XYAWords, target_draws, target_permutation_p_value
 from ..sets import word_sets
@@ -13,6 +14,7 @@ from ..sets.word_sets import XYAMasks
 from .base import BaseMetric
 
 
+@takes_arrays
 @torch.no_grad()
 def ect(
     x: Tensor,

@@ -9,6 +9,7 @@ from torch import Tensor
 from typing_extensions import Unpack  # torch brings it
 
 from ... import _checks
+from ..._checks import takes_arrays
 from ..embeddings.query import IndexedQuery, Query
 from ..resampling.draws import chunks
 from ..resampling.null_distribution import Draws
@@ -31,6 +32,7 @@ class Masks(TypedDict, total=False):
 def gweat(x: Tensor, a: Tensor, *, per_group: Literal[False] = ..., **masks: Unpack[Masks]) -> Tensor: ...
 @overload
 def gweat(x: Tensor, a: Tensor, *, per_group: Literal[True], **masks: Unpack[Masks]) -> tuple[Tensor, Tensor]: ...
+@takes_arrays
 @word_sets.grouped("x", "a")
 def gweat(
     x: Tensor, a: Tensor, *, x_mask: Tensor | None = None, a_mask: Tensor | None = None, per_group: bool = False
@@ -58,6 +60,7 @@ def gweat(
     return (terms.sum(-1), terms) if per_group else terms.sum(-1)
 
 
+@takes_arrays
 @torch.no_grad()
 def group_permutation_p_value(
     x: Tensor,

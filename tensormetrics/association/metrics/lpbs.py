@@ -7,11 +7,13 @@ from torch import Tensor
 from typing_extensions import Unpack
 
 from ... import _checks
+from ..._checks import takes_arrays
 from ..._exact_sums import GRIDS, parts, total
 from ..._sum_metric import SumMetric
 from ...uncertainty.engine.weights import Identity, identity
 
 
+@takes_arrays
 def lpbs(x: Tensor, x_prior: Tensor, y: Tensor, y_prior: Tensor, *, mask: Tensor | None = None) -> Tensor:
     # x, x_prior, y, y_prior, mask: (..., N)  ->  (...) float64
     """How much more an attribute in a sentence raises the probability of one target than of another, in nats.

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from typing_extensions import Unpack  # torch brings it
 
+from ..._checks import takes_arrays
 from ..embeddings.query import IndexedQuery
 from ..sets import word_sets
 from .base import BaseMetric, by_set, by_word
@@ -24,6 +25,7 @@ class Masks(TypedDict, total=False):
 def mac(t: Tensor, a: Tensor, *, per_word: Literal[False] = ..., **masks: Unpack[Masks]) -> Tensor: ...
 @overload
 def mac(t: Tensor, a: Tensor, *, per_word: Literal[True], **masks: Unpack[Masks]) -> tuple[Tensor, Tensor]: ...
+@takes_arrays
 @word_sets.grouped("a")
 def mac(
     t: Tensor, a: Tensor, *, t_mask: Tensor | None = None, a_mask: Tensor | None = None, per_word: bool = False

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from typing_extensions import Unpack  # torch brings it
 
+from ..._checks import takes_arrays
 from ..resampling.null_distribution import Draws, partition_draws
 from ..resampling.permutation import permutation_p_value
 from ..sets import word_sets
@@ -30,6 +31,7 @@ class Levels(NamedTuple):
     deviation: Tensor
 
 
+@takes_arrays
 def ml_eat(
     x: Tensor,
     y: Tensor,

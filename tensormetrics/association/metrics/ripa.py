@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..._checks import takes_arrays
 from ..embeddings.lookup import check_flag, log
 from ..embeddings.query import IndexedQuery
 from ..resampling.null_distribution import Draws, sign_draws
@@ -38,6 +39,7 @@ def ripa(
     a_mask: Tensor | None = ...,
     per_word: Literal[True],
 ) -> tuple[Tensor, Tensor]: ...
+@takes_arrays
 def ripa(
     x: Tensor,
     y: Tensor,

@@ -10,6 +10,7 @@ from torch import Tensor
 from typing_extensions import Unpack  # torch brings it
 
 from ... import _checks
+from ..._checks import takes_arrays
 from ..embeddings.query import IndexedQuery
 from ..resampling.null_distribution import Draws
 from ..resampling.target_permutation import XYAWords, target_draws, target_permutation_p_value
@@ -43,6 +44,7 @@ def rnd(
 ) -> tuple[Tensor, Tensor]: ...
 
 
+@takes_arrays
 def rnd(
     x: Tensor,
     y: Tensor,

@@ -10,6 +10,7 @@ from torch import Tensor
 from typing_extensions import Unpack  # torch brings it
 
 from ... import _checks
+from ..._checks import takes_arrays
 from ..embeddings.lookup import check_flag
 from ..embeddings.query import IndexedQuery
 from ..sets import word_sets
@@ -47,6 +48,7 @@ def rnsb(
     per_word: Literal[True],
     **masks: Unpack[Masks],
 ) -> tuple[Tensor, Tensor]: ...
+@takes_arrays
 @torch.no_grad()
 def rnsb(
     t: Tensor,

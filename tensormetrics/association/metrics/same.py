@@ -10,6 +10,7 @@ from torch import Tensor
 from typing_extensions import Unpack  # torch brings it
 
 from ... import _checks
+from ..._checks import takes_arrays
 from ..embeddings.query import IndexedQuery, Query
 from ..sets import word_sets
 from ._call import check_groups, check_template
@@ -58,6 +59,7 @@ def same(
 ) -> tuple[Tensor, Tensor]: ...
 
 
+@takes_arrays
 @word_sets.grouped("groups")
 def same(
     t: Tensor,

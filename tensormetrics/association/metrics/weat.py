@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from typing_extensions import Unpack  # torch brings it
 
+from ..._checks import takes_arrays
 from ..embeddings.lookup import check_flag
 from ..embeddings.query import IndexedQuery
 from ..resampling.null_distribution import Draws, partition_draws
@@ -19,6 +20,7 @@ from ._associations import XYABWords, associations, read_sets, units_of
 from .base import BaseMetric, by_word
 
 
+@takes_arrays
 @word_sets.lean
 def weat(
     x: Tensor,
@@ -49,6 +51,7 @@ def weat(
     return _scores(x, y, a, b, None, x_mask=x_mask, y_mask=y_mask, a_mask=a_mask, b_mask=b_mask)[0]
 
 
+@takes_arrays
 @word_sets.lean
 @word_sets.contrast_of_sets("x", "y")
 def weat_effect_size(
@@ -175,6 +178,7 @@ class WEAT(BaseMetric):
         return u, v, sides
 
 
+@takes_arrays
 def sc_weat(
     w: Tensor,
     a: Tensor,
@@ -204,6 +208,7 @@ def sc_weat(
     return w.present(word_sets.contrast(to_a, to_b, correction)[1])
 
 
+@takes_arrays
 def mean_sc_weat(
     w: Tensor,
     a: Tensor,

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from ... import _checks
+from ..._checks import takes_arrays
 from ..._device_cache import kept
 from ...uncertainty.engine.draws import joint_jackknife, scaled_draws, t_scales
 from ...uncertainty.results.estimates import Estimate, check_confidence, interval_of
@@ -23,6 +24,7 @@ LARGEST = 1 - 2.0**-40  # correlation that has a finite z
 Scores = Callable[[list[Tensor]], Tensor]  # weights of rows of each sample (..., R, *shape)  ->  (R, V)
 
 
+@takes_arrays
 @torch.no_grad()
 def bootstrap_interval(
     metric: Callable[..., Tensor],

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from ... import _checks
+from ..._checks import takes_arrays
 from ..sets import word_sets
 from ..sets.word_ids import check_words, word_sums
 from .draws import BUDGET, chunks, extreme_draws, random_partitions
@@ -39,6 +40,7 @@ class Test(TypedDict):
     seed: int | None
 
 
+@takes_arrays
 def permutation_p_value(
     u: Tensor,
     v: Tensor,
@@ -98,6 +100,7 @@ def permutation_p_value(
     return share.where(usable, torch.nan).reshape(lead)
 
 
+@takes_arrays
 def sign_flip_p_value(
     r: Tensor,
     *,

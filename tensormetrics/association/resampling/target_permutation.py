@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from typing_extensions import Unpack  # torch brings it
 
+from ..._checks import takes_arrays
 from ..sets import word_sets
 from ..sets.word_ids import check_words, count_words, joined_words, word_places
 from .draws import chunks, random_partitions
@@ -26,6 +27,7 @@ class XYAWords(word_sets.XYAMasks, total=False):
     y_words: Tensor | None
 
 
+@takes_arrays
 @torch.no_grad()
 def target_permutation_p_value(
     metric: Callable[..., Tensor],

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from ... import _checks
+from ..._checks import takes_arrays
 
 
 class ListwiseComparisonResult(NamedTuple):
@@ -78,6 +79,7 @@ def rank_shares(values: Tensor, higher_is_better: bool | None = True) -> Tensor:
     return (change.view(E, E + 1).cumsum(-1)[:, :E] / S).clamp(min=0)
 
 
+@takes_arrays
 def expected_reward(p_rank: Tensor, rewards: Tensor | list[float] | float | None = None) -> Tensor:
     """The mean reward when rank r earns rewards[r - 1], and ranks beyond them nothing; None: 1 for the first rank.
 

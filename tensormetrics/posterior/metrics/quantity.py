@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from ... import _checks
+from ..._checks import takes_arrays
 from ..sampling.confusion_sums import shares, sums_from_matrices
 
 
@@ -52,6 +53,7 @@ class Quantity(torch.nn.Module, ABC):
     def extra_repr(self) -> str:
         return repr(self.name)
 
+    @takes_arrays
     def forward(self, matrices: Tensor) -> Tensor:
         """Point values in float64; nan for a matrix whose total is 0 or not finite.
 

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from ... import _checks
+from ..._checks import takes_arrays
 from ..sampling.confusion_sums import (
     METHODS,
     ConfusionSums,
@@ -21,6 +22,7 @@ from .parse import MetricCollection
 from .quantity import ROOTS, LinearForm, Quantity, Values, observed_values
 
 
+@takes_arrays
 def sample_metrics(
     counts: Tensor,
     metrics: str | Quantity | Iterable[str | Quantity],

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from ... import _checks
+from ..._checks import takes_arrays
 from . import operators
 from .dirichlet import DTYPES, confusion_prior_of, dirichlet_prior, non_negative, normalised, stream_keys
 from .hierarchical import sample_splits
@@ -35,6 +36,7 @@ class ConfusionSums(NamedTuple):
     weighted: Tensor | None = None  # (..., W): sums of the cells under given weights
 
 
+@takes_arrays
 def sums_from_matrices(matrices: Tensor, weights: Tensor | None = None) -> ConfusionSums:
     """The sums of observed matrices of counts >= 0, in float64; nan for a matrix whose total is 0 or not finite.
 
@@ -55,6 +57,7 @@ def sums_from_matrices(matrices: Tensor, weights: Tensor | None = None) -> Confu
     return ConfusionSums(tp, fp, wrong.sum(-1), tn, weighted)
 
 
+@takes_arrays
 def sample_sums(
     counts: Tensor,
     replicates: int,
@@ -130,6 +133,7 @@ def sample_sums(
     return ConfusionSums(tp, fp, fn, tn, torch.where(weights.isfinite().all((-2, -1)), weighted, torch.nan))
 
 
+@takes_arrays
 def sample_confusion_matrices(
     counts: Tensor,
     replicates: int,

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from ... import _checks
+from ..._checks import takes_arrays
 from ...uncertainty.engine.philox import philox_key
 from . import operators
 
@@ -78,6 +79,7 @@ def _balanced(shape: tuple[int, ...], argument: str) -> Tensor:  # (..., C, C)
     return prior.fill_diagonal_(1 / (2 * C)).expand(shape)
 
 
+@takes_arrays
 def sample_log_gamma(
     alpha: Tensor,
     replicates: int,
@@ -115,6 +117,7 @@ def sample_log_gamma(
     return out.view(*alpha.shape, replicates).movedim(-1, 0)
 
 
+@takes_arrays
 def sample_dirichlet(
     alpha: Tensor,
     replicates: int,

@@ -5,6 +5,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from ..._checks import takes_arrays
 from ...uncertainty.statistics.moments import sum_of
 from ...uncertainty.statistics.samples import (
     check_probability,
@@ -52,6 +53,7 @@ class PosteriorSummary(NamedTuple):
         }
 
 
+@takes_arrays
 def summarize(samples: Tensor, confidence: float = 0.95, dim: int = 0) -> PosteriorSummary:
     """What samples say, in float64, from one sort.
 

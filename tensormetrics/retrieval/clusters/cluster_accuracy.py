@@ -9,6 +9,7 @@ from torch import Tensor
 from typing_extensions import Unpack
 
 from ... import _checks
+from ..._checks import takes_arrays
 from ..._metric import Options
 from ...assignment import linear_sum_assignment
 from ..deterministic import distinct
@@ -19,6 +20,7 @@ from .contingency import ClusteringMetric, Contingency, as_contingency, items_of
 from .kmeans import TorchKMeans
 
 
+@takes_arrays
 def cluster_accuracy(
     labels: Tensor | Contingency, clusters: Tensor | None = None, *, memory_budget: int | None = None
 ) -> Tensor:

@@ -10,6 +10,7 @@ from torch import Tensor
 from typing_extensions import Unpack
 
 from ... import _checks
+from ..._checks import takes_arrays
 from ..._metric import Metric, Options
 from ..._row_metric import RowMetric
 from ...uncertainty.engine.resampling import Items
@@ -34,6 +35,7 @@ class Contingency(NamedTuple):
     total: int
 
 
+@takes_arrays
 def contingency(labels: Tensor, clusters: Tensor) -> Contingency:
     """Count the pairs of label and cluster, in memory proportional to N.
 

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from ... import _checks
+from ..._checks import takes_arrays
 from ..._repr import ConstructorRepr
 from ..inputs import as_embeddings, check_finite
 
@@ -32,6 +33,7 @@ class FaissKMeans(ConstructorRepr):
         self.options = {"niter": 20} | options
         self._kmeans = faiss.Kmeans
 
+    @takes_arrays
     def __call__(self, x: Tensor, n_clusters: int) -> Tensor:
         # x: (N, D)  ->  (N,) int64
         check_finite(x=x)

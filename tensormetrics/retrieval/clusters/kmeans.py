@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from ... import _checks
+from ..._checks import takes_arrays
 from ..._exact_sums import COARSE, parts, total, unit_of
 from ..._repr import ConstructorRepr
 from ..deterministic import row_norms
@@ -65,6 +66,7 @@ class TorchKMeans(ConstructorRepr):
         self.max_points_per_centroid = max_points_per_centroid
         self.spherical = spherical
 
+    @takes_arrays
     @torch.no_grad()
     def __call__(self, x: Tensor, n_clusters: int) -> Tensor:
         # x: (N, D)  ->  (N,) int64

@@ -8,6 +8,7 @@ from torch import Tensor
 from typing_extensions import Unpack
 
 from ... import _checks
+from ..._checks import takes_arrays
 from ..._metric import Options
 from ..deterministic import distinct_counts, halving_sum
 from ..inputs import budget
@@ -18,6 +19,7 @@ AVERAGES: tuple[Average, ...] = get_args(Average)
 EPS = torch.finfo(torch.float64).eps
 
 
+@takes_arrays
 def mutual_info(labels: Tensor | Contingency, clusters: Tensor | None = None) -> Tensor:
     """Mutual information of class and cluster, sum of c/n log(c n / (a b)) over the cells, in nats.
 
@@ -34,6 +36,7 @@ def mutual_info(labels: Tensor | Contingency, clusters: Tensor | None = None) ->
     return _information(as_contingency(labels, clusters))[0]
 
 
+@takes_arrays
 def expected_mutual_info(labels: Tensor | Contingency, clusters: Tensor | None = None) -> Tensor:
     """Expectation of `mutual_info` over random labelings with the same class and cluster sizes, in nats.
 
@@ -59,6 +62,7 @@ def expected_mutual_info(labels: Tensor | Contingency, clusters: Tensor | None =
     return halving_sum(halving_sum(expected * classes[..., :, None] * groups[..., None, :]))
 
 
+@takes_arrays
 def normalized_mutual_info(
     labels: Tensor | Contingency, clusters: Tensor | None = None, *, average: Average = "arithmetic"
 ) -> Tensor:
@@ -79,6 +83,7 @@ def normalized_mutual_info(
     return torch.where((info == class_entropy) & (info == cluster_entropy), 1.0, share.where(info > 0, 0.0))
 
 
+@takes_arrays
 def adjusted_mutual_info(
     labels: Tensor | Contingency, clusters: Tensor | None = None, *, average: Average = "arithmetic"
 ) -> Tensor:
@@ -104,6 +109,7 @@ def adjusted_mutual_info(
     return value.masked_fill((info == class_entropy) & (info == cluster_entropy), 1.0)
 
 
+@takes_arrays
 def homogeneity(labels: Tensor | Contingency, clusters: Tensor | None = None) -> Tensor:
     """Mutual information over the entropy of the classes: 1 when every cluster holds members of one class.
 
@@ -120,6 +126,7 @@ def homogeneity(labels: Tensor | Contingency, clusters: Tensor | None = None) ->
     return _share(info, class_entropy)
 
 
+@takes_arrays
 def completeness(labels: Tensor | Contingency, clusters: Tensor | None = None) -> Tensor:
     """Mutual information over the entropy of the clusters: 1 when every class lies in one cluster; see `homogeneity`.
 
@@ -135,6 +142,7 @@ def completeness(labels: Tensor | Contingency, clusters: Tensor | None = None) -
     return _share(info, cluster_entropy)
 
 
+@takes_arrays
 def v_measure(labels: Tensor | Contingency, clusters: Tensor | None = None, *, beta: float = 1.0) -> Tensor:
     """Weighted harmonic mean (1 + beta) h c / (beta h + c) of homogeneity h and completeness c; see `homogeneity`.
 

@@ -3,9 +3,11 @@
 import torch
 from torch import Tensor
 
+from ..._checks import takes_arrays
 from .contingency import ClusteringMetric, Contingency, as_contingency
 
 
+@takes_arrays
 def adjusted_rand(labels: Tensor | Contingency, clusters: Tensor | None = None) -> Tensor:
     """Share of pairs on which class and cluster agree, adjusted for chance.
 
@@ -27,6 +29,7 @@ def adjusted_rand(labels: Tensor | Contingency, clusters: Tensor | None = None) 
     return torch.where(only_class + only_cluster == 0, 1.0, value)
 
 
+@takes_arrays
 def fowlkes_mallows(labels: Tensor | Contingency, clusters: Tensor | None = None) -> Tensor:
     """Geometric mean of precision and recall over pairs: TP / sqrt((TP + FP) (TP + FN)).
 

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from ... import _checks
+from ..._checks import takes_arrays
 from ..inputs import Sides, as_embeddings, both_or_neither, check_count, check_self_index, check_squares
 from ..relevance import (
     BatchGains,
@@ -52,6 +53,7 @@ class PositiveRanks(NamedTuple):
         return (self.rank > 0) & (self.rank <= depth)
 
 
+@takes_arrays
 @torch.no_grad()
 def positive_ranks(
     query: Tensor,
@@ -338,6 +340,7 @@ def hits(order: Tensor, positives: Positives) -> tuple[Tensor, Tensor]:
     return (order >= 0) & (positives.index.gather(1, found) == order), found
 
 
+@takes_arrays
 def count_relevant(query_labels: Tensor, reference_labels: Tensor, ref_includes_query: bool = False) -> Tensor:
     """R: how many references share the query's label, the query itself not counted.
 
@@ -352,6 +355,7 @@ def count_relevant(query_labels: Tensor, reference_labels: Tensor, ref_includes_
     return through - torch.searchsorted(ordered, query_labels) - int(ref_includes_query)
 
 
+@takes_arrays
 def ranks_of_neighbours(
     indices: Tensor, query_labels: Tensor, reference_labels: Tensor, relevant: Tensor
 ) -> PositiveRanks:

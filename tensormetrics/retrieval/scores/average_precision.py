@@ -7,6 +7,7 @@ from torch import Tensor
 from typing_extensions import Unpack  # torch brings it
 
 from ... import _checks
+from ..._checks import takes_arrays
 from ..deterministic import sum_by_place
 from ..ranking.positive_ranks import PositiveRanks
 from .depths import Depths, at_depths, scores_at
@@ -16,6 +17,7 @@ Denominator = Literal["relevant", "min", "found"]
 DENOMINATORS: tuple[Denominator, ...] = get_args(Denominator)
 
 
+@takes_arrays
 def average_precision(ranks: PositiveRanks, k: Depths | None = None, denominator: Denominator = "relevant") -> Tensor:
     """Mean over the relevant references of the precision where each is found: (1/R) sum of j / r_j over r_j <= k.
 
@@ -50,6 +52,7 @@ def average_precision(ranks: PositiveRanks, k: Depths | None = None, denominator
     return at_depths(k, cut)
 
 
+@takes_arrays
 def average_precision_at_r(ranks: PositiveRanks) -> Tensor:
     """Average precision cut at the number of relevant references: (1/R) sum of j / r_j over r_j <= R.
 

@@ -9,6 +9,7 @@ from torch import distributed as dist
 from typing_extensions import Unpack
 
 from ... import _checks
+from ..._checks import takes_arrays
 from ..._distributed import reduced
 from ..._exact_sums import total, unit_of
 from ..inputs import (
@@ -29,6 +30,7 @@ from .embedding_metric import EmbeddingOptions
 from .query_metric import Average, OnLone, QueryMetric
 
 
+@takes_arrays
 @torch.no_grad()
 def nearest_centroid(
     query: Tensor,

@@ -7,6 +7,7 @@ from torch import Tensor
 from typing_extensions import Unpack  # torch brings it
 
 from ... import _checks
+from ..._checks import takes_arrays
 from ..deterministic import halving_sum, sum_by_place
 from ..ranking.positive_ranks import PositiveRanks
 from ..relevance import Gains
@@ -17,6 +18,7 @@ Gain = Literal["linear", "exp2"]
 GAINS: tuple[Gain, ...] = get_args(Gain)
 
 
+@takes_arrays
 def ndcg(ranks: PositiveRanks, k: Depths | None = None, gain: Gain = "linear") -> Tensor:
     """Sum of g / log2(1 + r) over r <= k, divided by the same for the gains in the best order.
 

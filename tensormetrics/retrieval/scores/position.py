@@ -6,10 +6,12 @@ from torch.nn.functional import pad
 from typing_extensions import Unpack  # torch brings it
 
 from ... import _checks
+from ..._checks import takes_arrays
 from ..ranking.positive_ranks import PositiveRanks
 from .query_metric import STATISTICS, QueryMetric, QueryOptions, Statistic
 
 
+@takes_arrays
 def first_rank(ranks: PositiveRanks) -> Tensor:
     """r_1, the rank of the nearest relevant reference; inf where none was found, NaN for a lone query (R = 0).
 
@@ -26,6 +28,7 @@ def first_rank(ranks: PositiveRanks) -> Tensor:
     return pad(rank, (0, 1), value=torch.inf).amin(-1).masked_fill(ranks.relevant == 0, torch.nan)
 
 
+@takes_arrays
 def inverse_negative_penalty(ranks: PositiveRanks) -> Tensor:
     """R / r_R, the precision where the last relevant reference is found; 0 where it was not found.
 
@@ -45,6 +48,7 @@ def inverse_negative_penalty(ranks: PositiveRanks) -> Tensor:
     return score.masked_fill(missing, 0.0)
 
 
+@takes_arrays
 def ranking_auroc(ranks: PositiveRanks) -> Tensor:
     """Probability that a relevant reference is nearer than an irrelevant one: 1 - sum of (r_j - j) / (R (C - R)).
 

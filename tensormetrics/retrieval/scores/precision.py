@@ -4,11 +4,13 @@ import torch
 from torch import Tensor
 from typing_extensions import Unpack  # torch brings it
 
+from ..._checks import takes_arrays
 from ..ranking.positive_ranks import PositiveRanks
 from .depths import Depths, at_depths, scores_at
 from .query_metric import QueryMetric, QueryOptions
 
 
+@takes_arrays
 def precision(ranks: PositiveRanks, k: Depths) -> Tensor:
     """Fraction of the k nearest references that are relevant: #{r_j <= k} / k, also where fewer than k exist.
 
@@ -28,6 +30,7 @@ def precision(ranks: PositiveRanks, k: Depths) -> Tensor:
     return at_depths(k, fraction)
 
 
+@takes_arrays
 def r_precision(ranks: PositiveRanks) -> Tensor:
     """Precision at the number of relevant references: #{r_j <= R} / R.
 

@@ -4,12 +4,14 @@ import torch
 from torch import Tensor
 from typing_extensions import Unpack  # torch brings it
 
+from ..._checks import takes_arrays
 from ..ranking.positive_ranks import PositiveRanks
 from .depths import Depths, at_depths, scores_at
 from .position import first_rank
 from .query_metric import QueryMetric, QueryOptions
 
 
+@takes_arrays
 def reciprocal_rank(ranks: PositiveRanks, k: Depths | None = None) -> Tensor:
     """1 / r_1, one over the rank of the nearest relevant reference; 0 where that is deeper than k.
 

@@ -10,6 +10,7 @@ from torch import distributed as dist
 from typing_extensions import Unpack
 
 from ... import _checks
+from ..._checks import takes_arrays
 from ..inputs import Sides, as_embeddings, both_or_neither, check_finite, check_squares, comparable_labels
 from ..ranking.pairs import Condition, Pairs
 from ..search.distance import DISTANCES, DistanceName
@@ -31,6 +32,7 @@ class OperatingPoints(NamedTuple):
     threshold: Tensor
 
 
+@takes_arrays
 @torch.no_grad()
 def pairwise_roc(
     query: Tensor,
@@ -66,6 +68,7 @@ def pairwise_roc(
     return OperatingPoints(*found.unbind(-2))
 
 
+@takes_arrays
 def tar_at_far(
     query: Tensor,
     query_labels: Tensor,
@@ -91,6 +94,7 @@ def tar_at_far(
     return pairwise_roc(query, query_labels, reference, reference_labels, **options).tar[..., 0]
 
 
+@takes_arrays
 @torch.no_grad()
 def equal_error_rate(
     query: Tensor,
@@ -119,6 +123,7 @@ def equal_error_rate(
     return _each(rate, query, query_labels, reference, reference_labels, distance)
 
 
+@takes_arrays
 @torch.no_grad()
 def pairwise_auroc(
     query: Tensor,

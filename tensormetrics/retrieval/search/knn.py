@@ -8,6 +8,7 @@ from torch import Tensor
 from typing_extensions import Unpack
 
 from ... import _checks
+from ..._checks import takes_arrays
 from ..._files import written
 from ..._repr import ConstructorRepr
 from ..inputs import as_embeddings, budget, check_squares
@@ -85,6 +86,7 @@ class TorchKNN(ConstructorRepr):
         """What `distance` means."""
         return distance_of(self.distance)
 
+    @takes_arrays
     @torch.no_grad()
     def __call__(
         self,
@@ -123,6 +125,7 @@ class TorchKNN(ConstructorRepr):
         """
         return self._search(query, k, reference, ref_includes_query, False, **candidates)[1]
 
+    @takes_arrays
     def train(self, embeddings: Tensor) -> None:
         """Keep these references, in place of any before.
 
@@ -130,6 +133,7 @@ class TorchKNN(ConstructorRepr):
         """
         self._kept = self._prepared(as_embeddings("embeddings", embeddings))
 
+    @takes_arrays
     def add(self, embeddings: Tensor) -> None:
         """Keep these too, behind those before.
 

@@ -8,6 +8,7 @@ from torch import Tensor
 from typing_extensions import Unpack
 
 from ... import _checks
+from ..._checks import takes_arrays
 from ...uncertainty.engine.weights import Identity
 from . import _lengths
 from ._lengths import documents, in_chunks
@@ -117,6 +118,7 @@ class BoxMatch(CountMetric):
         return scores
 
 
+@takes_arrays
 def box_iou(a: Tensor, b: Tensor) -> Tensor:
     """Intersection over union; 0 for a box without area, NaN for one that is not finite, or whose area is not.
 

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from ... import _checks
+from ..._checks import takes_arrays
 from ..._native import derivative_wanted
 from ._integer_program import PROOF, Programme, Solved, check_solver, relax, solve
 from ._lengths import cuts, documents
@@ -16,6 +17,7 @@ from .overlap import read_similarity, set_overlap
 STARTS = 8  # of the search
 
 
+@takes_arrays
 def reachability(adjacency: Tensor) -> Tensor:
     """Which node reaches which along edges, in any number of steps; every node reaches itself.
 
@@ -34,6 +36,7 @@ def reachability(adjacency: Tensor) -> Tensor:
     return reach
 
 
+@takes_arrays
 def graph_overlap(
     similarity: Tensor,
     pred_reach: Tensor,

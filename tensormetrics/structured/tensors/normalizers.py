@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from ... import _checks
+from ..._checks import takes_arrays
 from . import policy
 
 Side = TypeVar("Side", float, Tensor)
@@ -141,6 +142,7 @@ _NAMED = {
 }
 
 
+@takes_arrays
 def normalize(
     cross: Tensor,
     pred: Tensor,

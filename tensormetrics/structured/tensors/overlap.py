@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from ... import _checks
+from ..._checks import takes_arrays
 from ...assignment import linear_sum_assignment
 from . import _lengths
 from .constraints import Constraint
@@ -81,6 +82,7 @@ def set_overlap(
     *,
     return_pairs: Literal[True],
 ) -> Pairs: ...
+@takes_arrays
 def set_overlap(
     similarity: Tensor,
     n_pred: Tensor | None = None,
@@ -137,6 +139,7 @@ def _drop_worthless(partner: Tensor, gain: Tensor) -> Tensor:
     return partner.where(taken > 0, -1)
 
 
+@takes_arrays
 def multiset_overlap(
     pred_keys: Tensor,
     ref_keys: Tensor,

@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from ... import _native
+from ..._checks import takes_arrays
 from ..._interruptible import interruptible
 from ..._native import derivative_wanted
 from .constraints import Constraint
@@ -30,6 +31,7 @@ def _batched(similarity: Tensor, by_row: bool, by_column: bool) -> Tensor:
 _native.batch_first("tensormetrics::heaviest_chain", _batched)
 
 
+@takes_arrays
 def sequence_overlap(
     similarity: Tensor,
     n_pred: Tensor | None = None,

@@ -4,10 +4,12 @@ import torch
 from torch import Tensor
 
 from ... import _checks
+from ..._checks import takes_arrays
 
 CORRECTIONS = ("holm", "bh")
 
 
+@takes_arrays
 def correct_p_values(p_values: Tensor, correction: str = "holm") -> Tensor:
     """The p-values of T tests, such that those of at most .05 may be believed together.
 

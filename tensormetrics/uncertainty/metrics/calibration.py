@@ -5,6 +5,7 @@ from torch import Tensor
 from typing_extensions import Unpack
 
 from ... import _checks
+from ..._checks import takes_arrays
 from ..._metric import Options
 from ..._sum_metric import SumMetric
 from ..engine.draws import Bounds, mean_bounds
@@ -13,6 +14,7 @@ from ..engine.weights import Identity
 GRID = 2.0**30  # values of items are its multiples: sums of 2^22 of them are exact, whatever their order
 
 
+@takes_arrays
 def brier_score(preds: Tensor, target: Tensor) -> Tensor:
     """The mean square of probability minus truth: (p - y)^2 of two classes, summed over the classes for (..., N, C).
 
@@ -27,6 +29,7 @@ def brier_score(preds: Tensor, target: Tensor) -> Tensor:
     return _squares(preds, target).mean(-1)
 
 
+@takes_arrays
 def calibration_error(preds: Tensor, target: Tensor, bins: int = 15) -> Tensor:
     """The expected calibration error: in `bins` of equal width, |share that is right - mean probability|, averaged.
 

@@ -9,12 +9,14 @@ from torch import Tensor
 from typing_extensions import Unpack
 
 from ... import _checks
+from ..._checks import takes_arrays
 from ..._metric import Options
 from ..._row_metric import RowMetric
 from ..engine.resampling import Resampled
 from ..engine.weights import Identity, check_draws, fingerprint, replicate_weights
 
 
+@takes_arrays
 def auroc(preds: Tensor, target: Tensor, weights: Tensor | None = None) -> Tensor:
     """The probability that a positive scores above a negative, ties counting half: the area under the ROC curve.
 
@@ -30,6 +32,7 @@ def auroc(preds: Tensor, target: Tensor, weights: Tensor | None = None) -> Tenso
     return _scored(_roc_area, preds, target, weights)
 
 
+@takes_arrays
 def average_precision(preds: Tensor, target: Tensor, weights: Tensor | None = None) -> Tensor:
     """The mean over the positives of the precision down to their score: sum of (R_k - R_k-1) P_k, ties as one step.
 

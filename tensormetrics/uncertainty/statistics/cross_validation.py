@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from ... import _checks
+from ..._checks import takes_arrays
 from ..results.estimates import Comparison
 from .log_concave import quantile, tabulate
 from .pooling import correlated_variance
@@ -12,6 +13,7 @@ from .student import t_cdf
 from .truncated import log_t_density
 
 
+@takes_arrays
 def compare_folds(
     a: Tensor,
     b: Tensor,
@@ -111,6 +113,7 @@ def t_quantile(q: float, df: float) -> Tensor:  # ()
     return df**0.5 * quantile(table, torch.full((1,), q, dtype=torch.float64, device="cpu"))[0].sinh()
 
 
+@takes_arrays
 def five_by_two_p_value(differences: Tensor) -> Tensor:
     """The two-sided 5x2cv paired t test: five times, the items are split in halves that train and test in turn.
 

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from ... import _checks
+from ..._checks import takes_arrays
 from ..results.estimates import Comparison
 from .samples import check_probability, check_rope
 from .student import log_t_pdf, t_cdf, t_quantiles
@@ -18,6 +19,7 @@ REFINED = 4
 NOTHING = 1e-6  # of the largest density: cells below it are left out
 
 
+@takes_arrays
 def compare_data_sets(
     a: Tensor,
     b: Tensor,

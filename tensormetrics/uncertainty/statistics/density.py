@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from ... import _checks
+from ..._checks import takes_arrays
 
 EXACT = 20_000  # more samples than this are binned first
 BINS = 2**13  # of which dozens lie under one bandwidth
@@ -20,6 +21,7 @@ class Density(NamedTuple):
     bandwidth: Tensor  # (...)
 
 
+@takes_arrays
 def kde(
     samples: Tensor,
     *,

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from ... import _checks
+from ..._checks import takes_arrays
 from .moments import finite_moments
 
 INTERPRETATIONS = (  # I2 below -> words
@@ -38,6 +39,7 @@ class HeterogeneityResult(NamedTuple):
         )
 
 
+@takes_arrays
 def heterogeneity_dl(means: Tensor, variances: Tensor) -> Tensor:
     """The variance between experiments, tau^2 >= 0, by the method of moments; 0 for one experiment.
 
@@ -56,6 +58,7 @@ def heterogeneity_dl(means: Tensor, variances: Tensor) -> Tensor:
     return _where_finite(means, variances, torch.where(scale > 0, (excess / scale).clamp(min=0), 0))
 
 
+@takes_arrays
 def heterogeneity_pm(means: Tensor, variances: Tensor, *, use_viechtbauer_correction: bool = False) -> Tensor:
     """The variance between experiments, tau^2 >= 0, at which the weighted squares are as large as expected.
 
@@ -82,6 +85,7 @@ def heterogeneity_pm(means: Tensor, variances: Tensor, *, use_viechtbauer_correc
     return _where_finite(means, variances, torch.where(positive | zero_variance, high, 0))
 
 
+@takes_arrays
 def estimate_i2(samples: Tensor) -> HeterogeneityResult:
     """The share I2 of the variance between experiments, by Paule and Mandel's estimate, in all variance.
 

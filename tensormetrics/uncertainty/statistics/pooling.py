@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from ... import _checks
+from ..._checks import takes_arrays
 from .heterogeneity import heterogeneity_dl, heterogeneity_pm, weighted_squares
 from .moments import deviations, finite_moments, logs_of_products_, sum_of
 from .samples import finite_part, histogram_bins, searchable, sort_samples
@@ -29,6 +30,7 @@ def pool_singleton(samples: Tensor) -> Tensor:  # (S, 1, ...) -> (S, ...)
     return samples[:, 0]
 
 
+@takes_arrays
 def pool_fixed_effects(samples: Tensor, u: Tensor, bounds: Bounds) -> Tensor:
     """All experiments estimate one value; they differ by chance alone. Weights are the inverse variances.
 
@@ -46,6 +48,7 @@ def pool_fixed_effects(samples: Tensor, u: Tensor, bounds: Bounds) -> Tensor:
     return truncated_normal_icdf(u, mean, variance.sqrt(), *bounds)
 
 
+@takes_arrays
 def pool_random_effects(
     samples: Tensor,
     u: Tensor,
@@ -81,6 +84,7 @@ def pool_random_effects(
     return truncated_t_icdf(u, degrees, mean, variance.sqrt() * torch.where(certain, 1, factor), *bounds)
 
 
+@takes_arrays
 def pool_correlated(samples: Tensor, u: Tensor, bounds: Bounds, *, rho: float | None = None) -> Tensor:
     """The mean over folds of a cross-validation, which share training data: t with M - 1 degrees, corrected by `rho`.
 
@@ -112,6 +116,7 @@ def correlated_variance(values: Tensor, rho: float | None = None) -> Tensor:  # 
     return (1 / M + rho / (1 - rho)) * (distance - distance.mean(0)).square().sum(0) / (M - 1)
 
 
+@takes_arrays
 def pool_beta(samples: Tensor, u: Tensor, bounds: Bounds, *, estimation_method: str = "mle") -> Tensor:
     """The conflation (normalised product of the densities) of beta distributions on the bounds.
 
@@ -170,6 +175,7 @@ def fit_beta(samples: Tensor, bounds: Bounds, *, estimation_method: str = "mle")
     return a, b
 
 
+@takes_arrays
 def pool_gamma(samples: Tensor, u: Tensor, bounds: Bounds, *, shifted: bool = False) -> Tensor:
     """The conflation of gamma distributions above the lower bound, or above the least sample with `shifted`.
 
@@ -219,6 +225,7 @@ def fit_gamma(samples: Tensor, loc: Tensor | float = 0.0) -> tuple[Tensor, Tenso
     return shape, mean / shape
 
 
+@takes_arrays
 def pool_histogram(samples: Tensor, u: Tensor, bounds: Bounds, *, pseudo_count_weight: float = 0.1) -> Tensor:
     """The normalised product of the experiments' histograms, each smoothed by pseudo counts over all bins.
 

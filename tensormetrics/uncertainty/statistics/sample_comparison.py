@@ -5,6 +5,7 @@ from torch import Tensor
 from torch.utils._pytree import tree_flatten
 
 from ... import _checks
+from ..._checks import takes_arrays
 from ..engine.intervals import DrawSets
 from ..engine.resampling import Values
 from ..engine.statements import Evidence, Question, statements
@@ -12,6 +13,7 @@ from ..results.estimates import Comparison, check_confidence
 from .samples import check_rope, sort_samples, sorted_median
 
 
+@takes_arrays
 def compare_samples(
     a: Tensor,
     b: Tensor,

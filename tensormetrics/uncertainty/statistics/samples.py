@@ -8,11 +8,13 @@ import torch
 from torch import Tensor
 
 from ... import _checks
+from ..._checks import takes_arrays
 from ..results.estimates import Estimate
 
 RADIX = 2**15  # torch sorts a vector of so many integers on the CPU by their digits, several times faster
 
 
+@takes_arrays
 def hdi(samples: Tensor, confidence: float = 0.95, dim: int = 0) -> tuple[Tensor, Tensor]:
     """The highest density interval: the narrowest one over floor(confidence * S) gaps of the sorted samples.
 

@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from ... import _checks
+from ..._checks import takes_arrays
 from .log_concave import Table, quantile, tabulate
 from .moments import TILE
 
@@ -21,6 +22,7 @@ OCTAVES, FINE = 33, 6  # u >= 2^-33, as the random ones are, in cells of 1/64 to
 NODES = 0.0, 0.25, 0.75, 1.0  # of a cell
 
 
+@takes_arrays
 def truncated_normal_icdf(u: Tensor, mean: Tensor, sd: Tensor, low: Tensor | float, high: Tensor | float) -> Tensor:
     """Quantiles of a normal distribution restricted to [low, high], however far away its mean lies.
 
@@ -48,6 +50,7 @@ def truncated_normal_icdf(u: Tensor, mean: Tensor, sd: Tensor, low: Tensor | flo
     return _clamp_(interpolated(invert, u), low, high)
 
 
+@takes_arrays
 def truncated_t_icdf(
     u: Tensor, df: Tensor | float, loc: Tensor, scale: Tensor, low: Tensor | float, high: Tensor | float
 ) -> Tensor:
@@ -66,6 +69,7 @@ def truncated_t_icdf(
     return _clamp_(_quantiles(table, u).sinh_().mul_(scale * root).add_(loc), low, high)
 
 
+@takes_arrays
 def truncated_gamma_icdf(
     u: Tensor, shape: Tensor, scale: Tensor, low: Tensor | float = 0.0, high: Tensor | float = math.inf
 ) -> Tensor:
@@ -84,6 +88,7 @@ def truncated_gamma_icdf(
     return _clamp_(_quantiles(table, u).exp_().mul_(scale), low, high)
 
 
+@takes_arrays
 def beta_icdf(u: Tensor, a: Tensor, b: Tensor) -> Tensor:
     """Quantiles of a beta distribution.
 

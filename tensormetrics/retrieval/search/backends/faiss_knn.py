@@ -12,6 +12,7 @@ from torch import Tensor
 from typing_extensions import Unpack
 
 from .... import _checks
+from ...._checks import takes_arrays
 from ...._files import written
 from ...._repr import ConstructorRepr
 from ...inputs import as_embeddings
@@ -76,6 +77,7 @@ class FaissKNN(ConstructorRepr):
         """The faiss index, None before the first rows. With several GPUs each has one with the same rows."""
         return self._indexes[0] if self._indexes else None
 
+    @takes_arrays
     @torch.no_grad()
     def __call__(
         self,
@@ -115,6 +117,7 @@ class FaissKNN(ConstructorRepr):
             self.reset()
         return distances, indices
 
+    @takes_arrays
     @torch.no_grad()
     def train(self, embeddings: Tensor) -> None:
         """A new index, trained where its kind needs it, of these rows.
@@ -123,6 +126,7 @@ class FaissKNN(ConstructorRepr):
         """
         self._build("embeddings", as_embeddings("embeddings", embeddings))
 
+    @takes_arrays
     @torch.no_grad()
     def add(self, embeddings: Tensor) -> None:
         """Append rows to the index; the first ones train it.

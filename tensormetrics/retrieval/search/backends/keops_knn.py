@@ -5,6 +5,7 @@ from torch import Tensor
 from typing_extensions import Unpack
 
 from .... import _checks
+from ...._checks import takes_arrays
 from ...._repr import ConstructorRepr
 from ..backend import Candidates, asked_of, eligible, most_ignored, unit_rows
 from ..distance import DISTANCES, DistanceName
@@ -29,6 +30,7 @@ class KeOpsKNN(ConstructorRepr):
         _lazy_tensor()
         self.distance = distance
 
+    @takes_arrays
     @torch.no_grad()
     def __call__(
         self,

@@ -7,6 +7,7 @@ from torch import Tensor
 from torch import distributed as dist
 
 from .... import _checks
+from ...._checks import takes_arrays
 from ...._distributed import Kind, check_same_options, described, exchange, kind_of, together
 from ...._repr import ConstructorRepr
 from ...inputs import budget, check_squares
@@ -47,6 +48,7 @@ class ShardedKNN(ConstructorRepr):
         self.group = group
         self.knn = knn or TorchKNN()
 
+    @takes_arrays
     @torch.no_grad()
     def __call__(
         self,

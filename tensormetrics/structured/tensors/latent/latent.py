@@ -9,6 +9,7 @@ from torch import Tensor
 from typing_extensions import Unpack
 
 from .... import _checks
+from ...._checks import takes_arrays
 from ....uncertainty.engine.weights import Identity
 from .. import _lengths
 from .._integer_program import check_solver
@@ -32,6 +33,7 @@ class SolvedMapping(NamedTuple):
     mapping: Tensor  # (..., V) int64: reference variable of each predicted one, -1 where that would match nothing
 
 
+@takes_arrays
 def latent_overlap(
     pred_props: Tensor,
     pred_is_var: Tensor,
