@@ -17,6 +17,9 @@ with leaving_at_once():
     except ImportError as error:
         if sys.argv[1:] == ["info"]:  # which says what to install, and needs nothing of it
             raise SystemExit(print(import_module("tensormetrics._info").report())) from None
+        if sys.argv[1:] == ["check-gpu"]:
+            torch, report = import_module("torch"), import_module("tensormetrics._gpu_report")
+            raise SystemExit(report.run(torch.device("cuda"))) from None
         raise SystemExit(f"tensormetrics: {error}; install it with: pip install 'tensormetrics[cli]'") from error
 
 COMMANDS = {  # name -> file, and what it answers
@@ -30,6 +33,7 @@ COMMANDS = {  # name -> file, and what it answers
     "amr": ("structured", "How good are AMR graphs, in PENMAN notation? (Smatch)"),
     "scores": ("scores", "How sure are scores of items, in logs and tables? Which model is better?"),
     "info": ("installation", "What is installed, what native code is loaded, and what is missing."),
+    "check-gpu": ("installation", "Does everything run on this GPU, and answer as on the CPU? How fast?"),
     "warm-up": ("installation", "Compile the kernels for this GPU now, so that no first call does."),
     "demo": ("demo", "Train on handwritten digits and watch every metric."),
 }

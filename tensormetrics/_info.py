@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from . import _native, assignment, posterior, retrieval, structured  # noqa: F401  domains define the operators
+from . import _gpu_kernels, _native, assignment, posterior, retrieval, structured  # noqa: F401  domains define the operators
 
 COMPILE = "pip install --no-build-isolation --force-reinstall --no-deps ."
 
@@ -53,8 +53,24 @@ def _code() -> Iterator[str]:
         yield f"  cards: {', '.join(record.get('cards', [])) or 'none'}"
     if missing:
         yield f"  To compile it: install GCC 11 or later, or Clang, and in a copy of the sources type: {COMPILE}"
-    triton = "used on GPUs" if find_spec("triton") else "no triton here: on GPUs plain torch answers"
-    yield f"  Triton kernels: {triton}"
+    has_triton = find_spec("triton") is not None
+    use = "used on GPUs where a trial succeeds" if has_triton else "no triton here: on GPUs plain torch answers"
+    yield f"  Triton kernels: {use}"
+    yield from _devices(record)
+
+
+def _devices(record: dict[str, Any]) -> Iterator[str]:
+    """Yield what each GPU answers for each family of kernels, and whether the libraries were built for it."""
+    if _gpu_kernels.is_plain():
+        yield "  TENSORMETRICS_PLAIN is set: on GPUs plain torch answers"
+    for index in range(torch.cuda.device_count() if torch.cuda.is_available() else 0):
+        device = torch.device("cuda", index)
+        card = "sm_{}{}".format(*_gpu_kernels.capability_of(device))
+        built = "is" if card in record.get("cards", []) else "is not"
+        yield ""
+        yield f"{device}: {torch.cuda.get_device_name(device)}, {card}, which {built} among the cards built for"
+        for name, answer in _gpu_kernels.answers(device).items():
+            yield f"  {name:<20} {'runs' if answer.works else answer.reason}"
 
 
 def _why(library: str, record: dict[str, Any]) -> str:

@@ -5,7 +5,6 @@ devices for which no kernel was built, and says so once.
 """
 
 import functools
-import sys
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -15,8 +14,12 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
+from . import _gpu_kernels
+from ._callers import level_of_caller
+
 FOLDER = Path(__file__).parent
 LIBRARIES = "lsa", "dirichlet", "nearest", "sequence", "subsets", "text"
+FAMILIES = {"lsa": "solver", "dirichlet": "sampler"}  # libraries with CUDA kernels -> families of `_gpu_kernels`
 LIBRARY = torch.library.Library("tensormetrics", "DEF")
 UNLOADED: dict[str, str] = {}  # libraries that are there and could not be loaded: why
 
@@ -66,9 +69,27 @@ def reference(name: str) -> Callable[[Reference], Reference]:
             return function(*arguments)
 
         LIBRARY.impl(name, fallback, "CompositeExplicitAutograd")
+        if has_kernel(name, "cuda"):
+            try_before_use(name, function, "CUDA")
         return function
 
     return register
+
+
+def try_before_use(name: str, function: Callable[..., Any], dispatch_key: str) -> None:
+    """Put before an operator's kernel the question whether it runs on its tensors' device; else `function` answers."""
+    kernel = torch.library.get_kernel(f"tensormetrics::{name}", dispatch_key)
+    family = FAMILIES[OPERATORS[name].library]
+
+    def guarded(keys: Any, *arguments: Any) -> Any:
+        device = next(each for each in arguments if isinstance(each, Tensor)).device
+        if _gpu_kernels.usable(family, device):
+            return kernel.call_boxed(keys, *arguments)
+        return function(*arguments)
+
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "(?s).*verriding a previously registered kernel")
+        LIBRARY.impl(name, guarded, dispatch_key, with_keyset=True)
 
 
 @functools.cache
@@ -94,19 +115,8 @@ def say_missing(name: str, device: str) -> None:
         f"{operator.serves}: there is no native code for {device}, and plain torch answers, {slower}. "
         "`python -m tensormetrics info` says why, and what to do.",
         RuntimeWarning,
-        stacklevel=_level_of_caller(),
+        stacklevel=level_of_caller(),
     )
-
-
-def _level_of_caller() -> int:
-    """The stacklevel, for `warnings.warn` in the function that asks, of the first line outside of us and torch."""
-    level, frame = 1, sys._getframe(1)
-    while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] in _INSIDE:
-        level, frame = level + 1, frame.f_back
-    return level
-
-
-_INSIDE = "tensormetrics", "torch", "torchmetrics", "contextlib", "functools"
 
 
 def derivative_wanted(x: Tensor) -> bool:

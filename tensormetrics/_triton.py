@@ -1,16 +1,11 @@
-"""Where Triton kernels can run, and on which device a launch of them takes place."""
+"""On which device a launch of Triton kernels takes place."""
 
 import functools
-import importlib.util
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
-
-
-def usable(device: torch.device) -> bool:
-    return device.type == "cuda" and importlib.util.find_spec("triton") is not None
 
 
 def on_its_device(launch: Callable) -> Callable:

@@ -14,7 +14,7 @@ import torch  # noqa: E402
 from kernels import INTERPRETED  # noqa: E402
 from waiting import waiting_is_allowed  # noqa: E402, F401
 
-from tensormetrics import _triton  # noqa: E402
+from tensormetrics import _gpu_kernels  # noqa: E402
 
 if workers := int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", 0)):  # processes of pytest-xdist share the cores
     torch.set_num_threads(max((os.cpu_count() or 1) // workers, 1))
@@ -98,9 +98,9 @@ def both(monkeypatch: pytest.MonkeyPatch, device: torch.device) -> Callable[[Cal
     pytest.importorskip("triton")
 
     def run(function: Callable) -> tuple:
-        monkeypatch.setattr(_triton, "usable", lambda device: False)
+        monkeypatch.setattr(_gpu_kernels, "usable", lambda name, device: False)
         plain = function()
-        monkeypatch.setattr(_triton, "usable", lambda device: True)
+        monkeypatch.setattr(_gpu_kernels, "usable", lambda name, device: True)
         return plain, function()
 
     return run

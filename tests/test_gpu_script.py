@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+import torch
 
 ROOT = Path(__file__).resolve().parents[1]
 FACTS = 24
@@ -37,9 +38,9 @@ def test_measured_times_stand_beside_what_was_expected(gpu):
 def test_a_fact_that_crashes_or_never_ends_costs_one_line(gpu, monkeypatch):
     monkeypatch.setattr(gpu, "LIMIT", 2)
     programs = {
-        "status -6": "import os; os.abort()",
-        "no answer in 2 s": "while True: pass",
-        "OSError: no such card": "raise OSError('no such card')",
+        "status -6": "import os; print(flush=True); os.abort()",
+        "no answer in 2 s": "print(flush=True)\nwhile True: pass",
+        "OSError: no such card": "print(flush=True); raise OSError('no such card')",
     }
     for reason, program in programs.items():
         monkeypatch.setattr(gpu, "COMMAND", [sys.executable, "-c", program])
@@ -67,10 +68,48 @@ def test_what_is_missing_is_said_and_gone_around(gpu, monkeypatch, tmp_path):
         "missing for the tests: pytest",
     ):
         assert any(line.startswith(beginning) for line in lines), beginning
-    assert settings == {"TENSORMETRICS_PLAIN": "1"}
+    assert settings == {}
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "nvcc").touch()
     assert start.around()[1]["PATH"].startswith(f"{tmp_path}/bin:")
+
+
+def test_what_nothing_runs_without_is_refused_in_one_sentence(gpu, monkeypatch):
+    from benchmarks.gpu import start
+
+    monkeypatch.setattr(start, "find_spec", lambda name: None if name == "lightning_utilities" else name)
+    assert start.refusal().startswith("missing: lightning-utilities; write pip install lightning-utilities")
+    monkeypatch.setattr(start, "find_spec", lambda name: name)
+    for version, expected in {"2.10.1+cu128": "torch: got 2.10.1+cu128, wanted 2.11 or later", "2.11.0": ""}.items():
+        monkeypatch.setattr(start, "installed", lambda name, version=version: version)
+        assert start.refusal() == expected
+
+
+def test_the_time_of_a_fact_counts_from_its_first_line(gpu, monkeypatch):
+    monkeypatch.setattr(gpu, "LIMIT", 1)
+    program = "import time; time.sleep(1.5); print('imported', flush=True); print('equal')"
+    monkeypatch.setattr(gpu, "COMMAND", [sys.executable, "-c", program])
+    assert gpu.asked("a fact") == "equal"
+    monkeypatch.setattr(gpu, "COLD_IMPORT", 0.5)
+    assert gpu.asked("a fact") == "failed   no answer in 0.5 s"
+
+
+@pytest.mark.slow
+def test_a_machine_with_torch_alone_is_told_what_to_install(tmp_path):
+    """Without torchmetrics, compilers and nvidia-smi: one sentence, and nothing is tried."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "bare")], check=True)
+    (packages,) = (tmp_path / "bare").glob("lib/python*/site-packages")
+    for path in Path(torch.__file__).parents[1].glob("torch*"):
+        if path.name.split("-")[0] in ("torch", "torchgen"):
+            (packages / path.name).symlink_to(path)
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    for name in ("bash", "dirname", "mktemp", "mkdir", "rm", "timeout", "tail", "grep", "tee", "cat", "env"):
+        (tools / name).symlink_to(shutil.which(name))
+    environment = {"PATH": f"{tmp_path / 'bare' / 'bin'}:{tools}", "HOME": str(tmp_path)}
+    script = [shutil.which("bash"), str(ROOT / "benchmarks" / "gpu.sh"), str(tmp_path / "out")]
+    done = subprocess.run(script, env=environment, capture_output=True, text=True, timeout=200)
+    assert done.returncode == 2 and "missing: torchmetrics, numpy, lightning-utilities" in done.stderr
 
 
 def test_the_direct_lines_compile_every_source(gpu):

@@ -15,7 +15,7 @@ import tensormetrics
 PACKAGE = Path(tensormetrics.__file__).parent
 FILES = sorted(path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py"))
 DOMAINS = sorted(file.parent.name for file in PACKAGE.glob("[!_]*/__init__.py"))
-COMMAND_LINE = "__main__", "_cli", "_demo", "_info", "_warm_up"
+COMMAND_LINE = "__main__", "_cli", "_demo", "_gpu_checks", "_gpu_report", "_gpu_trials", "_info", "_warm_up"
 METRIC_BASES = "_metric", "_sum_metric"
 GROUND = {path.stem for path in FILES if len(path.parts) == 1} - {"__init__", *COMMAND_LINE}
 SHARED_DOMAINS = "assignment", "uncertainty"  # which every domain may import

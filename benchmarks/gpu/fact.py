@@ -1,14 +1,13 @@
 """A fact of a GPU: a check, which compares with the CPU and may return a note, and the call that is timed."""
 
-import statistics
-import time
 from collections.abc import Callable
 
-import torch
-
 from benchmarks.gpu.start import STAND_IN
+from tensormetrics import _gpu_checks
+from tensormetrics._gpu_checks import Different as Different
+from tensormetrics._gpu_checks import Parts as Parts
+from tensormetrics._gpu_checks import check_same as check_same
 
-Parts = tuple[Callable[[], str | None], Callable[[], object]]
 FACTS: dict[str, Callable[[], Parts]] = {}
 
 
@@ -20,37 +19,6 @@ def fact(name: str) -> Callable:
     return named
 
 
-class Different(Exception):
-    """The card does not answer as the CPU does."""
-
-
-def same(found, wanted, rtol: float = 0.0, share: float = 1.0) -> None:
-    """In all entries, or in a share of them, bit for bit or within `rtol`."""
-    for a, b in zip(found, wanted, strict=True):
-        a = a.cpu()
-        equal = torch.isclose(a, b, rtol=rtol, atol=1e-37, equal_nan=True) if rtol else a == b
-        if equal.double().mean().item() < share if equal.numel() else False:
-            raise Different(f"{(~equal).sum().item()} of {equal.numel()} entries")
-
-
 def milliseconds(call: Callable[[], object], patience: float = 4.0) -> float:
-    """Median of up to ten runs after two."""
-
-    def once() -> float:
-        if not torch.cuda.is_available():
-            start = time.perf_counter()
-            call()
-            return 1000 * (time.perf_counter() - start)
-        start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        start.record()
-        call()
-        stop.record()
-        torch.cuda.synchronize()
-        return start.elapsed_time(stop)
-
-    spent, end = [], time.perf_counter() + patience
-    while len(spent) < 12 and (not spent or time.perf_counter() < end):
-        spent.append(once())
-        if STAND_IN:
-            break
-    return statistics.median(spent[2:] or spent)
+    """Median of up to ten runs after two; one run on a stand-in."""
+    return _gpu_checks.milliseconds(call, 0.0 if STAND_IN else patience)

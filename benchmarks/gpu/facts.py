@@ -7,16 +7,16 @@ import sys
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
-from types import ModuleType
 
 import torch
 
-from benchmarks.gpu.fact import FACTS, Different, Parts, fact, milliseconds, same
+from benchmarks.gpu.fact import FACTS, Different, Parts, check_same, fact, milliseconds
 from benchmarks.gpu.start import STAND_IN
+from tensormetrics import _gpu_checks, _gpu_kernels
 
 ROOT = Path(__file__).resolve().parents[2]
 CACHE = Path(os.environ.get("TENSORMETRICS_PTX_CACHE", ROOT / "build" / "ptx"))
-DEVICE = "cpu" if STAND_IN else "cuda"
+DEVICE = torch.device("cpu" if STAND_IN else "cuda")
 
 
 def sized(full: tuple[int, ...], small: tuple[int, ...]) -> tuple[int, ...]:
@@ -39,73 +39,33 @@ def native(name: str):
     return native.kept.ops
 
 
-def retrieval() -> ModuleType:
-    import tensormetrics.retrieval as domain
-    from tensormetrics import _triton
-
-    if "TENSORMETRICS_PLAIN" in os.environ:
-        _triton.usable = lambda device: False
-    return domain
-
-
 @contextlib.contextmanager
 def on_the_card() -> Iterator[None]:
     """On a stand-in Triton's interpreter runs the kernels that are launched within, if Triton is there."""
-    from tensormetrics import _triton
-
-    usable = _triton.usable
+    usable = _gpu_kernels.usable
     if STAND_IN and find_spec("triton"):
         os.environ["TRITON_INTERPRET"] = "1"  # before Triton is imported
-        _triton.usable = lambda device: True
+        _gpu_kernels.usable = lambda name, device: True
     try:
         yield
     finally:
-        _triton.usable = usable
+        _gpu_kernels.usable = usable
 
 
-def points(rows: int, dim: int, classes: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Clusters, on the CPU."""
-    generator = torch.Generator().manual_seed(0)
-    labels = torch.arange(rows) % classes
-    return torch.randn(rows, dim, generator=generator) + torch.randn(classes, dim, generator=generator)[labels], labels
+# Neighbors, ranks, clusters.
 
 
-# Neighbours, ranks, clusters.
+def neighbors(*sizes: int) -> Parts:
+    return _gpu_checks.neighbors(DEVICE, *sizes)
 
 
-def neighbours(rows: int, dim: int, k: int) -> Parts:
-    domain = retrieval()
-    x = points(rows, dim, max(rows // 10, 2))[0]
-    there = x.to(DEVICE)
-    some = torch.linspace(0, rows - 1, min(rows, 100)).long()
-
-    def check() -> None:
-        found = domain.TorchKNN().indices(there, k, there, True)[some.to(DEVICE)]
-        same([found], [domain.TorchKNN().indices(x[some], k, x, self_index=some)])
-
-    return check, lambda: domain.TorchKNN().indices(there, k, there, True)
-
-
-fact("knn 60k D128 k10")(lambda: neighbours(*sized((60_000, 128, 10), (300, 12, 3))))
-fact("knn 60k D512 k10")(lambda: neighbours(*sized((60_502, 512, 10), (300, 24, 3))))
-
-
-def score(name: str, k: str | None, rows: int, dim: int, classes: int, small: int) -> Parts:
-    domain = retrieval()
-    scorer = domain.AccuracyCalculator((name,), k=k)
-    x, labels = points(rows, dim, classes)
-    there, marks = x.to(DEVICE), labels.to(DEVICE)
-
-    def check() -> None:
-        few, of_few = x[:small], labels[:small] % max(small * classes // rows, 2)
-        values = (scorer.get_accuracy(few.to(to), of_few.to(to))[name] for to in (DEVICE, "cpu"))
-        found, wanted = (torch.tensor([value]) for value in values)
-        same([found], [wanted], rtol=1e-12)
-
-    return check, lambda: scorer.get_accuracy(there.clone(), marks)
+def score(*arguments) -> Parts:
+    return _gpu_checks.score(DEVICE, *arguments)
 
 
 AP, MAP_AT_R = "mean_average_precision", "mean_average_precision_at_r"
+fact("knn 60k D128 k10")(lambda: neighbors(*sized((60_000, 128, 10), (300, 12, 3))))
+fact("knn 60k D512 k10")(lambda: neighbors(*sized((60_502, 512, 10), (300, 24, 3))))
 fact("AP 60k D512")(lambda: score(AP, None, *sized((60_502, 512, 11_316, 4000), (300, 12, 30, 100))))
 fact("MAP@R 10 classes")(lambda: score(MAP_AT_R, "max_bin_count", *sized((60_000, 128, 10, 2000), (300, 12, 3, 100))))
 
@@ -113,17 +73,8 @@ fact("MAP@R 10 classes")(lambda: score(MAP_AT_R, "max_bin_count", *sized((60_000
 # Assignment.
 
 
-def assignments(problems: int, rows: int, cols: int) -> Parts:
-    operators = native("lsa")
-    cost = torch.rand(problems, rows, cols, generator=torch.Generator().manual_seed(0))
-    there = cost.to(DEVICE)
-    few = max(min(problems, 10**7 // (rows * cols)), 1)
-
-    def check() -> None:
-        found = operators.lsa(there, False)
-        same([part[:few] for part in found], torch.ops.tensormetrics.lsa(cost[:few], False))
-
-    return check, lambda: operators.lsa(there, False)
+def assignments(*sizes: int) -> Parts:
+    return _gpu_checks.assignments(DEVICE, *sizes, operators=native("lsa"))
 
 
 fact("lsa 208x300x300")(lambda: assignments(*sized((208, 300, 300), (1, 30, 140))))
@@ -136,94 +87,29 @@ fact("lsa 1000x100x100")(lambda: assignments(*sized((1000, 100, 100), (4, 60, 60
 # Sampling.
 
 
-def key(*shape: int) -> torch.Tensor:
-    return torch.randint(0, 2**32, (*shape, 2), generator=torch.Generator().manual_seed(1))
+def drawn(parts: Callable[..., Parts], sizes: tuple[int, ...]) -> Parts:
+    return parts(DEVICE, *sizes, operators=native("dirichlet"))
 
 
-def drawn(operator: str, shape: tuple[int, ...], few: int, dtype: torch.dtype, *given: object) -> Parts:
-    """The first samples are those of the CPU: a sample is the same in every call."""
-    operators = native("dirichlet")
-    there = [x.to(DEVICE) if isinstance(x, torch.Tensor) else x for x in given]
-    out = torch.empty(shape, dtype=dtype, device=DEVICE)
-
-    def check() -> None:
-        found, wanted = (torch.full((*shape[:-1], few), torch.nan, dtype=dtype) for _ in range(2))
-        found = found.to(DEVICE)
-        getattr(operators, operator)(found, *there)
-        getattr(torch.ops.tensormetrics, operator)(wanted, *given)
-        same([found], [wanted], *((1e-11, 1.0) if dtype == torch.float64 else (1e-5, 0.95)))
-
-    return check, lambda: getattr(operators, operator)(out, *there)
-
-
-def sums(classes: int, samples: int) -> Parts:
-    cells = torch.randint(0, 30, (1, classes, classes), generator=torch.Generator().manual_seed(0)).double() + 1
-    shape = 1, 4 * classes, samples
-    return drawn("dirichlet_sums", shape, min(samples, 50), torch.float32, cells.sum(-1), cells, None, key(1, 3), 0)
-
-
-fact("sampler C100 S1e4")(lambda: sums(*sized((100, 10**4), (49, 20))))
-fact("sampler C10 S1e5")(lambda: sums(*sized((10, 10**5), (10, 50))))
-fact("sampler C1000 S1e4")(lambda: sums(*sized((1000, 10**4), (257, 2))))
-
-
-@fact("item sums 1e5 S1e4")
-def item_sums() -> Parts:
-    items, samples = sized((10**5, 10**4), (100, 130))
-    cells = torch.randint(0, 9, (1, items), generator=torch.Generator().manual_seed(0))
-    return drawn("item_sums", (1, 9, samples), min(samples, 130), torch.float64, cells, key(1)[0], 0)
-
-
-@fact("gammas 1e8")
-def gammas() -> Parts:
-    rows, samples = sized((100, 10**4), (3, 100))
-    alpha = torch.rand(1, rows, rows, generator=torch.Generator().manual_seed(0), dtype=torch.float64) * 5
-    return drawn("log_gamma", (1, rows, rows, samples), min(samples, 100), torch.float32, alpha, key(1), 0)
+sums = _gpu_checks.confusion_sums
+fact("sampler C100 S1e4")(lambda: drawn(sums, sized((100, 10**4), (49, 20))))
+fact("sampler C10 S1e5")(lambda: drawn(sums, sized((10, 10**5), (10, 50))))
+fact("sampler C1000 S1e4")(lambda: drawn(sums, sized((1000, 10**4), (257, 2))))
+fact("item sums 1e5 S1e4")(lambda: drawn(_gpu_checks.item_sums, sized((10**5, 10**4), (100, 130))))
+fact("gammas 1e8")(lambda: drawn(_gpu_checks.log_gammas, sized((100, 10**4), (3, 100))))
 
 
 @fact("p-values 1e6 x 4096")
 def permutations() -> Parts:
-    from tensormetrics.association import permutation_p_value
-
-    tests, iterations = sized((4096, 10**6), (8, 1000))
-    u, v = torch.randn(2, tests, 25, generator=torch.Generator().manual_seed(0))
-    sides = u.to(DEVICE), v.to(DEVICE)
-
-    def of(u: torch.Tensor, v: torch.Tensor, number: int) -> torch.Tensor:
-        return permutation_p_value(u, v, method="approximate", replicates=number)
-
-    def there(some: slice, number: int) -> torch.Tensor:
-        with on_the_card():
-            return of(*(x[some] for x in sides), number)
-
-    def check() -> None:
-        few, number = slice(0, 64), min(iterations, 20_000)
-        same([there(few, number)], [of(u[few], v[few], number)])
-
-    return check, lambda: there(slice(None), iterations)
+    check, call = _gpu_checks.permutations(DEVICE, *sized((4096, 25, 10**6), (8, 25, 1000)))
+    return on_the_card()(check), on_the_card()(call)
 
 
 # The rest of the search: larger, or slower.
 
-fact("knn 60k D128 k100")(lambda: neighbours(*sized((60_000, 128, 100), (400, 12, 30))))
-fact("knn 60k D128 k1000")(lambda: neighbours(*sized((60_000, 128, 1000), (400, 12, 100))))
-
-
-@fact("k-means 60k x 11316")
-def clusters() -> Parts:
-    domain = retrieval()
-    rows, dim, number, small = sized((60_502, 512, 11_316, 3000), (300, 12, 7, 100))
-    x = points(rows, dim, number)[0]
-    there = x.to(DEVICE)
-
-    def step(x: torch.Tensor, number: int) -> torch.Tensor:
-        return domain.TorchKMeans(niter=1, init=x[:number].clone())(x, number)
-
-    def check() -> None:
-        some = max(small * number // rows, 2)
-        same([step(there[:small], some)], [step(x[:small], some)], share=0.999)
-
-    return check, lambda: step(there, number)
+fact("knn 60k D128 k100")(lambda: neighbors(*sized((60_000, 128, 100), (400, 12, 30))))
+fact("knn 60k D128 k1000")(lambda: neighbors(*sized((60_000, 128, 1000), (400, 12, 100))))
+fact("k-means 60k x 11316")(lambda: _gpu_checks.k_means(DEVICE, *sized((60_502, 512, 11_316, 3000), (300, 12, 7, 100))))
 
 
 # Raw rates: the yardsticks of all others. Their times are of one product, copy, draw.
@@ -235,7 +121,7 @@ def product(dtype: torch.dtype, multiply: Callable, operations: str) -> Parts:
 
     def check() -> str:
         found = multiply(a[:64].contiguous(), b)
-        same([found.float()], [a[:64].float().cpu() @ b.float().cpu()], rtol=1e-3)
+        check_same([found.float()], [a[:64].float().cpu() @ b.float().cpu()], rtol=1e-3)
         return f"{2 * side**3 / milliseconds(lambda: multiply(a, b), 1.0) / 1e9:.4g} {operations}"
 
     return check, lambda: multiply(a, b)
@@ -252,7 +138,7 @@ def copy() -> Parts:
 
     def check() -> str:
         y.copy_(x)
-        same([y], [x.cpu()])
+        check_same([y], [x.cpu()])
         return f"{8 * size / milliseconds(lambda: y.copy_(x), 1.0) / 1e9:.4g} TB/s read and written"
 
     return check, lambda: y.copy_(x)
@@ -281,7 +167,7 @@ def row_scan() -> Parts:
 
     def check() -> str:
         found = operators.lsa(there, False)
-        same(found, torch.ops.tensormetrics.lsa(cost, False))
+        check_same(found, torch.ops.tensormetrics.lsa(cost, False))
         scans = int(found[-1].sum())
         each = 1e6 * milliseconds(lambda: operators.lsa(there, False), 1.0) / scans
         return f"{scans} row scans of {each:.0f} ns, {each * clock() / 1000:.0f} cycles at {clock()} MHz"

@@ -14,6 +14,8 @@ from pathlib import Path
 
 STAND_IN = "TENSORMETRICS_STAND_IN" in os.environ  # what is asked of a card, nvcc's PTX on the CPU answers
 SHOWN = "torch triton setuptools numpy pytest pytest-xdist pytest-timeout".split()
+REQUIRED = "torch", "torchmetrics", "numpy", "lightning-utilities", "packaging"  # whatever is imported needs them
+OLDEST_TORCH = 2, 11
 USES = {
     "the tests": "pytest hypothesis scipy sklearn pandas matplotlib",
     "tests of tables and files": "tabulate yaml tomli_w penman",
@@ -36,6 +38,17 @@ def said(command: list[str]) -> str:
     return next((line for line in lines if "release" in line), lines[0] if lines else "")
 
 
+def refusal() -> str:
+    """Return a sentence about what nothing runs without, or an empty text."""
+    missing = [package for package in REQUIRED if find_spec(package.replace("-", "_")) is None]
+    if missing:
+        return f"missing: {', '.join(missing)}; write pip install {' '.join(missing)}, or put their wheels into .gpu/"
+    torch = tuple(int(part) for part in installed("torch").split(".")[:2])
+    if torch < OLDEST_TORCH:
+        return f"torch: got {installed('torch')}, wanted 2.11 or later"
+    return ""
+
+
 def around() -> tuple[list[str], dict[str, str]]:
     """Of what is missing, a line each; and settings."""
     lines, settings = [], {}
@@ -55,7 +68,6 @@ def around() -> tuple[list[str], dict[str, str]]:
     if not compiler or not header.exists():
         what = "a C compiler" if not compiler else f"{header}"
         lines.append(f"{what} is missing: Triton cannot launch, retrieval is timed in plain torch")
-        settings["TENSORMETRICS_PLAIN"] = "1"
     if not shutil.which("g++"):
         lines.append("g++ is missing: the CPU's kernels are their references, and slow")
     if find_spec("triton") is None and not STAND_IN:
@@ -76,6 +88,8 @@ def main() -> None:
     print(*(f"{name} {installed(name)}" for name in SHOWN if installed(name)), sep=", ")
     tools = said(["nvcc", "--version"]), said(["gcc", "--version"]), f"Python {sys.version.split()[0]}"
     print(*filter(None, tools), f"{os.cpu_count()} processors", sep="; ")
+    if reason := refusal():
+        sys.exit(reason)
     lines, settings = around()
     print(*lines, sep="\n" if lines else "")
     import torch

@@ -26,6 +26,21 @@ def info() -> None:
     click.echo(report())
 
 
+@click.command("check-gpu")
+@click.option("--device", metavar="NAME", default="cuda", help="The GPU to check.  [default: cuda]")
+@click.option("--times/--no-times", default=True, help="Time five operations beside plain torch.  [default: times]")
+def check_gpu(device: str, times: bool) -> None:
+    """Try every kernel on this GPU, compare its answers with the CPU's, and time it beside plain torch.
+
+    Exit status 0: all answers are equal; 1: some differ; 3: there is no GPU.
+    """
+    import torch
+
+    with leaving_at_once():
+        run = import_module("tensormetrics._gpu_report").run
+    raise SystemExit(run(torch.device(device), click.echo, times))
+
+
 @click.command("warm-up")
 @click.option("--device", metavar="NAME", default="cuda", help="The GPU to compile for.  [default: cuda]")
 @click.option(

@@ -71,7 +71,7 @@ def test_help_of_a_command_names_its_options(command):
     result = CliRunner().invoke(main, [command, "--help"])
     assert result.exit_code == 0 and f"Usage: tensormetrics {command}" in result.output
     assert ("--device NAME" in result.output) == (command != "info")
-    assert ("--json FILE" in result.output) == (command not in ("demo", "info", "warm-up"))
+    assert ("--json FILE" in result.output) == (command not in ("check-gpu", "demo", "info", "warm-up"))
 
 
 def test_ctrl_c_is_one_line_and_status_130(tmp_path, monkeypatch):

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from tensormetrics import _triton, _warm_up
+from tensormetrics import _gpu_kernels, _warm_up
 from tensormetrics.retrieval.search.distance import DISTANCES
 from tensormetrics.retrieval.search.fp16_filter import HalfFilter
 from tensormetrics.retrieval.search.product_filter import Filter, Frame
@@ -117,7 +117,7 @@ def test_few_launches_and_bytes(device, monkeypatch):
         pytest.skip("the interpreter's launches are counted")
     from triton.runtime.interpreter import GridExecutor
 
-    monkeypatch.setattr(_triton, "usable", lambda device: True)
+    monkeypatch.setattr(_gpu_kernels, "usable", lambda name, device: True)
     x, counted, called = torch.randn(2560, 512, device=device), Launches(), GridExecutor.__call__
 
     @functools.wraps(called)
@@ -150,13 +150,13 @@ def test_warming_up_launches_every_kernel(device, monkeypatch):
         return called(executor, *args, **kwargs)
 
     monkeypatch.setattr(GridExecutor, "__call__", launch)
-    monkeypatch.setattr(_triton, "usable", lambda device: True)
+    monkeypatch.setattr(_gpu_kernels, "usable", lambda name, device: True)
     for job in _warm_up.jobs((6,)):
         if job[1] != "cosine":  # as "ip"
             _warm_up.run(job, str(device))
     sources = [
-        *Path(_triton.__file__).parent.rglob("kernels/*.py"),
-        Path(_triton.__file__).parent / "association/resampling/kernels.py",
+        *Path(_gpu_kernels.__file__).parent.rglob("kernels/*.py"),
+        Path(_gpu_kernels.__file__).parent / "association/resampling/kernels.py",
     ]
     assert launched == {
         name for source in sources for name in re.findall(r"^ +(_\w+)\[", source.read_text(), re.MULTILINE)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from ... import _native, _triton
+from ... import _gpu_kernels, _native
 from ..._interruptible import interruptible
 from .random import Null, random_words
 
@@ -33,7 +33,7 @@ def extreme_draws(
     A draw takes n of the first `size` places, as `random_partitions` does, or what `random_signs` does.
     """
     units = units.double()
-    if units.device.type == "cpu" and not _triton.usable(units.device):
+    if units.device.type == "cpu" and not _gpu_kernels.usable("drawn sums", units.device):
         tensors = (None if each is None else each.contiguous() for each in (units, n, size, *null))
         return _native_draws(*tensors, begin, iterations)
     return _extreme_draws(units, n, size, *null, begin, iterations)
@@ -58,7 +58,7 @@ def _extreme_draws(
             return random_signs(begin, places, start, rows, device)
         return random_partitions(begin, n, size, places, start, rows)
 
-    if groups == 1 and places <= KERNEL_PLACES and _triton.usable(device):
+    if groups == 1 and places <= KERNEL_PLACES and _gpu_kernels.usable("drawn sums", device):
         from . import kernels
 
         pieces, whole = chunks(iterations, max(places, batch // 256), GPU_BUDGET), units.long()
@@ -84,7 +84,7 @@ def random_partitions(begin: int, n: Tensor, size: Tensor, places: int, start: i
     Each place in turn is chosen with the probability (still needed) / (still left), which needs no sorting: algorithm
     S of Knuth, The Art of Computer Programming 2, 3.4.2.
     """
-    if _triton.usable(n.device):
+    if _gpu_kernels.usable("drawn sums", n.device):
         from . import kernels
 
         out = torch.empty(len(n), rows, places, dtype=torch.bool, device=n.device)
@@ -102,7 +102,7 @@ def random_partitions(begin: int, n: Tensor, size: Tensor, places: int, start: i
 
 def random_signs(begin: int, pairs: int, start: int, rows: int, device: torch.device) -> Tensor:
     # ->  (1, rows, pairs) bool: which pairs are swapped
-    if _triton.usable(device):
+    if _gpu_kernels.usable("drawn sums", device):
         from . import kernels
 
         return kernels.random_signs(torch.empty(1, rows, pairs, dtype=torch.bool, device=device), begin, start)

@@ -88,7 +88,7 @@ class RankCounter:
         dtype = torch.float32 if self.native else torch.float64
         allowed = memory // 2 if query.device.type == "cpu" else math.inf
         self.filter = Filter(reference, self.distance, dtype, allowed, frame=frame, norms=norms)
-        self.kernels = operators.kernels(query.device)
+        self.kernels = operators.kernels(query.device, "counting")
         if self.native:
             self.rows = max(min(memory // 8 // (48 * query.shape[1] + 64), 1024), 1)
         else:

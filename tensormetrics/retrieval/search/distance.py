@@ -75,7 +75,7 @@ class Distance:
         """Canonical distances of listed pairs, in pieces of at most `memory` bytes that stay in a CPU's cache."""
         if not len(row):
             return query.new_empty(0, dtype=torch.float64)
-        if operators.kernels(query.device):
+        if operators.kernels(query.device, "canonical distances"):
             from .kernels import canonical as kernel
 
             if query.shape[1] <= kernel.WIDEST:

@@ -59,7 +59,7 @@ class NearestSearch:
             halved = HalvedTiles(references.filter(dtype, memory), self_index, kept)
         fine = Fine(task, rows)
         self.ways: list[Way] = [Coarse(task, rows, known, halved), fine, Exhaustive(fine)]
-        kernels = None if ignoring else operators.kernels(query.device)
+        kernels = None if ignoring else operators.kernels(query.device, "search")
         if kernels and HalfSearch.pays(k, len(references), kernels):
             halves = HalfSearch(query.shape[1], k, references, memory, kernels, self._is_self_retrieval(), known)
             self.ways.insert(0, halves)

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ... import _native, _triton
+from ... import _gpu_kernels, _native
 from ..._interruptible import interruptible
 from ..._native import Operator, define
 
@@ -138,9 +138,9 @@ def counts(device: torch.device) -> bool:
     return _native.usable("count_before", device)
 
 
-def kernels(device: torch.device) -> ModuleType | None:
-    """The Triton kernels, where they can run."""
-    if not _triton.usable(device):
+def kernels(device: torch.device, family: str) -> ModuleType | None:
+    """Return the module of the Triton kernels if those of a family run on a device."""
+    if not _gpu_kernels.usable(family, device):
         return None
     from .kernels import nearest
 
@@ -149,7 +149,7 @@ def kernels(device: torch.device) -> ModuleType | None:
 
 def preparing(rows: Tensor) -> ModuleType | None:
     """The Triton kernels that make rows ready for products, where they can run."""
-    if not _triton.usable(rows.device):
+    if not _gpu_kernels.usable("preparation", rows.device):
         return None
     from .kernels import prepare
 

@@ -1,0 +1,368 @@
+"""Whether GPU kernels are used is decided by a trial: on the pretended device, with kernels that fail in every way."""
+
+import re
+import sys
+import threading
+import types
+import warnings
+from collections.abc import Callable, Iterator
+
+import pytest
+import torch
+from cases import FUNCTIONS, METRICS, FunctionCase, MetricCase
+from click.testing import CliRunner
+from fake_device import DEVICE, Device
+from test_conformance import N, assert_same, on
+from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._pytree import tree_map
+
+from tensormetrics import _gpu_checks, _gpu_kernels, _gpu_report, _native
+from tensormetrics.__main__ import main
+from tensormetrics._gpu_checks import check_same
+from tensormetrics._gpu_kernels import FAMILIES, Answer, usable
+from tensormetrics.association import permutation_p_value
+from tensormetrics.association.resampling import draws
+from tensormetrics.retrieval.search.distance import DISTANCES
+
+SEARCH = "tensormetrics.retrieval.search.kernels"
+MODULES = [f"{SEARCH}.{name}" for name in ("nearest", "prepare", "canonical", "counting")]
+MODULES.append("tensormetrics.association.resampling.kernels")
+TRITON = {name for name, family in FAMILIES.items() if family.kind == "Triton"}
+
+
+@pytest.fixture
+def gpu(monkeypatch) -> Iterator[None]:
+    """Take the pretended device for a GPU that no family was tried on."""
+    monkeypatch.setattr(_gpu_kernels, "is_gpu", lambda device: device.type in ("cuda", DEVICE.type))
+    monkeypatch.setattr(_gpu_kernels, "capability_of", lambda device: (9, 0))
+    monkeypatch.setattr(_gpu_kernels, "find_spec", lambda name: name)
+    monkeypatch.setattr(_gpu_kernels, "_ANSWERS", {})
+    _gpu_kernels.is_plain.cache_clear()
+    yield
+    _gpu_kernels.is_plain.cache_clear()
+
+
+class Stub(types.ModuleType):
+    """A module of kernels: constants of the real one, and functions that all do the same."""
+
+    SIDE, DEPTH, GROUP, STRIDE, BLOCK, STRIP, WIDEST = 128, 64, 128, 4, 32, 8, 8192
+
+    def __init__(self, name: str, launch: Callable) -> None:
+        super().__init__(name)
+        self.launch = launch
+
+    def __getattr__(self, name: str) -> Callable:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return lambda *arguments, **options: self.launch(name, *arguments, **options)
+
+
+def install(monkeypatch, launch: Callable | None) -> None:
+    for name in MODULES:
+        module = launch and Stub(name, launch)
+        monkeypatch.setitem(sys.modules, name, module)
+        package, _, attribute = name.rpartition(".")
+        __import__(package)
+        if module is None:
+            monkeypatch.delattr(sys.modules[package], attribute, raising=False)
+        else:
+            monkeypatch.setattr(sys.modules[package], attribute, module, raising=False)
+
+
+def fails(message: str) -> Callable:
+    def launch(*_, **__):
+        raise RuntimeError(message)
+
+    return launch
+
+
+def wrong(name: str, first: Tensor, *rest, **_) -> Tensor:
+    if name == "canonical_pairs":
+        return torch.zeros(len(rest[1]), dtype=torch.float64, device=first.device)
+    return first.zero_() if name.startswith("random") else first.sum(0).long()
+
+
+def without_triton(monkeypatch) -> None:
+    monkeypatch.setattr(_gpu_kernels, "find_spec", lambda name: None)
+
+
+def old_card(monkeypatch) -> None:
+    monkeypatch.setattr(_gpu_kernels, "capability_of", lambda device: (7, 5))
+    install(monkeypatch, fails("an old card was asked"))
+
+
+def without_compiler(monkeypatch) -> None:
+    monkeypatch.setenv("PATH", "/nonexistent")
+    monkeypatch.delenv("CC", raising=False)
+    install(monkeypatch, fails("Failed to find C compiler"))
+
+
+WAYS_TO_FAIL = {
+    "triton is not installed": without_triton,
+    "compute capability is 7.5": old_card,
+    "install gcc": without_compiler,
+    "its trial raised ModuleNotFoundError": lambda monkeypatch: install(monkeypatch, None),
+    "its trial raised RuntimeError: PassManager::run failed": lambda monkeypatch: install(
+        monkeypatch, fails("PassManager::run failed")
+    ),
+    "gave other values than the CPU": lambda monkeypatch: install(monkeypatch, wrong),
+}
+
+
+def answer(case: MetricCase | FunctionCase, device: torch.device, generator: torch.Generator) -> list:
+    if isinstance(case, FunctionCase):
+        return list(case.call(*on(device, case.inputs(generator, (2,)))))
+    metric = case.make().to(device)
+    metric.update(*on(device, case.inputs(generator, N)))
+    return [metric.compute()]
+
+
+ROWS = METRICS | FUNCTIONS
+
+
+@pytest.fixture(scope="module")
+def asking() -> set[str]:
+    """Return the rows that ask whether a family of Triton kernels runs."""
+    asked, rows = [], set()
+    with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        patch.setattr(_gpu_kernels, "usable", lambda name, device: asked.append(device) and False)
+        for name, case in ROWS.items():
+            asked.clear()
+            with Device():
+                answer(case, DEVICE, torch.Generator().manual_seed(0))
+            if DEVICE in asked:
+                rows.add(name)
+    assert {"retrieval.TorchKNN", "retrieval.HitRate", "association.permutation_p_value_drawn"} <= rows
+    return rows
+
+
+@pytest.mark.parametrize("reason", WAYS_TO_FAIL)
+def test_every_row_is_answered_by_plain_torch_after_one_warning(reason, gpu, asking, monkeypatch):
+    expected = {name: answer(ROWS[name], torch.device("cpu"), torch.Generator().manual_seed(0)) for name in asking}
+    WAYS_TO_FAIL[reason](monkeypatch)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for name in sorted(asking):
+            with Device():
+                results = answer(ROWS[name], DEVICE, torch.Generator().manual_seed(0))
+                results = tree_map(lambda x: x.cpu(), results)
+            assert_same(results, expected[name], 1e-14)
+    messages = [str(each.message) for each in caught if "kernels do not run" in str(each.message)]
+    assert len(messages) == len(_gpu_kernels._ANSWERS) and {name for name, _ in _gpu_kernels._ANSWERS} == TRITON
+    assert any(reason in message for message in messages)
+    assert not any(each.works for each in _gpu_kernels._ANSWERS.values())
+
+
+def right(calls: list[str]) -> Callable:
+    def launch(name: str, *arguments):
+        calls.append(name)
+        if name == "canonical_pairs":
+            query, reference, row, column, code = arguments
+            distance = next(each for each in DISTANCES.values() if each.code == code)
+            return distance.canonical(query[row], reference[column])
+        if name == "random_partitions":
+            out, n, size, begin, start = arguments
+            drawn = draws.random_partitions(begin, n.cpu(), size.cpu(), out.shape[2], start, out.shape[1])
+            return drawn.to(out.device)
+        if name == "random_signs":
+            out, begin, start = arguments
+            return draws.random_signs(begin, out.shape[2], start, out.shape[1], torch.device("cpu")).to(out.device)
+        assert name == "count_extreme"
+        chosen, units, (low, high) = arguments
+        sums = chosen.double() @ units.double().mT
+        is_extreme = torch.zeros_like(sums, dtype=torch.bool)
+        is_extreme |= sums >= low if low is not None else False
+        is_extreme |= sums <= high if high is not None else False
+        return is_extreme.sum(0)
+
+    return launch
+
+
+def test_kernels_that_answer_right_are_used(gpu, monkeypatch):
+    u, v = torch.randn(2, 3, 20, generator=torch.Generator().manual_seed(1))
+    expected = permutation_p_value(u, v, method="approximate", replicates=500)
+    calls: list[str] = []
+    install(monkeypatch, right(calls))
+    with warnings.catch_warnings(), Device():
+        warnings.simplefilter("error")
+        assert usable("drawn sums", DEVICE) and usable("canonical distances", DEVICE)
+        calls.clear()
+        found = permutation_p_value(u.to(DEVICE), v.to(DEVICE), method="approximate", replicates=500)
+        assert torch.equal(found.cpu(), expected) and {"random_partitions", "count_extreme"} <= {*calls}
+
+
+def test_the_environment_switches_kernels_off_without_a_warning(gpu, monkeypatch):
+    monkeypatch.setenv("TENSORMETRICS_PLAIN", "1")
+    install(monkeypatch, fails("was asked"))
+    with warnings.catch_warnings(), Device():
+        warnings.simplefilter("error")
+        assert {name: usable(name, DEVICE) for name in FAMILIES} == dict.fromkeys(FAMILIES, False)
+    monkeypatch.delenv("TENSORMETRICS_PLAIN")
+    assert _gpu_kernels.is_plain()  # read once
+
+
+def test_nothing_is_tried_on_a_cpu(gpu, monkeypatch):
+    monkeypatch.setattr(_gpu_kernels, "ask", lambda *_: pytest.fail("was tried"))
+    assert not any(usable(name, torch.device("cpu")) for name in FAMILIES)
+
+
+def traced_by_compile() -> None:
+    found = []
+
+    def function(x: Tensor) -> Tensor:
+        found.append(usable("search", DEVICE))
+        return x + 1
+
+    torch.compile(function, backend="eager")(torch.ones(2))
+    assert found == [False]
+
+
+def traced_by_fake_tensors() -> None:
+    with FakeTensorMode():
+        assert not usable("search", DEVICE)
+
+
+def traced_by_vmap() -> None:
+    torch.func.vmap(lambda x: x * float(not usable("search", DEVICE)))(torch.ones(2))
+
+
+@pytest.mark.parametrize("trace", [traced_by_compile, traced_by_fake_tensors, traced_by_vmap])
+def test_tracing_takes_the_plain_path_and_remembers_nothing(trace, gpu, monkeypatch):
+    monkeypatch.setattr(_gpu_kernels, "ask", lambda *_: pytest.fail("was tried"))
+    trace()
+    assert _gpu_kernels._ANSWERS == {}
+
+
+@pytest.fixture
+def report(gpu, monkeypatch) -> Callable[..., tuple[int, list[str]]]:
+    """Run `check-gpu` on the pretended device, where no family runs."""
+
+    def run(reason: str = "not here") -> tuple[int, list[str]]:
+        lines: list[str] = []
+        monkeypatch.setattr(_gpu_kernels, "_ANSWERS", {})
+        monkeypatch.setattr(_gpu_kernels, "ask", lambda *_: Answer(False, reason))
+        with warnings.catch_warnings(), Device():
+            warnings.simplefilter("ignore")
+            return _gpu_report.run(DEVICE, lines.append, times=False), lines
+
+    return run
+
+
+def test_the_report_names_every_family_and_check(report):
+    status, lines = report()
+    text = "\n".join(lines)
+    assert status == 0 and "all answers are equal" in text, text
+    assert all(re.search(rf"^  {name} +not available: not here$", text, re.MULTILINE) for name in FAMILIES)
+    assert all(re.search(rf"^  {re.escape(name)} +equal$", text, re.MULTILINE) for name in _gpu_checks.SMALL)
+
+
+def test_the_report_says_what_differs(report, monkeypatch):
+    wrong = {"one": lambda device: (lambda: check_same([torch.ones(2)], [torch.zeros(2)]), None)}
+    wrong["two"] = lambda device: (fails("no kernel image"), None)
+    monkeypatch.setattr(_gpu_report, "SMALL", wrong)
+    status, lines = report()
+    text = "\n".join(lines)
+    assert status == 1 and "SOME ANSWERS DIFFER" in text
+    assert "differs: 2 of 2 entries" in text and "differs: RuntimeError: no kernel image" in text
+    monkeypatch.setattr(_gpu_report, "SMALL", {})
+    assert report("its trial gave other values than the CPU")[0] == 1
+
+
+def test_the_report_times_with_kernels_and_without(gpu, monkeypatch):
+    used: list[bool] = []
+    parts = (None, lambda: used.append(usable("solver", DEVICE)))
+    monkeypatch.setattr(_gpu_kernels, "ask", lambda *_: Answer(True))
+    monkeypatch.setattr(_gpu_report, "TIMED", {"an operation": (lambda device: parts, lambda device: parts)})
+    assert len([*_gpu_report._times(DEVICE)]) == 1 and used == [True] * 12 + [False] * 12
+
+
+def test_check_gpu_without_a_gpu():
+    if torch.cuda.is_available():
+        pytest.skip("needs a machine without a GPU")
+    result = CliRunner().invoke(main, ["check-gpu"])
+    assert result.exit_code == 3 and result.stdout == f"{_gpu_report.NO_GPU}\n"
+
+
+def test_a_graph_capture_before_the_first_use_says_what_to_do(gpu, monkeypatch):
+    monkeypatch.setattr(_gpu_kernels, "is_capturing", lambda: True)
+    with pytest.raises(RuntimeError, match="call it once before capturing"):
+        usable("search", DEVICE)
+    assert _gpu_kernels._ANSWERS == {}
+    _gpu_kernels._ANSWERS["search", 0] = Answer(True)
+    assert usable("search", DEVICE)
+
+
+def test_want_of_memory_is_no_answer(gpu, monkeypatch):
+    raised = [torch.OutOfMemoryError("CUDA out of memory")]
+
+    def trial(device: torch.device) -> bool:
+        if raised:
+            raise raised.pop()
+        return True
+
+    monkeypatch.setitem(sys.modules["tensormetrics._gpu_trials"].TRIALS, "solver", trial)
+    with Device():
+        assert not usable("solver", DEVICE) and _gpu_kernels._ANSWERS == {}
+        assert usable("solver", DEVICE)
+
+
+def test_a_trial_restores_what_it_touches(gpu, monkeypatch):
+    seen = []
+
+    def trial(device: torch.device) -> bool:
+        seen.append(
+            (torch.get_default_dtype(), torch.are_deterministic_algorithms_enabled(), torch.is_inference(torch.ones(1)))
+        )
+        raise ValueError("failed")
+
+    monkeypatch.setitem(sys.modules["tensormetrics._gpu_trials"].TRIALS, "solver", trial)
+    torch.set_default_dtype(torch.float64)
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    try:
+        with torch.inference_mode(), Device(), pytest.warns(RuntimeWarning, match="linear_sum_assignment"):
+            assert not usable("solver", DEVICE)
+        assert seen == [(torch.float32, False, False)]
+        assert torch.get_default_dtype() == torch.float64
+        assert torch.are_deterministic_algorithms_enabled() and torch.is_deterministic_algorithms_warn_only_enabled()
+    finally:
+        torch.set_default_dtype(torch.float32)
+        torch.use_deterministic_algorithms(False)
+
+
+def test_threads_that_come_at_once_try_once(gpu, monkeypatch):
+    tried, start = [], threading.Barrier(4)
+
+    def ask(name: str, device: torch.device) -> Answer:
+        tried.append(name)
+        return Answer(True)
+
+    monkeypatch.setattr(_gpu_kernels, "ask", ask)
+
+    def use() -> None:
+        start.wait()
+        assert usable("search", DEVICE)
+
+    threads = [threading.Thread(target=use) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert tried == ["search"]
+
+
+def test_an_operator_of_a_library_is_tried_before_it_is_used(gpu, monkeypatch):
+    monkeypatch.setattr(_gpu_kernels, "is_gpu", lambda device: True)
+    operator = _native.define("tried(Tensor x) -> Tensor", torch.empty_like, _native.Operator("lsa", "a test", 1))
+    del _native.OPERATORS["tried"]  # but for this test
+    monkeypatch.setitem(_native.OPERATORS, "tried", _native.Operator("lsa", "a test", 1))
+    _native.LIBRARY.impl("tried", lambda x: x + 1, "CPU")
+    _native.try_before_use("tried", lambda x: x + 2, "CPU")
+    for works, value in ((True, 1.0), (False, 2.0)):
+        monkeypatch.setattr(_gpu_kernels, "_ANSWERS", {("solver", 0): Answer(works)})
+        assert operator(torch.zeros(2)).tolist() == [value, value]
+    monkeypatch.setattr(_gpu_kernels, "_ANSWERS", {})
+    monkeypatch.setattr(_gpu_kernels, "is_capturing", lambda: True)
+    with pytest.raises(RuntimeError, match="before capturing"):
+        operator(torch.zeros(2))
