@@ -45,6 +45,28 @@ def exact_sum(values: Tensor) -> Tensor:
     return total([part.sum() for part in parts(values, unit_of(values.abs().amax()), COARSE)])
 
 
+def prefix_sums(values: Tensor) -> Tensor:
+    # (..., N) floating  ->  (..., N)
+    """Return cumulative sums along the last dimension, with the same bits in every run.
+
+    A GPU's own cumulative sum of floats promises no order of its additions, and deterministic mode refuses it.
+    """
+    if values.device.type == "cpu":
+        return values.cumsum(-1)
+    step = 1
+    while step < values.shape[-1]:
+        values = values + torch.nn.functional.pad(values[..., :-step], (step, 0))
+        step *= 2
+    return values
+
+
+def cumulative_mass(weights: Tensor) -> Tensor:
+    # (..., N) floating, >= 0  ->  (..., N)
+    """Return `prefix_sums` that never fall, as `searchsorted` wants them."""
+    sums = prefix_sums(weights)
+    return sums if weights.device.type == "cpu" else sums.cummax(-1).values
+
+
 def power_of_two(norm: Tensor) -> Tensor:
     # The factor that brings a norm into [1/2, 1); 1 for 0, NaN and infinity. The quotient is exact, and not rounded to
     # float32 as torch's own power of an integer.

@@ -19,6 +19,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 DEVICE = torch.device("meta")  # the one device that needs no driver and no kernels
+# Operators that CUDA refuses under `torch.use_deterministic_algorithms(True)`, of those that the library might call.
+REFUSED = {"histc", "put", "put_", "kthvalue", "index_reduce", "index_reduce_", "scatter_reduce_prod"}
 READ = {"_local_scalar_dense", "equal", "nonzero", "masked_select", "bincount", "_linalg_check_errors", "_linalg_svd"}
 READ |= {"_unique2", "unique_dim", "unique_consecutive", "unique_dim_consecutive"}
 PRODUCTS = {"mm", "bmm", "mv", "dot", "addmm", "addmv", "baddbmm", "addbmm"}
@@ -65,11 +67,22 @@ def _bytes(x: Tensor) -> int:
     return x.element_size() * math.prod(n for n, stride in zip(x.shape, x.stride(), strict=True) if stride)
 
 
+def _is_refused(func: Any, given: list[Tensor], kwargs: dict[str, Any]) -> bool:
+    """Whether deterministic mode refuses an operator on CUDA; see torch.use_deterministic_algorithms."""
+    name, overload = func._schema.name.removeprefix("aten::"), func._overloadname
+    if name in ("cumsum", "cumsum_"):
+        return given[0].is_floating_point() or given[0].is_complex()
+    if name == "median":
+        return overload.startswith("dim")
+    return name in REFUSED or (name == "bincount" and len(given) > 1)
+
+
 class Device(TorchDispatchMode):
     def __init__(self) -> None:
         super().__init__()
         self.waits: list[str] = []
         self.operators = self.bytes = 0
+        self.refused: list[str] = []
         self._others = ExitStack()
 
     def __enter__(self) -> "Device":
@@ -92,7 +105,7 @@ class Device(TorchDispatchMode):
             if to != source and not kwargs.get("non_blocking"):
                 self.waits.append(f"{name} from {source} to {to}")
         elif away or target == DEVICE:
-            self._check(name, given, kwargs)
+            self._check(func, name, given, kwargs)
         args, kwargs = tree_map_only(Elsewhere, lambda x: x.value, (args, dict(kwargs)))
         if kwargs.get("device") is not None:
             kwargs["device"] = torch.device("cpu")
@@ -106,7 +119,7 @@ class Device(TorchDispatchMode):
         changed = {id(x.value): x for x in away}  # in place: the answer is the argument itself
         return tree_map_only(Tensor, lambda x: changed[id(x)] if id(x) in changed else Elsewhere(x), results)
 
-    def _check(self, name: str, given: list[Tensor], kwargs: dict[str, Any]) -> None:
+    def _check(self, func: Any, name: str, given: list[Tensor], kwargs: dict[str, Any]) -> None:
         strays = [tuple(x.shape) for x in given if not isinstance(x, Elsewhere) and x.dim()]
         if strays:
             raise RuntimeError(f"{name}: tensors of shape {strays} are on the CPU, others on the device")
@@ -114,6 +127,8 @@ class Device(TorchDispatchMode):
             raise RuntimeError(f"{name}: a generator of the CPU draws on the device")
         if name in PRODUCTS and not (given[-1].is_floating_point() or given[-1].is_complex()):
             raise RuntimeError(f"{name}: a GPU multiplies no matrices of {given[-1].dtype}")
+        if _is_refused(func, given, kwargs):
+            self.refused.append(str(func))
         masks = name in ("index", "index_put", "index_put_") and any(x.dtype == torch.bool for x in given[1:])
         masks = masks and (name == "index" or given[-1].numel() != 1)  # a mask set to a number only fills
         repeats = name == "repeat_interleave" and kwargs.get("output_size") is None

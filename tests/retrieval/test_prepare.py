@@ -1,5 +1,6 @@
 """Rows that the Triton kernels make ready: those of plain torch, within the same bounds, in few launches and bytes."""
 
+import ast
 import functools
 import re
 from pathlib import Path
@@ -32,6 +33,60 @@ def made(x: Tensor, distance: str, parts: int, frame: Frame | None = None) -> Ha
     from tensormetrics.retrieval.search.kernels import nearest
 
     return HalfFilter(Filter(x, DISTANCES[distance], torch.float32, frame=frame), nearest, parts)
+
+
+STRIDES = re.compile(r"\w*_row|\w*_step|step")
+
+
+def test_products_of_an_index_and_a_stride_are_made_of_64_bits():
+    """Rows far apart lie beyond 2^31 numbers; products of 32 bits would wrap around and read elsewhere."""
+    products = 0
+    for path in (Path(_gpu_kernels.__file__).parent / "retrieval/search/kernels").glob("*.py"):
+        kernels = [
+            node
+            for node in ast.parse(path.read_text()).body
+            if isinstance(node, ast.FunctionDef)
+            and any("triton.jit" in ast.unparse(each) for each in node.decorator_list)
+        ]
+        for kernel in kernels:
+            strides = {each.arg for each in kernel.args.args if STRIDES.fullmatch(each.arg)}
+            for node in ast.walk(kernel):
+                if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult) and ast.unparse(node.right) in strides:
+                    products += 1
+                    assert ast.unparse(node.left).endswith(".to(tl.int64)"), f"{path.name}: {ast.unparse(node)}"
+    assert products >= 8
+
+
+@pytest.fixture
+def far_apart(tmp_path) -> Tensor:
+    """Rows by columns that are 2^20 numbers apart, in a sparse file; a wrong address falls into it as well."""
+    begin, columns, apart = 2**31, 2080, 2**20
+    size = 4 * (begin + columns * apart)
+    with (tmp_path / "sparse").open("wb") as file:
+        file.truncate(size)
+    base = torch.from_file(str(tmp_path / "sparse"), shared=True, size=size // 4)
+    x = base.as_strided((24, columns), (1, apart), begin)
+    x.copy_(torch.randn(24, columns, generator=torch.Generator().manual_seed(0)))
+    return x
+
+
+@pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")
+@pytest.mark.parametrize("distance, parts", [("l2", 1), ("cosine", 2)])
+def test_kernels_read_columns_that_are_far_apart(distance, parts, both, device, far_apart):
+    if device.type != "cpu":
+        pytest.skip("needs memory of 17 GB on the device")
+    dense = far_apart.contiguous()
+    pairs = torch.arange(24), torch.arange(24).flip(0)
+
+    def compute(x: Tensor) -> tuple[Tensor, ...]:
+        table = made(x, distance, parts)
+        queries = table.query(x)
+        delta = DISTANCES[distance].of_pairs(x, x, *pairs, memory=2**20)
+        return table.rows, table.bias, table.filter.norms, queries.rows, queries.left, delta
+
+    _, of_dense = both(lambda: compute(dense))
+    _, of_far = both(lambda: compute(far_apart))
+    assert all(torch.equal(x, y) for x, y in zip(of_dense, of_far, strict=True))
 
 
 @pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")  # of numpy, on which the interpreter computes

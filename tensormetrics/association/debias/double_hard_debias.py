@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from ... import _checks
+from ..._exact_sums import cumulative_mass
 from ..embeddings.lookup import check_flag
 from ..embeddings.model import WordEmbeddingModel
 from ..resampling.random import random_uniform, stream
@@ -133,7 +134,8 @@ def two_means(points: Tensor, seed: int | None, starts: int = 10, steps: int = 1
     points = points - points.mean(-2, keepdim=True)
     squares = points.square().sum(-1, keepdim=True)
     begin = points[..., (first * points.shape[-2]).long(), :]  # (..., starts, D)
-    away = (squares - 2 * points @ begin.mT + begin.square().sum(-1).unsqueeze(-2)).clamp(min=0).mT.cumsum(-1)
+    squared = (squares - 2 * points @ begin.mT + begin.square().sum(-1).unsqueeze(-2)).clamp(min=0)
+    away = cumulative_mass(squared.mT)
     drawn = torch.searchsorted(away.contiguous(), (second.unsqueeze(-1) * away[..., -1:]).contiguous(), right=True)
     centres = torch.stack([begin, _rows(points, drawn.squeeze(-1).clamp(max=points.shape[-2] - 1))], -3)
     for _ in range(steps):  # without a look at whether they still move, which would wait for the device

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from ... import _checks
 from ..._checks import takes_arrays
+from ..._exact_sums import prefix_sums
 
 
 class ListwiseComparisonResult(NamedTuple):
@@ -76,7 +77,7 @@ def rank_shares(values: Tensor, higher_is_better: bool | None = True) -> Tensor:
     row = experiment * (E + 1)
     change.scatter_add_(0, (row + first).flatten(), share.flatten())
     change.scatter_add_(0, (row + last + 1).flatten(), -share.flatten())
-    return (change.view(E, E + 1).cumsum(-1)[:, :E] / S).clamp(min=0)
+    return (prefix_sums(change.view(E, E + 1))[:, :E] / S).clamp(min=0)
 
 
 @takes_arrays

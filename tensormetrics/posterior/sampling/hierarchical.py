@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from ..._exact_sums import cumulative_mass
 from ...uncertainty.engine.philox import WORD, philox4x32
 from . import operators
 from .dirichlet import normalised, stream_keys
@@ -56,7 +57,7 @@ def _hyperparameters(right: Tensor, wrong: Tensor, words: Sequence[Tensor]) -> t
         likely = log_density > log_density.max() + math.log(NOTHING)
         box = torch.stack([_span(likely.any(1 - axis), edge) for axis, edge in enumerate(edges)])
     edges, log_density = _grid(right, wrong, box)
-    mass = (log_density - log_density.max()).exp().flatten().cumsum(0)
+    mass = cumulative_mass((log_density - log_density.max()).exp().flatten())
     u, *jitter = ((word + 0.5) / 2.0**32 for word in words[:3])
     cell = torch.searchsorted(mass, u * mass[-1]).clamp(max=SIDE * SIDE - 1)
     at = [cell // SIDE, cell % SIDE]

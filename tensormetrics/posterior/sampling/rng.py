@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from ... import _checks
+from ..._exact_sums import cumulative_mass
 from . import operators
 from .dirichlet import non_negative, sample_log_gamma, stream_keys
 
@@ -84,7 +85,7 @@ class RNG:
         values = torch.as_tensor(values, device=self.device)
         p = values.new_ones(len(values), dtype=torch.float64) if p is None else _checks.as_tensor(p, torch.float64)
         non_negative("p", p)
-        edges = p.to(self.device).cumsum(0)
+        edges = cumulative_mass(p.to(self.device))
         return values[torch.searchsorted(edges, self.random(size) * edges[-1], right=True).clamp(max=len(values) - 1)]
 
     def spawn(self, n: int) -> "list[RNG]":

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from ... import _checks
 from ..._checks import takes_arrays
-from ..._exact_sums import COARSE, parts, total, unit_of
+from ..._exact_sums import COARSE, cumulative_mass, parts, total, unit_of
 from ..._repr import ConstructorRepr
 from ..deterministic import row_norms
 from ..inputs import as_embeddings, budget, check_finite, check_squares, class_parts, largest_of_columns
@@ -168,7 +168,7 @@ class TorchKMeans(ConstructorRepr):
         weight = x.new_ones(len(x), dtype=torch.float64)  # in the order by content
         chosen, first = [], torch.zeros_like(order)
         for draw in draws:
-            mass = weight.cumsum(0)
+            mass = cumulative_mass(weight)
             drawn = torch.searchsorted(mass, draw * mass[-1:], right=True).clamp(max=len(x) - 1)
             chosen.append(x[order[drawn]].double())
             squared = _squared(x, order, chosen[-1], first)

@@ -10,6 +10,7 @@ from torch import Tensor
 from typing_extensions import Unpack
 
 from ... import _checks
+from ..._exact_sums import cumulative_mass
 from ...uncertainty.engine.draws import Bounds, mean_bounds
 from ...uncertainty.engine.resampling import Items
 from ...uncertainty.engine.weights import ItemNames
@@ -201,7 +202,7 @@ def _read_medians(sums: Tensor, values: Tensor, ends: Tensor, average: str) -> T
     # sums: (..., Z, 1)  values: (Z,), ascending in each class  ends: (C + 1,)  ->  (...), or (..., C) for "class"
     if not len(values):
         return _over_classes(sums.new_full((*sums.shape[:-2], len(ends) - 1), torch.nan), average)
-    before = torch.nn.functional.pad(sums[..., 0].cumsum(-1), (1, 0))
+    before = torch.nn.functional.pad(cumulative_mass(sums[..., 0]), (1, 0))
     first, last = before[..., ends[:-1]], before[..., ends[1:]]
     place = torch.searchsorted(before[..., 1:].contiguous(), ((first + last) / 2).contiguous())
     middle = values[place.clamp(max=len(values) - 1)]

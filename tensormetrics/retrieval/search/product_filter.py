@@ -38,7 +38,8 @@ def middle(rows: Tensor, distance: Distance) -> Tensor:
     some = distance.prepared(rows[:: len(rows) // enough + 1])
     some = some.where(finite_rows(some)[:, None], 0.0)
     # A median of all of these would take longer than a small search.
-    away = (some - some[:: len(some) // 64 + 1].median(0).values).norm(dim=1, keepdim=True)
+    fewer = some[:: len(some) // 64 + 1].sort(0).values  # deterministic mode refuses medians with their indices
+    away = (some - fewer[(len(fewer) - 1) // 2]).norm(dim=1, keepdim=True)
     near = away <= 4 * away.median()  # a few huge rows would take the mean far away from all others
     return torch.where(near, some, 0.0).sum(0) / near.sum().clamp(min=1)
 

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from typing_extensions import Unpack
 
 from ... import _checks
+from ..._exact_sums import prefix_sums
 from ...uncertainty.engine.weights import Identity
 from ..objects.nodes.ranking import Ranking
 from ..tensors import _lengths, policy
@@ -121,7 +122,7 @@ class RankingScores(CountMetric):
         first = torch.full_like(key, n).scatter_reduce(-1, pred_key, rank, "amin").gather(-1, pred_key)
         hit = (first == rank) & (rank < n) & (wanted.gather(-1, pred_key) > 0)
         gained = gains.gather(-1, pred_key) * hit
-        return self._count_hits(hit.double().cumsum(-1), gained, ref_gain, n_pred, n_pred, n_ref)
+        return self._count_hits(prefix_sums(hit.double()), gained, ref_gain, n_pred, n_pred, n_ref)
 
     def _count_hits(self, hits: Tensor, gained: Tensor, gain: Tensor, *lengths: Tensor) -> Tensor:
         # hits, gained: (D, N)  gain: (D, M)  lengths: (D,) of each  ->  (D, K)
@@ -174,7 +175,7 @@ def _scores(
             return ((from_none > 0).to(hit.dtype).diff(dim=-1) / rank).sum(-1)
         if name == "ap_metametric":
             cut = torch.arange(1, CUT + 1, device=hit.device)
-            so_far = nn.functional.pad(hit, (0, CUT))[..., :CUT].cumsum(-1)
+            so_far = prefix_sums(nn.functional.pad(hit, (0, CUT))[..., :CUT])
             p, r = (so_far / torch.minimum(cut, most[..., None]).clamp(min=1) for most in (n_pred, n_ref))
             return over((p * r.diff(dim=-1, prepend=torch.zeros_like(r[..., :1]))).sum(-1), (n_ref > 0).to(hit.dtype))
         return over((hit * (rank <= n_ref[..., None])).sum(-1), n_ref)

@@ -10,6 +10,7 @@ from typing_extensions import Unpack
 
 from ... import _checks
 from ..._checks import takes_arrays
+from ..._exact_sums import prefix_sums
 from ..._metric import Options
 from ..._row_metric import RowMetric
 from ..engine.resampling import Resampled
@@ -68,7 +69,7 @@ def _area(area: Area, ordered: Tensor, target: Tensor, weights: Tensor) -> Tenso
     wrong = ~(ordered.isfinite().all(-1) & ((target == 0) | (target == 1)).all(-1))
     last = torch.ones_like(ordered, dtype=torch.bool)  # of equal scores
     last[..., :-1] = ordered[..., 1:] != ordered[..., :-1]
-    right, false = (weights * target).cumsum(-1), (weights * (1 - target)).cumsum(-1)
+    right, false = prefix_sums(weights * target), prefix_sums(weights * (1 - target))
     found = area(right.where(last, 0), false.where(last, 0), last)
     return found.masked_fill(wrong, torch.nan)
 

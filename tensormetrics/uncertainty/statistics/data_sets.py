@@ -8,6 +8,7 @@ from torch import Tensor
 
 from ... import _checks
 from ..._checks import takes_arrays
+from ..._exact_sums import cumulative_mass
 from ..results.estimates import Comparison
 from .samples import check_probability, check_rope
 from .student import log_t_pdf, t_cdf, t_quantiles
@@ -183,7 +184,7 @@ def _quantiles_and_fractions(cells: _Cells, fractions: Tensor, values: Tensor) -
     centers, index = cells.mean.unique(return_inverse=True)
     width = centers.diff().mean()
     ends = torch.cat([centers[:1] - width / 2, centers + width / 2])
-    mass = cells.mass.new_zeros(len(ends)).index_add_(0, index + 1, cells.mass.sum(0)).cumsum(0)
+    mass = cumulative_mass(cells.mass.new_zeros(len(ends)).index_add_(0, index + 1, cells.mass.sum(0)))
     mass = mass / mass[-1]
     return _interpolated(fractions, mass, ends), _interpolated(values, ends, mass)
 

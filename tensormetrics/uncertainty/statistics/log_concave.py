@@ -10,6 +10,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from ..._exact_sums import cumulative_mass
+
 DROP = 45.0  # how far below its peak the log density is cut
 KNOTS = 2**12  # on each side of the peak
 
@@ -38,7 +40,7 @@ def tabulate(log_density: Callable[[Tensor], Tensor], mode: Tensor, low: Tensor,
     rise = log_f.diff(dim=-1)
     rise = torch.where(rise.abs() < 1e-9, 1e-9, rise)
     slope = torch.where(panels > 0, rise.expm1() / panels, 0)
-    return Table(knots, torch.nn.functional.pad(panels.cumsum(-1), (1, 0)), knots.diff(dim=-1) / rise, slope)
+    return Table(knots, torch.nn.functional.pad(cumulative_mass(panels), (1, 0)), knots.diff(dim=-1) / rise, slope)
 
 
 def quantile(table: Table, u: Tensor) -> Tensor:

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from ... import _checks
 from ..._checks import takes_arrays
+from ..._exact_sums import cumulative_mass
 from .heterogeneity import heterogeneity_dl, heterogeneity_pm, weighted_squares
 from .moments import deviations, finite_moments, logs_of_products_, sum_of
 from .samples import finite_part, histogram_bins, searchable, sort_samples
@@ -258,7 +259,7 @@ def pool_histogram(samples: Tensor, u: Tensor, bounds: Bounds, *, pseudo_count_w
     pseudo = pseudo_count_weight * finite.number / bins
     log_share = ((counts + pseudo) / ((1 + pseudo_count_weight) * finite.number)).log().sum(0)
     share = torch.where(bin < bins, log_share, -torch.inf).softmax(-1)  # (..., K)
-    below = torch.nn.functional.pad(share.cumsum(-1), (1, 0))
+    below = torch.nn.functional.pad(cumulative_mass(share), (1, 0))
     target = u.movedim(0, -1).contiguous()
     at = torch.minimum(torch.searchsorted(below[..., 1:].contiguous(), target, right=True), bins.long() - 1)
     part = ((target - below.gather(-1, at)) / share.gather(-1, at)).clamp(0, 1)

@@ -17,8 +17,8 @@ _RANKED = 256  # entries that are put in order by comparing all with all
 @triton.jit
 def _terms(x, x_step, y, y_step, d, there, dim, KIND: tl.constexpr):
     there = there & (d < dim)
-    a = tl.load(x + d * x_step, mask=there, other=0).to(tl.float64)
-    b = tl.load(y + d * y_step, mask=there, other=0).to(tl.float64)
+    a = tl.load(x + d.to(tl.int64) * x_step, mask=there, other=0).to(tl.float64)
+    b = tl.load(y + d.to(tl.int64) * y_step, mask=there, other=0).to(tl.float64)
     return (a - b) * (a - b) if KIND == 0 else a * b
 
 
@@ -28,7 +28,7 @@ def _halving_sum(
 ):
     # x, y: (COUNT, 1) pointers to rows  ->  (COUNT,), in the order of `halving_sum`
     quarter: tl.constexpr = SIZE // 4
-    d = tl.arange(0, quarter).to(tl.int64)[None, :]
+    d = tl.arange(0, quarter)[None, :]
     first = _terms(x, x_step, y, y_step, d, there, dim, KIND)
     second = _terms(x, x_step, y, y_step, d + quarter, there, dim, KIND)
     first += _terms(x, x_step, y, y_step, d + 2 * quarter, there, dim, KIND)
@@ -45,9 +45,10 @@ def _canonical(
     KIND: tl.constexpr, COUNT: tl.constexpr, SIZE: tl.constexpr, LOG: tl.constexpr,
 ):  # fmt: skip
     n = tl.program_id(0).to(tl.int64) * COUNT + tl.arange(0, COUNT)
-    i = tl.load(row + n, mask=n < pairs, other=0).to(tl.int64)
-    j = tl.load(column + n, mask=n < pairs, other=-1).to(tl.int64)
-    there, x, y = (j >= 0)[:, None], query + (i * query_row)[:, None], reference + (j * reference_row)[:, None]
+    i = tl.load(row + n, mask=n < pairs, other=0)
+    j = tl.load(column + n, mask=n < pairs, other=-1)
+    there, x = (j >= 0)[:, None], query + (i.to(tl.int64) * query_row)[:, None]
+    y = reference + (j.to(tl.int64) * reference_row)[:, None]
     value = _halving_sum(x, query_step, y, reference_step, there, dim, KIND, COUNT, SIZE, LOG)
     if KIND == 2:
         norms = tl.sqrt(_halving_sum(x, query_step, x, query_step, there, dim, KIND, COUNT, SIZE, LOG))

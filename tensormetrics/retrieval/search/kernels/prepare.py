@@ -24,7 +24,7 @@ _INF = tl.constexpr(float("inf"))
 @triton.jit
 def _given(x, step, d, there, dim):
     # x: (N, 1) pointers to rows  d: (1, SIZE)  there: (N, 1)  ->  (N, SIZE) float64, 0 where nothing is
-    return tl.load(x + d * step, mask=there & (d < dim), other=0).to(tl.float64)
+    return tl.load(x + d.to(tl.int64) * step, mask=there & (d < dim), other=0).to(tl.float64)
 
 
 @triton.jit
@@ -89,7 +89,7 @@ def _lengths(
     UNIT: tl.constexpr, ROWS: tl.constexpr, SIZE: tl.constexpr,
 ):  # fmt: skip
     n = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
-    there, rows = (n < count)[:, None], x + (n * x_row)[:, None]
+    there, rows = (n < count)[:, None], x + (n.to(tl.int64) * x_row)[:, None]
     unit = _unit(rows, x_step, there, dim, SIZE, UNIT)
     total = tl.zeros((ROWS,), dtype=tl.float64)
     for start in range(0, dim, SIZE):
@@ -181,7 +181,7 @@ def _references(
     place = block // STRIDE * (BLOCK * STRIDE) + tl.arange(0, BLOCK) * STRIDE + block % STRIDE
     row = tl.load(ordered + n, mask=n < count, other=0)
     there = (n < count) & (tl.load(hidden + row, mask=n < count, other=1) == 0)
-    rows, scale = x + (row * x_row)[:, None], tl.load(sizes) * _LIFT
+    rows, scale = x + (row.to(tl.int64) * x_row)[:, None], tl.load(sizes) * _LIFT
     unit = _unit(rows, x_step, there[:, None], dim, SIZE, UNIT)
     pieces: tl.constexpr = 2 * PARTS - 1
     to = table + (place.to(tl.int64) * (pieces * width))[:, None]
