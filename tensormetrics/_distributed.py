@@ -10,7 +10,7 @@ import inspect
 import math
 import pickle
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import Enum
 from typing import Any, cast
@@ -21,7 +21,7 @@ from torch import Tensor
 from torch import distributed as dist
 
 Group = dist.ProcessGroup | None
-Kind = tuple[tuple[int, ...], torch.dtype]
+Kind = tuple[tuple[int, ...], torch.dtype, str]  # shape, dtype, type of the device
 # What may differ between ranks: where they compute, with how much memory, and whether they tell how far they are.
 OWN = ("device", "progress", "memory_budget", "process_group", "dist_sync_fn", "distributed_available_fn")
 OWN += ("compute_on_cpu", "compute_with_cache", "dist_sync_on_step", "sync_on_compute")
@@ -101,6 +101,21 @@ def reaching(group: Group = None) -> Iterator[None]:
         raise _told(LostRankError(f"an exchange between ranks failed, {who}: {error}")) from error
 
 
+def movable(group: Group = None) -> set[str]:
+    """Return the types of the devices whose tensors the backends of a group can send."""
+    return {device.type for device in (group or dist.group.WORLD)._device_types}
+
+
+def travel_device(types: Iterable[str], group: Group = None) -> torch.device | None:
+    """Return the device over which tensors on devices of these types travel; None: each from where it is.
+
+    NCCL sends no tensors of the host, and two backends of one group cannot send to each other.
+    """
+    if len({*types}) == 1 and movable(group).issuperset(types):
+        return None
+    return dist.distributed_c10d._get_object_coll_device(group)
+
+
 def gather(tensor: Tensor, group: Group = None) -> list[Tensor]:
     """The tensors of all ranks in rank order. First dimensions may differ; a rank without rows may hold shape (0,)."""
     if tensor.ndim == 0:
@@ -112,9 +127,11 @@ def gather(tensor: Tensor, group: Group = None) -> list[Tensor]:
 def gathered(tensor: Tensor, group: Group = None, kinds: list[Kind] | None = None) -> Tensor:
     """The same as one tensor, one behind the other; `kinds`: of all ranks, where they are known."""
     kinds = kinds or exchange(kind_of(tensor), group)
-    (_, *tail), dtype = common_kind(kinds)
-    sizes, whole = [_length(kind) for kind in kinds], tensor
+    (_, *tail), dtype, _ = common_kind(kinds)
+    sizes, whole, own = [_length(kind) for kind in kinds], tensor, tensor.device
+    travel = travel_device([kind[2] for kind in kinds], group)
     try:
+        tensor = tensor.detach() if travel is None else tensor.detach().to(travel)
         whole = torch.empty(sum(sizes), *tail, dtype=dtype, device=tensor.device)
     except Exception as error:
         exchange(error, group)
@@ -124,13 +141,13 @@ def gathered(tensor: Tensor, group: Group = None, kinds: list[Kind] | None = Non
     with reaching(group):
         if len(set(sizes)) == 1 and whole.numel():
             each = whole.view(len(parts), *parts[0].shape)
-            _gather_equal(each, tensor.detach().contiguous().view(parts[0].shape), group)
+            _gather_equal(each, tensor.contiguous().view(parts[0].shape), group)
         elif whole.numel():
-            parts[rank].copy_(tensor.detach().view_as(parts[rank]))
+            parts[rank].copy_(tensor.view_as(parts[rank]))
             for source, part in enumerate(parts):
                 if len(part):
                     from_rank(part, source, group)
-    return whole
+    return whole.to(own)
 
 
 def _gather_equal(whole: Tensor, tensor: Tensor, group: Group) -> None:
@@ -145,16 +162,21 @@ def _gather_equal(whole: Tensor, tensor: Tensor, group: Group) -> None:
 
 def from_rank(tensor: Tensor, source: int, group: Group = None) -> None:
     """Fills a contiguous tensor of one or more dimensions with that of the rank `source`, of whatever dtype."""
+    travel = travel_device([tensor.device.type], group)
+    sent = tensor if travel is None else tensor.to(travel)
     with reaching(group):
-        dist.broadcast(tensor.view(torch.uint8), global_rank(source, group), group=group)
+        dist.broadcast(sent.view(torch.uint8), global_rank(source, group), group=group)
+    if travel is not None:
+        tensor.copy_(sent)
 
 
 def reduced(tensor: Tensor, how: Any, group: Group = None) -> Tensor:
     """The sum, the least, ... of the tensors of all ranks, in the place of the own."""
-    exchange(None, group)
+    travel = travel_device(exchange(tensor.device.type, group), group)
+    sent = tensor if travel is None else tensor.to(travel)
     with reaching(group):
-        dist.all_reduce(tensor, how, group=group)
-    return tensor
+        dist.all_reduce(sent, how, group=group)
+    return tensor if travel is None else tensor.copy_(sent)
 
 
 def global_rank(rank: int, group: Group = None) -> int:
@@ -166,15 +188,15 @@ def _length(kind: Kind) -> int:
 
 
 def kind_of(tensor: Tensor) -> Kind:
-    return tuple(tensor.shape), tensor.dtype
+    return tuple(tensor.shape), tensor.dtype, tensor.device.type
 
 
 def common_kind(kinds: list[Kind]) -> Kind:
-    """Shape and dtype of the largest tensor; ValueError where others with rows differ in more than their number."""
-    shape, dtype = max(kinds, key=lambda kind: math.prod(kind[0]))
-    if any(math.prod(other) and (other[1:], of) != (shape[1:], dtype) for other, of in kinds):
+    """Kind of the largest tensor; ValueError where others with rows differ in more than their number."""
+    shape, dtype, device = max(kinds, key=lambda kind: math.prod(kind[0]))
+    if any(math.prod(other) and (other[1:], of) != (shape[1:], dtype) for other, of, _ in kinds):
         raise ValueError(f"ranks hold states of different kinds: {kinds}; feed every rank rows of one shape and dtype")
-    return shape, dtype
+    return shape, dtype, device
 
 
 def given_options(metric: Any) -> dict[str, Any]:

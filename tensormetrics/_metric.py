@@ -363,7 +363,7 @@ class Metric(RecordedArguments, torchmetrics.Metric):
                 known = kinds.get(name)
                 whole[name] = gathered(state, group, known) if known else torch.cat(dist_sync_fn(state, group=group))
             else:
-                known = [((1, *shape), dtype) for shape, dtype in kinds.get(name, ())]
+                known = [((1, *shape), dtype, device) for shape, dtype, device in kinds.get(name, ())]
                 parts = gathered(state[None], group, known) if known else dist_sync_fn(state, group=group)
                 is_store = reduction is merge_stores
                 whole[name] = merge_stores(torch.stack([*parts])) if is_store else functools.reduce(torch.add, parts)
@@ -375,7 +375,7 @@ class Metric(RecordedArguments, torchmetrics.Metric):
         return options_of(self)
 
     def _agreed_kinds(self, group: Any) -> dict[str, list[Kind]]:
-        """Shape and dtype of each state on every rank; ValueError on all where their options differ."""
+        """Kind of each state on every rank; ValueError on all where their options differ."""
         own = self.rank_options(), {name: kind_of(getattr(self, name)) for name in self._defaults}
         options, kinds = zip(*exchange(own, group), strict=True)
         check_same_options(options)

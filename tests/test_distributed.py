@@ -1,14 +1,86 @@
 """Several ranks answer what one answers, bit for bit: every row of cases.py, with uneven shards and an idle rank."""
 
 import warnings
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from cases import METRICS
-from test_conformance import assert_same
+from fake_device import DEVICE, Device, Elsewhere
+from test_conformance import N, assert_same, on
+from torch import Tensor
+from torch import distributed as dist
+from torch.utils._python_dispatch import _disable_current_modes
+from torch.utils._pytree import tree_leaves, tree_map, tree_map_only
+
+from tensormetrics import _distributed
 
 SHARDS = {2: [41, 19], 3: [0, 50, 10]}  # rows per rank; the rank with 0 rows is never updated at all
+
+
+NO_BACKEND = "No backend type associated with device type cpu"  # NCCL's
+
+
+def pretend_nccl() -> None:
+    """Have this process send tensors of the pretended device alone, as NCCL does those of GPUs."""
+
+    def only_of_the_device(send: Callable) -> Callable:
+        def guarded(*arguments: Any, **options: Any) -> Any:
+            tensors = [x for x in tree_leaves((arguments, options)) if isinstance(x, Tensor)]
+            if not all(isinstance(x, Elsewhere) for x in tensors):
+                raise RuntimeError(NO_BACKEND)
+            arguments, options = tree_map_only(Elsewhere, lambda x: x.value, (arguments, options))
+            with _disable_current_modes():
+                return send(*arguments, **options)
+
+        return guarded
+
+    for name in ("all_gather", "all_to_all_single", "broadcast", "all_reduce", "isend", "irecv"):
+        setattr(dist, name, only_of_the_device(getattr(dist, name)))
+    dist.P2POp = lambda send, tensor, *rank, **group: (send, tensor, *rank, group)
+    dist.batch_isend_irecv = lambda transfers: [send(x, *rank, **group) for send, x, *rank, group in transfers]
+    dist.distributed_c10d._get_object_coll_device = lambda group: DEVICE
+    _distributed.movable = lambda group=None: {DEVICE.type}
+
+
+def run_rank_of_the_device(rank: int, folder: str, moved: bool) -> None:
+    """As `run_rank`, with inputs on the pretended device, and metrics too if `moved`. Rank 1 has nothing."""
+    torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/rendezvous", rank=rank, world_size=2)
+    pretend_nccl()
+    results = {}
+    with warnings.catch_warnings(), Device():
+        warnings.simplefilter("ignore")
+        for name, case in METRICS.items():
+            metric, inputs = case.make(), case.inputs(torch.Generator().manual_seed(0), N)
+            if moved:
+                metric.to(DEVICE)
+            if rank == 0:
+                try:
+                    metric.update(*on(DEVICE, inputs))
+                except (RuntimeError, ValueError):  # sums stay where the metric is
+                    metric.reset()
+                    metric.update(*inputs)
+            try:
+                results[name] = tree_map(lambda x: x.cpu(), metric.compute())
+            except Exception as error:
+                results[name] = f"{type(error).__name__}: {error}"
+    torch.save(results, Path(folder) / f"{rank}.pt")
+    torch.distributed.destroy_process_group()
+
+
+@pytest.mark.parametrize("moved", [False, True], ids=["metrics of the host", "metrics moved"])
+def test_a_backend_that_sends_no_tensors_of_the_host(moved, tmp_path):
+    torch.multiprocessing.spawn(run_rank_of_the_device, args=(str(tmp_path), moved), nprocs=2)
+    for rank in range(2):
+        results = torch.load(tmp_path / f"{rank}.pt", weights_only=False)
+        failed = {name: result for name, result in results.items() if isinstance(result, str)}
+        assert failed == {}
+        for name, case in METRICS.items():
+            alone = case.make()
+            alone.update(*case.inputs(torch.Generator().manual_seed(0), N))
+            assert_same(results[name], alone.compute(), 1e-12, where=f"{name}, rank {rank}")
 
 
 def run_rank(rank: int, world: int, folder: str) -> None:

@@ -217,7 +217,7 @@ def rows_in_places(
     settled = []
     for (rows, places, count), of_ranks in zip(sides, zip(*of_sides, strict=True), strict=True):
         kinds, wrong, firsts, of_places = zip(*of_ranks, strict=True)
-        shape, dtype = common_kind(list(kinds))
+        shape, dtype, _ = common_kind(list(kinds))
         if sum(wrong):
             raise ValueError(
                 f"embeddings: {sum(wrong)} of {count} rows hold NaN or infinity, the first is row {min(firsts)}; "

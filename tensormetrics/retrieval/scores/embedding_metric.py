@@ -11,7 +11,7 @@ from torch import distributed as dist
 from typing_extensions import Unpack
 
 from ... import _checks
-from ..._distributed import common_kind, exchange, gather, gathered
+from ..._distributed import common_kind, exchange, gather, gathered, travel_device
 from ..._metric import Metric, Options
 from ...uncertainty.engine.weights import Identity, ItemNames, check_same_kind, kind_of, kind_of_rows, units
 from ..inputs import Sides, Spread, both_or_neither, budget, check_finite, check_squares, comparable_labels, labelled
@@ -293,11 +293,17 @@ class EmbeddingMetric(Metric):
         kinds = self._agreed_kinds(self.process_group)
         for role in ROLES:
             common_kind(kinds[_states(role)[0]])
+        names = [name for role in ROLES for name in _states(role)]
+        travel = travel_device([kind[2] for name in names for kind in kinds[name]], self.process_group)
+        if travel is not None:  # rows are sent all through `compute`
+            for name in names:
+                setattr(self, name, getattr(self, name).to(travel))
+                kinds[name] = [(shape, dtype, travel.type) for shape, dtype, _ in kinds[name]]
         of_all = [name for role in ROLES for name in _states(role)[1:]]
         whole = {name: gathered(getattr(self, name), self.process_group, kinds[name]) for name in of_all}
         for name, state in whole.items():
             setattr(self, name, state)
-        self._lengths = {role: [shape[0] for shape, _ in kinds[_states(role)[1]]] for role in ROLES}
+        self._lengths = {role: [shape[0] for shape, *_ in kinds[_states(role)[1]]] for role in ROLES}
 
     def _warn_of_all_rows(self) -> None:
         """Where what every rank is to hold is large."""

@@ -82,7 +82,7 @@ class ShardedKNN(ConstructorRepr):
         check_same_options(options)
         _check_alike(queries, references)
         query, reference = _like_others(query, queries), _like_others(reference, references)
-        sizes = [shape[0] for shape, _ in references]
+        sizes = [shape[0] for shape, *_ in references]
         if own is None:
             own = torch.full((len(query),), -1, device=query.device)
         elif self_index is None:
