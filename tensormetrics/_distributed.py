@@ -103,7 +103,7 @@ def reaching(group: Group = None) -> Iterator[None]:
 
 def movable(group: Group = None) -> set[str]:
     """Return the types of the devices whose tensors the backends of a group can send."""
-    return {device.type for device in (group or dist.group.WORLD)._device_types}
+    return {device.type for device in cast(Any, group or dist.group.WORLD)._device_types}
 
 
 def travel_device(types: Iterable[str], group: Group = None) -> torch.device | None:
@@ -113,7 +113,7 @@ def travel_device(types: Iterable[str], group: Group = None) -> torch.device | N
     """
     if len({*types}) == 1 and movable(group).issuperset(types):
         return None
-    return dist.distributed_c10d._get_object_coll_device(group)
+    return torch.device(dist.distributed_c10d._get_object_coll_device(group))
 
 
 def gather(tensor: Tensor, group: Group = None) -> list[Tensor]:

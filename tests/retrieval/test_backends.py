@@ -137,8 +137,8 @@ def test_bad_input(backend, device):
     assert str(error.value) == "distance: got 'L2', wanted one of 'l2', 'sqeuclidean', 'ip', 'cosine'"
     for k in (0, -1, True, 1.0, None, "max_bin_count"):
         assert message(x, k, x, False) == f"k: got {k!r}, wanted an integer >= 1"
-    with pytest.raises(TypeError, match=r"^query: got a ndarray, wanted a tensor; write torch.as_tensor\(query\)$"):
-        knn(x.cpu().numpy(), 1, x, False)
+    with pytest.raises(TypeError, match=r"^query: got a list, wanted a tensor; write torch.as_tensor\(query\)$"):
+        knn(x.tolist(), 1, x, False)
     assert message(x[0], 1, x, False) == "query: got shape (2,), wanted (N, D)"
     assert message(x, 1, x[None], False) == "reference: got shape (1, 3, 2), wanted (N, D)"
     assert message(x, 1, x[:, :1], False) == (

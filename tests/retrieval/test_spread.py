@@ -180,7 +180,7 @@ def test_no_rank_holds_all_rows(ranks):
 
 def test_all_ranks_raise(ranks):
     not_finite = "embeddings: 4 of 12 rows hold NaN or infinity, the first is row 8; wanted finite values"
-    kinds = "[((4, 2), torch.float32), ((4, 3), torch.float32), ((4, 2), torch.float32)]"
+    kinds = "[((4, 2), torch.float32, 'cpu'), ((4, 3), torch.float32, 'cpu'), ((4, 2), torch.float32, 'cpu')]"
     kinds = f"ranks hold states of different kinds: {kinds}; feed every rank rows of one shape and dtype"
     for rank in ranks:
         assert rank["errors"] == [not_finite, kinds]

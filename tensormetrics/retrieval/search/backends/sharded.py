@@ -1,6 +1,7 @@
 """k nearest neighbours among references that are spread over the ranks of a process group."""
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -8,7 +9,7 @@ from torch import distributed as dist
 
 from .... import _checks
 from ...._checks import takes_arrays
-from ...._distributed import Kind, check_same_options, described, exchange, kind_of, together
+from ...._distributed import Kind, check_same_options, described, exchange, kind_of, together, travel_device
 from ...._repr import ConstructorRepr
 from ...inputs import budget, check_squares
 from ...relevance import rows_of
@@ -70,6 +71,8 @@ class ShardedKNN(ConstructorRepr):
         differ in D or dtype all raise a ValueError.
         """
         try:
+            _checks.tensor("query", query)
+            _checks.tensor("reference", reference)
             query, reference = _with_columns(query, reference), _with_columns(reference, query)
             sides = query, k, reference, ref_includes_query, self_index
             query, k, reference, own = search_arguments(*sides, most=2**63 - 1)  # how many there are is not yet known
@@ -82,6 +85,9 @@ class ShardedKNN(ConstructorRepr):
         check_same_options(options)
         _check_alike(queries, references)
         query, reference = _like_others(query, queries), _like_others(reference, references)
+        home, travel = query.device, travel_device([kind[2] for kind in (*queries, *references)], self.group)
+        if travel is not None:
+            query, reference, own, ignore = (_moved(each, travel) for each in (query, reference, own, ignore))
         sizes = [shape[0] for shape, *_ in references]
         if own is None:
             own = torch.full((len(query),), -1, device=query.device)
@@ -95,7 +101,7 @@ class ShardedKNN(ConstructorRepr):
         elif distance.largest_first:
             delta = -delta
         dtype = torch.promote_types(torch.promote_types(query.dtype, reference.dtype), torch.float32)
-        return delta.to(dtype), indices
+        return delta.to(home, dtype), indices.to(home)
 
     @torch.no_grad()
     def search(
@@ -181,6 +187,13 @@ def merge_block(
         delta[tile], indices[tile] = nearest(values, candidates, k)
 
 
+def _moved(given: Any, device: torch.device) -> Any:
+    """Return a tensor, or a function that gives one, on a device."""
+    if isinstance(given, Tensor):
+        return given.to(device)
+    return given and (lambda rows: given(rows).to(device))
+
+
 def _with_columns(rows: Tensor, like: Tensor) -> Tensor:
     # rows: (N, D) or (0,)  like: (M, D) or (0,)  ->  (N, D)
     return rows.new_empty(0, like.shape[-1]) if rows.shape == (0,) else rows
@@ -188,7 +201,7 @@ def _with_columns(rows: Tensor, like: Tensor) -> Tensor:
 
 def _check_alike(queries: tuple[Kind, ...], references: tuple[Kind, ...]) -> None:
     """Rows of all ranks have one number of columns, and one dtype on either side."""
-    held = [{(shape[1], dtype) for shape, dtype in side if shape[0]} for side in (queries, references)]
+    held = [{(shape[1], dtype) for shape, dtype, _ in side if shape[0]} for side in (queries, references)]
     if max(map(len, held)) > 1 or len({columns for side in held for columns, _ in side}) > 1:
         got = "; ".join(
             f"query {query[0]} {query[1]} and reference {reference[0]} {reference[1]} on rank {rank}"
@@ -201,5 +214,5 @@ def _like_others(rows: Tensor, kinds: tuple[Kind, ...]) -> Tensor:
     # rows: (N, D)  ->  the same; without rows, with the columns and the dtype of the other ranks' rows
     if len(rows):
         return rows
-    columns, dtype = next(((shape[1], dtype) for shape, dtype in kinds if shape[0]), (rows.shape[1], rows.dtype))
+    columns, dtype = next(((shape[1], dtype) for shape, dtype, _ in kinds if shape[0]), (rows.shape[1], rows.dtype))
     return rows.new_empty(0, columns, dtype=dtype)
