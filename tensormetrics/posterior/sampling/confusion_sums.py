@@ -15,7 +15,7 @@ from . import operators
 from .dirichlet import DTYPES, confusion_prior_of, dirichlet_prior, non_negative, normalised, stream_keys
 from .hierarchical import sample_splits
 from .reference import column_sums, without_diagonal
-from .stick_breaking import in_groups, shares_of_groups
+from .stick_breaking import draw_wrong_answers, in_groups
 
 Method = Literal["posterior", "prior", "random", "input"]
 METHODS: tuple[Method, ...] = get_args(Method)
@@ -223,14 +223,13 @@ def _spread(
     tile = max(1, TILE // max(1, beside.numel()))
     for first in range(0, len(wrong), tile):
         place = slice(first, first + tile)
-        share = wrong[place, ..., None]
+        part = wrong[place]
         if group is None:
-            shares = normalised(_logs(beside, len(share), keys, start + first))
+            yield place, part[..., None] * normalised(_logs(beside, len(part), keys, start + first))
         else:
-            number = torch.arange(start + first, start + first + len(share), device=beside.device)
-            alone = _logs(beside.masked_fill(group, 0), len(share), keys, start + first).movedim(-1, 0).contiguous()
-            shares = shares_of_groups(alone, beside, group, keys, number)
-        yield place, share * shares
+            number = torch.arange(start + first, start + first + len(part), device=beside.device)
+            alone = _logs(beside.masked_fill(group, 0), len(part), keys, start + first).movedim(-1, 0).contiguous()
+            yield place, draw_wrong_answers(part, alone, beside, group, keys, number)
 
 
 def _logs(alpha: Tensor, replicates: int, keys: Tensor, start: int) -> Tensor:  # (E, R, K) -> (E, R, K, S)
