@@ -86,9 +86,10 @@ def sample_sums(
     of 64 samples per thread.
 
     Wrong answers that share the least concentration a of their row, where they are n >= 64 with a <= 1/256 and n a <=
-    16, are drawn by the few masses they have, down to 2^-53 of the row; the others are exact zeros. So a class may have
-    no mass at all among, say, false positives: its odds ratio is then x / 0 = inf, the logarithm of that inf, and what
-    is 0 / 0, or inf - inf of logarithms, nan or `zero_division`, as for observed counts of 0.
+    16, are drawn by the few masses they have, down to 2^-53 of the row, and of the others the largest of each column.
+    Metrics have the law of the Dirichlet; the single cells of a row that were not drawn are exact zeros. Numbers below
+    the smallest of `dtype` (1e-38, 1e-308) are 0, as in any draw: rates of a class with neither true nor predicted
+    items may be 0 / 0, which is nan or `zero_division`, and x / 0 = inf.
 
     A row whose concentrations are all 0 contributes nothing. Raises ValueError for counts that are negative or not
     finite, or add up to more than 1e37 in a row.
