@@ -92,8 +92,7 @@ DIRICHLET_FN T exp_of(T x) {  // x <= 0; 0 where the answer is no normal number
   const int32_t n = int32_t(bounded * T(1.4426950408889634) - T(0.5));
   const T rest = (bounded - T(n) * R::kLn2) - T(n) * R::kLn2Rest;
   const auto power = typename R::Bits(uint32_t(n + R::kBias)) << R::kFraction;
-  const T value = over_factorials<0, 1, R::kExp>(rest) * bits_as<T>(power);
-  return x > R::kLowest ? value : T(0);
+  return over_factorials<0, 1, R::kExp>(rest) * bits_as<T>(power) * T(x > R::kLowest);  // a choice would keep loops scalar
 }
 
 template <class T>

@@ -67,6 +67,16 @@ class Breaker {
 
   COMMON_INLINE double total(int s) const { return total_[s]; }
 
+  // Where the unreached cells of a sample begin (unreached_depth); infinite if all are reached.
+  COMMON_INLINE void unreached(const double* __restrict factor, double* __restrict depth) const {
+    const auto n = static_cast<int32_t>(columns_.size());
+    const double mean = mean_;
+    for (int s = 0; s < kTile; ++s) {
+      const double from = unreached_depth(factor[s], total_[s], mean, -double(last_[s]));
+      depth[s] = count_[s] < n ? from : std::numeric_limits<double>::infinity();
+    }
+  }
+
   // found(column, variate) for all cells of a sample that may have a mass.
   template <class Found>
   COMMON_INLINE void visit(int s, const Found& found) {
@@ -139,6 +149,7 @@ class Breaker {
     for (int s = 0; s < kTile; ++s) {
       heights_[s] = -step_[s] * mean;
       largest[s] = heights_[s];
+      last_[s] = heights_[s];
       total_[s] = 0;
       count_[s] = 0;
     }
@@ -146,7 +157,10 @@ class Breaker {
     if (!linear) {
       raise_to_largest(gammas_.data(), n, largest);
       divide_by(largest, gammas_.data(), n);
-      for (int s = 0; s < kTile; ++s) heights_[s] -= largest[s];
+      for (int s = 0; s < kTile; ++s) {
+        heights_[s] -= largest[s];
+        last_[s] = heights_[s];
+      }
     }
     for (int32_t j = 0; j < n; ++j)
       for (int s = 0; s < kTile; ++s) total_[s] += gammas_[size_t(j) * kTile + s];
@@ -156,7 +170,7 @@ class Breaker {
     for (int s = 0; s < kTile; ++s) heights_[s] -= step_[s] * mean;
   }
 
-  // The k-th cell of each sample; 0 from where what is left is negligible. Does any sample have a mass here?
+  // The k-th cell of each sample; 0 from where what is left is negligible, but for the first one. Is any sample's reached?
   COMMON_INLINE bool reach(int32_t k) {
     const T shape = T(1 + shape_);
     const double mean = mean_;
@@ -166,11 +180,12 @@ class Breaker {
     divide_by(none, heights, 1);
     int32_t any = 0;
     for (int s = 0; s < kTile; ++s) {
-      const int32_t reached = double(heights[s]) * mean >= kNegligible * total_[s];
+      const int32_t reached = (k == 0) | (double(heights[s]) * mean >= kNegligible * total_[s]);
       const T mass = T(reached) * shape * masses[s] * heights[s];  // a choice would keep the loop scalar
       masses[s] = mass;
       total_[s] += mass;
       count_[s] += reached;
+      last_[s] = reached ? heights_[s] : last_[s];
       any |= reached;
     }
     return any != 0;
@@ -181,7 +196,7 @@ class Breaker {
   std::vector<uint32_t> pairs_, places_;
   std::vector<int32_t> columns_, order_, beside_, places_of_beside_;
   std::vector<T> gammas_, masses_;
-  alignas(64) T step_[kTile], heights_[kTile];  // -y
+  alignas(64) T step_[kTile], heights_[kTile], last_[kTile];  // -y, and that of the last cell reached
   alignas(64) double total_[kTile];
   alignas(64) int32_t count_[kTile];
 };

@@ -26,16 +26,19 @@ class Matrix {
   // memory: what `bytes` says, for each team
   __device__ Matrix(Team team, const Problem<T>& problem, void* memory)
       : team_(team), p_(problem), fields_(static_cast<double*>(memory)),
-        gammas_(reinterpret_cast<T*>(fields_ + problem.fields())),
+        depths_(fields_ + problem.fields()),
+        gammas_(reinterpret_cast<T*>(depths_ + (problem.has_groups() ? problem.classes : 0))),
         sticks_(gammas_ + problem.width()),
         steps_(sticks_ + kLanes),
         places_(reinterpret_cast<int32_t*>(steps_ + kLanes)),
-        order_(places_ + kLanes) {}
+        order_(places_ + kLanes),
+        groups_(order_ + problem.classes) {}
 
   DIRICHLET_FN static int64_t bytes(const Problem<T>& problem) {
     const int64_t cells = problem.fields() * int64_t(sizeof(double)) + problem.width() * int64_t(sizeof(T));
     const int64_t batch = kLanes * int64_t(2 * sizeof(T) + sizeof(int32_t));
-    const int64_t group = problem.has_groups() ? batch + problem.classes * int64_t(sizeof(int32_t)) : 0;
+    const int64_t of_class = 2 * sizeof(int32_t) + sizeof(double);
+    const int64_t group = problem.has_groups() ? batch + problem.classes * of_class : 0;
     return (cells + group + 15) / 16 * 16;
   }
 
@@ -57,6 +60,11 @@ class Matrix {
       if (!gammas(e, 1 + C + i, sample)) continue;
       const Survey all = survey(gammas_, C);
       const double factor = fn[i] / all.total;
+      if (team_.lane() == 0 && p_.group(e, i).cells > 0) {  // which has left its total and depth there
+        const double mean = 1 + p_.group(e, i).cells * p_.group(e, i).shape, last = depths_[i];
+        depths_[i] = last < kAllReached ? unreached_depth(factor, all.total, mean, last)
+                                        : std::numeric_limits<double>::infinity();
+      }
       for (int32_t j = team_.lane(); j < C; j += team_.size()) {
         if (j == i) continue;
         fp[j] += factor * gammas_[j];
@@ -70,6 +78,7 @@ class Matrix {
       for (int32_t j = team_.lane(); j < C; j += team_.size()) tn[j] += all.others(tp[j]);
     }
     team_.sync();
+    if (p_.has_groups()) add_unreached(e, sample, fp, form);
     for (int32_t f = team_.lane(); f < p_.fields(); f += team_.size())
       p_.out[(int64_t(e) * p_.fields() + f) * p_.samples + s] = T(fields_[f]);
     team_.sync();
@@ -116,6 +125,7 @@ class Matrix {
       for (int32_t j = 0, n = 0; j < p_.classes; ++j)
         if (alphas[j] == group.shape && j != i) order_[n++] = j;
     int32_t going = 1;
+    T last = depth;
     for (int32_t begin = 0; going && begin < group.cells; begin += team_.size()) {
       const int32_t mine = begin + team_.lane();
       if (mine < group.cells) {
@@ -132,7 +142,8 @@ class Matrix {
         const int32_t b = k - begin, column = order_[places_[b]];
         if (k > 0) depth += steps_[b] * T(1 / ((group.cells - k) * group.shape));
         const T height = exp_of(-depth);
-        going = double(height) * mean >= kNegligible * total;
+        going = k == 0 || double(height) * mean >= kNegligible * total;
+        last = going ? depth : last;
         const T mass = going ? T(1 + group.shape) * sticks_[b] * height : T(0);
         order_[places_[b]] = order_[k];
         gammas_[column] += mass;
@@ -141,6 +152,47 @@ class Matrix {
       going = team_.reduce(team_.lane() == 0 ? going : 0, [](int32_t& a, const int32_t& b) { a |= b; });
       team_.sync();
     }
+    if (team_.lane() == 0) depths_[i] = going ? 2 * kAllReached : double(last);
+  }
+
+  // Adds to each column the largest mass of its unreached cells (dirichlet_stick_breaking.h).
+  __device__ void add_unreached(int32_t e, uint64_t sample, double* fp, double* form) {
+    const int32_t C = p_.classes;
+    int32_t rows = 0;  // with a group: every lane counts them, one lists them
+    double shape = 0, first = std::numeric_limits<double>::infinity();
+    for (int32_t i = 0; i < C; ++i) {
+      if (p_.group(e, i).cells == 0) continue;
+      if (team_.lane() == 0) groups_[rows] = i;
+      ++rows;
+      shape = shape < p_.group(e, i).shape ? p_.group(e, i).shape : shape;
+      first = depths_[i] < first ? depths_[i] : first;
+    }
+    team_.sync();
+    if (rows == 0) return;
+    const Key key = p_.row(e, 1 + C).key;
+    const double step = 1 / (shape * static_cast<double>(rows));
+    for (int32_t begin = 0; begin < C; begin += team_.size()) {
+      const int32_t j = begin + team_.lane();
+      double depth = first, cell = 0;
+      int32_t row = 0;
+      for (uint32_t attempt = 0; j < C; ++attempt) {
+        const Point point = propose_point(low(sample), high(sample), uint32_t(j), attempt, key, rows);
+        depth += point.step * step;
+        const double height = exp_of(-depth);
+        if (!(height > kNegligibleInColumn * fp[j])) break;
+        row = groups_[point.place];
+        if (!(point.uniform * shape < p_.group(e, row).shape && depth > depths_[row] && p_.in_group(e, row, j))) continue;
+        cell = height * point.mass;
+        fp[j] += cell;
+        break;
+      }
+      for (int32_t f = 0; f < p_.forms; ++f) {
+        double sum = cell > 0 ? p_.weight(f, row, j) * cell : 0;
+        sum = team_.reduce(sum, [](double& a, const double& b) { a += b; });
+        if (team_.lane() == 0) form[f] += sum;
+      }
+    }
+    team_.sync();
   }
 
   __device__ static uint32_t low(uint64_t sample) { return uint32_t(sample); }
@@ -194,9 +246,10 @@ class Matrix {
   Team team_;
   const Problem<T>& p_;
   double* fields_;  // tp, fn, fp, tn of each class, then the weighted forms
+  double* depths_;  // where the unreached cells of each row begin, in tables with groups
   T* gammas_;
   T *sticks_, *steps_;  // of a group, as many as there are lanes
-  int32_t *places_, *order_;  // the columns that are left
+  int32_t *places_, *order_, *groups_;  // the columns that are left; the rows with a group
 };
 
 // What the lanes of one block do. `scratch` has the memory of all teams, and is null where `shared` has that of this block.

@@ -80,6 +80,10 @@ struct Problem {
     return others;
   }
 
+  DIRICHLET_FN bool in_group(int32_t e, int32_t i, int32_t j) const {
+    return j != i && alphas[(int64_t(e) * classes + i) * classes + j] == group(e, i).shape;
+  }
+
   // Here as below: of every `step`-th cell of a row, from `first` on.
   DIRICHLET_FN Group survey(int32_t e, int32_t r, int32_t first, int32_t step) const {
     Group least;

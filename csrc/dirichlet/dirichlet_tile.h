@@ -25,6 +25,7 @@ class Tile {
     sampler_.set_start(p_.start + first);
     std::fill(fields_.begin(), fields_.end(), 0.0);
     std::fill(among_.begin(), among_.end(), Sum{});
+    groups_.clear();
     if (gammas(e, 0)) {
       survey(gammas_.data(), C);
       for (int32_t i = 0; i < C; ++i) divide(gammas_.data() + i * kTile, total_, tp(i));
@@ -36,6 +37,7 @@ class Tile {
       else if (gammas(e, 1 + C + i)) spread(i);
     }
     if (p_.margins) finish();
+    if (!groups_.empty()) add_unreached(e);
     const int64_t n = std::min<int64_t>(p_.samples - first, kTile);
     for (int32_t f = 0; f < p_.fields(); ++f)
       write(field(f), n, p_.out + (int64_t(e) * p_.fields() + f) * p_.samples + first);
@@ -141,10 +143,17 @@ class Tile {
 
   // The same for a row with a group, whose few cells with a mass are added alone.
   COMMON_INLINE void spread_group(int32_t e, int32_t i) {
-    if (among_.empty()) among_.resize(size_t(2 * p_.classes) * kTile);
+    if (among_.empty()) {
+      among_.resize(size_t(2 * p_.classes) * kTile);
+      depths_.resize(size_t(p_.classes) * kTile);
+    }
     breaker_.draw(p_, e, i, sampler_);
+    groups_.push_back(i);
+    alignas(64) double factors[kTile];
+    for (int s = 0; s < kTile; ++s) factors[s] = fn(i)[s] / breaker_.total(s);
+    breaker_.unreached(factors, depths(i));
     for (int s = 0; s < kTile; ++s) {
-      const double factor = fn(i)[s] / breaker_.total(s);
+      const double factor = factors[s];
       Sum row;
       breaker_.visit(s, [&](int32_t j, T g) COMMON_INLINE {
         const double cell = factor * g;
@@ -192,6 +201,82 @@ class Tile {
       }
   }
 
+  // Adds to each column the largest mass of its unreached cells (dirichlet_stick_breaking.h).
+  COMMON_INLINE void add_unreached(int32_t e) {
+    double shape = 0;
+    alignas(64) double first[kTile], bound[kTile];
+    std::fill_n(first, kTile, std::numeric_limits<double>::infinity());
+    for (const int32_t i : groups_) {
+      shape = std::max(shape, p_.group(e, i).shape);
+      lower(depths(i), first);
+    }
+    for (int s = 0; s < kTile; ++s) bound[s] = exp_of(-first[s]) / kNegligibleInColumn;
+    const Key key = p_.row(e, 1 + p_.classes).key;
+    const double step = 1 / (shape * static_cast<double>(groups_.size()));
+    for (int32_t j = 0; j < p_.classes; ++j)
+      if (any_below(fp(j), bound)) add_unreached(e, j, key, shape, step, first);
+  }
+
+  COMMON_INLINE static void lower(const double* __restrict x, double* __restrict least) {
+    for (int s = 0; s < kTile; ++s) least[s] = x[s] < least[s] ? x[s] : least[s];
+  }
+  COMMON_INLINE static bool any_below(const double* __restrict x, const double* __restrict bound) {
+    int32_t any = 0;
+    for (int s = 0; s < kTile; ++s) any |= x[s] < bound[s];
+    return any != 0;
+  }
+
+  // The next point of each sample, of one column.
+  struct Points {
+    alignas(64) double depth[kTile], height[kTile], mass[kTile], uniform[kTile];
+    alignas(64) uint32_t place[kTile];
+
+    COMMON_INLINE void set(int s, const Point& point, double step) {
+      depth[s] += point.step * step;
+      height[s] = exp_of(-depth[s]);
+      mass[s] = point.mass;
+      uniform[s] = point.uniform;
+      place[s] = point.place;
+    }
+  };
+
+  COMMON_INLINE static void propose_points(const Samples& samples, uint32_t j, const Key key, int32_t rows, double step,
+                                           Points& points) {
+    const uint32_t *__restrict const low = samples.low, *__restrict const high = samples.high;
+    double *__restrict const depth = points.depth, *__restrict const height = points.height;
+    double *__restrict const mass = points.mass, *__restrict const uniform = points.uniform;
+    uint32_t* __restrict const place = points.place;
+    for (int s = 0; s < kTile; ++s) {
+      const Point point = propose_point(low[s], high[s], j, 0, key, rows);
+      depth[s] += point.step * step;
+      height[s] = -depth[s];
+      mass[s] = point.mass;
+      uniform[s] = point.uniform;
+      place[s] = point.place;
+    }
+    alignas(64) const double none[kTile] = {};
+    divide_by(none, height, 1);
+  }
+
+  COMMON_INLINE void add_unreached(int32_t e, int32_t j, const Key key, double shape, double step, const double* first) {
+    const Samples& samples = sampler_.samples();
+    const auto rows = static_cast<int32_t>(groups_.size());
+    Points points;
+    std::copy_n(first, kTile, points.depth);
+    propose_points(samples, uint32_t(j), key, rows, step, points);
+    for (int s = 0; s < kTile; ++s)
+      for (uint32_t attempt = 1; points.height[s] > kNegligibleInColumn * fp(j)[s]; ++attempt) {
+        const int32_t i = groups_[points.place[s]];
+        if (points.uniform[s] * shape < p_.group(e, i).shape && points.depth[s] > depths(i)[s] && p_.in_group(e, i, j)) {
+          const double cell = points.height[s] * points.mass[s];
+          fp(j)[s] += cell;
+          for (int32_t f = 0; f < p_.forms; ++f) form(f)[s] += p_.weight(f, i, j) * cell;
+          break;
+        }
+        points.set(s, propose_point(samples.low[s], samples.high[s], uint32_t(j), attempt, key, rows), step);
+      }
+  }
+
   COMMON_INLINE static void add(double* __restrict sum, const double* __restrict x, double weight) {
     for (int s = 0; s < kTile; ++s) sum[s] += weight * x[s];
   }
@@ -205,11 +290,14 @@ class Tile {
   // Of the wrong answers in rows with a group: by column and by row.
   COMMON_INLINE Sum* columns(int32_t j) { return among_.data() + size_t(j) * kTile; }
   COMMON_INLINE Sum* rows(int32_t i) { return columns(p_.classes + i); }
+  COMMON_INLINE double* depths(int32_t i) { return depths_.data() + size_t(i) * kTile; }
 
   const Problem<T> p_;
   std::vector<T> gammas_;
   std::vector<double> fields_;
   std::vector<Sum> among_;
+  std::vector<int32_t> groups_;  // rows with a group,
+  std::vector<double> depths_;   // and where the unreached cells of each row begin
   alignas(64) double total_[kTile], largest_[kTile], rest_[kTile];
   Sampler<T> sampler_;
   Breaker<T> breaker_;

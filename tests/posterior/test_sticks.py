@@ -62,6 +62,18 @@ def test_kernels_equal_the_reference(prior, device):
         assert torch.isclose(single.double(), expected, rtol=1e-5, atol=1e-37).double().mean() > 0.98
 
 
+def test_false_positives_of_unpredicted_classes_equal_the_reference(device):
+    """However small they are, by each row that they may lie in."""
+    cells = (hostile(70) + dirichlet_prior("balanced", (70, 70))).to(device)
+    cells[0, 20:40] += 2**-12  # their groups have another shape
+    expected = drawn(reference.dirichlet_sums, cells, torch.float64, device, samples=20)[:, 140:210]
+    assert 0.2 < (expected[0, 8:] < 1e-20).double().mean() < 0.99 and (expected > 0).double().mean() > 0.9
+    emulated = [lanes(f"dirichlet_sums_{team}") for team in ("warp", "block")] if device.type == "cpu" else []
+    for kernel in [operators.dirichlet_sums, *emulated]:
+        actual = drawn(kernel, cells, torch.float64, device, samples=20)[:, 140:210]
+        torch.testing.assert_close(actual, expected, rtol=1e-9, atol=1e-300)
+
+
 def test_a_sample_is_the_same_in_any_company(device):
     cells = (hostile(70) + dirichlet_prior("balanced", (70, 70))).to(device)
     for dtype in torch.float32, torch.float64:

@@ -2,9 +2,11 @@
 
 import pytest
 import torch
+from dirichlet_oracle import assert_same_law, counts_of, plain_metrics, plain_sums
 from library import CARDS
 from torch import Tensor
 
+from tensormetrics.posterior import dirichlet_prior
 from tensormetrics.posterior.sampling import operators
 
 START = 2**32 - 2  # the high word of the sample's number changes
@@ -59,6 +61,19 @@ def test_sums(C, dtype, sampler):
 @pytest.mark.parametrize("C", [80, pytest.param(300, marks=pytest.mark.slow)])
 def test_sums_of_rows_with_groups(C, dtype, sampler):
     sums(sampler, C, dtype, groups=True)
+
+
+@pytest.mark.parametrize("table", ["unpredicted", "absent"])
+def test_metrics_of_rare_classes_have_the_plain_law(table, dirichlet):
+    dirichlet.insert("H100")
+    C, counts = 67, torch.from_numpy(counts_of(67, table))
+    out = torch.empty(1, 4 * C, 200, dtype=torch.float64)
+    cells = (counts + dirichlet_prior("balanced", (C, C)))[None]
+    dirichlet.ops.dirichlet_sums(out, counts.sum(-1)[None] + 1 / C, cells, None, keys(1, 3), START)
+    values = plain_metrics(*out[0].T.numpy().reshape(-1, 4, C).swapaxes(0, 1))
+    expected = plain_metrics(*plain_sums(counts.numpy(), 1000, "float64"))
+    for name, actual in values.items():
+        assert_same_law(actual[:, -1], expected[name][:, -1])
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])

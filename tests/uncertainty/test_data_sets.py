@@ -1,4 +1,4 @@
-"""Comparisons over data sets and by a named test, against scipy, against published numbers and against plain draws."""
+"""Comparisons over data sets and by a named test, against scipy, against published numbers and plain quadrature."""
 
 import numpy as np
 import pytest
@@ -29,30 +29,44 @@ def test_five_by_two_by_hand():
         five_by_two_p_value(torch.zeros(2, 5))
 
 
-def by_draws(values, rho, rope, number, seed):
-    """Importance sampling in numpy: parameters from wide laws, weighted by the likelihood of all data sets."""
-    rng, n = np.random.default_rng(seed), values.shape[1]
-    means, size = values.mean(1), values.mean(1).std(ddof=1)
+def by_quadrature(values, rho, rope, sides=(90, 70), nodes=90):
+    """Sums over a grid of mean and spread: quantiles of the mean, probabilities of a next data set, how often each is
+    the largest, and the probabilities that the mean is below 0 and within the rope.
+
+    The mean is center + size tan(u); the likelihood of a data set is a trapezoidal sum over nodes of both of its laws.
+    """
+    n = values.shape[1]
+    means = values.mean(1)
     scales = np.sqrt(values.var(1, ddof=1) * (n - 1) / (n - 2) * (1 / n + rho / (1 - rho)))
-    center = rng.normal(means.mean(), 3 * size, number)
-    spread = abs(size * rng.standard_cauchy(number)) + 1e-12
-    df = rng.choice([1, 2, 4, 8, 16, 32, 64], number)
-    log = -scipy.stats.norm.logpdf(center, means.mean(), 3 * size) - scipy.stats.cauchy.logpdf(spread / size)
-    log += 2 * np.log(df) - df / 10
-    inner = 200  # draws of each data set's difference from its own posterior
-    for mean, scale in zip(means, scales, strict=True):
-        own = mean + scale * scipy.stats.t.ppf((np.arange(inner) + 0.5) / inner, n - 2)
-        density = scipy.stats.t.pdf((own[None] - center[:, None]) / spread[:, None], df[:, None]) / spread[:, None]
-        log += np.log(density.mean(1) + 1e-300)
-    weight = np.exp(log - log.max())
-    weight /= weight.sum()
-    below, upto = (scipy.stats.t.cdf((edge - center) / spread, df) for edge in (-rope, rope))
-    shares = np.stack([below, upto - below, 1 - upto])
-    likeliest = np.eye(3)[shares.argmax(0)].T
-    order = center.argsort()
-    quantiles = np.interp([0.025, 0.5, 0.975], weight[order].cumsum(), center[order])
-    tail, inside = weight[center < 0].sum(), weight[abs(center) <= rope].sum()
-    return (weight * likeliest).sum(1), (weight * shares).sum(1), quantiles, tail, inside
+    center, size = np.median(means), means.std() + scales.mean()
+    u = np.pi * ((np.arange(sides[0]) + 0.5) / sides[0] - 0.5)
+    angle = np.pi / 2 * (np.arange(sides[1]) + 0.5) / sides[1]
+    mean = (center + size * np.tan(u))[:, None] * np.ones(sides[1])
+    reach = np.hypot(size, mean - center)
+    spread = reach * np.tan(angle)
+    df = np.array([1, 2, 4, 8, 16, 32, 64])
+    log = np.log(reach) - 2 * np.log(np.cos(u))[:, None] - 2 * np.log(np.cos(angle))
+    log = log + (2 * np.log(df) - df / 10)[:, None, None]
+    steps = np.sinh(np.linspace(-12, 12, nodes))
+    for own, scale in zip(means, scales, strict=True):
+        x = np.broadcast_to(own + scale * steps, (*mean.shape, nodes))
+        x = np.sort(np.concatenate([x, mean[..., None] + spread[..., None] * steps], -1), -1)
+        weights = scipy.stats.t.pdf((x - own) / scale, n - 2) / scale
+        squares = ((x - mean[..., None]) / spread[..., None]) ** 2
+        for k, tail in enumerate(df):
+            density = scipy.stats.t.pdf(0, tail) * (1 + squares / tail) ** (-(tail + 1) / 2) / spread[..., None]
+            log[k] += np.log(np.trapezoid(weights * density, x, axis=-1))
+    mass = np.exp(log - log.max())
+    mass /= mass.sum()
+    below = np.append(0, mass.sum((0, 2)).cumsum())
+    edges = np.linspace(-np.pi / 2, np.pi / 2, sides[0] + 1)
+    quantiles = center + size * np.tan(np.interp([0.025, 0.5, 0.975], below, edges))
+    worse, upto = (scipy.stats.t.cdf((edge - mean) / spread, df[:, None, None]) for edge in (-rope, rope))
+    fractions = np.stack([worse, upto - worse, 1 - upto])
+    likeliest = np.eye(3)[fractions.argmax(0)]
+    ends = np.interp(np.arctan((np.array([-rope, 0, rope]) - center) / size), edges, below)
+    following = (mass * fractions).sum((1, 2, 3))
+    return quantiles, following, np.tensordot(mass, likeliest, 3), ends[1], ends[2] - ends[0]
 
 
 def data_sets(generator, sets=8, n=10, shift=0.01, spread=0.01):
@@ -60,23 +74,32 @@ def data_sets(generator, sets=8, n=10, shift=0.01, spread=0.01):
     return own + 0.02 * torch.randn(sets, n, generator=generator, dtype=torch.float64)
 
 
-@pytest.mark.parametrize("shift", [0.0, pytest.param(0.02, marks=pytest.mark.slow)])
-def test_the_hierarchical_posterior_is_that_of_plain_draws(shift, generator):
-    values = data_sets(generator, shift=shift)
-    likeliest, following, quantiles, tail, inside = by_draws(values.numpy(), 0.1, 0.01, 12_000, 1)
+SIZES = [(3, 4), (4, 4), (3, 10), (6, 5), *(pytest.param(*size, marks=pytest.mark.slow) for size in ((8, 10), (20, 5)))]
+
+
+@pytest.mark.parametrize("sets, n", SIZES)
+def test_data_sets_have_the_posterior_of_plain_quadrature(sets, n, generator):
+    values = data_sets(generator, sets=sets, n=n)
+    quantiles, following, likeliest, tail, inside = by_quadrature(values.numpy(), 0.1, 0.01)
     zeros = torch.zeros_like(values)
     comparison = compare_data_sets(values, zeros, 0.1, rope=0.01)
     mirrored = compare_data_sets(values, zeros, 0.1, rope=0.01, higher_is_better=False)
     ends = [float(x) for x in (comparison.low, comparison.difference, comparison.high)]
-    assert ends == pytest.approx(quantiles, abs=0.15 * (quantiles[2] - quantiles[0]))
-    assert float(comparison.p_better) == pytest.approx(1 - tail, abs=0.03)
-    assert float(comparison.p_value) == pytest.approx(2 * min(tail, 1 - tail), abs=0.06)
-    assert float(comparison.p_rope) == pytest.approx(inside, abs=0.03)
+    assert ends == pytest.approx(quantiles, abs=0.02 * (quantiles[2] - quantiles[0]))
+    assert float(comparison.p_better) == pytest.approx(1 - tail, abs=0.005)
+    assert float(comparison.p_value) == pytest.approx(2 * min(tail, 1 - tail), abs=0.01)
+    assert float(comparison.p_rope) == pytest.approx(inside, abs=0.01)
     for result, order in (comparison, (0, 1, 2)), (mirrored, (2, 1, 0)):
         p_next = [float(result.details[f"p_next_{name}"]) for name in ("worse", "rope", "better")]
-        assert p_next == pytest.approx([following[i] for i in order], abs=0.03) and sum(p_next) == pytest.approx(1)
-        assert float(result.details["p_likeliest_better"]) == pytest.approx(likeliest[order[2]], abs=0.03)
+        assert p_next == pytest.approx([following[i] for i in order], abs=0.005) and sum(p_next) == pytest.approx(1)
+        assert float(result.details["p_likeliest_better"]) == pytest.approx(likeliest[order[2]], abs=0.02)
     assert float(mirrored.p_better) == pytest.approx(1 - float(comparison.p_better))
+
+
+def test_interval_of_three_known_differences_reaches_into_its_tails(generator):
+    values = torch.tensor([[-0.97], [0], [0.97]]) + 1e-3 * torch.randn(3, 10, generator=generator)
+    comparison = compare_data_sets(values, 0 * values)
+    assert [float(comparison.low), float(comparison.high)] == pytest.approx([-9.7, 9.7], rel=0.02)
 
 
 def test_interval_of_data_sets_excludes_zero_exactly_where_p_value_is_small(generator):

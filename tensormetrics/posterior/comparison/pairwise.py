@@ -83,6 +83,7 @@ class PairwiseComparisonResult:
     p_rope_random: Tensor | None
     bf_rope: Tensor | None
     paired: bool | list[bool]  # were the samples drawn for the same items?
+    nan_fraction: Tensor  # of the samples, which everything else leaves out
 
     @property
     def diff_dist(self) -> Tensor:  # (S,) or (S, P)
@@ -226,6 +227,7 @@ def pairwise_compare(
         p_rope_random=random_rope,
         bf_rope=ratio,
         paired=paired,
+        nan_fraction=1 - n / len(diff),
     )
 
 

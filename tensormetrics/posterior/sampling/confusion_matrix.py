@@ -318,7 +318,10 @@ def checked_labels(labels: Any, num_classes: int) -> tuple[str, ...] | None:
 
 
 def _labels(name: str, values: Any) -> np.ndarray:  # (N,)
-    array = values.detach().cpu().numpy() if isinstance(values, Tensor) else np.asarray(values)
+    try:
+        array = values.detach().cpu().numpy() if isinstance(values, Tensor) else np.asarray(values)
+    except ValueError:
+        raise ValueError(f"{name}: got nested lists, wanted a one-dimensional list of labels") from None
     if array.ndim != 1:
         raise ValueError(f"{name}: got shape {array.shape}, wanted a one-dimensional list of labels")
     return array

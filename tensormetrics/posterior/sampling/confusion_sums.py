@@ -16,7 +16,7 @@ from . import operators
 from .dirichlet import DTYPES, confusion_prior_of, dirichlet_prior, non_negative, normalised, stream_keys
 from .hierarchical import sample_splits
 from .reference import column_sums, without_diagonal
-from .stick_breaking import in_groups, shares_of_groups
+from .stick_breaking import draw_wrong_answers, in_groups
 
 Method = Literal["posterior", "prior", "random", "input"]
 METHODS: tuple[Method, ...] = get_args(Method)
@@ -89,9 +89,10 @@ def sample_sums(
     of 64 samples per thread.
 
     Wrong answers that share the least concentration a of their row, where they are n >= 64 with a <= 1/256 and n a <=
-    16, are drawn by the few masses they have, down to 2^-53 of the row; the others are exact zeros. So a class may have
-    no mass at all among, say, false positives: its odds ratio is then x / 0 = inf, the logarithm of that inf, and what
-    is 0 / 0, or inf - inf of logarithms, nan or `zero_division`, as for observed counts of 0.
+    16, are drawn by the few masses they have, down to 2^-53 of the row, and of the others the largest of each column.
+    Metrics have the law of the Dirichlet; the single cells of a row that were not drawn are exact zeros. Numbers below
+    the smallest of `dtype` (1e-38, 1e-308) are 0, as in any draw: rates of a class with neither true nor predicted
+    items may be 0 / 0, which is nan or `zero_division`, and x / 0 = inf.
 
     A row whose concentrations are all 0 contributes nothing. Raises ValueError for counts that are negative or not
     finite, or add up to more than 1e37 in a row.
@@ -227,14 +228,13 @@ def _spread(
     tile = max(1, TILE // max(1, beside.numel()))
     for first in range(0, len(wrong), tile):
         place = slice(first, first + tile)
-        share = wrong[place, ..., None]
+        part = wrong[place]
         if group is None:
-            shares = normalised(_logs(beside, len(share), keys, start + first))
+            yield place, part[..., None] * normalised(_logs(beside, len(part), keys, start + first))
         else:
-            number = torch.arange(start + first, start + first + len(share), device=beside.device)
-            alone = _logs(beside.masked_fill(group, 0), len(share), keys, start + first).movedim(-1, 0).contiguous()
-            shares = shares_of_groups(alone, beside, group, keys, number)
-        yield place, share * shares
+            number = torch.arange(start + first, start + first + len(part), device=beside.device)
+            alone = _logs(beside.masked_fill(group, 0), len(part), keys, start + first).movedim(-1, 0).contiguous()
+            yield place, draw_wrong_answers(part, alone, beside, group, keys, number)
 
 
 def _logs(alpha: Tensor, replicates: int, keys: Tensor, start: int) -> Tensor:  # (E, R, K) -> (E, R, K, S)

@@ -10,7 +10,7 @@ from torch.nn.functional import pad
 
 from ..._exact_sums import prefix_sums
 from ...uncertainty.engine.philox import WORD, Lanes, philox4x32
-from .stick_breaking import in_groups, shares_of_groups
+from .stick_breaking import draw_wrong_answers, in_groups
 
 SCRATCH_CELLS = defaultdict(lambda: 2**22, cpu=2**18)  # device -> variates at a time, 250 bytes of scratch each
 ITEMS = 1024  # at a time
@@ -42,7 +42,7 @@ def dirichlet_sums(
         tp, fn = (share * _normalised_gammas(split, split_keys, sample)).unbind(-1)
         fields = [tp, fn]
         if F > 2 * C:
-            wrong = fn[..., None] * spread_shares(spread, spread_keys, sample)
+            wrong = _spread(fn, spread, spread_keys, sample)
             fields += column_sums(tp, wrong)
         if weights is not None:
             fields.append(torch.einsum("wij,seij->sew", weights, wrong + torch.diag_embed(tp)))
@@ -97,13 +97,14 @@ def _normalised_gammas(alpha: Tensor, keys: Tensor, sample: Tensor) -> Tensor:
     return torch.where((alpha == 0).all(-1, keepdim=True), 0, share)
 
 
-def spread_shares(alpha: Tensor, keys: Tensor, sample: Tensor) -> Tensor:
-    # alpha: (E, C, C)  keys: (E, 2)  sample: (s,)  ->  (s, E, C, C)
-    """The same with rows of which a group of cells is drawn by its few masses."""
+def _spread(wrong: Tensor, alpha: Tensor, keys: Tensor, sample: Tensor) -> Tensor:
+    # wrong: (s, E, C)  alpha: (E, C, C)  keys: (E, 2)  sample: (s,)  ->  (s, E, C, C)
+    """Spread the wrong answers of each row; of a group of its cells the few masses are drawn."""
     group = in_groups(alpha)
     if group is None:
-        return _normalised_gammas(alpha, keys, sample)
-    return shares_of_groups(draw_log_gamma(alpha.masked_fill(group, 0), keys, sample), alpha, group, keys, sample)
+        return wrong[..., None] * _normalised_gammas(alpha, keys, sample)
+    logs = draw_log_gamma(alpha.masked_fill(group, 0), keys, sample)
+    return draw_wrong_answers(wrong, logs, alpha, group, keys, sample)
 
 
 def _lengths(start: int, replicates: int, cells: int, device: torch.device) -> Iterator[tuple[slice, Tensor]]:

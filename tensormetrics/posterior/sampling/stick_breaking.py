@@ -1,4 +1,6 @@
-"""Cells of a row that share one small shape, in torch: `shares_of_groups` has their law, as csrc/dirichlet does."""
+"""Cells of a row that share one small shape, in torch: `draw_wrong_answers` has their law, as csrc/dirichlet does."""
+
+import math
 
 import torch
 from torch import Tensor
@@ -10,7 +12,9 @@ ATTEMPTS = 64  # at most 0.002 of the proposals are refused
 CELLS = 64  # of a group at least,
 SHAPE = 2**-8  # its largest shape,
 MASS = 16  # and the largest sum of shapes
-NEGLIGIBLE = 2**-53
+NEGLIGIBLE = 2**-53  # in a row, and
+NEGLIGIBLE_IN_COLUMN = 2**-30
+UNREACHED = 2**29  # the attempt numbers of unreached cells begin here
 
 
 def in_groups(alpha: Tensor) -> Tensor | None:  # (..., K) -> (..., K) bool
@@ -24,13 +28,66 @@ def in_groups(alpha: Tensor) -> Tensor | None:  # (..., K) -> (..., K) bool
     return group if group.any() else None
 
 
-def shares_of_groups(log_gamma: Tensor, alpha: Tensor, group: Tensor, keys: Tensor, sample: Tensor) -> Tensor:
-    # log_gamma: (S, E, R, K), -inf in groups  alpha, group: (E, R, K)  keys: (E, 2)  sample: (S,)  ->  (S, E, R, K)
-    """Rows of shares, which sum to 1, or to 0 where no alpha is above 0.
+def draw_wrong_answers(
+    wrong: Tensor, log_gamma: Tensor, alpha: Tensor, group: Tensor, keys: Tensor, sample: Tensor
+) -> Tensor:
+    # wrong: (S, E, C)  log_gamma: (S, E, C, C), -inf in groups  alpha, group: (E, C, C)  keys: (E, 2)  sample: (S,)
+    # ->  (S, E, C, C)
+    """Spread the wrong answers of each row over its cells.
+
+    A cell that is negligible in its row need not be so in its column, of which all cells may be small. So the largest
+    unreached mass of each column is drawn: from the depth where the row stopped, exponentials have no memory.
+    """
+    rows, depth = _break_groups(log_gamma, alpha, group, keys, sample)
+    total = rows.sum(-1)
+    factor = wrong / torch.where((alpha == 0).all(-1), 1, total)
+    cells = factor[..., None] * rows
+    depth = torch.where((factor > 0) & group.any(-1), depth - factor.log(), torch.inf)
+    return _add_unreached(cells, depth, torch.where(group, alpha, 0), keys, sample)
+
+
+def _add_unreached(cells: Tensor, depth: Tensor, shape: Tensor, keys: Tensor, sample: Tensor) -> Tensor:
+    # cells: (S, E, C, C)  depth: (S, E, C)  shape: (E, C, C), 0 beside groups  keys: (E, 2)  sample: (S,)
+    """Add to each column the largest mass of its unreached cells.
+
+    The points of a Poisson process, whose rate is the number of rows times their largest shape, are assigned to rows
+    at random, and kept with probability shape / largest shape if they lie beyond the depth of their row.
+    """
+    largest = shape.amax((-2, -1))  # (E,)
+    has_group = shape.any(-1)
+    count = has_group.sum(-1)
+    rows = has_group.byte().argsort(dim=-1, descending=True, stable=True)
+    in_column = cells.sum(-2)  # (S, E, C)
+    at = depth.amin(-1, keepdim=True).expand_as(in_column).clone()
+    s, e, j = at.isfinite().nonzero(as_tuple=True)
+    attempt = 0
+    while len(s):
+        words = philox4x32((sample[s] & WORD, j, UNREACHED + attempt, sample[s] >> 32), keys[e].unbind(-1))
+        at[s, e, j] -= _log_uniform(words[0]) / (largest * count)[e]
+        height = (-at[s, e, j]).exp()
+        height = torch.where(height < torch.finfo(height.dtype).tiny, 0, height)
+        open_ = height > NEGLIGIBLE_IN_COLUMN * in_column[s, e, j]
+        s, e, j, height = s[open_], e[open_], j[open_], height[open_]
+        _, place, mass, uniform = (word[open_] for word in words)
+        row = rows[e, place * count[e] >> 32]
+        is_kept = (_log_uniform(uniform).exp() * largest[e] < shape[e, row, j]) & (at[s, e, j] > depth[s, e, row])
+        kept = s[is_kept], e[is_kept], row[is_kept], j[is_kept]
+        cells[kept] += height[is_kept] * -_log_uniform(mass[is_kept])
+        s, e, j = (index[~is_kept] for index in (s, e, j))
+        attempt += 1
+    return cells
+
+
+def _break_groups(
+    log_gamma: Tensor, alpha: Tensor, group: Tensor, keys: Tensor, sample: Tensor
+) -> tuple[Tensor, Tensor]:
+    # ->  masses (S, E, R, K) up to a factor of each row, and the depths (S, E, R) where unreached cells begin
+    """Draw the masses of cells; those of groups where they are not negligible.
 
     Of the n cells of a group, Gamma(a) each, one is Gamma(1 + a) exp(-y), y exponential with mean 1 / a. In the order
     of their y they come at random, and the k-th step from one y to the next is exponential with mean 1 / ((n - k) a)
-    (Rényi 1953, doi:10.1007/BF02127580). From where exp(-y) (1 + n a) is below 2^-53 of the row so far, they are 0.
+    (Rényi 1953, doi:10.1007/BF02127580). From where exp(-y) (1 + n a) is below 2^-53 of the row so far, they are 0
+    but for the first one.
     """
     e, r = group.any(-1).nonzero(as_tuple=True)  # (G,)
     n, shape = group[e, r].sum(-1), torch.where(group, alpha, 0)[e, r].amax(-1)
@@ -44,13 +101,15 @@ def shares_of_groups(log_gamma: Tensor, alpha: Tensor, group: Tensor, keys: Tens
     rows = (log_gamma - torch.where(largest.isneginf(), 0, largest)[..., None]).exp()
     broken = rows[:, e, r]
     depth, total = depth + largest[:, e, r], broken.sum(-1)
+    last, all_reached = depth, torch.zeros_like(depth, dtype=torch.bool)
     for k in range(int(n.max()) if len(n) else 0):
         if k:
             z, step, word = _propose(k, first, keys[e], sample, shape)
             depth = depth + step / ((n - k) * shape)
-        reached = ((-depth).exp() * (1 + n * shape) >= NEGLIGIBLE * total) & (k < n)
+        reached = (((-depth).exp() * (1 + n * shape) >= NEGLIGIBLE * total) | (k == 0)) & (k < n)
         if not reached.any():
             break
+        last, all_reached = torch.where(reached, depth, last), reached & (k == n - 1) | all_reached
         mass = torch.where(reached, (1 + shape) * z * (-depth).exp(), 0)
         total = total + mass
         place = k + (word * (n - k).clamp(min=0) >> 32)
@@ -58,7 +117,10 @@ def shares_of_groups(log_gamma: Tensor, alpha: Tensor, group: Tensor, keys: Tens
         order.scatter_(-1, place[..., None], order[..., k : k + 1].clone())
         broken.scatter_add_(-1, column, mass[..., None])
     rows[:, e, r] = broken
-    return rows / torch.where((alpha == 0).all(-1, keepdim=True), 1, rows.sum(-1, keepdim=True))
+    unreached = torch.full_like(largest, torch.inf)
+    bound = ((1 + n * shape) / total).log() - math.log(NEGLIGIBLE)
+    unreached[:, e, r] = torch.where(all_reached, torch.inf, torch.maximum(bound, last))
+    return rows, unreached
 
 
 def _propose(

@@ -8,6 +8,7 @@ import sys
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,6 +24,8 @@ from ..sampling.paired import Items
 from .experiment import Experiment
 
 NUM_SAMPLES, CI_PROBABILITY = 10_000, 0.95
+MAX_NUM_SAMPLES = 10**9
+DTYPES = {"float32": torch.float32, "float64": torch.float64}
 EXPERIMENT_KEYS = (
     "confusion_matrix prevalence_prior confusion_prior y_true y_pred num_classes labels items groups".split()
 )
@@ -46,6 +49,8 @@ def checked_num_samples(num_samples: Any) -> int:
     num_samples = _number("num_samples", num_samples, int)
     if num_samples <= 0:
         raise ConfigError(f"num_samples: got {num_samples}, wanted an integer > 0")
+    if num_samples > MAX_NUM_SAMPLES:
+        raise ConfigError(f"num_samples: got {num_samples}, wanted at most {MAX_NUM_SAMPLES}")
     if num_samples < 10_000:
         _warn(f"num_samples: got {num_samples}; at least 10000 are advised for the ends of intervals")
     return num_samples
@@ -59,6 +64,15 @@ def checked_ci_probability(ci_probability: Any) -> float:
     if not 0 < ci_probability <= 1:
         raise ConfigError(f"ci_probability: got {ci_probability}, wanted a number in (0, 1]")
     return ci_probability
+
+
+def checked_device(device: Any) -> Any:
+    try:
+        if device is None or torch.empty(0, device=device).device.type != "meta":
+            return device
+    except (TypeError, RuntimeError, AssertionError):
+        pass  # not known to torch, or not of this machine
+    raise ConfigError(f"device: got {device!r}, wanted a device of this machine, such as 'cpu'")
 
 
 class Told(NamedTuple):
@@ -188,19 +202,40 @@ def read(path: str | Path) -> Mapping[str, Any]:
     kind = _suffix(path)
     wrong: tuple[type[Exception], ...] = (ValueError,)
     if kind == "json":
-        parse = json.loads
+        parse = partial(json.loads, object_pairs_hook=_distinct)
     elif kind == "toml":
         parse = _package("tomllib" if sys.version_info >= (3, 11) else "tomli", path).loads
     else:
         yaml = _package("yaml", path)
-        parse, wrong = yaml.safe_load, (yaml.YAMLError,)
+        parse, wrong = partial(yaml.load, Loader=_distinct_loader(yaml)), (yaml.YAMLError, ValueError)
     try:
         found = parse(path.read_text(encoding="utf-8"))
+    except RecursionError:
+        raise ConfigError(f"{path}: wanted a study in {kind}; it is nested too deeply") from None
     except wrong as error:
         raise ConfigError(f"{path}: wanted a study in {kind}; {error}") from None
     if not isinstance(found, Mapping):
         raise ConfigError(f"{path}: got a {type(found).__name__}, wanted a study as Study.save writes it")
     return found
+
+
+def _distinct(pairs: Iterable[tuple[Any, Any]]) -> dict[Any, Any]:
+    """Make a dictionary of an object, of which parsers would keep the last of equal keys."""
+    found: dict[Any, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise ValueError(f"the key {key!r} occurs twice")
+        found[key] = value
+    return found
+
+
+def _distinct_loader(yaml: Any) -> Any:
+    class Loader(yaml.SafeLoader):
+        def construct_mapping(self, node: Any, deep: bool = False) -> Any:
+            _distinct((key.value, None) for key, _ in node.value if isinstance(key, yaml.ScalarNode))
+            return super().construct_mapping(node, deep)
+
+    return Loader
 
 
 def unknown(kind: str, name: str, names: Any) -> UnknownNameError:
@@ -220,7 +255,7 @@ def _number(name: str, value: Any, kind: type) -> Any:
         converted = kind(held)
         if float(converted) != float(held):
             raise TypeError
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         wanted = "an integer" if kind is int else "a number"
         raise TypeError(f"{name}: got {value!r}, wanted {wanted}") from None
     if not (kind is float and isinstance(value, int)):

@@ -227,8 +227,9 @@ class ConfusionPosterior(Metric):
             seed: Seed of the draws, by default that of the constructor.
 
         Returns:
-            An `Estimate` for each metric; `details` has the posterior's "median" and "mean". `items` are those counted,
-            None if a batch of matrices differs in their number.
+            An `Estimate` for each metric; `details` has the posterior's "median" and "mean", and "nan_fraction", the
+            fraction of undefined samples, which all others leave out. `items` are those counted, None if a batch of
+            matrices differs in their number.
 
         Raises:
             ValueError: If an option is out of range, or labels were no class.
@@ -243,7 +244,11 @@ class ConfusionPosterior(Metric):
                     method=f"{self.method} ({self.interval_kind})",
                     name=metric,
                     labels=self.labels if self.per_class[metric] else None,
-                    details={"median": median, "mean": self._shaped(metric, samples.double().nanmean(0))},
+                    details={
+                        "median": median,
+                        "mean": self._shaped(metric, samples.double().nanmean(0)),
+                        "nan_fraction": self._shaped(metric, samples.isnan().double().mean(0)),
+                    },
                     **counts,
                 )
                 for metric, ends, median, samples in self._intervals(confidence, replicates=replicates, seed=seed)

@@ -51,9 +51,12 @@ def report_metric_summaries(
     precision: int = 4,
     columns: Sequence[str] | None = None,
 ) -> Any:
-    """Each experiment's posterior. `columns`: some of Observed, Median, Mean, SD, HDI, ...; an error names all."""
-    columns = ["Observed", *DEFAULT_COLUMNS] if columns is None else list(columns)
-    if wrong := [column for column in columns if column not in SUMMARY_COLUMNS]:
+    """Report each experiment's posterior.
+
+    `columns`: some of Observed, Median, Mean, SD, HDI, ...; an error names all. The default ends with NaN, the fraction
+    of undefined samples, which all other columns leave out, if there are any.
+    """
+    if wrong := [column for column in columns or () if column not in SUMMARY_COLUMNS]:
         raise ValueError(f"columns: got {wrong[0]!r}, wanted some of {', '.join(SUMMARY_COLUMNS)}")
     return _summaries(source, metric, class_label, "posterior", columns, table_fmt, precision)
 
@@ -62,7 +65,7 @@ def report_random_metric_summaries(
     source: Samples, metric: str, class_label: Label = None, *, table_fmt: str = "github", precision: int = 4
 ) -> Any:
     """What guessers with the experiments' prevalences would reach."""
-    return _summaries(source, metric, class_label, "random", DEFAULT_COLUMNS, table_fmt, precision)
+    return _summaries(source, metric, class_label, "random", None, table_fmt, precision)
 
 
 def report_aggregated_metric_summaries(
@@ -84,10 +87,11 @@ def report_aggregated_metric_summaries(
                 "Var. Within": between.within_experiment_variance[index],
                 "Var. Between": between.between_experiment_variance[index],
                 "I2": between.i2[index],
+                "NaN": found.nan_fraction,
             }
         )
     shown = [header for header in _headers(source, DEFAULT_COLUMNS) if header != "Kurt"]
-    headers = ["Group", *shown, "Kurtosis", "Var. Within", "Var. Between", "I2"]
+    headers = ["Group", *shown, "Kurtosis", "Var. Within", "Var. Between", "I2", *_undefined(rows)]
     return format_table(rows, headers, table_fmt, precision, percent=["I2"])
 
 
@@ -133,14 +137,14 @@ def report_pairwise_comparisons(
     favours = found.favours
     assert favours is not None  # of each pair
     low, high = found.interval
-    columns = found.median, low, high, found.p_greater, found.p_less, found.p_rope, found.p_bi_sig
+    columns = found.median, low, high, found.p_greater, found.p_less, found.p_rope, found.p_bi_sig, found.nan_fraction
     rows = [
-        dict(zip(headers, (a, b, median, (low, high), *shares, better or ""), strict=True))
-        for a, b, (median, low, high, *shares), better in zip(
+        dict(zip([*headers, "NaN"], (a, b, median, (low, high), *shares, better or "", undefined), strict=True))
+        for a, b, (median, low, high, *shares, undefined), better in zip(
             found.lhs_name, found.rhs_name, torch.stack(columns, -1).tolist(), favours, strict=True
         )
     ]
-    return format_table(rows, headers, table_fmt, precision)
+    return format_table(rows, [*headers, *_undefined(rows)], table_fmt, precision)
 
 
 def report_pairwise_comparison_to_random(
@@ -158,9 +162,9 @@ def report_pairwise_comparison_to_random(
     for name in _listed(source.list_experiments()):
         found = get_pairwise_random_comparison(source, metric, class_label, experiment=name, min_sig_diff=min_sig_diff)
         rope = (-found.min_sig_diff, found.min_sig_diff)
-        cells = *split_name(name), found.median, found.p_greater, rope, found.p_rope, found.p_bi_sig
-        rows.append(dict(zip(headers, cells, strict=True)))
-    return format_table(rows, headers, table_fmt, precision)
+        cells = *split_name(name), found.median, found.p_greater, rope, found.p_rope, found.p_bi_sig, found.nan_fraction
+        rows.append(dict(zip([*headers, "NaN"], cells, strict=True)))
+    return format_table(rows, [*headers, *_undefined(rows)], table_fmt, precision)
 
 
 def report_listwise_comparison(
@@ -234,22 +238,31 @@ def _summaries(
     metric: str,
     class_label: Label,
     method: Method,
-    columns: Sequence[str],
+    columns: Sequence[str] | None,
     table_fmt: str,
     precision: int,
 ) -> Any:
     names = _listed(source.list_experiments())
     rows = []
+    is_default = columns is None
+    if columns is None:
+        columns = ["Observed"] * (method == "posterior") + DEFAULT_COLUMNS
     if names:
         samples = torch.stack([source.column(metric, class_label, name, method) for name in names], -1)
         found = summarize(samples, source.ci_probability)
         observed = [source.column(metric, class_label, name, "input")[0] for name in names]
-        cells = {"Observed": torch.stack(observed), **_cells(source, found, columns)}
+        cells = {"Observed": torch.stack(observed), "NaN": found.nan_fraction, **_cells(source, found, columns)}
         for e, name in enumerate(names):
             group, experiment = split_name(name)
             row = {header: tuple(x[e] for x in v) if isinstance(v, tuple) else v[e] for header, v in cells.items()}
             rows.append({"Group": group, "Experiment": experiment, **row})
-    return format_table(rows, ["Group", "Experiment", *_headers(source, columns)], table_fmt, precision)
+    shown = [*_headers(source, columns), *(_undefined(rows) if is_default else ())]
+    return format_table(rows, ["Group", "Experiment", *shown], table_fmt, precision)
+
+
+def _undefined(rows: Sequence[dict[str, Any]]) -> list[str]:
+    """Return the header of the fraction of undefined samples, which the other columns leave out, if any is above 0."""
+    return ["NaN"] if any(float(row["NaN"]) != 0 for row in rows) else []
 
 
 def _headers(source: Samples, columns: Sequence[str]) -> list[str]:

@@ -68,7 +68,7 @@ class Study:
         if zero_division is not None:
             check_zero_division(zero_division)
         self.zero_division = zero_division
-        self.device, self.dtype = device, dtype
+        self.device, self.dtype = config.checked_device(device), dtype
         self.memory_limit = _checks.integer_at_least("memory_limit", memory_limit, 1)
         self._groups: dict[str, ExperimentGroup] = {}
         self._metrics: dict[str, dict[str, Any]] = {}
@@ -151,7 +151,7 @@ class Study:
         with self._all_or_nothing():
             self._metrics, self._aggregators = {}, {}
             for name, found in metrics.items():
-                found = config.mapping(f"metric {name!r}", found or default)
+                found = config.mapping(f"metric {name!r}", default if found is None or found == {} else found)
                 if found and "aggregation" not in found:
                     raise ConfigError(
                         f"metric {name!r}: got {sorted(found)} without 'aggregation', wanted that key too"
@@ -383,7 +383,7 @@ class Study:
         if unknown := [key for key in arguments if key not in known]:
             raise ConfigError(f"study: unknown key {unknown[0]!r}, wanted some of {', '.join(known)}")
         if isinstance(dtype := arguments.get("dtype"), str):
-            arguments["dtype"] = getattr(torch, dtype, dtype)
+            arguments["dtype"] = config.DTYPES.get(dtype, dtype)
         return cls(**arguments)
 
     def save(self, path: str | Path) -> None:
@@ -392,7 +392,12 @@ class Study:
 
     @classmethod
     def load(cls, path: str | Path, **overrides: Any) -> "Study":
-        return cls.from_dict(config.read(path), **overrides)
+        """Read a study that `save` wrote; ConfigError, which names the file, for anything else."""
+        described = config.read(path)
+        try:
+            return cls.from_dict(described, **overrides)
+        except (ValueError, TypeError) as error:
+            raise ConfigError(f"{path}: {error}") from None
 
     @contextmanager
     def _all_or_nothing(self) -> Iterator[None]:

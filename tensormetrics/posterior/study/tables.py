@@ -1,6 +1,7 @@
 """Tables of a study: experiments in several metrics, and comparisons of all pairs of experiments."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 
@@ -22,7 +23,8 @@ def table(source: Samples, metrics: str | Sequence[str] | None = None, class_lab
             each class, such as "tpr/cat".
 
     Returns:
-        A `Table` of `Estimate`s; an end that lies beyond the observed score is moved to it.
+        A `Table` of `Estimate`s; an end that lies beyond the observed score is moved to it. Columns such as "ppv/cat
+        NaN" are the fractions of undefined samples, which intervals leave out, where some are above 0.
 
     Raises:
         ValueError: If the study has no experiments, or a metric or class is unknown.
@@ -41,13 +43,19 @@ def table(source: Samples, metrics: str | Sequence[str] | None = None, class_lab
         raise ValueError("the study has no experiments; add some by add_experiment")
     chosen = [metrics] if isinstance(metrics, str) else [*source.metrics] if metrics is None else metrics
     columns: dict[str, bool | None] = {}
-    rows: dict[str, dict[str, Estimate]] = {short: {} for short in short_names(names)}
+    rows: dict[str, dict[str, Any]] = {short: {} for short in short_names(names)}
     for metric in chosen:
         direction = source.find_metric(metric).higher_is_better
         for row, name in zip(rows, names, strict=True):
             for column, label in _labels(source, metric, class_label, name).items():
                 rows[row][column] = _estimate(source, metric, label, name)
                 columns[column] = direction
+    for column in [*columns]:
+        fractions = {row: cells[column].details["nan_fraction"] for row, cells in rows.items() if column in cells}
+        if any(fractions.values()):
+            columns[f"{column} NaN"] = None
+            for row, fraction in fractions.items():
+                rows[row][f"{column} NaN"] = fraction
     return Table(list(rows), columns, [{**dict.fromkeys(columns), **row} for row in rows.values()])
 
 
@@ -112,5 +120,5 @@ def _estimate(source: Samples, metric: str, label: Label, name: str) -> Estimate
         confidence=source.ci_probability,
         method="posterior (hdi)",
         name=metric,
-        details={"median": posterior.median},
+        details={"median": posterior.median, "nan_fraction": float(posterior.nan_fraction)},
     )

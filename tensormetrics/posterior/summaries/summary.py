@@ -42,8 +42,8 @@ class PosteriorSummary(NamedTuple):
         return list(self.as_dict())
 
     def as_dict(self) -> dict[str, Tensor | tuple[Tensor, Tensor]]:
-        """The columns that tables show if not told otherwise."""
-        return {
+        """Return the columns that tables show by default; "NaN", undefined samples, only where there are some."""
+        columns = {
             "Median": self.median,
             "Mode": self.mode,
             f"{self.confidence:.1%} HDI": self.hdi,
@@ -51,6 +51,7 @@ class PosteriorSummary(NamedTuple):
             "Skew": self.skew,
             "Kurt": self.kurtosis,
         }
+        return columns | ({"NaN": self.nan_fraction} if (self.nan_fraction != 0).any() else {})
 
 
 @takes_arrays

@@ -89,4 +89,7 @@ def description(result: Any) -> str:
         parts.append(source)
     if result.groups is not None and result.groups < FEW_GROUPS:
         parts.append(f"only {result.groups} group{'s' * (result.groups != 1)}")
+    undefined = torch.as_tensor(result.details.get("nan_fraction", 0.0))
+    if undefined.numel() and (largest := float(undefined.max())) > 0:
+        parts.append(f"undefined in up to {100 * largest:.3g} % of the draws")
     return ", ".join(parts)

@@ -353,8 +353,9 @@ def table_of(results: Mapping[str, Any], direction: Callable[[str], bool | None]
 def pairs_table(pairs: Comparisons, columns: Sequence[str]) -> Table:
     """Return a table of a row for each pair.
 
-    Of one metric: its difference, p-values, probability that the first is better, and verdict; of several a difference
-    and a p-value each, corrected where there are several pairs.
+    Of one metric: its difference, p-values, probability that the first is better, and verdict, and the fraction of
+    undefined draws if any is above 0; of several a difference and a p-value each, corrected where there are several
+    pairs.
     """
     rows: dict[str, dict[str, Cell]] = {}
     for (a, b), comparisons in pairs.items():
@@ -369,8 +370,12 @@ def pairs_table(pairs: Comparisons, columns: Sequence[str]) -> Table:
                     **p_values,
                     "p_better": float(comparison.p_better),
                     "verdict": comparison.verdict,
+                    "NaN": float(comparison.details.get("nan_fraction", 0)),
                 }
             else:
                 corrected = p_values["corrected p"]
                 row |= {name: comparison, f"{name} p": p_values["p"] if corrected is None else corrected}
+    if not any(row.get("NaN") for row in rows.values()):
+        for row in rows.values():
+            row.pop("NaN", None)
     return Table(list(rows), list(next(iter(rows.values()))), list(rows.values()))

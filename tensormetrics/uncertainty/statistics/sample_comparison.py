@@ -1,5 +1,7 @@
 """Comparison of two scores by draws from their posteriors."""
 
+import dataclasses
+
 import torch
 from torch import Tensor
 from torch.utils._pytree import tree_flatten
@@ -45,7 +47,7 @@ def compare_samples(
 
     Returns:
         The difference a - b. `p_value` is two-sided: twice the smaller fraction of draws on one side of 0, at least
-        2 / (1 + S). Draws that are NaN on either side are left out.
+        2 / (1 + S). Draws that are NaN on either side are left out; `details` has their "nan_fraction".
 
     Raises:
         ValueError: If shapes differ, there are no draws, or an option is out of range.
@@ -91,4 +93,6 @@ def comparison_of_draws(
     )
     fields = {"test": "draws", "higher_is_better": higher_is_better}
     question = Question(confidence, rope=rope, direction=lambda name: higher_is_better)
-    return statements(Values(torch.as_tensor, leaves, spec), evidence, question, fields, "")
+    comparison = statements(Values(torch.as_tensor, leaves, spec), evidence, question, fields, "")
+    undefined = draws.isnan().double().mean(0)
+    return dataclasses.replace(comparison, details={**comparison.details, "nan_fraction": undefined})

@@ -1,0 +1,20 @@
+"""Stick-breaking against an independent Dirichlet sampler, where classes are absent or never predicted."""
+
+import pytest
+import torch
+from dirichlet_oracle import NAMES, assert_same_law, counts_of, plain_metrics, plain_sums
+
+from tensormetrics.posterior import sample_metrics
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize("table", ["unpredicted", "absent"])
+@pytest.mark.parametrize("C", [65, 100, pytest.param(200, marks=pytest.mark.slow)])
+def test_metrics_of_rare_classes_have_the_plain_law(C, table, dtype, device):
+    S, counts = 600 if C == 200 else 1500, counts_of(C, table)
+    expected = plain_metrics(*plain_sums(counts, S, str(dtype)[6:]))
+    tensors = sample_metrics(torch.from_numpy(counts).to(device), NAMES, 2 * S, dtype=dtype)
+    for name, values in zip(NAMES, tensors, strict=True):
+        actual = values[:, 0].double().cpu().numpy()
+        for j in {0, actual.shape[1] - 1}:
+            assert_same_law(actual[:, j], expected[name][:, j])
