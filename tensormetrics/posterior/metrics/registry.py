@@ -178,6 +178,11 @@ class ExperimentAggregator(RecordedArguments, torch.nn.Module):
         super().__init__()
         self.rng = rng
 
+    @classmethod
+    def option_names(cls) -> list[str]:
+        """Return the names of the options of the constructor."""
+        return list(_options(cls))[1:]
+
     def forward(self, experiment_samples: Any, bounds: tuple[float, float]) -> Tensor:
         # experiment_samples: a tensor or an array (S, M) or (S, M, classes)  ->  (S,) or (S, classes)
         experiment_samples = plain(experiment_samples)
@@ -203,7 +208,7 @@ def get_experiment_aggregator(aggregation: str, rng: RNG | None = None, **option
             f"aggregation: there is no {aggregation!r}; the closest are {closest(aggregation, AGGREGATION_REGISTRY)}"
         )
     cls = AGGREGATION_REGISTRY[aggregation]
-    known = list(_options(cls))[1:]
+    known = cls.option_names()
     if unknown := sorted(options.keys() - known):
         raise ValueError(
             f"aggregation {aggregation!r} has no option {unknown[0]!r}; it has {', '.join(known) or 'none'}"

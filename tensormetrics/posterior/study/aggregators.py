@@ -1,5 +1,7 @@
 """The methods that pool the experiments of a group, by name; see `pool` for what they compute."""
 
+import inspect
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -11,106 +13,66 @@ from ..metrics.registry import ExperimentAggregator
 from ..sampling.arrays import plain
 from ..sampling.rng import RNG
 
-Bounds = tuple[float, float]
 
+class _Pooled:
+    """An aggregator that calls `function`, whose options are attributes."""
 
-class Singleton(ExperimentAggregator):
-    full_name, aliases, takes_classes = "Singleton", ["singleton", "identity"], True
+    takes_classes = True
+    function: Callable[..., Tensor]  # of samples, and where it draws of u and bounds
+    defaults: Mapping[str, Any]
+    rng: RNG
 
-    def aggregate(self, experiment_samples: Any, bounds: Bounds) -> Tensor:
-        return pooling.pool_singleton(_samples(experiment_samples))
-
-
-class FixedEffects(ExperimentAggregator):
-    full_name, takes_classes = "Fixed-effects Gaussian conflation", True
-    aliases = ["fe", "fixed_effect", "fe_gaussian", "gaussian", "normal", "fe_normal"]
-
-    def aggregate(self, experiment_samples: Any, bounds: Bounds) -> Tensor:
-        samples = _samples(experiment_samples)
-        return pooling.pool_fixed_effects(samples, _uniform(self.rng, samples), bounds)
-
-
-class RandomEffects(ExperimentAggregator):
-    full_name, aliases, takes_classes = (
-        "Random-effects model",
-        ["re", "random_effect", "re_gaussian", "re_normal"],
-        True,
-    )
-
-    def __init__(
-        self, rng: RNG, paule_mandel_heterogeneity: bool = True, hksj_sampling_distribution: bool = False
-    ) -> None:
+    def __init__(self, rng: RNG, **options: Any) -> None:
+        if unknown := options.keys() - self.defaults.keys():
+            known = ", ".join(self.defaults) or "none"
+            raise TypeError(f"{type(self).__name__} has no option {min(unknown)!r}; it has {known}")
         super().__init__(rng=rng)
-        self.options = {
-            "paule_mandel_heterogeneity": paule_mandel_heterogeneity,
-            "hksj_sampling_distribution": hksj_sampling_distribution,
-        }
+        vars(self).update({**self.defaults, **options})
 
-    def aggregate(self, experiment_samples: Any, bounds: Bounds) -> Tensor:
-        samples = _samples(experiment_samples)
-        u = _uniform(self.rng, samples)
-        return pooling.pool_random_effects(samples, u, bounds, **self.options)
+    @property
+    def options(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.defaults}
 
+    @classmethod
+    def option_names(cls) -> list[str]:
+        return [*cls.defaults]
 
-class BetaConflation(ExperimentAggregator):
-    full_name, aliases, takes_classes = "Beta conflation", ["beta", "beta_conflation"], True
-
-    def __init__(self, rng: RNG, estimation_method: str = "mle") -> None:
-        super().__init__(rng=rng)
-        self.estimation_method = estimation_method
-
-    def aggregate(self, experiment_samples: Any, bounds: Bounds) -> Tensor:
-        samples = _samples(experiment_samples)
-        u = _uniform(self.rng, samples)
-        return pooling.pool_beta(samples, u, bounds, estimation_method=self.estimation_method)
+    def aggregate(self, experiment_samples: Any, bounds: tuple[float, float]) -> Tensor:
+        samples = plain(experiment_samples)
+        _checks.floating("experiment_samples", samples)
+        if samples.ndim not in (2, 3):
+            raise ValueError(f"experiment_samples: got shape {tuple(samples.shape)}, wanted (S, M) or (S, M, classes)")
+        draws = () if self.function is pooling.pool_singleton else (_uniform(self.rng, samples), bounds)
+        return self.function(samples, *draws, **self.options)
 
 
-class GammaConflation(ExperimentAggregator):
-    full_name, aliases, takes_classes = "Gamma conflation", ["gamma", "gamma_conflation"], True
-
-    def __init__(self, rng: RNG, shifted: bool = False) -> None:
-        super().__init__(rng=rng)
-        self.shifted = shifted
-
-    def aggregate(self, experiment_samples: Any, bounds: Bounds) -> Tensor:
-        samples = _samples(experiment_samples)
-        u = _uniform(self.rng, samples)
-        return pooling.pool_gamma(samples, u, bounds, shifted=self.shifted)
-
-
-class HistogramConflation(ExperimentAggregator):
-    full_name, aliases, takes_classes = "Histogram conflation", ["hist", "histogram"], True
-
-    def __init__(self, rng: RNG, pseudo_count_weight: float = 0.1) -> None:
-        super().__init__(rng=rng)
-        self.pseudo_count_weight = pseudo_count_weight
-
-    def aggregate(self, experiment_samples: Any, bounds: Bounds) -> Tensor:
-        samples = _samples(experiment_samples)
-        u = _uniform(self.rng, samples)
-        return pooling.pool_histogram(samples, u, bounds, pseudo_count_weight=self.pseudo_count_weight)
+def _aggregator(name: str, full_name: str, function: Callable[..., Tensor], *aliases: str) -> type:
+    """Return the aggregator that pools by `function`; defining it registers it under its aliases."""
+    parameters = inspect.signature(function).parameters.values()
+    row = {
+        "full_name": full_name,
+        "aliases": [*aliases],
+        "function": staticmethod(function),
+        "defaults": {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY},
+    }
+    return type(name, (_Pooled, ExperimentAggregator), row)
 
 
-class Correlated(ExperimentAggregator):
-    full_name, aliases, takes_classes = "Correlated folds", ["correlated", "cv", "nadeau_bengio"], True
-
-    def __init__(self, rng: RNG, rho: float | None = None) -> None:
-        super().__init__(rng=rng)
-        self.rho = rho
-
-    def aggregate(self, experiment_samples: Any, bounds: Bounds) -> Tensor:
-        samples = _samples(experiment_samples)
-        u = _uniform(self.rng, samples)
-        return pooling.pool_correlated(samples, u, bounds, rho=self.rho)
-
-
-def _samples(given: Any) -> Tensor:  # (S, M) or (S, M, classes)
-    """A tensor of a tensor or an array."""
-    samples = plain(given)
-    _checks.floating("experiment_samples", samples)
-    if samples.ndim not in (2, 3):
-        raise ValueError(f"experiment_samples: got shape {tuple(samples.shape)}, wanted (S, M) or (S, M, classes)")
-    return samples
+Singleton = _aggregator("Singleton", "Singleton", pooling.pool_singleton, "singleton", "identity")
+FixedEffects = _aggregator(
+    *("FixedEffects", "Fixed-effects Gaussian conflation", pooling.pool_fixed_effects),
+    *("fe", "fixed_effect", "fe_gaussian", "gaussian", "normal", "fe_normal"),
+)
+RandomEffects = _aggregator(
+    *("RandomEffects", "Random-effects model", pooling.pool_random_effects),
+    *("re", "random_effect", "re_gaussian", "re_normal"),
+)
+BetaConflation = _aggregator("BetaConflation", "Beta conflation", pooling.pool_beta, "beta", "beta_conflation")
+GammaConflation = _aggregator("GammaConflation", "Gamma conflation", pooling.pool_gamma, "gamma", "gamma_conflation")
+HistogramConflation = _aggregator(
+    "HistogramConflation", "Histogram conflation", pooling.pool_histogram, "hist", "histogram"
+)
+Correlated = _aggregator("Correlated", "Correlated folds", pooling.pool_correlated, "correlated", "cv", "nadeau_bengio")
 
 
 def _uniform(rng: RNG, samples: Tensor) -> Tensor:

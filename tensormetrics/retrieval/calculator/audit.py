@@ -1,7 +1,5 @@
 """What an approximate search costs the scores: some queries, drawn at random, are searched exactly too."""
 
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor
 
@@ -11,7 +9,7 @@ from ...uncertainty.results.estimates import Estimate
 from ..inputs import Sides
 from ..scores.query_metric import Average, Classes, averaged
 from ..search.knn import TorchKNN
-from .metric_names import Depth, rank_score, statistic_of
+from .metric_names import Depth, RankScore, statistic_of
 from .scoring import Audit, QueryScorer, distance_of_search
 from .search import Neighbours, Search
 
@@ -45,16 +43,15 @@ class Auditor:
         if isinstance(self.k, int):
             neighbours.indices(min(self.k, available))
 
-    def __call__(self, names: Sequence[str], sides: Sides, relevant: Tensor, neighbours: Neighbours) -> Audit:
+    def __call__(self, ranked: dict[str, RankScore], sides: Sides, relevant: Tensor, neighbours: Neighbours) -> Audit:
         # relevant: (Q,)
         queries = drawn(len(relevant), self.size, self.seed, relevant.device)
         some = sides.of_queries(queries)
         # How deep all of them look, not these.
         k = max(int(relevant.max()), 1) if self.k == "max_bin_count" and len(relevant) else self.k
         scorer = QueryScorer(self.search, k, "scores", False)
-        ranked = [name for name in names if rank_score(name)]
         exact = Neighbours(self.knn, some)
-        scores, _ = scorer(ranked, some, relevant[queries], exact)
+        scores = scorer(ranked, some, relevant[queries], exact).scores
         depth = min(neighbours.depth, DEEPEST)
         return Audit(queries, shares_found(exact.indices(depth), neighbours.indices(depth)[queries]), scores)
 

@@ -1,8 +1,9 @@
 """The door: names of metrics in, a dictionary of numbers out."""
 
 import functools
+import operator
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from typing import Any, cast
 
@@ -26,19 +27,18 @@ from ..scores.embedding_metric import EmbeddingMetric, Queries, StoreOptions
 from ..scores.query_metric import ON_LONE, Classes, OnLone, averaged, items_of_several, relevant_counts, scored_queries
 from ..search.distance import DEFAULT, DistanceName
 from ..search.knn import TorchKNN
-from ..sources.source import RowSource
 from ..sources.state import SECONDS
 from .audit import Auditor, estimates
 from .knn_labels import EQUALITY, average_of, get_label_match_counts, get_lone_query_labels
-from .metric_names import CENTROID, CLUSTERING, Depth, rank_score, statistic_of
-from .scoring import Evaluation, QueryScorer, Result, built_in
+from .methods import MetricMethods
+from .metric_names import CENTROID, CLUSTERING, Depth, checked_k, rank_score, statistic_of
+from .scoring import Evaluation, Keep, QueryScorer, Result, centroid_scores, levels_of
 from .search import Neighbours, Search
-from .selection import OF_NEIGHBOURS, Keep, calculates, check_comparable, check_keep, check_names, checked_k, joined
-from .streaming import check_blocks, in_blocks, state_of
-from .validation import as_numbers, as_sides, called, default_device, with_options
+from .streaming import Partial, in_blocks
+from .validation import as_sides, called, default_device, with_options
 
 
-class AccuracyCalculator(EmbeddingMetric):
+class AccuracyCalculator(MetricMethods, EmbeddingMetric):
     """Do nearest neighbours share labels? Do clusters? Means over queries, in [0, 1], higher is better.
 
     Lone queries (no other item has their label) are left out. `update(embeddings, labels)` and `compute()` score every
@@ -86,7 +86,6 @@ class AccuracyCalculator(EmbeddingMetric):
     """
 
     higher_is_better = True
-    function_keyword = "calculate_"
 
     def __init__(
         self,
@@ -122,7 +121,6 @@ class AccuracyCalculator(EmbeddingMetric):
             raise ValueError("exact: got False together with a knn_func; give exact=False to the knn_func")
         _checks.one_of("ties", ties, TIES)
         _checks.one_of("on_lone", on_lone, ON_LONE)
-        check_keep(keep, k, ties)
         if custom and gains is not None:
             raise ValueError("gains and label_comparison_fn: got both, wanted one; a gain above 0 means relevant")
         default = TorchKNN(distance, exact=exact, memory_budget=memory_budget)
@@ -155,7 +153,7 @@ class AccuracyCalculator(EmbeddingMetric):
 
     def rows_may_stay(self) -> bool:
         names, kmeans = self.selected, self.kmeans_func
-        clusters = type(kmeans) is TorchKMeans and kmeans.spreads and self._is_own_clustering()
+        clusters = type(kmeans) is TorchKMeans and kmeans.spreads and not self._overrides("get_cluster_labels")
         of_rows = {CENTROID, *(CLUSTERING if clusters else ())}
         stay = all(self._is_own(name) and (rank_score(name) or name in of_rows) for name in names)
         return (
@@ -178,10 +176,11 @@ class AccuracyCalculator(EmbeddingMetric):
         Ranks that differ in an option all raise a ValueError that names it; where one fails, the
         others raise a RuntimeError that names the rank, and the group serves on.
         """
-        sides = with_options(self.kept(), ignore=self.ignore, gains=self.gains)
-        evaluate = functools.partial(called, self.original_function_dict)
-        values, evaluation = self._evaluated(self.selected, sides, evaluate)
-        self._items = evaluation._replace(queries=self.queries)
+        sides, queries = self.kept()
+        sides = with_options(sides, ignore=self.ignore, gains=self.gains)
+        functions = self.original_function_dict
+        values, evaluation = self._evaluated(tuple(functions), sides, functools.partial(called, functions))
+        self._items = evaluation._replace(queries=queries)
         return {name: torch.as_tensor(v, dtype=torch.float64, device=sides.query.device) for name, v in values.items()}
 
     @torch.no_grad()
@@ -226,23 +225,21 @@ class AccuracyCalculator(EmbeddingMetric):
         `requires_clustering()`, also cluster_labels (Q,).
         """
         with nullcontext() if group is None else failing_together(group):
-            self.current = self._select(include, exclude)
+            functions = self.get_function_dict(include, exclude)
+            self.current = names = tuple(functions)
             device = self.placed or default_device(query)
             gains = self.gains if gains is None else gains
-            reference = in_blocks(reference, self, gains, device)
-            given = {"query": query, "query_labels": query_labels, "reference": reference}
-            given |= {"reference_labels": reference_labels, "ref_includes_query": ref_includes_query}
-            others = {"self_index": self_index, "cameras": (query_cameras, reference_cameras), "gains": gains}
-            if isinstance(reference, RowSource):
-                check_blocks(self)
-            kept = state_of(state, state_seconds, self, given | others, device, group)
-            sides = as_sides(**given, device=device, columns=self.label_columns, state=kept, group=group)
             if reference is None and reference_cameras is None:
                 reference_cameras = query_cameras
-            options = {"groups": (query_cameras, reference_cameras), "self_index": self_index, "gains": gains}
+            given = {"query": query, "query_labels": query_labels, "reference": reference}
+            given |= {"reference_labels": reference_labels, "ref_includes_query": ref_includes_query}
+            options = {"self_index": self_index, "cameras": (query_cameras, reference_cameras), "gains": gains}
+            partial = Partial(state, state_seconds, group)
+            given["reference"] = in_blocks(names, given | options, self, device, partial)
+            sides = as_sides(**given, device=device, columns=self.label_columns)
             sides = with_options(sides, **options, ignore=self.ignore)
             values, evaluation = self._evaluated(
-                self.current, sides, lambda given: self._get_accuracy(self.curr_function_dict, **given)
+                names, sides, lambda arguments: self._get_accuracy(functions, **arguments)
             )
             evaluation = evaluation._replace(queries=evaluation.queries.grouped(groups))
         with self._lock:
@@ -317,7 +314,7 @@ class AccuracyCalculator(EmbeddingMetric):
             ranges = {name: (1.0, torch.inf) if name.startswith("mean_rank") else (0.0, 1.0) for name in means}
             items = items_of_several(means, names, evaluation.labels[suffix], classes, self.average, ranges)
             levels.append(items.resampled(*options))
-        return together(levels, joined)
+        return together(levels, functools.partial(functools.reduce, operator.or_))
 
     def _direction(self, name: str) -> bool | None:
         return not name.startswith("mean_rank")
@@ -326,109 +323,23 @@ class AccuracyCalculator(EmbeddingMetric):
         # No rows are kept from which a copy could find again what `get_accuracy` found.
         return {**super().__getstate__(), "_computed": self._computed, "_items": self._items}
 
-    @property
-    def original_function_dict(self) -> dict[str, Callable]:
-        """Metric -> the function that computes it, as selected by the constructor."""
-        return {name: self._function(name) for name in self.selected}
-
-    @property
-    def curr_function_dict(self) -> dict[str, Callable]:
-        """The same for the latest call of `get_accuracy`."""
-        return {name: self._function(name) for name in self.current}
-
-    def get_function_dict(self, include: Sequence[str] = (), exclude: Sequence[str] = ()) -> dict[str, Callable]:
-        """Metric -> the function that computes it; include is by default what the constructor selected."""
-        return {name: self._function(name) for name in self._select(include, exclude)}
-
-    def get_curr_metrics(self) -> list[str]:
-        """The names that the latest call of `get_accuracy` returned."""
-        return list(self.current)
-
-    def check_primary_metrics(self, include: Sequence[str] = (), exclude: Sequence[str] = ()) -> None:
-        """TypeError unless both are lists or tuples, ValueError unless all names are known."""
-        check_names(self.methods, include=include, exclude=exclude)
-
-    def description(self) -> str:
-        return "avg_of_avgs" if self.avg_of_avgs else ""
-
-    def requires_knn(self) -> list[str]:
-        """The methods that are given neighbours; extend it for your own."""
-        return [*OF_NEIGHBOURS]
-
-    def requires_clustering(self) -> list[str]:
-        """The methods that are given clusters; extend it for your own."""
-        return ["AMI", "NMI"]
-
-    def determine_k(self, bin_counts: Tensor, num_reference_embeddings: int, ref_includes_query: bool) -> int:
-        """How many neighbours `knn_labels` has; bin_counts as in `label_counts`."""
-        available = num_reference_embeddings - int(ref_includes_query)
-        if self.k != "max_bin_count":
-            return available if self.k is None else min(self.k, available)
-        largest = int(torch.as_tensor(bin_counts).max()) if len(bin_counts) else 0
-        return max(largest - int(ref_includes_query), 0)
-
-    def get_cluster_labels(self, query: Tensor, query_labels: Tensor, **kwargs: Any) -> Tensor:
-        # query: (Q, D)  query_labels: (Q,)  ->  (Q,) int64
-        kmeans = self.kmeans_func.clusters if isinstance(self.kmeans_func, TorchKMeans) else self.kmeans_func
-        clusters = kmeans(query, len(query_labels.unique(dim=0)))
-        return torch.as_tensor(clusters, device=query.device)
-
-    def _is_own_clustering(self) -> bool:
-        return type(self).get_cluster_labels is AccuracyCalculator.get_cluster_labels
-
     def _spread_clusters(self, sides: Sides) -> Tensor:
         # ->  (Q,) int64
-        """Those of all processes, whose rows stay where they are."""
+        """Return the clusters of the rows of all processes, which stay where they are."""
         assert isinstance(self.kmeans_func, TorchKMeans) and sides.spread is not None  # else they would not stay
         among = AmongRanks(sides.spread)
-        found = self.kmeans_func.clusters(sides.query, len(sides.query_labels.unique(dim=0)), among)
-        return among.all_of(found)
-
-    calculate_AMI = calculates("AMI")
-    calculate_NMI = calculates("NMI")
-    calculate_mean_average_precision = calculates("mean_average_precision")
-    calculate_mean_average_precision_at_r = calculates("mean_average_precision_at_r")
-    calculate_mean_reciprocal_rank = calculates("mean_reciprocal_rank")
-    calculate_precision_at_1 = calculates("precision_at_1")
-    calculate_r_precision = calculates("r_precision")
-
-    def _get_accuracy(self, function_dict: dict[str, Callable], **kwargs: Any) -> dict[str, Any]:
-        return as_numbers(called(function_dict, kwargs))
-
-    def _select(self, include: Sequence[str], exclude: Sequence[str]) -> tuple[str, ...]:
-        self.check_primary_metrics(include, exclude)
-        wanted = dict.fromkeys(include or self.selected)
-        names = (*(name for name in self.methods if name in wanted), *(w for w in wanted if w not in self.methods))
-        chosen = tuple(name for name in names if name not in exclude)
-        if not chosen:
-            raise ValueError(f"exclude: got {exclude!r}, which leaves none of {', '.join(wanted)}")
-        if self.on_lone == "zero" and (ranks := {"mean_rank", "median_rank"}.intersection(chosen)):
-            raise ValueError(f"on_lone: got 'zero', which is better than any {min(ranks)}; wanted 'exclude' or 'error'")
-        unable = tuple(name for name in chosen if self._needs_clusters(name) or name == CENTROID)
-        check_comparable(unable, label_comparison_fn=self.comparison, gains=self.gains)
-        return chosen
-
-    def _needs_clusters(self, name: str) -> bool:
-        return name in CLUSTERING or name in self.requires_clustering()
-
-    def _is_own(self, name: str) -> bool:
-        # Computed from ranks or clusters, and not by a subclass.
-        method = self.function_keyword + name
-        return getattr(type(self), method, None) is getattr(AccuracyCalculator, method, None)
-
-    def _function(self, name: str) -> Callable:
-        return getattr(self, self.function_keyword + name, None) or functools.partial(self._value, name)
-
-    def _value(self, name: str, **given: Any) -> Tensor:
-        return built_in(name, self.average, **{"label_comparison_fn": self.label_comparison_fn} | given)
+        return among.all_of(self.kmeans_func.clusters(sides.query, len(sides.query_labels.unique(dim=0)), among))
 
     def _evaluated(
         self, names: tuple[str, ...], sides: Sides, evaluate: Callable[[dict[str, Any]], dict[str, Any]]
     ) -> tuple[dict[str, Any], Evaluation]:
         """Return the values of `names`, once for each level of labels, and what they were read off."""
         neighbours = Neighbours(self.knn_func, sides)
-        levels = dict(_levels(sides)) if self.label_levels else {"": sides}
-        relevant = {suffix: self._relevant(level) for suffix, level in levels.items()}
+        levels = dict(levels_of(sides)) if self.label_levels else {"": sides}
+        with torch.autocast(sides.query.device.type, enabled=False):
+            relevant = {
+                suffix: relevant_counts(level, self.comparison, self.memory_budget) for suffix, level in levels.items()
+            }
         longest = {suffix: int(counts.max()) if len(counts) else 0 for suffix, counts in relevant.items()}
         values, evaluations = {}, {}
         # The level that looks deepest comes first: the others read their neighbours from its search.
@@ -438,11 +349,6 @@ class AccuracyCalculator(EmbeddingMetric):
         evaluations = {suffix: evaluations[suffix] for suffix in levels}
         evaluation = Evaluation.of_levels(evaluations) if self.label_levels else evaluations[""]
         return {name + suffix: value for suffix in levels for name, value in values[suffix].items()}, evaluation
-
-    def _relevant(self, sides: Sides) -> Tensor:
-        # ->  (Q,) int64
-        with torch.autocast(sides.query.device.type, enabled=False):
-            return relevant_counts(sides, self.comparison, self.memory_budget)
 
     def _given(
         self, names: tuple[str, ...], sides: Sides, relevant: Tensor, neighbours: Neighbours
@@ -456,23 +362,25 @@ class AccuracyCalculator(EmbeddingMetric):
             "label_comparison_fn": self.label_comparison_fn,
         }
         lone, own = relevant == 0, [name for name in names if self._is_own(name)]
-        tables = any(name in self.requires_knn() and name not in own for name in names)
-        of_neighbours = tables or CENTROID in own or any(map(rank_score, own))
+        ranked = {name: score for name in own if (score := rank_score(name))}
+        tables = any(name in self.requires_knn() for name in names if name not in own)
+        of_neighbours = tables or CENTROID in own or bool(ranked)
         with torch.autocast(sides.query.device.type, enabled=False):
             scored = scored_queries(lone, self.on_lone) if of_neighbours or not len(lone) else ~lone
             if tables:
                 given |= self._neighbour_arguments(sides, includes, neighbours)
             if self.auditor:
                 self.auditor.look(neighbours, len(sides.reference_labels) - sides.all_shared())
-            nearest = self.scorer.nearest(sides, relevant, neighbours)
-            scores, ranks = self.scorer(own, sides, relevant, neighbours)
+            scores, ranks, nearest = self.scorer(ranked, sides, relevant, neighbours)
+            if CENTROID in own:
+                scores[CENTROID] = centroid_scores(sides, self.search)
             if self.on_lone == "zero":
                 scores = {name: score.masked_fill(lone, 0) for name, score in scores.items()}
             given |= {"scores": scores, "classes": Classes.of(sides.query_labels, scored)}
             if len(lone) and any(map(self._needs_clusters, names)):
                 whole = sides.spread is None
                 given["cluster_labels"] = self.get_cluster_labels(**given) if whole else self._spread_clusters(sides)
-            audit = self.auditor(own, sides, relevant, neighbours) if self.auditor and of_neighbours else None
+            audit = self.auditor(ranked, sides, relevant, neighbours) if self.auditor and of_neighbours else None
         result, classes = Result(scores, lone, given.get("cluster_labels"), ranks, audit, nearest), given["classes"]
         averages, labels = {"": (scores, classes)}, {"": sides.query_labels}
         queries = Queries(ItemNames(torch.arange(len(lone), device=lone.device)), None, len(lone))
@@ -487,10 +395,3 @@ class AccuracyCalculator(EmbeddingMetric):
             "not_lone_query_mask": mask,
             **self.search.tables(sides, self.determine_k(counts[1], len(sides.reference), includes), neighbours),
         }
-
-
-def _levels(sides: Sides) -> Iterator[tuple[str, Sides]]:
-    """Yield the suffix of each level of labels, and the sides with the labels of that level."""
-    labels = [side if side.ndim == 2 else side[:, None] for side in (sides.query_labels, sides.reference_labels)]
-    for i, (query_labels, reference_labels) in enumerate(zip(*(side.unbind(1) for side in labels), strict=True)):
-        yield f"_level{i}", sides._replace(query_labels=query_labels, reference_labels=reference_labels)

@@ -7,6 +7,7 @@ from typing import Any, Literal, NamedTuple
 
 from torch import Tensor
 
+from ... import _checks
 from ..clusters.cluster_accuracy import cluster_accuracy
 from ..clusters.mutual_info import adjusted_mutual_info, completeness, homogeneity, normalized_mutual_info, v_measure
 from ..clusters.pair_counts import adjusted_rand, fowlkes_mallows
@@ -78,6 +79,15 @@ def statistic_of(name: str) -> Statistic:
 
 def is_known(name: Any) -> bool:
     return isinstance(name, str) and (name in CLUSTERING or name == CENTROID or rank_score(name) is not None)
+
+
+def checked_k(k: Any) -> Depth:
+    if k is None or k == "max_bin_count":
+        return k
+    try:
+        return _checks.integer_at_least("k", k, 1)
+    except ValueError:
+        raise ValueError(f"k must be an integer >= 1, None or 'max_bin_count', got {k!r}") from None
 
 
 def needed_depth(ranked: dict[str, RankScore], k: Depth, longest: int, available: int) -> int | None:

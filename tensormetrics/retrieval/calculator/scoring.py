@@ -1,11 +1,12 @@
 """What AccuracyCalculator computes: scores of every query, and each metric from what it is given."""
 
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Literal, NamedTuple, get_args
 
 import torch
 from torch import Tensor
 
+from ... import _checks
 from ..inputs import Sides
 from ..ranking.positive_ranks import PositiveRanks, joined
 from ..ranking.sharded import gathered_ranks
@@ -14,10 +15,12 @@ from ..scores.embedding_metric import Queries
 from ..scores.query_metric import Average, Classes, averaged, query_scores
 from ..search.distance import DEFAULT, DISTANCES, Distance
 from .knn_labels import EQUALITY, flat_equality, ranks_of_matches, relevant_of_counts
-from .metric_names import CENTROID, CLUSTERING, Depth, needed_depth, rank_score, statistic_of
+from .metric_names import CENTROID, CLUSTERING, Depth, RankScore, needed_depth, rank_score, statistic_of
 from .progress import progressed
 from .search import Nearest, Neighbours, Search, compared
-from .selection import Keep
+
+Keep = Literal["scores", "all", "neighbours"]
+KEEP: tuple[Keep, ...] = get_args(Keep)
 
 
 class Audit(NamedTuple):
@@ -83,20 +86,44 @@ class Evaluation(NamedTuple):
         )
 
 
+class Scored(NamedTuple):
+    """What `QueryScorer` computes.
+
+    scores: metric -> (Q,) float64, NaN for lone queries.
+    ranks: of all relevant references that were searched; None unless keep="all".
+    nearest: the k nearest candidates of all queries; None unless keep="neighbours".
+    """
+
+    scores: dict[str, Tensor]
+    ranks: PositiveRanks | None
+    nearest: Nearest | None
+
+
 class QueryScorer:
-    """`scorer(names, sides, relevant, neighbours)` gives the per-query scores of built-in metrics, and their ranks."""
+    """`scorer(ranked, sides, relevant, neighbours)` scores all queries of one call by functions of their ranks."""
 
     def __init__(self, search: Search, k: Depth, keep: Keep, progress: bool) -> None:
+        _checks.one_of("keep", keep, KEEP)
+        if keep == "neighbours" and k is None:
+            raise ValueError("k: got None with keep='neighbours', wanted how many to keep, such as k=10")
+        if keep == "neighbours" and search.ties != "index":
+            raise ValueError(
+                f"ties: got {search.ties!r} with keep='neighbours', wanted 'index', the order of neighbours"
+            )
         self.search, self.k, self.keep, self.progress = search, k, keep, progress
 
-    def __call__(
-        self, names: Sequence[str], sides: Sides, relevant: Tensor, neighbours: Neighbours
-    ) -> tuple[dict[str, Tensor], PositiveRanks | None]:
-        # relevant: (Q,)  ->  (Q,) float64 each, NaN for lone queries
-        ranked = {name: score for name in names if (score := rank_score(name))}
-        longest, ranks = int(relevant.max()) if len(relevant) else 0, None
+    def __call__(self, ranked: dict[str, RankScore], sides: Sides, relevant: Tensor, neighbours: Neighbours) -> Scored:
+        # relevant: (Q,)
+        longest, available = (
+            int(relevant.max()) if len(relevant) else 0,
+            len(sides.reference_labels) - sides.all_shared(),
+        )
+        nearest = ranks = None
+        if self.keep == "neighbours":
+            k = min(self.k if isinstance(self.k, int) else longest, max(available, 0))
+            nearest = self.search.nearest(sides, k, neighbours)
         if ranked and longest:
-            depth = needed_depth(ranked, self.k, longest, len(sides.reference_labels) - sides.all_shared())
+            depth = needed_depth(ranked, self.k, longest, available)
             tiles = self.search.tiles(sides, relevant, depth, neighbours)
             queries = len(sides.query if sides.spread else relevant)
             tiles = progressed(tiles, queries) if self.progress else tiles
@@ -107,24 +134,15 @@ class QueryScorer:
             values = query_scores([score.function for score in ranked.values()], tiles, sides)
         else:
             values = torch.full((len(ranked), len(relevant)), torch.nan, dtype=torch.float64, device=relevant.device)
-        scores = dict(zip(ranked, values, strict=True))
-        if CENTROID in names:
-            if sides.ignore is not None:
-                name = "cameras" if isinstance(sides.ignore, tuple) else "ignore"
-                raise ValueError(f"{name}: {CENTROID} cannot leave them out; write exclude={(CENTROID,)!r}")
-            scores[CENTROID] = checked_centroids(
-                sides, distance_of_search(CENTROID, self.search.knn_func), self.search.memory_budget
-            )
-        return scores, ranks
+        return Scored(dict(zip(ranked, values, strict=True)), ranks, nearest)
 
-    def nearest(self, sides: Sides, relevant: Tensor, neighbours: Neighbours) -> Nearest | None:
-        # relevant: (Q,)
-        """The k nearest candidates of all queries, where these are to be kept."""
-        if self.keep != "neighbours":
-            return None
-        longest = int(relevant.max()) if len(relevant) else 0
-        available = max(len(sides.reference_labels) - sides.all_shared(), 0)
-        return self.search.nearest(sides, min(self.k if isinstance(self.k, int) else longest, available), neighbours)
+
+def centroid_scores(sides: Sides, search: Search) -> Tensor:
+    # ->  (Q,) float64
+    if sides.ignore is not None:
+        name = "cameras" if isinstance(sides.ignore, tuple) else "ignore"
+        raise ValueError(f"{name}: {CENTROID} cannot leave them out; write exclude={(CENTROID,)!r}")
+    return checked_centroids(sides, distance_of_search(CENTROID, search.knn_func), search.memory_budget)
 
 
 def distance_of_search(asked: str, knn_func: Callable) -> Distance:
@@ -171,6 +189,13 @@ def built_in(
     values = score.function(ranks_of_matches(compared(comparison, query_labels, knn_labels), relevant))
     scored = ~values.isnan() if not_lone_query_mask is None else not_lone_query_mask.to(values.device)
     return averaged(values, Classes.of(query_labels, scored), average, statistic)
+
+
+def levels_of(sides: Sides) -> Iterator[tuple[str, Sides]]:
+    """Yield the suffix of each level of labels, and the sides with the labels of that level."""
+    labels = [side if side.ndim == 2 else side[:, None] for side in (sides.query_labels, sides.reference_labels)]
+    for i, (query_labels, reference_labels) in enumerate(zip(*(side.unbind(1) for side in labels), strict=True)):
+        yield f"_level{i}", sides._replace(query_labels=query_labels, reference_labels=reference_labels)
 
 
 def of_levels(results: dict[str, Result]) -> Result:

@@ -36,7 +36,8 @@ class Neighbours:
 
     def __init__(self, knn_func: Callable[[Tensor, int, Tensor, bool], tuple[Tensor, Tensor]], sides: Sides) -> None:
         self.knn_func, self.sides = knn_func, sides
-        self._distances = self._indices = sides.self_index().new_empty(len(sides.query), 0)
+        empty = torch.empty(len(sides.query), 0, dtype=torch.int64, device=sides.query.device)
+        self._distances = self._indices = empty
 
     @property
     def depth(self) -> int:

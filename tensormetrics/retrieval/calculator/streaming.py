@@ -2,8 +2,8 @@
 
 import hashlib
 import os
-from collections.abc import Mapping
-from typing import Any, Protocol
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -12,7 +12,7 @@ from torch import distributed as dist
 
 from ..._distributed import Group, check_same_options, described, exchange, options_of
 from ..._version import __version__
-from ..inputs import as_tensor, budget, need_no_table
+from ..inputs import Stream, as_tensor, budget, need_no_table
 from ..relevance import Ignore
 from ..sources.source import ArrayRows, RowSource
 from ..sources.state import State
@@ -22,9 +22,8 @@ from .search import Search
 
 
 class Scoring(Protocol):
-    """What is asked of an AccuracyCalculator."""
+    """What is read of an AccuracyCalculator."""
 
-    current: tuple[str, ...]
     search: Search
     scorer: QueryScorer
     label_levels: bool
@@ -35,9 +34,34 @@ class Scoring(Protocol):
     def _is_own(self, name: str) -> bool: ...
 
 
-def check_blocks(calculator: Scoring) -> None:
-    """ValueError for what wants all references in the memory."""
-    names = calculator.current
+class Partial(NamedTuple):
+    """Where partial counts of a call are written, and the processes that share it."""
+
+    path: str | os.PathLike | None
+    seconds: float
+    group: Group
+
+
+def in_blocks(
+    names: Sequence[str], given: Mapping[str, Any], calculator: Scoring, device: torch.device, partial: Partial
+) -> Any:
+    # given: by name, the arguments of `get_accuracy`
+    """Return the references as a `Stream` if they are read in blocks, else as they are."""
+    reference = given["reference"]
+    if isinstance(reference, np.memmap) and _outgrows_memory(names, reference, given["gains"], calculator, device):
+        reference = ArrayRows(reference)
+    if isinstance(reference, RowSource):
+        check_blocks(names, calculator)
+        state = _state_of(names, {**given, "reference": reference}, calculator, device, partial)
+        return Stream(reference, state, partial.group)
+    if partial.path is not None or partial.group is not None:
+        name = "state" if partial.path is not None else "group"
+        raise ValueError(f"{name}: got one without references in blocks, wanted reference=open_rows(...)")
+    return reference
+
+
+def check_blocks(names: Sequence[str], calculator: Scoring) -> None:
+    """Raise a ValueError for what needs all references in memory."""
     unable = tuple(n for n in names if not (calculator._is_own(n) and (rank_score(n) or n in CLUSTERING)))
     if unable:
         raise ValueError(
@@ -52,39 +76,34 @@ def check_blocks(calculator: Scoring) -> None:
         raise ValueError("label_levels: got True with references in blocks, wanted one level of labels at a time")
 
 
-def in_blocks(reference: Any, calculator: Scoring, gains: Any, device: torch.device) -> Any:
-    """Integers that are mapped to a file, of which a search makes a floating copy, as rows that are read in blocks,
-    where the memory budget has no room for the copy and the scores can do with blocks."""
-    if not isinstance(reference, np.memmap) or reference.ndim != 2 or reference.dtype.kind not in "biu":
-        return reference
+def _outgrows_memory(
+    names: Sequence[str], reference: np.memmap, gains: Any, calculator: Scoring, device: torch.device
+) -> bool:
+    """Return whether the floating copy of integer rows that a search makes is above the memory budget, and the scores
+    can do with blocks."""
+    if reference.ndim != 2 or reference.dtype.kind not in "biu" or device.type != "cpu":
+        return False
     copied = reference.size * (4 if reference.dtype.itemsize <= 2 else 8)
     by_groups = calculator.ignore is None or isinstance(calculator.ignore, tuple)
-    if device.type != "cpu" or copied <= budget(calculator.memory_budget, device):
-        return reference
-    if not by_groups or not need_no_table(gains):
-        return reference
+    if copied <= budget(calculator.memory_budget, device) or not by_groups or not need_no_table(gains):
+        return False
     try:
-        check_blocks(calculator)
+        check_blocks(names, calculator)
     except ValueError:
-        return reference
-    return ArrayRows(reference)
+        return False
+    return True
 
 
-def state_of(
-    path: str | os.PathLike | None,
-    seconds: float,
-    calculator: Scoring,
-    given: Mapping[str, Any],
-    device: torch.device,
-    group: Group = None,
+def _state_of(
+    names: Sequence[str], given: Mapping[str, Any], calculator: Scoring, device: torch.device, partial: Partial
 ) -> State | None:
-    # given: by name, what `get_accuracy` was
-    """A file for partial counts of this call and no other; of a group one for each process, which have to agree."""
+    """Return a file for partial counts of this call and no other; of a group one for each process, which must agree."""
+    path, seconds, group = partial
     if path is None and group is None:
         return None
     # By the memory queries are cut into parts, and where none is told the device decides.
     memory = budget(calculator.memory_budget, device)
-    own = {"metrics": ", ".join(calculator.current), "state": repr(path and os.fspath(path))}
+    own = {"metrics": ", ".join(names), "state": repr(path and os.fspath(path))}
     said = options_of(calculator) | own | {"version": __version__}
     said |= {name: _identity(name, value) for name, value in given.items()}
     if group is not None:

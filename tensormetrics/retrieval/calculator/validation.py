@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch.distributed import ProcessGroup
 
 from ... import _checks
 from ..inputs import (
@@ -26,7 +25,6 @@ from ..inputs import (
     labelled,
 )
 from ..sources.source import RowSource
-from ..sources.state import State
 
 
 def default_device(rows: Any) -> torch.device:
@@ -44,24 +42,19 @@ def as_sides(
     ref_includes_query: bool,
     device: torch.device,
     columns: bool,
-    state: State | None = None,
-    group: ProcessGroup | None = None,
 ) -> Sides:
-    """Both sides as finite tensors of comparable labels; no reference: the queries against each other."""
+    # reference: rows, or a Stream of them
+    """Return both as finite tensors of comparable labels; no reference: the queries against each other."""
     both_or_neither(reference=reference, reference_labels=reference_labels)
     query = query.read(0, len(query)) if isinstance(query, RowSource) else query
-    stream = Stream(reference, state, group) if isinstance(reference, RowSource) else None
-    if (state or group is not None) and not stream:
-        name = "state" if state else "group"
-        raise ValueError(f"{name}: got one without references in blocks, wanted reference=open_rows(...)")
     query, query_labels = labelled(query, query_labels, device, ("query", "query_labels"), columns)
     check_finite(query=query, query_labels=query_labels)
     check_squares(query=query)
     if reference is None:
         return Sides(query, query_labels, query, query_labels, len(query))
+    if isinstance(reference, Stream):
+        return _streamed(query, query_labels, reference, reference_labels, ref_includes_query, columns)
     names = ("reference", "reference_labels")
-    if stream:
-        return _streamed(query, query_labels, stream, reference_labels, ref_includes_query, columns)
     reference, reference_labels = labelled(reference, reference_labels, device, names, columns)
     _checks.shape("reference", reference, "N", query.shape[1])
     check_finite(reference=reference, reference_labels=reference_labels)
@@ -93,14 +86,15 @@ def _streamed(
 def with_options(
     sides: Sides,
     *,
-    groups: tuple[Any, Any] = (None, None),
+    cameras: tuple[Any, Any] = (None, None),
     self_index: Any = None,
     gains: Any = None,
     ignore: Any = None,
 ) -> Sides:
     """The same with what else says who is a candidate, and of what worth; arrays and lists become tensors."""
     device, references = sides.query.device, len(sides.reference_labels)
-    sides = sides.without(_as_groups(groups, (len(sides.query_labels), references), device))
+    if any(side is not None for side in cameras):
+        sides = sides.without(_as_groups(cameras, (len(sides.query_labels), references), device))
     if isinstance(ignore, tuple):
         names = ("ignore: query groups", "ignore: reference groups")
         ignore = tuple(as_tensor(name, group, device) for name, group in zip(names, ignore, strict=True))
@@ -112,11 +106,9 @@ def with_options(
     return sides._replace(gains=as_gains(gains, device)).without(ignore)
 
 
-def _as_groups(groups: tuple[Any, Any], lengths: tuple[int, int], device: torch.device) -> tuple[Tensor, Tensor] | None:
+def _as_groups(groups: tuple[Any, Any], lengths: tuple[int, int], device: torch.device) -> tuple[Tensor, Tensor]:
     names = ("query_cameras", "reference_cameras")
     both_or_neither(**dict(zip(names, groups, strict=True)))
-    if groups[0] is None:
-        return None
     of_query, of_reference = (as_tensor(name, side, device) for name, side in zip(names, groups, strict=True))
     for name, group, length in zip(names, (of_query, of_reference), lengths, strict=True):
         _checks.shape(name, group, length)

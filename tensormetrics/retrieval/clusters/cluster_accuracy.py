@@ -104,7 +104,7 @@ class EmbeddingClusterAccuracy(EmbeddingMetric):
 
     def compute(self) -> Tensor:
         # ->  () float64
-        sides = self.kept()
+        sides, queries = self.kept()
         classes, codes = sides.query_labels.unique(return_inverse=True)
         if not len(codes):
             return sides.query.new_full((), torch.nan, dtype=torch.float64)
@@ -115,7 +115,7 @@ class EmbeddingClusterAccuracy(EmbeddingMetric):
         else:
             clusters = torch.as_tensor(self.kmeans_func(sides.query, n_clusters), device=codes.device)
         score = functools.partial(cluster_accuracy, memory_budget=self.memory_budget)
-        self._items = functools.partial(items_of, codes, clusters, self.queries.names, score)
+        self._items = functools.partial(items_of, codes, clusters, queries.names, score)
         return cluster_accuracy(codes, clusters, memory_budget=self.memory_budget)
 
 

@@ -198,8 +198,11 @@ class EmbeddingMetric(Metric):
         """Whether `compute` can do with the `kept` rows of this rank alone; else it is given those of all ranks."""
         return False
 
-    def kept(self) -> Sides:
-        """Everything kept; ValueError where it is not finite or lacks queries or references."""
+    def kept(self) -> tuple[Sides, Queries]:
+        """Return everything kept, and who the queries are.
+
+        ValueError where it is not finite or lacks queries or references.
+        """
         both, queries, references = map(self._chosen, ROLES)
         kinds = [kind_of_rows(len(chosen.labels), chosen.ids, chosen.groups) for chosen in (both, queries)]
         check_same_kind(kinds[1], kinds[0])
@@ -209,7 +212,7 @@ class EmbeddingMetric(Metric):
         reference_labels, reference_cameras, *_, reference, reference_places = reference_side
         names = ItemNames.of_rows(query_labels, ids, groups)
         num_rows = rows_of_both + len(self._rows("query")[1])
-        self.queries = Queries(names, rows_of_queries if len(ids) else None, num_rows)
+        identities = Queries(names, rows_of_queries if len(ids) else None, num_rows)
         if bool(len(query_labels)) != bool(len(reference_labels)):
             lacking = "reference" if len(query_labels) else "query"
             raise ValueError(
@@ -244,7 +247,7 @@ class EmbeddingMetric(Metric):
         elif [*map(len, cameras)] != [len(query_labels), len(reference_labels)]:
             raise ValueError("cameras: got some for a part of the rows, wanted them in every update or in none")
         shared = len(both.labels)
-        return Sides(query, query_labels, reference, reference_labels, shared, cameras, spread=spread)
+        return Sides(query, query_labels, reference, reference_labels, shared, cameras, spread=spread), identities
 
     def _rows(self, role: str) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
         # ->  (N, D), (N,) or (N, L), (N,) thrice; each (0,) before the first row, the last three also where not given

@@ -299,7 +299,7 @@ class QueryMetric(EmbeddingMetric):
 
     def compute(self) -> Any:
         # ->  () float64, or as `average` says; of several scores name: that of each
-        sides = self.kept()
+        sides, queries = self.kept()
         sides = sides._replace(gains=as_gains(self.gains, sides.query.device)).without(self.ignore)
         scores, lone = self.scores(sides)
         names = tuple(self.score) if isinstance(self.score, Mapping) else None
@@ -308,15 +308,15 @@ class QueryMetric(EmbeddingMetric):
             scores = scores.masked_fill(lone, 0)
         classes = Classes.of(sides.query_labels, scored)
         self.class_labels = classes.labels
-        queries = self.queries.names, sides.query_labels
+        items = queries.names, sides.query_labels
         if names is None:
             self._items = functools.partial(
-                items_of, scores, *queries, classes, self.average, self.statistic, self.value_range()
+                items_of, scores, *items, classes, self.average, self.statistic, self.value_range()
             )
             return averaged(scores, classes, self.average, self.statistic)
         by_name = dict(zip(names, scores, strict=True))
         ranges = dict.fromkeys(names, self.value_range())
-        self._items = functools.partial(items_of_several, by_name, *queries, classes, self.average, ranges)
+        self._items = functools.partial(items_of_several, by_name, *items, classes, self.average, ranges)
         return {name: averaged(score, classes, self.average) for name, score in by_name.items()}
 
     @torch.no_grad()

@@ -246,7 +246,7 @@ class PairMetric(EmbeddingMetric):
 
     def pairs(self) -> Pairs:
         several = self._is_synced and dist.is_initialized() and dist.get_world_size(self.process_group) > 1
-        return Pairs(self.kept(), DISTANCES[self.distance], self.memory_budget, several, self.process_group)
+        return Pairs(self.kept()[0], DISTANCES[self.distance], self.memory_budget, several, self.process_group)
 
 
 class EqualErrorRate(PairMetric):
