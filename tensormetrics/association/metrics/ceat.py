@@ -11,7 +11,7 @@ from ... import _checks
 from ...uncertainty.results.estimates import Estimate, check_confidence
 from ..embeddings.query import IndexedQuery
 from ..resampling.draws import chunks
-from ..resampling.permutation import ALTERNATIVES, TEST_TYPES, Alternative, TestType
+from ..resampling.null_distribution import ALTERNATIVES, TEST_TYPES, Alternative, TestType
 from ..resampling.random import random_uniform, stream
 from ..sets import word_sets
 from ..sets.word_sets import XYABMasks

@@ -261,7 +261,7 @@ def _score(
 def _drawing(metric: BaseMetric, batched: bool) -> BaseMetric:
     """The metric with one stream of draws for all its queries."""
     short, method = metric.metric_short_name, metric.p_value_method
-    if not batched or type(metric).null_draws is BaseMetric.null_draws:
+    if not (batched and metric.has_p_value()):
         raise ValueError(f"correction: got 'max-t' for {short}, which draws no scores; write 'holm' or 'bh'")
     if not metric.calculate_p_value:
         raise ValueError("correction: got 'max-t' without p-values; write metric_params={'calculate_p_value': True}")

@@ -10,8 +10,8 @@ from ... import _checks
 from ..._splitmix import FIRST, SECOND, words_at
 
 
-class Null(NamedTuple):
-    """Which subset sums are as extreme as the observed one: those >= low or <= high; None is out of reach."""
+class Tails(NamedTuple):
+    """Bounds of the subset sums that are as extreme as the observed one: >= low or <= high; None is out of reach."""
 
     low: Tensor | None  # (B,) int64
     high: Tensor | None  # (B,) int64
