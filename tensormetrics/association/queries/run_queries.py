@@ -22,7 +22,7 @@ from ..embeddings.model import WordEmbeddingModel, check_model
 from ..embeddings.query import Query, check_query
 from ..metrics._call import check_template
 from ..metrics.base import BaseMetric
-from ..resampling.random import stream
+from ..resampling.random import concrete_seed
 from .plan import Plan, plan_queries, plan_subqueries
 from .scoring import batched_scores, corrected_p_values, looped_scores
 
@@ -267,7 +267,7 @@ def _drawing(metric: BaseMetric, batched: bool) -> BaseMetric:
         raise ValueError("correction: got 'max-t' without p-values; write metric_params={'calculate_p_value': True}")
     if method == "exact":
         raise ValueError("correction: got 'max-t' with p_value_method='exact', wanted 'approximate': it draws")
-    return metric._with({"p_value_seed": stream(None)}) if metric.p_value_seed is None else metric
+    return metric._with({"p_value_seed": concrete_seed(None)}) if metric.p_value_seed is None else metric
 
 
 def _checked_metric(metric: Any) -> BaseMetric:
