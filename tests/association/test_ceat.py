@@ -63,8 +63,9 @@ def test_random_effects_of_batches(generator, device):
 def test_ceat_is_the_meta_analysis_of_weat_on_the_drawn_contexts(variance, generator, device):
     tensors = pools(generator, device)
     drawn = []
-    for n, pool in enumerate(word_sets.read(*"xyab", **{s: (t, None) for s, t in zip("xyab", tensors, strict=True)})):
-        drawn.append(draw_contexts(pool, stream(5) + n, 0, 20).vectors.cpu().numpy())
+    sets = word_sets.read(*"xyab", **{s: (t, None) for s, t in zip("xyab", tensors, strict=True)})
+    for name, pool in zip("xyab", sets, strict=True):
+        drawn.append(draw_contexts(pool, stream(5, f"contexts/{name}"), 0, 20).vectors.cpu().numpy())
     effects, variances = [], []
     for x, y, a, b in zip(*drawn, strict=True):
         s = [oracle.association(w, a, b) for w in (*x, *y)]

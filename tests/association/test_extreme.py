@@ -14,7 +14,7 @@ from torch import Tensor
 from tensormetrics import _native
 from tensormetrics.association import permutation_p_value
 from tensormetrics.association.resampling import draws, subset_sums
-from tensormetrics.association.resampling.random import Null, stream
+from tensormetrics.association.resampling.random import Tails, stream
 
 needs_kernel = pytest.mark.skipif(not _native.has_kernel("extreme_draws", "cpu"), reason="built without native code")
 KINDS = ["any", "ties", "equal", "largest"]
@@ -28,20 +28,23 @@ def units_of(kind: str, generator: torch.Generator, *shape: int) -> Tensor:
     return units.sign() * bound if kind == "largest" else units
 
 
-def bounds_of(units: Tensor, generator: torch.Generator) -> list[Null]:
+def bounds_of(units: Tensor, generator: torch.Generator) -> list[Tails]:
     """Bounds that some sums meet exactly, one side and both."""
     low, high = ((units * torch.randint(0, 2, units.shape, generator=generator)).sum(-1) for _ in range(2))
-    return [Null(low, None), Null(None, high), Null(low, high), Null(low, low - 1)]
+    return [Tails(low, None), Tails(None, high), Tails(low, high), Tails(low, low - 1)]
 
 
-def counted(units: Tensor, present: Tensor, n: Tensor | None, null: Null) -> list[int]:
+def counted(units: Tensor, present: Tensor, n: Tensor | None, tails: Tails) -> list[int]:
     """All subsets one by one, in Python's integers."""
     found = []
     for b, (row, there) in enumerate(zip(units.tolist(), present.tolist(), strict=True)):
         values = [value for value, is_there in zip(row, there, strict=True) if is_there or n is None]
         sizes = range(len(values) + 1) if n is None else [int(n[b])]
         sums = [sum(chosen) for size in sizes for chosen in itertools.combinations(values, size)]
-        low, high = (math.inf if null.low is None else null.low[b]), (-math.inf if null.high is None else null.high[b])
+        low, high = (
+            (math.inf if tails.low is None else tails.low[b]),
+            (-math.inf if tails.high is None else tails.high[b]),
+        )
         found.append(sum(s >= low for s in sums) + sum(s <= high for s in sums))
     return found
 
@@ -53,10 +56,10 @@ def test_subsets_against_all_of_them(kind, generator, device):
         present = torch.rand(places + 1, places, generator=generator) < 0.8
         size = present.sum(-1).to(device)
         n = torch.arange(places + 1).minimum(present.sum(-1))
-        for null, some in itertools.product(bounds_of(units, generator), (n, None)):
-            moved = [None if each is None else each.to(device) for each in (units, present, some, *null)]
-            found = subset_sums.extreme_subsets(*moved[:3], size if some is n else None, Null(*moved[3:]))
-            assert found.tolist() == counted(units, present, some, null)
+        for tails, some in itertools.product(bounds_of(units, generator), (n, None)):
+            moved = [None if each is None else each.to(device) for each in (units, present, some, *tails)]
+            found = subset_sums.extreme_subsets(*moved[:3], size if some is n else None, Tails(*moved[3:]))
+            assert found.tolist() == counted(units, present, some, tails)
 
 
 @needs_kernel
@@ -69,9 +72,9 @@ def test_many_subsets_against_the_reference(kind, places, generator):
     units = units_of(kind, generator, 3, places)
     present = torch.rand(3, places, generator=generator) < torch.tensor([[0.9], [1.0], [1.0]])
     n = torch.stack([present[0].sum() // 2, torch.tensor(places // 2), torch.tensor(places - 3)])
-    for null, some in itertools.product(bounds_of(units, generator)[2:3], (n, None) if places <= 40 else (n,)):
-        found = subset_sums.OPERATOR(units, present, some, *null)
-        assert torch.equal(found, subset_sums._extreme_subsets(units, present, some, *null))
+    for tails, some in itertools.product(bounds_of(units, generator)[2:3], (n, None) if places <= 40 else (n,)):
+        found = subset_sums.OPERATOR(units, present, some, *tails)
+        assert torch.equal(found, subset_sums._extreme_subsets(units, present, some, *tails))
 
 
 def drawn(n: int, size: int, places: int, replicates: int) -> np.ndarray:
@@ -94,12 +97,12 @@ def test_draws_against_a_loop(kind, generator, device):
     for b, (_, size) in enumerate(sizes):
         units[b, size:] = 0
     n, size = torch.tensor(sizes).T
-    for null in bounds_of(units, generator):
-        moved = [None if each is None else each.to(device) for each in null]
-        args = units.to(device), n.to(device), size.to(device), Null(*moved), stream(5), 70
+    for tails in bounds_of(units, generator):
+        moved = [None if each is None else each.to(device) for each in tails]
+        args = units.to(device), n.to(device), size.to(device), Tails(*moved), stream(5), 70
         sums = np.stack([drawn(*each, 9, 70) @ row for each, row in zip(sizes, units.numpy(), strict=True)])
-        low, high = (np.inf if null.low is None else null.low[:, None].numpy()), -np.inf
-        high = high if null.high is None else null.high[:, None].numpy()
+        low, high = (np.inf if tails.low is None else tails.low[:, None].numpy()), -np.inf
+        high = high if tails.high is None else tails.high[:, None].numpy()
         expected = ((sums >= low) | (sums <= high)).sum(1)
         assert draws.extreme_draws(*args).tolist() == expected.tolist()
 
@@ -112,10 +115,10 @@ def calls() -> tuple[list[Tensor], list[Tensor]]:
         size = torch.randint(1, places + 1, (9,), generator=generator)
         n = (size * torch.rand(9, generator=generator)).long() + 1
         n, size = n.minimum(size), size
-        for null in bounds_of(units, generator):
+        for tails in bounds_of(units, generator):
             for sizes in ((n, size), (n[:1], size[:1]), (None, None)):
-                found.append(draws.extreme_draws(units, *sizes, null, 12345, replicates))
-                expected.append(draws._extreme_draws(units.double(), *sizes, *null, 12345, replicates))
+                found.append(draws.extreme_draws(units, *sizes, tails, 12345, replicates))
+                expected.append(draws._extreme_draws(units.double(), *sizes, *tails, 12345, replicates))
     return found, expected
 
 
@@ -146,9 +149,11 @@ def test_threads_change_nothing(generator):
 
 def test_no_queries_and_no_places(device):
     no = torch.zeros(0, 3, dtype=torch.int64, device=device)
-    n, null = no[:, 0], Null(no[:, 0], None)
-    assert draws.extreme_draws(no, n, n, null, 1, 5).shape == subset_sums.extreme_subsets(no, no > 0, n, n, null).shape
+    n, tails = no[:, 0], Tails(no[:, 0], None)
+    assert (
+        draws.extreme_draws(no, n, n, tails, 1, 5).shape == subset_sums.extreme_subsets(no, no > 0, n, n, tails).shape
+    )
     none = no.new_zeros(2, 0)
-    n, null = none.sum(-1), Null(torch.tensor([0, 1], device=device), None)
-    assert draws.extreme_draws(none, n, n, null, 1, 5).tolist() == [5, 0]
-    assert subset_sums.extreme_subsets(none, none > 0, n, n, null).tolist() == [1, 0]
+    n, tails = none.sum(-1), Tails(torch.tensor([0, 1], device=device), None)
+    assert draws.extreme_draws(none, n, n, tails, 1, 5).tolist() == [5, 0]
+    assert subset_sums.extreme_subsets(none, none > 0, n, n, tails).tolist() == [1, 0]

@@ -1,5 +1,6 @@
 """p-values against enumeration, against each other, and as golden values give them."""
 
+import hashlib
 import itertools
 import json
 import math
@@ -258,3 +259,11 @@ def test_exact_p_values_send_no_table_twice(generator, device, monkeypatch):
     expected = permutation_p_value(u, v, method="exact")
     monkeypatch.setattr(subset_sums.math, "comb", None)
     assert permutation_p_value(u, v, method="exact").equal(expected)
+
+
+def test_streams_of_seeds_and_names_begin_where_their_hash_says():
+    text = "\x1f".join(("tensormetrics.posterior/1", "3", "contexts/x", "association", ""))
+    expected = int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little") >> 1
+    assert stream(3, "contexts/x") == expected
+    assert len({stream(seed, name) for seed in range(5) for name in ("permutations", "contexts/x")}) == 10
+    assert stream(None) != stream(None)

@@ -25,7 +25,7 @@ from tensormetrics.association import (
     sign_flip_p_value,
     target_permutation_p_value,
 )
-from tensormetrics.association.resampling.permutation import TEST_TYPES
+from tensormetrics.association.resampling.null_distribution import TEST_TYPES
 
 P_VALUES = [case for case in GOLDEN["cases"] if case["kind"] == "p_value"]
 

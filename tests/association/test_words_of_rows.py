@@ -29,7 +29,7 @@ from tensormetrics.association import (
     sign_flip_p_value,
     target_permutation_p_value,
 )
-from tensormetrics.association.resampling.permutation import TEST_TYPES
+from tensormetrics.association.resampling.null_distribution import TEST_TYPES
 from tensormetrics.association.resampling.word_samples import word_sample, word_weights
 from tensormetrics.association.sets.word_ids import joined_words
 

@@ -28,11 +28,7 @@ METRICS: dict[str, type[BaseMetric]] = {
     for name, kind in vars(domain).items()
     if isinstance(kind, ABCMeta) and issubclass(kind, BaseMetric) and kind is not BaseMetric
 }
-TESTED = {  # one p-value to a query
-    name
-    for name, kind in METRICS.items()
-    if kind.p_values is not BaseMetric.p_values and "p_value_by_word" not in kind.result_keys
-}
+TESTED = {name for name, kind in METRICS.items() if kind.has_p_value()}
 RESAMPLED = {name for name, kind in METRICS.items() if kind.score_function is not BaseMetric.score_function}
 ALSO = {  # what else a metric says of a query in a number: column -> key of its answer
     "weat": {"effect size": "effect_size"},

@@ -130,7 +130,7 @@ def two_means(points: Tensor, seed: int | None, starts: int = 10, steps: int = 1
     # points: (..., N, D)  ->  (..., N) bool, which of two clusters
     """k-means++ for two clusters: the best of several starts."""
     # Draws on the host give the same starts on every device.
-    first, second = random_uniform(stream(seed), 0, 2, starts, torch.device("cpu")).to(points).unbind(0)
+    first, second = random_uniform(stream(seed, "two-means"), 0, 2, starts, torch.device("cpu")).to(points).unbind(0)
     points = points - points.mean(-2, keepdim=True)
     squares = points.square().sum(-1, keepdim=True)
     begin = points[..., (first * points.shape[-2]).long(), :]  # (..., starts, D)

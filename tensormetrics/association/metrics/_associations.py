@@ -1,12 +1,15 @@
 """Associations of target words with two attribute sets, on which several metrics are built."""
 
 from collections.abc import Sequence
+from typing import cast
 
 from torch import Tensor
 from typing_extensions import Unpack  # torch brings it
 
+from ..resampling.null_distribution import NullDistribution
+from ..resampling.permutation import partition_null
 from ..sets import word_sets
-from ..sets.word_sets import XYABMasks
+from ..sets.word_sets import Values, XYABMasks
 
 
 def units_of(x: Tensor, y: Tensor, a: Tensor, b: Tensor, **masks: Unpack[XYABMasks]) -> tuple[word_sets.Words, ...]:
@@ -56,3 +59,16 @@ class XYABWords(XYABMasks, total=False):
     y_words: Tensor | None
     a_words: Tensor | None
     b_words: Tensor | None
+
+
+def masks_of(sides: XYABWords) -> XYABMasks:
+    return cast(XYABMasks, {name: side for name, side in sides.items() if name.endswith("_mask")})
+
+
+def null_of(u: Values, v: Values, sides: XYABWords, names: str, seed: int | None) -> NullDistribution:
+    """Return the null distribution of associations with words of two sets, such as "xy", that are exchanged."""
+    given = cast(dict[str, Tensor | None], sides)
+    (u_mask, v_mask), (u_words, v_words) = (
+        [given.get(f"{name}_{kind}") for name in names] for kind in ("mask", "words")
+    )
+    return partition_null(u[0], v[0], seed=seed, u_mask=u_mask, v_mask=v_mask, u_words=u_words, v_words=v_words)

@@ -18,8 +18,7 @@ from ...uncertainty.results.estimates import Estimate, check_confidence
 from ..embeddings.lookup import check_flag, log
 from ..embeddings.query import Forms, IndexedQuery, Query, Template
 from ..resampling.bootstrap import bootstrap_interval
-from ..resampling.null_distribution import Draws
-from ..resampling.permutation import METHODS, TEST_TYPES, Alternative, Method, Test, TestType
+from ..resampling.null_distribution import METHODS, TEST_TYPES, Alternative, Method, NullDistribution, TestType
 from ..sets import word_sets
 from ._call import Call, bind, check_template
 
@@ -55,8 +54,8 @@ class BaseMetric(SumMetric):
     A side of "n" sets comes as one tensor (..., n, W, D); `forms` may say otherwise, see `IndexedQuery.sets`.
 
     Or it overrides `run_query` alone, calls `super().run_query(...)`, which checks the arguments, and goes on word by
-    word with `model.get_embeddings_from_query`. One that defines `p_values` has `calculate_p_value` and its options,
-    one that defines `score_function` has `replicates`, `confidence` and `seed`: see `run_query`.
+    word with `model.get_embeddings_from_query`. One that defines `null_distributions` has `calculate_p_value` and its
+    options, one that defines `score_function` has `replicates`, `confidence` and `seed`: see `run_query`.
 
     >>> class Gap(BaseMetric):
     ...     metric_template, metric_name, metric_short_name = (2, 1), "Gap", "GAP"
@@ -85,7 +84,7 @@ class BaseMetric(SumMetric):
     aliases: dict[str, str] = {}  # other names of options in run_query
     no_score = "a vector is not finite"  # why a query whose words were found may still have no score
 
-    # Options of metrics that define `p_values`.
+    # Options of metrics that define `null_distributions`.
     calculate_p_value = False
     p_value_test_type: TestType = "right-sided"
     p_value_method: Method = "auto"
@@ -114,19 +113,17 @@ class BaseMetric(SumMetric):
         # sets: (..., W, D) each, as `forms` says  masks: (..., W), True = a word  ->  name: (...)
         raise NotImplementedError(f"{type(self).__name__} defines no measure(self, *sets, **masks)")
 
-    def p_values(self, *sets: Any, **masks: Any) -> dict[str, Tensor]:
-        """`p_value` (...), or `p_value_by_word` (..., W), of the same arguments, by the metric's options.
+    def null_distributions(self, *sets: Any, **masks: Any) -> dict[str, NullDistribution]:
+        """Return the null distribution of `p_value` (...), or of `p_value_by_word` (..., W), of the same arguments.
 
         Where words have several rows, there are also those of `IndexedQuery.words_of_rows`, as `x_words`.
         """
         raise NotImplementedError(f"{type(self).__name__} has no p-value")
 
-    def null_draws(self, *sets: Any, **masks: Any) -> Draws:
-        """The scores that a permutation test draws, of the same arguments; for `correction="max-t"`.
-
-        Shapes: sets: (..., W, D) each, masks and words as in `p_values` -> scores (...).
-        """
-        raise NotImplementedError(f"{type(self).__name__} has no null_draws")
+    def p_values(self, *sets: Any, **masks: Any) -> dict[str, Tensor]:
+        """Compute the p-values of `null_distributions` by the metric's options."""
+        test = self._alternative, self.p_value_method, self.p_value_iterations
+        return {name: null.p_value(*test) for name, null in self.null_distributions(*sets, **masks).items()}
 
     def score_function(self) -> Callable[..., Tensor]:
         """The score as a function of the same arguments, for `bootstrap_interval`."""
@@ -293,8 +290,13 @@ class BaseMetric(SumMetric):
         return (*(p.name for p in parameters if p.kind is p.KEYWORD_ONLY), *cls._shared_options())
 
     @classmethod
+    def has_p_value(cls) -> bool:
+        """Return whether a query has one p-value, not one of each word."""
+        return "p_value_by_word" not in cls.result_keys and "calculate_p_value" in cls._shared_options()
+
+    @classmethod
     def _shared_options(cls) -> tuple[str, ...]:
-        tested = () if cls.p_values is BaseMetric.p_values else P_VALUE_OPTIONS
+        tested = () if cls.null_distributions is BaseMetric.null_distributions else P_VALUE_OPTIONS
         return tested if cls.score_function is BaseMetric.score_function else (*tested, *BOOTSTRAP_OPTIONS)
 
     def _check_shared_options(self) -> None:
@@ -310,15 +312,6 @@ class BaseMetric(SumMetric):
     @property
     def _alternative(self) -> Alternative:
         return TEST_TYPES[self.p_value_test_type]
-
-    def _test(self) -> Test:
-        """The options as the functions of `permutation` take them."""
-        return {
-            "alternative": self._alternative,
-            "method": self.p_value_method,
-            "replicates": self.p_value_iterations,
-            "seed": self.p_value_seed,
-        }
 
     def _with(self, changed: dict[str, Any]) -> "BaseMetric":
         """This metric, or another one with some options changed."""

@@ -12,7 +12,7 @@ from ..._checks import takes_arrays
 from ...uncertainty.results.estimates import Estimate, check_confidence
 from ..embeddings.query import IndexedQuery
 from ..resampling.draws import chunks
-from ..resampling.permutation import ALTERNATIVES, TEST_TYPES, Alternative, TestType
+from ..resampling.null_distribution import ALTERNATIVES, TEST_TYPES, Alternative, TestType
 from ..resampling.random import random_uniform, stream
 from ..sets import word_sets
 from ..sets.word_sets import XYABMasks
@@ -118,13 +118,13 @@ def ceat(
     >>> x, y, a, b = torch.randn(4, 3, 5, 8, generator=generator)  # 3 words in 5 contexts each
     >>> x, a = x + 1, a + 1  # x goes with a
     >>> print(ceat(x, y, a, b))
-    1.117 [1.080, 1.155]
+    1.074 [1.031, 1.116]
     """
     _checks.one_of("variance", variance, VARIANCES)
     samples = _checks.integer_at_least("samples", samples, 1)
     word_sets.check_correction(correction)
     pools = word_sets.read("x", "y", "a", "b", x=(x, x_mask), y=(y, y_mask), a=(a, a_mask), b=(b, b_mask))
-    begin = [stream(seed) + n for n in range(4)]
+    begin = [stream(seed, f"contexts/{name}") for name in "xyab"]
     parts = []
     for start, rows in chunks(samples, sum(pool.vectors[..., 0, :].numel() for pool in pools)):
         drawn = word_sets.units(*(draw_contexts(pool, n, start, rows) for pool, n in zip(pools, begin, strict=True)))

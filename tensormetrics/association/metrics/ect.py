@@ -1,14 +1,15 @@
 """The Embedding Coherence Test."""
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
 from typing_extensions import Unpack  # torch brings it
 
 from ..._checks import takes_arrays
-from ..resampling.null_distribution import Draws
-from ..resampling.target_permutation import XYAWords, target_draws, target_permutation_p_value
+from ..resampling.null_distribution import NullDistribution
+from ..resampling.target_permutation import target_null
 from ..sets import word_sets
 from ..sets.word_sets import XYAMasks
 from .base import BaseMetric
@@ -85,13 +86,8 @@ class ECT(BaseMetric):
     def score_function(self) -> Callable[..., Tensor]:
         return ect
 
-    def p_values(
-        self, x: Tensor, y: Tensor, a: Tensor, a_words: Tensor | None = None, **masks: Unpack[XYAWords]
-    ) -> dict[str, Tensor]:
+    def null_distributions(
+        self, x: Tensor, y: Tensor, a: Tensor, a_words: Tensor | None = None, **sides: Any
+    ) -> dict[str, NullDistribution]:
         # attribute words do not move
-        return {"p_value": target_permutation_p_value(self.score_function(), x, y, a, **masks, **self._test())}
-
-    def null_draws(
-        self, x: Tensor, y: Tensor, a: Tensor, a_words: Tensor | None = None, **masks: Unpack[XYAWords]
-    ) -> Draws:
-        return target_draws(self.score_function(), x, y, a, seed=self.p_value_seed, **masks)
+        return {"p_value": target_null(self.score_function(), x, y, a, seed=self.p_value_seed, **sides)}

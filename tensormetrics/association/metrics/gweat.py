@@ -11,9 +11,7 @@ from typing_extensions import Unpack  # torch brings it
 from ... import _checks
 from ..._checks import takes_arrays
 from ..embeddings.query import IndexedQuery, Query
-from ..resampling.draws import chunks
-from ..resampling.null_distribution import Draws
-from ..resampling.permutation import Alternative, is_exact, is_extreme
+from ..resampling.null_distribution import Alternative, NullDistribution
 from ..resampling.random import random_words, stream
 from ..sets import word_sets
 from ..sets.word_ids import check_words, count_words, joined_words, word_places
@@ -61,7 +59,6 @@ def gweat(
 
 
 @takes_arrays
-@torch.no_grad()
 def group_permutation_p_value(
     x: Tensor,
     a: Tensor,
@@ -83,28 +80,23 @@ def group_permutation_p_value(
     >>> x = torch.tensor([[[2.0, 1.0], [3.0, 1.0]], [[1.0, 2.0], [1.0, 3.0]]])  # two groups of two words
     >>> a = torch.tensor([[[1.0, 0.0]], [[0.0, 1.0]]])
     >>> group_permutation_p_value(x, a, replicates=999)
-    tensor(0.1560, dtype=torch.float64)
+    tensor(0.1820, dtype=torch.float64)
     """
-    is_exact(alternative, "approximate", replicates, 0, 0, 0, "shuffles")
-    draws = group_draws(x, a, seed=seed, x_mask=x_mask, a_mask=a_mask, x_words=x_words)
-    observed = draws.observed
-    extreme = torch.zeros_like(observed, dtype=torch.int64)
-    margin = observed.abs().clamp(min=1).unsqueeze(-1) / word_sets.GRID
-    for start, rows in chunks(replicates, draws.cost):
-        extreme += is_extreme(draws.drawn(start, rows), observed.unsqueeze(-1), margin, alternative).sum(-1)
-    return ((1 + extreme.double()) / (1 + replicates)).where(observed.isfinite(), torch.nan)
+    masks = {"x_mask": x_mask, "a_mask": a_mask, "x_words": x_words}
+    return group_null(x, a, seed=seed, **masks).p_value(alternative, "approximate", replicates)
 
 
-def group_draws(
+@torch.no_grad()
+def group_null(
     x: Tensor,
     a: Tensor,
     *,
-    seed: int | None,
+    seed: int | None = 0,
     x_mask: Tensor | None = None,
     a_mask: Tensor | None = None,
     x_words: Tensor | None = None,
-) -> Draws:
-    """The scores of the shuffles that `group_permutation_p_value` draws."""
+) -> NullDistribution:
+    """Return scores after random shuffles of the target words; arguments as in `group_permutation_p_value`."""
     observed = gweat(x, a, x_mask=x_mask, a_mask=a_mask)  # its own checks come first
     check_words("x_words", x_words, "x", x[..., 0])
     (targets,) = word_sets.read("x", x=(x, x_mask))
@@ -123,7 +115,7 @@ def group_draws(
     absent = torch.arange(groups * width, device=x.device) >= ends[..., 0, -1, :, None]
     begin = stream(seed)
 
-    def drawn(start: int, rows: int) -> Tensor:
+    def draw(start: int, rows: int) -> Tensor:
         keys = random_words(begin, start, rows, groups * width, x.device).masked_fill(
             absent, torch.iinfo(torch.int64).max
         )
@@ -134,7 +126,8 @@ def group_draws(
         members = (starts <= rank) & (rank < ends) & present[..., None, None, :]
         return gweat(vectors, a.unsqueeze(-4), x_mask=members.long(), a_mask=a_mask)
 
-    return Draws(observed, drawn, max(x.numel(), present.numel() * groups))
+    cost, margin = max(x.numel(), present.numel() * groups), observed.abs().clamp(min=1) / word_sets.GRID
+    return NullDistribution(observed.isfinite(), lambda: observed, draw, cost, margin)
 
 
 class GWEAT(BaseMetric):
@@ -157,31 +150,11 @@ class GWEAT(BaseMetric):
     def score_function(self) -> Callable[..., Tensor]:
         return gweat
 
-    def p_values(
-        self,
-        x: Tensor,
-        a: Tensor,
-        *,
-        x_mask: Tensor | None = None,
-        a_mask: Tensor | None = None,
-        x_words: Tensor | None = None,
-        a_words: Tensor | None = None,
-    ) -> dict[str, Tensor]:
+    def null_distributions(
+        self, x: Tensor, a: Tensor, a_words: Tensor | None = None, **masks: Any
+    ) -> dict[str, NullDistribution]:
         # attribute words do not move
-        p = group_permutation_p_value(
-            x,
-            a,
-            alternative=self._alternative,
-            replicates=self.p_value_iterations,
-            seed=self.p_value_seed,
-            x_mask=x_mask,
-            a_mask=a_mask,
-            x_words=x_words,
-        )
-        return {"p_value": p}
-
-    def null_draws(self, x: Tensor, a: Tensor, a_words: Tensor | None = None, **masks: Any) -> Draws:
-        return group_draws(x, a, seed=self.p_value_seed, **masks)
+        return {"p_value": group_null(x, a, seed=self.p_value_seed, **masks)}
 
     def check_query(self, query: Query) -> None:
         check_groups(query, self.metric_short_name, equal=True)

@@ -9,11 +9,10 @@ from torch import Tensor
 from typing_extensions import Unpack  # torch brings it
 
 from ..._checks import takes_arrays
-from ..resampling.null_distribution import Draws, partition_draws
-from ..resampling.permutation import permutation_p_value
+from ..resampling.null_distribution import NullDistribution
 from ..sets import word_sets
 from ..sets.word_sets import XYABMasks
-from ._associations import XYABWords, associations, units_of
+from ._associations import XYABWords, associations, masks_of, null_of, units_of
 from .base import BaseMetric
 
 
@@ -144,34 +143,12 @@ class MLEAT(BaseMetric):
     def score_function(self) -> Callable[..., Tensor]:
         return functools.partial(_effect, correction=self.correction)
 
-    def p_values(self, x: Tensor, y: Tensor, a: Tensor, b: Tensor, **given: Unpack[XYABWords]) -> dict[str, Tensor]:
-        sides, masks, words = self._sides(x, y, a, b, **given)
-        found = {}
-        for name, (u, v), (first, second) in (
-            ("p_value", associations(*sides), "xy"),
-            ("p_value_x", _with(sides[0], *sides[2:]), "ab"),
-            ("p_value_y", _with(sides[1], *sides[2:]), "ab"),
-        ):
-            moved = {"u_mask": masks.get(first), "v_mask": masks.get(second)}
-            moved |= {"u_words": words.get(first), "v_words": words.get(second)}
-            found[name] = permutation_p_value(u[0], v[0], **moved, **self._test())
-        return found
-
-    def null_draws(self, x: Tensor, y: Tensor, a: Tensor, b: Tensor, **given: Unpack[XYABWords]) -> Draws:
-        sides, masks, words = self._sides(x, y, a, b, **given)
-        (u, _), (v, _) = associations(*sides)
-        moved = {
-            "u_mask": masks.get("x"),
-            "v_mask": masks.get("y"),
-            "u_words": words.get("x"),
-            "v_words": words.get("y"),
+    def null_distributions(
+        self, x: Tensor, y: Tensor, a: Tensor, b: Tensor, **sides: Unpack[XYABWords]
+    ) -> dict[str, NullDistribution]:
+        x, y, *attributes = units_of(x, y, a, b, **masks_of(sides))
+        return {
+            "p_value": null_of(*associations(x, y, *attributes), sides, "xy", self.p_value_seed),
+            "p_value_x": null_of(*_with(x, *attributes), sides, "ab", self.p_value_seed),
+            "p_value_y": null_of(*_with(y, *attributes), sides, "ab", self.p_value_seed),
         }
-        return partition_draws(u, v, seed=self.p_value_seed, **moved)
-
-    def _sides(
-        self, x: Tensor, y: Tensor, a: Tensor, b: Tensor, **given: Any
-    ) -> tuple[tuple[word_sets.Words, ...], dict[str, Tensor | None], dict[str, Tensor | None]]:
-        # unit vectors of the four sets; by set, masks, and the words of rows
-        masks = {name: given.get(f"{name}_mask") for name in "xyab"}
-        words = {name: given.get(f"{name}_words") for name in "xyab"}
-        return units_of(x, y, a, b, **{f"{name}_mask": mask for name, mask in masks.items()}), masks, words

@@ -11,8 +11,8 @@ from torch import Tensor
 from ..._checks import takes_arrays
 from ..embeddings.lookup import check_flag, log
 from ..embeddings.query import IndexedQuery
-from ..resampling.null_distribution import Draws, sign_draws
-from ..resampling.permutation import sign_flip_p_value
+from ..resampling.null_distribution import NullDistribution
+from ..resampling.permutation import sign_null
 from ..sets import word_sets
 from .base import BaseMetric, by_word
 
@@ -122,7 +122,7 @@ class RIPA(BaseMetric):
     def score_function(self) -> Callable[..., Tensor]:
         return functools.partial(ripa, normalize_direction=self.normalize_direction)
 
-    def p_values(
+    def null_distributions(
         self,
         x: Tensor,
         y: Tensor,
@@ -130,27 +130,11 @@ class RIPA(BaseMetric):
         pair_words: Tensor | None = None,
         a_words: Tensor | None = None,
         **masks: Tensor,
-    ) -> dict[str, Tensor]:
+    ) -> dict[str, NullDistribution]:
         # attribute words do not move
         a, pair = _directions(x, y, a, self.normalize_direction, **masks)
-        return {
-            "p_value": sign_flip_p_value(
-                pair.project(a.mean()), mask=pair.weights > 0, words=pair_words, **self._test()
-            )
-        }
-
-    def null_draws(
-        self,
-        x: Tensor,
-        y: Tensor,
-        a: Tensor,
-        pair_words: Tensor | None = None,
-        a_words: Tensor | None = None,
-        **masks: Tensor,
-    ) -> Draws:
-        a, pair = _directions(x, y, a, self.normalize_direction, **masks)
-        projected = pair.project(a.mean())
-        return sign_draws(projected, seed=self.p_value_seed, mask=pair.weights > 0, words=pair_words)
+        projections = pair.project(a.mean())
+        return {"p_value": sign_null(projections, seed=self.p_value_seed, mask=pair.weights > 0, words=pair_words)}
 
     def describe(self, values: dict[str, np.ndarray], index: IndexedQuery) -> dict[str, Any]:
         words = index.row_words[1][0]

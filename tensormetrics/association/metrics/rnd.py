@@ -12,8 +12,8 @@ from typing_extensions import Unpack  # torch brings it
 from ... import _checks
 from ..._checks import takes_arrays
 from ..embeddings.query import IndexedQuery
-from ..resampling.null_distribution import Draws
-from ..resampling.target_permutation import XYAWords, target_draws, target_permutation_p_value
+from ..resampling.null_distribution import NullDistribution
+from ..resampling.target_permutation import target_null
 from ..sets import word_sets
 from ..sets.word_sets import XYAMasks
 from .base import BaseMetric, by_word
@@ -120,16 +120,11 @@ class RND(BaseMetric):
     def score_function(self) -> Callable[..., Tensor]:
         return functools.partial(rnd, distance=self.distance)
 
-    def p_values(
-        self, x: Tensor, y: Tensor, a: Tensor, a_words: Tensor | None = None, **masks: Unpack[XYAWords]
-    ) -> dict[str, Tensor]:
+    def null_distributions(
+        self, x: Tensor, y: Tensor, a: Tensor, a_words: Tensor | None = None, **sides: Any
+    ) -> dict[str, NullDistribution]:
         # attribute words do not move
-        return {"p_value": target_permutation_p_value(self.score_function(), x, y, a, **masks, **self._test())}
-
-    def null_draws(
-        self, x: Tensor, y: Tensor, a: Tensor, a_words: Tensor | None = None, **masks: Unpack[XYAWords]
-    ) -> Draws:
-        return target_draws(self.score_function(), x, y, a, seed=self.p_value_seed, **masks)
+        return {"p_value": target_null(self.score_function(), x, y, a, seed=self.p_value_seed, **sides)}
 
     def describe(self, values: dict[str, np.ndarray], index: IndexedQuery) -> dict[str, Any]:
         differences = by_word(index.row_words[1][0], values["distance_by_word"])

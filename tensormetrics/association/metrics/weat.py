@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,11 +13,11 @@ from typing_extensions import Unpack  # torch brings it
 from ..._checks import takes_arrays
 from ..embeddings.lookup import check_flag
 from ..embeddings.query import IndexedQuery
-from ..resampling.null_distribution import Draws, partition_draws
-from ..resampling.permutation import permutation_p_value
+from ..resampling.null_distribution import NullDistribution
+from ..resampling.permutation import partition_null
 from ..sets import word_sets
 from ..sets.word_sets import XYABMasks
-from ._associations import XYABWords, associations, read_sets, units_of
+from ._associations import XYABWords, associations, masks_of, null_of, read_sets, units_of
 from .base import BaseMetric, by_word
 
 
@@ -151,31 +152,12 @@ class WEAT(BaseMetric):
             return functools.partial(weat_effect_size, correction=self.correction)
         return weat
 
-    def p_values(self, x: Tensor, y: Tensor, a: Tensor, b: Tensor, **given: Unpack[XYABWords]) -> dict[str, Tensor]:
-        u, v, sides = self._associations(x, y, a, b, **given)
-        return {"p_value": permutation_p_value(u, v, **sides, **self._test())}
-
-    def null_draws(self, x: Tensor, y: Tensor, a: Tensor, b: Tensor, **given: Unpack[XYABWords]) -> Draws:
-        u, v, sides = self._associations(x, y, a, b, **given)
-        return partition_draws(u, v, seed=self.p_value_seed, **sides)
-
-    def _associations(
-        self,
-        x: Tensor,
-        y: Tensor,
-        a: Tensor,
-        b: Tensor,
-        *,
-        x_words: Tensor | None = None,
-        y_words: Tensor | None = None,
-        a_words: Tensor | None = None,
-        b_words: Tensor | None = None,
-        **masks: Unpack[XYABMasks],
-    ) -> tuple[Tensor, Tensor, dict[str, Tensor | None]]:
+    def null_distributions(
+        self, x: Tensor, y: Tensor, a: Tensor, b: Tensor, **sides: Unpack[XYABWords]
+    ) -> dict[str, NullDistribution]:
         # attribute words do not move
-        (u, _), (v, _) = associations(*units_of(x, y, a, b, **masks))
-        sides = {"u_mask": masks.get("x_mask"), "v_mask": masks.get("y_mask"), "u_words": x_words, "v_words": y_words}
-        return u, v, sides
+        u, v = associations(*units_of(x, y, a, b, **masks_of(sides)))
+        return {"p_value": null_of(u, v, sides, "xy", self.p_value_seed)}
 
 
 @takes_arrays
@@ -268,7 +250,7 @@ class SCWEAT(BaseMetric):
     def score_function(self) -> Callable[..., Tensor]:
         return functools.partial(mean_sc_weat, correction=self.correction)
 
-    def p_values(
+    def null_distributions(
         self,
         w: Tensor,
         a: Tensor,
@@ -280,7 +262,7 @@ class SCWEAT(BaseMetric):
         w_words: Tensor | None = None,
         a_words: Tensor | None = None,
         b_words: Tensor | None = None,
-    ) -> dict[str, Tensor]:
+    ) -> dict[str, NullDistribution]:
         w, a, b = word_sets.read(w=(w, w_mask), a=(a, a_mask), b=(b, b_mask))
         to_a, to_b = (_cosines(w, side) for side in (a, b))
         if w_words is not None:  # a word with several rows has one p-value, that of its mean cosines
@@ -288,12 +270,11 @@ class SCWEAT(BaseMetric):
             shared = shared / shared.sum(-1, keepdim=True).clamp(min=1)
             to_a, to_b = shared @ to_a, shared @ to_b
         u_mask, v_mask, u_words, v_words = (
-            None if given is None else given.unsqueeze(-2) for given in (a_mask, b_mask, a_words, b_words)
+            None if side is None else side.unsqueeze(-2) for side in (a_mask, b_mask, a_words, b_words)
         )
-        p = permutation_p_value(
-            to_a, to_b, u_mask=u_mask, v_mask=v_mask, u_words=u_words, v_words=v_words, **self._test()
-        )
-        return {"p_value_by_word": w.present(p)}
+        sides = {"u_mask": u_mask, "v_mask": v_mask, "u_words": u_words, "v_words": v_words}
+        null = partition_null(to_a, to_b, seed=self.p_value_seed, **sides)
+        return {"p_value_by_word": replace(null, is_valid=null.is_valid & (w.weights > 0))}
 
     def describe(self, values: dict[str, np.ndarray], index: IndexedQuery) -> dict[str, Any]:
         words = index.row_words[0][0]

@@ -22,7 +22,7 @@ from ..embeddings.model import WordEmbeddingModel, check_model
 from ..embeddings.query import Query, check_query
 from ..metrics._call import check_template
 from ..metrics.base import BaseMetric
-from ..resampling.random import stream
+from ..resampling.random import concrete_seed
 from .plan import Plan, plan_queries, plan_subqueries
 from .scoring import batched_scores, corrected_p_values, looped_scores
 
@@ -261,13 +261,13 @@ def _score(
 def _drawing(metric: BaseMetric, batched: bool) -> BaseMetric:
     """The metric with one stream of draws for all its queries."""
     short, method = metric.metric_short_name, metric.p_value_method
-    if not batched or type(metric).null_draws is BaseMetric.null_draws:
+    if not (batched and metric.has_p_value()):
         raise ValueError(f"correction: got 'max-t' for {short}, which draws no scores; write 'holm' or 'bh'")
     if not metric.calculate_p_value:
         raise ValueError("correction: got 'max-t' without p-values; write metric_params={'calculate_p_value': True}")
     if method == "exact":
         raise ValueError("correction: got 'max-t' with p_value_method='exact', wanted 'approximate': it draws")
-    return metric._with({"p_value_seed": stream(None)}) if metric.p_value_seed is None else metric
+    return metric._with({"p_value_seed": concrete_seed(None)}) if metric.p_value_seed is None else metric
 
 
 def _checked_metric(metric: Any) -> BaseMetric:

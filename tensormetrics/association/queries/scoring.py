@@ -16,7 +16,7 @@ from ..embeddings.model import WordEmbeddingModel
 from ..embeddings.query import IndexedQuery, Query
 from ..metrics._call import CURRENT, FORMER, HEAD, Call, bind
 from ..metrics.base import BaseMetric
-from ..resampling.null_distribution import Draws, max_t_p_values
+from ..resampling.null_distribution import NullDistribution, max_t_p_values
 from ..sets import word_sets
 from .plan import Plan
 
@@ -93,25 +93,27 @@ def batched_scores(
 def corrected_p_values(metric: BaseMetric, plan: Plan, call: Call, progress: Progress) -> tuple[Tensor, Reasons]:
     # ->  (1, Q) float64
     """The p-values of all queries at once, from scores under the null hypothesis that are drawn together."""
-    reasons, batches = _misfits(metric, plan), []
+    reasons, nulls = _misfits(metric, plan), []
     asked: list[int] = []
-    for queries, draws in _batches(metric, plan, call, reasons, _draws):
+    for queries, null in _batches(metric, plan, call, reasons, _null):
         try:
-            batches.append(draws())
+            nulls.append(null())
         except ValueError as error:
             reasons |= dict.fromkeys(queries, str(error))
         else:
             asked += queries
         progress(len(queries))
     p_values = torch.full((len(plan.names),), torch.nan, dtype=torch.float64, device=call.model.vectors.device)
-    if batches:
-        found = max_t_p_values(batches, metric._alternative, metric.p_value_iterations)
+    if nulls:
+        found = max_t_p_values(nulls, metric._alternative, metric.p_value_iterations)
         p_values[torch.tensor(asked, device=p_values.device)] = found
     return p_values[None], reasons
 
 
-def _draws(metric: BaseMetric, *sets: Tensor, words: dict[str, Tensor] | None = None, **masks: Tensor) -> Draws:
-    return metric.null_draws(*sets, **masks, **(words or {}))
+def _null(
+    metric: BaseMetric, *sets: Tensor, words: dict[str, Tensor] | None = None, **masks: Tensor
+) -> NullDistribution:
+    return metric.null_distributions(*sets, **masks, **(words or {}))["p_value"]
 
 
 def _misfits(metric: BaseMetric, plan: Plan) -> Reasons:
@@ -127,7 +129,7 @@ def _misfits(metric: BaseMetric, plan: Plan) -> Reasons:
     return reasons
 
 
-Method = Callable[..., Any]  # of a metric: `evaluate` or `_draws`
+Method = Callable[..., Any]  # of a metric: `evaluate` or `_null`
 Batches = Iterator[tuple[Sequence[int], Callable[[], Any]]]  # queries, and a function for what it answers
 
 

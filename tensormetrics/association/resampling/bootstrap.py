@@ -1,7 +1,6 @@
 """Bootstrap intervals: the words of every set are reweighted, and the spread is that of the jackknife."""
 
 import inspect
-import secrets
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -16,6 +15,7 @@ from ...uncertainty.results.estimates import Estimate, check_confidence, interva
 from ..sets.set_checks import weights_as_masks
 from ..sets.word_ids import check_words
 from .draws import chunks
+from .random import concrete_seed
 from .word_samples import WordSample, word_sample, word_weights
 
 MAX_DF = 100  # of a t distribution; that of more degrees of freedom is hardly narrower
@@ -61,7 +61,7 @@ def bootstrap_interval(
         raise TypeError(f"metric: got a {type(metric).__name__}, wanted a function; write metric.score_function()")
     replicates = _checks.integer_at_least("replicates", replicates, 1)
     confidence = check_confidence(confidence)
-    seed = secrets.randbits(63) if seed is None else _checks.integer_at_least("seed", seed, 0)
+    seed = concrete_seed(seed)
     parameters = list(inspect.signature(metric).parameters)
     words = {name: masks.pop(name) for name in list(masks) if name.endswith("_words")}
     known = {name for name in parameters if name.endswith("_mask")}

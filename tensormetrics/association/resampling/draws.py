@@ -8,7 +8,7 @@ from torch import Tensor
 
 from ... import _gpu_kernels, _native
 from ..._interruptible import interruptible
-from .random import Null, random_words
+from .random import Tails, random_words
 
 BUDGET = 2**22  # numbers held at a time
 KERNEL_PLACES = 128  # so many may be added in the 32 bits of the kernels
@@ -25,7 +25,7 @@ _native_draws = interruptible(OPERATOR, lambda units, *rest: rest[-1] * units.sh
 
 
 def extreme_draws(
-    units: Tensor, n: Tensor | None, size: Tensor | None, null: Null, begin: int, iterations: int
+    units: Tensor, n: Tensor | None, size: Tensor | None, tails: Tails, begin: int, iterations: int
 ) -> Tensor:
     # units: (B, N) int64, whose sums stay below 2^53  n, size: (B,) or (1,), None for signs  ->  (B,) int64
     """Of the draws 0 ... iterations - 1 of the stream at `begin`, how many have a sum >= low or <= high?
@@ -34,9 +34,9 @@ def extreme_draws(
     """
     units = units.double()
     if units.device.type == "cpu" and not _gpu_kernels.usable("drawn sums", units.device):
-        tensors = (None if each is None else each.contiguous() for each in (units, n, size, *null))
+        tensors = (None if each is None else each.contiguous() for each in (units, n, size, *tails))
         return _native_draws(*tensors, begin, iterations)
-    return _extreme_draws(units, n, size, *null, begin, iterations)
+    return _extreme_draws(units, n, size, *tails, begin, iterations)
 
 
 @_native.reference("extreme_draws")
@@ -62,7 +62,7 @@ def _extreme_draws(
         from . import kernels
 
         pieces, whole = chunks(iterations, max(places, batch // 256), GPU_BUDGET), units.long()
-        counts = (kernels.count_extreme(draw(*piece)[0], whole, Null(low, high)) for piece in pieces)
+        counts = (kernels.count_extreme(draw(*piece)[0], whole, Tails(low, high)) for piece in pieces)
         return sum(counts, torch.zeros(batch, dtype=torch.int64, device=device))
     each = batch // max(groups, 1)
     units = units.view(groups, each, places)

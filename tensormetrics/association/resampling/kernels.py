@@ -14,7 +14,7 @@ from torch.nn.functional import pad
 
 from ..._splitmix import FIRST, SECOND, STEP
 from ..._triton import on_its_device
-from .random import Null
+from .random import Tails
 
 _TESTS, _ROWS = 128, 128  # of a tile of sums
 _DRAWN = 128  # partitions of a program
@@ -150,7 +150,7 @@ def random_signs(out: Tensor, begin: int, start: int) -> Tensor:
 
 
 @on_its_device
-def count_extreme(chosen: Tensor, units: Tensor, null: Null) -> Tensor:
+def count_extreme(chosen: Tensor, units: Tensor, tails: Tails) -> Tensor:
     # chosen: (rows, N) bool, N <= 128  units: (B, N) int64, at most 2^41 in modulus
     # ->  (B,) int64, how many of the sums are extreme
     (batch, places), rows = units.shape, len(chosen)
@@ -159,7 +159,7 @@ def count_extreme(chosen: Tensor, units: Tensor, null: Null) -> Tensor:
     width, more = max(triton.next_power_of_2(places), 32), -batch % _TESTS
     masks = pad(chosen, (0, width - places, 0, -rows % _ROWS)).view(torch.int8)
     units = pad(units, (0, width - places, 0, more))
-    low, high = (None if bound is None else pad(bound, (0, more)) for bound in null)
+    low, high = (None if bound is None else pad(bound, (0, more)) for bound in tails)
     tails = ([] if low is None else [(units, low)]) + ([] if high is None else [(-units, -high)])
     added = len(masks) - rows  # draws of nothing, whose sum is 0
     counts = (_count_at_least(masks, *tail) - added * (tail[1] <= 0) for tail in tails)

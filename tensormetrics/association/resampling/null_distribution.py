@@ -1,108 +1,138 @@
-"""Scores of many queries under one null hypothesis: a draw moves the words at the same places of all of them."""
+"""Null distributions of scores, from which p-values of one query and of many are computed."""
 
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal, NamedTuple, get_args
 
 import torch
 from torch import Tensor
 
+from ... import _checks
 from ...uncertainty.engine.corrections import StepDown
-from ..sets.word_ids import word_sums
-from .draws import chunks, random_partitions, random_signs
-from .permutation import Alternative, _grid, _read, _units, present_first
-from .random import stream
+from .draws import chunks
 
-SCALED_BY = 1000  # draws, by whose size each query's scores are made comparable
-
-
-class Draws(NamedTuple):
-    """Scores of queries (...), and those of any draws of the null hypothesis."""
-
-    observed: Tensor  # (...) float64
-    drawn: Callable[[int, int], Tensor]  # (start, rows)  ->  (..., rows) float64
-    cost: int  # numbers that one draw holds
-
-
-def partition_draws(
-    u: Tensor,
-    v: Tensor,
-    *,
-    seed: int | None = 0,
-    u_mask: Tensor | None = None,
-    v_mask: Tensor | None = None,
-    u_words: Tensor | None = None,
-    v_words: Tensor | None = None,
-) -> Draws:
-    # u: (..., n) scores  v: (..., m)  masks, words: as in `permutation_p_value`
-    """Differences of means, those that "approximate" of `permutation_p_value` draws."""
-    scores, present, lead = _read(u=(u, u_mask), v=(v, v_mask))
-    units, grid, sides = _units(scores), _grid(scores), []
-    for part, words in ((slice(u.shape[-1]), u_words), (slice(u.shape[-1], None), v_words)):
-        numbers = None if words is None else words.expand(*lead, -1).reshape(len(scores), -1)
-        sides.append(word_sums(units[:, part], present[:, part], numbers))
-    n = (sides[0][1] > 0).sum(-1)
-    sums, rows = (torch.cat(pair, -1) for pair in zip(*sides, strict=True))
-    order, size = present_first(rows > 0), (rows > 0).sum(-1)
-    sums, rows = (each.gather(-1, order).double() for each in (sums, rows))
-    sizes = torch.stack([n, size], 1).unique(dim=0)  # queries of equal sizes share their draws
-    group = (torch.stack([n, size], 1)[:, None] == sizes).all(-1).double().argmax(-1)
-    total, all_rows = sums.sum(-1, keepdim=True), rows.sum(-1, keepdim=True)
-    begin, places = stream(seed), sums.shape[-1]
-
-    def difference(chosen: Tensor) -> Tensor:
-        # chosen: (B, R, places)  ->  (B, R), exact but for the divisions
-        if len(chosen) == 1:
-            mine, mine_rows = sums @ chosen[0].mT, rows @ chosen[0].mT
-        else:
-            mine, mine_rows = ((chosen @ each.unsqueeze(-1)).squeeze(-1) for each in (sums, rows))
-        return (mine / mine_rows - (total - mine) / (all_rows - mine_rows)) * grid
-
-    def drawn(start: int, number: int) -> Tensor:
-        chosen = random_partitions(begin, sizes[:, 0], sizes[:, 1], places, start, number).double()
-        return difference(chosen[group] if len(chosen) > 1 else chosen).unflatten(0, lead)
-
-    first = (torch.arange(places, device=n.device) < n[:, None]).double()[:, None]
-    observed = difference(first).squeeze(-1).where(scores.isfinite().all(-1) & (n > 0) & (n < size), torch.nan)
-    return Draws(observed.view(lead), drawn, 2 * sums.numel())
+Alternative = Literal["two-sided", "greater", "less"]
+TestType = Literal["right-sided", "left-sided", "two-sided"]
+Method = Literal["auto", "exact", "approximate"]
+ALTERNATIVES: tuple[Alternative, ...] = get_args(Alternative)
+TEST_TYPES: dict[TestType, Alternative] = {  # as WEFE calls them
+    "right-sided": "greater",
+    "left-sided": "less",
+    "two-sided": "two-sided",
+}
+METHODS: tuple[Method, ...] = get_args(Method)
+NUM_SCALE_DRAWS = 1000  # draws, by whose size the scores of each query are made comparable
 
 
-def sign_draws(r: Tensor, *, seed: int | None = 0, mask: Tensor | None = None, words: Tensor | None = None) -> Draws:
-    # r: (..., P)  mask, words: (..., P)
-    """Means of values with random signs, those that "approximate" of `sign_flip_p_value` draws."""
-    values, present, lead = _read(r=(r, mask))
-    numbers = None if words is None else words.expand(*lead, -1).reshape(values.shape)
-    sums, rows = word_sums(_units(values), present, numbers)
-    order, pairs = present_first(rows > 0), sums.shape[-1]
-    sums, scale = sums.gather(-1, order).double(), _grid(values) / rows.sum(-1, keepdim=True)
-    begin = stream(seed)
+class Exact(NamedTuple):
+    """Count of all cases of a null hypothesis: "auto" counts up to `auto` of the `unit`, "exact" up to `most`."""
 
-    def drawn(start: int, number: int) -> Tensor:
-        signs = 1 - 2 * random_signs(begin, pairs, start, number, sums.device)[0].double()
-        return (sums @ signs.mT * scale).unflatten(0, lead)
+    size: int
+    unit: str
+    auto: int
+    most: int
+    share: Callable[[Alternative], Tensor]  # ->  (K,), the share of cases as extreme as the observed scores
+    queries: Tensor | None = None  # (B,) bool with K True, the queries that are counted; None if all are
 
-    observed = (sums.sum(-1) * scale[:, 0]).where(values.isfinite().all(-1) & present.any(-1), torch.nan)
-    return Draws(observed.view(lead), drawn, sums.numel())
+    def is_used(self, method: Method) -> bool:
+        if method == "exact" and self.size > self.most:
+            got = f"'exact' with {self.size} {self.unit}"
+            raise ValueError(f"method: got {got}, wanted at most {self.most}; write method='approximate'")
+        return method == "exact" or (method == "auto" and self.size <= self.auto)
 
 
-def max_t_p_values(batches: list[Draws], alternative: Alternative, replicates: int) -> Tensor:
-    # of observed (B,) each  ->  (sum of B,) float64
-    """p-values of all queries at once: step-down maxima of their scores in units of their own size under the null."""
+@dataclass
+class NullDistribution:
+    """Scores of queries, and their distribution if a null hypothesis holds, as random draws and as all cases.
 
-    def drawn(start: int, rows: int) -> Tensor:
+    Args:
+        is_valid: Queries that have a test.
+        score: ``score()`` returns the observed scores of the queries.
+        draw: ``draw(start, rows)`` returns the scores of the draws number ``start`` and following.
+        cost: The most numbers that one draw holds in memory.
+        margin: Scores that differ by no more count as equal.
+        exact: Counts of all cases, together of all queries; none if cases are only drawn.
+        count: ``count(alternative, replicates)`` counts the extreme ones of these draws faster than ``draw`` would.
+
+    Shape:
+        - is_valid: ``(...)``, bool
+        - score, margin: ``(...)``, float64
+        - draw: ``(..., rows)``
+        - count: ``(...)`` or flattened
+    """
+
+    is_valid: Tensor
+    score: Callable[[], Tensor]
+    draw: Callable[[int, int], Tensor]
+    cost: int
+    margin: Tensor | float = 0.0
+    exact: Sequence[Exact] = ()
+    count: Callable[[Alternative, int], Tensor] | None = None
+
+    @cached_property
+    def observed(self) -> Tensor:
+        # ->  (...) float64, NaN where there is no test
+        return self.score().where(self.is_valid, torch.nan)
+
+    def p_value(self, alternative: Alternative = "greater", method: Method = "auto", replicates: int = 10000) -> Tensor:
+        # ->  (...) float64
+        """Compute the share of cases at least as extreme as the observed scores, which are one of them."""
+        _checks.one_of("alternative", alternative, ALTERNATIVES)
+        _checks.one_of("method", method, METHODS)
+        _checks.integer_at_least("replicates", replicates, 1)
+        if method == "exact" and not self.exact:
+            raise ValueError("method: got 'exact', wanted 'approximate': these cases are only drawn")
+        used = [exact for exact in self.exact if exact.is_used(method)]
+        parts = [(exact.queries, exact.share(alternative)) for exact in used]
+        if not used or len(used) < len(self.exact):
+            count = self._count_draws if self.count is None else self.count
+            parts.insert(0, (None, (1 + count(alternative, replicates).double()) / (1 + replicates)))
+        queries, share = parts[0]
+        if queries is not None:
+            share = torch.empty_like(self.is_valid, dtype=torch.float64)
+        for queries, part in parts:
+            share = share if queries is None else share.flatten().masked_scatter(queries, part)
+        share = share if share.shape == self.is_valid.shape else share.view(self.is_valid.shape)
+        return share.where(self.is_valid, torch.nan)
+
+    @torch.no_grad()
+    def _count_draws(self, alternative: Alternative, replicates: int) -> Tensor:
+        # ->  (...) int64
+        count, observed = torch.zeros_like(self.is_valid, dtype=torch.int64), self.score()
+        for piece in chunks(replicates, self.cost):
+            count += count_extreme(self.draw(*piece), observed, self.margin, alternative)
+        return count
+
+
+def count_extreme(scores: Tensor, observed: Tensor, margin: Tensor | float, alternative: Alternative) -> Tensor:
+    # scores: (..., rows)  observed, margin: (...)  ->  (...) int64
+    """Count the scores at least as extreme as the observed ones or within the margin of them; NaN is not extreme."""
+    scores, observed = (_extremeness(t, alternative) for t in (scores, observed))
+    return (scores >= (observed - margin).unsqueeze(-1)).sum(-1)
+
+
+def max_t_p_values(nulls: Sequence[NullDistribution], alternative: Alternative, replicates: int) -> Tensor:
+    # of (B,) queries each  ->  (sum of B,) float64
+    """Compute p-values of all queries together, from step-down maxima of their standardized scores."""
+
+    def draw(start: int, rows: int) -> Tensor:
         # ->  (rows, T)
-        return _as_large(torch.cat([batch.drawn(start, rows) for batch in batches]), alternative).mT
+        return _extremeness(torch.cat([null.draw(start, rows) for null in nulls]), alternative).mT
 
-    cost = sum(batch.cost for batch in batches)
-    observed = _as_large(torch.cat([batch.observed for batch in batches])[:, None], alternative)[:, 0]
-    squares, trial = torch.zeros_like(observed), min(replicates, SCALED_BY)
-    for piece in chunks(trial, cost):
-        squares += drawn(*piece).square().nan_to_num(0).sum(0)
-    scale = (squares / trial).sqrt()
+    cost = sum(null.cost for null in nulls)
+    observed = _extremeness(torch.cat([null.observed for null in nulls]), alternative)
+    squares, num_draws = torch.zeros_like(observed), min(replicates, NUM_SCALE_DRAWS)
+    for piece in chunks(num_draws, cost):
+        squares += draw(*piece).square().nan_to_num(0).sum(0)
+    scale = (squares / num_draws).sqrt()
     test = StepDown((observed / scale).where(scale > 0, 0).where(observed.isfinite(), torch.nan))
     for piece in chunks(replicates, cost):
-        test.add((drawn(*piece) / scale).where(scale > 0, 0))
+        test.add((draw(*piece) / scale).where(scale > 0, 0))
     return test.p_values()
 
 
-def _as_large(scores: Tensor, alternative: Alternative) -> Tensor:
-    return {"greater": scores, "less": -scores, "two-sided": scores.abs()}[alternative]
+def _extremeness(scores: Tensor, alternative: Alternative) -> Tensor:
+    if alternative == "greater":
+        return scores
+    return -scores if alternative == "less" else scores.abs()

@@ -4,7 +4,9 @@ Both tests are one question about subset sums of integers: how many of the sums 
 at least as large, or as small, as a bound?
 """
 
-from typing import Literal, TypedDict, get_args
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -13,31 +15,14 @@ from ... import _checks
 from ..._checks import takes_arrays
 from ..sets import word_sets
 from ..sets.word_ids import check_words, word_sums
-from .draws import BUDGET, chunks, extreme_draws, random_partitions
-from .random import Null, stream
+from .draws import BUDGET, extreme_draws, random_partitions, random_signs
+from .null_distribution import Alternative, Exact, Method, NullDistribution, count_extreme
+from .random import Tails, stream
 from .subset_sums import MOST_PLACES, extreme_subsets, number_of_subsets, subset_sums
 
-Alternative = Literal["two-sided", "greater", "less"]
-TestType = Literal["right-sided", "left-sided", "two-sided"]
-Method = Literal["auto", "exact", "approximate"]
-ALTERNATIVES: tuple[Alternative, ...] = get_args(Alternative)
-TEST_TYPES: dict[TestType, Alternative] = {  # as WEFE calls them
-    "right-sided": "greater",
-    "left-sided": "less",
-    "two-sided": "two-sided",
-}
-METHODS: tuple[Method, ...] = get_args(Method)
 AUTO_PLACES, MOST_PAIRS = 32, 40  # "auto" is exact up to so many places, and "exact" works up to so many pairs
+MARGIN = 2  # units by which rounding moves a difference at most
 MOST_UNEQUAL = 20  # words, if their numbers of rows differ: then each partition is scored by itself
-
-
-class Test(TypedDict):
-    """The options of a permutation test."""
-
-    alternative: Alternative
-    method: Method
-    replicates: int
-    seed: int | None
 
 
 @takes_arrays
@@ -73,31 +58,8 @@ def permutation_p_value(
     >>> permutation_p_value(torch.tensor([0.9, 0.8, 0.7]), torch.tensor([0.1, 0.3, 0.2]))  # 1 of 20 partitions
     tensor(0.0500, dtype=torch.float64)
     """
-    scores, present, lead = _read(u=(u, u_mask), v=(v, v_mask))
-    if u_words is not None or v_words is not None:
-        check_words("u_words", u_words, "u", u)
-        check_words("v_words", v_words, "v", v)
-        test = (alternative, method, replicates, seed)
-        share = _share_of_words(scores, present, lead, (u, u_words), (v, v_words), *test)
-        return share.where(scores.isfinite().all(-1), torch.nan).reshape(lead)
-    places = scores.shape[-1]
-    exact = is_exact(alternative, method, replicates, places, AUTO_PLACES, MOST_PLACES, "places")
-    size, n = present.sum(-1), present[:, : u.shape[-1]].sum(-1)
-    usable = scores.isfinite().all(-1) & (n > 0) & (n < size)
-    units = _units(scores)
-    observed, total = units[:, : u.shape[-1]].sum(-1), units.sum(-1)
-    null = _partition_null(observed, total, n, size, alternative)
-    if exact:
-        partitions = number_of_subsets(size, n)
-        extreme = extreme_subsets(units, present, n, size, null)
-        share = extreme.minimum(partitions).double() / partitions  # tails that meet count what lies between them twice
-    else:
-        if u_mask is None and v_mask is None:  # all queries share their draws
-            n, size = n.new_full((1,), u.shape[-1]), n.new_full((1,), places)
-        else:
-            units = units.gather(-1, present_first(present))
-        share = _share_of_draws(extreme_draws(units, n, size, null, stream(seed), replicates), replicates)
-    return share.where(usable, torch.nan).reshape(lead)
+    sides = {"u_mask": u_mask, "v_mask": v_mask, "u_words": u_words, "v_words": v_words}
+    return partition_null(u, v, seed=seed, **sides).p_value(alternative, method, replicates)
 
 
 @takes_arrays
@@ -123,47 +85,211 @@ def sign_flip_p_value(
     >>> sign_flip_p_value(torch.tensor([0.4, 0.1, 0.3]))  # 1 of 8 patterns of signs
     tensor(0.1250, dtype=torch.float64)
     """
-    values, present, lead = _read(r=(r, mask))
-    if words is not None:
-        check_words("words", words, "r", r)
-        sums, rows = word_sums(_units(values), present, words.expand(*lead, -1).reshape(values.shape))
-        options: Test = {"alternative": alternative, "method": method, "replicates": replicates, "seed": seed}
-        share = sign_flip_p_value(sums * _grid(values), mask=_unless_all(rows > 0), **options)
-        return share.where(values.isfinite().all(-1), torch.nan).reshape(lead)
-    pairs = values.shape[-1]
-    exact = is_exact(alternative, method, replicates, pairs, MOST_PAIRS, MOST_PAIRS, "pairs")
-    usable = values.isfinite().all(-1) & present.any(-1)
-    units = _units(values)
-    null = _sign_null(units.sum(-1), present.sum(-1), alternative)
-    if exact:  # an absent pair doubles the patterns and the extreme ones alike
-        share = extreme_subsets(units, present, None, None, null).clamp(max=2**pairs).double() / 2**pairs
+    return sign_null(r, seed=seed, mask=mask, words=words).p_value(alternative, method, replicates)
+
+
+def partition_null(
+    u: Tensor,
+    v: Tensor,
+    *,
+    seed: int | None = 0,
+    u_mask: Tensor | None = None,
+    v_mask: Tensor | None = None,
+    u_words: Tensor | None = None,
+    v_words: Tensor | None = None,
+) -> NullDistribution:
+    """Return differences of means under random partitions; arguments as in `permutation_p_value`."""
+    scores, present, lead = _read(u=(u, u_mask), v=(v, v_mask))
+    check_words("u_words", u_words, "u", u)
+    check_words("v_words", v_words, "v", v)
+    grid, begin, n = _grid(scores), stream(seed), u.shape[-1]
+    units = _units(scores, grid)
+    if u_words is None and v_words is None:
+        pool = means = _Pool(units, present, n)
+        exact, is_ragged = [_exact_of_equal(pool)], u_mask is not None or v_mask is not None
     else:
-        units = units if mask is None else units.gather(-1, present_first(present))
-        share = _share_of_draws(extreme_draws(units, None, None, null, stream(seed), replicates), replicates)
-    return share.where(usable, torch.nan).reshape(lead)
+        first = word_sums(units[:, :n], present[:, :n], _by_query(u_words, lead))
+        second = word_sums(units[:, n:], present[:, n:], _by_query(v_words, lead))
+        sums, rows = (torch.cat(pair, -1) for pair in zip(first, second, strict=True))
+        pool = _Pool(sums, rows, first[0].shape[-1])
+        (exact, means), is_ragged = _exact_of_words(pool), True
+    count = None if means is None else functools.partial(_count_draws, means, is_ragged, begin)
+    n, size = pool.sizes
+    is_valid = scores.isfinite().all(-1) & (n > 0) & (n < size)
+    draw_units = _draw_of(pool, begin)
+
+    def score() -> Tensor:
+        return (pool.observed() * grid).view(lead)
+
+    def draw(start: int, rows: int) -> Tensor:
+        return (draw_units(start, rows) * grid).view(*lead, rows)
+
+    margin = 0.0 if count else MARGIN * grid.view(lead)
+    return NullDistribution(is_valid.view(lead), score, draw, 2 * units.numel(), margin, exact, count)
 
 
-def is_exact(
-    alternative: Alternative, method: Method, replicates: int, got: int, auto: int, most: int, unit: str
-) -> bool:
-    _checks.one_of("alternative", alternative, ALTERNATIVES)
-    _checks.one_of("method", method, METHODS)
-    _checks.integer_at_least("replicates", replicates, 1)
-    if method == "exact" and got > most:
-        raise ValueError(f"method: got 'exact' with {got} {unit}, wanted at most {most}; write method='approximate'")
-    return method == "exact" or (method == "auto" and got <= auto)
+def sign_null(
+    r: Tensor, *, seed: int | None = 0, mask: Tensor | None = None, words: Tensor | None = None
+) -> NullDistribution:
+    """Return means of values with random signs; arguments as in `sign_flip_p_value`."""
+    values, present, lead = _read(r=(r, mask))
+    check_words("words", words, "r", r)
+    grid, num_rows, begin = _grid(values), present.sum(-1), stream(seed)
+    units = _units(values, grid)
+    if words is not None:
+        units, rows = word_sums(units, present, _by_query(words, lead))
+        present = rows > 0
+    pairs, total = units.shape[-1], units.sum(-1)
+
+    @functools.cache
+    def ordered() -> Tensor:
+        return units if mask is None or words is not None else units.gather(-1, _present_first(present))
+
+    def scaled(sums: Tensor) -> Tensor:
+        # sums: (B, R) float64
+        return sums * (grid / num_rows.unsqueeze(-1))
+
+    def score() -> Tensor:
+        return scaled(total.double().unsqueeze(-1)).view(lead)
+
+    def draw(start: int, rows: int) -> Tensor:
+        signs = 1 - 2 * random_signs(begin, pairs, start, rows, units.device)[0].double()
+        return scaled(ordered().double() @ signs.mT).view(*lead, rows)
+
+    def count(alternative: Alternative, replicates: int) -> Tensor:
+        return extreme_draws(ordered(), None, None, _sign_tails(total, num_rows, alternative), begin, replicates)
+
+    def share(alternative: Alternative) -> Tensor:  # an absent pair doubles the patterns and the extreme ones alike
+        extreme = extreme_subsets(units, present, None, None, _sign_tails(total, num_rows, alternative))
+        return extreme.clamp(max=2**pairs).double() / 2**pairs
+
+    is_valid = values.isfinite().all(-1) & present.any(-1)
+    exact = [Exact(pairs, "pairs", MOST_PAIRS, MOST_PAIRS, share)]
+    return NullDistribution(is_valid.view(lead), score, draw, units.numel(), exact=exact, count=count)
+
+
+@dataclass
+class _Pool:
+    """The words of two sets, those of the first at the first `split` positions."""
+
+    sums: Tensor  # (B, N) int64, of the units of each word's rows
+    rows: Tensor  # (B, N) int64, how many they are, 0 for no word; bool if each word has one
+    split: int
+
+    @functools.cached_property
+    def present(self) -> Tensor:
+        return self.rows.bool()
+
+    @functools.cached_property
+    def sizes(self) -> tuple[Tensor, Tensor]:
+        # ->  (B,) int64 each, words of the first set and of both
+        return self.present[:, : self.split].sum(-1), self.present.sum(-1)
+
+    def observed(self) -> Tensor:
+        # ->  (B, 1)
+        return self.difference(*(t[:, : self.split].sum(-1, keepdim=True).double() for t in (self.sums, self.rows)))
+
+    def difference(self, sums: Tensor, rows: Tensor) -> Tensor:
+        # sums, rows: (B, P) float64, of the words that are in the first set in each partition  ->  (B, P)
+        """Return the differences of means in units, exact but for the divisions."""
+        total, num_rows = (t.sum(-1, keepdim=True).double() for t in (self.sums, self.rows))
+        return sums / rows - (total - sums) / (num_rows - rows)
+
+    def means(self) -> "_Pool":
+        """Return each word as one row."""
+        return _Pool((self.sums / self.rows.clamp(min=1)).round().long(), self.present, self.split)
+
+    def of(self, queries: Tensor) -> "_Pool":
+        # queries: (B,) bool
+        """Return some queries, without the positions that none of them needs; waits for the device."""
+        sets = [t[queries].tensor_split([self.split], -1) for t in (self.sums, self.rows)]
+        widths = [max(1, int((rows > 0).sum(-1).amax())) for rows in sets[1]]
+        sums, rows = (torch.cat([t[:, :w] for t, w in zip(pair, widths, strict=True)], -1) for pair in sets)
+        return _Pool(sums, rows, widths[0])
+
+
+def _exact_of_words(pool: _Pool) -> tuple[list[Exact], _Pool | None]:
+    """Exchange words of one number of rows as their means, and return these if all queries have such words alone."""
+    equal, exact, means = ((pool.rows == pool.rows.amax(-1, keepdim=True)) | ~pool.present).all(-1), [], None
+    if equal.any():
+        means = pool.of(equal).means()
+        exact.append(_exact_of_equal(means, equal))
+    if equal.all():
+        return exact, means
+    return [*exact, _exact_of_unequal(pool.of(~equal), ~equal)], None
+
+
+def _exact_of_equal(pool: _Pool, queries: Tensor | None = None) -> Exact:
+    """Count the partitions of words of one row each by meeting in the middle."""
+
+    def share(alternative: Alternative) -> Tensor:
+        n, size = pool.sizes
+        partitions = number_of_subsets(size, n)
+        extreme = extreme_subsets(pool.sums, pool.present, n, size, _partition_tails(pool, alternative))
+        return extreme.minimum(partitions).double() / partitions  # tails that meet count what lies between them twice
+
+    return Exact(pool.sums.shape[-1], "places", AUTO_PLACES, MOST_PLACES, share, queries)
+
+
+def _exact_of_unequal(pool: _Pool, queries: Tensor) -> Exact:
+    """Score each of the partitions of words of different numbers of rows."""
+    num_words = pool.sums.shape[-1]
+
+    def share(alternative: Alternative) -> Tensor:
+        pieces = zip(*(t.split(max(1, BUDGET >> num_words)) for t in (pool.sums, pool.rows)), strict=True)
+        return torch.cat([share_of(_Pool(sums, rows, pool.split), alternative) for sums, rows in pieces])
+
+    def share_of(pool: _Pool, alternative: Alternative) -> Tensor:
+        size = torch.ones_like(pool.sums).masked_fill(pool.rows == 0, 2 * num_words)  # too large with an absent word
+        is_partition = subset_sums(size) == pool.sizes[0].unsqueeze(-1)
+        scores = pool.difference(subset_sums(pool.sums.double()), subset_sums(pool.rows.double()))
+        scores = scores.where(is_partition, torch.nan)
+        extreme = count_extreme(scores, pool.observed().squeeze(-1), MARGIN, alternative)
+        return extreme / is_partition.sum(-1).double()
+
+    return Exact(num_words, "words of unequal numbers of rows", MOST_UNEQUAL, MOST_UNEQUAL, share, queries)
+
+
+def _draw_of(pool: _Pool, begin: int) -> Callable[[int, int], Tensor]:
+    """Return the function that draws differences in units; queries of equal sizes share their partitions."""
+
+    @functools.cache
+    def prepared() -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        by_query = torch.stack(pool.sizes, 1)
+        sizes = by_query.unique(dim=0)
+        group = (by_query[:, None] == sizes).all(-1).double().argmax(-1)
+        order = _present_first(pool.present)
+        return sizes, group, pool.sums.gather(-1, order).double(), pool.rows.gather(-1, order).double()
+
+    def draw(start: int, rows: int) -> Tensor:
+        # ->  (B, rows)
+        sizes, group, *words = prepared()
+        chosen = random_partitions(begin, sizes[:, 0], sizes[:, 1], pool.sums.shape[-1], start, rows).double()
+        if len(chosen) == 1:
+            return pool.difference(*(t @ chosen[0].mT for t in words))
+        return pool.difference(*((chosen[group] @ t.unsqueeze(-1)).squeeze(-1) for t in words))
+
+    return draw
+
+
+def _count_draws(pool: _Pool, is_ragged: bool, begin: int, alternative: Alternative, replicates: int) -> Tensor:
+    # ->  (B,) int64, of words of one row each
+    sums, tails = pool.sums, _partition_tails(pool, alternative)
+    if is_ragged:
+        n, size = pool.sizes
+        sums = sums.gather(-1, _present_first(pool.present))
+    else:  # all queries share their draws
+        n, size = (sums.new_full((1,), number) for number in (pool.split, sums.shape[-1]))
+    return extreme_draws(sums, n, size, tails, begin, replicates)
 
 
 def joined(sets: tuple[word_sets.Words, ...]) -> tuple[Tensor, Tensor]:
     # ->  (..., N, D), (..., N) bool: which of them are present
-    lead = torch.broadcast_shapes(*(shape.shape[:-1] for s in sets for shape in (s.vectors[..., 0], s.weights)))
-    words = torch.cat([s.vectors.expand(*lead, *s.vectors.shape[-2:]) for s in sets], -2)
-    return words, torch.cat([s.weights.expand(*lead, s.weights.shape[-1]) for s in sets], -1) > 0
-
-
-def present_first(present: Tensor) -> Tensor:
-    # present: (..., N) bool  ->  (..., N) int64, in this order padding takes no draws
-    return (~present).byte().sort(dim=-1, stable=True).indices
+    pairs = [(s.vectors, s.weights) for s in sets]
+    leads = {torch.Size(), *(shape for v, w in pairs for shape in (v.shape[:-2], w.shape[:-1]))}
+    lead = max(leads, key=len) if len(leads) <= 2 else torch.broadcast_shapes(*leads)  # which takes 10 us
+    vectors = torch.cat([vectors.expand(*lead, *vectors.shape[-2:]) for vectors, _ in pairs], -2)
+    return vectors, torch.cat([weights.expand(*lead, weights.shape[-1]) for _, weights in pairs], -1) > 0
 
 
 def _read(**sides: tuple[Tensor, Tensor | None]) -> tuple[Tensor, Tensor, torch.Size]:
@@ -176,9 +302,20 @@ def _read(**sides: tuple[Tensor, Tensor | None]) -> tuple[Tensor, Tensor, torch.
     return scores.reshape(lead.numel(), places), present.reshape(lead.numel(), places), lead
 
 
-def _units(scores: Tensor) -> Tensor:
-    # scores: (B, N)  ->  (B, N) int64, at most 2^41 in modulus: sums of 50 and their multiples by 50 stay exact
-    return (scores / _grid(scores)).nan_to_num(0).round().long()
+def _by_query(words: Tensor | None, lead: torch.Size) -> Tensor | None:
+    # words: (..., W)  ->  (B, W)
+    return None if words is None else words.expand(*lead, -1).reshape(lead.numel(), words.shape[-1])
+
+
+def _present_first(present: Tensor) -> Tensor:
+    # present: (..., N) bool  ->  (..., N) int64, in this order padding takes no draws
+    return (~present).byte().sort(dim=-1, stable=True).indices
+
+
+def _units(scores: Tensor, grid: Tensor) -> Tensor:
+    # scores: (B, N)  grid: (B, 1)  ->  (B, N) int64
+    # At most 2^41 in modulus: sums of 50 and their multiples by 50 stay exact.
+    return (scores / grid).nan_to_num(0).round().long()
 
 
 def _grid(scores: Tensor) -> Tensor:
@@ -189,118 +326,25 @@ def _grid(scores: Tensor) -> Tensor:
     return scale / 2.0**bits
 
 
-def _unless_all(present: Tensor) -> Tensor | None:
-    # a mask makes draws ragged; waits for the device
-    return None if present.all() else present
-
-
-def _share_of_words(
-    scores: Tensor,
-    present: Tensor,
-    lead: torch.Size,
-    u: tuple[Tensor, Tensor | None],
-    v: tuple[Tensor, Tensor | None],
-    alternative: Alternative,
-    method: Method,
-    replicates: int,
-    seed: int | None,
-) -> Tensor:
-    # scores, present: (B, n + m)  u, v: scores and words as given  ->  (B,) float64
-    """Words of one number of rows are exchanged as their means, others with the sums and the numbers of their rows."""
-    units, sides = _units(scores), []
-    for (rows, words), part in zip((u, v), (slice(u[0].shape[-1]), slice(u[0].shape[-1], None)), strict=True):
-        numbers = None if words is None else words.expand(*lead, rows.shape[-1]).reshape(len(scores), -1)
-        sides.append(word_sums(units[:, part], present[:, part], numbers))
-    counts = torch.cat([rows for _, rows in sides], -1)
-    equal = ((counts == counts.amax(-1, keepdim=True)) | (counts == 0)).all(-1)
-    share, grid = torch.empty_like(scores[:, 0]), _grid(scores)
-    options: Test = {"alternative": alternative, "method": method, "replicates": replicates, "seed": seed}
-    for chosen, by_means in ((equal, True), (~equal, False)):
-        if not chosen.any():
-            continue
-        kept = [(sums[chosen], rows[chosen]) for sums, rows in sides]
-        widths = [max(1, int((rows > 0).sum(-1).amax())) for _, rows in kept]
-        kept = [(sums[:, :width], rows[:, :width]) for (sums, rows), width in zip(kept, widths, strict=True)]
-        if by_means:
-            u_mean, v_mean = (sums / rows.clamp(min=1) * grid[chosen] for sums, rows in kept)
-            u_mask, v_mask = (_unless_all(rows > 0) for _, rows in kept)
-            share[chosen] = permutation_p_value(u_mean, v_mean, u_mask=u_mask, v_mask=v_mask, **options)
-        else:
-            share[chosen] = _share_of_unequal(kept[0], kept[1], **options)
-    return share
-
-
-def _share_of_unequal(
-    u: tuple[Tensor, Tensor],
-    v: tuple[Tensor, Tensor],
-    alternative: Alternative,
-    method: Method,
-    replicates: int,
-    seed: int | None,
-) -> Tensor:
-    # u, v: the sum of the units of each word, and its rows (B, W) int64, 0 for no word  ->  (B,) float64
-    (u_sums, u_rows), (v_sums, v_rows) = u, v
-    sums, rows = torch.cat([u_sums, v_sums], -1), torch.cat([u_rows, v_rows], -1)
-    places = sums.shape[-1]
-    unit = "words of unequal numbers of rows"
-    exact = is_exact(alternative, method, replicates, places, MOST_UNEQUAL, MOST_UNEQUAL, unit)
-    if exact and len(sums) > (most := max(1, BUDGET >> places)):
-        pieces = zip(*(t.split(most) for t in (u_sums, u_rows, v_sums, v_rows)), strict=True)
-        test = (alternative, method, replicates, seed)
-        return torch.cat([_share_of_unequal(piece[:2], piece[2:], *test) for piece in pieces])
-    present = rows > 0
-    n, size, order = (u_rows > 0).sum(-1), present.sum(-1), present_first(present)
-    total, all_rows = (t.sum(-1, keepdim=True).double() for t in (sums, rows))
-    sums, rows, present = (t.gather(-1, order) for t in (sums.double(), rows.double(), present))  # sums are exact
-
-    def extreme(chosen_sums: Tensor, chosen_rows: Tensor) -> Tensor:
-        # (B, P) each: the sums and rows of u's words in each partition
-        d = chosen_sums / chosen_rows - (total - chosen_sums) / (all_rows - chosen_rows)
-        return is_extreme(d, observed, 2, alternative)  # rounding moves a d by less than a unit
-
-    u_sum, u_count = u_sums.sum(-1, keepdim=True).double(), u_rows.sum(-1, keepdim=True).double()
-    observed = u_sum / u_count - (total - u_sum) / (all_rows - u_count)
-    if exact:
-        allowed = subset_sums(torch.ones_like(sums).masked_fill(~present, 2 * places)) == n.unsqueeze(-1)
-        share = (extreme(subset_sums(sums), subset_sums(rows)) & allowed).sum(-1) / allowed.sum(-1).double()
-    else:
-        begin, count = stream(seed), torch.zeros_like(n)
-        for start, number in chunks(replicates, sums.numel()):
-            chosen = random_partitions(begin, n, size, places, start, number).double()
-            count += extreme(*((chosen @ t.unsqueeze(-1)).squeeze(-1) for t in (sums, rows))).sum(-1)
-        share = (1 + count.double()) / (1 + replicates)
-    return share.where((n > 0) & (n < size), torch.nan)
-
-
-def is_extreme(scores: Tensor, observed: Tensor, margin: Tensor | float, alternative: Alternative) -> Tensor:
-    if alternative == "less":
-        return scores <= observed + margin
-    if alternative == "two-sided":
-        scores, observed = scores.abs(), observed.abs()
-    return scores >= observed - margin
-
-
-def _partition_null(observed: Tensor, total: Tensor, n: Tensor, size: Tensor, alternative: Alternative) -> Null:
+def _partition_tails(pool: _Pool, alternative: Alternative) -> Tails:
     # Rounding moves a sum by less than `size` units, so sums that close are equal.
+    n, size = pool.sizes
+    observed = pool.sums[:, : pool.split].sum(-1)
     if alternative == "greater":
-        return Null(observed - size, None)
+        return Tails(observed - size, None)
     if alternative == "less":
-        return Null(None, observed + size)
+        return Tails(None, observed + size)
     # d = mean u - mean v is (size * sum - n * total) / (n * m): both tails in terms of the sum.
-    size = size.clamp(min=1)
-    margin = (size * observed - n * total).abs() - size * size
-    return Null(-((-n * total - margin) // size), (n * total - margin) // size)
+    size, expected = size.clamp(min=1), n * pool.sums.sum(-1)
+    margin = (size * observed - expected).abs() - size * size
+    return Tails(-((-expected - margin) // size), (expected - margin) // size)
 
 
-def _sign_null(total: Tensor, pairs: Tensor, alternative: Alternative) -> Null:
-    # The mean falls by twice the sum of the flipped values; patterns within one unit per pair are equal.
+def _sign_tails(total: Tensor, rows: Tensor, alternative: Alternative) -> Tails:
+    # The mean falls by twice the sum of the flipped values; patterns within one unit per row are equal.
     if alternative == "greater":
-        return Null(None, pairs // 2)
+        return Tails(None, rows // 2)
     if alternative == "less":
-        return Null(-(pairs // 2), None)
-    margin = total.abs() - pairs
-    return Null(-((-total - margin) // 2), (total - margin) // 2)
-
-
-def _share_of_draws(extreme: Tensor, replicates: int) -> Tensor:
-    return (1 + extreme.double()) / (1 + replicates)
+        return Tails(-(rows // 2), None)
+    margin = total.abs() - rows
+    return Tails(-((-total - margin) // 2), (total - margin) // 2)

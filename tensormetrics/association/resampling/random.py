@@ -7,24 +7,24 @@ import torch
 from torch import Tensor
 
 from ... import _checks
-from ..._splitmix import FIRST, SECOND, words_at
+from ..._splitmix import words_at
+from ...uncertainty.engine.philox import random_key
 
 
-class Null(NamedTuple):
-    """Which subset sums are as extreme as the observed one: those >= low or <= high; None is out of reach."""
+class Tails(NamedTuple):
+    """Bounds of the subset sums that are as extreme as the observed one: >= low or <= high; None is out of reach."""
 
     low: Tensor | None  # (B,) int64
     high: Tensor | None  # (B,) int64
 
 
-def stream(seed: int | None) -> int:
-    """A seed as the address where its stream begins; None is a stream of its own each time."""
-    if seed is None:
-        return secrets.randbits(63)
-    z = _checks.integer_at_least("seed", seed, 0) + 1
-    for shift, factor in ((30, FIRST), (27, SECOND)):  # far from the streams of neighbouring seeds
-        z = (z ^ (z >> shift)) * factor % 2**64
-    return z >> 1
+def concrete_seed(seed: int | None) -> int:
+    return secrets.randbits(63) if seed is None else _checks.integer_at_least("seed", seed, 0)
+
+
+def stream(seed: int | None, name: str = "permutations") -> int:
+    """Return the address where a stream of random words begins; None is another stream each time."""
+    return random_key(concrete_seed(seed), name, "association", "") >> 1
 
 
 def random_words(begin: int, start: int, rows: int, columns: int, device: torch.device) -> Tensor:

@@ -10,7 +10,7 @@ from torch import Tensor
 from ... import _native
 from ..._device_cache import kept
 from ..._interruptible import interruptible
-from .random import Null
+from .random import Tails
 
 BUDGET = 2**22  # integers held at a time, but for the one table over 44 places
 MOST_PLACES = 50  # of subsets of a size; without a size, of 40 places
@@ -26,32 +26,32 @@ OPERATOR = _native.define(
 _native_subsets = interruptible(OPERATOR, lambda units, *_: 20 * len(units) * 2.0 ** (units.shape[1] / 2))
 
 
-def extreme_subsets(units: Tensor, present: Tensor, n: Tensor | None, size: Tensor | None, null: Null) -> Tensor:
+def extreme_subsets(units: Tensor, present: Tensor, n: Tensor | None, size: Tensor | None, tails: Tails) -> Tensor:
     # units: (B, N) int64, at most 2^41 in modulus  present: (B, N) bool  n, size: (B,) int64  ->  (B,) int64
     """Of the subsets of n of the `size` present places, how many have a sum >= low, plus how many have one <= high?
 
     Without n and size: of all subsets of all places.
     """
     if units.device.type == "cpu":
-        return _native_subsets(*(None if each is None else each.contiguous() for each in (units, present, n, *null)))
-    return _look_up(units, present, n, size, null)
+        return _native_subsets(*(None if each is None else each.contiguous() for each in (units, present, n, *tails)))
+    return _look_up(units, present, n, size, tails)
 
 
 @_native.reference("extreme_subsets")
 def _extreme_subsets(
     units: Tensor, present: Tensor, n: Tensor | None, low: Tensor | None, high: Tensor | None
 ) -> Tensor:
-    return _look_up(units, present, n, present.sum(-1), Null(low, high))
+    return _look_up(units, present, n, present.sum(-1), Tails(low, high))
 
 
-def _look_up(units: Tensor, present: Tensor, n: Tensor | None, size: Tensor | None, null: Null) -> Tensor:
+def _look_up(units: Tensor, present: Tensor, n: Tensor | None, size: Tensor | None, tails: Tails) -> Tensor:
     if n is None or size is None:
-        return _count_sums(units, null)
+        return _count_sums(units, tails)
     keys = (units + UNIT).masked_fill(~present, ABSENT)
-    extreme = _count_sums(keys, Null(*(None if bound is None else bound + n * UNIT for bound in null)))
-    if null.low is not None:  # larger subsets, and those with an absent place
+    extreme = _count_sums(keys, Tails(*(None if bound is None else bound + n * UNIT for bound in tails)))
+    if tails.low is not None:  # larger subsets, and those with an absent place
         extreme = extreme - (2 ** units.shape[-1] - _binomials(units)[1, size, n + 1])
-    return extreme if null.high is None else extreme - _binomials(units)[1, size, n]
+    return extreme if tails.high is None else extreme - _binomials(units)[1, size, n]
 
 
 def number_of_subsets(size: Tensor, n: Tensor) -> Tensor:
@@ -67,7 +67,7 @@ def _binomials(device: torch.device) -> Tensor:
     return torch.tensor([exact, fewer], device=device)
 
 
-def _count_sums(keys: Tensor, null: Null) -> Tensor:
+def _count_sums(keys: Tensor, tails: Tails) -> Tensor:
     # keys: (B, N)  ->  (B,) int64: how many of the 2^N subset sums are >= low, plus how many are <= high
     """Horowitz & Sahni 1974, doi:10.1145/321812.321823: sort the sums of one half, look up those of the other."""
     table = min((keys.shape[-1] + 1) // 2, 24)
@@ -79,11 +79,11 @@ def _count_sums(keys: Tensor, null: Null) -> Tensor:
         base = subset_sums(keys[part, table : table + 20]).sort(-1).values  # ascending look-ups stay in the cache
         for offset in subset_sums(keys[part, table + 20 :]).unbind(-1):
             other = base + offset.unsqueeze(-1)
-            if null.low is not None:
-                fewer = torch.searchsorted(known, null.low[part].unsqueeze(-1) - other)
+            if tails.low is not None:
+                fewer = torch.searchsorted(known, tails.low[part].unsqueeze(-1) - other)
                 count[part] += (known.shape[-1] - fewer).sum(-1)
-            if null.high is not None:
-                count[part] += torch.searchsorted(known, null.high[part].unsqueeze(-1) - other, right=True).sum(-1)
+            if tails.high is not None:
+                count[part] += torch.searchsorted(known, tails.high[part].unsqueeze(-1) - other, right=True).sum(-1)
     return count
 
 

@@ -3,32 +3,22 @@
 import itertools
 import math
 from collections.abc import Callable
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from typing_extensions import Unpack  # torch brings it
 
 from ..._checks import takes_arrays
 from ..sets import word_sets
 from ..sets.word_ids import check_words, count_words, joined_words, word_places
 from .draws import chunks, random_partitions
-from .null_distribution import Draws
-from .permutation import Alternative, Method, is_exact, is_extreme, joined
+from .null_distribution import Alternative, Exact, Method, NullDistribution, count_extreme
+from .permutation import joined
 from .random import stream
 
 MOST_PARTITIONS = 20_000
 
 
-class XYAWords(word_sets.XYAMasks, total=False):
-    """Also the numbers of the words that move."""
-
-    x_words: Tensor | None
-    y_words: Tensor | None
-
-
 @takes_arrays
-@torch.no_grad()
 def target_permutation_p_value(
     metric: Callable[..., Tensor],
     x: Tensor,
@@ -61,57 +51,25 @@ def target_permutation_p_value(
     >>> target_permutation_p_value(rnd, x, y, a, alternative="two-sided")
     tensor(0.6667, dtype=torch.float64)
     """
-    masks: XYAWords = {"x_mask": x_mask, "y_mask": y_mask, "a_mask": a_mask, "x_words": x_words, "y_words": y_words}
-    targets = _targets(metric, x, y, a, **masks)
-    observed, n, places = targets.observed, targets.n, targets.places
-    most = 0 if x_mask is not None or y_mask is not None or targets.ragged else MOST_PARTITIONS
-    exact = is_exact(alternative, method, replicates, math.comb(places, n), most, most, "partitions")
-    if exact:
-        table = torch.tensor(list(itertools.combinations(range(places), n)), device=x.device).view(-1, n)
-        members = torch.zeros(len(table), places, dtype=torch.bool, device=x.device).scatter(-1, table, True)
-    begin, total = stream(seed), len(members) if exact else replicates
-    extreme = torch.zeros_like(observed, dtype=torch.int64)
-    margin = observed.abs().clamp(min=1).unsqueeze(-1) / word_sets.GRID
-    for start, rows in chunks(total, targets.cost):
-        chosen = members[start : start + rows] if exact else targets.draw(begin, start, rows)
-        extreme += is_extreme(targets.score(chosen), observed.unsqueeze(-1), margin, alternative).sum(-1)
-    share = extreme.double() / total if exact else (1 + extreme.double()) / (1 + total)
-    return share.where(observed.isfinite(), torch.nan)
+    sides = {"x_mask": x_mask, "y_mask": y_mask, "a_mask": a_mask, "x_words": x_words, "y_words": y_words}
+    return target_null(metric, x, y, a, seed=seed, **sides).p_value(alternative, method, replicates)
 
 
-def target_draws(
-    metric: Callable[..., Tensor], x: Tensor, y: Tensor, a: Tensor, *, seed: int | None, **masks: Unpack[XYAWords]
-) -> Draws:
-    """The scores of the partitions that "approximate" of `target_permutation_p_value` draws."""
-    targets, begin = _targets(metric, x, y, a, **masks), stream(seed)
-    observed = targets.observed.where(targets.observed.isfinite(), torch.nan)
-    return Draws(observed, lambda start, rows: targets.score(targets.draw(begin, start, rows)), targets.cost)
-
-
-class Targets(NamedTuple):
-    """The words of two target sets at places, and how they are partitioned and scored."""
-
-    observed: Tensor  # (...)
-    n: int  # places of the first set, the most of all queries
-    places: int
-    ragged: bool  # do queries differ in these?
-    draw: Callable[[int, int, int], Tensor]  # (begin, start, rows)  ->  (..., rows, places) bool
-    score: Callable[[Tensor], Tensor]  # (..., rows, places) bool  ->  (..., rows)
-    cost: int  # numbers that one partition holds
-
-
-def _targets(
+@torch.no_grad()
+def target_null(
     metric: Callable[..., Tensor],
     x: Tensor,
     y: Tensor,
     a: Tensor,
     *,
+    seed: int | None = 0,
     x_mask: Tensor | None = None,
     y_mask: Tensor | None = None,
     a_mask: Tensor | None = None,
     x_words: Tensor | None = None,
     y_words: Tensor | None = None,
-) -> Targets:
+) -> NullDistribution:
+    """Return scores under random partitions of the target words; arguments as in `target_permutation_p_value`."""
     observed = metric(x, y, a, x_mask=x_mask, y_mask=y_mask, a_mask=a_mask)  # its own checks come first
     check_words("x_words", x_words, "x", x[..., 0])
     check_words("y_words", y_words, "y", y[..., 0])
@@ -130,15 +88,29 @@ def _targets(
     vectors, present, place = vectors.unsqueeze(-3), present.unsqueeze(-2), place.unsqueeze(-2)
     if a_mask is not None:
         a, a_mask = a.where(a_mask.unsqueeze(-1), 0), a_mask.unsqueeze(-2)
-
-    def draw(begin: int, start: int, rows: int) -> Tensor:
-        chosen = random_partitions(begin, sizes[0], sizes[1], places, start, rows)
-        return chosen.unflatten(0, lead) if ragged and lead else chosen[0]
+    begin, cost = stream(seed), max(vectors.numel(), a.numel())
+    margin = observed.abs().clamp(min=1) / word_sets.GRID
 
     def score(chosen: Tensor) -> Tensor:
+        # chosen: (..., rows, places) bool  ->  (..., rows)
         if masked or words is not None:  # from places to rows
             chosen = chosen.expand(*lead, chosen.shape[-2], places).take_along_dim(place, -1) & present
         others = ~chosen & present
         return metric(vectors, vectors, a.unsqueeze(-3), x_mask=chosen.long(), y_mask=others.long(), a_mask=a_mask)
 
-    return Targets(observed, n, places, ragged, draw, score, max(vectors.numel(), a.numel()))
+    def draw(start: int, rows: int) -> Tensor:
+        chosen = random_partitions(begin, sizes[0], sizes[1], places, start, rows)
+        return score(chosen.unflatten(0, lead) if ragged and lead else chosen[0])
+
+    @torch.no_grad()
+    def share(alternative: Alternative) -> Tensor:
+        table = torch.tensor(list(itertools.combinations(range(places), n)), device=x.device).view(-1, n)
+        members = torch.zeros(len(table), places, dtype=torch.bool, device=x.device).scatter(-1, table, True)
+        count = torch.zeros_like(observed, dtype=torch.int64)
+        for start, rows in chunks(len(members), cost):
+            count += count_extreme(score(members[start : start + rows]), observed, margin, alternative)
+        return count.double() / len(members)
+
+    most = 0 if ragged else MOST_PARTITIONS
+    exact = Exact(math.comb(places, n), "partitions", most, most, share)
+    return NullDistribution(observed.isfinite(), lambda: observed, draw, cost, margin, [exact])

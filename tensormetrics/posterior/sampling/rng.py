@@ -1,6 +1,5 @@
 """Random numbers for extensions: functions of a key and of how many draws came before, on any device."""
 
-import hashlib
 import math
 from collections.abc import Sequence
 
@@ -10,6 +9,7 @@ from torch import Tensor
 
 from ... import _checks
 from ..._exact_sums import cumulative_mass
+from ...uncertainty.engine.philox import random_key
 from . import operators
 from .dirichlet import non_negative, sample_log_gamma, stream_keys
 
@@ -105,8 +105,7 @@ class RNG:
         return self._draws - 1
 
     def _entropy(self) -> int:
-        text = "\x1f".join((str(self.seed), self.name, str(self._next())))
-        return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")
+        return random_key(self.seed, self.name, "rng", f"entropy/{self._next()}")
 
 
 def _shape(size: Size) -> tuple[int, ...]:

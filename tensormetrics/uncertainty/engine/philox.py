@@ -36,13 +36,21 @@ def philox4x32(counter, key):
     return c0, c1, c2, c3
 
 
-def philox_key(seed: int, name: str, method: str, stream: str) -> tuple[int, int]:
-    """The two key words of one stream of draws, low word first."""
+def random_key(seed: int, name: str, method: str, stream: str) -> int:
+    """Derive the 64 bits on which all draws of one stream depend."""
     words = "tensormetrics.posterior/1", str(seed), name, method, stream
     if others := [word for word in words if not isinstance(word, str)]:
         raise TypeError(f"name: got {others[0]!r:.60}, wanted a text; write {str(others[0])!r:.60}")
     if wrong := [word for word in words if "\x1f" in word]:
         raise ValueError(f"name: got {wrong[0]!r} with the character U+001F, which separates the words of a key")
-    text = "\x1f".join(words)
-    digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
-    return int.from_bytes(digest[:4], "little"), int.from_bytes(digest[4:], "little")
+    return int.from_bytes(hashlib.blake2b("\x1f".join(words).encode(), digest_size=8).digest(), "little")
+
+
+# What torch.compiler.assume_constant_result sets, which imports the compiler: a graph holds keys as constants.
+vars(random_key)["_dynamo_marked_constant"] = True
+
+
+def philox_key(seed: int, name: str, method: str, stream: str) -> tuple[int, int]:
+    """Return the two words of a random key, low word first."""
+    key = random_key(seed, name, method, stream)
+    return key & WORD, key >> 32

@@ -1,0 +1,59 @@
+"""One null distribution: its draws, their native count and the exact count are of the same cases."""
+
+import dataclasses
+
+import pytest
+import torch
+from raising import raises
+
+from tensormetrics.association import GWEAT, WEAT
+from tensormetrics.association.resampling.null_distribution import ALTERNATIVES, NullDistribution
+from tensormetrics.association.resampling.permutation import partition_null, sign_null
+
+
+def nulls(generator: torch.Generator, device: torch.device) -> dict[str, NullDistribution]:
+    u, v = torch.randn(2, 5, 9, generator=generator, dtype=torch.float64).to(device)
+    mask = (torch.rand(5, 9, generator=generator) < 0.7).index_fill(-1, torch.tensor([0, 1]), True).to(device)
+    words = torch.arange(9, device=device) // 3
+    return {
+        "partitions": partition_null(u + 0.3, v),
+        "partitions with masks": partition_null(u + 0.3, v, u_mask=mask, v_mask=mask.flip(0)),
+        "partitions of words": partition_null(u + 0.3, v, u_words=words, v_words=words),
+        "signs": sign_null(u + 0.3),
+        "signs with a mask": sign_null(u + 0.3, mask=mask),
+        "signs of words": sign_null(u + 0.3, words=words),
+    }
+
+
+@pytest.mark.parametrize("alternative", ALTERNATIVES)
+def test_native_count_equals_count_of_drawn_scores(alternative, generator, device):
+    for name, null in nulls(generator, device).items():
+        generic = dataclasses.replace(null, count=None, margin=1e-10)
+        p = null.p_value(alternative, "approximate", 500)
+        assert torch.equal(p, generic.p_value(alternative, "approximate", 500)), name
+        assert ((p > 1 / 501) & (p <= 1)).any(), name
+
+
+def test_first_case_of_no_difference_is_certain(device):
+    u = torch.ones(2, 4, device=device)
+    for null in partition_null(u, u), sign_null(0 * u):
+        assert null.p_value("two-sided").tolist() == [1, 1]
+        assert null.p_value("two-sided", "approximate", 9).tolist() == [1, 1]
+
+
+def test_exact_without_a_count_of_all_cases_raises(generator):
+    x = torch.randn(2, 3, 4, generator=generator)
+    null = GWEAT().null_distributions(x, x)["p_value"]
+    with raises(ValueError, "method: got 'exact', wanted 'approximate': these cases are only drawn"):
+        null.p_value(method="exact")
+
+
+def test_subclass_with_another_null_distribution_has_its_p_value(generator):
+    class Flipped(WEAT):
+        def null_distributions(self, x, y, a, b, **sides):
+            return {"p_value": sign_null((x - y).mean(-1), seed=self.p_value_seed)}
+
+    x, y, a, b = torch.randn(4, 5, 3, generator=generator)
+    p = Flipped(calculate_p_value=True).evaluate(x, y, a, b)["p_value"]
+    assert p == sign_null((x - y).mean(-1)).p_value()
+    assert p != WEAT(calculate_p_value=True).evaluate(x, y, a, b)["p_value"]
