@@ -26,7 +26,7 @@ class _Pooled:
         if unknown := options.keys() - self.defaults.keys():
             known = ", ".join(self.defaults) or "none"
             raise TypeError(f"{type(self).__name__} has no option {min(unknown)!r}; it has {known}")
-        super().__init__(rng=rng)
+        super().__init__(rng=rng)  # type: ignore[call-arg]  # of ExperimentAggregator, which comes behind
         vars(self).update({**self.defaults, **options})
 
     @property

@@ -43,7 +43,7 @@ class PosteriorSummary(NamedTuple):
 
     def as_dict(self) -> dict[str, Tensor | tuple[Tensor, Tensor]]:
         """Return the columns that tables show by default; "NaN", undefined samples, only where there are some."""
-        columns = {
+        columns: dict[str, Tensor | tuple[Tensor, Tensor]] = {
             "Median": self.median,
             "Mode": self.mode,
             f"{self.confidence:.1%} HDI": self.hdi,
