@@ -51,11 +51,15 @@ def prefix_sums(values: Tensor) -> Tensor:
 
     A GPU's own cumulative sum of floats promises no order of its additions, and deterministic mode refuses it.
     """
-    if values.device.type == "cpu":
-        return values.cumsum(-1)
+    return values.cumsum(-1) if values.device.type == "cpu" else doubling_sums(values)
+
+
+def doubling_sums(values: Tensor) -> Tensor:
+    # (..., N) floating  ->  (..., N)
+    """Return `prefix_sums` whose bits are also those of every other device, in log2 N passes."""
     step = 1
     while step < values.shape[-1]:
-        values = values + torch.nn.functional.pad(values[..., :-step], (step, 0))
+        values = torch.cat([values[..., :step], values[..., step:] + values[..., :-step]], -1)
         step *= 2
     return values
 

@@ -18,7 +18,7 @@ import tensormetrics
 from tensormetrics.retrieval import TorchKNN
 
 PACKAGE = Path(tensormetrics.__file__).parent
-COMMANDS = "_cli", "_demo.py"  # their process is their own
+COMMANDS = "_cli", "_demo.py", "_gpu_checks.py"  # their process is their own
 NUMBERED = {"arange", "full", "randint", "randperm", "tensor"}  # take their dtype from numbers
 FACTORIES = NUMBERED | {"empty", "eye", "linspace", "ones", "rand", "randn", "zeros"}
 

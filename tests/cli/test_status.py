@@ -100,7 +100,10 @@ def test_json_on_the_standard_output_of_a_shell(folder):
             "retrieval x.npy y.txt --k None",
             "--k: got 'None', wanted an integer >= 1 or max_bin_count; leave it out for all neighbours",
         ),
-        ("posterior m.csv --replicates 999999999999999", "there is not enough memory for "),
+        (
+            "posterior m.csv --replicates 999999999999999",
+            "--replicates: got 999999999999999, wanted at most 1000000000",
+        ),
     ],
 )
 def test_options_that_do_not_fit(folder, arguments, line):

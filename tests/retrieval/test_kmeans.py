@@ -144,7 +144,8 @@ def test_a_draw_of_kmeans_plus_plus_waits_for_nothing():
             TorchKMeans(init="k-means++")._first_centroids(x, order, draws, torch.Generator())
             asked.append((pretended.operators, len(pretended.waits)))
     (few, waits), (many, later) = asked
-    assert many - few <= 10 * 35 and waits == later == 1  # of the draws, which are made on the CPU
+    # 18 of a draw add up the masses of 300 rows in one order; the wait is that of the draws, which are made on the CPU.
+    assert many - few <= 10 * 42 and waits == later == 1
 
 
 def test_rows_are_prepared_once_for_all_updates(device, monkeypatch):

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from ..._exact_sums import prefix_sums
+from ..._exact_sums import doubling_sums
 from ...uncertainty.engine.philox import WORD, Lanes, philox4x32
 from .stick_breaking import draw_wrong_answers, in_groups
 
@@ -85,8 +85,8 @@ def without_diagonal(matrices: Tensor) -> Tensor:  # (..., C, C) -> (..., C, C)
 
 def _sum_of_others(x: Tensor) -> Tensor:  # (..., C) -> (..., C)
     """Each entry replaced by the sum of the others; never by subtraction, which would lose small sums."""
-    before = prefix_sums(pad(x[..., :-1], (1, 0)))
-    after = prefix_sums(pad(x[..., 1:], (0, 1)).flip(-1)).flip(-1)
+    before = doubling_sums(pad(x[..., :-1], (1, 0)))
+    after = doubling_sums(pad(x[..., 1:], (0, 1)).flip(-1)).flip(-1)
     return before + after
 
 

@@ -68,7 +68,7 @@ def checked_ci_probability(ci_probability: Any) -> float:
 
 def checked_device(device: Any) -> Any:
     try:
-        if device is None or torch.empty(0, device=device).device.type != "meta":
+        if device is None or torch.empty(0, dtype=torch.float32, device=device).device.type != "meta":
             return device
     except (TypeError, RuntimeError, AssertionError):
         pass  # not known to torch, or not of this machine
