@@ -94,7 +94,8 @@ def array_as_tensor(value: Any) -> Any:
     if isinstance(value, Tensor):
         return value
     if isinstance(value, np.ndarray):
-        return _numpy_as_tensor(value) if value.dtype.kind in "biufc" else value
+        is_held = value.dtype.kind in "biufc" and value.dtype.itemsize <= (16 if value.dtype.kind == "c" else 8)
+        return _numpy_as_tensor(value) if is_held else value  # torch has no longer numbers
     if hasattr(value, "_fields"):
         return value._make(map(array_as_tensor, value))
     if isinstance(value, tuple | list):

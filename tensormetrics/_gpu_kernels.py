@@ -63,7 +63,8 @@ def _forget_lock() -> None:
     _LOCK = threading.RLock()  # another thread may have held it when this process was forked
 
 
-os.register_at_fork(after_in_child=_forget_lock)
+if hasattr(os, "register_at_fork"):  # where there are forks
+    os.register_at_fork(after_in_child=_forget_lock)
 
 
 def usable(name: str, device: torch.device) -> bool:
@@ -98,7 +99,7 @@ def usable(name: str, device: torch.device) -> bool:
 
 
 def answers(device: torch.device) -> dict[str, Answer]:
-    """Return what each family answers on a GPU, chosen those that were not tried yet."""
+    """Return what each family answers on a GPU, trying those that were not tried yet."""
     for name in FAMILIES:
         usable(name, device)
     return {name: _ANSWERS.get((name, _index(device)), Answer(False, "out of memory")) for name in FAMILIES}
@@ -142,7 +143,7 @@ def is_capturing() -> bool:
 
 @functools.cache
 def is_plain() -> bool:
-    """Whether the environment switches the library's own GPU kernels off; read once, at the first use of a GPU."""
+    """Return whether the environment switches the library's own GPU kernels off, as read at the first use of a GPU."""
     return os.environ.get("TENSORMETRICS_PLAIN", "0") not in ("", "0")
 
 

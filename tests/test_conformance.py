@@ -455,6 +455,21 @@ def test_functions_take_arrays(case, generator):
     assert_same(results, case.call(*arguments))
 
 
+@rows(METRICS)
+def test_a_refilled_buffer_changes_nothing_that_was_fed(case, generator):
+    """Loaders hand out one array again and again; the state must not be its contents of later."""
+    batches, expected, metric = [case.inputs(generator, N) for _ in range(2)], case.make(), case.make()
+    is_array = [isinstance(x, Tensor) and not x.is_sparse for x in batches[0]]
+    buffers = [x.numpy().copy() if array else x for x, array in zip(batches[0], is_array, strict=True)]
+    for batch in batches:
+        expected.update(*batch)
+        for buffer, x, array in zip(buffers, batch, is_array, strict=True):
+            if array:
+                buffer[...] = x.numpy()
+        metric.update(*buffers)
+    assert_same(metric.compute(), expected.compute())
+
+
 @not_finite
 @rows(METRICS)
 def test_metrics_of_values_that_are_not_finite(case, value, fed, device):

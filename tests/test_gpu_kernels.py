@@ -1,6 +1,7 @@
 """Whether GPU kernels are used is decided by a trial: on the pretended device, with kernels that fail in every way."""
 
 import re
+import subprocess
 import sys
 import threading
 import types
@@ -283,6 +284,20 @@ def test_check_gpu_without_a_gpu():
         pytest.skip("needs a machine without a GPU")
     result = CliRunner().invoke(main, ["check-gpu"])
     assert result.exit_code == 3 and result.stdout == f"{_gpu_report.NO_GPU}\n"
+
+
+def test_check_gpu_needs_no_click():
+    if torch.cuda.is_available():
+        pytest.skip("needs a machine without a GPU")
+    program = "import sys, runpy; sys.modules['click'] = None; sys.argv = ['tensormetrics', 'check-gpu']; "
+    program += "runpy.run_module('tensormetrics', run_name='__main__')"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (3, f"{_gpu_report.NO_GPU}\n"), done.stderr
+
+
+def test_check_gpu_refuses_what_names_no_device():
+    result = CliRunner().invoke(main, ["check-gpu", "--device", "gpu0"])
+    assert result.exit_code == 2 and "--device: got 'gpu0', wanted a GPU" in result.stderr
 
 
 def test_a_graph_capture_before_the_first_use_says_what_to_do(gpu, monkeypatch):

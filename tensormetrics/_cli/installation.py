@@ -38,7 +38,13 @@ def check_gpu(device: str, times: bool) -> None:
 
     with leaving_at_once():
         run = import_module("tensormetrics._gpu_report").run
-    raise SystemExit(run(torch.device(device), click.echo, times))
+    try:
+        chosen = torch.device(device)
+    except RuntimeError:
+        raise BadInput(f"--device: got {device!r}, wanted a GPU, such as cuda or cuda:1") from None
+    if torch.cuda.is_available() and (chosen.index or 0) >= torch.cuda.device_count():
+        raise BadInput(f"--device: got {device!r}, wanted one of {torch.cuda.device_count()} GPUs, counted from 0")
+    raise SystemExit(run(chosen, click.echo, times))
 
 
 @click.command("warm-up")

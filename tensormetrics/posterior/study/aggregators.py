@@ -60,12 +60,24 @@ def _aggregator(name: str, full_name: str, function: Callable[..., Tensor], *ali
 
 Singleton = _aggregator("Singleton", "Singleton", pooling.pool_singleton, "singleton", "identity")
 FixedEffects = _aggregator(
-    *("FixedEffects", "Fixed-effects Gaussian conflation", pooling.pool_fixed_effects),
-    *("fe", "fixed_effect", "fe_gaussian", "gaussian", "normal", "fe_normal"),
+    "FixedEffects",
+    "Fixed-effects Gaussian conflation",
+    pooling.pool_fixed_effects,
+    "fe",
+    "fixed_effect",
+    "fe_gaussian",
+    "gaussian",
+    "normal",
+    "fe_normal",
 )
 RandomEffects = _aggregator(
-    *("RandomEffects", "Random-effects model", pooling.pool_random_effects),
-    *("re", "random_effect", "re_gaussian", "re_normal"),
+    "RandomEffects",
+    "Random-effects model",
+    pooling.pool_random_effects,
+    "re",
+    "random_effect",
+    "re_gaussian",
+    "re_normal",
 )
 BetaConflation = _aggregator("BetaConflation", "Beta conflation", pooling.pool_beta, "beta", "beta_conflation")
 GammaConflation = _aggregator("GammaConflation", "Gamma conflation", pooling.pool_gamma, "gamma", "gamma_conflation")

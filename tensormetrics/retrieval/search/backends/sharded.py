@@ -87,7 +87,10 @@ class ShardedKNN(ConstructorRepr):
         query, reference = _like_others(query, queries), _like_others(reference, references)
         home, travel = query.device, travel_device([kind[2] for kind in (*queries, *references)], self.group)
         if travel is not None:
-            query, reference, own, ignore = (_moved(each, travel) for each in (query, reference, own, ignore))
+            with together(self.group):
+                is_self_retrieval = query is reference
+                query, reference, own, ignore = (_moved(each, travel) for each in (query, reference, own, ignore))
+                reference = query if is_self_retrieval else reference
         sizes = [shape[0] for shape, *_ in references]
         if own is None:
             own = torch.full((len(query),), -1, device=query.device)
