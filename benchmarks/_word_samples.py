@@ -14,7 +14,7 @@ import torch
 from _small_samples import Coverage
 from torch import Tensor
 
-from tensormetrics.association import bootstrap_interval, weat_effect_size
+from tensormetrics.association import WordSet, bootstrap_interval, weat_effect_size
 
 SETS = 1000
 WORDS = 5, 8, 15, 30
@@ -67,12 +67,13 @@ def models() -> list[Model]:
 
 def percentile_interval(sets: Sets) -> tuple[Tensor, Tensor]:
     """Return the interval that the library gave before: words of each set are drawn anew, 2.5 % cut at each end."""
-    generator, masks = torch.Generator().manual_seed(0), {}
-    for name, words in zip("xyab", sets, strict=True):
+    generator, weighted = torch.Generator().manual_seed(0), []
+    for words in sets:
         count = words.shape[-2]
         drawn = torch.randint(count, (REPLICATES, count), generator=generator)
-        masks[f"{name}_mask"] = torch.zeros_like(drawn).scatter_add(1, drawn, torch.ones_like(drawn))
-    draws = weat_effect_size(*(words.unsqueeze(-3) for words in sets), **masks)
+        counts = torch.zeros_like(drawn).scatter_add(1, drawn, torch.ones_like(drawn))
+        weighted.append(WordSet(words.unsqueeze(-3), counts))
+    draws = weat_effect_size(*weighted)
     low, high = draws.nanquantile(torch.tensor([0.025, 0.975], dtype=draws.dtype), -1)
     return low, high
 

@@ -127,14 +127,14 @@ def prepared_queries() -> list[tuple]:
 def ragged_queries(metric: association.WEAT) -> tuple:
     tensors, arrays = random_sets(*[(300, 25)] * 4)
     sizes = torch.randint(3, 26, (4, 300))
-    masks = {f"{name}_mask": torch.arange(25) < n[:, None] for name, n in zip("xyab", sizes, strict=True)}
+    sets = [association.WordSet(t, torch.arange(25) < n[:, None]) for t, n in zip(tensors, sizes, strict=True)]
     queries = [
         [s[:n] for s, n in zip(query, lengths, strict=True)]
         for *query, lengths in zip(*arrays, sizes.T.tolist(), strict=True)
     ]
 
     def ours() -> list:
-        measured = metric.measure(*tensors, **masks)
+        measured = metric.measure(*sets)
         return [measured["weat"], measured["effect_size"]]
 
     def loop() -> list:
@@ -173,13 +173,12 @@ def ragged_permutations() -> tuple:
     """200 tests of 5 to 25 words, whose scores are of a few values and tie."""
     scores = torch.randint(-5, 6, (2, 200, 25)).double() / 8
     sizes = torch.randint(5, 26, (2, 200))
-    u_mask, v_mask = (torch.arange(25) < size[:, None] for size in sizes)
+    sets = [association.WordSet(s, torch.arange(25) < size[:, None]) for s, size in zip(scores, sizes, strict=True)]
     pairs = [(u[:n].numpy(), v[:m].numpy()) for u, v, n, m in zip(*scores, *sizes.tolist(), strict=True)]
     generator = np.random.default_rng(0)
 
     def ours() -> torch.Tensor:
-        masks = {"u_mask": u_mask, "v_mask": v_mask}
-        return association.permutation_p_value(*scores, method="approximate", replicates=1000, **masks)
+        return association.permutation_p_value(*sets, method="approximate", replicates=1000)
 
     def loop() -> list[float]:
         return [numpy_permutations(u, v, 1000, generator) for u, v in pairs]

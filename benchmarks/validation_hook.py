@@ -120,15 +120,15 @@ def association_(size: int, ragged: bool, device: str) -> tuple[str, str, Hook, 
     words = torch.rand(queries, 4, len(table)).topk(25).indices  # WEFE counts a word of a set once
     inside = torch.arange(25) < lengths[..., None]
     batches = [
-        (w.unbind(1), dict(zip(("x_mask", "y_mask", "a_mask", "b_mask"), m.unbind(1), strict=True)))
-        for w, m in zip(words.to(device).split(16), inside.to(device).split(16), strict=True)
+        (w.unbind(1), m.unbind(1)) for w, m in zip(words.to(device).split(16), inside.to(device).split(16), strict=True)
     ]
     sets = [[w[:n].tolist() for w, n in zip(*of_query, strict=True)] for of_query in zip(words, lengths, strict=True)]
 
     def ours() -> list[float]:
         metric = association.WEAT().to(device)
         for sides, masks in batches:
-            metric.update(*(table[side] for side in sides), **masks if ragged else {})
+            vectors = (table[side] for side in sides)
+            metric.update(*(map(association.WordSet, vectors, masks) if ragged else vectors))
         return [float(metric.compute())]
 
     def numpy_loop() -> list[float]:

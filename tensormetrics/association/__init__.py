@@ -1,8 +1,8 @@
 """Association and bias of embeddings between sets of words, sentences or images."""
 
 # Subpackages, each built on those before it:
-#   embeddings: models, words and queries
 #   sets: sets of vectors as tensors
+#   embeddings: models, words and queries
 #   resampling: null distributions, permutation tests, bootstrap
 #   metrics: one file for each metric, or for metrics of one kind
 #   queries: many queries on many models
@@ -74,6 +74,7 @@ from .resampling.bootstrap import bootstrap_interval as bootstrap_interval
 from .resampling.permutation import permutation_p_value as permutation_p_value
 from .resampling.permutation import sign_flip_p_value as sign_flip_p_value
 from .resampling.target_permutation import target_permutation_p_value as target_permutation_p_value
+from .sets.word_sets import WordSet as WordSet
 
 __all__ = [
     "BaseMetric",
@@ -101,6 +102,7 @@ __all__ = [
     "SCWEAT",
     "WEAT",
     "WordEmbeddingModel",
+    "WordSet",
     "bootstrap_interval",
     "calculate_ranking_correlations",
     "ceat",

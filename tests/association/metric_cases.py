@@ -125,6 +125,6 @@ def numbers(nested):
 class Gap(BaseMetric):
     metric_template, metric_name, metric_short_name = (2, 1), "Gap", "GAP"
 
-    def measure(self, *sets, **masks):
-        score, by_word = rnd(*sets, per_word=True, **masks)
+    def measure(self, *sets):
+        score, by_word = rnd(*sets, per_word=True)
         return {"gap": score, "widest": by_word.abs().amax(-1)}

@@ -1,5 +1,7 @@
 """Every score with its loops in numpy, and random sets for it."""
 
+from typing import Any
+
 import association_oracle as oracle
 import numpy as np
 import pytest
@@ -19,7 +21,7 @@ SCORES = {
     "weat_effect_size": (association.weat_effect_size, oracle.weat_effect_size, "xyab"),
     "sc_weat": (association.sc_weat, oracle.sc_weat, "wab"),
     "rnd": (association.rnd, oracle.rnd, "xya"),
-    "rnd_cos": (lambda x, y, a, **m: association.rnd(x, y, a, "cos", **m), lambda *s: oracle.rnd(*s, "cos"), "xya"),
+    "rnd_cos": (lambda x, y, a: association.rnd(x, y, a, "cos"), lambda *s: oracle.rnd(*s, "cos"), "xya"),
     "ripa": (association.ripa, oracle.ripa, "ppa"),
     "ect": (association.ect, oracle.ect, "xya"),
     "mac": (association.mac, oracle.mac, "tA"),
@@ -27,18 +29,18 @@ SCORES = {
     "same": (association.same, oracle.same, "tG"),
     "direct_bias": (association.direct_bias, oracle.direct_bias, "tP"),
     "direct_bias_3": (
-        lambda *s, **m: association.direct_bias(*s, 0.5, 3, **m),
+        lambda *s: association.direct_bias(*s, 0.5, 3),
         lambda *s: oracle.direct_bias(*s, 0.5, 3),
         "tP",
     ),
     "direct_bias_mean_difference": (
-        lambda *s, **m: association.direct_bias(*s, direction="mean_difference", **m),
+        lambda *s: association.direct_bias(*s, direction="mean_difference"),
         lambda *s: oracle.direct_bias(*s, direction="mean_difference"),
         "tP",
     ),
     "rnsb": (association.rnsb, oracle.rnsb, "tab"),
     "rnsb_free_intercept": (
-        lambda *s, **m: association.rnsb(*s, 0.7, False, **m),
+        lambda *s: association.rnsb(*s, 0.7, False),
         lambda *s: oracle.rnsb(*s, 0.7, False),
         "tab",
     ),
@@ -54,9 +56,6 @@ SIZES = {"x": 4, "y": 3, "a": 5, "b": 6, "p": 3, "t": 4, "w": 3}
 GROUPS = {"A": (2, 3, 5), "X": (2, 4, 5), "G": (3, 4, 5), "P": (2, 4, 5)}
 
 
-MASK = {"p": "pair_mask", "A": "a_mask", "X": "x_mask", "G": "groups_mask", "P": "tuple_mask"}
-
-
 def random_sets(sets: str, generator: torch.Generator, device: torch.device, *lead: int) -> list[torch.Tensor]:
     shapes = [GROUPS.get(s) or (SIZES[s], 5) for s in sets]
     return [torch.randn(*lead, *shape, generator=generator, dtype=torch.float64).to(device) for shape in shapes]
@@ -66,5 +65,6 @@ def precision(sets: str) -> float:
     return 1e-5 if sets == "tab" else 1e-10  # scipy's minimum of the logistic loss is no better
 
 
-def mask_shape(tensor: torch.Tensor, name: str) -> tuple[int, ...]:
-    return (*tensor.shape[:-3], tensor.shape[-2]) if name == "P" else tensor.shape[:-1]
+def with_mask(sets: str, tensors: list[torch.Tensor], name: str, mask: torch.Tensor) -> list[Any]:
+    """The tensors, with a mask (..., W) on those of this name."""
+    return [association.WordSet(t, mask) if s == name else t for s, t in zip(sets, tensors, strict=True)]

@@ -33,7 +33,7 @@ def test_the_guides_metric(query, tiny):
         ExampleMetric().run_query(query, tiny, lowercase=True)
     with raises(ValueError, "query: 'T1 wrt A1' has 1 target sets, wanted 2 for the metric EM"):
         ExampleMetric().run_query(Query([["t1a"]], [["a1a"]], ["T1"], ["A1"]), tiny)
-    with raises(NotImplementedError, "ExampleMetric defines no measure(self, *sets, **masks)"):
+    with raises(NotImplementedError, "ExampleMetric defines no measure(self, *sets)"):
         ExampleMetric().update(torch.ones(1, 2), torch.ones(1, 2), torch.ones(1, 2))
 
 
@@ -98,8 +98,7 @@ def test_forward_keeps_leading_dimensions_and_gradients(tiny, query, device):
         else:
             indices = [index, short, lost]
             batch = IndexedQuery.stack(indices)
-        sets, masks = metric.arguments(batch, tiny.vectors)
-        scores = metric(*sets, **masks)
+        scores = metric(*metric.arguments(batch, tiny.vectors))
         assert scores.shape == (3,) and scores[2].isnan() and scores[:2].isfinite().any()
         assert metric.compute().item() == pytest.approx(scores.nanmean().item(), rel=1e-12)
 

@@ -8,7 +8,7 @@ import torch
 from scores import SCORES, random_sets
 
 from tensormetrics import association
-from tensormetrics.association import bootstrap_interval
+from tensormetrics.association import WordSet, bootstrap_interval
 from tensormetrics.association.resampling.word_samples import word_sample
 from tensormetrics.association.sets.set_checks import weights_as_masks
 from tensormetrics.uncertainty.engine.draws import t_scales
@@ -25,18 +25,15 @@ METRICS["rnsb_free_intercept"] = functools.partial(association.rnsb, penalize_in
 every_metric = pytest.mark.parametrize(("metric", "sets"), METRICS.values(), ids=METRICS.keys())
 
 
-MASK_NAMES = {"p": "pair_mask", "A": "a_mask", "X": "x_mask", "G": "groups_mask", "P": "tuple_mask"}
-
-
 def drawn_sets(sets, tensors):
-    """Yield the mask and the shape of the words of each sample: pairs and tuples are drawn as wholes."""
+    """Yield the letter and the shape of the words of each sample: pairs and tuples are drawn as wholes."""
     for n, (name, words) in enumerate(zip(sets, tensors, strict=True)):
         if not (name == "p" and n):
             is_one = words.ndim == 2 or name == "P"
-            yield MASK_NAMES.get(name, f"{name}_mask"), words.shape[-2:-1] if is_one else words.shape[-3:-1]
+            yield name, words.shape[-2:-1] if is_one else words.shape[-3:-1]
 
 
-def interval_by_hand(metric, tensors, samples, replicates, confidence, seed, limit):
+def interval_by_hand(metric, sets, tensors, samples, replicates, confidence, seed, limit):
     """Return the ends, from weights and from sets without each word."""
 
     def z(score):
@@ -44,7 +41,8 @@ def interval_by_hand(metric, tensors, samples, replicates, confidence, seed, lim
 
     def score(**weights):
         with weights_as_masks():
-            return metric(*tensors, **weights).item()
+            weighted = zip(sets, tensors, strict=True)
+            return metric(*(WordSet(t, weights[s].expand(t.shape[:-1])) for s, t in weighted)).item()
 
     value = z(metric(*tensors).item())
     whole = {name: torch.ones(shape, device=tensors[0].device).double() for name, shape in samples}
@@ -83,7 +81,7 @@ def test_interval_equals_one_by_hand(metric, sets, generator, device):
     if metric is association.weat_effect_size:
         x, y = (t.shape[-2] for t in tensors[:2])
         limit = (x + y) / (x * y) ** 0.5
-    expected = interval_by_hand(metric, tensors, samples, 30, 0.5, 3, limit)
+    expected = interval_by_hand(metric, sets, tensors, samples, 30, 0.5, 3, limit)
     value, low, high = bootstrap_interval(metric, *tensors, replicates=30, confidence=0.5, seed=3)
     expected = min(expected[0], value.item()), max(expected[1], value.item())
     np.testing.assert_allclose([low.item(), high.item()], expected, rtol=1e-5 if sets == "tab" else 1e-8)
@@ -94,11 +92,11 @@ def test_scores_without_a_word_are_those_of_smaller_sets(generator, device):
     x, y, a, b = random_sets("xyab", generator, device)
     sample = word_sample(None, None, x.shape[-2:-1], device)
     with weights_as_masks():
-        scores = association.weat_effect_size(x, y, a, b, x_mask=sample.without(1, 2))
+        scores = association.weat_effect_size(WordSet(x, sample.without(1, 2)), y, a, b)
     alone = [association.weat_effect_size(torch.cat([x[:i], x[i + 1 :]]), y, a, b) for i in (1, 2)]
     assert not torch.allclose(scores, torch.stack(alone))  # x counts as many words as before
     with weights_as_masks():
-        scores = association.mac(x, a[None], t_mask=sample.without(1, 2))
+        scores = association.mac(WordSet(x, sample.without(1, 2)), a[None])
     alone = [association.mac(torch.cat([x[:i], x[i + 1 :]]), a[None]) for i in (1, 2)]
     torch.testing.assert_close(scores, torch.stack(alone))
 
@@ -112,13 +110,11 @@ def test_batches_and_padding(metric, sets, generator, device):
     np.testing.assert_allclose(
         torch.stack([*got], -1).cpu(), torch.tensor([[*map(float, estimate)] for estimate in alone]), rtol=1e-7
     )
-    padded, masks = [], {}
-    for s, words in zip(sets, tensors, strict=True):
-        padded.append(torch.nn.functional.pad(words, (0, 0, 1, 2), value=torch.nan))
-        shape = (2, words.shape[-2]) if s == "P" else words.shape[:-1]
-        mask = torch.ones(shape, dtype=torch.bool, device=device)
-        masks[MASK_NAMES.get(s, f"{s}_mask")] = torch.nn.functional.pad(mask, (1, 2))
-    again = bootstrap_interval(metric, *padded, **options, **masks)
+    padded = []
+    for words in tensors:
+        mask = torch.nn.functional.pad(torch.ones(words.shape[:-1], dtype=torch.bool, device=device), (1, 2))
+        padded.append(WordSet(torch.nn.functional.pad(words, (0, 0, 1, 2), value=torch.nan), mask))
+    again = bootstrap_interval(metric, *padded, **options)
     np.testing.assert_allclose(torch.stack([*again]).cpu(), torch.stack([*got]).cpu(), rtol=1e-7)
 
 
@@ -143,10 +139,11 @@ def test_nan_replicates_are_left_out_unless_they_are_most(device):
     x, y = torch.stack([e1, e2]), torch.stack([e1, e2])
     assert bootstrap_interval(association.weat_effect_size, x[:1], y[:1], e1[None], e2[None]).low.isnan()
     mask = torch.tensor([False, False], device=device)
-    assert bootstrap_interval(association.weat, x, y, x, y, x_mask=mask).low.isnan()
+    assert bootstrap_interval(association.weat, WordSet(x, mask), y, x, y).low.isnan()
 
-    def rarely_defined(x, x_mask=None):
-        score = (x[..., 0] * (torch.ones_like(x[..., 0]) if x_mask is None else x_mask)).mean(-1)
+    def rarely_defined(x):
+        vectors, mask, _ = WordSet.of(x)
+        score = (vectors[..., 0] * (torch.ones_like(vectors[..., 0]) if mask is None else mask)).mean(-1)
         return score.masked_fill(score > 0.6, torch.nan)
 
     value, low, high = bootstrap_interval(rarely_defined, torch.eye(2, device=device), replicates=200)
@@ -167,9 +164,8 @@ def test_many_counts_of_one_query(metric, generator, device):
     sets = random_sets("xyab", generator, device, 2)
     counts = [torch.randint(0, 3, (2, 200, s.shape[-2]), generator=generator).to(device) for s in sets]
     counts[0][0, 1], counts[2][1, 5] = 0, 0
-    masks = dict(zip(("x_mask", "y_mask", "a_mask", "b_mask"), counts, strict=True))
-    found = metric(*(s[:, None] for s in sets), **masks)
-    expected = metric(*(s[:, None].repeat(1, 200, 1, 1) for s in sets), **masks)
+    found = metric(*(WordSet(s[:, None], count) for s, count in zip(sets, counts, strict=True)))
+    expected = metric(*(WordSet(s[:, None].repeat(1, 200, 1, 1), n) for s, n in zip(sets, counts, strict=True)))
     torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-13, equal_nan=True)
     assert 2 <= found.isnan().sum() < 40
 
@@ -177,9 +173,8 @@ def test_many_counts_of_one_query(metric, generator, device):
 def test_many_counts_of_large_sets(generator, device):
     sets = [3 * torch.randn(440, 300, generator=generator).to(device) for _ in range(4)]
     counts = torch.randint(0, 3, (4, 65, 440), generator=generator).to(device)
-    masks = ("x_mask", "y_mask", "a_mask", "b_mask")
-    found = association.weat(*sets, **dict(zip(masks, counts, strict=True)))
-    alone = [association.weat(*sets, **dict(zip(masks, counts[:, i], strict=True))) for i in (0, 64)]
+    found = association.weat(*map(WordSet, sets, counts))
+    alone = [association.weat(*map(WordSet, sets, counts[:, i])) for i in (0, 64)]
     torch.testing.assert_close(found[[0, 64]], torch.stack(alone), rtol=1e-9, atol=1e-12)
 
 
@@ -196,14 +191,12 @@ def test_errors(device):
         bootstrap_interval(association.ECT(), x, x, x)
     assert str(info.value) == "metric: got a ECT, wanted a function; write metric.score_function()"
     with pytest.raises(TypeError) as info:
-        bootstrap_interval(lambda x, y: x, x, x)
-    assert str(info.value) == "metric: got a function of x, y, wanted masks among them, such as x_mask"
-    with pytest.raises(TypeError, match="^x_mask: got torch.float32, wanted torch.bool"):
-        association.ect(x, x, x, x_mask=x[:, 0])  # weights are the bootstrap's alone
-    with pytest.raises(TypeError) as info:
-        bootstrap_interval(association.ect, x, x, x, b_mask=x)
-    arguments = "x, y, a, x_mask, y_mask, a_mask"
-    assert str(info.value) == f"b_mask: not a mask of this metric, whose arguments are {arguments}"
+        bootstrap_interval(lambda x, y: (x - y).mean((-2, -1)), x, x)
+    assert str(info.value).startswith("metric: got a function that takes no WordSet (unsupported operand type(s) for -")
+    with pytest.raises(TypeError, match="^a.mask: got torch.int64, wanted torch.bool: the words that are drawn"):
+        bootstrap_interval(association.ect, x, x, WordSet(x, torch.ones(2, dtype=torch.int64, device=device)))
+    with pytest.raises(TypeError, match="^x.mask: got torch.float32, wanted torch.bool"):
+        association.ect(WordSet(x, x[:, 0]), x, x)  # weights are the bootstrap's alone
     with pytest.raises(ValueError) as info:
         bootstrap_interval(association.ect, x, x, x[:, :2])
     assert str(info.value) == "a: got 2 dimensions, wanted 3 as x has"

@@ -63,7 +63,7 @@ def test_random_effects_of_batches(generator, device):
 def test_ceat_is_the_meta_analysis_of_weat_on_the_drawn_contexts(variance, generator, device):
     tensors = pools(generator, device)
     drawn = []
-    sets = word_sets.read(*"xyab", **{s: (t, None) for s, t in zip("xyab", tensors, strict=True)})
+    sets = word_sets.read(*"xyab", **dict(zip("xyab", tensors, strict=True)))
     for name, pool in zip("xyab", sets, strict=True):
         drawn.append(draw_contexts(pool, stream(5, f"contexts/{name}"), 0, 20).vectors.cpu().numpy())
     effects, variances = [], []
@@ -81,7 +81,7 @@ def test_contexts_are_drawn_uniformly_and_only_where_they_are(device):
         [[True, False, True, True], [False, False, False, False], [True, True, True, True]], device=device
     )
     vectors = torch.arange(4.0, device=device).expand(3, 4).unsqueeze(-1).masked_fill(~mask.unsqueeze(-1), torch.nan)
-    (pool,) = word_sets.read("x", x=(vectors, mask))
+    (pool,) = word_sets.read("x", x=association.WordSet(vectors, mask))
     drawn = draw_contexts(pool, 1, 0, 6000)
     assert drawn.weights.tolist() == [[1, 0, 1]]
     for word in (0, 2):
@@ -100,7 +100,7 @@ def test_seeds_pieces_masks_and_batches(generator, device, monkeypatch):
     )
     wide = torch.nn.functional.pad(tensors[0], (0, 0, 0, 2, 0, 1), value=torch.nan)
     mask = torch.nn.functional.pad(torch.ones(5, 3, dtype=torch.bool, device=device), (0, 2, 0, 1))
-    masked = association.ceat(wide, *tensors[1:], samples=30, x_mask=mask)
+    masked = association.ceat(association.WordSet(wide, mask), *tensors[1:], samples=30)
     assert not masked.value.isnan().any()
     monkeypatch.setattr("tensormetrics.association.resampling.draws.BUDGET", 500)
     pieces = association.ceat(*tensors, samples=30)
@@ -162,10 +162,10 @@ def test_words_with_numbers_of_contexts_of_their_own(device):
         {word: torch.randn(count, 3, device=device) for word, count in rows.items()}
     )
     index = model.index_query(association.Query([["x", "y"], ["z"]], [["a"], ["b"]]))
-    sets, masks = association.CEAT().arguments(index, model.vectors)
-    assert [tuple(s.shape) for s in sets] == [(2, 3, 3), (1, 2, 3), (1, 1, 3), (1, 4, 3)]
-    assert masks["x_mask"].tolist() == [[True] * 3, [True, False, False]]
-    assert torch.equal(sets[0][0], model.vectors[model.rows("x")])
+    sets = association.CEAT().arguments(index, model.vectors)
+    assert [tuple(s.values.shape) for s in sets] == [(2, 3, 3), (1, 2, 3), (1, 1, 3), (1, 4, 3)]
+    assert sets[0].mask.tolist() == [[True] * 3, [True, False, False]]
+    assert torch.equal(sets[0].values[0], model.vectors[model.rows("x")])
 
 
 def test_a_stream_of_samples(generator, device):

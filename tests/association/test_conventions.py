@@ -27,8 +27,8 @@ def test_all_tensors_are_on_one_device():
     x = torch.zeros(2, 3)
     with raises(ValueError, "devices differ: x on cpu, b on meta; use .to(device)"):
         association.weat(x, x, x, x.to("meta"))
-    with raises(ValueError, "devices differ: y on cpu, y_mask on meta; use .to(device)"):
-        association.rnd(x, x, x, y_mask=torch.ones(2, dtype=torch.bool, device="meta"))
+    with raises(ValueError, "devices differ: y on cpu, y.mask on meta; use .to(device)"):
+        association.rnd(x, association.WordSet(x, torch.ones(2, dtype=torch.bool, device="meta")), x)
 
 
 @pytest.mark.parametrize(("places", "same_as"), [((20, 12), "exact"), ((20, 13), "approximate")])

@@ -90,7 +90,7 @@ def test_golden_ect(case, device):
 def test_golden_mac(case, device):
     targets, attributes = sets_of(case, device)
     groups, mask = padded(attributes)
-    score, by_word = association.mac(torch.cat(targets), groups, a_mask=mask, per_word=True)
+    score, by_word = association.mac(torch.cat(targets), association.WordSet(groups, mask), per_word=True)
     expected = [list(word.values()) for t in case["expected"]["targets_eval"].values() for word in t.values()]
     assert agrees(score, case["expected"]["mac"])
     assert agrees(by_word, expected)
@@ -136,7 +136,7 @@ def test_golden_same(case, device):
 
 @golden("GWEAT")
 def test_golden_gweat(case, device):
-    (x, x_mask), (a, a_mask) = map(padded, sets_of(case, device))
-    score, terms = association.gweat(x, a, x_mask=x_mask, a_mask=a_mask, per_group=True)
+    x, a = (association.WordSet(*padded(sets)) for sets in sets_of(case, device))
+    score, terms = association.gweat(x, a, per_group=True)
     assert agrees(score, case["expected"]["gweat"])
     assert agrees(terms, list(case["expected"]["by_group"].values()))

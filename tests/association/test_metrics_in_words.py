@@ -19,6 +19,7 @@ from tensormetrics.association import (
     DirectBias,
     IndexedQuery,
     Query,
+    WordSet,
 )
 from tensormetrics.association.metrics._logistic import report
 
@@ -107,8 +108,7 @@ def test_direct_bias_of_a_batch_with_lost_tuples(tiny):
     whole = Query([["t1a", "t1b"]], [["a1a", "a1b", "a1c"], ["a2a", "a2b", "a2c"]])
     indices = [tiny.index_query(q, paired=True, lost_vocabulary_threshold=0.5) for q in (query, whole)]
     metric = DirectBias()
-    sets, masks = metric.arguments(IndexedQuery.stack(indices), tiny.vectors)
-    scores = metric.measure(*sets, **masks)["direct_bias"].tolist()
+    scores = metric.measure(*metric.arguments(IndexedQuery.stack(indices), tiny.vectors))["direct_bias"].tolist()
     expected = [metric.run_query(q, tiny, lost_vocabulary_threshold=0.5)["result"] for q in (query, whole)]
     assert scores == pytest.approx(expected, rel=1e-12)
 
@@ -143,8 +143,8 @@ def test_rnsb_with_another_classifier(tiny):
     assert result["negative_sentiment_probabilities"] == pytest.approx(p) and params == {"scale": 0.5}
     q = np.array(list(p.values())) / sum(p.values())
     assert result["result"] == pytest.approx(np.sum(q * np.log(3 * q)))
-    sets, masks = RNSB().arguments(tiny.index_query(query), tiny.vectors)
-    batch = RNSB(estimator=Fixed).measure(*(torch.stack([s, 2 * s]) for s in sets), **masks)
+    sets = map(WordSet.of, RNSB().arguments(tiny.index_query(query), tiny.vectors))
+    batch = RNSB(estimator=Fixed).measure(*(s._replace(values=torch.stack([s.values, 2 * s.values])) for s in sets))
     assert batch["rnsb"].shape == (2,) and batch["rnsb"][0] != batch["rnsb"][1]
 
 

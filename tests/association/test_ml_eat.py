@@ -11,6 +11,7 @@ from tensormetrics.association import (
     WEAT,
     Query,
     WordEmbeddingModel,
+    WordSet,
     lpbs,
     ml_eat,
     permutation_p_value,
@@ -45,16 +46,16 @@ def test_one_set_of_attributes_serves_many_targets():
 
 
 def test_what_is_masked_does_not_matter():
-    wide, masks = [], {}
-    for name, side in zip("xyab", sets(), strict=True):
-        wide.append(torch.cat([side[:1], torch.full_like(side[:2], torch.nan), side[1:]]))
-        masks[f"{name}_mask"] = ~wide[-1].isnan().any(1)
-    assert flat(ml_eat(*wide, **masks)) == pytest.approx(flat(ml_eat(*sets())), rel=1e-12)
+    wide = []
+    for side in sets():
+        vectors = torch.cat([side[:1], torch.full_like(side[:2], torch.nan), side[1:]])
+        wide.append(WordSet(vectors, ~vectors.isnan().any(1)))
+    assert flat(ml_eat(*wide)) == pytest.approx(flat(ml_eat(*sets())), rel=1e-12)
 
 
 def test_no_words_have_neither_mean_nor_deviation():
     x, *others = sets()
-    for levels in ml_eat(x[:0], *others), ml_eat(x, *others, x_mask=torch.zeros(3, dtype=torch.bool)):
+    for levels in ml_eat(x[:0], *others), ml_eat(WordSet(x, torch.zeros(3, dtype=torch.bool)), *others):
         assert levels.mean[0].isnan().all() and levels.deviation[0].isnan().all()
         assert levels.mean[1].isfinite().all() and levels.deviation[1].isfinite().all()
 

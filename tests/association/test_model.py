@@ -242,7 +242,7 @@ def test_encoder_is_called_once_per_string(device):
     model = WordEmbeddingModel.from_encoder(encoder(calls), templates=templates, batch_size=3, device=device)
     index = model.index_query(Query([["a", "bb"], ["a"]], [["c"]]))
     assert calls == [["a", "This is a.", "bb"], ["This is bb.", "c", "This is c."]]
-    assert index.sets(model.vectors)[0][:, 0].tolist() == [1, 10, 1, 2, 11, 2]  # all are members of the set
+    assert index.sets(model.vectors)[0].values[:, 0].tolist() == [1, 10, 1, 2, 11, 2]  # all are members of the set
     assert index.words == ([["a", "bb"], ["a"]], [["c"]]) and model.vectors.device.type == device.type
     model.index_query(Query([["c", "d"]], []))
     assert calls[2:] == [["d", "This is d."]] and len(model) == 4
@@ -321,7 +321,7 @@ def test_contexts(device):
     model = WordEmbeddingModel.from_contexts(pools, "bert")
     assert model.rows("a").tolist() == [0, 1] and model.rows("b").tolist() == [2] and model.vocab == {"a": 0, "b": 2}
     (x,) = model.index_query(Query([["b", "a"]], [])).sets(model.vectors)
-    assert x[:, 0].tolist() == [0, 1, 1]
+    assert x.values[:, 0].tolist() == [0, 1, 1] and len(x.words.unique()) == 2 and x.words[1] == x.words[2]
     with raises(ValueError, "words: ['a'] have several vectors in the model 'bert'; write to model.vectors"):
         model.update("a", torch.ones(3))
     with raises(ValueError, "query: ('a', 'b') have [2, 1] vectors, wanted equal numbers to form tuples"):

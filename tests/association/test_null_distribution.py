@@ -6,7 +6,7 @@ import pytest
 import torch
 from raising import raises
 
-from tensormetrics.association import GWEAT, WEAT
+from tensormetrics.association import GWEAT, WEAT, WordSet
 from tensormetrics.association.resampling.null_distribution import ALTERNATIVES, NullDistribution
 from tensormetrics.association.resampling.permutation import partition_null, sign_null
 
@@ -17,11 +17,11 @@ def nulls(generator: torch.Generator, device: torch.device) -> dict[str, NullDis
     words = torch.arange(9, device=device) // 3
     return {
         "partitions": partition_null(u + 0.3, v),
-        "partitions with masks": partition_null(u + 0.3, v, u_mask=mask, v_mask=mask.flip(0)),
-        "partitions of words": partition_null(u + 0.3, v, u_words=words, v_words=words),
+        "partitions with masks": partition_null(WordSet(u + 0.3, mask), WordSet(v, mask.flip(0))),
+        "partitions of words": partition_null(WordSet(u + 0.3, words=words), WordSet(v, words=words)),
         "signs": sign_null(u + 0.3),
-        "signs with a mask": sign_null(u + 0.3, mask=mask),
-        "signs of words": sign_null(u + 0.3, words=words),
+        "signs with a mask": sign_null(WordSet(u + 0.3, mask)),
+        "signs of words": sign_null(WordSet(u + 0.3, words=words)),
     }
 
 
@@ -50,7 +50,7 @@ def test_exact_without_a_count_of_all_cases_raises(generator):
 
 def test_subclass_with_another_null_distribution_has_its_p_value(generator):
     class Flipped(WEAT):
-        def null_distributions(self, x, y, a, b, **sides):
+        def null_distributions(self, x, y, a, b):
             return {"p_value": sign_null((x - y).mean(-1), seed=self.p_value_seed)}
 
     x, y, a, b = torch.randn(4, 5, 3, generator=generator)

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from tensormetrics import association
-from tensormetrics.association import permutation_p_value, sign_flip_p_value
+from tensormetrics.association import WordSet, permutation_p_value, sign_flip_p_value
 from tensormetrics.association.resampling import subset_sums
 from tensormetrics.association.resampling.draws import random_partitions
 from tensormetrics.association.resampling.random import random_words, stream
@@ -119,13 +119,13 @@ def test_ragged_batch_equals_loop(method, alternative, generator, device):
         (scores_of(generator, n).to(device), scores_of(generator, m).to(device)) for n, m in [(3, 4), (1, 2), (4, 4)]
     ]
     single = torch.stack([permutation_p_value(u, v, **options) for u, v in queries])
-    (us, u_mask), (vs, v_mask) = (
-        map(torch.stack, zip(*(padded(q[side], width) for q in queries), strict=True))
+    us, vs = (
+        WordSet(*map(torch.stack, zip(*(padded(q[side], width) for q in queries), strict=True)))
         for side, width in ((0, 9), (1, 10))
     )
-    assert torch.equal(permutation_p_value(us, vs, u_mask=u_mask, v_mask=v_mask, **options), single)
+    assert torch.equal(permutation_p_value(us, vs, **options), single)
     r = torch.stack([sign_flip_p_value(u, **options) for u, _ in queries])
-    assert torch.equal(sign_flip_p_value(us, mask=u_mask, **options), r)
+    assert torch.equal(sign_flip_p_value(us, **options), r)
 
 
 @pytest.mark.parametrize("method", ["exact", "approximate"])
@@ -142,8 +142,8 @@ def test_what_has_no_p_value(device):
     u = torch.tensor([[1.0, 2.0], [1.0, torch.nan], [1.0, torch.inf], [1.0, 2.0]], device=device)
     mask = torch.tensor([[True, True]] * 3 + [[False, False]], device=device)
     for method in ("exact", "approximate"):
-        p = permutation_p_value(u, u[:1], u_mask=mask, method=method)
-        q = sign_flip_p_value(u, mask=mask, method=method)
+        p = permutation_p_value(WordSet(u, mask), u[:1], method=method)
+        q = sign_flip_p_value(WordSet(u, mask), method=method)
         assert p.isnan().tolist() == q.isnan().tolist() == [False, True, True, True]
         assert permutation_p_value(u[:, :0], u, method=method).isnan().all()
 

@@ -126,19 +126,17 @@ def test_sets_come_at_their_own_width_without_masks(model):
     index = model.index_query(Query([["a", "b"], ["c"]], [["f"], ["e", "d"]]))
     rows = [s.tolist() for s in index.sets(model.vectors)]
     assert rows == [[[0, 1], [2, 3]], [[4, 5]], [[10, 11]], [[8, 9], [6, 7]]]
-    assert index.masks() == {}
 
 
 def test_forms_of_a_side(model):
     index = model.index_query(Query([["a", "b"], ["b"]], [["f"], ["e"]]))
     targets, attributes = index.sets(model.vectors, ("n", "n"))
-    assert targets.shape == (2, 2, 2) and attributes.tolist() == [[[10, 11]], [[8, 9]]]
-    (mask,) = index.masks(("n", "n")).values()
-    assert mask.tolist() == [[True, True], [True, False]]
+    assert targets.values.shape == (2, 2, 2) and attributes.tolist() == [[[10, 11]], [[8, 9]]]
+    assert targets.mask.tolist() == [[True, True], [True, False]] and targets.words is None
     joined, *_ = index.sets(model.vectors, ("joined", 2))
-    assert joined.tolist() == [[0, 1], [2, 3], [2, 3]] and index.masks(("joined", 2)) == {}
+    assert joined.tolist() == [[0, 1], [2, 3], [2, 3]]
     distinct, *_ = index.sets(model.vectors, ("distinct", 2))
-    assert distinct[index.masks(("distinct", 2))["t_mask"]].tolist() == [[0, 1], [2, 3]]
+    assert distinct.values[distinct.mask].tolist() == [[0, 1], [2, 3]]
     with raises(ValueError, "template: got (1, 1) for a query of (2, 2) sets"):
         index.sets(model.vectors, (1, 1))
 
@@ -147,10 +145,11 @@ def test_forms_of_a_batch(model):
     queries = Query([["a", "b"], ["c"]], [["d"], ["e", "f"]]), Query([["a"], ["a", "b"]], [["c"], ["d"]])
     batch = IndexedQuery.stack([model.index_query(query) for query in queries])
     joined, attributes = batch.sets(model.vectors[:, :1], ("joined", "n"))
-    masks = batch.masks(("joined", "n"))
-    assert [t[m].tolist() for t, m in zip(joined, masks["t_mask"], strict=True)] == [[[0], [2], [4]], [[0], [0], [2]]]
-    assert attributes.shape == (2, 2, 2, 1) and attributes[masks["a_mask"]].tolist() == [[6], [8], [10], [4], [6]]
-    assert batch.masks(("distinct", "n"))["t_mask"].tolist() == [[True, True, True, False], [True, False, False, True]]
+    assert [t[m].tolist() for t, m in zip(*joined[:2], strict=True)] == [[[0], [2], [4]], [[0], [0], [2]]]
+    vectors, mask, _ = attributes
+    assert vectors.shape == (2, 2, 2, 1) and vectors[mask].tolist() == [[6], [8], [10], [4], [6]]
+    distinct, _ = batch.sets(model.vectors, ("distinct", "n"))
+    assert distinct.mask.tolist() == [[True, True, True, False], [True, False, False, True]]
     assert batch.targets.tolist() == [[[0, 1], [2, 0]], [[0, 0], [0, 1]]]
     assert batch.target_mask.tolist() == [[[True, True], [True, False]], [[True, False], [True, True]]]
 
@@ -161,13 +160,12 @@ def test_stack_pads_to_one_batch(model):
     lost = model.index_query(Query([["f"], ["x"]], [["d"]]))
     batch = IndexedQuery.stack([first, second, lost])
     x, y, a = batch.sets(model.vectors)
-    masks = batch.masks()
-    assert x.shape == (3, 3, 2) and y.shape == a.shape == (3, 1, 2)
-    assert masks["x_mask"].sum(-1).tolist() == [3, 1, 0] and masks["y_mask"].sum(-1).tolist() == [1, 1, 0]
-    assert torch.equal(x[1, 0], model.vectors[5])
+    assert x.values.shape == (3, 3, 2) and y.values.shape == a.values.shape == (3, 1, 2)
+    assert x.mask.sum(-1).tolist() == [3, 1, 0] and y.mask.sum(-1).tolist() == [1, 1, 0]
+    assert torch.equal(x.values[1, 0], model.vectors[5])
     assert batch.reason[:2] == [None, None] and "'Target set 1' lost 1 of 1 words" in batch.reason[2]
     tables = torch.stack([model.vectors, -model.vectors])[:, None]  # two checkpoints, three queries
-    assert batch.sets(tables)[0].shape == (2, 1, 3, 3, 2)
+    assert batch.sets(tables)[0].values.shape == (2, 1, 3, 3, 2)
     with raises(ValueError, "queries: got 2 with the templates [(2, 1), (1, 1)], wanted equal templates"):
         IndexedQuery.stack([first, model.index_query(Query([["a"]], [["b"]]))])
 
@@ -183,15 +181,14 @@ def test_an_unusable_query_scores_nan(model):
     assert all(s.mean().isnan() for s in index.sets(model.vectors))
 
 
-def test_pairs_share_a_mask(model):
+def test_pairs_are_masked_alike(model):
     index = model.index_query(Query([["a", "b"], ["c", "d"]], [["e"]]), paired=True)
     short = model.index_query(Query([["a"], ["c"]], [["e"]]), paired=True)
-    assert index.masks(paired=True) == {}
-    assert IndexedQuery.stack([index, short]).masks(paired=True)["pair_mask"].tolist() == [[True, True], [True, False]]
+    x, y, a = IndexedQuery.stack([index, short]).sets(model.vectors)
+    assert x.mask.tolist() == y.mask.tolist() == [[True, True], [True, False]] and torch.is_tensor(a)
 
 
-def test_groups_share_a_mask(model):
+def test_groups_are_masked_alike(model):
     index, short = (model.index_query(Query([["a"]], [["b", "c"][:n], ["d", "e"][:n]]), paired=True) for n in (2, 1))
-    assert index.masks((1, "n"), paired=True) == {}
-    batch = IndexedQuery.stack([index, short])
-    assert batch.masks((1, "n"), paired=True)["tuple_mask"].tolist() == [[True, True], [True, False]]
+    _, groups = IndexedQuery.stack([index, short]).sets(model.vectors, (1, "n"))
+    assert groups.mask.tolist() == [[[True, True], [True, True]], [[True, False], [True, False]]]

@@ -9,7 +9,7 @@ from scores import random_sets
 from test_permutation import SIDES
 
 from tensormetrics import association
-from tensormetrics.association import permutation_p_value, sign_flip_p_value, target_permutation_p_value
+from tensormetrics.association import WordSet, permutation_p_value, sign_flip_p_value, target_permutation_p_value
 
 
 @pytest.mark.skipif(torch.cuda.is_available() or INTERPRETED, reason="the tests below run in this process")
@@ -70,8 +70,8 @@ def test_pieces_and_seeds(both, generator, device, monkeypatch):
 def test_ragged_and_wide_and_empty_batches(both, generator, device):
     u, v = (scores_of("gaussian", generator, 3, k).to(device) for k in (60, 70))
     masks = [torch.rand(s.shape, generator=generator).to(device) < 0.5 for s in (u, v)]
-    for some in ({}, dict(zip(("u_mask", "v_mask"), masks, strict=True))):
-        plain, found = both(lambda: permutation_p_value(u, v, replicates=99, **some))  # noqa: B023
+    for sets in ((u, v), tuple(map(WordSet, (u, v), masks))):
+        plain, found = both(lambda: permutation_p_value(*sets, replicates=99))  # noqa: B023
         assert torch.equal(found, plain)
     for shape in ((0, 3), (2, 0)):
         empty = u.new_zeros(shape)

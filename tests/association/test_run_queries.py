@@ -10,7 +10,19 @@ from metric_cases import ALL, GOLDEN, METRICS, ExampleMetric, Gap, table
 from raising import raises
 
 from tensormetrics import association
-from tensormetrics.association import CEAT, MAC, RIPA, RND, RNSB, SAME, WEAT, Query, WordEmbeddingModel, run_queries
+from tensormetrics.association import (
+    CEAT,
+    MAC,
+    RIPA,
+    RND,
+    RNSB,
+    SAME,
+    WEAT,
+    Query,
+    WordEmbeddingModel,
+    WordSet,
+    run_queries,
+)
 
 pd = pytest.importorskip("pandas")
 WORDS = [f"w{i}" for i in range(120)]
@@ -210,8 +222,8 @@ def test_contexts_are_scored_query_by_query(device):
 
 def test_a_subclass_with_another_measure(query, models):
     class Twice(RND):
-        def measure(self, *sets, **masks):
-            return {"rnd": 2 * super().measure(*sets, **masks)["rnd"]}
+        def measure(self, *sets):
+            return {"rnd": 2 * super().measure(*sets)["rnd"]}
 
     got = run_queries(Twice, [query], models, generate_subqueries=True)
     np.testing.assert_allclose(got, 2 * run_queries(RND, [query], models, generate_subqueries=True), rtol=1e-12)
@@ -221,9 +233,10 @@ def test_a_metric_without_attributes(models):
     class Length(association.BaseMetric):
         metric_template, metric_name, metric_short_name = (1, 0), "Length", "LEN"
 
-        def measure(self, t, t_mask=None):
-            lengths = t.double().norm(dim=-1)
-            return {"length": lengths.mean(-1) if t_mask is None else (lengths * t_mask).sum(-1) / t_mask.sum(-1)}
+        def measure(self, t):
+            vectors, mask, _ = WordSet.of(t)
+            lengths = vectors.double().norm(dim=-1)
+            return {"length": lengths.mean(-1) if mask is None else (lengths * mask).sum(-1) / mask.sum(-1)}
 
     queries = [Query([["w0", "w1"]], [], ["T"]), Query([["w2"]], [], ["U"])]
     got = run_queries(Length, queries, models)

@@ -6,6 +6,7 @@ import torch
 from scores import agrees, random_sets
 
 from tensormetrics import association
+from tensormetrics.association import WordSet
 from tensormetrics.association.metrics._logistic import logistic_regression
 from tensormetrics.association.sets import word_sets
 
@@ -81,7 +82,7 @@ def test_rounding_is_no_variation(generator, device):
     assert 0 < spread < 1e-15
     mask = torch.tensor([True, True, True, False], device=device)
     assert association.weat_effect_size(x, y, a, b).isnan()
-    assert association.weat_effect_size(x, y, a, b, 1, x_mask=mask).isnan()
+    assert association.weat_effect_size(WordSet(x, mask), y, a, b, 1).isnan()
     assert association.sc_weat(v, x, y).isnan() and association.sc_weat(v, x, -y).isfinite()
 
 
@@ -91,12 +92,12 @@ def test_the_correction_counts_the_words_that_are_there(correction, generator, d
     wide = torch.nn.functional.pad(x, (0, 0, 1, 2), value=torch.nan)
     there = torch.nn.functional.pad(torch.ones(len(x), dtype=torch.bool, device=device), (1, 2))
     sets = [s.cpu().numpy() for s in (x, y, a, b)]
-    found = association.weat_effect_size(wide, y, a, b, correction, x_mask=there)
+    found = association.weat_effect_size(WordSet(wide, there), y, a, b, correction)
     assert agrees(found, oracle.weat_effect_size(*sets, correction))
-    found = association.sc_weat(y, wide, b, correction, a_mask=there)
+    found = association.sc_weat(y, WordSet(wide, there), b, correction)
     assert agrees(found, oracle.sc_weat(sets[1], sets[0], sets[3], correction))
     assert agrees(
-        association.WEAT(correction=correction, return_effect_size=True)(wide, y, a, b, x_mask=there),
+        association.WEAT(correction=correction, return_effect_size=True)(WordSet(wide, there), y, a, b),
         oracle.weat_effect_size(*sets, correction),
     )
 
@@ -111,13 +112,30 @@ def test_ect_needs_two_words_and_two_values(generator, device):
 def test_per_word_values_are_nan_where_no_word_is(generator, device):
     x, y, a = random_sets("xya", generator, device, 2)
     mask = torch.tensor([[True] * 5, [True, False, True, True, False]], device=device)
-    _, differences = association.rnd(x, y, a, a_mask=mask, per_word=True)
+    _, differences = association.rnd(x, y, WordSet(a, mask), per_word=True)
     assert torch.equal(differences.isnan(), ~mask)
-    _, products = association.ripa(x[:, :3], y, a, a_mask=mask, pair_mask=mask[:, :3], per_word=True)
+    _, products = association.ripa(WordSet(x[:, :3], mask[:, :3]), y, WordSet(a, mask), per_word=True)
     assert torch.equal(products.isnan(), ~(mask.unsqueeze(-1) & mask[:, :3].unsqueeze(-2)))
-    _, distances = association.mac(a, torch.stack([x, x], 1), t_mask=mask, per_word=True)
+    _, distances = association.mac(WordSet(a, mask), torch.stack([x, x], 1), per_word=True)
     assert torch.equal(distances.isnan(), ~mask.unsqueeze(-1).expand(2, 5, 2))
-    assert torch.equal(association.sc_weat(a, x, y, w_mask=mask).isnan(), ~mask)
+    assert torch.equal(association.sc_weat(WordSet(a, mask), x, y).isnan(), ~mask)
+
+
+def test_pairs_are_pairs_where_both_words_are(generator, device):
+    x, y, a = random_sets("ppa", generator, device)
+    first, second = (torch.tensor(mask, device=device) for mask in ([True, True, False], [False, True, True]))
+    x, y = x.where(first[:, None], torch.nan), y.where(second[:, None], torch.nan)
+    score = association.ripa(WordSet(x, first), WordSet(y, second), a)
+    assert agrees(score, association.ripa(x[1:2], y[1:2], a).item())
+
+
+def test_pairs_of_one_word_with_two_others_are_two_pairs(generator, device):
+    x, y, a = random_sets("ppa", generator, device)
+    words, others = torch.tensor([[0, 0, 1], [0, 1, 2]], device=device)
+    p = association.RIPA().p_values(WordSet(x, words=words), WordSet(y, words=others), a)["p_value"]
+    assert p == association.RIPA().p_values(x, y, a)["p_value"]
+    p = association.RIPA().p_values(*(WordSet(s, words=words) for s in (x, y)), a)["p_value"]
+    assert 4 * p == round(4 * p.item())  # 2^2 patterns of signs
 
 
 def test_gweat_of_two_groups_is_half_the_mean_difference(generator, device):
@@ -138,11 +156,11 @@ def test_same_of_equal_groups_is_zero(generator, device):
 def test_words_of_same_have_the_score_as_their_mean(generator, device):
     t, groups = random_sets("tG", generator, device)
     mask = torch.tensor([True, False, True, True], device=device)
-    score, by_word, signed = association.same(t, groups, t_mask=mask, per_word=True, terms=True)
+    score, by_word, signed = association.same(WordSet(t, mask), groups, per_word=True, terms=True)
     assert by_word.shape == (4,) and signed.shape == (4, 2)
     assert torch.equal(by_word.isnan(), ~mask) and torch.equal(signed.isnan(), ~mask[:, None].expand(4, 2))
     assert agrees(by_word.nanmean(), score.item()) and agrees(signed.abs().sum(-1)[mask], by_word[mask].cpu().numpy())
-    assert torch.equal(association.same(t, groups, t_mask=mask, terms=True)[1][mask], signed[mask])
+    assert torch.equal(association.same(WordSet(t, mask), groups, terms=True)[1][mask], signed[mask])
 
 
 def test_direct_bias_has_no_more_components_than_the_tuples(device):
@@ -151,9 +169,10 @@ def test_direct_bias_has_no_more_components_than_the_tuples(device):
     t = torch.ones(1, 3, dtype=torch.float64, device=device)
     assert agrees(association.direct_bias(t, groups, 2, 2), 2 / 3)
     assert association.direct_bias(t, groups, 2, 3).isnan()
-    mask = torch.tensor([True, False, True], device=device)
-    assert agrees(association.direct_bias(t, groups, 2, 1, tuple_mask=mask), 1 / 3)
-    assert association.direct_bias(t, groups, 2, 2, tuple_mask=mask).isnan()
+    mask = torch.tensor([[True, False, True], [True, True, True]], device=device)  # a tuple lacks its first word
+    groups = WordSet(groups.where(mask[..., None], torch.nan), mask)
+    assert agrees(association.direct_bias(t, groups, 2, 1), 1 / 3)
+    assert association.direct_bias(t, groups, 2, 2).isnan()
 
 
 @pytest.mark.parametrize("scale", [1e3, 1, 1e-3])
@@ -164,7 +183,7 @@ def test_rnsb_finds_the_minimum(scale, penalize_intercept, dims, generator, devi
         return [scale * torch.randn(3, n, dims, generator=generator, dtype=torch.float64).to(device) for n in sizes]
 
     for a, b in (sets(9, 12), sets(1, 1), (sets(5)[0] + 9 * scale, sets(7)[0] - 9 * scale)):  # the last: separable
-        w, c = logistic_regression(*word_sets.read(a=(a, None), b=(b, None)), 1.0, penalize_intercept)
+        w, c = logistic_regression(*word_sets.read(a=a, b=b), 1.0, penalize_intercept)
         x = torch.cat([a, b], -2)
         y = torch.cat([a.new_ones(a.shape[-2]), -a.new_ones(b.shape[-2])])
         pull = y * torch.sigmoid(-y * ((x * w.unsqueeze(-2)).sum(-1) + c.unsqueeze(-1)))
@@ -191,11 +210,11 @@ def test_errors(device):
         (TypeError, "x: got torch.int64, wanted a floating dtype; write x.float()", dict(x=x.long())),
         (TypeError, "x: got a list, wanted a tensor; write torch.as_tensor(x)", dict(x=x.tolist())),
         (TypeError, "b: got a list, wanted a tensor; write torch.as_tensor(b)", dict(b=x.tolist())),
-        (TypeError, "a_mask: got a list, wanted a tensor; write torch.as_tensor(a_mask)", dict(a_mask=[True, True])),
+        (TypeError, "a.mask: got a list, wanted a tensor; write torch.as_tensor(a.mask)", dict(a=WordSet(x, [True]))),
         (ValueError, "y: got shape (3,), wanted (..., W, D)", dict(y=x[0])),
         (ValueError, "a: got 2 dimensions, wanted 3 as x has", dict(a=x[:, :2])),
-        (TypeError, "b_mask: got torch.float32, wanted torch.bool; write b_mask > 0", dict(b_mask=x[:, 0])),
-        (ValueError, "b_mask: got shape (3,), wanted (..., 2)", dict(b_mask=x[0] > 0)),
+        (TypeError, "b.mask: got torch.float32, wanted torch.bool; write b.mask > 0", dict(b=WordSet(x, x[:, 0]))),
+        (ValueError, "b.mask: got shape (3,), wanted (..., 2)", dict(b=WordSet(x, x[0] > 0))),
         (
             ValueError,
             "leading dimensions do not broadcast: (2,) of x, (3,) of y",
@@ -245,8 +264,8 @@ def test_errors(device):
         ),
         (lambda: association.direct_bias(x, groups, 0), "strictness: got 0, wanted a number > 0"),
         (
-            lambda: association.direct_bias(x, groups, tuple_mask=torch.ones(3, dtype=torch.bool, device=device)),
-            "tuple_mask: got shape (3,), wanted (..., 2)",
+            lambda: association.direct_bias(x, WordSet(groups, torch.ones(3, dtype=torch.bool, device=device))),
+            "groups.mask: got shape (3,), wanted (..., 2, 2)",
         ),
         (lambda: association.rnsb(x, x, x, 0.0), "C: got 0.0, wanted a number > 0"),
     ]:

@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 import torch
-from scores import MASK, SCORES, agrees, every_score, mask_shape, random_sets
+from scores import SCORES, agrees, every_score, random_sets, with_mask
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from tensormetrics import association
+from tensormetrics.association import WordSet
 from tensormetrics.association.sets import word_sets
 
 
@@ -74,10 +75,10 @@ def test_pieces_of_a_batch_are_the_whole(generator, monkeypatch):
     sets = torch.randn(4, 7, 2, 3, 5, generator=generator)
     mask = torch.rand(7, 2, 3, generator=generator) > 0.3
     calls = (
-        lambda: association.weat(*sets, x_mask=mask, b_mask=mask),
-        lambda: association.weat_effect_size(*sets, 1, x_mask=mask),
+        lambda: association.weat(WordSet(sets[0], mask), *sets[1:3], WordSet(sets[3], mask)),
+        lambda: association.weat_effect_size(WordSet(sets[0], mask), *sets[1:], 1),
         lambda: association.weat(*sets[:3], sets[3][0]),  # broadcast, and so computed as a whole
-        lambda: association.rnsb(*sets[:3], t_mask=mask),
+        lambda: association.rnsb(WordSet(sets[0], mask), *sets[1:3]),
         lambda: association.rnsb(*sets[:3], per_word=True)[1],
     )
     whole = [call() for call in calls]
@@ -112,9 +113,9 @@ def test_neither_do_they_through_vmap(device):
 def test_an_empty_set_costs_its_own_element_only(score, expected, sets, generator, device):
     tensors = random_sets(sets, generator, device, 2)
     for n, name in enumerate(sets):
-        mask = torch.ones(mask_shape(tensors[n], name), dtype=torch.bool, device=device)
+        mask = torch.ones(tensors[n].shape[:-1], dtype=torch.bool, device=device)
         mask[1] = False
-        value = score(*tensors, **{MASK.get(name, f"{name}_mask"): mask})
+        value = score(*with_mask(sets, tensors, name, mask))
         assert value[1].isnan().all()
         assert agrees(value[0], score(*tensors)[0].cpu().numpy(), rtol=1e-12)
 
@@ -163,8 +164,7 @@ def test_counts_are_repeated_words(score, expected, sets, generator, device):
         count = torch.tensor([2, *[1] * (tensors[n].shape[-2] - 1)], device=device)
         partners = [m for m, other in enumerate(sets) if other == name]
         repeated = [torch.cat([t[..., :1, :], t], -2) if m in partners else t for m, t in enumerate(tensors)]
-        count = count.expand(mask_shape(tensors[n], name))
-        value = score(*tensors, **{MASK.get(name, f"{name}_mask"): count})
+        value = score(*with_mask(sets, tensors, name, count.expand(tensors[n].shape[:-1])))
         again = score(*repeated)
         np.testing.assert_allclose(value.cpu(), (again[1:] if name == "w" else again).cpu(), rtol=1e-12)
 
@@ -187,7 +187,7 @@ def test_gradients_of_zero_and_masked_vectors_are_zero(score, expected, sets, ge
     if sets[:2] == "pp":
         rest[0][0] = 0  # a pair without a direction
     mask = (torch.arange(x.shape[-2], device=device) < x.shape[-2] - 1).expand(x.shape[:-1])
-    value = score(x.requires_grad_(), *rest, **{MASK.get(sets[0], f"{sets[0]}_mask"): mask})
+    value = score(*with_mask(sets, [x.requires_grad_(), *rest], sets[0], mask))
     (gradient,) = torch.autograd.grad(value.nansum(), x)
     assert gradient.isfinite().all() and (gradient[..., -1, :] == 0).all() and (gradient[..., 1:-1, :] != 0).any()
     if sets != "xya":  # those average the vectors themselves

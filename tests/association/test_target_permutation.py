@@ -10,7 +10,7 @@ from scores import random_sets
 from test_permutation import SIDES, extreme
 
 from tensormetrics import association
-from tensormetrics.association import group_permutation_p_value, target_permutation_p_value
+from tensormetrics.association import WordSet, group_permutation_p_value, target_permutation_p_value
 
 METRICS = {
     "rnd": association.rnd,
@@ -43,10 +43,10 @@ def test_draws_agree_with_exact_and_with_batches_and_padding(metric, generator, 
     assert torch.equal(p, torch.stack([drawn(*(t[i] for t in tensors)) for i in range(2)]))
     wide = [torch.nn.functional.pad(t, (0, 0, 1, 2), value=torch.nan) for t in tensors]
     masks = [torch.nn.functional.pad(torch.ones_like(t[..., 0], dtype=torch.bool), (1, 2)) for t in tensors]
-    named = dict(zip(("x_mask", "y_mask", "a_mask"), masks, strict=True))
-    assert torch.equal(drawn(*wide, **named), p)
-    named["x_mask"] = named["x_mask"] & torch.tensor([[True], [False]], device=device)
-    assert drawn(*wide, **named).isnan().tolist() == [False, True]
+    x, *rest = map(WordSet, wide, masks)
+    assert torch.equal(drawn(x, *rest), p)
+    x = x._replace(mask=x.mask & torch.tensor([[True], [False]], device=device))
+    assert drawn(x, *rest).isnan().tolist() == [False, True]
 
 
 @pytest.mark.parametrize("alternative", SIDES)
@@ -63,16 +63,16 @@ def test_groups_in_batches_and_padding(generator, device):
     p = group_permutation_p_value(x, a, replicates=500)
     alone = [group_permutation_p_value(*pair, replicates=500) for pair in zip(x, a, strict=True)]
     assert torch.equal(p, torch.stack(alone))
-    (wide_x, x_mask), (wide_a, a_mask) = (
-        (
+    wide_x, wide_a = (
+        WordSet(
             torch.nn.functional.pad(t, (0, 0, 1, 2), value=torch.nan),
             torch.nn.functional.pad(torch.ones_like(t[..., 0], dtype=torch.bool), (1, 2)),
         )
         for t in (x, a)
     )
-    assert torch.equal(group_permutation_p_value(wide_x, wide_a, replicates=500, x_mask=x_mask, a_mask=a_mask), p)
-    x_mask[1, 0] = False
-    masked = group_permutation_p_value(wide_x, wide_a, replicates=500, x_mask=x_mask, a_mask=a_mask)
+    assert torch.equal(group_permutation_p_value(wide_x, wide_a, replicates=500), p)
+    wide_x.mask[1, 0] = False
+    masked = group_permutation_p_value(wide_x, wide_a, replicates=500)
     assert masked.isnan().tolist() == [False, True] and masked[0] == p[0]
 
 

@@ -22,6 +22,7 @@ from tensormetrics.association import (
     DirectBias,
     Query,
     WordEmbeddingModel,
+    WordSet,
     bootstrap_interval,
     group_permutation_p_value,
     permutation_p_value,
@@ -84,12 +85,10 @@ def test_exact_permutations_of_words(rows, alternative, ties, generator, device)
     (u, u_words), (v, v_words) = (
         shuffled(torch.cat(words[part]), numbered(rows[part]), generator) for part in (slice(3), slice(3, None))
     )
-    numbers = {"u_words": u_words.to(device), "v_words": v_words.to(device)}
-    p = permutation_p_value(u.to(device), v.to(device), alternative=alternative, **numbers)
+    u, v = (WordSet(s.to(device), words=words.to(device)) for s, words in ((u, u_words), (v, v_words)))
+    p = permutation_p_value(u, v, alternative=alternative)
     assert p.item() == pytest.approx(extreme(d, d[0], alternative), rel=1e-14) and p.dtype == torch.float64
-    drawn = permutation_p_value(
-        u.to(device), v.to(device), alternative=alternative, method="approximate", replicates=4000, **numbers
-    )
+    drawn = permutation_p_value(u, v, alternative=alternative, method="approximate", replicates=4000)
     assert abs(drawn.item() - p.item()) <= 4 * (p.item() * (1 - p.item()) / 4000) ** 0.5 + 1e-3
 
 
@@ -106,17 +105,14 @@ def test_batches_masks_and_padding_of_words(alternative, generator, device):
             side[i, 2 : 2 + len(values)], numbers[i, 2 : 2 + len(values)] = values, numbered(rows[part])
     for method in ("exact", "approximate"):
         options = {"alternative": alternative, "method": method, "replicates": 300}
-        masks = {"u_mask": ~u.isnan().to(device), "v_mask": ~v.isnan().to(device)}
-        numbers = {"u_words": u_words.to(device), "v_words": v_words.to(device)}
-        p = permutation_p_value(u.to(device), v.to(device), **options, **masks, **numbers)
+        batch = (WordSet(*(t.to(device) for t in (s, ~s.isnan(), words))) for s, words in ((u, u_words), (v, v_words)))
+        p = permutation_p_value(*batch, **options)
         for i in range(len(kinds)):
             sides = [
                 (side[i][~side[i].isnan()], words[i][~side[i].isnan()]) for side, words in ((u, u_words), (v, v_words))
             ]
-            (a, a_words), (b, b_words) = sides
-            alone = permutation_p_value(
-                a.to(device), b.to(device), **options, u_words=a_words.to(device), v_words=b_words.to(device)
-            )
+            one = (WordSet(s.to(device), words=words.to(device)) for s, words in sides)
+            alone = permutation_p_value(*one, **options)
             assert p[i] == alone
             if method == "exact":
                 arrays = [s[w == n].numpy() for s, w in sides for n in w.unique()]
@@ -128,32 +124,30 @@ def test_batches_masks_and_padding_of_words(alternative, generator, device):
 def test_one_row_a_word_is_what_it_was(method, generator, device):
     u, v = (torch.randn(4, n, generator=generator, dtype=torch.float64).to(device) for n in (5, 6))
     mask = torch.rand(4, 5, generator=generator).to(device) < 0.7
-    for masks in ({}, {"u_mask": mask}):
-        own = {"u_words": torch.arange(5, device=device), "v_words": torch.arange(6, device=device)}
-        options = {"method": method, "replicates": 200, **masks}
-        assert torch.equal(permutation_p_value(u, v, **options, **own), permutation_p_value(u, v, **options))
-        assert torch.equal(
-            permutation_p_value(u, v, **options, u_words=own["u_words"]), permutation_p_value(u, v, **options)
-        )
-    flips = {"method": method, "replicates": 200}
-    own = torch.arange(5, device=device)
-    assert torch.equal(sign_flip_p_value(u, words=own, **flips), sign_flip_p_value(u, **flips))
-    assert torch.equal(sign_flip_p_value(u, words=own, mask=mask, **flips), sign_flip_p_value(u, mask=mask, **flips))
+    options = {"method": method, "replicates": 200}
+    own, others = torch.arange(5, device=device), WordSet(v, words=torch.arange(6, device=device))
+    for given in (None, mask):
+        plain, numbered = WordSet(u, given), WordSet(u, given, own)
+        p = permutation_p_value(plain, v, **options)
+        assert torch.equal(permutation_p_value(numbered, others, **options), p)
+        assert torch.equal(permutation_p_value(numbered, v, **options), p)
+        assert torch.equal(sign_flip_p_value(numbered, **options), sign_flip_p_value(plain, **options))
 
 
 def test_the_number_of_words_decides_what_is_exact(generator):
     u, v = (torch.randn(160, generator=generator, dtype=torch.float64) for _ in range(2))
     sixteen = torch.arange(160) // 10
-    p = permutation_p_value(u, v, u_words=sixteen, v_words=sixteen)
+    p = permutation_p_value(WordSet(u, words=sixteen), WordSet(v, words=sixteen))
     means = (s.view(16, 10).mean(-1) for s in (u, v))
     assert p.item() == pytest.approx(permutation_p_value(*means, method="exact").item(), rel=1e-6)
     message = (
         "method: got 'exact' with 32 words of unequal numbers of rows, wanted at most 20; write method='approximate'"
     )
+    unequal = WordSet(u[1:], words=sixteen[1:]), WordSet(v, words=sixteen)
     with raises(ValueError, message):
-        permutation_p_value(u[1:], v, u_words=sixteen[1:], v_words=sixteen, method="exact")
-    p = permutation_p_value(u[1:], v, u_words=sixteen[1:], v_words=sixteen)
-    assert p == permutation_p_value(u[1:], v, u_words=sixteen[1:], v_words=sixteen, method="approximate")
+        permutation_p_value(*unequal, method="exact")
+    p = permutation_p_value(*unequal)
+    assert p == permutation_p_value(*unequal, method="approximate")
 
 
 @every_rows
@@ -165,11 +159,11 @@ def test_signs_of_pairs_with_all_their_rows(rows, alternative, generator, device
         [np.concatenate([s * p.numpy() for s, p in zip(row, pairs, strict=True)]).mean() for row in signs]
     )
     r, words = shuffled(torch.cat(pairs), numbered(rows), generator)
-    p = sign_flip_p_value(r.to(device), words=words.to(device), alternative=alternative)
+    p = sign_flip_p_value(WordSet(r.to(device), words=words.to(device)), alternative=alternative)
     assert p.item() == pytest.approx(extreme(flipped, flipped[0], alternative), rel=1e-14)
     wide = torch.nn.functional.pad(r, (2, 1), value=torch.nan).to(device)
-    padding = {"mask": ~wide.isnan(), "words": torch.nn.functional.pad(words, (2, 1)).to(device)}
-    assert sign_flip_p_value(wide, alternative=alternative, **padding) == p
+    wide = WordSet(wide, ~wide.isnan(), torch.nn.functional.pad(words, (2, 1)).to(device))
+    assert sign_flip_p_value(wide, alternative=alternative) == p
 
 
 TARGETS = {"rnd": association.rnd, "ect": association.ect}
@@ -186,18 +180,17 @@ def test_targets_with_all_their_rows(metric, rows, alternative, generator, devic
     (x, x_words), (y, y_words) = (
         shuffled(torch.cat(words[part]), numbered(rows[part]), generator) for part in (slice(3), slice(3, None))
     )
-    numbers = {"x_words": x_words.to(device), "y_words": y_words.to(device)}
     x, y, a = (t.to(device) for t in (x, y, a))
-    p = target_permutation_p_value(metric, x, y, a, alternative=alternative, **numbers)
+    x_words, y = x_words.to(device), WordSet(y, words=y_words.to(device))
+    p = target_permutation_p_value(metric, WordSet(x, words=x_words), y, a, alternative=alternative)
     exact = extreme(scores, scores[0], alternative)
     assert p.item() == pytest.approx(exact, rel=1e-14)
     drawn = functools.partial(target_permutation_p_value, metric, alternative=alternative, replicates=2000)
-    options = {"method": "approximate", **numbers}
-    p = drawn(x, y, a, **options)
+    p = drawn(WordSet(x, words=x_words), y, a, method="approximate")
     assert abs(p.item() - exact) <= 4 * (exact * (1 - exact) / 2000) ** 0.5 + 1e-3
     wide = torch.nn.functional.pad(x, (0, 0, 2, 1), value=torch.nan)
-    options |= {"x_words": torch.nn.functional.pad(numbers["x_words"], (2, 1)), "x_mask": ~wide.isnan().any(-1)}
-    assert drawn(wide, y, a, **options) == p
+    wide = WordSet(wide, ~wide.isnan().any(-1), torch.nn.functional.pad(x_words, (2, 1)))
+    assert drawn(wide, y, a, method="approximate") == p
 
 
 @every_rows
@@ -222,8 +215,8 @@ def test_groups_with_all_their_rows(rows, generator, device):
     for g, (group, size) in enumerate(zip(groups, sizes, strict=True)):
         x[g, : sum(size)], numbers[g, : sum(size)] = torch.cat(group), numbered(size)
         mask[g, : sum(size)] = True
-    options = {"replicates": 4000, "x_mask": mask.to(device), "x_words": numbers.to(device)}
-    p = group_permutation_p_value(x.to(device), a.to(device), **options).item()
+    x = WordSet(*(t.to(device) for t in (x, mask, numbers)))
+    p = group_permutation_p_value(x, a.to(device), replicates=4000).item()
     exact = extreme(np.array(scores), scores[0], "greater")
     assert abs(p - exact) <= 4 * (exact * (1 - exact) / 4000) ** 0.5 + 1e-3
 
@@ -248,37 +241,34 @@ def test_rows_of_a_word_share_its_weight(device):
 def test_copies_of_a_row_change_no_interval(generator, device):
     """Three copies of every vector are the same words, also as pairs, as tuples and in groups."""
     copies = functools.partial(torch.repeat_interleave, repeats=3)
-    for metric, shapes, names in (
-        (association.weat_effect_size, [(4, 5), (3, 5), (5, 5), (6, 5)], ["x", "y", "a", "b"]),
-        (association.ripa, [(4, 5), (4, 5), (5, 5)], ["pair", None, "a"]),
-        (association.mac, [(4, 5), (2, 3, 5)], ["t", "a"]),
-        (association.same, [(4, 5), (2, 3, 5)], ["t", "groups"]),
-        (association.direct_bias, [(4, 5), (2, 3, 5)], ["t", "tuple"]),
+    for metric, shapes in (
+        (association.weat_effect_size, [(4, 5), (3, 5), (5, 5), (6, 5)]),
+        (association.ripa, [(4, 5), (4, 5), (5, 5)]),
+        (association.mac, [(4, 5), (2, 3, 5)]),
+        (association.same, [(4, 5), (2, 3, 5)]),
+        (association.direct_bias, [(4, 5), (2, 3, 5)]),
     ):
         sets = [torch.randn(shape, generator=generator, dtype=torch.float64).to(device) for shape in shapes]
         few = bootstrap_interval(metric, *sets, replicates=40)
-        numbers = {}
-        for name, shape in zip(names, shapes, strict=True):
-            words = copies(torch.arange(shape[-2], device=device), dim=0)
-            if name:
-                numbers[f"{name}_words"] = words.expand(2, -1) if len(shape) == 3 and name != "tuple" else words
-        many = bootstrap_interval(metric, *(copies(s, dim=-2) for s in sets), replicates=40, **numbers)
+        copied = []
+        for each in sets:
+            words = copies(torch.arange(each.shape[-2], device=device), dim=0)
+            copied.append(WordSet(copies(each, dim=-2), words=words.expand(*each.shape[:-2], -1)))
+        many = bootstrap_interval(metric, *copied, replicates=40)
         torch.testing.assert_close([*many], [*few], rtol=1e-9, atol=1e-12)
 
 
 def test_errors_of_words():
     u = torch.zeros(4)
     for words, kind, message in (
-        ([0, 0, 1, 1], TypeError, "u_words: got a list, wanted a tensor; write torch.as_tensor(u_words)"),
-        (u, TypeError, "u_words: got torch.float32, wanted an integer dtype: the number of each row's word"),
-        (torch.zeros(3).long(), ValueError, "u_words: got shape (3,), wanted (..., 4), one for each row"),
+        ([0, 0, 1, 1], TypeError, "u.words: got a list, wanted a tensor; write torch.as_tensor(u.words)"),
+        (u, TypeError, "u.words: got torch.float32, wanted an integer dtype: the number of each row's word"),
+        (torch.zeros(3).long(), ValueError, "u.words: got shape (3,), wanted (..., 4), one for each row"),
     ):
         with raises(kind, message):
-            permutation_p_value(u, u, u_words=words)
-    with raises(ValueError, "leading dimensions do not broadcast: (3,) of words, (2,) of r"):
-        sign_flip_p_value(torch.zeros(2, 4), words=torch.zeros(3, 4).long())
-    with raises(TypeError, "z_words: not a mask of this metric, whose arguments are t, a, t_mask, a_mask, per_word"):
-        bootstrap_interval(association.mac, u[:, None], u[:, None, None], z_words=torch.zeros(4).long())
+            permutation_p_value(WordSet(u, words=words), u)
+    with raises(ValueError, "leading dimensions do not broadcast: (3,) of r.words, (2,) of r"):
+        sign_flip_p_value(WordSet(torch.zeros(2, 4), words=torch.zeros(3, 4).long()))
 
 
 # In words: a model whose words have several rows.
@@ -401,18 +391,14 @@ def false_positives_and_coverage(counts, generator, words=16, tables=300, replic
     effects = torch.randn(2, tables, words, 1, 1, generator=generator, dtype=torch.float64)[:, :, of_word]
     noise = 0.3 * torch.randn(2, tables, len(of_word), 1, 1, generator=generator, dtype=torch.float64)
     u, v = (effects + noise).flatten(2)
-    numbers = {"u_words": of_word, "v_words": of_word}
-    exchanged = permutation_p_value(u, v, method="approximate", replicates=replicates, **numbers)
+    u, v = (WordSet(s, torch.ones_like(of_word, dtype=torch.bool), of_word) for s in (u, v))
+    exchanged = permutation_p_value(u, v, method="approximate", replicates=replicates)
 
-    def gap(x, y, x_mask=None, y_mask=None):  # means of the rows, as often as they are drawn
-        means = [(s[..., 0] * m).sum(-1) / m.sum(-1) for s, m in ((x, x_mask), (y, y_mask))]
+    def gap(x, y):  # means of the rows, as often as they are drawn
+        means = [(s[..., 0] * m).sum(-1) / m.sum(-1) for s, m, _ in (x, y)]
         return means[0] - means[1]
 
-    every = torch.ones_like(of_word, dtype=torch.bool)
-    _, low, high = bootstrap_interval(
-        gap, u.unsqueeze(-1), v.unsqueeze(-1), replicates=400, x_mask=every, y_mask=every,
-        x_words=of_word, y_words=of_word,
-    )  # fmt: skip
+    _, low, high = bootstrap_interval(gap, *(s._replace(values=s.values.unsqueeze(-1)) for s in (u, v)), replicates=400)
     return (exchanged <= 0.05).double().mean().item(), ((low <= 0) & (high >= 0)).double().mean().item()
 
 

@@ -181,21 +181,19 @@ METRICS = {
 
 def word_sets(sets: str, function: Callable[..., Any], compiles: bool = True, **options: Any) -> FunctionCase:
     """A row for a score of word sets: p p are pairs, P groups of tuples, other capitals groups of sets."""
-    names = {"p": "pair", "P": "tuple", "G": "groups"}
-    masked = [names.get(s, s.lower()) for s in dict.fromkeys(sets)]
     shapes = [(3, 6, 5) if s.isupper() else (6, 5) for s in sets]
 
     def inputs(generator: Generator, lead: tuple[int, ...]) -> tuple[Tensor, ...]:
         shape_of = dict(zip(sets, shapes, strict=True))
-        masks = [shape[-2:-1] if s == "P" else shape[:-1] for s, shape in shape_of.items()]
-        return (
-            *(torch.randn(*lead, *shape, generator=generator) for shape in shapes),
-            *(torch.rand(*lead, *shape, generator=generator) < 0.7 for shape in masks),
-        )
+        masks = [torch.rand(*lead, *shape[:-1], generator=generator) < 0.7 for shape in shape_of.values()]
+        if "P" in sets:  # a tuple is there with all of its words
+            masks[-1] = masks[-1][..., :1, :].expand_as(masks[-1])
+        return *(torch.randn(*lead, *shape, generator=generator) for shape in shapes), *masks
 
     def call(*arguments: Tensor) -> tuple[Tensor, ...]:
-        masks = dict(zip((f"{name}_mask" for name in masked), arguments[len(sets) :], strict=True))
-        results = function(*arguments[: len(sets)], **masks, **options)
+        masks = dict(zip(dict.fromkeys(sets), arguments[len(sets) :], strict=True))
+        given = (association.WordSet(t, masks[s]) for s, t in zip(sets, arguments, strict=False))
+        results = function(*given, **options)
         return tuple(results) if isinstance(results, tuple | uncertainty.Estimate) else (results,)
 
     def pad(garbage: float, *arguments: Tensor) -> tuple[Tensor, ...]:
@@ -208,23 +206,22 @@ def word_sets(sets: str, function: Callable[..., Any], compiles: bool = True, **
     return FunctionCase(call, inputs, pad, unpad, compiles, rtol=1e-9, not_finite="nan")
 
 
-def scalar_scores(*masks: str, function: Callable[..., Tensor], **options: Any) -> FunctionCase:
-    """A row for a p-value of scalar scores, with a mask for each side."""
+def scalar_scores(sets: int, function: Callable[..., Tensor], **options: Any) -> FunctionCase:
+    """A row for a p-value of sets of scores, each with a mask."""
 
     def inputs(generator: Generator, lead: tuple[int, ...]) -> tuple[Tensor, ...]:
         return (
-            *(torch.randn(*lead, 6, generator=generator) for _ in masks),
-            *(torch.rand(*lead, 6, generator=generator) < 0.7 for _ in masks),
+            *(torch.randn(*lead, 6, generator=generator) for _ in range(sets)),
+            *(torch.rand(*lead, 6, generator=generator) < 0.7 for _ in range(sets)),
         )
 
     def call(*arguments: Tensor) -> tuple[Tensor, ...]:
-        given = dict(zip(masks, arguments[len(masks) :], strict=True))
-        return (function(*arguments[: len(masks)], **given, **options),)
+        return (function(*map(association.WordSet, arguments[:sets], arguments[sets:]), **options),)
 
     def pad(garbage: float, *arguments: Tensor) -> tuple[Tensor, ...]:
         pad = torch.nn.functional.pad
-        wide = (pad(scores, (2, 3), value=garbage) for scores in arguments[: len(masks)])
-        return (*wide, *(pad(mask, (2, 3)) for mask in arguments[len(masks) :]))
+        wide = (pad(scores, (2, 3), value=garbage) for scores in arguments[:sets])
+        return (*wide, *(pad(mask, (2, 3)) for mask in arguments[sets:]))
 
     return FunctionCase(call, inputs, pad, not_finite="nan")
 
@@ -272,14 +269,10 @@ FUNCTIONS = {
         rtol=1e-12,
         not_finite=lambda place, value: NO_WEIGHT if place == 1 and value == torch.inf else "nan",
     ),
-    "permutation_p_value": scalar_scores("u_mask", "v_mask", function=association.permutation_p_value),
-    "permutation_p_value_drawn": scalar_scores(
-        "u_mask", "v_mask", function=association.permutation_p_value, method="approximate", replicates=99
-    ),
-    "sign_flip_p_value": scalar_scores("mask", function=association.sign_flip_p_value),
-    "sign_flip_p_value_drawn": scalar_scores(
-        "mask", function=association.sign_flip_p_value, method="approximate", replicates=99
-    ),
+    "permutation_p_value": scalar_scores(2, association.permutation_p_value),
+    "permutation_p_value_drawn": scalar_scores(2, association.permutation_p_value, method="approximate", replicates=99),
+    "sign_flip_p_value": scalar_scores(1, association.sign_flip_p_value),
+    "sign_flip_p_value_drawn": scalar_scores(1, association.sign_flip_p_value, method="approximate", replicates=99),
     "target_permutation_p_value": word_sets(
         "xya",
         functools.partial(association.target_permutation_p_value, association.rnd),

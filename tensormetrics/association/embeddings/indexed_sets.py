@@ -8,6 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..sets.word_sets import Vectors, WordSet
+
 Numbers = tuple[int, ...]
 Form = int | Literal["n", "joined", "distinct"]  # how a side arrives in a score, see `IndexedQuery.sets`
 
@@ -63,10 +65,6 @@ class Side(NamedTuple):
         words = None if words is None else _fitted(words[chosen].flatten(-2), widths, longest)
         return Side(rows, None if shortest == longest else mask, shortest, longest, words)
 
-    def is_plain(self, form: Form) -> bool:
-        """Is every place a word of one row, in this form?"""
-        return self.mask is None and self.words is None and not isinstance(form, str)
-
     def stacked(self) -> tuple[Tensor, Tensor | None]:
         # ->  rows (..., sets, W), mask (..., sets, W), at the width of the longest set; row 0 in the padding
         sets, width = len(self.longest), max(self.longest, default=0)
@@ -79,15 +77,19 @@ class Side(NamedTuple):
 
         return fitted(self.rows), None if mask is None else fitted(mask)
 
-    def sets(self, vectors: Tensor, form: Form) -> Sequence[Tensor]:
+    def sets(self, vectors: Tensor, form: Form) -> Sequence[Vectors]:
         # vectors: (..., V, D)  ->  (..., W, D) each
         rows = self.stacked()[0] if form == "n" else self.rows
-        found = vectors.index_select(-2, rows.flatten())
+        values = vectors.index_select(-2, rows.flatten())
         if rows.ndim > 1:
-            found = found.unflatten(-2, rows.shape)
-        return (found,) if isinstance(form, str) else found.split_with_sizes(self.longest, -2)
+            values = values.unflatten(-2, rows.shape)
+        sets = (values,) if isinstance(form, str) else values.split_with_sizes(self.longest, -2)
+        if self.mask is None and self.words is None and not isinstance(form, str):
+            return sets
+        given = map(WordSet, sets, self._masks(form), self._words_of_rows(form))
+        return tuple(each.values if each.mask is None and each.words is None else each for each in given)
 
-    def masks(self, form: Form) -> Sequence[Tensor | None]:
+    def _masks(self, form: Form) -> Sequence[Tensor | None]:
         # ->  (..., W) each
         if form == "n":
             return (self.stacked()[1],)
@@ -101,8 +103,8 @@ class Side(NamedTuple):
         sizes = zip(masks, self.shortest, self.longest, strict=True)
         return tuple(None if least == most else mask for mask, least, most in sizes)
 
-    def words_of_rows(self, form: Form) -> Sequence[Tensor | None]:
-        # ->  (..., W) each, as `masks`
+    def _words_of_rows(self, form: Form) -> Sequence[Tensor | None]:
+        # ->  (..., W) each
         if self.words is None:
             return (None,) * (1 if isinstance(form, str) else len(self.longest))
         if form == "n":

@@ -1,7 +1,7 @@
 """Which word sets are compared: `Query` in words, `IndexedQuery` in rows of an embedding table."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any, Literal
@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..sets.word_sets import Vectors
 from .indexed_sets import Form, Numbers, Side, number_words, padded
 
 Template = tuple[int | Literal["n"], int | Literal["n"]]  # (target sets, attribute sets); "n" is one or more
@@ -158,10 +159,12 @@ class IndexedQuery:
     def attribute_mask(self) -> Tensor:
         return self._mask(1)
 
-    def sets(self, vectors: Tensor, template: Forms | None = None) -> tuple[Tensor, ...]:
+    def sets(self, vectors: Tensor, template: Forms | None = None) -> tuple[Vectors, ...]:
         """The embeddings, in the order in which metrics take them: targets, then attributes.
 
         Shapes: vectors: (..., V, D) -> per set (..., W, D) at its own width; a side of "n": (..., n, W, D).
+
+        A `WordSet` where a set is padded or a word has several rows, of templates, contexts or forms; else a tensor.
 
         `template` says how a side comes: a number as one tensor per set, "n" as one stack of sets, "joined" as one set
         of all its words, "distinct" as one set in which a word of several sets counts once (by its mask). Default:
@@ -169,25 +172,6 @@ class IndexedQuery:
         """
         forms = self._forms(template)
         return tuple(found for side, form in zip(self.sides, forms, strict=True) for found in side.sets(vectors, form))
-
-    def masks(
-        self, template: Forms | None = None, names: Sequence[str] | None = None, paired: bool = False
-    ) -> dict[str, Tensor]:
-        """The masks that go with `sets`, by keyword; none where every place is a word.
-
-        `names` of the arguments default to x, y for two targets, t for one or all, and a, b for attributes. `paired`:
-        two target sets share `pair_mask`, the groups after a single one `tuple_mask`.
-        """
-        return self._named("mask", Side.masks, template, names, paired)
-
-    def words_of_rows(
-        self, template: Forms | None = None, names: Sequence[str] | None = None, paired: bool = False
-    ) -> dict[str, Tensor]:
-        # ->  name: (..., W) int64
-        """The number of each row's word in its set, as `x_words` and the like: p-values and intervals take words with
-        all their rows, of several templates, contexts or forms. Arguments as in `masks`; {} where every row is a word.
-        """
-        return self._named("words", Side.words_of_rows, template, names, paired)
 
     def pools(self, side: int, i: int) -> tuple[Tensor, Tensor]:
         # ->  rows (W, K) int64, mask (W, K)
@@ -197,28 +181,6 @@ class IndexedQuery:
             members[word].append(place)
         places, mask = padded(list(members.values()), rows.device)
         return rows[places], mask
-
-    def _named(
-        self,
-        kind: str,
-        of_side: Callable[[Side, Form], Sequence[Tensor | None]],
-        template: Forms | None,
-        names: Sequence[str] | None,
-        paired: bool,
-    ) -> dict[str, Tensor]:
-        """What there is of `of_side`, (..., W) for each set, by keyword."""
-        forms = self._forms(template)
-        if all(side.is_plain(form) for side, form in zip(self.sides, forms, strict=True)):
-            return {}
-        names = names or (*_letters(forms[0], "xy"), *_letters(forms[1], "ab"))
-        all_found = (found for side, form in zip(self.sides, forms, strict=True) for found in of_side(side, form))
-        named = {f"{name}_{kind}": found for name, found in zip(names, all_found, strict=True) if found is not None}
-        if paired and self.template[0] == 2:
-            shared, _ = (named.pop(f"{name}_{kind}", None) for name in names[:2])
-            return named if shared is None else {f"pair_{kind}": shared, **named}
-        if paired and (groups := named.pop(f"{names[-1]}_{kind}", None)) is not None:
-            named[f"tuple_{kind}"] = groups[..., 0, :]
-        return named
 
     def _mask(self, side: int) -> Tensor:
         rows, mask = self.sides[side].stacked()
@@ -236,15 +198,6 @@ class IndexedQuery:
 def check_query(query: Any) -> None:
     if not isinstance(query, Query):
         raise TypeError(f"query: got a {type(query).__name__}, wanted a Query")
-
-
-def _letters(form: int | str, letters: str) -> Sequence[str]:
-    """Names of the sets of a side, of which `letters` are those of two."""
-    if isinstance(form, str):
-        return letters[0] if form == "n" else "t"
-    if form <= 2:
-        return "t" if letters == "xy" and form == 1 else letters[:form]
-    return [f"{letters[0]}{i}" for i in range(form)]
 
 
 def _is_list(value: Any) -> bool:

@@ -1,32 +1,13 @@
 """Associations of target words with two attribute sets, on which several metrics are built."""
 
 from collections.abc import Sequence
-from typing import cast
 
 from torch import Tensor
-from typing_extensions import Unpack  # torch brings it
 
 from ..resampling.null_distribution import NullDistribution
 from ..resampling.permutation import partition_null
 from ..sets import word_sets
-from ..sets.word_sets import Values, XYABMasks
-
-
-def units_of(x: Tensor, y: Tensor, a: Tensor, b: Tensor, **masks: Unpack[XYABMasks]) -> tuple[word_sets.Words, ...]:
-    return word_sets.units(*read_sets(x, y, a, b, **masks))
-
-
-def read_sets(
-    x: Tensor,
-    y: Tensor,
-    a: Tensor,
-    b: Tensor,
-    x_mask: Tensor | None = None,
-    y_mask: Tensor | None = None,
-    a_mask: Tensor | None = None,
-    b_mask: Tensor | None = None,
-) -> tuple[word_sets.Words, ...]:
-    return word_sets.read(x=(x, x_mask), y=(y, y_mask), a=(a, a_mask), b=(b, b_mask))
+from ..sets.word_sets import Values, Vectors, WordSet
 
 
 def associations(
@@ -52,23 +33,7 @@ def _resampled_associations(
     return both.split_with_sizes([x.vectors.shape[-2], y.vectors.shape[-2]], -1)
 
 
-class XYABWords(XYABMasks, total=False):
-    """Also the numbers of the words that have several rows."""
-
-    x_words: Tensor | None
-    y_words: Tensor | None
-    a_words: Tensor | None
-    b_words: Tensor | None
-
-
-def masks_of(sides: XYABWords) -> XYABMasks:
-    return cast(XYABMasks, {name: side for name, side in sides.items() if name.endswith("_mask")})
-
-
-def null_of(u: Values, v: Values, sides: XYABWords, names: str, seed: int | None) -> NullDistribution:
-    """Return the null distribution of associations with words of two sets, such as "xy", that are exchanged."""
-    given = cast(dict[str, Tensor | None], sides)
-    (u_mask, v_mask), (u_words, v_words) = (
-        [given.get(f"{name}_{kind}") for name in names] for kind in ("mask", "words")
-    )
-    return partition_null(u[0], v[0], seed=seed, u_mask=u_mask, v_mask=v_mask, u_words=u_words, v_words=v_words)
+def null_of(u: Values, v: Values, first: Vectors, second: Vectors, seed: int | None) -> NullDistribution:
+    """Return the null distribution of associations with words of two sets that are exchanged."""
+    (u, v) = (WordSet.of(given)._replace(values=scores) for (scores, _), given in ((u, first), (v, second)))
+    return partition_null(u, v, seed)

@@ -20,6 +20,7 @@ from ..embeddings.query import Forms, IndexedQuery, Query, Template
 from ..resampling.bootstrap import bootstrap_interval
 from ..resampling.null_distribution import METHODS, TEST_TYPES, Alternative, Method, NullDistribution, TestType
 from ..sets import word_sets
+from ..sets.word_sets import Vectors
 from ._call import Call, bind, check_template
 
 if TYPE_CHECKING:
@@ -48,10 +49,10 @@ def shown(answer: Any) -> Any:
 class BaseMetric(SumMetric):
     """The base of association metrics; `metric_template` says how many sets a query has, "n" being one or more.
 
-    A subclass that defines `measure(self, *sets, **masks)`, tensors (..., W, D) with masks (..., W) in, named tensors
+    A subclass that defines `measure(self, *sets)`, with sets (..., W, D) in, tensors or `WordSet`s, and named tensors
     (...) out, of which the first is the score, gets all the rest: `run_query` for words; `forward`, which returns the
     score of each item, leading dimensions kept; and `update` and `compute`, the mean of all scores that are finite.
-    A side of "n" sets comes as one tensor (..., n, W, D); `forms` may say otherwise, see `IndexedQuery.sets`.
+    A side of "n" sets comes as one set (..., n, W, D); `forms` may say otherwise, see `IndexedQuery.sets`.
 
     Or it overrides `run_query` alone, calls `super().run_query(...)`, which checks the arguments, and goes on word by
     word with `model.get_embeddings_from_query`. One that defines `null_distributions` has `calculate_p_value` and its
@@ -60,8 +61,8 @@ class BaseMetric(SumMetric):
     >>> class Gap(BaseMetric):
     ...     metric_template, metric_name, metric_short_name = (2, 1), "Gap", "GAP"
     ...
-    ...     def measure(self, x, y, a, **masks):
-    ...         return {"gap": rnd(x, y, a, **masks)}
+    ...     def measure(self, x, y, a):
+    ...         return {"gap": rnd(x, y, a)}
     >>> model = WordEmbeddingModel.from_tensor(torch.eye(3), ["he", "she", "work"])
     >>> Gap().run_query(Query([["he"], ["she"]], [["work"]]), model)["gap"]
     np.float64(0.0)
@@ -109,21 +110,18 @@ class BaseMetric(SumMetric):
         self.add_state("finite", torch.zeros((), dtype=torch.int64), "sum")
         self.add_state("not_finite", torch.zeros((), dtype=torch.int64), "sum")
 
-    def measure(self, *sets: Any, **masks: Any) -> dict[str, Tensor]:
-        # sets: (..., W, D) each, as `forms` says  masks: (..., W), True = a word  ->  name: (...)
-        raise NotImplementedError(f"{type(self).__name__} defines no measure(self, *sets, **masks)")
+    def measure(self, *sets: Any) -> dict[str, Tensor]:
+        # sets: (..., W, D) each, as `forms` says  ->  name: (...)
+        raise NotImplementedError(f"{type(self).__name__} defines no measure(self, *sets)")
 
-    def null_distributions(self, *sets: Any, **masks: Any) -> dict[str, NullDistribution]:
-        """Return the null distribution of `p_value` (...), or of `p_value_by_word` (..., W), of the same arguments.
-
-        Where words have several rows, there are also those of `IndexedQuery.words_of_rows`, as `x_words`.
-        """
+    def null_distributions(self, *sets: Any) -> dict[str, NullDistribution]:
+        """Return the null distribution of `p_value` (...), or of `p_value_by_word` (..., W), of the same sets."""
         raise NotImplementedError(f"{type(self).__name__} has no p-value")
 
-    def p_values(self, *sets: Any, **masks: Any) -> dict[str, Tensor]:
+    def p_values(self, *sets: Any) -> dict[str, Tensor]:
         """Compute the p-values of `null_distributions` by the metric's options."""
         test = self._alternative, self.p_value_method, self.p_value_iterations
-        return {name: null.p_value(*test) for name, null in self.null_distributions(*sets, **masks).items()}
+        return {name: null.p_value(*test) for name, null in self.null_distributions(*sets).items()}
 
     def score_function(self) -> Callable[..., Tensor]:
         """The score as a function of the same arguments, for `bootstrap_interval`."""
@@ -138,12 +136,12 @@ class BaseMetric(SumMetric):
         """Does `evaluate` tell in one call what `run_query` tells of each query of a batch?"""
         return type(self).run_query is BaseMetric.run_query
 
-    def update(self, *sets: Any, ids: Any = None, groups: Any = None, **masks: Any) -> None:
+    def update(self, *sets: Any, ids: Any = None, groups: Any = None) -> None:
         """Add the scores of a batch of queries; their `ids` and `groups` are for `interval`, as in `Uncertain`.
 
-        Shapes: sets: (..., W, D); masks: (..., W), named after the arguments of `measure`; ids, groups: (queries,).
+        Shapes: sets: (..., W, D), tensors or `WordSet`s; ids, groups: (queries,).
         """
-        scores = self._scores = next(iter(self.measure(*sets, **masks).values()))
+        scores = self._scores = next(iter(self.measure(*sets).values()))
         usable = scores.isfinite()
         finite = scores.where(usable, 0).double()
         self.total = self.total + torch.stack([part.sum() for part in parts(finite)])
@@ -214,10 +212,7 @@ class BaseMetric(SumMetric):
                 key: np.float64(np.nan) if kind is float else {} for key, kind in self.result_keys.items()
             }
             return {"query_name": call.query.query_name, "result": np.float64(np.nan), **own}
-        sets, masks = self.arguments(index, call.model.vectors)
-        if call.normalize:
-            sets = tuple(word_sets.unit(members.double()) for members in sets)
-        values = to_host(self.evaluate(*sets, **masks, words=self.words_of_rows(index)))
+        values = to_host(self.evaluate(*self.read_sets(index, call)))
         result = next(iter(values.values()))
         if np.isnan(result):
             log.warning("%r has no score in the model %r: %s", call.query.query_name, call.model.name, self.no_score)
@@ -230,37 +225,36 @@ class BaseMetric(SumMetric):
             print(f"{self.metric_short_name}, {call.query.query_name}, {self.p_value_test_type}: {p_values}")
         return {"query_name": call.query.query_name, "result": np.float64(result), **own}
 
-    def evaluate(self, *sets: Tensor, words: dict[str, Tensor] | None = None, **masks: Tensor) -> dict[str, Tensor]:
-        """What `measure` returns, and the p-values and the interval that the options ask for, of whole `words`.
+    def evaluate(self, *sets: Vectors) -> dict[str, Tensor]:
+        """What `measure` returns, and the p-values and the interval that the options ask for.
 
         Shapes: as in `measure` -> name: (...).
         """
-        measured, masks_and_words = self.measure(*sets, **masks), {**masks, **(words or {})}
+        measured = self.measure(*sets)
         if self.calculate_p_value:
-            measured |= self.p_values(*sets, **masks_and_words)
+            measured |= self.p_values(*sets)
         if self.replicates and "replicates" in self._shared_options():
-            interval = bootstrap_interval(
+            ends = bootstrap_interval(
                 self.score_function(),
                 *sets,
                 replicates=self.replicates,
                 confidence=self.confidence,
                 seed=self.seed,
-                **masks_and_words,
             )
-            measured |= {"low": interval.low, "high": interval.high}
+            measured |= {"low": ends.low, "high": ends.high}
         return measured
 
-    def arguments(self, index: IndexedQuery, vectors: Tensor) -> tuple[tuple[Tensor, ...], dict[str, Tensor]]:
-        """The sets and masks that `forward`, `update` and `measure` take for an indexed query.
+    def arguments(self, index: IndexedQuery, vectors: Tensor) -> tuple[Vectors, ...]:
+        """Return the sets that `forward`, `update` and `measure` take for an indexed query.
 
         Shapes: vectors: (..., V, D).
         """
-        forms = self.forms or self.metric_template
-        return index.sets(vectors, forms), index.masks(forms, self._set_names(), self.paired)
+        return index.sets(vectors, self.forms or self.metric_template)
 
-    def words_of_rows(self, index: IndexedQuery) -> dict[str, Tensor]:
-        """Which word each row of these sets belongs to, for `evaluate`; see `IndexedQuery.words_of_rows`."""
-        return index.words_of_rows(self.forms or self.metric_template, self._set_names(), self.paired)
+    def read_sets(self, index: IndexedQuery, call: Call) -> tuple[Vectors, ...]:
+        """Return the `arguments` of a query in the call's model, as unit vectors if the call says so."""
+        sets = self.arguments(index, call.model.vectors)
+        return tuple(map(word_sets.unit_set, sets)) if call.normalize else sets
 
     def check_query(self, query: Query) -> None:
         """A ValueError for a query with the wrong number of sets."""
@@ -270,15 +264,6 @@ class BaseMetric(SumMetric):
         """A result dictionary's own entries from what `measure` returned for one query."""
         missing = {key: np.float64(np.nan) for key, kind in self.result_keys.items() if kind is float}
         return missing | {key: np.float64(value) if value.ndim == 0 else value for key, value in values.items()}
-
-    @classmethod
-    @functools.cache
-    def _set_names(cls) -> tuple[str, ...] | None:
-        """The names of the sets in `measure`, None if it takes `*sets`."""
-        parameters = list(inspect.signature(cls.measure).parameters.values())[1:]
-        if any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters):
-            return None
-        return tuple(p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD and p.default is p.empty)
 
     @classmethod
     @functools.cache

@@ -5,7 +5,6 @@ from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
-from typing_extensions import Unpack  # torch brings it
 
 from ... import _checks
 from ..._checks import takes_arrays
@@ -15,8 +14,8 @@ from ..resampling.draws import chunks
 from ..resampling.null_distribution import ALTERNATIVES, TEST_TYPES, Alternative, TestType
 from ..resampling.random import random_uniform, stream
 from ..sets import word_sets
-from ..sets.word_sets import XYABMasks
-from ._associations import associations, units_of
+from ..sets.word_sets import Vectors, WordSet
+from ._associations import associations
 from .base import BaseMetric
 
 Variance = Literal["sample", "standard"]
@@ -87,30 +86,26 @@ def random_effects(e: Tensor, v: Tensor, *, alternative: Alternative = "greater"
 
 @takes_arrays
 def ceat(
-    x: Tensor,
-    y: Tensor,
-    a: Tensor,
-    b: Tensor,
+    x: Vectors,
+    y: Vectors,
+    a: Vectors,
+    b: Vectors,
     samples: int = 1000,
     seed: int | None = 0,
     correction: int = 1,
     variance: Variance = "sample",
     *,
     alternative: Alternative = "greater",
-    x_mask: Tensor | None = None,
-    y_mask: Tensor | None = None,
-    a_mask: Tensor | None = None,
-    b_mask: Tensor | None = None,
     confidence: float = 0.95,
 ) -> Estimate:
     """The WEAT effect size of words that have a pool of K vectors each, one per context.
 
-    Shapes: x: (..., X, K, D); y: (..., Y, K, D); a: (..., A, K, D); b: (..., B, K, D); x_mask: (..., X, K) ... ->
-    (...).
+    Shapes: x: (..., X, K, D); y: (..., Y, K, D); a: (..., A, K, D); b: (..., B, K, D), tensors or
+    `WordSet`s -> (...).
 
     Each of the `samples` draws one context per word, uniformly, and gives an effect size e and a variance V: that of s
     over all target words ("sample"), or (n + m) / (n m) + e^2 / (2 (n + m)) ("standard"); `random_effects` combines
-    them. A mask is True where a context is; a word without any is absent, and the numbers of contexts may differ from
+    them. Masks are True where a context is; a word without any is absent, and the numbers of contexts may differ from
     set to set. Draws depend on `seed` (None: fresh) and the places of words and contexts alone. Otherwise as
     `weat_effect_size`. Guo & Caliskan 2021, doi:10.1145/3461702.3462536.
 
@@ -123,7 +118,7 @@ def ceat(
     _checks.one_of("variance", variance, VARIANCES)
     samples = _checks.integer_at_least("samples", samples, 1)
     word_sets.check_correction(correction)
-    pools = word_sets.read("x", "y", "a", "b", x=(x, x_mask), y=(y, y_mask), a=(a, a_mask), b=(b, b_mask))
+    pools = word_sets.read("x", "y", "a", "b", x=x, y=y, a=a, b=b)
     begin = [stream(seed, f"contexts/{name}") for name in "xyab"]
     parts = []
     for start, rows in chunks(samples, sum(pool.vectors[..., 0, :].numel() for pool in pools)):
@@ -202,14 +197,13 @@ class CEAT(BaseMetric):
         return False  # the thousand samples of one query are a batch
 
     def update(  # type: ignore[override]  # samples have no ids
-        self, x: Tensor, y: Tensor, a: Tensor, b: Tensor, **masks: Unpack[XYABMasks]
+        self, x: Vectors, y: Vectors, a: Vectors, b: Vectors
     ) -> None:
         """Add the effect size of each sample.
 
-        Shapes: x: (..., X, D); y: (..., Y, D); a: (..., A, D); b: (..., B, D), one context per word; masks: (..., X),
-        ...
+        Shapes: x: (..., X, D); y: (..., Y, D); a: (..., A, D); b: (..., B, D), one context per word.
         """
-        u_and_v = associations(*units_of(x, y, a, b, **masks))
+        u_and_v = associations(*word_sets.units(*word_sets.read(x=x, y=y, a=a, b=b)))
         self._scores, variance = _effect_and_variance(*u_and_v, self.correction, self.variance)
         self.append_rows("effects", torch.stack([self._scores, variance], -1).view(-1, 2))
 
@@ -219,9 +213,9 @@ class CEAT(BaseMetric):
         usable = e.isfinite() & (v > 0)
         return random_effects(e[usable], v[usable]).value
 
-    def measure(self, x: Tensor, y: Tensor, a: Tensor, b: Tensor, **masks: Unpack[XYABMasks]) -> dict[str, Tensor]:
+    def measure(self, x: Vectors, y: Vectors, a: Vectors, b: Vectors) -> dict[str, Tensor]:
         options = (self.samples, self.seed, self.correction, self.variance)
-        effect = ceat(x, y, a, b, *options, alternative=self._alternative, **masks)
+        effect = ceat(x, y, a, b, *options, alternative=self._alternative)
         return {
             "ceat": effect.value,
             "p_value": effect.details["p_value"],
@@ -230,12 +224,10 @@ class CEAT(BaseMetric):
             "samples": torch.full_like(effect.value, self.samples),
         }
 
-    def arguments(self, index: IndexedQuery, vectors: Tensor) -> tuple[tuple[Tensor, ...], dict[str, Tensor]]:
-        """The pools and masks that `measure` takes for an indexed query.
+    def arguments(self, index: IndexedQuery, vectors: Tensor) -> tuple[WordSet, ...]:
+        """Return the pools that `measure` takes for an indexed query.
 
-        Shapes: vectors: (..., V, D) -> pools (..., W, K, D) and masks (W, K).
+        Shapes: vectors: (..., V, D) -> (..., W, K, D), with masks (W, K).
         """
-        pools, masks = zip(*(index.pools(side, i) for side in range(2) for i in range(2)), strict=True)
-        return tuple(vectors[..., rows, :] for rows in pools), dict(
-            zip((f"{name}_mask" for name in "xyab"), masks, strict=True)
-        )
+        pools = (index.pools(side, i) for side in range(2) for i in range(2))
+        return tuple(WordSet(vectors[..., rows, :], mask) for rows, mask in pools)

@@ -2,75 +2,64 @@
 
 import functools
 from collections.abc import Callable
-from typing import Any, Literal, TypedDict, overload
+from typing import Any, Literal, overload
 
 import numpy as np
 import torch
 from torch import Tensor
-from typing_extensions import Unpack  # torch brings it
 
 from ... import _checks
 from ..._checks import takes_arrays
 from ..embeddings.query import IndexedQuery, Query
 from ..sets import word_sets
-from ..sets.set_checks import check_mask
+from ..sets.word_sets import Vectors, WordSet
 from ._call import check_groups, check_template
 from .base import BaseMetric, by_word
 
 Direction = Literal["pca", "mean_difference"]
 
 
-class Masks(TypedDict, total=False):
-    """Where words are, and where tuples are."""
-
-    t_mask: Tensor | None
-    tuple_mask: Tensor | None
-
-
 @overload
 def direct_bias(
-    t: Tensor,
-    groups: Tensor,
+    t: Vectors,
+    groups: Vectors,
     strictness: float = ...,
     n_components: int = ...,
     direction: Direction = ...,
     *,
     per_word: Literal[False] = ...,
-    **masks: Unpack[Masks],
 ) -> Tensor: ...
 @overload
 def direct_bias(
-    t: Tensor,
-    groups: Tensor,
+    t: Vectors,
+    groups: Vectors,
     strictness: float = ...,
     n_components: int = ...,
     direction: Direction = ...,
     *,
     per_word: Literal[True],
-    **masks: Unpack[Masks],
 ) -> tuple[Tensor, Tensor]: ...
 @takes_arrays
+@word_sets.tuples("groups")
 @word_sets.grouped("groups")
 def direct_bias(
-    t: Tensor,
-    groups: Tensor,
+    t: Vectors,
+    groups: Vectors,
     strictness: float = 1.0,
     n_components: int = 1,
     direction: Direction = "pca",
     *,
-    t_mask: Tensor | None = None,
-    tuple_mask: Tensor | None = None,
     per_word: bool = False,
 ) -> Tensor | tuple[Tensor, Tensor]:
     """How much of the target words lies in the bias subspace: mean_t (sum_j cos(t, g_j)^2)^(strictness / 2).
 
-    Shapes: t: (..., T, D); groups: (..., G, P, D), tuples by position; t_mask: (..., T); tuple_mask: (..., P) -> (...).
+    Shapes: t: (..., T, D); groups: (..., G, P, D), tuples by position; tensors or `WordSet`s -> (...).
 
     "pca": g are the first `n_components` right singular vectors of the unit vectors of the P tuples, each tuple
     centred; "mean_difference": g is the difference of the two groups' means of unit vectors. In [0, 1], 0 is none;
     float64. NaN where the subspace has fewer dimensions than asked for: where singular values are below 1e-10 of the
     first, or g is no longer than rounding makes it (the epsilon of the dtype, at least 2^-40, per unit vector).
-    `per_word=True` also returns the words' values (..., T). Masks, empty sets, zero vectors and errors as in `weat`;
+    `per_word=True` also returns the words' values (..., T). Empty sets, zero vectors and errors as in `weat`;
     ValueError for impossible numbers and for options not named here. Bolukbasi et al. 2016, arXiv:1607.06520.
 
     >>> groups = torch.tensor([[[2.0, 1.0], [3.0, 1.0]], [[1.0, 2.0], [1.0, 3.0]]])  # he, him; she, her
@@ -79,25 +68,24 @@ def direct_bias(
     """
     check_options(strictness, n_components, direction)
     k = n_components
-    _checks.tensor("groups", groups)
-    if groups.shape[-3:-2] < (2,):
-        raise ValueError(f"groups: got shape {tuple(groups.shape)}, wanted (..., G, P, D) with G >= 2")
-    if direction == "mean_difference" and (groups.shape[-3] != 2 or k != 1):
-        raise ValueError(
-            f"direction: got 'mean_difference' for {groups.shape[-3]} groups and {k} components, wanted 2 and 1"
-        )
-    size, pairs, dims = groups.shape[-3:]
+    given = WordSet.of(groups)
+    _checks.tensor("groups", given.values)
+    shape = given.values.shape
+    if shape[-3:-2] < (2,):
+        raise ValueError(f"groups: got shape {tuple(shape)}, wanted (..., G, P, D) with G >= 2")
+    if direction == "mean_difference" and (shape[-3] != 2 or k != 1):
+        raise ValueError(f"direction: got 'mean_difference' for {shape[-3]} groups and {k} components, wanted 2 and 1")
+    size, pairs, dims = shape[-3:]
     if direction == "pca" and k > (most := min((size - 1) * pairs, dims)):
         raise ValueError(
             f"n_components: got {k}, wanted at most {most} for {size} groups of {pairs} words with {dims} dimensions"
         )
-    given = groups
-    t, groups = word_sets.read("groups", t=(t, t_mask), groups=(groups, _for_each_group(tuple_mask, groups)))
-    least = word_sets.resolution(given)
-    vectors, count = (
-        word_sets.unit(groups.vectors),
-        groups.weights[..., 0, :] if groups.weights.ndim > 1 else groups.weights,
-    )
+    t, groups = word_sets.read("groups", t=t, groups=given)
+    least = word_sets.resolution(given.values)
+    vectors, count = word_sets.unit(groups.vectors), groups.weights
+    if groups.counts is not None:  # a tuple counts as often as its words do, and not at all if one is absent
+        count = groups.counts.amin(-2)
+        vectors = vectors.where((count > 0)[..., None, :, None], 0)
     basis = _principal(vectors, count, k, least) if direction == "pca" else _mean_difference(vectors, count, least)
     cosines = t.unit().project_all(basis)
     squares = cosines.square().sum(-1)
@@ -112,14 +100,6 @@ def check_options(strictness: float, n_components: int, direction: str) -> None:
     _checks.integer_at_least("n_components", n_components, 1)
     if not strictness > 0:
         raise ValueError(f"strictness: got {strictness!r}, wanted a number > 0")
-
-
-def _for_each_group(tuple_mask: Tensor | None, groups: Tensor) -> Tensor | None:
-    # tuple_mask: (..., P)  groups: (..., G, P, D)  ->  (..., G, P)
-    if tuple_mask is None:
-        return None
-    check_mask("tuple_mask", tuple_mask, groups)
-    return tuple_mask.unsqueeze(-2).expand(*tuple_mask.shape[:-1], *groups.shape[-3:-1])
 
 
 def _mean_difference(groups: Tensor, count: Tensor, least: float) -> Tensor:
@@ -170,9 +150,9 @@ class DirectBias(BaseMetric):
         self.n_components = n_components
         self.direction: Direction = direction
 
-    def measure(self, t: Tensor, groups: Tensor, **masks: Unpack[Masks]) -> dict[str, Tensor]:
+    def measure(self, t: Vectors, groups: Vectors) -> dict[str, Tensor]:
         options = (self.strictness, self.n_components, self.direction)
-        score, bias = direct_bias(t, groups, *options, per_word=True, **masks)
+        score, bias = direct_bias(t, groups, *options, per_word=True)
         return {"direct_bias": score, "bias_by_word": bias}
 
     def score_function(self) -> Callable[..., Tensor]:

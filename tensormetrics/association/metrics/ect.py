@@ -1,37 +1,31 @@
 """The Embedding Coherence Test."""
 
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import Tensor
-from typing_extensions import Unpack  # torch brings it
 
 from ..._checks import takes_arrays
 from ..resampling.null_distribution import NullDistribution
 from ..resampling.target_permutation import target_null
 from ..sets import word_sets
-from ..sets.word_sets import XYAMasks
+from ..sets.word_sets import Vectors
 from .base import BaseMetric
 
 
 @takes_arrays
 @torch.no_grad()
 def ect(
-    x: Tensor,
-    y: Tensor,
-    a: Tensor,
-    *,
-    x_mask: Tensor | None = None,
-    y_mask: Tensor | None = None,
-    a_mask: Tensor | None = None,
+    x: Vectors,
+    y: Vectors,
+    a: Vectors,
 ) -> Tensor:
     """Do both targets order the attribute words alike? Spearman's correlation of cos(mean x, a) and cos(mean y, a).
 
-    Shapes: x: (..., X, D); y: (..., Y, D); a: (..., A, D); masks: (..., X), (..., Y), (..., A) -> (...) float64.
+    Shapes: x: (..., X, D); y: (..., Y, D); a: (..., A, D), tensors or `WordSet`s -> (...) float64.
 
     In [-1, 1]; 1 is the same order, no bias. Ties share their mean rank; cosines that differ by less than 2^-40 are
-    ties. NaN for fewer than two attribute words, for a constant side and for an empty set. No gradient. Masks, zero
+    ties. NaN for fewer than two attribute words, for a constant side and for an empty set. No gradient. Zero
     vectors and errors as in `weat`. Dev & Phillips 2019, arXiv:1901.07656.
 
     >>> x, y = torch.tensor([[2.0, 1.0], [3.0, 1.0]]), torch.tensor([[1.0, 2.0], [1.0, 3.0]])
@@ -39,7 +33,7 @@ def ect(
     >>> ect(x, y, a)
     tensor(-0.5000, dtype=torch.float64)
     """
-    x, y, a = word_sets.read(x=(x, x_mask), y=(y, y_mask), a=(a, a_mask))
+    x, y, a = word_sets.read(x=x, y=y, a=a)
     means = word_sets.unit(word_sets.join(x.mean().unsqueeze(-2), y.mean().unsqueeze(-2), dim=-2))
     counts = None if a.counts is None else a.counts.unsqueeze(-2)
     ranks, counted = _centred_ranks(a.unit().project_all(means).mT, counts)
@@ -69,8 +63,8 @@ class ECT(BaseMetric):
     p_value_test_type = "left-sided"
     no_score = "fewer than two attribute words, or all are equally near to a target, or a vector is not finite"
 
-    def measure(self, x: Tensor, y: Tensor, a: Tensor, **masks: Unpack[XYAMasks]) -> dict[str, Tensor]:
-        return {"ect": ect(x, y, a, **masks)}
+    def measure(self, x: Vectors, y: Vectors, a: Vectors) -> dict[str, Tensor]:
+        return {"ect": ect(x, y, a)}
 
     @torch.no_grad()
     def measure_shared(
@@ -86,8 +80,6 @@ class ECT(BaseMetric):
     def score_function(self) -> Callable[..., Tensor]:
         return ect
 
-    def null_distributions(
-        self, x: Tensor, y: Tensor, a: Tensor, a_words: Tensor | None = None, **sides: Any
-    ) -> dict[str, NullDistribution]:
+    def null_distributions(self, x: Vectors, y: Vectors, a: Vectors) -> dict[str, NullDistribution]:
         # attribute words do not move
-        return {"p_value": target_null(self.score_function(), x, y, a, seed=self.p_value_seed, **sides)}
+        return {"p_value": target_null(self.score_function(), x, y, a, self.p_value_seed)}

@@ -1,12 +1,11 @@
 """The Generalized Word Embedding Association Test."""
 
 from collections.abc import Callable
-from typing import Any, Literal, TypedDict, overload
+from typing import Any, Literal, overload
 
 import numpy as np
 import torch
 from torch import Tensor
-from typing_extensions import Unpack  # torch brings it
 
 from ... import _checks
 from ..._checks import takes_arrays
@@ -15,43 +14,36 @@ from ..resampling.null_distribution import Alternative, NullDistribution
 from ..resampling.random import random_words, stream
 from ..sets import word_sets
 from ..sets.word_ids import check_words, count_words, joined_words, word_places
+from ..sets.word_sets import Vectors, WordSet
 from ._call import check_groups
 from .base import BaseMetric
 
 
-class Masks(TypedDict, total=False):
-    """Where words are."""
-
-    x_mask: Tensor | None
-    a_mask: Tensor | None
-
-
 @overload
-def gweat(x: Tensor, a: Tensor, *, per_group: Literal[False] = ..., **masks: Unpack[Masks]) -> Tensor: ...
+def gweat(x: Vectors, a: Vectors, *, per_group: Literal[False] = ...) -> Tensor: ...
 @overload
-def gweat(x: Tensor, a: Tensor, *, per_group: Literal[True], **masks: Unpack[Masks]) -> tuple[Tensor, Tensor]: ...
+def gweat(x: Vectors, a: Vectors, *, per_group: Literal[True]) -> tuple[Tensor, Tensor]: ...
 @takes_arrays
 @word_sets.grouped("x", "a")
-def gweat(
-    x: Tensor, a: Tensor, *, x_mask: Tensor | None = None, a_mask: Tensor | None = None, per_group: bool = False
-) -> Tensor | tuple[Tensor, Tensor]:
+def gweat(x: Vectors, a: Vectors, *, per_group: bool = False) -> Tensor | tuple[Tensor, Tensor]:
     """Does each target group go with its own attribute group? sum_g (mean x_g - mu) . (mean a_g - nu).
 
-    Shapes: x: (..., G, X, D); a: (..., G, A, D); x_mask: (..., G, X); a_mask: (..., G, A) -> (...) float64.
+    Shapes: x: (..., G, X, D); a: (..., G, A, D), tensors or `WordSet`s -> (...) float64.
 
     The means are of unit vectors, mu and nu the means of the group means. 0: no association; positive: as paired. For
-    two groups it is half of the mean difference of WEAT. `per_group=True` also returns the terms (..., G). Masks,
-    empty sets (of any group), zero vectors and errors as in `weat`; ValueError unless both sides have the same number
-    of groups, at least two. Swinger et al. 2019, arXiv:1812.08769.
+    two groups it is half of the mean difference of WEAT. `per_group=True` also returns the terms (..., G). Empty
+    sets (of any group), zero vectors and errors as in `weat`; ValueError unless both sides have the same number of
+    groups, at least two. Swinger et al. 2019, arXiv:1812.08769.
 
     >>> x = torch.tensor([[[2.0, 1.0], [3.0, 1.0]], [[1.0, 2.0], [1.0, 3.0]]])  # two groups of two words
     >>> a = torch.tensor([[[1.0, 0.0]], [[0.0, 1.0]]])
     >>> gweat(x, a)
     tensor(0.5398, dtype=torch.float64)
     """
-    words = word_sets.read("x", "a", x=(x, x_mask), a=(a, a_mask))
-    if x.shape[-3:-2] != a.shape[-3:-2] or x.shape[-3:-2] < (2,):
-        got = f"{tuple(x.shape)} and {tuple(a.shape)}"
+    words = word_sets.read("x", "a", x=x, a=a)
+    first, second = (each.vectors.shape for each in words)
+    if first[-3] != second[-3] or first[-3] < 2:
+        got = f"{tuple(first)} and {tuple(second)}"
         raise ValueError(f"x, a: got shapes {got}, wanted equally many groups, at least 2: (..., G, W, D)")
     x, a = (groups.unit().mean() for groups in words)
     terms = word_sets.dot(x - x.mean(-2, keepdim=True), a - a.mean(-2, keepdim=True))
@@ -60,49 +52,39 @@ def gweat(
 
 @takes_arrays
 def group_permutation_p_value(
-    x: Tensor,
-    a: Tensor,
+    x: Vectors,
+    a: Vectors,
     *,
     alternative: Alternative = "greater",
     replicates: int = 10000,
     seed: int | None = 0,
-    x_mask: Tensor | None = None,
-    a_mask: Tensor | None = None,
-    x_words: Tensor | None = None,
 ) -> Tensor:
     """How often is `gweat` as extreme when all target words are shuffled among the groups, whose sizes stay?
 
-    Shapes: x: (..., G, X, D); a: (..., G, A, D); masks, x_words: (..., G, X), (..., G, A) -> (...) float64, in (0, 1].
+    Shapes: x: (..., G, X, D); a: (..., G, A, D), tensors or `WordSet`s -> (...) float64, in (0, 1].
 
-    Draws `replicates` shuffles; `x_words` numbers the word of each row in its group, and a word moves with all its
-    rows; otherwise as `target_permutation_p_value`.
+    Draws `replicates` shuffles; a word moves with all the rows that `WordSet.words` gives it in its group; otherwise as
+    `target_permutation_p_value`.
 
     >>> x = torch.tensor([[[2.0, 1.0], [3.0, 1.0]], [[1.0, 2.0], [1.0, 3.0]]])  # two groups of two words
     >>> a = torch.tensor([[[1.0, 0.0]], [[0.0, 1.0]]])
     >>> group_permutation_p_value(x, a, replicates=999)
     tensor(0.1820, dtype=torch.float64)
     """
-    masks = {"x_mask": x_mask, "a_mask": a_mask, "x_words": x_words}
-    return group_null(x, a, seed=seed, **masks).p_value(alternative, "approximate", replicates)
+    return group_null(x, a, seed).p_value(alternative, "approximate", replicates)
 
 
 @torch.no_grad()
-def group_null(
-    x: Tensor,
-    a: Tensor,
-    *,
-    seed: int | None = 0,
-    x_mask: Tensor | None = None,
-    a_mask: Tensor | None = None,
-    x_words: Tensor | None = None,
-) -> NullDistribution:
+def group_null(x: Vectors, a: Vectors, seed: int | None = 0) -> NullDistribution:
     """Return scores after random shuffles of the target words; arguments as in `group_permutation_p_value`."""
-    observed = gweat(x, a, x_mask=x_mask, a_mask=a_mask)  # its own checks come first
-    check_words("x_words", x_words, "x", x[..., 0])
-    (targets,) = word_sets.read("x", x=(x, x_mask))
-    lead, (groups, width, dims) = torch.broadcast_shapes(x.shape[:-3], targets.weights.shape[:-2]), x.shape[-3:]
+    observed = gweat(x, a)  # its own checks come first
+    (targets,) = word_sets.read("x", x=x)
+    x, attributes = WordSet.of(x), WordSet.of(a).repeated(3)
+    check_words("x.words", x.words, "x", x.values[..., 0])
+    lead = torch.broadcast_shapes(x.values.shape[:-3], targets.weights.shape[:-2])
+    (groups, width, dims), device = x.values.shape[-3:], x.values.device
     present = (targets.weights.expand(*lead, groups, width) > 0).flatten(-2)
-    each = [(None if x_words is None else x_words[..., g, :], width, x.device) for g in range(groups)]
+    each = [(None if x.words is None else x.words[..., g, :], width, device) for g in range(groups)]
     words = joined_words(lead, *each)
     place = word_places(present, words)  # (..., G * X)
     ends = [count_words(place[..., :end], present[..., :end]) for end in range(width, groups * width + 1, width)]
@@ -110,23 +92,21 @@ def group_null(
     starts = torch.nn.functional.pad(ends, (0, 0, 1, 0))[..., :-1, :]
     vectors = targets.vectors.expand(*lead, groups, width, dims).flatten(-3, -2)[..., None, None, :, :]
     vectors = vectors.expand(*lead, 1, groups, -1, dims)
-    if a_mask is not None:
-        a, a_mask = a.where(a_mask.unsqueeze(-1), 0), a_mask.unsqueeze(-3)
-    absent = torch.arange(groups * width, device=x.device) >= ends[..., 0, -1, :, None]
+    absent = torch.arange(groups * width, device=device) >= ends[..., 0, -1, :, None]
     begin = stream(seed)
 
     def draw(start: int, rows: int) -> Tensor:
-        keys = random_words(begin, start, rows, groups * width, x.device).masked_fill(
+        keys = random_words(begin, start, rows, groups * width, device).masked_fill(
             absent, torch.iinfo(torch.int64).max
         )
         rank = keys.argsort(-1).argsort(-1)  # of the places
-        if x_mask is not None or x_words is not None:
+        if x.mask is not None or x.words is not None:
             rank = rank.expand(*lead, rows, -1).take_along_dim(place.unsqueeze(-2), -1)
         rank = rank.unsqueeze(-2)
         members = (starts <= rank) & (rank < ends) & present[..., None, None, :]
-        return gweat(vectors, a.unsqueeze(-4), x_mask=members.long(), a_mask=a_mask)
+        return gweat(WordSet(vectors, members.long()), attributes)
 
-    cost, margin = max(x.numel(), present.numel() * groups), observed.abs().clamp(min=1) / word_sets.GRID
+    cost, margin = max(x.values.numel(), present.numel() * groups), observed.abs().clamp(min=1) / word_sets.GRID
     return NullDistribution(observed.isfinite(), lambda: observed, draw, cost, margin)
 
 
@@ -143,18 +123,16 @@ class GWEAT(BaseMetric):
         super().__init__(**kwargs)
         _checks.one_of("p_value_method", self.p_value_method, ("auto", "approximate"))  # shuffles are not counted
 
-    def measure(self, x: Tensor, a: Tensor, **masks: Unpack[Masks]) -> dict[str, Tensor]:
-        score, terms = gweat(x, a, per_group=True, **masks)
+    def measure(self, x: Vectors, a: Vectors) -> dict[str, Tensor]:
+        score, terms = gweat(x, a, per_group=True)
         return {"gweat": score, "by_group": terms}
 
     def score_function(self) -> Callable[..., Tensor]:
         return gweat
 
-    def null_distributions(
-        self, x: Tensor, a: Tensor, a_words: Tensor | None = None, **masks: Any
-    ) -> dict[str, NullDistribution]:
+    def null_distributions(self, x: Vectors, a: Vectors) -> dict[str, NullDistribution]:
         # attribute words do not move
-        return {"p_value": group_null(x, a, seed=self.p_value_seed, **masks)}
+        return {"p_value": group_null(x, a, self.p_value_seed)}
 
     def check_query(self, query: Query) -> None:
         check_groups(query, self.metric_short_name, equal=True)

@@ -1,41 +1,32 @@
 """Mean Average Cosine Similarity."""
 
 from collections.abc import Callable
-from typing import Any, Literal, TypedDict, overload
+from typing import Any, Literal, overload
 
 import numpy as np
 import torch
 from torch import Tensor
-from typing_extensions import Unpack  # torch brings it
 
 from ..._checks import takes_arrays
 from ..embeddings.query import IndexedQuery
 from ..sets import word_sets
+from ..sets.word_sets import Vectors
 from .base import BaseMetric, by_set, by_word
 
 
-class Masks(TypedDict, total=False):
-    """Where words are."""
-
-    t_mask: Tensor | None
-    a_mask: Tensor | None
-
-
 @overload
-def mac(t: Tensor, a: Tensor, *, per_word: Literal[False] = ..., **masks: Unpack[Masks]) -> Tensor: ...
+def mac(t: Vectors, a: Vectors, *, per_word: Literal[False] = ...) -> Tensor: ...
 @overload
-def mac(t: Tensor, a: Tensor, *, per_word: Literal[True], **masks: Unpack[Masks]) -> tuple[Tensor, Tensor]: ...
+def mac(t: Vectors, a: Vectors, *, per_word: Literal[True]) -> tuple[Tensor, Tensor]: ...
 @takes_arrays
 @word_sets.grouped("a")
-def mac(
-    t: Tensor, a: Tensor, *, t_mask: Tensor | None = None, a_mask: Tensor | None = None, per_word: bool = False
-) -> Tensor | tuple[Tensor, Tensor]:
+def mac(t: Vectors, a: Vectors, *, per_word: bool = False) -> Tensor | tuple[Tensor, Tensor]:
     """The mean cosine distance of target words and attribute sets: mean over t and j of 1 - mean_w cos(t, a_jw).
 
-    Shapes: t: (..., T, D); a: (..., J, W, D); t_mask: (..., T); a_mask: (..., J, W) -> (...) float64.
+    Shapes: t: (..., T, D); a: (..., J, W, D), tensors or `WordSet`s -> (...) float64.
 
     In [0, 2]; the name says similarity, but 1 is none and smaller is more alike. All (t, j) weigh the same.
-    `per_word=True` also returns the distances (..., T, J). Masks, empty sets (of any j), zero vectors and errors as in
+    `per_word=True` also returns the distances (..., T, J). Empty sets (of any j), zero vectors and errors as in
     `weat`. Manzini, Lim, Tsvetkov & Black 2019, arXiv:1904.04047.
 
     >>> t = torch.tensor([[2.0, 1.0], [1.0, 2.0]])
@@ -43,7 +34,7 @@ def mac(
     >>> mac(t, a)
     tensor(0.3292, dtype=torch.float64)
     """
-    t, a = word_sets.read("a", t=(t, t_mask), a=(a, a_mask))
+    t, a = word_sets.read("a", t=t, a=a)
     t, centres = t.unit(), a.unit().mean()
     score = 1 - word_sets.dot(t.mean(), centres.mean(-2))
     if not per_word:
@@ -64,8 +55,8 @@ class MAC(BaseMetric):
     forms = ("joined", "n")
     result_keys = {"mac": float, "targets_eval": dict}
 
-    def measure(self, t: Tensor, a: Tensor, **masks: Unpack[Masks]) -> dict[str, Tensor]:
-        score, distances = mac(t, a, per_word=True, **masks)
+    def measure(self, t: Vectors, a: Vectors) -> dict[str, Tensor]:
+        score, distances = mac(t, a, per_word=True)
         return {"mac": score, "targets_eval": distances}
 
     def score_function(self) -> Callable[..., Tensor]:

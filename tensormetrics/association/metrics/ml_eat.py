@@ -6,13 +6,12 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from typing_extensions import Unpack  # torch brings it
 
 from ..._checks import takes_arrays
 from ..resampling.null_distribution import NullDistribution
 from ..sets import word_sets
-from ..sets.word_sets import XYABMasks
-from ._associations import XYABWords, associations, masks_of, null_of, units_of
+from ..sets.word_sets import Vectors
+from ._associations import associations, null_of
 from .base import BaseMetric
 
 
@@ -32,25 +31,21 @@ class Levels(NamedTuple):
 
 @takes_arrays
 def ml_eat(
-    x: Tensor,
-    y: Tensor,
-    a: Tensor,
-    b: Tensor,
+    x: Vectors,
+    y: Vectors,
+    a: Vectors,
+    b: Vectors,
     correction: int = 1,
-    *,
-    x_mask: Tensor | None = None,
-    y_mask: Tensor | None = None,
-    a_mask: Tensor | None = None,
-    b_mask: Tensor | None = None,
 ) -> Levels:
-    # x: (..., X, D)  y: (..., Y, D)  a: (..., A, D)  b: (..., B, D)  masks: (..., X) ... (..., B)  ->  `Levels`
+    # x: (..., X, D)  y: (..., Y, D)  a: (..., A, D)  b: (..., B, D)  ->  `Levels`
     """An association test at three levels: both targets against each other, each target, each target and attribute.
 
-    Targets x (..., X, D), y (..., Y, D), attributes a (..., A, D), b (..., B, D). The second level is the difference of
-    the means of cos(x, w) over the words w of a and of b, in standard deviations over both, where cos(x, w) is the mean
-    over the target; 0 is no association, positive nearer to a. The same first level may come from targets that lean to
-    either side, or both to the same: `plot_eat_map` shows which. Squares are divided by the number of words less
-    `correction`. NaN, masks and errors as in `weat_effect_size`. Wolfe, Hiniker & Howe 2024, arXiv:2408.01966.
+    Targets x (..., X, D), y (..., Y, D), attributes a (..., A, D), b (..., B, D), tensors or `WordSet`s. The
+    second level is the difference of the means of cos(x, w) over the words w of a and of b, in standard deviations over
+    both, where cos(x, w) is the mean over the target; 0 is no association, positive nearer to a. The same first level
+    may come from targets that lean to either side, or both to the same: `plot_eat_map` shows which. Squares are divided
+    by the number of words less `correction`. NaN and errors as in `weat_effect_size`. Wolfe, Hiniker & Howe 2024,
+    arXiv:2408.01966.
 
         >>> x, y, a, b = torch.tensor([[[1.0, 0], [2, 1]], [[0, 1], [1, 3]], [[3, 1], [1, 0]], [[0, 2], [1, 2]]])
         >>> levels = ml_eat(x, y, a, b)
@@ -58,7 +53,7 @@ def ml_eat(
         (tensor(1.6559, dtype=torch.float64), tensor([ 1.5305, -1.6457], dtype=torch.float64))
     """
     word_sets.check_correction(correction)
-    sides = units_of(x, y, a, b, x_mask=x_mask, y_mask=y_mask, a_mask=a_mask, b_mask=b_mask)
+    sides = word_sets.units(*word_sets.read(x=x, y=y, a=a, b=b))
     targets, attributes = sides[:2], sides[2:]
     effect = word_sets.contrast(*associations(*sides), correction)[1]
     by_target = [word_sets.contrast(*_with(target, *attributes), correction)[1] for target in targets]
@@ -69,18 +64,13 @@ def ml_eat(
 
 @word_sets.contrast_of_sets("x", "y")
 def _effect(
-    x: Tensor,
-    y: Tensor,
-    a: Tensor,
-    b: Tensor,
+    x: Vectors,
+    y: Vectors,
+    a: Vectors,
+    b: Vectors,
     correction: int,
-    *,
-    x_mask: Tensor | None = None,
-    y_mask: Tensor | None = None,
-    a_mask: Tensor | None = None,
-    b_mask: Tensor | None = None,
 ) -> Tensor:
-    sides = units_of(x, y, a, b, x_mask=x_mask, y_mask=y_mask, a_mask=a_mask, b_mask=b_mask)
+    sides = word_sets.units(*word_sets.read(x=x, y=y, a=a, b=b))
     return word_sets.contrast(*associations(*sides), correction)[1]
 
 
@@ -133,8 +123,8 @@ class MLEAT(BaseMetric):
         word_sets.check_correction(correction)
         self.correction = correction
 
-    def measure(self, x: Tensor, y: Tensor, a: Tensor, b: Tensor, **masks: Unpack[XYABMasks]) -> dict[str, Tensor]:
-        effect, by_target, mean, deviation = ml_eat(x, y, a, b, self.correction, **masks)
+    def measure(self, x: Vectors, y: Vectors, a: Vectors, b: Vectors) -> dict[str, Tensor]:
+        effect, by_target, mean, deviation = ml_eat(x, y, a, b, self.correction)
         found = {"ml_eat": effect, "effect_size_x": by_target[..., 0], "effect_size_y": by_target[..., 1]}
         for name, values in (("mean", mean), ("deviation", deviation)):
             found |= {f"{name}_{pair}": value for pair, value in zip(PAIRS, values.flatten(-2).unbind(-1), strict=True)}
@@ -143,12 +133,10 @@ class MLEAT(BaseMetric):
     def score_function(self) -> Callable[..., Tensor]:
         return functools.partial(_effect, correction=self.correction)
 
-    def null_distributions(
-        self, x: Tensor, y: Tensor, a: Tensor, b: Tensor, **sides: Unpack[XYABWords]
-    ) -> dict[str, NullDistribution]:
-        x, y, *attributes = units_of(x, y, a, b, **masks_of(sides))
+    def null_distributions(self, x: Vectors, y: Vectors, a: Vectors, b: Vectors) -> dict[str, NullDistribution]:
+        first, second, *attributes = word_sets.units(*word_sets.read(x=x, y=y, a=a, b=b))
         return {
-            "p_value": null_of(*associations(x, y, *attributes), sides, "xy", self.p_value_seed),
-            "p_value_x": null_of(*_with(x, *attributes), sides, "ab", self.p_value_seed),
-            "p_value_y": null_of(*_with(y, *attributes), sides, "ab", self.p_value_seed),
+            "p_value": null_of(*associations(first, second, *attributes), x, y, self.p_value_seed),
+            "p_value_x": null_of(*_with(first, *attributes), a, b, self.p_value_seed),
+            "p_value_y": null_of(*_with(second, *attributes), a, b, self.p_value_seed),
         }

@@ -14,52 +14,50 @@ from ..embeddings.query import IndexedQuery
 from ..resampling.null_distribution import NullDistribution
 from ..resampling.permutation import sign_null
 from ..sets import word_sets
+from ..sets.set_checks import check_mask
+from ..sets.word_ids import joint_mask, joint_words
+from ..sets.word_sets import Vectors, WordSet
 from .base import BaseMetric, by_word
 
 
 @overload
 def ripa(
-    x: Tensor,
-    y: Tensor,
-    a: Tensor,
+    x: Vectors,
+    y: Vectors,
+    a: Vectors,
     normalize_direction: bool = ...,
     *,
-    pair_mask: Tensor | None = ...,
-    a_mask: Tensor | None = ...,
     per_word: Literal[False] = ...,
 ) -> Tensor: ...
 @overload
 def ripa(
-    x: Tensor,
-    y: Tensor,
-    a: Tensor,
+    x: Vectors,
+    y: Vectors,
+    a: Vectors,
     normalize_direction: bool = ...,
     *,
-    pair_mask: Tensor | None = ...,
-    a_mask: Tensor | None = ...,
     per_word: Literal[True],
 ) -> tuple[Tensor, Tensor]: ...
 @takes_arrays
+@word_sets.tuples("x", "y")
 def ripa(
-    x: Tensor,
-    y: Tensor,
-    a: Tensor,
+    x: Vectors,
+    y: Vectors,
+    a: Vectors,
     normalize_direction: bool = True,
     *,
-    pair_mask: Tensor | None = None,
-    a_mask: Tensor | None = None,
     per_word: bool = False,
 ) -> Tensor | tuple[Tensor, Tensor]:
     """Inner products of the attribute words with the directions of the pairs: the mean of a . (x - y) / |x - y|.
 
-    Shapes: x, y: (..., P, D), pairs by position; a: (..., A, D); pair_mask: (..., P); a_mask: (..., A) -> (...)
-    float64.
+    Shapes: x, y: (..., P, D), pairs by position; a: (..., A, D), tensors or `WordSet`s -> (...) float64.
 
     In units of the attribute vectors, which are read as they are; positive: towards x; swapping x and y changes the
-    sign. `normalize_direction=False` leaves the direction at its own length |x - y|. A pair of equal vectors has no
-    direction and counts as absent (equal: up to the epsilon of the dtype, at least 2^-40, times the longer one);
-    without a pair or a word the score is NaN. `per_word=True` also returns every product (..., A, P), NaN where there
-    is none. ValueError where x and y differ in length, else as in `weat`.
+    sign. A pair is present if both words are, and rows are of one pair if they are of the same two words.
+    `normalize_direction=False` leaves the direction at its own length |x - y|. A pair of equal vectors has no direction
+    and counts as absent (equal: up to the epsilon of the dtype, at least 2^-40, times the longer one); without a pair
+    or a word the score is NaN. `per_word=True` also returns every product (..., A, P), NaN where there is none.
+    ValueError where x and y differ in length, else as in `weat`.
     Ethayarajh, Duvenaud & Hirst 2019, doi:10.18653/v1/P19-1166.
 
     >>> x, y = torch.tensor([[2.0, 1.0], [3.0, 1.0]]), torch.tensor([[1.0, 2.0], [1.0, 3.0]])
@@ -67,7 +65,7 @@ def ripa(
     >>> ripa(x, y, a)
     tensor(0.2357, dtype=torch.float64)
     """
-    a, pair = _directions(x, y, a, normalize_direction, pair_mask, a_mask)
+    a, pair = _directions(x, y, a, normalize_direction)
     score = word_sets.dot(a.mean(), pair.mean())
     if not per_word:
         return score
@@ -75,17 +73,20 @@ def ripa(
     return score, (a.vectors @ pair.vectors.mT).masked_fill(absent, torch.nan)
 
 
-def _directions(
-    x: Tensor, y: Tensor, a: Tensor, normalize: bool, pair_mask: Tensor | None = None, a_mask: Tensor | None = None
-) -> tuple[word_sets.Words, word_sets.Words]:
+def _directions(x: Vectors, y: Vectors, a: Vectors, normalize: bool) -> tuple[word_sets.Words, word_sets.Words]:
     # ->  attribute words (..., A, D), directions (..., P, D)
-    words = word_sets.read(x=(x, None), y=(y, None), a=(a, a_mask))
-    if x.shape[-2:] != y.shape[-2:]:
-        raise ValueError(f"x, y: got {tuple(x.shape)} and {tuple(y.shape)}, wanted pairs by position: equal (P, D)")
-    least = word_sets.resolution(x, y)
-    x, y, a = words
+    first, second = map(WordSet.of, (x, y))
+    x, y, a = word_sets.read(x=first.values, y=second.values, a=a)
+    for name, each in (("x", first), ("y", second)):
+        if each.mask is not None:
+            check_mask(f"{name}.mask", each.mask, each.values)
+    shapes = first.values.shape, second.values.shape
+    if shapes[0][-2:] != shapes[1][-2:]:
+        got = " and ".join(str(tuple(shape)) for shape in shapes)
+        raise ValueError(f"x, y: got {got}, wanted pairs by position: equal (P, D)")
+    least = word_sets.resolution(first.values, second.values)
     longer = torch.linalg.vector_norm(x.vectors, dim=-1).maximum(torch.linalg.vector_norm(y.vectors, dim=-1))
-    (pair,) = word_sets.read(pair=(x.vectors - y.vectors, pair_mask))
+    (pair,) = word_sets.read(pair=WordSet(x.vectors - y.vectors, joint_mask(first.mask, second.mask)))
     length = torch.linalg.vector_norm(pair.vectors, dim=-1)
     equal = (length <= least * longer) & longer.isfinite()
     directions = pair.vectors * word_sets.inverse(length).unsqueeze(-1) if normalize else pair.vectors
@@ -110,8 +111,8 @@ class RIPA(BaseMetric):
         check_flag("normalize_direction", normalize_direction)
         self.normalize_direction = normalize_direction
 
-    def measure(self, x: Tensor, y: Tensor, a: Tensor, **masks: Tensor) -> dict[str, Tensor]:
-        a, pair = _directions(x, y, a, self.normalize_direction, **masks)
+    def measure(self, x: Vectors, y: Vectors, a: Vectors) -> dict[str, Tensor]:
+        a, pair = _directions(x, y, a, self.normalize_direction)
         products, count = a.vectors @ pair.vectors.mT, pair.weights.unsqueeze(-2)
         pairs = count.sum(-1)
         mean = (products * count).sum(-1) / pairs
@@ -124,17 +125,14 @@ class RIPA(BaseMetric):
 
     def null_distributions(
         self,
-        x: Tensor,
-        y: Tensor,
-        a: Tensor,
-        pair_words: Tensor | None = None,
-        a_words: Tensor | None = None,
-        **masks: Tensor,
+        x: Vectors,
+        y: Vectors,
+        a: Vectors,
     ) -> dict[str, NullDistribution]:
         # attribute words do not move
-        a, pair = _directions(x, y, a, self.normalize_direction, **masks)
-        projections = pair.project(a.mean())
-        return {"p_value": sign_null(projections, seed=self.p_value_seed, mask=pair.weights > 0, words=pair_words)}
+        a, pair = _directions(x, y, a, self.normalize_direction)
+        words = joint_words(WordSet.of(x).words, WordSet.of(y).words)
+        return {"p_value": sign_null(WordSet(pair.project(a.mean()), pair.weights > 0, words), self.p_value_seed)}
 
     def describe(self, values: dict[str, np.ndarray], index: IndexedQuery) -> dict[str, Any]:
         words = index.row_words[1][0]

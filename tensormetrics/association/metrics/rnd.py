@@ -7,7 +7,6 @@ from typing import Any, Literal, get_args, overload
 import numpy as np
 import torch
 from torch import Tensor
-from typing_extensions import Unpack  # torch brings it
 
 from ... import _checks
 from ..._checks import takes_arrays
@@ -15,7 +14,7 @@ from ..embeddings.query import IndexedQuery
 from ..resampling.null_distribution import NullDistribution
 from ..resampling.target_permutation import target_null
 from ..sets import word_sets
-from ..sets.word_sets import XYAMasks
+from ..sets.word_sets import Vectors
 from .base import BaseMetric, by_word
 
 Distance = Literal["norm", "cos", "cos_similarity"]
@@ -24,45 +23,40 @@ DISTANCES: tuple[Distance, ...] = get_args(Distance)
 
 @overload
 def rnd(
-    x: Tensor,
-    y: Tensor,
-    a: Tensor,
+    x: Vectors,
+    y: Vectors,
+    a: Vectors,
     distance: Distance = ...,
     *,
     per_word: Literal[False] = ...,
-    **masks: Unpack[XYAMasks],
 ) -> Tensor: ...
 @overload
 def rnd(
-    x: Tensor,
-    y: Tensor,
-    a: Tensor,
+    x: Vectors,
+    y: Vectors,
+    a: Vectors,
     distance: Distance = ...,
     *,
     per_word: Literal[True],
-    **masks: Unpack[XYAMasks],
 ) -> tuple[Tensor, Tensor]: ...
 
 
 @takes_arrays
 def rnd(
-    x: Tensor,
-    y: Tensor,
-    a: Tensor,
+    x: Vectors,
+    y: Vectors,
+    a: Vectors,
     distance: Distance = "norm",
     *,
-    x_mask: Tensor | None = None,
-    y_mask: Tensor | None = None,
-    a_mask: Tensor | None = None,
     per_word: bool = False,
 ) -> Tensor | tuple[Tensor, Tensor]:
     """How much nearer the attribute words lie to the mean of x than to the mean of y: mean_a d(a, x) - d(a, y).
 
-    Shapes: x: (..., X, D); y: (..., Y, D); a: (..., A, D); masks: (..., X), (..., Y), (..., A) -> (...) float64.
+    Shapes: x: (..., X, D); y: (..., Y, D); a: (..., A, D), tensors or `WordSet`s -> (...) float64.
 
     `distance` is "norm" (Euclidean), "cos" (1 - cosine) or "cos_similarity" (the cosine itself, so of opposite sign).
     Negative: nearer to x; 0: no difference; swapping x and y changes the sign. `per_word=True` also returns the
-    differences (..., A). Masks, empty sets, zero vectors and errors as in `weat`; ValueError for another distance.
+    differences (..., A). Empty sets, zero vectors and errors as in `weat`; ValueError for another distance.
     Garg, Schiebinger, Jurafsky & Zou 2018, doi:10.1073/pnas.1720347115.
 
     >>> x, y = torch.tensor([[2.0, 1.0], [3.0, 1.0]]), torch.tensor([[1.0, 2.0], [1.0, 3.0]])
@@ -71,7 +65,7 @@ def rnd(
     tensor(-0.4343, dtype=torch.float64)
     """
     _checks.one_of("distance", distance, DISTANCES)
-    x, y, a = word_sets.read(x=(x, x_mask), y=(y, y_mask), a=(a, a_mask))
+    x, y, a = word_sets.read(x=x, y=y, a=a)
     if distance == "norm":
         to_x, to_y = (torch.linalg.vector_norm(a.vectors - s.mean().unsqueeze(-2), dim=-1) for s in (x, y))
         difference = to_x - to_y
@@ -100,8 +94,8 @@ class RND(BaseMetric):
         _checks.one_of("distance", distance, DISTANCES)
         self.distance: Distance = distance
 
-    def measure(self, x: Tensor, y: Tensor, a: Tensor, **masks: Unpack[XYAMasks]) -> dict[str, Tensor]:
-        score, differences = rnd(x, y, a, self.distance, per_word=True, **masks)
+    def measure(self, x: Vectors, y: Vectors, a: Vectors) -> dict[str, Tensor]:
+        score, differences = rnd(x, y, a, self.distance, per_word=True)
         return {"rnd": score, "distance_by_word": differences}
 
     def measure_shared(
@@ -120,11 +114,9 @@ class RND(BaseMetric):
     def score_function(self) -> Callable[..., Tensor]:
         return functools.partial(rnd, distance=self.distance)
 
-    def null_distributions(
-        self, x: Tensor, y: Tensor, a: Tensor, a_words: Tensor | None = None, **sides: Any
-    ) -> dict[str, NullDistribution]:
+    def null_distributions(self, x: Vectors, y: Vectors, a: Vectors) -> dict[str, NullDistribution]:
         # attribute words do not move
-        return {"p_value": target_null(self.score_function(), x, y, a, seed=self.p_value_seed, **sides)}
+        return {"p_value": target_null(self.score_function(), x, y, a, self.p_value_seed)}
 
     def describe(self, values: dict[str, np.ndarray], index: IndexedQuery) -> dict[str, Any]:
         differences = by_word(index.row_words[1][0], values["distance_by_word"])

@@ -2,75 +2,62 @@
 
 import functools
 from collections.abc import Callable
-from typing import Any, Literal, TypedDict, overload
+from typing import Any, Literal, overload
 
 import numpy as np
 import torch
 from torch import Tensor
-from typing_extensions import Unpack  # torch brings it
 
 from ... import _checks
 from ..._checks import takes_arrays
 from ..embeddings.lookup import check_flag
 from ..embeddings.query import IndexedQuery
 from ..sets import word_sets
+from ..sets.word_sets import Vectors, WordSet
 from ._logistic import check_estimator, estimated, logistic_regression, report, sigmoid
 from .base import BaseMetric, by_set, by_word
 
 
-class Masks(TypedDict, total=False):
-    """Where words are."""
-
-    t_mask: Tensor | None
-    a_mask: Tensor | None
-    b_mask: Tensor | None
-
-
 @overload
 def rnsb(
-    t: Tensor,
-    a: Tensor,
-    b: Tensor,
+    t: Vectors,
+    a: Vectors,
+    b: Vectors,
     C: float = ...,
     penalize_intercept: bool = ...,
     *,
     per_word: Literal[False] = ...,
-    **masks: Unpack[Masks],
 ) -> Tensor: ...
 @overload
 def rnsb(
-    t: Tensor,
-    a: Tensor,
-    b: Tensor,
+    t: Vectors,
+    a: Vectors,
+    b: Vectors,
     C: float = ...,
     penalize_intercept: bool = ...,
     *,
     per_word: Literal[True],
-    **masks: Unpack[Masks],
 ) -> tuple[Tensor, Tensor]: ...
 @takes_arrays
 @torch.no_grad()
 def rnsb(
-    t: Tensor,
-    a: Tensor,
-    b: Tensor,
+    t: Vectors,
+    a: Vectors,
+    b: Vectors,
     C: float = 1.0,
     penalize_intercept: bool = True,
     *,
-    t_mask: Tensor | None = None,
-    a_mask: Tensor | None = None,
-    b_mask: Tensor | None = None,
     per_word: bool = False,
 ) -> Tensor | tuple[Tensor, Tensor]:
     """How unevenly a classifier of sentiment spreads negative sentiment over the target words, in nats.
 
-    Shapes: t: (..., T, D); a: (..., A, D); b: (..., B, D); masks: (..., T), (..., A), (..., B) -> (...) float64.
+    Shapes: t: (..., T, D); a: (..., A, D); b: (..., B, D), tensors or `WordSet`s -> (...) float64.
 
     Logistic regression tells the positive words a from the negative words b: v = (w, c) minimises
     |v|^2 / 2 + C sum_i log(1 + exp(-y_i (w . x_i + c))), with c outside the penalty if `penalize_intercept=False`.
     With p(t) = 1 / (1 + exp(w . t + c)) and q = p / sum p, the score is the divergence from uniform, sum q ln(q T):
     0 is no bias, ln T the most. `per_word=True` also returns p (..., T). NaN where 100 Newton steps do not bring the
-    largest gradient to 1e-10, for an empty set, and for what is not finite. No gradient. Masks and errors as in `weat`;
+    largest gradient to 1e-10, for an empty set, and for what is not finite. No gradient. Errors as in `weat`;
     ValueError for C <= 0. Sweeney & Najafian 2019, doi:10.18653/v1/P19-1162.
 
     >>> x, y = torch.tensor([[2.0, 1.0], [3.0, 1.0]]), torch.tensor([[1.0, 2.0], [1.0, 3.0]])
@@ -79,24 +66,14 @@ def rnsb(
     tensor(0.0878, dtype=torch.float64)
     """
     check_strength(C)
-    score, p = _score(t, a, b, C, penalize_intercept, t_mask=t_mask, a_mask=a_mask, b_mask=b_mask)
+    score, p = _score(t, a, b, C, penalize_intercept)
     return (score, p) if per_word else score
 
 
 @word_sets.in_pieces
-def _score(
-    t: Tensor,
-    a: Tensor,
-    b: Tensor,
-    C: float,
-    penalize_intercept: bool,
-    *,
-    t_mask: Tensor | None,
-    a_mask: Tensor | None,
-    b_mask: Tensor | None,
-) -> tuple[Tensor, Tensor]:
+def _score(t: Vectors, a: Vectors, b: Vectors, C: float, penalize_intercept: bool) -> tuple[Tensor, Tensor]:
     # ->  score (...), p (..., T)
-    t, a, b = word_sets.read(t=(t, t_mask), a=(a, a_mask), b=(b, b_mask))
+    t, a, b = word_sets.read(t=t, a=a, b=b)
     w, c = logistic_regression(a, b, C, penalize_intercept)
     along = t.project(w)
     p = t.present(sigmoid(-along - c.unsqueeze(-1)) + 0 * along)  # NaN of infinite ones
@@ -120,8 +97,8 @@ def check_strength(C: float) -> None:
 
 
 def _without_a_fifth(keys: Tensor, mask: Tensor | None) -> Tensor:
-    # keys: (I, W)  mask: (..., W)  ->  (..., I, W): the present words but for those with the smallest keys
-    mask = torch.ones_like(keys, dtype=torch.bool) if mask is None else mask.unsqueeze(-2)
+    # keys: (I, W)  mask: (..., 1, W)  ->  (..., I, W): the present words but for those with the smallest keys
+    mask = torch.ones_like(keys, dtype=torch.bool) if mask is None else mask
     rank = keys.masked_fill(~mask, torch.inf).argsort(-1).argsort(-1)
     return mask & (rank >= (2 * mask.sum(-1, keepdim=True) + 5) // 10)
 
@@ -189,66 +166,54 @@ class RNSB(BaseMetric):
     def batched(self) -> bool:
         return not (self.holdout or self.estimator or self.print_model_evaluation)
 
-    def measure(
-        self,
-        t: Tensor,
-        a: Tensor,
-        b: Tensor,
-        *,
-        t_mask: Tensor | None = None,
-        a_mask: Tensor | None = None,
-        b_mask: Tensor | None = None,
-    ) -> dict[str, Tensor]:
+    def measure(self, t: Vectors, a: Vectors, b: Vectors) -> dict[str, Tensor]:
         if not self.holdout:
-            score, p = self._fit_and_score(t, a, b, t_mask, a_mask, b_mask)
+            score, p = self._fit_and_score(t, a, b)
         else:
-            kept = self._kept(a, b, a_mask, b_mask, self.n_iterations)
-            t_mask = None if t_mask is None else t_mask.unsqueeze(-2)
-            score, p = self._fit_and_score(t.unsqueeze(-3), a.unsqueeze(-3), b.unsqueeze(-3), t_mask, *kept)
+            t, a, b = (WordSet.of(each).repeated() for each in (t, a, b))
+            masks = self._kept(a, b, self.n_iterations)
+            score, p = self._fit_and_score(t, *(s._replace(mask=m) for s, m in zip((a, b), masks, strict=True)))
             score, p = score.mean(-1), p.mean(-2)
         return {"rnsb": score, "negative_sentiment_probabilities": p}
 
-    def evaluate(self, *sets: Tensor, words: dict[str, Tensor] | None = None, **masks: Tensor) -> dict[str, Tensor]:
+    def evaluate(self, *sets: Vectors) -> dict[str, Tensor]:
         if self.print_model_evaluation:
-            _, a, b = sets
-            print(self._evaluation(a, b, masks.get("a_mask"), masks.get("b_mask")))
-        return super().evaluate(*sets, words=words, **masks)
+            print(self._evaluation(*map(WordSet.of, sets[1:])))
+        return super().evaluate(*sets)
 
     def score_function(self) -> Callable[..., Tensor]:
         return functools.partial(rnsb, C=self.C, penalize_intercept=self.penalize_intercept)
 
     @torch.no_grad()
-    def _fit_and_score(
-        self, t: Tensor, a: Tensor, b: Tensor, t_mask: Tensor | None, a_mask: Tensor | None, b_mask: Tensor | None
-    ) -> tuple[Tensor, Tensor]:
+    def _fit_and_score(self, t: Vectors, a: Vectors, b: Vectors) -> tuple[Tensor, Tensor]:
         # ->  score (...), p (..., T)
         if not self.estimator:
-            return _score(t, a, b, self.C, self.penalize_intercept, t_mask=t_mask, a_mask=a_mask, b_mask=b_mask)
-        t, a, b = word_sets.read(t=(t, t_mask), a=(a, a_mask), b=(b, b_mask))
+            return _score(t, a, b, self.C, self.penalize_intercept)
+        t, a, b = word_sets.read(t=t, a=a, b=b)
         p = t.present(estimated(t, a, b, self.estimator, self.estimator_params or {}))
         return divergence(p, t), p
 
-    def _evaluation(self, a: Tensor, b: Tensor, a_mask: Tensor | None, b_mask: Tensor | None) -> str:
+    def _evaluation(self, a: WordSet, b: WordSet) -> str:
         # a: (A, D)  b: (B, D)
         if self.holdout is False:
             return "RNSB: no words are set aside to evaluate the classifier (holdout=False)"
-        kept = self._kept(a, b, a_mask, b_mask, self.n_iterations if self.holdout else 1)
-        _, p = self._fit_and_score(torch.cat([a, b])[None], a[None], b[None], None, *kept)
-        present = [torch.ones_like(k) if mask is None else mask for k, mask in zip(kept, (a_mask, b_mask), strict=True)]
-        aside = torch.cat([m & ~k for k, m in zip(kept, present, strict=True)], -1)
-        negative = torch.arange(p.shape[-1], device=p.device) >= len(a)
+        sets = a.repeated(), b.repeated()
+        masks = self._kept(*sets, self.n_iterations if self.holdout else 1)
+        fitted = (s._replace(mask=m) for s, m in zip(sets, masks, strict=True))
+        _, p = self._fit_and_score(torch.cat([a.values, b.values])[None], *fitted)
+        aside = torch.cat([~m if s.mask is None else s.mask & ~m for s, m in zip(sets, masks, strict=True)], -1)
+        negative = torch.arange(p.shape[-1], device=p.device) >= len(a.values)
         return report((p > 0.5)[aside].tolist(), negative.expand_as(aside)[aside].tolist())
 
-    def _kept(
-        self, a: Tensor, b: Tensor, a_mask: Tensor | None, b_mask: Tensor | None, iterations: int
-    ) -> tuple[Tensor, Tensor]:
-        # ->  (..., iterations, A), (..., iterations, B): the attribute words of the fits, the same on all devices
-        sizes = a.shape[-2], b.shape[-2]
+    def _kept(self, a: WordSet, b: WordSet, iterations: int) -> tuple[Tensor, Tensor]:
+        # a: (..., 1, A, D)  b: (..., 1, B, D)  ->  (..., iterations, A), (..., iterations, B)
+        """Return masks of the attribute words of the fits, the same on all devices."""
+        sizes = a.values.shape[-2], b.values.shape[-2]
         seeds = range(self.random_state or 0, (self.random_state or 0) + iterations)
         draws = [torch.Generator().manual_seed(seed) for seed in seeds]
         keys = [torch.rand(sum(sizes), generator=draw, dtype=torch.float32, device="cpu") for draw in draws]
-        a_keys, b_keys = torch.stack(keys).to(a.device).split(sizes, -1)
-        return _without_a_fifth(a_keys, a_mask), _without_a_fifth(b_keys, b_mask)
+        a_keys, b_keys = torch.stack(keys).to(a.values.device).split(sizes, -1)
+        return _without_a_fifth(a_keys, a.mask), _without_a_fifth(b_keys, b.mask)
 
     def describe(self, values: dict[str, np.ndarray], index: IndexedQuery) -> dict[str, Any]:
         probabilities: dict[str, np.float64] = {}

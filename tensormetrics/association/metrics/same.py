@@ -2,17 +2,17 @@
 
 import functools
 from collections.abc import Callable
-from typing import Any, Literal, TypedDict, get_args, overload
+from typing import Any, Literal, get_args, overload
 
 import numpy as np
 import torch
 from torch import Tensor
-from typing_extensions import Unpack  # torch brings it
 
 from ... import _checks
 from ..._checks import takes_arrays
 from ..embeddings.query import IndexedQuery, Query
 from ..sets import word_sets
+from ..sets.word_sets import Vectors, WordSet
 from ._call import check_groups, check_template
 from .base import BaseMetric, by_word
 
@@ -20,66 +20,54 @@ Weighting = Literal["length", "unit"]
 WEIGHTINGS: tuple[Weighting, ...] = get_args(Weighting)
 
 
-class Masks(TypedDict, total=False):
-    """Where words are."""
-
-    t_mask: Tensor | None
-    groups_mask: Tensor | None
-
-
 @overload
 def same(
-    t: Tensor,
-    groups: Tensor,
+    t: Vectors,
+    groups: Vectors,
     weighting: Weighting = ...,
     *,
     per_word: Literal[False] = ...,
     terms: Literal[False] = ...,
-    **masks: Unpack[Masks],
 ) -> Tensor: ...
 @overload
 def same(
-    t: Tensor,
-    groups: Tensor,
+    t: Vectors,
+    groups: Vectors,
     weighting: Weighting = ...,
     *,
     per_word: Literal[True],
     terms: bool = ...,
-    **masks: Unpack[Masks],
 ) -> tuple[Tensor, ...]: ...
 @overload
 def same(
-    t: Tensor,
-    groups: Tensor,
+    t: Vectors,
+    groups: Vectors,
     weighting: Weighting = ...,
     *,
     per_word: Literal[False] = ...,
     terms: Literal[True],
-    **masks: Unpack[Masks],
 ) -> tuple[Tensor, Tensor]: ...
 
 
 @takes_arrays
 @word_sets.grouped("groups")
 def same(
-    t: Tensor,
-    groups: Tensor,
+    t: Vectors,
+    groups: Vectors,
     weighting: Weighting = "length",
     *,
-    t_mask: Tensor | None = None,
-    groups_mask: Tensor | None = None,
     per_word: bool = False,
     terms: bool = False,
 ) -> Tensor | tuple[Tensor, ...]:
     """How far target words lean along the directions that part the groups: mean_t sum_j |cos(t, b_j)| l_j.
 
-    Shapes: t: (..., T, D); groups: (..., G, W, D); t_mask: (..., T); groups_mask: (..., G, W) -> (...) float64.
+    Shapes: t: (..., T, D); groups: (..., G, W, D), tensors or `WordSet`s -> (...) float64.
 
     b_1 = m_1 - m_2 and b_j = m_1 - m_(j+1), made orthogonal to those before; m are means of unit vectors. l_1 = 1 and
     l_j = |b_j| with `weighting` "length", 1 with "unit". >= 0, 0 is none, and at most 1 for two groups. A direction of
     length 0 (at most 1e-10, or the epsilon of the dtype) adds nothing. `per_word=True` also returns the sums of the
     words (..., T), `terms=True` also the signed terms (..., T, G - 1): for two groups their mean over the words is the
-    skew, their standard deviation the stereotype. Masks, empty sets, zero vectors and errors as in `weat`; ValueError
+    skew, their standard deviation the stereotype. Empty sets, zero vectors and errors as in `weat`; ValueError
     for another weighting and fewer than two groups. Schröder et al. 2022, arXiv:2203.14603.
 
     >>> groups = torch.tensor([[[2.0, 1.0], [3.0, 1.0]], [[1.0, 2.0], [1.0, 3.0]]])
@@ -87,8 +75,8 @@ def same(
     tensor(0.5000, dtype=torch.float64)
     """
     _checks.one_of("weighting", weighting, WEIGHTINGS)
-    given = groups
-    t, groups = word_sets.read("groups", t=(t, t_mask), groups=(groups, groups_mask))
+    given = WordSet.of(groups).values
+    t, groups = word_sets.read("groups", t=t, groups=groups)
     least = max(1e-10, word_sets.resolution(given))
     if groups.vectors.shape[-3] < 2:
         raise ValueError(f"groups: got shape {tuple(groups.vectors.shape)}, wanted (..., G, W, D) with G >= 2")
@@ -135,11 +123,11 @@ class SAME(BaseMetric):
         _checks.one_of("weighting", weighting, WEIGHTINGS)
         self.weighting: Weighting = weighting
 
-    def measure(self, t: Tensor, groups: Tensor, **masks: Unpack[Masks]) -> dict[str, Tensor]:
-        score, by_word, terms = same(t, groups, self.weighting, per_word=True, terms=True, **masks)
+    def measure(self, t: Vectors, groups: Vectors) -> dict[str, Tensor]:
+        score, by_word, terms = same(t, groups, self.weighting, per_word=True, terms=True)
         values = {"same": score}
         if terms.shape[-1] == 1:
-            mask = masks.get("t_mask")
+            mask = WordSet.of(t).mask
             count = terms.new_ones(terms.shape[-2], dtype=torch.int64) if mask is None else mask
             signed = terms.squeeze(-1).masked_fill(count == 0, 0)
             skew = (signed * count).sum(-1) / count.sum(-1)

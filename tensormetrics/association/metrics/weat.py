@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from typing_extensions import Unpack  # torch brings it
 
 from ..._checks import takes_arrays
 from ..embeddings.lookup import check_flag
@@ -16,61 +15,49 @@ from ..embeddings.query import IndexedQuery
 from ..resampling.null_distribution import NullDistribution
 from ..resampling.permutation import partition_null
 from ..sets import word_sets
-from ..sets.word_sets import XYABMasks
-from ._associations import XYABWords, associations, masks_of, null_of, read_sets, units_of
+from ..sets.word_sets import Vectors, WordSet
+from ._associations import associations, null_of
 from .base import BaseMetric, by_word
 
 
 @takes_arrays
 @word_sets.lean
 def weat(
-    x: Tensor,
-    y: Tensor,
-    a: Tensor,
-    b: Tensor,
-    *,
-    x_mask: Tensor | None = None,
-    y_mask: Tensor | None = None,
-    a_mask: Tensor | None = None,
-    b_mask: Tensor | None = None,
+    x: Vectors,
+    y: Vectors,
+    a: Vectors,
+    b: Vectors,
 ) -> Tensor:
     """How much more the targets x than the targets y go with the attributes a rather than b.
 
-    Shapes: x: (..., X, D); y: (..., Y, D); a: (..., A, D); b: (..., B, D); masks: (..., X) ... (..., B) -> (...)
-    float64.
+    Shapes: x: (..., X, D); y: (..., Y, D); a: (..., A, D); b: (..., B, D), tensors or `WordSet`s -> (...) float64.
 
     sum_x s(w) - sum_y s(w), where s(w) = mean_a cos(w, a) - mean_b cos(w, b), which lies in [-2, 2]; 0 is no
-    difference, and swapping x with y or a with b changes the sign. A mask is True where a word is; leading dimensions
-    broadcast; an empty set gives NaN, a zero vector has cosine 0. ValueError for sizes that do not fit, TypeError for
-    dtypes. Caliskan, Bryson & Narayanan 2017, doi:10.1126/science.aal4230.
+    difference, and swapping x with y or a with b changes the sign. Leading dimensions broadcast; an empty set gives
+    NaN, a zero vector has cosine 0. ValueError for sizes that do not fit, TypeError for dtypes. Caliskan, Bryson &
+    Narayanan 2017, doi:10.1126/science.aal4230.
 
     >>> x, y = torch.tensor([[2.0, 1.0], [3.0, 1.0]]), torch.tensor([[1.0, 2.0], [1.0, 3.0]])
     >>> a, b = torch.tensor([[1.0, 0.0], [2.0, 1.0]]), torch.tensor([[0.0, 1.0], [1.0, 1.0]])
     >>> weat(x, y, a, b)
     tensor(1.3211, dtype=torch.float64)
     """
-    return _scores(x, y, a, b, None, x_mask=x_mask, y_mask=y_mask, a_mask=a_mask, b_mask=b_mask)[0]
+    return _scores(x, y, a, b, None)[0]
 
 
 @takes_arrays
 @word_sets.lean
 @word_sets.contrast_of_sets("x", "y")
 def weat_effect_size(
-    x: Tensor,
-    y: Tensor,
-    a: Tensor,
-    b: Tensor,
+    x: Vectors,
+    y: Vectors,
+    a: Vectors,
+    b: Vectors,
     correction: int = 0,
-    *,
-    x_mask: Tensor | None = None,
-    y_mask: Tensor | None = None,
-    a_mask: Tensor | None = None,
-    b_mask: Tensor | None = None,
 ) -> Tensor:
     """`weat` in standard deviations: (mean_x s - mean_y s) / sd of s over all targets, a word in both counting twice.
 
-    Shapes: x: (..., X, D); y: (..., Y, D); a: (..., A, D); b: (..., B, D); masks: (..., X) ... (..., B) -> (...)
-    float64.
+    Shapes: x: (..., X, D); y: (..., Y, D); a: (..., A, D); b: (..., B, D), tensors or `WordSet`s -> (...) float64.
 
     Within [-2, 2] for equally many targets and correction 0, which divides the squares by X + Y; correction 1 divides
     by X + Y - 1, the sample deviation. NaN where s does not vary or X + Y <= correction. Otherwise as `weat`.
@@ -81,21 +68,19 @@ def weat_effect_size(
     tensor(1.9712, dtype=torch.float64)
     """
     word_sets.check_correction(correction)
-    return _scores(x, y, a, b, correction, x_mask=x_mask, y_mask=y_mask, a_mask=a_mask, b_mask=b_mask)[1]
+    return _scores(x, y, a, b, correction)[1]
 
 
 @word_sets.in_pieces
-def _scores(
-    x: Tensor, y: Tensor, a: Tensor, b: Tensor, correction: int | None, **masks: Unpack[XYABMasks]
-) -> tuple[Tensor, ...]:
+def _scores(x: Vectors, y: Vectors, a: Vectors, b: Vectors, correction: int | None) -> tuple[Tensor, ...]:
     # ->  `weat` (...) and, if there is a correction, `weat_effect_size` (...)
-    if all(mask is None for mask in masks.values()) and word_sets.are_few(x, y, a, b):
-        both = _few_associations(x, y, a, b)
+    if (few := word_sets.few_tensors(x, y, a, b)) is not None:
+        both, n = _few_associations(*few), len(few[0])
         if correction is not None:
-            return word_sets.contrast_of(both, len(x), correction)
-        u, v = both.split_with_sizes([len(x), len(y)])
+            return word_sets.contrast_of(both, n, correction)
+        u, v = both[:n], both[n:]
         return (u.sum() - v.sum(),)
-    u, v = associations(*read_sets(x, y, a, b, **masks))
+    u, v = associations(*word_sets.read(x=x, y=y, a=a, b=b))
     return (word_sets.difference(u, v),) if correction is None else word_sets.contrast(u, v, correction)
 
 
@@ -133,8 +118,8 @@ class WEAT(BaseMetric):
         word_sets.check_correction(correction)
         self.correction = correction
 
-    def measure(self, x: Tensor, y: Tensor, a: Tensor, b: Tensor, **masks: Unpack[XYABMasks]) -> dict[str, Tensor]:
-        return self._named(*_scores(x, y, a, b, self.correction, **masks))
+    def measure(self, x: Vectors, y: Vectors, a: Vectors, b: Vectors) -> dict[str, Tensor]:
+        return self._named(*_scores(x, y, a, b, self.correction))
 
     def measure_shared(
         self, targets: word_sets.Words, attributes: word_sets.Words, t: Tensor, a: Tensor
@@ -152,31 +137,25 @@ class WEAT(BaseMetric):
             return functools.partial(weat_effect_size, correction=self.correction)
         return weat
 
-    def null_distributions(
-        self, x: Tensor, y: Tensor, a: Tensor, b: Tensor, **sides: Unpack[XYABWords]
-    ) -> dict[str, NullDistribution]:
+    def null_distributions(self, x: Vectors, y: Vectors, a: Vectors, b: Vectors) -> dict[str, NullDistribution]:
         # attribute words do not move
-        u, v = associations(*units_of(x, y, a, b, **masks_of(sides)))
-        return {"p_value": null_of(u, v, sides, "xy", self.p_value_seed)}
+        u, v = associations(*word_sets.units(*word_sets.read(x=x, y=y, a=a, b=b)))
+        return {"p_value": null_of(u, v, x, y, self.p_value_seed)}
 
 
 @takes_arrays
 def sc_weat(
-    w: Tensor,
-    a: Tensor,
-    b: Tensor,
+    w: Vectors,
+    a: Vectors,
+    b: Vectors,
     correction: int = 0,
-    *,
-    w_mask: Tensor | None = None,
-    a_mask: Tensor | None = None,
-    b_mask: Tensor | None = None,
 ) -> Tensor:
     """The effect size of each word: (mean_a cos(w, a) - mean_b cos(w, b)) / sd of its A + B cosines.
 
-    Shapes: w: (..., W, D); a: (..., A, D); b: (..., B, D); masks: (..., W), (..., A), (..., B) -> (..., W) float64.
+    Shapes: w: (..., W, D); a: (..., A, D); b: (..., B, D), tensors or `WordSet`s -> (..., W) float64.
 
     Positive: nearer to a. Within [-2, 2] for A = B and correction 0 (squares over A + B); 1 makes it the sample
-    deviation (A + B - 1). NaN where the cosines do not vary, where a set is empty and where no word is. Masks, zero
+    deviation (A + B - 1). NaN where the cosines do not vary, where a set is empty and where no word is. Zero
     vectors and errors as in `weat`. Caliskan, Bryson & Narayanan 2017, doi:10.1126/science.aal4230.
 
     >>> x, y = torch.tensor([[2.0, 1.0], [3.0, 1.0]]), torch.tensor([[1.0, 2.0], [1.0, 3.0]])
@@ -185,40 +164,36 @@ def sc_weat(
     tensor([ 1.1335,  1.3280, -1.5261, -1.6533], dtype=torch.float64)
     """
     word_sets.check_correction(correction)
-    w, a, b = word_sets.read(w=(w, w_mask), a=(a, a_mask), b=(b, b_mask))
+    w, a, b = word_sets.read(w=w, a=a, b=b)
     to_a, to_b = ((_cosines(w, side), None if side.counts is None else side.counts.unsqueeze(-2)) for side in (a, b))
     return w.present(word_sets.contrast(to_a, to_b, correction)[1])
 
 
 @takes_arrays
 def mean_sc_weat(
-    w: Tensor,
-    a: Tensor,
-    b: Tensor,
+    w: Vectors,
+    a: Vectors,
+    b: Vectors,
     correction: int = 0,
-    *,
-    w_mask: Tensor | None = None,
-    a_mask: Tensor | None = None,
-    b_mask: Tensor | None = None,
 ) -> Tensor:
     """The mean of `sc_weat` over the words.
 
-    Shapes: w: (..., W, D); a: (..., A, D); b: (..., B, D); masks: (..., W), (..., A), (..., B) -> (...) float64.
+    Shapes: w: (..., W, D); a: (..., A, D); b: (..., B, D), tensors or `WordSet`s -> (...) float64.
 
     >>> x, y = torch.tensor([[2.0, 1.0], [3.0, 1.0]]), torch.tensor([[1.0, 2.0], [1.0, 3.0]])
     >>> a, b = torch.tensor([[1.0, 0.0], [2.0, 1.0]]), torch.tensor([[0.0, 1.0], [1.0, 1.0]])
     >>> mean_sc_weat(x, a, b)
     tensor(1.2307, dtype=torch.float64)
     """
-    sizes = sc_weat(w, a, b, correction, w_mask=w_mask, a_mask=a_mask, b_mask=b_mask)
-    return _mean(sizes, w_mask)
+    return _mean(sc_weat(w, a, b, correction), w)
 
 
-def _mean(sizes: Tensor, w_mask: Tensor | None) -> Tensor:
+def _mean(sizes: Tensor, w: Vectors) -> Tensor:
     # A word without a score makes the mean NaN, an absent one does not.
-    if w_mask is None:
+    mask = WordSet.of(w).mask
+    if mask is None:
         return sizes.mean(-1)
-    return (sizes.masked_fill(w_mask == 0, 0) * w_mask).sum(-1) / w_mask.sum(-1)
+    return (sizes.masked_fill(mask == 0, 0) * mask).sum(-1) / mask.sum(-1)
 
 
 def _cosines(w: word_sets.Words, side: word_sets.Words) -> Tensor:
@@ -241,40 +216,23 @@ class SCWEAT(BaseMetric):
         word_sets.check_correction(correction)
         self.correction = correction
 
-    def measure(
-        self, w: Tensor, a: Tensor, b: Tensor, *, w_mask: Tensor | None = None, **masks: Tensor
-    ) -> dict[str, Tensor]:
-        effects = sc_weat(w, a, b, self.correction, w_mask=w_mask, **masks)
-        return {"sc_weat": _mean(effects, w_mask), "effect_size_by_word": effects}
+    def measure(self, w: Vectors, a: Vectors, b: Vectors) -> dict[str, Tensor]:
+        effects = sc_weat(w, a, b, self.correction)
+        return {"sc_weat": _mean(effects, w), "effect_size_by_word": effects}
 
     def score_function(self) -> Callable[..., Tensor]:
         return functools.partial(mean_sc_weat, correction=self.correction)
 
-    def null_distributions(
-        self,
-        w: Tensor,
-        a: Tensor,
-        b: Tensor,
-        *,
-        w_mask: Tensor | None = None,
-        a_mask: Tensor | None = None,
-        b_mask: Tensor | None = None,
-        w_words: Tensor | None = None,
-        a_words: Tensor | None = None,
-        b_words: Tensor | None = None,
-    ) -> dict[str, NullDistribution]:
-        w, a, b = word_sets.read(w=(w, w_mask), a=(a, a_mask), b=(b, b_mask))
-        to_a, to_b = (_cosines(w, side) for side in (a, b))
-        if w_words is not None:  # a word with several rows has one p-value, that of its mean cosines
-            shared = (w_words.unsqueeze(-1) == w_words.unsqueeze(-2)) * w.weights.unsqueeze(-2)
+    def null_distributions(self, w: Vectors, a: Vectors, b: Vectors) -> dict[str, NullDistribution]:
+        targets, *attributes = word_sets.read(w=w, a=a, b=b)
+        to_a, to_b = (_cosines(targets, side) for side in attributes)
+        if (words := WordSet.of(w).words) is not None:  # a word has one p-value, that of the mean cosines of its rows
+            shared = (words.unsqueeze(-1) == words.unsqueeze(-2)) * targets.weights.unsqueeze(-2)
             shared = shared / shared.sum(-1, keepdim=True).clamp(min=1)
             to_a, to_b = shared @ to_a, shared @ to_b
-        u_mask, v_mask, u_words, v_words = (
-            None if side is None else side.unsqueeze(-2) for side in (a_mask, b_mask, a_words, b_words)
-        )
-        sides = {"u_mask": u_mask, "v_mask": v_mask, "u_words": u_words, "v_words": v_words}
-        null = partition_null(to_a, to_b, seed=self.p_value_seed, **sides)
-        return {"p_value_by_word": replace(null, is_valid=null.is_valid & (w.weights > 0))}
+        u, v = (WordSet.of(side).repeated()._replace(values=to) for side, to in ((a, to_a), (b, to_b)))
+        null = partition_null(u, v, self.p_value_seed)
+        return {"p_value_by_word": replace(null, is_valid=null.is_valid & (targets.weights > 0))}
 
     def describe(self, values: dict[str, np.ndarray], index: IndexedQuery) -> dict[str, Any]:
         words = index.row_words[0][0]

@@ -18,6 +18,7 @@ from ..metrics._call import CURRENT, FORMER, HEAD, Call, bind
 from ..metrics.base import BaseMetric
 from ..resampling.null_distribution import NullDistribution, max_t_p_values
 from ..sets import word_sets
+from ..sets.word_sets import Vectors
 from .plan import Plan
 
 BUDGET = 2**22  # float64 numbers of word vectors held at a time
@@ -110,10 +111,8 @@ def corrected_p_values(metric: BaseMetric, plan: Plan, call: Call, progress: Pro
     return p_values[None], reasons
 
 
-def _null(
-    metric: BaseMetric, *sets: Tensor, words: dict[str, Tensor] | None = None, **masks: Tensor
-) -> NullDistribution:
-    return metric.null_distributions(*sets, **masks, **(words or {}))["p_value"]
+def _null(metric: BaseMetric, *sets: Vectors) -> NullDistribution:
+    return metric.null_distributions(*sets)["p_value"]
 
 
 def _misfits(metric: BaseMetric, plan: Plan) -> Reasons:
@@ -241,10 +240,7 @@ def _look_up_sets(plan: Plan, call: Call) -> tuple[list[list[int]], list[Sequenc
 
 
 def _evaluate(metric: BaseMetric, index: IndexedQuery, call: Call, method: Method) -> Any:
-    sets, masks = metric.arguments(index, call.model.vectors)
-    if call.normalize:
-        sets = tuple(word_sets.unit(members.double()) for members in sets)
-    return method(metric, *sets, **masks, words=metric.words_of_rows(index))
+    return method(metric, *metric.read_sets(index, call))
 
 
 def _evaluate_stacked(metric: BaseMetric, indices: Sequence[IndexedQuery], call: Call, method: Method) -> Any:

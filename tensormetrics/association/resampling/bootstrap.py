@@ -1,7 +1,9 @@
 """Bootstrap intervals: the words of every set are reweighted, and the spread is that of the jackknife."""
 
 import inspect
-from collections.abc import Callable, Sequence
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -13,7 +15,8 @@ from ..._device_cache import kept
 from ...uncertainty.engine.draws import joint_jackknife, scaled_draws, t_scales
 from ...uncertainty.results.estimates import Estimate, check_confidence, interval_of
 from ..sets.set_checks import weights_as_masks
-from ..sets.word_ids import check_words
+from ..sets.word_ids import check_words, joint_mask, joint_words
+from ..sets.word_sets import Vectors, WordSet
 from .draws import chunks
 from .random import concrete_seed
 from .word_samples import WordSample, word_sample, word_weights
@@ -28,15 +31,14 @@ Scores = Callable[[list[Tensor]], Tensor]  # weights of rows of each sample (...
 @torch.no_grad()
 def bootstrap_interval(
     metric: Callable[..., Tensor],
-    *sets: Tensor,
+    *sets: Vectors,
     replicates: int = 1000,
     confidence: float = 0.95,
     seed: int | None = 0,
-    **masks: Tensor,
 ) -> Estimate:
     """Between which bounds does a score of this package lie, had other words of the same kind been chosen?
 
-    Shapes: sets, masks: as `metric` takes them, words as masks, int64 -> Estimate of (...) float64.
+    Shapes: sets: as `metric` takes them, tensors or `WordSet`s -> Estimate of (...) float64.
 
     The words of each set are a sample of a population, independent of the other sets; pairs and tuples are wholes. In
     each of `replicates` draws words have weights of the exponential distribution (Rubin 1981,
@@ -48,10 +50,11 @@ def bootstrap_interval(
     populations in .93 to .98 of simulated sets of 5 to 30 words, of the two kinds on which the method was chosen.
 
     `metric` gives one score per query, and options are bound to it by functools.partial: every score of this package
-    but `ceat`, which has a standard error, and `sc_weat`, for which take `mean_sc_weat`. A word that has several rows
-    is drawn with all of them: for each mask, such as `x_mask`, there is `x_words`, which numbers the word of each row.
-    Draws depend on `seed` (None: fresh) and the places of the words in their sets alone. No gradient. ValueError for
-    replicates < 1 and a confidence outside (0, 1), TypeError for a metric without masks.
+    but `ceat`, which has a standard error, and `sc_weat`, for which take `mean_sc_weat`; or a function that passes each
+    of its sets on to one, as a `WordSet` whose mask holds weights. A word is drawn with all the rows that
+    `WordSet.words` gives it. Draws depend on `seed` (None: fresh) and the places of the words in their sets alone. No
+    gradient. ValueError for replicates < 1 and a confidence outside (0, 1), TypeError for a metric that reads tensors
+    alone.
 
     >>> x, y, a, b = torch.randn(4, 8, 50, generator=torch.Generator().manual_seed(0)) + 0.5 * torch.eye(4, 50)[:, None]
     >>> print(f"{bootstrap_interval(weat_effect_size, x, y, a, b):.2f}")
@@ -62,67 +65,99 @@ def bootstrap_interval(
     replicates = _checks.integer_at_least("replicates", replicates, 1)
     confidence = check_confidence(confidence)
     seed = concrete_seed(seed)
-    parameters = list(inspect.signature(metric).parameters)
-    words = {name: masks.pop(name) for name in list(masks) if name.endswith("_words")}
-    known = {name for name in parameters if name.endswith("_mask")}
-    if unknown := (masks.keys() - known) | (words.keys() - {name[:-4] + "words" for name in known}):
-        raise TypeError(f"{min(unknown)}: not a mask of this metric, whose arguments are {', '.join(parameters)}")
-    if not known:
-        raise TypeError(f"metric: got a function of {', '.join(parameters)}, wanted masks among them, such as x_mask")
-    value = metric(*sets, **masks)  # its own checks, before anything is taken apart
+    value = metric(*sets)  # its own checks, before anything is taken apart
     score = getattr(metric, "func", metric)  # of a partial
-    grouped = getattr(score, "grouped", ())
-    vectors = dict(zip(parameters, sets, strict=False))
-    samples = _samples(parameters, vectors, masks, words, grouped)
+    population = _Population.of(score, {name: WordSet.of(s) for name, s in zip(_names(metric), sets, strict=False)})
     if value.numel() == 0:  # a batch of no queries, which has no quantiles
         return Estimate(value, value, value)
-    repeated = [v.unsqueeze(-4 if s in grouped else -3) for s, v in vectors.items()]
-    scale = _scale(score, samples)
+    scale = _scale(score, population)
 
     def scores(weights: list[Tensor]) -> Tensor:
-        with weights_as_masks():
-            by_query = metric(*repeated, **dict(zip(samples, weights, strict=True))).double()
+        try:
+            with weights_as_masks():
+                by_query = metric(*population.weighted(weights)).double()
+        except (AttributeError, TypeError) as error:
+            wanted = "a score of association, or a function that passes its sets on to one"
+            raise TypeError(f"metric: got a function that takes no WordSet ({error}), wanted {wanted}") from error
         return scale.to(by_query.expand(*value.shape, -1)).reshape(value.numel(), -1).T
 
-    words_of, stretched = list(samples.values()), scale.to(value.double().unsqueeze(-1)).flatten()
-    cost = _cost(sets, getattr(score, "lean", False))
-    weights = word_weights(words_of, replicates, seed)
+    samples, stretched = population.samples, scale.to(value.double().unsqueeze(-1)).flatten()
+    cost = _cost([s.values for s in population.sets.values()], getattr(score, "lean", False))
+    weights = word_weights(samples, replicates, seed)
     draws = torch.cat([
-        scores([sample.reweighted(part[i : i + n]) for sample, part in zip(words_of, weights, strict=True)])
+        scores([sample.reweighted(part[i : i + n]) for sample, part in zip(samples, weights, strict=True)])
         for i, n in chunks(replicates, cost)
     ])  # fmt: skip
     draws = draws.where(draws.isfinite(), torch.nan)
     draws = draws - (draws.nanmean(0) - stretched)  # whose bias is that of the score, and not to count twice
-    standard_error, df = _jackknife(words_of, stretched, value.shape, scores, cost)
-    t_factors = _t_scales(df, sum(sample.num_words for sample in words_of), replicates, seed)
+    standard_error, df = _jackknife(samples, stretched, value.shape, scores, cost)
+    t_factors = _t_scales(df, sum(sample.num_words for sample in samples), replicates, seed)
     ends = interval_of(scaled_draws(stretched, draws, standard_error, t_factors), confidence)
     low, high = (scale.back(end.view(*value.shape, 1)).squeeze(-1) for end in ends)
     low, high = torch.fmin(low, value.double()), torch.fmax(high, value.double())
     return Estimate(value, low, high, confidence=confidence, method="bayesian bootstrap")
 
 
-def _samples(
-    parameters: list[str],
-    vectors: dict[str, Tensor],
-    masks: dict[str, Tensor],
-    words: dict[str, Tensor],
-    grouped: Sequence[str],
-) -> dict[str, WordSample]:
-    """Return the words by mask, and write 0 for vectors that are masked."""
-    samples = {}
-    for name in (p for p in parameters if p.endswith("_mask")):
-        own = name.removesuffix("_mask")
-        # A mask that is not of one set is of all sets that have no other: the pairs of RIPA, the tuples of direct bias.
-        covered = [own] if own in vectors else [s for s in vectors if f"{s}_mask" not in parameters]
-        like = vectors[covered[0]]
-        shape = vectors[own].shape[-3:-1] if own in grouped else like.shape[-2:-1]
-        rows = like[..., 0, :, 0] if covered[0] in grouped and own not in grouped else like[..., 0]
-        check_words(f"{own}_words", words.get(f"{own}_words"), covered[0], rows)
-        samples[name] = word_sample(masks.get(name), words.get(f"{own}_words"), shape, like.device)
-        for s in covered if name in masks else ():
-            mask = masks[name] if s == own or s not in grouped else masks[name].unsqueeze(-2)
-            vectors[s] = vectors[s].where(mask.unsqueeze(-1), 0)
-    return samples
+def _names(metric: Callable[..., Tensor]) -> Iterator[str]:
+    """Return the names of the sets, which those of a ``*sets`` have not."""
+    for name, parameter in inspect.signature(metric).parameters.items():
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            yield from (f"{name}[{i}]" for i in itertools.count())
+        yield name
+
+
+@dataclass
+class _Population:
+    """The sets of a query, and its words as samples of populations, each of the words of some of the sets."""
+
+    sets: dict[str, WordSet]  # 0 where values are masked
+    samples: list[WordSample]
+    members: list[tuple[str, ...]]  # the sets of each sample: one, or all that are aligned by position
+    grouped: tuple[str, ...]  # sets that are (..., G, W, D)
+    tuples: tuple[str, ...]
+
+    @staticmethod
+    def of(score: Callable[..., Tensor], sets: dict[str, WordSet]) -> "_Population":
+        grouped, tuples = getattr(score, "grouped", ()), getattr(score, "tuples", ())
+        members: list[tuple[str, ...]] = [(name,) for name in sets if name not in tuples]
+        if tuples:
+            members.insert(list(sets).index(tuples[0]), tuples)
+        population = _Population(sets, [], members, grouped, tuples)
+        population.samples = [population._sample(names) for names in members]
+        return population
+
+    def _sample(self, names: tuple[str, ...]) -> WordSample:
+        for name in names:
+            check_words(f"{name}.words", self.sets[name].words, name, self.sets[name].values[..., 0])
+        masks, words = ([self.sets[name][field] for name in names] for field in (1, 2))
+        values, groups_of_tuples = self.sets[names[0]].values, self._are_groups_of_tuples(names)
+        if groups_of_tuples:
+            masks, words = ([part for t in each if t is not None for part in t.unbind(-2)] for each in (masks, words))
+        mask, dims = joint_mask(*masks), 2 if names == self.tuples or names[0] not in self.grouped else 3
+        if mask is not None:
+            if mask.dtype != torch.bool:
+                raise TypeError(f"{names[0]}.mask: got {mask.dtype}, wanted torch.bool: the words that are drawn")
+            of_set = mask.unsqueeze(-2) if groups_of_tuples else mask
+            for name in names:
+                kept = self.sets[name].values.where(of_set.unsqueeze(-1), 0)
+                self.sets[name] = self.sets[name]._replace(values=kept)
+        return word_sample(mask, joint_words(*words), values.shape[-dims:-1], values.device)
+
+    def _are_groups_of_tuples(self, names: tuple[str, ...]) -> bool:
+        return names == self.tuples and names[0] in self.grouped
+
+    def weighted(self, weights: list[Tensor]) -> list[WordSet]:
+        # weights: of each sample (..., R, *shape)
+        """Return the sets with a dimension of replicates, and weights as masks."""
+        weighted = {}
+        for names, weight in zip(self.members, weights, strict=True):
+            for name in names:
+                values, dims = self.sets[name].values, 3 if name in self.grouped else 2
+                mask = weight
+                if self._are_groups_of_tuples(names):
+                    mask = weight.unsqueeze(-2).expand(*weight.shape[:-1], *values.shape[-3:-1])
+                weighted[name] = WordSet(values.unsqueeze(-1 - dims), mask)
+        return [weighted[name] for name in self.sets]
 
 
 class _Scale(NamedTuple):
@@ -132,12 +167,13 @@ class _Scale(NamedTuple):
     back: Callable[[Tensor], Tensor]
 
 
-def _scale(score: Callable[..., Tensor], samples: dict[str, WordSample]) -> _Scale:
+def _scale(score: Callable[..., Tensor], population: _Population) -> _Scale:
     """Return Fisher's z (1915, doi:10.2307/2331838) of scores that are correlations but for a factor."""
     names = getattr(score, "contrast", None)
     if names is None:
         return _Scale(lambda scores: scores, lambda ends: ends)
-    first, second = (samples[f"{name}_mask"].valid_mask.sum(-1, keepdim=True) for name in names)
+    samples = (population.samples[population.members.index((name,))] for name in names)
+    first, second = (sample.valid_mask.sum(-1, keepdim=True) for sample in samples)
     limit = (first + second) / (first * second).double().sqrt()
     return _Scale(
         lambda scores: torch.atanh((scores / limit).clamp(-LARGEST, LARGEST)), lambda ends: limit * torch.tanh(ends)

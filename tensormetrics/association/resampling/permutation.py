@@ -15,6 +15,7 @@ from ... import _checks
 from ..._checks import takes_arrays
 from ..sets import word_sets
 from ..sets.word_ids import check_words, word_sums
+from ..sets.word_sets import Vectors, WordSet
 from .draws import BUDGET, extreme_draws, random_partitions, random_signs
 from .null_distribution import Alternative, Exact, Method, NullDistribution, count_extreme
 from .random import Tails, stream
@@ -27,21 +28,17 @@ MOST_UNEQUAL = 20  # words, if their numbers of rows differ: then each partition
 
 @takes_arrays
 def permutation_p_value(
-    u: Tensor,
-    v: Tensor,
+    u: Vectors,
+    v: Vectors,
     *,
     alternative: Alternative = "greater",
     method: Method = "auto",
     replicates: int = 10000,
     seed: int | None = 0,
-    u_mask: Tensor | None = None,
-    v_mask: Tensor | None = None,
-    u_words: Tensor | None = None,
-    v_words: Tensor | None = None,
 ) -> Tensor:
     """How often does a random partition of the n + m scores differ as much as (u, v) does? d = mean u - mean v.
 
-    Shapes: u: (..., n) scores; v: (..., m); masks, u_words: (..., n); v_words: (..., m) -> (...) float64, in (0, 1].
+    Shapes: u: (..., n) scores, a tensor or a `WordSet`; v: (..., m) -> (...) float64, in (0, 1].
 
     The share of the partitions into sizes n and m with d >= the observed one ("greater"), with d <= it
     ("less"), or with |d| >= its modulus ("two-sided"). "exact" counts them all, the observed one included, up to
@@ -51,65 +48,51 @@ def permutation_p_value(
     as ties. NaN for an empty side, NaN or infinite scores; no gradient. ValueError for other options and for "exact"
     beyond 50 places. Phipson & Smyth 2010, doi:10.2202/1544-6115.1585.
 
-    A word may have several rows (templates, contexts): `u_words`, `v_words` number each row's word, and a word moves
+    A word may have several rows (templates, contexts), which `WordSet.words` numbers, and moves
     with all its rows, as one place (Winkler et al. 2015, doi:10.1016/j.neuroimage.2015.05.092). d stays the difference
     of the means of rows. Where numbers of rows differ, "exact" and "auto" count up to 20 words.
 
     >>> permutation_p_value(torch.tensor([0.9, 0.8, 0.7]), torch.tensor([0.1, 0.3, 0.2]))  # 1 of 20 partitions
     tensor(0.0500, dtype=torch.float64)
     """
-    sides = {"u_mask": u_mask, "v_mask": v_mask, "u_words": u_words, "v_words": v_words}
-    return partition_null(u, v, seed=seed, **sides).p_value(alternative, method, replicates)
+    return partition_null(u, v, seed).p_value(alternative, method, replicates)
 
 
 @takes_arrays
 def sign_flip_p_value(
-    r: Tensor,
+    r: Vectors,
     *,
     alternative: Alternative = "greater",
     method: Method = "auto",
     replicates: int = 10000,
     seed: int | None = 0,
-    mask: Tensor | None = None,
-    words: Tensor | None = None,
 ) -> Tensor:
     """How often is the mean of the values as extreme when every sign is thrown at random? Swapping a pair flips it.
 
-    Shapes: r: (..., P), one value per pair; mask, words: (..., P) -> (...) float64, in (0, 1].
+    Shapes: r: (..., P), one value per pair, a tensor or a `WordSet` -> (...) float64, in (0, 1].
 
     The share of the 2^P sign patterns whose mean is >= the observed one ("greater"), <= it ("less") or as
-    far from 0 ("two-sided"). "exact" counts them all, up to 40 pairs, and "auto" does so whenever it can; `words`
-    numbers the pair of each row where a pair has several rows, which then flip together; the rest as in
-    `permutation_p_value`.
+    far from 0 ("two-sided"). "exact" counts them all, up to 40 pairs, and "auto" does so whenever it can;
+    `WordSet.words` numbers the pair of each row where a pair has several rows, which then flip together; the rest as
+    in `permutation_p_value`.
 
     >>> sign_flip_p_value(torch.tensor([0.4, 0.1, 0.3]))  # 1 of 8 patterns of signs
     tensor(0.1250, dtype=torch.float64)
     """
-    return sign_null(r, seed=seed, mask=mask, words=words).p_value(alternative, method, replicates)
+    return sign_null(r, seed).p_value(alternative, method, replicates)
 
 
-def partition_null(
-    u: Tensor,
-    v: Tensor,
-    *,
-    seed: int | None = 0,
-    u_mask: Tensor | None = None,
-    v_mask: Tensor | None = None,
-    u_words: Tensor | None = None,
-    v_words: Tensor | None = None,
-) -> NullDistribution:
+def partition_null(u: Vectors, v: Vectors, seed: int | None = 0) -> NullDistribution:
     """Return differences of means under random partitions; arguments as in `permutation_p_value`."""
-    scores, present, lead = _read(u=(u, u_mask), v=(v, v_mask))
-    check_words("u_words", u_words, "u", u)
-    check_words("v_words", v_words, "v", v)
-    grid, begin, n = _grid(scores), stream(seed), u.shape[-1]
+    (u, v), scores, present, lead = _read(u=u, v=v)
+    grid, begin, n = _grid(scores), stream(seed), u.values.shape[-1]
     units = _units(scores, grid)
-    if u_words is None and v_words is None:
+    if u.words is None and v.words is None:
         pool = means = _Pool(units, present, n)
-        exact, is_ragged = [_exact_of_equal(pool)], u_mask is not None or v_mask is not None
+        exact, is_ragged = [_exact_of_equal(pool)], u.mask is not None or v.mask is not None
     else:
-        first = word_sums(units[:, :n], present[:, :n], _by_query(u_words, lead))
-        second = word_sums(units[:, n:], present[:, n:], _by_query(v_words, lead))
+        first = word_sums(units[:, :n], present[:, :n], _by_query(u.words, lead))
+        second = word_sums(units[:, n:], present[:, n:], _by_query(v.words, lead))
         sums, rows = (torch.cat(pair, -1) for pair in zip(first, second, strict=True))
         pool = _Pool(sums, rows, first[0].shape[-1])
         (exact, means), is_ragged = _exact_of_words(pool), True
@@ -128,22 +111,19 @@ def partition_null(
     return NullDistribution(is_valid.view(lead), score, draw, 2 * units.numel(), margin, exact, count)
 
 
-def sign_null(
-    r: Tensor, *, seed: int | None = 0, mask: Tensor | None = None, words: Tensor | None = None
-) -> NullDistribution:
+def sign_null(r: Vectors, seed: int | None = 0) -> NullDistribution:
     """Return means of values with random signs; arguments as in `sign_flip_p_value`."""
-    values, present, lead = _read(r=(r, mask))
-    check_words("words", words, "r", r)
+    (r,), values, present, lead = _read(r=r)
     grid, num_rows, begin = _grid(values), present.sum(-1), stream(seed)
     units = _units(values, grid)
-    if words is not None:
-        units, rows = word_sums(units, present, _by_query(words, lead))
+    if r.words is not None:
+        units, rows = word_sums(units, present, _by_query(r.words, lead))
         present = rows > 0
     pairs, total = units.shape[-1], units.sum(-1)
 
     @functools.cache
     def ordered() -> Tensor:
-        return units if mask is None or words is not None else units.gather(-1, _present_first(present))
+        return units if r.mask is None or r.words is not None else units.gather(-1, _present_first(present))
 
     def scaled(sums: Tensor) -> Tensor:
         # sums: (B, R) float64
@@ -292,14 +272,17 @@ def joined(sets: tuple[word_sets.Words, ...]) -> tuple[Tensor, Tensor]:
     return vectors, torch.cat([weights.expand(*lead, weights.shape[-1]) for _, weights in pairs], -1) > 0
 
 
-def _read(**sides: tuple[Tensor, Tensor | None]) -> tuple[Tensor, Tensor, torch.Size]:
-    """All scores as (B, N), 0 where none is, which of them are present (B, N), and the leading shape B stands for."""
-    for name, (scores, _) in sides.items():
-        _checks.tensor(name, scores)
-    sets = word_sets.read(**{name: (scores.detach().unsqueeze(-1), mask) for name, (scores, mask) in sides.items()})
-    scores, present = joined(sets)
+def _read(**given: Vectors) -> tuple[list[WordSet], Tensor, Tensor, torch.Size]:
+    """Return sets of scores, all scores as (B, N) with 0 where none is, which are present (B, N), and B's shape."""
+    sets = {name: WordSet.of(each) for name, each in given.items()}
+    for name, each in sets.items():
+        _checks.tensor(name, each.values)
+    columns = {name: WordSet(each.values.detach().unsqueeze(-1), each.mask) for name, each in sets.items()}
+    scores, present = joined(word_sets.read(**columns))
+    for name, each in sets.items():
+        check_words(f"{name}.words", each.words, name, each.values)
     lead, places = present.shape[:-1], present.shape[-1]
-    return scores.reshape(lead.numel(), places), present.reshape(lead.numel(), places), lead
+    return list(sets.values()), scores.reshape(lead.numel(), places), present.reshape(lead.numel(), places), lead
 
 
 def _by_query(words: Tensor | None, lead: torch.Size) -> Tensor | None:

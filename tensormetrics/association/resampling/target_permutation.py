@@ -10,6 +10,7 @@ from torch import Tensor
 from ..._checks import takes_arrays
 from ..sets import word_sets
 from ..sets.word_ids import check_words, count_words, joined_words, word_places
+from ..sets.word_sets import Vectors, WordSet
 from .draws import chunks, random_partitions
 from .null_distribution import Alternative, Exact, Method, NullDistribution, count_extreme
 from .permutation import joined
@@ -21,28 +22,22 @@ MOST_PARTITIONS = 20_000
 @takes_arrays
 def target_permutation_p_value(
     metric: Callable[..., Tensor],
-    x: Tensor,
-    y: Tensor,
-    a: Tensor,
+    x: Vectors,
+    y: Vectors,
+    a: Vectors,
     *,
     alternative: Alternative = "greater",
     method: Method = "auto",
     replicates: int = 10000,
     seed: int | None = 0,
-    x_mask: Tensor | None = None,
-    y_mask: Tensor | None = None,
-    a_mask: Tensor | None = None,
-    x_words: Tensor | None = None,
-    y_words: Tensor | None = None,
 ) -> Tensor:
     """How often is a score of targets x and y as extreme when their words are partitioned at random into these sizes?
 
-    Shapes: x: (..., X, D); y: (..., Y, D); a: (..., A, D); masks and words: (..., X), (..., Y), (..., A) -> (...)
-    float64.
+    Shapes: x: (..., X, D); y: (..., Y, D); a: (..., A, D), tensors or `WordSet`s -> (...) float64.
 
-    `metric` is `rnd`, `ect` or another function of such sets that takes their masks. "exact" scores all
+    `metric` is `rnd`, `ect` or another function of three sets that takes a `WordSet` for each. "exact" scores all
     partitions, up to 20,000 of them and for targets without masks; "auto" does so whenever it can; the rest as in
-    `permutation_p_value`: `x_words`, `y_words` number the word of each row, and a word moves with all its rows.
+    `permutation_p_value`: a word moves with all the rows that `WordSet.words` gives it.
     Scores within 2^-40 (relative, above 1) of the observed one count as equal to it, NaN scores as not extreme; NaN
     where the observed score is NaN.
 
@@ -51,34 +46,24 @@ def target_permutation_p_value(
     >>> target_permutation_p_value(rnd, x, y, a, alternative="two-sided")
     tensor(0.6667, dtype=torch.float64)
     """
-    sides = {"x_mask": x_mask, "y_mask": y_mask, "a_mask": a_mask, "x_words": x_words, "y_words": y_words}
-    return target_null(metric, x, y, a, seed=seed, **sides).p_value(alternative, method, replicates)
+    return target_null(metric, x, y, a, seed).p_value(alternative, method, replicates)
 
 
 @torch.no_grad()
 def target_null(
-    metric: Callable[..., Tensor],
-    x: Tensor,
-    y: Tensor,
-    a: Tensor,
-    *,
-    seed: int | None = 0,
-    x_mask: Tensor | None = None,
-    y_mask: Tensor | None = None,
-    a_mask: Tensor | None = None,
-    x_words: Tensor | None = None,
-    y_words: Tensor | None = None,
+    metric: Callable[..., Tensor], x: Vectors, y: Vectors, a: Vectors, seed: int | None = 0
 ) -> NullDistribution:
     """Return scores under random partitions of the target words; arguments as in `target_permutation_p_value`."""
-    observed = metric(x, y, a, x_mask=x_mask, y_mask=y_mask, a_mask=a_mask)  # its own checks come first
-    check_words("x_words", x_words, "x", x[..., 0])
-    check_words("y_words", y_words, "y", y[..., 0])
-    vectors, present = joined(word_sets.read(x=(x, x_mask), y=(y, y_mask)))
-    lead, n, places = present.shape[:-1], x.shape[-2], present.shape[-1]
-    words = joined_words(lead, (x_words, n, x.device), (y_words, y.shape[-2], x.device))
+    observed = metric(x, y, a)  # its own checks come first
+    x, y, attributes = map(WordSet.of, (x, y, a))
+    check_words("x.words", x.words, "x", x.values[..., 0])
+    check_words("y.words", y.words, "y", y.values[..., 0])
+    vectors, present = joined(word_sets.read(x=x, y=y))
+    lead, n, places, device = present.shape[:-1], x.values.shape[-2], present.shape[-1], vectors.device
+    words = joined_words(lead, (x.words, n, device), (y.words, y.values.shape[-2], device))
     place = word_places(present, words)
     sizes = [count_words(place[..., :end], present[..., :end]).flatten() for end in (n, places)]
-    masked = ragged = x_mask is not None or y_mask is not None
+    masked = ragged = x.mask is not None or y.mask is not None
     if words is not None:
         n, places = (int(size.amax()) for size in sizes)  # waits for the device, which knows how many words
         ragged = any(bool((size != most).any()) for size, most in zip(sizes, (n, places), strict=True))
@@ -86,9 +71,8 @@ def target_null(
     if not ragged:
         sizes = [size.new_full((1,), number) for size, number in zip(sizes, (n, places), strict=True)]
     vectors, present, place = vectors.unsqueeze(-3), present.unsqueeze(-2), place.unsqueeze(-2)
-    if a_mask is not None:
-        a, a_mask = a.where(a_mask.unsqueeze(-1), 0), a_mask.unsqueeze(-2)
-    begin, cost = stream(seed), max(vectors.numel(), a.numel())
+    begin, cost = stream(seed), max(vectors.numel(), attributes.values.numel())
+    attributes = attributes.repeated()
     margin = observed.abs().clamp(min=1) / word_sets.GRID
 
     def score(chosen: Tensor) -> Tensor:
@@ -96,7 +80,7 @@ def target_null(
         if masked or words is not None:  # from places to rows
             chosen = chosen.expand(*lead, chosen.shape[-2], places).take_along_dim(place, -1) & present
         others = ~chosen & present
-        return metric(vectors, vectors, a.unsqueeze(-3), x_mask=chosen.long(), y_mask=others.long(), a_mask=a_mask)
+        return metric(WordSet(vectors, chosen.long()), WordSet(vectors, others.long()), attributes)
 
     def draw(start: int, rows: int) -> Tensor:
         chosen = random_partitions(begin, sizes[0], sizes[1], places, start, rows)
@@ -104,8 +88,8 @@ def target_null(
 
     @torch.no_grad()
     def share(alternative: Alternative) -> Tensor:
-        table = torch.tensor(list(itertools.combinations(range(places), n)), device=x.device).view(-1, n)
-        members = torch.zeros(len(table), places, dtype=torch.bool, device=x.device).scatter(-1, table, True)
+        table = torch.tensor(list(itertools.combinations(range(places), n)), device=device).view(-1, n)
+        members = torch.zeros(len(table), places, dtype=torch.bool, device=device).scatter(-1, table, True)
         count = torch.zeros_like(observed, dtype=torch.int64)
         for start, rows in chunks(len(members), cost):
             count += count_extreme(score(members[start : start + rows]), observed, margin, alternative)

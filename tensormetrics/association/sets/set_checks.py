@@ -43,7 +43,7 @@ def check_mask(name: str, mask: Tensor, vectors: Tensor, dims: int = 2) -> None:
     if mask.shape[1 - dims :] != shape:
         raise ValueError(f"{name}: got shape {tuple(mask.shape)}, wanted (..., {', '.join(map(str, shape))})")
     if mask.device != vectors.device:
-        own = name.removesuffix("_mask")
+        own = name.removesuffix(".mask")
         raise ValueError(f"devices differ: {own} on {vectors.device}, {name} on {mask.device}; use .to(device)")
 
 

@@ -1,5 +1,7 @@
 """Words that have several rows: they are exchanged, flipped and drawn with all their rows."""
 
+import functools
+
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
@@ -22,6 +24,24 @@ def check_words(name: str, words: Tensor | None, like: str, rows: Tensor) -> Non
         raise ValueError(f"leading dimensions do not broadcast: {got}") from None
     if words.device != rows.device:
         raise ValueError(f"devices differ: {like} on {rows.device}, {name} on {words.device}; use .to(device)")
+
+
+def joint_mask(*masks: Tensor | None) -> Tensor | None:
+    # masks: (..., P)  ->  (..., P), where a tuple has all of its words; of weights the smallest
+    given = [mask for mask in masks if mask is not None]
+    return functools.reduce(torch.minimum, given) if given else None
+
+
+def joint_words(*words: Tensor | None) -> Tensor | None:
+    # words: (..., P) int64, the number of each row's word  ->  (..., P), the number of each row's tuple of words
+    given = [each for each in words if each is not None]
+    if not given:
+        return None
+    size = given[0].shape[-1]
+    if len(given) < len(words):  # each row of the other sets is a word, and so is each tuple
+        return torch.arange(size, device=given[0].device)
+    places = [word_places(torch.ones_like(each, dtype=torch.bool), each) for each in given]
+    return functools.reduce(lambda joint, place: joint * size + place, places)
 
 
 def word_places(present: Tensor, words: Tensor | None) -> Tensor:

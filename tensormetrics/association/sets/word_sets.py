@@ -2,9 +2,9 @@
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import repeat
-from typing import Any, NamedTuple, TypedDict, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 import torch
 from torch import Tensor
@@ -22,16 +22,43 @@ GRID = 2.0**40  # values are ranked, counted and called equal as multiples of 1 
 Score = TypeVar("Score", bound=Callable[..., Any])
 
 
-class XYAMasks(TypedDict, total=False):
-    """Of sets x, y and a, where words are."""
+class WordSet(NamedTuple):
+    """A set whose size differs within a batch, or whose words have several rows (templates, contexts, sentences).
 
-    x_mask: Tensor | None
-    y_mask: Tensor | None
-    a_mask: Tensor | None
+    Takes the place of a tensor wherever the functions and metrics of `association` take a set.
+
+    Args:
+        values: Vectors of the words; scores where a function takes scores. Masked ones are not read.
+        mask: True where a word is; all are by default. Integers say how often each counts.
+        words: The number of each row's word in its set; by default each row is a word. P-values and intervals move and
+            draw a word with all its rows.
+
+    Shape:
+        - values: ``(..., W, D)``, floating; scores ``(..., W)``
+        - mask, words: ``(..., W)``, bool and integer; their leading dimensions broadcast with those of `values`
+
+    Example:
+        >>> x = torch.tensor([[[2.0, 1.0], [3.0, 1.0]], [[2.0, 1.0], [0.0, 0.0]]])  # of two words, and of one
+        >>> y, a, b = torch.tensor([[[1.0, 2.0]], [[1.0, 0.0]], [[0.0, 1.0]]])
+        >>> weat(WordSet(x, torch.tensor([[True, True], [True, False]])), y, a, b)
+        tensor([1.5269, 0.8944], dtype=torch.float64)
+    """
+
+    values: Tensor
+    mask: Tensor | None = None
+    words: Tensor | None = None
+
+    @staticmethod
+    def of(given: "Vectors") -> "WordSet":
+        return given if isinstance(given, WordSet) else WordSet(given)
+
+    def repeated(self, dims: int = 2) -> "WordSet":
+        """Return the set with a leading dimension of size 1 before its own `dims`: 3 of groups of sets, else 2."""
+        mask, words = (None if each is None else each.unsqueeze(-dims) for each in (self.mask, self.words))
+        return WordSet(self.values.unsqueeze(-1 - dims), mask, words)
 
 
-class XYABMasks(XYAMasks, total=False):
-    b_mask: Tensor | None
+Vectors = Tensor | WordSet  # a set as users give it
 
 
 class Words(NamedTuple):
@@ -107,6 +134,16 @@ def grouped(*names: str) -> Callable[[Score], Score]:
     return mark
 
 
+def tuples(*names: str) -> Callable[[Score], Score]:
+    """Mark a score whose sets of these names are aligned by position: their words are drawn together, as tuples."""
+
+    def mark(score: Score) -> Score:
+        vars(score)["tuples"] = names
+        return score
+
+    return mark
+
+
 def lean(score: Score) -> Score:
     """Mark a score that holds no more than a vector and the words of a query for each count of these words."""
     vars(score)["lean"] = True
@@ -129,27 +166,33 @@ def contrast_of_sets(first: str, second: str) -> Callable[[Score], Score]:
 def in_pieces(score: Score) -> Score:
     """On a CPU, large batches in pieces that its caches hold, for a score that reads its vectors again and again.
 
-    For scores of sets (..., W, D) and masks (..., W), computed as a whole where leading dimensions broadcast.
+    For scores of sets (..., W, D) with masks (..., W), computed as a whole where leading dimensions broadcast.
     """
 
     @functools.wraps(score)
-    def pieces(*sets: Any, **options: Any) -> tuple[Tensor, ...]:
+    def pieces(*sets: Any) -> tuple[Tensor, ...]:
         if isinstance(sets[0], Tensor) and sets[0].ndim < 3:
-            return score(*sets, **options)
-        tensors = [t for t in (*sets, *options.values()) if isinstance(t, Tensor)]
+            return score(*sets)
+        tensors = [t for s in sets for t in _tensors(s)]
         numbers = sum(t.numel() for t in tensors)
         lead = tensors[0].shape[:-2] if numbers > PIECE else ()
         if not lead or not all(_leads(lead, t) and t.device.type == "cpu" for t in tensors):
-            return score(*sets, **options)
+            return score(*sets)
         size = max(1, PIECE * lead[0] // numbers)
-        columns = [v.split(size) if isinstance(v, Tensor) else repeat(v) for v in (*sets, *options.values())]
-        parts = [
-            score(*piece[: len(sets)], **dict(zip(options, piece[len(sets) :], strict=True)))
-            for piece in zip(*columns, strict=False)
-        ]
+        parts = [score(*piece) for piece in zip(*(_split(s, size) for s in sets), strict=False)]
         return tuple(map(torch.cat, zip(*parts, strict=True)))
 
     return cast(Score, pieces)
+
+
+def _tensors(given: Any) -> list[Tensor]:
+    return [t for t in (given[:2] if isinstance(given, WordSet) else [given]) if isinstance(t, Tensor)]
+
+
+def _split(given: Any, size: int) -> Iterator[Any]:
+    if isinstance(given, WordSet):
+        return map(WordSet, _split(given.values, size), _split(given.mask, size))
+    return iter(given.split(size)) if isinstance(given, Tensor) else repeat(given)
 
 
 def _leads(lead: torch.Size, tensor: Tensor) -> bool:
@@ -157,24 +200,26 @@ def _leads(lead: torch.Size, tensor: Tensor) -> bool:
     return tensor.shape[: -1 - tensor.is_floating_point()] == lead
 
 
-def read(*grouped: str, **sets: tuple[Tensor, Tensor | None]) -> tuple[Words, ...]:
-    """Check the named (vectors, mask) pairs and make them `Words`. Those named in `grouped` are (..., G, W, D).
+def read(*grouped: str, **sets: Vectors) -> tuple[Words, ...]:
+    """Check the named sets and make them `Words`. Those named in `grouped` are (..., G, W, D).
 
     A mask may also hold integers, how often each word counts, and within `weights_as_masks` any weights: so the
     bootstrap tells its replicates. Only where a boolean mask is False may a vector be NaN.
     """
-    first, (like, _) = next(iter(sets.items()))
+    first, given = next(iter(sets.items()))
+    like = given.values if isinstance(given, WordSet) else given
     _checks.tensor(first, like)
     dtype = precision(like)
     words, leads = [], []
-    for name, (vectors, mask) in sets.items():
+    for name, given in sets.items():
+        vectors, mask = given[:2] if isinstance(given, WordSet) else (given, None)
         dims = 3 if name in grouped else 2
         check_vectors(name, vectors, dims, first, like)
         if vectors.ndim > dims:
             leads.append((name, vectors.shape[:-dims]))
         if mask is not None:
-            check_mask(f"{name}_mask", mask, vectors, dims)
-            leads.append((f"{name}_mask", mask.shape[: 1 - dims]))
+            check_mask(f"{name}.mask", mask, vectors, dims)
+            leads.append((f"{name}.mask", mask.shape[: 1 - dims]))
         words.append(as_words(vectors, mask, dtype))
     if len(leads) > 1:
         check_broadcast(leads)
@@ -211,20 +256,20 @@ def are_many(*sets: Words) -> bool:
     return sets[0].vectors.device.type == "cpu" and sum(s.vectors.numel() for s in sets) > MANY
 
 
-def are_few(*sets: Tensor) -> bool:
-    """Unpadded sets of one query with nothing to object to, so small that tensor operations take longer than words."""
-    numbers, first = 0, sets[0]
-    if not isinstance(first, Tensor) or first.ndim != 2:
-        return False
-    dims, device = first.shape[1], first.device
-    for s in sets:
-        if not isinstance(s, Tensor) or s.ndim != 2 or s.device != device or not s.is_floating_point():
-            return False
-        rows, columns = s.shape
-        if columns != dims or not rows or s.layout is not torch.strided:
-            return False
+def few_tensors(*sets: Vectors) -> list[Tensor] | None:
+    """Return the unpadded sets of one query with nothing to object to, if tensor operations take longer than words."""
+    tensors = [s for s in sets if isinstance(s, Tensor) and s.ndim == 2]
+    if len(tensors) < len(sets):
+        return None
+    numbers, dims, device = 0, tensors[0].shape[1], tensors[0].device
+    for t in tensors:
+        rows, columns = t.shape
+        if t.device != device or not t.is_floating_point() or t.layout is not torch.strided:
+            return None
+        if columns != dims or not rows:
+            return None
         numbers += rows * columns
-    return numbers <= FEW
+    return tensors if numbers <= FEW else None
 
 
 def resampled(*sets: Words) -> bool:
@@ -238,6 +283,13 @@ def unit(vectors: Tensor) -> Tensor:
     # vectors: (..., D)  ->  (..., D)
     """The vectors at length 1; the zero vector stays, with gradient 0."""
     return vectors * inverse(torch.linalg.vector_norm(vectors, dim=-1, keepdim=True))
+
+
+def unit_set(given: Vectors) -> Vectors:
+    """The set with its vectors at length 1."""
+    if isinstance(given, WordSet):
+        return given._replace(values=unit(given.values.double()))
+    return unit(given.double())
 
 
 def inverse(length: Tensor) -> Tensor:

@@ -56,16 +56,13 @@ def as_query(targets: int, given: Sets) -> tuple[association.Query, association.
     return association.Query([n for t, n in named if t], [n for t, n in named if not t]), model
 
 
-def padded(function: Callable[..., Any], masks: tuple[str, ...]) -> Way:
+def padded(function: Callable[..., Any]) -> Way:
     """The function of wider sets, of which masks leave the same."""
 
     def value(*given: Tensor) -> Any:
-        wide = [torch.nn.functional.pad(one, (0, 0, 1, 2), value=7.0) for one in given]
-        inside = {
-            name: torch.nn.functional.pad(torch.ones(one.shape[:-1], dtype=torch.bool), (1, 2))
-            for name, one in zip(masks, given, strict=False)
-        }
-        return function(*wide, **inside)
+        wide = (torch.nn.functional.pad(one, (0, 0, 1, 2), value=7.0) for one in given)
+        masks = (torch.nn.functional.pad(torch.ones(one.shape[:-1], dtype=torch.bool), (1, 2)) for one in given)
+        return function(*map(association.WordSet, wide, masks))
 
     return value
 
@@ -76,7 +73,6 @@ def of_metric(
     targets: int,
     functions: dict[str, Way],
     *,
-    masks: tuple[str, ...] = (),
     key: str = "result",
     rtol: float = 1e-9,
     query_of: Callable[..., Any] = as_query,
@@ -103,6 +99,7 @@ def of_metric(
     first = next(iter(functions))
     ways = {
         **functions,
+        f"{first}, masks": padded(functions[first]),
         f"{first}, batch": lambda *given: functions[first](*(one[None] for one in given)),
         f"association.{name}, measure": lambda *given: result_of(kind(**options).measure(*given)),
         f"association.{name}, evaluate": lambda *given: result_of(kind(**options).evaluate(*given)),
@@ -110,8 +107,6 @@ def of_metric(
         "association.run_queries": of_table,
         "association.run_queries, QueryScores": of_scores,
     }
-    if masks:
-        ways[f"{first}, masks"] = padded(functions[first], masks)
     if key == "result" or options.get("return_effect_size"):
         ways[f"association.{name}"] = lambda *given: fed(kind(**options), *(one[None] for one in given)).compute()
         ways[f"association.{name}, forward"] = lambda *given: kind(**options)(*(one[None] for one in given))
@@ -131,21 +126,18 @@ def half_weat(x: Tensor, y: Tensor, a: Tensor, b: Tensor) -> Tensor:
     return 2 * x.shape[-2] * association.gweat(torch.stack([x, y], -3), torch.stack([a, b], -3))
 
 
-XYAB = ("x_mask", "y_mask", "a_mask", "b_mask")
 SCORES = {
     "WEAT": of_metric(
         "WEAT",
         "xyab",
         2,
         {"association.weat": association.weat, "association.gweat, two groups": half_weat},
-        masks=XYAB,
     ),
     "WEAT's effect size": of_metric(
         "WEAT",
         "xyab",
         2,
         {"association.weat_effect_size": association.weat_effect_size},
-        masks=XYAB,
         return_effect_size=True,
     ),
     "effect of ML-EAT": of_metric(
@@ -165,10 +157,9 @@ SCORES = {
             "association.mean_sc_weat": association.mean_sc_weat,
             "association.sc_weat": lambda *given: association.sc_weat(*given).mean(-1),
         },
-        masks=("w_mask", "a_mask", "b_mask"),
     ),
-    "RND": of_metric("RND", "xya", 2, {"association.rnd": association.rnd}, masks=XYAB),
-    "ECT": of_metric("ECT", "xya", 2, {"association.ect": association.ect}, masks=XYAB),
+    "RND": of_metric("RND", "xya", 2, {"association.rnd": association.rnd}),
+    "ECT": of_metric("ECT", "xya", 2, {"association.ect": association.ect}),
     "RIPA": of_metric(
         "RIPA",
         "xya",
@@ -178,9 +169,9 @@ SCORES = {
             "association.ripa, per word": lambda *given: association.ripa(*given, per_word=True)[0],
         },
     ),
-    "MAC": of_metric("MAC", "tA", 1, {"association.mac": association.mac}, masks=("t_mask", "a_mask")),
-    "SAME": of_metric("SAME", "tG", 1, {"association.same": association.same}, masks=("t_mask", "groups_mask")),
-    "GWEAT": of_metric("GWEAT", "XA", 1, {"association.gweat": association.gweat}, masks=("x_mask", "a_mask")),
+    "MAC": of_metric("MAC", "tA", 1, {"association.mac": association.mac}),
+    "SAME": of_metric("SAME", "tG", 1, {"association.same": association.same}),
+    "GWEAT": of_metric("GWEAT", "XA", 1, {"association.gweat": association.gweat}),
     "RNSB": of_metric("RNSB", "tab", 1, {"association.rnsb": association.rnsb}, rtol=1e-6),
 }
 
@@ -224,7 +215,7 @@ P_VALUES = {
             "association.WEAT, run_query": query_p_value,
             "association.run_queries": table_p_value,
             "association.target_permutation_p_value": lambda x, y, a, b: association.target_permutation_p_value(
-                lambda x, y, a, **masks: association.weat(x, y, a, b, **masks), x, y, a
+                lambda x, y, a: association.weat(x, y, a, b), x, y, a
             ),
         },
     )
