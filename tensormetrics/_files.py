@@ -1,21 +1,235 @@
-"""Files that are written whole or not at all, and the text of those that are read."""
+"""Files: the only place that opens what callers name, to read it, or to write it whole or not at all."""
 
 import codecs
 import contextlib
 import csv
 import errno
+import gzip
+import io
+import math
 import os
 import secrets
 import shutil
 import stat
 import sys
-from collections.abc import Iterable, Iterator
-from typing import BinaryIO
+import zipfile
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import IO, Any, BinaryIO, NamedTuple
 
+import numpy as np
+
+GZIP = b"\x1f\x8b"  # how such a file begins
+PICKLED = "pickle", "Object arrays", "Python objects", "weights_only"  # of messages of numpy and torch
 MARKS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
 
 
-def text_of(data: bytes, path: str | os.PathLike) -> str:
+@contextlib.contextmanager
+def parsing(path: str | os.PathLike, kind: str, error: type[Exception] = ValueError) -> Iterator[None]:
+    """Raise whatever a parser says of a file as an error that names the file: "PATH: wanted `kind`; ...".
+
+    Only calls of parsers belong inside. An error of our own arithmetic is a defect, and must not look like one of the
+    file.
+    """
+    try:
+        yield
+    except ImportError:
+        raise
+    except Exception as fault:
+        if isinstance(fault, OSError) and fault.errno is not None:  # there is no such file, it may not be read, ...
+            raise
+        is_named = str(fault).startswith(f"{path}")
+        if is_named and isinstance(fault, error):
+            raise
+        raise error(str(fault) if is_named else f"{path}: wanted {kind}; {_reason(fault)}") from fault
+
+
+def _reason(fault: Exception) -> str:
+    if any(word in str(fault) for word in PICKLED):
+        return "got Python objects, which are not unpickled"
+    if isinstance(fault, RecursionError):
+        return "it is nested too deeply"
+    if isinstance(fault, MemoryError):
+        return "it is damaged, or declares more than memory holds"
+    lines = str(fault).strip().splitlines()
+    if isinstance(fault, LookupError) or not lines:  # of the parser's own tables
+        return "it is damaged"
+    return lines[0]
+
+
+def kind_of(path: str | os.PathLike) -> str:
+    """Return the suffix of a file, of a packed one that below ".gz"."""
+    path = Path(path)
+    return Path(path.stem).suffix if path.suffix == ".gz" else path.suffix
+
+
+def check_regular(path: str | os.PathLike, kind: str) -> int:
+    """Raise a ValueError for a pipe or a device, of which no places can be read; return the size of a file."""
+    known = os.stat(path)
+    if stat.S_ISDIR(known.st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
+    if not stat.S_ISREG(known.st_mode):
+        got = "a pipe" if stat.S_ISFIFO(known.st_mode) else "a device"
+        raise ValueError(f"{path}: got {got}, wanted a file: {kind} is not read from its beginning to its end")
+    return known.st_size
+
+
+@contextlib.contextmanager
+def open_stream(path: str | os.PathLike, member: str | None = None) -> Iterator[io.BufferedReader]:
+    """Open a file, a pipe, what gzip packed (told by its first bytes), or the `member` of a ".zip"."""
+    path = Path(path)
+    if member is not None and path.suffix != ".zip":
+        raise ValueError(f"member: got {member!r} for {path}, which is no .zip")
+    with contextlib.ExitStack() as stack:
+        file = stack.enter_context(open(path, "rb"))
+        if stat.S_ISCHR(os.fstat(file.fileno()).st_mode) and not file.isatty():  # such as /dev/zero, which has no end
+            raise ValueError(f"{path}: got a device, wanted a file or a pipe")
+        if path.suffix == ".zip":
+            unpacked: Any = stack.enter_context(_open_member(path, file, member))
+        elif path.suffix == ".gz" or file.peek(len(GZIP)).startswith(GZIP):
+            unpacked = gzip.GzipFile(fileobj=file)
+        else:
+            yield file
+            return
+        yield io.BufferedReader(_Unpacked(path, unpacked), 2**20)
+
+
+def _open_member(path: Path, file: IO[bytes], member: str | None) -> IO[bytes]:
+    with parsing(path, "a whole .zip file"):
+        archive = zipfile.ZipFile(file)
+        names = [entry.filename for entry in archive.infolist() if not entry.is_dir()]
+    if member not in names and not (member is None and len(names) == 1):
+        got = "no name" if member is None else repr(member)
+        raise ValueError(f"member: got {got}, wanted one of those in {path}: {', '.join(names) or 'none'}")
+    with parsing(path, "a whole .zip file"):
+        return archive.open(member or names[0])
+
+
+class _Unpacked(io.RawIOBase):
+    """A stream that is unpacked; what is wrong in it becomes a ValueError that names the file."""
+
+    def __init__(self, path: Path, file: IO[bytes]) -> None:
+        self.path, self.file = path, file
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        with parsing(self.path, "a whole .zip file" if self.path.suffix == ".zip" else "a whole gzip file"):
+            data = self.file.read(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+
+def is_empty(path: str | os.PathLike) -> bool:
+    """Return whether a file holds nothing; its size may be 0 because it is made when it is read."""
+    known = os.stat(path)
+    if not stat.S_ISREG(known.st_mode) or known.st_size:
+        return False
+    with open(path, "rb") as file:
+        return not file.read(1)
+
+
+def read_bytes(path: str | os.PathLike, most: int | None = None) -> bytearray:
+    """Read a file, a pipe or what gzip packed; of more than `most` bytes one more."""
+    with open_stream(path) as file:
+        data = bytearray() if isinstance(file.raw, _Unpacked) else bytearray(os.fstat(file.fileno()).st_size)
+        del data[file.readinto(data) :]
+        data += file.read(-1 if most is None else max(most + 1 - len(data), 0))  # a size of 0 may not be one
+    return data
+
+
+def read_text(path: str | os.PathLike) -> str:
+    """Read text as `text_of` does."""
+    return text_of(read_bytes(path), path)
+
+
+def map_array(path: str | os.PathLike) -> np.memmap:
+    """Map a .npy file of numbers."""
+    check_regular(path, "a .npy file")
+    with parsing(path, "a .npy file"):
+        return np.lib.format.open_memmap(os.fspath(path), mode="r")
+
+
+def map_numbers(path: str | os.PathLike, dtype: str, start: int, shape: tuple[int, ...]) -> np.memmap:
+    """Map the numbers of a file that begin at a byte; a ValueError if it ends before them."""
+    size = start + math.prod(shape) * np.dtype(dtype).itemsize
+    if min(shape) < 0 or check_regular(path, "a mapped file") < size:
+        raise ValueError(f"{path}: the file ends within its matrix of {' x '.join(map(str, shape))}")
+    return np.memmap(path, dtype, "r", start, shape)
+
+
+def read_numbers(path: str | os.PathLike, dtype: np.dtype, count: int, start: int) -> np.ndarray:
+    """Read numbers that begin at a byte, fewer if the file ends before."""
+    return np.fromfile(path, dtype, count, offset=start)
+
+
+class Npz(Mapping[str, np.ndarray]):
+    """The arrays of a .npz file, each of which is read when it is taken."""
+
+    def __init__(self, path: str | os.PathLike) -> None:
+        check_regular(path, "a .npz file")
+        self.path, self.headers = path, {}
+        with parsing(path, "a .npz file"), zipfile.ZipFile(path) as archive:
+            for entry in archive.infolist():
+                with archive.open(entry) as file:
+                    version = np.lib.format.read_magic(file)
+                    read_header = getattr(np.lib.format, f"read_array_header_{version[0]}_0")
+                    shape, _, dtype = read_header(file)
+                    if entry.file_size < file.tell() + math.prod(shape) * dtype.itemsize:
+                        raise ValueError(f"{entry.filename} ends within its array of {shape}")
+                self.headers[entry.filename.removesuffix(".npy")] = ArrayHeader(shape, dtype)
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        if name not in self.headers:
+            raise KeyError(name)
+        with parsing(self.path, "a .npz file"), np.load(self.path, allow_pickle=False) as file:
+            return file[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.headers)
+
+    def __len__(self) -> int:
+        return len(self.headers)
+
+
+class ArrayHeader(NamedTuple):
+    shape: tuple[int, ...]
+    dtype: np.dtype
+
+
+def load_tensors(
+    path: str | os.PathLike, location: Any = "cpu", is_mapped: bool = False, error: type[Exception] = ValueError
+) -> Any:
+    """Load what torch.save wrote, tensors and plain values alone."""
+    import torch
+
+    check_regular(path, "what torch.save wrote")
+    is_mapped = is_mapped and zipfile.is_zipfile(path)
+    with parsing(path, "a file of torch.save", error):
+        return torch.load(path, map_location=location, weights_only=True, mmap=is_mapped)
+
+
+def open_safetensors(path: str | os.PathLike, error: type[Exception] = ValueError) -> Any:
+    """Open a .safetensors file, whose tensors are read when they are taken."""
+    try:
+        from safetensors import safe_open
+    except ImportError as fault:
+        raise ImportError(f"{path}: {fault}; install it with: pip install safetensors") from fault
+    check_regular(path, "a .safetensors file")
+    with parsing(path, "a .safetensors file", error):
+        return safe_open(os.fspath(path), "pt")
+
+
+def map_arrow(path: str) -> Any:
+    """Map an Arrow file."""
+    import pyarrow as pa
+
+    check_regular(path, "an Arrow file")
+    return pa.memory_map(path)
+
+
+def text_of(data: bytes | bytearray, path: str | os.PathLike) -> str:
     """UTF-8, or UTF-16 where a mark says so, as spreadsheets write them. ValueError names the line, and the encoding it
     may be."""
     encoding = next((name for mark, name in MARKS if data.startswith(mark)), "utf-8")
@@ -35,10 +249,17 @@ def text_of(data: bytes, path: str | os.PathLike) -> str:
 def delimiter_of(lines: Iterable[str]) -> str:
     """What separates the cells of the first line that is not blank: tabs, semicolons or commas."""
     first = next((line for line in lines if line.strip()), "")
-    return next((mark for mark in "\t;," if len(next(csv.reader([first], delimiter=mark), ())) > 1), ",")
+
+    def separates(mark: str) -> bool:
+        try:
+            return len(next(csv.reader([first], delimiter=mark), ())) > 1
+        except csv.Error:  # the line is one cell, which is too long for one
+            return False
+
+    return next(filter(separates, "\t;,"), ",")
 
 
-def _as_windows_writes(data: bytes, at: int, path: str | os.PathLike) -> str:
+def _as_windows_writes(data: bytes | bytearray, at: int, path: str | os.PathLike) -> str:
     """What to do where cp1252 makes a letter of this byte, and the file is text."""
     letter = data[at : at + 1].decode("cp1252", "ignore")
     if b"\0" in data[:1000] or not letter.isalpha():

@@ -83,12 +83,14 @@ class Fields:
         return values.numpy(), wrong.nonzero().flatten().numpy()
 
 
-def read_columns(path: Path, names: Sequence[str]) -> list[Fields]:
-    """The columns of those names, but those called "-". Each line of the file has as many fields, or none: ValueError
-    names the first other one."""
-    data = np.fromfile(path, np.uint8)
+def split_fields(content: bytearray, path: Path, names: Sequence[str]) -> list[Fields]:
+    """Return the columns of those names, but those called "-", of the content of a file.
+
+    Each line has as many fields, or none: ValueError names the first other one.
+    """
+    data = np.frombuffer(content, np.uint8)
     if data.max(initial=0) >= 0x80 or not data.min(initial=1):
-        data = np.frombuffer(bytearray(text_of(data.tobytes(), path).encode()), np.uint8)
+        data = np.frombuffer(bytearray(text_of(content, path).encode()), np.uint8)
     kept = [i for i, name in enumerate(names) if name != "-"]
     found, wrong = split_columns(torch.from_numpy(data), len(names), kept)
     line, fields = wrong.tolist()

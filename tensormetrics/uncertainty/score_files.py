@@ -4,17 +4,15 @@ What a file holds is told from its content, never from its name.
 """
 
 import csv
-import gzip
 import io
 import itertools
 import json
 import math
 import os
 from collections.abc import Hashable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
-from .._files import delimiter_of, text_of
+from .._files import delimiter_of, parsing, read_bytes, text_of
 from .._tables import import_pandas
 from .item_scores import Scores
 
@@ -90,9 +88,10 @@ def read_scores(
         Scores(correct=0.6667, items=3)
     """
     request = Request(path, metric, filter, ids, groups)
-    data = Path(path).read_bytes()
+    data = read_bytes(path, MAX_BYTES)
     if data.startswith(b"PAR1"):
-        frame = import_pandas().read_parquet(path)
+        with parsing(path, "Parquet file"):
+            frame = import_pandas().read_parquet(io.BytesIO(data))
         rows = frame.to_dict("records")
         return _of_records(Records(rows, [f"{path}, row {i}" for i in range(1, len(rows) + 1)]), request)
     text = _text(data, path)
@@ -108,10 +107,7 @@ def read_scores(
     return _of_records(_delimited(text, path), request)
 
 
-def _text(data: bytes, path: str | os.PathLike) -> str:
-    if data.startswith(b"\x1f\x8b"):
-        with gzip.open(io.BytesIO(data)) as file:
-            data = file.read(MAX_BYTES + 1)
+def _text(data: bytearray, path: str | os.PathLike) -> str:
     if data.startswith(b"PK"):
         raise ValueError(
             f"{path}: got an archive, such as an .eval log of inspect_ai; write it as JSON: inspect log convert"
@@ -125,10 +121,8 @@ def _text(data: bytes, path: str | os.PathLike) -> str:
 
 
 def _json(text: str, location: str) -> Any:
-    try:
+    with parsing(location, "JSON"):
         return json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{location}: this is no JSON: {error}") from None
 
 
 def _whole_json(text: str) -> dict[str, Any] | None:

@@ -100,12 +100,12 @@ def test_tables_with_and_without_names(tmp_path, content, columns, rows):
     [
         ("a.npy", lambda path: None, ": there is no such file"),
         ("a.npy", lambda path: path.touch(), ": the file is empty"),
-        ("a.npy", lambda path: path.write_bytes(b"\x93NUMPY"), ": cannot be read as .npy: EOF: "
+        ("a.npy", lambda path: path.write_bytes(b"\x93NUMPY"), ": wanted a .npy file; EOF: "
          "reading magic string, expected 8 bytes got 6"),
-        ("a.npy", lambda path: np.save(path, np.array([{}])), ": this is no plain array of numbers, and Python objects "
-         "are not unpickled"),
-        ("a.pt", lambda path: torch.save([np.random.default_rng()], path), ": this is no plain array of numbers, and "
-         "Python objects are not unpickled"),
+        ("a.npy", lambda path: np.save(path, np.array([{}])), ": wanted a .npy file; got "
+         "Python objects, which are not unpickled"),
+        ("a.pt", lambda path: torch.save([np.random.default_rng()], path), ": wanted a "
+         "file of torch.save; got Python objects, which are not unpickled"),
         ("a.pt", lambda path: torch.save(torch.eye(2).to_sparse(), path), ": got a torch.sparse_coo tensor, wanted a "
          "dense one of real numbers"),
         ("a.pt", lambda path: torch.save(torch.eye(2) * 1j, path), ": got a cpu torch.complex64 tensor, wanted a dense "

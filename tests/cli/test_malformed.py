@@ -66,7 +66,7 @@ GAINS = "a query, a reference and a gain, or TREC's `query 0 document gain`"
 COMMA = "columns are separated by ',', not ';'"
 QUERIES = "--queries q.json"
 SCHEMA_OPTION = "r.jsonl --schema schema.py:Doc"
-GZIPPED = "bad.txt.gz: wanted a whole gzip file, as the name ends in .gz (Not a gzipped file (b'8 '))"
+GZIPPED = "bad.txt.gz: wanted a whole gzip file; Not a gzipped file (b'8 ')"
 CASES = {  # command -> its arguments -> what stands in the file called bad, the line
     "retrieval": {
         "bad.npy y.txt": [
@@ -76,11 +76,14 @@ CASES = {  # command -> its arguments -> what stands in the file called bad, the
                 npy(ROWS * [[1], [np.nan], [1]]),
                 "bad.npy: 1 of 3 rows hold NaN or infinity, the first is row 1; wanted finite values",
             ),
-            (CUT, "bad.npy: cannot be read as .npy: mmap length is greater than file size"),
-            (OBJECT, "bad.npy: this is no plain array of numbers, and Python objects are not unpickled"),
-            ("1 2\n3 4\n", "bad.npy: this is no .npy file"),
+            (CUT, "bad.npy: wanted a .npy file; mmap length is greater than file size"),
+            (OBJECT, "bad.npy: wanted a .npy file; got Python objects, which are not unpickled"),
+            (
+                "1 2\n3 4\n",
+                "bad.npy: wanted a .npy file; the magic string is not correct; expected b'\\x93NUMPY', got b'1 2\\n3 '",
+            ),
         ],
-        "bad.pt y.txt": [("hello", "bad.pt: this is no .pt file, or it is damaged")],
+        "bad.pt y.txt": [("hello", "bad.pt: wanted a file of torch.save; it is damaged")],
         "x.npy bad.npy": [
             (
                 npy(np.uint64([2**63, 0, 1])),
@@ -197,8 +200,8 @@ CASES = {  # command -> its arguments -> what stands in the file called bad, the
         ],
         "bad.npy": [
             (npy(np.ones((2, 2, 2))), "bad.npy: got shape (2, 2, 2), wanted (C, C) with C >= 2"),
-            (CUT, "bad.npy: cannot be read as .npy: mmap length is greater than file size"),
-            (OBJECT, "bad.npy: this is no plain array of numbers, and Python objects are not unpickled"),
+            (CUT, "bad.npy: wanted a .npy file; mmap length is greater than file size"),
+            (OBJECT, "bad.npy: wanted a .npy file; got Python objects, which are not unpickled"),
         ],
         "--paired bad.csv": [
             ("truth,mlp\ncat,dog\ncat\n", "bad.csv, line 3: got 1 columns, wanted 2 as above"),

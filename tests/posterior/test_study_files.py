@@ -115,7 +115,7 @@ def test_text_that_is_no_study_raises_error_with_name_of_file(suffix, text, mess
 def test_bytes_that_are_no_text_raise_error_with_name_of_file(tmp_path):
     path = tmp_path / "study.json"
     path.write_bytes(b"\xff\xfe{")
-    refused(path, "wanted a study in json; 'utf-8' codec can't decode")
+    refused(path, "got a file marked as UTF-16 that is not whole, or is none")
 
 
 def test_metric_without_options_takes_those_of_default():

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from tensormetrics._text_columns import read_columns
+from tensormetrics._files import read_bytes
+from tensormetrics._text_columns import split_fields
 from tensormetrics.retrieval import Qrels, Run, evaluate_run
 from tensormetrics.retrieval.runs import pairs
 
@@ -207,7 +208,7 @@ def test_long_and_short_names():
 def test_lines_that_cross_the_stretches_of_threads(write):
     lines = [f"q{i % 7} Q0 document-{i} 1 {i}.5e-3 t" for i in range(120_000)]
     path = write("long.txt", "\n\n".join(lines))  # about 4 MB
-    query, document, score = read_columns(path, ("query", "-", "document", "-", "score", "-"))
+    query, document, score = split_fields(read_bytes(path), path, ("query", "-", "document", "-", "score", "-"))
     values, wrong = score.numbers()
     assert len(values) == len(lines) and not len(wrong) and values[-1] == 119_999.5e-3
     assert [query[i] for i in (0, 8, 119_999)] == ["q0", "q1", f"q{119_999 % 7}"]
@@ -221,7 +222,8 @@ def test_lines_that_cross_the_stretches_of_threads(write):
                                    "0.1000000000000000055511151231257827", "++1", "+-1", "1_0", "0x10", "1,5",
                                    "nan(1)", "e5", "-", "1e", "1f"])  # fmt: skip
 def test_numbers_are_those_of_python(write, field):
-    (column,) = read_columns(write("x.txt", field), ("number",))
+    path = write("x.txt", field)
+    (column,) = split_fields(read_bytes(path), path, ("number",))
     values, wrong = column.numbers()
     try:
         expected = float(field) if "_" not in field else None

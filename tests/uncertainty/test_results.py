@@ -228,7 +228,7 @@ def test_table_comes_back_from_json(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{", "source: got no JSON"),
+        ("{", "source: wanted what Table.to_json wrote; "),
         ('{"schema": "x"}', "source: got the schema 'x', wanted 'tensormetrics/table/1'"),
         ('{"schema": "tensormetrics/table/1"}', "does not fit 'tensormetrics/table/1': KeyError: 'columns'"),
         (

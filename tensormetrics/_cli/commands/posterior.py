@@ -6,6 +6,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
+from ..._files import kind_of
 from ..._plots import legend_below, new_axes
 from ...posterior import (
     Experiment,
@@ -136,7 +137,7 @@ def draw(
 
 def _read_matrix(file: str) -> tuple[list[str] | None, Any]:
     """The names of its classes, if it has any, and the matrix."""
-    if Path(file).suffix != ".csv":
+    if kind_of(file) != ".csv":
         return None, read_tensor(file)
     with naming(confusion_matrix=file):
         matrix, labels = load_csv(existing(file), with_labels=True)

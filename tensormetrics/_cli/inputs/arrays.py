@@ -1,10 +1,9 @@
 """Arrays in files. Nothing is unpickled; whatever is wrong is one line that names the file and the place."""
 
+import io
 import json
 import warnings
-import zipfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,11 +11,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..._files import Npz, kind_of, load_tensors, map_array, open_safetensors, parsing
 from ...retrieval.sources.arrow import TABLES
 from ...retrieval.sources.files import found_files, open_rows
 from ...retrieval.sources.source import RowSource
 from ..options import BadInput
-from .naming import first_line, naming
+from .naming import naming
 from .text import csv_rows, existing, is_number, json_lines, open_text
 
 NUMBERS = {getattr(torch, name) for name in ("bool", "float16", "bfloat16", "float32", "float64")} | {
@@ -27,11 +27,13 @@ NUMBERS = {getattr(torch, name) for name in ("bool", "float16", "bfloat16", "flo
 def read_tensor(location: str) -> Tensor:
     """The array in a file, memory-mapped where the format allows it; `file:name` picks one of several."""
     path, name = split_location(location)
-    if path.suffix not in READERS:
-        raise BadInput(f"{path}: got a file of type {path.suffix!r}, wanted one of {', '.join(READERS)}")
-    if name is not None and path.suffix not in NAMED:
-        raise BadInput(f"{location}: a {path.suffix} file holds one array; leave out ':{name}'")
-    tensor = READERS[path.suffix](path, name)
+    kind = kind_of(path)
+    if kind not in READERS:
+        raise BadInput(f"{path}: got a file of type {kind!r}, wanted one of {', '.join(READERS)}")
+    if name is not None and kind not in NAMED:
+        raise BadInput(f"{location}: a {kind} file holds one array; leave out ':{name}'")
+    with naming():
+        tensor = READERS[kind](path, name)
     if tensor.layout != torch.strided or tensor.is_meta or tensor.dtype not in NUMBERS:
         kind = f"{tensor.layout} tensor" if tensor.layout != torch.strided else f"{tensor.device} {tensor.dtype} tensor"
         raise BadInput(f"{location}: got a {kind}, wanted a dense one of real numbers")
@@ -59,22 +61,6 @@ def _pick(path: Path, name: str | None, arrays: Any) -> Any:
     return arrays[name]
 
 
-@contextmanager
-def _unreadable(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except BadInput:
-        raise
-    except Exception as error:  # whatever the bytes lead a reader to
-        if any(word in str(error) for word in ("pickle", "Object arrays", "Python objects", "weights_only")):
-            reason = "this is no plain array of numbers, and Python objects are not unpickled"
-        elif isinstance(error, LookupError):  # of the reader's own tables
-            reason = f"this is no {path.suffix} file, or it is damaged"
-        else:
-            reason = f"cannot be read as {path.suffix}: {first_line(error)}"
-        raise BadInput(f"{path}: {reason}") from error
-
-
 def _from_numpy(path: Path, array: np.ndarray) -> Tensor:
     if array.dtype.kind not in "biuf":
         raise BadInput(f"{path}: got an array of {array.dtype}, wanted numbers")
@@ -84,44 +70,27 @@ def _from_numpy(path: Path, array: np.ndarray) -> Tensor:
         return torch.from_numpy(array)
 
 
-def _begins(path: Path, mark: bytes) -> None:
-    """numpy would take anything else for a pickle."""
-    with open(path, "rb") as file:
-        if file.read(len(mark)) != mark:
-            raise BadInput(f"{path}: this is no {path.suffix} file")
-
-
 def _npy(path: Path, name: None) -> Tensor:
-    _begins(path, b"\x93NUMPY")
-    with _unreadable(path):
-        return _from_numpy(path, np.load(path, mmap_mode="r", allow_pickle=False))
+    return _from_numpy(path, map_array(path))
 
 
 def _npz(path: Path, name: str | None) -> Tensor:
-    with _unreadable(path):
-        arrays = np.load(path, allow_pickle=False)
-        if not isinstance(arrays, np.lib.npyio.NpzFile):
-            raise BadInput(f"{path}: this is a .npy file; rename it")
-        with arrays:
-            return _from_numpy(path, _pick(path, name, arrays))
+    return _from_numpy(path, _pick(path, name, Npz(path)))
 
 
 def _pt(path: Path, name: str | None) -> Tensor:
-    with _unreadable(path):
-        found = torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
-        found = _pick(path, name, found) if isinstance(found, dict) else found
-        if not isinstance(found, Tensor):
-            raise BadInput(f"{path}: got a {type(found).__name__}, wanted an array")
-        return found
+    found = load_tensors(path, is_mapped=True)
+    found = _pick(path, name, found) if isinstance(found, dict) else found
+    if not isinstance(found, Tensor):
+        raise BadInput(f"{path}: got a {type(found).__name__}, wanted an array")
+    return found
 
 
 def _safetensors(path: Path, name: str | None) -> Tensor:
-    try:
-        from safetensors import safe_open
-    except ImportError as error:
-        raise BadInput(f"{path}: {error}; install it with: pip install safetensors") from error
-    with _unreadable(path), safe_open(path, "pt") as file:
-        return file.get_tensor(_pick(path, name, {key: key for key in file.keys()}))
+    with open_safetensors(path) as file:
+        key = _pick(path, name, {key: key for key in file.keys()})
+        with parsing(path, "a .safetensors file"):
+            return file.get_tensor(key)
 
 
 class Table(NamedTuple):
@@ -133,7 +102,8 @@ class Table(NamedTuple):
 
 
 def read_table(path: Path) -> Table:
-    rows = csv_rows(path)
+    text = open_text(path)
+    rows = csv_rows(path, text=text)
     begin, head = next(rows, (0, []))
     header = bool(head) and not any(map(is_number, head))
     line, first = next(rows, (begin, head))
@@ -143,19 +113,19 @@ def read_table(path: Path) -> Table:
     named = header and len(head) > 1 and (not head[0] or not is_number(first[0]))
     try:
         skip, columns = begin if header else 0, range(1, len(head)) if named else None
-        lines = open_text(path)
-        values = np.loadtxt(lines, comments=None, delimiter=",", skiprows=skip, usecols=columns, ndmin=2, quotechar='"')
+        text.seek(0)
+        values = np.loadtxt(text, comments=None, delimiter=",", skiprows=skip, usecols=columns, ndmin=2, quotechar='"')
     except ValueError as error:
-        raise BadInput(_first_fault(path, header, named) or f"{path}: {error}") from error
-    fault = _first_fault(path, header, named) if named or not np.isfinite(values).all() else None
+        raise BadInput(_first_fault(path, text, header, named) or f"{path}: {error}") from error
+    fault = _first_fault(path, text, header, named) if named or not np.isfinite(values).all() else None
     if fault:
         raise BadInput(fault)
-    names = [row[0] for _, row in csv_rows(path)][1:] if named else None
+    names = [row[0] for _, row in csv_rows(path, text=text)][1:] if named else None
     return Table(head[named:] if header else None, names, torch.from_numpy(values))
 
 
-def _first_fault(path: Path, header: bool, named: bool) -> str | None:
-    rows = csv_rows(path)
+def _first_fault(path: Path, text: io.StringIO, header: bool, named: bool) -> str | None:
+    rows = csv_rows(path, text=text)
     head = next(rows)[1] if header else []
     width = len(head)
     for line, row in rows:

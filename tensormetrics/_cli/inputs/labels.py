@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..._files import kind_of
 from ...retrieval.sources.arrow import TABLES, read_column
 from ...retrieval.sources.files import found_files
 from ..options import BadInput
@@ -71,8 +72,8 @@ def _columns_of(location: str, file: str, name: str | None, wanted: str, most: i
         column = Column(torch.from_numpy(np.array(numbers, dtype=np.int64)), words)
         return [column if words is None else _in_turn([column])]
     path, _ = split_location(location)
-    if path.suffix in TEXT_LABELS:
-        return [_numbered(path, words) for words in TEXT_LABELS[path.suffix](path, most)]
+    if (kind := kind_of(path)) in TEXT_LABELS:
+        return [_numbered(path, words) for words in TEXT_LABELS[kind](path, most)]
     labels = read_tensor(location)
     if labels.is_floating_point():
         raise BadInput(f"{location}: got {labels.dtype}, wanted integer labels")

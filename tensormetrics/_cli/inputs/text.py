@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ..._files import delimiter_of, text_of
+from ..._files import delimiter_of, is_empty, read_text
 from ..options import BadInput
 
 
@@ -16,28 +16,33 @@ def existing(file: str | Path) -> Path:
     path = Path(file)
     if path.is_dir():
         raise BadInput(f"{file}: this is a folder, wanted a file")
-    if not path.is_file():
+    if not path.exists():
         raise BadInput(f"{file}: there is no such file")
     if not os.access(path, os.R_OK):
         raise BadInput(f"{file}: this file may not be read")
-    if not path.stat().st_size:
+    if is_empty(path):
         raise BadInput(f"{file}: the file is empty")
     return path
 
 
 def open_text(file: str | Path) -> io.StringIO:
     """The text of a file, whatever ends its lines."""
-    data = existing(file).read_bytes()
     try:
-        return io.StringIO(text_of(data, file), newline=None)
+        text = read_text(existing(file))
     except ValueError as error:
         raise BadInput(str(error)) from error
+    if not text:
+        raise BadInput(f"{file}: the file is empty")
+    return io.StringIO(text, newline=None)
 
 
-def csv_rows(path: Path, delimiter: str | None = ",") -> Iterator[tuple[int, list[str]]]:
+def csv_rows(
+    path: Path, delimiter: str | None = ",", text: io.StringIO | None = None
+) -> Iterator[tuple[int, list[str]]]:
     """(line number, cells without blanks around them) of every row that is not blank; None: by what separates those
-    of the first."""
-    text = open_text(path)
+    of the first. `text` is what was read of the file already."""
+    text = open_text(path) if text is None else text
+    text.seek(0)
     if delimiter is None:
         delimiter = delimiter_of(text)
         text.seek(0)

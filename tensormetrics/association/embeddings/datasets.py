@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from ... import _checks
+from ..._files import parsing, read_bytes, text_of
 from .model import WordEmbeddingModel
 
 WordSets = dict[str, list]
@@ -99,14 +100,16 @@ def fetch_eds(
 
     def text(name: str) -> str:
         folder = "nikhgarg/EmbeddingDynamicStereotypes/master/data/"
-        return read_file(folder, name, path, n_retries, timeout).decode("utf-8-sig")
+        return text_of(read_file(folder, name, path, n_retries, timeout), name)
 
     def words(name: str) -> list[str]:
         return _lines(text(f"{name}.txt"))
 
     def occupations(by: str) -> list[dict[str, str]]:
-        rows = list(csv.DictReader(text(f"occupation_percentages_{by}_occ1950.csv").splitlines()))
-        years = {int(row["Census year"]) for row in rows}
+        name = f"occupation_percentages_{by}_occ1950.csv"
+        with parsing(name, "a copy of the published file"):
+            rows = list(csv.DictReader(text(name).splitlines()))
+            years = {int(row["Census year"]) for row in rows}
         if occupations_year not in years:
             raise ValueError(
                 f"occupations_year: got {occupations_year!r}, wanted one of {', '.join(map(str, sorted(years)))}"
@@ -117,15 +120,16 @@ def fetch_eds(
     kinds["names"] = "asian black chinese hispanic russian white"
     names = [f"{kind}_{group}" for kind in ("adjectives", "names", "words") for group in kinds[kind].split()]
     sets = {name: words(name) for name in names}
-    by_gender = [row for row in occupations("gender") if row["Male"] and row["Female"]]
-    for group, wanted in (("male", True), ("female", False)):
-        chosen = [row["Occupation"] for row in by_gender if (float(row["Male"]) >= float(row["Female"])) == wanted]
-        sets[f"{group}_occupations"] = chosen
-    by_race = occupations("race")
-    for group in ("white", "black", "asian", "hispanic"):
-        known = [row for row in by_race if row[group]]
-        highest = sorted(known, key=lambda row: float(row[group]), reverse=True)  # noqa: B023
-        sets[f"occupations_{group}"] = [row["Occupation"] for row in highest[:top]]
+    by_gender, by_race = occupations("gender"), occupations("race")
+    with parsing("occupation_percentages", "copies of the published files"):
+        by_gender = [row for row in by_gender if row["Male"] and row["Female"]]
+        for group, wanted in (("male", True), ("female", False)):
+            chosen = [row["Occupation"] for row in by_gender if (float(row["Male"]) >= float(row["Female"])) == wanted]
+            sets[f"{group}_occupations"] = chosen
+        for group in ("white", "black", "asian", "hispanic"):
+            known = [row for row in by_race if row[group]]
+            highest = sorted(known, key=lambda row: float(row[group]), reverse=True)  # noqa: B023
+            sets[f"occupations_{group}"] = [row["Occupation"] for row in highest[:top]]
     sets |= {"male_terms": words("male_pairs"), "female_terms": words("female_pairs")}
     return sets | {"adjectives_intelligence": words("adjectives_intelligencegeneral")}
 
@@ -142,17 +146,18 @@ def fetch_debiaswe(*, path: Folder = None, n_retries: int = 3, timeout: float = 
     ['she']
     """
     definitional, equalize, specific, professions = (
-        json.loads(read_file("tolga-b/debiaswe/master/data/", f"{name}.json", path, n_retries, timeout))
+        _json(f"{name}.json", read_file("tolga-b/debiaswe/master/data/", f"{name}.json", path, n_retries, timeout))
         for name in ("definitional_pairs", "equalize_pairs", "gender_specific_full", "professions")
     )
-    return {
-        "male_terms": [second for _, second in definitional],
-        "female_terms": [first for first, _ in definitional],
-        "definitional_pairs": definitional,
-        "equalize_pairs": equalize,
-        "gender_specific": specific,
-        "professions": [word for word, *_ in professions],
-    }
+    with parsing("definitional_pairs.json and professions.json", "copies of the published files"):
+        return {
+            "male_terms": [second for _, second in definitional],
+            "female_terms": [first for first, _ in definitional],
+            "definitional_pairs": definitional,
+            "equalize_pairs": equalize,
+            "gender_specific": specific,
+            "professions": [word for word, *_ in professions],
+        }
 
 
 def fetch_debias_multiclass(*, path: Folder = None, n_retries: int = 3, timeout: float = 30) -> WordSets:
@@ -165,9 +170,16 @@ def fetch_debias_multiclass(*, path: Folder = None, n_retries: int = 3, timeout:
     """
     folder = "TManzini/DebiasMulticlassWordEmbedding/master/Debiasing/data/vocab/"
     gender, ethnicity, religion = (
-        json.loads(read_file(folder, f"{name}_attributes_optm.json", path, n_retries, timeout))
+        _json(
+            f"{name}_attributes_optm.json", read_file(folder, f"{name}_attributes_optm.json", path, n_retries, timeout)
+        )
         for name in ("gender", "race", "religion")
     )
+    with parsing("*_attributes_optm.json", "copies of the published files"):
+        return _multiclass_sets(gender, ethnicity, religion)
+
+
+def _multiclass_sets(gender: Any, ethnicity: Any, religion: Any) -> WordSets:
     roles, biased = gender["analogy_templates"]["role"], ethnicity["analogy_templates"]["role"]
     attributes = religion["analogy_templates"]["attribute"]
 
@@ -200,9 +212,14 @@ def fetch_gn_glove(*, path: Folder = None, n_retries: int = 3, timeout: float = 
 
     def words(group: str) -> list[str]:
         content = read_file("uclanlp/gn_glove/master/wordlist/", f"{group}_word_file.txt", path, n_retries, timeout)
-        return _lines(content.decode())
+        return _lines(text_of(content, f"{group}_word_file.txt"))
 
     return {"male_terms": words("male"), "female_terms": words("female")}
+
+
+def _json(name: str, content: bytes) -> Any:
+    with parsing(name, "JSON"):
+        return json.loads(text_of(content, name))
 
 
 def _lines(text: str) -> list[str]:
@@ -214,7 +231,7 @@ def read_file(
 ) -> bytes:
     """`name` in the local folder `path`, or without one in `folder` of the host; only the latter is held to a hash."""
     if path is not None:
-        return (Path(path) / name).read_bytes()
+        return bytes(read_bytes(Path(path) / name))
     n_retries = _checks.integer_at_least("n_retries", n_retries, 0)
     url = f"{HOST}{folder}{name}"
     try:

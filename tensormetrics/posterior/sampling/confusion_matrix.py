@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from ... import _checks
-from ..._files import delimiter_of, text_of
+from ..._files import delimiter_of, read_bytes, text_of
 from .dirichlet import LARGEST
 from .errors import ConfMatIOError, ConfMatIOWarning
 
@@ -132,7 +132,7 @@ def load_csv(
 
 def _csv_rows(location: str | Path, encoding: str | None, delimiter: str | None) -> list[tuple[int, list[str]]]:
     """(line number, cells) of the rows that are not blank."""
-    data = Path(location).read_bytes()
+    data = read_bytes(location)
     try:
         text = data.decode(encoding) if encoding else text_of(data, location)
     except UnicodeDecodeError as error:

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..._files import written
+from ..._files import kind_of, parsing, read_text, written
 from ...uncertainty.engine.weights import units
 from ..sampling.confusion_matrix import label_cells
 from ..sampling.errors import ConfigError, ConfigWarning, PosteriorWarning, UnknownNameError
@@ -200,20 +200,15 @@ def write(config: dict[str, Any], path: str | Path) -> None:
 def read(path: str | Path) -> Mapping[str, Any]:
     path = Path(path)
     kind = _suffix(path)
-    wrong: tuple[type[Exception], ...] = (ValueError,)
     if kind == "json":
         parse = partial(json.loads, object_pairs_hook=_distinct)
     elif kind == "toml":
         parse = _package("tomllib" if sys.version_info >= (3, 11) else "tomli", path).loads
     else:
         yaml = _package("yaml", path)
-        parse, wrong = partial(yaml.load, Loader=_distinct_loader(yaml)), (yaml.YAMLError, ValueError)
-    try:
-        found = parse(path.read_text(encoding="utf-8"))
-    except RecursionError:
-        raise ConfigError(f"{path}: wanted a study in {kind}; it is nested too deeply") from None
-    except wrong as error:
-        raise ConfigError(f"{path}: wanted a study in {kind}; {error}") from None
+        parse = partial(yaml.load, Loader=_distinct_loader(yaml))
+    with parsing(path, f"a study in {kind}", ConfigError):
+        found = parse(read_text(path))
     if not isinstance(found, Mapping):
         raise ConfigError(f"{path}: got a {type(found).__name__}, wanted a study as Study.save writes it")
     return found
@@ -265,9 +260,9 @@ def _number(name: str, value: Any, kind: type) -> Any:
 
 def _suffix(path: Path) -> str:
     kinds = {".json": "json", ".toml": "toml", ".yaml": "yaml", ".yml": "yaml"}
-    if path.suffix not in kinds:
+    if kind_of(path) not in kinds:
         raise ValueError(f"path: got {str(path)!r}, wanted a name that ends in {', '.join(kinds)}")
-    return kinds[path.suffix]
+    return kinds[kind_of(path)]
 
 
 def _package(name: str, path: Path) -> Any:
@@ -275,7 +270,7 @@ def _package(name: str, path: Path) -> Any:
         return __import__(name)
     except ImportError:
         raise ImportError(
-            f'{path.suffix} files need {name}: pip install "tensormetrics[files]", or use a .json file'
+            f'{kind_of(path)} files need {name}: pip install "tensormetrics[files]", or use a .json file'
         ) from None
 
 

@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from ... import _checks
-from ..._text_columns import Fields, read_columns
+from ..._files import read_bytes
+from ..._text_columns import Fields, split_fields
 
 MOST = 2**53  # gains above are no exact float64
 MIX = 0x9E3779B97F4A7C15  # an odd number without pattern
@@ -85,7 +86,7 @@ class Run(Pairs):
     def read(cls, path: str | PathLike) -> "Run":
         """A TREC run. ValueError names the line."""
         path = Path(path)
-        query, document, score = read_columns(path, ("query", "-", "document", "-", "score", "-"))
+        query, document, score = split_fields(read_bytes(path), path, ("query", "-", "document", "-", "score", "-"))
         return cls._of(*_coded(query), document.words(), _numbers(path, "score", score), str(path))
 
     @classmethod
@@ -146,14 +147,13 @@ class Qrels(Pairs):
     def read(cls, path: str | PathLike) -> "Qrels":
         """Judgements of TREC or BEIR. ValueError names the line."""
         path = Path(path)
-        with open(path, "rb") as file:
-            beir = len(next((line for line in file if line.strip()), b"").split()) == 3
-        if beir:
-            query, document, gain = read_columns(path, ("query", "document", "gain"))
+        data = read_bytes(path)
+        if len(next((line for line in data.splitlines() if line.strip()), b"").split()) == 3:  # BEIR
+            query, document, gain = split_fields(data, path, ("query", "document", "gain"))
             if len(gain.places) and not gain[0].lstrip("-").isdecimal():
                 query, document, gain = query.behind(1), document.behind(1), gain.behind(1)
         else:
-            query, document, gain = read_columns(path, ("query", "-", "document", "gain"))
+            query, document, gain = split_fields(data, path, ("query", "-", "document", "gain"))
         made = cls.__new__(cls)
         values = _numbers(path, "gain", gain)
         if (values % 1 != 0).any() or (abs(values) > MOST).any():

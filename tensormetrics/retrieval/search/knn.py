@@ -9,7 +9,7 @@ from typing_extensions import Unpack
 
 from ... import _checks
 from ..._checks import takes_arrays
-from ..._files import written
+from ..._files import load_tensors, written
 from ..._repr import ConstructorRepr
 from ..inputs import as_embeddings, budget, check_squares
 from ..relevance import rows_of
@@ -156,7 +156,10 @@ class TorchKNN(ConstructorRepr):
             torch.save({"embeddings": rows}, file)
 
     def load(self, path: str | os.PathLike, map_location: torch.device | str | None = None) -> None:
-        self.train(torch.load(path, map_location=map_location, weights_only=True)["embeddings"])
+        stored = load_tensors(path, map_location)
+        if not isinstance(stored, dict) or not isinstance(stored.get("embeddings"), Tensor):
+            raise ValueError(f"{path}: this is no file of {type(self).__name__}.save")
+        self.train(stored["embeddings"])
 
     def _prepared(self, rows: Tensor) -> References | Tensor:
         # rows: (R, D)  ->  what `search` takes: of a named distance with what is computed from the rows once

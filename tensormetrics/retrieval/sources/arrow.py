@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..._files import map_arrow, parsing
 from .source import RowSource
 
 BYTES = 2**23  # of rows that are decoded at once
@@ -33,11 +34,13 @@ def arrow(module: str = "") -> Any:
 
 @contextmanager
 def naming(file: str) -> Iterator[None]:
-    """What pyarrow says of a file becomes a ValueError that names it."""
+    """Raise what pyarrow says of a file, also that there is none, as a ValueError that names it."""
+    arrow()
     try:
-        yield
-    except (arrow().ArrowException, OSError) as error:
-        raise ValueError(f"{file}: cannot be read: {error}") from error
+        with parsing(file, "a Parquet or Arrow file"):
+            yield
+    except OSError as error:
+        raise ValueError(f"{file}: {error}") from error
 
 
 def opened(file: str) -> tuple[Any, str]:
@@ -163,8 +166,7 @@ class ParquetRows(TableRows):
 
 class ArrowRows(TableRows):
     def open(self) -> list[int]:
-        pa = arrow()
-        file = pa.memory_map(self.path) if not is_address(self.file) else self.system.open_input_file(self.path)
+        file = self.system.open_input_file(self.path) if is_address(self.file) else map_arrow(self.path)
         self.table = arrow(".ipc").open_file(file)
         self.schema = self.table.schema
         return [self.table.get_batch(n).num_rows for n in range(self.table.num_record_batches)]

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..._files import map_array, open_safetensors, read_numbers
 from .arrow import TABLES, chosen, is_address, matching_addresses
 from .source import Joined, RowSource
 
@@ -64,7 +65,7 @@ def open_file(file: str, name: str | None) -> RowSource:
         raise ValueError(f"{file}: got a file of type {kind!r}, wanted one of {', '.join(KINDS)}")
     if is_address(file) and kind not in TABLES:
         raise ValueError(f"{file}: got an address, wanted a file of this machine, or one of {', '.join(TABLES)}")
-    if not is_address(file) and not os.path.isfile(file):
+    if not is_address(file) and (not os.path.exists(file) or os.path.isdir(file)):
         raise ValueError(f"{file}: there is no such file")
     if kind in TABLES:
         return TABLES[kind](file, name)
@@ -98,10 +99,7 @@ class NpyRows(LocalRows):
     error and ends no process."""
 
     def __init__(self, file: str) -> None:
-        try:
-            self.array = np.lib.format.open_memmap(file, mode="r")
-        except (ValueError, EOFError) as error:
-            raise ValueError(f"{file}: cannot be read: {error}") from error
+        self.array = map_array(file)
         kind = self.array.dtype
         if kind.kind not in "biuf" or (kind.kind == "f" and kind.itemsize > 8):
             raise ValueError(f"{file}: got an array of {kind}, wanted numbers of at most 64 bits")
@@ -111,7 +109,7 @@ class NpyRows(LocalRows):
         array, count = self.array, (stop - start) * self.shape[1]
         if array.flags.c_contiguous:
             offset = array.offset + start * array.strides[0]
-            block = np.fromfile(self.file, array.dtype, count, offset=offset)
+            block = read_numbers(self.file, array.dtype, count, offset)
             if len(block) < count:
                 raise ValueError(f"{self.file}: it ends within row {start + len(block) // max(self.shape[1], 1)}")
             block = block.reshape(stop - start, self.shape[1])
@@ -124,14 +122,7 @@ class SafetensorsRows(LocalRows):
     """Those of one tensor of a .safetensors file."""
 
     def __init__(self, file: str, name: str | None) -> None:
-        try:
-            from safetensors import SafetensorError, safe_open
-        except ImportError as error:
-            raise ImportError(f"{file}: {error}; install it with: pip install safetensors") from error
-        try:
-            opened = safe_open(file, "pt")
-        except SafetensorError as error:
-            raise ValueError(f"{file}: cannot be read: {error}") from error
+        opened = open_safetensors(file)
         names = list(opened.keys())
         self.slice: Any = opened.get_slice(chosen(file, name, names, names))
         shape = tuple(self.slice.get_shape())

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from ..._files import written
+from ..._files import load_tensors, written
 
 SECONDS = 120.0  # between two writes
 
@@ -34,7 +34,7 @@ class State:
                 )
             return {}
         try:
-            kept = torch.load(self.path, map_location="cpu", weights_only=True)
+            kept = load_tensors(self.path)
             theirs, found = kept["fingerprint"], kept["found"]
         except Exception as error:
             raise ValueError(f"state: {self.path} holds no state of such a computation; name another file") from error

@@ -9,14 +9,13 @@ import math
 import os
 import re
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 import torch
 from torch import Tensor
 
 from ... import _checks
-from ..._files import written
+from ..._files import parsing, read_text, written
 from ..._tables import cell_text, escaped_latex, latex_tabular, rendered
 from .cells import Cell
 from .estimates import Comparison, Estimate, Result
@@ -159,10 +158,9 @@ def from_json(source: str | os.PathLike) -> dict[str, Any]:
     """Return the arguments of the `Table` that a text or file holds."""
     is_text = isinstance(source, str) and source.lstrip().startswith("{")
     where = "source" if is_text else str(source)
-    try:
-        document = json.loads(str(source) if is_text else Path(source).read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ValueError(f"{where}: got no JSON ({error}), wanted what Table.to_json wrote") from error
+    text = str(source) if is_text else read_text(source)
+    with parsing(where, "what Table.to_json wrote"):
+        document = json.loads(text)
     if not isinstance(document, dict) or document.get("schema") != SCHEMA:
         got = document.get("schema") if isinstance(document, dict) else type(document).__name__
         raise ValueError(f"{where}: got the schema {got!r}, wanted {SCHEMA!r}")

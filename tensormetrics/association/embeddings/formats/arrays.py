@@ -1,7 +1,6 @@
 """Tables of vectors in .npz and .safetensors files, and lists of words."""
 
 import json
-import zipfile
 from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
@@ -10,40 +9,33 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from ...._files import text_of
+from ...._files import Npz, open_safetensors, parsing, read_text
 from ..vocabulary import from_array
 
 
 def npz_table(path: str | PathLike, words: Any, vectors: str | None) -> tuple[Tensor, Sequence[str]]:
     # -> (V, D), V words
     """The array `vectors` (default: the one with two dimensions) and its words: those given, or the array of str."""
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files} if isinstance(file, np.lib.npyio.NpzFile) else {}
-    except (ValueError, zipfile.BadZipFile) as error:
-        pickled = "Object arrays" in str(error)
-        advice = "write np.savez(path, vectors=..., words=np.array(words, dtype=str))"
-        raise ValueError(f"{path}: {'got pickled objects' if pickled else 'this is no .npz file'}; {advice}") from None
+    arrays = Npz(path)
+    headers = arrays.headers.items()
     if words is None:
-        words = arrays[_only(path, "words", None, {n: a.shape for n, a in arrays.items() if a.dtype.kind == "U"})]
-    table = _only(path, "vectors", vectors, {n: a.shape for n, a in arrays.items() if a.ndim == 2})
+        if not any(h.dtype.kind == "U" for _, h in headers) and any(h.dtype.hasobject for _, h in headers):
+            advice = "write np.savez(path, vectors=..., words=np.array(words, dtype=str))"
+            raise ValueError(f"{path}: got pickled objects; {advice}")
+        words = arrays[_only(path, "words", None, {name: h.shape for name, h in headers if h.dtype.kind == "U"})]
+    table = _only(path, "vectors", vectors, {name: h.shape for name, h in headers if len(h.shape) == 2})
     return from_array(f"{path}: {table}", arrays[table]), word_list(words)
 
 
 def safetensors_table(path: str | PathLike, words: Any, tensor: str | None) -> tuple[Tensor, Sequence[str]]:
     # -> (V, D), V words
     """The tensor of that name (default: the only one with two dimensions) and its words; no other tensor is read."""
-    try:
-        from safetensors import SafetensorError, safe_open
-    except ImportError as error:
-        raise ImportError("this needs safetensors; install tensormetrics[files]") from error
-    try:
-        with safe_open(path, "pt") as file:
-            shapes = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
-            name = _only(path, "tensor", tensor, {name: shape for name, shape in shapes.items() if len(shape) == 2})
-            return file.get_tensor(name), word_list(words)
-    except SafetensorError as error:
-        raise ValueError(f"{path}: this is no .safetensors file ({error})") from None
+    with open_safetensors(path) as file:
+        shapes = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
+        name = _only(path, "tensor", tensor, {name: shape for name, shape in shapes.items() if len(shape) == 2})
+        with parsing(path, "a .safetensors file"):
+            table = file.get_tensor(name)
+    return table, word_list(words)
 
 
 def _only(path: str | PathLike, argument: str, asked: str | None, there: dict[str, tuple[int, ...]]) -> str:
@@ -59,13 +51,11 @@ def word_list(words: Any) -> Sequence[str]:
     """The words of the rows in order: a list, a text file with one to a line, or JSON, of a list or word -> row."""
     if not isinstance(words, str | PathLike):
         return words.tolist() if isinstance(words, np.ndarray) else words
-    text = text_of(Path(words).read_bytes(), words).replace("\r\n", "\n")
+    text = read_text(words).replace("\r\n", "\n")
     if Path(words).suffix != ".json":
         return text.removesuffix("\n").split("\n")
-    try:
+    with parsing(words, "JSON"):
         read = json.loads(text)
-    except ValueError as error:
-        raise ValueError(f"{words}: this is no JSON: {error}") from None
     if isinstance(read, dict):
         if sorted(row for row in read.values() if type(row) is int) != list(range(len(read))):
             raise ValueError(f"{words}: wanted an object of words, whose values are the rows 0 to {len(read) - 1}")

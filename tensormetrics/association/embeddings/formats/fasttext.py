@@ -11,15 +11,20 @@ from typing import BinaryIO
 
 import numpy as np
 
+from ...._files import check_regular, map_numbers, open_stream
+
 MAGIC = 793712314
 VERSIONS = 11, 12
 SUPERVISED = 3  # the kind of model that classifies texts
+LONGEST = 2**20  # bytes of a word
 OFFSET, PRIME = 2166136261, 16777619  # of the hash FNV-1a
 
 
 def is_fasttext(path: str | PathLike) -> bool:
-    with open(path, "rb") as file:
-        return file.read(4) == struct.pack("<i", MAGIC)
+    if Path(path).suffix == ".zip":
+        return False
+    with open_stream(path) as file:
+        return file.peek(4).startswith(struct.pack("<i", MAGIC))
 
 
 class FastText:
@@ -27,7 +32,8 @@ class FastText:
 
     def __init__(self, path: str | PathLike) -> None:
         self.path = Path(path)
-        with open(path, "rb") as file:
+        size = check_regular(path, "a model of fastText")
+        with open_stream(path) as file:
             magic, version = struct.unpack("<2i", file.read(8).ljust(8, b"\0"))
             if magic != MAGIC or version not in VERSIONS:
                 raise ValueError(f"{path}: wanted a model of fastText in one of the versions {VERSIONS} (.bin)")
@@ -36,17 +42,30 @@ class FastText:
             self.buckets, self.least, self.most = buckets, least, 0 if (version, kind) == (11, SUPERVISED) else most
             _, words, labels, _, pruned = self._read(file, "3i2q")
             self.words = self._dictionary(file, words, labels)
+            if 8 * pruned > size:
+                raise ValueError(f"{path}: the file ends within its {pruned} parts of words")
             kept = [self._read(file, "2i") for _ in range(max(pruned, 0))]
             self.kept = dict(kept) if pruned >= 0 else None  # of the buckets, where some were left out
             if self._read(file, "?")[0]:
                 raise ValueError(f"{path}: got a quantised model (.ftz), wanted the .bin it was made from")
             rows, columns = self._read(file, "2q")
-            if columns != dim or rows < len(self.words):
-                raise ValueError(f"{path}: got a matrix of {rows} x {columns}, wanted {dim} columns")
+            needed = len(self.words) + self._rows_of_buckets()
+            if columns != dim or rows < needed:
+                raise ValueError(f"{path}: got a matrix of {rows} x {columns}, wanted at least {needed} x {dim}")
             start = file.tell()
-        if self.path.stat().st_size < start + 4 * rows * columns:
-            raise ValueError(f"{path}: the file ends within its matrix of {rows} x {columns}")
-        self.matrix = np.memmap(path, "<f4", "r", start, (rows, columns))
+        self.matrix = map_numbers(path, "<f4", start, (rows, columns))
+
+    def _rows_of_buckets(self) -> int:
+        """Return how many rows the parts of words have; a ValueError if the header contradicts itself."""
+        if self.most < max(self.least, 1):
+            return 0
+        if self.buckets < 1:
+            raise ValueError(f"{self.path}: got {self.buckets} buckets for parts of words, wanted at least 1")
+        if self.kept is None:
+            return self.buckets
+        if min(self.kept.values(), default=0) < 0:
+            raise ValueError(f"{self.path}: got the row {min(self.kept.values())} for a part of a word")
+        return max(self.kept.values(), default=-1) + 1
 
     def _read(self, file: BinaryIO, layout: str) -> tuple:
         data = file.read(struct.calcsize("<" + layout))
@@ -58,11 +77,13 @@ class FastText:
     def _dictionary(self, file: BinaryIO, words: int, labels: int) -> dict[bytes, int]:
         """Word -> its row. Labels stand behind the words and have none."""
         found = {}
-        data, place = file.read(2**20), 0
+        data, place = file.read(LONGEST), 0
         begin = file.tell() - len(data)
         for row in range(words + labels):
             while len(data) < (end := data.find(b"\0", place)) + 10 or end < 0:
-                more = file.read(2**20)
+                if len(data) - place > LONGEST + 10:
+                    raise ValueError(f"{self.path}: got a word of more than {LONGEST} bytes, number {row + 1}")
+                more = file.read(LONGEST)
                 if not more:
                     raise ValueError(f"{self.path}: wanted {words + labels} words, got the end after {row}")
                 begin, data, place = begin + place, data[place:] + more, 0

@@ -1,12 +1,8 @@
 """Files of word vectors: word2vec text and binary, GloVe, plain or gzipped."""
 
-import gzip
 import itertools
 import warnings
-import zipfile
-import zlib
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
 from typing import IO, TypedDict
@@ -15,6 +11,7 @@ import numpy as np
 import torch
 
 from .... import _checks
+from ...._files import open_stream
 from ...._text_columns import rows_of_words
 
 CHUNK = 2**20  # bytes read at a time, and at first; no header and no word is longer
@@ -64,60 +61,39 @@ def read_word2vec(
     if binary and no_header:
         raise ValueError("no_header: got True for a binary file, where only the header tells the number of dimensions")
     table = _Table(path, only, encoding, errors)
-    try:
-        with _opened(path, member) as file:
-            head = file.read(CHUNK)
-            first, _, rest = head.partition(b"\n")
-            if no_header is None:
-                no_header = not binary and len(first.split()) > 2
-            count = dim = None
-            if not no_header:
-                count, dim = _header(first, path)
-            else:
-                rest = head
-            guessed = binary is None and dim is not None and not _is_text(rest, dim, cut=len(head) == CHUNK)
-            if guessed:
-                binary = _looks_binary(rest)
-            pieces: Iterator[Rows] = _text_rows(file, rest, path, dim)
-            if binary and dim is not None:
-                pieces = _binary_rows(file, rest, path, dim)
-            wanted = min((n for n in (count, limit) if n is not None), default=None)
-            read = 0
-            try:
-                for called, first_row, raw, numbers in pieces:
-                    more = len(raw) if wanted is None else min(len(raw), wanted - read)
-                    table.add(called, first_row, raw[:more], numbers[:more])
-                    read += more
-                    if read == wanted:
-                        break
-            except ValueError as error:
-                if read or not guessed:
-                    raise
-                other = "binary=False for a text file" if binary else "binary=True for a binary file"
-                raise ValueError(f"{error}; write {other}") from None
-    except (gzip.BadGzipFile, zipfile.BadZipFile, EOFError, zlib.error) as error:
-        kind = "zip" if path.suffix == ".zip" else "gzip"
-        raise ValueError(f"{path}: wanted a whole {kind} file, as the name ends in {path.suffix} ({error})") from None
+    with open_stream(path, member) as file:
+        head = file.read(CHUNK)
+        first, _, rest = head.partition(b"\n")
+        if no_header is None:
+            no_header = not binary and len(first.split()) > 2
+        count = dim = None
+        if not no_header:
+            count, dim = _header(first, path)
+        else:
+            rest = head
+        guessed = binary is None and dim is not None and not _is_text(rest, dim, cut=len(head) == CHUNK)
+        if guessed:
+            binary = _looks_binary(rest)
+        pieces: Iterator[Rows] = _text_rows(file, rest, path, dim)
+        if binary and dim is not None:
+            pieces = _binary_rows(file, rest, path, dim)
+        wanted = min((n for n in (count, limit) if n is not None), default=None)
+        read = 0
+        try:
+            for called, first_row, raw, numbers in pieces:
+                more = len(raw) if wanted is None else min(len(raw), wanted - read)
+                table.add(called, first_row, raw[:more], numbers[:more])
+                read += more
+                if read == wanted:
+                    break
+        except ValueError as error:
+            if read or not guessed:
+                raise
+            other = "binary=False for a text file" if binary else "binary=True for a binary file"
+            raise ValueError(f"{error}; write {other}") from None
     if read < (wanted or 1):
         raise ValueError(f"{path}: got {read} rows, wanted {wanted or 'at least 1'}")
     return table.finish(dim)
-
-
-@contextmanager
-def _opened(path: Path, member: str | None) -> Iterator[IO[bytes] | gzip.GzipFile]:
-    if path.suffix != ".zip":
-        if member is not None:
-            raise ValueError(f"member: got {member!r} for {path}, which is no .zip")
-        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
-            yield file
-        return
-    with zipfile.ZipFile(path) as archive:
-        names = [entry.filename for entry in archive.infolist() if not entry.is_dir()]
-        if member not in names and not (member is None and len(names) == 1):
-            got = "no name" if member is None else repr(member)
-            raise ValueError(f"member: got {got}, wanted one of those in {path}: {', '.join(names) or 'none'}")
-        with archive.open(member or names[0]) as file:
-            yield file
 
 
 class _Table:
@@ -224,7 +200,7 @@ def _looks_binary(rest: bytes) -> bool:
     return any(character < " " and character not in "\t\n\r" for character in text)
 
 
-def _pieces(file: IO[bytes] | gzip.GzipFile, rest: bytes, longest: int) -> Iterator[bytes]:
+def _pieces(file: IO[bytes], rest: bytes, longest: int) -> Iterator[bytes]:
     """What was read and what follows, in whole lines, or in more than `longest` bytes of one."""
     while more := file.read(PIECE):
         whole, newline, rest = (rest + more).rpartition(b"\n")
@@ -236,7 +212,7 @@ def _pieces(file: IO[bytes] | gzip.GzipFile, rest: bytes, longest: int) -> Itera
         yield rest
 
 
-def _text_rows(file: IO[bytes] | gzip.GzipFile, head: bytes, path: Path, dim: int | None) -> Iterator[Rows]:
+def _text_rows(file: IO[bytes], head: bytes, path: Path, dim: int | None) -> Iterator[Rows]:
     longest = CHUNK + 32 * (dim or MOST_DIMENSIONS)  # a file of a few packed bytes may hold a line without end
     line = 1 if dim is None else 2
     for piece in _pieces(file, head, longest):
@@ -262,7 +238,7 @@ def _rows_of_lines(piece: bytes, first: int, path: Path, dim: int, longest: int)
         yield "line", line_number, [fields[0]], [fields[1:]]
 
 
-def _binary_rows(file: IO[bytes] | gzip.GzipFile, buffer: bytes, path: Path, dim: int) -> Iterator[Rows]:
+def _binary_rows(file: IO[bytes], buffer: bytes, path: Path, dim: int) -> Iterator[Rows]:
     size, start = 4 * dim, 0
     for row in itertools.count(1):
         while (space := buffer.find(b" ", start)) < 0 or len(buffer) <= space + size:
