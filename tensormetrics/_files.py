@@ -21,6 +21,10 @@ import numpy as np
 
 GZIP = b"\x1f\x8b"  # how such a file begins
 PICKLED = "pickle", "Object arrays", "Python objects", "weights_only"  # of messages of numpy and torch
+OF_THE_SYSTEM = {  # numbers of errors that say nothing of what is in a file
+    *(errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.EACCES, errno.EPERM),
+    *(errno.EIO, errno.EMFILE, errno.ENFILE, errno.ESTALE, errno.ETIMEDOUT),
+}
 MARKS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
 
 
@@ -36,7 +40,7 @@ def parsing(path: str | os.PathLike, kind: str, error: type[Exception] = ValueEr
     except ImportError:
         raise
     except Exception as fault:
-        if isinstance(fault, OSError) and fault.errno is not None:  # there is no such file, it may not be read, ...
+        if isinstance(fault, OSError) and fault.errno in OF_THE_SYSTEM:
             raise
         is_named = str(fault).startswith(f"{path}")
         if is_named and isinstance(fault, error):
@@ -131,11 +135,12 @@ def is_empty(path: str | os.PathLike) -> bool:
 
 
 def read_bytes(path: str | os.PathLike, most: int | None = None) -> bytearray:
-    """Read a file, a pipe or what gzip packed; of more than `most` bytes one more."""
+    """Read a file, a pipe or what gzip packed; of more than `most` bytes at least one more."""
     with open_stream(path) as file:
         data = bytearray() if isinstance(file.raw, _Unpacked) else bytearray(os.fstat(file.fileno()).st_size)
         del data[file.readinto(data) :]
-        data += file.read(-1 if most is None else max(most + 1 - len(data), 0))  # a size of 0 may not be one
+        while (most is None or len(data) <= most) and (piece := file.read(2**20)):  # the size may be that of a pipe
+            data += piece
     return data
 
 
@@ -205,8 +210,8 @@ def load_tensors(
     import torch
 
     check_regular(path, "what torch.save wrote")
-    is_mapped = is_mapped and zipfile.is_zipfile(path)
     with parsing(path, "a file of torch.save", error):
+        is_mapped = is_mapped and zipfile.is_zipfile(path)
         return torch.load(path, map_location=location, weights_only=True, mmap=is_mapped)
 
 
@@ -225,7 +230,6 @@ def map_arrow(path: str) -> Any:
     """Map an Arrow file."""
     import pyarrow as pa
 
-    check_regular(path, "an Arrow file")
     return pa.memory_map(path)
 
 

@@ -264,3 +264,44 @@ sys.exit(bool(failed))
 """
     process = subprocess.run([sys.executable, "-c", program], input="\n".join(modules), capture_output=True, text=True)
     assert process.returncode == 0, process.stdout + process.stderr
+
+
+OPENERS = {"open", "memmap", "open_memmap", "fromfile", "safe_open", "memory_map", "ZipFile", "GzipFile"} | {
+    *("read_text", "read_bytes", "read_parquet", "read_csv", "read_index"),
+}
+LOADERS = {"np.load", "torch.load", "pickle.load"}
+OPENS_NO_FILE_OF_CALLERS = {  # file and call, and why it may stand outside of _files.py
+    ("association/embeddings/datasets.py", "joinpath('weat_word_sets.json').read_text"): "a file of the package",
+    ("_info.py", "path.read_text"): "a file of the package",
+    ("uncertainty/score_files.py", "read_parquet"): "of bytes that were read",
+    ("retrieval/search/backends/faiss_knn.py", "read_index"): "of a stream that was opened",
+}
+
+
+def calls_that_open(source: str) -> list[str]:
+    """Return the calls by which a file is opened for reading, as they are written."""
+    calls = (node.func for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call))
+    is_opener = {
+        call: call.attr in OPENERS or ast.unparse(call) in LOADERS
+        if isinstance(call, ast.Attribute)
+        else ast.unparse(call) in ("open", "safe_open")
+        for call in calls
+    }
+    return [ast.unparse(call) for call, opens in is_opener.items() if opens]
+
+
+def test_calls_that_open_are_found():
+    source = (
+        "open(p)\npath.open('rb')\nnp.load(p)\ntorch.load(p)\ngzip.open(p)\nPath(p).read_text()\njson.loads(t)\nclose()"
+    )
+    assert calls_that_open(source) == ["open", "path.open", "np.load", "torch.load", "gzip.open", "Path(p).read_text"]
+
+
+@pytest.mark.parametrize("path", FILES, ids=str)
+def test_files_of_callers_are_opened_in_one_place(path):
+    if path == Path("_files.py"):
+        return
+    calls = calls_that_open((PACKAGE / path).read_text())
+    allowed = [call for file, call in OPENS_NO_FILE_OF_CALLERS if file == path.as_posix()]
+    others = [call for call in calls if not any(call.endswith(end) for end in allowed)]
+    assert others == [], "read it by a function of _files.py, and give the reader a row in tests/cases/readers.py"

@@ -84,7 +84,7 @@ class Run(Pairs):
 
     @classmethod
     def read(cls, path: str | PathLike) -> "Run":
-        """A TREC run. ValueError names the line."""
+        """Read a TREC run, of fields between blanks and control characters. ValueError names the line."""
         path = Path(path)
         query, document, score = split_fields(read_bytes(path), path, ("query", "-", "document", "-", "score", "-"))
         return cls._of(*_coded(query), document.words(), _numbers(path, "score", score), str(path))

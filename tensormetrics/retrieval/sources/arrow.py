@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..._files import map_arrow, parsing
+from ..._files import check_regular, map_arrow, parsing
 from .source import RowSource
 
 BYTES = 2**23  # of rows that are decoded at once
@@ -46,7 +46,10 @@ def naming(file: str) -> Iterator[None]:
 def opened(file: str) -> tuple[Any, str]:
     """The file system that holds a file, and the path in it."""
     fs = arrow(".fs")
-    return fs.FileSystem.from_uri(file) if is_address(file) else (fs.LocalFileSystem(), os.path.abspath(file))
+    if is_address(file):
+        return fs.FileSystem.from_uri(file)
+    check_regular(file, "a Parquet or Arrow file")
+    return fs.LocalFileSystem(), os.path.abspath(file)
 
 
 def matching_addresses(pattern: str) -> list[str]:
@@ -72,7 +75,7 @@ class TableRows(RowSource):
         self.file = file
         with naming(file):
             self.system, self.path = opened(file)
-            self.groups = self.open()
+            self.groups = self.open_groups()
             self.column = self.choose(name)
             field = self.schema.field(self.column).type
         self.starts = [0, *accumulate(self.groups)]
@@ -91,7 +94,7 @@ class TableRows(RowSource):
             self.shape = (len(self), next(lengths, 0))
 
     @abstractmethod
-    def open(self) -> list[int]:
+    def open_groups(self) -> list[int]:
         """How many rows each group has; sets `schema`."""
 
     @abstractmethod
@@ -105,9 +108,10 @@ class TableRows(RowSource):
     def _decoded(self, group: int, rows: int) -> Iterator[tuple[int, Any]]:
         for number in range(group, len(self.groups)):
             first = self.starts[number]
-            for column in self.group(number, rows):
-                yield first, column
-                first += len(column)
+            with naming(self.file):
+                for column in self.group(number, rows):
+                    yield first, column
+                    first += len(column)
 
     def read(self, start: int, stop: int) -> Tensor:
         parts = [torch.empty(0, self.shape[1], dtype=self.dtype, device="cpu")]
@@ -154,7 +158,7 @@ class TableRows(RowSource):
 
 
 class ParquetRows(TableRows):
-    def open(self) -> list[int]:
+    def open_groups(self) -> list[int]:
         self.table = arrow(".parquet").ParquetFile(self.system.open_input_file(self.path), pre_buffer=False)
         self.schema = self.table.schema_arrow
         return [self.table.metadata.row_group(n).num_rows for n in range(self.table.num_row_groups)]
@@ -165,7 +169,7 @@ class ParquetRows(TableRows):
 
 
 class ArrowRows(TableRows):
-    def open(self) -> list[int]:
+    def open_groups(self) -> list[int]:
         file = self.system.open_input_file(self.path) if is_address(self.file) else map_arrow(self.path)
         self.table = arrow(".ipc").open_file(file)
         self.schema = self.table.schema

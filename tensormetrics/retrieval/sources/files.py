@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..._files import map_array, open_safetensors, read_numbers
+from ..._files import map_array, open_safetensors, parsing, read_numbers
 from .arrow import TABLES, chosen, is_address, matching_addresses
 from .source import Joined, RowSource
 
@@ -129,4 +129,5 @@ class SafetensorsRows(LocalRows):
         super().__init__(file, shape, self.slice[:0].dtype if shape else torch.float32)
 
     def read(self, start: int, stop: int) -> Tensor:
-        return self.slice[start:stop]
+        with parsing(self.file, "a .safetensors file"):
+            return self.slice[start:stop]

@@ -3,13 +3,12 @@
 import json
 from collections.abc import Sequence
 from os import PathLike
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from torch import Tensor
 
-from ...._files import Npz, open_safetensors, parsing, read_text
+from ...._files import Npz, kind_of, open_safetensors, parsing, read_text
 from ..vocabulary import from_array
 
 
@@ -52,7 +51,7 @@ def word_list(words: Any) -> Sequence[str]:
     if not isinstance(words, str | PathLike):
         return words.tolist() if isinstance(words, np.ndarray) else words
     text = read_text(words).replace("\r\n", "\n")
-    if Path(words).suffix != ".json":
+    if kind_of(words) != ".json":
         return text.removesuffix("\n").split("\n")
     with parsing(words, "JSON"):
         read = json.loads(text)

@@ -217,7 +217,7 @@ def _text_rows(file: IO[bytes], head: bytes, path: Path, dim: int | None) -> Ite
     line = 1 if dim is None else 2
     for piece in _pieces(file, head, longest):
         if dim is None:
-            dim = max(len(piece.partition(b"\n")[0].split()) - 1, 0)
+            dim = _dimensions(piece, path)
         places, vectors, other = rows_of_words(torch.frombuffer(bytearray(piece), dtype=torch.uint8), max(dim, 1))
         if other:  # a line that is no row, or a way to write numbers that Python alone knows
             yield from _rows_of_lines(piece, line, path, dim, longest)
@@ -225,6 +225,24 @@ def _text_rows(file: IO[bytes], head: bytes, path: Path, dim: int | None) -> Ite
         else:
             yield "line", line, [piece[begin:end] for begin, end in places.tolist()], vectors.numpy()
             line += len(places)
+
+
+def _dimensions(piece: bytes, path: Path) -> int:
+    """Return the numbers of the first line; a ValueError if those below have more, as words may have blanks in them."""
+    first, *below = (len(line.split()) - 1 for line in piece.split(b"\n", 20)[:20] if line.strip())
+    if below and first < (least := min(below)):
+        second = next(line for line in piece.split(b"\n")[1:] if line.strip()).split()
+        if all(map(_is_number, second[-least:])):
+            raise ValueError(f"{path}, line 1: got {first} numbers, wanted {least} as in the lines below")
+    return first
+
+
+def _is_number(field: bytes) -> bool:
+    try:
+        float(field)
+    except ValueError:
+        return False
+    return True
 
 
 def _rows_of_lines(piece: bytes, first: int, path: Path, dim: int, longest: int) -> Iterator[Rows]:

@@ -3,7 +3,7 @@
 import functools
 import warnings
 from collections.abc import Callable, Sequence
-from os import PathLike, fspath
+from os import PathLike
 from types import ModuleType
 from typing import Any
 
@@ -13,7 +13,7 @@ from typing_extensions import Unpack
 
 from .... import _checks
 from ...._checks import takes_arrays
-from ...._files import written
+from ...._files import open_stream, parsing, written
 from ...._repr import ConstructorRepr
 from ...inputs import as_embeddings
 from ..backend import Candidates, asked_of, eligible, most_ignored, unit_rows
@@ -149,7 +149,10 @@ class FaissKNN(ConstructorRepr):
 
     def load(self, path: str | PathLike) -> None:
         """An index written by `save`, or by faiss for the same distance. It moves to a GPU at the first use there."""
-        self._indexes = [self._checked(_faiss().read_index(fspath(path)))]
+        faiss = _faiss()
+        with open_stream(path) as file, parsing(path, "an index of faiss"):
+            index = faiss.read_index(faiss.PyCallbackIOReader(file.read))
+        self._indexes = [self._checked(index)]
 
     def reset(self) -> None:
         """Forget the index."""

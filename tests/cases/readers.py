@@ -1,0 +1,542 @@
+"""A row for every reader of files: a valid file, the errors that it may raise, and another way to read the same."""
+
+import codecs
+import csv
+import io
+import json
+import re
+import struct
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from fasttext_files import fasttext_file
+
+from tensormetrics import association, posterior, retrieval, uncertainty
+from tensormetrics._cli import inputs as command_line
+from tensormetrics._cli.inputs.text import json_lines
+from tensormetrics._cli.options import BadInput
+from tensormetrics.association.embeddings.formats.arrays import word_list
+from tensormetrics.posterior.sampling.errors import ConfigError, ConfMatIOError
+from tensormetrics.retrieval.sources.arrow import read_column
+from tensormetrics.retrieval.sources.state import State
+
+ROWS = np.arange(24, dtype=np.float32).reshape(6, 4) / 8
+WORDS = ["he", "him", "she", "her", "café", "work"]
+Content = bytes
+
+
+@dataclass(frozen=True)
+class Reader:
+    """How a file is read.
+
+    `read` returns plain values; `again` reads the same content in another way, and None if it cannot: what a reader
+    accepts must be what `again` reads. `streams` are read from their beginning to their end, and so from pipes and when
+    packed by gzip. `modules` are those whose calls of `_files` the row covers.
+    """
+
+    suffix: str
+    content: Callable[[], Content]
+    read: Callable[[Path], Any]
+    modules: tuple[str, ...]
+    errors: tuple[type[Exception], ...] = (ValueError,)
+    again: Callable[[Content], Any] | None = None
+    streams: bool = True
+    needs: str | None = None  # a package
+
+
+def saved(write: Callable[[Path], Any], suffix: str) -> Callable[[], Content]:
+    """Return a function that gives the content of what `write` writes."""
+
+    def content() -> Content:
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / f"file{suffix}"
+            write(path)
+            return path.read_bytes()
+
+    return content
+
+
+def text(*lines: str) -> Callable[[], Content]:
+    return lambda: "".join(f"{line}\n" for line in lines).encode()
+
+
+def numbers(values: Any) -> list[Any]:
+    """Plain numbers, of which NaN equals NaN."""
+    array = torch.as_tensor(np.array(values) if isinstance(values, np.ndarray) else values).detach().cpu()
+    array = array.double().numpy() if array.is_floating_point() else array.numpy()
+    return [array.shape, *map(repr, array.ravel().tolist())]
+
+
+# Word vectors and word sets.
+
+
+def vectors(model: association.WordEmbeddingModel) -> dict[str, list[Any]]:
+    return {word: numbers(model[word]) for word in model.vocab}
+
+
+def word_lines() -> Content:
+    return b"".join(f"{word} {' '.join(map(str, row))}\n".encode() for word, row in zip(WORDS, ROWS, strict=True))
+
+
+def plain_glove(content: Content) -> dict[str, list[Any]] | None:
+    rows: dict[str, list[Any]] = {}
+    lines = [line for line in content.decode("utf-8").split("\n") if line.strip()]
+    size = len(lines[0].split()) - 1
+    for line in lines:
+        word, *values = line.rsplit(None, size)
+        with np.errstate(over="ignore"):
+            rows.setdefault(word, numbers(np.array([float(x) for x in values]).astype(np.float32)))
+    return rows
+
+
+def binary_vectors() -> Content:
+    rows = (word.encode() + b" " + row.tobytes() + b"\n" for word, row in zip(WORDS, ROWS, strict=True))
+    return b"6 4\n" + b"".join(rows)
+
+
+def decoded(content: Content) -> str:
+    is_utf16 = content[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+    return content.decode("utf-16" if is_utf16 else "utf-8-sig")
+
+
+def lines_of(text: str) -> list[str]:
+    return text.replace("\r\n", "\n").removesuffix("\n").split("\n")
+
+
+def of_fasttext(path: Path) -> list[Any]:
+    model = association.WordEmbeddingModel.from_fasttext(path)
+    index = model.index_query(association.Query([["he", "other"]], [["work"]]))
+    return [numbers(association.WordSet.of(part).values) for part in index.sets(model.vectors)]
+
+
+def word_set(name: str, function: Callable[..., Any], others: dict[str, Content]) -> Callable[[Path], Any]:
+    """Return a reader of a folder with this file and valid `others`."""
+
+    def read(path: Path) -> Any:
+        with tempfile.TemporaryDirectory() as folder:
+            for other, content in others.items():
+                (Path(folder) / other).write_bytes(content)
+            (Path(folder) / name).write_bytes(path.read_bytes())
+            return function(path=folder)
+
+    return read
+
+
+PAIRS = b'[["she", "he"], ["her", "him"]]'
+DEBIASWE = {f"{name}.json": PAIRS for name in ("definitional_pairs", "equalize_pairs", "gender_specific_full")}
+MULTICLASS = json.dumps(
+    {
+        "definite_sets": [["a", "b", "c"], ["d", "e", "f"]],
+        "analogy_templates": {
+            "role": {name: ["x"] for name in ("man", "woman", "black", "caucasian", "asian")},
+            "attribute": {name: ["x"] for name in ("jew", "christian", "muslim")},
+        },
+        "eval_targets": [["a"], ["b"]],
+    }
+).encode()
+GENDER = MULTICLASS.replace(b', "c"', b"").replace(b', "f"', b"")
+
+# Confusion matrices, studies, rows and runs.
+
+
+def plain_matrix(content: Content) -> list[Any] | None:
+    rows = list(csv.reader(io.StringIO(decoded(content), newline=None), strict=True))
+    return numbers(np.array([[float(cell) for cell in row] for row in rows if any(row)]))
+
+
+def study(suffix: str) -> Callable[[], Content]:
+    def write(path: Path) -> None:
+        made = posterior.Study(seed=1, num_samples=10_000)
+        made.add_experiment("group/run", np.array([[5, 1], [2, 7]]))
+        made.save(path)
+
+    return saved(write, suffix)
+
+
+def of_study(path: Path) -> Any:
+    return json.dumps(posterior.Study.load(path).to_dict(), sort_keys=True, default=str)
+
+
+def rows_of(path: Path) -> list[Any]:
+    source = retrieval.open_rows(path)
+    return numbers(source.read(0, len(source)))
+
+
+def plain_npy(content: Content) -> list[Any] | None:
+    file = io.BytesIO(content)
+    version = np.lib.format.read_magic(file)
+    shape, is_fortran, dtype = getattr(np.lib.format, f"read_array_header_{version[0]}_0")(file)
+    values = np.frombuffer(content, dtype, int(np.prod(shape)), file.tell())
+    values = values.reshape(shape[::-1]).T if is_fortran else values.reshape(shape)
+    return numbers(values.astype(values.dtype.newbyteorder("=")))
+
+
+def plain_safetensors(content: Content) -> list[Any] | None:
+    (size,) = struct.unpack("<Q", content[:8])
+    header = json.loads(content[8 : 8 + size])
+    ((_, tensor),) = ((name, entry) for name, entry in header.items() if name != "__metadata__")
+    start, end = tensor["data_offsets"]
+    kinds = {"F32": "<f4", "F64": "<f8", "I32": "<i4", "I64": "<i8", "F16": "<f2"}
+    return numbers(np.frombuffer(content[8 + size :][start:end], kinds[tensor["dtype"]]).reshape(tensor["shape"]))
+
+
+def arrow_table() -> Any:
+    import pyarrow as pa
+
+    return pa.table({"vectors": [row.tolist() for row in ROWS], "label": ["a", "b", "a", "c", "c", "a"]})
+
+
+def write_parquet(path: Path) -> None:
+    import pyarrow.parquet as pq
+
+    pq.write_table(arrow_table(), path)
+
+
+def write_arrow(path: Path) -> None:
+    import pyarrow as pa
+
+    table = arrow_table()
+    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
+        writer.write_table(table)
+
+
+def write_safetensors(path: Path) -> None:
+    from safetensors.numpy import save_file
+
+    save_file({"vectors": ROWS}, path)
+
+
+RUN = text("q1 Q0 d1 1 2.5 x", "q1 Q0 d2 2 1.5 x", "q2 Q0 d1 1 -0.5 x", "q2 Q0 d3 2 1e-3 x")
+QRELS = text("q1 0 d1 1", "q1 0 d2 0", "q2 0 d3 2", "q2 0 d1 -1")
+BEIR = text("query-id\tcorpus-id\tscore", "q1\td1\t1", "q2\td2\t3")
+
+
+def pairs_of(pairs: Any) -> dict[str, dict[str, str]]:
+    return {
+        query: {name.tobytes().rstrip(b"\0").decode(): repr(float(value)) for name, value in zip(
+            pairs.document[pairs.query == i], pairs.value[pairs.query == i], strict=True
+        )}
+        for i, query in enumerate(pairs.queries)
+    }  # fmt: skip
+
+
+SPACES = "".join(map(chr, range(33)))  # control characters separate fields, too
+
+
+def plain_pairs(content: Content) -> dict[str, dict[str, str]] | None:
+    found: dict[str, dict[str, str]] = {}
+    lines = [re.split("[\0- ]+", line.strip(SPACES)) for line in decoded(content).split("\n") if line.strip(SPACES)]
+    columns = len(lines[0]) if lines else 0
+    has_heading = columns == 3 and not lines[0][-1].lstrip("-").isdecimal()
+    for fields in lines[has_heading:]:
+        query, document, value = fields[0], fields[-2 if columns < 6 else 2], fields[-1 if columns < 6 else 4]
+        assert len(fields) == columns and document not in found.setdefault(query, {})
+        found[query][document] = repr(float(value))
+    return found
+
+
+def of_knn(path: Path) -> list[Any]:
+    knn = retrieval.TorchKNN()
+    knn.load(path)
+    return numbers(knn(torch.ones(1, 4), 2)[0])
+
+
+def of_faiss(path: Path) -> list[Any]:
+    knn = retrieval.FaissKNN()
+    knn.load(path)
+    return numbers(knn(torch.ones(1, 4), 2)[0])
+
+
+def write_faiss(path: Path) -> None:
+    knn = retrieval.FaissKNN()
+    knn.train(torch.from_numpy(ROWS))
+    knn.save(path)
+
+
+STATE = {"rows": "6 rows", "k": "2"}
+
+
+def write_state(path: Path) -> None:
+    State(path, STATE).keep(lambda: {"place": 3, "sums": torch.ones(2)}, now=True)
+
+
+def of_state(path: Path) -> Any:
+    found = State(path, STATE).load()
+    return sorted((name, numbers(value)) for name, value in found.items())
+
+
+# Scores of items, tables of results, and inputs of the command line.
+
+SCORES = text("id,score,topic", "q1,1,law", "q2,0,law", "q3,0.5,art")
+SAMPLES = [{"doc_id": i, "metrics": ["acc"], "acc": i % 2, "doc": {"subject": "law"}} for i in range(4)]
+HARNESS = text(*map(json.dumps, SAMPLES))
+LOG = {"samples": [{"id": f"s{i}", "epoch": 1, "scores": {"m": {"value": "CI"[i % 2]}}} for i in range(4)]}
+
+
+def of_scores(path: Path) -> Any:
+    scores = uncertainty.read_scores(path, groups=None)
+    return numbers(scores.scores), None if scores.ids is None else [str(name) for name in scores.ids]
+
+
+def plain_scores(content: Content) -> Any:
+    rows = list(csv.DictReader(io.StringIO(decoded(content), newline=None), strict=True))
+    values = [float(row["score"]) if row["score"].strip() else float("nan") for row in rows]
+    names = [(row.get("id") or row.get("sample_id") or "").strip() for row in rows]
+    return numbers(np.array(values)), names if any(names) else None
+
+
+def write_scores(path: Path) -> None:
+    import pandas
+
+    pandas.DataFrame({"id": ["a", "b"], "score": [0.5, 1.0]}).to_parquet(path)
+
+
+def write_table(path: Path) -> None:
+    uncertainty.Table(["a", "b"], {"score": True}, [{"score": 0.5}, {"score": 1.5}]).to_json(path)
+
+
+def of_table(path: Path) -> str:
+    return uncertainty.Table.from_json(path).to_json()
+
+
+def write_npz(path: Path) -> None:
+    np.savez(path, vectors=ROWS, words=np.array(WORDS))
+
+
+def tensor_of(path: Path) -> list[Any]:
+    return numbers(command_line.read_tensor(str(path)))
+
+
+def column_of(path: Path) -> Any:
+    column = command_line.read_labels(str(path))
+    return [str(value) for value in column.given()] if column.names else column.numbers.tolist()
+
+
+FORMATS = "association.embeddings.formats."
+ARRAYS, INPUTS = f"{FORMATS}arrays", "_cli.inputs."
+SETS = "association.embeddings.datasets"
+FROM_WORD2VEC = association.WordEmbeddingModel.from_word2vec
+BAD_INPUT = (BadInput,)
+READERS = {
+    "word2vec, text": Reader(
+        ".txt", word_lines, lambda path: vectors(FROM_WORD2VEC(path)), (f"{FORMATS}word2vec",), again=plain_glove
+    ),
+    "word2vec, binary": Reader(
+        ".bin", binary_vectors, lambda path: vectors(FROM_WORD2VEC(path, binary=True)), (f"{FORMATS}word2vec",)
+    ),
+    "fastText": Reader(
+        ".bin",
+        lambda: fasttext_file(WORDS, np.concatenate([ROWS, ROWS]), 6),
+        of_fasttext,
+        (f"{FORMATS}fasttext",),
+        streams=False,
+    ),
+    "npz of words": Reader(
+        ".npz",
+        saved(write_npz, ".npz"),
+        lambda path: vectors(association.WordEmbeddingModel.from_npz(path)),
+        (ARRAYS,),
+        streams=False,
+    ),
+    "safetensors of words": Reader(
+        ".safetensors",
+        saved(write_safetensors, ".safetensors"),
+        lambda path: numbers(association.WordEmbeddingModel.from_safetensors(path, WORDS).vectors),
+        (ARRAYS,),
+        again=plain_safetensors,
+        streams=False,
+        needs="safetensors",
+    ),
+    "list of words": Reader(
+        ".txt", text(*WORDS), word_list, (ARRAYS,), again=lambda content: lines_of(decoded(content))
+    ),
+    "JSON of words": Reader(
+        ".json",
+        lambda: json.dumps(WORDS).encode(),
+        lambda path: [*word_list(path)],
+        (ARRAYS,),
+        again=lambda content: json.loads(decoded(content)),
+    ),
+    "opinion words": Reader(
+        ".txt",
+        text(";;; a comment", "good", "fine"),
+        word_set("positive-words.txt", association.load_bingliu, {"negative-words.txt": b"bad"}),
+        (SETS,),
+        streams=False,
+    ),
+    "GN-GloVe": Reader(
+        ".txt",
+        text("he", "him"),
+        word_set("male_word_file.txt", association.fetch_gn_glove, {"female_word_file.txt": b"she"}),
+        (SETS,),
+        streams=False,
+    ),
+    "Debiaswe": Reader(
+        ".json",
+        lambda: PAIRS,
+        word_set("professions.json", association.fetch_debiaswe, DEBIASWE),
+        (SETS,),
+        streams=False,
+    ),
+    "multiclass": Reader(
+        ".json",
+        lambda: MULTICLASS,
+        word_set(
+            "race_attributes_optm.json",
+            association.fetch_debias_multiclass,
+            {"gender_attributes_optm.json": GENDER, "religion_attributes_optm.json": MULTICLASS},
+        ),
+        (SETS,),
+        streams=False,
+    ),
+    "confusion matrix": Reader(
+        ".csv",
+        text("5,1,0", "2,7,1", "0,3,9"),
+        lambda path: numbers(posterior.load_csv(path)),
+        ("posterior.sampling.confusion_matrix",),
+        (ConfMatIOError,),
+        plain_matrix,
+    ),
+    **{
+        f"study, {suffix}": Reader(
+            suffix, study(suffix), of_study, ("posterior.study.config",), (ConfigError,), needs=package
+        )
+        for suffix, package in ((".json", None), (".toml", "tomli_w"), (".yaml", "yaml"))
+    },
+    "rows, npy": Reader(
+        ".npy",
+        saved(lambda path: np.save(path, ROWS), ".npy"),
+        rows_of,
+        ("retrieval.sources.files",),
+        again=plain_npy,
+        streams=False,
+    ),
+    "rows, safetensors": Reader(
+        ".safetensors",
+        saved(write_safetensors, ".safetensors"),
+        rows_of,
+        ("retrieval.sources.files",),
+        again=plain_safetensors,
+        streams=False,
+        needs="safetensors",
+    ),
+    "rows, Parquet": Reader(
+        ".parquet",
+        saved(write_parquet, ".parquet"),
+        rows_of,
+        ("retrieval.sources.arrow",),
+        streams=False,
+        needs="pyarrow",
+    ),
+    "rows, Arrow": Reader(
+        ".arrow", saved(write_arrow, ".arrow"), rows_of, ("retrieval.sources.arrow",), streams=False, needs="pyarrow"
+    ),
+    "column, Parquet": Reader(
+        ".parquet",
+        saved(write_parquet, ".parquet"),
+        lambda path: [[*map(str, part)] for part in read_column(str(path), "label") if part is not None],
+        ("retrieval.sources.arrow",),
+        streams=False,
+        needs="pyarrow",
+    ),
+    "run": Reader(
+        ".txt",
+        RUN,
+        lambda path: pairs_of(retrieval.Run.read(path)),
+        ("retrieval.runs.pairs", "_text_columns"),
+        again=plain_pairs,
+    ),
+    "qrels": Reader(
+        ".txt",
+        QRELS,
+        lambda path: pairs_of(retrieval.Qrels.read(path)),
+        ("retrieval.runs.pairs", "_text_columns"),
+        again=plain_pairs,
+    ),
+    "qrels of BEIR": Reader(
+        ".tsv",
+        BEIR,
+        lambda path: pairs_of(retrieval.Qrels.read(path)),
+        ("retrieval.runs.pairs", "_text_columns"),
+        again=plain_pairs,
+    ),
+    "index of TorchKNN": Reader(
+        ".pt",
+        saved(lambda path: torch.save({"embeddings": torch.from_numpy(ROWS)}, path), ".pt"),
+        of_knn,
+        ("retrieval.search.knn",),
+        streams=False,
+    ),
+    "index of faiss": Reader(
+        ".faiss",
+        saved(write_faiss, ".faiss"),
+        of_faiss,
+        ("retrieval.search.backends.faiss_knn",),
+        needs="faiss",
+    ),
+    "state of an evaluation": Reader(
+        ".pt", saved(write_state, ".pt"), of_state, ("retrieval.sources.state",), streams=False
+    ),
+    "scores, CSV": Reader(".csv", SCORES, of_scores, ("uncertainty.score_files",), again=plain_scores),
+    "scores, lm-evaluation-harness": Reader(".jsonl", HARNESS, of_scores, ("uncertainty.score_files",)),
+    "scores, inspect_ai": Reader(".json", text(json.dumps(LOG)), of_scores, ("uncertainty.score_files",)),
+    "scores, Parquet": Reader(
+        ".parquet", saved(write_scores, ".parquet"), of_scores, ("uncertainty.score_files",), needs="pyarrow"
+    ),
+    "table of results": Reader(".json", saved(write_table, ".json"), of_table, ("uncertainty.results.table_formats",)),
+    "command line, npy": Reader(
+        ".npy",
+        saved(lambda path: np.save(path, ROWS), ".npy"),
+        tensor_of,
+        (f"{INPUTS}arrays",),
+        BAD_INPUT,
+        plain_npy,
+        streams=False,
+    ),
+    "command line, npz": Reader(
+        ".npz",
+        saved(lambda path: np.savez_compressed(path, vectors=ROWS), ".npz"),
+        tensor_of,
+        (f"{INPUTS}arrays",),
+        BAD_INPUT,
+        streams=False,
+    ),
+    "command line, pt": Reader(
+        ".pt",
+        saved(lambda path: torch.save(torch.from_numpy(ROWS), path), ".pt"),
+        tensor_of,
+        (f"{INPUTS}arrays",),
+        BAD_INPUT,
+        streams=False,
+    ),
+    "command line, safetensors": Reader(
+        ".safetensors",
+        saved(write_safetensors, ".safetensors"),
+        tensor_of,
+        (f"{INPUTS}arrays",),
+        BAD_INPUT,
+        plain_safetensors,
+        streams=False,
+        needs="safetensors",
+    ),
+    "command line, csv": Reader(
+        ".csv", text("1,2", "3,4.5"), tensor_of, (f"{INPUTS}text", f"{INPUTS}arrays"), BAD_INPUT
+    ),
+    "command line, jsonl": Reader(
+        ".jsonl", text("[1, 2]", "[3, 4.5]"), tensor_of, (f"{INPUTS}text", f"{INPUTS}arrays"), BAD_INPUT
+    ),
+    "command line, labels": Reader(
+        ".txt", text("cat", "dog", "cat"), column_of, (f"{INPUTS}text", f"{INPUTS}labels"), BAD_INPUT
+    ),
+    "command line, labels in csv": Reader(
+        ".csv", text("label", "3", "4"), column_of, (f"{INPUTS}text", f"{INPUTS}labels"), BAD_INPUT
+    ),
+    "command line, lines of JSON": Reader(
+        ".jsonl", text('{"a": 1}', "[2]"), lambda path: [*json_lines(path)], (f"{INPUTS}text",), BAD_INPUT
+    ),
+}

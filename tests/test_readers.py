@@ -1,0 +1,206 @@
+"""What all readers of files have in common; each has a row in `cases/readers.py`."""
+
+import gzip
+import importlib.util
+import io
+import os
+import subprocess
+import sys
+import threading
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from cases.readers import READERS, Reader
+from test_layers import FILES, PACKAGE, imported_modules
+
+from tensormetrics import association, posterior, retrieval, uncertainty
+from tensormetrics._files import Npz, check_regular, is_empty, open_stream, parsing, read_bytes
+
+ROOT = Path(__file__).parent.parent
+OPENING = {  # of _files.py, what opens a caller's file
+    *("open_stream", "read_bytes", "read_text", "map_array", "map_numbers", "read_numbers", "Npz", "load_tensors"),
+    *("open_safetensors", "map_arrow"),
+}
+every_reader = pytest.mark.parametrize("reader", READERS.values(), ids=READERS.keys())
+
+
+def content_of(reader: Reader) -> bytes:
+    if reader.needs and not importlib.util.find_spec(reader.needs):
+        pytest.skip(f"needs {reader.needs}")
+    return reader.content()
+
+
+def fifo(path: Path, content: bytes) -> threading.Thread:
+    """Make a pipe of this name, and write the content to whoever opens it."""
+
+    def write() -> None:
+        try:
+            with open(path, "wb") as file:
+                file.write(content)
+        except BrokenPipeError:
+            pass
+
+    os.mkfifo(path)
+    thread = threading.Thread(target=write, daemon=True)
+    thread.start()
+    return thread
+
+
+def test_every_module_that_opens_files_has_a_row():
+    covered = {module for reader in READERS.values() for module in reader.modules}
+    for path in FILES:
+        imports = imported_modules((PACKAGE / path).read_text(), ("tensormetrics", *path.parts)[1:])
+        opens = {name for name in OPENING if f"_files.{name}" in imports}
+        module = ".".join(path.with_suffix("").parts)
+        assert not opens or module in covered, f"{path}: add a row to tests/cases/readers.py for what reads by {opens}"
+
+
+@every_reader
+def test_valid_files(reader, tmp_path):
+    content = content_of(reader)
+    path = tmp_path / f"file{reader.suffix}"
+    path.write_bytes(content)
+    found = reader.read(path)
+    assert reader.again is None or reader.again(content) == found
+    if "state" not in reader.modules[0]:  # which begins where there is none
+        with pytest.raises((*reader.errors, OSError)) as error:
+            reader.read(tmp_path / f"none{reader.suffix}")
+        assert "none" in str(error.value) or getattr(error.value, "filename", None)
+
+
+@every_reader
+def test_pipes_and_packed_files(reader, tmp_path):
+    """What is read from its beginning to its end is read from a pipe and from what gzip packed; others say so."""
+    content = content_of(reader)
+    plain, pipe = tmp_path / f"file{reader.suffix}", tmp_path / f"pipe{reader.suffix}"
+    plain.write_bytes(content)
+    writer = fifo(pipe, content)
+    if reader.streams:
+        packed = tmp_path / f"packed{reader.suffix}.gz"
+        packed.write_bytes(gzip.compress(content))
+        assert reader.read(pipe) == reader.read(packed) == reader.read(plain)
+        writer.join(timeout=10)
+    elif "datasets" not in reader.modules[0]:  # those read files of a folder
+        with pytest.raises(reader.errors, match=r"got a pipe, wanted a file|\.pt holds no state"):
+            reader.read(pipe)
+
+
+@pytest.mark.parametrize("number", [36, pytest.param(720, marks=pytest.mark.slow)])
+def test_damaged_files(number):
+    """Truncated, flipped, nested, repeated and huge: the documented error, or what another reader reads."""
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+    ran = subprocess.run(
+        [sys.executable, "-m", "tests.fuzz_readers", str(number)],
+        cwd=ROOT, env=environment, capture_output=True, text=True, timeout=1500,
+    )  # fmt: skip
+    assert (ran.returncode, ran.stdout, ran.stderr[-2000:]) == (0, "0 faults\n", "")
+
+
+def test_parsers_errors_name_the_file_and_the_kind():
+    for fault, reason in (
+        (ValueError("line 3 is odd\nand more"), "line 3 is odd"),
+        (KeyError("x"), "it is damaged"),
+        (RecursionError("maximum"), "it is nested too deeply"),
+        (MemoryError(), "it is damaged, or declares more than memory holds"),
+        (ValueError("Object arrays cannot be loaded"), "got Python objects, which are not unpickled"),
+        (OSError(22, "Invalid argument"), "[Errno 22] Invalid argument"),
+    ):
+        with (
+            pytest.raises(ValueError, match=r"^x\.npy: wanted a \.npy file; ") as error,
+            parsing("x.npy", "a .npy file"),
+        ):
+            raise fault
+        assert str(error.value) == f"x.npy: wanted a .npy file; {reason}"
+    for fault in (FileNotFoundError(2, "No such file", "x"), ImportError("no pyarrow"), KeyboardInterrupt()):
+        with pytest.raises(type(fault)), parsing("x.npy", "a .npy file"):
+            raise fault
+    with pytest.raises(TypeError, match=r"^x: line 3$"), parsing("x", "a file", TypeError):
+        raise ValueError("x: line 3")  # is named already
+
+
+def test_sizes_of_0_are_not_believed(tmp_path):
+    made_when_read = Path("/proc/self/status")
+    if not made_when_read.exists():
+        pytest.skip("needs /proc")
+    assert made_when_read.stat().st_size == 0 and read_bytes(made_when_read).startswith(b"Name:")
+    assert not is_empty(made_when_read)
+    (tmp_path / "empty").touch()
+    assert is_empty(tmp_path / "empty") and read_bytes(tmp_path / "empty") == b""
+
+
+def test_devices_without_an_end_are_refused():
+    for read in (read_bytes, retrieval.Run.read, posterior.load_csv, uncertainty.read_scores):
+        with pytest.raises(ValueError, match=r"^/dev/zero: got a device, wanted a file or a pipe"):
+            read("/dev/zero")
+    with pytest.raises(ValueError, match=r"^/dev/zero: got a device, wanted a file: a \.npy file is not read from"):
+        retrieval.open_rows("/dev/zero.npy") if Path("/dev/zero.npy").exists() else check_regular(
+            "/dev/zero", "a .npy file"
+        )
+
+
+def test_packed_files_are_read_in_pieces(tmp_path):
+    path = tmp_path / "zeros.gz"
+    with gzip.open(path, "wb") as file:
+        file.write(bytes(3_000_000))
+    assert len(read_bytes(path, 100)) < 2**21
+    with open_stream(path) as stream:
+        assert stream.read(10) == bytes(10)
+
+
+def test_one_array_of_many_is_read(tmp_path, monkeypatch):
+    """The headers of all are, and the one that is taken."""
+    path = tmp_path / "x.npz"
+    np.savez_compressed(path, vectors=np.ones((3, 2)), words=np.array(["a", "b", "c"]), other=np.zeros((1000, 1000)))
+    read = []
+    monkeypatch.setattr(
+        np.lib.npyio.NpzFile,
+        "__getitem__",
+        lambda file, name, of=np.lib.npyio.NpzFile.__getitem__: (read.append(name), of(file, name))[1],
+    )
+    assert association.WordEmbeddingModel.from_npz(path, vectors="vectors")["b"].tolist() == [1, 1]
+    assert sorted(read) == ["vectors", "words"]
+    assert {name: header.shape for name, header in Npz(path).headers.items()}["other"] == (1000, 1000)
+
+
+def test_arrays_that_declare_more_than_they_hold(tmp_path):
+    path = tmp_path / "x.npz"
+    header = io.BytesIO()
+    np.lib.format.write_array_header_1_0(header, {"descr": "<f8", "fortran_order": False, "shape": (2**42, 4)})
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("vectors.npy", header.getvalue())
+    with pytest.raises(ValueError, match=r"a \.npz file; vectors\.npy ends within its array of \(4398046511104, 4\)"):
+        association.WordEmbeddingModel.from_npz(path, ["a"])
+
+
+def test_a_first_line_beyond_the_limit_of_a_cell(tmp_path):
+    path = tmp_path / "m.csv"
+    path.write_text(",".join(["1"] * 70_000))
+    with pytest.raises(posterior.ConfMatIOError, match="got 1 rows of 70000 columns"):
+        posterior.load_csv(path)
+
+
+def test_a_run_from_the_standard_input(tmp_path):
+    (tmp_path / "run.txt").write_text("q1 Q0 d1 1 2.5 x\n")
+    (tmp_path / "qrels.txt").write_text("q1 0 d1 1\n")
+    ran = subprocess.run(
+        [sys.executable, "-m", "tensormetrics", "trec", "/dev/stdin", "qrels.txt"],
+        cwd=tmp_path, input="q1 Q0 d1 1 2.5 x\n", capture_output=True, text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    assert ran.returncode == 0 and "map" in ran.stdout, ran.stderr
+
+
+def test_a_file_of_another_kind_is_no_index(tmp_path):
+    torch.save({"rows": torch.ones(2, 2)}, tmp_path / "x.pt")
+    with pytest.raises(ValueError, match=r"x\.pt: this is no file of TorchKNN\.save"):
+        retrieval.TorchKNN().load(tmp_path / "x.pt")
+
+
+def test_vectors_whose_first_line_is_cut(tmp_path):
+    path = tmp_path / "glove.txt"
+    path.write_text("he 0.5 0.25\n" + "".join(f"word{i} 1 2 3 4\n" for i in range(5)))
+    with pytest.raises(ValueError, match=r"glove\.txt, line 1: got 2 numbers, wanted 4 as in the lines below"):
+        association.WordEmbeddingModel.from_word2vec(path)
