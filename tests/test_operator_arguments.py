@@ -46,6 +46,51 @@ FREE = {
     ("finalize_topk", 0, "short in 1"),
     ("finalize_topk", 0, "long in 1"),
 }
+NUMBERS = 0, -1, 2**31, 2**63 - 1, -(2**63)
+# Contents of the tensors of a state, by name: the argument and what to write everywhere in it.
+STATES: list[tuple[str, int, float]] = [
+    *(("update_topk", 7, number) for number in (-1, 40, 41, 2**31 - 1)),
+    *(("finalize_topk", 1, number) for number in (-1, 41, 2**31 - 1)),
+    *(("int16_candidates", 12, number) for number in (-1, 60, 61, 2**31 - 1)),
+    *(("int16_candidates", 9, number) for number in (-(2**63), 2**63 - 1)),
+    *(("rerank_candidates", 7, number) for number in (-1, 10, 2**31 - 1)),
+    *(("rerank_candidates", 6, number) for number in (-1, 9, 2**31 - 1)),
+    *(("rerank_candidates", 3, number) for number in (-1, 9, 2**63 - 1)),
+    *(("rerank_candidates", 2, number) for number in (-1, 5, 2**63 - 1)),
+    *(("settle_possible", 7, number) for number in (-1, 10, 2**31 - 1)),
+    *(("settle_possible", 6, number) for number in (-1, 2**31 - 1)),
+    *(("settle_possible", 3, number) for number in (-1, 9, 2**63 - 1)),
+    *(("settle_possible", 2, number) for number in (-2, 5, 2**63 - 1)),
+    *(("count_before", 11, number) for number in (-1, 8, 2**63 - 1)),
+    *(("count_before", 9, number) for number in (-(2**62), 2**62)),
+    *(("count_before", 4, number) for number in (-1, 2**62)),
+    *(("canonical_pairs", k, number) for k in (2, 3) for number in (-1, 5, 2**63 - 1)),
+    *(("to_words", 1, number) for number in (-2, 5, 2**63 - 1)),
+    *(("item_sums", 1, number) for number in (-1, 4, 2**63 - 1)),
+    *(("numbers_of_fields", 1, number) for number in (-1, 2**63 - 1)),
+    *(("words_of_fields", 1, number) for number in (-1, 2**63 - 1)),
+    *(("extreme_draws", k, number) for k in (1, 2) for number in (-1, 5, 2**63 - 1)),
+    *(("extreme_subsets", 0, number) for number in (-(2**63), 2**63 - 1)),
+    *(("extreme_subsets", 2, number) for number in (-1, 5, 2**63 - 1)),
+    *(("lsa", k, number) for k in (2, 3, 5) for number in (-1, 5, 2**63 - 1)),
+]
+# Sizes that no memory has, of tensors without an entry, and states that have no room.
+ODD: dict[str, Callable[[], tuple]] = {
+    "heaviest_chain": lambda: (torch.empty(0, 2**30, 2**30), True, False),
+    "extreme_draws": lambda: (torch.empty(0, 2**55 - 1, dtype=torch.float64), None, None, None, None, 7, 9),
+    "extreme_subsets": lambda: (
+        torch.ones(1, 112, dtype=torch.int64), torch.ones(1, 112, dtype=torch.bool), torch.ones(1, dtype=torch.int64),
+        torch.ones(1, dtype=torch.int64), None,
+    ),
+    "to_words": lambda: (
+        torch.randn(0, 8), torch.full((4,), -1), torch.zeros(8).double(), 1.0,
+        torch.zeros(1, 4, 64, 2, dtype=torch.int16), torch.zeros(64), torch.zeros(3, 64).double(), 0,
+    ),
+    "int16_candidates": lambda: (
+        *(arguments := ARGUMENTS["int16_candidates"]())[:10], torch.zeros(70, 2, 7), torch.zeros(70, 7).int(),
+        *arguments[12:14], 3, -1,
+    ),
+}  # fmt: skip
 TYPES = torch.float16, torch.float32, torch.float64, torch.uint8, torch.int32, torch.int64, torch.bool
 
 
@@ -103,6 +148,43 @@ def is_harmless(name: str, arguments: tuple, k: int, wrong: Tensor) -> bool:
         return False
 
 
+def is_answered(name: str, arguments: tuple) -> bool:
+    """Is there an error, or the answer of the reference? What has no order is only to be given."""
+    try:
+        found = answer(name, arguments)
+    except (RuntimeError, OverflowError, MemoryError):
+        return True
+    if name == "int16_candidates":
+        return True
+    try:
+        return same(found, answer(name, arguments, reference=True))
+    except Exception:  # of many kinds
+        return False
+
+
+def hostile_calls() -> Iterator[tuple[str, str, tuple]]:
+    """Numbers and contents that are of the right kind and cannot be meant."""
+    for name in sorted(set(ARGUMENTS) - LEFT_OUT):
+        arguments = (ARGUMENTS | WITH_ALL)[name]()
+        for k, right in enumerate(arguments):
+            if isinstance(right, int) and not isinstance(right, bool):
+                for number in NUMBERS:
+                    if (name, k, number) == ("extreme_draws", 6, 2**31):  # are as many draws as may be wanted
+                        continue
+                    yield name, f"argument {k} = {number}", (*arguments[:k], number, *arguments[k + 1 :])
+    for name, k, number in STATES:
+        arguments = (ARGUMENTS | WITH_ALL)[name]()
+        yield (
+            name,
+            f"argument {k} full of {number}",
+            (
+                *arguments[:k],
+                torch.full_like(arguments[k], number),
+                *arguments[k + 1 :],
+            ),
+        )
+
+
 def main() -> None:
     torch.manual_seed(0)
     for name in sorted(set(ARGUMENTS) - LEFT_OUT):
@@ -113,6 +195,16 @@ def main() -> None:
                     continue
                 print(f"{name}: argument {k}, {what}", end=": ", flush=True)
                 print("harmless" if is_harmless(name, arguments, k, wrong) else "WRONG", flush=True)
+    for name, odd in ODD.items():
+        print(f"{name}: of odd sizes", end=": ", flush=True)
+        try:
+            answer(name, odd())
+        except RuntimeError:
+            pass
+        print("harmless", flush=True)
+    for name, what, arguments in hostile_calls():
+        print(f"{name}: {what}", end=": ", flush=True)
+        print("harmless" if is_answered(name, arguments) else "WRONG", flush=True)
     print("end")
 
 
@@ -123,7 +215,7 @@ def test_wrong_tensors_are_errors():
     told = subprocess.run(program, cwd=Path(__file__).parent, capture_output=True, text=True)
     lines = told.stdout.splitlines()
     assert [line for line in lines if not line.endswith(": harmless")] == ["end"], told.stderr[-2000:]
-    assert len(lines) > 700
+    assert len(lines) > 900
 
 
 def test_no_subset_has_more_places_than_there_are():

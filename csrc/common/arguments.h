@@ -139,6 +139,13 @@ void check(const char* operation, const char* wanted, const Tensors&... tensors)
   (arguments.next(given(tensors)), ...);
 }
 
+// Is an integer of an argument from `begin` to `last`? A bound such as all - count does not overflow, as first + count may.
+inline void check_integer(const char* operation, const char* name, int64_t value, int64_t begin, int64_t last) {
+  STD_TORCH_CHECK(begin <= value && value <= last, operation, ": got ", name, " = ", value, ", wanted ", begin, " to ", last);
+}
+
+constexpr int64_t kMany = int64_t{1} << 62;  // more than there are draws, or indices; sums with sizes do not overflow
+
 // Are all entries of an argument on the CPU, whole numbers T, from `begin` to end - 1?
 template <class T>
 void check_range(const char* operation, const char* name, const torch::stable::Tensor& tensor, int64_t end,
@@ -146,7 +153,7 @@ void check_range(const char* operation, const char* name, const torch::stable::T
   const T* const entries = static_cast<const T*>(tensor.data_ptr());
   const int64_t count = tensor.numel();
   bool wrong = false;
-  for (int64_t k = 0; k < count; ++k) wrong |= static_cast<uint64_t>(entries[k] - begin) >= static_cast<uint64_t>(end - begin);
+  for (int64_t k = 0; k < count; ++k) wrong |= (entries[k] < begin) | (entries[k] >= end);
   STD_TORCH_CHECK(!wrong, operation, ": got ", name, " outside of ", begin, " to ", end - 1);
 }
 

@@ -193,7 +193,7 @@ void sums_on_cpu(Tensor out, Tensor prevalence, Tensor alphas, std::optional<Ten
 }
 
 void log_gamma_on_cpu(Tensor out, Tensor alpha, Tensor keys, int64_t start) {
-  check_log_gamma(out, alpha, keys);
+  check_log_gamma(out, alpha, keys, start);
   dispatch(out, [&](auto zero) {
     using T = decltype(zero);
     const Logs<T> logs{static_cast<const double*>(alpha.data_ptr()), static_cast<const int64_t*>(keys.data_ptr()),
@@ -203,21 +203,22 @@ void log_gamma_on_cpu(Tensor out, Tensor alpha, Tensor keys, int64_t start) {
 }
 
 void item_sums_on_cpu(Tensor out, Tensor cells, Tensor key, int64_t start) {
-  common::check_range<int64_t>("item_sums", "cells", cells, out.size(1));
   ItemSums sums{make_item_problem(out, cells, key, start)};
+  common::check_range<int64_t>("item_sums", "cells", cells, out.size(1));
   sums.problem.key = key_of(key);
   in_parallel("item_sums", sums);
 }
 
 void item_weights_on_cpu(Tensor out, Tensor units, Tensor table, Tensor key, int64_t start) {
   common::check("item_weights", "out: float64 R N, units: int64 N, table: float64 65536, key: int64 2", out, units, table, key);
+  common::check_integer("item_weights", "start", start, 0, common::kMany);
   in_parallel("item_weights", ItemWeights{key_of(key), out.size(1), out.size(0), start,
                                           static_cast<const int64_t*>(units.data_ptr()),
                                           static_cast<const double*>(table.data_ptr()), static_cast<double*>(out.data_ptr())});
 }
 
 void uniforms_on_cpu(Tensor out, Tensor key, int64_t draw) {
-  check_uniforms(out, key);
+  check_uniforms(out, key, draw);
   in_parallel("uniforms", Uniforms{key_of(key), uint32_t(draw), out.numel(), static_cast<double*>(out.data_ptr())});
 }
 

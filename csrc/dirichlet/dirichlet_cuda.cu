@@ -204,7 +204,7 @@ void sums_on_cuda(Tensor out, Tensor prevalence, Tensor alphas, std::optional<Te
 }
 
 void log_gamma_on_cuda(Tensor out, Tensor alpha, Tensor keys, int64_t start) {
-  check_log_gamma(out, alpha, keys);
+  check_log_gamma(out, alpha, keys, start);
   const int32_t device = out.get_device_index();
   const torch::stable::accelerator::DeviceGuard guard(device);
   dispatch(out, [&](auto zero) {
@@ -251,7 +251,7 @@ void item_sums_on_cuda(Tensor out, Tensor cells, Tensor key, int64_t start) {
 }
 
 void uniforms_on_cuda(Tensor out, Tensor key, int64_t draw) {
-  check_uniforms(out, key);
+  check_uniforms(out, key, draw);
   const int32_t device = out.get_device_index();
   const torch::stable::accelerator::DeviceGuard guard(device);
   if (out.numel() == 0) return;

@@ -4,6 +4,7 @@
 #include <torch/csrc/stable/ops.h>
 #include <torch/csrc/stable/tensor.h>
 
+#include <limits>
 #include <optional>
 #include <vector>
 
@@ -119,6 +120,10 @@ Problem<T> make_problem(const Tensor& out, const Tensor& prevalence, const Tenso
   common::check("dirichlet_sums",
                 "out: real E F S, prevalence: float64 E C, cells: float64 E C C, weights: float64 G C C, keys: int64 E 3 2",
                 out, prevalence, alphas, weights, keys);
+  common::check_integer("dirichlet_sums", "start", start, 0, common::kMany);
+  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
+  STD_TORCH_CHECK(alphas.size(0) <= kMost && alphas.size(1) <= kMost && (!weights || weights->size(0) <= kMost),
+                  "dirichlet_sums: got sizes above 2^31 - 1");
   Problem<T> problem{};
   problem.experiments = static_cast<int32_t>(alphas.size(0));
   problem.classes = static_cast<int32_t>(alphas.size(1));
@@ -150,15 +155,18 @@ struct ItemProblem {
 // The key is left out, which CUDA reads on the device.
 inline ItemProblem make_item_problem(const Tensor& out, const Tensor& cells, const Tensor& key, int64_t start) {
   common::check("item_sums", "out: float64 E C S, cells: int64 E N, key: int64 2", out, cells, key);
+  common::check_integer("item_sums", "start", start, 0, common::kMany);
   return {out.size(0), cells.size(1), out.size(1), out.size(2), start, static_cast<const int64_t*>(cells.data_ptr()),
           {}, static_cast<double*>(out.data_ptr())};
 }
 
-inline void check_log_gamma(const Tensor& out, const Tensor& alpha, const Tensor& keys) {
+inline void check_log_gamma(const Tensor& out, const Tensor& alpha, const Tensor& keys, int64_t start) {
+  common::check_integer("log_gamma", "start", start, 0, common::kMany);
   common::check("log_gamma", "out: real E R C S, alpha: float64 E R C, keys: int64 E 2", out, alpha, keys);
 }
 
-inline void check_uniforms(const Tensor& out, const Tensor& key) {
+inline void check_uniforms(const Tensor& out, const Tensor& key, int64_t draw) {
+  common::check_integer("uniforms", "draw", draw, 0, common::kMany);
   common::check("uniforms", "out: float64 N, key: int64 2", out, key);
 }
 

@@ -13,6 +13,20 @@ namespace nearest {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
+constexpr int64_t kLeastCapacity = 8;  // below it, an eighth is nothing, and a list that is full would not be flooded
+
+// Do lists that a reference may enter have room for it?
+inline void check_lists(const char* operation, const Tensor& number, const Tensor& limit, int64_t capacity) {
+  common::check_range<int32_t>(operation, "number", number, capacity + 1);
+  STD_TORCH_CHECK(capacity >= kLeastCapacity, operation, ": got lists of ", capacity, " places, wanted at least ",
+                  kLeastCapacity);
+  const auto* const numbers = data<const int32_t>(number);
+  const auto* const limits = data<const float>(limit);
+  bool is_full = false;
+  for (int64_t q = 0; q < number.numel(); ++q) is_full |= numbers[q] == capacity && !(limits[q] == -kInfinity);
+  STD_TORCH_CHECK(!is_full, operation, ": got a list that is full, wanted number < ", capacity, " or limit = -inf");
+}
+
 // What may be among the k nearest of each query so far. Where that is more than there is room for, nothing is known: the
 // query is flooded, and `number` is `capacity`.
 struct Possible {

@@ -137,11 +137,13 @@ struct Nearest {
 std::tuple<Tensor, Tensor, Tensor> rerank_candidates(Tensor query, Tensor reference, Tensor place, Tensor order,
                                                        Tensor slack, Tensor bounds, Tensor column, Tensor number,
                                                        Tensor limit, int64_t k, int64_t distance) {
-  const int64_t queries = query.size(0), dim = query.size(1), capacity = bounds.size(2);
   common::check("rerank_candidates",
                 "query: float64 Q D, reference: strided rows R D, place: int64 Q, order: int64 O, slack: float32 N, "
                 "bounds: float32 N 2 C, column: int32 N C, number: int32 N, limit: float32 N",
                 query, reference, place, order, slack, bounds, column, number, limit);
+  const int64_t queries = query.size(0), dim = query.size(1), capacity = bounds.size(2);
+  common::check_integer("rerank_candidates", "k", k, 1, std::numeric_limits<int32_t>::max());
+  common::check_integer("rerank_candidates", "distance", distance, 0, kDistances - 1);
   common::check_range<int64_t>("rerank_candidates", "place", place, number.size(0));
   common::check_range<int32_t>("rerank_candidates", "number", number, capacity + 1);
   const Rows rows(order, reference);
@@ -185,6 +187,9 @@ Tensor settle_possible(Tensor query, Tensor reference, Tensor row_of, Tensor ord
                 query, reference, row_of, order, slack, bounds, column, number, limit, shift, delta, index);
   STD_TORCH_CHECK(query.scalar_type() == reference.scalar_type(), "settle_possible: query and reference have two dtypes");
   const int64_t lists = row_of.size(0), dim = query.size(1), capacity = bounds.size(2), k = delta.size(1);
+  common::check_integer("settle_possible", "first", first, 0, common::kMany);
+  common::check_integer("settle_possible", "distance", distance, 0, kDistances - 1);
+  STD_TORCH_CHECK(k > 0, "settle_possible: got no neighbours, wanted at least 1 of each query");
   common::check_range<int64_t>("settle_possible", "row_of", row_of, query.size(0), -1);
   common::check_range<int32_t>("settle_possible", "number", number, capacity + 1);
   const Rows columns(order, reference);
@@ -235,6 +240,7 @@ Tensor settle_possible(Tensor query, Tensor reference, Tensor row_of, Tensor ord
 void merge_nearest(Tensor other, Tensor of_other, int64_t first, Tensor delta, Tensor index) {
   common::check("merge_nearest", "other: float64 N K, of_other: int32 N K, delta: float64 N K, index: int64 N K", other,
                 of_other, delta, index);
+  common::check_integer("merge_nearest", "first", first, 0, common::kMany);
   const int64_t k = delta.size(1);
   const stop::Flag stop;
   common::in_parallel("merge_nearest", delta.size(0), 256, [&](int64_t begin, int64_t end) {

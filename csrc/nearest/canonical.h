@@ -31,6 +31,7 @@ auto for_rows(const Tensor& tensor, F f) {
 }
 
 enum Distance : int64_t { kEuclidean, kInner, kCosine };
+constexpr int64_t kDistances = kCosine + 1;
 
 // The distances of queries to references (R, D), in one thread. The loops are compiled once, in canonical_cpu.cpp, for
 // whoever asks.

@@ -174,6 +174,7 @@ void Canonical::of_pairs(const double* queries, const int64_t* rows, const int64
 Tensor canonical_pairs(Tensor query, Tensor reference, Tensor row, Tensor column, int64_t distance) {
   common::check("canonical_pairs", "query: float64 Q D, reference: strided rows R D, row: int64 N, column: int64 N", query,
                 reference, row, column);
+  common::check_integer("canonical_pairs", "distance", distance, 0, kDistances - 1);
   common::check_range<int64_t>("canonical_pairs", "row", row, query.size(0));
   common::check_range<int64_t>("canonical_pairs", "column", column, reference.size(0));
   Tensor delta = torch::stable::new_empty(row, {row.numel()}, ScalarType::Double);

@@ -230,8 +230,9 @@ void count_before(Tensor x, Tensor rows, Tensor bias, int64_t first, Tensor own,
                 "query: float64 Q E, reference: strided rows R E, equal: int64 R, delta: float64 Q P, index: int64 Q P, "
                 "relevant: int64 Q, factor: float64 Q, shift: float64 Q, error: float64 Q, before: int64 Q P+1",
                 x, rows, bias, own, ignored, query, reference, equal, delta, index, relevant, factor, shift, error, before);
-  STD_TORCH_CHECK(first >= 0 && first + rows.size(0) <= std::min(bias.size(0), reference.size(0)),
-                  "count_before: got rows ", first, " to ", first + rows.size(0), " of ", reference.size(0));
+  common::check_integer("count_before", "first", first, 0, std::min(bias.size(0), reference.size(0)) - rows.size(0));
+  common::check_integer("count_before", "distance", distance, 0, kDistances - 1);
+  common::check_integer("count_before", "ties", ties, 0, Places::kPositivesLast);
   common::check_range<int64_t>("count_before", "relevant", relevant, index.size(1) + 1);
   const Asked asked{query, delta, index, relevant, factor, shift, error};
   const int64_t width = asked.width();

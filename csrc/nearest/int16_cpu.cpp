@@ -224,8 +224,8 @@ void to_words(Tensor rows, std::optional<Tensor> order, Tensor centre, double fa
   if (order) common::check_range<int64_t>("to_words", "order", *order, rows.size(0), -1);
   const int64_t count = order ? order->size(0) : rows.size(0), dim = rows.size(1);
   const int64_t depth = panels.size(1), all = scale.size(0);
-  STD_TORCH_CHECK(first >= 0 && first + count <= all && 2 * depth == dim + dim % 2, "to_words: got ", count, " rows of ",
-                  dim, " columns from place ", first, " on, but panels for ", all, " of ", 2 * depth);
+  common::check_integer("to_words", "first", first, 0, all - count);
+  STD_TORCH_CHECK(2 * depth == dim + dim % 2, "to_words: got rows of ", dim, " columns, but panels of ", 2 * depth);
   const double most = 46338 - std::sqrt(double(dim)) / 2;  // 2^15.5, less what rounding may add to a length
   const auto* const taken = order ? data<const int64_t>(*order) : nullptr;
   const auto* const middle = data<const double>(centre);
@@ -249,7 +249,8 @@ void to_words(Tensor rows, std::optional<Tensor> order, Tensor centre, double fa
         for (int64_t n = begin; n < end && !stop(); ++n) {
           const int64_t at = taken ? taken[n] : n, place = first + n;
           const auto* const row = from + std::max<int64_t>(at, 0) * stride;
-          if (step == 1) for (int64_t d = 0; d < dim; ++d) x[d] = (static_cast<double>(row[d]) - middle[d]) * factor;
+          if (at < 0) std::fill_n(x, dim, 0.0);  // there may be no row to read
+          else if (step == 1) for (int64_t d = 0; d < dim; ++d) x[d] = (static_cast<double>(row[d]) - middle[d]) * factor;
           else for (int64_t d = 0; d < dim; ++d) x[d] = (static_cast<double>(row[d * step]) - middle[d]) * factor;
           Eight squares = {}, largest = {}, rounded = {}, lefts = {};
           for (int64_t d = 0; d < padded; d += 8) {
@@ -291,18 +292,20 @@ void int16_candidates(Tensor x, Tensor x_scale, Tensor panels, Tensor scale, Ten
                    Tensor width, Tensor slack, Tensor own, Tensor bounds, Tensor column, Tensor number, Tensor limit,
                    int64_t k, int64_t first_column) {
   STD_TORCH_CHECK(common::multiplies_words(), "int16_candidates: this processor does not multiply words (VNNI)");
-  STD_TORCH_CHECK(bias.size(0) <= std::numeric_limits<int32_t>::max(), "int16_candidates: got ", bias.size(0),
-                  " references, but columns are 32 bits wide");
   common::check("int16_candidates",
                 "x: int16 X H 64 2, x_scale: float32 64X, panels: int16 P H 64 2, scale: float32 64P, bias: float32 64P, "
                 "share: float32 64P, spread: float32 64P, width: float32 N, slack: float32 N, own: int64 Q, "
                 "bounds: float32 N 2 C, column: int32 N C, number: int32 N, limit: float32 N",
                 x, x_scale, panels, scale, bias, share, spread, width, slack, own, bounds, column, number, limit);
-  common::check_range<int32_t>("int16_candidates", "number", number, column.size(1) + 1);
-  STD_TORCH_CHECK(own.size(0) <= x_scale.size(0) && 0 < k && k < column.size(1) &&
+  STD_TORCH_CHECK(bias.size(0) <= std::numeric_limits<int32_t>::max(), "int16_candidates: got ", bias.size(0),
+                  " references, but columns are 32 bits wide");
+  common::check_integer("int16_candidates", "k", k, 1, column.size(1) - 1);
+  common::check_integer("int16_candidates", "first_column", first_column, -1, bias.size(0));
+  check_lists("int16_candidates", number, limit, column.size(1));
+  STD_TORCH_CHECK(own.size(0) <= x_scale.size(0) &&
                       (first_column < 0 ? own.size(0) == number.size(0)
                                         : own.size(0) <= number.size(0) && number.size(0) <= bias.size(0)),
-                  "int16_candidates: queries, lists, references and k do not fit together");
+                  "int16_candidates: queries, lists and references do not fit together");
   STD_TORCH_CHECK(first_column < 0 || first_column % kPanel == 0, "int16_candidates: first begins no panel");
   const Operands operands{data<const int32_t>(x),   data<const int32_t>(panels), data<const float>(x_scale),
                           data<const float>(scale), data<const float>(bias),     data<const float>(share),

@@ -83,18 +83,18 @@ struct Least {
 void update_topk(Tensor x, Tensor rows, Tensor bias, int64_t first, Tensor own, std::optional<Tensor> ignored,
                 Tensor keys, Tensor number, Tensor limit, int64_t kept, int64_t start) {
   const int64_t references = bias.size(0);
-  STD_TORCH_CHECK(references <= std::numeric_limits<int32_t>::max(), "update_topk: got ", references,
-                  " references, but columns are 32 bits wide");
   common::check("update_topk",
                 "x: real Q D, rows: real C D, bias: real R, own: int64 Q, ignored: strided bool Q J, keys: real N K 2, "
                 "number: int32 N, limit: real N",
                 x, rows, bias, own, ignored, keys, number, limit);
   const bool halved = start >= 0;
   const int64_t queries = limit.size(0);
-  STD_TORCH_CHECK(first >= 0 && first + rows.size(0) <= references && 0 < kept && kept < keys.size(1) &&
-                      (halved ? start + x.size(0) <= std::min(references, queries) && first + rows.size(0) <= queries
-                              : x.size(0) == queries),
-                  "update_topk: first, kept or start do not fit to the tensors");
+  STD_TORCH_CHECK(references <= std::numeric_limits<int32_t>::max(), "update_topk: got ", references,
+                  " references, but columns are 32 bits wide");
+  common::check_integer("update_topk", "first", first, 0, (halved ? std::min(references, queries) : references) - rows.size(0));
+  common::check_integer("update_topk", "kept", kept, 1, keys.size(1) - 1);
+  if (halved) common::check_integer("update_topk", "start", start, 0, std::min(references, queries) - x.size(0));
+  else STD_TORCH_CHECK(x.size(0) == queries, "update_topk: got ", x.size(0), " queries, but lists for ", queries);
   common::check_range<int32_t>("update_topk", "number", number, keys.size(1));
   const int64_t shift = halved ? start : 0, diagonal = halved ? start - first : -x.size(0);
   Locks locks(limit.size(0));
@@ -154,6 +154,7 @@ void update_topk(Tensor x, Tensor rows, Tensor bias, int64_t first, Tensor own, 
 std::tuple<Tensor, Tensor> finalize_topk(Tensor keys, Tensor number, Tensor limit, int64_t kept) {
   common::check("finalize_topk", "keys: real N K 2, number: int32 N, limit: real N", keys, number, limit);
   common::check_range<int32_t>("finalize_topk", "number", number, keys.size(1) + 1);
+  common::check_integer("finalize_topk", "kept", kept, 0, std::numeric_limits<int32_t>::max());
   const int64_t queries = limit.size(0);
   Tensor value = torch::stable::new_empty(limit, {queries, kept}, ScalarType::Double);
   Tensor column = torch::stable::new_empty(limit, {queries, kept}, ScalarType::Long);

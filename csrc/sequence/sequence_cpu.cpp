@@ -84,6 +84,7 @@ Tensor heaviest_chain(Tensor similarity, bool by_row, bool by_column) {
   const int64_t documents = similarity.size(0), rows = similarity.size(1), columns = similarity.size(2);
   STD_TORCH_CHECK(rows > 0 && columns > 0, "heaviest_chain: got ", rows, " x ", columns, " similarities, wanted some");
   Tensor value = torch::stable::new_empty(similarity, {documents}, ScalarType::Double);
+  if (!documents) return value;  // whatever sizes there are none of
   double* out = static_cast<double*>(value.data_ptr());
   const void* in = similarity.data_ptr();
   if (similarity.scalar_type() == ScalarType::Float)

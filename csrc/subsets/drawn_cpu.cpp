@@ -121,10 +121,14 @@ Tensor extreme_draws(Tensor units, std::optional<Tensor> n, std::optional<Tensor
                 low, high);
   STD_TORCH_CHECK(bool(n) == bool(size) && (!n || n->size(0) == 1 || n->size(0) == units.size(0)),
                   "extreme_draws: wanted n and size of one query or of all, or neither");
+  common::check_integer("extreme_draws", "iterations", iterations, 0, common::kMany);
+  if (n) common::check_range<int64_t>("extreme_draws", "n", *n, units.size(1) + 1);
+  if (size) common::check_range<int64_t>("extreme_draws", "size", *size, units.size(1) + 1);
   const auto data = [](const std::optional<Tensor>& of) {
     return of ? static_cast<const int64_t*>(of->data_ptr()) : nullptr;
   };
   const int64_t batch = units.size(0);
+  if (!batch) return torch::stable::new_empty(units, {0}, ScalarType::Long);
   std::vector<int64_t> order(batch);
   std::vector<std::atomic<int64_t>> extreme(batch);
   const Draws draws{static_cast<const double*>(units.data_ptr()), data(n), data(size), data(low), data(high),

@@ -22,6 +22,8 @@ using torch::headeronly::ScalarType;
 using torch::stable::Tensor;
 
 constexpr int64_t kHalf = 24;   // values of a table, whose sums take 128 MB; more values than two tables are few
+constexpr int64_t kMostPlaces = 62;  // whose subsets are counted in 64 bits
+constexpr int64_t kLargest = int64_t{1} << 56;  // of a unit, so that no sum overflows
 constexpr int64_t kSmall = 18;  // tables of so many values may stand once in each thread
 
 struct Sums {
@@ -168,6 +170,9 @@ Tensor extreme_subsets(Tensor units, Tensor present, std::optional<Tensor> n, st
   common::check(name, "units: int64 B N, present: bool B N, n: int64 B, low: int64 B, high: int64 B", units, present, n, low,
                 high);
   const int64_t batch = units.size(0), places = units.size(1);
+  STD_TORCH_CHECK(places <= kMostPlaces, name, ": got ", places, " places, wanted at most ", kMostPlaces);
+  if (n) common::check_range<int64_t>(name, "n", *n, kMostPlaces + 1);
+  common::check_range<int64_t>(name, "units", units, kLargest + 1, -kLargest);
   Tensor counts = torch::stable::new_empty(units, {batch}, ScalarType::Long);
   const auto at = [](const std::optional<Tensor>& of, int64_t b) {
     return of ? std::optional<int64_t>(static_cast<const int64_t*>(of->data_ptr())[b]) : std::nullopt;

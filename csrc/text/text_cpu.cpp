@@ -24,6 +24,7 @@ using torch::headeronly::ScalarType;
 using torch::stable::Tensor;
 
 constexpr int64_t kStretch = 1 << 20;  // bytes, at least
+constexpr int64_t kMostColumns = 1 << 24;
 constexpr int64_t kGrain = 1 << 14;    // numbers that are worth a thread
 
 inline bool blank(uint8_t c) { return c <= ' '; }
@@ -79,6 +80,7 @@ Tensor of(const Tensor& like, std::initializer_list<int64_t> sizes) {
 std::tuple<Tensor, Tensor> split_columns(Tensor data, int64_t columns, std::vector<int64_t> kept) {
   common::check("split_columns", "data: uint8 B", data);
   const auto* bytes = static_cast<const uint8_t*>(data.data_ptr());
+  common::check_integer("split_columns", "columns", columns, 1, kMostColumns);
   STD_TORCH_CHECK(!kept.empty() && kept[0] >= 0 && kept.back() < columns &&
                       std::adjacent_find(kept.begin(), kept.end(), std::greater_equal<>()) == kept.end(),
                   "split_columns: wanted some of ", columns, " columns, ascending");
@@ -181,7 +183,7 @@ std::tuple<Tensor, Tensor> numbers_of_fields(Tensor data, Tensor places) {
 // (bytes,) uint8, (n, 2) int64 contiguous  ->  (n, width) int64: the bytes of each field, and 0 behind them
 Tensor words_of_fields(Tensor data, Tensor places, int64_t width) {
   check_places("words_of_fields", data, places);
-  STD_TORCH_CHECK(width >= 0, "words_of_fields: got a width of ", width);
+  common::check_integer("words_of_fields", "width", width, 1, kMostColumns);
   const int64_t n = places.size(0);
   Tensor words = of(data, {n, width});
   const auto* bytes = static_cast<const uint8_t*>(data.data_ptr());
@@ -279,7 +281,7 @@ int64_t read_spaced_row(const uint8_t* data, int64_t begin, int64_t end, int64_t
 // rounded from float64 as numpy does; and () bool: whether some line is another, and nothing here means anything.
 std::tuple<Tensor, Tensor, Tensor> rows_of_words(Tensor data, int64_t columns) {
   common::check("rows_of_words", "data: uint8 B", data);
-  STD_TORCH_CHECK(columns > 0, "rows_of_words: got ", columns, " columns, wanted at least 1");
+  common::check_integer("rows_of_words", "columns", columns, 1, kMostColumns);
   const auto* bytes = static_cast<const uint8_t*>(data.data_ptr());
   const int64_t size = data.size(0);
   std::vector<int64_t> starts;

@@ -64,6 +64,8 @@ def sequence_overlap(
 
 @_native.reference("heaviest_chain")
 def _heaviest_chain(similarity: Tensor, by_row: bool, by_column: bool) -> Tensor:
+    if not len(similarity):  # whatever sizes there are none of
+        return similarity.new_empty(0, dtype=torch.float64)
     if by_row:
         constraint = Constraint.ONE_TO_ONE if by_column else Constraint.ONE_TO_MANY
     else:
