@@ -144,7 +144,7 @@ HARD = torch.tensor([0.99] * 8 + [0.4] * 2, dtype=torch.float64)
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("items", "lowest"), [(5, 0.86), (10, 0.88), (20, 0.9)])
-def test_hard_classes_among_easy_ones_are_covered_better_than_by_fixed_priors(items, lowest, generator):
+def test_hard_classes_among_easy_ones_are_covered(items, lowest, generator):
     """Recall of the hard classes and macro recall, equal-tailed 95 % intervals; the table is printed with -s."""
     cells = torch.where(torch.eye(10, dtype=torch.bool), HARD[:, None], (1 - HARD[:, None]) / 9)
     drawn = torch.distributions.Multinomial  # a fixed number of items of each class
