@@ -1,4 +1,7 @@
-"""Coverage of intervals of ranked scores: normal scores of few positives and negatives, whose areas are known."""
+"""Coverage of intervals of ranked scores and of calibration errors, where the truth is known.
+
+Ranked scores are normal, of few positives and negatives; probabilities are too high by a constant.
+"""
 
 from typing import NamedTuple
 
@@ -6,12 +9,15 @@ import numpy as np
 import scipy.stats
 import torch
 
-from tensormetrics.uncertainty import BinaryAUROC, BinaryAveragePrecision, compare
+from tensormetrics.uncertainty import BinaryAUROC, BinaryAveragePrecision, CalibrationError, compare
 from tensormetrics.uncertainty.metrics.ranked import RankedMetric
 
 SETS, REPLICATES = 200, 1000
 SIZES = (2, 2), (2, 8), (5, 5), (4, 16), (10, 10), (5, 25), (5, 45), (25, 25)
 AREAS = 0.76, 0.92
+CALIBRATION_SETS = 100
+CALIBRATION_SIZES = 100, 200, 1000, 5000
+OFFSETS = 0.0, 0.05, 0.1, 0.2
 SHARED = 0.5  # variance of a score that two models have in common
 
 
@@ -53,3 +59,16 @@ def rows() -> list[tuple[str, type[RankedMetric], float]]:
     """Return the names of the rows of the table, their metrics and areas."""
     metrics = {"AUROC": BinaryAUROC, "average precision": BinaryAveragePrecision}
     return [(f"{name}, normal scores of area {area}", kind, area) for name, kind in metrics.items() for area in AREAS]
+
+
+def calibration_coverage(norm: str, count: int, offset: float, sets: int | None) -> float:
+    """Return the fraction of sets of `count` probabilities in [.2, .8] whose interval holds the error."""
+    generator, covered = torch.Generator().manual_seed(count + round(100 * offset)), []
+    for number in range(sets or CALIBRATION_SETS):
+        preds = torch.rand(count, generator=generator, dtype=torch.float64) * 0.6 + 0.2
+        target = (torch.rand(count, generator=generator, dtype=torch.float64) < preds - offset).long()
+        metric = CalibrationError(norm=norm, replicates=500, seed=number)
+        metric.update(preds, target)
+        _, low, high = metric.interval()
+        covered.append(bool(low <= offset <= high))
+    return float(np.mean(covered))

@@ -35,6 +35,7 @@ PAIR_COLUMNS = (
 )
 NUMBER_COLUMNS = "scores", "sizes", "two-sided", "greater", "less", "contradictions"
 RANKED_COLUMNS = "scores", "positives + negatives", "coverage", "mean width", "`p_value` <= .05 of equal models"
+CALIBRATION_COLUMNS = "sizes", '`norm="l1"`', '`norm="rms"`'
 PEER_COLUMNS = "scores", "method", "coverage", "mean width", "p <= .05", "interval against p", "no interval"
 Cells = tuple[str, ...]
 
@@ -143,6 +144,15 @@ def ranked(sets: int | None) -> Iterator[Cells]:
             joined(width(result.width) for result in results),
             joined(fraction(result.significant) for result in results),
         )
+
+
+def calibration(sets: int | None) -> Iterator[Cells]:
+    for count in ranked_samples.CALIBRATION_SIZES:
+        shares = [
+            [ranked_samples.calibration_coverage(norm, count, offset, sets) for offset in ranked_samples.OFFSETS]
+            for norm in ("l1", "rms")
+        ]
+        yield f"{count} items", *(joined(fraction(share) for share in row) for row in shares)
 
 
 class Answer(NamedTuple):
@@ -290,6 +300,8 @@ def main() -> None:
     report.table("Effect sizes of WEAT over sets of few words.", INTERVAL_COLUMNS, words(sets))
     title = "Ranked scores of few positives and negatives, 200 sets each."
     report.table(title, RANKED_COLUMNS, ranked(sets))
+    title = "Calibration error: probabilities that are too high by 0, .05, .1 and .2, 100 sets each."
+    report.table(title, CALIBRATION_COLUMNS, calibration(sets))
     peer_sets = sets or simulation.SETS
     report.table("Other packages, one model.", PEER_COLUMNS, peers(simulation.peer_rows(), peer_sets, False))
     report.table("Other packages, equal models.", PEER_COLUMNS, peers(simulation.peer_pair_rows(), peer_sets, True))

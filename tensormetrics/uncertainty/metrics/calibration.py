@@ -186,6 +186,11 @@ class CalibrationError(_Calibration):
     population in about `confidence` of data sets, 0 included. With "l1" it is mirrored at the value, and begins at 0
     where that of "rms" does; it is too short for small errors, and the value may be its end. Use `norm="rms"` for
     inference. Bins of one item do not count for "rms". Kumar, Liang & Ma 2019, arXiv:1909.10155.
+
+    >>> metric = CalibrationError(norm="rms", replicates=1000)
+    >>> metric.update(torch.full((50,), 0.75), torch.arange(50) % 2)
+    >>> print(f"{metric.interval():.2f}")
+    0.24 [0.06, 0.37]
     """
 
     plot_upper_bound: float | None = 1.0
