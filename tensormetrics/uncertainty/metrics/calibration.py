@@ -48,7 +48,7 @@ def calibration_error(preds: Tensor, target: Tensor, bins: int = 15, norm: str =
     bins = _checks.integer_at_least("bins", bins, 1)
     _checks.one_of("norm", norm, NORMS)
     rows = _bin_rows(preds, target, bins, norm == "rms")
-    return READERS[norm](rows.sum(-2), rows.new_full((), rows.shape[-2]), bins)
+    return READERS[norm](rows.sum(-2), rows.shape[-2], bins)
 
 
 def _read(preds: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
@@ -85,17 +85,18 @@ def _bin_rows(preds: Tensor, target: Tensor, bins: int, with_squares: bool) -> T
         target = (best == target).long()
     place = (preds * bins).nan_to_num(0).long().clamp(max=bins - 1).unsqueeze(-1)
     gap = (target - preds).unsqueeze(-1)
-    columns = [gap, gap.square(), torch.ones_like(gap)] if with_squares else [gap]
-    empty = preds.new_zeros(*preds.shape, bins)
-    return torch.cat([empty.scatter(-1, place, column) for column in columns], -1)
+    gaps = preds.new_zeros(*preds.shape, bins).scatter_(-1, place, gap)
+    if not with_squares:
+        return gaps
+    return torch.cat([gaps, gaps.square(), torch.zeros_like(gaps).scatter_(-1, place, 1.0)], -1)
 
 
-def _mean_gap(sums: Tensor, items: Tensor, bins: int) -> Tensor:
+def _mean_gap(sums: Tensor, items: Tensor | int, bins: int) -> Tensor:
     # sums: (..., bins or 3 bins)  items: (...)  ->  (...)
     return sums[..., :bins].abs().sum(-1) / items
 
 
-def _debiased_rms(sums: Tensor, items: Tensor, bins: int) -> Tensor:
+def _debiased_rms(sums: Tensor, items: Tensor | int, bins: int) -> Tensor:
     # sums: (..., 3 bins)  items: (...)  ->  (...)
     return _mean_square(sums, items, _variances(sums, bins), 1).clamp(min=0).sqrt()
 
@@ -107,7 +108,7 @@ def _variances(sums: Tensor, bins: int) -> Tensor:
     return variances.where(counts.isnan() | (counts > 1), torch.nan)
 
 
-def _mean_square(sums: Tensor, items: Tensor, variances: Tensor, times: int) -> Tensor:
+def _mean_square(sums: Tensor, items: Tensor | int, variances: Tensor, times: int) -> Tensor:
     # sums: (..., 3 bins)  items: (...)  variances: (..., bins)  ->  (...)
     """Return the mean square of the gaps less `times` their variances, of the bins that have one."""
     gaps, _, counts = sums.unflatten(-1, (3, variances.shape[-1])).unbind(-2)
