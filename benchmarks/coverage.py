@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
+import _ranked_samples as ranked_samples
 import _small_samples as simulation
 import _word_samples as word_samples
 import numpy as np
@@ -33,6 +34,8 @@ PAIR_COLUMNS = (
     "contradictions",
 )
 NUMBER_COLUMNS = "scores", "sizes", "two-sided", "greater", "less", "contradictions"
+RANKED_COLUMNS = "scores", "positives + negatives", "coverage", "mean width", "`p_value` <= .05 of equal models"
+CALIBRATION_COLUMNS = "sizes", '`norm="l1"`', '`norm="rms"`'
 PEER_COLUMNS = "scores", "method", "coverage", "mean width", "p <= .05", "interval against p", "no interval"
 Cells = tuple[str, ...]
 
@@ -128,6 +131,28 @@ def words(sets: int | None) -> Iterator[Cells]:
             joined(fraction(result.after) for result in results),
             joined(f"{width(result.width_before)} / {width(result.width)}" for result in results),
         )
+
+
+def ranked(sets: int | None) -> Iterator[Cells]:
+    sizes = ranked_samples.SIZES
+    for name, kind, area in ranked_samples.rows():
+        results = [ranked_samples.coverage_of(kind, area, size, sets) for size in sizes]
+        yield (
+            name,
+            joined(f"{positives} + {negatives}" for positives, negatives in sizes),
+            joined(fraction(result.coverage) for result in results),
+            joined(width(result.width) for result in results),
+            joined(fraction(result.significant) for result in results),
+        )
+
+
+def calibration(sets: int | None) -> Iterator[Cells]:
+    for count in ranked_samples.CALIBRATION_SIZES:
+        shares = [
+            [ranked_samples.calibration_coverage(norm, count, offset, sets) for offset in ranked_samples.OFFSETS]
+            for norm in ("l1", "rms")
+        ]
+        yield f"{count} items", *(joined(fraction(share) for share in row) for row in shares)
 
 
 class Answer(NamedTuple):
@@ -273,6 +298,10 @@ def main() -> None:
     title = "One model against its true score: p_value <= .05."
     report.table(title, NUMBER_COLUMNS, comparisons_with_truth(simulation.number_rows(), sets))
     report.table("Effect sizes of WEAT over sets of few words.", INTERVAL_COLUMNS, words(sets))
+    title = "Ranked scores of few positives and negatives, 200 sets each."
+    report.table(title, RANKED_COLUMNS, ranked(sets))
+    title = "Calibration error: probabilities that are too high by 0, .05, .1 and .2, 100 sets each."
+    report.table(title, CALIBRATION_COLUMNS, calibration(sets))
     peer_sets = sets or simulation.SETS
     report.table("Other packages, one model.", PEER_COLUMNS, peers(simulation.peer_rows(), peer_sets, False))
     report.table("Other packages, equal models.", PEER_COLUMNS, peers(simulation.peer_pair_rows(), peer_sets, True))

@@ -139,6 +139,31 @@ def test_rates_of_classes_and_macro_f1_are_covered_where_fixed_priors_fail(gener
         assert 0.88 <= acc <= 0.99 and 0.88 <= tpr <= 0.98 and f1 >= rows["balanced"][2] - 0.02
 
 
+HARD = torch.tensor([0.99] * 8 + [0.4] * 2, dtype=torch.float64)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("items", "lowest"), [(5, 0.86), (10, 0.88), (20, 0.9)])
+def test_hard_classes_among_easy_ones_are_covered(items, lowest, generator):
+    """Recall of the hard classes and macro recall, equal-tailed 95 % intervals; the table is printed with -s."""
+    cells = torch.where(torch.eye(10, dtype=torch.bool), HARD[:, None], (1 - HARD[:, None]) / 9)
+    drawn = torch.distributions.Multinomial  # a fixed number of items of each class
+    sets, shares = 200, {}
+    with torch.random.fork_rng():
+        torch.manual_seed(items)
+        counts = torch.stack([drawn(items, row).sample((sets,)) for row in cells], 1)
+    for prior in "hierarchical", "balanced", 0, "perks":
+        names = [str(i) for i in range(sets)]
+        found = sample_metrics(counts, ["tpr", "tpr@macro"], 1500, names=names, confusion_prior=prior)
+        (low, high), macro = summarize(found[0].double()).eti, summarize(found[1].double()).eti
+        hard = ((low <= HARD) & (HARD <= high))[..., 8:].double().mean()
+        mean = ((macro[0] <= HARD.mean()) & (HARD.mean() <= macro[1])).double().mean()
+        shares[prior] = float(hard), float(mean)
+        print(f"8 of .99 and 2 of .4, {items} items:", prior, f"{hard:.2f} / {mean:.2f}")
+    hard, mean = shares["hierarchical"]
+    assert hard >= lowest and mean >= lowest and mean >= shares["balanced"][1] - 0.02
+
+
 def test_a_class_of_vast_counts_does_not_silence_the_others():
     """Beyond some 1e15 items the logarithms of gamma functions have no digit left to tell r and m by."""
     few, many = (

@@ -16,12 +16,16 @@ from tensormetrics.uncertainty import (
     BinaryAveragePrecision,
     BrierScore,
     CalibrationError,
+    UncertaintyWarning,
     auroc,
     average_precision,
     brier_score,
     calibration_error,
     compare,
 )
+from tensormetrics.uncertainty.engine.draws import pseudo_masses
+
+STREAMS = "pseudo positives", "pseudo negatives"
 
 
 def drawn(generator, count=200, ties=10):
@@ -72,7 +76,7 @@ def test_by_hand():
 
 
 @pytest.mark.parametrize(("metric", "score"), [(BinaryAUROC, auroc), (BinaryAveragePrecision, average_precision)])
-def test_intervals_are_quantiles_of_reweighted_scores(metric, score, generator, device, monkeypatch):
+def test_intervals_are_quantiles_with_four_pseudo_scores(metric, score, generator, device, monkeypatch):
     monkeypatch.setitem(
         __import__("tensormetrics.uncertainty.engine.weights", fromlist=["LANES"]).LANES, device.type, 100
     )
@@ -81,10 +85,79 @@ def test_intervals_are_quantiles_of_reweighted_scores(metric, score, generator, 
     made.update(preds[:10].to(device), target[:10].to(device), ids=list(range(10)))
     made.update(preds[10:].to(device), target[10:].to(device), ids=list(range(10, 30)))
     weights = torch.tensor([[weight(2, item, r)[0] for item in range(30)] for r in range(60)], dtype=torch.float64)
+    positives, negatives = (pseudo_masses(2, 60, torch.device("cpu"), name) for name in STREAMS)
+    weights = torch.cat([weights, positives.T, negatives.T], 1)
+    preds = torch.cat([preds, torch.tensor([2.0, -1.0, 2.0, -1.0], dtype=torch.float64)])
+    target = torch.cat([target, torch.tensor([1, 1, 0, 0])])
     values = score(preds.expand(60, -1), target.expand(60, -1), weights)
+    preds, target = preds[:30], target[:30]
     value, low, high = made.interval(replicates=60, seed=2, confidence=0.8)
     assert float(value) == pytest.approx(float(score(preds, target)))
     assert [float(low), float(high)] == pytest.approx(np.quantile(values.numpy(), [0.1, 0.9]), rel=1e-10)
+
+
+def gamma_quantiles(preds, target, groups, probabilities):
+    """Simulate the draws of the area with numpy's Gamma weights: by pairs of items, four pseudo-scores among them."""
+    rng, draws = np.random.default_rng(0), 40_000
+    group_sizes = np.bincount(groups)
+    size = (group_sizes**2).sum() / group_sizes.sum()
+    weights = rng.exponential(size=(draws, len(group_sizes)))[:, groups]
+    weights = np.concatenate([weights, size * rng.gamma(0.5, size=(draws, 4))], 1)
+    preds, target = np.concatenate([preds, [9, 9, -9, -9]]), np.concatenate([target, [1, 0, 1, 0]])
+    positive, negative = weights * target, weights * (1 - target)
+    wins = (preds[:, None] > preds) + 0.5 * (preds[:, None] == preds)
+    areas = np.einsum("ri,ij,rj->r", positive, wins, negative) / positive.sum(1) / negative.sum(1)
+    return np.quantile(areas, probabilities)
+
+
+@pytest.mark.parametrize(
+    ("preds", "target", "groups", "value"),
+    [
+        ([0.9, 0.8, 0.2, 0.1], [1, 1, 0, 0], [0, 1, 2, 3], 1.0),  # all in order
+        ([0.9, 0.8, 0.2, 0.1], [0, 0, 1, 1], [0, 1, 2, 3], 0.0),  # all in reverse
+        ([0.5, 0.5, 0.5, 0.5, 0.5], [1, 0, 0, 1, 0], [0, 1, 2, 3, 4], 0.5),  # all tied
+        ([0.9, 0.5, 0.4, 0.3, 0.2], [1, 0, 0, 0, 0], [0, 1, 2, 3, 4], 1.0),  # one positive
+        ([0.9, 0.8, 0.7, 0.2, 0.1, 0.3], [1, 0, 1, 0, 0, 1], [0, 0, 0, 1, 1, 2], 7 / 9),  # three groups
+    ],
+)
+@pytest.mark.filterwarnings("ignore::tensormetrics.uncertainty.UncertaintyWarning")
+def test_area_of_few_items_has_the_law_of_four_pseudo_scores(preds, target, groups, value):
+    metric = BinaryAUROC()
+    metric.update(torch.tensor(preds), torch.tensor(target), groups=torch.tensor(groups))
+    estimate = metric.interval(replicates=10_000)
+    low, high = gamma_quantiles(np.array(preds), np.array(target), np.array(groups), [0.025, 0.975])
+    assert float(estimate.value) == pytest.approx(value)
+    assert float(estimate.low) == pytest.approx(min(low, value), abs=0.02)
+    assert float(estimate.high) == pytest.approx(max(high, value), abs=0.02)
+    assert (estimate.items, estimate.groups) == (len(preds), len(set(groups)))
+
+
+def test_precision_of_one_positive_by_hand():
+    """The positive lies above all items and below one pseudo-positive and one pseudo-negative, which are tied."""
+    metric = BinaryAveragePrecision()
+    metric.update(torch.tensor([0.9, 0.5, 0.4, 0.3, 0.2]), torch.tensor([1, 0, 0, 0, 0]))
+    rng, draws = np.random.default_rng(1), 100_000
+    above, false_above, below, false_below = rng.gamma(0.5, size=(4, draws))
+    weight, others = rng.exponential(size=draws), rng.gamma(4, size=draws)
+    whole = above + weight + below
+    precisions = above / (above + false_above), (above + weight) / (above + weight + false_above)
+    last = whole / (whole + false_above + others + false_below)
+    areas = (above * precisions[0] + weight * precisions[1] + below * last) / whole
+    value, low, high = metric.interval(replicates=10_000)
+    assert value == 1 and high == 1
+    assert float(low) == pytest.approx(np.quantile(areas, 0.025), abs=0.02)
+
+
+def test_few_items_are_reported():
+    metric, other = BinaryAUROC(), BinaryAUROC()
+    metric.update(torch.tensor([0.9, 0.2, 0.1]), torch.tensor([1, 0, 0]))
+    other.update(torch.tensor([0.1, 0.2, 0.9]), torch.tensor([1, 0, 0]))
+    with pytest.warns(UncertaintyWarning, match="^3 items: the interval rests on the range"):
+        estimate = metric.interval(replicates=200)
+    with pytest.warns(UncertaintyWarning, match="^3 pairs: the interval rests on the range"):
+        comparison = compare(metric, other, replicates=200)
+    assert estimate.low < 0.6 and estimate.groups == 3
+    assert comparison.low <= 0 and comparison.p_value > 0.05 and comparison.discordant is None
 
 
 def test_the_better_ranking_is_found(generator):

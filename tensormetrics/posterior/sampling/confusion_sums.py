@@ -80,6 +80,8 @@ def sample_sums(
     priors as in `dirichlet_prior`. With the confusion prior "hierarchical" the rates of right answers are Beta(m r,
     m (1 - r)) with one r and m for all classes, drawn from their posterior, and wrong answers spread as by "balanced":
     for macro scores and rates of classes with 5 to 20 items each, where every fixed prior is too sure.
+    It takes no items: rates drawn given the counts of all classes are no weighted sums of items, so that pairs (`ids`)
+    and `groups` have no weights to share; give these "balanced", or leave them out where items are independent.
     `method`: "posterior"; "prior", without the counts; "random", a uniform guesser whose rows keep their concentration
     ("hierarchical" counts as "balanced"); "input", the observed matrix as the one sample, in float64.
     `need`: "diag" draws O(C) variates per sample and leaves `fp` and `tn` None, "margins" O(C^2); "weighted", which

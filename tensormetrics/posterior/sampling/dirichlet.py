@@ -67,6 +67,12 @@ def confusion_prior_of(strategy: Any, C: int) -> Tensor | Literal["hierarchical"
     return dirichlet_prior(strategy, (C, C), argument="confusion_prior")
 
 
+HIERARCHICAL_WITH_ITEMS = (
+    "confusion_prior: got 'hierarchical' with items or groups, wanted another such as 'balanced': its rates are drawn "
+    "given the counts of all classes and are no weighted sums of items, so that pairs and groups share no weights"
+)
+
+
 def is_hierarchical(strategy: Any) -> bool:
     return isinstance(strategy, str) and strategy == "hierarchical"
 

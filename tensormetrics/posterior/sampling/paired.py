@@ -14,7 +14,7 @@ from torch import Tensor
 from ... import _checks
 from ...uncertainty.engine.weights import joined, weighted_sums
 from . import operators
-from .dirichlet import DTYPES, confusion_prior_of, dirichlet_prior, normalised, stream_keys
+from .dirichlet import DTYPES, HIERARCHICAL_WITH_ITEMS, confusion_prior_of, dirichlet_prior, normalised, stream_keys
 
 
 class Items(NamedTuple):
@@ -76,7 +76,7 @@ def sample_paired_matrices(
     prevalence = rows + dirichlet_prior(prevalence_prior, (C,), argument="prevalence_prior").to(device)
     cell_prior = confusion_prior_of(confusion_prior, C)
     if not isinstance(cell_prior, Tensor):
-        raise ValueError(f"confusion_prior: got {cell_prior!r} with items or groups, wanted another such as 'balanced'")
+        raise ValueError(HIERARCHICAL_WITH_ITEMS)
     prior = cell_prior.to(device).expand(E, C, C)
     logs = torch.logaddexp(masses.log().view(E, C, C, replicates), log_gamma(prior, names, "prior-mass"))
     if items.groups is None:

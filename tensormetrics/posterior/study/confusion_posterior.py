@@ -48,7 +48,8 @@ class ConfusionPosterior(Metric):
     The default priors (see `dirichlet_prior`) add one item to the whole table, half of it answered rightly: intervals
     of the accuracy cover it as often as they say for any number of classes. Rates of single classes are too sure with
     fewer than about 20 items each: `confusion_prior="hierarchical"` (see `sample_sums`) is for these and for macro
-    scores. Priors of 0 take what was never observed for impossible.
+    scores, without `ids` and `groups`, which need "balanced" or a number. Priors of 0 take what was never observed for
+    impossible.
 
         metric = ConfusionPosterior(10, ["acc", "f1@macro"])
         metric.update(logits, target)

@@ -17,7 +17,7 @@ from ..metrics.registry import ExperimentAggregator, get_experiment_aggregator
 from ..metrics.sample_metrics import sample_metrics
 from ..sampling.confusion_matrix import checked_labels, refuse_empty_rows, validate_confusion_matrix
 from ..sampling.confusion_sums import Method
-from ..sampling.dirichlet import confusion_prior_of, dirichlet_prior
+from ..sampling.dirichlet import HIERARCHICAL_WITH_ITEMS, confusion_prior_of, dirichlet_prior
 from ..sampling.errors import ConfigError
 from ..sampling.paired import Items
 from ..sampling.rng import RNG
@@ -136,8 +136,7 @@ class Experiment:
         if isinstance(self.confusion_prior, Tensor):
             refuse_empty_rows(self.confusion_matrix.cpu() + self.confusion_prior)
         elif items is not None:
-            what = "confusion_prior: got 'hierarchical' with items, wanted another such as 'balanced'"
-            raise ConfigError(f"experiment {name!r}: {what}")
+            raise ConfigError(f"experiment {name!r}: {HIERARCHICAL_WITH_ITEMS}")
 
     @property
     def num_classes(self) -> int:

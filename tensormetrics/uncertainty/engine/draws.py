@@ -103,10 +103,10 @@ def _uniforms(seed: int, stream: str, replicates: int) -> Tensor:
     return torch.stack([((a << 20 | b >> 12).double() + 0.5) / 2.0**52 for a, b in pairs])
 
 
-def pseudo_masses(seed: int, replicates: int, device: torch.device) -> Tensor:
+def pseudo_masses(seed: int, replicates: int, device: torch.device, stream: str = "pseudo") -> Tensor:
     # ->  (2, replicates) float64
     """Return the Gamma(1/2) masses of the worst and the best pseudo-item, the same for both sides of a comparison."""
-    normal = torch.special.ndtri(_uniforms(seed, "pseudo", replicates))
+    normal = torch.special.ndtri(_uniforms(seed, stream, replicates))
     return (normal.square() / 2).to(device)
 
 

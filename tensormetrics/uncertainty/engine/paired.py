@@ -20,23 +20,28 @@ def comparisons(a: Resampled | Joined, b: Resampled | Joined, question: Question
             raise ValueError("a, b: their results differ in shape; wanted equal options and the same classes")
         return a.join([comparisons(x, y, question) for x, y in zip(a.parts, b.parts, strict=True)])
     _check_comparable(a, b)
+    has_same_draws = a.half is None and torch.equal(a.weighted, b.weighted)
+    if b.as_second is not None:  # equal pseudo-items would cancel in the difference
+        b = b._replace(weighted=b.as_second())
     values, others = values_of(a), values_of(b)
     if values.spec != others.spec or [x.shape for x in values.leaves] != [x.shape for x in others.leaves]:
         raise ValueError("a, b: their results differ in shape; wanted equal options and the same classes")
     operands = [Operand(a, values), Operand(b, others, -1.0)]
     difference, jackknife = read_operands(operands, lambda operand: operand.resampled.observed), jackknife_of(operands)
-    differs = None if a.units is None or b.units is None else (a.units.rows != b.units.rows).flatten(1).any(1)
+    differs = None
+    if a.units is not None and b.units is not None and a.observed.ndim:  # else it is a value in place of sums
+        differs = (a.units.rows != b.units.rows).flatten(1).any(1)
     evidence = Evidence(
         difference,
         draw_sets(operands, difference, jackknife),
         ranges_of(operands),
         None if a.half is None or b.half is None else _swap_test(operands, a.half, b.half),
         one_unit=jackknife is not None and jackknife.num_units == 1,
-        all_equal=differs is not None and a.half is not None and not bool(differs.any()),
+        all_equal=has_same_draws or (differs is not None and a.half is not None and not bool(differs.any())),
     )
     counts = counts_of(a, jackknife) | {"discordant": None if differs is None else int(differs.sum())}
     counts["test"] = "bootstrap" if evidence.test is None else "paired swaps"
-    return statements(values, evidence, question, counts, _pairs_warning(jackknife, question.alternative))
+    return statements(values, evidence, question, counts, _pairs_warning(jackknife, question.alternative, evidence))
 
 
 def _check_comparable(a: Resampled, b: Resampled) -> None:
@@ -73,11 +78,13 @@ def _with_binomial(test: ExactTest, operands: list[Operand]) -> ExactTest:
     return either(applies, exact, test)
 
 
-def _pairs_warning(jackknife: Jackknife | None, alternative: str) -> str:
+def _pairs_warning(jackknife: Jackknife | None, alternative: str, evidence: Evidence) -> str:
     if jackknife is None:
         return ""
     if jackknife.num_units == 1:
         return "one pair: its spread cannot be known; wanted at least 6 pairs"
+    if evidence.test is None:
+        return few_units_warning(jackknife, evidence.difference, evidence.range, False, False).replace("item", "pair")
     return few_swaps_warning(jackknife.num_units, "pair", alternative)
 
 

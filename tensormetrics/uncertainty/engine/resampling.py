@@ -30,6 +30,7 @@ class Resampled(NamedTuple):
     bounds: Bounds | None = None
     range: Range = UNKNOWN
     is_smooth: bool = True  # else the jackknife is inconsistent, as for medians (Efron 1982, section 3.4)
+    as_second: Callable[[], Tensor] | None = None  # `weighted` with other pseudo-items, for the second of two
 
 
 class Joined(NamedTuple):

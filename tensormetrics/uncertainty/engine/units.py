@@ -104,3 +104,17 @@ def units_of_items(rows: Tensor, ids: Tensor, cells: Tensor | None, width: int) 
     for part_sum, part in zip(sums, parts(rows, grids=GRIDS), strict=True):
         part_sum.index_add_(0, index, part)
     return Units(distinct, total(sums).view(len(distinct), width, rows.shape[1]), sizes)
+
+
+def units_of_values(ids: Tensor) -> Units | None:
+    # ids: (N,) int64  ->  rows (U,), all 0
+    """Return the units of items whose value is no function of sums; None where these are more than a store holds."""
+    distinct, sizes = ids.unique(return_counts=True)
+    return None if len(distinct) > MAX_UNITS else Units(distinct, torch.zeros_like(sizes.double()), sizes.double())
+
+
+def group_size(ids: Tensor) -> float:
+    # ids: (N,) int64
+    """Return the size of the group of an average item."""
+    sizes = ids.unique(return_counts=True)[1].double()
+    return float(sizes.square().sum() / sizes.sum()) if len(sizes) else 1.0

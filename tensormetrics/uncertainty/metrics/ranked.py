@@ -13,7 +13,9 @@ from ..._checks import takes_arrays
 from ..._exact_sums import prefix_sums
 from ..._metric import Options
 from ..._row_metric import RowMetric
+from ..engine.draws import pseudo_masses
 from ..engine.resampling import Resampled
+from ..engine.units import group_size, units_of_values
 from ..engine.weights import Identity, check_draws, fingerprint, replicate_weights
 
 
@@ -57,21 +59,26 @@ def _scored(area: Area, preds: Tensor, target: Tensor, weights: Tensor | None) -
         _checks.shape("weights", weights, *preds.shape)
         _checks.same_device(preds=preds, weights=weights)
     ordered, order = preds.sort(-1, descending=True)
-    kind, unit = target.gather(-1, order).double(), torch.ones_like(ordered, dtype=torch.float64)
+    positive, last = target.gather(-1, order).double(), _last_of_equals(ordered)
+    is_valid = ordered.isfinite().all(-1) & ((target == 0) | (target == 1)).all(-1)
     if weights is None:
-        return _area(area, ordered, kind, unit)
+        return _area(area, last, positive, torch.ones_like(positive)).where(is_valid, torch.nan)
     weights = weights.double().where((weights >= 0) & weights.isfinite(), torch.nan)
-    return _area(area, ordered, kind, weights.gather(-1, order)).where(weights.isfinite().all(-1), torch.nan)
+    is_valid = is_valid & weights.isfinite().all(-1)
+    return _area(area, last, positive, weights.gather(-1, order)).where(is_valid, torch.nan)
 
 
-def _area(area: Area, ordered: Tensor, target: Tensor, weights: Tensor) -> Tensor:
-    # of items from the highest score to the lowest  ->  (...)
-    wrong = ~(ordered.isfinite().all(-1) & ((target == 0) | (target == 1)).all(-1))
-    last = torch.ones_like(ordered, dtype=torch.bool)  # of equal scores
+def _last_of_equals(ordered: Tensor) -> Tensor:
+    # (..., N) sorted  ->  (..., N) bool
+    last = torch.ones_like(ordered, dtype=torch.bool)
     last[..., :-1] = ordered[..., 1:] != ordered[..., :-1]
-    right, false = prefix_sums(weights * target), prefix_sums(weights * (1 - target))
-    found = area(right.where(last, 0), false.where(last, 0), last)
-    return found.masked_fill(wrong, torch.nan)
+    return last
+
+
+def _area(area: Area, last: Tensor, positive: Tensor, weights: Tensor) -> Tensor:
+    # last, positive: (..., N), of items from the highest score to the lowest  weights: (..., N)  ->  (...)
+    right, false = prefix_sums(weights * positive), prefix_sums(weights * (1 - positive))
+    return area(right.where(last, 0), false.where(last, 0), last)
 
 
 def _steps(sums: Tensor) -> Tensor:
@@ -137,39 +144,72 @@ class RankedMetric(RowMetric):
     def _resampled_sums(self, replicates: int | None, seed: int | None) -> Resampled:
         # The values of the replicates stand in place of sums: to swap scores of two models would mix two scales.
         names = self.item_names()
-        ordered, order = self.preds.sort(descending=True, stable=True)
-        target, sorted_units = self.target[order].double(), names.units[order]
         replicates, seed = check_draws(replicates, seed)
-        values = target.new_empty(replicates)
-        for drawn, weights in replicate_weights(sorted_units, replicates, seed):
-            values[drawn] = _area(self.area, ordered, target, weights)
-        plain = _area(self.area, ordered, target, torch.ones_like(target))
+        units = units_of_values(names.units)
+
+        def areas(stream: str) -> tuple[Tensor, Tensor]:
+            pseudo = _pseudo_weights(seed, replicates, stream, self.preds.device) * group_size(names.units)
+            return self._areas(names.units, pseudo, seed)
+
+        values, sizes = areas("pseudo")
         return Resampled(
-            observed=plain,
+            observed=self.compute(),
             weighted=values,
             half=None,
             read=lambda sums: sums,
             items=fingerprint(*names.columns(self.target)),
-            units=None,
+            units=units,
             num_items=len(names.numbers),
-            sizes=None,
+            sizes=sizes if units is None else None,
             seed=seed,
             range=(0.0, 1.0),
+            is_smooth=False,
+            as_second=lambda: areas("second pseudo")[0],
         )
+
+    def _areas(self, units: Tensor, pseudo: Tensor, seed: int) -> tuple[Tensor, Tensor]:
+        # units: (N,) int64  pseudo: (2, R, 2)  ->  (R,), the score and the weighted number of items
+        ordered, order = self.preds.sort(descending=True, stable=True)
+        end = torch.tensor([1.0, 0.0], dtype=torch.float64, device=ordered.device)  # a positive tied with a negative
+        positive = torch.cat([end, self.target[order].double(), end])
+        last = torch.cat([end == 0, _last_of_equals(ordered), end == 0])
+        values, sizes = end.new_empty(2, pseudo.shape[1])
+        for drawn, weights in replicate_weights(units[order], pseudo.shape[1], seed):
+            above, below = pseudo[:, drawn]
+            values[drawn] = _area(self.area, last, positive, torch.cat([above, weights, below], 1))
+            sizes[drawn] = weights.sum(1)
+        return values, sizes
+
+
+def _pseudo_weights(seed: int, replicates: int, stream: str, device: torch.device) -> Tensor:
+    # ->  (2, replicates, 2), above and below all scores, of a positive and a negative
+    """Draw the weights of four pseudo-scores, which stand for the orders that no replicate of the items has."""
+    classes = [pseudo_masses(seed, replicates, device, f"{stream} {name}") for name in ("positives", "negatives")]
+    return torch.stack(classes, -1)
 
 
 class BinaryAUROC(RankedMetric):
     """The area under the ROC curve; see `auroc`.
 
-    metric = BinaryAUROC()
-    metric.update(torch.rand(100), torch.arange(100) % 2)
-    value, low, high = metric.interval()
+    `interval` and `compare` reweigh the items (Bayesian bootstrap) together with four pseudo-scores, a positive and a
+    negative above all items and the same below, of Gamma(1/2) weights, so that no interval is a single point. In
+    simulations it holds the area of 4 to 50 normal scores in .91 to .98 of data sets. The pseudo-scores of two compared
+    models are independent: p-values of equal models are rather too large than too small.
+
+    >>> metric = BinaryAUROC()
+    >>> metric.update(torch.arange(10) / 10, torch.tensor([0, 0, 0, 1, 0, 1, 0, 1, 1, 1]))
+    >>> print(f"{metric.interval():.2f}")
+    0.88 [0.47, 0.96]
     """
 
     area = staticmethod(_roc_area)
 
 
 class BinaryAveragePrecision(RankedMetric):
-    """The area under the curve of precision and recall, in steps; see `average_precision`."""
+    """The area under the curve of precision and recall, in steps; see `average_precision`.
+
+    Intervals as those of `BinaryAUROC`. With fewer than 50 items they are too wide rather than too narrow: in
+    simulations they hold the average precision of the population in .96 to 1.00 of data sets.
+    """
 
     area = staticmethod(_precision_area)

@@ -114,6 +114,17 @@ PROBABLE = {
         without={"uncertainty.BrierScore, item by item": {"one item": "no items", "other lengths": "cuts"}},
         rtol=1e-6,  # the metric keeps multiples of 2^-30
     ),
+    "debiased calibration error": Number(
+        BINARY,
+        {
+            **of_metric(lambda: uncertainty.CalibrationError(7, norm="rms"), "CalibrationError"),
+            "uncertainty.calibration_error": lambda *data: uncertainty.calibration_error(*data, 7, "rms"),
+        },
+        without={
+            "uncertainty.CalibrationError, item by item": {"one item": "no items", "other lengths": "cuts"},
+        },
+        rtol=1e-6,
+    ),
     "calibration error": Number(
         BINARY,
         {

@@ -1,0 +1,124 @@
+"""Debiased calibration error and its intervals, against loops in numpy and simulated data sets."""
+
+import numpy as np
+import pytest
+import torch
+from test_weights import weight
+
+from tensormetrics.uncertainty import CalibrationError, calibration_error, compare
+
+BINS = 5
+
+
+def bins_of(preds, target):
+    """Yield the indices of the items of each bin that has two or more."""
+    place = np.minimum((preds * BINS).astype(int), BINS - 1)
+    for number in range(BINS):
+        if (place == number).sum() > 1:
+            yield np.flatnonzero(place == number), (target - preds)[place == number]
+
+
+def debiased_mean_square(preds, target):
+    terms = [len(gaps) * (gaps.mean() ** 2 - gaps.var(ddof=1) / len(gaps)) for _, gaps in bins_of(preds, target)]
+    return sum(terms) / len(preds)
+
+
+def drawn_mean_squares(preds, target, weights):
+    # weights: (R, N)  ->  (R,)
+    squares = np.zeros(len(weights))
+    for indices, gaps in bins_of(preds, target):
+        counts = weights[:, indices].sum(1)
+        means = weights[:, indices] @ gaps / counts
+        squares += counts * (means**2 - 2 * gaps.var(ddof=1) / len(gaps))
+    return squares / weights.sum(1)
+
+
+def simulated(count, offset, generator):
+    """Draw probabilities in [.2, .8] that are too high by the offset."""
+    preds = torch.rand(count, generator=generator, dtype=torch.float64) * 0.6 + 0.2
+    return preds, (torch.rand(count, generator=generator, dtype=torch.float64) < preds - offset).long()
+
+
+def test_rms_by_hand():
+    preds = torch.tensor([0.25, 0.25, 0.75, 0.75], dtype=torch.float64)
+    value = calibration_error(preds, torch.ones(4, dtype=torch.int64), 2, norm="rms")
+    assert value == pytest.approx(((0.75**2 + 0.25**2) / 2) ** 0.5)  # no variance in either bin
+    # Gaps .75 and -.25, of mean .25 and variance .5 / 2, are less than chance makes of them.
+    assert calibration_error(preds, torch.tensor([1, 0, 1, 1]), 2, norm="rms") == 0
+    assert calibration_error(preds[[0, 2]], torch.tensor([0, 1]), 2, norm="rms") == 0  # two bins of one item
+    assert calibration_error(preds + 1, torch.ones(4, dtype=torch.int64), 2, norm="rms").isnan()
+
+
+@pytest.mark.parametrize("offset", [0.0, 0.2])
+def test_values_and_intervals_agree_with_numpy(offset, generator, device):
+    preds, target = simulated(40, offset, generator)
+    weights = np.array([[weight(2, item, r)[0] for item in range(40)] for r in range(60)])
+    arrays = preds.numpy(), target.numpy()
+    squares = drawn_mean_squares(*arrays, weights)
+    root = max(debiased_mean_square(*arrays), 0) ** 0.5
+    rms, plain = (CalibrationError(BINS, norm=norm, replicates=60, seed=2).to(device) for norm in ("rms", "l1"))
+    for metric in rms, plain:
+        metric.update(preds[:15].to(device), target[:15].to(device))
+        metric.update(preds[15:].to(device), target[15:].to(device))
+    value, low, high = rms.interval(confidence=0.8)
+    ends = np.quantile(np.sqrt(np.maximum(squares, 0)), [0.1, 0.9])
+    assert float(value) == pytest.approx(root, rel=1e-6, abs=1e-9)
+    assert [float(low), float(high)] == pytest.approx([min(ends[0], root), max(ends[1], root)], rel=1e-6, abs=1e-4)
+    value, low, high = plain.interval(confidence=0.8)
+    error = float(calibration_error(preds, target, BINS))
+    place = np.minimum((arrays[0] * BINS).astype(int), BINS - 1)
+    gaps = np.stack([weights @ np.where(place == k, arrays[1] - arrays[0], 0) for k in range(BINS)])
+    draws = np.sort(np.maximum(2 * error - np.abs(gaps).sum(0) / weights.sum(1), 0))
+    draws[: (squares <= 0).sum()] = 0
+    ends = np.quantile(draws, [0.1, 0.9])
+    assert float(value) == pytest.approx(error, rel=1e-6)
+    assert [float(low), float(high)] == pytest.approx([min(ends[0], error), max(ends[1], error)], rel=1e-6, abs=1e-7)
+
+
+def test_groups_widen_the_interval_and_equal_models_do_not_differ(generator):
+    preds, target = simulated(200, 0.1, generator)
+    widths = []
+    for groups in None, torch.arange(400) // 4:
+        metric = CalibrationError(norm="rms", replicates=300)
+        metric.update(preds.repeat_interleave(2), target.repeat_interleave(2), groups=groups)
+        _, low, high = metric.interval()
+        widths.append(float(high - low))
+    assert widths[1] > 1.2 * widths[0] and metric.interval().groups == 100
+    comparison = compare(metric, metric)
+    assert comparison.p_value == 1 and comparison.p_better == 0.5 and comparison.low == comparison.high == 0
+
+
+def test_comparison_finds_the_calibrated_model(generator):
+    preds, target = simulated(1000, 0.0, generator)
+    for norm in "l1", "rms":
+        a, b = (CalibrationError(norm=norm, replicates=300) for _ in range(2))
+        a.update(preds, target)
+        b.update(preds + 0.2, target)
+        comparison = compare(a, b)
+        assert comparison.high < 0 and comparison.p_value < 0.05 and comparison.p_better > 0.99
+
+
+@pytest.mark.parametrize("norm", ["l1", "rms"])
+@pytest.mark.slow
+def test_intervals_hold_the_error_of_the_population(norm, generator):
+    """100 data sets a row; standard error .022 at .95. The limits of "l1" are those of its docstring."""
+    limits = {"l1": {0.0: 0.95, 0.1: 0.78, 0.2: 0.76}, "rms": {0.0: 0.92, 0.1: 0.9, 0.2: 0.87}}
+    for count in 100, 1000:
+        for offset, lowest in limits[norm].items():
+            covered = 0
+            for seed in range(100):
+                metric = CalibrationError(norm=norm, replicates=400, seed=seed)
+                metric.update(*simulated(count, offset, generator))
+                _, low, high = metric.interval()
+                covered += bool(low <= offset <= high)
+            print(f"calibration error, {norm}, {count} items, offset {offset}: {covered / 100}")
+            assert covered / 100 >= lowest
+
+
+def test_other_norms_are_refused():
+    for call in (
+        lambda: CalibrationError(norm="max"),
+        lambda: calibration_error(torch.rand(3), torch.zeros(3, dtype=torch.int64), norm="max"),
+    ):
+        with pytest.raises(ValueError, match="^norm: got 'max', wanted one of 'l1', 'rms'"):
+            call()
