@@ -15,7 +15,7 @@ from torch import Tensor
 from ...retrieval.sources.arrow import TABLES
 from ...retrieval.sources.files import found_files, open_rows
 from ...retrieval.sources.source import RowSource
-from ..options import BadInput
+from ..option_types import BadInput
 from .naming import first_line, naming
 from .text import csv_rows, existing, is_number, json_lines, open_text
 
