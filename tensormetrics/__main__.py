@@ -22,7 +22,7 @@ with leaving_at_once():
             raise SystemExit(report.run(torch.device("cuda"))) from None
         raise SystemExit(f"tensormetrics: {error}; install it with: pip install 'tensormetrics[cli]'") from error
 
-COMMANDS = {  # name -> file, and what it answers
+COMMANDS = {  # name -> file in _cli/commands, and what it answers
     "retrieval": ("retrieval", "Do nearest neighbours among embeddings share labels? Do clusters?"),
     "trec": ("trec", "How good are ranked documents, by trec_eval's measures? Files of TREC and BEIR."),
     "association": ("association", "How biased are word vectors between sets of words?"),
@@ -31,7 +31,7 @@ COMMANDS = {  # name -> file, and what it answers
     "coref": ("structured", "How good is coreference, in CoNLL-2012 files?"),
     "ner": ("structured", "How good are named entities, in BIO files?"),
     "amr": ("structured", "How good are AMR graphs, in PENMAN notation? (Smatch)"),
-    "scores": ("scores", "How sure are scores of items, in logs and tables? Which model is better?"),
+    "scores": ("score_files", "How sure are scores of items, in logs and tables? Which model is better?"),
     "info": ("installation", "What is installed, what native code is loaded, and what is missing."),
     "check-gpu": ("installation", "Does everything run on this GPU, and answer as on the CPU? How fast?"),
     "warm-up": ("installation", "Compile the kernels for this GPU now, so that no first call does."),
@@ -49,7 +49,8 @@ class Commands(click.Group):
         if name not in COMMANDS:
             return None
         with leaving_at_once():
-            return getattr(import_module(f"tensormetrics._cli.{COMMANDS[name][0]}"), name.replace("-", "_"))
+            command: click.Command = import_module("tensormetrics._cli.options").command_of(name, COMMANDS[name][0])
+            return command
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

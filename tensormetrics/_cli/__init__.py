@@ -1,1 +1,1 @@
-"""The command line: a file declares the options of a command, `commands` does the work, `inputs` reads files."""
+"""The command line: `commands` has a function for each command, `options` reads its signature, `inputs` reads files."""

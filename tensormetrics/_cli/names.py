@@ -24,4 +24,5 @@ RETRIEVAL_OF_NEIGHBOURS = (
     "r_precision",
 )
 TAGS = ("lenient", "iob1", "iob2", "ioe1", "ioe2", "iobes", "bilou")
+TREC = ("map", "ndcg_cut_10", "recip_rank", "P_10", "recall_100")
 TIES = ("index", "optimistic", "pessimistic")

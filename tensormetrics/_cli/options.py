@@ -1,136 +1,145 @@
-"""What commands share before they work: options, and how they fail. Nothing here imports torch: help is quick."""
+"""The options of commands, read from the signatures and docstrings of the functions that do the work.
 
-import math
-import os
+A command is a function in a file of `commands`. These files import torch: they are parsed for the options, and imported
+when the command runs, so that help is quick.
+"""
+
+import ast
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib import import_module
-from pathlib import Path
-from typing import Any
+from importlib.abc import InspectLoader
+from importlib.util import find_spec, resolve_name
+from types import UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import click
 
+from . import names, option_types
 from .interruption import leaving_at_once
+from .option_types import REPLICATES, BadInput, Path
 
-STDOUT = Path("-")
-FIGURES = (".png", ".svg", ".pdf")
-REPLICATES = 1000  # of a comparison
-FORMATS = ("table", "csv", "markdown", "latex", "json")
-
-
-class BadInput(click.ClickException):
-    """Ends the command with status 2 and one line."""
-
-    exit_code = 2
+NAMESPACE = {**vars(names), **vars(option_types)}  # of annotations and defaults
+EPILOGS = {
+    "retrieval": f"Metrics: {names.RETRIEVAL}.",
+    "posterior": f"Metrics: {names.POSTERIOR}. Averages over classes, after @: {names.POSTERIOR_AVERAGES}.",
+}
+ENTRY = re.compile(r"(\w+)(?: \((\S+)\))?: (.*?)(?: \[default: (.*)\])?")
 
 
-class OutputFailed(click.ClickException):
-    """Ends the command with status 1 and one line."""
+def command_of(name: str, file: str) -> click.Command:
+    """Return the command `name`, which is a function of `commands/FILE.py`.
+
+    Its parameters are arguments, and those after `*` are options. `**options` stands for the keyword-only parameters of
+    the function that it passes them to. Annotations say which values are accepted, the Args of the docstring the rest:
+    `parameter (METAVAR): Help. [default: what None means]`.
+    """
+    module, function = _definition(f"{__package__}.commands.{file}", name.replace("-", "_"))
+    parameters: list[click.Parameter] = [*_arguments(function), *_options(module, function)]
+    help_text = (ast.get_docstring(function) or "").partition("\nArgs:\n")[0]
+    return click.Command(
+        name,
+        callback=_callback(module, function.name),
+        params=parameters,
+        help=help_text,
+        epilog=EPILOGS.get(name),
+    )
 
 
-class Finite(click.FloatRange):
-    """A number in a range, which "nan" would be in as well; and no infinite one."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        number = super().convert(value, param, ctx)
-        if not math.isfinite(number):
-            self.fail(f"{value} is not a finite number.", param, ctx)
-        return number
-
-
-class Size(click.ParamType):
-    """Of a picture: width and height in inches."""
-
-    name = "size"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[float, float]:
-        found = re.fullmatch(r"(\d+(?:\.\d+)?)x(\d+(?:\.\d+)?)", value)
-        if not found or not all(1 <= float(side) <= 100 for side in found.groups()):
-            self.fail(f"{value!r} is no width and height of 1 to 100 inches, such as 6x4.", param, ctx)
-        return float(found[1]), float(found[2])
-
-
-def answer(place: str, /, **options: Any) -> int:
-    """What `commands/FILE.py` makes of the options; `FILE.function` names one of several."""
-    if lonely := [name for name in ("title", "size") if options.get(name) and not options["plot"]]:
-        raise BadInput(f"--{lonely[0]}: is for --plot; write both")
-    if options.get("compare"):
-        if not options["replicates"]:
-            options["replicates"] = click.get_current_context().params["replicates"] = REPLICATES
-    elif "compare" in options and options.get("rope") is not None:
-        raise BadInput("--rope: is for --compare; write both")
-    file, _, function = place.partition(".")
-    with leaving_at_once():
-        work = import_module(f"tensormetrics._cli.commands.{file}")
-    return getattr(work, function or "answer")(**options)
-
-
-def common_options(command: Callable) -> Callable:
-    for option in (
-        click.option("--size", type=Size(), metavar="WIDTHxHEIGHT",
-                     help="Of the picture in inches, such as 6x4; default as its labels want it."),
-        click.option("--title", metavar="TEXT", help="Above the picture."),
-        click.option("--plot", type=click.Path(path_type=Path), metavar="FILE", callback=_figure_file,
-                     help="Draw the scores into a .png, .svg or .pdf file."),
-        click.option("--json", "json_file", type=click.Path(path_type=Path), metavar="FILE", callback=_writable,
-                     help="Also write all that was computed, with options and versions; - is --format json."),
-        click.option("--format", "text_format", type=click.Choice(FORMATS), default="table", show_default=True,
-                     help="Of what is printed. Its last line, in JSON the signature, says how that was computed; csv "
-                     "has all digits, and no such line."),
-        click.option("--device", metavar="NAME", help="Such as cpu or cuda:1; default the GPU where there is one."),
-    ):  # fmt: skip
-        command = option(command)
-    return command
-
-
-def intervals(of: str, *, compared: str) -> Callable[[Callable], Callable]:
-    """Add the options of intervals, from replicates `of` something, and of the comparison with a second model, which is
-    one argument of the command, `compared`, in another file."""
-
-    def added(command: Callable) -> Callable:
-        for option in (
-            click.option("--confidence", type=Finite(0, 1, min_open=True, max_open=True), metavar="SHARE",
-                         default=0.95, show_default=True, help="Of the intervals."),
-            click.option("--replicates", type=click.IntRange(0), default=0, show_default=True, metavar="N",
-                         callback=_more_than_one, help=f"Intervals from N {of}; 0: none, with --compare {REPLICATES}."),
-            click.option("--rope", type=Finite(0), metavar="X", show_default="none",
-                         help="With --compare: differences up to X do not matter; how probable are such?"),
-            click.option("--compare", metavar="FILE", help=f"The {compared} of a second model: also its scores, and "
-                         "the differences from them, item by item."),
-        ):  # fmt: skip
-            command = option(command)
-        return command
-
-    return added
-
-
-def _more_than_one(context: click.Context, option: click.Parameter, number: int) -> int:
-    if number == 1:
-        raise click.BadParameter("1 is not 0, or at least 2.", context, option)
-    return number
-
-
-def _writable(context: click.Context, option: click.Parameter, path: Path | None) -> Path | None:
-    """Found out before the work, not after it."""
-    if path is None or path == STDOUT:
-        return path
-    if path.is_dir():
-        raise BadInput(f"{path}: cannot be written: this is a folder")
-    if not path.parent.is_dir():
-        raise BadInput(f"{path}: cannot be written: there is no folder {path.parent}")
-    if not os.access(path if path.exists() else path.parent, os.W_OK):
-        raise BadInput(f"{path}: cannot be written: permission denied")
-    return path
-
-
-def _figure_file(context: click.Context, option: click.Parameter, path: Path | None) -> Path | None:
-    if path is None:
-        return None
-    if path.suffix not in FIGURES:
-        raise BadInput(f"{path}: got a file of type {path.suffix!r}, wanted one of {', '.join(FIGURES)}")
-    try:
+def _callback(module: str, function: str) -> Callable[..., int]:
+    def run(**options: Any) -> int:
+        if lonely := [name for name in ("title", "size") if options.get(name) and not options["plot"]]:
+            raise BadInput(f"--{lonely[0]}: is for --plot; write both")
+        if options.get("compare"):
+            if not options["replicates"]:
+                options["replicates"] = click.get_current_context().params["replicates"] = REPLICATES
+        elif "compare" in options and options.get("rope") is not None:
+            raise BadInput("--rope: is for --compare; write both")
         with leaving_at_once():
-            import_module("tensormetrics._plots").figure_class()
-    except ImportError as error:
-        raise BadInput(f"--plot: {error}") from error
-    return _writable(context, option, path)
+            work = getattr(import_module(module), function)
+        return work(**options)
+
+    return run
+
+
+def _arguments(function: ast.FunctionDef) -> Iterator[click.Argument]:
+    arguments, defaults = function.args.args, function.args.defaults
+    for number, argument in enumerate(arguments):
+        attributes = _attributes(_value(argument.annotation))
+        if attributes.pop("multiple", False):
+            attributes["nargs"] = -1
+        yield click.Argument([argument.arg], required=number < len(arguments) - len(defaults), **attributes)
+
+
+def _options(module: str, function: ast.FunctionDef, passed: tuple[str | None, ...] = ()) -> Iterator[click.Option]:
+    """Yield the keyword-only parameters, but those that a caller has `passed` by itself."""
+    described = _described(function)
+    for argument, default in zip(function.args.kwonlyargs, function.args.kw_defaults, strict=True):
+        if argument.arg in passed:
+            continue
+        attributes = {"show_default": True} | _attributes(_value(argument.annotation))
+        attributes |= described.get(argument.arg, {})
+        if default is None:
+            attributes["required"] = True
+        else:
+            attributes["default"] = _value(default)
+        name = attributes.pop("name", f"--{argument.arg.replace('_', '-')}")
+        if attributes.get("is_flag") and attributes["default"]:
+            name += f"/--no-{name[2:]}"
+        yield click.Option([name, argument.arg], **attributes)
+    others = function.args.kwarg.arg if function.args.kwarg else None
+    for call in ast.walk(function):
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Name):
+            unpacked = [keyword.value for keyword in call.keywords if keyword.arg is None]
+            if any(isinstance(value, ast.Name) and value.id == others for value in unpacked):
+                yield from _options(*_definition(module, call.func.id), tuple(keyword.arg for keyword in call.keywords))
+
+
+def _definition(module: str, name: str) -> tuple[str, ast.FunctionDef]:
+    """Return a function and the module that defines it, from which `module` may import it."""
+    spec = find_spec(module)
+    assert spec is not None and isinstance(spec.loader, InspectLoader)
+    statements = ast.parse(spec.loader.get_source(module) or "").body
+    for node in statements:
+        if isinstance(node, ast.FunctionDef) and node.name == name:
+            return module, node
+    for node in statements:
+        if isinstance(node, ast.ImportFrom) and name in (alias.name for alias in node.names):
+            relative = "." * node.level + (node.module or "")
+            return _definition(resolve_name(relative, module.rpartition(".")[0]), name)
+    raise LookupError(f"{module} has no function {name}")
+
+
+def _value(node: ast.expr | None) -> Any:
+    """Evaluate an annotation or a default."""
+    assert node is not None
+    return eval(compile(ast.Expression(node), "<options>", "eval"), NAMESPACE)
+
+
+def _attributes(annotation: Any) -> dict[str, Any]:
+    """Return the arguments of click.Option that an annotation stands for."""
+    origin, parts = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return _attributes(parts[0]) | {key: value for part in parts[1:] for key, value in part.attributes.items()}
+    if origin in (Union, UnionType):  # with None
+        return _attributes(parts[0])
+    if origin is tuple and parts[1] is ...:
+        return {**_attributes(parts[0]), "multiple": True}
+    if origin is Literal:
+        return {"type": click.Choice(parts)}
+    if annotation is bool:
+        return {"is_flag": True}
+    return {"type": click.Path(path_type=Path) if annotation is Path else annotation}
+
+
+def _described(function: ast.FunctionDef) -> dict[str, dict[str, Any]]:
+    """Return what the Args of the docstring say of each parameter."""
+    entries = (ast.get_docstring(function) or "").partition("\nArgs:\n")[2]
+    described: dict[str, dict[str, Any]] = {}
+    for entry in re.split(r"\n {4}(?=\w)", f"\n{entries}")[1:]:
+        match = ENTRY.fullmatch(" ".join(entry.split()))
+        assert match is not None, entry
+        name, metavar, help_text, default = match.groups()
+        attributes = {"metavar": metavar, "help": help_text, "show_default": default}
+        described[name] = {key: value for key, value in attributes.items() if value}
+    return described

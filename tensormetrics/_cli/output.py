@@ -9,8 +9,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
-from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import click
 import numpy as np
@@ -22,7 +21,7 @@ from .._version import __version__
 from ..uncertainty.results.table import Table
 from ..uncertainty.results.table_formats import json_value
 from .inputs import naming
-from .options import STDOUT, BadInput, OutputFailed
+from .option_types import STDOUT, BadInput, FigureFile, Inches, Option, OutputFailed, OutputFile
 
 Size = tuple[float, float] | None  # of a picture, in inches; None: as its labels want it
 UNSCORED = 3  # the status of an answer that is all NaN
@@ -73,13 +72,22 @@ def publish(
     draw: Callable[[Size], Any],
     values: Iterable[float],
     *,
-    text_format: str,
-    json_file: Path | None,
-    plot: Path | None,
-    title: str | None,
-    size: Size,
+    text_format: Annotated[Literal["table", "csv", "markdown", "latex", "json"], Option(name="--format")] = "table",
+    json_file: Annotated[OutputFile | None, Option(name="--json")] = None,
+    plot: FigureFile | None = None,
+    title: str | None = None,
+    size: Inches | None = None,
 ) -> int:
-    """Print, write and draw, once all of it is there; the status of the command, by whether a value is a number."""
+    """Print, write and draw, once all of it is there; the status of the command, by whether a value is a number.
+
+    Args:
+        text_format: Of what is printed. Its last line, in JSON the signature, says how that was computed; csv has all
+            digits, and no such line.
+        json_file: Also write all that was computed, with options and versions; - is --format json.
+        plot: Draw the scores into a .png, .svg or .pdf file.
+        title (TEXT): Above the picture.
+        size: Of the picture in inches, such as 6x4; default as its labels want it.
+    """
     answer = {**_computed(), **answer, "tables": [json.loads(table.to_json()) for table in tables]}
     text = json.dumps(json_value(answer), indent=1, allow_nan=False)
     files = {json_file: f"{text}\n".encode()} if json_file not in (None, STDOUT) else {}

@@ -19,7 +19,7 @@ from fasttext_files import fasttext_file
 from tensormetrics import association, posterior, retrieval, uncertainty
 from tensormetrics._cli import inputs as command_line
 from tensormetrics._cli.inputs.text import json_lines
-from tensormetrics._cli.options import BadInput
+from tensormetrics._cli.option_types import BadInput
 from tensormetrics.association.embeddings.formats.arrays import word_list
 from tensormetrics.posterior.sampling.errors import ConfigError, ConfMatIOError
 from tensormetrics.retrieval.sources.arrow import read_column

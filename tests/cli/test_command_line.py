@@ -9,8 +9,8 @@ from click.testing import CliRunner
 
 from tensormetrics import _warm_up
 from tensormetrics.__main__ import COMMANDS, main
-from tensormetrics._cli import installation, names
-from tensormetrics._cli.commands import posterior
+from tensormetrics._cli import names
+from tensormetrics._cli.commands import installation, posterior
 from tensormetrics._cli.commands.association import METRICS
 from tensormetrics.association.queries.run_queries import CORRECTIONS
 from tensormetrics.posterior import AVERAGING_REGISTRY, METRIC_REGISTRY

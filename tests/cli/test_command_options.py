@@ -57,7 +57,7 @@ def test_options_of_a_command_equal_the_stored_ones(name):
 def test_every_option_has_a_help(name):
     command = main.get_command(click.Context(main), name)
     options = [parameter for parameter in command.params if isinstance(parameter, click.Option)]
-    assert [option.name for option in options if not option.help] == (["distance"] if name == "retrieval" else [])
+    assert [option.name for option in options if not option.help] == []
 
 
 if __name__ == "__main__":

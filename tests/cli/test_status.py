@@ -151,7 +151,9 @@ main()
 """
 
 
-@pytest.mark.parametrize("name", ["click", "tensormetrics._cli.options", "tensormetrics._cli.posterior", "torch"])
+@pytest.mark.parametrize(
+    "name", ["click", "tensormetrics._cli.options", "tensormetrics._cli.commands.posterior", "torch"]
+)
 def test_ctrl_c_while_importing_is_one_line_and_status_130(name):
     code = IMPORTING.replace("{name}", name)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)

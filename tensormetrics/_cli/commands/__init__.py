@@ -1,1 +1,1 @@
-"""What each command does once its options are read; imported by then, for all of it needs torch."""
+"""A function for each command, whose signature and docstring `options` reads; imported when it runs."""

@@ -8,8 +8,9 @@ from abc import ABCMeta
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
+import click
 import numpy as np
 
 from ... import association as domain
@@ -19,6 +20,8 @@ from ...association.embeddings.formats.fasttext import is_fasttext
 from ...association.queries.plots import LEVEL
 from ...uncertainty.results.table import Table
 from ..inputs import BadInput, existing, naming, open_text
+from ..names import ASSOCIATION, CORRECTIONS
+from ..option_types import Device, Finite, Option, Probability, Replicates, Rope, SecondModel
 from ..output import Size, find_device, publish
 from .scores import Comparisons, caption_of, estimate_of
 
@@ -48,23 +51,51 @@ STANDARD = (  # the ten tests of Caliskan, Bryson & Narayanan 2017, doi:10.1126/
 )
 
 
-def answer(
+def association(
     vectors: str,
-    queries: str | None,
-    metrics: tuple[str, ...],
-    p_value: str | None,
-    correction: str | None,
-    member: str | None,
-    words: str | None,
-    lowercase: bool,
-    lost: float,
-    replicates: int,
-    confidence: float,
-    compare: str | None,
-    rope: float | None,
-    device: str | None,
+    *,
+    queries: str | None = None,
+    metrics: Annotated[tuple[str, ...], Option(name="--metric", type=click.Choice(ASSOCIATION))] = ("weat",),
+    p_value: Literal["exact", "approximate", "auto"] | None = None,
+    correction: Annotated[str, Option(type=click.Choice(CORRECTIONS))] | None = None,
+    member: str | None = None,
+    words: str | None = None,
+    lowercase: bool = False,
+    lost: Annotated[float, Option(type=Finite(0, 1))] = 0.2,
+    compare: SecondModel | None = None,
+    rope: Rope | None = None,
+    replicates: Replicates = 0,
+    confidence: Probability = 0.95,
+    device: Device | None = None,
     **outputs: Any,
 ) -> int:
+    """Association of sets of words in VECTORS: a word2vec file, text or binary, or one without a header, as GloVe's,
+    also in .gz or .zip; fastText's .bin; .npz; .safetensors. Only the words of the queries are kept in memory.
+
+    \b
+    tensormetrics association vectors.txt --p-value auto --correction max-t
+    tensormetrics association glove.6B.zip --member glove.6B.100d.txt
+    tensormetrics association vectors.bin.gz --queries mine.json --metric weat --metric rnd --json scores.json
+
+    Args:
+        queries (FILE): A .json list of {"target_sets": [["he", ...], ["she", ...]], "attribute_sets": [[...], [...]],
+            "target_sets_names": ["male", "female"], "attribute_sets_names": [...]}.
+            [default: the ten published WEAT tests]
+        metrics: May be repeated; a query of more sets than a metric takes is split.
+        p_value: Also p-values of permutation tests: all permutations (of two sets of 50 words together at most), 10,000
+            random ones, or exact where that is cheap. [default: none]
+        correction: Also p-values corrected for the number of queries, and which of them stay below 0.05: the chance of
+            one false discovery by max-t (permutations drawn for all queries together) or holm, the share of false ones
+            by bh. [default: none]
+        member (NAME): Which file of a .zip with several, such as glove.6B.100d.txt.
+        words (FILE): The words of the rows of a .npz or .safetensors file, one to a line, or .json; .npz may hold them
+            itself.
+        lowercase: Look words up in lower case where they are not found as they stand.
+        lost (SHARE): A query is not scored if more of a set's words are unknown.
+        compare: The VECTORS of a second model: also its scores, and the differences from them, item by item.
+        replicates: Intervals from N bootstrap samples of the words of each set; with --compare of the queries; 0: none,
+            with --compare 1000.
+    """
     if untested := sorted(set(metrics) - TESTED) if p_value else []:
         raise BadInput(f"--p-value: {untested[0]} has none for a query; leave out --metric {untested[0]}")
     if correction and (not p_value or (correction, p_value) == ("max-t", "exact")):

@@ -1,14 +1,31 @@
 """A training run under the eyes of three domains."""
 
 from pathlib import Path
+from typing import Annotated
+
+import click
 
 from ..._plots import figure_class
 from ..inputs import BadInput
 from ..interruption import leaving_at_once
+from ..option_types import AtLeastOne, Device, Option
 from ..output import find_device
 
 
-def answer(out: Path | None, epochs: int, seed: int, device: str | None) -> int:
+def demo(
+    *,
+    out: Annotated[Path, Option(type=click.Path(path_type=Path, file_okay=False))] | None = None,
+    epochs: AtLeastOne = 12,
+    seed: Annotated[int, Option(type=click.IntRange(-(2**63), 2**64 - 1))] = 0,
+    device: Device | None = None,
+) -> int:
+    """Train on handwritten digits and watch every metric, epoch by epoch.
+
+    Args:
+        out: Write report.json and report.png there.
+        epochs: Of training.
+        seed (N): Of the weights and the batches.
+    """
     place = find_device(device)
     try:
         with leaving_at_once():

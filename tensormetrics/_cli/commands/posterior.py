@@ -4,7 +4,9 @@ import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
+
+import click
 
 from ..._files import kind_of
 from ..._plots import legend_below, new_axes
@@ -18,27 +20,57 @@ from ...posterior import (
 from ...posterior.sampling.errors import ConfigWarning
 from ...uncertainty.results.table import Table
 from ..inputs import BadInput, csv_rows, existing, is_number, naming, read_tensor
+from ..option_types import AtLeastOne, Device, Finite, Option, Rope
 from ..output import Size, find_device, publish
 from .scores import caption_of, estimate_of
 
 HINTS = {"a positive confusion_prior": "a positive --prior", "wanted None or a number": "wanted a number"}
 
 
-def answer(
-    matrices: tuple[str, ...],
-    metrics: tuple[str, ...],
-    paired: str | None,
-    compare: bool,
-    rope: float | None,
-    width: float | None,
-    prior: str,
-    zero_division: str | None,
-    replicates: int,
-    confidence: float,
-    seed: int,
-    device: str | None,
+def posterior(
+    matrices: Annotated[tuple[str, ...], Option(metavar="[MATRIX]...")] = (),
+    *,
+    metrics: Annotated[tuple[str, ...], Option(name="--metric")] = ("acc", "f1@macro", "mcc"),
+    paired: str | None = None,
+    compare: bool = False,
+    rope: Rope | None = None,
+    width: Annotated[float, Option(type=Finite(0, min_open=True))] | None = None,
+    prior: str = "balanced",
+    zero_division: Literal["0", "1", "nan"] | None = None,
+    replicates: AtLeastOne = 10_000,
+    confidence: Annotated[float, Option(type=Finite(0, 1, min_open=True))] = 0.95,
+    seed: Annotated[int, Option(type=click.IntRange(0))] = 0,
+    device: Device | None = None,
     **outputs: Any,
 ) -> int:
+    """Credible intervals of the scores of confusion matrices, each a MATRIX of counts: rows are the truth, columns the
+    predictions.
+
+    Files: .csv, with commas, semicolons or tabs, where a first row and a first column of class names may stand; also
+    .npy, .npz, .pt, .safetensors and .jsonl. An experiment is called by its file, after its folder where there are
+    several.
+
+    \b
+    tensormetrics posterior mlp.csv cnn.csv --compare --rope 0.01
+    tensormetrics posterior --paired answers.csv --metric acc --compare --plot acc.png
+
+    Args:
+        metrics (NAME): Such as mcc, tpr (one value per class), f1@macro or fbeta+beta=2@macro; may be repeated; names
+            stand below.
+        paired (FILE): A .csv of items on which models are compared item by item: a header, then rows of the true label
+            and each model's answer.
+        compare: Also all pairs of experiments, and who is best; --plot draws how far.
+        rope: With --compare: differences below X do not matter. [default: a tenth of the scores' spread]
+        width (X): Also how many items in all, like those at hand, make the interval X wide.
+        prior (NUMBER|NAME): Counts added to the cells: balanced, one for the whole table, half of it right;
+            hierarchical, by which classes tell of each other, for 5 to 20 items a class; perks, one for each row; to
+            every cell a number, jeffreys (1/2) or laplace (1). 0: what was not seen is impossible.
+        zero_division (0|1|nan): What a score is where it is undefined, as the precision of a class that is never
+            predicted. [default: 0 for f1, fbeta and p4, nan for others]
+        replicates: Draws from each posterior.
+        confidence (SHARE): Probability of the intervals, which are of highest density.
+        seed (N): Of the draws.
+    """
     if not matrices and not paired:
         raise BadInput("MATRIX: got no file, wanted at least one, or --paired FILE")
     priors = {"prevalence_prior": "--prior", "confusion_prior": "--prior"}

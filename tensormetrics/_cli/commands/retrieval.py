@@ -2,9 +2,11 @@
 
 import os
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
+import click
 import torch
+from click.core import ParameterSource
 from torch import Tensor
 
 from ...retrieval import AccuracyCalculator, FaissKNN, KeOpsKNN
@@ -14,7 +16,9 @@ from ...retrieval.scores.query_metric import Classes, averaged
 from ...uncertainty.results.estimates import Estimate
 from ...uncertainty.results.table import Table
 from ..inputs import BadInput, Column, naming
-from ..output import OUTPUTS, find_device, on_a_terminal, publish, status_of, stdout_aside
+from ..names import DISTANCES, RETRIEVAL_OF_NEIGHBOURS, TIES
+from ..option_types import AtLeastOne, Device, Finite, Option, Probability, Replicates, Rope, SecondModel
+from ..output import find_device, on_a_terminal, publish, status_of, stdout_aside
 from .retrieval_inputs import FILES, Asked, part_of, read_sides
 from .scores import Comparisons, Scores, caption_of
 
@@ -33,7 +37,93 @@ HINTS = {  # of the library -> of the command
 OPTIONS = {"include": "--metric", "k": "--k", "distance": "--distance", "ties": "--ties", "cameras": "--cameras"}
 
 
-def answer(**options: Any) -> int:
+def retrieval(
+    embeddings: str,
+    labels: str | None = None,
+    *,
+    reference: str | None = None,
+    reference_labels: str | None = None,
+    gains: str | None = None,
+    metrics: Annotated[tuple[str, ...], Option(name="--metric")] = ("AMI", "NMI", *RETRIEVAL_OF_NEIGHBOURS),
+    k: str | None = None,
+    knn: Literal["torch", "faiss", "keops"] = "torch",
+    distance: Annotated[str, Option(type=click.Choice(DISTANCES))] = "l2",
+    ties: Annotated[str, Option(type=click.Choice(TIES))] = "index",
+    average: Literal["micro", "macro"] = "micro",
+    levels: bool = False,
+    cameras: str | None = None,
+    reference_cameras: str | None = None,
+    ids: str | None = None,
+    reference_ids: str | None = None,
+    groups: str | None = None,
+    per_class: bool = False,
+    index: str | None = None,
+    audit: AtLeastOne | None = None,
+    state: Annotated[str, Option(type=click.Path(dir_okay=False))] | None = None,
+    state_seconds: Annotated[float, Option(type=Finite(0))] = 120,
+    compare_reference: str | None = None,
+    compare: SecondModel | None = None,
+    rope: Rope | None = None,
+    replicates: Replicates = 0,
+    confidence: Probability = 0.95,
+    device: Device | None = None,
+    **outputs: Any,
+) -> int:
+    """Score EMBEDDINGS (N rows) by their LABELS (N): do nearest neighbours share them, do clusters?
+
+    Files: .npy, .npz, .pt, .safetensors, .csv and .jsonl, with pyarrow also .parquet, .arrow and .feather; `file:name`
+    picks one array or column of several. A pattern, 'embeddings-*.parquet:column', means the files of such names, one
+    after the other. Labels are integers, or words in a .txt, .csv or .jsonl file, one per line, or a column; so are
+    cameras, ids and groups.
+
+    --gains FILE has a query, a reference and a gain above 0 to a line (.csv and .tsv with any of , ; and tabs, else by
+    spaces; with a heading or without), or `query 0 document gain`. They are named by --ids and --reference-ids, or are
+    rows, from 0 on. LABELS may then be left out, or say which queries are of one class.
+
+    A .npy file may be larger than a CPU's memory, and so may be references in several files, in tables, or scored with
+    --state: these are read in blocks. With --state a run that was killed goes on from where it was.
+
+    Under torchrun each rank reads and holds a part of the rows, and the answer is that of one process. With --state
+    FILE each reads a part of the references in blocks, and keeps FILE.rank0, FILE.rank1, ...
+
+    \b
+    tensormetrics retrieval embeddings.npy labels.txt --replicates 1000 --plot scores.png
+    tensormetrics retrieval large.npy labels.txt --metric precision_at_1 --compare small.npy --rope 0.01
+    tensormetrics retrieval queries.npy --reference docs.npy --gains qrels.tsv --ids q.txt --reference-ids d.txt
+    tensormetrics retrieval queries.npz:x queries.npz:y --reference base.npy --reference-labels base.csv
+    tensormetrics retrieval q.npy q.txt --reference 'base-*.npy' --reference-labels base.txt --k 10 --state counts.pt
+
+    Args:
+        reference (FILE): Embeddings to search in; default EMBEDDINGS themselves.
+        reference_labels (FILE): Their labels.
+        gains (FILE): What is relevant, in place of equal labels: query, reference and gain to a line, or TREC's
+            judgements.
+        metrics (NAME): May be repeated; names stand below.
+            [default: AMI, NMI and five of neighbours, or with --gains these five and ndcg]
+        k (N): Neighbours per query, or max_bin_count: as many as the largest class has. [default: all]
+        knn: Who searches.
+        distance: By which neighbours are nearest.
+        ties: Which comes first at equal distance: the earlier row, the relevant one, or the other one.
+        average: The mean over queries, or over classes of their means.
+        levels: LABELS has several columns, (N, L), of which each is scored.
+        cameras (FILE): One per row: relevant references of the query's own camera are left out.
+        reference_cameras (FILE): Those of the references.
+        ids (FILE): One per row: of rows with the same id the first counts.
+        reference_ids (FILE): Those of the references, which --gains may name.
+        groups (FILE): One per row: queries that are reweighted together in intervals. [default: the labels]
+        per_class: Also a table with a row for each class.
+        index (FACTORY): Of faiss, such as IVF4096,Flat; default Flat, which is exact.
+        audit: What the index costs, by N queries.
+        state (FILE): Of partial counts, to go on from.
+        state_seconds (N): Between two writes of the state.
+        compare_reference (FILE): With --compare and --reference: the references by the second model.
+        compare: The EMBEDDINGS of a second model: also its scores, and the differences from them, item by item.
+        replicates: Intervals from N reweightings of whole groups of queries; 0: none, with --compare 1000.
+    """
+    options = {name: value for name, value in locals().items() if name != "outputs"}
+    context = click.get_current_context()
+    if gains and context.get_parameter_source("metrics") is ParameterSource.DEFAULT:
+        options["metrics"] = context.params["metrics"] = (*RETRIEVAL_OF_NEIGHBOURS, "ndcg")  # clusters know no gains
     files = {name: options[option] for name, option in FILES.items()}
     ranks = int(os.environ.get("WORLD_SIZE", "1"))
     _check(options, ranks)
@@ -77,7 +167,7 @@ def answer(**options: Any) -> int:
         report,
         lambda size: scores.draw(size, spread),
         values.values(),
-        **{name: options[name] for name in OUTPUTS},
+        **outputs,
     )
 
 

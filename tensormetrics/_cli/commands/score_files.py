@@ -1,32 +1,53 @@
 """Scores of items in logs and tables: their means, and comparisons of models."""
 
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 from ...uncertainty import compare, interval, read_scores
 from ...uncertainty.item_scores import Scores as ItemScores
 from ...uncertainty.results.estimates import Estimate
 from ..inputs import BadInput, existing, naming
+from ..option_types import AtLeastTwo, Device, Option, Probability, Rope
 from ..output import publish
 from .scores import Comparisons, Scores
 
 HINTS = {'write on_missing="drop" to leave these out, or "zero"': "write --on-missing drop to leave these out, or zero"}
 
 
-def answer(
-    files: tuple[str, ...],
-    metric: str | None,
-    answer_filter: str | None,
-    ids: str | None,
-    groups: str | None,
-    on_missing: str,
-    lower_is_better: bool,
-    rope: float | None,
-    confidence: float,
-    replicates: int,
-    device: str | None,
+def scores(
+    files: Annotated[tuple[str, ...], Option(metavar="FILE...")],
+    *,
+    metric: str | None = None,
+    answer_filter: Annotated[str | None, Option(name="--filter")] = None,
+    ids: str | None = None,
+    groups: str | None = None,
+    on_missing: Literal["error", "drop", "zero"] = "error",
+    lower_is_better: bool = False,
+    rope: Rope | None = None,
+    confidence: Probability = 0.95,
+    replicates: AtLeastTwo = 1000,
+    device: Device | None = None,
     **outputs: Any,
 ) -> int:
+    """Average the scores of items in FILE with an interval; compare those of two files item by item, and those of
+    several also by rank. Files are logs of lm-evaluation-harness (samples_*.jsonl) or inspect_ai (JSON), or tables as
+    CSV, TSV, JSON or JSONL.
+
+    \b
+    tensormetrics scores samples_gsm8k.jsonl --metric exact_match
+    tensormetrics scores large.jsonl small.jsonl --metric exact_match --groups subject --rope 0.01
+    tensormetrics scores large.csv middle.csv small.csv --metric acc --ids question
+
+    Args:
+        metric (NAME): Metric or scorer of a log, or column of a table. [default: the only one]
+        answer_filter (NAME): Of the answers in a log of lm-evaluation-harness.
+        ids (COLUMN): Names of the items; default those of the log, or the column id.
+        groups (COLUMN): What items belong to, such as documents: they share a weight.
+        on_missing: What items are that some file lacks: an error, left out, or counted as 0.
+        lower_is_better: Of losses and errors.
+        rope: With several files: differences up to X do not matter; how probable are such?
+        replicates: Reweightings of the items, or groups.
+    """
     if len(files) == 1 and rope is not None:
         raise BadInput("--rope: is for several files; give another one")
     if len({*files}) < len(files):
@@ -43,10 +64,10 @@ def answer(
     for name, model in models.items():
         with naming():
             estimates[name] = interval(model, **options)
-    scores = Scores({name: float(estimate) for name, estimate in estimates.items()}, estimates, confidence)
-    report: dict[str, Any] = {"files": list(files), "models": scores.answer()}
+    means = Scores({name: float(estimate) for name, estimate in estimates.items()}, estimates, confidence)
+    report: dict[str, Any] = {"files": list(files), "models": means.answer()}
     options |= {"rope": rope, "on_missing": on_missing}
-    tables = [scores.table("file")]
+    tables = [means.table("file")]
     if len(models) == 2:
         (a, b), name = models.values(), next(iter(models.values())).name
         comparisons = Comparisons.of({name: (a, b)}, (files[0], files[1]), HINTS, **options)
@@ -58,7 +79,7 @@ def answer(
         tables = [pairs.models, pairs]
         report["comparison"] = {row: pairs[row, "difference"].to_dict() for row in pairs.rows}
         report["ranks"] = pairs.ranks
-    return publish(tables, report, scores.draw, scores.values.values(), **outputs)
+    return publish(tables, report, means.draw, means.values.values(), **outputs)
 
 
 def _distinct(files: tuple[str, ...]) -> list[str]:

@@ -6,7 +6,9 @@ import json
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
+
+import click
 
 from ...structured import (
     CorefScores,
@@ -23,25 +25,60 @@ from ...structured.objects.metric import StructuredMetric
 from ...structured.objects.records import is_record, is_tuple
 from ...structured.suites.entities.tags import tag_code
 from ..inputs import BadInput, existing, full_lines, json_of, naming, open_text
+from ..names import CONSTRAINTS, TAGS
+from ..option_types import Device, Option, Probability, Replicates, Rope, SecondModel
 from ..output import find_device, publish
 from .scores import Comparisons, Scores
 
 NORMALIZERS = ("precision", "recall", "f1")
 
 
-def structured(schema: str, constraint: str, invalid: str, reference: str, **options: Any) -> int:
+def structured(
+    predicted: str,
+    reference: str,
+    *,
+    schema: str,
+    constraint: Annotated[str, Option(type=click.Choice(CONSTRAINTS))] = "<->",
+    invalid: Literal["error", "empty"] = "error",
+    **options: Any,
+) -> int:
+    """Compare PREDICTED and REFERENCE, .jsonl files of one document per line, by a metric derived from a class.
+
+    \b
+    tensormetrics structured predicted.jsonl reference.jsonl --schema my_schema.py:Document
+    tensormetrics structured answers.jsonl reference.jsonl --schema my_schema.py:Document --invalid empty
+
+    Args:
+        schema (MODULE:CLASS): What a line is: a dataclass, a NamedTuple, a TypedDict or a class of attrs, msgspec or
+            pydantic. The module may be a path to a .py file; it is run.
+        constraint: How items of lists are matched, for a class without @metametric: one to one, or with items of the
+            reference (->), of the prediction (<-) or of both (~) matched again and again.
+        invalid: What lines of PREDICTED are that are null, no JSON, or of another form: an error, or documents without
+            items, which are counted.
+    """
     cls, metric = _metric_of(schema, constraint)
     how = "empty" if invalid == "empty" else "raise"
     averages = {"micro": micro_average(NORMALIZERS), "macro": macro_average(NORMALIZERS)}
     return _report(
         lambda file: list(_objects(existing(file), cls, invalid == "empty" and file != reference)),
         lambda file, preds, refs, **resampled: Family(metric, averages, on_invalid=how, **resampled),
+        predicted=predicted,
         reference=reference,
         **options,
     )
 
 
-def coref(singletons: str, reference: str, **options: Any) -> int:
+def coref(predicted: str, reference: str, *, singletons: Literal["keep", "drop"] = "keep", **options: Any) -> int:
+    """Coreference of PREDICTED and REFERENCE, files in the format of CoNLL-2011/2012: the last column holds brackets
+    such as (0, 0) and (0)|(1, documents stand between "#begin document" and "#end document".
+
+    \b
+    tensormetrics coref predicted.conll reference.conll --replicates 1000
+
+    Args:
+        singletons: Clusters of one mention.
+    """
+
     def read(file: str) -> list[tuple[str, Any]]:
         with naming(line=f"{file}, line"):
             return list(read_conll_coref(open_text(file)))
@@ -55,10 +92,28 @@ def coref(singletons: str, reference: str, **options: Any) -> int:
     def update(scores: CorefScores, *sides: list[tuple[str, Any]]) -> None:
         scores.update_clusters(*([clusters for _, clusters in side] for side in sides))
 
-    return _report(read, make, update, reference=reference, **options)
+    return _report(read, make, update, predicted=predicted, reference=reference, **options)
 
 
-def ner(mode: str, suffix: bool, reference: str, **options: Any) -> int:
+def ner(
+    predicted: str,
+    reference: str,
+    *,
+    mode: Annotated[Any, Option(type=click.Choice(TAGS))] = "lenient",
+    suffix: bool = False,
+    **options: Any,
+) -> int:
+    """Named entities in PREDICTED and REFERENCE: a token per line, its tag (B-PER, I-PER, O, ...) in the last column, a
+    blank line between sentences.
+
+    \b
+    tensormetrics ner predicted.bio reference.bio --mode iob2
+    tensormetrics ner large.bio reference.bio --compare small.bio
+
+    Args:
+        mode: What tags that do not fit mean: lenient as conlleval, the others leave them out.
+        suffix: Tags are PER-B and PER-I, the label first.
+    """
     labels: list[str] = []
 
     def read(file: str) -> list[list[str]]:
@@ -86,12 +141,19 @@ def ner(mode: str, suffix: bool, reference: str, **options: Any) -> int:
         make,
         lambda scores, *sides: scores.update_tags(*sides, mode, suffix=suffix),
         unit="sentence",
+        predicted=predicted,
         reference=reference,
         **options,
     )
 
 
-def amr(**options: Any) -> int:
+def amr(predicted: str, reference: str, **options: Any) -> int:
+    """Smatch of PREDICTED and REFERENCE, files of AMR graphs in PENMAN notation with a blank line between them.
+
+    \b
+    tensormetrics amr predicted.amr reference.amr --replicates 1000
+    """
+
     def read(file: str) -> list[Any]:
         graphs = []
         for block in _blocks(file, "#"):
@@ -99,24 +161,37 @@ def amr(**options: Any) -> int:
                 graphs.append(read_penman("".join(text for _, text in block)))
         return graphs
 
-    return _report(read, lambda file, preds, refs, **resampled: Smatch(**resampled), unit="graph", **options)
+    return _report(
+        read,
+        lambda file, preds, refs, **resampled: Smatch(**resampled),
+        unit="graph",
+        predicted=predicted,
+        reference=reference,
+        **options,
+    )
 
 
 def _report(
     read: Callable[[str], list[Any]],
     make: Callable[..., Any],
     update: Callable[..., None] = lambda scores, *sides: scores.update(*sides),
-    *,
     unit: str = "document",
+    *,
     predicted: str,
     reference: str,
-    replicates: int,
-    confidence: float,
-    compare: str | None,
-    rope: float | None,
-    device: str | None,
+    compare: SecondModel | None = None,
+    rope: Rope | None = None,
+    replicates: Replicates = 0,
+    confidence: Probability = 0.95,
+    device: Device | None = None,
     **outputs: Any,
 ) -> int:
+    """Score what `read` returns of the files by the metric that `make` returns, and publish the scores.
+
+    Args:
+        compare: The PREDICTED of a second model: also its scores, and the differences from them, item by item.
+        replicates: Intervals from N reweightings of the documents (sentences, graphs); 0: none, with --compare 1000.
+    """
     place = find_device(device)
     files = [predicted, reference, *filter(None, [compare])]
     documents: dict[str, list[Any]] = {}

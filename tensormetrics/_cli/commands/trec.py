@@ -1,11 +1,13 @@
 """Ranked lists of documents, by trec_eval's measures."""
 
-from typing import Any
+from typing import Annotated, Any
 
 from ...retrieval import Qrels, Run, evaluate_run
 from ...retrieval.runs.measures import SUMMED
 from ...uncertainty.results.table import Table
 from ..inputs import existing, naming
+from ..names import TREC
+from ..option_types import Device, Option, Probability, Replicates, Rope, SecondModel
 from ..output import publish
 from .scores import Comparisons, Scores
 
@@ -13,21 +15,39 @@ SAME_ITEMS = "feed both with the same ids (or, without ids, the same order)"  # 
 HINTS = {SAME_ITEMS: "write --complete, which counts a query that a run lacks as 0", "metrics: ": "--metric: "}
 
 
-def answer(
+def trec(
     run: str,
     qrels: str,
-    metrics: tuple[str, ...],
-    level: int,
-    complete: bool,
-    judged_only: bool,
-    per_query: bool,
-    replicates: int,
-    confidence: float,
-    compare: str | None,
-    rope: float | None,
-    device: str | None,
+    *,
+    metrics: Annotated[tuple[str, ...], Option(name="--metric")] = TREC,
+    level: int = 1,
+    complete: bool = False,
+    judged_only: bool = False,
+    per_query: bool = False,
+    compare: SecondModel | None = None,
+    rope: Rope | None = None,
+    replicates: Replicates = 0,
+    confidence: Probability = 0.95,
+    device: Device | None = None,
     **outputs: Any,
 ) -> int:
+    """Score RUN (`query Q0 document rank score tag`) by the judgements QRELS (`query 0 document gain`, or BEIR's three
+    columns with a heading), as trec_eval does.
+
+    \b
+    tensormetrics trec run.txt qrels.txt --metric ndcg_cut_10 --metric map
+    tensormetrics trec dense.txt qrels.txt --compare bm25.txt --rope 0.01
+
+    Args:
+        metrics (NAME): As trec_eval calls it; may be repeated. ndcg_cut, P, recall, success, map_cut stand for its
+            usual depths.
+        level: The least gain that is relevant.
+        complete: Queries of the judgements that RUN lacks count as 0.
+        judged_only: Leave documents without a judgement out of the lists.
+        per_query: Also each query's scores.
+        compare: The RUN of a second model: also its scores, and the differences from them, item by item.
+        replicates: Intervals from N resamples of the queries; 0: none, with --compare 1000.
+    """
     evaluated = {}
     for file in filter(None, (run, compare)):
         with naming({"run, qrels: ": f"{file} and {qrels}: "}, metrics="--metric"):

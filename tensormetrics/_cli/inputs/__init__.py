@@ -1,7 +1,7 @@
 """Files into tensors: `text` reads lines, `arrays`, `labels` and `gains` what they hold; `naming` says what is wrong in
 the words of the command line."""
 
-from ..options import BadInput as BadInput
+from ..option_types import BadInput as BadInput
 from .arrays import read_rows as read_rows
 from .arrays import read_table as read_table
 from .arrays import read_tensor as read_tensor

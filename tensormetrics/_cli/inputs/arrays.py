@@ -15,7 +15,7 @@ from ..._files import Npz, kind_of, load_tensors, map_array, open_safetensors, p
 from ...retrieval.sources.arrow import TABLES
 from ...retrieval.sources.files import found_files, open_rows
 from ...retrieval.sources.source import RowSource
-from ..options import BadInput
+from ..option_types import BadInput
 from .naming import naming
 from .text import csv_rows, existing, is_number, json_lines, open_text
 

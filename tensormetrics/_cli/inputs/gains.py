@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ..._files import kind_of
-from ..options import BadInput
+from ..option_types import BadInput
 from .labels import Column
 from .text import csv_rows, existing, is_number, open_text
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from ..._files import kind_of
 from ...retrieval.sources.arrow import TABLES, read_column
 from ...retrieval.sources.files import found_files
-from ..options import BadInput
+from ..option_types import BadInput
 from .arrays import read_tensor, split_location
 from .naming import naming
 from .text import csv_rows, is_number, json_lines, open_text

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from ..options import BadInput
+from ..option_types import BadInput
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..._files import delimiter_of, is_empty, read_text
-from ..options import BadInput
+from ..option_types import BadInput
 
 
 def existing(file: str | Path) -> Path:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import click
 
-from .interruption import leaving_at_once
-from .options import BadInput
+from ..interruption import leaving_at_once
+from ..option_types import AtLeastOne, BadInput
 
 NO_GPU = (
     "no GPU that this torch sees, so there is nothing to compile: on a CPU no kernel of Triton is used. For a GPU "
@@ -18,7 +18,6 @@ NO_GPU = (
 )
 
 
-@click.command()
 def info() -> None:
     """What is installed, which native code is loaded, which extras are there, and what to do where one is missing."""
     with leaving_at_once():
@@ -26,13 +25,14 @@ def info() -> None:
     click.echo(report())
 
 
-@click.command("check-gpu")
-@click.option("--device", metavar="NAME", default="cuda", help="The GPU to check.  [default: cuda]")
-@click.option("--times/--no-times", default=True, help="Time five operations beside plain torch.  [default: times]")
-def check_gpu(device: str, times: bool) -> None:
+def check_gpu(*, device: str = "cuda", times: bool = True) -> None:
     """Try every kernel on this GPU, compare its answers with the CPU's, and time it beside plain torch.
 
     Exit status 0: all answers are equal; 1: some differ; 3: there is no GPU.
+
+    Args:
+        device (NAME): The GPU to check.
+        times: Time five operations beside plain torch.
     """
     import torch
 
@@ -47,24 +47,19 @@ def check_gpu(device: str, times: bool) -> None:
     raise SystemExit(run(chosen, click.echo, times))
 
 
-@click.command("warm-up")
-@click.option("--device", metavar="NAME", default="cuda", help="The GPU to compile for.  [default: cuda]")
-@click.option(
-    "--columns",
-    metavar="D",
-    type=click.IntRange(1),
-    multiple=True,
-    default=(128, 512),
-    help="Columns of the embeddings to come; again for more.  [default: 128 512]",
-)
-@click.option(
-    "--processes", metavar="N", type=click.IntRange(1), help="How many compile at once.  [default: all cores]"
-)
-def warm_up(device: str, columns: tuple[int, ...], processes: int | None) -> None:
-    """Compile the kernels for this GPU now, so that no first call does."""
+def warm_up(
+    *, device: str = "cuda", columns: tuple[AtLeastOne, ...] = (128, 512), processes: AtLeastOne | None = None
+) -> None:
+    """Compile the kernels for this GPU now, so that no first call does.
+
+    Args:
+        device (NAME): The GPU to compile for.
+        columns (D): Columns of the embeddings to come; again for more.
+        processes: How many compile at once; default all cores.
+    """
     import torch
 
-    from .._warm_up import jobs, run
+    from ..._warm_up import jobs, run
 
     if not torch.cuda.is_available():
         raise BadInput(NO_GPU)

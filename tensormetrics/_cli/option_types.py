@@ -1,0 +1,113 @@
+"""Types of the options of commands: an annotation says which values click accepts. Nothing here imports torch."""
+
+import math
+import os
+import re
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import click
+
+from .interruption import leaving_at_once
+
+__all__ = ["Annotated", "Any", "Literal", "Path"]  # which annotations of commands name as well
+
+STDOUT = Path("-")
+FIGURES = (".png", ".svg", ".pdf")
+REPLICATES = 1000  # of a comparison
+
+
+class BadInput(click.ClickException):
+    """Ends the command with status 2 and one line."""
+
+    exit_code = 2
+
+
+class OutputFailed(click.ClickException):
+    """Ends the command with status 1 and one line."""
+
+
+class Option:
+    """Arguments of click.Option, as a part of an annotation; `name` where that is not the parameter's."""
+
+    def __init__(self, **attributes: Any):
+        self.attributes = attributes
+
+
+class Finite(click.FloatRange):
+    """A number in a range, which "nan" would be in as well; and no infinite one."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        number = super().convert(value, param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"{value} is not a finite number.", param, ctx)
+        return number
+
+
+class Size(click.ParamType):
+    """Of a picture: width and height in inches."""
+
+    name = "size"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[float, float]:
+        found = re.fullmatch(r"(\d+(?:\.\d+)?)x(\d+(?:\.\d+)?)", value)
+        if not found or not all(1 <= float(side) <= 100 for side in found.groups()):
+            self.fail(f"{value!r} is no width and height of 1 to 100 inches, such as 6x4.", param, ctx)
+        return float(found[1]), float(found[2])
+
+
+def more_than_one(context: click.Context, option: click.Parameter, number: int) -> int:
+    if number == 1:
+        raise click.BadParameter("1 is not 0, or at least 2.", context, option)
+    return number
+
+
+def writable(context: click.Context, option: click.Parameter, path: Path | None) -> Path | None:
+    """Raise before the work, not after it, where a file cannot be written."""
+    if path is None or path == STDOUT:
+        return path
+    if path.is_dir():
+        raise BadInput(f"{path}: cannot be written: this is a folder")
+    if not path.parent.is_dir():
+        raise BadInput(f"{path}: cannot be written: there is no folder {path.parent}")
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise BadInput(f"{path}: cannot be written: permission denied")
+    return path
+
+
+def figure_file(context: click.Context, option: click.Parameter, path: Path | None) -> Path | None:
+    if path is None:
+        return None
+    if path.suffix not in FIGURES:
+        raise BadInput(f"{path}: got a file of type {path.suffix!r}, wanted one of {', '.join(FIGURES)}")
+    try:
+        with leaving_at_once():
+            import_module("tensormetrics._plots").figure_class()
+    except ImportError as error:
+        raise BadInput(f"--plot: {error}") from error
+    return writable(context, option, path)
+
+
+AtLeastOne = Annotated[int, Option(type=click.IntRange(1), metavar="N")]
+AtLeastTwo = Annotated[int, Option(type=click.IntRange(2), metavar="N")]
+Inches = Annotated[tuple[float, float], Option(type=Size(), metavar="WIDTHxHEIGHT")]
+OutputFile = Annotated[Path, Option(callback=writable, metavar="FILE")]
+FigureFile = Annotated[Path, Option(callback=figure_file, metavar="FILE")]
+Probability = Annotated[
+    float,
+    Option(type=Finite(0, 1, min_open=True, max_open=True), metavar="SHARE", help="Of the intervals."),
+]
+Device = Annotated[str, Option(metavar="NAME", help="Such as cpu or cuda:1; default the GPU where there is one.")]
+# The options of a command that compares two models.
+SecondModel = Annotated[str, Option(metavar="FILE")]
+Rope = Annotated[
+    float,
+    Option(
+        type=Finite(0),
+        metavar="X",
+        show_default="none",
+        help="With --compare: differences up to X do not matter; how probable are such?",
+    ),
+]
+Replicates = Annotated[int, Option(type=click.IntRange(0), metavar="N", callback=more_than_one)]
