@@ -23,7 +23,9 @@ DOMAINS = "assignment", "association", "posterior", "retrieval", "structured", "
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--domain", choices=DOMAINS, help="Run the tests of one domain and its rows of the tables.")
+    parser.addoption(
+        "--domain", choices=DOMAINS, help="Run the tests of one domain, its rows of the tables, and lists."
+    )
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -32,7 +34,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if domain is None:
         return
     is_row = re.compile(rf"\[(.*-)?{domain}[.-]")
-    own = [item for item in items if f"/tests/{domain}/" in item.path.as_posix() or is_row.search(item.nodeid)]
+    own = [
+        item
+        for item in items
+        if f"/tests/{domain}/" in item.path.as_posix() or is_row.search(item.nodeid) or item.get_closest_marker("lists")
+    ]
     config.hook.pytest_deselected(items=[item for item in items if item not in {*own}])
     items[:] = own
 

@@ -1,11 +1,13 @@
 """What every row of the table asks of a device: operators launched, host waits, and bytes read and written.
 
-    python tests/device_budget.py
+    python tests/device_budget.py [NAME ...]
 
-writes the counts at two sizes to device_budget.json; test_device_budget.py holds that they never rise.
+writes the counts at two sizes, of all rows or of the named ones, to device_budget.json; test_device_budget.py holds
+that they never rise.
 """
 
 import json
+import sys
 from pathlib import Path
 
 import torch
@@ -53,7 +55,10 @@ def counted(device: Device, call) -> list[int]:
     return [device.operators, len(device.waits), device.bytes]
 
 
-if __name__ == "__main__":
-    table = {name: counts(case) for name, case in sorted((METRICS | FUNCTIONS).items())}
+if __name__ == "__main__":  # of the names that are given, or of all
+    table = json.loads(FILE.read_text())["rows"] if sys.argv[1:] else {}
+    cases = METRICS | FUNCTIONS
+    table |= {name: counts(cases[name]) for name in sys.argv[1:] or cases}
+    table = {name: table[name] for name in sorted(cases) if name in table}
     rows = ",\n".join(f"  {json.dumps(name)}: {json.dumps(row)}" for name, row in table.items())
     FILE.write_text(f'{{"torch": "{TORCH}", "rows": {{\n{rows}\n}}}}\n')

@@ -68,19 +68,25 @@ def fed(case: MetricCase, generator: torch.Generator, device: torch.device) -> t
     return metric, inputs
 
 
+@pytest.mark.lists
 def test_every_public_metric_has_a_row():
     classes = {name: value for name, value in public_names() if inspect.isclass(value) and not get_origin(value)}
     metrics = {name: value for name, value in classes.items() if issubclass(value, Metric)}
     bases = {base for metric in metrics.values() for base in metric.__mro__[1:]}  # for others to derive from
-    assert {name for name, metric in metrics.items() if metric not in bases} == METRICS.keys()
+    wanted = {name for name, metric in metrics.items() if metric not in bases}
+    assert wanted - METRICS.keys() == set(), "write a row in METRICS of a file in tests/cases/"
+    assert METRICS.keys() - wanted == set(), "a public class derives from it, or it is not public: remove its row"
 
 
+@pytest.mark.lists
 def test_every_public_tensor_function_has_a_row():
     functions = {name for name, value in public_names() if inspect.isfunction(value)}
     tensors = {
         name for name, value in public_names() if name in functions and "Tensor" in str(inspect.signature(value))
     }
-    assert tensors - FUNCTIONS.keys() - ROWLESS.keys() == set()  # write a row in tests/cases/, or why there is none
+    assert tensors - FUNCTIONS.keys() - ROWLESS.keys() == set(), (
+        "write a row in FUNCTIONS of tests/cases/, or in ROWLESS why not"
+    )
     assert ROWLESS.keys() - tensors == set() and ROWLESS.keys() & FUNCTIONS.keys() == set()
 
 

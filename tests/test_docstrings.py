@@ -126,6 +126,7 @@ def test_examples_print_what_stands_below_them(domain, name, tmp_path, monkeypat
     assert example.examples and not told, "".join(told)
 
 
+@pytest.mark.lists
 def test_stands_on_the_page_of_names():
     page = (Path(__file__).parents[1] / "tensormetrics" / "README.md").read_text()
     table = page.partition("\n## ")[0]

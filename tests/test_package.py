@@ -20,6 +20,7 @@ def test_names():
         tensormetrics.retreival  # noqa: B018
 
 
+@pytest.mark.lists
 def test_public_names_that_changed_are_listed_in_the_changelog():
     """Compare with the names of an earlier version, each removal and addition with a row of the table "Names"."""
     domains = {domain: import_module(f"tensormetrics.{domain}") for domain in tensormetrics._DOMAINS}
@@ -32,8 +33,10 @@ def test_public_names_that_changed_are_listed_in_the_changelog():
         for line in table.splitlines()
         if "|" in line
     ]
-    assert {name for removed, _ in rows for name in removed} == before - names
-    assert names - before <= {name for _, added in rows for name in added} <= names
+    removed, added = ({name for row in rows for name in row[side]} for side in (0, 1))
+    assert removed == before - names, "a row in the table 'Names' of .github/CHANGELOG.md for each name that went"
+    assert names - before - added == set(), "write a row in the table 'Names' of .github/CHANGELOG.md: | | `NAME` |"
+    assert added <= names, "the table 'Names' of .github/CHANGELOG.md adds what does not exist"
     assert all(hasattr(domains[name.partition(".")[0]], name.partition(".")[2]) for name in names)
 
 

@@ -42,15 +42,21 @@ def test_help_of_a_command_imports_neither_torch_nor_numpy(command):
     assert f"Usage: -c {command}" in printed and not {"torch", "numpy"} & {*modules} and "click" in modules
 
 
+@pytest.mark.lists
 def test_names_in_help_are_those_of_the_classes():
-    assert {METRICS[name] for name in names.ASSOCIATION} == {*METRICS.values()}
-    assert names.RETRIEVAL == ", ".join(NAMES).replace("{k}", "K")
+    where = "in tensormetrics/_cli/names.py"
+    assert {*names.ASSOCIATION} <= {*METRICS}, f"ASSOCIATION {where}: write names of classes in lower case"
+    assert {METRICS[name] for name in names.ASSOCIATION} == {*METRICS.values()}, f"ASSOCIATION {where} lacks a metric"
+    listed = ", ".join(NAMES).replace("{k}", "K")
+    assert names.RETRIEVAL == listed, f"RETRIEVAL {where}: write NAMES of metric_names.py, in their order"
     assert (names.DISTANCES, names.TIES, names.TAGS) == (tuple(DISTANCES), TIES, MODES)
     assert names.CORRECTIONS == tuple(CORRECTIONS)
     assert list(names.CONSTRAINTS) == [constraint.value for constraint in Constraint]
     for registry, listed in (METRIC_REGISTRY, names.POSTERIOR), (AVERAGING_REGISTRY, names.POSTERIOR_AVERAGES):
         kinds = [registry[name] for name in listed.split(", ")]
-        assert len(kinds) == len({*kinds}) and {*kinds} == {*registry.values()}
+        lacking = sorted(kind.__name__ for kind in {*registry.values()} - {*kinds})
+        assert lacking == [], f"POSTERIOR or POSTERIOR_AVERAGES {where}: write one alias of each"
+        assert len(kinds) == len({*kinds})
 
 
 def test_completion_knows_commands_options_and_choices():

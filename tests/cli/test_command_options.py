@@ -50,7 +50,9 @@ def found(name: str) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_options_of_a_command_equal_the_stored_ones(name):
-    assert found(name) == json.loads(STORED.read_text())[name]
+    assert found(name) == json.loads(STORED.read_text())[name], (
+        "if it is meant, run python tests/cli/test_command_options.py"
+    )
 
 
 @pytest.mark.parametrize("name", COMMANDS)
