@@ -139,6 +139,10 @@ class Metric(RecordedArguments, torchmetrics.Metric):
         """Declare a state that keeps every row given to `append_rows`, in order; (0,) until the first."""
         self.add_state(name, torch.empty(0), dist_reduce_fx="cat")
 
+    def rows_of_items(self) -> list[tuple[str, ...]]:
+        """Return the states that have a row for each of the same items, or none; by default all are one group."""
+        return [tuple(name for name, reduction in self._reductions.items() if reduction is dim_zero_cat)]
+
     def append_rows(self, name: str, rows: Tensor) -> None:
         """Append `rows` (n, ...) to state `name`, on the device of the first rows of any state. The storage doubles, so
         N rows cost O(N) copying in total."""
@@ -191,7 +195,7 @@ class Metric(RecordedArguments, torchmetrics.Metric):
                 self._settle(batch._device_of_rows())
             self._merge([batch])
             self._kind = batch._kind
-            self._forward_cache = value
+            self._forward_cache = tree_map_only(Tensor, torch.detach, value)  # which holds no graph until the next
         return value
 
     def _batch(self, **own: Any) -> Self:
@@ -446,6 +450,14 @@ class Metric(RecordedArguments, torchmetrics.Metric):
             if self._reductions[name] is not dim_zero_cat and got != wanted:
                 args[-1].append(f"size mismatch for {prefix}{name}: got {got}, wanted {wanted}")
                 del state_dict[prefix + name]
+        for group in self.rows_of_items():
+            rows = {name: len(state_dict[prefix + name]) for name in group if prefix + name in state_dict}
+            if len({count for count in rows.values() if count}) > 1:
+                got = ", ".join(f"{count} of {prefix}{name}" for name, count in rows.items())
+                args[-1].append(f"rows of one item in each state: got {got}, wanted equally many or none")
+                for name in rows:
+                    del state_dict[prefix + name]
+                    names.remove(name)
         super()._load_from_state_dict(state_dict, prefix, *args)
         for name in names:  # as of any module, the state goes where the metric is
             setattr(self, name, getattr(self, name).to(self.device))

@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from tensormetrics import association, uncertainty
 from tensormetrics._metric import Metric
 from tensormetrics.uncertainty import BrierScore
 
@@ -227,3 +228,21 @@ def test_a_model_of_half_precision_leaves_the_states_as_they_are(convert):
     assert {name: state.dtype for name, state in metric.metric_state.items()} == kinds
     metric.set_dtype(torch.float16)
     assert torch.float16 in {state.dtype for state in metric.metric_state.values()}
+
+
+def test_forward_keeps_no_graph():
+    metric = association.RND()
+    sets = torch.randn(3, 2, 4, 5, requires_grad=True)
+    value = metric(*sets)
+    assert value.requires_grad and not metric._forward_cache.requires_grad
+
+
+def test_rows_of_unlike_lengths_are_refused():
+    metric = uncertainty.BinaryAUROC()
+    metric.persistent(True)
+    metric.update(torch.rand(4), torch.tensor([0, 1, 0, 1]))
+    state = {name: value.clone() for name, value in metric.state_dict().items()}
+    name = next(name for name, value in state.items() if value.shape == (4,))
+    state[name] = state[name][:3]
+    with pytest.raises(RuntimeError, match=f"got .*3 of {name}.*, wanted equally many or none"):
+        uncertainty.BinaryAUROC().load_state_dict(state)

@@ -116,6 +116,9 @@ class EmbeddingMetric(Metric):
         self._to_be_spread = False
         self._lengths: dict[str, list[int]] | None = None  # rows of every rank, while embeddings stay with them
 
+    def rows_of_items(self) -> list[tuple[str, ...]]:
+        return [tuple(_states(role)) for role in ROLES]
+
     def update(
         self,
         embeddings: Tensor | np.ndarray,
