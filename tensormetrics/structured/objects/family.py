@@ -224,6 +224,9 @@ class Family(Corpus, SumMetric):
             self.add_rows("label_names")
             self.add_rows("label_sums")
 
+    def rows_of_items(self) -> list[tuple[str, ...]]:
+        return []  # those of labels hold names and sums, whose lengths differ
+
     @property
     def documents(self) -> int:
         """The number of documents so far."""
