@@ -292,13 +292,13 @@ void int16_candidates(Tensor x, Tensor x_scale, Tensor panels, Tensor scale, Ten
                    Tensor width, Tensor slack, Tensor own, Tensor bounds, Tensor column, Tensor number, Tensor limit,
                    int64_t k, int64_t first_column) {
   STD_TORCH_CHECK(common::multiplies_words(), "int16_candidates: this processor does not multiply words (VNNI)");
+  STD_TORCH_CHECK(bias.size(0) <= std::numeric_limits<int32_t>::max(), "int16_candidates: got ", bias.size(0),
+                  " references, but columns are 32 bits wide");
   common::check("int16_candidates",
                 "x: int16 X H 64 2, x_scale: float32 64X, panels: int16 P H 64 2, scale: float32 64P, bias: float32 64P, "
                 "share: float32 64P, spread: float32 64P, width: float32 N, slack: float32 N, own: int64 Q, "
                 "bounds: float32 N 2 C, column: int32 N C, number: int32 N, limit: float32 N",
                 x, x_scale, panels, scale, bias, share, spread, width, slack, own, bounds, column, number, limit);
-  STD_TORCH_CHECK(bias.size(0) <= std::numeric_limits<int32_t>::max(), "int16_candidates: got ", bias.size(0),
-                  " references, but columns are 32 bits wide");
   common::check_integer("int16_candidates", "k", k, 1, column.size(1) - 1);
   common::check_integer("int16_candidates", "first_column", first_column, -1, bias.size(0));
   check_lists("int16_candidates", number, limit, column.size(1));

@@ -83,14 +83,14 @@ struct Least {
 void update_topk(Tensor x, Tensor rows, Tensor bias, int64_t first, Tensor own, std::optional<Tensor> ignored,
                 Tensor keys, Tensor number, Tensor limit, int64_t kept, int64_t start) {
   const int64_t references = bias.size(0);
+  STD_TORCH_CHECK(references <= std::numeric_limits<int32_t>::max(), "update_topk: got ", references,
+                  " references, but columns are 32 bits wide");
   common::check("update_topk",
                 "x: real Q D, rows: real C D, bias: real R, own: int64 Q, ignored: strided bool Q J, keys: real N K 2, "
                 "number: int32 N, limit: real N",
                 x, rows, bias, own, ignored, keys, number, limit);
   const bool halved = start >= 0;
   const int64_t queries = limit.size(0);
-  STD_TORCH_CHECK(references <= std::numeric_limits<int32_t>::max(), "update_topk: got ", references,
-                  " references, but columns are 32 bits wide");
   common::check_integer("update_topk", "first", first, 0, (halved ? std::min(references, queries) : references) - rows.size(0));
   common::check_integer("update_topk", "kept", kept, 1, keys.size(1) - 1);
   if (halved) common::check_integer("update_topk", "start", start, 0, std::min(references, queries) - x.size(0));

@@ -159,7 +159,7 @@ def test_tables(file, tmp_path):
         ("id,acc\nq1,1\n", {}, "metric: got 'score', wanted one of 'id', 'acc'"),
         ("id,score\nq1,1\n", {"ids": "name"}, "scores.txt, line 2: got no 'name', wanted one for each item"),
         ("id,score\nq1,1\n", {"groups": "topic"}, "scores.txt, line 2: got no 'topic', wanted one for each item"),
-        ('{"id": 1, "score": 1}\n{"id": 2, \n', {}, "scores.txt, line 2: this is no JSON"),
+        ('{"id": 1, "score": 1}\n{"id": 2, \n', {}, "scores.txt, line 2: wanted JSON; "),
         ('{"id": 1, "score": 1}\n7\n', {}, "scores.txt, line 2: got a int, wanted an object"),
         ("id,score\n", {}, "scores.txt: got no items, wanted at least one"),
         (" \n", {}, "scores.txt: got an empty file, wanted scores"),
