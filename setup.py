@@ -2,7 +2,8 @@
 another, _<folder>_cuda.so. What could not be built is said and left out: the references in torch then answer for it.
 
 Variables of the environment: TENSORMETRICS_NATIVE=0 builds nothing; TENSORMETRICS_CUDA=0 leaves CUDA out, and =1
-insists on it; TENSORMETRICS_TESTING=1 adds, for an install in place, the emulated lanes of CUDA that tests want.
+insists on it; TENSORMETRICS_SANITIZE=1, or names of folders, checks addresses and undefined behaviour (see
+tests/sanitize.sh); TENSORMETRICS_TESTING=1 adds, for an install in place, the emulated lanes of CUDA that tests want.
 Whatever else there is to say about the package stands in pyproject.toml.
 """
 
@@ -24,10 +25,12 @@ from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_ext import build_ext
 
 ROOMS = ["lsa", "dirichlet", "nearest", "sequence", "subsets", "text"]
+SANITIZED = {"1": ROOMS}.get(names := os.environ.get("TENSORMETRICS_SANITIZE", ""), names.split(",") if names else [])
 # The stable ABI of torch 2.11: one binary for every later torch, and for every Python.
 ABI = ["-DTORCH_TARGET_VERSION=0x020b000000000000", "-DTORCH_STABLE_ONLY", "-std=c++17", "-O3"]
 # The last two: a loop with sqrt or a choice becomes vector code, same values.
 FLAGS = [*ABI, "-g0", "-fvisibility=hidden", "-Wno-psabi", "-fno-math-errno", "-fno-trapping-math"]
+SANITIZE = ["-fsanitize=address,undefined", "-fno-sanitize-recover=undefined", "-O1", "-g1"]
 OF_ROOM = {"nearest": ["-ffp-contract=off"]}  # canonical distances are sums of rounded products
 CARDS = [75, 80, 90]
 ARCHITECTURES = [f"-gencode=arch=compute_{n},code=sm_{n}" for n in CARDS] + [
@@ -65,7 +68,11 @@ def extension(name: str, sources: str, flags: list[str], optional: bool = True) 
 def find_extensions() -> list[Extension]:
     if os.environ.get("TENSORMETRICS_NATIVE") == "0":
         return []
-    found = [extension(f"tensormetrics._{room}", f"csrc/{room}/*.cpp", FLAGS + OF_ROOM.get(room, [])) for room in ROOMS]
+    sanitize = SANITIZE if SANITIZED else []
+    found = [
+        extension(f"tensormetrics._{room}", f"csrc/{room}/*.cpp", FLAGS + OF_ROOM.get(room, []) + sanitize)
+        for room in SANITIZED or ROOMS
+    ]
     if wants_cuda():
         insisted = os.environ.get("TENSORMETRICS_CUDA") == "1"
         found += [extension(f"tensormetrics._{room}_cuda", f"csrc/{room}/*.cu", ABI, not insisted) for room in ROOMS]
@@ -121,7 +128,7 @@ class BuildExt(build_ext):
         for each in self.extensions:
             each.include_dirs = ["csrc", str(torch / "include")]
             each.library_dirs, each.libraries = [str(torch / "lib")], ["torch_cpu"]
-            each.extra_link_args = ["-Wl,-s"]
+            each.extra_link_args = SANITIZE[:1] if SANITIZED else ["-Wl,-s"]
 
         def compile_one(source: str, **options) -> list[str]:
             try:
