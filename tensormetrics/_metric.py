@@ -141,7 +141,8 @@ class Metric(RecordedArguments, torchmetrics.Metric):
 
     def rows_of_items(self) -> list[tuple[str, ...]]:
         """Return the states that have a row for each of the same items, or none; by default all are one group."""
-        return [tuple(name for name, reduction in self._reductions.items() if reduction is dim_zero_cat)]
+        rows = [name for name, reduction in self._reductions.items() if reduction is dim_zero_cat]
+        return [tuple(name for name in rows if not name.endswith(("ids", "groups")))]  # which are checked where read
 
     def append_rows(self, name: str, rows: Tensor) -> None:
         """Append `rows` (n, ...) to state `name`, on the device of the first rows of any state. The storage doubles, so
