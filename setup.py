@@ -25,7 +25,8 @@ from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_ext import build_ext
 
 ROOMS = ["lsa", "dirichlet", "nearest", "sequence", "subsets", "text"]
-SANITIZED = {"1": ROOMS}.get(names := os.environ.get("TENSORMETRICS_SANITIZE", ""), names.split(",") if names else [])
+SANITIZE_OPTION = os.environ.get("TENSORMETRICS_SANITIZE", "")
+SANITIZED = ROOMS if SANITIZE_OPTION == "1" else [*filter(None, SANITIZE_OPTION.split(","))]
 # The stable ABI of torch 2.11: one binary for every later torch, and for every Python.
 ABI = ["-DTORCH_TARGET_VERSION=0x020b000000000000", "-DTORCH_STABLE_ONLY", "-std=c++17", "-O3"]
 # The last two: a loop with sqrt or a choice becomes vector code, same values.

@@ -68,13 +68,15 @@ def kind_of(path: str | os.PathLike) -> str:
 
 
 def check_regular(path: str | os.PathLike, kind: str) -> int:
-    """Raise a ValueError for a pipe or a device, of which no places can be read; return the size of a file."""
+    """Raise a ValueError for what cannot be read in any order: pipes, devices and packed files. Return the size."""
     known = os.stat(path)
     if stat.S_ISDIR(known.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
     if not stat.S_ISREG(known.st_mode):
         got = "a pipe" if stat.S_ISFIFO(known.st_mode) else "a device"
         raise ValueError(f"{path}: got {got}, wanted a file: {kind} is not read from its beginning to its end")
+    if Path(path).suffix == ".gz":
+        raise ValueError(f"{path}: got a packed file, wanted {kind} as it is; write gunzip {path}")
     return known.st_size
 
 
@@ -203,26 +205,24 @@ class ArrayHeader(NamedTuple):
     dtype: np.dtype
 
 
-def load_tensors(
-    path: str | os.PathLike, location: Any = "cpu", is_mapped: bool = False, error: type[Exception] = ValueError
-) -> Any:
+def load_tensors(path: str | os.PathLike, location: Any = "cpu", is_mapped: bool = False) -> Any:
     """Load what torch.save wrote, tensors and plain values alone."""
     import torch
 
     check_regular(path, "what torch.save wrote")
-    with parsing(path, "a file of torch.save", error):
+    with parsing(path, "a file of torch.save"):
         is_mapped = is_mapped and zipfile.is_zipfile(path)
         return torch.load(path, map_location=location, weights_only=True, mmap=is_mapped)
 
 
-def open_safetensors(path: str | os.PathLike, error: type[Exception] = ValueError) -> Any:
+def open_safetensors(path: str | os.PathLike) -> Any:
     """Open a .safetensors file, whose tensors are read when they are taken."""
     try:
         from safetensors import safe_open
     except ImportError as fault:
         raise ImportError(f"{path}: {fault}; install it with: pip install safetensors") from fault
     check_regular(path, "a .safetensors file")
-    with parsing(path, "a .safetensors file", error):
+    with parsing(path, "a .safetensors file"):
         return safe_open(os.fspath(path), "pt")
 
 

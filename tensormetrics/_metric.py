@@ -141,8 +141,7 @@ class Metric(RecordedArguments, torchmetrics.Metric):
 
     def rows_of_items(self) -> list[tuple[str, ...]]:
         """Return the states that have a row for each of the same items, or none; by default all are one group."""
-        rows = [name for name, reduction in self._reductions.items() if reduction is dim_zero_cat]
-        return [tuple(name for name in rows if not name.endswith(("ids", "groups")))]  # which are checked where read
+        return [tuple(name for name, reduction in self._reductions.items() if reduction is dim_zero_cat)]
 
     def append_rows(self, name: str, rows: Tensor) -> None:
         """Append `rows` (n, ...) to state `name`, on the device of the first rows of any state. The storage doubles, so
@@ -452,7 +451,8 @@ class Metric(RecordedArguments, torchmetrics.Metric):
                 args[-1].append(f"size mismatch for {prefix}{name}: got {got}, wanted {wanted}")
                 del state_dict[prefix + name]
         for group in self.rows_of_items():
-            rows = {name: len(state_dict[prefix + name]) for name in group if prefix + name in state_dict}
+            kept = (name for name in group if not name.endswith(("ids", "groups")))  # those are checked where read
+            rows = {name: len(state_dict[prefix + name]) for name in kept if prefix + name in state_dict}
             if len({count for count in rows.values() if count}) > 1:
                 got = ", ".join(f"{count} of {prefix}{name}" for name, count in rows.items())
                 args[-1].append(f"rows of one item in each state: got {got}, wanted equally many or none")

@@ -147,7 +147,9 @@ def fault_of(reader: Reader, content: bytes, path: Path) -> str | None:
         found = reader.read(path)
     except reader.errors as error:
         message = str(error) if not hasattr(error, "format_message") else error.format_message()
-        return None if "\n" not in message else f"an error of several lines: {message[:200]}"
+        is_named = any(name in message for name in (path.name, *reader.names))
+        is_clear = is_named and "\n" not in message
+        return None if is_clear else f"an error of several lines, or without a name: {message[:200]}"
     except BaseException:
         return traceback.format_exc(limit=-4)
     finally:

@@ -193,6 +193,33 @@ def test_a_run_from_the_standard_input(tmp_path):
     assert ran.returncode == 0 and "map" in ran.stdout, ran.stderr
 
 
+def test_judgements_are_read_once_for_two_runs(tmp_path):
+    for name in ("run.txt", "other.txt"):
+        (tmp_path / name).write_text("q1 Q0 d1 1 2.5 x\nq2 Q0 d1 1 2.5 x\n")
+    writer = fifo(tmp_path / "qrels.txt", b"q1 0 d1 1\nq2 0 d1 1\n")
+    ran = subprocess.run(
+        [sys.executable, "-m", "tensormetrics", "trec", "run.txt", "qrels.txt", "--compare", "other.txt"],
+        cwd=tmp_path, capture_output=True, text=True, timeout=100, env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    writer.join(timeout=10)
+    assert ran.returncode == 0, ran.stderr
+
+
+def test_packed_files_whose_places_are_read_are_refused(tmp_path):
+    path = tmp_path / "rows.npy.gz"
+    with gzip.open(path, "wb") as file:
+        np.save(file, np.ones((2, 2)))
+    for read in (retrieval.TorchKNN().load, association.WordEmbeddingModel.from_fasttext, Npz):
+        with pytest.raises(ValueError, match=r"rows\.npy\.gz: got a packed file, wanted .* as it is; write gunzip"):
+            read(path)
+
+
+def test_a_file_without_a_row_is_named(tmp_path):
+    (tmp_path / "blank.txt").write_text("\n\n")
+    with pytest.raises(ValueError, match=r"blank\.txt"):
+        association.WordEmbeddingModel.from_word2vec(tmp_path / "blank.txt", no_header=True)
+
+
 def test_a_file_of_another_kind_is_no_index(tmp_path):
     torch.save({"rows": torch.ones(2, 2)}, tmp_path / "x.pt")
     with pytest.raises(ValueError, match=r"x\.pt: this is no file of TorchKNN\.save"):

@@ -90,7 +90,7 @@ def read_scores(
     request = Request(path, metric, filter, ids, groups)
     data = read_bytes(path, MAX_BYTES)
     if data.startswith(b"PAR1"):
-        with parsing(path, "Parquet file"):
+        with parsing(path, "a Parquet file"):
             frame = import_pandas().read_parquet(io.BytesIO(data))
         rows = frame.to_dict("records")
         return _of_records(Records(rows, [f"{path}, row {i}" for i in range(1, len(rows) + 1)]), request)
@@ -231,7 +231,7 @@ def _of_inspect(log: dict[str, Any], request: Request) -> Scores:
         values.append(_grade(value, location))
     items = [_field(row, request.ids or "id", "metadata", location) for row, location in zip(*records, strict=True)]
     scores = _scores(values, items, records, request, request.metric or scorer, "metadata")
-    return _with_repeats(scores, [row.get("epoch") for row in rows])
+    return _with_repeats(scores, [row.get("epoch") for row in rows], request.path)
 
 
 def _of_table(records: Records, request: Request) -> Scores:
@@ -248,7 +248,9 @@ def _of_table(records: Records, request: Request) -> Scores:
     key = request.ids or next((name for name in ("id", "sample_id") if name in columns), None)
     items = None if key is None else [_field(row, key, "", location) for row, location in zip(*records, strict=True)]
     scores = _scores(values, items, records, request, metric, "")
-    return _with_repeats(scores, [row.get("epoch") for row in records.rows]) if scorers else scores
+    if not scorers:
+        return scores
+    return _with_repeats(scores, [row.get("epoch") for row in records.rows], request.path)
 
 
 def _scores(
@@ -262,12 +264,14 @@ def _scores(
     groups = None
     if request.groups is not None:
         groups = [_field(row, request.groups, nested, location) for row, location in zip(*records, strict=True)]
-    return Scores(values, items, groups, name=metric)
+    with parsing(request.path, "scores of items"):
+        return Scores(values, items, groups, name=metric)
 
 
-def _with_repeats(scores: Scores, repeats: list[Any]) -> Scores:
+def _with_repeats(scores: Scores, repeats: list[Any], path: str | os.PathLike) -> Scores:
     if any(repeat is not None for repeat in repeats):
-        return Scores(scores.scores, scores.ids, scores.groups, repeats, name=scores.name)
+        with parsing(path, "scores of items"):
+            return Scores(scores.scores, scores.ids, scores.groups, repeats, name=scores.name)
     return scores
 
 

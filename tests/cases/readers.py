@@ -47,6 +47,7 @@ class Reader:
     again: Callable[[Content], Any] | None = None
     streams: bool = True
     needs: str | None = None  # a package
+    names: tuple[str, ...] = ()  # by which errors call the file
 
 
 def saved(write: Callable[[Path], Any], suffix: str) -> Callable[[], Content]:
@@ -374,6 +375,7 @@ READERS = {
         text("he", "him"),
         word_set("male_word_file.txt", association.fetch_gn_glove, {"female_word_file.txt": b"she"}),
         (SETS,),
+        names=("male_word_file.txt",),
         streams=False,
     ),
     "Debiaswe": Reader(
@@ -381,6 +383,7 @@ READERS = {
         lambda: PAIRS,
         word_set("professions.json", association.fetch_debiaswe, DEBIASWE),
         (SETS,),
+        names=("professions.json",),
         streams=False,
     ),
     "multiclass": Reader(
@@ -392,6 +395,7 @@ READERS = {
             {"gender_attributes_optm.json": GENDER, "religion_attributes_optm.json": MULTICLASS},
         ),
         (SETS,),
+        names=("attributes_optm.json",),
         streams=False,
     ),
     "confusion matrix": Reader(

@@ -48,12 +48,14 @@ def trec(
         compare: The RUN of a second model: also its scores, and the differences from them, item by item.
         replicates: Intervals from N resamples of the queries; 0: none, with --compare 1000.
     """
+    with naming():
+        judgements = Qrels.read(existing(qrels))
     evaluated = {}
     for file in filter(None, (run, compare)):
         with naming({"run, qrels: ": f"{file} and {qrels}: "}, metrics="--metric"):
             evaluated[file] = evaluate_run(
                 Run.read(existing(file)),
-                Qrels.read(existing(qrels)),
+                judgements,
                 metrics,
                 relevance_level=level,
                 complete=complete,

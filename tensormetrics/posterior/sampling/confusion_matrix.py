@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from ... import _checks
-from ..._files import delimiter_of, read_bytes, text_of
+from ..._files import delimiter_of, parsing, read_bytes, text_of
 from .dirichlet import LARGEST
 from .errors import ConfMatIOError, ConfMatIOWarning
 
@@ -122,7 +122,8 @@ def load_csv(
         if wrong := [cell for cell in cells[index:] if not _is_count(cell)]:
             raise ConfMatIOError(f"{location}, line {line}: got {wrong[0]!r}, wanted a count")
     counts = [[float(cell) for cell in cells[index:]] for _, cells in rows[header:]]
-    matrix = validate_confusion_matrix(counts, allow_empty_rows=True)
+    with parsing(location, "a confusion matrix", ConfMatIOError):
+        matrix = validate_confusion_matrix(counts, allow_empty_rows=True)
     inner = matrix[:-1, :-1]
     if len(inner) > 1 and matrix.sum() > 0 and torch.equal(matrix[:-1, -1], inner.sum(1)):
         if torch.equal(matrix[-1], matrix[:-1].sum(0)):

@@ -1,6 +1,7 @@
 """Runs and judgements: sparse tables of a query, a document and a number."""
 
 import hashlib
+import re
 from collections.abc import Mapping, Sequence
 from os import PathLike
 from pathlib import Path
@@ -148,7 +149,8 @@ class Qrels(Pairs):
         """Judgements of TREC or BEIR. ValueError names the line."""
         path = Path(path)
         data = read_bytes(path)
-        if len(next((line for line in data.splitlines() if line.strip()), b"").split()) == 3:  # BEIR
+        first = re.search(rb"\S[^\n]*", data)
+        if first and len(first[0].split()) == 3:  # BEIR
             query, document, gain = split_fields(data, path, ("query", "document", "gain"))
             if len(gain.places) and not gain[0].lstrip("-").isdecimal():
                 query, document, gain = query.behind(1), document.behind(1), gain.behind(1)

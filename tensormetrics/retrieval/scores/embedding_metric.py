@@ -117,7 +117,7 @@ class EmbeddingMetric(Metric):
         self._lengths: dict[str, list[int]] | None = None  # rows of every rank, while embeddings stay with them
 
     def rows_of_items(self) -> list[tuple[str, ...]]:
-        return [tuple(name for name in _states(role) if not name.endswith(("ids", "groups"))) for role in ROLES]
+        return [_states(role) for role in ROLES]
 
     def update(
         self,

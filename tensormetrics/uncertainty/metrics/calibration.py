@@ -117,8 +117,8 @@ def _mean_square(sums: Tensor, items: Tensor | int, variances: Tensor, times: in
     return squares.where(is_counted, 0).sum(-1) / items
 
 
-NORMS = "l1", "rms"
 READERS = {"l1": _mean_gap, "rms": _debiased_rms}
+NORMS = tuple(READERS)
 
 
 class _Calibration(SumMetric):

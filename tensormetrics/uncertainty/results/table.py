@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from torch import Tensor
 
+from ..._files import parsing
 from ..._plots import plot_panels
 from ..._tables import data_frame
 from . import table_formats
@@ -304,7 +305,9 @@ class Table:
         Raises:
             ValueError: If it is something else.
         """
-        return cls(**table_formats.from_json(source))
+        arguments = table_formats.from_json(source)
+        with parsing(table_formats.name_of(source), "what Table.to_json wrote"):
+            return cls(**arguments)
 
     def plot(self, ax: Axes | Sequence[Axes] | None = None) -> tuple[Figure, list[Axes]]:
         """Draw a forest plot: a panel for each column of numbers, with a point and its interval for each row.

@@ -154,11 +154,19 @@ def json_value(value: Any) -> Any:
     return value
 
 
+def name_of(source: str | os.PathLike) -> str:
+    """Return how errors call a text, "source", or the path of a file."""
+    return "source" if _is_text(source) else str(source)
+
+
+def _is_text(source: str | os.PathLike) -> bool:
+    return isinstance(source, str) and source.lstrip().startswith("{")
+
+
 def from_json(source: str | os.PathLike) -> dict[str, Any]:
     """Return the arguments of the `Table` that a text or file holds."""
-    is_text = isinstance(source, str) and source.lstrip().startswith("{")
-    where = "source" if is_text else str(source)
-    text = str(source) if is_text else read_text(source)
+    where = name_of(source)
+    text = str(source) if _is_text(source) else read_text(source)
     with parsing(where, "what Table.to_json wrote"):
         document = json.loads(text)
     if not isinstance(document, dict) or document.get("schema") != SCHEMA:

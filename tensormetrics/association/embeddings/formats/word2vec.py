@@ -229,11 +229,10 @@ def _text_rows(file: IO[bytes], head: bytes, path: Path, dim: int | None) -> Ite
 
 def _dimensions(piece: bytes, path: Path) -> int:
     """Return the numbers of the first line; a ValueError if those below have more, as words may have blanks in them."""
-    first, *below = (len(line.split()) - 1 for line in piece.split(b"\n", 20)[:20] if line.strip())
-    if below and first < (least := min(below)):
-        second = next(line for line in piece.split(b"\n")[1:] if line.strip()).split()
-        if all(map(_is_number, second[-least:])):
-            raise ValueError(f"{path}, line 1: got {first} numbers, wanted {least} as in the lines below")
+    lines = [line.split() for line in piece.split(b"\n", 20)[:20] if line.strip()]
+    first, *below = (len(line) - 1 for line in lines or [[b""]])
+    if below and first < (least := min(below)) and all(map(_is_number, lines[1][-least:])):
+        raise ValueError(f"{path}, line 1: got {first} numbers, wanted {least} as in the lines below")
     return first
 
 
