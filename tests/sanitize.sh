@@ -20,4 +20,4 @@ cd tests
 python test_operator_arguments.py > "$copy/calls.log"
 grep -v ': harmless$' "$copy/calls.log" | grep -v '^end$' && exit 1
 tail -n 1 "$copy/calls.log" | grep -qx end
-python -m pytest -q -p no:cacheprovider test_operators.py -k "gives_what or nearest or references_keep or references_list"
+python -m pytest -q -p no:cacheprovider test_operators.py -k "gives_what or the_nearest_of or references_keep or references_list"
