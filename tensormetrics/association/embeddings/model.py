@@ -190,8 +190,9 @@ class WordEmbeddingModel:
         """Every word is known: `encode` gets lists of at most `batch_size` strings and returns (n, D), once per string:
         a tensor, an array or a list of rows, as the `encode` of a SentenceTransformer does.
 
-        Each template has a "{}" for the word. "all" makes every filled-in template a member of the word's set, which
-        turns WEAT into SEAT (May et al. 2019, doi:10.18653/v1/N19-1063); "mean" takes their mean as the word's vector.
+        Each template has a "{}" for the word. "all" makes every filled-in template a row of the word, whose scores are
+        averaged (each counts in metrics with `unit="row"`: with WEAT that is SEAT, May et al. 2019,
+        doi:10.18653/v1/N19-1063); "mean" takes their mean as the word's vector.
         """
         return cls(EncodedTable(encode, templates, contexts, batch_size, device), name)
 
@@ -200,7 +201,7 @@ class WordEmbeddingModel:
         cls, contexts: Mapping[str, Tensor], name: str | None = None, vocab_prefix: str | None = None
     ) -> "WordEmbeddingModel":
         # contexts: per word (K, D)
-        """Several vectors per word, one for each context: the pools of CEAT; elsewhere all are members of a set."""
+        """Several vectors per word, one for each context: the pools of CEAT; elsewhere a word counts by their mean."""
         return cls(table_of_contexts(contexts), name, vocab_prefix)
 
     @property

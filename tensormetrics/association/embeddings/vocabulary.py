@@ -194,8 +194,8 @@ class EncodedTable(Table):
         )
 
     def to(self, device: Any, dtype: torch.dtype | None) -> "EncodedTable":
-        options = device or self.device, dtype or self.dtype, self.known, self.mark, self.words
-        table = EncodedTable(*self.options, *options)
+        own = {"known": self.known, "mark": self.mark, "words": self.words}
+        table = EncodedTable(*self.options, device or self.device, dtype or self.dtype, **own)  # type: ignore[arg-type]
         table.vectors, table.changes = _moved(self.vectors, device, dtype), self.changes
         table.vocab, table.members, table.row_of = dict(self.vocab), dict(self.members), dict(self.row_of)
         return table

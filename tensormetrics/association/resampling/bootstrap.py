@@ -153,10 +153,14 @@ class _Population:
         for names, weight in zip(self.members, weights, strict=True):
             for name in names:
                 values, dims = self.sets[name].values, 3 if name in self.grouped else 2
-                mask = weight
+                mask, words = weight, self.sets[name].words
                 if self._are_groups_of_tuples(names):
                     mask = weight.unsqueeze(-2).expand(*weight.shape[:-1], *values.shape[-3:-1])
-                weighted[name] = WordSet(values.unsqueeze(-1 - dims), mask)
+                if words is not None:
+                    valid = self.sets[name].mask
+                    words = words if valid is None else words.masked_fill(~valid, -1)
+                    words = words.unsqueeze(-dims)
+                weighted[name] = WordSet(values.unsqueeze(-1 - dims), mask, words)
         return [weighted[name] for name in self.sets]
 
 
