@@ -172,6 +172,15 @@ class CEAT(BaseMetric):
     As a module it streams: each `update` takes one sample, or a batch of samples, as `weat_effect_size` takes its sets;
     `forward` returns their effect sizes, and `compute` combines all that are finite. `standard_error` is what the
     other metrics have an interval for.
+
+    >>> words = ["he", "she", "man", "woman"]
+    >>> contexts = {word: torch.eye(4)[i % 2] + torch.zeros(3, 4) for i, word in enumerate(words)}
+    >>> contexts |= {"work": torch.eye(4)[:1], "home": torch.eye(4)[1:2]}
+    >>> model = WordEmbeddingModel.from_contexts(contexts)
+    >>> query = Query([["he", "man"], ["she", "woman"]], [["work"], ["home"]])
+    >>> result = CEAT(samples=10).run_query(query, model, calculate_p_value=True)
+    >>> round(float(result["p_value"]), 3)  # 1 of 6 partitions
+    0.167
     """
 
     metric_template = (2, 2)

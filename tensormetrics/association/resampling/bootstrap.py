@@ -94,12 +94,12 @@ def bootstrap_interval(
     ])  # fmt: skip
     draws = draws.where(draws.isfinite(), torch.nan)
     draws = draws - (draws.nanmean(0) - stretched)  # whose bias is that of the score, and not to count twice
-    standard_error, df, biases = _jackknife(samples, stretched, value.shape, scores, cost)
+    biased = _biased_sets(metric, population)
+    standard_error, df, bias = _jackknife(samples, stretched, value.shape, scores, cost, biased)
     t_factors = _t_scales(df, sum(sample.num_words for sample in samples), replicates, seed)
     moved = scaled_draws(stretched, draws, standard_error, t_factors)
     details = {}
-    if biased := _biased_sets(metric, population):
-        bias = torch.stack([biases[number] for number in biased]).sum(0)
+    if isinstance(bias, Tensor):
         sizes = [samples[number].sizes[..., 0].expand(value.shape).flatten() for number in biased]
         bias = bias * (sizes[0] != sizes[1])
         moved, details["corrected"] = moved - bias, value.double() - bias.view(value.shape)
@@ -197,10 +197,11 @@ def _scale(score: Callable[..., Tensor], population: _Population) -> _Scale:
 
 
 def _jackknife(
-    samples: list[WordSample], value: Tensor, shape: torch.Size, scores: Scores, cost: int
-) -> tuple[Tensor, Tensor, list[Tensor]]:
-    # value: (V,), V numbers of the shape  ->  standard error, degrees of freedom, and bias by each sample, (V,) each
-    squares, counts, biases = [], [], []
+    samples: list[WordSample], value: Tensor, shape: torch.Size, scores: Scores, cost: int, biased: list[int]
+) -> tuple[Tensor, Tensor, Tensor | float]:
+    # value: (V,), V numbers of the shape  ->  standard error, degrees of freedom, and bias by some samples, (V,) each
+    squares, counts = [], []
+    bias: Tensor | float = 0.0
     for number, sample in enumerate(samples):
         others = [other.unchanged() for other in samples]
         without = torch.cat([
@@ -211,14 +212,15 @@ def _jackknife(
         moved = (without - value).nan_to_num(0, 0, 0).view(groups, -1, len(value))
         squares.append(moved.square().sum(1))
         counts.append(sample.sizes.expand(*shape, groups).reshape(-1, groups).T)
-        biases.append((moved.sum(1) * (1 - 1 / counts[-1].clamp(min=1))).sum(0))  # Quenouille 1956
-    return *joint_jackknife(torch.cat(squares), torch.cat(counts)), biases
+        if number in biased:  # Quenouille 1956, doi:10.1093/biomet/43.3-4.353
+            bias = bias + (moved.sum(1) * (1 - 1 / counts[-1].clamp(min=1))).sum(0)
+    return *joint_jackknife(torch.cat(squares), torch.cat(counts)), bias
 
 
 def _biased_sets(metric: Callable[..., Tensor], population: _Population) -> list[int]:
     """Return the numbers of the two samples by whose sizes the score is biased."""
     names, where = getattr(getattr(metric, "func", metric), "biased", ((), None))
-    if not names or not where(getattr(metric, "keywords", {})):
+    if where is None or not where(getattr(metric, "keywords", {})):
         return []
     return [number for number, members in enumerate(population.members) if set(members) & set(names)]
 
