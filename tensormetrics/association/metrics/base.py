@@ -247,6 +247,8 @@ class BaseMetric(SumMetric):
                 seed=self.seed,
             )
             measured |= {"low": ends.low, "high": ends.high}
+            if "corrected" in ends.details:
+                measured[f"{next(iter(self.result_keys))}_corrected"] = ends.details["corrected"]
         return measured
 
     def _counted(self, sets: Sequence[Any]) -> Sequence[Any]:

@@ -197,8 +197,13 @@ def mean_sc_weat(
 
 def _mean(sizes: Tensor, w: Vectors) -> Tensor:
     # A word without a score makes the mean NaN, an absent one does not.
-    (words,) = word_sets.read(w=w)
-    return words.average(sizes if words.counts is None else sizes.masked_fill(words.counts == 0, 0))
+    given = WordSet.of(w)
+    count = given.mask
+    if given.words is not None:
+        count = word_sets.read(w=w)[0].weights
+    if count is None:
+        return sizes.mean(-1)
+    return (sizes.masked_fill(count == 0, 0) * count).sum(-1) / count.sum(-1)
 
 
 def _cosines(w: word_sets.Words, side: word_sets.Words) -> Tensor:

@@ -34,6 +34,16 @@ def tuples(*names: str) -> Callable[[Score], Score]:
     return mark
 
 
+def biased(*names: str, where: Callable[[dict[str, Any]], bool]) -> Callable[[Score], Score]:
+    """Mark a score whose mean depends on the sizes of these sets, by options for which `where` holds."""
+
+    def mark(score: Score) -> Score:
+        vars(score)["biased"] = names, where
+        return score
+
+    return mark
+
+
 def lean(score: Score) -> Score:
     """Mark a score that holds no more than a vector and the words of a query for each count of these words."""
     vars(score)["lean"] = True
