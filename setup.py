@@ -2,8 +2,9 @@
 another, _<folder>_cuda.so. What could not be built is said and left out: the references in torch then answer for it.
 
 Variables of the environment: TENSORMETRICS_NATIVE=0 builds nothing; TENSORMETRICS_CUDA=0 leaves CUDA out, and =1
-insists on it; TENSORMETRICS_SANITIZE=1, or names of folders, checks addresses and undefined behaviour (see
-tests/sanitize.sh); TENSORMETRICS_TESTING=1 adds, for an install in place, the emulated lanes of CUDA that tests want.
+insists on it; TORCH_CUDA_ARCH_LIST="8.0 9.0+PTX" chooses the cards; TENSORMETRICS_SANITIZE=1, or names of folders,
+checks addresses and undefined behaviour (see tests/sanitize.sh); TENSORMETRICS_TESTING=1 adds, for an install in place,
+the emulated lanes of CUDA that tests want.
 Whatever else there is to say about the package stands in pyproject.toml.
 """
 
@@ -11,6 +12,7 @@ import importlib.metadata
 import importlib.util
 import json
 import os
+import runpy
 import shutil
 import subprocess
 import sys
@@ -19,10 +21,12 @@ from concurrent.futures import ThreadPoolExecutor
 from glob import glob
 from itertools import chain
 from pathlib import Path
+from types import SimpleNamespace
 
 from setuptools import Extension, setup
 from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_ext import build_ext
+from setuptools.errors import CompileError
 
 ROOMS = ["lsa", "dirichlet", "nearest", "sequence", "subsets", "text"]
 SANITIZE_OPTION = os.environ.get("TENSORMETRICS_SANITIZE", "")
@@ -33,10 +37,7 @@ ABI = ["-DTORCH_TARGET_VERSION=0x020b000000000000", "-DTORCH_STABLE_ONLY", "-std
 FLAGS = [*ABI, "-g0", "-fvisibility=hidden", "-Wno-psabi", "-fno-math-errno", "-fno-trapping-math"]
 SANITIZE = ["-fsanitize=address,undefined", "-fno-sanitize-recover=undefined", "-O1", "-g1"]
 OF_ROOM = {"nearest": ["-ffp-contract=off"]}  # canonical distances are sums of rounded products
-CARDS = [75, 80, 90]
-ARCHITECTURES = [f"-gencode=arch=compute_{n},code=sm_{n}" for n in CARDS] + [
-    f"-gencode=arch=compute_{CARDS[-1]},code=compute_{CARDS[-1]}"  # PTX for later cards
-]
+CUDA = SimpleNamespace(**runpy.run_path(str(Path(__file__).parent / "tensormetrics" / "_cuda_build.py")))
 
 
 def find_torch() -> Path | None:
@@ -52,6 +53,11 @@ def find_nvcc() -> str | None:
 def torch_has_cuda() -> bool:
     torch = find_torch()
     return torch is not None and (torch / "lib" / "libtorch_cuda.so").exists()
+
+
+def cuda_of_torch() -> str | None:
+    torch = find_torch()
+    return runpy.run_path(str(torch / "version.py"))["cuda"] if torch else None
 
 
 def wants_cuda() -> bool:
@@ -112,6 +118,7 @@ class BuildExt(build_ext):
             )
         self.extensions = [each for each in self.extensions if self.inplace or not each.name.startswith("tests.")]
         self.failed: dict[str, str] = {}
+        self.architectures: list[str] = []
         start = time.perf_counter()
         super().run()
         self.seconds = time.perf_counter() - start
@@ -160,11 +167,18 @@ class BuildExt(build_ext):
         target.parent.mkdir(parents=True, exist_ok=True)
         own, *others = ext.include_dirs
         includes = [f"-I{own}", *(f"-isystem={folder}" for folder in others)]
+        nvcc = find_nvcc()
+        try:
+            requested = os.environ.get("TORCH_CUDA_ARCH_LIST", "")
+            targets = CUDA.architectures(requested, CUDA.supported(nvcc))
+        except ValueError as error:
+            raise CompileError(str(error)) from error
         language = ["-DUSE_CUDA", "--extended-lambda", "--expt-relaxed-constexpr"]
         flags = [*ext.extra_compile_args, *language, "-Xcompiler=-fPIC", "-cudart=static", "-shared", "--threads=0"]
         links = [f"-L{folder}" for folder in ext.library_dirs] + ["-Xlinker=--no-as-needed", "-Xlinker=-s"]
         links += ["-ltorch", *(["-ltorch_cuda"] if torch_has_cuda() else [])]
-        self.spawn([find_nvcc(), *flags, *ARCHITECTURES, *includes, *ext.sources, *links, "-o", str(target)])
+        self.spawn([nvcc, *flags, *CUDA.flags(targets), *includes, *ext.sources, *links, "-o", str(target)])
+        self.architectures = targets
 
     def get_ext_filename(self, fullname: str) -> str:
         return os.path.join(*fullname.split(".")) + ".so"  # torch loads it; no Python does
@@ -173,12 +187,17 @@ class BuildExt(build_ext):
         """What was built, by which compiler, for which cards: `python -m tensormetrics info` reads it."""
         compiler = getattr(self.compiler, "compiler_so_cxx", None) or self.compiler.compiler_so
         compilers = {"C++": version_of(compiler[0], "--version")}
+        cuda = {}
         if wants_cuda():
             compilers["CUDA"] = version_of(find_nvcc(), "--version")
+            cuda = {"nvcc": CUDA.release(find_nvcc()), "torch": cuda_of_torch(), "driver": CUDA.cuda_of_driver()}
+            for conflict in CUDA.conflicts(**cuda):
+                say(f"tensormetrics: {conflict}.")
         record = {
             "torch": importlib.metadata.version("torch"),
             "compilers": compilers,
-            "cards": [f"sm_{n}" for n in CARDS] if wants_cuda() else [],
+            "cuda": cuda,
+            "architectures": self.architectures,
             "libraries": [each.name.rpartition("._")[2] for each in self.extensions if "tests" not in each.name],
             "failed": self.failed,
             "seconds": round(self.seconds, 1),

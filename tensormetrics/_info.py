@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from . import _gpu_kernels, _native, assignment, posterior, retrieval, structured  # noqa: F401  domains define the operators
+from . import _cuda_build, _gpu_kernels, _native, assignment, posterior, retrieval, structured  # noqa: F401  domains define the operators
 
 COMPILE = "pip install --no-build-isolation --force-reinstall --no-deps ."
 
@@ -50,7 +50,7 @@ def _code() -> Iterator[str]:
         for library in ("lsa", "dirichlet"):
             if not _native.has_kernel({"lsa": "lsa", "dirichlet": "dirichlet_sums"}[library], "cuda"):
                 yield f"  {library} for CUDA: {_why(f'{library}_cuda', record)}"
-        yield f"  cards: {', '.join(record.get('cards', [])) or 'none'}"
+    yield from _cuda(record)
     if missing:
         yield f"  To compile it: install GCC 11 or later, or Clang, and in a copy of the sources type: {COMPILE}"
     has_triton = find_spec("triton") is not None
@@ -59,16 +59,38 @@ def _code() -> Iterator[str]:
     yield from _devices(record)
 
 
+def _cuda(record: dict[str, Any]) -> Iterator[str]:
+    """Yield the CUDA versions of the build and of this machine, and the cards that the libraries hold code for."""
+    built = record.get("cuda", {})
+    if not built and not torch.version.cuda:
+        return
+    nvcc, driver = built.get("nvcc"), _cuda_build.cuda_of_driver()
+    versions = f"nvcc {nvcc or 'none'}, torch {torch.version.cuda or 'none'}, driver {driver or 'none'}"
+    at_build = f"at the build: torch {built.get('torch') or 'none'}, driver {built.get('driver') or 'none'}"
+    yield f"  CUDA: {versions}{f' ({at_build})' if built else ''}"
+    yield f"  CUDA libraries hold code for: {', '.join(record.get('architectures', [])) or 'none'}"
+    for conflict in _cuda_build.conflicts(nvcc, torch.version.cuda, driver):
+        yield f"  {conflict}"
+
+
+def _code_of(capability: tuple[int, int], record: dict[str, Any]) -> str:
+    card, code = "sm_{}{}".format(*capability), _cuda_build.code_for(capability, record.get("architectures", []))
+    if not code:
+        advice = "TORCH_CUDA_ARCH_LIST={}.{} builds it".format(*capability)
+        return f"{card}, which the CUDA libraries hold no code for: {advice}"
+    if code.startswith("compute_"):
+        return f"{card}, for which the driver compiles the CUDA libraries' {code} at the first use"
+    return f"{card}, which the CUDA libraries were built for" + ("" if code == card else f", by {code}")
+
+
 def _devices(record: dict[str, Any]) -> Iterator[str]:
     """Yield what each GPU answers for each family of kernels, and whether the libraries were built for it."""
     if _gpu_kernels.is_plain():
         yield "  TENSORMETRICS_PLAIN is set: on GPUs plain torch answers"
     for index in range(torch.cuda.device_count() if torch.cuda.is_available() else 0):
         device = torch.device("cuda", index)
-        card = "sm_{}{}".format(*_gpu_kernels.capability_of(device))
-        built = "is" if card in record.get("cards", []) else "is not"
         yield ""
-        yield f"{device}: {torch.cuda.get_device_name(device)}, {card}, which {built} among the cards built for"
+        yield f"{device}: {torch.cuda.get_device_name(device)}, {_code_of(_gpu_kernels.capability_of(device), record)}"
         for name, answer in _gpu_kernels.answers(device).items():
             yield f"  {name:<20} {'runs' if answer.works else answer.reason}"
 

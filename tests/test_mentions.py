@@ -15,7 +15,7 @@ FILE_NAME = re.compile(rf"(?<![\w/.-])([\w-]+\.{SOURCE})(?!\w)")
 MODULE = re.compile(r"(?<![\w./-])tensormetrics(?:\.[A-Za-z_]\w*)+(?![\w{])")
 BUILT_FILES = {"tensormetrics/_build.json"}
 SYSTEM_HEADERS = {"Python.h", "cuda_runtime.h", "setjmp.h", "ucontext.h", "locale.h", "stdlib.h"}
-EXAMPLES = {"my_schema.py", "types.py", "NAME.py", "FILE.py"}  # of a user, of Python, and placeholders
+EXAMPLES = {"my_schema.py", "types.py", "version.py", "NAME.py", "FILE.py"}  # of a user, Python, torch; placeholders
 BUILT = {"tensormetrics._build"}  # by a build, hence not in the repository
 MISSPELT = {"tensormetrics.retreival"}  # on purpose, in a test of the message
 

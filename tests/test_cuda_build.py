@@ -1,0 +1,174 @@
+"""How the CUDA libraries are built: for which cards, by which nvcc, and what is said of versions that do not fit."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from tensormetrics import _gpu_kernels, _info, _native
+from tensormetrics._cuda_build import architectures, code_for, conflicts, cuda_of_driver, flags, supported
+
+ROOT = Path(__file__).parents[1]
+LISTED = {  # by nvcc --list-gpu-code of these releases, from sm_70 on
+    "12.6": (70, 72, 75, 80, 86, 87, 89, 90, "90a"),
+    "12.8": (70, 72, 75, 80, 86, 87, 89, 90, "90a", 100, "100a", 101, "101a", 120, "120a"),
+    "13.0": (75, 80, 86, 87, 88, 89, 90, 100, 103, 110, 120, 121),
+}
+NVCC = """#!/bin/sh
+case "$1" in
+--version) echo "Cuda compilation tools, release RELEASE, VRELEASE.1" ;;
+--list-gpu-code) printf 'sm_%s\\n' LISTED ;;
+*) echo "$*" >>FOLDER/arguments; while [ "$1" != -o ]; do shift; done; touch "$2" ;;
+esac
+"""
+
+
+def write_nvcc(folder: Path, version: str) -> Path:
+    """Write a compiler that says its version, and writes down with which arguments it is called."""
+    listed = " ".join(map(str, LISTED[version]))
+    nvcc = folder / "nvcc"
+    nvcc.write_text(NVCC.replace("RELEASE", version).replace("LISTED", listed).replace("FOLDER", str(folder)))
+    nvcc.chmod(0o755)
+    return nvcc
+
+
+def write_driver(folder: Path, version: int) -> None:
+    source = folder / "driver.c"
+    source.write_text(f"int cuDriverGetVersion(int *version) {{ *version = {version}; return 0; }}")
+    subprocess.run(["gcc", "-shared", "-fPIC", source, "-o", folder / "libcuda.so.1"], check=True)
+
+
+def build(folder: Path, **environment: str) -> tuple[dict, list[list[str]], subprocess.CompletedProcess]:
+    """Run setup.py with the compilers of a folder, and return its record, the calls of nvcc, and the process."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("TENSORMETRICS", "TORCH_CUDA"))}
+    kept |= {"PATH": f"{folder}:{os.environ['PATH']}", "CC": "true", "CXX": "true", "TENSORMETRICS_CUDA": "1"}
+    command = [sys.executable, "setup.py", "build_ext", f"--build-lib={folder}/lib", f"--build-temp={folder}/temp"]
+    done = subprocess.run(command, cwd=ROOT, env=kept | environment, capture_output=True, text=True)
+    path, arguments = folder / "lib" / "tensormetrics" / "_build.json", folder / "arguments"
+    lines = arguments.read_text().splitlines() if arguments.exists() else []
+    return json.loads(path.read_text()) if path.exists() else {}, [line.split() for line in lines], done
+
+
+@pytest.mark.parametrize(
+    "version, requested, targets",
+    [
+        ("12.6", "", ["sm_70", "sm_75", "sm_80", "sm_90", "compute_90"]),
+        ("12.8", "", ["sm_70", "sm_75", "sm_80", "sm_90", "sm_100", "sm_120", "compute_90"]),
+        ("13.0", "", ["sm_75", "sm_80", "sm_90", "sm_100", "sm_120", "compute_90"]),
+        ("12.6", "7.0;8.6+PTX 9.0a", ["sm_70", "sm_86", "sm_90a", "compute_86"]),
+        ("13.0", "Ampere;Hopper", ["sm_80", "sm_86", "sm_90", "compute_86", "compute_90"]),
+    ],
+)
+def test_nvcc_is_called_for_the_cards_it_knows_or_those_requested(version, requested, targets, tmp_path):
+    write_nvcc(tmp_path, version)
+    record, calls, _ = build(tmp_path, TORCH_CUDA_ARCH_LIST=requested)
+    assert record["architectures"] == targets and record["cuda"]["nvcc"] == version
+    assert sorted(Path(call[-1]).name for call in calls) == ["_dirichlet_cuda.so", "_lsa_cuda.so"]
+    for call in calls:
+        assert [option for option in call if "arch" in option] == flags(targets)
+        assert all(f"code={target}" in option for option, target in zip(flags(targets), targets, strict=True))
+
+
+@pytest.mark.parametrize("requested", ["7.0", "8.0;sm_90", "native"])
+def test_a_card_that_nvcc_does_not_know_is_refused_by_name(requested, tmp_path):
+    write_nvcc(tmp_path, "13.0")
+    _, calls, process = build(tmp_path, TORCH_CUDA_ARCH_LIST=requested)
+    message = f"TORCH_CUDA_ARCH_LIST: got {requested.rpartition(';')[2]!r}, wanted some of 7.5, 8.0, 8.6, "
+    assert process.returncode == 1 and calls == [] and message in process.stderr
+
+
+def test_versions_that_do_not_fit_are_said_and_recorded(tmp_path):
+    write_nvcc(tmp_path, "13.0")
+    write_driver(tmp_path, 12040)
+    record, _, process = build(tmp_path, LD_LIBRARY_PATH=str(tmp_path))
+    assert record["cuda"] == {"nvcc": "13.0", "torch": torch.version.cuda, "driver": "12.4"}
+    assert "tensormetrics: nvcc 13.0 is newer than the driver, which serves CUDA 12.4" in process.stderr
+
+
+@pytest.mark.parametrize(
+    "nvcc, of_torch, driver, sentence",
+    [
+        (None, "12.8", "12.4", None),
+        ("12.8", "13.0", "13.0", None),
+        ("12.8", None, None, None),
+        ("12.10", "12.8", "12.10", None),
+        ("12.10", "12.8", "12.9", "the driver serves CUDA 12.9 and compiles no PTX of nvcc 12.10"),
+        ("13.0", "12.8", "12.8", "install a driver for CUDA 13.0 or later, or build with nvcc 12"),
+        ("13.0", "12.8", None, "nvcc 13.0 is newer than torch's CUDA 12.8"),
+        ("13.0", "12.8", "13.1", None),
+    ],
+)
+def test_conflicts_of_versions(nvcc, of_torch, driver, sentence):
+    sentences = conflicts(nvcc, of_torch, driver)
+    assert len(sentences) == (sentence is not None) and all(sentence in each for each in sentences)
+
+
+@pytest.mark.parametrize(
+    "capability, code",
+    [
+        ((7, 5), "sm_75"),
+        ((8, 0), "sm_80"),
+        ((8, 9), "sm_80"),
+        ((9, 0), "sm_90"),
+        ((10, 0), "sm_100a"),
+        ((10, 3), "compute_90"),
+        ((12, 1), "sm_120f"),
+        ((13, 0), "compute_90"),
+        ((7, 0), ""),
+    ],
+)
+def test_a_card_runs_code_of_its_family_else_older_ptx(capability, code):
+    assert code_for(capability, ["sm_75", "sm_80", "sm_90", "sm_100a", "sm_120f", "compute_90", "compute_120f"]) == code
+
+
+def test_info_shows_versions_and_whether_the_card_was_built_for(tmp_path, monkeypatch):
+    write_nvcc(tmp_path, "12.8")
+    record, _, _ = build(tmp_path)
+    record["cuda"]["nvcc"] = "13.0"
+    (tmp_path / "_build.json").write_text(json.dumps(record))
+    monkeypatch.setattr(_native, "FOLDER", tmp_path)
+    monkeypatch.setattr(_info._cuda_build, "cuda_of_driver", lambda: "12.4")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 3)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "a card")
+    cards = [(8, 6), (6, 1), (11, 0)]
+    monkeypatch.setattr(_gpu_kernels, "capability_of", lambda device: cards[device.index])
+    monkeypatch.setattr(_gpu_kernels, "answers", lambda device: {})
+    text = _info.report()
+    for line in (
+        f"CUDA: nvcc 13.0, torch {torch.version.cuda or 'none'}, driver 12.4",
+        "hold code for: sm_70, sm_75, sm_80, sm_90, sm_100, sm_120, compute_90",
+        "nvcc 13.0 is newer than the driver, which serves CUDA 12.4",
+        "cuda:0: a card, sm_86, which the CUDA libraries were built for, by sm_80",
+        "cuda:1: a card, sm_61, which the CUDA libraries hold no code for: TORCH_CUDA_ARCH_LIST=6.1 builds it",
+        "cuda:2: a card, sm_110, for which the driver compiles the CUDA libraries' compute_90 at the first use",
+    ):
+        assert line in text, text
+
+
+def test_no_driver_is_none():
+    if torch.cuda.is_available():
+        pytest.skip("needs a machine without a GPU")
+    assert cuda_of_driver() is None
+
+
+@pytest.mark.slow
+def test_nvcc_compiles_for_the_newest_cards(tmp_path):
+    """The source that compiles fastest, for sm_100 and sm_120."""
+    nvcc = shutil.which("nvcc")
+    if nvcc is None or not {100, 120} <= {*supported(nvcc)}:
+        pytest.skip("needs nvcc 12.8 or later")
+    targets = architectures("10.0 12.0", supported(nvcc))
+    (source,) = ROOT.glob("csrc/lsa/*.cu")
+    language = ["-DUSE_CUDA", "--extended-lambda", "--expt-relaxed-constexpr", "-std=c++17"]
+    language += ["-DTORCH_TARGET_VERSION=0x020b000000000000", "-DTORCH_STABLE_ONLY"]
+    folders = [f"-isystem={Path(torch.__file__).parent}/include", f"-I{ROOT / 'csrc'}"]
+    kept = ["--keep", f"--keep-dir={tmp_path}", "-c", source, "-o", tmp_path / "library.o"]
+    done = subprocess.run([nvcc, *language, *flags(targets), *folders, *kept], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert {path.name.split(".")[-2] for path in tmp_path.glob("*.cubin")} == {"compute_100", "compute_120"}
