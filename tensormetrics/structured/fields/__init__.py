@@ -1,0 +1,1 @@
+"""Scores of structured outputs, field by field."""
