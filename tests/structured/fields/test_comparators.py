@@ -60,6 +60,8 @@ def all_pairs(comparator, preds, refs, **options):
         (casefold(), 3, 3, 1),
         (normalized(), "  \uff21.b,c!", "a b C", 1),
         (normalized(), "ab", "a b", 0),
+        (normalized(), "A.C.M.E., Ltd.", "a c m e ltd", 1),
+        (normalized(), "a\nb", "a b", 0),
         (normalized(), "...", "", 1),
         (similar(), "", "", 1),
         (similar(), "", "a", 0),

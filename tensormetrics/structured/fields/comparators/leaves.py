@@ -62,7 +62,8 @@ class normalized(_TextComparator):
 
     def _text_key(self, text: str) -> Hashable:
         folded = unicodedata.normalize("NFKC", text).casefold()
-        return " ".join("".join(" " if _is_separator(letter) else letter for letter in folded).split(" ")).strip(" ")
+        spaced = "".join(" " if _is_separator(letter) else letter for letter in folded)
+        return " ".join(filter(None, spaced.split(" ")))
 
 
 @dataclass(frozen=True)
