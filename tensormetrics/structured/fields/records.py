@@ -1,4 +1,4 @@
-"""Records: what components values of a type have, of what types these are, how they are read and checked.
+"""Records: what components values of a type have, of what types these are, how they are read.
 
 Dataclasses, NamedTuples, TypedDicts, tuples of fixed length, and classes of attrs, msgspec and pydantic, which are
 known by what they carry, without an import; with type variables that stand for something, as in Box[int].
@@ -6,6 +6,7 @@ known by what they carry, without an import; with type variables that stand for 
 
 import dataclasses
 import inspect
+import sys
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
@@ -14,11 +15,13 @@ from typing import Any
 
 import typing_extensions  # knows its own kinds too; torch brings it
 
-from .columns import Where, check_tuple, check_type
-
 QUALIFIERS = typing_extensions.Required, typing_extensions.NotRequired, typing_extensions.ReadOnly
 field, position = cache(attrgetter), cache(itemgetter)  # one object for each, by which a column is known
 optional = cache(partial(methodcaller, "get"))
+
+
+class UnknownName(TypeError):
+    """A name in an annotation that is not defined, or not yet."""
 
 
 def class_of(tp: Any) -> Any:
@@ -87,6 +90,30 @@ def field_types(tp: Any, names: Mapping[str, Any]) -> dict[str, Any]:
     return hints
 
 
+def resolved_types(tp: Any, names: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the type of each field, with the names of the module of a class and those given in scope.
+
+    Raises:
+        UnknownName: If an annotation has another name; the message has the field.
+    """
+    cls = class_of(tp)
+    module = vars(sys.modules[cls.__module__]) if cls.__module__ in sys.modules else {}
+    try:
+        return field_types(tp, {**module, **names, cls.__name__: cls})
+    except NameError as error:
+        name = next((name for name, hint in cls.__annotations__.items() if str(error.name) in str(hint)), "?")
+        raise UnknownName(
+            f"{cls.__name__}.{name}: the name {error.name!r} is unknown; define it, or give it as localns"
+        ) from error
+
+
+def plain(tp: Any) -> Any:
+    """Return the type that a NewType or an alias stands for."""
+    while isinstance(tp, typing.NewType) or type(tp).__name__ == "TypeAliasType":
+        tp = tp.__supertype__ if isinstance(tp, typing.NewType) else tp.__value__
+    return tp
+
+
 def _annotated(hint: Any, extras: Sequence[Any]) -> Any:
     for extra in extras:
         hint = typing.Annotated[hint, extra]
@@ -113,18 +140,3 @@ def bound(hint: Any, known: Mapping[Any, Any]) -> Any:
         return known.get(hint, hint)
     parameters = getattr(hint, "__parameters__", ()) if not isinstance(hint, type) or typing.get_origin(hint) else ()
     return hint[tuple(known.get(parameter, parameter) for parameter in parameters)] if parameters else hint
-
-
-def record_check(tp: Any) -> Callable[[Sequence[Any], Where], None]:
-    """What raises for values that are no such record."""
-    cls = class_of(tp)
-    if is_tuple(tp):
-        return partial(check_tuple, len(typing.get_args(tp)))
-    return partial(_check_keys, cls) if typing_extensions.is_typeddict(cls) else partial(check_type, cls)
-
-
-def _check_keys(cls: Any, values: Sequence[Any], where: Where) -> None:
-    check_type(dict, values, where)
-    for row, value in enumerate(values):
-        if lacking := [key for key in cls.__annotations__ if key in cls.__required_keys__ and key not in value]:
-            raise TypeError(f"{where(row)}: got a dict without the key {lacking[0]!r}, which {cls.__name__} requires")
