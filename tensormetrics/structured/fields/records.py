@@ -4,14 +4,16 @@ Dataclasses, NamedTuples, TypedDicts, tuples of fixed length, and classes of att
 known by what they carry, without an import; with type variables that stand for something, as in Box[int].
 """
 
+import copy
 import dataclasses
 import inspect
 import sys
 import typing
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING
 from functools import cache, partial
 from operator import attrgetter, itemgetter, methodcaller
-from typing import Any
+from typing import Any, NamedTuple
 
 import typing_extensions  # knows its own kinds too; torch brings it
 
@@ -35,33 +37,110 @@ def is_tuple(tp: Any) -> bool:
 
 def is_record(tp: Any) -> bool:
     """Whether values are products of a fixed number of components."""
-    return Ellipsis not in typing.get_args(tp) if is_tuple(tp) else _fields(class_of(tp)) is not None
+    return Ellipsis not in typing.get_args(tp) if is_tuple(tp) else record_fields(class_of(tp)) is not None
 
 
 def field_names(tp: Any, all_of_them: bool = False) -> list[str]:
     """The fields of a class that take part in its comparisons, or all of them."""
-    fields = _fields(class_of(tp))
+    fields = record_fields(class_of(tp))
     assert fields is not None  # it is a record
-    return [name for name, compared in fields.items() if compared or all_of_them]
+    return [each.name for each in fields if each.is_compared or all_of_them]
 
 
-def _fields(cls: Any) -> dict[str, bool] | None:
-    """Name -> whether it takes part in comparisons; None for what is no record."""
+class Field(NamedTuple):
+    """A field of a record class.
+
+    Attributes:
+        name: Of the attribute, or the key of a TypedDict.
+        key: In JSON: the alias where the class has one.
+        is_compared: Whether the field takes part in comparisons of instances.
+        has_default: Whether the field may be missing.
+        default: Function that returns the value of a missing field, None if there is no value.
+    """
+
+    name: str
+    key: str
+    is_compared: bool = True
+    has_default: bool = False
+    default: Callable[[], Any] | None = None
+
+
+def record_fields(cls: Any) -> list[Field] | None:
+    """Return the fields of a class, or None if it is no record."""
     if not isinstance(cls, type):
         return None
-    if dataclasses.is_dataclass(cls):
-        return {f.name: bool(f.compare) for f in dataclasses.fields(cls)}
-    if typing_extensions.is_typeddict(cls):
-        return dict.fromkeys(cls.__annotations__, True)
-    if issubclass(cls, tuple) and hasattr(cls, "_fields"):
-        return dict.fromkeys(cls._fields, True)
-    if hasattr(cls, "__attrs_attrs__"):
-        return {attribute.name: bool(attribute.eq) for attribute in cls.__attrs_attrs__}
-    if hasattr(cls, "__struct_fields__"):  # msgspec
-        return dict.fromkeys(cls.__struct_fields__, True)
     if isinstance(fields := getattr(cls, "__pydantic_fields__", None), dict):
-        return dict.fromkeys(fields, True)
+        compared = (
+            {each.name: each.compare for each in dataclasses.fields(cls)} if dataclasses.is_dataclass(cls) else {}
+        )
+        return [_pydantic_field(name, info, compared.get(name, True)) for name, info in fields.items()]
+    if dataclasses.is_dataclass(cls):
+        return [_dataclass_field(each) for each in dataclasses.fields(cls)]
+    if typing_extensions.is_typeddict(cls):
+        return [Field(name, name, has_default=name not in cls.__required_keys__) for name in cls.__annotations__]
+    if issubclass(cls, tuple) and hasattr(cls, "_fields"):
+        return [_field(name, cls._field_defaults.get(name, MISSING)) for name in cls._fields]
+    if hasattr(cls, "__attrs_attrs__"):
+        return [_attrs_field(attribute) for attribute in cls.__attrs_attrs__]
+    if hasattr(cls, "__struct_fields__"):
+        return _msgspec_fields(cls)
     return None
+
+
+def _field(name: str, default: Any, key: str | None = None, is_compared: bool = True) -> Field:
+    has_default = default is not MISSING
+    return Field(name, key or name, is_compared, has_default, partial(copy.deepcopy, default) if has_default else None)
+
+
+def _dataclass_field(each: Any) -> Field:
+    if each.default_factory is MISSING:
+        return _field(each.name, each.default, is_compared=bool(each.compare))
+    return Field(each.name, each.name, bool(each.compare), True, each.default_factory)
+
+
+def _pydantic_field(name: str, info: Any, is_compared: bool) -> Field:
+    key = info.validation_alias if isinstance(info.validation_alias, str) else info.alias or name
+    default = None if info.is_required() else partial(info.get_default, call_default_factory=True)
+    return Field(name, key, bool(is_compared), default is not None, default)
+
+
+def _attrs_field(attribute: Any) -> Field:
+    factory = getattr(attribute.default, "factory", None)
+    if factory is None:
+        default = MISSING if type(attribute.default).__name__ == "_Nothing" else attribute.default
+        return _field(attribute.name, default, is_compared=bool(attribute.eq))
+    takes_self = attribute.default.takes_self
+    return Field(attribute.name, attribute.name, bool(attribute.eq), True, None if takes_self else factory)
+
+
+def _msgspec_fields(cls: Any) -> list[Field]:
+    names, defaults = cls.__struct_fields__, cls.__struct_defaults__
+    required = len(names) - len(defaults)  # those come first
+    values = [MISSING] * required + [MISSING if type(each).__name__ == "NoDefaultType" else each for each in defaults]
+    fields = []
+    for name, key, value in zip(names, cls.__struct_encode_fields__, values, strict=True):
+        factory = getattr(value, "factory", None) if type(value).__module__.startswith("msgspec") else None
+        fields.append(Field(name, key, True, True, factory) if factory else _field(name, value, key))
+    return fields
+
+
+def forbids_extra(cls: Any) -> bool:
+    """Return whether a class refuses keys that it does not have."""
+    pydantic = getattr(cls, "model_config", None) or getattr(cls, "__pydantic_config__", None) or {}
+    struct = getattr(cls, "__struct_config__", None)
+    return pydantic.get("extra") == "forbid" or bool(struct and struct.forbid_unknown_fields)
+
+
+def record_values(value: Any) -> dict[str, Any] | None:
+    """Return the values of an instance of a record class by their keys in JSON, or None for anything else."""
+    fields = _instance_fields(type(value))
+    return None if fields is None else {key: getattr(value, name) for name, key in fields if hasattr(value, name)}
+
+
+@cache
+def _instance_fields(cls: type) -> list[tuple[str, str]] | None:
+    fields = record_fields(cls)
+    return None if fields is None else [(each.name, each.key) for each in fields]
 
 
 def reader(tp: Any, name: str) -> Callable[[Any], Any]:
