@@ -65,10 +65,11 @@ class Field(NamedTuple):
     default: Callable[[], Any] | None = None
 
 
-def record_fields(cls: Any) -> list[Field] | None:
+def record_fields(tp: Any) -> list[Field] | None:
     """Return the fields of a class, or None if it is no record."""
-    if not isinstance(cls, type):
+    if not isinstance(tp, type):
         return None
+    cls: Any = tp  # whose attributes depend on its kind
     if isinstance(fields := getattr(cls, "__pydantic_fields__", None), dict):
         compared = (
             {each.name: each.compare for each in dataclasses.fields(cls)} if dataclasses.is_dataclass(cls) else {}
@@ -138,7 +139,7 @@ def record_values(value: Any) -> dict[str, Any] | None:
 
 
 @cache
-def _instance_fields(cls: type) -> list[tuple[str, str]] | None:
+def _instance_fields(cls: Any) -> list[tuple[str, str]] | None:
     fields = record_fields(cls)
     return None if fields is None else [(each.name, each.key) for each in fields]
 
@@ -189,7 +190,8 @@ def resolved_types(tp: Any, names: Mapping[str, Any]) -> dict[str, Any]:
 def plain(tp: Any) -> Any:
     """Return the type that a NewType or an alias stands for."""
     while isinstance(tp, typing.NewType) or type(tp).__name__ == "TypeAliasType":
-        tp = tp.__supertype__ if isinstance(tp, typing.NewType) else tp.__value__
+        meant: Any = tp.__supertype__ if isinstance(tp, typing.NewType) else tp.__value__
+        tp = meant
     return tp
 
 
