@@ -1,1 +1,1 @@
-"""Scores of structured outputs, field by field."""
+"""Scores of structured documents, field by field."""

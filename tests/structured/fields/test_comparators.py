@@ -24,6 +24,7 @@ from tensormetrics.structured.fields.comparators import (
     weight,
     within,
 )
+from tensormetrics.structured.fields.types import Comparator
 
 UTC, CET = timezone.utc, timezone(timedelta(hours=1))
 
@@ -44,7 +45,7 @@ def ratio(a, b):
 def all_pairs(comparator, preds, refs, **options):
     i, j = (side.ravel() for side in np.indices((len(preds), len(refs))))
     keys = [[comparator.key(value) for value in side] for side in (preds, refs)]
-    return comparator.similarities(*keys, i, j, **options).reshape(len(preds), len(refs))
+    return comparator.pair_similarities(*keys, i, j, **options).reshape(len(preds), len(refs))
 
 
 @pytest.mark.parametrize(
@@ -128,7 +129,9 @@ def test_similar_few_of_many_pairs_equal_the_table():
     generator = random.Random(4)
     preds, refs = (["".join(generator.choices("abc", k=6)) for _ in range(80)] for _ in range(2))
     table, index = all_pairs(similar(), preds, refs), np.arange(80)
-    assert np.array_equal(similar().similarities(preds, refs, index, index), table.diagonal())
+    assert np.array_equal(similar().pair_similarities(preds, refs, index, index), table.diagonal())
+    values = similar().similarities(preds * 2, refs * 2)
+    assert isinstance(similar(), Comparator) and values.tolist() == [*table.diagonal()] * 2
 
 
 def test_similar_without_rapidfuzz_names_the_extra(monkeypatch):

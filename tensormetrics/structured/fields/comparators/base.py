@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from .... import _checks
 
@@ -54,7 +56,29 @@ class Comparator(Annotation):
         """Return what of a value is compared: values of equal keys have similarity 1."""
         return nfc(value)
 
-    def similarities(
+    @property
+    def name(self) -> str:
+        """Name of the comparator in messages."""
+        return type(self).__name__
+
+    def similarities(self, predicted: Sequence[Any], reference: Sequence[Any]) -> Tensor:
+        # P values each  ->  (P,) float64 on the CPU
+        """Compute the similarities of pairs of values; equal pairs are computed once."""
+        codes: tuple[dict[Hashable, int], dict[Hashable, int]] = {}, {}
+        keys: tuple[list[Hashable], list[Hashable]] = [], []
+        indices = []
+        for values, table, distinct in zip((predicted, reference), codes, keys, strict=True):
+            index = []
+            for value in values:
+                key = self.key(value)
+                code = table.setdefault(typed(key), len(distinct))
+                if code == len(distinct):
+                    distinct.append(key)
+                index.append(code)
+            indices.append(np.array(index, dtype=np.int64))
+        return torch.from_numpy(self.pair_similarities(*keys, *indices))
+
+    def pair_similarities(
         self,
         preds: Sequence[Any],
         refs: Sequence[Any],
@@ -86,7 +110,7 @@ class Comparator(Annotation):
     def similarity(self, pred: Any, ref: Any) -> float:
         """Compute the similarity of two values."""
         index = np.zeros(1, np.int64)
-        return float(self.similarities([self.key(pred)], [self.key(ref)], index, index, answers=Answers())[0])
+        return float(self.pair_similarities([self.key(pred)], [self.key(ref)], index, index, answers=Answers())[0])
 
 
 def nfc(value: Any) -> Any:
