@@ -134,7 +134,8 @@ def forbids_extra(cls: Any) -> bool:
 
 def record_values(value: Any) -> dict[str, Any] | None:
     """Return the values of an instance of a record class by their keys in JSON, or None for anything else."""
-    fields = _instance_fields(type(value))
+    cls: Any = type(value)
+    fields = _instance_fields(cls)
     return None if fields is None else {key: getattr(value, name) for name, key in fields if hasattr(value, name)}
 
 

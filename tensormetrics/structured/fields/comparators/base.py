@@ -39,12 +39,14 @@ class Comparator(Annotation):
     """Base of the comparators: similarities in [0, 1] of two values of a leaf.
 
     Attributes:
+        name: Name of the class.
         threshold: A pair is correct if its similarity is at least this.
         is_equality: Values are similar, with similarity 1, if and only if their keys are equal.
         wanted: The values that are compared; values of other kinds have similarity 1 if they are equal, else 0.
     """
 
     threshold = 1.0  # without annotation: a parameter of some comparators, in an order of their own
+    name = "comparator"  # of each class its own
     is_equality: ClassVar[bool] = True
     wanted: ClassVar[str] = "a value"
 
@@ -56,10 +58,8 @@ class Comparator(Annotation):
         """Return what of a value is compared: values of equal keys have similarity 1."""
         return nfc(value)
 
-    @property
-    def name(self) -> str:
-        """Name of the comparator in messages."""
-        return type(self).__name__
+    def __init_subclass__(cls) -> None:
+        cls.name = cls.__name__
 
     def similarities(self, predicted: Sequence[Any], reference: Sequence[Any]) -> Tensor:
         # P values each  ->  (P,) float64 on the CPU
@@ -76,7 +76,7 @@ class Comparator(Annotation):
                     distinct.append(key)
                 index.append(code)
             indices.append(np.array(index, dtype=np.int64))
-        return torch.from_numpy(self.pair_similarities(*keys, *indices))
+        return torch.from_numpy(self.pair_similarities(*keys, indices[0], indices[1]))
 
     def pair_similarities(
         self,
