@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
+import _pair_samples as pair_samples
 import _ranked_samples as ranked_samples
 import _small_samples as simulation
 import _word_samples as word_samples
@@ -36,6 +37,8 @@ PAIR_COLUMNS = (
 NUMBER_COLUMNS = "scores", "sizes", "two-sided", "greater", "less", "contradictions"
 RANKED_COLUMNS = "scores", "positives + negatives", "coverage", "mean width", "`p_value` <= .05 of equal models"
 CALIBRATION_COLUMNS = "sizes", '`norm="l1"`', '`norm="rms"`'
+VERIFICATION_COLUMNS = "items, classes, distance", *(f"{name}: coverage, width" for name in pair_samples.METRICS)
+PARTITION_COLUMNS = "items, clusters", *(f"dependence {share}" for share in pair_samples.DEPENDENCES)
 PEER_COLUMNS = "scores", "method", "coverage", "mean width", "p <= .05", "interval against p", "no interval"
 Cells = tuple[str, ...]
 
@@ -271,6 +274,22 @@ def peers(rows: list[Scenario], sets: int, is_pair: bool) -> Iterator[Cells]:
             )
 
 
+def verification(sets: int | None) -> Iterator[Cells]:
+    for row in pair_samples.ROWS:
+        results = [pair_samples.pair_coverage(name, row, sets) for name in pair_samples.METRICS]
+        cells = (f"{fraction(covered)}, {width(mean)}" for covered, mean in results)
+        yield f"{row.items}, {row.classes}, {row.distance}", *cells
+
+
+def partitions(sets: int | None) -> Iterator[Cells]:
+    for items, clusters in pair_samples.PARTITION_SIZES:
+        shares = (
+            fraction(pair_samples.partition_coverage(items, clusters, dependence, sets))
+            for dependence in pair_samples.DEPENDENCES
+        )
+        yield f"{items}, {clusters}", *shares
+
+
 def main() -> None:
     options = arguments(__doc__, ("cpu",))
     warnings.simplefilter("ignore")  # peers warn of few items
@@ -302,6 +321,10 @@ def main() -> None:
     report.table(title, RANKED_COLUMNS, ranked(sets))
     title = "Calibration error: probabilities that are too high by 0, .05, .1 and .2, 100 sets each."
     report.table(title, CALIBRATION_COLUMNS, calibration(sets))
+    title = "Scores of all pairs of embeddings, 200 sets each."
+    report.table(title, VERIFICATION_COLUMNS, verification(sets))
+    title = "Adjusted mutual information, draws that the library does not offer, 200 sets each."
+    report.table(title, PARTITION_COLUMNS, partitions(sets))
     peer_sets = sets or simulation.SETS
     report.table("Other packages, one model.", PEER_COLUMNS, peers(simulation.peer_rows(), peer_sets, False))
     report.table("Other packages, equal models.", PEER_COLUMNS, peers(simulation.peer_pair_rows(), peer_sets, True))

@@ -67,6 +67,7 @@ def one_at_a_time(method: Callable[Concatenate[Owner, P], Answer]) -> Callable[C
 
 
 State = dict[str, Tensor] | torchmetrics.Metric  # what `merge_state` adds
+LOCKED = "reset", "_apply", "_load_from_state_dict"  # a subclass that overrides one writes several states there
 
 
 class Options(TypedDict, total=False):
@@ -97,6 +98,12 @@ class Metric(RecordedArguments, torchmetrics.Metric):
     # Options that say how a model answers, or where and how fast it is scored, but not what is scored: two metrics of a
     # comparison may differ in them. A subclass adds its own.
     model_options: tuple[str, ...] = ("device", "memory_budget", *Options.__annotations__)
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        for name in LOCKED:
+            if name in vars(cls):
+                setattr(cls, name, one_at_a_time(vars(cls)[name]))
 
     def __init__(self, **kwargs: Unpack[Options]) -> None:
         _checks.no_others(type(self), kwargs.keys() - Options.__annotations__.keys())

@@ -323,6 +323,24 @@ def test_threads_do_everything_with_two_metrics(case, fed, generator, device, in
 
 
 @rows(METRICS)
+def test_what_writes_several_states_holds_the_lock(case, fed, monkeypatch):
+    """Also where a subclass overrides it: another thread would find the states of two moments."""
+    metric, _ = fed
+    held, state, kept = [], saved(metric), torch.nn.Module.__setattr__
+
+    def noted(self: torch.nn.Module, name: str, value: Any) -> None:
+        if name in vars(self).get("_defaults", ()):  # of the metric, or of a part of it
+            held.append(metric._lock._is_owned())
+        kept(self, name, value)
+
+    monkeypatch.setattr(Metric, "__setattr__", noted)
+    metric.load_state_dict(state)
+    metric.to(metric.device)
+    metric.reset()
+    assert held and all(held)
+
+
+@rows(METRICS)
 def test_metric_collection(case, fed, device):
     metric, inputs = fed
     collection = MetricCollection({"a": case.make(), "b": case.make()}).to(device)

@@ -1,6 +1,8 @@
 """Bootstrap intervals against numpy, and what must not matter to them."""
 
 import functools
+import math
+import warnings
 
 import numpy as np
 import pytest
@@ -8,9 +10,10 @@ import torch
 from scores import SCORES, random_sets
 
 from tensormetrics import association
-from tensormetrics.association import WordSet, bootstrap_interval
+from tensormetrics.association import RND, Query, WordEmbeddingModel, WordSet, bootstrap_interval, rnd
 from tensormetrics.association.resampling.word_samples import word_sample
 from tensormetrics.association.sets.set_checks import weights_as_masks
+from tensormetrics.uncertainty import UncertaintyWarning
 from tensormetrics.uncertainty.engine.draws import t_scales
 from tensormetrics.uncertainty.engine.weights import replicate_weights
 
@@ -22,6 +25,7 @@ METRICS = {
 METRICS["mean_sc_weat"] = association.mean_sc_weat, "wab"
 METRICS["rnd_cos"] = functools.partial(association.rnd, distance="cos"), "xya"
 METRICS["rnsb_free_intercept"] = functools.partial(association.rnsb, penalize_intercept=False), "tab"
+pytestmark = pytest.mark.filterwarnings("ignore:rnd of sets of")
 every_metric = pytest.mark.parametrize(("metric", "sets"), METRICS.values(), ids=METRICS.keys())
 
 
@@ -82,7 +86,10 @@ def test_interval_equals_one_by_hand(metric, sets, generator, device):
         x, y = (t.shape[-2] for t in tensors[:2])
         limit = (x + y) / (x * y) ** 0.5
     expected = interval_by_hand(metric, sets, tensors, samples, 30, 0.5, 3, limit)
-    value, low, high = bootstrap_interval(metric, *tensors, replicates=30, confidence=0.5, seed=3)
+    found = bootstrap_interval(metric, *tensors, replicates=30, confidence=0.5, seed=3)
+    value, low, high = found
+    bias = float(value - found.details.get("corrected", value))  # see test_rnd_of_unequal_sets_is_corrected
+    expected = [end - bias for end in expected]
     expected = min(expected[0], value.item()), max(expected[1], value.item())
     np.testing.assert_allclose([low.item(), high.item()], expected, rtol=1e-5 if sets == "tab" else 1e-8)
 
@@ -200,3 +207,48 @@ def test_errors(device):
     with pytest.raises(ValueError) as info:
         bootstrap_interval(association.ect, x, x, x[:, :2])
     assert str(info.value) == "a: got 2 dimensions, wanted 3 as x has"
+
+
+def test_rnd_of_unequal_sets_is_corrected(generator):
+    """By the jackknife over the words of both sets; the draws of the interval lie around the corrected score."""
+    x, y, a = (torch.randn(count, 6, generator=generator, dtype=torch.float64) for count in (4, 9, 5))
+    value = rnd(x, y, a)
+    bias = 0
+    for k, side in enumerate((x, y)):
+        without = torch.stack([
+            rnd(*[torch.cat([side[:i], side[i + 1 :]]) if k == j else each for j, each in enumerate((x, y))], a)
+            for i in range(len(side))
+        ])  # fmt: skip
+        bias += (len(side) - 1) * float(without.mean() - value)
+    with pytest.warns(UncertaintyWarning, match="^rnd of sets of 4 and 9 words is biased by their sizes"):
+        found = bootstrap_interval(rnd, x, y, a, replicates=200)
+    assert float(found.value) == float(value)
+    assert float(found.details["corrected"]) == pytest.approx(float(value) - bias, rel=1e-7)
+    assert not bootstrap_interval(functools.partial(rnd, distance="cos"), x, y, a, replicates=20).details
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        bootstrap_interval(rnd, x, y[:4], a, replicates=20)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("dims", "sizes"), [(50, (5, 50)), (300, (8, 16)), (20, (3, 18))])
+def test_intervals_of_rnd_of_one_population_hold_zero(dims, sizes, generator):
+    x, y, a = (torch.randn(100, count, dims, generator=generator) for count in (*sizes, 20))
+    with pytest.warns(UncertaintyWarning):
+        found = bootstrap_interval(rnd, x, y, a, replicates=200)
+    covered = ((found.low <= 0) & (found.high >= 0)).double().mean()
+    print(f"rnd, {sizes} words of {dims}: {covered}, mean {found.value.mean()} -> {found.details['corrected'].mean()}")
+    assert covered >= 0.93 and found.details["corrected"].mean().abs() < 0.25 * found.value.mean()
+
+
+def test_queries_in_words_name_the_corrected_score():
+    words = [f"w{i}" for i in range(12)]
+    table = torch.randn(12, 5, generator=torch.Generator().manual_seed(0))
+    model = WordEmbeddingModel.from_tensor(table, words)
+    query = Query([words[:3], words[3:9]], [words[9:]])
+    with pytest.warns(UncertaintyWarning):
+        found = RND(replicates=50).run_query(query, model)
+    assert found["rnd_corrected"] != found["rnd"] and found["low"] < found["rnd_corrected"] < found["high"]
+    assert "rnd_corrected" not in RND(distance="cos", replicates=50).run_query(query, model)
+    lost = RND(replicates=50).run_query(Query([["no"], ["none"]], [words[9:]]), model)
+    assert math.isnan(lost["rnd_corrected"])

@@ -142,18 +142,48 @@ def test_queries_in_words(generator, device):
     model = association.WordEmbeddingModel.from_contexts(dict(zip(names, vectors, strict=True)))
     query = association.Query(*([[n for n in names if n[0] == s] for s in side] for side in ("xy", "ab")))
     result = association.CEAT(samples=30, seed=4).run_query(query, model, p_value_test_type="two-sided")
-    assert list(result) == ["query_name", "result", "ceat", "p_value", "standard_error", "tau2", "samples"]
+    keys = ["query_name", "result", "ceat", "p_value_random_effects", "standard_error", "tau2", "samples"]
+    assert list(result) == keys
     sides = [
         [model.vectors[model.rows(word)] for word in side]
         for side in sum((query.target_sets, query.attribute_sets), [])
     ]
     expected = association.ceat(*map(torch.stack, sides), samples=30, seed=4, alternative="two-sided")
-    got = [result[key] for key in ("ceat", "standard_error", "tau2", "p_value")]
+    got = [result[key] for key in ("ceat", "standard_error", "tau2", "p_value_random_effects")]
     np.testing.assert_allclose(got, torch.stack(parts_of(expected)).cpu(), rtol=1e-10)
     assert result["samples"] == 30 and result["result"] == result["ceat"]
     lost = association.Query([["no"], ["x0"]], query.attribute_sets)
     nothing = association.CEAT().run_query(lost, model)
     assert list(nothing) == list(result) and np.isnan(nothing["samples"])
+
+
+@pytest.mark.parametrize("side", ["right-sided", "left-sided", "two-sided"])
+def test_p_value_exchanges_words_with_all_their_contexts(side, generator, device):
+    """It is that of WEAT, where a word counts by the mean over its rows."""
+    counts = {f"{name}{i}": 1 + (3 * i + ord(name)) % 4 for name in "xyab" for i in range(4)}
+    contexts = {word: torch.randn(count, 5, generator=generator).to(device) for word, count in counts.items()}
+    model = association.WordEmbeddingModel.from_contexts(contexts)
+    sets = [[word for word in counts if word[0] == name] for name in "xyab"]
+    query, options = association.Query(sets[:2], sets[2:]), {"calculate_p_value": True, "p_value_test_type": side}
+    found = association.CEAT(samples=5).run_query(query, model, **options)
+    assert found["p_value"] == pytest.approx(
+        association.WEAT().run_query(query, model, **options)["p_value"], abs=1e-12
+    )
+    assert found["p_value"] != found["p_value_random_effects"]
+
+
+@pytest.mark.slow
+def test_p_value_holds_under_the_null_and_that_of_random_effects_does_not(generator):
+    found = {"p_value": [], "p_value_random_effects": []}
+    metric = association.CEAT(samples=100, calculate_p_value=True, p_value_test_type="two-sided")
+    for _ in range(200):
+        words, contexts = torch.randn(4, 8, 1, 20, generator=generator), torch.randn(4, 8, 10, 20, generator=generator)
+        answer = metric.evaluate(*(words + contexts))
+        for key, values in found.items():
+            values.append(float(answer[key]) <= 0.05)
+    shares = {key: np.mean(values) for key, values in found.items()}
+    print(f"CEAT, 8 + 8 words of one population: p <= .05 in {shares}")
+    assert shares["p_value"] <= 0.09 and shares["p_value_random_effects"] > 0.5
 
 
 def test_words_with_numbers_of_contexts_of_their_own(device):

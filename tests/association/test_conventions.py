@@ -48,7 +48,8 @@ def test_weat_of_an_encoder_is_seat(device):
     templates = ("{}", "This is {}.", "They are {}.")
     sets = [["rose", "tulip"], ["ant", "bee", "wasp"], ["love"], ["hate", "ugly"]]
     model = WordEmbeddingModel.from_encoder(encode, templates=templates)
-    result = WEAT().run_query(Query(sets[:2], sets[2:]), model)
+    query = Query(sets[:2], sets[2:])
+    result = WEAT().run_query(query, model, unit="row")
     filled = [encode([template.format(word) for word in words for template in templates]) for words in sets]
     assert result["weat"] == pytest.approx(association.weat(*filled).item())
     assert result["effect_size"] == pytest.approx(association.weat_effect_size(*filled).item())

@@ -215,7 +215,7 @@ def test_errors(model, case):
     contexts = WordEmbeddingModel.from_contexts({"a": torch.ones(2, 3), "b": torch.ones(1, 3)}, "pools")
     with raises(
         ValueError,
-        "model: got 3 vectors for 2 words in 'pools', wanted one for each; write .fit_tensors(...) and "
+        "model: got 'pools' with several vectors a word, wanted one for each; write .fit_tensors(...) and "
         ".forward(vectors)",
     ):
         debias.fit(contexts, **fit)

@@ -216,8 +216,10 @@ def test_contexts_are_scored_query_by_query(device):
     pools = {word: torch.randn(3, 4, device=device) for word in WORDS[:8]}
     model = WordEmbeddingModel.from_contexts(pools, "contexts")
     query = Query([["w0", "w1"], ["w2", "w3"]], [["w4", "w5"], ["w6", "w7"]])
-    got = run_queries(CEAT(samples=20), [query], [model], value="p_value")
-    assert got.iloc[0, 0] == CEAT(samples=20).run_query(query, model)["p_value"]
+    got = run_queries(CEAT(samples=20), [query], [model], value="p_value_random_effects")
+    assert got.iloc[0, 0] == CEAT(samples=20).run_query(query, model)["p_value_random_effects"]
+    got = run_queries(CEAT(samples=20, calculate_p_value=True), [query], [model], value="p_value")
+    assert got.iloc[0, 0] == CEAT(samples=20).run_query(query, model, calculate_p_value=True)["p_value"]
 
 
 def test_a_subclass_with_another_measure(query, models):
@@ -363,6 +365,7 @@ def test_without_tqdm(monkeypatch):
 
 @pytest.mark.parametrize("metric", [WEAT, RND])
 @pytest.mark.parametrize("batched", [True, False])
+@pytest.mark.filterwarnings("ignore:rnd of sets of")
 def test_intervals_stand_beside_their_values(metric, batched, query, models):
     class Alone(metric):
         def run_query(self, *args, **options):

@@ -82,7 +82,7 @@ def test_pieces_of_a_batch_are_the_whole(generator, monkeypatch):
         lambda: association.rnsb(*sets[:3], per_word=True)[1],
     )
     whole = [call() for call in calls]
-    monkeypatch.setattr("tensormetrics.association.sets.word_sets.PIECE", sets.numel() // 12)
+    monkeypatch.setattr("tensormetrics.association.sets.marks.PIECE", sets.numel() // 12)
     for call, expected in zip(calls, whole, strict=True):
         torch.testing.assert_close(call(), expected, rtol=1e-12, atol=1e-14, equal_nan=True)
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from raising import raises
+from scipy.stats import spearmanr
 from test_permutation import SIDES, extreme
 
 from tensormetrics import association
@@ -59,12 +60,28 @@ def partitions(words, n, score):
     scores = []
     for chosen in itertools.combinations(range(len(words)), n):
         others = [i for i in range(len(words)) if i not in chosen]
-        scores.append(score(*(np.concatenate([words[i] for i in side]) for side in (chosen, others))))
+        scores.append(score(*([words[i] for i in side] for side in (chosen, others))))
     return np.array(scores)
 
 
+def mean(words):
+    """The mean over words of the means over their rows."""
+    return np.mean([word.mean(0) for word in words], 0)
+
+
 def difference(u, v):
-    return u.mean() - v.mean()
+    return mean(u) - mean(v)
+
+
+def rnd_of(x, y, a):
+    distances = [[np.linalg.norm(word - mean(side), axis=-1) for word in a] for side in (x, y)]
+    return mean(distances[0]) - mean(distances[1])
+
+
+def ect_of(x, y, a):
+    unit = [word / np.linalg.norm(word, axis=-1, keepdims=True) for word in a]
+    cosines = [[(word @ mean(side) / np.linalg.norm(mean(side))).mean() for word in unit] for side in (x, y)]
+    return spearmanr(*np.round(cosines, 12)).statistic
 
 
 def shuffled(side, words, generator):
@@ -140,14 +157,23 @@ def test_the_number_of_words_decides_what_is_exact(generator):
     p = permutation_p_value(WordSet(u, words=sixteen), WordSet(v, words=sixteen))
     means = (s.view(16, 10).mean(-1) for s in (u, v))
     assert p.item() == pytest.approx(permutation_p_value(*means, method="exact").item(), rel=1e-6)
-    message = (
-        "method: got 'exact' with 32 words of unequal numbers of rows, wanted at most 20; write method='approximate'"
-    )
     unequal = WordSet(u[1:], words=sixteen[1:]), WordSet(v, words=sixteen)
-    with raises(ValueError, message):
-        permutation_p_value(*unequal, method="exact")
-    p = permutation_p_value(*unequal)
-    assert p == permutation_p_value(*unequal, method="approximate")
+    means = torch.stack([u[1:10].mean(), *u[10:].view(15, 10).mean(-1)]), v.view(16, 10).mean(-1)
+    assert permutation_p_value(*unequal) == permutation_p_value(*means)
+
+
+def test_ties_of_words_with_several_rows_are_kept(generator):
+    """Repeated rows change no exact p-value, also where means of integers over rows are not exact."""
+    for _ in range(30):
+        u, v = (torch.randint(-3, 4, (n,), generator=generator).double() / 3 for n in (4, 5))
+        sides = []
+        for side in u, v:
+            rows = torch.randint(1, 5, (len(side),), generator=generator)
+            numbers = torch.arange(len(side)).repeat_interleave(rows)
+            sides.append(WordSet(side[numbers], words=numbers))
+        for alternative in SIDES:
+            options = {"alternative": alternative, "method": "exact"}
+            assert permutation_p_value(*sides, **options) == permutation_p_value(u, v, **options)
 
 
 @every_rows
@@ -155,9 +181,7 @@ def test_the_number_of_words_decides_what_is_exact(generator):
 def test_signs_of_pairs_with_all_their_rows(rows, alternative, generator, device):
     pairs = word_rows(rows, generator)
     signs = np.array(list(itertools.product([1, -1], repeat=len(rows))))
-    flipped = np.array(
-        [np.concatenate([s * p.numpy() for s, p in zip(row, pairs, strict=True)]).mean() for row in signs]
-    )
+    flipped = np.array([mean([s * p.numpy() for s, p in zip(row, pairs, strict=True)]) for row in signs])
     r, words = shuffled(torch.cat(pairs), numbered(rows), generator)
     p = sign_flip_p_value(WordSet(r.to(device), words=words.to(device)), alternative=alternative)
     assert p.item() == pytest.approx(extreme(flipped, flipped[0], alternative), rel=1e-14)
@@ -166,17 +190,16 @@ def test_signs_of_pairs_with_all_their_rows(rows, alternative, generator, device
     assert sign_flip_p_value(wide, alternative=alternative) == p
 
 
-TARGETS = {"rnd": association.rnd, "ect": association.ect}
+TARGETS = {"rnd": (association.rnd, rnd_of), "ect": (association.ect, ect_of)}
 
 
 @every_rows
 @every_side
-@pytest.mark.parametrize("metric", TARGETS.values(), ids=TARGETS.keys())
-def test_targets_with_all_their_rows(metric, rows, alternative, generator, device):
+@pytest.mark.parametrize(("metric", "oracle"), TARGETS.values(), ids=TARGETS.keys())
+def test_targets_with_all_their_rows(metric, oracle, rows, alternative, generator, device):
     words, a = word_rows(rows, generator, 4), torch.randn(5, 4, generator=generator, dtype=torch.float64)
-    scores = partitions(
-        [w.numpy() for w in words], 3, lambda x, y: metric(torch.from_numpy(x), torch.from_numpy(y), a).item()
-    )
+    attributes = [word.numpy()[None] for word in a]
+    scores = partitions([w.numpy() for w in words], 3, lambda x, y: oracle(x, y, attributes))
     (x, x_words), (y, y_words) = (
         shuffled(torch.cat(words[part]), numbered(rows[part]), generator) for part in (slice(3), slice(3, None))
     )
@@ -203,8 +226,9 @@ def test_groups_with_all_their_rows(rows, generator, device):
     scores = []
     for order in itertools.permutations(range(7)):
         if all(order[i] < order[i + 1] for i in (0, 2, 3, 5)):  # each deal once
-            deal = [torch.cat([words[i] for i in order[start:end]]) for start, end in ((0, 2), (2, 5), (5, 7))]
-            means = [torch.nn.functional.normalize(d, dim=-1).mean(0) for d in deal]
+            deal = [[words[i] for i in order[start:end]] for start, end in ((0, 2), (2, 5), (5, 7))]
+            unit = functools.partial(torch.nn.functional.normalize, dim=-1)
+            means = [torch.stack([unit(word).mean(0) for word in d]).mean(0) for d in deal]
             centres = torch.nn.functional.normalize(a, dim=-1).mean(1)
             scores.append(
                 ((torch.stack(means) - torch.stack(means).mean(0)) * (centres - centres.mean(0))).sum().item()
@@ -294,17 +318,17 @@ def rows_of(model, words):
 def test_p_values_in_words_with_contexts(counts, alternative):
     model = contexts_of(WORDS, counts)
     x, y, a, b = (rows_of(model, words) for words in SETS)
-    a, b = torch.cat(a), torch.cat(b)
     options = {"calculate_p_value": True, "p_value_test_type": TYPES[alternative]}
     numpy = [word.numpy() for word in x + y]
-    unit = torch.nn.functional.normalize
-    axis = (unit(a, dim=-1).mean(0) - unit(b, dim=-1).mean(0)).numpy()
+    unit = functools.partial(torch.nn.functional.normalize, dim=-1)
+    axis = mean([unit(word).numpy() for word in a]) - mean([unit(word).numpy() for word in b])
+    attributes = [word.numpy() for word in a]
     lengths = functools.partial(np.linalg.norm, axis=-1)
     d = partitions([word @ axis / lengths(word) for word in numpy], 3, difference)
     found = WEAT(**options).run_query(Query(SETS[:2], SETS[2:]), model)["p_value"]
     assert found == pytest.approx(extreme(d, d[0], alternative), rel=1e-14)
-    for metric, score in ((RND, association.rnd), (ECT, association.ect)):
-        scores = partitions(numpy, 3, lambda u, v, score=score: score(torch.tensor(u), torch.tensor(v), a).item())
+    for metric, score in ((RND, rnd_of), (ECT, ect_of)):
+        scores = partitions(numpy, 3, lambda u, v, score=score: score(u, v, attributes))
         found = metric(**options).run_query(Query(SETS[:2], SETS[2:3]), model)["p_value"]
         assert found == pytest.approx(extreme(scores, scores[0], alternative), rel=1e-14)
 

@@ -98,6 +98,36 @@ def test_comparison_finds_the_calibrated_model(generator):
         assert comparison.high < 0 and comparison.p_value < 0.05 and comparison.p_better > 0.99
 
 
+def test_the_debiased_error_is_nearer_to_that_of_the_population(generator):
+    values, debiased = [], []
+    for seed in range(30):
+        metric = CalibrationError(replicates=100, seed=seed)
+        metric.update(*simulated(300, 0.1, generator))
+        values.append(float(metric.compute()))
+        debiased.append(float(metric.debiased()))
+    assert abs(np.mean(debiased) - 0.1) < 0.5 * (np.mean(values) - 0.1)
+    rms = CalibrationError(norm="rms", replicates=100)
+    rms.update(*simulated(300, 0.1, generator))
+    assert rms.debiased() == rms.compute()
+
+
+@pytest.mark.parametrize("norm", ["l1", "rms"])
+@pytest.mark.slow
+def test_equal_models_differ_as_rarely_as_promised(norm, generator):
+    """200 pairs of models whose probabilities are off by the same amount; standard error .015 at .05."""
+    for offset in 0.0, 0.1:
+        significant = 0
+        for seed in range(200):
+            models = [CalibrationError(norm=norm, replicates=400, seed=seed) for _ in range(2)]
+            preds, target = simulated(500, offset, generator)
+            for model in models:
+                noise = 0.02 * torch.randn(len(preds), generator=generator, dtype=preds.dtype)
+                model.update(preds + noise, target)
+            significant += bool(compare(*models).p_value <= 0.05)
+        print(f"calibration error, {norm}, equal models off by {offset}: p <= .05 in {significant / 200}")
+        assert significant / 200 <= 0.08
+
+
 @pytest.mark.parametrize("norm", ["l1", "rms"])
 @pytest.mark.slow
 def test_intervals_hold_the_error_of_the_population(norm, generator):

@@ -1,5 +1,6 @@
 """What the debiasing methods share: tables and words at the door, directions and planes below it."""
 
+import functools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any
@@ -11,7 +12,7 @@ from ... import _checks
 from ..._repr import RecordedArguments
 from ..embeddings.lookup import check_flag, log
 from ..embeddings.model import WordEmbeddingModel, check_model
-from ..embeddings.vocabulary import Table
+from ..embeddings.vocabulary import EncodedTable
 from ..sets import word_sets
 
 CHUNK = 2**24  # numbers that are float64 at a time
@@ -27,6 +28,7 @@ class Debias(RecordedArguments, nn.Module, ABC):
     """
 
     fitted: tuple[str, ...] = ()
+    changes_rows_together = False  # so that a table whose rows are computed on demand has to be made whole before
 
     def __init__(self, *, verbose: bool = False, criterion_name: str | None = None) -> None:
         super().__init__()
@@ -46,6 +48,11 @@ class Debias(RecordedArguments, nn.Module, ABC):
         # table: (V, D), in place  rows: (R,) int64, distinct, those that are to change
         rewrite(table, rows, self)
 
+    def of_row(self, vectors: Tensor, is_target: bool) -> Tensor:
+        # vectors: (n, D) float64  ->  the same
+        """Return what becomes of rows that are computed later, of words that are to change and of others."""
+        return self(vectors) if is_target else vectors
+
     @torch.no_grad()
     def transform(
         self,
@@ -57,18 +64,28 @@ class Debias(RecordedArguments, nn.Module, ABC):
         """A debiased model, of the words in `target`, or of all but those in `ignore`, which counts without `target`.
 
         Its name is "{name}_{criterion_name}_debiased". `copy=False` writes into the model's table and returns the
-        model. RuntimeError before `fit`.
+        model. Where rows are computed on demand, those that come later are changed, too. RuntimeError before `fit`.
+        ValueError for a model with several rows a word, and for one computed on demand if the method moves rows
+        together.
         """
         self.check_fitted()
         check_table(model)
         check_flag("copy", copy)
+        if model._table.on_demand and self.changes_rows_together:
+            raise ValueError(
+                f"model: {type(self).__name__} moves the rows of {model.name!r} together, which are computed on "
+                "demand; write WordEmbeddingModel.from_numpy(numpy.stack([*model.arrays(words).values()]), words)"
+            )
+        found_rows(model, [[word] for word in _flat(self.words)], quiet=True)  # they have rows from here on
         rows = torch.tensor(self.selected(model, target, ignore), dtype=torch.int64, device=model.vectors.device)
         self.say(f"{type(self).__name__}: {len(rows)} of {len(model)} words of {model.name!r}")
-        table = model.vectors.detach().clone() if copy else model.vectors
-        self.write(table, model, rows)
+        table = model._table.copied() if copy else model._table
+        self.write(table.vectors, model, rows)
+        if isinstance(table, EncodedTable):
+            table.changes += (functools.partial(self.of_row, is_target=target is None),)
         name = "_".join([model.name, *([self.criterion_name] if self.criterion_name else []), "debiased"])
         if copy:
-            return WordEmbeddingModel(Table(table, dict(model.vocab)), name, model.vocab_prefix)
+            return WordEmbeddingModel(table, name, model.vocab_prefix)
         model.name = name
         return model
 
@@ -118,12 +135,21 @@ class Debias(RecordedArguments, nn.Module, ABC):
         super()._load_from_state_dict(state_dict, prefix, *args)
 
 
+def _flat(words: Any) -> Iterator[str]:
+    """The words in nested lists and dicts."""
+    if isinstance(words, str):
+        yield words
+        return
+    for each in words.values() if isinstance(words, dict) else words:
+        yield from _flat(each)
+
+
 def check_table(model: Any) -> None:
     check_model(model)
-    if len(model.vocab) != len(model.vectors):
+    if model._table.has_several_rows:
         raise ValueError(
-            f"model: got {len(model.vectors)} vectors for {len(model.vocab)} words in {model.name!r}, wanted one for "
-            "each; write .fit_tensors(...) and .forward(vectors)"
+            f"model: got {model.name!r} with several vectors a word, wanted one for each; write .fit_tensors(...) and "
+            ".forward(vectors)"
         )
 
 
@@ -154,7 +180,8 @@ def found_rows(model: WordEmbeddingModel, tuples: Iterable[Sequence[str]], quiet
     found = []
     for words in tuples:
         keys = [(model.vocab_prefix or "") + word for word in words]
-        if all(key in model.vocab for key in keys):
+        if all(key in model for key in keys):
+            model._table.add(keys)
             found.append([model.vocab[key] for key in keys])
         elif not quiet:
             log.warning("%s: left out, not in the vocabulary of %r", ", ".join(words), model.name)

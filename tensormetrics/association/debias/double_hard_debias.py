@@ -35,6 +35,7 @@ class DoubleHardDebias(Debias):
     <WordEmbeddingModel named 'Unnamed model_debiased' with 20 word embeddings of 8 dims>
     """
 
+    changes_rows_together = True
     fitted = ("bias_direction", "mean", "components", "representation")
 
     def __init__(

@@ -85,6 +85,9 @@ class HardDebias(Debias):
         along = side.unsqueeze(-1) * g
         return torch.stack([middle + along, middle - along], -2)
 
+    def of_row(self, vectors: Tensor, is_target: bool) -> Tensor:
+        return word_sets.unit(super().of_row(vectors, is_target))
+
     def write(self, table: Tensor, model: WordEmbeddingModel, rows: Tensor) -> None:
         pairs = base.found_rows(model, self.words.get("equalize", []), quiet=True)
         self.say(f"equalising {len(pairs)} pairs")
@@ -162,6 +165,9 @@ class MulticlassHardDebias(Debias):
     def untouched(self, model: WordEmbeddingModel) -> list[int]:
         words = dict.fromkeys(word for words in self.words.get("definitional", []) for word in words)
         return sum(base.found_rows(model, [[word] for word in words], quiet=True), [])
+
+    def of_row(self, vectors: Tensor, is_target: bool) -> Tensor:
+        return word_sets.unit(super().of_row(vectors, is_target))
 
     def write(self, table: Tensor, model: WordEmbeddingModel, rows: Tensor) -> None:
         sets = base.found_rows(model, self.words.get("equalize", []), quiet=True)

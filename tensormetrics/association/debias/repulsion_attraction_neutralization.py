@@ -33,6 +33,7 @@ class RepulsionAttractionNeutralization(Debias):
     array([0.99, 0.11], dtype=float32)
     """
 
+    changes_rows_together = True
     fitted = ("bias_direction",)
 
     def __init__(

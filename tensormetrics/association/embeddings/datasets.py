@@ -47,7 +47,7 @@ def load_weat() -> WordSets:
 def load_weat_w2v(path: Folder = None, *, n_retries: int = 3, timeout: float = 30) -> WordEmbeddingModel:
     """word2vec vectors (300 dimensions) of 347 words of `load_weat`, as WEFE distributes them; `path` is that file.
 
-    A fetched file is held to its SHA-256.
+    A fetched file is held to its SHA-256; WEFE has the MIT license.
 
     >>> from pathlib import Path
     >>> _ = Path("words.txt").write_text("rose 0.5 0.1")
@@ -91,7 +91,7 @@ def fetch_eds(
 
     male_occupations have at least as many men as women; occupations_white, _black, _asian and _hispanic are the
     `top_n_race_occupations` in which that group has the highest share. ValueError for a year that is not there.
-    Garg et al. 2018, doi:10.1073/pnas.1720347115.
+    Garg et al. 2018, doi:10.1073/pnas.1720347115; the repository of the authors states no license.
 
     >>> "male_occupations" in fetch_eds(1940)  # doctest: +SKIP
     True
@@ -137,7 +137,7 @@ def fetch_eds(
 def fetch_debiaswe(*, path: Folder = None, n_retries: int = 3, timeout: float = 30) -> WordSets:
     """Words of gender: terms, definitional pairs (the female word first), equalize pairs, specific words, professions.
 
-    Bolukbasi et al. 2016, arXiv:1607.06520.
+    Bolukbasi et al. 2016, arXiv:1607.06520; MIT license.
 
     >>> from pathlib import Path
     >>> for name in ("definitional_pairs", "equalize_pairs", "gender_specific_full", "professions"):
@@ -163,7 +163,7 @@ def fetch_debiaswe(*, path: Folder = None, n_retries: int = 3, timeout: float = 
 def fetch_debias_multiclass(*, path: Folder = None, n_retries: int = 3, timeout: float = 30) -> WordSets:
     """Words of gender, ethnicity and religion, each on its own, and the definitional sets that debiasing takes.
 
-    Manzini et al. 2019, doi:10.18653/v1/N19-1062.
+    Manzini et al. 2019, doi:10.18653/v1/N19-1062; the repository of the authors states no license.
 
     >>> "islam_terms" in fetch_debias_multiclass()  # doctest: +SKIP
     True
@@ -202,7 +202,7 @@ def _multiclass_sets(gender: Any, ethnicity: Any, religion: Any) -> WordSets:
 
 
 def fetch_gn_glove(*, path: Folder = None, n_retries: int = 3, timeout: float = 30) -> WordSets:
-    """male_terms and female_terms, 222 each. Zhao et al. 2018, doi:10.18653/v1/D18-1521.
+    """male_terms and female_terms, 222 each. Zhao et al. 2018, doi:10.18653/v1/D18-1521; Apache license 2.0.
 
     >>> from pathlib import Path
     >>> _ = Path("male_word_file.txt").write_text("he"), Path("female_word_file.txt").write_text("she")

@@ -40,6 +40,13 @@ from .vocabulary import (
 )
 
 
+def unit_rows(rows: Tensor) -> Tensor:
+    # (n, D) float64  ->  the same
+    """Divide rows by their L2 norms; zero rows stay."""
+    norms = torch.linalg.vector_norm(rows, dim=1, keepdim=True)
+    return rows / norms.where(norms > 0, 1)
+
+
 class WordEmbeddingModel:
     """A table of vectors (V, D) and its vocabulary. Not a module: the table may be somebody else's parameter.
 
@@ -115,7 +122,7 @@ class WordEmbeddingModel:
     ) -> "WordEmbeddingModel":
         """From fastText's .bin: unknown words get the mean vector of their parts. Rows are read when asked for."""
         model = FastText(path)
-        table = EncodedTable(model.encode, ("{}",), "all", 2**14, device, known=model.__contains__)
+        table = EncodedTable(model.encode, ("{}",), "all", 2**14, device, known=model.__contains__, words=model.words)
         return cls(table, Path(path).stem if name is None else name)
 
     @classmethod
@@ -159,7 +166,8 @@ class WordEmbeddingModel:
         A vector is the mean, over the tokens of the word in a template (`pool`; or all that are not special, or the
         first or last token), of the input embeddings, or of hidden states: `layer` 0 comes before the first layer, -1
         is the last. `templates`, `contexts` as in `from_encoder`; write " {}" for tokenizers such as GPT-2's, to which
-        a word within a text begins with a space. Words of unknown tokens alone are lost.
+        a word within a text begins with a space. Words of unknown tokens alone are lost. Vectors are kept: after
+        training write `.refresh()`.
 
             WordEmbeddingModel.from_transformers(bert, tokenizer, layer=-1, templates=["This is {}.", "I see {}."])
         """
@@ -182,8 +190,9 @@ class WordEmbeddingModel:
         """Every word is known: `encode` gets lists of at most `batch_size` strings and returns (n, D), once per string:
         a tensor, an array or a list of rows, as the `encode` of a SentenceTransformer does.
 
-        Each template has a "{}" for the word. "all" makes every filled-in template a member of the word's set, which
-        turns WEAT into SEAT (May et al. 2019, doi:10.18653/v1/N19-1063); "mean" takes their mean as the word's vector.
+        Each template has a "{}" for the word. "all" makes every filled-in template a row of the word, whose scores are
+        averaged (each counts in metrics with `unit="row"`: with WEAT that is SEAT, May et al. 2019,
+        doi:10.18653/v1/N19-1063); "mean" takes their mean as the word's vector.
         """
         return cls(EncodedTable(encode, templates, contexts, batch_size, device), name)
 
@@ -192,7 +201,7 @@ class WordEmbeddingModel:
         cls, contexts: Mapping[str, Tensor], name: str | None = None, vocab_prefix: str | None = None
     ) -> "WordEmbeddingModel":
         # contexts: per word (K, D)
-        """Several vectors per word, one for each context: the pools of CEAT; elsewhere all are members of a set."""
+        """Several vectors per word, one for each context: the pools of CEAT; elsewhere a word counts by their mean."""
         return cls(table_of_contexts(contexts), name, vocab_prefix)
 
     @property
@@ -202,7 +211,7 @@ class WordEmbeddingModel:
 
     @property
     def vocab(self) -> dict[str, int]:
-        """Word -> its (first) row of `vectors`."""
+        """Word -> its (first) row of `vectors`; where rows are computed on demand, of the words so far."""
         return self._table.vocab
 
     @property
@@ -213,7 +222,8 @@ class WordEmbeddingModel:
         return word in self._table
 
     def __len__(self) -> int:
-        return len(self.vocab)
+        """Number of words; of a table that is computed on demand, of those its source lists, or of those so far."""
+        return len(self._table)
 
     def __getitem__(self, word: str) -> np.ndarray:
         """The vector (D,) on the host; the mean of a word's vectors where it has several."""
@@ -248,11 +258,25 @@ class WordEmbeddingModel:
         moved.wv = self.wv
         return moved
 
-    @torch.no_grad()
     def normalize(self) -> None:
-        """Divide every row by its L2 norm, in place; zero rows stay."""
-        norms = torch.linalg.vector_norm(self.vectors.double(), dim=1, keepdim=True)
-        self.vectors.copy_(self.vectors / norms.where(norms > 0, 1))
+        """Divide every row by its L2 norm, in place, also those that are computed later; zero rows stay."""
+        self._table.change(unit_rows)
+
+    def refresh(self) -> None:
+        """Compute the rows of an encoder anew, as after training; `normalize` and debiasing apply to them, too.
+
+        Rows of a table are read where they lie: of these nothing is computed.
+
+        >>> scale = [1.0]
+        >>> model = WordEmbeddingModel.from_encoder(lambda words: torch.ones(len(words), 2) * scale[0])
+        >>> model["rose"]
+        array([1., 1.], dtype=float32)
+        >>> scale[0] = 2.0
+        >>> model.refresh()
+        >>> model["rose"]
+        array([2., 2.], dtype=float32)
+        """
+        self._table.refresh()
 
     def update(self, word: str, embedding: np.ndarray | Tensor) -> None:
         """Write the row of a word in place.
@@ -374,15 +398,16 @@ class WordEmbeddingModel:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, WordEmbeddingModel):
             return NotImplemented
-        a, b = self.vectors, other.vectors
-        if (self.name, self.vocab_prefix or "", self.vocab) != (other.name, other.vocab_prefix or "", other.vocab):
+        if (self.name, self.vocab_prefix or "") != (other.name, other.vocab_prefix or ""):
             return False
-        return (a.device, a.dtype) == (b.device, b.dtype) and torch.equal(a, b)
+        return self._table.equals(other._table)
 
     def __repr__(self) -> str:
         name = "'Unnamed model'" if self.name == "Unnamed model" else f"named {self.name!r}"
         prefix = f" and {self.vocab_prefix!r} as word prefix" if self.vocab_prefix else ""
-        return f"<WordEmbeddingModel {name} with {len(self)} word embeddings of {self.vectors.shape[1]} dims{prefix}>"
+        dims = f" of {self.vectors.shape[1]} dims" if self.vocab or not self._table.on_demand else ""
+        demand = ", computed on demand" if self._table.on_demand else ""
+        return f"<WordEmbeddingModel {name} with {len(self)} word embeddings{dims}{demand}{prefix}>"
 
     def _require(self, words: Iterable[str]) -> None:
         for word in words:

@@ -1,8 +1,9 @@
 """Where a model's rows come from: a table with a vocabulary, or an encoder that makes rows when words are asked for."""
 
 import functools
+import itertools
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence, Sized
 from typing import Any
 
 import numpy as np
@@ -12,15 +13,22 @@ from torch import Tensor
 from ... import _checks
 
 Encode = Callable[[list[str]], "Tensor | np.ndarray | Sequence[Any]"]
+Change = Callable[[Tensor], Tensor]  # (n, D) float64  ->  the same, each row for itself
+CHUNK = 2**24  # numbers that are float64 at a time
 
 
 class Table:
     """Rows of `vectors` (V, D) under the words of `vocab`; `members` has the rows of words that have several."""
 
+    on_demand = False
+
     def __init__(self, vectors: Tensor, vocab: dict[str, int], members: dict[str, list[int]] | None = None) -> None:
         self.vectors = vectors
         self.vocab = vocab
         self.members = members or {}
+
+    def __len__(self) -> int:
+        return len(self.vocab)
 
     def __contains__(self, word: Any) -> bool:
         return isinstance(word, str) and word in self.vocab
@@ -32,6 +40,32 @@ class Table:
 
     def add(self, words: Iterable[str]) -> None:
         """Make rows for words that are in this table but have none yet; here all of them have."""
+
+    @property
+    def has_several_rows(self) -> bool:
+        """Whether a word may have more than one row."""
+        return any(len(rows) > 1 for rows in self.members.values())
+
+    @torch.no_grad()
+    def change(self, function: Change, rows: Tensor | None = None) -> None:
+        # rows: (R,) int64, distinct
+        """Rewrite some rows in place, by default all, those that come later too."""
+        rows = torch.arange(len(self.vectors), device=self.vectors.device) if rows is None else rows
+        for chunk in rows.split(max(1, CHUNK // max(self.vectors.shape[1], 1))):
+            self.vectors[chunk] = function(self.vectors[chunk].double()).to(self.vectors.dtype)
+
+    def copied(self) -> "Table":
+        """Return a table whose rows are another tensor."""
+        return Table(self.vectors.detach().clone(), dict(self.vocab), dict(self.members))
+
+    def refresh(self) -> None:
+        """Compute the rows anew; here they are read where they lie."""
+
+    def equals(self, other: "Table") -> bool:
+        a, b = self.vectors, other.vectors
+        if (type(self), self.vocab) != (type(other), other.vocab):
+            return False
+        return (a.device, a.dtype) == (b.device, b.dtype) and torch.equal(a, b)
 
     def rows(self, word: str) -> Sequence[int]:
         return self.members[word] if word in self.members else (self.vocab[word],)
@@ -50,8 +84,11 @@ class Table:
 class EncodedTable(Table):
     """Its templates, filled in with a word, are encoded once and kept. "mean" adds a row for their mean.
 
-    Every word is in it, or those that `known` says yes to. `mark` is how a word is written in a template.
+    Every word is in it, or those that `known` says yes to; `words` are those that the source lists. `mark` is how a
+    word is written in a template. `changes` are what was done to all rows, and is done to those that come later.
     """
+
+    on_demand = True
 
     def __init__(
         self,
@@ -63,6 +100,7 @@ class EncodedTable(Table):
         dtype: torch.dtype | None = None,
         known: Callable[[str], bool] = lambda word: True,
         mark: str = "{}",
+        words: Sized | None = None,
     ) -> None:
         _checks.one_of("contexts", contexts, ("all", "mean"))
         batch_size = _checks.integer_at_least("batch_size", batch_size, 1)
@@ -71,11 +109,27 @@ class EncodedTable(Table):
         for template in templates:
             if "{}" not in template:
                 raise ValueError(f"templates: got {template!r}, wanted a str with {{}} in the place of the word")
-        super().__init__(torch.empty(0, 0, device=device, dtype=dtype), {})
         self.options = (encode, tuple(templates), contexts, batch_size)
-        self.known, self.mark = known, mark
+        self.known, self.mark, self.words = known, mark, words
         self.device, self.dtype = device, dtype
+        self.changes: tuple[Change, ...] = ()
+        self._clear()
+
+    def _clear(self) -> None:
+        super().__init__(torch.empty(0, 0, device=self.device, dtype=self.dtype), {})
         self.row_of: dict[str, int] = {}  # of an encoded string
+
+    @property
+    def vectors(self) -> Tensor:  # type: ignore[override]
+        # ->  (V, D)
+        return self._store[: self._count]
+
+    @vectors.setter
+    def vectors(self, vectors: Tensor) -> None:
+        self._store, self._count = vectors, len(vectors)
+
+    def __len__(self) -> int:
+        return len(self.vocab) if self.words is None else len(self.words)
 
     def __contains__(self, word: Any) -> bool:
         return isinstance(word, str) and (word in self.vocab or self.known(word))
@@ -84,21 +138,31 @@ class EncodedTable(Table):
     def vocabulary(self) -> Container[str]:
         return self
 
+    @property
+    def has_several_rows(self) -> bool:
+        _, templates, contexts, _ = self.options
+        return contexts == "all" and len(templates) > 1
+
     @torch.no_grad()
     def add(self, words: Iterable[str]) -> None:
         encode, templates, contexts, batch_size = self.options
         words = [word for word in dict.fromkeys(words) if word not in self.vocab]
         contexts_of = {word: [t.replace("{}", self.mark.replace("{}", word)) for t in templates] for word in words}
-        new = [s for s in dict.fromkeys(sum(contexts_of.values(), [])) if s not in self.row_of]
+        has_means = contexts == "mean" and len(templates) > 1
+        known = {} if has_means and self.changes else self.row_of  # a mean is that of rows before their changes
+        new = [s for s in dict.fromkeys(itertools.chain.from_iterable(contexts_of.values())) if s not in known]
+        first, needed = self._count, self._count + len(new) + has_means * len(words)
         for start in range(0, len(new), batch_size):
             strings = new[start : start + batch_size]
-            self._append(self._checked(encode(strings), len(strings)))
-            self.row_of.update(zip(strings, range(len(self.vectors) - len(strings), len(self.vectors)), strict=True))
+            self._append(self._checked(encode(strings), len(strings)), needed)
+            self.row_of.update(zip(strings, range(self._count - len(strings), self._count), strict=True))
         members = {word: [self.row_of[s] for s in strings] for word, strings in contexts_of.items()}
-        if contexts == "mean" and words and len(templates) > 1:
+        if has_means and words:
             means = torch.stack([self.vectors[rows].mean(0) for rows in members.values()])
-            members = {word: [len(self.vectors) + i] for i, word in enumerate(words)}
-            self._append(means)
+            members = {word: [self._count + i] for i, word in enumerate(words)}
+            self._append(means, needed)
+        for function in self.changes:
+            super().change(function, torch.arange(first, self._count, device=self.vectors.device))
         self.vocab.update((word, rows[0]) for word, rows in members.items())
         self.members.update(members)
 
@@ -106,9 +170,33 @@ class EncodedTable(Table):
         self.add([word])
         return super().rows(word)
 
+    def change(self, function: Change, rows: Tensor | None = None) -> None:
+        super().change(function, rows)
+        self.changes += () if rows is not None else (function,)
+
+    def copied(self) -> "EncodedTable":
+        table = self.to(None, None)
+        table.vectors = self.vectors.clone()
+        return table
+
+    def refresh(self) -> None:
+        words = list(self.vocab)
+        self._clear()
+        self.add(words)
+
+    def equals(self, other: Table) -> bool:
+        # Rows that nobody asked for say nothing: tables are equal where their rows always will be.
+        if not isinstance(other, EncodedTable):
+            return False
+        names = "options", "known", "mark", "changes"
+        return all(getattr(self, name) == getattr(other, name) for name in names) and (
+            (self.device, self.dtype) == (other.device, other.dtype)
+        )
+
     def to(self, device: Any, dtype: torch.dtype | None) -> "EncodedTable":
-        table = EncodedTable(*self.options, device or self.device, dtype or self.dtype, self.known, self.mark)
-        table.vectors = _moved(self.vectors, device, dtype)
+        own = {"known": self.known, "mark": self.mark, "words": self.words}
+        table = EncodedTable(*self.options, device or self.device, dtype or self.dtype, **own)  # type: ignore[arg-type]
+        table.vectors, table.changes = _moved(self.vectors, device, dtype), self.changes
         table.vocab, table.members, table.row_of = dict(self.vocab), dict(self.members), dict(self.row_of)
         return table
 
@@ -132,8 +220,17 @@ class EncodedTable(Table):
             raise TypeError(f"encode: got {rows.dtype}, wanted a floating dtype")
         return rows.to(device=self.device, dtype=self.dtype)
 
-    def _append(self, rows: Tensor) -> None:
-        self.vectors = torch.cat([self.vectors, rows]) if len(self.vectors) else rows.clone()
+    def _append(self, rows: Tensor, needed: int) -> None:
+        # needed: rows there will be
+        count = self._count
+        if not count:
+            self._store = rows.new_empty(needed, rows.shape[1])
+        elif needed > len(self._store):
+            store = self._store.new_empty(max(needed, 2 * len(self._store)), rows.shape[1])
+            store[:count] = self.vectors
+            self._store = store
+        self._store[count : count + len(rows)] = rows
+        self._count = count + len(rows)
 
 
 def table_of_contexts(contexts: Mapping[str, Tensor]) -> Table:

@@ -16,11 +16,11 @@ def associations(
     # ->  s of the words of x (..., X) and of y (..., Y), with their counts
     if word_sets.resampled(x, y, a, b):
         u, v = _resampled_associations(x, y, a, b)
-        return (u, x.counts), (v, y.counts)
+        return (x.by_word(u), x.counts), (y.by_word(v), y.counts)
     if not word_sets.are_many(x, y, a, b):
         x, y, a, b = word_sets.units(x, y, a, b)
     axis = a.unit().mean() - b.unit().mean()
-    return (x.unit().project(axis), x.counts), (y.unit().project(axis), y.counts)
+    return (x.by_word(x.unit().project(axis)), x.counts), (y.by_word(y.unit().project(axis)), y.counts)
 
 
 def _resampled_associations(

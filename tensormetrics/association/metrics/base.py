@@ -3,7 +3,7 @@
 import functools
 import inspect
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
@@ -19,7 +19,7 @@ from ..embeddings.lookup import check_flag, log
 from ..embeddings.query import Forms, IndexedQuery, Query, Template
 from ..resampling.bootstrap import bootstrap_interval
 from ..resampling.null_distribution import METHODS, TEST_TYPES, Alternative, Method, NullDistribution, TestType
-from ..sets import word_sets
+from ..sets import marks, word_sets
 from ..sets.word_sets import Vectors
 from ._call import Call, bind, check_template
 
@@ -35,6 +35,7 @@ P_VALUE_OPTIONS = (
     "p_value_seed",
     "p_value_verbose",
 )
+UNITS = "word", "row"
 BOOTSTRAP_OPTIONS = ("replicates", "confidence", "seed")
 
 
@@ -79,6 +80,7 @@ class BaseMetric(SumMetric):
     _scores: Tensor
 
     forms: Forms | None = None  # how the sides arrive in `measure`; None: as the template says
+    sums_over_words = False  # so that more rows a word are a larger score, where each row counts
     paired = False  # are sets aligned by position?
     by_position = True  # does run_query take its options also by position?
     result_keys: dict[str, type] = {}  # what follows `result` in a result dictionary: float or dict
@@ -94,6 +96,7 @@ class BaseMetric(SumMetric):
     p_value_verbose = False
 
     confidence = 0.95  # of metrics that define `score_function`
+    unit: Literal["word", "row"] = "word"  # what counts once in a score
 
     def __init__(self, *, replicates: int = 0, seed: int = 0, **kwargs: Any) -> None:
         options = {name: kwargs.pop(name) for name in self._shared_options() if name in kwargs}
@@ -141,7 +144,7 @@ class BaseMetric(SumMetric):
 
         Shapes: sets: (..., W, D), tensors or `WordSet`s; ids, groups: (queries,).
         """
-        scores = self._scores = next(iter(self.measure(*sets).values()))
+        scores = self._scores = next(iter(self.measure(*self._counted(sets)).values()))
         usable = scores.isfinite()
         finite = scores.where(usable, 0).double()
         self.total = self.total + torch.stack([part.sum() for part in parts(finite)])
@@ -179,6 +182,8 @@ class BaseMetric(SumMetric):
         `calculate_p_value=True` adds `p_value`, that of a permutation test: `p_value_test_type="right-sided"` ("left-",
         "two-sided"), `p_value_method="auto"` ("exact", "approximate"), `p_value_iterations=10000`, `p_value_seed=0`.
         `replicates=1000` adds `low` and `high`, the ends of a bootstrap interval of `confidence=0.95`.
+        A word counts once in a score, by the mean over its rows (templates, contexts); `unit="row"` counts every row,
+        as in SEAT. P-values and intervals are of words with either.
         `word_embedding` is `model`; `preprocessor_args=p, secondary_preprocessor_args=s` is `preprocessors=[p, s]`.
         Returns `query_name`, `result` and the metric's own keys, as float64 or dictionaries by word; for a query that
         lost too many words NaN and {}. In a subclass that overrides it, checks the arguments and returns {}.
@@ -230,19 +235,25 @@ class BaseMetric(SumMetric):
 
         Shapes: as in `measure` -> name: (...).
         """
-        measured = self.measure(*sets)
+        measured = self.measure(*self._counted(sets))
         if self.calculate_p_value:
             measured |= self.p_values(*sets)
         if self.replicates and "replicates" in self._shared_options():
             ends = bootstrap_interval(
-                self.score_function(),
+                self.score_function() if self.unit == "word" else marks.by_row(self.score_function()),
                 *sets,
                 replicates=self.replicates,
                 confidence=self.confidence,
                 seed=self.seed,
             )
             measured |= {"low": ends.low, "high": ends.high}
+            if "corrected" in ends.details:
+                measured[f"{next(iter(self.result_keys))}_corrected"] = ends.details["corrected"]
         return measured
+
+    def _counted(self, sets: Sequence[Any]) -> Sequence[Any]:
+        """Return the sets as `measure` is to take them: with `unit="row"` each row is a word."""
+        return sets if self.unit == "word" else tuple(map(marks.without_words, sets))
 
     def arguments(self, index: IndexedQuery, vectors: Tensor) -> tuple[Vectors, ...]:
         """Return the sets that `forward`, `update` and `measure` take for an indexed query.
@@ -282,7 +293,8 @@ class BaseMetric(SumMetric):
     @classmethod
     def _shared_options(cls) -> tuple[str, ...]:
         tested = () if cls.null_distributions is BaseMetric.null_distributions else P_VALUE_OPTIONS
-        return tested if cls.score_function is BaseMetric.score_function else (*tested, *BOOTSTRAP_OPTIONS)
+        drawn = () if cls.score_function is BaseMetric.score_function else BOOTSTRAP_OPTIONS
+        return ("unit", *tested, *drawn)
 
     def _check_shared_options(self) -> None:
         for name in ("calculate_p_value", "p_value_verbose"):
@@ -290,6 +302,7 @@ class BaseMetric(SumMetric):
         _checks.one_of("p_value_test_type", self.p_value_test_type, tuple(TEST_TYPES))
         _checks.one_of("p_value_method", self.p_value_method, METHODS)
         _checks.integer_at_least("p_value_iterations", self.p_value_iterations, 1)
+        _checks.one_of("unit", self.unit, UNITS)
         check_confidence(self.confidence)
         if self.p_value_seed is not None:
             _checks.integer_at_least("p_value_seed", self.p_value_seed, 0)

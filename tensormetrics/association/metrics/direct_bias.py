@@ -11,7 +11,7 @@ from torch import Tensor
 from ... import _checks
 from ..._checks import takes_arrays
 from ..embeddings.query import IndexedQuery, Query
-from ..sets import word_sets
+from ..sets import marks, word_sets
 from ..sets.word_sets import Vectors, WordSet
 from ._call import check_groups, check_template
 from .base import BaseMetric, by_word
@@ -40,8 +40,8 @@ def direct_bias(
     per_word: Literal[True],
 ) -> tuple[Tensor, Tensor]: ...
 @takes_arrays
-@word_sets.tuples("groups")
-@word_sets.grouped("groups")
+@marks.tuples("groups")
+@marks.grouped("groups")
 def direct_bias(
     t: Vectors,
     groups: Vectors,

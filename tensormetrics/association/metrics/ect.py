@@ -36,7 +36,7 @@ def ect(
     x, y, a = word_sets.read(x=x, y=y, a=a)
     means = word_sets.unit(word_sets.join(x.mean().unsqueeze(-2), y.mean().unsqueeze(-2), dim=-2))
     counts = None if a.counts is None else a.counts.unsqueeze(-2)
-    ranks, counted = _centred_ranks(a.unit().project_all(means).mT, counts)
+    ranks, counted = _centred_ranks(a.by_rows_of_others(a.unit().project_all(means).mT), counts)
     of_x, of_both, _, of_y = word_sets.products(counted, ranks).flatten(-2).unbind(-1)
     return of_both / (of_x * of_y).sqrt()
 
@@ -72,6 +72,7 @@ class ECT(BaseMetric):
     ) -> dict[str, Tensor]:
         counts = None if attributes.counts is None else attributes.counts.unsqueeze(-2)
         cosines = attributes.unit().project_all(word_sets.unit(targets.mean())).mT  # (A, T, W)
+        cosines = attributes.by_rows_of_others(cosines)
         ranks, counted = _centred_ranks(cosines, counts)
         products = counted @ ranks.mT  # (A, T, T)
         (x, y), a = t.unbind(-1), a[:, 0]

@@ -12,7 +12,8 @@ from ..._checks import takes_arrays
 from ..embeddings.query import IndexedQuery, Query
 from ..resampling.null_distribution import Alternative, NullDistribution
 from ..resampling.random import random_words, stream
-from ..sets import word_sets
+from ..sets import marks, word_sets
+from ..sets.set_checks import weights_as_masks
 from ..sets.word_ids import check_words, count_words, joined_words, word_places
 from ..sets.word_sets import Vectors, WordSet
 from ._call import check_groups
@@ -24,7 +25,7 @@ def gweat(x: Vectors, a: Vectors, *, per_group: Literal[False] = ...) -> Tensor:
 @overload
 def gweat(x: Vectors, a: Vectors, *, per_group: Literal[True]) -> tuple[Tensor, Tensor]: ...
 @takes_arrays
-@word_sets.grouped("x", "a")
+@marks.grouped("x", "a")
 def gweat(x: Vectors, a: Vectors, *, per_group: bool = False) -> Tensor | tuple[Tensor, Tensor]:
     """Does each target group go with its own attribute group? sum_g (mean x_g - mu) . (mean a_g - nu).
 
@@ -94,6 +95,7 @@ def group_null(x: Vectors, a: Vectors, seed: int | None = 0) -> NullDistribution
     vectors = vectors.expand(*lead, 1, groups, -1, dims)
     absent = torch.arange(groups * width, device=device) >= ends[..., 0, -1, :, None]
     begin = stream(seed)
+    own = None if words is None else words.masked_fill(~present, -1)[..., None, None, :].expand(*vectors.shape[:-1])
 
     def draw(start: int, rows: int) -> Tensor:
         keys = random_words(begin, start, rows, groups * width, device).masked_fill(
@@ -104,7 +106,10 @@ def group_null(x: Vectors, a: Vectors, seed: int | None = 0) -> NullDistribution
             rank = rank.expand(*lead, rows, -1).take_along_dim(place.unsqueeze(-2), -1)
         rank = rank.unsqueeze(-2)
         members = (starts <= rank) & (rank < ends) & present[..., None, None, :]
-        return gweat(WordSet(vectors, members.long()), attributes)
+        if own is None:
+            return gweat(WordSet(vectors, members.long()), attributes)
+        with weights_as_masks():
+            return gweat(WordSet(vectors, members.double(), own), attributes)
 
     cost, margin = max(x.values.numel(), present.numel() * groups), observed.abs().clamp(min=1) / word_sets.GRID
     return NullDistribution(observed.isfinite(), lambda: observed, draw, cost, margin)

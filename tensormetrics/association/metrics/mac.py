@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ..._checks import takes_arrays
 from ..embeddings.query import IndexedQuery
-from ..sets import word_sets
+from ..sets import marks, word_sets
 from ..sets.word_sets import Vectors
 from .base import BaseMetric, by_set, by_word
 
@@ -19,7 +19,7 @@ def mac(t: Vectors, a: Vectors, *, per_word: Literal[False] = ...) -> Tensor: ..
 @overload
 def mac(t: Vectors, a: Vectors, *, per_word: Literal[True]) -> tuple[Tensor, Tensor]: ...
 @takes_arrays
-@word_sets.grouped("a")
+@marks.grouped("a")
 def mac(t: Vectors, a: Vectors, *, per_word: bool = False) -> Tensor | tuple[Tensor, Tensor]:
     """The mean cosine distance of target words and attribute sets: mean over t and j of 1 - mean_w cos(t, a_jw).
 

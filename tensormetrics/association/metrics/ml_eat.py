@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ..._checks import takes_arrays
 from ..resampling.null_distribution import NullDistribution
-from ..sets import word_sets
+from ..sets import marks, word_sets
 from ..sets.word_sets import Vectors
 from ._associations import associations, null_of
 from .base import BaseMetric
@@ -62,7 +62,7 @@ def ml_eat(
     return Levels(effect, _table([by_target])[..., 0, :], mean, deviation)
 
 
-@word_sets.contrast_of_sets("x", "y")
+@marks.contrast_of_sets("x", "y")
 def _effect(
     x: Vectors,
     y: Vectors,
@@ -82,13 +82,13 @@ def _table(rows: list[list[Tensor]]) -> Tensor:  # of (...), which broadcast  ->
 def _with(target: word_sets.Words, a: word_sets.Words, b: word_sets.Words) -> tuple[word_sets.Values, word_sets.Values]:
     # unit vectors  ->  the mean cosine with the target of each word of a (..., A) and of b (..., B), with their counts
     axis = target.mean()
-    return (a.project(axis), a.counts), (b.project(axis), b.counts)
+    return (a.by_word(a.project(axis)), a.counts), (b.by_word(b.project(axis)), b.counts)
 
 
 def _spread(target: word_sets.Words, attribute: word_sets.Words, correction: int) -> tuple[Tensor, Tensor]:
     # unit vectors  ->  (...), (...), mean and standard deviation of their cosines
     words = attribute.vectors if attribute.scale is None else attribute.vectors * attribute.scale.unsqueeze(-1)
-    cosines = target.project_all(words)
+    cosines = target.by_word(attribute.by_rows_of_others(target.project_all(words)), -2)
     count = target.weights.unsqueeze(-1) * attribute.weights.unsqueeze(-2)
     size = count.sum((-2, -1))
     mean = (cosines * count).sum((-2, -1)) / size

@@ -13,7 +13,7 @@ from ..embeddings.lookup import check_flag, log
 from ..embeddings.query import IndexedQuery
 from ..resampling.null_distribution import NullDistribution
 from ..resampling.permutation import sign_null
-from ..sets import word_sets
+from ..sets import marks, word_sets
 from ..sets.set_checks import check_mask
 from ..sets.word_ids import joint_mask, joint_words
 from ..sets.word_sets import Vectors, WordSet
@@ -39,7 +39,7 @@ def ripa(
     per_word: Literal[True],
 ) -> tuple[Tensor, Tensor]: ...
 @takes_arrays
-@word_sets.tuples("x", "y")
+@marks.tuples("x", "y")
 def ripa(
     x: Vectors,
     y: Vectors,
@@ -86,11 +86,12 @@ def _directions(x: Vectors, y: Vectors, a: Vectors, normalize: bool) -> tuple[wo
         raise ValueError(f"x, y: got {got}, wanted pairs by position: equal (P, D)")
     least = word_sets.resolution(first.values, second.values)
     longer = torch.linalg.vector_norm(x.vectors, dim=-1).maximum(torch.linalg.vector_norm(y.vectors, dim=-1))
-    (pair,) = word_sets.read(pair=WordSet(x.vectors - y.vectors, joint_mask(first.mask, second.mask)))
+    words = joint_words(first.words, second.words)
+    (pair,) = word_sets.read(pair=WordSet(x.vectors - y.vectors, joint_mask(first.mask, second.mask), words))
     length = torch.linalg.vector_norm(pair.vectors, dim=-1)
     equal = (length <= least * longer) & longer.isfinite()
     directions = pair.vectors * word_sets.inverse(length).unsqueeze(-1) if normalize else pair.vectors
-    return a, word_sets.Words(directions, pair.weights * ~equal)
+    return a, pair._replace(vectors=directions, counts=pair.weights * ~equal)
 
 
 class RIPA(BaseMetric):
@@ -113,7 +114,7 @@ class RIPA(BaseMetric):
 
     def measure(self, x: Vectors, y: Vectors, a: Vectors) -> dict[str, Tensor]:
         a, pair = _directions(x, y, a, self.normalize_direction)
-        products, count = a.vectors @ pair.vectors.mT, pair.weights.unsqueeze(-2)
+        products, count = pair.by_rows_of_others(a.vectors @ pair.vectors.mT), pair.weights.unsqueeze(-2)
         pairs = count.sum(-1)
         mean = (products * count).sum(-1) / pairs
         std = ((products - mean.unsqueeze(-1)).square() * count).sum(-1).div(pairs).sqrt()

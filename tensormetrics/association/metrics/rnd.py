@@ -13,7 +13,7 @@ from ..._checks import takes_arrays
 from ..embeddings.query import IndexedQuery
 from ..resampling.null_distribution import NullDistribution
 from ..resampling.target_permutation import target_null
-from ..sets import word_sets
+from ..sets import marks, word_sets
 from ..sets.word_sets import Vectors
 from .base import BaseMetric, by_word
 
@@ -42,6 +42,7 @@ def rnd(
 
 
 @takes_arrays
+@marks.biased("x", "y", where=lambda options: options.get("distance", "norm") == "norm")
 def rnd(
     x: Vectors,
     y: Vectors,
@@ -56,7 +57,9 @@ def rnd(
 
     `distance` is "norm" (Euclidean), "cos" (1 - cosine) or "cos_similarity" (the cosine itself, so of opposite sign).
     Negative: nearer to x; 0: no difference; swapping x and y changes the sign. `per_word=True` also returns the
-    differences (..., A). Empty sets, zero vectors and errors as in `weat`; ValueError for another distance.
+    differences (..., A). The mean of fewer words is noisier and hence further from everything: "norm" of target sets of
+    unequal size is biased towards the larger one, by .3 to .6 for 5 against 50 words of one population. Take "cos", or
+    `rnd_corrected` of `RND`. Empty sets, zero vectors and errors as in `weat`; ValueError for another distance.
     Garg, Schiebinger, Jurafsky & Zou 2018, doi:10.1073/pnas.1720347115.
 
     >>> x, y = torch.tensor([[2.0, 1.0], [3.0, 1.0]]), torch.tensor([[1.0, 2.0], [1.0, 3.0]])
@@ -79,7 +82,8 @@ def rnd(
 class RND(BaseMetric):
     """Relative norm distance: how much nearer the attribute words lie to the first target set; see `rnd`.
 
-    `distance_by_word` has the difference for each attribute word, in ascending order.
+    `distance_by_word` has the difference for each attribute word, in ascending order. With `replicates` and
+    `distance="norm"`, `rnd_corrected` is the score without the bias of unequal target sets, on which the interval is.
     """
 
     metric_template = (2, 1)
@@ -93,6 +97,8 @@ class RND(BaseMetric):
         super().__init__(**kwargs)
         _checks.one_of("distance", distance, DISTANCES)
         self.distance: Distance = distance
+        if self.replicates and distance == "norm":
+            self.result_keys = {**self.result_keys, "rnd_corrected": float}
 
     def measure(self, x: Vectors, y: Vectors, a: Vectors) -> dict[str, Tensor]:
         score, differences = rnd(x, y, a, self.distance, per_word=True)
@@ -121,4 +127,5 @@ class RND(BaseMetric):
     def describe(self, values: dict[str, np.ndarray], index: IndexedQuery) -> dict[str, Any]:
         differences = by_word(index.row_words[1][0], values["distance_by_word"])
         ascending = dict(sorted(differences.items(), key=lambda item: item[1]))
-        return {"rnd": np.float64(values["rnd"]), "distance_by_word": ascending}
+        corrected = {key: np.float64(values[key]) for key in ("rnd_corrected",) if key in values}
+        return {"rnd": np.float64(values["rnd"]), **corrected, "distance_by_word": ascending}

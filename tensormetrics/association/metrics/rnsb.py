@@ -12,7 +12,7 @@ from ... import _checks
 from ..._checks import takes_arrays
 from ..embeddings.lookup import check_flag
 from ..embeddings.query import IndexedQuery
-from ..sets import word_sets
+from ..sets import marks, word_sets
 from ..sets.word_sets import Vectors, WordSet
 from ._logistic import check_estimator, estimated, logistic_regression, report, sigmoid
 from .base import BaseMetric, by_set, by_word
@@ -70,7 +70,7 @@ def rnsb(
     return (score, p) if per_word else score
 
 
-@word_sets.in_pieces
+@marks.in_pieces
 def _score(t: Vectors, a: Vectors, b: Vectors, C: float, penalize_intercept: bool) -> tuple[Tensor, Tensor]:
     # ->  score (...), p (..., T)
     t, a, b = word_sets.read(t=t, a=a, b=b)
@@ -82,10 +82,10 @@ def _score(t: Vectors, a: Vectors, b: Vectors, C: float, penalize_intercept: boo
 
 def divergence(p: Tensor, t: word_sets.Words) -> Tensor:
     # p: (..., T), anything where no word is  ->  (...)
+    p = t.by_word(p if t.counts is None else p.where(t.weights > 0, 0))
     if t.counts is None:
         q = p / p.sum(-1, keepdim=True)
         return torch.xlogy(q, q * float(p.shape[-1])).sum(-1)
-    p = p.where(t.weights > 0, 0)
     q = p / (p * t.weights).sum(-1, keepdim=True)
     size = t.weights.sum(-1)
     return (t.weights * torch.xlogy(q, q * size.unsqueeze(-1))).sum(-1).where(size > 0, torch.nan)

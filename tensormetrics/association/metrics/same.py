@@ -11,7 +11,7 @@ from torch import Tensor
 from ... import _checks
 from ..._checks import takes_arrays
 from ..embeddings.query import IndexedQuery, Query
-from ..sets import word_sets
+from ..sets import marks, word_sets
 from ..sets.word_sets import Vectors, WordSet
 from ._call import check_groups, check_template
 from .base import BaseMetric, by_word
@@ -50,7 +50,7 @@ def same(
 
 
 @takes_arrays
-@word_sets.grouped("groups")
+@marks.grouped("groups")
 def same(
     t: Vectors,
     groups: Vectors,
@@ -127,12 +127,11 @@ class SAME(BaseMetric):
         score, by_word, terms = same(t, groups, self.weighting, per_word=True, terms=True)
         values = {"same": score}
         if terms.shape[-1] == 1:
-            mask = WordSet.of(t).mask
-            count = terms.new_ones(terms.shape[-2], dtype=torch.int64) if mask is None else mask
-            signed = terms.squeeze(-1).masked_fill(count == 0, 0)
-            skew = (signed * count).sum(-1) / count.sum(-1)
-            squares = (signed - skew.unsqueeze(-1)).square() * count
-            values |= {"skew": skew, "stereotype": (squares.sum(-1) / count.sum(-1)).sqrt()}
+            (words,) = word_sets.read(t=t)
+            signed = words.by_word(terms.squeeze(-1).masked_fill(words.weights == 0, 0))
+            skew = words.average(signed)
+            squares = (signed - skew.unsqueeze(-1)).square()
+            values |= {"skew": skew, "stereotype": words.average(squares).sqrt()}
         return {**values, "same_by_word": by_word}
 
     def score_function(self) -> Callable[..., Tensor]:

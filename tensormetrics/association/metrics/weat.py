@@ -14,14 +14,14 @@ from ..embeddings.lookup import check_flag
 from ..embeddings.query import IndexedQuery
 from ..resampling.null_distribution import NullDistribution
 from ..resampling.permutation import partition_null
-from ..sets import word_sets
+from ..sets import marks, word_sets
 from ..sets.word_sets import Vectors, WordSet
 from ._associations import associations, null_of
 from .base import BaseMetric, by_word
 
 
 @takes_arrays
-@word_sets.lean
+@marks.lean
 def weat(
     x: Vectors,
     y: Vectors,
@@ -46,8 +46,8 @@ def weat(
 
 
 @takes_arrays
-@word_sets.lean
-@word_sets.contrast_of_sets("x", "y")
+@marks.lean
+@marks.contrast_of_sets("x", "y")
 def weat_effect_size(
     x: Vectors,
     y: Vectors,
@@ -71,7 +71,7 @@ def weat_effect_size(
     return _scores(x, y, a, b, correction)[1]
 
 
-@word_sets.in_pieces
+@marks.in_pieces
 def _scores(x: Vectors, y: Vectors, a: Vectors, b: Vectors, correction: int | None) -> tuple[Tensor, ...]:
     # ->  `weat` (...) and, if there is a correction, `weat_effect_size` (...)
     if (few := word_sets.few_tensors(x, y, a, b)) is not None:
@@ -126,8 +126,15 @@ class WEAT(BaseMetric):
     ) -> dict[str, Tensor]:
         cosines = targets.unit().project_all(attributes.unit().mean())  # (T, W, A)
         first, second = a.unbind(-1)
-        u, v = ((cosines[side, :, first] - cosines[side, :, second], targets.counts_of(side)) for side in t.unbind(-1))
+        u, v = (
+            (targets.of_sets(side).by_word(cosines[side, :, first] - cosines[side, :, second]), targets.counts_of(side))
+            for side in t.unbind(-1)
+        )
         return self._named(*word_sets.contrast(u, v, self.correction))
+
+    @property
+    def sums_over_words(self) -> bool:  # type: ignore[override]
+        return not self.return_effect_size
 
     def _named(self, score: Tensor, effect: Tensor) -> dict[str, Tensor]:
         return {"result": effect if self.return_effect_size else score, "weat": score, "effect_size": effect}
@@ -190,15 +197,18 @@ def mean_sc_weat(
 
 def _mean(sizes: Tensor, w: Vectors) -> Tensor:
     # A word without a score makes the mean NaN, an absent one does not.
-    mask = WordSet.of(w).mask
-    if mask is None:
+    given = WordSet.of(w)
+    count = given.mask
+    if given.words is not None:
+        count = word_sets.read(w=w)[0].weights
+    if count is None:
         return sizes.mean(-1)
-    return (sizes.masked_fill(mask == 0, 0) * mask).sum(-1) / mask.sum(-1)
+    return (sizes.masked_fill(count == 0, 0) * count).sum(-1) / count.sum(-1)
 
 
 def _cosines(w: word_sets.Words, side: word_sets.Words) -> Tensor:
-    # ->  (..., W, A)
-    return w.unit().project_all(word_sets.unit(side.vectors))
+    # ->  (..., W, A), of the rows of a word of the side their mean
+    return side.by_rows_of_others(w.unit().project_all(word_sets.unit(side.vectors)))
 
 
 class SCWEAT(BaseMetric):
@@ -226,10 +236,8 @@ class SCWEAT(BaseMetric):
     def null_distributions(self, w: Vectors, a: Vectors, b: Vectors) -> dict[str, NullDistribution]:
         targets, *attributes = word_sets.read(w=w, a=a, b=b)
         to_a, to_b = (_cosines(targets, side) for side in attributes)
-        if (words := WordSet.of(w).words) is not None:  # a word has one p-value, that of the mean cosines of its rows
-            shared = (words.unsqueeze(-1) == words.unsqueeze(-2)) * targets.weights.unsqueeze(-2)
-            shared = shared / shared.sum(-1, keepdim=True).clamp(min=1)
-            to_a, to_b = shared @ to_a, shared @ to_b
+        # A word has one p-value, that of the mean cosines of its rows.
+        to_a, to_b = targets.by_word(to_a, -2), targets.by_word(to_b, -2)
         u, v = (WordSet.of(side).repeated()._replace(values=to) for side, to in ((a, to_a), (b, to_b)))
         null = partition_null(u, v, self.p_value_seed)
         return {"p_value_by_word": replace(null, is_valid=null.is_valid & (targets.weights > 0))}

@@ -219,6 +219,17 @@ def _options(metric_params: dict[str, Any], **given: Any) -> dict[str, Any]:
     return given | metric_params
 
 
+def _check_sums_are_comparable(metric: BaseMetric, models: Sequence[WordEmbeddingModel], value: str) -> None:
+    """Raise a ValueError for sums over the rows of words in several models, of which one has more."""
+    several = [model.name for model in models if model._table.has_several_rows]
+    if metric.unit == "row" and metric.sums_over_words and value in ("result", metric.metric_short_name.lower()):
+        if len(models) > 1 and several:
+            raise ValueError(
+                f"unit: got 'row' for the sums of {metric.metric_short_name} in models with several rows a word, "
+                f"{several[:3]}, and others; write unit='word', or take the effect size"
+            )
+
+
 def _score(
     metric: BaseMetric,
     plan: Plan,
@@ -237,6 +248,7 @@ def _score(
             short = metric.metric_short_name
             raise ValueError(f"intervals: {short} gives none so; write metric_params={{'replicates': 1000}} if it can")
         _check_value(metric, value)
+        _check_sums_are_comparable(metric, models, value)
         calls = [call for _, call in bound] if metric.batched else None
     if together:
         metric = _drawing(metric, calls is not None)

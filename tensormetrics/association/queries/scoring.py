@@ -191,7 +191,7 @@ def _set_batches(metric: BaseMetric, plan: Plan, call: Call, reasons: Reasons, m
         for piece in _pieces(queries, mask.shape[1] if together else sum(template) * place):
             t, a = ([side[i] for i in piece] for side in (plan.targets, plan.attributes))
             if shared:
-                yield piece, functools.partial(_evaluate_shared, metric, table, mask, t, a, call)
+                yield piece, functools.partial(_evaluate_shared, metric, table, mask, words, t, a, call)
             else:
                 index = IndexedQuery.of_sets(table, mask, np.array(lengths), t, a, words)
                 yield piece, functools.partial(_evaluate, metric, index, call, method)
@@ -248,7 +248,13 @@ def _evaluate_stacked(metric: BaseMetric, indices: Sequence[IndexedQuery], call:
 
 
 def _evaluate_shared(
-    metric: BaseMetric, table: Tensor, mask: Tensor, targets: list, attributes: list, call: Call
+    metric: BaseMetric,
+    table: Tensor,
+    mask: Tensor,
+    words_of_rows: Tensor | None,
+    targets: list,
+    attributes: list,
+    call: Call,
 ) -> dict[str, Tensor]:
     words, queries = [], []
     for numbers in targets, attributes:
@@ -256,7 +262,8 @@ def _evaluate_shared(
         vectors = call.model.vectors[table[sets]]
         if call.normalize:
             vectors = word_sets.unit(vectors.double())
-        words.append(word_sets.as_words(vectors, mask[sets]))
+        own = None if words_of_rows is None or metric.unit == "row" else words_of_rows[sets]
+        words.append(word_sets.as_words(vectors, mask[sets], words=own))
         queries.append(chosen)
     assert metric.measure_shared is not None  # see `_shares`
     return metric.measure_shared(*words, *queries)

@@ -32,8 +32,7 @@ class Exact(NamedTuple):
     unit: str
     auto: int
     most: int
-    share: Callable[[Alternative], Tensor]  # ->  (K,), the share of cases as extreme as the observed scores
-    queries: Tensor | None = None  # (B,) bool with K True, the queries that are counted; None if all are
+    share: Callable[[Alternative], Tensor]  # ->  (B,), the share of cases as extreme as the observed scores
 
     def is_used(self, method: Method) -> bool:
         if method == "exact" and self.size > self.most:
@@ -52,7 +51,7 @@ class NullDistribution:
         draw: ``draw(start, rows)`` returns the scores of the draws number ``start`` and following.
         cost: The most numbers that one draw holds in memory.
         margin: Scores that differ by no more count as equal.
-        exact: Counts of all cases, together of all queries; none if cases are only drawn.
+        exact: Count of all cases; None if cases are only drawn.
         count: ``count(alternative, replicates)`` counts the extreme ones of these draws faster than ``draw`` would.
 
     Shape:
@@ -67,7 +66,7 @@ class NullDistribution:
     draw: Callable[[int, int], Tensor]
     cost: int
     margin: Tensor | float = 0.0
-    exact: Sequence[Exact] = ()
+    exact: Exact | None = None
     count: Callable[[Alternative, int], Tensor] | None = None
 
     @cached_property
@@ -81,18 +80,13 @@ class NullDistribution:
         _checks.one_of("alternative", alternative, ALTERNATIVES)
         _checks.one_of("method", method, METHODS)
         _checks.integer_at_least("replicates", replicates, 1)
-        if method == "exact" and not self.exact:
+        if method == "exact" and self.exact is None:
             raise ValueError("method: got 'exact', wanted 'approximate': these cases are only drawn")
-        used = [exact for exact in self.exact if exact.is_used(method)]
-        parts = [(exact.queries, exact.share(alternative)) for exact in used]
-        if not used or len(used) < len(self.exact):
+        if self.exact is not None and self.exact.is_used(method):
+            share = self.exact.share(alternative)
+        else:
             count = self._count_draws if self.count is None else self.count
-            parts.insert(0, (None, (1 + count(alternative, replicates).double()) / (1 + replicates)))
-        queries, share = parts[0]
-        if queries is not None:
-            share = torch.empty_like(self.is_valid, dtype=torch.float64)
-        for queries, part in parts:
-            share = share if queries is None else share.flatten().masked_scatter(queries, part)
+            share = (1 + count(alternative, replicates).double()) / (1 + replicates)
         share = share if share.shape == self.is_valid.shape else share.view(self.is_valid.shape)
         return share.where(self.is_valid, torch.nan)
 

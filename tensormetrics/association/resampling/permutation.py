@@ -14,16 +14,14 @@ from torch import Tensor
 from ... import _checks
 from ..._checks import takes_arrays
 from ..sets import word_sets
-from ..sets.word_ids import check_words, word_sums
+from ..sets.word_ids import check_words, word_means
 from ..sets.word_sets import Vectors, WordSet
-from .draws import BUDGET, extreme_draws, random_partitions, random_signs
-from .null_distribution import Alternative, Exact, Method, NullDistribution, count_extreme
+from .draws import extreme_draws, random_partitions, random_signs
+from .null_distribution import Alternative, Exact, Method, NullDistribution
 from .random import Tails, stream
-from .subset_sums import MOST_PLACES, extreme_subsets, number_of_subsets, subset_sums
+from .subset_sums import MOST_PLACES, extreme_subsets, number_of_subsets
 
 AUTO_PLACES, MOST_PAIRS = 32, 40  # "auto" is exact up to so many places, and "exact" works up to so many pairs
-MARGIN = 2  # units by which rounding moves a difference at most
-MOST_UNEQUAL = 20  # words, if their numbers of rows differ: then each partition is scored by itself
 
 
 @takes_arrays
@@ -48,9 +46,8 @@ def permutation_p_value(
     as ties. NaN for an empty side, NaN or infinite scores; no gradient. ValueError for other options and for "exact"
     beyond 50 places. Phipson & Smyth 2010, doi:10.2202/1544-6115.1585.
 
-    A word may have several rows (templates, contexts), which `WordSet.words` numbers, and moves
-    with all its rows, as one place (Winkler et al. 2015, doi:10.1016/j.neuroimage.2015.05.092). d stays the difference
-    of the means of rows. Where numbers of rows differ, "exact" and "auto" count up to 20 words.
+    A word may have several rows (templates, contexts), which `WordSet.words` numbers: it is one place, and counts by
+    the mean of its rows (Winkler et al. 2015, doi:10.1016/j.neuroimage.2015.05.092).
 
     >>> permutation_p_value(torch.tensor([0.9, 0.8, 0.7]), torch.tensor([0.1, 0.3, 0.2]))  # 1 of 20 partitions
     tensor(0.0500, dtype=torch.float64)
@@ -73,8 +70,8 @@ def sign_flip_p_value(
 
     The share of the 2^P sign patterns whose mean is >= the observed one ("greater"), <= it ("less") or as
     far from 0 ("two-sided"). "exact" counts them all, up to 40 pairs, and "auto" does so whenever it can;
-    `WordSet.words` numbers the pair of each row where a pair has several rows, which then flip together; the rest as
-    in `permutation_p_value`.
+    `WordSet.words` numbers the pair of each row where a pair has several rows: it counts by their mean; the rest as in
+    `permutation_p_value`.
 
     >>> sign_flip_p_value(torch.tensor([0.4, 0.1, 0.3]))  # 1 of 8 patterns of signs
     tensor(0.1250, dtype=torch.float64)
@@ -86,17 +83,14 @@ def partition_null(u: Vectors, v: Vectors, seed: int | None = 0) -> NullDistribu
     """Return differences of means under random partitions; arguments as in `permutation_p_value`."""
     (u, v), scores, present, lead = _read(u=u, v=v)
     grid, begin, n = _grid(scores), stream(seed), u.values.shape[-1]
-    units = _units(scores, grid)
-    if u.words is None and v.words is None:
-        pool = means = _Pool(units, present, n)
-        exact, is_ragged = [_exact_of_equal(pool)], u.mask is not None or v.mask is not None
-    else:
-        first = word_sums(units[:, :n], present[:, :n], _by_query(u.words, lead))
-        second = word_sums(units[:, n:], present[:, n:], _by_query(v.words, lead))
-        sums, rows = (torch.cat(pair, -1) for pair in zip(first, second, strict=True))
-        pool = _Pool(sums, rows, first[0].shape[-1])
-        (exact, means), is_ragged = _exact_of_words(pool), True
-    count = None if means is None else functools.partial(_count_draws, means, is_ragged, begin)
+    units, is_ragged = _units(scores, grid), u.mask is not None or v.mask is not None
+    if u.words is not None or v.words is not None:
+        sides = (units[:, :n], present[:, :n], u.words), (units[:, n:], present[:, n:], v.words)
+        first, second = (_of_words(*side, lead) for side in sides)
+        (units, present), n = (torch.cat(pair, -1) for pair in zip(first, second, strict=True)), first[0].shape[-1]
+        is_ragged = True
+    pool = _Pool(units, present, n)
+    count = functools.partial(_count_draws, pool, is_ragged, begin)
     n, size = pool.sizes
     is_valid = scores.isfinite().all(-1) & (n > 0) & (n < size)
     draw_units = _draw_of(pool, begin)
@@ -107,18 +101,18 @@ def partition_null(u: Vectors, v: Vectors, seed: int | None = 0) -> NullDistribu
     def draw(start: int, rows: int) -> Tensor:
         return (draw_units(start, rows) * grid).view(*lead, rows)
 
-    margin = 0.0 if count else MARGIN * grid.view(lead)
-    return NullDistribution(is_valid.view(lead), score, draw, 2 * units.numel(), margin, exact, count)
+    exact = Exact(units.shape[-1], "places", AUTO_PLACES, MOST_PLACES, functools.partial(_share_of_partitions, pool))
+    return NullDistribution(is_valid.view(lead), score, draw, 2 * units.numel(), exact=exact, count=count)
 
 
 def sign_null(r: Vectors, seed: int | None = 0) -> NullDistribution:
     """Return means of values with random signs; arguments as in `sign_flip_p_value`."""
     (r,), values, present, lead = _read(r=r)
-    grid, num_rows, begin = _grid(values), present.sum(-1), stream(seed)
+    grid, begin = _grid(values), stream(seed)
     units = _units(values, grid)
     if r.words is not None:
-        units, rows = word_sums(units, present, _by_query(r.words, lead))
-        present = rows > 0
+        units, present = _of_words(units, present, r.words, lead)
+    num_rows = present.sum(-1)
     pairs, total = units.shape[-1], units.sum(-1)
 
     @functools.cache
@@ -144,7 +138,7 @@ def sign_null(r: Vectors, seed: int | None = 0) -> NullDistribution:
         return extreme.clamp(max=2**pairs).double() / 2**pairs
 
     is_valid = values.isfinite().all(-1) & present.any(-1)
-    exact = [Exact(pairs, "pairs", MOST_PAIRS, MOST_PAIRS, share)]
+    exact = Exact(pairs, "pairs", MOST_PAIRS, MOST_PAIRS, share)
     return NullDistribution(is_valid.view(lead), score, draw, units.numel(), exact=exact, count=count)
 
 
@@ -152,13 +146,9 @@ def sign_null(r: Vectors, seed: int | None = 0) -> NullDistribution:
 class _Pool:
     """The words of two sets, those of the first at the first `split` positions."""
 
-    sums: Tensor  # (B, N) int64, of the units of each word's rows
-    rows: Tensor  # (B, N) int64, how many they are, 0 for no word; bool if each word has one
+    units: Tensor  # (B, N) int64
+    present: Tensor  # (B, N) bool
     split: int
-
-    @functools.cached_property
-    def present(self) -> Tensor:
-        return self.rows.bool()
 
     @functools.cached_property
     def sizes(self) -> tuple[Tensor, Tensor]:
@@ -167,94 +157,48 @@ class _Pool:
 
     def observed(self) -> Tensor:
         # ->  (B, 1)
-        return self.difference(*(t[:, : self.split].sum(-1, keepdim=True).double() for t in (self.sums, self.rows)))
+        return self.difference(self.units[:, : self.split].sum(-1, keepdim=True).double())
 
-    def difference(self, sums: Tensor, rows: Tensor) -> Tensor:
-        # sums, rows: (B, P) float64, of the words that are in the first set in each partition  ->  (B, P)
+    def difference(self, sums: Tensor) -> Tensor:
+        # sums: (B, P) float64, of the words that are in the first set in each partition  ->  (B, P)
         """Return the differences of means in units, exact but for the divisions."""
-        total, num_rows = (t.sum(-1, keepdim=True).double() for t in (self.sums, self.rows))
-        return sums / rows - (total - sums) / (num_rows - rows)
-
-    def means(self) -> "_Pool":
-        """Return each word as one row."""
-        return _Pool((self.sums / self.rows.clamp(min=1)).round().long(), self.present, self.split)
-
-    def of(self, queries: Tensor) -> "_Pool":
-        # queries: (B,) bool
-        """Return some queries, without the positions that none of them needs; waits for the device."""
-        sets = [t[queries].tensor_split([self.split], -1) for t in (self.sums, self.rows)]
-        widths = [max(1, int((rows > 0).sum(-1).amax())) for rows in sets[1]]
-        sums, rows = (torch.cat([t[:, :w] for t, w in zip(pair, widths, strict=True)], -1) for pair in sets)
-        return _Pool(sums, rows, widths[0])
+        total = self.units.sum(-1, keepdim=True).double()
+        n, size = (count.unsqueeze(-1) for count in self.sizes)
+        return sums / n - (total - sums) / (size - n)
 
 
-def _exact_of_words(pool: _Pool) -> tuple[list[Exact], _Pool | None]:
-    """Exchange words of one number of rows as their means, and return these if all queries have such words alone."""
-    equal, exact, means = ((pool.rows == pool.rows.amax(-1, keepdim=True)) | ~pool.present).all(-1), [], None
-    if equal.any():
-        means = pool.of(equal).means()
-        exact.append(_exact_of_equal(means, equal))
-    if equal.all():
-        return exact, means
-    return [*exact, _exact_of_unequal(pool.of(~equal), ~equal)], None
-
-
-def _exact_of_equal(pool: _Pool, queries: Tensor | None = None) -> Exact:
-    """Count the partitions of words of one row each by meeting in the middle."""
-
-    def share(alternative: Alternative) -> Tensor:
-        n, size = pool.sizes
-        partitions = number_of_subsets(size, n)
-        extreme = extreme_subsets(pool.sums, pool.present, n, size, _partition_tails(pool, alternative))
-        return extreme.minimum(partitions).double() / partitions  # tails that meet count what lies between them twice
-
-    return Exact(pool.sums.shape[-1], "places", AUTO_PLACES, MOST_PLACES, share, queries)
-
-
-def _exact_of_unequal(pool: _Pool, queries: Tensor) -> Exact:
-    """Score each of the partitions of words of different numbers of rows."""
-    num_words = pool.sums.shape[-1]
-
-    def share(alternative: Alternative) -> Tensor:
-        pieces = zip(*(t.split(max(1, BUDGET >> num_words)) for t in (pool.sums, pool.rows)), strict=True)
-        return torch.cat([share_of(_Pool(sums, rows, pool.split), alternative) for sums, rows in pieces])
-
-    def share_of(pool: _Pool, alternative: Alternative) -> Tensor:
-        size = torch.ones_like(pool.sums).masked_fill(pool.rows == 0, 2 * num_words)  # too large with an absent word
-        is_partition = subset_sums(size) == pool.sizes[0].unsqueeze(-1)
-        scores = pool.difference(subset_sums(pool.sums.double()), subset_sums(pool.rows.double()))
-        scores = scores.where(is_partition, torch.nan)
-        extreme = count_extreme(scores, pool.observed().squeeze(-1), MARGIN, alternative)
-        return extreme / is_partition.sum(-1).double()
-
-    return Exact(num_words, "words of unequal numbers of rows", MOST_UNEQUAL, MOST_UNEQUAL, share, queries)
+def _share_of_partitions(pool: _Pool, alternative: Alternative) -> Tensor:
+    n, size = pool.sizes
+    partitions = number_of_subsets(size, n)
+    extreme = extreme_subsets(pool.units, pool.present, n, size, _partition_tails(pool, alternative))
+    return extreme.minimum(partitions).double() / partitions  # tails that meet count what lies between them twice
 
 
 def _draw_of(pool: _Pool, begin: int) -> Callable[[int, int], Tensor]:
     """Return the function that draws differences in units; queries of equal sizes share their partitions."""
 
     @functools.cache
-    def prepared() -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def prepared() -> tuple[Tensor, Tensor, Tensor]:
         by_query = torch.stack(pool.sizes, 1)
         sizes = by_query.unique(dim=0)
         group = (by_query[:, None] == sizes).all(-1).double().argmax(-1)
         order = _present_first(pool.present)
-        return sizes, group, pool.sums.gather(-1, order).double(), pool.rows.gather(-1, order).double()
+        return sizes, group, pool.units.gather(-1, order).double()
 
     def draw(start: int, rows: int) -> Tensor:
         # ->  (B, rows)
-        sizes, group, *words = prepared()
-        chosen = random_partitions(begin, sizes[:, 0], sizes[:, 1], pool.sums.shape[-1], start, rows).double()
+        sizes, group, units = prepared()
+        chosen = random_partitions(begin, sizes[:, 0], sizes[:, 1], units.shape[-1], start, rows).double()
         if len(chosen) == 1:
-            return pool.difference(*(t @ chosen[0].mT for t in words))
-        return pool.difference(*((chosen[group] @ t.unsqueeze(-1)).squeeze(-1) for t in words))
+            return pool.difference(units @ chosen[0].mT)
+        return pool.difference((chosen[group] @ units.unsqueeze(-1)).squeeze(-1))
 
     return draw
 
 
 def _count_draws(pool: _Pool, is_ragged: bool, begin: int, alternative: Alternative, replicates: int) -> Tensor:
-    # ->  (B,) int64, of words of one row each
-    sums, tails = pool.sums, _partition_tails(pool, alternative)
+    # ->  (B,) int64
+    sums, tails = pool.units, _partition_tails(pool, alternative)
     if is_ragged:
         n, size = pool.sizes
         sums = sums.gather(-1, _present_first(pool.present))
@@ -285,9 +229,11 @@ def _read(**given: Vectors) -> tuple[list[WordSet], Tensor, Tensor, torch.Size]:
     return list(sets.values()), scores.reshape(lead.numel(), places), present.reshape(lead.numel(), places), lead
 
 
-def _by_query(words: Tensor | None, lead: torch.Size) -> Tensor | None:
-    # words: (..., W)  ->  (B, W)
-    return None if words is None else words.expand(*lead, -1).reshape(lead.numel(), words.shape[-1])
+def _of_words(units: Tensor, present: Tensor, words: Tensor | None, lead: torch.Size) -> tuple[Tensor, Tensor]:
+    # units, present: (B, N)  words: (..., N)  ->  (B, W) int64, (B, W) bool, of each word the mean over its rows
+    if words is None:
+        return units, present
+    return word_means(units, present, words.expand(*lead, -1).reshape(lead.numel(), words.shape[-1]))
 
 
 def _present_first(present: Tensor) -> Tensor:
@@ -312,13 +258,13 @@ def _grid(scores: Tensor) -> Tensor:
 def _partition_tails(pool: _Pool, alternative: Alternative) -> Tails:
     # Rounding moves a sum by less than `size` units, so sums that close are equal.
     n, size = pool.sizes
-    observed = pool.sums[:, : pool.split].sum(-1)
+    observed = pool.units[:, : pool.split].sum(-1)
     if alternative == "greater":
         return Tails(observed - size, None)
     if alternative == "less":
         return Tails(None, observed + size)
     # d = mean u - mean v is (size * sum - n * total) / (n * m): both tails in terms of the sum.
-    size, expected = size.clamp(min=1), n * pool.sums.sum(-1)
+    size, expected = size.clamp(min=1), n * pool.units.sum(-1)
     margin = (size * observed - expected).abs() - size * size
     return Tails(-((-expected - margin) // size), (expected - margin) // size)
 

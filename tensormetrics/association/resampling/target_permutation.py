@@ -9,6 +9,7 @@ from torch import Tensor
 
 from ..._checks import takes_arrays
 from ..sets import word_sets
+from ..sets.set_checks import weights_as_masks
 from ..sets.word_ids import check_words, count_words, joined_words, word_places
 from ..sets.word_sets import Vectors, WordSet
 from .draws import chunks, random_partitions
@@ -73,6 +74,7 @@ def target_null(
     vectors, present, place = vectors.unsqueeze(-3), present.unsqueeze(-2), place.unsqueeze(-2)
     begin, cost = stream(seed), max(vectors.numel(), attributes.values.numel())
     attributes = attributes.repeated()
+    own = None if words is None else words.unsqueeze(-2).masked_fill(~present, -1)  # absent rows are of no word
     margin = observed.abs().clamp(min=1) / word_sets.GRID
 
     def score(chosen: Tensor) -> Tensor:
@@ -80,7 +82,10 @@ def target_null(
         if masked or words is not None:  # from places to rows
             chosen = chosen.expand(*lead, chosen.shape[-2], places).take_along_dim(place, -1) & present
         others = ~chosen & present
-        return metric(WordSet(vectors, chosen.long()), WordSet(vectors, others.long()), attributes)
+        if own is None:
+            return metric(WordSet(vectors, chosen.long()), WordSet(vectors, others.long()), attributes)
+        with weights_as_masks():
+            return metric(WordSet(vectors, chosen.double(), own), WordSet(vectors, others.double(), own), attributes)
 
     def draw(start: int, rows: int) -> Tensor:
         chosen = random_partitions(begin, sizes[0], sizes[1], places, start, rows)
@@ -97,4 +102,4 @@ def target_null(
 
     most = 0 if ragged else MOST_PARTITIONS
     exact = Exact(math.comb(places, n), "partitions", most, most, share)
-    return NullDistribution(observed.isfinite(), lambda: observed, draw, cost, margin, [exact])
+    return NullDistribution(observed.isfinite(), lambda: observed, draw, cost, margin, exact)

@@ -76,10 +76,23 @@ def joined_words(lead: torch.Size, *sides: tuple[Tensor | None, int, torch.devic
     return torch.cat(numbers, -1)
 
 
-def word_sums(units: Tensor, present: Tensor, words: Tensor | None) -> tuple[Tensor, Tensor]:
-    # units: (B, N) int64  present: (B, N)  words: (B, N)  ->  sums (B, W) int64, rows (B, W) int64, 0 for no word
-    """The sum over the rows of each word, and how many they are. Waits for the device, which knows how many words."""
+def word_means(units: Tensor, present: Tensor, words: Tensor) -> tuple[Tensor, Tensor]:
+    # units: (B, N) int64  present, words: (B, N)  ->  (B, W) int64, (B, W) bool
+    """Return the mean over the rows of each word, and which are words. Waits for the device: it knows how many."""
     places = word_places(present, words)
     width = max(1, int(pad(count_words(places, present), (1, 0)).amax()))
     places, zeros = places.clamp(max=width - 1), units.new_zeros(len(units), width)
-    return zeros.scatter_add(-1, places, units * present), zeros.scatter_add(-1, places, present.long())
+    sums = zeros.scatter_add(-1, places, units * present)
+    rows = zeros.scatter_add(-1, places, present.long())
+    return (sums.double() / rows.clamp(min=1)).round().long(), rows > 0
+
+
+def row_shares(words: Tensor, present: Tensor | None) -> tuple[Tensor, Tensor]:
+    # words: (..., W) integer  present: (..., W) bool, None: all  ->  (..., W) float64, (..., W) int64
+    """Return for each row one over the rows of its word, 0 for absent ones, and the place of its word."""
+    if present is None:
+        present = torch.ones_like(words, dtype=torch.bool)
+    present, words = torch.broadcast_tensors(present, words)
+    places = word_places(present, words)
+    rows = torch.zeros_like(places).scatter_add(-1, places, present.long()).gather(-1, places)
+    return present.double() / rows.clamp(min=1), places

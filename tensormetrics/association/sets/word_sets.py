@@ -1,25 +1,19 @@
 """Word sets as tensors: what all association metrics share. What is read here is float64 from here on."""
 
-import functools
 import math
-from collections.abc import Callable, Iterator
-from itertools import repeat
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from ... import _checks
 from .set_checks import check_broadcast, check_mask, check_vectors
+from .word_ids import check_words, row_shares
 
-PIECE = 2**20  # numbers that the caches of a CPU hold
 FEW, MANY = 2**16, 2**19  # numbers: so few are copied in less time than an operator takes, so many fill a cache
 SERIAL = 2**15  # fewer numbers are left to one thread by elementwise operators
 RESAMPLED = 64  # counts of one set of vectors that are worth its cosines with all others
 GRID = 2.0**40  # values are ranked, counted and called equal as multiples of 1 / GRID
-
-
-Score = TypeVar("Score", bound=Callable[..., Any])
 
 
 class WordSet(NamedTuple):
@@ -30,8 +24,8 @@ class WordSet(NamedTuple):
     Args:
         values: Vectors of the words; scores where a function takes scores. Masked ones are not read.
         mask: True where a word is; all are by default. Integers say how often each counts.
-        words: The number of each row's word in its set; by default each row is a word. P-values and intervals move and
-            draw a word with all its rows.
+        words: The number of each row's word in its set; by default each row is a word. A word counts once, by the mean
+            over its rows; p-values and intervals move and draw it with all of them.
 
     Shape:
         - values: ``(..., W, D)``, floating; scores ``(..., W)``
@@ -65,13 +59,16 @@ class Words(NamedTuple):
     """A set of word vectors, how often each of them counts, and the factor by which it is to be multiplied.
 
     vectors (..., W, D) float64, 0 where no word is; counts (..., W) float64, 0 there and 1 elsewhere (or a weight, in a
-    bootstrap replicate), None where all are 1; scale (..., W), None for 1. The leading dimensions of the three
+    bootstrap replicate; or one over the rows of its word), None where all are 1; scale (..., W), None for 1. Those
+    of `row_shares` and `places` belong to words of several rows, None where each row is one. Leading dimensions
     broadcast.
     """
 
     vectors: Tensor
     counts: Tensor | None = None
     scale: Tensor | None = None
+    row_shares: Tensor | None = None
+    places: Tensor | None = None
 
     @property
     def weights(self) -> Tensor:
@@ -119,85 +116,34 @@ class Words(NamedTuple):
         # values: (..., W)  ->  (...), their mean over the words, NaN for an empty set
         return values.mean(-1) if self.counts is None else (values * self.counts).sum(-1) / self.size()
 
+    def of_sets(self, chosen: Tensor) -> "Words":
+        # chosen: (Q,), of sets (S, W, D)
+        """Return how the rows of chosen sets belong to words; their vectors are those of all."""
+        chosen_shares, chosen_places = (
+            None if each is None else each[chosen] for each in (self.row_shares, self.places)
+        )
+        return self._replace(row_shares=chosen_shares, places=chosen_places)
+
+    def by_word(self, values: Tensor, dim: int = -1) -> Tensor:
+        # values: (..., W), or (..., W, K) for dim -2  ->  the same, each row with the mean over the rows of its word
+        if self.row_shares is None or self.places is None:
+            return values
+        if dim == -2:
+            return self.by_rows_of_others(values.mT).mT
+        shares, places = self.row_shares, self.places
+        values, shares, places = torch.broadcast_tensors(values, shares, places)
+        return torch.zeros_like(values).scatter_add(-1, places, values * shares).gather(-1, places)
+
+    def by_rows_of_others(self, values: Tensor) -> Tensor:
+        # values: (..., K, W)  ->  the same, of each of K others the means over the rows of words
+        if self.row_shares is None or self.places is None:
+            return values
+        shares, places = self.row_shares.unsqueeze(-2), self.places.unsqueeze(-2)
+        return self._replace(row_shares=shares, places=places).by_word(values)
+
     def present(self, values: Tensor) -> Tensor:
         # values: (..., W)  ->  (..., W), NaN where no word is
         return values if self.counts is None else values.masked_fill(self.counts == 0, torch.nan)
-
-
-def grouped(*names: str) -> Callable[[Score], Score]:
-    """Mark a score whose sets of these names are (..., G, W, D), for those who take scores as arguments."""
-
-    def mark(score: Score) -> Score:
-        vars(score)["grouped"] = names
-        return score
-
-    return mark
-
-
-def tuples(*names: str) -> Callable[[Score], Score]:
-    """Mark a score whose sets of these names are aligned by position: their words are drawn together, as tuples."""
-
-    def mark(score: Score) -> Score:
-        vars(score)["tuples"] = names
-        return score
-
-    return mark
-
-
-def lean(score: Score) -> Score:
-    """Mark a score that holds no more than a vector and the words of a query for each count of these words."""
-    vars(score)["lean"] = True
-    return score
-
-
-def contrast_of_sets(first: str, second: str) -> Callable[[Score], Score]:
-    """Mark a score that is a difference of means of these sets in standard deviations of both together.
-
-    It is their correlation with the set times a number that depends on the sizes alone.
-    """
-
-    def mark(score: Score) -> Score:
-        vars(score)["contrast"] = first, second
-        return score
-
-    return mark
-
-
-def in_pieces(score: Score) -> Score:
-    """On a CPU, large batches in pieces that its caches hold, for a score that reads its vectors again and again.
-
-    For scores of sets (..., W, D) with masks (..., W), computed as a whole where leading dimensions broadcast.
-    """
-
-    @functools.wraps(score)
-    def pieces(*sets: Any) -> tuple[Tensor, ...]:
-        if isinstance(sets[0], Tensor) and sets[0].ndim < 3:
-            return score(*sets)
-        tensors = [t for s in sets for t in _tensors(s)]
-        numbers = sum(t.numel() for t in tensors)
-        lead = tensors[0].shape[:-2] if numbers > PIECE else ()
-        if not lead or not all(_leads(lead, t) and t.device.type == "cpu" for t in tensors):
-            return score(*sets)
-        size = max(1, PIECE * lead[0] // numbers)
-        parts = [score(*piece) for piece in zip(*(_split(s, size) for s in sets), strict=False)]
-        return tuple(map(torch.cat, zip(*parts, strict=True)))
-
-    return cast(Score, pieces)
-
-
-def _tensors(given: Any) -> list[Tensor]:
-    return [t for t in (given[:2] if isinstance(given, WordSet) else [given]) if isinstance(t, Tensor)]
-
-
-def _split(given: Any, size: int) -> Iterator[Any]:
-    if isinstance(given, WordSet):
-        return map(WordSet, _split(given.values, size), _split(given.mask, size))
-    return iter(given.split(size)) if isinstance(given, Tensor) else repeat(given)
-
-
-def _leads(lead: torch.Size, tensor: Tensor) -> bool:
-    # a set has two dimensions more, a mask one
-    return tensor.shape[: -1 - tensor.is_floating_point()] == lead
 
 
 def read(*grouped: str, **sets: Vectors) -> tuple[Words, ...]:
@@ -212,7 +158,7 @@ def read(*grouped: str, **sets: Vectors) -> tuple[Words, ...]:
     dtype = precision(like)
     words, leads = [], []
     for name, given in sets.items():
-        vectors, mask = given[:2] if isinstance(given, WordSet) else (given, None)
+        vectors, mask, words_of_rows = WordSet.of(given)
         dims = 3 if name in grouped else 2
         check_vectors(name, vectors, dims, first, like)
         if vectors.ndim > dims:
@@ -220,7 +166,9 @@ def read(*grouped: str, **sets: Vectors) -> tuple[Words, ...]:
         if mask is not None:
             check_mask(f"{name}.mask", mask, vectors, dims)
             leads.append((f"{name}.mask", mask.shape[: 1 - dims]))
-        words.append(as_words(vectors, mask, dtype))
+        if words_of_rows is not None:
+            check_words(f"{name}.words", words_of_rows, name, vectors[..., 0])
+        words.append(as_words(vectors, mask, dtype, words_of_rows))
     if len(leads) > 1:
         check_broadcast(leads)
     return tuple(words)
@@ -230,8 +178,16 @@ def precision(like: Tensor) -> torch.dtype:
     return torch.float32 if like.device.type == "mps" else torch.float64  # MPS has no float64
 
 
-def as_words(vectors: Tensor, mask: Tensor | None, dtype: torch.dtype = torch.float64) -> Words:
+def as_words(
+    vectors: Tensor, mask: Tensor | None, dtype: torch.dtype = torch.float64, words: Tensor | None = None
+) -> Words:
+    # words: (..., W), the number of each row's word; where the mask holds weights, those of absent rows are others
     vectors = vectors if vectors.dtype == dtype else vectors.to(dtype)
+    if words is not None:
+        shares, places = row_shares(words, None if mask is None or mask.is_floating_point() else mask > 0)
+        plain = as_words(vectors, mask, dtype)
+        counts = shares.to(dtype) if plain.counts is None else plain.counts * shares.to(dtype)
+        return plain._replace(counts=counts, row_shares=shares.to(dtype), places=places)
     if mask is None:
         return Words(vectors) if vectors.size(-2) else Words(vectors, vectors.new_ones(0))
     if mask.dtype == torch.bool:
@@ -248,7 +204,7 @@ def units(*sets: Words) -> tuple[Words, ...]:
         scales = map(inverse, lengths)
     else:
         scales = inverse(torch.cat(lengths, -1)).split_with_sizes([length.shape[-1] for length in lengths], -1)
-    return tuple([Words(s.vectors, s.counts, scale) for s, scale in zip(sets, scales, strict=True)])
+    return tuple([s._replace(scale=scale) for s, scale in zip(sets, scales, strict=True)])
 
 
 def are_many(*sets: Words) -> bool:

@@ -179,10 +179,14 @@ class NormalizedMutualInfo(ClusteringMetric):
 class AdjustedMutualInfo(ClusteringMetric):
     """Adjusted mutual information (AMI) of a clustering: 1 for equal partitions, about 0 by chance.
 
-    `update(labels, clusters)`, (n,) each, batch by batch; formula: `adjusted_mutual_info`.
+    `update(labels, clusters)`, (n,) each, batch by batch; formula: `adjusted_mutual_info`. It has no interval: weights
+    add information that the chance term does not know, and simulated intervals of many clusters missed the truth.
     """
 
-    no_interval = "what chance gives is defined for whole counts, not for weights; take NormalizedMutualInfo"
+    no_interval = (
+        "what chance gives is defined for whole counts, and with that of the data 95 % intervals of 10 clusters of 100 "
+        "items hold the truth in less than 70 % of data sets; take NormalizedMutualInfo"
+    )
     plot_lower_bound = None  # below 0 where partitions agree less than by chance
 
     def __init__(self, average: Average = "arithmetic", **kwargs: Unpack[Options]) -> None:

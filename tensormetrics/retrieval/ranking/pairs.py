@@ -126,12 +126,12 @@ class Pairs:
             known, number = known.unique_consecutive(return_counts=True)  # few where there are ties
             ends = torch.cat([known, known.new_full((1,), torch.inf)])
             nearer = torch.nn.functional.pad(number.cumsum(0), (1, 0))  # than the k-th distinct one, and in the end all
-            for tile in self._tiles():
+            for tile in self.tiles():
                 apart = (~tile.same).nonzero()[:, 0]
-                value = self._values(tile)[apart]
+                value = self.values(tile)[apart]
                 below = torch.searchsorted(known, value - self.error)
                 unsure = (~(ends[below] > value + self.error)).nonzero()[:, 0]  # so of NaN, too
-                exact = self._canonical(*tile.pairs(apart[unsure]))
+                exact = self.canonical(*tile.pairs(apart[unsure]))
                 place = below[unsure]  # or further on, where there is one between the bound and the distance
                 further_on = (~(ends[place] >= exact)).nonzero()[:, 0]
                 place[further_on] = torch.searchsorted(known, exact[further_on])
@@ -139,27 +139,27 @@ class Pairs:
                 as_near = nearer[place + (ends[place] == exact) * (place < len(known))] - nearer[place]
                 count = 2 * nearer[below].sum() + as_near.sum()  # of twice those that are nearer, and those as near
                 doubled += torch.stack([count >> 31, count & (2**31 - 1)])
-        high, low = self._all(doubled)
+        high, low = self.of_all_ranks(doubled)
         further = (high + (low >> 31)).double() * 2.0**31 + (low & (2**31 - 1)).double()
         return further / (2.0 * same * different)
 
     def _numbers(self) -> Tensor:
         # ->  (2,) int64, as `total`, without a look at distances
         numbers = self.own.new_zeros(2)
-        for tile in self._tiles():
+        for tile in self.tiles():
             same = tile.same.sum()
             numbers += torch.stack([same, len(tile.same) - same])
-        return self._all(numbers)
+        return self.of_all_ranks(numbers)
 
     def _distances_of_same(self, start: int, stop: int) -> Tensor:
         # ->  (n,) float64, ascending
         """Canonical distances of the pairs of the same label that have these numbers on this rank, or on another."""
         seen = 0
         parts = [torch.zeros(0, dtype=torch.float64, device=self.own.device)]
-        for tile in self._tiles():
+        for tile in self.tiles():
             place = tile.same.nonzero()[:, 0]
             here = place[max(start - seen, 0) : max(stop - seen, 0)]
-            parts.append(self._canonical(*tile.pairs(here)))
+            parts.append(self.canonical(*tile.pairs(here)))
             seen += len(place)
         found = torch.cat(parts)
         return (gathered(found, self.group) if self.several else found).sort().values
@@ -181,15 +181,15 @@ class Pairs:
 
     def _histograms(self, ranges: set[tuple[float, float]]) -> dict[tuple[float, float], tuple[Tensor, Tensor]]:
         counts = {where: self.own.new_zeros(2, BINS + 2) for where in ranges}
-        for tile in self._tiles():
-            value = self._values(tile)
+        for tile in self.tiles():
+            value = self.values(tile)
             offset = torch.where(tile.same, 1, BINS + 3)
             for (low, high), count in counts.items():
                 scale = BINS / (high - low) if high > low else 0.0
                 place = (value - low).mul_(scale).floor_().clamp_(-1, BINS).long().add_(offset)
                 count += torch.bincount(place, minlength=2 * (BINS + 2)).view(2, -1)
         # What lies above a range is in none of its bins; of the whole range all lies in one.
-        found = {where: self._all(count) for where, count in counts.items()}
+        found = {where: self.of_all_ranks(count) for where, count in counts.items()}
         if self.whole in found:
             count = found[self.whole]
             count[:, 1] += count[:, 0]
@@ -201,17 +201,17 @@ class Pairs:
         """For each range: pairs that are surely below it, and the distances of all that may lie in it, ascending."""
         found: dict[tuple[float, float], list[Tensor]] = {where: [] for where in ranges}
         below = {where: self.own.new_zeros(2) for where in ranges}
-        for tile in self._tiles():
-            value, same = self._values(tile), tile.same
+        for tile in self.tiles():
+            value, same = self.values(tile), tile.same
             for (low, high), parts in found.items():
                 under = value < low - self.error
                 below[low, high] += torch.stack([(under & same).sum(), (under & ~same).sum()])
                 here = (~under & (value <= high + self.error)).nonzero()[:, 0]
-                exact = self._canonical(*tile.pairs(here))
+                exact = self.canonical(*tile.pairs(here))
                 parts.append(_counted(exact, same[here].long(), (~same[here]).long()))
-        return {where: (self._all(below[where]), *self._gathered(parts)) for where, parts in found.items()}
+        return {where: (self.of_all_ranks(below[where]), *self._gathered(parts)) for where, parts in found.items()}
 
-    def _canonical(self, row: Tensor, column: Tensor) -> Tensor:
+    def canonical(self, row: Tensor, column: Tensor) -> Tensor:
         return self.distance.of_pairs(self.sides.query, self.sides.reference, row, column, self.memory // 4)
 
     def _gathered(self, parts: list[Tensor]) -> tuple[Tensor, Tensor]:
@@ -230,7 +230,7 @@ class Pairs:
             return Found(value.new_full((), torch.inf), self.total, self.total)
         return Found(value[first], through[:, first - 1] if first else below, through[:, first])
 
-    def _values(self, tile: Tile) -> Tensor:
+    def values(self, tile: Tile) -> Tensor:
         # ->  (n,) float64, off by the error from canonical distances
         query = self.sides.query[tile.rows]
         x, _ = self.filter.query(query)
@@ -238,7 +238,7 @@ class Pairs:
         values = self.filter.values(x, tile.columns).sub_(shift).div_(factor).flatten()
         return values if tile.at is None else values[tile.at]
 
-    def _tiles(self) -> Iterator[Tile]:
+    def tiles(self) -> Iterator[Tile]:
         """Of this rank."""
         rank, ranks = (dist.get_rank(self.group), dist.get_world_size(self.group)) if self.several else (0, 1)
         queries, references, number = len(self.sides.query), len(self.sides.reference), 0
@@ -282,7 +282,7 @@ class Pairs:
             first = second = 1 + 2.0**-40
         return self.distance.constant - first * second, self.distance.constant + first * second, 2 * float(error)
 
-    def _all(self, counts: Tensor) -> Tensor:
+    def of_all_ranks(self, counts: Tensor) -> Tensor:
         """The sum over the ranks."""
         return reduced(counts.contiguous(), dist.ReduceOp.SUM, self.group) if self.several else counts
 

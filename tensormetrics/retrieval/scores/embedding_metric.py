@@ -28,6 +28,20 @@ class Queries(NamedTuple):
     names: ItemNames
     rows: Tensor | None  # (Q,) int64, which row of the updates a query is; None: it has no id, and all are in order
     num_rows: int  # of the updates
+    reference_names: tuple[Tensor, ...] = ()  # ids and groups of all references, (N,) int64 or (0,) for none
+
+    def names_of_items(self, shared: int, references: Tensor) -> ItemNames:
+        # references: (N, ...), the first `shared` of them queries  ->  of V items
+        """Return who the items of all pairs are: the queries, then the references that are no queries.
+
+        An id of a query says nothing of an equal id of a reference; a group is the same on both sides.
+        """
+        others = ItemNames.of_rows(references, *self.reference_names)
+        numbers = torch.cat([self.names.numbers, ~others.numbers[shared:]])
+        groups = [self.names.units if self.names.groups is None else self.names.groups]
+        groups.append(~others.numbers[shared:] if others.groups is None else others.groups[shared:])
+        is_grouped = self.names.groups is not None or others.groups is not None
+        return ItemNames(numbers, torch.cat(groups) if is_grouped else None)
 
     def grouped(self, groups: Any) -> "Queries":
         # groups: (num_rows,) integers or names, or a mapping from ids
@@ -212,10 +226,11 @@ class EmbeddingMetric(Metric):
         rows_of_both = len(self._rows("both")[1])
         query_side, reference_side = _joined(both, queries, rows_of_both), _joined(both, references, rows_of_both)
         query_labels, query_cameras, ids, groups, rows_of_queries, query, query_places = query_side
-        reference_labels, reference_cameras, *_, reference, reference_places = reference_side
+        reference_labels, reference_cameras, *reference_names, _, reference, reference_places = reference_side
         names = ItemNames.of_rows(query_labels, ids, groups)
         num_rows = rows_of_both + len(self._rows("query")[1])
-        identities = Queries(names, rows_of_queries if len(ids) else None, num_rows)
+        rows = rows_of_queries if len(ids) else None
+        identities = Queries(names, rows, num_rows, (reference_names[0], reference_names[1]))
         if bool(len(query_labels)) != bool(len(reference_labels)):
             lacking = "reference" if len(query_labels) else "query"
             raise ValueError(

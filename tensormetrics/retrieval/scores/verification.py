@@ -1,6 +1,7 @@
 """Verification: do two items have the same label? Decided by their distance, for all pairs."""
 
 import itertools
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -11,8 +12,11 @@ from typing_extensions import Unpack
 
 from ... import _checks
 from ..._checks import takes_arrays
+from ...uncertainty.engine.resampling import Resampled
+from ...uncertainty.engine.weights import check_draws
 from ..inputs import Sides, as_embeddings, both_or_neither, check_finite, check_squares, comparable_labels
-from ..ranking.pairs import Condition, Pairs
+from ..ranking.pair_curves import Curve, resampled_curve
+from ..ranking.pairs import Condition, Found, Pairs
 from ..search.distance import DISTANCES, DistanceName
 from .embedding_metric import EmbeddingMetric, EmbeddingOptions
 
@@ -75,23 +79,25 @@ def tar_at_far(
     reference: Tensor | None = None,
     reference_labels: Tensor | None = None,
     *,
-    far: float = 1e-3,
+    far: float | Sequence[float] = 1e-3,
     distance: DistanceName = "l2",
     memory_budget: int | None = None,
 ) -> Tensor:
     """True accept rate at a false accept rate of at most `far`: the share of pairs of the same label that are accepted
     by a threshold of distance under which no more than that share of pairs of different labels are.
 
-    Shapes: query: (..., Q, D); query_labels: (..., Q); reference: (..., N, D); reference_labels: (..., N) -> (...).
+    Shapes: query: (..., Q, D); query_labels: (..., Q); reference: (..., N, D); reference_labels: (..., N) -> (...), or
+    (..., F) for F rates.
 
-    Arguments as in `pairwise_roc`, which gives it for several rates. In [0, 1], higher is better, (...) float64.
+    Arguments as in `pairwise_roc`, which also gives the thresholds. In [0, 1], higher is better, float64.
 
         >>> x, y = torch.tensor([[0.0], [1.0], [3.0], [3.5]]), torch.tensor([0, 0, 1, 1])
         >>> tar_at_far(x, y, far=0.1)
         tensor(1., dtype=torch.float64)
     """
-    options: dict[str, Any] = {"far": (far,), "distance": distance, "memory_budget": memory_budget}
-    return pairwise_roc(query, query_labels, reference, reference_labels, **options).tar[..., 0]
+    options: dict[str, Any] = {"far": _rates(far), "distance": distance, "memory_budget": memory_budget}
+    rates = pairwise_roc(query, query_labels, reference, reference_labels, **options).tar
+    return rates[..., 0] if isinstance(far, float | int) else rates
 
 
 @takes_arrays
@@ -158,26 +164,40 @@ def _points(pairs: Pairs, far: Sequence[float], distance: DistanceName) -> tuple
     # ->  (F,) each
     if not pairs.total.all():
         return (pairs.total.new_full((len(far),), torch.nan, dtype=torch.float64),) * 3
-    different = pairs.total[1].double()
-
-    def exceeds(most: float) -> Condition:
-        return lambda _, accepted: accepted.double() / different > most
-
-    found = pairs.first([exceeds(most) for most in far])
+    found = _accepted(pairs, far)
     accepted = torch.stack([each.below for each in found]).double() / pairs.total
     threshold = DISTANCES[distance].from_canonical(torch.stack([each.at for each in found]))
     return accepted[:, 1], accepted[:, 0], threshold
 
 
+def _accepted(pairs: Pairs, far: Sequence[float]) -> list[Found]:
+    """Where more pairs of different labels begin to be accepted than at each rate."""
+    different = pairs.total[1].double()
+
+    def exceeds(most: float) -> Condition:
+        return lambda _, accepted: accepted.double() / different > most
+
+    return pairs.first([exceeds(most) for most in far])
+
+
+def _equal_error_point(pairs: Pairs) -> Found:
+    same, different = pairs.total.double()
+    (found,) = pairs.first([lambda a, b: a.double() / same + b.double() / different >= 1])
+    return found
+
+
 def _equal_error(pairs: Pairs) -> Tensor:
     if not pairs.total.all():
         return pairs.total.new_full((), torch.nan, dtype=torch.float64)
-    same, different = pairs.total.double()
-    (found,) = pairs.first([lambda a, b: a.double() / same + b.double() / different >= 1])
+    found = _equal_error_point(pairs)
     before, after = (part.double() / pairs.total for part in (found.below, found.through))
     # By how much more is refused than accepted wrongly, before and after the pairs at this distance.
     gap, left = 1 - before.sum(), after.sum() - 1
     return before[1] + gap / (gap + left) * (after[1] - before[1])
+
+
+def _rates(far: float | Sequence[float]) -> Sequence[float]:
+    return (far,) if isinstance(far, float | int) else far
 
 
 def _asked(far: Sequence[float]) -> tuple[float, ...]:
@@ -232,10 +252,16 @@ def _sides(query: Tensor, query_labels: Tensor, reference: Tensor | None = None,
 class PairMetric(EmbeddingMetric):
     """A score of all pairs of the items of all updates, or of queries and references; see `EmbeddingMetric`.
 
-    Where the items are on several ranks, each holds all of them and counts a part of the pairs.
+    Where the items are on several ranks, each holds all of them and counts a part of the pairs. `interval` weighs a
+    pair by the product of its items' weights, those of references too (Owen & Eckles 2012, doi:10.1214/12-AOAS547);
+    `groups` such as persons count on both sides. The curve of a replicate is read in some hundred bins of distance, in
+    memory of O(R N); where pairs are many, the product (1 + a)(1 + b) is taken as 1 + a + b. In simulations with 50 to
+    500 items it holds the truth in .93 or more of data sets; rates of false acceptance below one pair of the data say
+    little.
     """
 
-    no_interval = "it counts pairs and keeps none, and two pairs of one item are not independent"
+    plot_lower_bound: float | None = 0.0
+    plot_upper_bound: float | None = 1.0
 
     def __init__(
         self, distance: DistanceName = "l2", *, memory_budget: int | None = None, **kwargs: Unpack[EmbeddingOptions]
@@ -244,9 +270,26 @@ class PairMetric(EmbeddingMetric):
         _checks.one_of("distance", distance, DISTANCES)
         self.distance, self.memory_budget = distance, memory_budget
 
+    @abstractmethod
+    def read(self, curve: Curve) -> Any:
+        """The score of a curve, or of a batch of them."""
+
+    def points(self, pairs: Pairs) -> tuple[Sequence[float], list[Found]]:
+        """Rates of false acceptance that the score depends on, and where the curve has to be exact."""
+        return (), []
+
     def pairs(self) -> Pairs:
+        return self._pairs_of(self.kept()[0])
+
+    def _pairs_of(self, sides: Sides) -> Pairs:
         several = self._is_synced and dist.is_initialized() and dist.get_world_size(self.process_group) > 1
-        return Pairs(self.kept()[0], DISTANCES[self.distance], self.memory_budget, several, self.process_group)
+        return Pairs(sides, DISTANCES[self.distance], self.memory_budget, several, self.process_group)
+
+    def _resampled_sums(self, replicates: int | None, seed: int | None) -> Resampled:
+        replicates, seed = check_draws(replicates, seed)
+        sides, queries = self.kept()
+        pairs, names = self._pairs_of(sides), queries.names_of_items(sides.shared, sides.reference_labels)
+        return resampled_curve(pairs, names, self.points(pairs), self.read, self.value_range(), replicates, seed)
 
 
 class EqualErrorRate(PairMetric):
@@ -258,26 +301,45 @@ class EqualErrorRate(PairMetric):
     def compute(self) -> Tensor:
         return _equal_error(self.pairs())
 
+    def points(self, pairs: Pairs) -> tuple[Sequence[float], list[Found]]:
+        found = _equal_error_point(pairs)
+        return (float(found.below[1] / pairs.total[1]),), [found]
+
+    def read(self, curve: Curve) -> Tensor:
+        return curve.equal_error_rate()
+
 
 class TARAtFAR(PairMetric):
-    """`tar_at_far` of the pairs of all items; options as there, and `store_dtype`."""
+    """`tar_at_far` of the pairs of all items; options as there, and `store_dtype`.
+
+    `far` may be several rates: values are then (F,).
+    """
 
     higher_is_better = True
 
     def __init__(
         self,
-        far: float = 1e-3,
+        far: float | Sequence[float] = 1e-3,
         distance: DistanceName = "l2",
         *,
         memory_budget: int | None = None,
         **kwargs: Unpack[EmbeddingOptions],
     ) -> None:
         super().__init__(distance, memory_budget=memory_budget, **kwargs)
-        (self.far,) = _asked((far,))
+        self.far = far if isinstance(far, float | int) else tuple(far)
+        self._rates = _asked(_rates(far))
 
     @torch.no_grad()
     def compute(self) -> Tensor:
-        return _points(self.pairs(), (self.far,), self.distance)[1][0]
+        rates = _points(self.pairs(), self._rates, self.distance)[1]
+        return rates if isinstance(self.far, tuple) else rates[0]
+
+    def points(self, pairs: Pairs) -> tuple[Sequence[float], list[Found]]:
+        return self._rates, _accepted(pairs, self._rates)
+
+    def read(self, curve: Curve) -> Tensor:
+        rates = curve.at(self._rates)[0]
+        return rates if isinstance(self.far, tuple) else rates[..., 0]
 
 
 class PairwiseAUROC(PairMetric):
@@ -289,11 +351,18 @@ class PairwiseAUROC(PairMetric):
     def compute(self) -> Tensor:
         return self.pairs().concordance()
 
+    def read(self, curve: Curve) -> Tensor:
+        return curve.area()
+
 
 class PairwiseROC(PairMetric):
-    """`pairwise_roc` of the pairs of all items: (F,) each of `OperatingPoints`; options as there, and `store_dtype`."""
+    """`pairwise_roc` of the pairs of all items: (F,) each of `OperatingPoints`; options as there, and `store_dtype`.
+
+    `interval` and `compare` are of "tar" and "threshold" by name; `far` is what was asked of both.
+    """
 
     higher_is_better = None
+    plot_lower_bound = plot_upper_bound = None
 
     def __init__(
         self,
@@ -309,3 +378,18 @@ class PairwiseROC(PairMetric):
     @torch.no_grad()
     def compute(self) -> OperatingPoints:
         return OperatingPoints(*_points(self.pairs(), self.far, self.distance))
+
+    def points(self, pairs: Pairs) -> tuple[Sequence[float], list[Found]]:
+        return self.far, _accepted(pairs, self.far)
+
+    def read(self, curve: Curve) -> dict[str, Tensor]:
+        tar, threshold = curve.at(self.far)
+        return {"tar": tar, "threshold": DISTANCES[self.distance].from_canonical(threshold)}
+
+    def value_range(self) -> tuple[Tensor, Tensor]:
+        bounded = torch.zeros(len(self.far), dtype=torch.float64, device=self.device)
+        unbounded = torch.full_like(bounded, torch.inf)
+        return torch.cat([bounded, -unbounded]), torch.cat([bounded + 1, unbounded])
+
+    def _direction(self, name: str) -> bool | None:
+        return True if name == "tar" else None

@@ -90,6 +90,7 @@ def with_values(estimates: Any, values: Any, name: str = "") -> Any:
     if isinstance(estimates, Estimate):
         low, high = torch.minimum(estimates.low, values), torch.maximum(estimates.high, values)
         return dataclasses.replace(estimates, value=values, low=low, high=high, name=name)
+    values = values._asdict() if hasattr(values, "_asdict") else values
     return {key: with_values(estimate, values[key], key) for key, estimate in estimates.items()}
 
 

@@ -185,8 +185,9 @@ class CalibrationError(_Calibration):
     Replicates add the bias of few items once more, so that their quantiles are no interval. With `norm="rms"` twice the
     variance of each bin is taken from the mean squares of the replicates, and the interval holds the error of the
     population in about `confidence` of data sets, 0 included. With "l1" it is mirrored at the value, and begins at 0
-    where that of "rms" does; it is too short for small errors, and the value may be its end. Use `norm="rms"` for
-    inference. Bins of one item do not count for "rms". Kumar, Liang & Ma 2019, arXiv:1909.10155.
+    where that of "rms" does; it is too short for small errors, and the value may be its end; `debiased()` is the value
+    without its bias. Use `norm="rms"` for inference. Bins of one item do not count for "rms". Kumar, Liang & Ma 2019,
+    arXiv:1909.10155.
 
     >>> metric = CalibrationError(norm="rms", replicates=1000)
     >>> metric.update(torch.full((50,), 0.75), torch.arange(50) % 2)
@@ -215,6 +216,19 @@ class CalibrationError(_Calibration):
     def read_sums(self, sums: Tensor) -> Tensor:
         # sums: (..., bins + 1 or 3 bins + 1)  ->  (...)
         return READERS[self.norm](sums[..., :-1], sums[..., -1], self.bins)
+
+    def debiased(self) -> Tensor:
+        # ->  () float64
+        """Return the error less what few items add to it, as the replicates of an "l1" show it; at least 0.
+
+        With `norm="rms"` that is the value. ValueError where the metric was made without `replicates`.
+        """
+        value = self.compute()
+        if self.norm == "rms":
+            return value
+        with self._whole_state("debiased"):
+            bias = self.read_sums(self._resampled_state(None, None).weighted).mean() - value
+        return (value - bias).clamp(min=0)
 
     def _resampled_sums(self, replicates: int | None, seed: int | None) -> Resampled:
         # Draws without bias stand in place of sums, of which they are no function.

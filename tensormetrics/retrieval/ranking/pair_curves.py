@@ -1,0 +1,115 @@
+"""The ROC curve of pairs counted in bins of distance, and what is read off it in each replicate."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from ...uncertainty.engine.draws import Bounds
+from ...uncertainty.engine.resampling import Range, Resampled
+from ...uncertainty.engine.units import units_of_values
+from ...uncertainty.engine.weights import ItemNames, fingerprint
+from .pair_counts import DIFFERENT, SAME, bin_starts, count_pairs, weighted_counts
+from .pairs import Found, Pairs
+
+
+class Curve(NamedTuple):
+    """Shares of the pairs of both kinds that are accepted before the first bin and after each."""
+
+    tar: Tensor  # (..., B + 1) float64, NaN without a pair of the same label
+    far: Tensor  # (..., B + 1) float64, NaN without a pair of different labels
+    starts: Tensor  # (B + 1,) float64, canonical distances at which bins begin, the last infinite
+
+    @classmethod
+    def of_counts(cls, counts: Tensor, starts: Tensor) -> "Curve":
+        # counts: (..., 2, B) float64  starts: (B,)
+        """Return the curve of pairs in bins."""
+        accepted = torch.nn.functional.pad(counts.cumsum(-1), (1, 0))
+        accepted = accepted / accepted[..., -1:]
+        ends = torch.cat([starts, starts.new_full((1,), torch.inf)])
+        return cls(accepted[..., SAME, :], accepted[..., DIFFERENT, :], ends)
+
+    def at(self, rates: Sequence[float]) -> tuple[Tensor, Tensor]:
+        # rates: F in [0, 1]  ->  (..., F) float64 each
+        """Return the true accept rates at false accept rates of at most `rates`, and the canonical thresholds."""
+        most = torch.tensor(rates, dtype=torch.float64, device=self.far.device)[:, None]
+        bins = _first(self.far[..., None, 1:] > most)
+        found = self.tar[..., None, :].expand(*bins.shape, -1).gather(-1, bins[..., None])[..., 0]
+        known = self._is_known()[..., None]
+        return found.where(known, torch.nan), self.starts[bins].where(known, torch.nan)
+
+    def equal_error_rate(self) -> Tensor:
+        # ->  (...) float64
+        """Return where as many are accepted wrongly as refused, on the lines between the points."""
+        bins = _first(self.tar[..., 1:] + self.far[..., 1:] >= 1).clamp(max=self.far.shape[-1] - 2)[..., None]
+        ends = torch.cat([bins, bins + 1], -1)
+        tar, tar_after = self.tar.gather(-1, ends).unbind(-1)
+        far, far_after = self.far.gather(-1, ends).unbind(-1)
+        gap, left = 1 - tar - far, tar_after + far_after - 1
+        return (far + gap / (gap + left) * (far_after - far)).where(self._is_known(), torch.nan)
+
+    def area(self) -> Tensor:
+        # ->  (...) float64
+        """Return the area under the lines between the points."""
+        return ((self.tar[..., 1:] + self.tar[..., :-1]) * self.far.diff(dim=-1)).sum(-1) / 2
+
+    def _is_known(self) -> Tensor:
+        return self.tar[..., -1].isfinite() & self.far[..., -1].isfinite()
+
+
+def _first(holds: Tensor) -> Tensor:
+    # (..., B) bool  ->  (...) int64, B where it never holds
+    return (~holds).cumprod(-1).sum(-1)
+
+
+def resampled_curve(
+    pairs: Pairs,
+    names: ItemNames,
+    points: tuple[Sequence[float], list[Found]],
+    read: Callable[[Curve], Any],
+    value_range: Range,
+    replicates: int,
+    seed: int,
+) -> Resampled:
+    """Return the pairs in bins, of the data and in all replicates, and what is read off their curve.
+
+    names: of the V items, the queries and then the references that are no queries. points: rates of false acceptance
+    around which, and distances at which, the curve is to be exact. Pseudo-items have pairs of the same label at one end
+    of the distances and pairs of different labels like those of the data: of one item that is near to all others the
+    data say nothing, but it would undo every threshold.
+    """
+    rates = torch.tensor(points[0], dtype=torch.float64, device=names.units.device)
+    exact = torch.stack([found.at for found in points[1]]) if points[1] else rates[:0]
+    starts = bin_starts(pairs, rates, exact)
+    counts = count_pairs(pairs, starts, replicates)
+    weighted, sizes = weighted_counts(counts, names.units, replicates, seed)
+    observed = counts.total.double()
+    units = units_of_values(names.units)
+    if units is not None:
+        place = torch.searchsorted(units.ids, names.units)
+        rows = torch.zeros(len(units.ids), *observed.shape, dtype=observed.dtype, device=observed.device)
+        units = units._replace(rows=rows.index_add_(0, place, counts.of_items.double()))
+    per_item = observed * 2 / len(names.units)
+    worst, best = per_item.clone(), per_item.clone()
+    for row, end in ((worst, -1), (best, 0)):
+        row[SAME] = 0
+        row[SAME, end] = per_item[SAME].sum()
+    sides = pairs.sides
+    others = sides.reference_labels[sides.shared :]
+    labels = torch.cat([sides.query_labels, others.to(sides.query_labels.dtype)])
+    identity = names.columns(None if labels.is_floating_point() else labels)
+    return Resampled(
+        observed=observed,
+        weighted=weighted,
+        half=None,
+        read=lambda sums: read(Curve.of_counts(sums, starts)),
+        items=fingerprint(*identity),
+        units=units,
+        num_items=len(names.units),
+        sizes=sizes if units is None else None,
+        seed=seed,
+        bounds=Bounds(worst, best),
+        range=value_range,
+        is_smooth=False,
+    )

@@ -1,0 +1,165 @@
+"""Models whose rows are computed when words are asked for: whatever is done to them holds for rows that come later."""
+
+import copy
+
+import pytest
+import torch
+
+from tensormetrics.association import (
+    DoubleHardDebias,
+    HalfSiblingRegression,
+    HardDebias,
+    MulticlassHardDebias,
+    Query,
+    RepulsionAttractionNeutralization,
+    WordEmbeddingModel,
+)
+from tensormetrics.association import metrics as metrics_of_words
+
+PAIRS = [["he", "she"], ["him", "her"], ["man", "woman"]]
+WORDS = [*sum(PAIRS, []), "work", "home", "engineer", "doctor", "math", "poetry"]
+METHODS = {
+    "HardDebias": (HardDebias, {"definitional_pairs": PAIRS[:2], "equalize_pairs": [["man", "woman"]]}),
+    "MulticlassHardDebias": (MulticlassHardDebias, {"definitional_sets": PAIRS[:2], "equalize_sets": PAIRS[2:]}),
+    "HalfSiblingRegression": (HalfSiblingRegression, {"definitional_words": sum(PAIRS, [])}),
+}
+
+
+def encode(words):
+    """A vector that is told by the letters."""
+    return torch.stack([
+        torch.randn(5, generator=torch.Generator().manual_seed(sum(map(ord, word)) * len(word))) for word in words
+    ])  # fmt: skip
+
+
+def models():
+    """A table of all words, a model that was asked for none, and one that was asked for some."""
+    asked = WordEmbeddingModel.from_encoder(encode, name="model")
+    for word in ("he", "engineer"):
+        asked.rows(word)
+    return WordEmbeddingModel.from_tensor(encode(WORDS), WORDS, "model"), WordEmbeddingModel.from_encoder(
+        encode, name="model"
+    ), asked  # fmt: skip
+
+
+def close(one, other):
+    torch.testing.assert_close(torch.as_tensor(one), torch.as_tensor(other), rtol=0, atol=2e-6)
+
+
+def test_normalize_holds_for_rows_that_come_later():
+    for model in models():
+        model.normalize()
+        for word in WORDS:
+            close(model[word], torch.nn.functional.normalize(encode([word]))[0])
+
+
+@pytest.mark.parametrize("contexts", ["all", "mean"])
+def test_rows_of_several_templates_are_normalized_alike(contexts):
+    options = {"templates": ["a{}", "{}b", "{}"], "contexts": contexts, "name": "model"}
+    before, after = (WordEmbeddingModel.from_encoder(encode, **options) for _ in range(2))
+    for word in ("he", "b", "a"):  # "ab" is the string of two words
+        before.rows(word)
+    before.normalize()
+    after.normalize()
+    for word in ("he", "a", "b"):
+        rows, others = after.rows(word), before.rows(word)
+        close(after.vectors[rows], before.vectors[others])
+
+
+@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("is_copy", [True, False])
+def test_debiasing_holds_for_rows_that_come_later(name, is_copy):
+    make, words = METHODS[name]
+    table, *others = models()
+    wanted = make().fit(table, **words).transform(table)
+    for model in others:
+        changed = make().fit(model, **words).transform(model, copy=is_copy)
+        assert (changed is model) == (not is_copy)
+        for word in WORDS:
+            close(changed[word], wanted[word])
+        if is_copy:
+            close(model["poetry"], encode(["poetry"])[0])
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_chosen_words_are_debiased_and_none_is_lost(name):
+    make, words = METHODS[name]
+    table, *others = models()
+    for options in {"target": ["work", "home"]}, {"ignore": ["work", "he"]}:
+        wanted = make().fit(table, **words).transform(table, **options)
+        for model in others:
+            changed = make().fit(model, **words).transform(model, **options)
+            for word in WORDS:
+                close(changed[word], wanted[word])
+
+
+@pytest.mark.parametrize("make", [DoubleHardDebias, RepulsionAttractionNeutralization])
+def test_methods_that_move_rows_together_say_so(make):
+    table, lazy, _ = models()
+    fit = {"definitional_pairs": PAIRS, "bias_representation": ["he", "she"]}
+    method = make(**({"n_words": 3} if make is DoubleHardDebias else {}))
+    method.fit(lazy, **({name: fit[name] for name in fit if make is DoubleHardDebias or name == "definitional_pairs"}))
+    with pytest.raises(ValueError, match="together, which are computed on demand; write WordEmbeddingModel.from_numpy"):
+        method.transform(lazy)
+
+
+def test_equality_asks_the_encoder():
+    def other(words):
+        return -encode(words)
+
+    a, b, c = (WordEmbeddingModel.from_encoder(each, name="model") for each in (encode, encode, other))
+    assert a == b and a != c and a != models()[0]
+    b.rows("he")
+    assert a == b
+    b.normalize()
+    assert a != b
+    assert a == copy.copy(a)
+
+
+def test_a_model_on_demand_says_so():
+    model = WordEmbeddingModel.from_encoder(encode)
+    assert repr(model) == "<WordEmbeddingModel 'Unnamed model' with 0 word embeddings, computed on demand>"
+    model.rows("he")
+    assert "1 word embeddings of 5 dims, computed on demand" in repr(model)
+
+
+def test_refresh_computes_rows_anew():
+    scale = [1.0]
+    model = WordEmbeddingModel.from_encoder(lambda words: scale[0] * encode(words))
+    model.arrays(WORDS)
+    model.normalize()
+    scale[0] = -3.0
+    close(model["he"], torch.nn.functional.normalize(encode(["he"]))[0])
+    model.refresh()
+    assert list(model.vocab) == WORDS
+    close(model["he"], -torch.nn.functional.normalize(encode(["he"]))[0])
+
+
+def test_rows_are_written_once():
+    """8,000 words in 6 templates, batch by batch: the table is allocated once, and the rows before are not copied."""
+    templates = [f"{{}} {number}" for number in range(6)]
+    model = WordEmbeddingModel.from_encoder(
+        lambda words: torch.zeros(len(words), 8), templates=templates, batch_size=64
+    )
+    grown = []
+    empty = torch.Tensor.new_empty
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(torch.Tensor, "new_empty", lambda self, *shape: grown.append(shape[0]) or empty(self, *shape))
+        model._table.add(f"w{number}" for number in range(8000))
+        assert grown == [48000] and len(model.vectors) == 48000
+        for number in range(8000, 8200):
+            model.rows(f"w{number}")
+    assert len(grown) == 2
+
+
+def test_every_metric_scores_a_model_on_demand_as_its_table():
+    target, attribute = [["he", "him", "man"], ["she", "her", "woman"]], [["work", "engineer"], ["home", "poetry"]]
+    table, lazy, asked = models()
+    for name in ("WEAT", "RND", "RIPA", "MAC", "RNSB", "ECT"):
+        metric = getattr(metrics_of_words, name, None)
+        if metric is None:
+            continue
+        sizes = metric.metric_template
+        query = Query(target[: sizes[0]], attribute[: sizes[1]])
+        results = [metric().run_query(query, model, normalize=True)["result"] for model in (table, lazy, asked)]
+        assert results[0] == pytest.approx(results[1], rel=1e-6) == pytest.approx(results[2], rel=1e-6)

@@ -1,0 +1,155 @@
+"""A word is the unit: neither how many rows it has, nor their order, nor where they come from changes a number."""
+
+import numpy as np
+import pytest
+import torch
+
+from tensormetrics import association
+from tensormetrics.association import Query, WordEmbeddingModel, WordSet, create_ranking, run_queries
+
+METRICS = {
+    "WEAT": (association.WEAT, 2, 2),
+    "WEAT, effect size": (lambda **options: association.WEAT(return_effect_size=True, **options), 2, 2),
+    "SCWEAT": (association.SCWEAT, 1, 2),
+    "MLEAT": (association.MLEAT, 2, 2),
+    "RND": (association.RND, 2, 1),
+    "RND, cos": (lambda **options: association.RND(distance="cos", **options), 2, 1),
+    "ECT": (association.ECT, 2, 1),
+    "MAC": (association.MAC, 2, 2),
+    "RNSB": (association.RNSB, 2, 2),
+    "RIPA": (association.RIPA, 2, 1),
+    "SAME": (association.SAME, 1, 2),
+    "DirectBias": (association.DirectBias, 1, 2),
+    "GWEAT": (association.GWEAT, 2, 2),
+}
+ALIGNED = {"RIPA", "DirectBias"}  # words of a tuple have equally many rows
+SETS = [[f"{side}{i}" for i in range(4)] for side in "xyab"]
+WORDS = sum(SETS, [])
+
+
+def rows_of_words(counts, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    means = torch.randn(len(WORDS), 6, generator=generator, dtype=torch.float64)
+    means[:4] += means[8]
+    rows = (
+        mean + 0.5 * torch.randn(counts[i % len(counts)], 6, generator=generator, dtype=torch.float64)
+        for i, mean in enumerate(means)
+    )
+    return dict(zip(WORDS, rows, strict=True))
+
+
+def answer(name, contexts, orders=None, **options):
+    """All numbers that a query in words gives, by their names; `orders` lists the words of a set anew."""
+    make, targets, attributes = METRICS[name]
+    orders = orders or {}
+    sets = [[words[i] for i in orders.get(place, range(4))] for place, words in enumerate(SETS)]
+    query = Query(sets[:targets], sets[2 : 2 + attributes])
+    model = contexts if isinstance(contexts, WordEmbeddingModel) else WordEmbeddingModel.from_contexts(contexts)
+    found, flat = make(**options).run_query(query, model), {}
+
+    def collect(key, value):
+        if isinstance(value, dict):
+            for inner, each in value.items():
+                collect(f"{key}/{inner}", each)
+        elif not isinstance(value, str):
+            flat[key] = float(value)
+
+    collect("", found)
+    return flat
+
+
+def check_equal(one, other, **tolerance):
+    assert one.keys() == other.keys()
+    for key, value in one.items():
+        assert value == pytest.approx(other[key], nan_ok=True, **{"rel": 1e-9, "abs": 1e-11, **tolerance}), key
+
+
+def counts_of(name):
+    return [3] if name in ALIGNED else [1, 4, 2]
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_repeated_rows_change_nothing(name):
+    contexts = rows_of_words(counts_of(name))
+    repeated = {
+        word: rows.repeat(1 + 3 * (name in ALIGNED or i % 3), 1) for i, (word, rows) in enumerate(contexts.items())
+    }
+    check_equal(answer(name, repeated), answer(name, contexts))
+    one = {word: rows[:1] for word, rows in contexts.items()}
+    copies = {word: rows[:1].repeat(5, 1) for word, rows in contexts.items()}
+    check_equal(answer(name, copies), answer(name, one))
+
+
+@pytest.mark.parametrize("name", [name for name in METRICS if name not in ("RNSB",)])
+def test_the_order_of_words_and_rows_changes_nothing(name):
+    contexts = rows_of_words(counts_of(name))
+    same = (2, 0, 3, 1)  # words of tuples keep their partners
+    orders = dict.fromkeys(range(4), same) if name in ALIGNED else {0: same, 1: (1, 3, 2, 0), 2: (3, 2, 1, 0)}
+    check_equal(answer(name, contexts, orders), answer(name, contexts))
+    turned = {word: rows.flip(0) for word, rows in contexts.items()}
+    if name in ALIGNED:  # also of rows
+        return
+    check_equal(answer(name, turned), answer(name, contexts))
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_rows_computed_on_demand_change_nothing(name):
+    contexts = rows_of_words([3])
+
+    def encode(strings):
+        return torch.stack([contexts[string.split()[0]][int(string.split()[1])] for string in strings])
+
+    lazy = WordEmbeddingModel.from_encoder(encode, templates=["{} 0", "{} 1", "{} 2"])
+    lazy.rows("b1")
+    check_equal(answer(name, lazy), answer(name, contexts), rel=1e-12)
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_many_queries_count_words_as_one_query_does(name):
+    make, targets, attributes = METRICS[name]
+    model = WordEmbeddingModel.from_contexts(rows_of_words(counts_of(name)), "model")
+    query = Query(SETS[:targets], SETS[2 : 2 + attributes])
+    single = make().run_query(query, model)["result"]
+    kind = type(make())
+    options = {"return_effect_size": True} if "effect" in name else {"distance": "cos"} if "cos" in name else {}
+    table = run_queries(kind, [query], [model], metric_params=options)
+    assert table.iloc[0, 0] == pytest.approx(single, rel=1e-9)
+
+
+def test_weat_by_hand():
+    """x has a word of two rows: its association counts once, as their mean."""
+    x = WordSet(torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]]), words=torch.tensor([5, 5, 2]))
+    y, a, b = torch.tensor([[0.0, 1.0]]), torch.tensor([[1.0, 0.0]]), torch.tensor([[0.0, 1.0]])
+    # s of the rows is 1, -1, 1: of the words 0 and 1; that of y is -1.
+    assert association.weat(x, y, a, b) == 0 + 1 - (-1)
+    mean_gap, values = 0.5 + 1, np.array([0, 1, -1])
+    assert float(association.weat_effect_size(x, y, a, b)) == pytest.approx(mean_gap / values.std())
+
+
+def test_rows_may_count_each():
+    contexts = rows_of_words([1, 4, 2])
+    model = WordEmbeddingModel.from_contexts(contexts)
+    query = Query(SETS[:2], SETS[2:])
+    by_row = association.weat(*(torch.cat([contexts[word] for word in words]) for words in SETS))
+    found = association.WEAT(unit="row").run_query(query, model)
+    assert (
+        found["weat"]
+        == pytest.approx(float(by_row))
+        != pytest.approx(association.WEAT().run_query(query, model)["weat"])
+    )
+    assert association.WEAT().run_query(query, model, unit="row")["weat"] == found["weat"]
+    options = {"replicates": 50}
+    by_word = association.WEAT(**options).run_query(query, model)
+    of_rows = association.WEAT(unit="row", **options).run_query(query, model)
+    assert of_rows["low"] < of_rows["weat"] < of_rows["high"] and of_rows["low"] != by_word["low"]
+    with pytest.raises(ValueError, match="^unit: got 'token', wanted one of 'word', 'row'"):
+        association.WEAT(unit="token")
+
+
+def test_sums_over_rows_of_models_with_other_rows_are_refused():
+    models = [WordEmbeddingModel.from_contexts(rows_of_words([count]), f"{count}") for count in (1, 3)]
+    query = Query(SETS[:2], SETS[2:])
+    with pytest.raises(ValueError, match="^unit: got 'row'"):
+        run_queries(association.WEAT, [query], models, metric_params={"unit": "row"})
+    table = run_queries(association.WEAT, [query], models)
+    assert len(create_ranking([table])) == 2

@@ -1,0 +1,167 @@
+"""Intervals of scores of pairs: replicates against a list of all pairs, each with the weights of its two items."""
+
+import pytest
+import torch
+from test_weights import weight
+
+from tensormetrics.retrieval import EqualErrorRate, PairwiseAUROC, PairwiseROC, TARAtFAR, tar_at_far
+from tensormetrics.retrieval.ranking import pair_counts
+from tensormetrics.uncertainty import compare
+
+FAR = (0.05, 0.2)
+METRICS = {"area": PairwiseAUROC, "equal error": EqualErrorRate, "accepted": lambda **options: TARAtFAR(FAR, **options)}
+REPLICATES = 8
+
+
+def items(count=26, classes=4, dims=3, ties=True, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    labels = torch.randint(classes, (count,), generator=generator)
+    x = torch.randn(count, dims, generator=generator) + 1.5 * torch.randn(classes, dims, generator=generator)[labels]
+    return (x.round() if ties else x), labels
+
+
+def product(first, second, mean):
+    return first * second
+
+
+def linear(first, second, mean):
+    return first + second - mean
+
+
+def expected(name, distances, same, weights):
+    """The score of a list of weighted pairs, point by point."""
+    grid = distances.unique()
+    tar, far = (
+        [0.0] + [float(weights[kind & (distances <= distance)].sum() / weights[kind].sum()) for distance in grid]
+        for kind in (same, ~same)
+    )
+    steps = range(len(grid))
+    if name == "area":
+        return sum((tar[k] + tar[k + 1]) / 2 * (far[k + 1] - far[k]) for k in steps)
+    if name == "equal error":
+        k = next(k for k in steps if tar[k + 1] + far[k + 1] >= 1)
+        gap, left = 1 - tar[k] - far[k], tar[k + 1] + far[k + 1] - 1
+        return far[k] + gap / (gap + left) * (far[k + 1] - far[k])
+    return [tar[next((k for k in steps if far[k + 1] > most), len(grid))] for most in FAR]
+
+
+def check_replicates(name, metric, pairs, units, law):
+    # pairs: (P,), (P,) items  units: (V,)
+    """Compare every replicate with the list."""
+    sampled = metric._resampled("interval", REPLICATES, 3)
+    found = sampled.read(sampled.weighted)
+    first, second, distances, same = pairs
+    for replicate in range(REPLICATES):
+        weights = torch.tensor([weight(3, int(unit), replicate)[0] for unit in units], dtype=torch.float64)
+        of_pairs = law(weights[first], weights[second], weights.mean())
+        wanted = expected(name, distances, same, of_pairs)
+        assert found[replicate].tolist() == pytest.approx(wanted, rel=1e-9)
+    assert sampled.read(sampled.observed).tolist() == pytest.approx(metric.compute().tolist(), rel=1e-12)
+
+
+def listed(x, y, x2=None, y2=None):
+    """Items and distances of all pairs."""
+    if x2 is None:
+        first, second = torch.triu_indices(len(x), len(x), 1)
+        return first, second, (x[first] - x[second]).square().sum(-1), y[first] == y[second]
+    first, second = torch.cartesian_prod(torch.arange(len(x)), torch.arange(len(x2))).unbind(1)
+    return first, len(x) + second, (x[first] - x2[second]).square().sum(-1), y[first] == y2[second]
+
+
+@pytest.mark.parametrize("law", [product, linear])
+@pytest.mark.parametrize("name", METRICS)
+def test_replicates_weigh_each_pair_by_both_items(name, law, monkeypatch):
+    if law is linear:  # as where there are too many pairs to list
+        monkeypatch.setattr(pair_counts, "PRODUCTS", 0)
+    x, y = items()
+    metric = METRICS[name]()
+    metric.update(x[:10], y[:10])
+    metric.update(x[10:], y[10:])
+    check_replicates(name, metric, listed(x, y), torch.arange(len(x)), law)
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_queries_and_references_have_weights_of_their_own(name):
+    x, y = items()
+    metric = METRICS[name]()
+    metric.update(x[:12], y[:12], role="query", ids=torch.arange(12))
+    metric.update(x[12:], y[12:], role="reference", ids=torch.arange(14))
+    units = torch.cat([torch.arange(12), ~torch.arange(14)])
+    check_replicates(name, metric, listed(x[:12], y[:12], x[12:], y[12:]), units, product)
+
+
+def test_a_group_of_queries_and_references_has_one_weight():
+    x, y = items()
+    groups = torch.arange(26) % 5
+    metric = PairwiseAUROC()
+    metric.update(x[:12], y[:12], role="query", groups=groups[:12])
+    metric.update(x[12:], y[12:], role="reference", groups=groups[12:])
+    check_replicates("area", metric, listed(x[:12], y[:12], x[12:], y[12:]), groups, product)
+    assert metric.interval().groups == 5
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_bins_of_many_distances_lose_little(name):
+    x, y = items(300, 20, ties=False)
+    metric = METRICS[name]()
+    metric.update(x, y)
+    sampled = metric._resampled("interval", REPLICATES, 3)
+    assert sampled.observed.shape[-1] < 2 * pair_counts.BINS
+    found, (first, second, distances, same) = sampled.read(sampled.weighted), listed(x, y)
+    order = distances.argsort()
+    distances, same = distances[order], same[order]
+    spread = float(found.std(0).max())
+    for replicate in range(2):
+        weights = torch.tensor([weight(3, unit, replicate)[0] for unit in range(300)], dtype=torch.float64)
+        of_pairs = (weights[first] * weights[second])[order]
+        tar, far = ((of_pairs * kind).cumsum(0) / of_pairs[kind].sum() for kind in (same, ~same))
+        wanted = {
+            "area": float((tar * of_pairs * ~same).sum() / of_pairs[~same].sum()),
+            "equal error": float(far[(tar + far < 1).sum()]),
+            "accepted": [float(tar[(far <= most).sum() - 1]) for most in FAR],
+        }[name]
+        assert found[replicate].tolist() == pytest.approx(wanted, abs=0.05 * spread)
+
+
+def test_perfect_scores_have_an_interval():
+    x, y = items(30, 3, ties=False)
+    x = x + 1000 * y[:, None]
+    for make, sure in ((PairwiseAUROC, 1.0), (EqualErrorRate, 0.0), (lambda: TARAtFAR(0.01), 1.0)):
+        metric = make()
+        metric.update(x, y)
+        estimate = metric.interval()
+        assert float(estimate.value) == sure and 0.01 < float(estimate.high - estimate.low) < 0.25
+
+
+def test_several_rates_and_the_curve():
+    x, y = items(60)
+    several, curve_metric = TARAtFAR(FAR), PairwiseROC(FAR)
+    for metric in (several, curve_metric):
+        metric.update(x, y)
+    assert several.compute().tolist() == curve_metric.compute().tar.tolist() == tar_at_far(x, y, far=FAR).tolist()
+    ends, of_curve = several.interval(), curve_metric.interval()
+    assert set(of_curve) == {"tar", "threshold"}
+    assert torch.equal(ends.low, of_curve["tar"].low) and torch.equal(ends.high, of_curve["tar"].high)
+    assert (of_curve["threshold"].low <= of_curve["threshold"].value).all()
+    alone = TARAtFAR(FAR[0])
+    alone.update(x, y)
+    assert alone.compute().shape == () and alone.interval().low.shape == ()
+
+
+def test_better_embeddings_are_told_apart():
+    x, y = items(200, 8, ties=False)
+    noise = 3 * torch.randn(x.shape, generator=torch.Generator().manual_seed(1))
+    better, worse = PairwiseAUROC(), PairwiseAUROC()
+    better.update(x, y)
+    worse.update(x + noise, y)
+    result = compare(better, worse)
+    assert float(result.low) > 0 and float(result.p_value) < 0.05
+    same = PairwiseAUROC()
+    same.update(x, y)
+    assert float(compare(better, same).p_value) == 1
+
+
+def test_interval_without_pairs_of_one_kind_is_nan():
+    metric = EqualErrorRate()
+    metric.update(torch.randn(8, 2), torch.zeros(8, dtype=torch.int64))
+    assert all(end.isnan() for end in metric.interval())
