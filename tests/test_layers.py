@@ -26,7 +26,7 @@ SUBPACKAGES = {  # of each domain, in the order of imports: each may import thos
         *("deterministic", "relevance", "sources", "inputs", "search", "ranking", "scores", "clusters", "calculator"),
         "runs",
     ),
-    "structured": ("tensors", "objects", "dsl", "suites"),
+    "structured": ("tensors", "fields", "objects", "dsl", "suites"),
     "uncertainty": (
         "results",
         "engine",

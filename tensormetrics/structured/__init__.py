@@ -9,13 +9,13 @@ from .objects.decorator import derive as derive
 from .objects.decorator import metametric as metametric
 from .objects.decorator import metric_of as metric_of
 from .objects.family import Family as Family
-from .objects.family import macro_average as macro_average
-from .objects.family import micro_average as micro_average
 from .objects.matching import Hook as Hook
 from .objects.matching import Match as Match
 from .objects.matching import Matching as Matching
 from .objects.matching import Path as Path
 from .objects.metric import StructuredMetric as StructuredMetric
+from .objects.reductions import macro_average as macro_average
+from .objects.reductions import micro_average as micro_average
 from .objects.suite import Suite as Suite
 from .objects.variable import Variable as Variable
 from .suites.amr import Smatch as Smatch

@@ -14,11 +14,10 @@ from typing import Any
 
 from torch import Tensor
 
-from .objects.columns import as_list
+from .fields.records import field_names, is_record, is_tuple, reader
+from .objects.columns import as_list, record_check
 from .objects.derive import Derivation, Plan, name_of, no_check, union_of
 from .objects.family import Family as family  # noqa: F401
-from .objects.family import macro_average as macro_average
-from .objects.family import micro_average as micro_average
 from .objects.matching import Hook as Hook
 from .objects.matching import Match as Match
 from .objects.matching import Matching as Matching
@@ -31,7 +30,8 @@ from .objects.nodes.node import Leaf, Node, Product
 from .objects.nodes.ranking import Ranking
 from .objects.nodes.sequence import Sequence
 from .objects.nodes.set import Matched, MaxPair, Set
-from .objects.records import field_names, is_record, is_tuple, reader, record_check
+from .objects.reductions import macro_average as macro_average
+from .objects.reductions import micro_average as micro_average
 from .objects.suite import Suite as suite  # noqa: F401
 from .tensors.constraints import Constraint
 from .tensors.normalizers import Normalizer

@@ -13,8 +13,8 @@ from torch import Tensor
 
 from . import dsl
 from .objects.family import Family as Family
-from .objects.family import Reduction as Reduction
 from .objects.metric import StructuredMetric as StructuredMetric
+from .objects.reductions import Reduction as Reduction
 from .objects.suite import Suite as Suite
 from .suites.structures import AMR, Argument, Entity, EntitySet, Event, EventSet, Membership, Mention, Trigger
 from .tensors.constraints import Constraint as Constraint

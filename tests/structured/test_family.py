@@ -213,7 +213,7 @@ def test_invalid_predictions_count_as_empty():
     broken = [PREDS[0], None, PREDS[2], Doc([("LOC", (0, 1))]), Doc(None)]
     cleared = [PREDS[0], Doc([]), PREDS[2], Doc([]), Doc([])]
     refs = [*REFS, doc("L01 P23"), doc("")]
-    options = {"by": "label", "hooks": {"entities[*]": lambda *_: seen.append(_[0])}}
+    options = {"policy": "conventional", "by": "label", "hooks": {"entities[*]": lambda *_: seen.append(_[0])}}
     families = []
     for preds, more in ((broken, {"on_invalid": "empty"}), (cleared, {})):
         seen = []
@@ -232,12 +232,68 @@ def test_invalid_predictions_count_as_empty():
     assert family.documents == 0
     with pytest.raises(TypeError, match=r"^preds\[1\]: got None of type NoneType, wanted Doc"):
         Family(Doc.metric, BOTH).update([PREDS[0], None], REFS[:2])
-    with pytest.raises(ValueError, match="on_invalid: got 'skip', wanted one of 'raise', 'empty'"):
+    with pytest.raises(ValueError, match="on_invalid: got 'skip', wanted one of 'raise', 'wrong', 'empty'"):
         Family(Doc.metric, BOTH, on_invalid="skip")
     family.update([None], [REFS[0]])
     fresh = family.new()
     fresh.update(PREDS, REFS)
     assert floats(fresh.compute())["invalid"] == 0 and floats(family.compute())["invalid"] == 1
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        *({"policy": policy} for policy in ("conventional", "agree", "metametric")),
+        *({"zero_division": value} for value in (1.0, math.nan)),
+        {"empty": "one"},
+    ],
+    ids=str,
+)
+def test_wrong_predictions_score_nothing_under_every_policy(options):
+    names = ["precision", "recall", "f1", "jaccard"]
+    reductions = {"micro": micro_average(names), "macro": macro_average(names)}
+    refs = [REFS[0], doc(""), REFS[2]]
+    family = Family(Doc.metric, reductions, by="label", on_invalid="wrong", **options)
+    family.update([None, "sorry", REFS[2]], refs)
+    found = floats(family.compute())
+    assert found["invalid"] == 2
+    macro = {name: family.per_document([None, "sorry"], refs[:2])[name].tolist() for name in names}
+    assert macro == {name: [0, 0] for name in names}
+    assert [found[f"macro-{name}"] for name in names] == pytest.approx([1 / 3] * 4)
+    # An invalid prediction is one item; an empty reference has no item, or counts as one.
+    n_refs = 4 + (family.metric.policy.empty == "one")
+    assert found["micro-precision"] == pytest.approx(1 / 3) and found["micro-recall"] == pytest.approx(1 / n_refs)
+    assert found["micro-f1"] == pytest.approx(2 / (3 + n_refs))
+
+
+def test_invalid_predictions_cost_few_readings():
+    """A reading of the whole for each halving, and not one of every document."""
+    num_read = []
+
+    def read(document):
+        num_read.append(document)
+        return Doc.__dict__["metric"].score(document, document) and document
+
+    family = Family(Doc.metric.contramap(read), BOTH, on_invalid="wrong")
+    preds = [PREDS[0]] * 512
+    for invalid, limit in ((0, 2 * 1024), (1, 8 * 1024)):
+        num_read.clear()
+        family.update([*[None] * invalid, *preds[invalid:]], preds)
+        assert 1024 <= len(num_read) <= limit
+    assert floats(family.compute())["invalid"] == 1
+
+
+def test_references_that_can_score_nothing_warn_once():
+    refs = [doc("L01"), doc(""), doc("")]
+    family = Family(Doc.metric, BOTH)
+    family.update(refs[:1], refs[:1])
+    with pytest.warns(UserWarning, match=r'^2 of 3 references can score nothing; write policy="agree"$') as caught:
+        family.update(refs, refs)
+    assert len(caught) == 1 and caught[0].filename == __file__
+    family.update(refs, refs)
+    for options in ({"policy": "conventional"}, {"policy": "agree"}, {"empty": "one"}, {"zero_division": 0.0}):
+        Family(Doc.metric, BOTH, **options).update(refs, refs)
+    Family(Doc.metric, micro_average(["f1"])).update(refs, refs)
 
 
 @pytest.mark.parametrize("make", [lambda family: family, lambda family: Suite({"x": family})], ids=["family", "suite"])

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ..tensors.normalizers import Normalizer, Raw, normalize
 from ..tensors.policy import Policy
-from .invalid import EMPTY
+from .invalid import INVALID_DOCUMENT
 from .matching import Path
 from .metric import StructuredMetric
 from .nodes.node import Leaf, Node, Product
@@ -46,7 +46,7 @@ class ByLabel:
         groups: dict[tuple[int, Hashable], tuple[list[Any], list[Any]]] = {}
         for side, objects in enumerate((preds, refs)):
             for number, value in enumerate(objects):
-                for item in () if value is EMPTY else self.items(value):
+                for item in () if value is INVALID_DOCUMENT else self.items(value):
                     groups.setdefault((number, self.label(item)), ([], []))[side].append(item)
         labels = self.labels if self.labels is not None else dict.fromkeys(label for _, label in groups)
         place = {label: n for n, label in enumerate(labels)}

@@ -1,17 +1,21 @@
 """Columns of Python values: how they are checked, read once, and become numbers."""
 
+import typing
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from decimal import Decimal
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import count
 from typing import Any, TypeVar
 
 import numpy as np
 import torch
+import typing_extensions
 from torch import Tensor
+
+from ..fields.records import class_of, is_tuple
 
 Where = Callable[[int], str]  # the path of a row, for messages
 CPU = torch.device("cpu")
@@ -166,3 +170,18 @@ def check_collection(values: Sequence[Any], where: Where) -> None:
 
 def as_list(value: Iterable[Any]) -> Sequence[Any]:
     return value if isinstance(value, (list, tuple)) else list(value)
+
+
+def record_check(tp: Any) -> Callable[[Sequence[Any], Where], None]:
+    """What raises for values that are no such record."""
+    cls = class_of(tp)
+    if is_tuple(tp):
+        return partial(check_tuple, len(typing.get_args(tp)))
+    return partial(_check_keys, cls) if typing_extensions.is_typeddict(cls) else partial(check_type, cls)
+
+
+def _check_keys(cls: Any, values: Sequence[Any], where: Where) -> None:
+    check_type(dict, values, where)
+    for row, value in enumerate(values):
+        if lacking := [key for key in cls.__annotations__ if key in cls.__required_keys__ and key not in value]:
+            raise TypeError(f"{where(row)}: got a dict without the key {lacking[0]!r}, which {cls.__name__} requires")

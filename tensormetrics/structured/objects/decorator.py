@@ -4,12 +4,12 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
+from ..fields.records import UnknownName, field_names, is_record, is_tuple
 from ..tensors.constraints import Constraint
 from ..tensors.normalizers import Normalizer
 from ..tensors.policy import Policy
-from .derive import Plan, UnknownName
+from .derive import Plan
 from .metric import StructuredMetric
-from .records import field_names, is_record, is_tuple
 
 
 def metametric(

@@ -3,7 +3,6 @@
 import collections
 import dataclasses
 import enum
-import sys
 import types
 import typing
 from collections import abc
@@ -13,15 +12,15 @@ from typing import Any
 from torch import Tensor
 from typing_extensions import is_typeddict
 
+from ..fields.records import class_of, field_names, is_record, is_tuple, plain, position, reader, resolved_types
 from ..tensors.constraints import Constraint
 from ..tensors.policy import Policy
-from .columns import Where, as_list
+from .columns import Where, as_list, record_check
 from .metric import StructuredMetric
 from .nodes.function import Reader
 from .nodes.latent import LatentSet, VariableLeaf
 from .nodes.node import Leaf, Node, Product, Union
 from .nodes.set import Matched, Set
-from .records import class_of, field_names, field_types, is_record, is_tuple, position, reader, record_check
 from .variable import Variable
 
 COLLECTIONS = (list, tuple, set, frozenset, collections.deque, abc.Collection, abc.Iterable, abc.Set, abc.MutableSet)
@@ -29,10 +28,6 @@ SEQUENCES = (abc.Sequence, abc.MutableSequence)
 MAPPINGS = (dict, collections.defaultdict, collections.OrderedDict, abc.Mapping, abc.MutableMapping)
 SCALARS = (str, bytes, bool, int, float, complex, type(None))
 REMEDY = "write Annotated[..., dsl.discrete[...]] to compare it by ==, or a typed form such as list[int]"
-
-
-class UnknownName(TypeError):
-    """A name in an annotation that is not defined, or not yet."""
 
 
 class Plan:
@@ -144,16 +139,7 @@ class Derivation:
             yield (name,), reader(tp, name), hints[name], f"{at}.{name}".removeprefix("."), inner
 
     def hints(self, tp: Any) -> dict[str, Any]:
-        """The resolved annotations of a class; TypeError naming the field whose name is unknown."""
-        cls = class_of(tp)
-        module = vars(sys.modules[cls.__module__]) if cls.__module__ in sys.modules else {}
-        try:
-            return field_types(tp, {**module, **(self.localns or {}), cls.__name__: cls})
-        except NameError as error:
-            name = next((name for name, hint in cls.__annotations__.items() if str(error.name) in str(hint)), "?")
-            raise UnknownName(
-                f"{cls.__name__}.{name}: the name {error.name!r} is unknown; define it, or give it as localns"
-            ) from error
+        return resolved_types(tp, self.localns or {})
 
     def mapping(self, arguments: tuple, at: str) -> Node:
         key, value = (
@@ -191,14 +177,6 @@ def own_metric(tp: Any) -> StructuredMetric | None:
     names = vars(tp) if isinstance(tp, type) else {}
     found = (names.get(name) for name in ("metric", "latent_metric"))
     return next((metric for metric in found if isinstance(metric, StructuredMetric)), None)
-
-
-def plain(tp: Any) -> Any:
-    """What a NewType or an alias stands for."""
-    while isinstance(tp, typing.NewType) or type(tp).__name__ == "TypeAliasType":
-        meant: Any = tp.__supertype__ if isinstance(tp, typing.NewType) else tp.__value__
-        tp = meant
-    return tp
 
 
 def no_check(values: Sequence[Any], where: Where) -> None:

@@ -1,6 +1,7 @@
 """Scores of a corpus of objects: families of averages of one metric."""
 
 import copy
+import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
@@ -17,16 +18,17 @@ from ..._plots import steps_of
 from ..._sum_metric import SumMetric
 from ...uncertainty.engine.resampling import Joined, together
 from ...uncertainty.engine.weights import Identity
-from ..tensors.normalizers import Normalizer, parse_normalizers, selves_read
+from ..tensors.normalizers import selves_read
 from ..tensors.overlap import Overlap
 from ..tensors.policy import Policy
 from ..tensors.reduction import Average, bounds_of_overlaps, scores_of_overlaps
 from .by_label import ByLabel, added, as_states, spelled, table_of
 from .columns import shared_columns
 from .derive import Plan
-from .invalid import EMPTY, INVALID, overlap_of_valid, with_empty
+from .invalid import INVALID, INVALID_DOCUMENT, invalid_mask, mark_invalid, overlap_of_valid
 from .matching import Hook, Path
 from .metric import StructuredMetric
+from .reductions import Reduction
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -35,49 +37,10 @@ if TYPE_CHECKING:
 Extra = Callable[[dict[str, Tensor]], dict[str, Tensor]]
 
 
-class Reduction(NamedTuple):
-    """An average of normalised scores; made by `micro_average` and `macro_average`."""
-
-    average: str
-    normalizers: tuple[Normalizer, ...]
-
-
-def micro_average(normalizers: Sequence[str | Normalizer]) -> Reduction:
-    """Overlaps are summed over documents, then normalised.
-
-    >>> from dataclasses import dataclass
-    >>> @metametric(normalizer="f1")
-    ... @dataclass
-    ... class Bag:
-    ...     items: list[str]
-    >>> scores = Family(metric_of(Bag), micro_average(["f1"]))
-    >>> scores.update([Bag(["a"]), Bag(["b"])], [Bag(["a", "c", "d"]), Bag(["b"])])
-    >>> scores.compute()
-    {'f1': tensor(0.6667, dtype=torch.float64)}
-    """
-    return Reduction("micro", parse_normalizers("normalizers", normalizers))
-
-
-def macro_average(normalizers: Sequence[str | Normalizer]) -> Reduction:
-    """Overlaps are normalised in each document; the mean is over the documents where the score is defined.
-
-    >>> from dataclasses import dataclass
-    >>> @metametric(normalizer="f1")
-    ... @dataclass
-    ... class Bag:
-    ...     items: list[str]
-    >>> scores = Family(metric_of(Bag), macro_average(["f1"]))
-    >>> scores.update([Bag(["a"]), Bag(["b"])], [Bag(["a", "c", "d"]), Bag(["b"])])
-    >>> scores.compute()
-    {'f1': tensor(0.7500, dtype=torch.float64)}
-    """
-    return Reduction("macro", parse_normalizers("normalizers", normalizers))
-
-
 class Prepared(NamedTuple):
     """What a family has found in some documents, before any of it is counted."""
 
-    preds: Sequence[Any]  # EMPTY where one is invalid
+    preds: Sequence[Any]  # INVALID_DOCUMENT where one is invalid
     refs: Sequence[Any]
     overlap: Tensor  # (B, 3)
     labels: dict[Hashable, Tensor]  # (3,) each
@@ -150,9 +113,12 @@ class Family(Corpus, SumMetric):
     the averages "types-f1" and "weighted-f1". labels: those that count, in this order; default all that are met.
     hooks: selector -> function, called at each update for the matches whose predicted path the selector selects, with
     the number of the document. policy, empty, zero_division, duplicates: see `Policy`, default the metric's own.
-    replicates, seed: of `interval`. on_invalid: "raise", or "empty" for predictions that are no values
-    of their type, such as None for an answer that a parser refused: they count as empty, and `compute` adds how many
-    there were as "invalid". References are always to be valid.
+    replicates, seed: of `interval`. on_invalid: what to do with predictions that are no values of their type, such as
+    None for an answer that a parser refused: "raise"; "wrong": they share nothing with any reference, count as one item
+    of the prediction, and score 0; "empty": they count as empty, which rewards a refusal if the reference is empty too
+    and the policy gives credit for that. `compute` adds how many there were as "invalid". References must be valid.
+    Without any of policy, empty and zero_division a UserWarning says once if a reference can score nothing: a perfect
+    prediction of an empty reference then scores 0 in a macro average.
 
     >>> from dataclasses import dataclass
     >>> @metametric(normalizer="f1")
@@ -190,7 +156,7 @@ class Family(Corpus, SumMetric):
         **kwargs: Unpack[Options],
     ) -> None:
         super().__init__(replicates=replicates, seed=seed, **kwargs)
-        _checks.one_of("on_invalid", on_invalid, ("raise", "empty"))
+        _checks.one_of("on_invalid", on_invalid, ("raise", "wrong", "empty"))
         if not isinstance(metric, StructuredMetric):
             raise TypeError(f"metric: got {metric!r:.60}, wanted the metric of a class, such as Document.metric")
         reductions = dict(reduction) if isinstance(reduction, Mapping) else {"": reduction}
@@ -212,13 +178,17 @@ class Family(Corpus, SumMetric):
         ]
         all_scores = {name: score for scores in self.scores for name, score in scores.items()}
         self.reads = selves_read(all_scores.values(), own.zero_division)
+        nothing = torch.zeros(3, dtype=torch.float64, device="cpu")
+        macros = [average for average in self.averages if average.kind == "macro" and "ref" in self.reads]
+        is_default = (policy, empty, zero_division, metric.own_policy) == (None,) * 4
+        self._gives_nothing_for_nothing = is_default and any(0 in average.read(nothing).values() for average in macros)
         self.by_label = None if by is None else ByLabel(self.metric, by, all_scores, labels)
         self.on_invalid = on_invalid
         self.hooks = dict(hooks or {})
         self._first_document = 0  # of a batch of `forward`: how many the metric has
         self.add_sums(sum(average.width for average in self.averages))
         self.add_state("num_documents", torch.zeros((), dtype=torch.int64, device="cpu"), "sum")
-        if on_invalid == "empty":
+        if on_invalid != "raise":
             self.add_state("invalid", torch.zeros((), dtype=torch.float64), "sum")
         if by is not None:
             self.add_rows("label_names")
@@ -238,21 +208,41 @@ class Family(Corpus, SumMetric):
 
     def _prepared(self, preds: Sequence[Any], refs: Sequence[Any]) -> Prepared:
         preds, overlap = self._read(preds, refs)
+        self._warn_of_worthless(overlap.ref)
         labels = self.by_label.sums_of(preds, refs) if self.by_label else {}
         return Prepared(preds, refs, torch.stack(overlap, -1).double(), labels)
 
     def _add(self, batch: Prepared, **items: Unpack[Identity]) -> None:
         first = self._first_document + self.documents if self.hooks else 0
-        self.add_items(torch.cat([average.rows(batch.overlap) for average in self.averages], -1), **items)
+        self.add_items(torch.cat([self._rows(average, batch) for average in self.averages], -1), **items)
         self.num_documents = self.num_documents + len(batch.preds)
-        if self.on_invalid == "empty":
-            self.invalid = self.invalid + sum(pred is EMPTY for pred in batch.preds)
+        if self.on_invalid != "raise":
+            self.invalid = self.invalid + sum(pred is INVALID_DOCUMENT for pred in batch.preds)
         if batch.labels:
             sums = {spelled(label): row.to(self.sums.device) for label, row in batch.labels.items()}
             self._keep_labels(added([self._label_sums(), sums]))
         for number, (pred, ref) in enumerate(zip(batch.preds, batch.refs, strict=True) if self.hooks else (), first):
-            if pred is not EMPTY:
+            if pred is not INVALID_DOCUMENT:
                 self.metric.compute(pred, ref)[1].run_with_hooks(self.hooks, number)
+
+    def _rows(self, average: Average, batch: Prepared) -> Tensor:  # ->  (B, width)
+        rows = average.rows(batch.overlap)
+        if self.on_invalid != "wrong" or average.kind == "micro":
+            return rows
+        wrong = invalid_mask(batch.preds, rows.device)[:, None]  # 0 also where the policy has another value for 0 / 0
+        scores, counted = rows.tensor_split(2, -1)
+        return torch.cat([scores.masked_fill(wrong, 0), counted.masked_fill(wrong, 1)], -1)
+
+    def _warn_of_worthless(self, refs: Tensor) -> None:
+        # refs: (B,) self-overlaps
+        """Warn once of references for which a perfect prediction scores 0."""
+        if not self._gives_nothing_for_nothing:
+            return
+        if num_worthless := int((refs == 0).sum()):
+            self._gives_nothing_for_nothing = False
+            warnings.warn(
+                f'{num_worthless} of {len(refs)} references can score nothing; write policy="agree"', stacklevel=6
+            )
 
     def _label_sums(self) -> dict[str, Tensor]:
         """The sums of each label, by how it is spelled."""
@@ -269,7 +259,7 @@ class Family(Corpus, SumMetric):
     def compute(self) -> dict[str, Tensor]:
         """Key -> () float64."""
         values = self.read_sums(self.sums)
-        if self.on_invalid == "empty":
+        if self.on_invalid != "raise":
             values[INVALID] = self.invalid.masked_fill(self.num_documents == 0, torch.nan)
         if self.by_label:
             values |= self.by_label.scores(self._label_sums(), self.sums.device)
@@ -314,8 +304,12 @@ class Family(Corpus, SumMetric):
 
     def per_document(self, preds: Sequence[Any], refs: Sequence[Any]) -> dict[str, Tensor]:
         """Normalizer -> (B,) float64; the state is left as it is."""
-        overlap = torch.stack(self._read(preds, refs)[1], -1)
-        return {name: value for average in self.averages for name, value in average.read(overlap).items()}
+        preds, overlap = self._read(preds, refs)
+        scores = {k: v for average in self.averages for k, v in average.read(torch.stack(overlap, -1)).items()}
+        if self.on_invalid != "wrong":
+            return scores
+        wrong = invalid_mask(preds, self.metric.device)
+        return {name: score.masked_fill(wrong, 0) for name, score in scores.items()}
 
     def _number_after(self, state: dict[str, Any]) -> None:
         super()._number_after(state)
@@ -335,13 +329,14 @@ class Family(Corpus, SumMetric):
         return fresh
 
     def _read(self, preds: Sequence[Any], refs: Sequence[Any]) -> tuple[Sequence[Any], Overlap]:
-        # -> predictions, EMPTY for invalid ones; their overlaps (B,)
+        # -> predictions, INVALID_DOCUMENT for invalid ones; their overlaps (B,)
         if self.on_invalid == "raise":
             return preds, self.metric.cross_and_selves(preds, refs, self.reads)
         _checks.same_length(preds=preds, refs=refs)
+        self_overlap = float(self.on_invalid == "wrong")
         with shared_columns():  # so that what is looked at twice is read once
-            preds = with_empty(self.metric, preds, refs)
-            return preds, overlap_of_valid(self.metric, preds, refs, self.reads)
+            preds = mark_invalid(self.metric, preds, refs)
+            return preds, overlap_of_valid(self.metric, preds, refs, self.reads, self_overlap)
 
     def _keyed(self, scores: Sequence[dict[str, Tensor]]) -> dict[str, Tensor]:
         named = zip(self.prefixes, scores, strict=True)

@@ -5,43 +5,71 @@ from itertools import compress
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from ..tensors.overlap import Overlap
 from .metric import StructuredMetric
 
-EMPTY = object()  # in the place of an invalid prediction
+INVALID_DOCUMENT = object()  # in the place of an invalid prediction
 INVALID = "invalid"  # the key of their number
 
 
-def with_empty(metric: StructuredMetric, preds: Sequence[Any], refs: Sequence[Any]) -> list[Any]:
-    """The predictions, EMPTY where one cannot be read; an error for references that cannot."""
+def mark_invalid(metric: StructuredMetric, preds: Sequence[Any], refs: Sequence[Any]) -> list[Any]:
+    """Return the predictions, with INVALID_DOCUMENT in place of those that cannot be read.
+
+    The cost grows with the number of invalid predictions, each of which is found by bisection.
+
+    Raises:
+        TypeError, ValueError: If a reference cannot be read.
+    """
+    preds = list(preds)
+    if _reads(metric, preds, refs):
+        return preds
+    metric.read([], refs)
+    pending = [(0, len(preds))]
+    while pending:
+        start, stop = pending.pop()
+        if _reads(metric, preds[start:stop], []):
+            continue
+        if stop - start == 1:
+            preds[start] = INVALID_DOCUMENT
+            continue
+        middle = (start + stop) // 2
+        pending += [(start, middle), (middle, stop)]
+    return preds
+
+
+def _reads(metric: StructuredMetric, preds: Sequence[Any], refs: Sequence[Any]) -> bool:
     try:
         metric.read(preds, refs)
-        return list(preds)
-    except (TypeError, ValueError):
-        metric.read([], refs)
-    return [pred if _reads(metric, pred) else EMPTY for pred in preds]
-
-
-def _reads(metric: StructuredMetric, pred: Any) -> bool:
-    try:
-        metric.read([pred], [])
     except (TypeError, ValueError):
         return False
     return True
 
 
+def invalid_mask(preds: Sequence[Any], device: torch.device) -> Tensor:
+    # B objects  ->  (B,) bool
+    """Return which predictions are invalid."""
+    return torch.tensor([pred is INVALID_DOCUMENT for pred in preds], dtype=torch.bool, device=device)
+
+
 def overlap_of_valid(
-    metric: StructuredMetric, preds: Sequence[Any], refs: Sequence[Any], reads: Sequence[str]
+    metric: StructuredMetric, preds: Sequence[Any], refs: Sequence[Any], reads: Sequence[str], self_overlap: float
 ) -> Overlap:
     # B objects each  ->  (B,) each
-    """The overlaps, where an EMPTY prediction shares nothing and has nothing in itself."""
-    valid = [pred is not EMPTY for pred in preds]
+    """Compute the overlaps, where an invalid prediction shares nothing with any reference.
+
+    Args:
+        self_overlap: Overlap of an invalid prediction with itself.
+    """
+    valid = [pred is not INVALID_DOCUMENT for pred in preds]
     if all(valid):
         return metric.cross_and_selves(preds, refs, reads)
     known = torch.tensor(valid, device=metric.device)
     found = metric.cross_and_selves(list(compress(preds, valid)), list(compress(refs, valid)), reads)
     cross, pred, ref = (side.new_zeros(len(valid)).index_put_((known,), side) for side in found)
+    if "pred" in reads:
+        pred[~known] = self_overlap
     if "ref" in reads:
         ref[~known] = metric.selves([r for r, is_known in zip(refs, valid, strict=True) if not is_known])
     return Overlap(cross, pred, ref)

@@ -1,0 +1,1 @@
+"""Scores of structured documents, field by field."""

@@ -1,0 +1,129 @@
+"""From classes of Python to the schema tree."""
+
+import collections
+import enum
+import types as python_types
+import typing
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from .comparators import Annotation, Comparator, by, ignore, match, ordered, weight
+from .python_types import ANYTHING, ARRAYS, MAPPINGS, SCALARS, SETS, UNIONS
+from .records import class_of, forbids_extra, is_record, is_tuple, plain, record_fields, resolved_types
+from .types import Anything, Field, Fixed, FreeKeys, Items, Leaf, Record, Reference, Schema, Type, Union
+
+KINDS = {"number": "number", "integer": "integer", "boolean": "boolean", "null": "null", "string": "string"}
+FORMATS = {"binary": "bytes", "date-time": "datetime"}  # others have the name of their kind
+
+
+def schema_of(tp: Any, names: Mapping[str, Any] | None = None) -> Schema:
+    """Build the schema tree of a type.
+
+    Args:
+        tp: A record class or another type.
+        names: Names in scope where the type is written, for forward references.
+
+    Raises:
+        TypeError: If a name in an annotation is unknown.
+        ValueError: If an annotation does not fit its type; the message has the path.
+    """
+    builder = _Builder(names or {})
+    return Schema(builder.type(tp, getattr(tp, "__name__", str(tp))), builder.definitions)
+
+
+@dataclass
+class _Builder:
+    names: Mapping[str, Any]
+    references: dict[Any, str] = field(default_factory=dict)
+    definitions: dict[str, Type] = field(default_factory=dict)
+
+    def type(self, tp: Any, at: str) -> Type:
+        tp = plain(tp)
+        origin, arguments = typing.get_origin(tp), typing.get_args(tp)
+        if origin is typing.Annotated:
+            extras = [extra for extra in tp.__metadata__ if isinstance(extra, Annotation)]
+            return annotated(self.type(tp.__origin__, at), extras, at)
+        if origin in UNIONS:
+            return self._union(arguments, at)
+        if tp in ANYTHING or isinstance(tp, typing.TypeVar):
+            return Anything()
+        if is_tuple(tp) and Ellipsis not in arguments:
+            return Fixed(tuple(self.type(item, f"{at}[{n}]") for n, item in enumerate(arguments)))
+        if is_record(tp):
+            return self._reference(tp)
+        cls = origin or tp
+        if cls is collections.Counter:
+            return FreeKeys(Leaf("integer"))
+        if cls in MAPPINGS:
+            return FreeKeys(self.type(arguments[1], f"{at}.*") if arguments else Anything())
+        if cls in (*ARRAYS, *SETS):
+            return Items(self.type(arguments[0], f"{at}[]") if arguments else Anything(), unique=cls in SETS)
+        return _leaf(tp)
+
+    def _union(self, arguments: Sequence[Any], at: str) -> Type:
+        is_null = [case in (None, python_types.NoneType) for case in arguments]
+        cases = [self.type(case, at) for case, null in zip(arguments, is_null, strict=True) if not null]
+        if len(cases) == 1:
+            return replace(cases[0], nullable=True)
+        return Union(tuple(cases), nullable=any(is_null))
+
+    def _reference(self, tp: Any) -> Reference:
+        if tp not in self.references:
+            name = unused = class_of(tp).__name__
+            while unused in self.definitions:
+                unused = f"{name}_{len(self.definitions)}"
+            self.references[tp] = unused
+            self.definitions[unused] = Anything()  # until its fields are known
+            self.definitions[unused] = self._record(tp)
+        return Reference(self.references[tp])
+
+    def _record(self, tp: Any) -> Record:
+        cls, hints = class_of(tp), resolved_types(tp, self.names)
+        fields = []
+        for each in record_fields(cls) or []:
+            at = f"{cls.__name__}.{each.name}"
+            node = self.type(hints[each.name], at)
+            node = node if each.is_compared else annotated(node, [ignore()], at)
+            fields.append(
+                Field(each.key, node, required=not each.has_default, attribute=each.name, default=each.default)
+            )
+        return Record(tuple(fields), closed=forbids_extra(cls), instance_of=cls)
+
+
+def _leaf(tp: Any) -> Leaf:
+    if typing.get_origin(tp) is typing.Literal or isinstance(tp, type) and issubclass(tp, enum.Enum):
+        members = typing.get_args(tp) or list(tp)
+        values = [member.value if isinstance(member, enum.Enum) else member for member in members]
+        return Leaf("enum", tuple(value for value in values if value is not None), nullable=None in values)
+    if tp in SCALARS:
+        text = SCALARS[tp].get("format", SCALARS[tp]["type"])
+        return Leaf(typing.cast(Any, KINDS.get(text) or FORMATS.get(text, text)))
+    return Leaf("instance", classes=(tp,))
+
+
+def annotated(node: Type, annotations: Sequence[Annotation], at: str) -> Type:
+    """Return a node of the tree with annotations.
+
+    Raises:
+        ValueError: If an annotation of lists is on another type, or two comparators are on one; the message has `at`.
+    """
+    for annotation in annotations:
+        scoring = node.scoring
+        if isinstance(annotation, Comparator):
+            if scoring.comparator is not None:
+                raise ValueError(f"{at}: got {scoring.comparator} and {annotation}, wanted one comparator")
+            node = replace(node, scoring=replace(scoring, comparator=annotation))
+        elif isinstance(annotation, weight):
+            node = replace(node, scoring=replace(scoring, weight=float(annotation.value)))
+        elif isinstance(annotation, ignore):
+            node = replace(node, scoring=replace(scoring, ignore=True))
+        elif not isinstance(node, Items):
+            raise ValueError(f"{at}: got {annotation}, wanted it on a list")
+        elif isinstance(annotation, ordered):
+            node = replace(node, ordered=True)
+        elif isinstance(annotation, match):
+            node = replace(node, match=float(annotation.threshold))
+        elif isinstance(annotation, by):
+            node = replace(node, by=annotation.key)
+    return node

@@ -1,0 +1,132 @@
+"""Base of annotations and comparators of fields."""
+
+import math
+import unicodedata
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from .... import _checks
+
+
+@dataclass(frozen=True)
+class Annotation:
+    """Base of the annotations of a field."""
+
+
+class Answers:
+    """Results of a user's function for pairs of values. They survive a failed call until `clear` is called.
+
+    Attributes:
+        num_calls: Pairs for which the function was called.
+    """
+
+    def __init__(self) -> None:
+        self.known: dict[tuple[Hashable, Hashable], float] = {}
+        self.num_calls = 0
+
+    def clear(self) -> None:
+        """Forget the results of a batch; the number of calls remains."""
+        self.known.clear()
+
+
+@dataclass(frozen=True)
+class Comparator(Annotation):
+    """Base of the comparators: similarities in [0, 1] of two values of a leaf.
+
+    Attributes:
+        name: Name of the class.
+        threshold: A pair is correct if its similarity is at least this.
+        is_equality: Values are similar, with similarity 1, if and only if their keys are equal.
+        wanted: The values that are compared; values of other kinds have similarity 1 if they are equal, else 0.
+    """
+
+    threshold = 1.0  # without annotation: a parameter of some comparators, in an order of their own
+    name = "comparator"  # of each class its own
+    is_equality: ClassVar[bool] = True
+    wanted: ClassVar[str] = "a value"
+
+    def fits(self, value: Any) -> bool:
+        """Return whether the comparator compares such values."""
+        return True
+
+    def key(self, value: Any) -> Hashable:
+        """Return what of a value is compared: values of equal keys have similarity 1."""
+        return nfc(value)
+
+    def __init_subclass__(cls) -> None:
+        cls.name = cls.__name__
+
+    def similarities(self, predicted: Sequence[Any], reference: Sequence[Any]) -> Tensor:
+        # P values each  ->  (P,) float64 on the CPU
+        """Compute the similarities of pairs of values; equal pairs are computed once."""
+        codes: tuple[dict[Hashable, int], dict[Hashable, int]] = {}, {}
+        keys: tuple[list[Hashable], list[Hashable]] = [], []
+        indices = []
+        for values, table, distinct in zip((predicted, reference), codes, keys, strict=True):
+            index = []
+            for value in values:
+                key = self.key(value)
+                code = table.setdefault(typed(key), len(distinct))
+                if code == len(distinct):
+                    distinct.append(key)
+                index.append(code)
+            indices.append(np.array(index, dtype=np.int64))
+        return torch.from_numpy(self.pair_similarities(*keys, indices[0], indices[1]))
+
+    def pair_similarities(
+        self,
+        preds: Sequence[Any],
+        refs: Sequence[Any],
+        pred_index: np.ndarray,
+        ref_index: np.ndarray,
+        cutoff: float = 0.0,
+        answers: Answers | None = None,
+    ) -> np.ndarray:
+        # preds: N keys  refs: M keys  pred_index, ref_index: (P,) integers  ->  (P,) float64
+        """Compute the similarities of pairs of keys; those below ``cutoff`` may be 0."""
+        codes: dict[Hashable, int] = {}
+        pred_codes, ref_codes = (
+            np.fromiter((codes.setdefault(typed(key), len(codes)) for key in keys), np.int64, len(keys))
+            for keys in (preds, refs)
+        )
+        result = (pred_codes[pred_index] == ref_codes[ref_index]).astype(np.float64)
+        if self.is_equality:
+            return result
+        fitting = [np.fromiter(map(self.fits, keys), bool, len(keys)) for keys in (preds, refs)]
+        (rows,) = np.nonzero((result == 0) & fitting[0][pred_index] & fitting[1][ref_index])
+        if len(rows):
+            result[rows] = self._compare(preds, refs, pred_index[rows], ref_index[rows], cutoff, answers)
+        return result
+
+    def _compare(self, preds: Sequence[Any], refs: Sequence[Any], i: np.ndarray, j: np.ndarray, *args: Any) -> Any:
+        # i, j: (P,)  ->  (P,), of unequal keys that fit
+        raise NotImplementedError
+
+    def similarity(self, pred: Any, ref: Any) -> float:
+        """Compute the similarity of two values."""
+        index = np.zeros(1, np.int64)
+        return float(self.pair_similarities([self.key(pred)], [self.key(ref)], index, index, answers=Answers())[0])
+
+
+def nfc(value: Any) -> Any:
+    return unicodedata.normalize("NFC", value) if isinstance(value, str) else value
+
+
+def typed(key: Any) -> Hashable:
+    """Return what distinguishes a key from others: numbers by value, but True from 1."""
+    return isinstance(key, bool), key
+
+
+def check_fraction(name: str, value: Any) -> None:
+    """Raise a ValueError unless a value is in [0, 1]."""
+    _checks.number(name, value, "a number in [0, 1]", lambda number: 0 <= number <= 1)
+
+
+def check_not_negative(name: str, value: Any) -> None:
+    """Raise a ValueError unless a value is finite and at least 0."""
+    _checks.number(name, value, "a finite number >= 0", lambda number: 0 <= number < math.inf)

@@ -1,0 +1,224 @@
+"""Records: what components values of a type have, of what types these are, how they are read.
+
+Dataclasses, NamedTuples, TypedDicts, tuples of fixed length, and classes of attrs, msgspec and pydantic, which are
+known by what they carry, without an import; with type variables that stand for something, as in Box[int].
+"""
+
+import copy
+import dataclasses
+import inspect
+import sys
+import typing
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING
+from functools import cache, partial
+from operator import attrgetter, itemgetter, methodcaller
+from typing import Any, NamedTuple
+
+import typing_extensions  # knows its own kinds too; torch brings it
+
+QUALIFIERS = typing_extensions.Required, typing_extensions.NotRequired, typing_extensions.ReadOnly
+field, position = cache(attrgetter), cache(itemgetter)  # one object for each, by which a column is known
+optional = cache(partial(methodcaller, "get"))
+
+
+class UnknownName(TypeError):
+    """A name in an annotation that is not defined, or not yet."""
+
+
+def class_of(tp: Any) -> Any:
+    """Box of Box[int]; another type itself."""
+    return typing.get_origin(tp) or tp
+
+
+def is_tuple(tp: Any) -> bool:
+    return typing.get_origin(tp) is tuple
+
+
+def is_record(tp: Any) -> bool:
+    """Whether values are products of a fixed number of components."""
+    return Ellipsis not in typing.get_args(tp) if is_tuple(tp) else record_fields(class_of(tp)) is not None
+
+
+def field_names(tp: Any, all_of_them: bool = False) -> list[str]:
+    """The fields of a class that take part in its comparisons, or all of them."""
+    fields = record_fields(class_of(tp))
+    assert fields is not None  # it is a record
+    return [each.name for each in fields if each.is_compared or all_of_them]
+
+
+class Field(NamedTuple):
+    """A field of a record class.
+
+    Attributes:
+        name: Of the attribute, or the key of a TypedDict.
+        key: In JSON: the alias where the class has one.
+        is_compared: Whether the field takes part in comparisons of instances.
+        has_default: Whether the field may be missing.
+        default: Function that returns the value of a missing field, None if there is no value.
+    """
+
+    name: str
+    key: str
+    is_compared: bool = True
+    has_default: bool = False
+    default: Callable[[], Any] | None = None
+
+
+def record_fields(tp: Any) -> list[Field] | None:
+    """Return the fields of a class, or None if it is no record."""
+    if not isinstance(tp, type):
+        return None
+    cls: Any = tp  # whose attributes depend on its kind
+    if isinstance(fields := getattr(cls, "__pydantic_fields__", None), dict):
+        compared = (
+            {each.name: each.compare for each in dataclasses.fields(cls)} if dataclasses.is_dataclass(cls) else {}
+        )
+        return [_pydantic_field(name, info, compared.get(name, True)) for name, info in fields.items()]
+    if dataclasses.is_dataclass(cls):
+        return [_dataclass_field(each) for each in dataclasses.fields(cls)]
+    if typing_extensions.is_typeddict(cls):
+        return [Field(name, name, has_default=name not in cls.__required_keys__) for name in cls.__annotations__]
+    if issubclass(cls, tuple) and hasattr(cls, "_fields"):
+        return [_field(name, cls._field_defaults.get(name, MISSING)) for name in cls._fields]
+    if hasattr(cls, "__attrs_attrs__"):
+        return [_attrs_field(attribute) for attribute in cls.__attrs_attrs__]
+    if hasattr(cls, "__struct_fields__"):
+        return _msgspec_fields(cls)
+    return None
+
+
+def _field(name: str, default: Any, key: str | None = None, is_compared: bool = True) -> Field:
+    has_default = default is not MISSING
+    return Field(name, key or name, is_compared, has_default, partial(copy.deepcopy, default) if has_default else None)
+
+
+def _dataclass_field(each: Any) -> Field:
+    if each.default_factory is MISSING:
+        return _field(each.name, each.default, is_compared=bool(each.compare))
+    return Field(each.name, each.name, bool(each.compare), True, each.default_factory)
+
+
+def _pydantic_field(name: str, info: Any, is_compared: bool) -> Field:
+    key = info.validation_alias if isinstance(info.validation_alias, str) else info.alias or name
+    default = None if info.is_required() else partial(info.get_default, call_default_factory=True)
+    return Field(name, key, bool(is_compared), default is not None, default)
+
+
+def _attrs_field(attribute: Any) -> Field:
+    factory = getattr(attribute.default, "factory", None)
+    if factory is None:
+        default = MISSING if type(attribute.default).__name__ == "_Nothing" else attribute.default
+        return _field(attribute.name, default, is_compared=bool(attribute.eq))
+    takes_self = attribute.default.takes_self
+    return Field(attribute.name, attribute.name, bool(attribute.eq), True, None if takes_self else factory)
+
+
+def _msgspec_fields(cls: Any) -> list[Field]:
+    names, defaults = cls.__struct_fields__, cls.__struct_defaults__
+    required = len(names) - len(defaults)  # those come first
+    values = [MISSING] * required + [MISSING if type(each).__name__ == "NoDefaultType" else each for each in defaults]
+    fields = []
+    for name, key, value in zip(names, cls.__struct_encode_fields__, values, strict=True):
+        factory = getattr(value, "factory", None) if type(value).__module__.startswith("msgspec") else None
+        fields.append(Field(name, key, True, True, factory) if factory else _field(name, value, key))
+    return fields
+
+
+def forbids_extra(cls: Any) -> bool:
+    """Return whether a class refuses keys that it does not have."""
+    pydantic = getattr(cls, "model_config", None) or getattr(cls, "__pydantic_config__", None) or {}
+    struct = getattr(cls, "__struct_config__", None)
+    return pydantic.get("extra") == "forbid" or bool(struct and struct.forbid_unknown_fields)
+
+
+def record_values(value: Any) -> dict[str, Any] | None:
+    """Return the values of an instance of a record class by their keys in JSON, or None for anything else."""
+    cls: Any = type(value)
+    fields = _instance_fields(cls)
+    return None if fields is None else {key: getattr(value, name) for name, key in fields if hasattr(value, name)}
+
+
+@cache
+def _instance_fields(cls: Any) -> list[tuple[str, str]] | None:
+    fields = record_fields(cls)
+    return None if fields is None else [(each.name, each.key) for each in fields]
+
+
+def reader(tp: Any, name: str) -> Callable[[Any], Any]:
+    """How to read a field; a key that a TypedDict may lack is None."""
+    cls = class_of(tp)
+    if not typing_extensions.is_typeddict(cls):
+        return field(name)
+    return position(name) if name in cls.__required_keys__ else optional(name)
+
+
+def field_types(tp: Any, names: Mapping[str, Any]) -> dict[str, Any]:
+    """The type of each field, where `names` are in sight; NameError for one that is not."""
+    cls = class_of(tp)
+    if isinstance(fields := getattr(cls, "__pydantic_fields__", None), dict) and not dataclasses.is_dataclass(cls):
+        return {name: _annotated(info.annotation, info.metadata) for name, info in fields.items()}
+    hints = typing_extensions.get_type_hints(cls, dict(names), dict(names), include_extras=True)
+    known = variables(tp)
+    if any(known.values()):
+        for base in reversed(cls.__mro__):
+            hints |= {name: bound(hints[name], known.get(base, {})) for name in inspect.get_annotations(base)}
+    for name in hints:
+        while typing.get_origin(hints[name]) in QUALIFIERS:
+            (hints[name],) = typing.get_args(hints[name])
+    if typing_extensions.is_typeddict(cls):
+        hints |= {name: typing.Optional[hints[name]] for name in cls.__optional_keys__}  # noqa: UP045
+    return hints
+
+
+def resolved_types(tp: Any, names: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the type of each field, with the names of the module of a class and those given in scope.
+
+    Raises:
+        UnknownName: If an annotation has another name; the message has the field.
+    """
+    cls = class_of(tp)
+    module = vars(sys.modules[cls.__module__]) if cls.__module__ in sys.modules else {}
+    try:
+        return field_types(tp, {**module, **names, cls.__name__: cls})
+    except NameError as error:
+        name = next((name for name, hint in cls.__annotations__.items() if str(error.name) in str(hint)), "?")
+        raise UnknownName(
+            f"{cls.__name__}.{name}: the name {error.name!r} is unknown; define it, or give it as localns"
+        ) from error
+
+
+def plain(tp: Any) -> Any:
+    """Return the type that a NewType or an alias stands for."""
+    while isinstance(tp, typing.NewType) or type(tp).__name__ == "TypeAliasType":
+        meant: Any = tp.__supertype__ if isinstance(tp, typing.NewType) else tp.__value__
+        tp = meant
+    return tp
+
+
+def _annotated(hint: Any, extras: Sequence[Any]) -> Any:
+    for extra in extras:
+        hint = typing.Annotated[hint, extra]
+    return hint
+
+
+def variables(tp: Any) -> dict[Any, dict[Any, Any]]:
+    """Class -> type variable -> what it stands for, of a type and of the classes that it derives from."""
+    cls = class_of(tp)
+    known = dict(zip(getattr(cls, "__parameters__", ()), typing.get_args(tp), strict=False))
+    found = {cls: known}
+    for base in vars(cls).get("__orig_bases__", ()):
+        if class_of(base) not in (typing.Generic, typing.Protocol):
+            found |= variables(bound(base, known))
+    for base in getattr(cls, "__bases__", ()):
+        if base is not object and base not in found:
+            found |= variables(base)
+    return found
+
+
+def bound(hint: Any, known: Mapping[Any, Any]) -> Any:
+    """A type with its variables replaced by what they stand for."""
+    if isinstance(hint, typing.TypeVar):
+        return known.get(hint, hint)
+    parameters = getattr(hint, "__parameters__", ()) if not isinstance(hint, type) or typing.get_origin(hint) else ()
+    return hint[tuple(known.get(parameter, parameter) for parameter in parameters)] if parameters else hint

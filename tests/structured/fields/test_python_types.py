@@ -1,0 +1,296 @@
+"""JSON Schemas of record classes of every kind, against those that pydantic writes."""
+
+import dataclasses
+import enum
+import re
+import types
+from collections import Counter, deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import date, datetime, time
+from decimal import Decimal
+from typing import Annotated, Any, Generic, Literal, NamedTuple, TypeVar
+from uuid import UUID
+
+import pytest
+from typing_extensions import NotRequired, TypedDict
+
+from tensormetrics.structured.fields.comparators import by, from_func, match, near, similar, weight
+from tensormetrics.structured.fields.python_types import SchemaWriter, json_schema
+from tensormetrics.structured.fields.records import record_values
+
+
+class Color(enum.Enum):
+    GREEN = "green"
+    RED = "red"
+
+
+class Point(TypedDict):
+    x: float
+    y: float
+
+
+KINDS = {
+    "boolean": bool,
+    "integer": int,
+    "number": float,
+    "string": str,
+    "raw": bytes,
+    "day": date,
+    "moment": datetime,
+    "clock": time,
+    "identifier": UUID,
+    "color": Color,
+    "choice": Literal["a", 1, None],
+    "nothing": None,
+    "optional": float | None,
+    "union": int | str | list[int],
+    "numbers": list[float | None],
+    "many": tuple[int, ...],
+    "several": Sequence[str],
+    "words": set[str],
+    "frozen": frozenset[int],
+    "span": tuple[int, str],
+    "free": dict[str, list[int]],
+    "anything": Any,
+    "point": Point,
+    "points": list[Point],
+}
+
+
+def attrs_class(name, hints):
+    attr = pytest.importorskip("attr")
+    cls = attr.make_class(name, {key: attr.ib() for key in hints})
+    cls.__annotations__ = dict(hints)
+    return cls
+
+
+def msgspec_class(name, hints):
+    return pytest.importorskip("msgspec").defstruct(name, list(hints.items()))
+
+
+def pydantic_class(name, hints):
+    pydantic = pytest.importorskip("pydantic")
+    return pydantic.create_model(name, **{key: (hint, ...) for key, hint in hints.items()})
+
+
+MAKERS = {
+    "dataclass": lambda name, hints: dataclasses.make_dataclass(name, list(hints.items())),
+    "TypedDict": lambda name, hints: TypedDict(name, hints),
+    "NamedTuple": lambda name, hints: NamedTuple(name, list(hints.items())),
+    "attrs": attrs_class,
+    "msgspec": msgspec_class,
+    "pydantic": pydantic_class,
+}
+
+
+def without_titles(schema):
+    if isinstance(schema, list):
+        return [without_titles(part) for part in schema]
+    if not isinstance(schema, dict):
+        return schema
+    names = {"properties": dict, "$defs": dict}
+    return {
+        key: {name: without_titles(part) for name, part in value.items()} if key in names else without_titles(value)
+        for key, value in schema.items()
+        if key not in ("title", "description")
+    }
+
+
+def comparable(schema):
+    """What pydantic writes in another form: enumerations are references and have a type, `const` is one of them."""
+    schema = without_titles(schema)
+    definitions = schema.get("$defs", {})
+
+    def rewrite(part):
+        if isinstance(part, list):
+            return [rewrite(each) for each in part]
+        if not isinstance(part, dict):
+            return part
+        if "$ref" in part and "enum" in (meant := definitions.get(part["$ref"].rpartition("/")[2], {})):
+            part = meant
+        if "enum" in part:
+            return {"enum": part["enum"]}
+        return {key: rewrite(value) for key, value in part.items()}
+
+    schema["$defs"] = {name: part for name, part in definitions.items() if "enum" not in part}
+    return rewrite(schema)
+
+
+@pytest.mark.parametrize("kind", MAKERS)
+def test_schema_of_every_record_class_equals_that_of_pydantic(kind):
+    pydantic = pytest.importorskip("pydantic")
+    schema = comparable(json_schema(MAKERS[kind]("Doc", KINDS)))
+    model = pydantic.create_model("Doc", **{key: (hint, ...) for key, hint in KINDS.items()})
+    expected = comparable(model.model_json_schema())
+    for key in KINDS:
+        assert schema["properties"][key] == expected["properties"][key], key
+    assert schema == expected
+
+
+@dataclass
+class Tree:
+    value: int
+    children: "list[Tree]" = field(default_factory=list)
+    other: "Leaf | None" = None
+
+
+@dataclass
+class Leaf:
+    tree: Tree
+    leaf: "Leaf | None" = None
+    note: str = field(default="", compare=False)
+
+
+def test_schema_of_recursive_classes_refers_to_them():
+    leaf = {"$ref": "#/$defs/Leaf"}
+    assert json_schema(Tree) == {
+        "type": "object",
+        "properties": {
+            "value": {"type": "integer"},
+            "children": {"type": "array", "items": {"$ref": "#"}, "default": []},
+            "other": {"anyOf": [leaf, {"type": "null"}], "default": None},
+        },
+        "required": ["value"],
+        "$defs": {
+            "Leaf": {
+                "type": "object",
+                "properties": {
+                    "tree": {"$ref": "#"},
+                    "leaf": {"anyOf": [leaf, {"type": "null"}], "default": None},
+                    "note": {"type": "string", "x-tensormetrics": {"ignore": True}, "default": ""},
+                },
+                "required": ["tree"],
+            }
+        },
+    }
+    assert json_schema(list[Tree])["items"] == {"$ref": "#/$defs/Tree"}
+
+
+Item = TypeVar("Item")
+
+
+@dataclass
+class Box(Generic[Item]):
+    item: Item
+
+
+def test_schema_of_generic_classes_has_a_definition_for_each_argument():
+    schema = json_schema(tuple[Box[int], Box[str], Box[int]])
+    assert [part["$ref"] for part in schema["prefixItems"]] == ["#/$defs/Box", "#/$defs/Box_1", "#/$defs/Box"]
+    assert schema["$defs"]["Box_1"]["properties"]["item"] == {"type": "string"}
+
+
+def test_schema_of_local_names_reads_the_names_given():
+    @dataclass
+    class Outer:
+        inner: "Inner"  # noqa: F821
+
+    @dataclass
+    class Inner:
+        x: int
+
+    with pytest.raises(TypeError, match="^Outer.inner: the name 'Inner' is unknown; define it, or give it as localns$"):
+        json_schema(Outer)
+    assert SchemaWriter(Outer, {"Inner": Inner}).schema["$defs"]["Inner"]["required"] == ["x"]
+
+
+@dataclass
+class Line:
+    sku: str
+    name: Annotated[str, similar(0.9), weight(2)]
+    price: Annotated[float, near(rel=0.01)] | None = None
+
+
+@dataclass
+class Invoice:
+    lines: Annotated[list[Line], by("sku"), "a note", match(0.7)]
+    tags: list[Annotated[str, similar()]] = field(default_factory=list)
+
+
+def test_schema_of_annotated_fields_has_their_keywords():
+    schema = json_schema(Invoice)
+    lines, tags = schema["properties"].values()
+    assert lines == {"type": "array", "items": {"$ref": "#/$defs/Line"}, "x-tensormetrics": {"by": "sku", "match": 0.7}}
+    assert tags["items"] == {"type": "string", "x-tensormetrics": {"compare": "similar"}}
+    name, price = (schema["$defs"]["Line"]["properties"][key] for key in ("name", "price"))
+    assert name["x-tensormetrics"] == {"compare": "similar", "threshold": 0.9, "weight": 2}
+    assert price["anyOf"][0]["x-tensormetrics"] == {"compare": "near", "rel": 0.01}
+    pydantic = pytest.importorskip("pydantic")
+    hints = {"name": (Annotated[str, similar(0.9), weight(2)], ...)}
+    assert json_schema(pydantic.create_model("Line", **hints))["properties"]["name"] == name
+
+
+def test_schema_of_a_function_is_for_python_only():
+    same = from_func(lambda pred, ref: pred == ref)
+    tp = dataclasses.make_dataclass("Doc", [("text", Annotated[str, same])])
+    with pytest.raises(ValueError, match="^Doc.text: got from_func.*, which JSON cannot express"):
+        json_schema(tp)
+    assert SchemaWriter(tp, {}).schema["properties"]["text"]["x-tensormetrics"] == [same]
+
+
+def test_schema_with_defaults_aliases_and_forbidden_keys():
+    pydantic = pytest.importorskip("pydantic")
+
+    class Model(pydantic.BaseModel, extra="forbid"):
+        first: date = pydantic.Field(date(2024, 3, 1), alias="firstDay")
+        price: Decimal = Decimal("1.10")
+        color: Color = Color.RED
+        box: Any = pydantic.Field(default_factory=lambda: Box(3))
+        late: int = pydantic.Field(default_factory=lambda data: data["price"])
+
+    schema = json_schema(Model)
+    assert schema["additionalProperties"] is False and "required" not in schema
+    assert schema["properties"] == {
+        "firstDay": {"type": "string", "format": "date", "default": "2024-03-01"},
+        "price": {"type": "string", "format": "decimal", "default": "1.10"},
+        "color": {"enum": ["green", "red"], "default": "red"},
+        "box": {"default": {"item": 3}},
+        "late": {"type": "integer"},
+    }
+    assert record_values(Model()) == {
+        "firstDay": date(2024, 3, 1),
+        "price": Decimal("1.10"),
+        "color": Color.RED,
+        "box": Box(3),
+        "late": Decimal("1.10"),
+    }
+
+
+def test_schema_of_keys_that_may_be_missing_does_not_require_them():
+    attr = pytest.importorskip("attr")
+
+    class Keys(TypedDict, total=False):
+        a: int
+        b: NotRequired[str]
+
+    class Named(NamedTuple):
+        a: int
+        b: list[int] = []
+
+    @attr.s(auto_attribs=True)
+    class Attrs:
+        a: int
+        b: list = attr.Factory(list)
+        c: Any = attr.Factory(lambda self: self.a, takes_self=True)
+
+    assert "required" not in json_schema(Keys)
+    assert json_schema(Named)["required"] == json_schema(Attrs)["required"] == ["a"]
+    properties = json_schema(Attrs)["properties"]
+    assert properties["b"] == {"type": "array", "items": {}, "default": []} and properties["c"] == {}
+    assert record_values(Named(1)) == {"a": 1, "b": []} and record_values({"a": 1}) is None
+
+
+def test_schema_of_other_collections():
+    assert json_schema(deque[int]) == {"type": "array", "items": {"type": "integer"}}
+    assert json_schema(Counter[str]) == {"type": "object", "additionalProperties": {"type": "integer"}}
+    assert json_schema(dict) == {"type": "object", "additionalProperties": {}}
+    assert json_schema(set) == {"type": "array", "items": {}, "uniqueItems": True}
+
+
+@pytest.mark.parametrize("tp", [complex, types.SimpleNamespace, type], ids=str)
+def test_schema_of_types_without_json_raises_with_the_path(tp):
+    cls = dataclasses.make_dataclass("Doc", [("values", list[tp])])
+    message = f"Doc.values[]: got the type {tp.__name__}, wanted a type that JSON has values of"
+    with pytest.raises(TypeError, match=f"^{re.escape(message)}"):
+        json_schema(cls)
