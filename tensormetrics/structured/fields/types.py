@@ -14,8 +14,19 @@ import torch
 from torch import Tensor
 
 LeafKind = Literal[
-    *("boolean", "integer", "number", "string", "decimal", "date", "datetime", "time", "uuid", "bytes"),
-    *("enum", "null", "instance"),
+    "boolean",
+    "integer",
+    "number",
+    "string",
+    "decimal",
+    "date",
+    "datetime",
+    "time",
+    "uuid",
+    "bytes",
+    "enum",
+    "null",
+    "instance",
 ]
 
 
@@ -46,7 +57,8 @@ class Exact:
 
     def similarities(self, predicted: Sequence[Any], reference: Sequence[Any]) -> Tensor:
         """Return 1 for equal pairs, else 0."""
-        return torch.tensor([float(a == b) for a, b in zip(predicted, reference)], dtype=torch.float64)
+        pairs = zip(predicted, reference, strict=True)
+        return torch.tensor([float(a == b) for a, b in pairs], dtype=torch.float64, device="cpu")
 
 
 @dataclass(frozen=True)
