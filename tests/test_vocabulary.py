@@ -30,7 +30,6 @@ DOORS = {  # where the words of another package are its users' own
     "posterior.ExperimentGroup": {"num_samples"},
     "posterior.ExperimentResult": {"num_samples"},
     "posterior.ExperimentAggregationResult": {"num_samples"},
-    "association.CEAT": {"right-sided", "left-sided"},  # WEFE's run_query takes the options of the constructor
     "association.RNSB": {"n_iterations", "random_state"},
 }
 SEEDS = {  # defaults other than 0, and None for another default than that of the seed

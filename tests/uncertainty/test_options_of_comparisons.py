@@ -20,7 +20,7 @@ from tensormetrics.uncertainty.metric_pairs import check_same_scores
 SCORING = {
     "association": {
         *("C", "correction", "direction", "distance", "estimator", "estimator_params", "holdout", "n_components"),
-        *("n_iterations", "normalize_direction", "p_value_test_type", "penalize_intercept", "print_model_evaluation"),
+        *("n_iterations", "normalize_direction", "penalize_intercept", "print_model_evaluation"),
         *("random_state", "replicates", "return_effect_size", "samples", "seed", "strictness", "variance", "weighting"),
     },
     "posterior": {
