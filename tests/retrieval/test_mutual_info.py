@@ -11,6 +11,7 @@ from retrieval_oracle import cases
 from sklearn.metrics.cluster import contingency_matrix, expected_mutual_information
 
 from tensormetrics.retrieval import (
+    NormalizedMutualInfo,
     adjusted_mutual_info,
     adjusted_rand,
     completeness,
@@ -23,6 +24,7 @@ from tensormetrics.retrieval import (
     v_measure,
 )
 from tensormetrics.retrieval.clusters.mutual_info import AVERAGES
+from tensormetrics.uncertainty import compare
 
 pytestmark = pytest.mark.filterwarnings("ignore:The number of unique classes")  # of older scikit-learns
 
@@ -208,3 +210,14 @@ def test_bad_input():
     for beta in (-1.0, math.nan):
         with pytest.raises(ValueError, match=rf"^beta: got {beta}, wanted a number >= 0$"):
             v_measure(x, x, beta=beta)
+
+
+def test_clusterings_of_other_numbers_of_clusters_are_compared(generator):
+    """Their tables have cells of their own, of which none is that of the other."""
+    labels = torch.randint(5, (80,), generator=generator)
+    fine, coarse = NormalizedMutualInfo(), NormalizedMutualInfo()
+    fine.update(labels, labels + 5 * (torch.rand(80, generator=generator) < 0.3))
+    coarse.update(labels, labels // 3)
+    result = compare(fine, coarse)
+    assert float(result.difference) == pytest.approx(float(fine.compute() - coarse.compute()))
+    assert result.low <= result.difference <= result.high and result.discordant is None

@@ -1,12 +1,15 @@
 """Intervals of scores of pairs: replicates against a list of all pairs, each with the weights of its two items."""
 
+import warnings
+
+import numpy as np
 import pytest
 import torch
 from test_weights import weight
 
 from tensormetrics.retrieval import EqualErrorRate, PairwiseAUROC, PairwiseROC, TARAtFAR, tar_at_far
 from tensormetrics.retrieval.ranking import pair_counts
-from tensormetrics.uncertainty import compare
+from tensormetrics.uncertainty import UncertaintyWarning, compare
 
 FAR = (0.05, 0.2)
 METRICS = {"area": PairwiseAUROC, "equal error": EqualErrorRate, "accepted": lambda **options: TARAtFAR(FAR, **options)}
@@ -159,6 +162,47 @@ def test_better_embeddings_are_told_apart():
     same = PairwiseAUROC()
     same.update(x, y)
     assert float(compare(better, same).p_value) == 1
+
+
+EVERY = {**METRICS, "curve": PairwiseROC}
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_models_whose_distances_need_other_bins_are_compared(name):
+    """One has as many distances as pairs, the other few; the counts of both have nothing in common."""
+    x, y = items(60, ties=False)
+    a, b = (EVERY[name]() for _ in range(2))
+    a.update(x, y)
+    b.update(x.round(), y)
+    results = compare(a, b, replicates=40)
+    values = [metric.compute() for metric in (a, b)]
+    if name == "curve":
+        results, values = results["tar"], [value.tar for value in values]
+    assert results.difference.tolist() == pytest.approx((values[0] - values[1]).tolist(), abs=1e-3)
+    assert (results.low <= results.difference).all() and results.discordant is None
+
+
+@pytest.mark.parametrize("count", [0, 1, 2])
+@pytest.mark.parametrize("name", EVERY)
+def test_too_few_items_for_a_curve_give_nan(name, count):
+    metric = EVERY[name]()
+    metric.update(torch.randn(count, 3), torch.zeros(count, dtype=torch.int64))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UncertaintyWarning)
+        found = metric.interval(replicates=20)
+    for estimate in found.values() if isinstance(found, dict) else [found]:
+        assert all(end.isnan().all() for end in estimate)
+
+
+def test_one_rate_may_be_a_number_of_any_kind():
+    x, y = items(30)
+    wanted = tar_at_far(x, y, far=0.25)
+    for far in (0.25, np.float32(0.25), torch.tensor(0.25)):
+        metric = TARAtFAR(far)
+        metric.update(x, y)
+        assert metric.compute() == tar_at_far(x, y, far=far) == wanted and metric.compute().shape == ()
+    for far in ((0.25,), np.array([0.25]), torch.tensor([0.25])):
+        assert tar_at_far(x, y, far=far).tolist() == [float(wanted)]
 
 
 def test_interval_without_pairs_of_one_kind_is_nan():

@@ -6,6 +6,7 @@ which needs the counts of each item alone; the few pairs of small data sets and 
 """
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -13,11 +14,12 @@ from torch import Tensor
 
 from ..._distributed import gathered
 from ...uncertainty.engine.weights import replicate_weights
-from .pairs import Pairs
+from .pairs import Found, Pairs, Tile
 
 SAMPLED = 2**18  # pairs of each kind that bins are chosen by
 BINS = 512
 PRODUCTS = 2**26  # of weights: replicates times pairs of a kind
+CHUNK = 2**22  # products that are held at a time
 SAME, DIFFERENT = 0, 1
 _STEPS = 0.7548776662466927, 0.5698402909980532  # of the points of a plane that fill it evenly (Roberts 2018)
 
@@ -30,7 +32,13 @@ class PairCounts(NamedTuple):
 
     starts: Tensor  # (B,) float64, canonical distances
     of_items: Tensor  # (V, 2, B) int64, pairs of each item, of the same and of different labels
-    listed: tuple[Tensor | None, Tensor | None]  # of each kind (P, 3) int64: both items and the bin; None: too many
+    lists: tuple[Tensor | None, Tensor | None]  # of each kind (P, 3) int64: both items and the bin; None: too many
+
+    @staticmethod
+    def of_none(num_items: int, device: torch.device) -> "PairCounts":
+        """Return counts of no pairs."""
+        start = torch.zeros(1, dtype=torch.float64, device=device)
+        return PairCounts(start, torch.zeros(num_items, 2, 1, dtype=torch.int64, device=device), (None, None))
 
     @property
     def total(self) -> Tensor:
@@ -44,75 +52,84 @@ def count_pairs(pairs: Pairs, starts: Tensor, replicates: int) -> PairCounts:
 
     Items are the queries and then the references that are no queries.
     """
-    sides, bins, device = pairs.sides, len(starts), starts.device
-    queries, shared = len(sides.query), sides.shared
-    of_items = pairs.own.new_zeros(queries + len(sides.reference) - shared, 2 * bins)
-    is_listed = [int(number) * replicates <= PRODUCTS for number in pairs.total]
-    listed: list[list[Tensor]] = [[of_items.new_zeros(0, 3)] for _ in is_listed]
+    num_bins, device = len(starts), starts.device
+    num_queries, num_shared = len(pairs.sides.query), pairs.sides.shared
+    of_items = pairs.own.new_zeros(num_queries + len(pairs.sides.reference) - num_shared, 2 * num_bins)
+    is_short = [int(count) * replicates <= PRODUCTS for count in pairs.total]
+    parts: list[list[Tensor]] = [[of_items.new_zeros(0, 3)] for _ in is_short]
     error = pairs.error if math.isfinite(pairs.error) else 0.0
     edges = (starts[1:] - error).contiguous()  # values are off by the error: equal distances stay in one bin
     for tile in pairs.tiles():
         width = tile.columns.stop - tile.columns.start
-        place = torch.arange(len(tile.same), device=device) if tile.at is None else tile.at
-        row, column = place // width, place % width
-        values = pairs.values(tile) if math.isfinite(pairs.error) else pairs.canonical(*tile.pairs(place))
-        cell = torch.searchsorted(edges, values, right=True).add_(torch.where(tile.same, 0, bins))
+        position = torch.arange(len(tile.same), device=device) if tile.at is None else tile.at
+        row, column = position // width, position % width
+        values = pairs.values(tile) if math.isfinite(pairs.error) else pairs.canonical(*_all_pairs(tile))
+        cell = torch.searchsorted(edges, values, right=True).add_(torch.where(tile.same, 0, num_bins))
         of_rows, of_columns = (
-            (index * (2 * bins)).add_(cell).bincount(minlength=count * 2 * bins).view(count, 2 * bins)
+            (index * (2 * num_bins)).add_(cell).bincount(minlength=count * 2 * num_bins).view(count, 2 * num_bins)
             for index, count in ((row, tile.rows.stop - tile.rows.start), (column, width))
         )
         of_items[tile.rows] += of_rows
         references = torch.arange(tile.columns.start, tile.columns.stop, device=device)
-        references += torch.where(references < shared, 0, queries - shared)
+        references += torch.where(references < num_shared, 0, num_queries - num_shared)
         of_items.index_add_(0, references, of_columns)
-        for kind, rows in enumerate(listed):
-            if is_listed[kind]:
-                chosen = (tile.same if kind == SAME else ~tile.same).nonzero()[:, 0]
-                items = row[chosen] + tile.rows.start, references[column[chosen]]
-                rows.append(torch.stack([*items, cell[chosen] - (0 if kind == SAME else bins)], 1))
-    tables = [torch.cat(rows) if few else None for rows, few in zip(listed, is_listed, strict=True)]
+        for kind in (SAME, DIFFERENT):
+            if is_short[kind]:
+                selected = (tile.same if kind == SAME else ~tile.same).nonzero()[:, 0]
+                items = row[selected] + tile.rows.start, references[column[selected]]
+                parts[kind].append(torch.stack([*items, cell[selected] - kind * num_bins], 1))
+    lists = [torch.cat(rows) if short else None for rows, short in zip(parts, is_short, strict=True)]
     if pairs.several:
-        tables = [None if table is None else gathered(table, pairs.group) for table in tables]
-    counts = pairs.of_all_ranks(of_items).view(-1, 2, bins)
-    return PairCounts(starts, counts, (tables[SAME], tables[DIFFERENT]))
+        lists = [None if rows is None else gathered(rows, pairs.group) for rows in lists]
+    counts = pairs.of_all_ranks(of_items).view(-1, 2, num_bins)
+    return PairCounts(starts, counts, (lists[SAME], lists[DIFFERENT]))
 
 
-def bin_starts(pairs: Pairs, rates: Tensor, exact: Tensor) -> Tensor:
-    # rates: (F,) float64 in [0, 1], of pairs of different labels  exact: (K,) float64  ->  (B,) float64
-    """Choose bins: evenly filled ones, finer around rates of pairs of different labels, and one at each exact value."""
+def _all_pairs(tile: Tile) -> tuple[Tensor, Tensor]:
+    return tile.pairs(torch.arange(len(tile.same), device=tile.same.device))
+
+
+def bin_starts(pairs: Pairs, far: Sequence[float], thresholds: Sequence[Found]) -> Tensor:
+    # far: F rates in [0, 1]  ->  (B,) float64
+    """Choose bins: evenly filled ones, finer around some rates of false acceptance, and one at each threshold."""
     same, different = _samples(pairs)
+    rates = torch.tensor(far, dtype=torch.float64, device=same.device)
+    exact = torch.stack([threshold.at for threshold in thresholds]) if thresholds else rates[:0]
     distinct = torch.cat([same, different]).unique()
     if len(distinct) <= BINS:
         return torch.cat([distinct, exact[exact.isfinite()]]).unique()
     even = torch.linspace(0, 1, BINS // 4, dtype=torch.float64, device=rates.device)
     around = rates[:, None] * 4.0 ** torch.linspace(-1, 1, BINS // 4 + 1, dtype=torch.float64, device=rates.device)
     levels = torch.cat([even, around.flatten()]).clamp(max=1)
-    chosen = [
-        values[(at * (len(values) - 1)).long()] for values, at in ((same, even), (different, levels)) if len(values)
+    quantiles = [
+        values[(level * (len(values) - 1)).long()]
+        for values, level in ((same, even), (different, levels))
+        if len(values)  # a sample may hold none of the few pairs of a kind
     ]
     after = exact + 3 * pairs.error if math.isfinite(pairs.error) else exact
-    starts = torch.cat([*chosen, exact, torch.nextafter(after, exact + torch.inf)])  # a bin for each exact distance
+    starts = torch.cat([*quantiles, exact, torch.nextafter(after, exact + torch.inf)])  # a bin for each exact distance
     return starts[starts.isfinite()].unique()
 
 
 def _samples(pairs: Pairs) -> list[Tensor]:
     # ->  (n,) float64, ascending, of pairs of the same label and of different ones
     """Return the distances of all pairs of a kind, or of some that are spread over all items."""
-    sides, device = pairs.sides, pairs.sides.query.device
-    count, references = len(sides.query), len(sides.reference)
-    if count * references <= SAMPLED:
-        place = torch.arange(count * references, device=device)
-        row, column = place // references, place % references
+    query_labels, reference_labels = pairs.sides.query_labels, pairs.sides.reference_labels
+    device, num_queries, num_references = query_labels.device, len(query_labels), len(reference_labels)
+    if num_queries * num_references <= SAMPLED:
+        position = torch.arange(num_queries * num_references, device=device)
+        row, column = position // num_references, position % num_references
     else:
-        number = torch.arange(SAMPLED, dtype=torch.float64, device=device)
-        first_share, other = (number * step % 1 for step in _STEPS)
-        row = (first_share * count).long()
-        labels, order = sides.reference_labels.sort()
-        first, last = (torch.searchsorted(labels, sides.query_labels[row], right=right) for right in (False, True))
-        partner = order[(first + (other * (last - first)).long()).clamp(max=references - 1)]
-        row, column = row.repeat(2), torch.cat([(other * references).long(), partner])
-    column, row = (index[pairs.own[row] != column] for index in (column, row))
-    same = sides.query_labels[row] == sides.reference_labels[column]
+        index = torch.arange(SAMPLED, dtype=torch.float64, device=device)
+        first_fraction, second_fraction = (index * step % 1 for step in _STEPS)
+        row = (first_fraction * num_queries).long()
+        labels, order = reference_labels.sort()
+        first, last = (torch.searchsorted(labels, query_labels[row], right=right) for right in (False, True))
+        partner = order[(first + (second_fraction * (last - first)).long()).clamp(max=num_references - 1)]
+        row, column = row.repeat(2), torch.cat([(second_fraction * num_references).long(), partner])
+    is_pair = pairs.own[row] != column
+    row, column = row[is_pair], column[is_pair]
+    same = query_labels[row] == reference_labels[column]
     return [pairs.canonical(row[kind], column[kind]).sort().values for kind in (same, ~same)]
 
 
@@ -122,21 +139,20 @@ def weighted_counts(counts: PairCounts, units: Tensor, replicates: int, seed: in
     of_items, total = counts.of_items.flatten(1).double(), counts.total.flatten().double()
     weighted = total.new_empty(replicates, *counts.of_items.shape[1:])
     sizes = total.new_empty(replicates)
-    for drawn, weights in replicate_weights(units, replicates, seed):
-        sizes[drawn] = weights.sum(1)
-        linear = weights @ of_items - (sizes[drawn] / len(units))[:, None] * total
-        weighted[drawn] = linear.view(-1, *weighted.shape[1:])
-        for kind, listed in enumerate(counts.listed):
-            if listed is not None:
-                weighted[drawn, kind] = _products(weights, listed, weighted.shape[2])
+    for rows, weights in replicate_weights(units, replicates, seed):
+        sizes[rows] = weights.sum(1)
+        linear = weights @ of_items - (sizes[rows] / max(len(units), 1))[:, None] * total
+        weighted[rows] = linear.view(-1, *weighted.shape[1:])
+        for kind, pairs_of_kind in enumerate(counts.lists):
+            if pairs_of_kind is not None:
+                weighted[rows, kind] = _products(weights, pairs_of_kind, weighted.shape[2])
     return weighted, sizes
 
 
-def _products(weights: Tensor, listed: Tensor, bins: int) -> Tensor:
-    # weights: (R, V)  listed: (P, 3)  ->  (R, B)
-    first, second, place = listed.unbind(1)
-    sums = weights.new_zeros(len(weights), bins)
-    step = max(2**22 // max(len(weights), 1), 1)
-    for part in torch.arange(len(listed), device=listed.device).split(step):
-        sums.index_add_(1, place[part], weights[:, first[part]] * weights[:, second[part]])
+def _products(weights: Tensor, pairs: Tensor, num_bins: int) -> Tensor:
+    # weights: (R, V)  pairs: (P, 3), both items and the bin  ->  (R, B)
+    sums = weights.new_zeros(len(weights), num_bins)
+    for part in pairs.split(max(CHUNK // max(len(weights), 1), 1)):
+        first, second, cell = part.unbind(1)
+        sums.index_add_(1, cell, weights[:, first] * weights[:, second])
     return sums

@@ -6,11 +6,12 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from ..._exact_sums import prefix_sums
 from ...uncertainty.engine.draws import Bounds
 from ...uncertainty.engine.resampling import Range, Resampled
 from ...uncertainty.engine.units import units_of_values
 from ...uncertainty.engine.weights import ItemNames, fingerprint
-from .pair_counts import DIFFERENT, SAME, bin_starts, count_pairs, weighted_counts
+from .pair_counts import DIFFERENT, SAME, PairCounts, bin_starts, count_pairs, weighted_counts
 from .pairs import Found, Pairs
 
 
@@ -25,7 +26,7 @@ class Curve(NamedTuple):
     def of_counts(cls, counts: Tensor, starts: Tensor) -> "Curve":
         # counts: (..., 2, B) float64  starts: (B,)
         """Return the curve of pairs in bins."""
-        accepted = torch.nn.functional.pad(counts.cumsum(-1), (1, 0))
+        accepted = torch.nn.functional.pad(prefix_sums(counts), (1, 0))
         accepted = accepted / accepted[..., -1:]
         ends = torch.cat([starts, starts.new_full((1,), torch.inf)])
         return cls(accepted[..., SAME, :], accepted[..., DIFFERENT, :], ends)
@@ -66,7 +67,7 @@ def _first(holds: Tensor) -> Tensor:
 def resampled_curve(
     pairs: Pairs,
     names: ItemNames,
-    points: tuple[Sequence[float], list[Found]],
+    points: Callable[[Pairs], tuple[Sequence[float], list[Found]]],
     read: Callable[[Curve], Any],
     value_range: Range,
     replicates: int,
@@ -74,36 +75,35 @@ def resampled_curve(
 ) -> Resampled:
     """Return the pairs in bins, of the data and in all replicates, and what is read off their curve.
 
-    names: of the V items, the queries and then the references that are no queries. points: rates of false acceptance
-    around which, and distances at which, the curve is to be exact. Pseudo-items have pairs of the same label at one end
-    of the distances and pairs of different labels like those of the data: of one item that is near to all others the
-    data say nothing, but it would undo every threshold.
+    names: of the V items, the queries and then the references that are no queries. points: of pairs of both kinds,
+    rates of false acceptance around which, and thresholds at which, the curve is to be exact. Pseudo-items have pairs
+    of the same label at one end of the distances and pairs of different labels like those of the data: of one item that
+    is near to all others the data say nothing, but it would undo every threshold.
     """
-    rates = torch.tensor(points[0], dtype=torch.float64, device=names.units.device)
-    exact = torch.stack([found.at for found in points[1]]) if points[1] else rates[:0]
-    starts = bin_starts(pairs, rates, exact)
-    counts = count_pairs(pairs, starts, replicates)
+    counts = PairCounts.of_none(len(names.units), names.units.device)  # if one kind has none, there is no curve
+    if bool(pairs.total.all()):
+        rates, thresholds = points(pairs)
+        counts = count_pairs(pairs, bin_starts(pairs, rates, thresholds), replicates)
     weighted, sizes = weighted_counts(counts, names.units, replicates, seed)
     observed = counts.total.double()
     units = units_of_values(names.units)
     if units is not None:
-        place = torch.searchsorted(units.ids, names.units)
         rows = torch.zeros(len(units.ids), *observed.shape, dtype=observed.dtype, device=observed.device)
-        units = units._replace(rows=rows.index_add_(0, place, counts.of_items.double()))
-    per_item = observed * 2 / len(names.units)
+        rows.index_add_(0, torch.searchsorted(units.ids, names.units), counts.of_items.double())
+        units = units._replace(rows=rows)
+    per_item = observed * 2 / max(len(names.units), 1)
     worst, best = per_item.clone(), per_item.clone()
     for row, end in ((worst, -1), (best, 0)):
         row[SAME] = 0
         row[SAME, end] = per_item[SAME].sum()
-    sides = pairs.sides
-    others = sides.reference_labels[sides.shared :]
-    labels = torch.cat([sides.query_labels, others.to(sides.query_labels.dtype)])
+    query_labels, reference_labels = pairs.sides.query_labels, pairs.sides.reference_labels
+    labels = torch.cat([query_labels, reference_labels[pairs.sides.shared :].to(query_labels.dtype)])
     identity = names.columns(None if labels.is_floating_point() else labels)
     return Resampled(
         observed=observed,
         weighted=weighted,
         half=None,
-        read=lambda sums: read(Curve.of_counts(sums, starts)),
+        read=lambda sums: read(Curve.of_counts(sums, counts.starts)),
         items=fingerprint(*identity),
         units=units,
         num_items=len(names.units),

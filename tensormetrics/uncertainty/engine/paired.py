@@ -29,7 +29,7 @@ def comparisons(a: Resampled | Joined, b: Resampled | Joined, question: Question
     operands = [Operand(a, values), Operand(b, others, -1.0)]
     difference, jackknife = read_operands(operands, lambda operand: operand.resampled.observed), jackknife_of(operands)
     differs = None
-    if a.units is not None and b.units is not None and a.observed.ndim:  # else it is a value in place of sums
+    if a.units is not None and b.units is not None and None not in (a.half, b.half):  # else cells or values of a model
         differs = (a.units.rows != b.units.rows).flatten(1).any(1)
     evidence = Evidence(
         difference,
@@ -37,7 +37,7 @@ def comparisons(a: Resampled | Joined, b: Resampled | Joined, question: Question
         ranges_of(operands),
         None if a.half is None or b.half is None else _swap_test(operands, a.half, b.half),
         one_unit=jackknife is not None and jackknife.num_units == 1,
-        all_equal=has_same_draws or (differs is not None and a.half is not None and not bool(differs.any())),
+        all_equal=has_same_draws or (differs is not None and not bool(differs.any())),
     )
     counts = counts_of(a, jackknife) | {"discordant": None if differs is None else int(differs.sum())}
     counts["test"] = "bootstrap" if evidence.test is None else "paired swaps"
