@@ -163,8 +163,8 @@ def test_fitting_keeps_neither_a_graph_nor_the_tensors(case):
 def test_chunks_do_not_show(model, case, monkeypatch):
     method, fit = case
     expected = method().fit_transform(model, **fit).vectors
-    for file in ("base", "repulsion_attraction_neutralization"):
-        monkeypatch.setattr(f"tensormetrics.association.debias.{file}.CHUNK", 7)
+    for file in ("embeddings.vocabulary", "debias.base", "debias.repulsion_attraction_neutralization"):
+        monkeypatch.setattr(f"tensormetrics.association.{file}.CHUNK", 7)
     torch.testing.assert_close(method().fit_transform(model, **fit).vectors, expected, atol=1e-12, rtol=1e-12)
 
 

@@ -10,11 +10,9 @@ from tensormetrics.association import (
     HalfSiblingRegression,
     HardDebias,
     MulticlassHardDebias,
-    Query,
     RepulsionAttractionNeutralization,
     WordEmbeddingModel,
 )
-from tensormetrics.association import metrics as metrics_of_words
 
 PAIRS = [["he", "she"], ["him", "her"], ["man", "woman"]]
 WORDS = [*sum(PAIRS, []), "work", "home", "engineer", "doctor", "math", "poetry"]
@@ -144,7 +142,11 @@ def test_rows_are_written_once():
     grown = []
     empty = torch.Tensor.new_empty
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(torch.Tensor, "new_empty", lambda self, *shape: grown.append(shape[0]) or empty(self, *shape))
+        patch.setattr(
+            torch.Tensor,
+            "new_empty",
+            lambda self, *shape, **kind: grown.append(shape[0]) or empty(self, *shape, **kind),
+        )
         model._table.add(f"w{number}" for number in range(8000))
         assert grown == [48000] and len(model.vectors) == 48000
         for number in range(8000, 8200):
@@ -152,14 +154,47 @@ def test_rows_are_written_once():
     assert len(grown) == 2
 
 
-def test_every_metric_scores_a_model_on_demand_as_its_table():
-    target, attribute = [["he", "him", "man"], ["she", "her", "woman"]], [["work", "engineer"], ["home", "poetry"]]
-    table, lazy, asked = models()
-    for name in ("WEAT", "RND", "RIPA", "MAC", "RNSB", "ECT"):
-        metric = getattr(metrics_of_words, name, None)
-        if metric is None:
-            continue
-        sizes = metric.metric_template
-        query = Query(target[: sizes[0]], attribute[: sizes[1]])
-        results = [metric().run_query(query, model, normalize=True)["result"] for model in (table, lazy, asked)]
-        assert results[0] == pytest.approx(results[1], rel=1e-6) == pytest.approx(results[2], rel=1e-6)
+def test_a_method_that_is_fitted_again_leaves_its_models_alone():
+    _, model, _ = models()
+    method = HardDebias().fit(model, definitional_pairs=PAIRS[:2])
+    changed, wanted = method.transform(model), HardDebias().fit(model, definitional_pairs=PAIRS[:2]).transform(model)
+    method.fit(model, definitional_pairs=[["work", "home"]])
+    close(changed["poetry"], wanted["poetry"])
+
+
+def test_a_debiased_model_is_not_refreshed():
+    _, model, _ = models()
+    changed = HardDebias().fit(model, definitional_pairs=PAIRS[:2]).transform(model)
+    with pytest.raises(ValueError, match="^refresh: got a debiased model"):
+        changed.refresh()
+    model.refresh()
+    with pytest.raises(ValueError, match="^refresh: got a debiased model"):
+        changed.to(dtype=torch.float64).refresh()
+
+
+def test_an_encoder_that_fails_leaves_no_rows_behind():
+    calls = []
+
+    def failing(words):
+        calls.append(words)
+        if len(calls) == 2:
+            raise ConnectionError("no answer")
+        return encode(words)
+
+    model = WordEmbeddingModel.from_encoder(failing, batch_size=2)
+    model.normalize()
+    with pytest.raises(ConnectionError):
+        model.arrays(WORDS[:4])
+    assert not len(model.vectors) and not model.vocab
+    for word in WORDS[:4]:
+        close(model[word], torch.nn.functional.normalize(encode([word]))[0])
+
+
+def test_rows_of_a_wider_dtype_are_kept():
+    dtypes = iter([torch.float16, torch.float64])
+    model = WordEmbeddingModel.from_encoder(lambda words: encode(words).to(next(dtypes)))
+    model.rows("he")
+    model.rows("work")
+    assert model.vectors.dtype == torch.float64
+    close(model["work"], encode(["work"])[0].double())
+    close(model["he"], encode(["he"])[0].half().double())

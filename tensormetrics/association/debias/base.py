@@ -3,6 +3,7 @@
 import functools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from copy import deepcopy
 from typing import Any
 
 import torch
@@ -12,10 +13,9 @@ from ... import _checks
 from ..._repr import RecordedArguments
 from ..embeddings.lookup import check_flag, log
 from ..embeddings.model import WordEmbeddingModel, check_model
-from ..embeddings.vocabulary import EncodedTable
+from ..embeddings.vocabulary import CHUNK, EncodedTable, rewrite
 from ..sets import word_sets
 
-CHUNK = 2**24  # numbers that are float64 at a time
 Rows = list[list[int]]  # the rows of tuples of words
 
 
@@ -76,13 +76,16 @@ class Debias(RecordedArguments, nn.Module, ABC):
                 f"model: {type(self).__name__} moves the rows of {model.name!r} together, which are computed on "
                 "demand; write WordEmbeddingModel.from_numpy(numpy.stack([*model.arrays(words).values()]), words)"
             )
-        found_rows(model, [[word] for word in _flat(self.words)], quiet=True)  # they have rows from here on
+        if model._table.on_demand:
+            found_rows(model, [[word] for word in _flat(self.words)], quiet=True)  # they have rows from here on
         rows = torch.tensor(self.selected(model, target, ignore), dtype=torch.int64, device=model.vectors.device)
         self.say(f"{type(self).__name__}: {len(rows)} of {len(model)} words of {model.name!r}")
         table = model._table.copied() if copy else model._table
         self.write(table.vectors, model, rows)
         if isinstance(table, EncodedTable):
-            table.changes += (functools.partial(self.of_row, is_target=target is None),)
+            # A copy, as this method may be fitted again.
+            table.changes += (functools.partial(_changed, deepcopy(self), target is None),)
+            table.has_own_rows = True
         name = "_".join([model.name, *([self.criterion_name] if self.criterion_name else []), "debiased"])
         if copy:
             return WordEmbeddingModel(table, name, model.vocab_prefix)
@@ -133,6 +136,11 @@ class Debias(RecordedArguments, nn.Module, ABC):
             if (value := state_dict.get(prefix + name)) is not None:
                 self.register_buffer(name, torch.empty_like(value))
         super()._load_from_state_dict(state_dict, prefix, *args)
+
+
+def _changed(debias: Debias, is_target: bool, vectors: Tensor) -> Tensor:
+    # vectors: (n, D) float64  ->  the same
+    return debias.to(vectors.device).of_row(vectors, is_target)
 
 
 def _flat(words: Any) -> Iterator[str]:
@@ -237,18 +245,6 @@ def subspace(tuples: Tensor, k: int) -> Tensor:
 def without(vectors: Tensor, basis: Tensor) -> Tensor:
     # vectors: (..., N, D)  basis: (..., k, D), orthonormal or 0  ->  (..., N, D)
     return vectors - vectors @ basis.mT @ basis
-
-
-def chunks(table: Tensor, rows: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-    # table: (V, D)  rows: (R,)  ->  pairs of (r,), (r, D) float64
-    for chunk in rows.split(max(1, CHUNK // table.shape[1])):
-        yield chunk, word_sets.as_words(table[chunk], None).vectors
-
-
-def rewrite(table: Tensor, rows: Tensor, function: Callable[[Tensor], Tensor]) -> None:
-    # table: (V, D), in place  rows: (R,)
-    for chunk, vectors in chunks(table, rows):
-        table[chunk] = function(vectors).to(table.dtype)
 
 
 def neutralize_and_equalize(

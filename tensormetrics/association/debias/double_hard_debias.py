@@ -11,6 +11,7 @@ from ... import _checks
 from ..._exact_sums import cumulative_mass
 from ..embeddings.lookup import check_flag
 from ..embeddings.model import WordEmbeddingModel
+from ..embeddings.vocabulary import chunks, rewrite
 from ..resampling.random import random_uniform, stream
 from ..sets import word_sets
 from . import base
@@ -98,11 +99,11 @@ class DoubleHardDebias(Debias):
         return result.where(biased.unsqueeze(-1), vectors)
 
     def write(self, table: Tensor, model: WordEmbeddingModel, rows: Tensor) -> None:
-        leaning = torch.cat([self._leaning(vectors) for _, vectors in base.chunks(table, rows)])
+        leaning = torch.cat([self._leaning(vectors) for _, vectors in chunks(table, rows)])
         judges = rows[_extremes(leaning, self.n_words)]
         self.say(f"comparing {self.n_components} principal components on {len(judges)} words")
         component = self._best_component(word_sets.as_words(table[judges], None).vectors)
-        base.rewrite(table, rows if self.scope == "all" else judges, lambda vectors: self._debiased(vectors, component))
+        rewrite(table, rows if self.scope == "all" else judges, lambda vectors: self._debiased(vectors, component))
 
     def _leaning(self, vectors: Tensor) -> Tensor:
         # vectors: (..., N, D)  ->  (..., N), positive: towards the first word of the representation

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from ... import _checks
 from ..embeddings.model import WordEmbeddingModel
+from ..embeddings.vocabulary import rewrite
 from ..sets import word_sets
 from . import base
 from .base import Debias
@@ -91,7 +92,7 @@ class RepulsionAttractionNeutralization(Debias):
     def write(self, table: Tensor, model: WordEmbeddingModel, rows: Tensor) -> None:
         self.say(f"{self.epochs} steps for {len(rows)} words")
         changed = self.forward(table, rows).to(table.dtype)
-        base.rewrite(table, torch.arange(len(table), device=table.device), word_sets.unit)
+        rewrite(table, torch.arange(len(table), device=table.device), word_sets.unit)
         table[rows] = changed
 
     def _debiased(self, units: Tensor, rows: Tensor) -> Tensor:

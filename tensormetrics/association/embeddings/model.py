@@ -11,6 +11,7 @@ from torch import Tensor
 from typing_extensions import Unpack  # torch brings it
 
 from ... import _checks
+from ..sets import word_sets
 from .formats.arrays import npz_table, safetensors_table
 from .formats.fasttext import FastText
 from .formats.transformers import MARK, Transformer
@@ -38,13 +39,6 @@ from .vocabulary import (
     table_of_contexts,
     vocabulary_of,
 )
-
-
-def unit_rows(rows: Tensor) -> Tensor:
-    # (n, D) float64  ->  the same
-    """Divide rows by their L2 norms; zero rows stay."""
-    norms = torch.linalg.vector_norm(rows, dim=1, keepdim=True)
-    return rows / norms.where(norms > 0, 1)
 
 
 class WordEmbeddingModel:
@@ -260,12 +254,13 @@ class WordEmbeddingModel:
 
     def normalize(self) -> None:
         """Divide every row by its L2 norm, in place, also those that are computed later; zero rows stay."""
-        self._table.change(unit_rows)
+        self._table.change(word_sets.unit)
 
     def refresh(self) -> None:
-        """Compute the rows of an encoder anew, as after training; `normalize` and debiasing apply to them, too.
+        """Compute the rows of an encoder anew, as after training; a model that was normalized stays so.
 
-        Rows of a table are read where they lie: of these nothing is computed.
+        Rows that `update` wrote are computed anew, too. Rows of a table are read where they lie: nothing is computed.
+        ValueError for a debiased model, whose directions were those of the rows before.
 
         >>> scale = [1.0]
         >>> model = WordEmbeddingModel.from_encoder(lambda words: torch.ones(len(words), 2) * scale[0])

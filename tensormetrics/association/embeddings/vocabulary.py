@@ -3,7 +3,7 @@
 import functools
 import itertools
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence, Sized
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence, Sized
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from ... import _checks
+from ..sets import word_sets
 
 Encode = Callable[[list[str]], "Tensor | np.ndarray | Sequence[Any]"]
 Change = Callable[[Tensor], Tensor]  # (n, D) float64  ->  the same, each row for itself
@@ -47,12 +48,9 @@ class Table:
         return any(len(rows) > 1 for rows in self.members.values())
 
     @torch.no_grad()
-    def change(self, function: Change, rows: Tensor | None = None) -> None:
-        # rows: (R,) int64, distinct
-        """Rewrite some rows in place, by default all, those that come later too."""
-        rows = torch.arange(len(self.vectors), device=self.vectors.device) if rows is None else rows
-        for chunk in rows.split(max(1, CHUNK // max(self.vectors.shape[1], 1))):
-            self.vectors[chunk] = function(self.vectors[chunk].double()).to(self.vectors.dtype)
+    def change(self, function: Change) -> None:
+        """Rewrite all rows in place, also those that are computed later."""
+        rewrite(self.vectors, torch.arange(len(self.vectors), device=self.vectors.device), function)
 
     def copied(self) -> "Table":
         """Return a table whose rows are another tensor."""
@@ -85,7 +83,8 @@ class EncodedTable(Table):
     """Its templates, filled in with a word, are encoded once and kept. "mean" adds a row for their mean.
 
     Every word is in it, or those that `known` says yes to; `words` are those that the source lists. `mark` is how a
-    word is written in a template. `changes` are what was done to all rows, and is done to those that come later.
+    word is written in a template. `changes` were made to all rows and are made to those that come later; some words may
+    have rows of their own beside (`has_own_rows`), which cannot be computed anew.
     """
 
     on_demand = True
@@ -113,6 +112,7 @@ class EncodedTable(Table):
         self.known, self.mark, self.words = known, mark, words
         self.device, self.dtype = device, dtype
         self.changes: tuple[Change, ...] = ()
+        self.has_own_rows = False
         self._clear()
 
     def _clear(self) -> None:
@@ -152,27 +152,36 @@ class EncodedTable(Table):
         known = {} if has_means and self.changes else self.row_of  # a mean is that of rows before their changes
         new = [s for s in dict.fromkeys(itertools.chain.from_iterable(contexts_of.values())) if s not in known]
         first, needed = self._count, self._count + len(new) + has_means * len(words)
-        for start in range(0, len(new), batch_size):
-            strings = new[start : start + batch_size]
-            self._append(self._checked(encode(strings), len(strings)), needed)
-            self.row_of.update(zip(strings, range(self._count - len(strings), self._count), strict=True))
-        members = {word: [self.row_of[s] for s in strings] for word, strings in contexts_of.items()}
-        if has_means and words:
-            means = torch.stack([self.vectors[rows].mean(0) for rows in members.values()])
-            members = {word: [self._count + i] for i, word in enumerate(words)}
-            self._append(means, needed)
-        for function in self.changes:
-            super().change(function, torch.arange(first, self._count, device=self.vectors.device))
-        self.vocab.update((word, rows[0]) for word, rows in members.items())
+        rows: dict[str, int] = {}  # of the new strings
+        try:
+            for start in range(0, len(new), batch_size):
+                strings = new[start : start + batch_size]
+                self._append(self._checked(encode(strings), len(strings)), needed)
+                rows.update(zip(strings, range(self._count - len(strings), self._count), strict=True))
+            members = {
+                word: [rows[s] if s in rows else self.row_of[s] for s in strings]
+                for word, strings in contexts_of.items()
+            }
+            if has_means and words:
+                means = torch.stack([self.vectors[rows_of_word].mean(0) for rows_of_word in members.values()])
+                members = {word: [self._count + i] for i, word in enumerate(words)}
+                self._append(means, needed)
+            for function in self.changes:
+                rewrite(self.vectors, torch.arange(first, self._count, device=self.vectors.device), function)
+        except BaseException:
+            self._count = first  # half of them would lack the changes
+            raise
+        self.row_of.update(rows)
+        self.vocab.update((word, rows_of_word[0]) for word, rows_of_word in members.items())
         self.members.update(members)
 
     def rows(self, word: str) -> Sequence[int]:
         self.add([word])
         return super().rows(word)
 
-    def change(self, function: Change, rows: Tensor | None = None) -> None:
-        super().change(function, rows)
-        self.changes += () if rows is not None else (function,)
+    def change(self, function: Change) -> None:
+        super().change(function)
+        self.changes += (function,)
 
     def copied(self) -> "EncodedTable":
         table = self.to(None, None)
@@ -180,6 +189,10 @@ class EncodedTable(Table):
         return table
 
     def refresh(self) -> None:
+        if self.has_own_rows:
+            raise ValueError(
+                "refresh: got a debiased model, wanted the one before; refresh it, fit and transform again"
+            )
         words = list(self.vocab)
         self._clear()
         self.add(words)
@@ -188,15 +201,14 @@ class EncodedTable(Table):
         # Rows that nobody asked for say nothing: tables are equal where their rows always will be.
         if not isinstance(other, EncodedTable):
             return False
-        names = "options", "known", "mark", "changes"
-        return all(getattr(self, name) == getattr(other, name) for name in names) and (
-            (self.device, self.dtype) == (other.device, other.dtype)
-        )
+        names = "options", "known", "mark", "changes", "device", "dtype"
+        return all(getattr(self, name) == getattr(other, name) for name in names)
 
     def to(self, device: Any, dtype: torch.dtype | None) -> "EncodedTable":
         own = {"known": self.known, "mark": self.mark, "words": self.words}
         table = EncodedTable(*self.options, device or self.device, dtype or self.dtype, **own)  # type: ignore[arg-type]
-        table.vectors, table.changes = _moved(self.vectors, device, dtype), self.changes
+        table.vectors = _moved(self.vectors, device, dtype)
+        table.changes, table.has_own_rows = self.changes, self.has_own_rows
         table.vocab, table.members, table.row_of = dict(self.vocab), dict(self.members), dict(self.row_of)
         return table
 
@@ -223,14 +235,28 @@ class EncodedTable(Table):
     def _append(self, rows: Tensor, needed: int) -> None:
         # needed: rows there will be
         count = self._count
+        dtype = torch.promote_types(self._store.dtype, rows.dtype) if count else rows.dtype
         if not count:
             self._store = rows.new_empty(needed, rows.shape[1])
-        elif needed > len(self._store):
-            store = self._store.new_empty(max(needed, 2 * len(self._store)), rows.shape[1])
+        elif needed > len(self._store) or dtype != self._store.dtype:
+            size = max(needed, 2 * len(self._store)) if needed > len(self._store) else len(self._store)
+            store = self._store.new_empty(size, rows.shape[1], dtype=dtype)
             store[:count] = self.vectors
             self._store = store
         self._store[count : count + len(rows)] = rows
         self._count = count + len(rows)
+
+
+def chunks(table: Tensor, rows: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+    # table: (V, D)  rows: (R,)  ->  pairs of (r,), (r, D) float64
+    for chunk in rows.split(max(1, CHUNK // max(table.shape[1], 1))):
+        yield chunk, word_sets.as_words(table[chunk], None).vectors
+
+
+def rewrite(table: Tensor, rows: Tensor, function: Change) -> None:
+    # table: (V, D), in place  rows: (R,)
+    for chunk, vectors in chunks(table, rows):
+        table[chunk] = function(vectors).to(table.dtype)
 
 
 def table_of_contexts(contexts: Mapping[str, Tensor]) -> Table:
