@@ -153,3 +153,31 @@ def test_sums_over_rows_of_models_with_other_rows_are_refused():
         run_queries(association.WEAT, [query], models, metric_params={"unit": "row"})
     table = run_queries(association.WEAT, [query], models)
     assert len(create_ranking([table])) == 2
+
+
+@pytest.mark.parametrize("accepts_weights", [True, False])
+def test_other_classifiers_count_words(accepts_weights):
+    """By weights of the rows, where the classifier takes some."""
+    linear_model = pytest.importorskip("sklearn.linear_model")
+
+    class Estimator(linear_model.LogisticRegression):
+        def fit(self, x, y, **options):
+            return super().fit(x, y, **options)
+
+    if accepts_weights:
+        Estimator.fit = linear_model.LogisticRegression.fit
+    one = {word: rows[:1] for word, rows in rows_of_words([1]).items()}
+    several = {word: rows.repeat(1 + i % 3, 1) for i, (word, rows) in enumerate(one.items())}
+    options = {"estimator": Estimator, "estimator_params": {"tol": 1e-12, "max_iter": 1000}}
+    if accepts_weights:
+        check_equal(answer("RNSB", several, **options), answer("RNSB", one, **options), rel=1e-5)
+        assert answer("RNSB", several, **options)["/result"] > 0
+        return
+    with pytest.raises(ValueError, match="^estimator: got Estimator for words with several rows"):
+        answer("RNSB", several, **options)
+    assert answer("RNSB", several, unit="row", **options)["/result"] > 0
+
+
+def test_contexts_of_ceat_are_no_rows():
+    with pytest.raises(TypeError, match="unit"):
+        association.CEAT(unit="row")

@@ -3,6 +3,7 @@
 Also classifiers of other libraries instead of it, and a report of how well a classifier predicts.
 """
 
+import inspect
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -183,18 +184,34 @@ def estimated(t: Words, a: Words, b: Words, estimator: type, params: dict[str, A
     p = np.full((lead.numel(), t.vectors.shape[-2]), np.nan)
     for i, ((words, _), (positive, a_count), (negative, b_count)) in enumerate(queries):
         if a_count.any() and b_count.any():
-            x = np.concatenate([positive.repeat(a_count, 0), negative.repeat(b_count, 0)])
             model = estimator(**params)
-            model.fit(x, np.repeat([1, -1], [a_count.sum(), b_count.sum()]))
+            _fit(model, np.concatenate([positive, negative]), np.concatenate([a_count, -b_count]))
             p[i] = model.predict_proba(words)[:, list(model.classes_).index(-1)]
     return torch.from_numpy(p).view(*lead, -1).to(t.vectors)
+
+
+def _fit(model: Any, x: np.ndarray, counts: np.ndarray) -> None:
+    # x: (N, D)  counts: (N,), negative for class -1
+    """Fit a classifier to rows that count so often; to those of words with several rows by weights."""
+    y = np.sign(counts).astype(int)
+    if (counts == np.round(counts)).all():
+        repeats = np.abs(counts).astype(int)
+        model.fit(x.repeat(repeats, 0), y.repeat(repeats))
+        return
+    if "sample_weight" not in inspect.signature(model.fit).parameters:
+        name = type(model).__name__
+        raise ValueError(
+            f"estimator: got {name} for words with several rows, wanted one whose fit takes sample_weight; or write "
+            "unit='row'"
+        )
+    model.fit(x[y != 0], y[y != 0], sample_weight=np.abs(counts[y != 0]))
 
 
 def _on_the_host(words: Words, lead: torch.Size) -> list[tuple[np.ndarray, np.ndarray]]:
     # ->  per query (W, D) and (W,)
     vectors = words.vectors.expand(*lead, *words.vectors.shape[-2:]).reshape(-1, *words.vectors.shape[-2:])
     count = words.weights.expand(*lead, words.weights.shape[-1]).reshape(-1, words.weights.shape[-1])
-    return list(zip(vectors.cpu().numpy(), count.long().cpu().numpy(), strict=True))
+    return list(zip(vectors.cpu().numpy(), count.cpu().numpy(), strict=True))
 
 
 def report(got: Sequence[bool], wanted: Sequence[bool]) -> str:

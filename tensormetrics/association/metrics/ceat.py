@@ -218,6 +218,10 @@ class CEAT(BaseMetric):
         self.variance = variance
         self.add_rows("effects")  # (samples, 2): effect and variance
 
+    @classmethod
+    def _shared_options(cls) -> tuple[str, ...]:
+        return tuple(name for name in super()._shared_options() if name != "unit")  # its rows are the contexts
+
     @property
     def batched(self) -> bool:
         return False  # the thousand samples of one query are a batch

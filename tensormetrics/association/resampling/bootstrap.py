@@ -99,7 +99,7 @@ def bootstrap_interval(
     t_factors = _t_scales(df, sum(sample.num_words for sample in samples), replicates, seed)
     moved = scaled_draws(stretched, draws, standard_error, t_factors)
     details = {}
-    if isinstance(bias, Tensor):
+    if bias is not None:
         sizes = [samples[number].sizes[..., 0].expand(value.shape).flatten() for number in biased]
         bias = bias * (sizes[0] != sizes[1])
         moved, details["corrected"] = moved - bias, value.double() - bias.view(value.shape)
@@ -198,10 +198,10 @@ def _scale(score: Callable[..., Tensor], population: _Population) -> _Scale:
 
 def _jackknife(
     samples: list[WordSample], value: Tensor, shape: torch.Size, scores: Scores, cost: int, biased: list[int]
-) -> tuple[Tensor, Tensor, Tensor | float]:
+) -> tuple[Tensor, Tensor, Tensor | None]:
     # value: (V,), V numbers of the shape  ->  standard error, degrees of freedom, and bias by some samples, (V,) each
     squares, counts = [], []
-    bias: Tensor | float = 0.0
+    bias = None
     for number, sample in enumerate(samples):
         others = [other.unchanged() for other in samples]
         without = torch.cat([
@@ -213,7 +213,8 @@ def _jackknife(
         squares.append(moved.square().sum(1))
         counts.append(sample.sizes.expand(*shape, groups).reshape(-1, groups).T)
         if number in biased:  # Quenouille 1956, doi:10.1093/biomet/43.3-4.353
-            bias = bias + (moved.sum(1) * (1 - 1 / counts[-1].clamp(min=1))).sum(0)
+            own_bias = (moved.sum(1) * (1 - 1 / counts[-1].clamp(min=1))).sum(0)
+            bias = own_bias if bias is None else bias + own_bias
     return *joint_jackknife(torch.cat(squares), torch.cat(counts)), bias
 
 

@@ -112,7 +112,7 @@ def sign_null(r: Vectors, seed: int | None = 0) -> NullDistribution:
     units = _units(values, grid)
     if r.words is not None:
         units, present = _of_words(units, present, r.words, lead)
-    num_rows = present.sum(-1)
+    num_pairs = present.sum(-1)
     pairs, total = units.shape[-1], units.sum(-1)
 
     @functools.cache
@@ -121,7 +121,7 @@ def sign_null(r: Vectors, seed: int | None = 0) -> NullDistribution:
 
     def scaled(sums: Tensor) -> Tensor:
         # sums: (B, R) float64
-        return sums * (grid / num_rows.unsqueeze(-1))
+        return sums * (grid / num_pairs.unsqueeze(-1))
 
     def score() -> Tensor:
         return scaled(total.double().unsqueeze(-1)).view(lead)
@@ -131,10 +131,10 @@ def sign_null(r: Vectors, seed: int | None = 0) -> NullDistribution:
         return scaled(ordered().double() @ signs.mT).view(*lead, rows)
 
     def count(alternative: Alternative, replicates: int) -> Tensor:
-        return extreme_draws(ordered(), None, None, _sign_tails(total, num_rows, alternative), begin, replicates)
+        return extreme_draws(ordered(), None, None, _sign_tails(total, num_pairs, alternative), begin, replicates)
 
     def share(alternative: Alternative) -> Tensor:  # an absent pair doubles the patterns and the extreme ones alike
-        extreme = extreme_subsets(units, present, None, None, _sign_tails(total, num_rows, alternative))
+        extreme = extreme_subsets(units, present, None, None, _sign_tails(total, num_pairs, alternative))
         return extreme.clamp(max=2**pairs).double() / 2**pairs
 
     is_valid = values.isfinite().all(-1) & present.any(-1)
@@ -269,11 +269,11 @@ def _partition_tails(pool: _Pool, alternative: Alternative) -> Tails:
     return Tails(-((-expected - margin) // size), (expected - margin) // size)
 
 
-def _sign_tails(total: Tensor, rows: Tensor, alternative: Alternative) -> Tails:
-    # The mean falls by twice the sum of the flipped values; patterns within one unit per row are equal.
+def _sign_tails(total: Tensor, pairs: Tensor, alternative: Alternative) -> Tails:
+    # The mean falls by twice the sum of the flipped values; patterns within one unit per pair are equal.
     if alternative == "greater":
-        return Tails(None, rows // 2)
+        return Tails(None, pairs // 2)
     if alternative == "less":
-        return Tails(-(rows // 2), None)
-    margin = total.abs() - rows
+        return Tails(-(pairs // 2), None)
+    margin = total.abs() - pairs
     return Tails(-((-total - margin) // 2), (total - margin) // 2)
