@@ -3,6 +3,7 @@
 import copy
 import math
 import pickle
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -291,6 +292,12 @@ def test_references_that_can_score_nothing_warn_once():
         family.update(refs, refs)
     assert len(caught) == 1 and caught[0].filename == __file__
     family.update(refs, refs)
+    family = Family(Doc.metric, BOTH)
+    with pytest.warns(UserWarning, match="^2 of 3 references can score nothing") as caught:
+        warnings.simplefilter("always")
+        for _ in range(3):
+            family(refs, refs)  # whose batches are metrics of their own
+    assert len(caught) == 1
     for options in ({"policy": "conventional"}, {"policy": "agree"}, {"empty": "one"}, {"zero_division": 0.0}):
         Family(Doc.metric, BOTH, **options).update(refs, refs)
     Family(Doc.metric, micro_average(["f1"])).update(refs, refs)

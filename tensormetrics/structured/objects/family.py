@@ -117,8 +117,8 @@ class Family(Corpus, SumMetric):
     None for an answer that a parser refused: "raise"; "wrong": they share nothing with any reference, count as one item
     of the prediction, and score 0; "empty": they count as empty, which rewards a refusal if the reference is empty too
     and the policy gives credit for that. `compute` adds how many there were as "invalid". References must be valid.
-    Without any of policy, empty and zero_division a UserWarning says once if a reference can score nothing: a perfect
-    prediction of an empty reference then scores 0 in a macro average.
+    Without any of policy, empty and zero_division a UserWarning says once, on a CPU, if a reference can score nothing:
+    a perfect prediction of an empty reference then scores 0 in a macro average.
 
     >>> from dataclasses import dataclass
     >>> @metametric(normalizer="f1")
@@ -181,7 +181,8 @@ class Family(Corpus, SumMetric):
         nothing = torch.zeros(3, dtype=torch.float64, device="cpu")
         macros = [average for average in self.averages if average.kind == "macro" and "ref" in self.reads]
         is_default = (policy, empty, zero_division, metric.own_policy) == (None,) * 4
-        self._gives_nothing_for_nothing = is_default and any(0 in average.read(nothing).values() for average in macros)
+        gives_nothing = is_default and any(0 in average.read(nothing).values() for average in macros)
+        self._warnings_left = ["worthless references"] if gives_nothing else []  # shared with the batches of `forward`
         self.by_label = None if by is None else ByLabel(self.metric, by, all_scores, labels)
         self.on_invalid = on_invalid
         self.hooks = dict(hooks or {})
@@ -236,10 +237,10 @@ class Family(Corpus, SumMetric):
     def _warn_of_worthless(self, refs: Tensor) -> None:
         # refs: (B,) self-overlaps
         """Warn once of references for which a perfect prediction scores 0."""
-        if not self._gives_nothing_for_nothing:
+        if not self._warnings_left or refs.device.type != "cpu":  # elsewhere it would wait in every update
             return
         if num_worthless := int((refs == 0).sum()):
-            self._gives_nothing_for_nothing = False
+            self._warnings_left.clear()
             warnings.warn(
                 f'{num_worthless} of {len(refs)} references can score nothing; write policy="agree"', stacklevel=6
             )
