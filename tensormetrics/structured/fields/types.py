@@ -1,4 +1,4 @@
-"""The schema tree that readers of classes and of JSON Schemas build, and the interface of a comparator.
+"""The schema tree that readers of classes and of JSON Schemas build.
 
 Null is no case of a union: a type that allows it is `nullable`. Every place of the tree has `Scoring`, what an
 annotation says of it. A recursive type refers to itself by `Reference(name)`; `Schema.definitions` holds what it means.
@@ -6,12 +6,11 @@ annotation says of it. A recursive type refers to itself by `Reference(name)`; `
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Literal, TypeAlias
 
-import torch
-from torch import Tensor
+from .comparators.base import Comparator
 
 LeafKind = Literal[
     "boolean",
@@ -28,37 +27,6 @@ LeafKind = Literal[
     "null",
     "instance",
 ]
-
-
-@runtime_checkable
-class Comparator(Protocol):
-    """Similarity of two values of a leaf; a pair is correct from `threshold` on.
-
-    Values are as the leaf's reader returns them: str after NFC, int, float, Decimal, date, datetime, time, UUID, bytes.
-    Equal values are never passed: their similarity is 1.
-    """
-
-    name: str
-    threshold: float
-
-    def similarities(self, predicted: Sequence[Any], reference: Sequence[Any]) -> Tensor:
-        """Return the similarities in [0, 1] of the pairs `predicted[i], reference[i]`: float64 on the CPU, one a pair.
-
-        The pairs are distinct; both sequences have the same length. Values of different kinds have 0.
-        """
-
-
-@dataclass(frozen=True)
-class Exact:
-    """Equality: numbers by value, strings after NFC."""
-
-    name: str = "exact"
-    threshold: float = 1.0
-
-    def similarities(self, predicted: Sequence[Any], reference: Sequence[Any]) -> Tensor:
-        """Return 1 for equal pairs, else 0."""
-        pairs = zip(predicted, reference, strict=True)
-        return torch.tensor([float(a == b) for a, b in pairs], dtype=torch.float64, device="cpu")
 
 
 @dataclass(frozen=True)
