@@ -14,7 +14,7 @@ from typing import Any
 
 from torch import Tensor
 
-from .fields.records import field_names, is_record, is_tuple, reader
+from .fields.schemas.records import field_names, is_record, is_tuple, reader
 from .objects.columns import as_list, record_check
 from .objects.derive import Derivation, Plan, name_of, no_check, union_of
 from .objects.family import Family as family  # noqa: F401

@@ -21,7 +21,7 @@ from ...structured import (
     read_conll_coref,
     read_penman,
 )
-from ...structured.fields.records import is_record, is_tuple
+from ...structured.fields.schemas.records import is_record, is_tuple
 from ...structured.objects.metric import StructuredMetric
 from ...structured.suites.entities.tags import tag_code
 from ..inputs import BadInput, existing, full_lines, json_of, naming, open_text

@@ -15,7 +15,7 @@ import torch
 import typing_extensions
 from torch import Tensor
 
-from ..fields.records import class_of, is_tuple
+from ..fields.schemas.records import class_of, is_tuple
 
 Where = Callable[[int], str]  # the path of a row, for messages
 CPU = torch.device("cpu")

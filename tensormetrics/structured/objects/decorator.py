@@ -4,7 +4,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from ..fields.records import UnknownName, field_names, is_record, is_tuple
+from ..fields.schemas.records import UnknownName, field_names, is_record, is_tuple
 from ..tensors.constraints import Constraint
 from ..tensors.normalizers import Normalizer
 from ..tensors.policy import Policy

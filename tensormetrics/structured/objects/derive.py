@@ -12,7 +12,7 @@ from typing import Any
 from torch import Tensor
 from typing_extensions import is_typeddict
 
-from ..fields.records import class_of, field_names, is_record, is_tuple, plain, position, reader, resolved_types
+from ..fields.schemas.records import class_of, field_names, is_record, is_tuple, plain, position, reader, resolved_types
 from ..tensors.constraints import Constraint
 from ..tensors.policy import Policy
 from .columns import Where, as_list, record_check

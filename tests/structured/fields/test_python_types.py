@@ -16,8 +16,8 @@ import pytest
 from typing_extensions import NotRequired, TypedDict
 
 from tensormetrics.structured.fields.comparators import by, from_func, match, near, similar, weight
-from tensormetrics.structured.fields.python_types import SchemaWriter, json_schema
-from tensormetrics.structured.fields.records import record_values
+from tensormetrics.structured.fields.schemas.python_types import SchemaWriter, json_schema
+from tensormetrics.structured.fields.schemas.records import record_values
 
 
 class Color(enum.Enum):

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
-from .comparators.base import Comparator
+from ..comparators.base import Comparator
 
 LeafKind = Literal[
     "boolean",

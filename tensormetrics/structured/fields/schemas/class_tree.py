@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from .comparators import Annotation, Comparator, by, ignore, match, ordered, weight
+from ..comparators import Annotation, Comparator, by, ignore, match, ordered, weight
 from .python_types import ANYTHING, ARRAYS, MAPPINGS, SCALARS, SETS, UNIONS
 from .records import class_of, forbids_extra, is_record, is_tuple, plain, record_fields, resolved_types
 from .types import Anything, Field, Fixed, FreeKeys, Items, Leaf, Record, Reference, Schema, Type, Union

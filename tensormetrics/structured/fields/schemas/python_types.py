@@ -14,7 +14,7 @@ from typing import Any
 
 import typing_extensions
 
-from .comparators import KEYWORD, Annotation, ignore, keywords_of_annotations
+from ..comparators import KEYWORD, Annotation, ignore, keywords_of_annotations
 from .records import (
     Field,
     class_of,

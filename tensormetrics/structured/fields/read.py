@@ -1,0 +1,289 @@
+"""From the text of a language model to a JSON value."""
+
+import json
+import re
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, Literal, NamedTuple
+
+MAX_DEPTH = 500
+LONGEST_TOKEN = 16  # of a literal or an escape that the end of a window may cut
+SPACE = " \t\n\r"
+TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"?|[\[{\]}]', re.DOTALL)
+OPENING = re.compile(r"[\[{]")
+# A bracket that begins an object or an array of JSON rather than of a sentence.
+JSON_LIKE = re.compile(r'\{[ \t\n\r]*"|\[[ \t\n\r]*["{\[]')
+FENCE = re.compile(r"[ \t]*(`{3,}|~{3,})([^\n]*)")
+
+Extract = Literal["lenient", "fences", "strict"]
+How = Literal["json", "fence", "prose", "object", "unreadable"]
+HOWS: tuple[How, ...] = ("json", "fence", "prose", "object", "unreadable")
+
+
+class Conflict:
+    """The value of a key that an object has several times, with different values."""
+
+    def __repr__(self) -> str:
+        return "several values of one key"
+
+
+class Reading(NamedTuple):
+    """What was read: a value and how, or why there is none, and from which position of the text on."""
+
+    value: Any
+    how: How
+    reason: str = ""
+    position: int | None = None
+
+
+@dataclass(frozen=True)
+class Reader:
+    """Reads the answers of a model.
+
+    Args:
+        kinds: The kinds of JSON values that a document may have, such as {"object"}.
+        extract: Where JSON is looked for: "strict": the text is JSON; "fences": also in blocks of Markdown; "lenient":
+            also among prose.
+        decimals: Keep the digits of numbers, as `Decimal`.
+    """
+
+    kinds: Collection[str]
+    extract: Extract = "lenient"
+    decimals: bool = False
+
+    def read(self, answer: Any) -> Reading:
+        """Read a text, or take a value that was parsed already."""
+        if answer is None:
+            return Reading(None, "unreadable", "no answer")
+        if not isinstance(answer, str):
+            return Reading(answer, "object")
+        text = answer.removeprefix("\ufeff").strip(SPACE)
+        if not text:
+            return Reading(None, "unreadable", "empty")
+        try:
+            return self._of_kind(self._decode(text), "json")
+        except ValueError as error:
+            failure = Reading(None, "unreadable", _reason(error), getattr(error, "pos", None))
+        if self.extract == "strict":
+            return failure
+        for block in reversed(_fenced_blocks(text)):
+            try:
+                reading = self._of_kind(self._decode(block.strip(SPACE)), "fence")
+            except ValueError:
+                continue
+            if reading.how == "fence":
+                return reading
+        if self.extract == "fences" or not {"object", "array"} & set(self.kinds):
+            return failure
+        return self._from_prose(text, failure)
+
+    def _of_kind(self, value: Any, how: How) -> Reading:
+        kind = json_kind(value)
+        if kind not in self.kinds:
+            return Reading(None, "unreadable", f"got {_article(kind)}, wanted {_wanted(self.kinds)}")
+        return Reading(value, how)
+
+    def _decode(self, text: str) -> Any:
+        """Decode a text that is JSON as a whole; ValueError if it is none."""
+        value, end = self._decode_at(text, 0)
+        if end != len(text):
+            raise json.JSONDecodeError("Extra data", text, end)
+        return value
+
+    def _decode_at(self, text: str, start: int) -> tuple[Any, int]:
+        decoders = _DECIMALS if self.decimals else _FLOATS
+        try:
+            try:
+                value, end = decoders[0].raw_decode(text, start)
+            except ValueError as error:
+                if isinstance(error, json.JSONDecodeError | NotStandard):
+                    raise
+                value, end = decoders[1].raw_decode(text, start)  # an integer of more digits than int() takes
+        except RecursionError:
+            raise TooDeep from None
+        if end - start > 2 * MAX_DEPTH and _depth(text[start:end]) > MAX_DEPTH:
+            raise TooDeep
+        return value, end
+
+    def _decode_near(self, text: str, start: int) -> tuple[Any, int]:
+        """Decode as `_decode_at`, in windows that double: an error costs the characters before it, not all of them."""
+        width = 256
+        while start + width < len(text):
+            try:
+                value, end = self._decode_at(text[start : start + width], 0)
+                return value, start + end
+            except NotStandard:
+                pass
+            except json.JSONDecodeError as error:
+                if error.pos < width - LONGEST_TOKEN and not error.msg.startswith("Unterminated"):
+                    raise Failure(error.msg, start + error.pos) from None
+            width *= 2
+        return self._decode_at(text, start)
+
+    def _from_prose(self, text: str, failure: Reading) -> Reading:
+        """Return the last value among prose, in linear time: no part of a text is decoded more than twice."""
+        found, position, still_open = failure, 0, set[int]()
+        while match := OPENING.search(text, position):
+            start = match.start()
+            position = start + 1
+            if start in still_open:  # of an array or object that failed further on, and so does this
+                if JSON_LIKE.match(text, start):
+                    return failure._replace(position=start)
+                continue
+            try:
+                value, position = self._decode_near(text, start)
+            except TooDeep as error:
+                return failure._replace(reason=_reason(error), position=start)
+            except ValueError as error:
+                end = getattr(error, "pos", start + 1)
+                if _ended(text, error) or JSON_LIKE.match(text, start):
+                    return failure._replace(reason=_reason(error), position=end)
+                still_open.update(_open_brackets(text, start, end))
+                continue
+            reading = self._of_kind(value, "prose")
+            if reading.how == "prose":
+                found = reading
+        return found
+
+
+class NotStandard(ValueError):
+    """NaN or an infinity, which are no JSON."""
+
+
+class Failure(ValueError):
+    """Why and at which position a text is no JSON."""
+
+    def __init__(self, message: str, pos: int) -> None:
+        super().__init__(f"{message} at {pos}")
+        self.pos = pos
+
+
+class TooDeep(ValueError):
+    """More than MAX_DEPTH levels."""
+
+    def __str__(self) -> str:
+        return f"deeper than {MAX_DEPTH} levels"
+
+
+def json_kind(value: Any) -> str:
+    """Return the kind of JSON value that a decoded value is of."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "boolean"
+    if isinstance(value, int | float | Decimal):
+        return "number"
+    if isinstance(value, str):
+        return "string"
+    return "object" if isinstance(value, dict) else "array" if isinstance(value, list) else "other"
+
+
+def without_conflicts(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Make an object of its keys and values; a key with different values has a `Conflict`."""
+    value = dict(pairs)
+    if len(value) < len(pairs):
+        for key, part in pairs:
+            if not same_json(value[key], part):
+                value[key] = Conflict()
+    return value
+
+
+def same_json(a: Any, b: Any) -> bool:
+    """Return whether two decoded values are equal: numbers by value, but True is not 1."""
+    pending = [(a, b)]
+    while pending:
+        a, b = pending.pop()
+        kind = json_kind(a)
+        if kind != json_kind(b) or isinstance(a, Conflict):
+            return False
+        if kind == "object":
+            if a.keys() != b.keys():
+                return False
+            pending += [(a[key], b[key]) for key in a]
+        elif kind == "array":
+            if len(a) != len(b):
+                return False
+            pending += zip(a, b, strict=True)
+        elif a != b:
+            return False
+    return True
+
+
+def _refused(constant: str) -> Any:
+    raise NotStandard(f"{constant} is no JSON")
+
+
+def _integer(text: str) -> int | float:
+    try:
+        return int(text)
+    except ValueError:
+        return float(text)  # of thousands of digits: infinite
+
+
+def _decoder(**options: Callable[[str], Any]) -> json.JSONDecoder:
+    return json.JSONDecoder(object_pairs_hook=without_conflicts, parse_constant=_refused, **options)
+
+
+_FLOATS = _decoder(), _decoder(parse_int=_integer)
+_DECIMALS = _decoder(parse_float=Decimal), _decoder(parse_float=Decimal, parse_int=_integer)
+
+
+def _ended(text: str, error: ValueError) -> bool:
+    """Return whether decoding failed for want of more text."""
+    if not isinstance(error, json.JSONDecodeError):
+        return False
+    return error.msg.startswith("Unterminated string") or not text[error.pos :].strip(SPACE)
+
+
+def _open_brackets(text: str, start: int, end: int) -> list[int]:
+    """Return where the brackets are that begin at or after `start` and are open at `end`."""
+    opened: list[int] = []
+    for token in TOKEN.finditer(text, start, end):
+        if token[0] in "[{":
+            opened.append(token.start())
+        elif token[0] in "]}" and opened:
+            opened.pop()
+    return opened
+
+
+def _depth(text: str) -> int:
+    depth = deepest = 0
+    for token in TOKEN.finditer(text):
+        if token[0] in "[{":
+            depth += 1
+            deepest = max(deepest, depth)
+        elif token[0] in "]}":
+            depth -= 1
+    return deepest
+
+
+def _fenced_blocks(text: str) -> list[str]:
+    """Return the contents of the code blocks of Markdown; one that is not closed goes to the end."""
+    blocks: list[str] = []
+    fence, lines = "", list[str]()
+    for line in text.split("\n"):
+        match = FENCE.match(line)
+        if not fence:
+            if match and not (match[1][0] == "`" and "`" in match[2]):
+                fence, lines = match[1], []
+        elif match and match[1].startswith(fence) and not match[2].strip():
+            blocks.append("\n".join(lines))
+            fence = ""
+        else:
+            lines.append(line)
+    return [*blocks, "\n".join(lines)] if fence else blocks
+
+
+def _reason(error: ValueError) -> str:
+    if isinstance(error, json.JSONDecodeError):
+        return "truncated" if _ended(error.doc, error) else f"{error.msg} at {error.pos}"
+    return str(error)
+
+
+def _article(kind: str) -> str:
+    return kind if kind == "null" else f"{'an' if kind[0] in 'aeiou' else 'a'} {kind}"
+
+
+def _wanted(kinds: Collection[str]) -> str:
+    return " or ".join(_article(kind) for kind in kinds)

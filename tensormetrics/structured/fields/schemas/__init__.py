@@ -1,0 +1,1 @@
+"""Schemas of documents: the tree of types, and its readers and writers."""
