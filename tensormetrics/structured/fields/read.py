@@ -99,7 +99,7 @@ class Reader:
             except ValueError as error:
                 if isinstance(error, json.JSONDecodeError | NotStandard):
                     raise
-                value, end = decoders[1].raw_decode(text, start)  # an integer of more digits than int() takes
+                value, end = decoders[1].raw_decode(text, start)
         except RecursionError:
             raise TooDeep from None
         if end - start > 2 * MAX_DEPTH and _depth(text[start:end]) > MAX_DEPTH:
@@ -221,12 +221,20 @@ def _integer(text: str) -> int | float:
         return float(text)  # of thousands of digits: infinite
 
 
-def _decoder(**options: Callable[[str], Any]) -> json.JSONDecoder:
-    return json.JSONDecoder(object_pairs_hook=without_conflicts, parse_constant=_refused, **options)
+def _decoders(parse_float: Callable[[str], Any] | None) -> list[json.JSONDecoder]:
+    # The second for integers of more digits than int() takes: a function of Python for each integer is slow.
+    return [
+        json.JSONDecoder(
+            object_pairs_hook=without_conflicts,
+            parse_constant=_refused,
+            parse_float=parse_float,
+            parse_int=parse_int,
+        )
+        for parse_int in (None, _integer)
+    ]
 
 
-_FLOATS = _decoder(), _decoder(parse_int=_integer)
-_DECIMALS = _decoder(parse_float=Decimal), _decoder(parse_float=Decimal, parse_int=_integer)
+_FLOATS, _DECIMALS = _decoders(None), _decoders(Decimal)
 
 
 def _ended(text: str, error: ValueError) -> bool:

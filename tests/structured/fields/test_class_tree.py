@@ -8,9 +8,18 @@ from typing import Annotated
 import pytest
 from test_python_types import KINDS, MAKERS, Color, Invoice, Tree
 
-from tensormetrics.structured.fields.schemas.class_tree import schema_of
 from tensormetrics.structured.fields.comparators import by, exact, ignore, near, similar, weight
-from tensormetrics.structured.fields.schemas.types import Anything, Fixed, FreeKeys, Items, Leaf, Reference, Scoring, Union
+from tensormetrics.structured.fields.schemas.class_tree import schema_of
+from tensormetrics.structured.fields.schemas.types import (
+    Anything,
+    Fixed,
+    FreeKeys,
+    Items,
+    Leaf,
+    Reference,
+    Scoring,
+    Union,
+)
 
 EXPECTED = {
     **{kind: Leaf(kind) for kind in ("boolean", "integer", "number", "string")},
@@ -21,7 +30,7 @@ EXPECTED = {
     "identifier": Leaf("uuid"),
     "color": Leaf("enum", ("green", "red")),
     "choice": Leaf("enum", ("a", 1), nullable=True),
-    "nothing": Leaf("null"),
+    "nothing": Leaf("null", nullable=True),
     "optional": Leaf("number", nullable=True),
     "union": Union((Leaf("integer"), Leaf("string"), Items(Leaf("integer")))),
     "numbers": Items(Leaf("number", nullable=True)),

@@ -98,7 +98,7 @@ def _leaf(tp: Any) -> Leaf:
         return Leaf("enum", tuple(value for value in values if value is not None), nullable=None in values)
     if tp in SCALARS:
         text = SCALARS[tp].get("format", SCALARS[tp]["type"])
-        return Leaf(typing.cast(Any, KINDS.get(text) or FORMATS.get(text, text)))
+        return Leaf(typing.cast(Any, KINDS.get(text) or FORMATS.get(text, text)), nullable=text == "null")
     return Leaf("instance", classes=(tp,))
 
 

@@ -1,0 +1,113 @@
+"""JSON in answers of language models: what is read, how, and that hostile texts end."""
+
+import json
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+from tensormetrics.structured.fields import read
+from tensormetrics.structured.fields.read import Conflict, Reader
+
+CASES = json.loads((Path(__file__).parent.parent / "extraction.json").read_text(encoding="utf-8"))["cases"]
+
+
+def root_kinds(schema):
+    kind = "object" if schema is None else schema.get("type", "object")
+    return {"number" if kind == "integer" else kind}
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if "expected" in case], ids=lambda case: case["id"])
+def test_how_the_golden_answers_are_read(case):
+    reader = Reader(root_kinds(case["schema"]), case["options"].get("extract", "lenient"))
+    counts = {}
+    for answer in case["predictions"]:
+        how = reader.read(answer).how
+        counts[how] = counts.get(how, 0) + 1
+    assert counts == case["expected"]["documents"]["read"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "value", "how"),
+    [
+        ('{"a": 1}', {"a": 1}, "json"),
+        ('\ufeff\n {"a": "x\u2028y"}\r\n', {"a": "x\u2028y"}, "json"),
+        ('```json\n{"a": 1}\n```', {"a": 1}, "fence"),
+        ('~~~\n{"a": 1}\n~~~\nor\n  ```\n{"a": 2}\n```', {"a": 2}, "fence"),
+        ('```json\n{"a": 1}\n```\n```python\nprint({})\n```', {"a": 1}, "fence"),
+        ('Sure: {"a": 1}. Or rather {"a": 2}!', {"a": 2}, "prose"),
+        ('[1, {"a": 2}, x]', {"a": 2}, "prose"),
+        ("A set {x} and {y}.", None, "unreadable"),
+        ('{"a": 1,}', None, "unreadable"),
+        ("{'a': 1}", None, "unreadable"),
+        ('{"a": NaN}', None, "unreadable"),
+        ('{"a": 1', None, "unreadable"),
+        ('Here: {"a": {"b": 1}', None, "unreadable"),
+        ("[1]", None, "unreadable"),
+        ("", None, "unreadable"),
+        (None, None, "unreadable"),
+        ({"a": 1}, {"a": 1}, "object"),
+    ],
+)
+def test_what_is_read(answer, value, how):
+    reading = Reader({"object"}).read(answer)
+    assert (reading.value, reading.how) == (value, how)
+    assert bool(reading.reason) == (how == "unreadable")
+
+
+def test_the_reason_says_what_came():
+    answer = Reader({"object"}).read
+    assert answer("[1]").reason == "got an array, wanted an object"
+    assert answer('{"a": [1, 2').reason == "truncated"
+    assert answer('{"a": NaN}').reason == "NaN is no JSON"
+    assert answer('{"a": x}').reason == "Expecting value at 6"
+    far = f'see [{"x" * 500}] and {{"a": "{"x" * 500}", b}}'
+    assert answer(far).position == far.index("b}")
+
+
+def test_keys_that_repeat():
+    answer = Reader({"object"}).read
+    assert answer('{"a": 1, "a": 1.0}').value == {"a": 1.0}
+    assert isinstance(answer('{"a": 1, "a": true}').value["a"], Conflict)
+    assert isinstance(answer('{"a": {"b": [1]}, "a": {"b": [2]}}').value["a"], Conflict)
+
+
+def test_numbers():
+    digits = "9" * 10_000  # more than int() takes
+    assert Reader({"object"}).read(f'{{"a": {digits}}}').value == {"a": float("inf")}
+    assert Reader({"object"}, decimals=True).read('{"a": 1.10}').value == {"a": Decimal("1.10")}
+
+
+def nested(depth):
+    return "[" * depth + "]" * depth
+
+
+def test_depth():
+    answer = Reader({"array"}).read
+    assert answer(nested(500)).how == "json"
+    assert answer(nested(501)).how == "unreadable"
+    assert answer(nested(100_000)).reason == "deeper than 500 levels"
+    assert answer('["' + "[" * 2000 + '"]').how == "json"  # brackets of a string are no levels
+
+
+HOSTILE = ["[", "{", "[1,", '{"a":', "[x", "[1 ", "[1,[2],", 'x [1, "', "```\n", "\ud800", "\x00", '{"k": 1} ']
+
+
+@pytest.mark.parametrize("part", HOSTILE, ids=ascii)
+def test_hostile_texts_take_linear_time(part, monkeypatch):
+    characters = [0]
+    decode, open_brackets = Reader._decode_at, read._open_brackets
+
+    def counted_decode(self, text, start):
+        characters[0] += len(text) - start
+        return decode(self, text, start)
+
+    def counted_brackets(text, start, end):
+        characters[0] += end - start
+        return open_brackets(text, start, end)
+
+    monkeypatch.setattr(Reader, "_decode_at", counted_decode)
+    monkeypatch.setattr(read, "_open_brackets", counted_brackets)
+    text = part * (100_000 // len(part))
+    Reader({"object"}).read(text)
+    assert characters[0] <= 600 * len(text)  # a window of 256 for each bracket, and its double
