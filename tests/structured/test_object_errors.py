@@ -88,8 +88,8 @@ COLLECTION = "wanted a collection such as a list"
         ),
         (
             TypeError,
-            lambda: derive(list[tuple[int, str]]).score([[1, "a"]], []),
-            "preds[0][0]: got [1, 'a'] of type list, wanted tuple",
+            lambda: derive(list[tuple[int, str]]).score([{1: "a"}], []),
+            "preds[0][0]: got {1: 'a'} of type dict, wanted tuple",
         ),
         (
             TypeError,

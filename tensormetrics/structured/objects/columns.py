@@ -2,7 +2,7 @@
 
 import typing
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from decimal import Decimal
@@ -152,11 +152,12 @@ def check_type(wanted: type, values: Sequence[Any], where: Where) -> None:
 
 
 def check_tuple(length: int, values: Sequence[Any], where: Where) -> None:
-    """TypeError with the path of the first value that is no tuple of this length."""
-    check_type(tuple, values, where)
+    """TypeError with the path of the first value that is no tuple, or list as JSON has it, of this length."""
+    if not set(map(type, values)) <= {tuple, list}:
+        check_type(tuple, [tuple(value) if isinstance(value, list) else value for value in values], where)
     for row, value in enumerate(values):
         if len(value) != length:
-            raise TypeError(f"{where(row)}: got a tuple of {len(value)}, wanted one of {length}")
+            raise TypeError(f"{where(row)}: got a {type(value).__name__} of {len(value)}, wanted one of {length}")
 
 
 def check_collection(values: Sequence[Any], where: Where) -> None:
@@ -168,8 +169,26 @@ def check_collection(values: Sequence[Any], where: Where) -> None:
             )
 
 
+def check_mapping(values: Sequence[Any], where: Where, is_wanted: bool = True) -> None:
+    """TypeError with the path of the first value that is no mapping, or that is one where none is wanted."""
+    for row, value in enumerate(values):
+        if isinstance(value, Mapping) is not is_wanted:
+            wanted = "a mapping such as a dict" if is_wanted else "a list; write list(value) if its keys are the items"
+            raise TypeError(f"{where(row)}: got {value!r:.60} of type {type(value).__name__}, wanted {wanted}")
+
+
 def as_list(value: Iterable[Any]) -> Sequence[Any]:
     return value if isinstance(value, (list, tuple)) else list(value)
+
+
+def elements_of(counter: Mapping[Any, int]) -> list[Any]:
+    check_mapping([counter], str)
+    return [item for item, count in counter.items() for _ in range(count)]
+
+
+def pairs_of(mapping: Mapping[Any, Any]) -> list[tuple[Any, Any]]:
+    check_mapping([mapping], str)
+    return list(mapping.items())
 
 
 def record_check(tp: Any) -> Callable[[Sequence[Any], Where], None]:

@@ -15,7 +15,7 @@ from typing_extensions import is_typeddict
 from ..fields.schemas.records import class_of, field_names, is_record, is_tuple, plain, position, reader, resolved_types
 from ..tensors.constraints import Constraint
 from ..tensors.policy import Policy
-from .columns import Where, as_list, record_check
+from .columns import Where, as_list, elements_of, pairs_of, record_check
 from .metric import StructuredMetric
 from .nodes.function import Reader
 from .nodes.latent import LatentSet, VariableLeaf
@@ -183,14 +183,6 @@ def no_check(values: Sequence[Any], where: Where) -> None:
     """Whatever comes is right."""
 
 
-def elements_of(counter: collections.Counter) -> list[Any]:
-    return list(counter.elements())
-
-
-def pairs_of(mapping: Mapping[Any, Any]) -> list[tuple[Any, Any]]:
-    return list(mapping.items())
-
-
 def is_discrete(tp: Any) -> bool:
     """Hashable, and compared by an equality of its own."""
     if not isinstance(tp, type) or tp in (object, type, tuple, frozenset) or issubclass(tp, Tensor):
@@ -214,23 +206,36 @@ def runtime_classes(case: Any) -> list[Any]:
 
 
 def chooser(runtime: list[list[Any]]) -> Callable[[Any], int | None]:
-    """Literal members by type and value; else the case of exactly the value's class, else the first it is one of."""
+    """Literal members by type and value, or by value of numbers; else the case of exactly the value's class, else that
+    of a class whose values JSON writes alike, else the first that the value is an instance of."""
     members = {member: n for n, classes in enumerate(runtime) for member in classes if isinstance(member, tuple)}
     classes = {cls: n for n, found in enumerate(runtime) for cls in found if not isinstance(cls, tuple)}
 
     def choose(value: Any) -> int | None:
-        kind = type(value)
+        kinds = type(value), *_written_alike(value)
         if members:
             try:
-                if (n := members.get((kind, value))) is not None:
-                    return n
+                found = [members[kind, value] for kind in kinds if (kind, value) in members]
             except TypeError:  # unhashable values are no members
-                pass
-        if (n := classes.get(kind)) is not None:
-            return n
+                found = []
+            if found:
+                return found[0]
+        for kind in kinds:
+            if (n := classes.get(kind)) is not None:
+                return n
         return next((n for cls, n in classes.items() if isinstance(value, cls)), None)
 
     return choose
+
+
+def _written_alike(value: Any) -> tuple[type, ...]:
+    """Return the class whose equal value JSON does not tell from a value: 12 from 12.0, a tuple from a list."""
+    kind = type(value)
+    if kind is int:
+        return (float,)
+    if kind is float and value.is_integer():
+        return (int,)
+    return {list: (tuple,), tuple: (list,)}.get(kind, ())
 
 
 def name_of(tp: Any) -> str:

@@ -14,7 +14,19 @@ from ...tensors._pairs import counted_overlap, expand, join, matched
 from ...tensors.constraints import Constraint
 from ...tensors.overlap import common, set_overlap
 from ...tensors.policy import Policy
-from ..columns import COLLECTIONS, EQUAL_THEMSELVES, FEW, Keys, Where, as_list, check_collection, read_once
+from ..columns import (
+    COLLECTIONS,
+    EQUAL_THEMSELVES,
+    FEW,
+    Keys,
+    Where,
+    as_list,
+    check_collection,
+    check_mapping,
+    elements_of,
+    pairs_of,
+    read_once,
+)
 from .node import Leaf, Node, NotPlain, Part, bounding
 from .relations import equal_pairs, heaviest_relation
 
@@ -72,6 +84,8 @@ class Collection(Node):
 
     def check(self, values: Sequence[Any], where: Where) -> None:
         check_collection(values, where)
+        if self.items in (as_list, pairs_of, elements_of):
+            check_mapping(values, where, is_wanted=self.items is not as_list)
 
     def candidates(self, rows: RaggedRows, i: Tensor, j: Tensor) -> Iterator[tuple[slice, "Candidates"]]:
         """Pairs of items that may be similar, for a few pairs (i, j) of collections at a time."""
