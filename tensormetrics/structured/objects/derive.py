@@ -235,7 +235,7 @@ def _written_alike(value: Any) -> tuple[type, ...]:
         return (float,)
     if kind is float and value.is_integer():
         return (int,)
-    return {list: (tuple,), tuple: (list,)}.get(kind, ())
+    return (tuple,) if kind is list else (list,) if kind is tuple else ()
 
 
 def name_of(tp: Any) -> str:
