@@ -212,16 +212,18 @@ def chooser(runtime: list[list[Any]]) -> Callable[[Any], int | None]:
     classes = {cls: n for n, found in enumerate(runtime) for cls in found if not isinstance(cls, tuple)}
 
     def choose(value: Any) -> int | None:
-        kinds = type(value), *_written_alike(value)
+        kind = type(value)
         if members:
             try:
-                found = [members[kind, value] for kind in kinds if (kind, value) in members]
+                for alike in (kind, *_written_alike(value)):
+                    if (n := members.get((alike, value))) is not None:
+                        return n
             except TypeError:  # unhashable values are no members
-                found = []
-            if found:
-                return found[0]
-        for kind in kinds:
-            if (n := classes.get(kind)) is not None:
+                pass
+        if (n := classes.get(kind)) is not None:
+            return n
+        for alike in _written_alike(value):
+            if (n := classes.get(alike)) is not None:
                 return n
         return next((n for cls, n in classes.items() if isinstance(value, cls)), None)
 
