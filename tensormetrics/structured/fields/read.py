@@ -11,7 +11,8 @@ MAX_DEPTH = 500
 LONGEST_TOKEN = 16  # of a literal or an escape that the end of a window may cut
 SPACE = " \t\n\r"
 TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"?|[\[{\]}]', re.DOTALL)
-OPENING = re.compile(r"[\[{]")
+# A bracket after which JSON may go on, or the text ends; decoding fails at others.
+OPENING = re.compile(r'\{[ \t\n\r]*(?:["}]|\Z)|\[[ \t\n\r]*(?:[\[{"\-0-9tfn\]]|\Z)')
 # A bracket that begins an object or an array of JSON rather than of a sentence.
 JSON_LIKE = re.compile(r'\{[ \t\n\r]*"|\[[ \t\n\r]*["{\[]')
 FENCE = re.compile(r"[ \t]*(`{3,}|~{3,})([^\n]*)")
