@@ -64,57 +64,60 @@ class Comparator(Annotation):
     def similarities(self, predicted: Sequence[Any], reference: Sequence[Any]) -> Tensor:
         # P values each  ->  (P,) float64 on the CPU
         """Compute the similarities of pairs of values; equal pairs are computed once."""
-        codes: tuple[dict[Hashable, int], dict[Hashable, int]] = {}, {}
-        keys: tuple[list[Hashable], list[Hashable]] = [], []
-        indices = []
-        for values, table, distinct in zip((predicted, reference), codes, keys, strict=True):
-            index = []
-            for value in values:
-                key = self.key(value)
-                code = table.setdefault(typed(key), len(distinct))
-                if code == len(distinct):
-                    distinct.append(key)
-                index.append(code)
-            indices.append(np.array(index, dtype=np.int64))
-        return torch.from_numpy(self.pair_similarities(*keys, indices[0], indices[1]))
+        codes: dict[Hashable, int] = {}
+        keys: list[Hashable] = []
+        preds, refs = (
+            np.array([self.code(value, codes, keys) for value in values], dtype=np.int64)
+            for values in (predicted, reference)
+        )
+        return torch.from_numpy(self.pair_similarities(keys, preds, refs, answers=Answers()))
+
+    def code(self, value: Any, codes: dict[Hashable, int], keys: list[Hashable]) -> int:
+        """Return the index of the key of a value in a table of distinct keys, where it is added if it is new."""
+        key = self.key(value)
+        code = codes.setdefault(typed(key), len(keys))
+        if code == len(keys):
+            keys.append(key)
+        return code
 
     def pair_similarities(
         self,
-        preds: Sequence[Any],
-        refs: Sequence[Any],
-        pred_index: np.ndarray,
-        ref_index: np.ndarray,
+        keys: Sequence[Any],
+        pred_codes: np.ndarray,
+        ref_codes: np.ndarray,
         cutoff: float = 0.0,
         answers: Answers | None = None,
     ) -> np.ndarray:
-        # preds: N keys  refs: M keys  pred_index, ref_index: (P,) integers  ->  (P,) float64
+        # keys: K distinct keys  pred_codes, ref_codes: (P,) integers in [0, K)  ->  (P,) float64
         """Compute the similarities of pairs of keys; those below ``cutoff`` may be 0."""
-        codes: dict[Hashable, int] = {}
-        pred_codes, ref_codes = (
-            np.fromiter((codes.setdefault(typed(key), len(codes)) for key in keys), np.int64, len(keys))
-            for keys in (preds, refs)
-        )
-        result = (pred_codes[pred_index] == ref_codes[ref_index]).astype(np.float64)
+        result = (pred_codes == ref_codes).astype(np.float64)
         if self.is_equality:
             return result
-        fitting = [np.fromiter(map(self.fits, keys), bool, len(keys)) for keys in (preds, refs)]
-        (rows,) = np.nonzero((result == 0) & fitting[0][pred_index] & fitting[1][ref_index])
+        fitting = np.fromiter(map(self.fits, keys), bool, len(keys))
+        (rows,) = np.nonzero((result == 0) & fitting[pred_codes] & fitting[ref_codes])
         if len(rows):
-            result[rows] = self._compare(preds, refs, pred_index[rows], ref_index[rows], cutoff, answers)
+            result[rows] = self._compare(keys, pred_codes[rows], ref_codes[rows], cutoff, answers)
         return result
 
-    def _compare(self, preds: Sequence[Any], refs: Sequence[Any], i: np.ndarray, j: np.ndarray, *args: Any) -> Any:
+    def _compare(self, keys: Sequence[Any], i: np.ndarray, j: np.ndarray, *args: Any) -> Any:
         # i, j: (P,)  ->  (P,), of unequal keys that fit
         raise NotImplementedError
 
     def similarity(self, pred: Any, ref: Any) -> float:
         """Compute the similarity of two values."""
-        index = np.zeros(1, np.int64)
-        return float(self.pair_similarities([self.key(pred)], [self.key(ref)], index, index, answers=Answers())[0])
+        return self.similarities([pred], [ref]).item()
+
 
 
 def nfc(value: Any) -> Any:
     return unicodedata.normalize("NFC", value) if isinstance(value, str) else value
+
+
+def distinct_pairs(i: np.ndarray, j: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    # i, j: (P,) in [0, count)  ->  (D,), (D,), (P,)
+    """Return the distinct pairs, and which of them each pair is."""
+    pairs, inverse = np.unique(i * count + j, return_inverse=True)
+    return pairs // count, pairs % count, inverse.reshape(-1)
 
 
 def typed(key: Any) -> Hashable:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from .... import _checks
-from .base import Answers, Comparator, check_fraction, typed
+from .base import Answers, Comparator, check_fraction, distinct_pairs, typed
 
 
 @dataclass(frozen=True)
@@ -47,25 +47,20 @@ class from_func(Comparator):
         _checks.integer_at_least("from_func: batch_size", self.batch_size, 1)
 
     def _compare(
-        self,
-        preds: Sequence[Any],
-        refs: Sequence[Any],
-        i: np.ndarray,
-        j: np.ndarray,
-        cutoff: float,
-        answers: Answers | None,
+        self, keys: Sequence[Any], i: np.ndarray, j: np.ndarray, cutoff: float, answers: Answers | None
     ) -> np.ndarray:
         answers = Answers() if answers is None else answers
-        pairs = [(preds[a], refs[b]) for a, b in zip(i, j, strict=True)]
-        keys = [(typed(pred), typed(ref)) for pred, ref in pairs]
+        preds, refs, index = distinct_pairs(i, j, len(keys))
+        pairs = [(keys[a], keys[b]) for a, b in zip(preds, refs, strict=True)]
+        names = [(typed(pred), typed(ref)) for pred, ref in pairs]
         unknown: dict[tuple[Hashable, Hashable], tuple[Any, Any]] = {}
-        for key, pair in zip(keys, pairs, strict=True):
-            if key not in answers.known and not (self.symmetric and key[::-1] in unknown):
-                unknown.setdefault(key, pair)
+        for name, pair in zip(names, pairs, strict=True):
+            if name not in answers.known and not (self.symmetric and name[::-1] in unknown):
+                unknown.setdefault(name, pair)
         size, todo = self.batch_size if self.batched else 1, list(unknown.items())
         for start in range(0, len(todo), size):
             self._call(todo[start : start + size], answers)
-        return np.array([answers.known[key] for key in keys])
+        return np.array([answers.known[name] for name in names])[index]
 
     def _call(self, todo: list[tuple[tuple[Hashable, Hashable], tuple[Any, Any]]], answers: Answers) -> None:
         lefts, rights = zip(*(pair for _, pair in todo), strict=True)

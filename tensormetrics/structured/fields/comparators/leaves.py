@@ -13,7 +13,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from .... import _checks
-from .base import Comparator, check_fraction, check_not_negative, nfc
+from ..iso import read_datetime
+from .base import Comparator, check_fraction, check_not_negative, distinct_pairs, nfc
 
 RELATIVE_TOLERANCE = 1e-9  # of the bound of `near`, so that 0.3 is within 0.1 of 0.2
 CUTOFF_MARGIN = 1e-4  # rapidfuzz returns 0 for similarities that are less than 1e-5 above its cutoff
@@ -95,9 +96,7 @@ class similar(_TextComparator):
         text = nfc(text)
         return text if self.method == "levenshtein" else " ".join(sorted(text.split()))
 
-    def _compare(
-        self, preds: Sequence[str], refs: Sequence[str], i: np.ndarray, j: np.ndarray, cutoff: float, *_: Any
-    ) -> np.ndarray:
+    def _compare(self, keys: Sequence[str], i: np.ndarray, j: np.ndarray, cutoff: float, *_: Any) -> np.ndarray:
         try:
             from rapidfuzz import process
             from rapidfuzz.distance import Levenshtein
@@ -108,11 +107,12 @@ class similar(_TextComparator):
             "score_cutoff": max(cutoff - CUTOFF_MARGIN, 0.0),
             "dtype": np.float64,
         }
-        (rows, row), (columns, column) = (np.unique(index, return_inverse=True) for index in (i, j))
-        if len(rows) * len(columns) <= MAX_DENSE_RATIO * len(i):
-            table = process.cdist([preds[n] for n in rows], [refs[n] for n in columns], **options)
-            return table[row, column]
-        return process.cpdist([preds[n] for n in i], [refs[n] for n in j], **options)
+        pred, ref, index = distinct_pairs(i, j, len(keys))
+        (rows, row), (columns, column) = (np.unique(codes, return_inverse=True) for codes in (pred, ref))
+        if len(rows) * len(columns) <= MAX_DENSE_RATIO * len(pred):
+            table = process.cdist([keys[n] for n in rows], [keys[n] for n in columns], **options)
+            return table[row, column][index]
+        return process.cpdist([keys[n] for n in pred], [keys[n] for n in ref], **options)[index]
 
 
 @dataclass(frozen=True)
@@ -139,9 +139,10 @@ class near(Comparator):
     def fits(self, value: Any) -> bool:
         return isinstance(value, int | float | Decimal) and not isinstance(value, bool)
 
-    def _compare(self, preds: Sequence[Any], refs: Sequence[Any], i: np.ndarray, j: np.ndarray, *_: Any) -> np.ndarray:
-        pred = np.array([_float(preds[n]) for n in i])
-        ref = np.array([_float(refs[n]) for n in j])
+    def _compare(self, keys: Sequence[Any], i: np.ndarray, j: np.ndarray, *_: Any) -> np.ndarray:
+        codes, (pred_index, ref_index) = _used_codes(i, j)
+        numbers = np.array([_float(keys[n]) for n in codes])
+        pred, ref = numbers[pred_index], numbers[ref_index]
         with np.errstate(invalid="ignore", over="ignore"):  # infinite: integers beyond float64, equal to no other
             bound = np.maximum(self.rel * np.abs(ref), self.abs)
             return (np.isfinite(pred) & np.isfinite(ref)) & (np.abs(pred - ref) <= bound * (1 + RELATIVE_TOLERANCE))
@@ -174,9 +175,10 @@ class within(Comparator):
     def fits(self, value: Any) -> bool:
         return isinstance(value, date)  # or a datetime, which is one
 
-    def _compare(self, preds: Sequence[Any], refs: Sequence[Any], i: np.ndarray, j: np.ndarray, *_: Any) -> np.ndarray:
-        pred = np.array([_microseconds(preds[n]) for n in i])
-        ref = np.array([_microseconds(refs[n]) for n in j])
+    def _compare(self, keys: Sequence[Any], i: np.ndarray, j: np.ndarray, *_: Any) -> np.ndarray:
+        codes, (pred_index, ref_index) = _used_codes(i, j)
+        moments = np.array([_microseconds(keys[n]) for n in codes])
+        pred, ref = moments[pred_index], moments[ref_index]
         bound = self.days * DAY + self.seconds * 10**6
         return (pred[:, 0] == ref[:, 0]) & (np.abs(pred[:, 1] - ref[:, 1]) <= bound)
 
@@ -204,13 +206,19 @@ class parsed(_TextComparator):
 
     def _text_key(self, text: str) -> Hashable:
         readers: list[Callable[[str], datetime]] = [functools.partial(_strptime, form) for form in self.formats]
-        for read in (*readers, _iso, _basic_iso):
+        for read in (*readers, read_datetime):
             try:
                 moment = read(text.strip())
             except ValueError:
                 continue
             return moment if moment.tzinfo is None else moment.astimezone(timezone.utc)
         return nfc(text)
+
+
+def _used_codes(i: np.ndarray, j: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    # i, j: (P,)  ->  (C,) codes, (2, P) index into them
+    codes, index = np.unique(np.stack([i, j]), return_inverse=True)
+    return codes, index.reshape(2, -1)
 
 
 def _is_separator(letter: str) -> bool:
@@ -234,12 +242,3 @@ def _microseconds(value: date) -> tuple[int, int]:
 
 def _strptime(form: str, text: str) -> datetime:
     return datetime.strptime(text, form)
-
-
-def _iso(text: str) -> datetime:
-    # Python 3.10 reads neither Z nor the basic form.
-    return datetime.fromisoformat(text[:-1] + "+00:00" if text[-1:] in "Zz" else text)
-
-
-def _basic_iso(text: str) -> datetime:
-    return datetime.strptime(text, "%Y%m%d")

@@ -1,0 +1,367 @@
+"""Comparison of encoded documents: similarities of pairs of values, and counts by row of the report."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from .comparators import Answers
+from .encode import ABSENT, BROKEN, Column, Encoded, Keys
+from .matching import Edges, best_matching, equal_items
+from .places import Edge, Place, Plan
+from .recursion import Steps, run
+from .schemas.types import FreeKeys, Items, Leaf, Record, Union
+
+TOLERANCE = 1e-9  # of thresholds
+MIN_WEIGHT = 2.0**-20  # of a pair of items that must be matched
+MAX_CELLS = 1 << 22  # pairs of items that are compared at once
+CORRECT, WRONG, MISSED, INVENTED = range(4)
+
+
+@dataclass(eq=False)
+class Counts:
+    """What is counted of documents.
+
+    Attributes:
+        counts: (D, R, 4) int64, correct, wrong, missed and invented values by row of the report.
+        similarity: (D, R) float64, sums of the similarities of the correct and wrong values.
+        document_similarity: (D,) float64.
+        invalid: (D, P) int64, values that are none of their type by path.
+        is_conforming: (D,) bool, without invalid values, missing required keys and forbidden keys.
+        num_extra: (D,) int64, keys that the schema does not name.
+    """
+
+    counts: np.ndarray
+    similarity: np.ndarray
+    document_similarity: np.ndarray
+    invalid: np.ndarray
+    is_conforming: np.ndarray
+    num_extra: np.ndarray
+
+
+class Comparison:
+    """The comparison of predictions with references.
+
+    Args:
+        plan: The compiled schema.
+        tables: Keys by place, of both.
+        preds: Encoded predictions, a row ABSENT where there is none.
+        refs: Encoded references.
+        answers: Results of users' functions.
+    """
+
+    def __init__(self, plan: Plan, tables: list[Keys], preds: Encoded, refs: Encoded, answers: Answers) -> None:
+        self.plan, self.tables, self.preds, self.refs, self.answers = plan, tables, preds, refs, answers
+        shape = len(preds.roots), len(plan.rows.paths)
+        self.counts = np.zeros((*shape, 4), dtype=np.int64)
+        self.similarity = np.zeros(shape)
+        self.order = [_cheap_first(place) for place in plan.places]
+
+    def count(self) -> Counts:
+        """Compare all documents."""
+        documents, place = np.arange(len(self.preds.roots)), self.plan.root.place
+        i, j = self.preds.roots, self.refs.roots
+        similarity = run(self._visit(place, i, j, documents))
+        similarity[~self._evidence(place, i, j)] = 1.0
+        faults = Faults(self.plan, self.preds)
+        return Counts(
+            self.counts, self.similarity, similarity, faults.invalid, faults.is_conforming, faults.num_extra
+        )
+
+    def _columns(self, place: Place) -> tuple[Column, Column]:
+        return self.preds.columns[place.number], self.refs.columns[place.number]
+
+    def _evidence(self, place: Place, i: np.ndarray, j: np.ndarray) -> np.ndarray:
+        preds, refs = self._columns(place)
+        return preds.content[i] | refs.content[j]
+
+    def _visit(
+        self, place: Place, i: np.ndarray, j: np.ndarray, documents: np.ndarray | None = None, floor: float = 0.0
+    ) -> Steps[np.ndarray]:
+        # i, j, documents: (P,)  ->  (P,) float64
+        """Return the similarities of pairs of values; with their documents, also count them.
+
+        Pairs below `floor` may get a lower similarity.
+        """
+        if isinstance(place.node, Leaf):
+            return self._leaf(place, i, j, documents)
+        if isinstance(place.node, Items):
+            return (yield self._items(place, i, j, documents))
+        if isinstance(place.node, FreeKeys):
+            return (yield self._free_keys(place, i, j, documents))
+        if isinstance(place.node, Union):
+            return (yield self._union(place, i, j, documents, floor))
+        return (yield self._parts(place, i, j, documents, floor))
+
+    def _leaf(self, place: Place, i: np.ndarray, j: np.ndarray, documents: np.ndarray | None) -> np.ndarray:
+        preds, refs = self._columns(place)
+        pred, ref = preds.codes[i], refs.codes[j]
+        comparator = place.comparator
+        if comparator.is_equality:
+            correct = (pred == ref) & (pred >= 0)
+            similarity = correct.astype(np.float64)
+        else:
+            similarity = np.zeros(len(i))
+            (both,) = np.nonzero((pred >= 0) & (ref >= 0))
+            cutoff = comparator.threshold if documents is None else 0.0
+            similarity[both] = comparator.pair_similarities(
+                self.tables[place.number].keys, pred[both], ref[both], cutoff, self.answers
+            )
+            correct = (similarity >= comparator.threshold - TOLERANCE) & (pred >= 0) & (ref >= 0)
+        if documents is not None:
+            np.add.at(self.similarity[:, place.row], documents, similarity)
+            if not place.is_item:
+                has_pred, has_ref = pred != ABSENT, ref != ABSENT
+                self._add(place.row, CORRECT, documents, correct)
+                self._add(place.row, WRONG, documents, has_pred & has_ref & ~correct)
+                self._add(place.row, MISSED, documents, has_ref & ~has_pred)
+                self._add(place.row, INVENTED, documents, has_pred & ~has_ref & (pred != BROKEN))
+        return np.where(correct, similarity, 0.0)
+
+    def _add(self, row: int, kind: int, documents: np.ndarray, amounts: np.ndarray) -> None:
+        np.add.at(self.counts[:, row, kind], documents, amounts)
+
+    def _parts(
+        self, place: Place, i: np.ndarray, j: np.ndarray, documents: np.ndarray | None, floor: float
+    ) -> Steps[np.ndarray]:
+        """Compare objects or tuples: the weighted mean over the parts that one of both has."""
+        preds, refs = self._columns(place)
+        total, open_weight, weight = np.zeros(len(i)), np.zeros(len(i)), np.zeros(len(i))
+        parts = []
+        for n in self.order[place.number]:
+            edge = place.edges[n]
+            if edge.weight == 0 and documents is None:
+                continue
+            pred, ref = preds.children[n][i], refs.children[n][j]
+            if self.plan.unlabelled and isinstance(place.node, Record):
+                pred = np.where(refs.labelled[n][j], pred, ABSENT)
+            has_pred, has_ref = (
+                side.columns[edge.place.number].content[rows] for side, rows in ((self.preds, pred), (self.refs, ref))
+            )
+            weight += edge.weight * (has_pred | has_ref)
+            open_weight += edge.weight * (has_pred & has_ref)
+            seen = has_pred & has_ref if documents is None else (pred != ABSENT) | (ref != ABSENT)
+            parts.append((edge, pred, ref, seen, has_pred & has_ref))
+        if place.extra_row >= 0:
+            weight += preds.num_extra[i] > 0
+            if documents is not None:
+                self._add(place.extra_row, INVENTED, documents, preds.num_extra[i])
+        for edge, pred, ref, seen, both in parts:
+            if floor > 0:
+                seen = seen & (total + open_weight >= floor * weight - TOLERANCE)
+            (rows,) = np.nonzero(seen)
+            if len(rows):
+                some = None if documents is None else documents[rows]
+                total[rows] += edge.weight * (yield self._visit(edge.place, pred[rows], ref[rows], some))
+            open_weight -= edge.weight * both
+        similarity = np.divide(total, weight, out=np.ones(len(i)), where=weight > 0)
+        similarity[preds.invalid[i]] = 0.0
+        return similarity
+
+    def _union(
+        self, place: Place, i: np.ndarray, j: np.ndarray, documents: np.ndarray | None, floor: float
+    ) -> Steps[np.ndarray]:
+        """Compare values of the case of the reference, or of the prediction where there is no reference."""
+        preds, refs = self._columns(place)
+        cases = np.maximum(np.where(j == ABSENT, preds.own_case[i], refs.own_case[j]), 0)
+        similarity = np.zeros(len(i))
+        for n, edge in enumerate(place.edges):
+            (rows,) = np.nonzero(cases == n)
+            if len(rows):
+                some = None if documents is None else documents[rows]
+                pred, ref = preds.children[n][i[rows]], refs.children[n][j[rows]]
+                similarity[rows] = yield self._visit(edge.place, pred, ref, some, floor)
+        return similarity
+
+    def _free_keys(
+        self, place: Place, i: np.ndarray, j: np.ndarray, documents: np.ndarray | None
+    ) -> Steps[np.ndarray]:
+        """Compare objects with any keys: values of equal keys, as a share of all values."""
+        (edge,) = place.edges
+        preds, refs = self._columns(place)
+        columns, size = self._columns(edge.place), max(len(self.tables[place.number].codes), 1)
+        owners, names, rows, values = [], [], [], np.zeros(len(i))
+        for column, index, parts in zip((preds, refs), (i, j), columns, strict=True):
+            owner, flat = expanded(column, index)
+            row = column.items[flat]
+            values += np.bincount(owner[parts.content[row]], minlength=len(i))
+            owners.append(owner)
+            names.append(owner * size + column.item_keys[flat])
+            rows.append(row)
+        _, in_pred, in_ref = np.intersect1d(*names, assume_unique=True, return_indices=True)
+        pred, ref, owner = rows[0][in_pred], rows[1][in_ref], owners[0][in_pred]
+        if documents is None:
+            both = columns[0].content[pred] & columns[1].content[ref]
+            pred, ref, owner = pred[both], ref[both], owner[both]
+        else:
+            alone = [np.delete(np.arange(len(row)), used) for row, used in zip(rows, (in_pred, in_ref), strict=True)]
+            absent = [np.full(len(index), ABSENT) for index in alone]
+            pred = np.concatenate([pred, rows[0][alone[0]], absent[1]])
+            ref = np.concatenate([ref, absent[0], rows[1][alone[1]]])
+            owner = np.concatenate([owner, owners[0][alone[0]], owners[1][alone[1]]])
+        some = None if documents is None else documents[owner]
+        parts_similarity = yield self._visit(edge.place, pred, ref, some)
+        parts_similarity = np.where(columns[0].content[pred] & columns[1].content[ref], parts_similarity, 0.0)
+        total = np.bincount(owner, parts_similarity, minlength=len(i))
+        return np.divide(2 * total, values, out=np.zeros(len(i)), where=values > 0)
+
+    def _items(self, place: Place, i: np.ndarray, j: np.ndarray, documents: np.ndarray | None) -> Steps[np.ndarray]:
+        """Compare lists: twice the similarity of the matched items, as a share of all items."""
+        (edge,) = place.edges
+        preds, refs = self._columns(place)
+        sizes = preds.lengths[i] + refs.lengths[j]
+        edges = yield self._matched(place, i, j)
+        total = np.bincount(edges.pair, edges.similarity, minlength=len(i))
+        if documents is not None:
+            matched = np.bincount(edges.pair, minlength=len(i))
+            self._add(place.row, CORRECT, documents, matched)
+            self._add(place.row, MISSED, documents, refs.lengths[j] - matched)
+            self._add(place.row, INVENTED, documents, preds.lengths[i] - matched + preds.invalid[i])
+            pred, ref, owner = edges.pred, edges.ref, edges.pair
+            if not edge.place.is_leaf:
+                pred_owner, pred_alone = _unmatched(preds, i, edges.pair, edges.pred_position)
+                ref_owner, ref_alone = _unmatched(refs, j, edges.pair, edges.ref_position)
+                pred = np.concatenate([pred, pred_alone, np.full(len(ref_alone), ABSENT)])
+                ref = np.concatenate([ref, np.full(len(pred_alone), ABSENT), ref_alone])
+                owner = np.concatenate([owner, pred_owner, ref_owner])
+            yield self._visit(edge.place, pred, ref, documents[owner])
+        return np.divide(2 * total, sizes, out=np.zeros(len(i)), where=sizes > 0)
+
+    def _matched(self, place: Place, i: np.ndarray, j: np.ndarray) -> Steps[Edges]:
+        """Return the matched pairs of items of pairs of lists."""
+        assert isinstance(place.node, Items)
+        (edge,) = place.edges
+        preds, refs = self._columns(place)
+        item = edge.place
+        if isinstance(item.node, Leaf) and item.comparator.is_equality and not place.node.ordered:
+            return self._equal_items(place, i, j)
+        chunks = []
+        floor = 0.0 if place.by is not None or item.is_leaf else place.match
+        for cells in _cells(preds, refs, i, j):
+            if place.by is not None:
+                cells = cells.take(self._has_equal_keys(place, cells))
+            elif floor > 0:
+                cells = cells.take(self._may_reach(item, cells, floor))
+            similarity = yield self._visit(item, cells.pred, cells.ref, None, floor)
+            similarity[~self._evidence(item, cells.pred, cells.ref)] = 1.0
+            admissible = (similarity > 0) & (similarity >= floor - TOLERANCE) | (place.by is not None)
+            chunks.append(cells.with_similarity(similarity).take(admissible))
+        edges = Edges.concatenate(chunks)
+        weights = np.maximum(edges.similarity, MIN_WEIGHT)
+        return edges.take(best_matching(edges, weights, preds.lengths[i], refs.lengths[j], place.node.ordered))
+
+    def _may_reach(self, item: Place, cells: Edges, floor: float) -> np.ndarray:
+        return np.ones(len(cells.pair), dtype=bool)
+
+    def _has_equal_keys(self, place: Place, cells: Edges) -> np.ndarray:
+        assert place.by is not None
+        (edge,), by = place.edges, place.by
+        n = edge.place.edges.index(by)
+        codes = [
+            side.columns[by.place.number].codes[side.columns[edge.place.number].children[n][rows]]
+            for side, rows in ((self.preds, cells.pred), (self.refs, cells.ref))
+        ]
+        return (codes[0] == codes[1]) & (codes[0] >= 0)
+
+    def _equal_items(self, place: Place, i: np.ndarray, j: np.ndarray) -> Edges:
+        (edge,) = place.edges
+        sides = []
+        for column, index, items in zip(self._columns(place), (i, j), self._columns(edge.place), strict=True):
+            owner, flat = expanded(column, index)
+            row = column.items[flat]
+            sides.append((owner, flat - column.starts[index[owner]], row, items.codes[row]))
+        return equal_items(*sides)
+
+
+class Faults:
+    """What of predictions is no value of its type.
+
+    Attributes:
+        invalid, is_conforming, num_extra: See `Counts`.
+    """
+
+    def __init__(self, plan: Plan, documents: Encoded) -> None:
+        self.columns = documents.columns
+        count = len(documents.roots)
+        self.invalid = np.zeros((count, len(plan.paths)), dtype=np.int64)
+        self.num_extra = np.zeros(count, dtype=np.int64)
+        self.is_conforming = np.ones(count, dtype=bool)
+        run(self._visit(plan.root, documents.roots, np.arange(count)))
+        self.is_conforming &= self.invalid.sum(1) == 0
+
+    def _visit(self, edge: Edge, rows: np.ndarray, documents: np.ndarray) -> Steps[None]:
+        place = edge.place
+        column = self.columns[place.number]
+        np.add.at(self.invalid[:, place.path_index], documents, column.invalid[rows])
+        valid = (rows >= 0) & ~column.invalid[rows]
+        rows, documents = rows[valid], documents[valid]
+        if not len(rows):
+            return
+        self.is_conforming[documents[(column.missing[rows] | column.forbidden[rows]) > 0]] = False
+        np.add.at(self.num_extra, documents, column.num_extra[rows])
+        for n, part in enumerate(place.edges):
+            if isinstance(place.node, Items | FreeKeys):
+                owner, flat = expanded(column, rows)
+                yield self._visit(part, column.items[flat], documents[owner])
+            elif isinstance(place.node, Union):
+                own = column.own_case[rows] == n
+                yield self._visit(part, column.children[n][rows[own]], documents[own])
+            else:
+                yield self._visit(part, column.children[n][rows], documents)
+
+
+def expanded(column: Column, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    # rows: (P,)  ->  (T,) index into rows, (T,) index into column.items
+    """Return the items of collections, one after the other."""
+    lengths = column.lengths[rows]
+    owner = np.repeat(np.arange(len(rows)), lengths)
+    first = column.starts[rows] - (np.cumsum(lengths) - lengths)
+    return owner, np.arange(len(owner)) + first[owner]
+
+
+def _unmatched(
+    column: Column, rows: np.ndarray, pair: np.ndarray, position: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    # ->  (T,) index into rows, (T,) rows of the items
+    owner, flat = expanded(column, rows)
+    is_matched = np.zeros(len(column.items) + 1, dtype=bool)
+    start = np.cumsum(column.lengths[rows]) - column.lengths[rows]
+    is_matched = np.zeros(len(owner), dtype=bool)
+    is_matched[start[pair] + position] = True
+    return owner[~is_matched], column.items[flat[~is_matched]]
+
+
+def _cells(preds: Column, refs: Column, i: np.ndarray, j: np.ndarray) -> Iterator[Edges]:
+    """Return all pairs of items of pairs of lists, some at a time."""
+    owner, flat = expanded(preds, i)
+    widths = refs.lengths[j][owner]
+    ends = np.cumsum(widths)
+    first = 0
+    while first < len(owner):
+        limit = MAX_CELLS + (ends[first - 1] if first else 0)
+        last = max(int(np.searchsorted(ends, limit, side="right")), first + 1)
+        rows = np.repeat(np.arange(first, last), widths[first:last])
+        pair = owner[rows]
+        position = np.arange(len(rows)) - (ends[rows] - widths[rows] - (ends[first] - widths[first]))
+        yield Edges(
+            pair=pair,
+            pred_position=flat[rows] - preds.starts[i[pair]],
+            ref_position=position,
+            pred=preds.items[flat[rows]],
+            ref=refs.items[refs.starts[j[pair]] + position],
+            similarity=np.zeros(len(rows)),
+        )
+        first = last
+
+
+def _cheap_first(place: Place) -> list[int]:
+    """Return the parts of a place in the order in which they are compared, users' functions last."""
+    return sorted(range(len(place.edges)), key=lambda n: _cost(place.edges[n].place))
+
+
+def _cost(place: Place) -> int:
+    if not isinstance(place.node, Leaf):
+        return 2
+    return 0 if place.comparator.is_equality else 1 if place.comparator.name != "from_func" else 3

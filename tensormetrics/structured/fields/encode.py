@@ -1,0 +1,415 @@
+"""Documents as columns: for each place of a schema the rows of its values, with links to the rows of their parts."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Any
+
+import numpy as np
+
+from .places import Edge, Place, Plan
+from .read import json_kind
+from .recursion import Steps, run
+from .schemas.types import Fixed, FreeKeys, Items, Leaf, Record, Union
+from .values import INVALID, array_of, object_of
+
+# Rows that every column has at its end, so that these indices read them.
+ABSENT = -1  # no value
+BROKEN = -2  # below an object of a wrong type
+MISFIT = -3  # a value that is none of its type
+SENTINELS = (MISFIT, BROKEN, ABSENT)
+MISSING = object()
+
+
+@dataclass(eq=False)
+class Keys:
+    """Distinct keys of the values of a place, of predictions and references alike."""
+
+    codes: dict[Hashable, int] = field(default_factory=dict)
+    keys: list[Any] = field(default_factory=list)
+
+
+@dataclass(eq=False)
+class Column:
+    """The values of a place.
+
+    Attributes:
+        values: As they were given.
+        codes: (N,) of scalars: index of the key; MISFIT for invalid values, else the sentinel itself.
+        invalid: (N,) values that are none of the type.
+        content: (N,) values that count as evidence: all but empty collections and objects without content.
+        children: For each part of an object, tuple or union (N,) rows in the column of the part.
+        own_case: (N,) of a union: its case, ABSENT if the value fits none.
+        starts, lengths: (N,) of a collection, in `items`.
+        items: Rows in the column of the items, of all values.
+        item_keys: Codes of the keys of `items`, of objects with any keys.
+        missing: (N,) objects without a required key.
+        num_extra: (N,) keys with content that the type does not name.
+        forbidden: (N,) objects with other keys although the type forbids them.
+        labelled: For each part (N,) whether an object has its key.
+    """
+
+    values: list[Any] = field(default_factory=list)
+    codes: Any = field(default_factory=list)
+    invalid: Any = field(default_factory=list)
+    content: Any = field(default_factory=list)
+    children: list[Any] = field(default_factory=list)
+    own_case: Any = field(default_factory=list)
+    starts: Any = field(default_factory=list)
+    lengths: Any = field(default_factory=list)
+    items: Any = field(default_factory=list)
+    item_keys: Any = field(default_factory=list)
+    missing: Any = field(default_factory=list)
+    num_extra: Any = field(default_factory=list)
+    forbidden: Any = field(default_factory=list)
+    labelled: list[Any] = field(default_factory=list)
+
+
+@dataclass(eq=False)
+class Encoded:
+    """Documents in columns by place, and the row of each document at the root."""
+
+    columns: list[Column]
+    roots: np.ndarray  # (D,)
+
+
+def encode(plan: Plan, documents: Sequence[Any], tables: list[Keys], is_reference: bool) -> Encoded:
+    """Write documents into columns; None or `MISSING` for a document without value.
+
+    Args:
+        plan: The compiled schema.
+        documents: Values of JSON or of Python.
+        tables: Keys by place, which are added to.
+        is_reference: Values of a union are read as its best case alone; otherwise as every case.
+    """
+    encoder = _Encoder(plan, tables, is_reference)
+    roots = encoder.rows_of(plan.root, [None if document is MISSING else document for document in documents])
+    encoder.encode_pending()
+    return Encoded(encoder.finished(), np.array(roots, dtype=np.int64))
+
+
+class _Encoder:
+    def __init__(self, plan: Plan, tables: list[Keys], is_reference: bool) -> None:
+        self.plan, self.tables, self.is_reference = plan, tables, is_reference
+        self.columns = [
+            Column(children=[[] for _ in place.edges], labelled=[[] for _ in place.edges]) for place in plan.places
+        ]
+        self.pending: dict[Place, int] = {}  # first row that is not encoded
+        self.chunks: list[tuple[Place, int, int]] = []
+        self.known_rows: dict[tuple[int, int], int] = {}
+
+    def rows_of(self, edge: Edge, parts: Sequence[Any]) -> list[int]:
+        """Return the rows of the values that are present, in the column of a part, and ABSENT for others."""
+        if self.plan.null_strings:
+            parts = [None if self._is_null(part) else part for part in parts]
+        place = edge.place
+        values = self.columns[place.number].values
+        self.pending.setdefault(place, len(values))
+        if place.is_shared:
+            return [ABSENT if part is None else self._shared_row(place, part, values) for part in parts]
+        present = [part for part in parts if part is not None]
+        row = len(values)
+        values.extend(present)
+        if len(present) == len(parts):
+            return list(range(row, row + len(parts)))
+        rows = iter(range(row, row + len(present)))
+        return [ABSENT if part is None else next(rows) for part in parts]
+
+    def _shared_row(self, place: Place, value: Any, values: list[Any]) -> int:
+        row = self.known_rows.setdefault((place.number, id(value)), len(values))
+        if row == len(values):
+            values.append(value)
+        return row
+
+    def _is_null(self, value: Any) -> bool:
+        return isinstance(value, str) and value in self.plan.null_strings
+
+    def encode_pending(self) -> None:
+        encoders = {
+            Leaf: self._leaf,
+            Record: self._record,
+            Fixed: self._fixed,
+            Items: self._items,
+            FreeKeys: self._free_keys,
+            Union: self._union,
+        }
+        while self.pending:
+            place, start = next(iter(self.pending.items()))
+            del self.pending[place]
+            column = self.columns[place.number]
+            values = column.values[start:]
+            if values:
+                self.chunks.append((place, start, len(column.values)))
+                encoders[type(place.node)](place, column, values)
+
+    def _leaf(self, place: Place, column: Column, values: list[Any]) -> None:
+        read, table, code = place.read, self.tables[place.number], place.comparator.code
+        assert read is not None
+        for value in map(read, values):
+            column.codes.append(MISFIT if value is INVALID else code(value, table.codes, table.keys))
+
+    def _record(self, place: Place, column: Column, values: list[Any]) -> None:
+        objects: list[Any] = [object_of(value) for value in values]
+        invalid = [n for n, value in enumerate(objects) if value is None]
+        for n in invalid:
+            objects[n] = {}
+        missing = [False] * len(objects)
+        for edge, children, labelled in zip(place.edges, column.children, column.labelled, strict=True):
+            if edge is place.other_keys:
+                parts = [_other_keys(value, place.known_keys) or None for value in objects]
+            else:
+                parts = self._fields(edge, objects, missing)
+            if self.plan.unlabelled:
+                labelled.extend(part is not MISSING for part in parts)
+            rows = self.rows_of(edge, [None if part is MISSING else part for part in parts])
+            for n in invalid:
+                rows[n], missing[n] = BROKEN, False
+            children.extend(rows)
+        column.missing.extend(missing)
+        column.invalid.extend(_flags(len(objects), invalid))
+        self._extra_keys(place, column, objects)
+
+    def _fields(self, edge: Edge, objects: list[Any], missing: list[bool]) -> list[Any]:
+        """Return the values of a field, and set `missing` where a required one is not there."""
+        field = edge.field
+        assert field is not None
+        key, *others = edge.keys
+        parts = [value.get(key, MISSING) for value in objects]
+        for other in others:
+            parts = [
+                value.get(other, MISSING) if part is MISSING else part
+                for part, value in zip(parts, objects, strict=True)
+            ]
+        if self.plan.defaults and field.default is not None:
+            parts = [field.default() if part is MISSING else part for part in parts]
+        if field.required:
+            for n, part in enumerate(parts):
+                if part is MISSING or part is None and not edge.nullable:
+                    missing[n] = True
+        return parts
+
+    def _extra_keys(self, place: Place, column: Column, objects: list[Any]) -> None:
+        assert isinstance(place.node, Record)
+        known = place.known_keys
+        for value in objects:
+            extra = [] if place.other_keys or value.keys() <= known else [key for key in value if key not in known]
+            column.num_extra.append(sum(self._has_content(value[key]) for key in extra))
+            column.forbidden.append(place.node.closed and bool(extra))
+
+    def _has_content(self, value: Any) -> bool:
+        return value is not None and not self._is_null(value) and value != [] and value != {}
+
+    def _fixed(self, place: Place, column: Column, values: list[Any]) -> None:
+        assert isinstance(place.node, Fixed)
+        length = len(place.node.positions)
+        arrays = [array_of(value) for value in values]
+        invalid = [n for n, items in enumerate(arrays) if items is None or len(items) != length]
+        missing = [False] * len(arrays)
+        for edge, children in zip(place.edges, column.children, strict=True):
+            parts = [None if items is None or len(items) != length else items[edge.position] for items in arrays]
+            rows = self.rows_of(edge, parts)
+            if not edge.nullable:
+                missing = [flag or part is None for flag, part in zip(missing, parts, strict=True)]
+            for n in invalid:
+                rows[n], missing[n] = _below_fixed(edge), False
+            children.extend(rows)
+        column.invalid.extend(_flags(len(arrays), invalid))
+        column.missing.extend(missing)
+
+    def _items(self, place: Place, column: Column, values: list[Any]) -> None:
+        assert isinstance(place.node, Items)
+        (edge,) = place.edges
+        arrays = [array_of(value) for value in values]
+        column.invalid.extend(items is None for items in arrays)
+        kept = [[] if items is None else list(self._present_items(edge, items)) for items in arrays]
+        if place.node.unique:
+            kept = [list({run(frozen(item)): item for item in items}.values()) for items in kept]
+        self._collections(edge, column, kept)
+
+    def _present_items(self, edge: Edge, items: Iterable[Any]) -> Iterator[Any]:
+        """Return the items of an array; null is left out, or invalid where the type does not allow it."""
+        for item in items:
+            if item is None:
+                if not edge.nullable:
+                    yield INVALID
+            elif not self._is_null(item):
+                yield item
+
+    def _free_keys(self, place: Place, column: Column, values: list[Any]) -> None:
+        (edge,) = place.edges
+        objects = [object_of(value) for value in values]
+        column.invalid.extend(value is None for value in objects)
+        present = [
+            {str(key): part for key, part in (value or {}).items() if part is not None and not self._is_null(part)}
+            for value in objects
+        ]
+        codes = self.tables[place.number].codes
+        column.item_keys.extend(codes.setdefault(key, len(codes)) for key in chain.from_iterable(present))
+        self._collections(edge, column, [list(value.values()) for value in present])
+
+    def _collections(self, edge: Edge, column: Column, collections: list[list[Any]]) -> None:
+        start = len(column.items)
+        for items in collections:
+            column.starts.append(start)
+            column.lengths.append(len(items))
+            start += len(items)
+        column.items.extend(self.rows_of(edge, list(chain.from_iterable(collections))))
+
+    def _union(self, place: Place, column: Column, values: list[Any]) -> None:
+        own = [best_case(place, value) for value in values]
+        column.own_case.extend(own)
+        column.invalid.extend(case == ABSENT for case in own)
+        for n, (edge, children) in enumerate(zip(place.edges, column.children, strict=True)):
+            if self.is_reference:
+                fits = [case == n for case in own]
+            else:
+                fits = [num_misfits(edge.place, value) is not None for value in values]
+            rows = iter(self.rows_of(edge, [value for value, fit in zip(values, fits, strict=True) if fit]))
+            other = ABSENT if self.is_reference else MISFIT
+            children.extend(next(rows) if fit else other for fit in fits)
+
+    def finished(self) -> list[Column]:
+        for place, column in zip(self.plan.places, self.columns, strict=True):
+            _finish(place, column)
+        for place, start, stop in reversed(self.chunks):
+            column = self.columns[place.number]
+            column.content[start:stop] |= self._content(place, column, slice(start, stop))
+        return self.columns
+
+    def _content(self, place: Place, column: Column, rows: slice) -> Any:
+        if isinstance(place.node, Leaf):
+            return True
+        if isinstance(place.node, Items):
+            return column.lengths[rows] > 0
+        if isinstance(place.node, FreeKeys):
+            content = self.columns[place.edges[0].place.number].content
+            owners = np.repeat(np.arange(rows.start, rows.stop), column.lengths[rows])
+            start, count = column.starts[rows.start], len(owners)
+            has = content[column.items[start : start + count]]
+            return np.bincount(owners[has] - rows.start, minlength=rows.stop - rows.start) > 0
+        if isinstance(place.node, Union):
+            result = column.own_case[rows] == ABSENT
+            for n, (edge, children) in enumerate(zip(place.edges, column.children, strict=True)):
+                content = self.columns[edge.place.number].content[children[rows]]
+                result |= content & (column.own_case[rows] == n)
+            return result
+        result = np.zeros(rows.stop - rows.start, dtype=bool)
+        for edge, children in zip(place.edges, column.children, strict=True):
+            result |= self.columns[edge.place.number].content[children[rows]]
+        return result | (column.num_extra[rows] > 0 if place.extra_row >= 0 else False)
+
+
+def best_case(place: Place, value: Any) -> int:
+    """Return the case of a union that a value fits best, the first of equally good ones; ABSENT if it fits none."""
+    misfits = [(count, n) for n, edge in enumerate(place.edges) if (count := num_misfits(edge.place, value)) is not None]
+    return min(misfits)[1] if misfits else ABSENT
+
+
+def num_misfits(place: Place, value: Any) -> int | None:
+    """Return how many parts of a value do not fit a type, or None if the value itself is none."""
+    node = place.node
+    if isinstance(node, Leaf):
+        assert place.read is not None
+        return None if place.read(value) is INVALID else 0
+    if isinstance(node, Union):
+        return min((count for e in place.edges if (count := num_misfits(e.place, value)) is not None), default=None)
+    if isinstance(node, Items | Fixed):
+        items = array_of(value)
+        if items is None or isinstance(node, Fixed) and len(items) != len(node.positions):
+            return None
+        edges = place.edges * len(items) if isinstance(node, Items) else place.edges
+        parts = items if isinstance(node, Items) else [items[edge.position] for edge in edges]
+        return sum(not _fits(edge, part) for edge, part in zip(edges, parts, strict=True))
+    values = object_of(value)
+    if values is None:
+        return None
+    if isinstance(node, FreeKeys):
+        return sum(not _fits(place.edges[0], part) for part in values.values())
+    assert isinstance(node, Record)
+    if node.instance_of is not None and isinstance(node.instance_of, type) and type(value) is node.instance_of:
+        return -1  # whatever its values: an instance of the class
+    return _record_misfits(place, node, values)
+
+
+def _record_misfits(place: Place, node: Record, values: Mapping[Any, Any]) -> int:
+    count = 0 if place.other_keys else sum(key not in place.known_keys for key in values)
+    count += sum(each.required and not any(k in values for k in each.keys or (each.name,)) for each in node.fields)
+    for edge in place.edges:
+        count += sum(key in values and not _fits(edge, values[key]) for key in edge.keys)
+    return count
+
+
+def _fits(edge: Edge, part: Any) -> bool:
+    """Return whether a value is of the kind of a type, whatever it contains."""
+    if part is None:
+        return edge.nullable
+    node = edge.place.node
+    if isinstance(node, Union):
+        return any(_fits(case, part) for case in edge.place.edges)
+    if isinstance(node, Leaf):
+        return num_misfits(edge.place, part) is not None
+    if isinstance(node, Items | Fixed):
+        items = array_of(part)
+        return items is not None and not (isinstance(node, Fixed) and len(items) != len(node.positions))
+    return object_of(part) is not None
+
+
+def frozen(value: Any) -> Steps[Hashable]:
+    """Return a hashable form of a JSON value: numbers by value, but True is not 1."""
+    if (values := object_of(value)) is not None:
+        items = []
+        for key, part in values.items():
+            items.append((key, (yield frozen(part))))
+        return "object", frozenset(items)
+    if (array := array_of(value)) is not None:
+        parts = []
+        for part in array:
+            parts.append((yield frozen(part)))
+        return "array", tuple(parts)
+    return json_kind(value), value
+
+
+def _other_keys(value: Mapping[Any, Any], known: frozenset[str]) -> dict[Any, Any]:
+    return {key: part for key, part in value.items() if key not in known}
+
+
+def _below_fixed(edge: Edge) -> int:
+    return BROKEN if edge.place.is_leaf else ABSENT
+
+
+def _flags(count: int, indices: list[int]) -> list[bool]:
+    flags = [False] * count
+    for n in indices:
+        flags[n] = True
+    return flags
+
+
+def _finish(place: Place, column: Column) -> None:
+    """Turn the lists of a column into arrays that end with the sentinels' rows."""
+    count, is_leaf = len(column.values), isinstance(place.node, Leaf)
+    column.codes = np.array([*column.codes, *SENTINELS], dtype=np.int64)
+    invalid = column.codes[:-3] == MISFIT if is_leaf else np.array(column.invalid, dtype=bool)
+    column.invalid = np.concatenate([invalid, [True, False, False]])
+    column.content = column.invalid.copy()
+    for name in ("missing", "num_extra", "forbidden", "starts", "lengths"):
+        given = getattr(column, name)
+        setattr(column, name, np.concatenate([np.array(given or [0] * count, dtype=np.int64), [0, 0, 0]]))
+    column.own_case = np.array([*(column.own_case or [ABSENT] * count), ABSENT, ABSENT, ABSENT], dtype=np.int64)
+    column.items, column.item_keys = (np.array(part, dtype=np.int64) for part in (column.items, column.item_keys))
+    ends = [_below(place, edge) for edge in place.edges]
+    if not isinstance(place.node, Items | FreeKeys):
+        column.children = [
+            np.array([*rows, *end], dtype=np.int64) for rows, end in zip(column.children, ends, strict=True)
+        ]
+    column.labelled = [np.array([*flags, True, True, True], dtype=bool) for flags in column.labelled]
+
+
+def _below(place: Place, edge: Edge) -> tuple[int, int, int]:
+    """Return what a part is of a value that is a misfit, broken and absent."""
+    if isinstance(place.node, Fixed):
+        return _below_fixed(edge), ABSENT, ABSENT
+    if isinstance(place.node, Union):
+        return MISFIT, BROKEN, ABSENT
+    return BROKEN, BROKEN, ABSENT

@@ -1,0 +1,162 @@
+"""One-to-one matching of the items of lists, for many pairs of lists at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+
+import numpy as np
+import torch
+
+from ...assignment import linear_sum_assignment
+from ..tensors._lengths import cuts
+
+SCALE = 1 << 20  # similarities are rounded to multiples of its inverse
+MAX_SHIFT = 15  # beyond, positions of equally similar items make no difference
+
+Side = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]  # pair, position, row and code of each item
+
+
+@dataclass(eq=False)
+class Edges:
+    """Pairs of items of pairs of lists.
+
+    Attributes:
+        pair: (E,) which pair of lists.
+        pred_position, ref_position: (E,) positions in these lists.
+        pred, ref: (E,) rows in the columns of the items.
+        similarity: (E,) float64.
+    """
+
+    pair: np.ndarray
+    pred_position: np.ndarray
+    ref_position: np.ndarray
+    pred: np.ndarray
+    ref: np.ndarray
+    similarity: np.ndarray
+
+    def take(self, index: np.ndarray) -> Edges:
+        """Return some of the pairs."""
+        return Edges(*(getattr(self, each.name)[index] for each in fields(self)))
+
+    def with_similarity(self, similarity: np.ndarray) -> Edges:
+        """Return the pairs with other similarities."""
+        return replace(self, similarity=similarity)
+
+    @classmethod
+    def concatenate(cls, parts: Sequence[Edges]) -> Edges:
+        """Return the pairs of all parts."""
+        if not parts:
+            empty = np.zeros(0, dtype=np.int64)
+            return cls(empty, empty, empty, empty, empty, np.zeros(0))
+        return cls(*(np.concatenate([getattr(part, each.name) for part in parts]) for each in fields(cls)))
+
+
+def equal_items(preds: Side, refs: Side) -> Edges:
+    """Match items of equal codes, the first of the one list with the first of the other."""
+    names = []
+    for pair, _, _, code in (preds, refs):
+        names.append(np.stack([pair, code]))
+    keys, index = np.unique(np.concatenate(names, axis=1), axis=1, return_inverse=True)
+    index = index.reshape(-1)
+    ranked, kept = [], []
+    for part, (_, _, _, code) in ((index[: len(preds[0])], preds), (index[len(preds[0]) :], refs)):
+        (valid,) = np.nonzero(code >= 0)
+        kept.append(valid)
+        ranked.append(part[valid] * (1 + max(len(preds[0]), len(refs[0]))) + _ranks(part[valid]))
+    _, i, j = np.intersect1d(*ranked, assume_unique=True, return_indices=True)
+    i, j = kept[0][i], kept[1][j]
+    return Edges(preds[0][i], preds[1][i], refs[1][j], preds[2][i], refs[2][j], np.ones(len(i)))
+
+
+def _ranks(groups: np.ndarray) -> np.ndarray:
+    # (N,)  ->  (N,) how many earlier elements are equal
+    order = np.argsort(groups, kind="stable")
+    ordered = groups[order]
+    starts = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]])[: len(ordered)]
+    ranks = np.empty(len(groups), dtype=np.int64)
+    ranks[order] = np.arange(len(groups)) - np.repeat(starts, np.diff(np.r_[starts, len(ordered)]))
+    return ranks
+
+
+def best_matching(
+    edges: Edges, weights: np.ndarray, num_preds: np.ndarray, num_refs: np.ndarray, ordered: bool = False
+) -> np.ndarray:
+    # weights: (E,)  num_preds, num_refs: (P,) lengths of the lists  ->  (M,) index into edges
+    """Choose pairs of greatest total weight so that each item is in one; ties by the smallest shifts of position.
+
+    Args:
+        ordered: Matched pairs do not cross.
+    """
+    shift = np.minimum(np.abs(edges.pred_position - edges.ref_position), MAX_SHIFT)
+    smaller = np.minimum(num_preds, num_refs)[edges.pair]
+    gains = np.maximum(np.rint(weights * SCALE), 1) * (1 + MAX_SHIFT * smaller) - shift
+    row, rows = _compact(edges.pair, edges.pred_position)
+    column, columns = _compact(edges.pair, edges.ref_position)
+    if not ordered:
+        is_alone = (np.bincount(rows)[rows] == 1) & (np.bincount(columns)[columns] == 1) if len(rows) else rows == 0
+        contested = np.zeros(len(num_preds), dtype=bool)
+        contested[edges.pair[~is_alone]] = True
+        (todo,) = np.nonzero(contested[edges.pair])
+        free = np.nonzero(~contested[edges.pair])[0]
+    else:
+        todo, free = np.arange(len(rows)), np.zeros(0, dtype=np.int64)
+    pairs, problem = np.unique(edges.pair[todo], return_inverse=True)
+    problem = problem.reshape(-1)
+    heights, widths = (_max_by(problem, index[todo] + 1, len(pairs)) for index in (row, column))
+    chosen = [free]
+    if len(pairs):
+        for place, sizes in cuts([torch.from_numpy(heights), torch.from_numpy(widths)], []):
+            some = np.arange(len(pairs))[place if isinstance(place, slice) else place.numpy()]
+            local = np.full(len(pairs), -1)
+            local[some] = np.arange(len(some))
+            (own,) = np.nonzero(local[problem] >= 0)
+            index = todo[own]
+            table = np.zeros((len(some), *sizes))
+            table[local[problem[own]], row[index], column[index]] = gains[index]
+            solve = _best_chain if ordered else _best_assignment
+            selected = solve(table)[local[problem[own]], row[index]] == column[index]
+            chosen.append(index[selected])
+    return np.sort(np.concatenate(chosen))
+
+
+def _compact(pair: np.ndarray, position: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    # ->  (E,) index of the item among those of its list that have an edge, (E,) among all
+    size = int(position.max(initial=0)) + 1
+    items, index = np.unique(pair * size + position, return_inverse=True)
+    index = index.reshape(-1)
+    owner = items // size
+    first = np.searchsorted(owner, owner)
+    return index - first[index], index
+
+
+def _max_by(group: np.ndarray, values: np.ndarray, count: int) -> np.ndarray:
+    result = np.zeros(count, dtype=np.int64)
+    np.maximum.at(result, group, values)
+    return result
+
+
+def _best_assignment(gains: np.ndarray) -> np.ndarray:
+    # (B, N, M)  ->  (B, N) column of each row, -1 if none
+    return linear_sum_assignment(torch.from_numpy(gains), maximize=True, check=False).col_of_row.numpy()
+
+
+def _best_chain(gains: np.ndarray) -> np.ndarray:
+    # (B, N, M)  ->  (B, N) column of each row, -1 if none; rising in N
+    """Return the chains of greatest gain, by dynamic programming."""
+    count, height, width = gains.shape
+    best = np.zeros((height + 1, count, width + 1))
+    for n in range(height):
+        candidates = np.maximum(best[n][:, 1:], best[n][:, :-1] + gains[:, n])
+        best[n + 1][:, 1:] = np.maximum.accumulate(candidates, axis=1)
+    columns = np.full((count, height), -1)
+    problems, width_left = np.arange(count), np.full(count, width)
+    for n in range(height, 0, -1):
+        value = best[n][problems, width_left]
+        # The first prefix that reaches the value ends with the column of this row, if the row is used at all.
+        reached = best[n] >= value[:, None]
+        last = reached.argmax(axis=1)
+        used = best[n - 1][problems, width_left] < value
+        columns[used, n - 1] = last[used] - 1
+        width_left = np.where(used, last - 1, width_left)
+    return columns

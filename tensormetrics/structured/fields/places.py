@@ -1,0 +1,321 @@
+"""The places of a schema: what is compared where, and in which row of the report it is counted.
+
+Cases of a union share the rows of their place. A type that is met again below itself has the place of its first
+occurrence, so that places may form a cycle.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import itertools
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from .comparators import Annotation, Comparator, annotation_of_text, annotations_of_keywords, exact
+from .read import json_kind
+from .recursion import Steps, run
+from .schemas.class_tree import annotated
+from .schemas.types import Field, Fixed, FreeKeys, Items, Leaf, Record, Reference, Schema, Scoring, Type, Union
+from .values import LeafReader, leaf_reader
+
+MAX_ROWS = 10_000  # of mutually recursive types, whose paths multiply
+SPECIAL = frozenset('.[]"@*')
+EXTRA = "(extra)"
+
+
+@dataclass(eq=False)
+class Edge:
+    """One part of a record or tuple, or the items or values of a collection.
+
+    Attributes:
+        keys: The keys that an object may have it under; empty for positions, items and other keys.
+        position: Position in a tuple.
+    """
+
+    place: Place
+    nullable: bool
+    weight: float = 1.0
+    keys: tuple[str, ...] = ()
+    position: int = -1
+    field: Field | None = None
+
+
+@dataclass(eq=False)
+class Place:
+    """A node of the schema at one path.
+
+    Attributes:
+        row: Row of a scalar, or of the items of a list; -1 elsewhere.
+        extra_row: Row of extra keys of an object.
+        path_index: Index of the path among all paths, for invalid values.
+        is_item: Whether a scalar is an item of a list, whose matching is counted with the list.
+        is_shared: Whether a recursive type refers to the place, so that a value may be met there several times.
+    """
+
+    node: Type
+    path: str
+    number: int
+    path_index: int
+    row: int = -1
+    extra_row: int = -1
+    edges: list[Edge] = field(default_factory=list)
+    comparator: Comparator = field(default_factory=exact)
+    read: LeafReader | None = None
+    is_item: bool = False
+    is_shared: bool = False
+    match: float = 0.5
+    by: Edge | None = None
+    known_keys: frozenset[str] = frozenset()
+    other_keys: Edge | None = None  # of a record: the values of keys that it does not name
+
+    @property
+    def is_leaf(self) -> bool:
+        """Whether all values are scalars."""
+        return isinstance(self.node, Leaf) or isinstance(self.node, Union) and all(e.place.is_leaf for e in self.edges)
+
+
+@dataclass
+class Rows:
+    """The rows of the report."""
+
+    paths: list[str] = field(default_factory=list)
+    is_leaf: list[bool] = field(default_factory=list)
+
+
+@dataclass(eq=False)
+class Plan:
+    """A schema with options, compiled for encoding and comparison.
+
+    Attributes:
+        paths: All paths at which a value may be invalid; the root is "@".
+        rows: What is counted.
+    """
+
+    schema: Schema
+    root: Edge
+    places: list[Place]
+    paths: list[str]
+    rows: Rows
+    null_strings: frozenset[str]
+    unlabelled: bool
+    defaults: bool
+
+
+def compile_schema(
+    schema: Schema,
+    *,
+    match: float = 0.5,
+    extra: str = "ignore",
+    fields: Mapping[str, Any] | None = None,
+    numbers_in_strings: bool = False,
+    null_strings: Iterable[str] = (),
+    unlabelled: bool = False,
+    defaults: bool = False,
+) -> Plan:
+    """Compile a schema in which every type is known.
+
+    Raises:
+        ValueError: If a path of ``fields`` is unknown, or an annotation does not fit its place.
+    """
+    builder = _Builder(schema, match, extra == "invented", numbers_in_strings, annotations_by_path(fields or {}))
+    root = run(builder.edge(schema.root, ""))
+    builder.check_annotations()
+    return Plan(
+        schema=schema,
+        root=root,
+        places=builder.places,
+        paths=list(builder.path_indices),
+        rows=builder.rows,
+        null_strings=frozenset(null_strings),
+        unlabelled=unlabelled,
+        defaults=defaults,
+    )
+
+
+def annotations_by_path(fields: Mapping[str, Any]) -> dict[str, list[Annotation]]:
+    """Read annotations by path: objects, lists of them, keywords of JSON Schemas, or text of the command line."""
+    result = {}
+    for path, given in fields.items():
+        if isinstance(given, str):
+            annotations = [annotation_of_text(given, f"fields[{path!r}]")]
+        elif isinstance(given, Mapping):
+            annotations = annotations_of_keywords(given, f"fields[{path!r}]")
+        else:
+            annotations = [given] if isinstance(given, Annotation) else list(given)
+            if wrong := [each for each in annotations if not isinstance(each, Annotation)]:
+                raise TypeError(f"fields[{path!r}]: got {wrong[0]!r:.60}, wanted an annotation such as similar(0.9)")
+        result[path.replace("[*]", "[]")] = annotations
+    return result
+
+
+def _compared(edge: Edge | None, path: str) -> Edge:
+    if edge is None:
+        raise ValueError(f"{path or '@'}: got ignore() on the items, wanted it on the whole; leave out the items")
+    return edge
+
+
+def joined(path: str, name: str) -> str:
+    """Return the path of a key below a path; names with a special character are quoted."""
+    if not name or SPECIAL & set(name) or name == EXTRA:
+        escaped = name.replace("\\", "\\\\").replace('"', '\\"')
+        return f'{path}["{escaped}"]'
+    return f"{path}.{name}" if path else name
+
+
+@dataclass
+class _Builder:
+    schema: Schema
+    match: float
+    counts_extra: bool
+    numbers_in_strings: bool
+    annotations: dict[str, list[Annotation]]
+    places: list[Place] = field(default_factory=list)
+    rows: Rows = field(default_factory=Rows)
+    row_indices: dict[str, int] = field(default_factory=dict)
+    path_indices: dict[str, int] = field(default_factory=dict)
+    used: set[str] = field(default_factory=set)
+    open_references: dict[str, Place] = field(default_factory=dict)
+
+    def edge(
+        self, node: Type, path: str, *, is_item: bool = False, comparator: Comparator | None = None
+    ) -> Steps[Edge | None]:
+        """Compile the part at a path; None if it is ignored."""
+        node, nullable, scoring, names = self._described(node, path)
+        if scoring.ignore:
+            return None
+        edge = Edge(None, nullable, scoring.weight)  # type: ignore[arg-type]
+        for name in names:
+            if name in self.open_references:
+                edge.place = self.open_references[name]
+                edge.place.is_shared = True
+                return edge
+        place = edge.place = self._place(node, path)
+        self.open_references |= dict.fromkeys(names, place)
+        comparator = scoring.comparator or comparator
+        if isinstance(node, Leaf):
+            place.read, place.is_item = leaf_reader(node, self.numbers_in_strings), is_item
+            place.comparator = comparator or place.comparator
+            place.row = self._row(path or "@", is_leaf=True)
+        elif isinstance(node, Union):
+            for case in node.cases:
+                case_edge = yield self.edge(case, path, is_item=is_item, comparator=comparator)
+                if case_edge is not None:
+                    place.edges.append(case_edge)
+        elif comparator is not None:
+            raise ValueError(f"{path or '@'}: got {comparator}, wanted it on a scalar; write it on the items or fields")
+        elif isinstance(node, Record):
+            yield self._record(place, node, path)
+        elif isinstance(node, Fixed):
+            for n, part in enumerate(node.positions):
+                position = yield self.edge(part, f"{path}[{n}]")
+                if position is not None:
+                    position.position = n
+                    place.edges.append(position)
+        elif isinstance(node, Items):
+            yield self._items(place, node, path)
+        elif isinstance(node, FreeKeys):
+            value = yield self.edge(node.value, f"{path}.*" if path else "*")
+            place.edges = [_compared(value, path)]
+        else:
+            raise ValueError(f"{path or '@'}: got any value, wanted a type; write FieldScores.infer(references)")
+        for name in names:
+            del self.open_references[name]
+        return edge
+
+    def _described(self, node: Type, path: str) -> tuple[Type, bool, Scoring, list[str]]:
+        """Return what a node refers to, with the annotations of all references and those given for the path."""
+        names, nullable, scoring = [], False, Scoring()
+        while True:
+            nullable = nullable or node.nullable
+            scoring = Scoring(
+                scoring.comparator or node.scoring.comparator,
+                scoring.weight if scoring.weight != 1 else node.scoring.weight,
+                scoring.ignore or node.scoring.ignore,
+            )
+            if not isinstance(node, Reference):
+                break
+            names.append(node.name)
+            node = self.schema.definitions[node.name]
+        if path in self.annotations or not path and "@" in self.annotations:
+            annotations = self.annotations[path or "@"]
+            self.used.add(path or "@")
+            if any(isinstance(each, Comparator) for each in annotations):
+                scoring = dataclasses.replace(scoring, comparator=None)
+            node = annotated(dataclasses.replace(node, scoring=scoring), annotations, f"fields[{path or '@'!r}]")
+            scoring = node.scoring
+        return node, nullable, scoring, names
+
+    def _place(self, node: Type, path: str) -> Place:
+        index = self.path_indices.setdefault(path or "@", len(self.path_indices))
+        place = Place(node, path, len(self.places), index)
+        self.places.append(place)
+        return place
+
+    def _row(self, path: str, is_leaf: bool) -> int:
+        if path not in self.row_indices:
+            self.row_indices[path] = len(self.rows.paths)
+            self.rows.paths.append(path)
+            self.rows.is_leaf.append(is_leaf)
+            if len(self.rows.paths) > MAX_ROWS:
+                raise ValueError(f"schema: got more than {MAX_ROWS} paths; write ignore() on a recursive field")
+        return self.row_indices[path]
+
+    def _record(self, place: Place, node: Record, path: str) -> Steps[None]:
+        place.known_keys = frozenset(itertools.chain.from_iterable(each.keys or (each.name,) for each in node.fields))
+        for each in node.fields:
+            part = yield self.edge(each.type, joined(path, each.name))
+            if part is not None:
+                part.keys, part.field = each.keys or (each.name,), each
+                place.edges.append(part)
+        if node.extra is not None:
+            place.other_keys = _compared((yield self.edge(FreeKeys(node.extra), path)), path)
+            place.edges.append(place.other_keys)
+        elif self.counts_extra:
+            place.extra_row = self._row(f"{path}.{EXTRA}" if path else EXTRA, is_leaf=True)
+
+    def _items(self, place: Place, node: Items, path: str) -> Steps[None]:
+        place.match = self.match if node.match is None else node.match
+        place.row = self._row(f"{path}[]", is_leaf=self._is_scalar(node.item))
+        item = _compared((yield self.edge(node.item, f"{path}[]", is_item=True)), path)
+        place.edges = [item]
+        if node.by is not None:
+            keys = [each for each in item.place.edges if node.by in each.keys]
+            if not keys or not isinstance(keys[0].place.node, Leaf):
+                raise ValueError(f"{path or '@'}: got by({node.by!r}), wanted the name of a scalar field of the items")
+            place.by = keys[0]
+
+    def _is_scalar(self, node: Type) -> bool:
+        node = self.schema.resolved(node)
+        return isinstance(node, Leaf) or isinstance(node, Union) and all(map(self._is_scalar, node.cases))
+
+    def check_annotations(self) -> None:
+        """Raise a ValueError if an annotation was given for an unknown path."""
+        for path in self.annotations:
+            if path not in self.used:
+                close = difflib.get_close_matches(path, self.path_indices, 1)
+                hint = f"; perhaps {close[0]!r}" if close else ""
+                raise ValueError(f"fields: got {path!r}, wanted a path of the schema{hint}")
+
+
+def root_kinds(plan: Plan, numbers_in_strings: bool = False) -> set[str]:
+    """Return the kinds of JSON values that a document may have."""
+    kinds = _kinds(plan.root.place, numbers_in_strings)
+    return kinds | {"null"} if plan.root.nullable else kinds
+
+
+def _kinds(place: Place, numbers_in_strings: bool) -> set[str]:
+    node = place.node
+    if isinstance(node, Union):
+        return set().union(*(_kinds(edge.place, numbers_in_strings) for edge in place.edges))
+    if isinstance(node, Items | Fixed):
+        return {"array"}
+    if not isinstance(node, Leaf):
+        return {"object"}
+    if node.kind == "enum":
+        return {json_kind(value) for value in node.values}
+    number = {"number", "string"} if numbers_in_strings else {"number"}
+    return {"boolean": {"boolean"}, "integer": number, "number": number, "decimal": {"number", "string"}}.get(
+        node.kind, {"string"}
+    )
