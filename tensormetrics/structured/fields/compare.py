@@ -242,8 +242,6 @@ class Comparison:
         for cells in _cells(preds, refs, i, j):
             if place.by is not None:
                 cells = cells.take(self._has_equal_keys(place, cells))
-            elif floor > 0:
-                cells = cells.take(self._may_reach(item, cells, floor))
             similarity = yield self._visit(item, cells.pred, cells.ref, None, floor)
             similarity[~self._evidence(item, cells.pred, cells.ref)] = 1.0
             admissible = (similarity > 0) & (similarity >= floor - TOLERANCE) | (place.by is not None)
@@ -251,9 +249,6 @@ class Comparison:
         edges = Edges.concatenate(chunks)
         weights = np.maximum(edges.similarity, MIN_WEIGHT)
         return edges.take(best_matching(edges, weights, preds.lengths[i], refs.lengths[j], place.node.ordered))
-
-    def _may_reach(self, item: Place, cells: Edges, floor: float) -> np.ndarray:
-        return np.ones(len(cells.pair), dtype=bool)
 
     def _has_equal_keys(self, place: Place, cells: Edges) -> np.ndarray:
         assert place.by is not None

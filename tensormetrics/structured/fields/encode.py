@@ -45,7 +45,7 @@ class Column:
         starts, lengths: (N,) of a collection, in `items`.
         items: Rows in the column of the items, of all values.
         item_keys: Codes of the keys of `items`, of objects with any keys.
-        missing: (N,) objects without a required key.
+        missing: (N,) objects without a required key, or with null where the type does not allow it.
         num_extra: (N,) keys with content that the type does not name.
         forbidden: (N,) objects with other keys although the type forbids them.
         labelled: For each part (N,) whether an object has its key.
@@ -245,6 +245,8 @@ class _Encoder:
             {str(key): part for key, part in (value or {}).items() if part is not None and not self._is_null(part)}
             for value in objects
         ]
+        if not edge.nullable:
+            column.missing.extend(value is not None and None in value.values() for value in objects)
         codes = self.tables[place.number].codes
         column.item_keys.extend(codes.setdefault(key, len(codes)) for key in chain.from_iterable(present))
         self._collections(edge, column, [list(value.values()) for value in present])

@@ -316,6 +316,5 @@ def _kinds(place: Place, numbers_in_strings: bool) -> set[str]:
     if node.kind == "enum":
         return {json_kind(value) for value in node.values}
     number = {"number", "string"} if numbers_in_strings else {"number"}
-    return {"boolean": {"boolean"}, "integer": number, "number": number, "decimal": {"number", "string"}}.get(
-        node.kind, {"string"}
-    )
+    kinds = {"boolean": {"boolean"}, "integer": number, "number": number, "decimal": {"number", "string"}, "null": set()}
+    return kinds.get(node.kind, {"string"})

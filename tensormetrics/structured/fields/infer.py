@@ -1,0 +1,146 @@
+"""Types of documents without a schema, from the values of references."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from .read import Conflict, json_kind
+from .recursion import Steps, run
+from .schemas.class_tree import schema_of
+from .schemas.types import Anything, Field, Fixed, FreeKeys, Items, Leaf, LeafKind, Record, Reference, Schema, Type, Union
+from .values import array_of, object_of
+
+SCALARS: dict[str, LeafKind] = {"boolean": "boolean", "number": "number", "string": "string"}
+
+
+def infer_schema(references: Sequence[Any]) -> Schema:
+    """Infer the type of documents: at each place the kinds of values that occur, numbers of one kind, null ignored."""
+    return Schema(run(infer(references)))
+
+
+def complete_schema(schema: Schema, references: Sequence[Any]) -> Schema:
+    """Replace each place of any value by the type that the references have there."""
+    values = _values_of_anything(schema, references)
+    if not values:
+        return schema
+    builder = _Completer(values)
+    root = run(builder.type(schema.root))
+    definitions = {}
+    for name, node in schema.definitions.items():
+        definitions[name] = run(builder.type(node))
+    return Schema(root, definitions)
+
+
+def _values_of_anything(schema: Schema, references: Sequence[Any]) -> dict[int, list[Any]]:
+    """Return the values by the identity of the place, where a schema allows anything."""
+    found: dict[int, list[Any]] = {}
+    pending: deque[tuple[Type, list[Any]]] = deque([(schema.root, list(references))])
+    seen: set[str] = set()
+    while pending:
+        node, values = pending.popleft()
+        values = [value for value in values if value is not None]
+        if isinstance(node, Anything):
+            found.setdefault(id(node), []).extend(values)
+        elif isinstance(node, Reference):
+            if values or node.name not in seen:
+                seen.add(node.name)
+                pending.append((schema.definitions[node.name], values))
+        else:
+            pending.extend(_parts(node, values))
+    return found
+
+
+def _parts(node: Type, values: list[Any]) -> list[tuple[Type, list[Any]]]:
+    """Return the types of the parts of a type with their values."""
+    if isinstance(node, Union):
+        return [(case, values) for case in node.cases]
+    if isinstance(node, Items | Fixed):
+        arrays = [items for value in values if (items := array_of(value)) is not None]
+        if isinstance(node, Items):
+            return [(node.item, [item for items in arrays for item in items])]
+        return [(part, [items[n] for items in arrays if n < len(items)]) for n, part in enumerate(node.positions)]
+    objects = [parts for value in values if (parts := object_of(value)) is not None]
+    if isinstance(node, FreeKeys):
+        return [(node.value, [part for value in objects for part in value.values()])]
+    if isinstance(node, Record):
+        known = [(each.type, each.keys or (each.name,)) for each in node.fields]
+        parts = [(tp, [value[key] for value in objects for key in keys if key in value]) for tp, keys in known]
+        if node.extra is not None:
+            names = {key for _, keys in known for key in keys}
+            parts.append((node.extra, [part for value in objects for key, part in value.items() if key not in names]))
+        return parts
+    return []
+
+
+@dataclass
+class _Completer:
+    values: dict[int, list[Any]]
+    inferred: dict[int, Type] = field(default_factory=dict)
+
+    def type(self, node: Type) -> Steps[Type]:
+        if isinstance(node, Anything):
+            if id(node) not in self.inferred:
+                self.inferred[id(node)] = yield infer(self.values.get(id(node), []))
+            inferred = self.inferred[id(node)]
+            return replace(inferred, nullable=True, scoring=node.scoring)
+        if isinstance(node, Items):
+            return replace(node, item=(yield self.type(node.item)))
+        if isinstance(node, FreeKeys):
+            return replace(node, value=(yield self.type(node.value)))
+        if isinstance(node, Fixed | Union):
+            name = "positions" if isinstance(node, Fixed) else "cases"
+            parts = []
+            for part in getattr(node, name):
+                parts.append((yield self.type(part)))
+            return replace(node, **{name: tuple(parts)})
+        if isinstance(node, Record):
+            fields = []
+            for each in node.fields:
+                fields.append(replace(each, type=(yield self.type(each.type))))
+            extra = None if node.extra is None else (yield self.type(node.extra))
+            return replace(node, fields=tuple(fields), extra=extra)
+        return node
+
+
+def infer(values: Sequence[Any]) -> Steps[Type]:
+    """Return the type of all values of one place."""
+    kinds: dict[str, list[Any]] = {}
+    for value in values:
+        if value is not None and not isinstance(value, Conflict):
+            kinds.setdefault(_kind(value), []).append(value)
+    cases: list[Type] = []
+    for kind, members in kinds.items():
+        if kind == "object":
+            cases.append((yield _record(members)))
+        elif kind == "array":
+            items = [item for value in members for item in array_of(value) or []]
+            cases.append(Items((yield infer(items)), unique=all(isinstance(value, set | frozenset) for value in members)))
+        elif kind in SCALARS:
+            cases.append(Leaf(SCALARS[kind]))
+        else:
+            cases += {type(value): schema_of(type(value)).root for value in members}.values()
+    nullable = len(values) > sum(map(len, kinds.values()))
+    if not cases:
+        return Leaf("null", nullable=True)
+    return replace(cases[0], nullable=nullable) if len(cases) == 1 else Union(tuple(cases), nullable=nullable)
+
+
+def _record(objects: Sequence[Any]) -> Steps[Type]:
+    parts: dict[str, list[Any]] = {}
+    for value in objects:
+        for key, part in (object_of(value) or {}).items():
+            parts.setdefault(str(key), []).append(part)
+    fields = []
+    for key, values in parts.items():
+        fields.append(Field(key, (yield infer(values))))
+    return Record(tuple(fields))
+
+
+def _kind(value: Any) -> str:
+    kind = json_kind(value)
+    if kind != "other":
+        return kind
+    return "object" if object_of(value) is not None else "array" if array_of(value) is not None else "other"
