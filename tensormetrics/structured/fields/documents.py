@@ -1,0 +1,237 @@
+"""Answers of a model and references, read and compared: what is counted of each document."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast, get_args
+
+import numpy as np
+
+from ... import _checks
+from .compare import Comparison, Counts
+from .comparators import Answers
+from .encode import ABSENT, MISSING, Encoded, Keys, encode
+from .faults import first_fault
+from .places import Plan, compile_schema, root_kinds
+from .read import Extract, Reader, Reading
+from .schemas.class_tree import schema_of
+from .schemas.json_schema import read_json_schema
+from .schemas.types import Leaf, Schema
+
+ON_INVALID = ("wrong", "raise", "skip")
+EXTRA = (None, "ignore", "invented")
+HOWS = ("json", "fence", "prose", "object", "unreadable")
+
+
+@dataclass(frozen=True)
+class DocumentOptions:
+    """Options of `evaluate`, `FieldScores` and `tensormetrics json`.
+
+    Attributes:
+        extract: Where JSON is looked for in an answer: ``"strict"``: the answer is JSON; ``"fences"``: also in blocks
+            of Markdown; ``"lenient"``: also among prose.
+        on_invalid: What an unreadable answer is: ``"wrong"``: everything of the reference is missed, and the similarity
+            is 0; ``"raise"``: a ValueError; ``"skip"``: left out.
+        extra: What keys are that the schema does not name: ``"ignore"``, or ``"invented"`` values. Default: "ignore",
+            but "invented" where the types are inferred.
+        numbers_in_strings: A string such as "12" is a number.
+        null_strings: Strings that mean null.
+        unlabelled: A key that a reference lacks was not annotated, and is not compared.
+        defaults: Missing keys have the default of the class, on both sides.
+        match: Smallest similarity of matched items of a list, in [0, 1].
+        fields: Annotations by path, which replace those of the schema.
+        validate: Function of a value that raises a ValueError if it is not valid; for the rate of valid documents.
+    """
+
+    extract: Extract = "lenient"
+    on_invalid: str = "wrong"
+    extra: str | None = None
+    numbers_in_strings: bool = False
+    null_strings: Collection[str] = ()
+    unlabelled: bool = False
+    defaults: bool = False
+    match: float = 0.5
+    fields: Mapping[str, Any] | None = None
+    validate: Callable[[Any], Any] | None = None
+
+    def __post_init__(self) -> None:
+        _checks.one_of("extract", self.extract, get_args(Extract))
+        _checks.one_of("on_invalid", self.on_invalid, ON_INVALID)
+        _checks.one_of("extra", self.extra, EXTRA)
+        _checks.number("match", self.match, "a number in [0, 1]", lambda value: 0 <= value <= 1)
+        for name in ("numbers_in_strings", "unlabelled", "defaults"):
+            _checks.one_of(name, getattr(self, name), (False, True))
+        if isinstance(self.null_strings, str):
+            raise TypeError(f"null_strings: got {self.null_strings!r}, wanted several; write [{self.null_strings!r}]")
+        if self.validate is not None and not callable(self.validate):
+            raise TypeError(f"validate: got {self.validate!r:.60}, wanted a function of a document")
+
+    @classmethod
+    def of(cls, options: Mapping[str, Any]) -> DocumentOptions:
+        """Make them of keyword arguments; TypeError with the nearest name for an unknown one."""
+        known = list(inspect.signature(cls).parameters)
+        for name in options:
+            if name not in known:
+                close = difflib.get_close_matches(name, known, 1)
+                hint = f"; perhaps {close[0]!r}" if close else ""
+                raise TypeError(f"got an unknown option {name!r}, wanted one of {', '.join(known)}{hint}")
+        return cls(**options)
+
+
+@dataclass(eq=False)
+class ScoredDocuments:
+    """What is known of some documents after their comparison.
+
+    Attributes:
+        counts: What was counted, of kept documents alone.
+        readings: How each answer was read.
+        kept: Indices of the documents that count; others were skipped.
+        is_readable, is_valid, is_exact: (D,) bool, of kept documents.
+        similarity: (D,) float64, 0 for unreadable documents.
+    """
+
+    counts: Counts
+    readings: list[Reading]
+    kept: np.ndarray
+    is_readable: np.ndarray
+    is_valid: np.ndarray
+    is_exact: np.ndarray
+    similarity: np.ndarray
+    comparison: Comparison
+
+
+def read_schema(schema: Any) -> Schema:
+    """Return the schema tree of a record class or another type, or of a JSON Schema."""
+    if isinstance(schema, Schema):
+        return schema
+    if isinstance(schema, Mapping):
+        return read_json_schema(schema)
+    if isinstance(schema, str | bytes):
+        raise TypeError(f"schema: got a text, {schema!r:.60}; wanted a class or a JSON Schema, write json.loads(text)")
+    return schema_of(schema)
+
+
+class DocumentScorer:
+    """Reads and compares documents by a schema without places of any value.
+
+    Args:
+        schema: The types.
+        options: How answers are read and compared.
+    """
+
+    def __init__(self, schema: Schema, options: DocumentOptions) -> None:
+        self.schema, self.options = schema, options
+        self.plan: Plan = compile_schema(
+            schema,
+            match=options.match,
+            extra=options.extra or "ignore",
+            fields=options.fields,
+            numbers_in_strings=options.numbers_in_strings,
+            null_strings=options.null_strings,
+            unlabelled=options.unlabelled,
+            defaults=options.defaults,
+        )
+        kinds = root_kinds(self.plan, options.numbers_in_strings)
+        decimals = any(isinstance(p.node, Leaf) and p.node.kind == "decimal" for p in self.plan.places)
+        self.reader = Reader(kinds, options.extract, decimals)
+        self.reference_reader = Reader(kinds, "strict", decimals)
+        self.answers = Answers()
+
+    def __reduce__(self) -> Any:  # compiled readers are functions, which cannot be pickled
+        return DocumentScorer, (self.schema, self.options)
+
+    def __deepcopy__(self, memo: Any) -> DocumentScorer:
+        return self
+
+    def score(
+        self, predictions: Sequence[Any], references: Sequence[Any], names: Sequence[Any] | None = None, first: int = 0
+    ) -> ScoredDocuments:
+        """Compare answers with references.
+
+        Args:
+            predictions: Texts, values or None.
+            references: Values, or texts of JSON.
+            names: Ids of the documents, for messages.
+            first: Position of the first document, for messages.
+
+        Raises:
+            ValueError: If a reference is no value of the schema, or an answer is unreadable with on_invalid="raise".
+        """
+        readings = [self.reader.read(prediction) for prediction in predictions]
+        wanted = [self.read_reference(reference, first + n) for n, reference in enumerate(references)]
+        if self.options.on_invalid == "raise":
+            for n, reading in enumerate(readings):
+                if reading.how == "unreadable":
+                    name = first + n if names is None else names[n]
+                    raise ValueError(f"predictions[{name!r}]: unreadable, {reading.reason}; write on_invalid='wrong'")
+        is_readable = np.array([reading.how != "unreadable" for reading in readings], dtype=bool)
+        skips = self.options.on_invalid == "skip"
+        (kept,) = np.nonzero(is_readable) if skips else (np.arange(len(readings)),)
+        values = [readings[n].value if is_readable[n] else MISSING for n in kept]
+        tables = [Keys() for _ in self.plan.places]
+        preds = encode(self.plan, values, tables, is_reference=False)
+        refs = encode(self.plan, wanted, tables, is_reference=True)
+        self._check_references(refs, wanted, values, first)
+        refs.roots = refs.roots[kept]
+        comparison = Comparison(self.plan, tables, preds, refs, self.answers)
+        counts = comparison.count()
+        self.answers.clear()
+        readable = is_readable[kept]
+        return ScoredDocuments(
+            counts=counts,
+            readings=readings,
+            kept=kept,
+            is_readable=readable,
+            is_valid=readable & counts.is_conforming & self._validated(values),
+            is_exact=readable & (counts.counts[..., 1:].sum((1, 2)) == 0) & (counts.invalid.sum(1) == 0),
+            similarity=np.where(readable, counts.document_similarity, 0.0),
+            comparison=comparison,
+        )
+
+    def read_reference(self, reference: Any, position: int) -> Any:
+        """Return the value of a reference: a text is read as JSON, unless documents are strings."""
+        if not isinstance(reference, str) or "string" in self.reader.kinds:
+            return reference
+        reading = self.reference_reader.read(reference)
+        if reading.how == "unreadable":
+            raise ValueError(f"references[{position}]: got {reference!r:.60}, wanted JSON: {reading.reason}")
+        return reading.value
+
+    def _check_references(self, refs: Encoded, wanted: list[Any], values: list[Any], first: int) -> None:
+        """Raise a ValueError with the path of the first value of a reference that is none of its type."""
+        is_absent = (refs.roots == ABSENT) & (not self.plan.root.nullable)
+        if not is_absent.any() and not any(column.invalid[:-3].any() for column in refs.columns):
+            if self.plan.unlabelled or not any(column.missing.any() for column in refs.columns):
+                return
+        for n, value in enumerate(wanted):
+            if fault := first_fault(self.plan, value):
+                message = f"references[{first + n}]{fault}"
+                if not any(first_fault(self.plan, value) for value in values if value is not MISSING):
+                    message += "; the predictions conform to the schema: were the two swapped?"
+                raise ValueError(message)
+
+    def _validated(self, values: list[Any]) -> np.ndarray:
+        validate = self.options.validate
+        if validate is None:
+            return np.ones(len(values), dtype=bool)
+        return np.array([value is not MISSING and _is_valid(validate, value) for value in values], dtype=bool)
+
+
+def _is_valid(validate: Callable[[Any], Any], value: Any) -> bool:
+    try:
+        validate(value)
+    except Exception as error:
+        # pydantic's is a ValueError; msgspec and jsonschema have others of this name.
+        if isinstance(error, ValueError) or type(error).__name__ == "ValidationError":
+            return False
+        raise
+    return True
+
+
+def read_counts(readings: Sequence[Reading]) -> list[int]:
+    """Return how many answers were read in each way of `HOWS`."""
+    hows = [reading.how for reading in readings]
+    return [hows.count(cast(Any, how)) for how in HOWS]

@@ -1,0 +1,104 @@
+"""The first value of a document that is none of its type, in words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .encode import ABSENT, best_case, num_misfits
+from .places import Edge, Place, Plan, joined
+from .recursion import Steps, run
+from .schemas.types import Fixed, FreeKeys, Items, Leaf, Record, Union
+from .values import INVALID, array_of, object_of, wanted
+
+
+def first_fault(plan: Plan, document: Any) -> str:
+    """Return where and what is wrong with a document, such as ``.people[0].born: got '12', wanted int``; "" if nothing.
+
+    Args:
+        plan: The compiled schema.
+        document: A value that was read.
+    """
+    if document is None and not plan.root.nullable:
+        return f": got null, wanted {type_name(plan.root.place)}"
+    return run(_fault(plan, plan.root, document, "")) or ""
+
+
+def type_name(place: Place) -> str:
+    """Return the name of a type, for messages."""
+    node = place.node
+    if isinstance(node, Leaf):
+        return wanted(node)
+    if isinstance(node, Union):
+        return " or ".join(dict.fromkeys(type_name(edge.place) for edge in place.edges))
+    if isinstance(node, Fixed):
+        return f"an array of {len(node.positions)} items"
+    return "an array" if isinstance(node, Items) else "an object"
+
+
+def _fault(plan: Plan, edge: Edge, value: Any, at: str) -> Steps[str]:
+    place = edge.place
+    if value is None or isinstance(value, str) and value in plan.null_strings:
+        return ""
+    node = place.node
+    if isinstance(node, Union):
+        case = best_case(place, value)
+        if case != ABSENT:
+            return (yield _fault(plan, place.edges[case], value, at))
+    elif num_misfits(place, value) is not None:
+        return (yield _fault_of_parts(plan, place, value, at))
+    return f"{at}: got {value!r:.60}, wanted {type_name(place)}"
+
+
+def _fault_of_parts(plan: Plan, place: Place, value: Any, at: str) -> Steps[str]:
+    node = place.node
+    if isinstance(node, Leaf):
+        assert place.read is not None and place.read(value) is not INVALID
+    elif isinstance(node, Items):
+        for n, item in enumerate(array_of(value) or []):
+            if item is None and not place.edges[0].nullable:
+                return f"{at}[{n}]: got null, wanted {type_name(place.edges[0].place)}"
+            if fault := (yield _fault(plan, place.edges[0], item, f"{at}[{n}]")):
+                return fault
+    elif isinstance(node, Fixed):
+        items = array_of(value) or []
+        for part in place.edges:
+            name = f"{at}[{part.position}]"
+            if items[part.position] is None and not part.nullable and not plan.unlabelled:
+                return f"{name}: got null, wanted {type_name(part.place)}"
+            if fault := (yield _fault(plan, part, items[part.position], name)):
+                return fault
+    else:
+        return (yield _fault_of_object(plan, place, object_of(value) or {}, at))
+    return ""
+
+
+def _fault_of_object(plan: Plan, place: Place, value: Any, at: str) -> Steps[str]:
+    if isinstance(place.node, Record):
+        for part in place.edges:
+            if part.field is None:
+                continue
+            key = next((key for key in part.keys if key in value), None)
+            name = _below(at, part.field.name)
+            is_filled = plan.defaults and part.field.default is not None
+            is_missing = value.get(key) is None and not part.nullable if key is not None else not is_filled
+            if part.field.required and is_missing and not plan.unlabelled:
+                return f"{name}: got {'no such key' if key is None else 'null'}, wanted {type_name(part.place)}"
+            if fault := (yield _fault(plan, part, value.get(key), name)):
+                return fault
+    free = place.other_keys if isinstance(place.node, Record) else place.edges[0]
+    if free is None:
+        return ""
+    part = free.place.edges[0] if isinstance(free.place.node, FreeKeys) and free is place.other_keys else free
+    for key, item in value.items():
+        if key in place.known_keys:
+            continue
+        if item is None and not part.nullable and not plan.unlabelled:
+            return f"{_below(at, str(key))}: got null, wanted {type_name(part.place)}"
+        if fault := (yield _fault(plan, part, item, _below(at, str(key)))):
+            return fault
+    return ""
+
+
+def _below(at: str, name: str) -> str:
+    path = joined("x", name)
+    return at + path[1:]
