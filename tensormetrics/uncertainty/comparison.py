@@ -75,7 +75,8 @@ def compare(
             one-sided interval begins (or ends) with a bound of this confidence and goes on to the end of the range.
         replicates: Number of random draws; see `Metric.interval`.
         seed: Seed of the draws.
-        correction: Of the p-values of several models, for each score by itself; see `correct_p_values`.
+        correction: Of the p-values of several models, for each score by itself, and of the fields of `FieldScores`;
+            see `correct_p_values`.
         baseline: Name of the model from which the others differ.
         rope: Differences up to it do not matter in practice; `p_rope` is the probability of such a difference.
 
@@ -126,4 +127,5 @@ def compare(
         )
     check_comparable(a, b)
     source.check_unused(source._fields, f"a {type(a).__name__}, which knows its items")
-    return compare_sampled(SampledMetric.of(a, options), SampledMetric.of(b, options), options)
+    comparisons = compare_sampled(SampledMetric.of(a, options), SampledMetric.of(b, options), options)
+    return a.corrected(comparisons, correction) if hasattr(a, "corrected") else comparisons

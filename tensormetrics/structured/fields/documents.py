@@ -86,13 +86,16 @@ class ScoredDocuments:
     """What is known of some documents after their comparison.
 
     Attributes:
+        references: The values of all references.
         counts: What was counted, of kept documents alone.
         readings: How each answer was read.
         kept: Indices of the documents that count; others were skipped.
         is_readable, is_valid, is_exact: (D,) bool, of kept documents.
         similarity: (D,) float64, 0 for unreadable documents.
+        comparison: The comparison of the kept documents.
     """
 
+    references: list[Any]
     counts: Counts
     readings: list[Reading]
     kept: np.ndarray
@@ -181,6 +184,7 @@ class DocumentScorer:
         self.answers.clear()
         readable = is_readable[kept]
         return ScoredDocuments(
+            references=wanted,
             counts=counts,
             readings=readings,
             kept=kept,
@@ -209,7 +213,8 @@ class DocumentScorer:
         for n, value in enumerate(wanted):
             if fault := first_fault(self.plan, value):
                 message = f"references[{first + n}]{fault}"
-                if not any(first_fault(self.plan, value) for value in values if value is not MISSING):
+                read = [value for value in values if value is not MISSING]
+                if read and not any(first_fault(self.plan, value) for value in read):
                     message += "; the predictions conform to the schema: were the two swapped?"
                 raise ValueError(message)
 

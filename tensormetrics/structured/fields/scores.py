@@ -1,0 +1,306 @@
+"""`FieldScores`: precision, recall and F1 of every field of structured documents."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from ... import _checks
+from ..._metric import Options
+from ..._sum_metric import SumMetric
+from ...uncertainty.engine.corrections import correct_p_values
+from ...uncertainty.engine.draws import Bounds
+from ...uncertainty.engine.resampling import Joined, Resampled, together
+from ...uncertainty.results.estimates import Comparison
+from .documents import HOWS, DocumentOptions, DocumentScorer, ScoredDocuments, read_counts, read_schema
+from .infer import infer_schema
+from .read import Reader, json_kind
+from .values import array_of, object_of
+
+if TYPE_CHECKING:
+    from .report import FieldReport
+
+COUNTS = ("correct", "wrong", "missed", "invented")
+COLUMNS = (*COUNTS, "similarity")  # of each row in the sums
+DOCUMENT_COLUMNS = ("documents", "readable", "valid", "exact", "similarity")  # behind them
+FIELD_SCORES = ("precision", "recall", "f1", "similarity")
+TOTALS = ("micro-precision", "micro-recall", "micro-f1", "macro-f1")
+
+
+class FieldScores(SumMetric):
+    """Precision, recall and F1 of every field of structured documents, such as the JSON answers of a language model.
+
+    A value is correct, wrong, missed (the reference alone has it) or invented (the prediction alone has it). Items of
+    lists are matched one to one so that their similarities have the greatest sum. `evaluate` does it in one call.
+
+    Args:
+        schema: A record class (dataclass, TypedDict, NamedTuple, attrs, msgspec, pydantic), another type such as
+            ``list[Invoice]``, or a JSON Schema as a dictionary. `infer` makes one from references.
+        replicates: Number of random draws for `interval` and `compare`, 0 for none.
+        seed: Seed of the draws.
+        **options: Those of `evaluate` that say how answers are read and compared, and those of torchmetrics' `Metric`.
+
+    Raises:
+        TypeError: If an option is unknown.
+        ValueError: If the schema has places of any type, or a path of ``fields`` is unknown.
+
+    Example:
+        >>> from dataclasses import dataclass
+        >>> @dataclass
+        ... class Person:
+        ...     name: str
+        ...     born: int | None = None
+        >>> metric = FieldScores(Person)
+        >>> metric.update(['{"name": "Ada", "born": 1815}', '{"name": "Kurt", "born": 1907}'],
+        ...               [{"name": "Ada", "born": 1815}, {"name": "Kurt", "born": 1906}])
+        >>> scores = metric.compute()
+        >>> scores["f1[born]"], scores["micro-f1"], scores["exact"]
+        (tensor(0.5000, dtype=torch.float64), tensor(0.7500, dtype=torch.float64), tensor(0.5000, dtype=torch.float64))
+    """
+
+    higher_is_better = True
+    plot_lower_bound = 0.0
+    plot_upper_bound = 1.0
+    model_options = (*SumMetric.model_options, "extract")
+
+    support: Tensor  # (R,), documents in which a reference has the field
+    invalid: Tensor  # (P,), values that are none of their type
+    read: Tensor  # (len(HOWS),)
+    num_extra: Tensor  # ()
+    num_skipped: Tensor  # ()
+
+    def __init__(self, schema: Any, *, replicates: int = 0, seed: int = 0, **options: Any) -> None:
+        own = {name: options.pop(name) for name in list(options) if name in Options.__annotations__}
+        super().__init__(replicates=replicates, seed=seed, **own)
+        self.scorer = DocumentScorer(read_schema(schema), DocumentOptions.of(options))
+        num_rows = len(self.paths)
+        self.add_sums(len(COLUMNS) * num_rows + len(DOCUMENT_COLUMNS))
+        for name, shape in (
+            ("support", (num_rows,)),
+            ("invalid", (len(self.scorer.plan.paths),)),
+            ("read", (len(HOWS),)),
+            ("num_extra", ()),
+            ("num_skipped", ()),
+        ):
+            self.add_state(name, torch.zeros(shape, dtype=torch.float64), "sum")
+
+    @classmethod
+    def infer(cls, references: Sequence[Any], **options: Any) -> FieldScores:
+        """Make one whose types are inferred from references; keys that these lack count as invented.
+
+        Args:
+            references: Values, or texts of JSON.
+            **options: Those of the class.
+        """
+        schema = infer_schema([read_json(reference, n) for n, reference in enumerate(references)])
+        return cls(schema, **{"extra": "invented", **options})
+
+    @property
+    def paths(self) -> list[str]:
+        """Return the paths of the rows: scalars, and items of lists."""
+        return self.scorer.plan.rows.paths
+
+    def update(self, preds: Sequence[Any], refs: Sequence[Any], ids: Any = None, groups: Any = None) -> None:
+        """Add documents.
+
+        Args:
+            preds: An answer for each document: a text, None, or a value that was parsed already.
+            refs: A reference for each document: a value, or a text of JSON.
+            ids: Integers or names of the documents; those of one id weigh the same in every replicate.
+            groups: Integers or names of what the documents belong to, such as customers.
+
+        Raises:
+            ValueError: If the numbers of documents differ, or a reference is no value of the schema.
+        """
+        self.add_documents(preds, refs, ids, groups)
+
+    def add_documents(
+        self, preds: Sequence[Any], refs: Sequence[Any], ids: Any = None, groups: Any = None
+    ) -> ScoredDocuments:
+        """Add documents as `update` does, and return what is known of them."""
+        preds, refs = _checks.listed("preds", preds), _checks.listed("refs", refs)
+        if len(preds) != len(refs):
+            raise ValueError(f"preds: got {len(preds)} documents, wanted {len(refs)}, one for each reference")
+        names = None if ids is None else ids.tolist() if isinstance(ids, Tensor) else list(ids)
+        scored = self.scorer.score(preds, refs, names, int(self.read.sum()))
+        counts = scored.counts
+        rows = torch.cat(
+            [
+                torch.from_numpy(counts.counts).double(),
+                torch.from_numpy(counts.similarity)[..., None],
+            ],
+            -1,
+        ).flatten(1)
+        ones = torch.ones(len(rows), dtype=torch.float64, device="cpu")
+        of_documents = [torch.from_numpy(flags).double() for flags in (scored.is_readable, scored.is_valid)]
+        of_documents += [torch.from_numpy(scored.is_exact).double(), torch.from_numpy(scored.similarity)]
+        rows = torch.cat([rows, torch.stack([ones, *of_documents], -1)], -1).to(self.device)
+        kept = scored.kept.tolist()
+        target = None
+        if self.replicates:
+            target = torch.tensor([_digest(scored.references[n]) for n in kept], dtype=torch.int64, device=self.device)
+        self.add_items(rows, _taken(ids, kept), _taken(groups, kept), target)
+        has_support = torch.from_numpy(counts.counts[..., :3].sum(-1) > 0).sum(0)
+        self.support = self.support + has_support.to(self.support)
+        self.invalid = self.invalid + torch.from_numpy(counts.invalid.sum(0)).to(self.invalid)
+        self.read = self.read + torch.tensor(read_counts(scored.readings)).to(self.read)
+        self.num_extra = self.num_extra + int(counts.num_extra.sum())
+        self.num_skipped = self.num_skipped + len(preds) - len(kept)
+        return scored
+
+    def compute(self) -> dict[str, Tensor]:
+        """Return `micro-precision`, ..., `macro-f1`, `similarity`, `exact`, `valid`, `readable` and `f1[PATH]`.
+
+        Returns:
+            name -> () float64 in [0, 1]; NaN for a field that no document has.
+        """
+        return self.read_sums(self.sums)
+
+    def read_sums(self, sums: Tensor) -> dict[str, Tensor]:
+        # sums: (..., K)  ->  name: (...)
+        return {**self.read_totals(sums), **{f"f1[{path}]": f1 for path, f1 in self._by_path(sums, "f1")}}
+
+    def read_totals(self, sums: Tensor) -> dict[str, Tensor]:
+        # sums: (..., K)  ->  name: (...)
+        """Return the scores of all fields together, and the rates of documents."""
+        by_row = self.counts_by_row(sums)[..., self._leaf_rows(), :]
+        micro = field_scores(by_row.sum(-2))
+        f1 = field_scores(by_row)["f1"]
+        of_documents = sums[..., -len(DOCUMENT_COLUMNS) :]
+        rates = (of_documents[..., 1:] / of_documents[..., :1]).unbind(-1)
+        named = dict(zip(DOCUMENT_COLUMNS[1:], rates, strict=True))
+        return {
+            **{f"micro-{name}": micro[name] for name in ("precision", "recall", "f1")},
+            "macro-f1": f1.nanmean(-1),
+            **{name: named[name] for name in ("similarity", "exact", "valid", "readable")},
+        }
+
+    def read_fields(self, sums: Tensor) -> dict[str, Tensor]:
+        # sums: (..., K)  ->  name: (..., R)
+        """Return the scores of all rows by name."""
+        return field_scores(self.counts_by_row(sums))
+
+    def counts_by_row(self, sums: Tensor) -> Tensor:
+        # sums: (..., K)  ->  (..., R, 5)
+        """Return the columns `COLUMNS` of all rows."""
+        return sums[..., : -len(DOCUMENT_COLUMNS)].unflatten(-1, (-1, len(COLUMNS)))
+
+    def _leaf_rows(self) -> list[int]:
+        return [n for n, is_leaf in enumerate(self.scorer.plan.rows.is_leaf) if is_leaf]
+
+    def _by_path(self, sums: Tensor, name: str) -> list[tuple[str, Tensor]]:
+        return list(zip(self.paths, self.read_fields(sums)[name].unbind(-1), strict=True))
+
+    def _resampled_sums(self, replicates: int | None, seed: int | None) -> Resampled | Joined:
+        resampled = self._resampled_state(replicates, seed)
+        order = list(self.read_sums(self.sums))
+
+        def join(results: list[dict[str, Any]]) -> dict[str, Any]:
+            merged = {name: value for result in results for name, value in result.items()}
+            return {name: merged[name] for name in order}
+
+        def f1_by_path(sums: Tensor) -> dict[str, Tensor]:
+            return {f"f1[{path}]": f1 for path, f1 in self._by_path(sums, "f1")}
+
+        return together([self.resampled_totals(resampled), self.resampled_fields(resampled, f1_by_path)], join)
+
+    def resampled_totals(self, resampled: Resampled) -> Resampled:
+        """Return the totals, to which an imagined document of usual size is added."""
+        return resampled._replace(read=self.read_totals, bounds=self._bounds(by_field=False))
+
+    def resampled_fields(self, resampled: Resampled, read: Callable[[Tensor], Any]) -> Resampled:
+        """Return scores of single fields, to each of which an imagined document is added that has the field."""
+        return resampled._replace(read=read, bounds=self._bounds(by_field=True))
+
+    def _bounds(self, by_field: bool) -> Bounds:
+        # ->  (K,) each
+        """Return the counts of the worst and the best possible document of usual size."""
+        sums = self.sums.cpu()
+        size = self.counts_by_row(sums)[..., : len(COUNTS)].sum(-1) / sums[-len(DOCUMENT_COLUMNS)]  # (R,)
+        size = size.nan_to_num(0.0)
+        if by_field:
+            size = size.clamp(min=1.0)
+        else:
+            total = size[self._leaf_rows()].sum()
+            size = size / total.clamp(max=1.0) if total > 0 else size + 1 / max(len(size), 1)
+        ends = []
+        for row, rates in ((size.new_tensor([0, 0.5, 0, 0, 0]), 0.0), (size.new_tensor([1, 0, 0, 0, 1]), 1.0)):
+            of_documents = size.new_tensor([1.0] + [rates] * (len(DOCUMENT_COLUMNS) - 1))
+            ends.append(torch.cat([(size[:, None] * row).flatten(), of_documents]))
+        return Bounds(*ends)
+
+    def corrected(self, comparisons: dict[str, Comparison], correction: str) -> dict[str, Comparison]:
+        """Correct the p-values of the fields that two models differ in, over all of them."""
+        leaves = [f"f1[{self.paths[n]}]" for n in self._leaf_rows()]
+        names = [name for name in leaves if float(comparisons[name].difference) != 0]
+        if not names:
+            return comparisons
+        p_values = correct_p_values(torch.stack([comparisons[name].p_value for name in names]), correction)
+        corrected = {
+            name: dataclasses.replace(comparisons[name], p_corrected=p_value)
+            for name, p_value in zip(names, p_values, strict=True)
+        }
+        return {**comparisons, **corrected}
+
+    def report(self, *, confidence: float = 0.95) -> FieldReport:
+        """Return the table of all fields, with intervals if there are replicates.
+
+        Args:
+            confidence: Mass of the intervals, in (0, 1).
+        """
+        from .report import FieldReport
+
+        return FieldReport(self, confidence)
+
+
+def field_scores(counts: Tensor) -> dict[str, Tensor]:
+    # counts: (..., 5)  ->  name: (...)
+    """Return precision, recall, F1 and mean similarity; 0 / 0 is NaN."""
+    correct, wrong, missed, invented, similarity = counts.unbind(-1)
+    support, predicted = correct + wrong + missed, correct + wrong + invented
+    return {
+        "precision": correct / predicted,
+        "recall": correct / support,
+        "f1": 2 * correct / (support + predicted),
+        "similarity": similarity / (correct + wrong),
+    }
+
+
+def read_json(reference: Any, position: int) -> Any:
+    """Return the value of a reference without schema: a text is JSON.
+
+    Raises:
+        ValueError: If a text is no JSON; the message has the position.
+    """
+    if not isinstance(reference, str):
+        return reference
+    reading = Reader(("object", "array", "number", "string", "boolean", "null"), "strict").read(reference)
+    if reading.how == "unreadable":
+        raise ValueError(f"references[{position}]: got {reference!r:.60}, wanted JSON: {reading.reason}")
+    return reading.value
+
+
+def _taken(names: Any, kept: list[int]) -> Any:
+    if names is None:
+        return None
+    return names[kept] if isinstance(names, Tensor) else [names[n] for n in kept]
+
+
+def _digest(reference: Any) -> int:
+    """Return a number that other references do not have, by which comparisons check that both models had the same."""
+    text = json.dumps(reference, sort_keys=True, default=_json_value)
+    return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little") >> 1
+
+
+def _json_value(value: Any) -> Any:
+    if isinstance(value, set | frozenset):
+        return sorted(map(repr, value))
+    if json_kind(value) == "other" and (parts := object_of(value)) is not None:
+        return dict(parts)
+    return array_of(value) or repr(value)
