@@ -1,10 +1,16 @@
 """Scores of predicted structures: sets, sequences, spans, clusters, boxes and rankings.
 
 `tensors` finds the weight of the best matching and makes a score of it. `objects` makes a tree of nodes from a type and
-scores Python objects by it, `dsl` names these nodes one by one. `suites` are ready-made scores of one structure each.
+scores Python objects by it, `dsl` names these nodes one by one. `evaluate` scores the JSON answers of a language model
+field by field, `fields` has the annotations that say how. `suites` are ready-made scores of one structure each.
 """
 
 from . import dsl as dsl
+from . import fields as fields
+from .fields.evaluate import evaluate as evaluate
+from .fields.report import FieldReport as FieldReport
+from .fields.schemas.python_types import json_schema as json_schema
+from .fields.scores import FieldScores as FieldScores
 from .objects.decorator import derive as derive
 from .objects.decorator import metametric as metametric
 from .objects.decorator import metric_of as metric_of
@@ -87,6 +93,8 @@ __all__ = [
     "EventSet",
     "FScore",
     "Family",
+    "FieldReport",
+    "FieldScores",
     "Hook",
     "Jaccard",
     "LatentMatch",
@@ -122,7 +130,9 @@ __all__ = [
     "Variable",
     "box_iou",
     "derive",
+    "evaluate",
     "graph_overlap",
+    "json_schema",
     "latent_overlap",
     "macro_average",
     "metametric",
@@ -143,4 +153,4 @@ __all__ = [
 
 
 def __dir__() -> list[str]:
-    return [*__all__, "dsl", *(name for name in globals() if name.startswith("__"))]
+    return [*__all__, "dsl", "fields", *(name for name in globals() if name.startswith("__"))]

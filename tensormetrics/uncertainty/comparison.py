@@ -128,4 +128,4 @@ def compare(
     check_comparable(a, b)
     source.check_unused(source._fields, f"a {type(a).__name__}, which knows its items")
     comparisons = compare_sampled(SampledMetric.of(a, options), SampledMetric.of(b, options), options)
-    return a.corrected(comparisons, correction) if hasattr(a, "corrected") else comparisons
+    return a.corrected(b, comparisons, correction) if hasattr(a, "corrected") and type(a) is type(b) else comparisons

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -57,6 +58,7 @@ class Comparison:
         shape = len(preds.roots), len(plan.rows.paths)
         self.counts = np.zeros((*shape, 4), dtype=np.int64)
         self.similarity = np.zeros(shape)
+        self.wrong: list[tuple[Place, np.ndarray, np.ndarray]] = []  # rows of wrong values and of their references
         self.order = [_cheap_first(place) for place in plan.places]
 
     def count(self) -> Counts:
@@ -69,6 +71,15 @@ class Comparison:
         return Counts(
             self.counts, self.similarity, similarity, faults.invalid, faults.is_conforming, faults.num_extra
         )
+
+    def wrong_values(self, row: int) -> Iterator[tuple[Any, Any]]:
+        """Return the wrong values of a row of the report, with those of the references."""
+        for place, i, j in self.wrong:
+            if place.row == row:
+                preds, refs = self._columns(place)
+                for pred, ref in zip(i, j, strict=True):
+                    if pred >= 0:  # else below an object of a wrong type
+                        yield preds.values[pred], refs.values[ref]
 
     def _columns(self, place: Place) -> tuple[Column, Column]:
         return self.preds.columns[place.number], self.refs.columns[place.number]
@@ -115,7 +126,10 @@ class Comparison:
             if not place.is_item:
                 has_pred, has_ref = pred != ABSENT, ref != ABSENT
                 self._add(place.row, CORRECT, documents, correct)
-                self._add(place.row, WRONG, documents, has_pred & has_ref & ~correct)
+                wrong = has_pred & has_ref & ~correct
+                self._add(place.row, WRONG, documents, wrong)
+                if wrong.any():
+                    self.wrong.append((place, i[wrong], j[wrong]))
                 self._add(place.row, MISSED, documents, has_ref & ~has_pred)
                 self._add(place.row, INVENTED, documents, has_pred & ~has_ref & (pred != BROKEN))
         return np.where(correct, similarity, 0.0)

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from ... import _checks
+from ..._distributed import given_options
 from ..._metric import Options
 from ..._sum_metric import SumMetric
 from ...uncertainty.engine.corrections import correct_p_values
@@ -118,12 +119,21 @@ class FieldScores(SumMetric):
         Raises:
             ValueError: If the numbers of documents differ, or a reference is no value of the schema.
         """
-        self.add_documents(preds, refs, ids, groups)
+        self._add(preds, refs, ids, groups)
 
-    def add_documents(
+    def add_batch(
         self, preds: Sequence[Any], refs: Sequence[Any], ids: Any = None, groups: Any = None
     ) -> ScoredDocuments:
         """Add documents as `update` does, and return what is known of them."""
+        scored: list[ScoredDocuments] = []
+
+        def update() -> None:
+            scored.append(self._add(preds, refs, ids, groups))
+
+        self._wrap_update(update)()
+        return scored[0]
+
+    def _add(self, preds: Sequence[Any], refs: Sequence[Any], ids: Any, groups: Any) -> ScoredDocuments:
         preds, refs = _checks.listed("preds", preds), _checks.listed("refs", refs)
         if len(preds) != len(refs):
             raise ValueError(f"preds: got {len(preds)} documents, wanted {len(refs)}, one for each reference")
@@ -183,8 +193,10 @@ class FieldScores(SumMetric):
 
     def read_fields(self, sums: Tensor) -> dict[str, Tensor]:
         # sums: (..., K)  ->  name: (..., R)
-        """Return the scores of all rows by name."""
-        return field_scores(self.counts_by_row(sums))
+        """Return the scores of all rows by name; items that are no scalars have no similarity of their own."""
+        scores = field_scores(self.counts_by_row(sums))
+        is_leaf = torch.tensor(self.scorer.plan.rows.is_leaf, device=sums.device)
+        return scores | {"similarity": scores["similarity"].where(is_leaf, torch.nan)}
 
     def counts_by_row(self, sums: Tensor) -> Tensor:
         # sums: (..., K)  ->  (..., R, 5)
@@ -235,18 +247,23 @@ class FieldScores(SumMetric):
             ends.append(torch.cat([(size[:, None] * row).flatten(), of_documents]))
         return Bounds(*ends)
 
-    def corrected(self, comparisons: dict[str, Comparison], correction: str) -> dict[str, Comparison]:
-        """Correct the p-values of the fields that two models differ in, over all of them."""
-        leaves = [f"f1[{self.paths[n]}]" for n in self._leaf_rows()]
-        names = [name for name in leaves if float(comparisons[name].difference) != 0]
+    def scoring_options(self) -> dict[str, Any]:
+        """Return the options that two metrics must share to be compared."""
+        return {name: value for name, value in given_options(self).items() if name not in self.model_options}
+
+    def corrected(
+        self, other: FieldScores, comparisons: dict[str, Comparison], correction: str
+    ) -> dict[str, Comparison]:
+        """Correct the p-values of the fields in which the two models differ in some document, over all of them."""
+        differs = (self.counts_by_row(self.weighted) != self.counts_by_row(other.weighted)).flatten(0, 2).any(-1).any(0)
+        names = [f"f1[{self.paths[n]}]" for n in self._leaf_rows() if differs[n]]
         if not names:
             return comparisons
         p_values = correct_p_values(torch.stack([comparisons[name].p_value for name in names]), correction)
-        corrected = {
+        return comparisons | {
             name: dataclasses.replace(comparisons[name], p_corrected=p_value)
             for name, p_value in zip(names, p_values, strict=True)
         }
-        return {**comparisons, **corrected}
 
     def report(self, *, confidence: float = 0.95) -> FieldReport:
         """Return the table of all fields, with intervals if there are replicates.

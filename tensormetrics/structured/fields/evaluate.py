@@ -1,0 +1,113 @@
+"""`evaluate`: scores of structured documents, field by field, in one call."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ... import _checks
+from .documents import ScoredDocuments, read_schema
+from .infer import complete_schema, infer_schema
+from .report import BATCH, DocumentScore, FieldReport
+from .schemas.types import Schema
+from .scores import FieldScores, read_json
+
+
+def evaluate(
+    predictions: Sequence[Any],
+    references: Sequence[Any],
+    schema: Any = None,
+    *,
+    ids: Sequence[Any] | None = None,
+    groups: Sequence[Any] | None = None,
+    confidence: float = 0.95,
+    replicates: int = 1000,
+    seed: int = 0,
+    **options: Any,
+) -> FieldReport:
+    """Compare structured answers, such as the JSON of a language model, with references, field by field.
+
+    A value is correct, wrong, missed (the reference alone has it) or invented (the prediction alone has it). Items of
+    lists are matched one to one so that their similarities have the greatest sum; pairs below `match` are not matched.
+    An answer that is no JSON misses everything.
+
+    Args:
+        predictions: An answer for each document: a text, None, or a value that was parsed already.
+        references: A reference for each document: a value, or a text of JSON.
+        schema: A record class (dataclass, TypedDict, NamedTuple, attrs, msgspec, pydantic), another type such as
+            ``list[Invoice]``, or a JSON Schema as a dictionary; default: types are inferred from the references, and
+            keys that these lack count as invented.
+        ids: Integers or names of the documents, which may come in another order in the report of another model.
+        groups: Integers or names of what the documents belong to, such as customers; they are sampled as a whole.
+        confidence: Mass of the intervals, in (0, 1).
+        replicates: Number of random draws, 0 for no intervals.
+        seed: Seed of the draws.
+        **options: How answers are read and compared: ``extract="lenient"`` ("fences", "strict"),
+            ``on_invalid="wrong"`` ("raise", "skip"), ``extra`` ("ignore", "invented"), ``numbers_in_strings=False``,
+            ``null_strings=()``, ``unlabelled=False``, ``defaults=False``, ``match=0.5``, ``fields={path: annotation}``,
+            ``validate=function``; see the documentation of `tensormetrics.structured.fields`.
+
+    Returns:
+        A report; `print` shows it as a table.
+
+    Raises:
+        ValueError: If there are no documents, the numbers of documents differ, or a reference is no value of the
+            schema; the message has the path.
+        TypeError: If an option is unknown.
+
+    Example:
+        >>> report = evaluate(
+        ...     ['{"name": "Ada", "born": 1815}', 'Sure: {"name": "Kurt", "born": 1907}'],
+        ...     [{"name": "Ada", "born": 1815}, {"name": "Kurt", "born": 1906}],
+        ...     replicates=0,
+        ... )
+        >>> report["born"].f1, report["name"].recall, report["born"].wrong
+        (0.5, 1.0, 1)
+        >>> report.worst(1)[0].id
+        1
+    """
+    predictions, references = _checks.listed("predictions", predictions), _checks.listed("references", references)
+    if not references:
+        raise ValueError("references: got no documents, wanted at least one")
+    if len(predictions) != len(references):
+        raise ValueError(f"predictions: got {len(predictions)} documents, wanted {len(references)}")
+    is_inferred = schema is None
+    tree = _completed(schema, references)
+    if is_inferred and options.get("extra") is None:
+        options = options | {"extra": "invented"}
+    metric = FieldScores(tree, replicates=replicates, seed=seed, **options)
+    needed = 20 * len(metric.paths) - 1  # below, Holm's correction could not reach .05
+    if 0 < replicates < needed:
+        metric = FieldScores(tree, replicates=needed, seed=seed, **options)
+    documents: list[DocumentScore] = []
+    for start in range(0, len(references), BATCH):
+        part = slice(start, start + BATCH)
+        names, units = (None if column is None else column[part] for column in (ids, groups))
+        scored = metric.add_batch(predictions[part], references[part], names, units)
+        documents += _documents(scored, range(start, start + len(scored.readings)) if names is None else names)
+    return FieldReport(metric, confidence, predictions, references, documents, is_inferred)
+
+
+def _completed(schema: Any, references: Sequence[Any]) -> Schema:
+    if schema is None:
+        return infer_schema([read_json(reference, n) for n, reference in enumerate(references)])
+    tree = read_schema(schema)
+    values = [reference for reference in references if not isinstance(reference, str)]
+    values += [read_json(text, n) for n, text in enumerate(references) if isinstance(text, str) and text[:1] in "{["]
+    return complete_schema(tree, values)
+
+
+def _documents(scored: ScoredDocuments, ids: Sequence[Any]) -> list[DocumentScore]:
+    errors = scored.counts.counts[..., 1:].sum((1, 2)) + scored.counts.invalid.sum(1)
+    return [
+        DocumentScore(
+            id=ids[n],
+            similarity=float(scored.similarity[position]),
+            is_exact=bool(scored.is_exact[position]),
+            is_valid=bool(scored.is_valid[position]),
+            num_errors=int(errors[position]),
+            read=scored.readings[n].how,
+            reason=scored.readings[n].reason,
+        )
+        for position, n in enumerate(scored.kept.tolist())
+    ]

@@ -1,0 +1,353 @@
+"""The report of an evaluation: a row for each field, the totals, and the documents that need attention."""
+
+from __future__ import annotations
+
+import difflib
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from torch import Tensor
+
+from ... import _checks
+from ...uncertainty.comparison import compare
+from ...uncertainty.engine.intervals import interval as intervals
+from ...uncertainty.engine.intervals import with_values
+from ...uncertainty.results.estimates import Comparison, Estimate, check_confidence
+from ...uncertainty.results.table import Table
+from .documents import HOWS
+from .scores import COUNTS, DOCUMENT_COLUMNS, FIELD_SCORES, FieldScores
+
+if TYPE_CHECKING:
+    from .explain import Explanation
+
+FEW_DOCUMENTS = 10
+MICRO = "micro (leaves)"
+BATCH = 1000  # documents that are compared at a time
+
+
+@dataclass(frozen=True)
+class FieldScore:
+    """What is known of one field.
+
+    Attributes:
+        support: Values, or items, of the references.
+        documents: Documents whose reference has the field.
+        correct, wrong, missed, invented: Numbers of values; a list's items are never wrong.
+        invalid: Values of predictions that are none of the type.
+        precision, recall, f1: In [0, 1]; NaN for 0 / 0. An `Estimate`, or a number without replicates.
+        similarity: Mean similarity of values that both have.
+    """
+
+    path: str
+    support: int
+    documents: int
+    correct: int
+    wrong: int
+    missed: int
+    invented: int
+    invalid: int
+    precision: Estimate | float
+    recall: Estimate | float
+    f1: Estimate | float
+    similarity: Estimate | float
+
+
+class DocumentScore(NamedTuple):
+    """What is known of one document; `read` says how its answer was read, `reason` why it is unreadable."""
+
+    id: Any
+    similarity: float
+    is_exact: bool
+    is_valid: bool
+    num_errors: int
+    read: str
+    reason: str
+
+
+class Confusion(NamedTuple):
+    """A wrong value, the right one, and how often."""
+
+    prediction: Any
+    reference: Any
+    count: int
+
+
+class FieldReport:
+    """What `evaluate` returns: `print` shows a table with a row for each field.
+
+    ``report["lines[].price"]`` is a `FieldScore`; `compare(report, other)` compares two models by field.
+
+    Args:
+        metric: The scores.
+        confidence: Mass of the intervals, in (0, 1).
+        predictions, references: Those of `evaluate`, for `explain` and `confusions`.
+        documents: What is known of each document.
+        is_inferred: Whether the types were inferred from the references.
+    """
+
+    def __init__(
+        self,
+        metric: FieldScores,
+        confidence: float = 0.95,
+        predictions: Sequence[Any] = (),
+        references: Sequence[Any] = (),
+        documents: Sequence[DocumentScore] = (),
+        is_inferred: bool = False,
+    ) -> None:
+        self.metric, self.confidence = metric, check_confidence(confidence)
+        self.predictions, self.references = predictions, references
+        self.documents, self.is_inferred = list(documents), is_inferred
+        with metric._whole_state("report"):
+            self._read_sums()
+
+    def _read_sums(self) -> None:
+        metric = self.metric
+        self._counts = metric.counts_by_row(metric.sums.cpu())  # (R, 5)
+        self._support, self._invalid = metric.support.cpu(), metric.invalid.cpu()
+        self._read = dict(zip(HOWS, map(int, metric.read.tolist()), strict=True))
+        self._num_documents = int(metric.sums[-len(DOCUMENT_COLUMNS)])
+        self._num_extra, self._num_skipped = int(metric.num_extra), int(metric.num_skipped)
+        self._fields: dict[str, Any] = {name: value.cpu() for name, value in metric.read_fields(metric.sums).items()}
+        self.totals: dict[str, Any] = {name: value.cpu() for name, value in metric.read_totals(metric.sums).items()}
+        if metric.replicates:
+            resampled = metric._resampled_state(None, None)
+            self._fields = with_values(
+                intervals(metric.resampled_fields(resampled, metric.read_fields), self.confidence), self._fields
+            )
+            self.totals = with_values(intervals(metric.resampled_totals(resampled), self.confidence), self.totals)
+
+    @property
+    def paths(self) -> list[str]:
+        """Return the paths of the rows."""
+        return self.metric.paths
+
+    def __getitem__(self, path: str) -> FieldScore:
+        row = self._row(path)
+        correct, wrong, missed, invented = (int(count) for count in self._counts[row, : len(COUNTS)])
+        plan = self.metric.scorer.plan
+        invalid = plan.paths.index(path) if path in plan.paths else None
+        scores = {name: _single(self._fields[name], row) for name in FIELD_SCORES}
+        return FieldScore(
+            path=self.paths[row],
+            support=correct + wrong + missed,
+            documents=int(self._support[row]),
+            correct=correct,
+            wrong=wrong,
+            missed=missed,
+            invented=invented,
+            invalid=0 if invalid is None else int(self._invalid[invalid]),
+            **scores,
+        )
+
+    def _row(self, path: str) -> int:
+        path = path.replace("[*]", "[]")
+        if path not in self.paths:
+            close = difflib.get_close_matches(path, self.paths, 1)
+            raise KeyError(f"path: got {path!r}, wanted one of the report{f'; perhaps {close[0]!r}' if close else ''}")
+        return self.paths.index(path)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.paths)
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    @property
+    def invalid(self) -> dict[str, int]:
+        """Return how many values of predictions are none of their type, by path; the root is "@"."""
+        return {
+            path: int(count)
+            for path, count in zip(self.metric.scorer.plan.paths, self._invalid.tolist(), strict=True)
+            if count
+        }
+
+    def table(self, *, all: bool = False) -> Table:
+        """Return the report as a table of a row for each field, and one for all scalar fields together.
+
+        Args:
+            all: Also show the fields that neither predictions nor references have.
+        """
+        columns = {**dict.fromkeys(("support", "docs", *COUNTS)), **dict.fromkeys(FIELD_SCORES, True)}
+        rows: dict[str, dict[str, Any]] = {}
+        for n, (path, is_leaf) in enumerate(zip(self.paths, self.metric.scorer.plan.rows.is_leaf, strict=True)):
+            field = self[path]
+            if not all and not self._counts[n, : len(COUNTS)].any():
+                continue
+            cells = {name: getattr(field, name) for name in ("support", *COUNTS, *FIELD_SCORES)}
+            rows[path] = cells | {"docs": field.documents}
+            if not is_leaf:
+                rows[path] |= {"wrong": None, "similarity": None}
+        leaves = [n for n, is_leaf in enumerate(self.metric.scorer.plan.rows.is_leaf) if is_leaf]
+        micro = self._counts[leaves, : len(COUNTS)].sum(0)
+        scores = {name: _single(self.totals[f"micro-{name}"]) for name in ("precision", "recall", "f1")}
+        rows[MICRO] = {
+            "support": int(micro[:3].sum()),
+            "docs": self._num_documents,
+            **dict(zip(COUNTS, map(int, micro.tolist()), strict=True)),
+            **scores,
+            "similarity": None,
+        }
+        return Table(list(rows), columns, list(rows.values()), caption="\n".join(self._remarks()), index="path")
+
+    def _remarks(self) -> list[str]:
+        read = ", ".join(f"{how} {count}" for how, count in self._read.items() if count)
+        rates = [f"readable {_text(self.totals['readable'])} ({read})"] if read else []
+        rates += [f"{name} {_text(self.totals[name])}" for name in ("valid", "exact", "similarity")]
+        lines = [f"documents {self._num_documents}: {', '.join(rates)}"]
+        if few := [path for path in self.paths if 0 < self[path].documents < FEW_DOCUMENTS]:
+            lines.append(f"few documents: {', '.join(few)}")
+        if self.invalid:
+            counts = ", ".join(f"{path} {count}" for path, count in self.invalid.items())
+            lines.append(f"{sum(self.invalid.values())} invalid fields ({counts})")
+        if self._num_extra:
+            lines.append(f"{self._num_extra} extra keys")
+        if self._num_skipped:
+            lines.append(f"{self._num_skipped} unreadable documents skipped")
+        if self.metric.scorer.answers.num_calls:
+            lines.append(f"{self.metric.scorer.answers.num_calls} calls of functions")
+        if self.is_inferred:
+            lines.append("types inferred from the references")
+        if worst := [each for each in self.worst(3) if each.similarity < 1]:
+            reasons = [f" ({each.read}: {each.reason})" if each.reason else "" for each in worst]
+            named = [f"{each.id} {each.similarity:.2f}{reason}" for each, reason in zip(worst, reasons, strict=True)]
+            lines.append(f"lowest: {', '.join(named)}")
+        return lines
+
+    def __str__(self) -> str:
+        return self.table().to_text(precision=2)
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return self.table()._repr_html_()
+
+    def to_frame(self) -> Any:
+        """Return the table as a pandas DataFrame."""
+        return self.table(all=True).to_frame()
+
+    def to_json(self, path: Any = None) -> str:
+        """Return the table as JSON, and write it to a file if a path is given."""
+        return self.table(all=True).to_json(path)
+
+    def to_latex(self, **options: Any) -> str:
+        """Return the table as LaTeX; see `Table.to_latex`."""
+        return self.table().to_latex(**options)
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw F1 of each field with its interval."""
+        return self.table().select("f1").plot(ax)
+
+    def worst(self, k: int = 10) -> list[DocumentScore]:
+        """Return the documents of lowest similarity, then of most errors, then in their order."""
+        k = _checks.integer_at_least("k", k, 0)
+        return sorted(self.documents, key=lambda each: (each.similarity, -each.num_errors))[:k]
+
+    def compare(self, other: FieldReport, **options: Any) -> Table:
+        """Compare two models by field: this report minus the other.
+
+        Args:
+            other: The report of another model for the same references.
+            **options: Those of `tensormetrics.compare`.
+
+        Returns:
+            A table of F1 of both, the difference with its interval, and the p-values; the most significant field first.
+        """
+        comparisons = compare(self, other, **options)
+        rows = {}
+        for name, comparison in comparisons.items():
+            is_equal = float(comparison.difference) == 0 or bool(comparison.difference.isnan())
+            if is_equal and name.startswith("f1["):
+                continue
+            rows[name.removeprefix("f1[").removesuffix("]") if name.startswith("f1[") else name] = {
+                "a": comparison.a,
+                "b": comparison.b,
+                "difference": comparison,
+                "p": float(comparison.p_value),
+                "corrected p": None if comparison.p_corrected is None else float(comparison.p_corrected),
+            }
+        totals = [name for name in rows if name in self.totals]
+        fields = sorted((name for name in rows if name not in self.totals), key=lambda name: _p_value(rows[name]))
+        order = [*fields, *totals]
+        columns: dict[str, bool | None] = {"a": True, "b": True, "difference": None, "p": None, "corrected p": None}
+        return Table(order, columns, [rows[name] for name in order], index="path")
+
+    def confusions(self, path: str, k: int = 10) -> list[Confusion]:
+        """Return the most frequent pairs of a wrong value and the right one.
+
+        Args:
+            path: A row of scalars.
+            k: Largest number of pairs.
+
+        Raises:
+            KeyError: If the report has no such row.
+            ValueError: If the report has no documents, as that of `FieldScores` has.
+        """
+        row = self._row(path)
+        self._check_documents("confusions")
+        counts: Counter[tuple[str, str]] = Counter()
+        values: dict[tuple[str, str], tuple[Any, Any]] = {}
+        for start in range(0, len(self.references), BATCH):
+            part = slice(start, start + BATCH)
+            scored = self.metric.scorer.score(self.predictions[part], self.references[part], first=start)
+            for pair in scored.comparison.wrong_values(row):
+                name = (repr(pair[0]), repr(pair[1]))
+                counts[name] += 1
+                values[name] = pair
+        return [Confusion(*values[name], count) for name, count in counts.most_common(k)]
+
+    def explain(self, id: Any) -> Explanation:
+        """Align the prediction and the reference of a document.
+
+        Args:
+            id: Its id, or its position if it has none.
+
+        Raises:
+            KeyError: If no document has the id.
+            ValueError: If the report has no documents, as that of `FieldScores` has.
+        """
+        from .explain import explain
+
+        self._check_documents("explain")
+        ids = [each.id for each in self.documents]
+        if id not in ids:
+            raise KeyError(f"id: got {id!r}, wanted the id of a document")
+        n = ids.index(id)
+        return explain(self.metric.scorer, self.predictions[n], self.references[n], id)
+
+    def _check_documents(self, name: str) -> None:
+        if not self.documents:
+            raise ValueError(f"{name}: this report has no documents; write evaluate(predictions, references, ...)")
+
+    # What `compare` asks of metrics.
+    def _resampled(self, *args: Any) -> Any:
+        return self.metric._resampled(*args)
+
+    def _estimates(self, *args: Any) -> Any:
+        return self.metric._estimates(*args)
+
+    def _direction(self, name: str) -> bool | None:
+        return self.metric._direction(name)
+
+    def scoring_options(self) -> dict[str, Any]:
+        """Return the options that two reports must share to be compared."""
+        return self.metric.scoring_options()
+
+    def corrected(self, other: FieldReport, comparisons: dict[str, Comparison], correction: str) -> Any:
+        """Correct p-values as `FieldScores` does."""
+        return self.metric.corrected(other.metric, comparisons, correction)
+
+
+def _p_value(row: dict[str, Any]) -> float:
+    return row["p"] if row["corrected p"] is None else row["corrected p"]
+
+
+def _single(value: Estimate | Tensor, row: int | None = None) -> Estimate | float:
+    one = value if row is None else value[row]
+    return one if isinstance(one, Estimate) else float(one)
+
+
+def _text(value: Estimate | Tensor) -> str:
+    return format(value if isinstance(value, Estimate) else float(value), ".2f")
+

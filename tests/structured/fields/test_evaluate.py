@@ -1,0 +1,383 @@
+"""`evaluate`: the golden cases through every type of input, and an independent oracle."""
+
+import itertools
+import json
+import math
+import random
+from dataclasses import make_dataclass
+from datetime import date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Annotated, Any, Literal, Optional, Union
+from uuid import UUID
+
+import pytest
+import torch
+from typing_extensions import NotRequired, TypedDict
+
+from tensormetrics.structured import evaluate
+from tensormetrics.structured.fields.comparators import annotations_of_keywords, by, match
+
+CASES = json.loads((Path(__file__).parent.parent / "extraction.json").read_text(encoding="utf-8"))["cases"]
+SCORED = [case for case in CASES if "expected" in case]
+FORMATS = {"date": date, "date-time": datetime, "uuid": UUID, "decimal": Decimal}
+SCALARS = {"string": str, "integer": int, "number": float, "boolean": bool, "null": None}
+pydantic = pytest.importorskip("pydantic")
+
+
+def check(report, expected):
+    documents = expected["documents"]
+    assert report._read == {how: documents["read"].get(how, 0) for how in report._read}
+    rows = {row: cells for row, cells in report.table().to_frame().iterrows()} if expected["paths"] else {}
+    assert set(rows) - {"micro (leaves)"} == set(expected["paths"])
+    for path, wanted in expected["paths"].items():
+        field = report[path]
+        for name in ("correct", "wrong", "missed", "invented", "support"):
+            assert getattr(field, name) == wanted[name], (path, name)
+        for name in ("precision", "recall", "f1", "similarity"):
+            assert same(getattr(field, name), wanted.get(name)), (path, name)
+    assert report.invalid == expected["invalid"]
+    totals = expected["totals"]
+    for name, value in totals.items():
+        key = name.replace("_", "-") if name.startswith("macro") else f"micro-{name}"
+        if key in report.totals:
+            assert same(float(report.totals[key]), value), name
+    for name in ("readable", "valid", "exact", "similarity"):
+        assert same(float(report.totals[name]), documents[name]), name
+    similarities = [value for value in documents["similarities"] if value is not None]
+    assert [each.similarity for each in report.documents] == pytest.approx(similarities, abs=1e-9)
+
+
+def same(value, wanted):
+    if wanted is None:
+        return math.isnan(value)
+    return value == pytest.approx(wanted, abs=1e-9)
+
+
+def python_type(schema, document, names=None):
+    """Return the Python type of a JSON Schema."""
+    names = {} if names is None else names
+    tp = plain_type(schema, document, names)
+    annotations = annotations_of_keywords(schema.get("x-tensormetrics", {}), "schema")
+    for annotation in annotations:
+        tp = Annotated[tp, annotation]
+    return tp
+
+
+def plain_type(schema, document, names):
+    if "$ref" in schema:
+        target = schema["$ref"].split("/")[-1]
+        if target not in names:
+            names[target] = None
+            names[target] = python_type(document["$defs"][target], document, names)
+        return names[target] or target
+    if "anyOf" in schema:
+        return Union[tuple(python_type(case, document, names) for case in schema["anyOf"])]  # noqa: UP007
+    if "enum" in schema or "const" in schema:
+        return Literal[tuple(schema.get("enum", [schema.get("const")]))]
+    kind = schema.get("type")
+    if kind == "array":
+        if "prefixItems" in schema:
+            return tuple[tuple(python_type(part, document, names) for part in schema["prefixItems"])]
+        item = python_type(schema.get("items", {}), document, names)
+        return set[item] if schema.get("uniqueItems") else list[item]
+    if kind == "object":
+        return record_type(schema, document, names)
+    return FORMATS.get(schema.get("format")) or SCALARS.get(kind, Any)
+
+
+def record_type(schema, document, names):
+    rest = schema.get("additionalProperties")
+    if isinstance(rest, dict):
+        return dict[str, python_type(rest, document, names)]
+    required = schema.get("required", [])
+    hints = {name: python_type(part, document, names) for name, part in schema["properties"].items()}
+    if rest is False:
+        fields = {name: (hint, ... if name in required else None) for name, hint in hints.items()}
+        return pydantic.create_model("Closed", __config__={"extra": "forbid"}, **fields)
+    if "children" in hints:  # recursive
+        return make_dataclass("node", [("value", str, None), ("children", "list[node]", None)])
+    return TypedDict("Record", {n: hint if n in required else NotRequired[hint] for n, hint in hints.items()})
+
+
+@pytest.mark.parametrize("case", SCORED, ids=lambda case: case["id"])
+def test_golden_cases_by_json_schema(case):
+    report = evaluate(case["predictions"], case["references"], case["schema"], replicates=0, **case["options"])
+    check(report, case["expected"])
+
+
+@pytest.mark.parametrize("case", [c for c in SCORED if c["schema"]], ids=lambda case: case["id"])
+def test_golden_cases_by_classes(case):
+    schema = python_type(case["schema"], case["schema"])
+    report = evaluate(case["predictions"], case["references"], schema, replicates=0, **case["options"])
+    check(report, case["expected"])
+
+
+@pytest.mark.parametrize("case", SCORED, ids=lambda case: case["id"])
+def test_golden_cases_with_references_as_texts(case):
+    references = [json.dumps(reference) for reference in case["references"]]
+    report = evaluate(case["predictions"], references, case["schema"], replicates=0, **case["options"])
+    check(report, case["expected"])
+
+
+@pytest.mark.parametrize("case", [c for c in CASES if "error" in c], ids=lambda case: case["id"])
+def test_golden_errors(case):
+    messages = {"reference": r"references\[0\].title: got 5, wanted str", "invalid document": r"predictions\[0\]: unread"}
+    with pytest.raises(ValueError, match=messages[case["error"]]):
+        evaluate(case["predictions"], case["references"], case["schema"], **case["options"])
+
+
+# An oracle by exhaustive search, for small documents.
+
+LINE = TypedDict("LINE", {"sku": str, "qty": Optional[int], "tags": list[str]}, total=False)  # noqa: UP045
+ORDER = TypedDict(
+    "ORDER",
+    {"id": str, "total": Optional[float], "lines": list[LINE], "notes": list[str], "meta": dict[str, int]},  # noqa: UP045
+    total=False,
+)
+
+
+def random_order(generator, full):
+    order = {}
+    for key, make in (
+        ("id", lambda: generator.choice("ab")),
+        ("total", lambda: generator.choice([1, 2.0, 2.5, None])),
+        ("notes", lambda: generator.choices("xyz", k=generator.randrange(4))),
+        ("meta", lambda: {key: generator.randrange(2) for key in generator.sample("klm", generator.randrange(3))}),
+        ("lines", lambda: [random_line(generator) for _ in range(generator.randrange(4))]),
+    ):
+        if full or generator.random() < 0.8:
+            order[key] = make()
+    return order
+
+
+def random_line(generator):
+    line = {"sku": generator.choice("pqr"), "qty": generator.choice([1, 2, None])}
+    if generator.random() < 0.7:
+        line["tags"] = generator.choices("uv", k=generator.randrange(3))
+    return line
+
+
+class Oracle:
+    """Scores of one document by the definitions; `is_tied` if equally good matchings exist."""
+
+    def __init__(self):
+        self.counts = {}
+        self.is_tied = False
+
+    def add(self, path, kind, number=1):
+        self.counts.setdefault(path, {"correct": 0, "wrong": 0, "missed": 0, "invented": 0})[kind] += number
+
+    def scalar(self, path, pred, ref, counted):
+        if pred is None and ref is None:
+            return None
+        kind = "missed" if pred is None else "invented" if ref is None else "correct" if pred == ref else "wrong"
+        if counted:
+            self.add(path, kind)
+        return float(kind == "correct")
+
+    def mean(self, parts):
+        parts = [part for part in parts if part is not None]
+        return sum(parts) / len(parts) if parts else None
+
+    def items(self, path, preds, refs, compare, threshold, counted):
+        preds, refs = preds or [], refs or []
+        if not preds and not refs:
+            return None
+        weights = {}
+        for i, j in itertools.product(range(len(preds)), range(len(refs))):
+            similarity = compare(preds[i], refs[j], False)
+            similarity = 1.0 if similarity is None else similarity
+            if similarity > 0 and similarity >= threshold - 1e-9:
+                weights[i, j] = similarity
+        best, chosen = None, []
+        smaller, larger = min(len(preds), len(refs)), max(len(preds), len(refs))
+        for places in itertools.permutations(range(larger), smaller):
+            pairs = enumerate(places) if len(preds) <= len(refs) else ((i, j) for j, i in enumerate(places))
+            pairs = frozenset(pair for pair in pairs if pair in weights)
+            scale = 1 + 15 * smaller
+            value = sum(round(weights[i, j] * 2**20) * scale - min(abs(i - j), 15) for i, j in pairs)
+            if best is None or value > best:
+                best, chosen = value, [pairs]
+            elif value == best and pairs not in chosen:
+                chosen.append(pairs)
+        self.is_tied |= len(chosen) > 1
+        matched = chosen[0]
+        if counted:
+            for kind, number in (
+                ("correct", len(matched)),
+                ("missed", len(refs) - len(matched)),
+                ("invented", len(preds) - len(matched)),
+            ):
+                if number:
+                    self.add(path, kind, number)
+            for i, j in matched:
+                compare(preds[i], refs[j], True)
+            for i, pred in enumerate(preds):
+                if i not in {i for i, _ in matched}:
+                    compare(pred, None, True)
+            for j, ref in enumerate(refs):
+                if j not in {j for _, j in matched}:
+                    compare(None, ref, True)
+        return 2 * sum(weights[pair] for pair in matched) / (len(preds) + len(refs))
+
+    def equal(self, pred, ref, counted):
+        return float(pred == ref)
+
+    def line(self, pred, ref, counted):
+        pred, ref = pred or {}, ref or {}
+        return self.mean(
+            [
+                self.scalar("lines[].sku", pred.get("sku"), ref.get("sku"), counted),
+                self.scalar("lines[].qty", pred.get("qty"), ref.get("qty"), counted),
+                self.items("lines[].tags[]", pred.get("tags"), ref.get("tags"), self.equal, 0, counted),
+            ]
+        )
+
+    def meta(self, pred, ref):
+        pred, ref = pred or {}, ref or {}
+        scores = [self.scalar("meta.*", pred.get(key), ref.get(key), True) for key in {*pred, *ref}]
+        return 2 * sum(scores) / (len(pred) + len(ref)) if scores else None
+
+    def order(self, pred, ref):
+        similarity = self.mean(
+            [
+                self.scalar("id", pred.get("id"), ref.get("id"), True),
+                self.scalar("total", pred.get("total"), ref.get("total"), True),
+                self.items("notes[]", pred.get("notes"), ref.get("notes"), self.equal, 0, True),
+                self.meta(pred.get("meta"), ref.get("meta")),
+                self.items("lines[]", pred.get("lines"), ref.get("lines"), self.line, 0.5, True),
+            ]
+        )
+        return 1.0 if similarity is None else similarity
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_random_documents_agree_with_exhaustive_search(seed):
+    generator = random.Random(seed)
+    refs = [random_order(generator, False) for _ in range(150)]
+    preds = [random_order(generator, False) for _ in range(150)]
+    oracles = [Oracle() for _ in refs]
+    similarities = [oracle.order(pred, ref) for oracle, pred, ref in zip(oracles, preds, refs, strict=True)]
+    report = evaluate(preds, refs, ORDER, replicates=0)
+    assert [each.similarity for each in report.documents] == pytest.approx(similarities, abs=1e-12)
+    unique = [n for n, oracle in enumerate(oracles) if not oracle.is_tied or "lines" not in refs[n]]
+    assert len(unique) > 50
+    report = evaluate([preds[n] for n in unique], [refs[n] for n in unique], ORDER, replicates=0)
+    for path in report.paths:
+        for kind in ("correct", "wrong", "missed", "invented"):
+            wanted = sum(oracles[n].counts.get(path, {}).get(kind, 0) for n in unique)
+            assert getattr(report[path], kind) == wanted, (path, kind)
+
+
+def test_batches_and_single_documents_give_equal_numbers():
+    generator = random.Random(9)
+    refs, preds = ([random_order(generator, False) for _ in range(40)] for _ in range(2))
+    whole = evaluate(preds, refs, ORDER, replicates=0)
+    single = [evaluate([pred], [ref], ORDER, replicates=0) for pred, ref in zip(preds, refs, strict=True)]
+    assert torch.equal(whole._counts[:, :4], sum(report._counts[:, :4] for report in single))
+    assert [each.similarity for each in whole.documents] == [report.documents[0].similarity for report in single]
+
+
+def test_support_depends_on_references_alone():
+    generator = random.Random(5)
+    refs = [random_order(generator, False) for _ in range(60)]
+    answers = [random_order(generator, False) for _ in range(60)]
+    reports = [evaluate(preds, refs, ORDER, replicates=0) for preds in (answers, [None] * 60, refs, ["[]"] * 60)]
+    for path in reports[0]:
+        assert len({report[path].support for report in reports}) == 1
+    assert reports[2].totals["similarity"] == 1 and reports[2].totals["exact"] == 1
+    assert all(not report[path].f1 < 1 for report in reports[2:3] for path in report)
+
+
+def test_ordered_lists_agree_with_exhaustive_search():
+    generator = random.Random(2)
+    schema = {"type": "array", "items": {"type": "string"}, "x-tensormetrics": {"ordered": True}}
+    refs, preds = ([generator.choices("abc", k=generator.randrange(6)) for _ in range(200)] for _ in range(2))
+    report = evaluate(preds, refs, schema, replicates=0)
+    for pred, ref, document in zip(preds, refs, report.documents, strict=True):
+        longest = max(
+            k
+            for k in range(min(len(pred), len(ref)) + 1)
+            if {*itertools.combinations(pred, k)} & {*itertools.combinations(ref, k)}
+        )
+        size = len(pred) + len(ref)
+        assert document.similarity == pytest.approx(2 * longest / size if size else 1.0)
+
+
+def test_users_functions_are_called_once_for_each_pair_that_matters():
+    from tensormetrics.structured import fields
+
+    calls = []
+
+    def similarity(pred, ref):
+        calls.append((pred, ref))
+        return 0.75 if pred[0] == ref[0] else 0.0
+
+    schema = list[TypedDict("Item", {"k": int, "text": Annotated[str, fields.from_func(similarity, threshold=0.5)]})]
+    refs = [[{"k": 1, "text": "ab"}, {"k": 2, "text": "cd"}, {"k": 3, "text": "ab"}]]
+    preds = [[{"k": 1, "text": "ax"}, {"k": 2, "text": "cd"}, {"k": 9, "text": "zz"}]]
+    report = evaluate(preds, refs, schema, replicates=0, match=0.6)
+    # With another k a pair has at most .5, so that its texts are not compared.
+    assert sorted(calls) == [("ax", "ab")]
+    assert report["[].text"].correct == 2 and report["[].text"].missed == 1
+    assert "1 calls of functions" in str(report)
+
+
+def test_annotations_by_path_replace_those_of_the_schema():
+    schema = {"type": "object", "properties": {"a": {"type": "string", "x-tensormetrics": {"compare": "casefold"}}}}
+    assert evaluate(["{}", '{"a": "X"}'], [{}, {"a": "x"}], schema, replicates=0)["a"].correct == 1
+    assert evaluate(['{"a": "X"}'], [{"a": "x"}], schema, replicates=0, fields={"a": "exact"})["a"].wrong == 1
+    with pytest.raises(ValueError, match="perhaps 'lines'"):
+        evaluate([{}], [{}], ORDER, fields={"line": match(0.7)})
+    with pytest.raises(ValueError, match="on a list"):
+        evaluate([{}], [{}], ORDER, fields={"id": match(0.7)})
+    with pytest.raises(ValueError, match=r"got by\('no'\), wanted the name of a scalar field"):
+        evaluate([{}], [{}], ORDER, fields={"lines": by("no")})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "message"),
+    [
+        (([], []), {}, "got no documents"),
+        (([{}], [{}, {}]), {}, "got 1 documents, wanted 2"),
+        (([{}], [{}]), {"extracts": "strict"}, "perhaps 'extract'"),
+        (([{}], [{}]), {"extract": "all"}, "extract"),
+        (([{}], [{}]), {"match": 2}, "match"),
+        (([{"id": "a"}], [{"id": 3}], ORDER), {}, r"references\[0\].id: got 3, wanted str; .* swapped"),
+        (([None], [{"lines": [{"sku": 3}]}], ORDER), {}, r"references\[0\].lines\[0\].sku: got 3, wanted str$"),
+        (([None], ["{"], ORDER), {}, r"references\[0\]: got '{', wanted JSON: truncated"),
+        (([{}], [{}]), {"null_strings": "N/A"}, r"write \['N/A'\]"),
+    ],
+)
+def test_errors(arguments, options, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        evaluate(*arguments, **options)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[" * 10**5,
+        '{"a":' * 10**5,
+        '{"a": ' + "9" * 10**5 + "}",
+        '{"a": "\\ud800\\u0000"}',
+        json.dumps({str(n): n for n in range(10**4)}),
+        '{"a": ' + "[" * 400 + "]" * 400 + "}",
+    ],
+    ids=["brackets", "objects", "digits", "surrogate", "keys", "nested"],
+)
+def test_hostile_answers_end(text):
+    report = evaluate([text, '{"a": "x"}'], [{"a": "x"}, {"a": "x"}], replicates=0)
+    assert report["a"].support == 2 and report["a"].correct == 1
+
+
+def test_recursive_documents_of_hundreds_of_levels():
+    node = {"$defs": {"node": {"type": "object", "properties": {"v": {"type": "integer"}, "c": {"$ref": "#/$defs/node"}}}}}
+    schema = node | {"$ref": "#/$defs/node"}
+    deep = {"v": 0}
+    for n in range(1, 400):
+        deep = {"v": n, "c": deep}
+    report = evaluate([json.dumps(deep)], [deep], schema, replicates=0)
+    assert report.paths == ["v"] and report["v"].correct == 400
+    assert evaluate([json.dumps(deep)], [deep], replicates=0).totals["exact"] == 1  # types inferred
