@@ -23,15 +23,25 @@ def infer_schema(references: Sequence[Any]) -> Schema:
 
 def complete_schema(schema: Schema, references: Sequence[Any]) -> Schema:
     """Replace each place of any value by the type that the references have there."""
-    values = _values_of_anything(schema, references)
-    if not values:
+    if not any(_allows_anything(node) for node in (schema.root, *schema.definitions.values())):
         return schema
+    values = _values_of_anything(schema, references)
     builder = _Completer(values)
     root = run(builder.type(schema.root))
     definitions = {}
     for name, node in schema.definitions.items():
         definitions[name] = run(builder.type(node))
     return Schema(root, definitions)
+
+
+def _allows_anything(node: Type) -> bool:
+    pending = [node]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, Anything):
+            return True
+        pending += [part for part, _ in _parts(node, [])]
+    return False
 
 
 def _values_of_anything(schema: Schema, references: Sequence[Any]) -> dict[int, list[Any]]:
