@@ -1,4 +1,4 @@
-"""Annotations of the fields of documents, for `evaluate` and `FieldScores`: how values are compared and lists matched."""
+"""Annotations of fields, for `evaluate` and `FieldScores`: how values are compared and lists matched."""
 
 from .comparators import (
     by,

@@ -11,12 +11,12 @@ from typing import Any, cast, get_args
 import numpy as np
 
 from ... import _checks
-from .compare import Comparison, Counts
 from .comparators import Answers
-from .encode import ABSENT, MISSING, Encoded, Keys, encode
-from .faults import first_fault
-from .places import Plan, compile_schema, root_kinds
-from .read import Extract, Reader, Reading
+from .engine.compare import Comparison, Counts
+from .engine.encode import ABSENT, MISSING, Encoded, Keys, encode
+from .engine.faults import first_fault
+from .engine.places import Plan, compile_schema, root_kinds
+from .reading.read import Extract, Reader, Reading
 from .schemas.class_tree import schema_of
 from .schemas.json_schema import read_json_schema
 from .schemas.types import Leaf, Schema

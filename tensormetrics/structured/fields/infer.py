@@ -7,11 +7,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from .read import Conflict, json_kind
-from .recursion import Steps, run
+from .engine.recursion import Steps, run
+from .reading.read import Conflict, json_kind
+from .reading.values import array_of, object_of
 from .schemas.class_tree import schema_of
-from .schemas.types import Anything, Field, Fixed, FreeKeys, Items, Leaf, LeafKind, Record, Reference, Schema, Type, Union
-from .values import array_of, object_of
+from .schemas.types import (
+    Anything,
+    Field,
+    Fixed,
+    FreeKeys,
+    Items,
+    Leaf,
+    LeafKind,
+    Record,
+    Reference,
+    Schema,
+    Type,
+    Union,
+)
 
 SCALARS: dict[str, LeafKind] = {"boolean": "boolean", "number": "number", "string": "string"}
 
@@ -100,12 +113,10 @@ class _Completer:
             return replace(node, item=(yield self.type(node.item)))
         if isinstance(node, FreeKeys):
             return replace(node, value=(yield self.type(node.value)))
-        if isinstance(node, Fixed | Union):
-            name = "positions" if isinstance(node, Fixed) else "cases"
-            parts = []
-            for part in getattr(node, name):
-                parts.append((yield self.type(part)))
-            return replace(node, **{name: tuple(parts)})
+        if isinstance(node, Fixed):
+            return replace(node, positions=(yield self._types(node.positions)))
+        if isinstance(node, Union):
+            return replace(node, cases=(yield self._types(node.cases)))
         if isinstance(node, Record):
             fields = []
             for each in node.fields:
@@ -113,6 +124,12 @@ class _Completer:
             extra = None if node.extra is None else (yield self.type(node.extra))
             return replace(node, fields=tuple(fields), extra=extra)
         return node
+
+    def _types(self, nodes: Sequence[Type]) -> Steps[tuple[Type, ...]]:
+        completed = []
+        for node in nodes:
+            completed.append((yield self.type(node)))
+        return tuple(completed)
 
 
 def infer(values: Sequence[Any]) -> Steps[Type]:
@@ -127,7 +144,9 @@ def infer(values: Sequence[Any]) -> Steps[Type]:
             cases.append((yield _record(members)))
         elif kind == "array":
             items = [item for value in members for item in array_of(value) or []]
-            cases.append(Items((yield infer(items)), unique=all(isinstance(value, set | frozenset) for value in members)))
+            cases.append(
+                Items((yield infer(items)), unique=all(isinstance(value, set | frozenset) for value in members))
+            )
         elif kind in SCALARS:
             cases.append(Leaf(SCALARS[kind]))
         else:

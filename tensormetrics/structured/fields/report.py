@@ -71,7 +71,7 @@ class Confusion(NamedTuple):
 
     prediction: Any
     reference: Any
-    count: int
+    times: int
 
 
 class FieldReport:
@@ -350,4 +350,3 @@ def _single(value: Estimate | Tensor, row: int | None = None) -> Estimate | floa
 
 def _text(value: Estimate | Tensor) -> str:
     return format(value if isinstance(value, Estimate) else float(value), ".2f")
-

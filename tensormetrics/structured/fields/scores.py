@@ -21,8 +21,8 @@ from ...uncertainty.engine.resampling import Joined, Resampled, together
 from ...uncertainty.results.estimates import Comparison
 from .documents import HOWS, DocumentOptions, DocumentScorer, ScoredDocuments, read_counts, read_schema
 from .infer import infer_schema
-from .read import Reader, json_kind
-from .values import array_of, object_of
+from .reading.read import Reader, json_kind
+from .reading.values import array_of, object_of
 
 if TYPE_CHECKING:
     from .report import FieldReport
@@ -245,7 +245,7 @@ class FieldScores(SumMetric):
         for row, rates in ((size.new_tensor([0, 0.5, 0, 0, 0]), 0.0), (size.new_tensor([1, 0, 0, 0, 1]), 1.0)):
             of_documents = size.new_tensor([1.0] + [rates] * (len(DOCUMENT_COLUMNS) - 1))
             ends.append(torch.cat([(size[:, None] * row).flatten(), of_documents]))
-        return Bounds(*ends)
+        return Bounds(ends[0], ends[1])
 
     def scoring_options(self) -> dict[str, Any]:
         """Return the options that two metrics must share to be compared."""

@@ -44,7 +44,9 @@ def ratio(a, b):
 def all_pairs(comparator, preds, refs, **options):
     i, j = (side.ravel() for side in np.indices((len(preds), len(refs))))
     keys, codes = [], {}
-    pred_codes, ref_codes = (np.array([comparator.code(value, codes, keys) for value in side]) for side in (preds, refs))
+    pred_codes, ref_codes = (
+        np.array([comparator.code(value, codes, keys) for value in side]) for side in (preds, refs)
+    )
     return comparator.pair_similarities(keys, pred_codes[i], ref_codes[j], **options).reshape(len(preds), len(refs))
 
 

@@ -8,7 +8,7 @@ from dataclasses import make_dataclass
 from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
-from typing import Annotated, Any, Literal, Optional, Union
+from typing import Annotated, Any, Literal, Union
 from uuid import UUID
 
 import pytest
@@ -122,19 +122,29 @@ def test_golden_cases_with_references_as_texts(case):
 
 @pytest.mark.parametrize("case", [c for c in CASES if "error" in c], ids=lambda case: case["id"])
 def test_golden_errors(case):
-    messages = {"reference": r"references\[0\].title: got 5, wanted str", "invalid document": r"predictions\[0\]: unread"}
+    messages = {
+        "reference": r"references\[0\].title: got 5, wanted str",
+        "invalid document": r"predictions\[0\]: unread",
+    }
     with pytest.raises(ValueError, match=messages[case["error"]]):
         evaluate(case["predictions"], case["references"], case["schema"], **case["options"])
 
 
 # An oracle by exhaustive search, for small documents.
 
-LINE = TypedDict("LINE", {"sku": str, "qty": Optional[int], "tags": list[str]}, total=False)  # noqa: UP045
-ORDER = TypedDict(
-    "ORDER",
-    {"id": str, "total": Optional[float], "lines": list[LINE], "notes": list[str], "meta": dict[str, int]},  # noqa: UP045
-    total=False,
-)
+
+class Line(TypedDict, total=False):
+    sku: str
+    qty: int | None
+    tags: list[str]
+
+
+class Order(TypedDict, total=False):
+    id: str
+    total: float | None
+    lines: list[Line]
+    notes: list[str]
+    meta: dict[str, int]
 
 
 def random_order(generator, full):
@@ -143,7 +153,7 @@ def random_order(generator, full):
         ("id", lambda: generator.choice("ab")),
         ("total", lambda: generator.choice([1, 2.0, 2.5, None])),
         ("notes", lambda: generator.choices("xyz", k=generator.randrange(4))),
-        ("meta", lambda: {key: generator.randrange(2) for key in generator.sample("klm", generator.randrange(3))}),
+        ("meta", lambda: {name: generator.randrange(2) for name in generator.sample("klm", generator.randrange(3))}),
         ("lines", lambda: [random_line(generator) for _ in range(generator.randrange(4))]),
     ):
         if full or generator.random() < 0.8:
@@ -259,11 +269,11 @@ def test_random_documents_agree_with_exhaustive_search(seed):
     preds = [random_order(generator, False) for _ in range(150)]
     oracles = [Oracle() for _ in refs]
     similarities = [oracle.order(pred, ref) for oracle, pred, ref in zip(oracles, preds, refs, strict=True)]
-    report = evaluate(preds, refs, ORDER, replicates=0)
+    report = evaluate(preds, refs, Order, replicates=0)
     assert [each.similarity for each in report.documents] == pytest.approx(similarities, abs=1e-12)
     unique = [n for n, oracle in enumerate(oracles) if not oracle.is_tied or "lines" not in refs[n]]
     assert len(unique) > 50
-    report = evaluate([preds[n] for n in unique], [refs[n] for n in unique], ORDER, replicates=0)
+    report = evaluate([preds[n] for n in unique], [refs[n] for n in unique], Order, replicates=0)
     for path in report.paths:
         for kind in ("correct", "wrong", "missed", "invented"):
             wanted = sum(oracles[n].counts.get(path, {}).get(kind, 0) for n in unique)
@@ -273,8 +283,8 @@ def test_random_documents_agree_with_exhaustive_search(seed):
 def test_batches_and_single_documents_give_equal_numbers():
     generator = random.Random(9)
     refs, preds = ([random_order(generator, False) for _ in range(40)] for _ in range(2))
-    whole = evaluate(preds, refs, ORDER, replicates=0)
-    single = [evaluate([pred], [ref], ORDER, replicates=0) for pred, ref in zip(preds, refs, strict=True)]
+    whole = evaluate(preds, refs, Order, replicates=0)
+    single = [evaluate([pred], [ref], Order, replicates=0) for pred, ref in zip(preds, refs, strict=True)]
     assert torch.equal(whole._counts[:, :4], sum(report._counts[:, :4] for report in single))
     assert [each.similarity for each in whole.documents] == [report.documents[0].similarity for report in single]
 
@@ -283,7 +293,7 @@ def test_support_depends_on_references_alone():
     generator = random.Random(5)
     refs = [random_order(generator, False) for _ in range(60)]
     answers = [random_order(generator, False) for _ in range(60)]
-    reports = [evaluate(preds, refs, ORDER, replicates=0) for preds in (answers, [None] * 60, refs, ["[]"] * 60)]
+    reports = [evaluate(preds, refs, Order, replicates=0) for preds in (answers, [None] * 60, refs, ["[]"] * 60)]
     for path in reports[0]:
         assert len({report[path].support for report in reports}) == 1
     assert reports[2].totals["similarity"] == 1 and reports[2].totals["exact"] == 1
@@ -329,11 +339,11 @@ def test_annotations_by_path_replace_those_of_the_schema():
     assert evaluate(["{}", '{"a": "X"}'], [{}, {"a": "x"}], schema, replicates=0)["a"].correct == 1
     assert evaluate(['{"a": "X"}'], [{"a": "x"}], schema, replicates=0, fields={"a": "exact"})["a"].wrong == 1
     with pytest.raises(ValueError, match="perhaps 'lines'"):
-        evaluate([{}], [{}], ORDER, fields={"line": match(0.7)})
+        evaluate([{}], [{}], Order, fields={"line": match(0.7)})
     with pytest.raises(ValueError, match="on a list"):
-        evaluate([{}], [{}], ORDER, fields={"id": match(0.7)})
+        evaluate([{}], [{}], Order, fields={"id": match(0.7)})
     with pytest.raises(ValueError, match=r"got by\('no'\), wanted the name of a scalar field"):
-        evaluate([{}], [{}], ORDER, fields={"lines": by("no")})
+        evaluate([{}], [{}], Order, fields={"lines": by("no")})
 
 
 @pytest.mark.parametrize(
@@ -344,9 +354,9 @@ def test_annotations_by_path_replace_those_of_the_schema():
         (([{}], [{}]), {"extracts": "strict"}, "perhaps 'extract'"),
         (([{}], [{}]), {"extract": "all"}, "extract"),
         (([{}], [{}]), {"match": 2}, "match"),
-        (([{"id": "a"}], [{"id": 3}], ORDER), {}, r"references\[0\].id: got 3, wanted str; .* swapped"),
-        (([None], [{"lines": [{"sku": 3}]}], ORDER), {}, r"references\[0\].lines\[0\].sku: got 3, wanted str$"),
-        (([None], ["{"], ORDER), {}, r"references\[0\]: got '{', wanted JSON: truncated"),
+        (([{"id": "a"}], [{"id": 3}], Order), {}, r"references\[0\].id: got 3, wanted str; .* swapped"),
+        (([None], [{"lines": [{"sku": 3}]}], Order), {}, r"references\[0\].lines\[0\].sku: got 3, wanted str$"),
+        (([None], ["{"], Order), {}, r"references\[0\]: got '{', wanted JSON: truncated"),
         (([{}], [{}]), {"null_strings": "N/A"}, r"write \['N/A'\]"),
     ],
 )
@@ -373,8 +383,8 @@ def test_hostile_answers_end(text):
 
 
 def test_recursive_documents_of_hundreds_of_levels():
-    node = {"$defs": {"node": {"type": "object", "properties": {"v": {"type": "integer"}, "c": {"$ref": "#/$defs/node"}}}}}
-    schema = node | {"$ref": "#/$defs/node"}
+    node = {"type": "object", "properties": {"v": {"type": "integer"}, "c": {"$ref": "#/$defs/node"}}}
+    schema = {"$defs": {"node": node}, "$ref": "#/$defs/node"}
     deep = {"v": 0}
     for n in range(1, 400):
         deep = {"v": n, "c": deep}

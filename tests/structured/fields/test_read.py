@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tensormetrics.structured.fields import read
-from tensormetrics.structured.fields.read import Conflict, Reader
+from tensormetrics.structured.fields.reading import read
+from tensormetrics.structured.fields.reading.read import Conflict, Reader
 
 CASES = json.loads((Path(__file__).parent.parent / "extraction.json").read_text(encoding="utf-8"))["cases"]
 

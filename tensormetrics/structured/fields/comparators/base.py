@@ -108,7 +108,6 @@ class Comparator(Annotation):
         return self.similarities([pred], [ref]).item()
 
 
-
 def nfc(value: Any) -> Any:
     return unicodedata.normalize("NFC", value) if isinstance(value, str) else value
 

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from .... import _checks
-from ..iso import read_datetime
+from ..reading.iso import read_datetime
 from .base import Comparator, check_fraction, check_not_negative, distinct_pairs, nfc
 
 RELATIVE_TOLERANCE = 1e-9  # of the bound of `near`, so that 0.3 is within 0.1 of 0.2

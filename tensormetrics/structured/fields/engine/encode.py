@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from ..reading.read import json_kind
+from ..reading.values import INVALID, array_of, object_of
+from ..schemas.types import Fixed, FreeKeys, Items, Leaf, Record, Union
 from .places import Edge, Place, Plan
-from .read import json_kind
 from .recursion import Steps, run
-from .schemas.types import Fixed, FreeKeys, Items, Leaf, Record, Union
-from .values import INVALID, array_of, object_of
 
 # Rows that every column has at its end, so that these indices read them.
 ABSENT = -1  # no value
@@ -305,7 +305,9 @@ class _Encoder:
 
 def best_case(place: Place, value: Any) -> int:
     """Return the case of a union that a value fits best, the first of equally good ones; ABSENT if it fits none."""
-    misfits = [(count, n) for n, edge in enumerate(place.edges) if (count := num_misfits(edge.place, value)) is not None]
+    misfits = [
+        (count, n) for n, edge in enumerate(place.edges) if (count := num_misfits(edge.place, value)) is not None
+    ]
     return min(misfits)[1] if misfits else ABSENT
 
 

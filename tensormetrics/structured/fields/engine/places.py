@@ -13,12 +13,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from .comparators import Annotation, Comparator, annotation_of_text, annotations_of_keywords, exact
-from .read import json_kind
+from ..comparators import Annotation, Comparator, annotation_of_text, annotations_of_keywords, exact
+from ..reading.read import json_kind
+from ..reading.values import LeafReader, leaf_reader
+from ..schemas.class_tree import annotated
+from ..schemas.types import Field, Fixed, FreeKeys, Items, Leaf, Record, Reference, Schema, Scoring, Type, Union
 from .recursion import Steps, run
-from .schemas.class_tree import annotated
-from .schemas.types import Field, Fixed, FreeKeys, Items, Leaf, Record, Reference, Schema, Scoring, Type, Union
-from .values import LeafReader, leaf_reader
 
 MAX_ROWS = 10_000  # of mutually recursive types, whose paths multiply
 SPECIAL = frozenset('.[]"@*')
@@ -120,7 +120,7 @@ def compile_schema(
         ValueError: If a path of ``fields`` is unknown, or an annotation does not fit its place.
     """
     builder = _Builder(schema, match, extra == "invented", numbers_in_strings, annotations_by_path(fields or {}))
-    root = run(builder.edge(schema.root, ""))
+    root = _compared(run(builder.edge(schema.root, "")), "")
     builder.check_annotations()
     return Plan(
         schema=schema,
@@ -316,5 +316,11 @@ def _kinds(place: Place, numbers_in_strings: bool) -> set[str]:
     if node.kind == "enum":
         return {json_kind(value) for value in node.values}
     number = {"number", "string"} if numbers_in_strings else {"number"}
-    kinds = {"boolean": {"boolean"}, "integer": number, "number": number, "decimal": {"number", "string"}, "null": set()}
+    kinds = {
+        "boolean": {"boolean"},
+        "integer": number,
+        "number": number,
+        "decimal": {"number", "string"},
+        "null": set(),
+    }
     return kinds.get(node.kind, {"string"})

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..reading.values import INVALID, array_of, object_of, wanted
+from ..schemas.types import Fixed, FreeKeys, Items, Leaf, Record, Union
 from .encode import ABSENT, best_case, num_misfits
 from .places import Edge, Place, Plan, joined
 from .recursion import Steps, run
-from .schemas.types import Fixed, FreeKeys, Items, Leaf, Record, Union
-from .values import INVALID, array_of, object_of, wanted
 
 
 def first_fault(plan: Plan, document: Any) -> str:

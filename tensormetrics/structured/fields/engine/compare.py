@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from .comparators import Answers
+from ..comparators import Answers
+from ..schemas.types import FreeKeys, Items, Leaf, Record, Union
 from .encode import ABSENT, BROKEN, Column, Encoded, Keys
 from .matching import Edges, best_matching, equal_items
 from .places import Edge, Place, Plan
 from .recursion import Steps, run
-from .schemas.types import FreeKeys, Items, Leaf, Record, Union
 
 TOLERANCE = 1e-9  # of thresholds
 MIN_WEIGHT = 2.0**-20  # of a pair of items that must be matched
@@ -68,9 +68,7 @@ class Comparison:
         similarity = run(self._visit(place, i, j, documents))
         similarity[~self._evidence(place, i, j)] = 1.0
         faults = Faults(self.plan, self.preds)
-        return Counts(
-            self.counts, self.similarity, similarity, faults.invalid, faults.is_conforming, faults.num_extra
-        )
+        return Counts(self.counts, self.similarity, similarity, faults.invalid, faults.is_conforming, faults.num_extra)
 
     def wrong_values(self, row: int) -> Iterator[tuple[Any, Any]]:
         """Return the wrong values of a row of the report, with those of the references."""
@@ -189,9 +187,7 @@ class Comparison:
                 similarity[rows] = yield self._visit(edge.place, pred, ref, some, floor)
         return similarity
 
-    def _free_keys(
-        self, place: Place, i: np.ndarray, j: np.ndarray, documents: np.ndarray | None
-    ) -> Steps[np.ndarray]:
+    def _free_keys(self, place: Place, i: np.ndarray, j: np.ndarray, documents: np.ndarray | None) -> Steps[np.ndarray]:
         """Compare objects with any keys: values of equal keys, as a share of all values."""
         (edge,) = place.edges
         preds, refs = self._columns(place)
@@ -204,7 +200,7 @@ class Comparison:
             owners.append(owner)
             names.append(owner * size + column.item_keys[flat])
             rows.append(row)
-        _, in_pred, in_ref = np.intersect1d(*names, assume_unique=True, return_indices=True)
+        _, in_pred, in_ref = np.intersect1d(names[0], names[1], assume_unique=True, return_indices=True)
         pred, ref, owner = rows[0][in_pred], rows[1][in_ref], owners[0][in_pred]
         if documents is None:
             both = columns[0].content[pred] & columns[1].content[ref]

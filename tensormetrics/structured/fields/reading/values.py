@@ -13,11 +13,11 @@ from datetime import date, datetime, time
 from decimal import Decimal
 from typing import Any
 
-from .comparators.base import nfc, typed
+from ..comparators.base import nfc, typed
+from ..schemas.records import record_values
+from ..schemas.types import Leaf, LeafKind
 from .iso import read_date, read_datetime, read_time
 from .read import same_json
-from .schemas.records import record_values
-from .schemas.types import Leaf, LeafKind
 
 NUMBER = re.compile(r"[ \t\n\r]*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)[ \t\n\r]*", re.ASCII)
 UUID = re.compile(r"[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}", re.IGNORECASE | re.ASCII)
@@ -98,7 +98,7 @@ def _integer(value: Any) -> Any:
         return INVALID
     if isinstance(value, numbers.Integral):
         return int(value)
-    return int(value) if math.isfinite(value) and int(value) == value else INVALID
+    return whole if math.isfinite(value) and (whole := math.trunc(value)) == value else INVALID
 
 
 def _number(value: Any) -> Any:

@@ -8,8 +8,8 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 import torch
 
-from ...assignment import linear_sum_assignment
-from ..tensors._lengths import cuts
+from ....assignment import linear_sum_assignment
+from ...tensors._lengths import cuts
 
 SCALE = 1 << 20  # similarities are rounded to multiples of its inverse
 MAX_SHIFT = 15  # beyond, positions of equally similar items make no difference
@@ -64,7 +64,7 @@ def equal_items(preds: Side, refs: Side) -> Edges:
         (valid,) = np.nonzero(code >= 0)
         kept.append(valid)
         ranked.append(part[valid] * (1 + max(len(preds[0]), len(refs[0]))) + _ranks(part[valid]))
-    _, i, j = np.intersect1d(*ranked, assume_unique=True, return_indices=True)
+    _, i, j = np.intersect1d(ranked[0], ranked[1], assume_unique=True, return_indices=True)
     i, j = kept[0][i], kept[1][j]
     return Edges(preds[0][i], preds[1][i], refs[1][j], preds[2][i], refs[2][j], np.ones(len(i)))
 

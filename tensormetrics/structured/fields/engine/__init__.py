@@ -1,0 +1,1 @@
+"""Encoding of documents in columns, matching of items, and counts by field."""

@@ -1,0 +1,1 @@
+"""From texts of models and objects of Python to values."""
