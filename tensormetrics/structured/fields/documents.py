@@ -150,7 +150,12 @@ class DocumentScorer:
         return self
 
     def score(
-        self, predictions: Sequence[Any], references: Sequence[Any], names: Sequence[Any] | None = None, first: int = 0
+        self,
+        predictions: Sequence[Any],
+        references: Sequence[Any],
+        names: Sequence[Any] | None = None,
+        first: int = 0,
+        keeps_all: bool = False,
     ) -> ScoredDocuments:
         """Compare answers with references.
 
@@ -159,19 +164,20 @@ class DocumentScorer:
             references: Values, or texts of JSON.
             names: Ids of the documents, for messages.
             first: Position of the first document, for messages.
+            keeps_all: Count unreadable answers as wrong, whatever the option says.
 
         Raises:
             ValueError: If a reference is no value of the schema, or an answer is unreadable with on_invalid="raise".
         """
         readings = [self.reader.read(prediction) for prediction in predictions]
         wanted = [self.read_reference(reference, first + n) for n, reference in enumerate(references)]
-        if self.options.on_invalid == "raise":
+        if self.options.on_invalid == "raise" and not keeps_all:
             for n, reading in enumerate(readings):
                 if reading.how == "unreadable":
                     name = first + n if names is None else names[n]
                     raise ValueError(f"predictions[{name!r}]: unreadable, {reading.reason}; write on_invalid='wrong'")
         is_readable = np.array([reading.how != "unreadable" for reading in readings], dtype=bool)
-        skips = self.options.on_invalid == "skip"
+        skips = self.options.on_invalid == "skip" and not keeps_all
         (kept,) = np.nonzero(is_readable) if skips else (np.arange(len(readings)),)
         values = [readings[n].value if is_readable[n] else MISSING for n in kept]
         tables = [Keys() for _ in self.plan.places]

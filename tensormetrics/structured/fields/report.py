@@ -6,6 +6,7 @@ import difflib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torch import Tensor
@@ -230,6 +231,21 @@ class FieldReport:
     def to_json(self, path: Any = None) -> str:
         """Return the table as JSON, and write it to a file if a path is given."""
         return self.table(all=True).to_json(path)
+
+    def to_html(self, path: Any = None, *, worst: int = 10, other: FieldReport | None = None) -> str:
+        """Return a page of HTML that needs no other file: the table, and the documents of lowest similarity explained.
+
+        Args:
+            path: File to which it is written.
+            worst: Largest number of documents.
+            other: The report of another model, with which this one is compared.
+        """
+        from .page import report_page
+
+        text = report_page(self, worst if self.documents else 0, other)
+        if path is not None:
+            Path(path).write_text(text, encoding="utf-8")
+        return text
 
     def to_latex(self, **options: Any) -> str:
         """Return the table as LaTeX; see `Table.to_latex`."""

@@ -59,14 +59,15 @@ class Comparison:
         self.counts = np.zeros((*shape, 4), dtype=np.int64)
         self.similarity = np.zeros(shape)
         self.wrong: list[tuple[Place, np.ndarray, np.ndarray]] = []  # rows of wrong values and of their references
+        self.keeps_all_credit = False  # of values below their thresholds
         self.order = [_cheap_first(place) for place in plan.places]
 
     def count(self) -> Counts:
         """Compare all documents."""
         documents, place = np.arange(len(self.preds.roots)), self.plan.root.place
         i, j = self.preds.roots, self.refs.roots
-        similarity = run(self._visit(place, i, j, documents))
-        similarity[~self._evidence(place, i, j)] = 1.0
+        similarity = run(self.visit(place, i, j, documents))
+        similarity[~self.evidence(place, i, j)] = 1.0
         faults = Faults(self.plan, self.preds)
         return Counts(self.counts, self.similarity, similarity, faults.invalid, faults.is_conforming, faults.num_extra)
 
@@ -82,11 +83,13 @@ class Comparison:
     def _columns(self, place: Place) -> tuple[Column, Column]:
         return self.preds.columns[place.number], self.refs.columns[place.number]
 
-    def _evidence(self, place: Place, i: np.ndarray, j: np.ndarray) -> np.ndarray:
+    def evidence(self, place: Place, i: np.ndarray, j: np.ndarray) -> np.ndarray:
+        # i, j: (P,)  ->  (P,) bool
+        """Return whether one of both values has content."""
         preds, refs = self._columns(place)
         return preds.content[i] | refs.content[j]
 
-    def _visit(
+    def visit(
         self, place: Place, i: np.ndarray, j: np.ndarray, documents: np.ndarray | None = None, floor: float = 0.0
     ) -> Steps[np.ndarray]:
         # i, j, documents: (P,)  ->  (P,) float64
@@ -114,7 +117,7 @@ class Comparison:
         else:
             similarity = np.zeros(len(i))
             (both,) = np.nonzero((pred >= 0) & (ref >= 0))
-            cutoff = comparator.threshold if documents is None else 0.0
+            cutoff = comparator.threshold if documents is None and not self.keeps_all_credit else 0.0
             similarity[both] = comparator.pair_similarities(
                 self.tables[place.number].keys, pred[both], ref[both], cutoff, self.answers
             )
@@ -130,7 +133,7 @@ class Comparison:
                     self.wrong.append((place, i[wrong], j[wrong]))
                 self._add(place.row, MISSED, documents, has_ref & ~has_pred)
                 self._add(place.row, INVENTED, documents, has_pred & ~has_ref & (pred != BROKEN))
-        return np.where(correct, similarity, 0.0)
+        return similarity if self.keeps_all_credit else np.where(correct, similarity, 0.0)
 
     def _add(self, row: int, kind: int, documents: np.ndarray, amounts: np.ndarray) -> None:
         np.add.at(self.counts[:, row, kind], documents, amounts)
@@ -166,7 +169,7 @@ class Comparison:
             (rows,) = np.nonzero(seen)
             if len(rows):
                 some = None if documents is None else documents[rows]
-                total[rows] += edge.weight * (yield self._visit(edge.place, pred[rows], ref[rows], some))
+                total[rows] += edge.weight * (yield self.visit(edge.place, pred[rows], ref[rows], some))
             open_weight -= edge.weight * both
         similarity = np.divide(total, weight, out=np.ones(len(i)), where=weight > 0)
         similarity[preds.invalid[i]] = 0.0
@@ -184,7 +187,7 @@ class Comparison:
             if len(rows):
                 some = None if documents is None else documents[rows]
                 pred, ref = preds.children[n][i[rows]], refs.children[n][j[rows]]
-                similarity[rows] = yield self._visit(edge.place, pred, ref, some, floor)
+                similarity[rows] = yield self.visit(edge.place, pred, ref, some, floor)
         return similarity
 
     def _free_keys(self, place: Place, i: np.ndarray, j: np.ndarray, documents: np.ndarray | None) -> Steps[np.ndarray]:
@@ -212,7 +215,7 @@ class Comparison:
             ref = np.concatenate([ref, absent[0], rows[1][alone[1]]])
             owner = np.concatenate([owner, owners[0][alone[0]], owners[1][alone[1]]])
         some = None if documents is None else documents[owner]
-        parts_similarity = yield self._visit(edge.place, pred, ref, some)
+        parts_similarity = yield self.visit(edge.place, pred, ref, some)
         parts_similarity = np.where(columns[0].content[pred] & columns[1].content[ref], parts_similarity, 0.0)
         total = np.bincount(owner, parts_similarity, minlength=len(i))
         return np.divide(2 * total, values, out=np.zeros(len(i)), where=values > 0)
@@ -222,7 +225,7 @@ class Comparison:
         (edge,) = place.edges
         preds, refs = self._columns(place)
         sizes = preds.lengths[i] + refs.lengths[j]
-        edges = yield self._matched(place, i, j)
+        edges = yield self.matched(place, i, j)
         total = np.bincount(edges.pair, edges.similarity, minlength=len(i))
         if documents is not None:
             matched = np.bincount(edges.pair, minlength=len(i))
@@ -236,10 +239,10 @@ class Comparison:
                 pred = np.concatenate([pred, pred_alone, np.full(len(ref_alone), ABSENT)])
                 ref = np.concatenate([ref, np.full(len(pred_alone), ABSENT), ref_alone])
                 owner = np.concatenate([owner, pred_owner, ref_owner])
-            yield self._visit(edge.place, pred, ref, documents[owner])
+            yield self.visit(edge.place, pred, ref, documents[owner])
         return np.divide(2 * total, sizes, out=np.zeros(len(i)), where=sizes > 0)
 
-    def _matched(self, place: Place, i: np.ndarray, j: np.ndarray) -> Steps[Edges]:
+    def matched(self, place: Place, i: np.ndarray, j: np.ndarray) -> Steps[Edges]:
         """Return the matched pairs of items of pairs of lists."""
         assert isinstance(place.node, Items)
         (edge,) = place.edges
@@ -252,8 +255,8 @@ class Comparison:
         for cells in _cells(preds, refs, i, j):
             if place.by is not None:
                 cells = cells.take(self._has_equal_keys(place, cells))
-            similarity = yield self._visit(item, cells.pred, cells.ref, None, floor)
-            similarity[~self._evidence(item, cells.pred, cells.ref)] = 1.0
+            similarity = yield self.visit(item, cells.pred, cells.ref, None, floor)
+            similarity[~self.evidence(item, cells.pred, cells.ref)] = 1.0
             admissible = (similarity > 0) & (similarity >= floor - TOLERANCE) | (place.by is not None)
             chunks.append(cells.with_similarity(similarity).take(admissible))
         edges = Edges.concatenate(chunks)

@@ -1,0 +1,393 @@
+"""The alignment of one document: which value was compared with which, and what is wrong."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from .documents import DocumentScorer, ScoredDocuments
+from .engine.compare import CORRECT, INVENTED, MISSED, TOLERANCE, WRONG, Comparison
+from .engine.encode import ABSENT, BROKEN, Column
+from .engine.faults import type_name
+from .engine.matching import Edges, best_matching
+from .engine.places import Edge, Place, joined
+from .engine.recursion import Steps, run
+from .reading.read import Reading
+from .schemas.types import FreeKeys, Items, Leaf, Union
+
+MAX_TEXT = 60  # characters of a value that are shown
+EXCERPT = 80  # characters around the place where an answer is no JSON
+
+Status = Literal["correct", "wrong", "invalid", "missed", "invented", "near miss", ""]
+
+
+class AlignedValues(NamedTuple):
+    """One row of an explanation.
+
+    Attributes:
+        depth: Levels below the document.
+        name: Key, position or pair of positions, that of the reference first.
+        prediction_path, reference_path: None where the side has no such value.
+        prediction, reference: The values; None where there is none, and of objects and lists.
+        status: What is counted; "" for an object or a pair of items that is not counted itself.
+        similarity: In [0, 1]; None where it is not defined.
+        note: What was wanted, or the threshold that is not reached.
+    """
+
+    depth: int
+    name: str
+    prediction_path: str | None
+    reference_path: str | None
+    prediction: Any = None
+    reference: Any = None
+    status: Status = ""
+    similarity: float | None = None
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """The alignment of a prediction with its reference: `print` shows it as text.
+
+    Attributes:
+        id: Of the document.
+        similarity: Of the document, in [0, 1].
+        counts: Correct, wrong, missed and invented scalars.
+        reading: How the answer was read.
+        rows: All values; correct ones are folded where they are shown.
+        excerpt: The part of an unreadable answer that is no JSON.
+    """
+
+    id: Any
+    similarity: float
+    counts: dict[str, int]
+    reading: Reading
+    rows: list[AlignedValues]
+    excerpt: str = ""
+
+    def shown_rows(self, all: bool = False) -> list[AlignedValues]:
+        """Return the rows that are not correct, with the objects and items that they are in.
+
+        Args:
+            all: Return all rows.
+        """
+        if all:
+            return self.rows
+        shown: list[AlignedValues] = []
+        depth = -1
+        for row in reversed(self.rows):  # a row is above the rows of its parts
+            is_error = row.status not in ("", "correct")
+            if is_error or row.depth < depth:
+                shown.append(row)
+                depth = row.depth
+        return shown[::-1]
+
+    def to_text(self, all: bool = False) -> str:
+        """Return aligned columns of text.
+
+        Args:
+            all: Also show what is correct.
+        """
+        rows = self.shown_rows(all)
+        cells = [("path", "prediction", "reference", "")]
+        for row in rows:
+            indent = "  " * row.depth
+            texts = value_texts(row)
+            cells.append((f"{indent}{row.name}", *texts, status_text(row)))
+        widths = [max(len(cell[n]) for cell in cells) for n in range(3)]
+        lines = [self.title()]
+        if self.excerpt:
+            lines.append(f"  {self.excerpt}")
+        if rows:
+            lines += [
+                "  ".join([*(text.ljust(width) for text, width in zip(cell, widths, strict=False)), cell[3]]).rstrip()
+                for cell in cells
+            ]
+        folded = sum(row.status == "correct" for row in self.rows) - sum(row.status == "correct" for row in rows)
+        if folded:
+            lines.append(f"{folded} correct values folded")
+        return "\n".join(lines)
+
+    def title(self) -> str:
+        """Return the id, the similarity and the errors in one line."""
+        errors = ", ".join(f"{count} {name}" for name, count in self.counts.items() if count and name != "correct")
+        reason = f": {self.reading.reason}" if self.reading.reason else ""
+        return (
+            f"{self.id}   similarity {self.similarity:.2f}   {errors or 'no errors'}   read: {self.reading.how}{reason}"
+        )
+
+    __str__ = __repr__ = to_text
+
+    def to_html(self) -> str:
+        """Return a page of HTML that needs no other file."""
+        from .page import explanation_page
+
+        return explanation_page(self)
+
+    def _repr_html_(self) -> str:
+        from .page import explanation_html
+
+        return explanation_html(self)
+
+
+def explain(scorer: DocumentScorer, prediction: Any, reference: Any, id: Any = 0) -> Explanation:
+    """Align a prediction with its reference."""
+    reading = scorer.reader.read(prediction)
+    scored = scorer.score([prediction], [reference], [id], keeps_all=True)
+    leaves = [n for n, is_leaf in enumerate(scorer.plan.rows.is_leaf) if is_leaf]
+    counts = scored.counts.counts[0][leaves].sum(0)
+    names = {"correct": CORRECT, "wrong": WRONG, "missed": MISSED, "invented": INVENTED}
+    return Explanation(
+        id=id,
+        similarity=float(scored.similarity[0]),
+        counts={name: int(counts[n]) for name, n in names.items()},
+        reading=reading,
+        rows=_Alignment(scored).rows,
+        excerpt=_excerpt(prediction, reading),
+    )
+
+
+def value_texts(row: AlignedValues) -> tuple[str, str]:
+    """Return both values of a row as JSON, cut around the first difference."""
+    sides = [
+        "" if path is None or value is None else _json(value)
+        for path, value in ((row.prediction_path, row.prediction), (row.reference_path, row.reference))
+    ]
+    first = next((n for n, (a, b) in enumerate(zip(*sides, strict=False)) if a != b), 0) if all(sides) else 0
+    return _cut(sides[0], first), _cut(sides[1], first)
+
+
+def status_text(row: AlignedValues) -> str:
+    """Return the status of a row in words, with the similarity where it says more."""
+    parts: list[str] = [] if row.status in ("", "correct") else [row.status]
+    if row.similarity is not None and (row.status in ("", "near miss") or 0 < row.similarity < 1):
+        parts.append(f"{row.similarity:.2f}")
+    if row.note:
+        parts.append(row.note)
+    return " ".join(parts)
+
+
+class _Alignment:
+    """Walks through the compared values of one document, and lists them in `rows`."""
+
+    def __init__(self, scored: ScoredDocuments) -> None:
+        self.comparison: Comparison = scored.comparison
+        self.preds, self.refs = self.comparison.preds, self.comparison.refs
+        self.rows: list[AlignedValues] = []
+        root = self.comparison.plan.root
+        i, j = int(self.preds.roots[0]), int(self.refs.roots[0])
+        if not isinstance(root.place.node, Leaf) or (i, j) != (ABSENT, ABSENT):
+            run(self._visit(root.place, i, j, ("", ""), "@" if isinstance(root.place.node, Leaf) else "", 0))
+
+    def _columns(self, place: Place) -> tuple[Column, Column]:
+        return self.preds.columns[place.number], self.refs.columns[place.number]
+
+    def _visit(self, place: Place, i: int, j: int, paths: tuple[str, str], name: str, depth: int) -> Steps[None]:
+        """List the values below a pair of rows, ABSENT for none, after a row of the pair itself if it has a name."""
+        if i in (ABSENT, BROKEN) and j == ABSENT:
+            return
+        if isinstance(place.node, Union):
+            preds, refs = self._columns(place)
+            case = max(int(preds.own_case[i] if j == ABSENT else refs.own_case[j]), 0)
+            i, j = int(preds.children[case][i]), int(refs.children[case][j])
+            yield self._visit(place.edges[case].place, i, j, paths, name, depth)
+            return
+        if isinstance(place.node, Leaf):
+            self._add_leaf(place, i, j, paths, name, depth)
+            return
+        preds, _ = self._columns(place)
+        is_invalid = bool(preds.invalid[i])
+        if name or is_invalid:
+            self.rows.append(self._row(place, i, j, paths, name or "@", depth, "invalid" if is_invalid else ""))
+            depth += 1
+        if isinstance(place.node, Items):
+            yield self._items(place, i, j, paths, depth)
+        elif isinstance(place.node, FreeKeys):
+            yield self._free_keys(place, i, j, paths, depth)
+        else:
+            yield self._parts(place, i, j, paths, depth)
+
+    def _row(
+        self, place: Place, i: int, j: int, paths: tuple[str, str], name: str, depth: int, status: Status
+    ) -> AlignedValues:
+        preds, refs = self._columns(place)
+        shows = isinstance(place.node, Leaf) or status == "invalid"
+        return AlignedValues(
+            depth,
+            name,
+            None if i in (ABSENT, BROKEN) else paths[0],
+            None if j == ABSENT else paths[1],
+            preds.values[i] if shows and i >= 0 else None,
+            refs.values[j] if isinstance(place.node, Leaf) and j >= 0 else None,
+            status,
+            note=f"wanted {type_name(place)}" if status == "invalid" else "",
+        )
+
+    def _add_leaf(self, place: Place, i: int, j: int, paths: tuple[str, str], name: str, depth: int) -> None:
+        preds, refs = self._columns(place)
+        similarity = None
+        if preds.codes[i] >= 0 and refs.codes[j] >= 0:
+            similarity = self._similarity(place, i, j)
+        if preds.invalid[i]:
+            status: Status = "invalid"
+        elif j == ABSENT:
+            status = "invented"
+        elif i == ABSENT:
+            status = "missed"
+        else:
+            is_correct = similarity is not None and similarity >= place.comparator.threshold - TOLERANCE
+            status = "correct" if is_correct else "wrong"
+        row = self._row(place, i, j, paths, name, depth, status)
+        self.rows.append(row._replace(similarity=similarity))
+
+    def _similarity(self, place: Place, i: int, j: int) -> float:
+        keys = self.comparison.tables[place.number].keys
+        preds, refs = self._columns(place)
+        pair = preds.codes[[i]], refs.codes[[j]]
+        return float(place.comparator.pair_similarities(keys, *pair, answers=self.comparison.answers)[0])
+
+    def _parts(self, place: Place, i: int, j: int, paths: tuple[str, str], depth: int) -> Steps[None]:
+        preds, refs = self._columns(place)
+        for n, edge in enumerate(place.edges):
+            pred, ref = int(preds.children[n][i]), int(refs.children[n][j])
+            if self.comparison.plan.unlabelled and edge.field is not None and not refs.labelled[n][j]:
+                continue
+            if edge is place.other_keys:
+                yield self._visit(edge.place, pred, ref, paths, "", depth)
+                continue
+            name = _name(edge)
+            below = (paths[0] + name, paths[1] + name) if name[0] == "[" else tuple(joined(p, name) for p in paths)
+            if edge.field is not None:
+                below = joined(paths[0], edge.field.name), joined(paths[1], edge.field.name)
+            yield self._visit(edge.place, pred, ref, (below[0], below[1]), name, depth)
+        if place.extra_row >= 0 and preds.num_extra[i]:
+            self.rows.append(
+                AlignedValues(depth, "(extra)", paths[0], None, status="invented", note=self._extra(place, i))
+            )
+
+    def _extra(self, place: Place, i: int) -> str:
+        from .reading.values import object_of
+
+        value = object_of(self._columns(place)[0].values[i]) or {}
+        return ", ".join(str(key) for key in value if key not in place.known_keys)[:MAX_TEXT]
+
+    def _free_keys(self, place: Place, i: int, j: int, paths: tuple[str, str], depth: int) -> Steps[None]:
+        (edge,) = place.edges
+        names = list(self.comparison.tables[place.number].codes)
+        sides = []
+        for column, row in zip(self._columns(place), (i, j), strict=True):
+            part = slice(int(column.starts[row]), int(column.starts[row] + column.lengths[row]))
+            sides.append(
+                {names[k]: int(item) for k, item in zip(column.item_keys[part], column.items[part], strict=True)}
+            )
+        for key in dict.fromkeys([*sides[1], *sides[0]]):
+            below = joined(paths[0], key), joined(paths[1], key)
+            yield self._visit(edge.place, sides[0].get(key, ABSENT), sides[1].get(key, ABSENT), below, key, depth)
+
+    def _items(self, place: Place, i: int, j: int, paths: tuple[str, str], depth: int) -> Steps[None]:
+        (edge,) = place.edges
+        preds, refs = self._columns(place)
+        matched = yield self.comparison.matched(place, np.array([i]), np.array([j]))
+        near = yield self._near_misses(place, i, j, matched)
+        partners = {int(b): (int(a), float(s), False) for a, b, s in _positions(matched)}
+        partners |= {int(b): (int(a), float(s), True) for a, b, s in _positions(near)}
+        used = {a for a, _, _ in partners.values()}
+        pred_rows, ref_rows = (
+            column.items[int(column.starts[row]) : int(column.starts[row] + column.lengths[row])]
+            for column, row in ((preds, i), (refs, j))
+        )
+        for position, ref in enumerate(map(int, ref_rows)):
+            ref_path = f"{paths[1]}[{position}]"
+            if position not in partners:
+                yield self._item(edge.place, ABSENT, ref, (paths[0], ref_path), f"[{position}]", depth, "missed")
+                continue
+            other, similarity, is_near = partners[position]
+            pred, below = int(pred_rows[other]), (f"{paths[0]}[{other}]", ref_path)
+            name = f"[{position}] {'~' if is_near else '='} [{other}]"
+            if is_near:
+                self._add_near_miss(place, pred, ref, below, name, depth, similarity)
+            else:
+                yield self._item(edge.place, pred, ref, below, name, depth, "correct", similarity)
+        for position, pred in enumerate(map(int, pred_rows)):
+            if position not in used:
+                below = f"{paths[0]}[{position}]", paths[1]
+                yield self._item(edge.place, pred, ABSENT, below, f"+ [{position}]", depth, "invented")
+
+    def _item(
+        self,
+        place: Place,
+        i: int,
+        j: int,
+        paths: tuple[str, str],
+        name: str,
+        depth: int,
+        status: Status,
+        similarity: float | None = None,
+    ) -> Steps[None]:
+        start = len(self.rows)
+        yield self._visit(place, i, j, paths, name, depth)
+        if len(self.rows) > start and self.rows[start].status != "invalid":
+            self.rows[start] = self.rows[start]._replace(status=status, similarity=similarity)
+
+    def _near_misses(self, place: Place, i: int, j: int, matched: Edges) -> Steps[Edges]:
+        """Match the items that are left on both sides by their similarities, whatever the threshold."""
+        (edge,) = place.edges
+        preds, refs = self._columns(place)
+        used = set(matched.pred_position.tolist()), set(matched.ref_position.tolist())
+        left = [
+            [n for n in range(int(column.lengths[row])) if n not in taken]
+            for column, row, taken in ((preds, i, used[0]), (refs, j, used[1]))
+        ]
+        a, b = (grid.ravel() for grid in np.meshgrid(*(np.array(side, dtype=np.int64) for side in left), indexing="ij"))
+        pred, ref = preds.items[preds.starts[i] + a], refs.items[refs.starts[j] + b]
+        self.comparison.keeps_all_credit = True
+        similarity = yield self.comparison.visit(edge.place, pred, ref)
+        self.comparison.keeps_all_credit = False
+        edges = Edges(np.zeros(len(a), dtype=np.int64), a, b, pred, ref, similarity)
+        edges = edges.take((similarity > 0) & (self.comparison.evidence(edge.place, pred, ref)))
+        sizes = [np.array([len(side)]) for side in left]
+        return edges.take(best_matching(edges, edges.similarity, sizes[0], sizes[1]))
+
+    def _add_near_miss(
+        self, place: Place, i: int, j: int, paths: tuple[str, str], name: str, depth: int, similarity: float
+    ) -> None:
+        (edge,) = place.edges
+        is_leaf = isinstance(edge.place.node, Leaf)
+        threshold = edge.place.comparator.threshold if is_leaf else place.match
+        preds, refs = self._columns(edge.place)
+        pred, ref = (None if row < 0 else column.values[row] for column, row in ((preds, i), (refs, j)))
+        note = f"(threshold {threshold:g}): counted as missed and invented"
+        self.rows.append(AlignedValues(depth, name, *paths, pred, ref, "near miss", similarity, note))
+
+
+def _positions(edges: Edges) -> Iterator[tuple[Any, Any, Any]]:
+    return zip(edges.pred_position, edges.ref_position, edges.similarity, strict=True)
+
+
+def _name(edge: Edge) -> str:
+    return f"[{edge.position}]" if edge.field is None else edge.field.name
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, default=str)
+
+
+def _cut(text: str, first: int) -> str:
+    """Return at most MAX_TEXT characters, with those around a position."""
+    if len(text) <= MAX_TEXT:
+        return text
+    start = max(min(first - MAX_TEXT // 3, len(text) - MAX_TEXT), 0)
+    part = text[start : start + MAX_TEXT]
+    return f"{'…' if start else ''}{part}{'…' if start + MAX_TEXT < len(text) else ''}"
+
+
+def _excerpt(prediction: Any, reading: Reading) -> str:
+    if reading.how != "unreadable" or not isinstance(prediction, str):
+        return ""
+    text = prediction.removeprefix("\ufeff").strip(" \t\n\r")
+    start = max((reading.position or 0) - EXCERPT // 2, 0)
+    return repr(text[start : start + EXCERPT])

@@ -1,0 +1,168 @@
+"""Reports and explanations as HTML: one file without scripts that needs no other, for light and dark displays."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+from ...uncertainty.results.estimates import Comparison, Estimate
+from ...uncertainty.results.table import Table
+from ...uncertainty.results.table_formats import value_of
+from .explain import AlignedValues, Explanation, status_text, value_texts
+
+if TYPE_CHECKING:
+    from .report import FieldReport
+
+STYLE = """
+:root { color-scheme: light dark; --line: #d0d0d0; --mark: #ffe28a; --error: #a40000; }
+@media (prefers-color-scheme: dark) { :root { --line: #505050; --mark: #6b5600; --error: #ff9d9d; } }
+body { font: 15px/1.45 system-ui, sans-serif; margin: 2rem auto; max-width: 75rem; padding: 0 1rem; }
+.scroll { overflow-x: auto; }
+table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
+th, td { border-bottom: 1px solid var(--line); padding: .2rem .6rem; text-align: left; vertical-align: top; }
+td.number, th.number { text-align: right; white-space: nowrap; }
+code { font: 13px/1.4 ui-monospace, monospace; white-space: pre-wrap; overflow-wrap: anywhere; }
+mark { background: var(--mark); color: inherit; }
+.error { color: var(--error); font-weight: 600; }
+summary { cursor: pointer; padding: .3rem 0; }
+svg { vertical-align: middle; }
+"""
+PAGE = """<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width">
+<title>{title}</title>
+<style>{style}</style>
+</head>
+<body>
+{body}
+</body>
+</html>
+"""
+INDENT = 1.2  # em for each level
+WIDTH, HEIGHT = 120, 14  # of the picture of an interval
+
+
+def report_page(report: FieldReport, worst: int = 10, other: FieldReport | None = None) -> str:
+    """Return the page of a report: its table with pictures of the intervals, and the documents of lowest similarity.
+
+    Args:
+        report: The report.
+        worst: Largest number of documents that are explained.
+        other: The report of another model, with which it is compared.
+    """
+    table = report.table()
+    parts = ["<h1>Fields</h1>", _table(table, picture="f1"), *(f"<p>{escape(line)}</p>" for line in _lines(table))]
+    if other is not None:
+        parts += ["<h2>Comparison</h2>", "<p>a: this model, b: the other one.</p>", _table(report.compare(other))]
+    shown = [each for each in report.worst(worst) if each.num_errors or each.similarity < 1]
+    if shown:
+        parts.append("<h2>Documents of lowest similarity</h2>")
+        parts += [_details(report.explain(each.id), is_open=n == 0) for n, each in enumerate(shown)]
+    return page("Fields of structured documents", parts)
+
+
+def explanation_page(explanation: Explanation) -> str:
+    """Return the page of an explanation."""
+    return page(
+        f"Document {explanation.id}", [f"<h1>{escape(explanation.title())}</h1>", explanation_html(explanation)]
+    )
+
+
+def page(title: str, parts: Sequence[str]) -> str:
+    """Return a whole page of HTML."""
+    return PAGE.format(title=escape(title), style=STYLE, body="\n".join(parts))
+
+
+def explanation_html(explanation: Explanation) -> str:
+    """Return the table of an explanation; the rows that are correct are in a part that can be opened."""
+    excerpt = f"<p><code>{escape(explanation.excerpt)}</code></p>" if explanation.excerpt else ""
+    errors = _aligned_table(explanation.shown_rows())
+    num_folded = len(explanation.rows) - len(explanation.shown_rows())
+    if not num_folded:
+        return excerpt + errors
+    whole = f"<details><summary>All {len(explanation.rows)} rows</summary>{_aligned_table(explanation.rows)}</details>"
+    return f"{excerpt}{errors}{whole}"
+
+
+def _details(explanation: Explanation, is_open: bool) -> str:
+    state = " open" if is_open else ""
+    return f"<details{state}><summary>{escape(explanation.title())}</summary>{explanation_html(explanation)}</details>"
+
+
+def _aligned_table(rows: Sequence[AlignedValues]) -> str:
+    if not rows:
+        return "<p>No errors.</p>"
+    lines = []
+    for row in rows:
+        prediction, reference = _marked(*value_texts(row), marks=row.status in ("wrong", "near miss"))
+        kind = ' class="error"' if row.status not in ("", "correct") else ""
+        name = f'<td style="padding-left: {0.6 + INDENT * row.depth:.1f}em">{escape(row.name)}</td>'
+        cells = f"<td><code>{prediction}</code></td><td><code>{reference}</code></td>"
+        lines.append(f"<tr>{name}{cells}<td{kind}>{escape(status_text(row))}</td></tr>")
+    head = "".join(f'<th scope="col">{name}</th>' for name in ("path", "prediction", "reference", "status"))
+    return _scrolling(f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(lines)}</tbody></table>")
+
+
+def _marked(prediction: str, reference: str, marks: bool) -> tuple[str, str]:
+    """Return two texts as HTML; with `marks`, the characters in which similar ones differ are marked."""
+    matcher = difflib.SequenceMatcher(None, prediction, reference, autojunk=False)
+    if not marks or not prediction or not reference or matcher.ratio() < 0.5:
+        return escape(prediction), escape(reference)
+    sides: tuple[list[str], list[str]] = [], []
+    for tag, *ends in matcher.get_opcodes():
+        for side, text, (start, stop) in zip(sides, (prediction, reference), (ends[:2], ends[2:]), strict=True):
+            part = escape(text[start:stop])
+            side.append(f"<mark>{part}</mark>" if part and tag != "equal" else part)
+    return "".join(sides[0]), "".join(sides[1])
+
+
+def _table(table: Table, picture: str = "") -> str:
+    columns = list(table.columns)
+    head = f'<th scope="col">{escape(table.index or "")}</th>'
+    head += "".join(f'<th scope="col" class="number">{escape(name)}</th>' for name in columns)
+    head += f'<th scope="col">{escape(picture)} with its interval</th>' if picture else ""
+    lines = []
+    for row in table.rows:
+        cells = "".join(f'<td class="number">{escape(_cell(table[row, name]))}</td>' for name in columns)
+        drawing = f"<td>{_interval(table[row, picture])}</td>" if picture else ""
+        lines.append(f'<tr><th scope="row">{escape(row)}</th>{cells}{drawing}</tr>')
+    return _scrolling(f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(lines)}</tbody></table>")
+
+
+def _cell(value: Any) -> str:
+    if value is None or value != value:
+        return "-"
+    if isinstance(value, Estimate | Comparison):
+        return "-" if value_of(value) != value_of(value) else format(value, ".2f")
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
+def _interval(value: Any) -> str:
+    """Return a picture of a number in [0, 1] with its interval."""
+    number = value_of(value)
+    if number != number:
+        return ""
+    x, middle = WIDTH * number, HEIGHT / 2
+    line = ""
+    if isinstance(value, Estimate):
+        low, high = (WIDTH * float(end) for end in (value.low, value.high))
+        line = (
+            f'<line x1="{low:.1f}" x2="{high:.1f}" y1="{middle}" y2="{middle}" stroke="currentColor" stroke-width="2"/>'
+        )
+    label = escape(_cell(value) if isinstance(value, Estimate) else f"{number:.2f}")
+    frame = f'<line x1="0" x2="{WIDTH}" y1="{HEIGHT}" y2="{HEIGHT}" stroke="currentColor" stroke-opacity=".3"/>'
+    dot = f'<circle cx="{x:.1f}" cy="{middle}" r="3.5" fill="currentColor"/>'
+    size = f'width="{WIDTH + 8}" height="{HEIGHT + 2}" viewBox="-4 0 {WIDTH + 8} {HEIGHT + 2}"'
+    return f'<svg {size} role="img" aria-label="{label}">{frame}{line}{dot}</svg>'
+
+
+def _scrolling(table: str) -> str:
+    return f'<div class="scroll" tabindex="0">{table}</div>'
+
+
+def _lines(table: Table) -> list[str]:
+    return (table.caption or "").splitlines()
