@@ -9,7 +9,7 @@ from . import dsl as dsl
 from . import fields as fields
 from .fields.evaluate import evaluate as evaluate
 from .fields.report import FieldReport as FieldReport
-from .fields.schemas.python_types import json_schema as json_schema
+from .fields.schemas.json_writer import json_schema as json_schema
 from .fields.scores import FieldScores as FieldScores
 from .objects.decorator import derive as derive
 from .objects.decorator import metametric as metametric

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Annotated
 
 import pytest
-from test_python_types import KINDS, MAKERS, Color, Invoice, Tree
+from test_json_schema_writer import KINDS, MAKERS, Color, Invoice, Tree
 
 from tensormetrics.structured.fields.comparators import by, exact, ignore, near, similar, weight
 from tensormetrics.structured.fields.schemas.class_tree import schema_of

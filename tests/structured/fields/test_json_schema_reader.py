@@ -6,12 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from test_python_types import KINDS, Invoice, Tree
+from test_json_schema_writer import KINDS, Invoice, Tree
 
 from tensormetrics.structured.fields.comparators import near
 from tensormetrics.structured.fields.schemas.class_tree import schema_of
 from tensormetrics.structured.fields.schemas.json_schema import read_json_schema
-from tensormetrics.structured.fields.schemas.python_types import json_schema
+from tensormetrics.structured.fields.schemas.json_writer import json_schema
 from tensormetrics.structured.fields.schemas.types import (
     Anything,
     Field,

@@ -1,20 +1,42 @@
 """From classes of Python to the schema tree."""
 
 import collections
+import datetime
 import enum
 import types as python_types
 import typing
+import uuid
+from collections import abc
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from decimal import Decimal
 from typing import Any
 
-from ..comparators import Annotation, Comparator, by, ignore, match, ordered, weight
-from .python_types import ANYTHING, ARRAYS, MAPPINGS, SCALARS, SETS, UNIONS
-from .records import class_of, forbids_extra, is_record, is_tuple, plain, record_fields, resolved_types
-from .types import Anything, Field, Fixed, FreeKeys, Items, Leaf, Record, Reference, Schema, Type, Union
+import typing_extensions
 
-KINDS = {"number": "number", "integer": "integer", "boolean": "boolean", "null": "null", "string": "string"}
-FORMATS = {"binary": "bytes", "date-time": "datetime"}  # others have the name of their kind
+from ..comparators import Annotation, Comparator, by, ignore, match, ordered, weight
+from .records import class_of, forbids_extra, is_record, is_tuple, plain, record_fields, resolved_types
+from .types import Anything, Field, Fixed, FreeKeys, Items, Leaf, LeafKind, Record, Reference, Schema, Type, Union
+
+SCALARS: dict[Any, LeafKind] = {
+    bool: "boolean",
+    int: "integer",
+    float: "number",
+    str: "string",
+    bytes: "bytes",
+    Decimal: "decimal",
+    datetime.date: "date",
+    datetime.datetime: "datetime",
+    datetime.time: "time",
+    uuid.UUID: "uuid",
+    type(None): "null",
+    None: "null",
+}
+ANYTHING = Any, object, typing_extensions.Any
+SETS = set, frozenset, abc.Set, abc.MutableSet
+ARRAYS = list, tuple, collections.deque, abc.Sequence, abc.MutableSequence, abc.Collection, abc.Iterable
+MAPPINGS = dict, collections.defaultdict, collections.OrderedDict, abc.Mapping, abc.MutableMapping
+UNIONS = typing.Union, python_types.UnionType
 
 
 def schema_of(tp: Any, names: Mapping[str, Any] | None = None) -> Schema:
@@ -95,10 +117,10 @@ def _leaf(tp: Any) -> Leaf:
     if typing.get_origin(tp) is typing.Literal or isinstance(tp, type) and issubclass(tp, enum.Enum):
         members = typing.get_args(tp) or list(tp)
         values = [member.value if isinstance(member, enum.Enum) else member for member in members]
-        return Leaf("enum", tuple(value for value in values if value is not None), nullable=None in values)
-    if tp in SCALARS:
-        text = SCALARS[tp].get("format", SCALARS[tp]["type"])
-        return Leaf(typing.cast(Any, KINDS.get(text) or FORMATS.get(text, text)), nullable=text == "null")
+        members = tuple(value for value in values if value is not None)
+        return Leaf("enum", members, nullable=None in values)
+    if isinstance(tp, abc.Hashable) and tp in SCALARS:
+        return Leaf(SCALARS[tp], nullable=SCALARS[tp] == "null")
     return Leaf("instance", classes=(tp,))
 
 

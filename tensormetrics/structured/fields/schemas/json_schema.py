@@ -75,7 +75,8 @@ class _Reader:
                 return self._reference(schema[key], at) if key == "$ref" else self._choice(key, schema[key], at)
         if "const" in schema or "enum" in schema:
             values = [schema["const"]] if "const" in schema else _listed(schema["enum"], f"{at}.enum")
-            return Leaf("enum", tuple(value for value in values if value is not None), nullable=None in values)
+            members = tuple(value for value in values if value is not None)
+            return Leaf("enum", members, nullable=None in values)
         kinds = schema.get("type", _implied_type(schema))
         if kinds is None:
             return Anything()

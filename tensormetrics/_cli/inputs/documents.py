@@ -1,0 +1,177 @@
+"""Files of documents: JSON lines, or one JSON array."""
+
+import json
+from collections.abc import Hashable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ..option_types import BadInput
+from .text import existing, json_fault
+
+SPACE = " \t\n\r"
+
+
+class Line(NamedTuple):
+    """A document of a file: its number, from 1 on, and its text; None where the bytes are not UTF-8."""
+
+    number: int
+    text: str | None
+
+
+class Documents(NamedTuple):
+    """Documents of a file with what identifies them."""
+
+    lines: list[int]
+    values: list[Any]
+    ids: list[Hashable] | None
+    groups: list[Hashable] | None
+
+
+def read_lines(file: str, is_prediction: bool) -> list[Line]:
+    """Read a document for each line; an array of JSON that is the whole file has one for each item.
+
+    Args:
+        file: Path.
+        is_prediction: Empty lines are empty answers, and bytes that are not UTF-8 no error.
+    """
+    content = Path(existing(file)).read_bytes().removeprefix(b"\xef\xbb\xbf")
+    if (items := _items_of_array(content)) is not None:
+        return [Line(number, json.dumps(item)) for number, item in enumerate(items, 1)]
+    parts = content.split(b"\n")
+    while parts and not is_prediction and not parts[-1].strip():
+        parts.pop()
+    if is_prediction and not parts[-1].strip():
+        parts.pop()  # what follows the end of the last line
+    lines = []
+    for number, part in enumerate(parts, 1):
+        try:
+            text: str | None = part.removesuffix(b"\r").decode("utf-8")
+        except UnicodeDecodeError as error:
+            if not is_prediction:
+                raise BadInput(f"{file}, line {number}: byte {error.start} is not UTF-8") from error
+            text = None
+        if not is_prediction and not (text or "").strip(SPACE):
+            raise BadInput(f"{file}, line {number}: the line is empty")
+        lines.append(Line(number, text))
+    return lines
+
+
+def without_blank_end(lines: Sequence[Line], count: int) -> list[Line]:
+    """Return the lines without the blank ones at the end, as far as they are more than `count`."""
+    kept = list(lines)
+    while len(kept) > count and kept[-1].text is not None and not kept[-1].text.strip(SPACE):
+        kept.pop()
+    return kept
+
+
+def answers_of(
+    file: str, lines: Sequence[Line], *, answer: str | None, id: str | None, dropped: Sequence[str]
+) -> Documents:
+    """Return the answers of a model: the line, its key `answer`, or the text of a JSON string.
+
+    Args:
+        file: For messages.
+        lines: Those of the file.
+        answer: Key of the answer in each line; default: the line is the answer.
+        id: Key of the id in each line.
+        dropped: Keys that are no part of a document.
+    """
+    values: list[Any] = []
+    ids: list[Hashable] = []
+    for line in lines:
+        record = _json(line.text)
+        if answer is None and id is None:
+            values.append(record if isinstance(record, str) else line.text)
+            continue
+        if not isinstance(record, dict):
+            raise BadInput(f"{file}, line {line.number}: got no object, wanted one with the key {answer or id!r}")
+        if id is not None:
+            ids.append(_key(file, line, record, id))
+        values.append(_without(record, dropped) if answer is None else _key(file, line, record, answer))
+    return Documents([line.number for line in lines], values, ids if id is not None else None, None)
+
+
+def references_of(
+    file: str, lines: Sequence[Line], *, answer: str | None, id: str | None, group: str | None
+) -> Documents:
+    """Return the references: the line, or its key `answer` where it has one."""
+    values: list[Any] = []
+    ids: list[Hashable] = []
+    groups: list[Hashable] = []
+    dropped = [key for key in (id, group) if key is not None]
+    for line in lines:
+        record = _json(line.text)
+        if not isinstance(record, dict) or not dropped and answer not in record:
+            values.append(line.text)
+            if dropped:
+                raise BadInput(f"{file}, line {line.number}: got no object, wanted one with the key {dropped[0]!r}")
+            continue
+        ids += [] if id is None else [_key(file, line, record, id)]
+        groups += [] if group is None else [_key(file, line, record, group)]
+        values.append(record[answer] if answer in record else _without(record, dropped))
+    return Documents(
+        [line.number for line in lines], values, ids if id is not None else None, groups if group is not None else None
+    )
+
+
+def aligned(file: str, answers: Documents, reference: str, references: Documents) -> list[Any]:
+    """Return the answer to each reference, None where there is none, by id or by position."""
+    if references.ids is None or answers.ids is None:
+        if len(answers.values) != len(references.values):
+            raise BadInput(
+                f"{file}: number of documents is {len(answers.values)}, but that of {reference} is "
+                f"{len(references.values)}"
+            )
+        return answers.values
+    known = _distinct(reference, references)
+    by_id = _distinct(file, answers)
+    if unknown := [id for id in by_id if id not in known]:
+        line = answers.lines[by_id[unknown[0]]]
+        raise BadInput(f"{file}, line {line}: got the id {unknown[0]!r}, which {reference} does not have")
+    return [answers.values[by_id[id]] if id in by_id else None for id in references.ids]
+
+
+def _distinct(file: str, documents: Documents) -> dict[Hashable, int]:
+    positions: dict[Hashable, int] = {}
+    for n, id in enumerate(documents.ids or []):
+        if id in positions:
+            lines = documents.lines
+            raise BadInput(f"{file}, line {lines[n]}: got the id {id!r} again, that of line {lines[positions[id]]}")
+        positions[id] = n
+    return positions
+
+
+def _items_of_array(content: bytes) -> list[Any] | None:
+    if content.lstrip()[:1] != b"[":
+        return None
+    try:
+        value = json.loads(content)
+    except (ValueError, RecursionError):
+        return None
+    is_line = b"\n" not in content.strip()
+    return value if isinstance(value, list) and not (is_line and not all(isinstance(x, dict) for x in value)) else None
+
+
+def _json(text: str | None) -> Any:
+    try:
+        return None if text is None else json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _key(file: str, line: Line, record: dict[str, Any], key: str) -> Any:
+    if key not in record:
+        raise BadInput(f"{file}, line {line.number}: there is no key {key!r}, wanted one of {', '.join(record)}")
+    return record[key]
+
+
+def _without(record: dict[str, Any], dropped: Sequence[str]) -> dict[str, Any]:
+    return {key: value for key, value in record.items() if key not in dropped}
+
+
+def json_file(file: str) -> Any:
+    """Return the value of a file of JSON."""
+    try:
+        return json.loads(Path(existing(file)).read_bytes())
+    except (ValueError, RecursionError) as error:
+        raise BadInput(f"{file}: this is no JSON: {json_fault(error)}") from error
