@@ -27,6 +27,7 @@ COMMANDS = {  # name -> file in _cli/commands, and what it answers
     "trec": ("trec", "How good are ranked documents, by trec_eval's measures? Files of TREC and BEIR."),
     "association": ("association", "How biased are word vectors between sets of words?"),
     "posterior": ("posterior", "How sure are the scores of a confusion matrix?"),
+    "json": ("fields", "Which fields of a language model's JSON answers are wrong? Which model is better?"),
     "structured": ("structured", "How good are predicted structures, read as dataclasses?"),
     "coref": ("structured", "How good is coreference, in CoNLL-2012 files?"),
     "ner": ("structured", "How good are named entities, in BIO files?"),

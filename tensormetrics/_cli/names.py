@@ -10,6 +10,8 @@ POSTERIOR = (
     "mse, rmse, 1off, pwkappa"
 )
 POSTERIOR_AVERAGES = "macro, weighted, micro, select_positive, harmonic, geometric, min, max"
+EXTRACT = ("lenient", "fences", "strict")
+ON_INVALID = ("wrong", "raise", "skip")
 RETRIEVAL = (
     "AMI, ARI, FMI, NMI, cluster_accuracy, completeness, homogeneity, mean_auroc, mean_average_precision, "
     "mean_average_precision_at_r, mean_inp, mean_rank, mean_reciprocal_rank, median_rank, ndcg, "

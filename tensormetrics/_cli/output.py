@@ -9,6 +9,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import click
@@ -26,7 +27,17 @@ from .option_types import STDOUT, BadInput, FigureFile, Inches, Option, OutputFa
 Size = tuple[float, float] | None  # of a picture, in inches; None: as its labels want it
 UNSCORED = 3  # the status of an answer that is all NaN
 OUTPUTS = ("text_format", "json_file", "plot", "title", "size")  # how the answer is given, not what it is
-UNSIGNED = (*OUTPUTS, "device", "state", "state_seconds")  # the numbers do not depend on these
+UNSIGNED = (
+    *OUTPUTS,
+    "device",
+    "state",
+    "state_seconds",
+    "html",
+    "save_schema",
+    "worst",
+    "explain",
+    "require",
+)  # the numbers do not depend on these
 
 
 def find_device(name: str | None) -> torch.device:
@@ -71,6 +82,7 @@ def publish(
     answer: dict[str, Any],
     draw: Callable[[Size], Any],
     values: Iterable[float],
+    others: Mapping[Path, str] | None = None,
     *,
     text_format: Annotated[Literal["table", "csv", "markdown", "latex", "json"], Option(name="--format")] = "table",
     json_file: Annotated[OutputFile | None, Option(name="--json")] = None,
@@ -79,6 +91,8 @@ def publish(
     size: Inches | None = None,
 ) -> int:
     """Print, write and draw, once all of it is there; the status of the command, by whether a value is a number.
+
+    `others` are other files to be written, with their text.
 
     Args:
         text_format: Of what is printed. Its last line, in JSON the signature, says how that was computed; csv has all
@@ -90,7 +104,9 @@ def publish(
     """
     answer = {**_computed(), **answer, "tables": [json.loads(table.to_json()) for table in tables]}
     text = json.dumps(json_value(answer), indent=1, allow_nan=False)
-    files = {json_file: f"{text}\n".encode()} if json_file not in (None, STDOUT) else {}
+    files = {path: content.encode() for path, content in (others or {}).items()}
+    if json_file not in (None, STDOUT):
+        files[json_file] = f"{text}\n".encode()
     if plot is not None:
         image = io.BytesIO()
         with naming():
@@ -125,10 +141,15 @@ def status_of(values: Iterable[float]) -> int:
 def _computed() -> dict[str, Any]:
     """How it was computed: the command, each option as it was used, and the versions of what took part."""
     context = click.get_current_context()
-    options = {option.opts[-1].removeprefix("--"): context.params[option.name] for option in _asked(context)}
+    options = {option.opts[-1].removeprefix("--"): _option_value(context, option) for option in _asked(context)}
     versions = {"tensormetrics": __version__, "python": platform.python_version()}
     versions |= {"torch": torch.__version__, "numpy": np.__version__}
     return {"command": context.info_name, "signature": signature(), "versions": versions, "options": options}
+
+
+def _option_value(context: click.Context, option: click.Parameter) -> Any:
+    value = context.params[option.name or ""]
+    return str(value) if isinstance(value, Path) else value
 
 
 def signature() -> str:

@@ -42,7 +42,8 @@ def structured(
     invalid: Literal["error", "empty"] = "error",
     **options: Any,
 ) -> int:
-    """Compare PREDICTED and REFERENCE, .jsonl files of one document per line, by a metric derived from a class.
+    """Compare PREDICTED and REFERENCE, .jsonl files of one document per line, by a metric derived from a class. `json`
+    says which fields are wrong, and reads the answers of language models.
 
     \b
     tensormetrics structured predicted.jsonl reference.jsonl --schema my_schema.py:Document
@@ -228,16 +229,21 @@ def _report(
     return publish(tables, answer, scores._replace(values=shares).draw, shares.values(), **outputs)
 
 
-def _metric_of(schema: str, constraint: str) -> tuple[type, Any]:
+def imported_class(schema: str) -> Any:
+    """Return the class that MODULE:CLASS names."""
     module, _, name = schema.rpartition(":")
     if not module or not name:
         raise BadInput(f"--schema: got {schema!r}, wanted MODULE:CLASS")
     try:
-        cls = getattr(_imported(module), name)
+        return getattr(_imported(module), name)
     except BadInput:
         raise
     except (Exception, SystemExit) as error:  # whatever the user's module does
         raise BadInput(f"--schema: {schema} cannot be imported: {type(error).__name__}: {error}") from error
+
+
+def _metric_of(schema: str, constraint: str) -> tuple[type, Any]:
+    cls = imported_class(schema)
     if not is_record(cls) or is_tuple(cls):
         kinds = "a dataclass, a NamedTuple, a TypedDict or a class of attrs, msgspec or pydantic"
         raise BadInput(f"--schema: got {schema}, which is {cls!r:.60}, wanted {kinds}")

@@ -148,8 +148,7 @@ def _items_of_array(content: bytes) -> list[Any] | None:
         value = json.loads(content)
     except (ValueError, RecursionError):
         return None
-    is_line = b"\n" not in content.strip()
-    return value if isinstance(value, list) and not (is_line and not all(isinstance(x, dict) for x in value)) else None
+    return value if isinstance(value, list) else None
 
 
 def _json(text: str | None) -> Any:

@@ -18,6 +18,7 @@ from ...uncertainty.engine.intervals import with_values
 from ...uncertainty.results.estimates import Comparison, Estimate, check_confidence
 from ...uncertainty.results.table import Table
 from .documents import HOWS
+from .schemas.json_writer import write_json_schema
 from .scores import COUNTS, DOCUMENT_COLUMNS, FIELD_SCORES, FieldScores
 
 if TYPE_CHECKING:
@@ -164,11 +165,21 @@ class FieldReport:
             if count
         }
 
-    def table(self, *, all: bool = False) -> Table:
+    @property
+    def schema(self) -> dict[str, Any]:
+        """Return the types as a JSON Schema, to be edited and given next time.
+
+        Raises:
+            TypeError, ValueError: If JSON cannot express a type or a comparator of a class.
+        """
+        return write_json_schema(self.metric.scorer.schema)
+
+    def table(self, *, all: bool = False, worst: int = 3) -> Table:
         """Return the report as a table of a row for each field, and one for all scalar fields together.
 
         Args:
             all: Also show the fields that neither predictions nor references have.
+            worst: Number of documents of lowest similarity that the caption names.
         """
         columns = {**dict.fromkeys(("support", "docs", *COUNTS)), **dict.fromkeys(FIELD_SCORES, True)}
         rows: dict[str, dict[str, Any]] = {}
@@ -190,9 +201,9 @@ class FieldReport:
             **scores,
             "similarity": None,
         }
-        return Table(list(rows), columns, list(rows.values()), caption="\n".join(self._remarks()), index="path")
+        return Table(list(rows), columns, list(rows.values()), caption="\n".join(self._remarks(worst)), index="path")
 
-    def _remarks(self) -> list[str]:
+    def _remarks(self, num_worst: int) -> list[str]:
         read = ", ".join(f"{how} {count}" for how, count in self._read.items() if count)
         rates = [f"readable {_text(self.totals['readable'])} ({read})"] if read else []
         rates += [f"{name} {_text(self.totals[name])}" for name in ("valid", "exact", "similarity")]
@@ -210,7 +221,7 @@ class FieldReport:
             lines.append(f"{self.metric.scorer.answers.num_calls} calls of functions")
         if self.is_inferred:
             lines.append("types inferred from the references")
-        if worst := [each for each in self.worst(3) if each.similarity < 1]:
+        if worst := [each for each in self.worst(num_worst) if each.similarity < 1]:
             reasons = [f" ({each.read}: {each.reason})" if each.reason else "" for each in worst]
             named = [f"{each.id} {each.similarity:.2f}{reason}" for each, reason in zip(worst, reasons, strict=True)]
             lines.append(f"lowest: {', '.join(named)}")

@@ -1,0 +1,209 @@
+"""JSON answers of language models against references, field by field."""
+
+import math
+import re
+from json import dumps
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import click
+
+from ...structured import FieldReport, evaluate
+from ...structured.fields.comparators import annotation_of_text
+from ..inputs import BadInput, naming
+from ..inputs.documents import (
+    aligned,
+    answers_of,
+    json_file,
+    read_lines,
+    references_of,
+    without_blank_end,
+)
+from ..names import EXTRACT, ON_INVALID
+from ..option_types import Finite, Option, OutputFile, Probability, Rope, SecondModel
+from ..output import draw_scores, publish
+from .structured import imported_class
+
+UNMET = 4  # status if a --require is not met
+OPTION_NAMES = {"fields": "--field", "match": "--match", "null_strings": "--null-string", "replicates": "--replicates"}
+
+
+def json(
+    predicted: str,
+    reference: str,
+    *,
+    schema: str | None = None,
+    compare: SecondModel | None = None,
+    id: Annotated[str | None, Option(metavar="KEY")] = None,
+    answer: Annotated[str | None, Option(metavar="KEY")] = None,
+    group: Annotated[str | None, Option(metavar="KEY")] = None,
+    field: Annotated[tuple[str, ...], Option(metavar="PATH=SPEC")] = (),
+    match: Annotated[float, Option(type=Finite(0, 1))] = 0.5,
+    extract: Annotated[Any, Option(type=click.Choice(EXTRACT))] = "lenient",
+    on_invalid: Annotated[Any, Option(type=click.Choice(ON_INVALID))] = "wrong",
+    extra: Literal["ignore", "invented"] | None = None,
+    numbers_in_strings: bool = False,
+    null_string: Annotated[tuple[str, ...], Option(metavar="TEXT")] = (),
+    unlabelled: bool = False,
+    worst: Annotated[int, Option(type=click.IntRange(0), metavar="N")] = 3,
+    explain: Annotated[tuple[str, ...], Option(metavar="ID")] = (),
+    html: OutputFile | None = None,
+    save_schema: OutputFile | None = None,
+    require: Annotated[tuple[str, ...], Option(metavar="SCORE=X")] = (),
+    rope: Rope | None = None,
+    replicates: Annotated[int, Option(type=click.IntRange(0), metavar="N")] = 1000,
+    confidence: Probability = 0.95,
+    **outputs: Any,
+) -> int:
+    """Compare JSON answers of a language model in PREDICTED with those of REFERENCE, field by field. `structured` is
+    for metametric's product of similarities, constraints and normalizers.
+
+    \b
+    tensormetrics json answers.jsonl reference.jsonl
+    tensormetrics json answers.jsonl reference.jsonl --schema invoice.json --compare other.jsonl
+    tensormetrics json log.jsonl reference.jsonl --id id --answer output --field 'lines[].price=near:rel=0.01'
+
+    A line of PREDICTED is an answer: JSON, or any text with JSON in it; an empty line is an empty answer. A file
+    that is one JSON array has an answer in each item.
+
+    Args:
+        schema (FILE|MODULE:CLASS): A file with a JSON Schema, or a class; the module may be a path to a .py file, which
+            is run. [default: types inferred from REFERENCE, and printed]
+        compare: The PREDICTED of a second model: also the differences from it, by field.
+        id: Key of each line by which documents are matched; without, lines of equal number are.
+        answer: Key of each line that has the answer, and the reference where REFERENCE has it.
+        group: Key of REFERENCE that says what a document belongs to; groups are sampled as a whole.
+        field: How a field is compared, such as name=similar:0.9, price=near:rel=0.01, notes=ignore or lines=by:sku.
+        match: Least similarity of matched items of lists.
+        extract: Where JSON is looked for: in the whole answer, in Markdown's fences too, or among prose too.
+        on_invalid: What an answer without JSON is: everything is missed; an error; or left out.
+        extra: Keys that the schema does not have. [default: ignore; without --schema invented]
+        numbers_in_strings: "12" is a number.
+        null_string: A text that means null.
+        unlabelled: Keys that a reference lacks were not annotated, and are not compared.
+        worst: Documents of lowest similarity that are listed, and explained in --html.
+        explain: Also print the alignment of the document of this id, or line.
+        html: Write the report as a page that needs no other file.
+        save_schema: Write the schema as JSON, to be edited and given next time.
+        require: Status 4 if a score, such as micro-f1 or f1[total], is below X.
+    """
+    lines = read_lines(reference, is_prediction=False)
+    references = references_of(reference, lines, answer=answer, id=id, group=group)
+    ids = references.ids if references.ids is not None else references.lines
+    kind = _schema_of(schema) if schema else None
+    with naming():
+        fields = {path: annotation_of_text(spec, "--field") for path, spec in map(_assignment("--field"), field)}
+    required = [(name, _number("--require", text)) for name, text in map(_assignment("--require"), require)]
+    options: dict[str, Any] = {
+        "extract": extract,
+        "on_invalid": on_invalid,
+        "extra": extra,
+        "numbers_in_strings": numbers_in_strings,
+        "null_strings": null_string,
+        "unlabelled": unlabelled,
+        "match": match,
+        "fields": fields or None,
+    }
+    reports: dict[str, FieldReport] = {}
+    for file in filter(None, (predicted, compare)):
+        read = without_blank_end(read_lines(file, is_prediction=True), len(lines) if id is None else 0)
+        answers = answers_of(file, read, answer=answer, id=id, dropped=[key for key in (id,) if key])
+        preds = aligned(file, answers, reference, references)
+        numbers = {f"predictions[{name!r}]": f"{file}, {'id' if id else 'line'} {name}" for name in ids}
+        with naming(numbers, **OPTION_NAMES):
+            try:
+                reports[file] = evaluate(
+                    preds,
+                    references.values,
+                    kind,
+                    ids=[str(name) for name in ids] if id else ids,
+                    groups=None if references.groups is None else [str(name) for name in references.groups],
+                    confidence=confidence,
+                    replicates=replicates,
+                    **options,
+                )
+            except ValueError as error:
+                raise BadInput(_with_line(str(error), reference, references.lines)) from error
+    report = reports[predicted]
+    tables = [report.table(worst=worst)]
+    answer_of_command = {
+        "files": {"predicted": predicted, "reference": reference, **({"compare": compare} if compare else {})},
+        "documents": len(references.values),
+        "scores": _numbers(report),
+        "schema": report.schema,
+    }
+    if compare:
+        tables.append(report.compare(reports[compare], confidence=confidence, rope=rope))
+    files: dict[Path, str] = {}
+    if html is not None:
+        files[html] = report.to_html(worst=worst, other=reports[compare] if compare else None)
+    if save_schema is not None:
+        files[save_schema] = dumps(report.schema, indent=2) + "\n"
+    if kind is None:
+        click.echo(f"schema: {dumps(report.schema)}", err=True)
+    explanations = [report.explain(_id_of(name, [each.id for each in report.documents])) for name in explain]
+    totals = {name: float(value) for name, value in report.totals.items()}
+    ends = {name: (float(each.low), float(each.high)) for name, each in report.totals.items()} if replicates else {}
+    status = publish(
+        tables,
+        answer_of_command,
+        lambda size: draw_scores(totals, ends, None, confidence, size),
+        totals.values(),
+        files,
+        **outputs,
+    )
+    for explanation in explanations:
+        click.echo(f"\n{explanation}")
+    return _unmet(report, required) or status
+
+
+def _schema_of(schema: str) -> Any:
+    return json_file(schema) if schema.endswith(".json") else imported_class(schema)
+
+
+def _assignment(option: str) -> Any:
+    def parts(text: str) -> tuple[str, str]:
+        name, equals, value = text.rpartition("=") if option == "--require" else text.partition("=")
+        if not equals:
+            raise BadInput(f"{option}: got {text!r}, wanted NAME=VALUE")
+        return name, value
+
+    return parts
+
+
+def _number(option: str, text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise BadInput(f"{option}: got {text!r}, wanted a number") from None
+
+
+def _with_line(message: str, file: str, lines: list[int]) -> str:
+    """Return a message of the library with the line of a reference instead of its position."""
+    match = re.match(r"references\[(\d+)\]\.?(.*)", message, re.DOTALL)
+    return f"{file}, line {lines[int(match[1])]}: {match[2].removeprefix(': ')}" if match else message
+
+
+def _id_of(name: str, ids: list[Any]) -> Any:
+    known = {str(each): each for each in ids}
+    if name not in known:
+        raise BadInput(f"--explain: got {name!r}, wanted the id or the line of a document")
+    return known[name]
+
+
+def _numbers(report: FieldReport) -> dict[str, Any]:
+    scores = {name: float(value) for name, value in report.totals.items()}
+    return scores | {f"f1[{path}]": float(report[path].f1) for path in report}
+
+
+def _unmet(report: FieldReport, required: list[tuple[str, float]]) -> int:
+    scores = _numbers(report)
+    unmet = []
+    for name, least in required:
+        if name not in scores:
+            raise BadInput(f"--require: got {name!r}, wanted one of {', '.join(scores)}")
+        if not scores[name] >= least or math.isnan(scores[name]):
+            unmet.append(f"{name} is {scores[name]:.4g}, required {least:g}")
+    if unmet:
+        click.echo(f"not met: {'; '.join(unmet)}", err=True)
+    return UNMET if unmet else 0
