@@ -248,6 +248,30 @@ def in_a_suite(pred: np.ndarray, ref: np.ndarray) -> list[float]:
     return [*averages(pred, ref), averages(pred, ref)[0], score, 0.0, score, score]
 
 
+class FieldScoresOfRows(structured.FieldScores):
+    """Scores of fields that are fed with tensors: a number, and a list of numbers."""
+
+    def __init__(self, replicates: int = 0) -> None:
+        numbers = {"type": "array", "items": {"type": "integer"}}
+        schema = {"type": "object", "properties": {"first": {"type": "integer"}, "others": numbers}}
+        super().__init__(schema, replicates=replicates)
+
+    def update(self, preds: Tensor, refs: Tensor, **items: Any) -> None:
+        sides = ([{"first": row[0], "others": row[1:]} for row in rows.tolist()] for rows in (preds, refs))
+        super().update(*sides, **items)
+
+
+def by_field(pred: np.ndarray, ref: np.ndarray) -> list[float]:
+    """Precision, recall and F1 of all numbers, the mean of the fields' F1, rates of documents, F1 of both fields."""
+    first = pred[:, 0] == ref[:, 0]
+    others = overlaps_of(pred[:, 1:], ref[:, 1:])
+    precision, recall, f1 = ratios(*(others.sum(0) + [first.sum(), len(pred), len(ref)]))
+    by_path = [first.mean(), ratios(*others.sum(0))[2]]
+    similarity = (first + 2 * others[:, 0] / others[:, 1:].sum(1)) / 2
+    exact = first & (others[:, 0] == others[:, 1]) & (others[:, 0] == others[:, 2])
+    return [precision, recall, f1, np.mean(by_path), similarity.mean(), exact.mean(), 1.0, 1.0, *by_path]
+
+
 SIMILARITY_BAD = (
     (torch.zeros(3),),
     (torch.zeros(2, 3, dtype=torch.int64),),
@@ -352,6 +376,15 @@ METRICS = {
         SuiteOfRows,
         some_numbers,
         in_a_suite,
+        bad=((torch.zeros(2, 3).long(), torch.zeros(3, 3).long()),),
+        waits=True,
+        not_finite="no floats",
+    ),
+    "FieldScores": MetricCase(
+        FieldScoresOfRows,
+        some_numbers,
+        by_field,
+        rtol=1e-9,  # similarities are rounded, so that their sums have no order
         bad=((torch.zeros(2, 3).long(), torch.zeros(3, 3).long()),),
         waits=True,
         not_finite="no floats",

@@ -50,7 +50,7 @@ SCORING = {
             "objective",
         ),
         *("policy", "replicates", "restarts", "scheme", "scores", "seed", "singletons", "solver", "threshold", "top"),
-        *("zero_division", "by", "members", "metric", "reduction"),
+        *("zero_division", "by", "members", "metric", "reduction", "schema"),
     },
     "uncertainty": {"bins", "item_bounds", "metric", "norm", "replicates", "seed", "width"},
 }

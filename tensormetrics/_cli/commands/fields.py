@@ -10,6 +10,8 @@ import click
 
 from ...structured import FieldReport, evaluate
 from ...structured.fields.comparators import annotation_of_text
+from ...structured.fields.documents import read_schema
+from ...structured.fields.schemas.types import Fixed, Items
 from ..inputs import BadInput, naming
 from ..inputs.documents import (
     aligned,
@@ -81,16 +83,19 @@ def json(
         numbers_in_strings: "12" is a number.
         null_string: A text that means null.
         unlabelled: Keys that a reference lacks were not annotated, and are not compared.
+        replicates: Intervals from N reweightings of the documents; 0: none.
         worst: Documents of lowest similarity that are listed, and explained in --html.
         explain: Also print the alignment of the document of this id, or line.
         html: Write the report as a page that needs no other file.
         save_schema: Write the schema as JSON, to be edited and given next time.
         require: Status 4 if a score, such as micro-f1 or f1[total], is below X.
     """
-    lines = read_lines(reference, is_prediction=False)
+    kind = _schema_of(schema) if schema else None
+    with naming():
+        are_lists = kind is not None and isinstance(read_schema(kind).root, Items | Fixed)
+    lines = read_lines(reference, False, are_lists)
     references = references_of(reference, lines, answer=answer, id=id, group=group)
     ids = references.ids if references.ids is not None else references.lines
-    kind = _schema_of(schema) if schema else None
     with naming():
         fields = {path: annotation_of_text(spec, "--field") for path, spec in map(_assignment("--field"), field)}
     required = [(name, _number("--require", text)) for name, text in map(_assignment("--require"), require)]
@@ -106,11 +111,12 @@ def json(
     }
     reports: dict[str, FieldReport] = {}
     for file in filter(None, (predicted, compare)):
-        read = without_blank_end(read_lines(file, is_prediction=True), len(lines) if id is None else 0)
+        read = without_blank_end(read_lines(file, True, are_lists), len(lines) if id is None else 0)
         answers = answers_of(file, read, answer=answer, id=id, dropped=[key for key in (id,) if key])
         preds = aligned(file, answers, reference, references)
-        numbers = {f"predictions[{name!r}]": f"{file}, {'id' if id else 'line'} {name}" for name in ids}
-        with naming(numbers, **OPTION_NAMES):
+        hints = {"on_invalid='wrong'": "--on-invalid wrong"}
+        hints |= {f"predictions[{name!r}]": f"{file}, {'id' if id else 'line'} {name}" for name in ids}
+        with naming(hints, **OPTION_NAMES):
             try:
                 reports[file] = evaluate(
                     preds,
@@ -123,7 +129,9 @@ def json(
                     **options,
                 )
             except ValueError as error:
-                raise BadInput(_with_line(str(error), reference, references.lines)) from error
+                if message := _of_reference(str(error), reference, references.lines):
+                    raise BadInput(message) from error
+                raise
     report = reports[predicted]
     tables = [report.table(worst=worst)]
     answer_of_command = {
@@ -178,10 +186,10 @@ def _number(option: str, text: str) -> float:
         raise BadInput(f"{option}: got {text!r}, wanted a number") from None
 
 
-def _with_line(message: str, file: str, lines: list[int]) -> str:
-    """Return a message of the library with the line of a reference instead of its position."""
+def _of_reference(message: str, file: str, lines: list[int]) -> str:
+    """Return a message about a reference with its line instead of its position; "" for another message."""
     match = re.match(r"references\[(\d+)\]\.?(.*)", message, re.DOTALL)
-    return f"{file}, line {lines[int(match[1])]}: {match[2].removeprefix(': ')}" if match else message
+    return f"{file}, line {lines[int(match[1])]}: {match[2].removeprefix(': ')}" if match else ""
 
 
 def _id_of(name: str, ids: list[Any]) -> Any:

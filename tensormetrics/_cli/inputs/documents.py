@@ -2,9 +2,9 @@
 
 import json
 from collections.abc import Hashable, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
+from ..._files import read_bytes
 from ..option_types import BadInput
 from .text import existing, json_fault
 
@@ -27,15 +27,16 @@ class Documents(NamedTuple):
     groups: list[Hashable] | None
 
 
-def read_lines(file: str, is_prediction: bool) -> list[Line]:
+def read_lines(file: str, is_prediction: bool, are_lists: bool = False) -> list[Line]:
     """Read a document for each line; an array of JSON that is the whole file has one for each item.
 
     Args:
         file: Path.
         is_prediction: Empty lines are empty answers, and bytes that are not UTF-8 no error.
+        are_lists: Documents are lists themselves, so that an array in one line is one of them.
     """
-    content = Path(existing(file)).read_bytes().removeprefix(b"\xef\xbb\xbf")
-    if (items := _items_of_array(content)) is not None:
+    content = bytes(read_bytes(existing(file))).removeprefix(b"\xef\xbb\xbf")
+    if (items := _items_of_array(content, are_lists)) is not None:
         return [Line(number, json.dumps(item)) for number, item in enumerate(items, 1)]
     parts = content.split(b"\n")
     while parts and not is_prediction and not parts[-1].strip():
@@ -141,14 +142,16 @@ def _distinct(file: str, documents: Documents) -> dict[Hashable, int]:
     return positions
 
 
-def _items_of_array(content: bytes) -> list[Any] | None:
+def _items_of_array(content: bytes, are_lists: bool) -> list[Any] | None:
     if content.lstrip()[:1] != b"[":
         return None
     try:
         value = json.loads(content)
     except (ValueError, RecursionError):
         return None
-    return value if isinstance(value, list) else None
+    is_one_line = b"\n" not in content.strip()
+    is_document = is_one_line and (are_lists or not all(isinstance(item, dict) for item in value))
+    return None if not isinstance(value, list) or is_document else value
 
 
 def _json(text: str | None) -> Any:
@@ -171,6 +174,6 @@ def _without(record: dict[str, Any], dropped: Sequence[str]) -> dict[str, Any]:
 def json_file(file: str) -> Any:
     """Return the value of a file of JSON."""
     try:
-        return json.loads(Path(existing(file)).read_bytes())
+        return json.loads(bytes(read_bytes(existing(file))))
     except (ValueError, RecursionError) as error:
         raise BadInput(f"{file}: this is no JSON: {json_fault(error)}") from error

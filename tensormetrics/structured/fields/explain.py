@@ -16,7 +16,9 @@ from .engine.faults import type_name
 from .engine.matching import Edges, best_matching
 from .engine.places import Edge, Place, joined
 from .engine.recursion import Steps, run
+from .page import explanation_html, explanation_page
 from .reading.read import Reading
+from .reading.values import object_of
 from .schemas.types import FreeKeys, Items, Leaf, Union
 
 MAX_TEXT = 60  # characters of a value that are shown
@@ -47,6 +49,24 @@ class AlignedValues(NamedTuple):
     status: Status = ""
     similarity: float | None = None
     note: str = ""
+
+    @property
+    def texts(self) -> tuple[str, str]:
+        """Return both values as JSON, cut around the first difference."""
+        sides = [
+            "" if path is None or value is None else _json(value)
+            for path, value in ((self.prediction_path, self.prediction), (self.reference_path, self.reference))
+        ]
+        first = next((n for n, (a, b) in enumerate(zip(*sides, strict=False)) if a != b), 0) if all(sides) else 0
+        return _cut(sides[0], first), _cut(sides[1], first)
+
+    @property
+    def status_text(self) -> str:
+        """Return the status in words, with the similarity where it says more."""
+        parts: list[str] = [] if self.status in ("", "correct") else [self.status]
+        if self.similarity is not None and (self.status in ("", "near miss") or 0 < self.similarity < 1):
+            parts.append(f"{self.similarity:.2f}")
+        return " ".join([*parts, *([self.note] if self.note else [])])
 
 
 @dataclass(frozen=True)
@@ -96,8 +116,7 @@ class Explanation:
         cells = [("path", "prediction", "reference", "")]
         for row in rows:
             indent = "  " * row.depth
-            texts = value_texts(row)
-            cells.append((f"{indent}{row.name}", *texts, status_text(row)))
+            cells.append((f"{indent}{row.name}", *row.texts, row.status_text))
         widths = [max(len(cell[n]) for cell in cells) for n in range(3)]
         lines = [self.title()]
         if self.excerpt:
@@ -124,13 +143,9 @@ class Explanation:
 
     def to_html(self) -> str:
         """Return a page of HTML that needs no other file."""
-        from .page import explanation_page
-
         return explanation_page(self)
 
     def _repr_html_(self) -> str:
-        from .page import explanation_html
-
         return explanation_html(self)
 
 
@@ -149,26 +164,6 @@ def explain(scorer: DocumentScorer, prediction: Any, reference: Any, id: Any = 0
         rows=_Alignment(scored).rows,
         excerpt=_excerpt(prediction, reading),
     )
-
-
-def value_texts(row: AlignedValues) -> tuple[str, str]:
-    """Return both values of a row as JSON, cut around the first difference."""
-    sides = [
-        "" if path is None or value is None else _json(value)
-        for path, value in ((row.prediction_path, row.prediction), (row.reference_path, row.reference))
-    ]
-    first = next((n for n, (a, b) in enumerate(zip(*sides, strict=False)) if a != b), 0) if all(sides) else 0
-    return _cut(sides[0], first), _cut(sides[1], first)
-
-
-def status_text(row: AlignedValues) -> str:
-    """Return the status of a row in words, with the similarity where it says more."""
-    parts: list[str] = [] if row.status in ("", "correct") else [row.status]
-    if row.similarity is not None and (row.status in ("", "near miss") or 0 < row.similarity < 1):
-        parts.append(f"{row.similarity:.2f}")
-    if row.note:
-        parts.append(row.note)
-    return " ".join(parts)
 
 
 class _Alignment:
@@ -270,8 +265,6 @@ class _Alignment:
             )
 
     def _extra(self, place: Place, i: int) -> str:
-        from .reading.values import object_of
-
         value = object_of(self._columns(place)[0].values[i]) or {}
         return ", ".join(str(key) for key in value if key not in place.known_keys)[:MAX_TEXT]
 

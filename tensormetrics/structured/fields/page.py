@@ -5,15 +5,11 @@ from __future__ import annotations
 import difflib
 from collections.abc import Sequence
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...uncertainty.results.estimates import Comparison, Estimate
 from ...uncertainty.results.table import Table
 from ...uncertainty.results.table_formats import value_of
-from .explain import AlignedValues, Explanation, status_text, value_texts
-
-if TYPE_CHECKING:
-    from .report import FieldReport
 
 STYLE = """
 :root { color-scheme: light dark; --line: #d0d0d0; --mark: #ffe28a; --error: #a40000; }
@@ -46,11 +42,11 @@ INDENT = 1.2  # em for each level
 WIDTH, HEIGHT = 120, 14  # of the picture of an interval
 
 
-def report_page(report: FieldReport, worst: int = 10, other: FieldReport | None = None) -> str:
+def report_page(report: Any, worst: int = 10, other: Any = None) -> str:
     """Return the page of a report: its table with pictures of the intervals, and the documents of lowest similarity.
 
     Args:
-        report: The report.
+        report: A `FieldReport`.
         worst: Largest number of documents that are explained.
         other: The report of another model, with which it is compared.
     """
@@ -65,7 +61,7 @@ def report_page(report: FieldReport, worst: int = 10, other: FieldReport | None 
     return page("Fields of structured documents", parts)
 
 
-def explanation_page(explanation: Explanation) -> str:
+def explanation_page(explanation: Any) -> str:
     """Return the page of an explanation."""
     return page(
         f"Document {explanation.id}", [f"<h1>{escape(explanation.title())}</h1>", explanation_html(explanation)]
@@ -77,7 +73,7 @@ def page(title: str, parts: Sequence[str]) -> str:
     return PAGE.format(title=escape(title), style=STYLE, body="\n".join(parts))
 
 
-def explanation_html(explanation: Explanation) -> str:
+def explanation_html(explanation: Any) -> str:
     """Return the table of an explanation; the rows that are correct are in a part that can be opened."""
     excerpt = f"<p><code>{escape(explanation.excerpt)}</code></p>" if explanation.excerpt else ""
     errors = _aligned_table(explanation.shown_rows())
@@ -88,27 +84,28 @@ def explanation_html(explanation: Explanation) -> str:
     return f"{excerpt}{errors}{whole}"
 
 
-def _details(explanation: Explanation, is_open: bool) -> str:
+def _details(explanation: Any, is_open: bool) -> str:
     state = " open" if is_open else ""
     return f"<details{state}><summary>{escape(explanation.title())}</summary>{explanation_html(explanation)}</details>"
 
 
-def _aligned_table(rows: Sequence[AlignedValues]) -> str:
+def _aligned_table(rows: Sequence[Any]) -> str:
     if not rows:
         return "<p>No errors.</p>"
     lines = []
     for row in rows:
-        prediction, reference = _marked(*value_texts(row), marks=row.status in ("wrong", "near miss"))
+        prediction, reference = _marked(row.texts, row.status in ("wrong", "near miss"))
         kind = ' class="error"' if row.status not in ("", "correct") else ""
         name = f'<td style="padding-left: {0.6 + INDENT * row.depth:.1f}em">{escape(row.name)}</td>'
         cells = f"<td><code>{prediction}</code></td><td><code>{reference}</code></td>"
-        lines.append(f"<tr>{name}{cells}<td{kind}>{escape(status_text(row))}</td></tr>")
+        lines.append(f"<tr>{name}{cells}<td{kind}>{escape(row.status_text)}</td></tr>")
     head = "".join(f'<th scope="col">{name}</th>' for name in ("path", "prediction", "reference", "status"))
     return _scrolling(f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(lines)}</tbody></table>")
 
 
-def _marked(prediction: str, reference: str, marks: bool) -> tuple[str, str]:
+def _marked(texts: tuple[str, str], marks: bool) -> tuple[str, str]:
     """Return two texts as HTML; with `marks`, the characters in which similar ones differ are marked."""
+    prediction, reference = texts
     matcher = difflib.SequenceMatcher(None, prediction, reference, autojunk=False)
     if not marks or not prediction or not reference or matcher.ratio() < 0.5:
         return escape(prediction), escape(reference)

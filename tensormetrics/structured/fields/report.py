@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from torch import Tensor
 
@@ -17,12 +17,11 @@ from ...uncertainty.engine.intervals import interval as intervals
 from ...uncertainty.engine.intervals import with_values
 from ...uncertainty.results.estimates import Comparison, Estimate, check_confidence
 from ...uncertainty.results.table import Table
+from .columns import COUNTS, DOCUMENT_COLUMNS, FIELD_SCORES
 from .documents import HOWS
+from .explain import Explanation, explain
+from .page import report_page
 from .schemas.json_writer import write_json_schema
-from .scores import COUNTS, DOCUMENT_COLUMNS, FIELD_SCORES, FieldScores
-
-if TYPE_CHECKING:
-    from .explain import Explanation
 
 FEW_DOCUMENTS = 10
 MICRO = "micro (leaves)"
@@ -79,19 +78,34 @@ class Confusion(NamedTuple):
 class FieldReport:
     """What `evaluate` returns: `print` shows a table with a row for each field.
 
-    ``report["lines[].price"]`` is a `FieldScore`; `compare(report, other)` compares two models by field.
+    ``report["lines[].price"].f1`` is F1 of a field with its interval; there are also ``support``, ``documents``,
+    ``correct``, ``wrong``, ``missed``, ``invented``, ``invalid``, ``precision``, ``recall`` and ``similarity``.
+    `compare` of two reports compares two models by field.
 
     Args:
-        metric: The scores.
+        metric: A `FieldScores`.
         confidence: Mass of the intervals, in (0, 1).
         predictions, references: Those of `evaluate`, for `explain` and `confusions`.
         documents: What is known of each document.
         is_inferred: Whether the types were inferred from the references.
+
+    Example:
+        >>> from tensormetrics.structured import evaluate
+        >>> report = evaluate(['{"a": 1, "b": "x"}', "no idea"], [{"a": 1, "b": "y"}, {"a": 2}], replicates=0)
+        >>> print(report.table().select("support", "correct", "wrong", "missed"))
+        path            support  correct  wrong  missed
+        a                     2        1      0       1
+        b                     1        0      1       0
+        micro (leaves)        3        1      1       1
+        documents 2: readable 0.50 (json 1, unreadable 1), valid 0.50, exact 0.00, similarity 0.25
+        few documents: a, b
+        types inferred from the references
+        lowest: 1 0.00 (unreadable: Expecting value at 0), 0 0.50
     """
 
     def __init__(
         self,
-        metric: FieldScores,
+        metric: Any,
         confidence: float = 0.95,
         predictions: Sequence[Any] = (),
         references: Sequence[Any] = (),
@@ -251,8 +265,6 @@ class FieldReport:
             worst: Largest number of documents.
             other: The report of another model, with which this one is compared.
         """
-        from .page import report_page
-
         text = report_page(self, worst if self.documents else 0, other)
         if path is not None:
             Path(path).write_text(text, encoding="utf-8")
@@ -334,8 +346,6 @@ class FieldReport:
             KeyError: If no document has the id.
             ValueError: If the report has no documents, as that of `FieldScores` has.
         """
-        from .explain import explain
-
         self._check_documents("explain")
         ids = [each.id for each in self.documents]
         if id not in ids:

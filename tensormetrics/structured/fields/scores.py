@@ -6,7 +6,7 @@ import dataclasses
 import hashlib
 import json
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -19,19 +19,15 @@ from ...uncertainty.engine.corrections import correct_p_values
 from ...uncertainty.engine.draws import Bounds
 from ...uncertainty.engine.resampling import Joined, Resampled, together
 from ...uncertainty.results.estimates import Comparison
+from .columns import COLUMNS, COUNTS, DOCUMENT_COLUMNS, field_scores
 from .documents import HOWS, DocumentOptions, DocumentScorer, ScoredDocuments, read_counts, read_schema
 from .infer import infer_schema
 from .reading.read import Reader, json_kind
 from .reading.values import array_of, object_of
+from .report import FieldReport
 
-if TYPE_CHECKING:
-    from .report import FieldReport
 
-COUNTS = ("correct", "wrong", "missed", "invented")
-COLUMNS = (*COUNTS, "similarity")  # of each row in the sums
-DOCUMENT_COLUMNS = ("documents", "readable", "valid", "exact", "similarity")  # behind them
-FIELD_SCORES = ("precision", "recall", "f1", "similarity")
-TOTALS = ("micro-precision", "micro-recall", "micro-f1", "macro-f1")
+GRID = 2.0**34  # similarities are its multiples: sums of 2^18 of them are exact, whatever their order
 
 
 class FieldScores(SumMetric):
@@ -45,7 +41,7 @@ class FieldScores(SumMetric):
             ``list[Invoice]``, or a JSON Schema as a dictionary. `infer` makes one from references.
         replicates: Number of random draws for `interval` and `compare`, 0 for none.
         seed: Seed of the draws.
-        **options: Those of `evaluate` that say how answers are read and compared, and those of torchmetrics' `Metric`.
+        **options: Those of `evaluate` that say how answers are read and compared, and those of torchmetrics' metrics.
 
     Raises:
         TypeError: If an option is unknown.
@@ -140,17 +136,12 @@ class FieldScores(SumMetric):
         names = None if ids is None else ids.tolist() if isinstance(ids, Tensor) else list(ids)
         scored = self.scorer.score(preds, refs, names, int(self.read.sum()))
         counts = scored.counts
-        rows = torch.cat(
-            [
-                torch.from_numpy(counts.counts).double(),
-                torch.from_numpy(counts.similarity)[..., None],
-            ],
-            -1,
-        ).flatten(1)
-        ones = torch.ones(len(rows), dtype=torch.float64, device="cpu")
-        of_documents = [torch.from_numpy(flags).double() for flags in (scored.is_readable, scored.is_valid)]
-        of_documents += [torch.from_numpy(scored.is_exact).double(), torch.from_numpy(scored.similarity)]
-        rows = torch.cat([rows, torch.stack([ones, *of_documents], -1)], -1).to(self.device)
+        similarity = torch.from_numpy(counts.similarity)[..., None]
+        rows = torch.cat([torch.from_numpy(counts.counts).double(), similarity], -1).flatten(1)
+        rates = [torch.from_numpy(flags).double() for flags in (scored.is_readable, scored.is_valid, scored.is_exact)]
+        of_documents = torch.stack([torch.ones_like(rates[0]), *rates, torch.from_numpy(scored.similarity)], -1)
+        rows = (torch.cat([rows, of_documents], -1) * GRID).round() / GRID
+        rows = rows.to(self.device)
         kept = scored.kept.tolist()
         target = None
         if self.replicates:
@@ -159,7 +150,7 @@ class FieldScores(SumMetric):
         has_support = torch.from_numpy(counts.counts[..., :3].sum(-1) > 0).sum(0)
         self.support = self.support + has_support.to(self.support)
         self.invalid = self.invalid + torch.from_numpy(counts.invalid.sum(0)).to(self.invalid)
-        self.read = self.read + torch.tensor(read_counts(scored.readings)).to(self.read)
+        self.read = self.read + torch.tensor(read_counts(scored.readings), dtype=torch.float64, device=self.device)
         self.num_extra = self.num_extra + int(counts.num_extra.sum())
         self.num_skipped = self.num_skipped + len(preds) - len(kept)
         return scored
@@ -179,7 +170,8 @@ class FieldScores(SumMetric):
     def read_totals(self, sums: Tensor) -> dict[str, Tensor]:
         # sums: (..., K)  ->  name: (...)
         """Return the scores of all fields together, and the rates of documents."""
-        by_row = self.counts_by_row(sums)[..., self._leaf_rows(), :]
+        rows = torch.tensor(self._leaf_rows(), dtype=torch.int64, device=sums.device)
+        by_row = self.counts_by_row(sums).index_select(-2, rows)
         micro = field_scores(by_row.sum(-2))
         f1 = field_scores(by_row)["f1"]
         of_documents = sums[..., -len(DOCUMENT_COLUMNS) :]
@@ -200,7 +192,7 @@ class FieldScores(SumMetric):
 
     def counts_by_row(self, sums: Tensor) -> Tensor:
         # sums: (..., K)  ->  (..., R, 5)
-        """Return the columns `COLUMNS` of all rows."""
+        """Return the counts and the sum of similarities of each row."""
         return sums[..., : -len(DOCUMENT_COLUMNS)].unflatten(-1, (-1, len(COLUMNS)))
 
     def _leaf_rows(self) -> list[int]:
@@ -249,7 +241,8 @@ class FieldScores(SumMetric):
 
     def scoring_options(self) -> dict[str, Any]:
         """Return the options that two metrics must share to be compared."""
-        return {name: value for name, value in given_options(self).items() if name not in self.model_options}
+        options = given_options(self) | vars(self.scorer.options)
+        return {name: value for name, value in options.items() if name not in self.model_options}
 
     def corrected(
         self, other: FieldScores, comparisons: dict[str, Comparison], correction: str
@@ -271,22 +264,7 @@ class FieldScores(SumMetric):
         Args:
             confidence: Mass of the intervals, in (0, 1).
         """
-        from .report import FieldReport
-
         return FieldReport(self, confidence)
-
-
-def field_scores(counts: Tensor) -> dict[str, Tensor]:
-    # counts: (..., 5)  ->  name: (...)
-    """Return precision, recall, F1 and mean similarity; 0 / 0 is NaN."""
-    correct, wrong, missed, invented, similarity = counts.unbind(-1)
-    support, predicted = correct + wrong + missed, correct + wrong + invented
-    return {
-        "precision": correct / predicted,
-        "recall": correct / support,
-        "f1": 2 * correct / (support + predicted),
-        "similarity": similarity / (correct + wrong),
-    }
 
 
 def read_json(reference: Any, position: int) -> Any:

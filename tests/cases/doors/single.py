@@ -14,7 +14,7 @@ NO_NUMBER = {
     ),
     "retrieval": ("count_relevant", "open_rows"),
     "structured": (
-        *("derive", "macro_average", "metametric", "micro_average", "reachability"),
+        *("derive", "json_schema", "macro_average", "metametric", "micro_average", "reachability"),
         *("read_conll_coref", "read_penman", "read_tags", "read_triples"),
     ),
     "uncertainty": ("as_scalars",),

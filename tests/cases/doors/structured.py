@@ -55,6 +55,7 @@ SENTENCES = {
 NO_SENTENCES = {
     **dict.fromkeys(("other lengths of a sentence",), "spans do not tell how long their sentence is"),
 }
+NO_SPANS = {"no spans": "F1 of nothing is not a number"}
 NO_BOUND = dict.fromkeys(("one sentence", "no spans", "nothing to find"), "its scores have no known upper bound")
 
 
@@ -126,6 +127,23 @@ def updated_tags(pred: Any, ref: Any, **options: Any) -> structured.SpanScores:
     return metric
 
 
+def fields_of(*sides: list[list[str]]) -> tuple[list[dict[str, Any]], ...]:
+    """Documents as JSON."""
+    return tuple(
+        [{"spans": [vars(span) for span in document.spans]} for document in side] for side in documents_of(*sides)
+    )
+
+
+def field_scores(*sides: list[list[str]], **options: Any) -> structured.FieldScores:
+    metric = structured.FieldScores(Document, match=1.0, **options)
+    metric.update(*fields_of(*sides))
+    return metric
+
+
+def report(*sides: list[list[str]]) -> structured.FieldReport:
+    return structured.evaluate(*fields_of(*sides), Document, match=1.0, replicates=0)
+
+
 ENTITIES: dict[str, Way] = {
     "structured.SpanScores, update_tags": lambda *data: updated_tags(*data).compute()["f1"],
     "structured.SpanScores": lambda *data: fed(structured.SpanScores(), *spans_of(*data)).compute()["f1"],
@@ -136,6 +154,8 @@ ENTITIES: dict[str, Way] = {
     "structured.multiset_overlap": overlaps,
     "structured.span_errors": counted_errors,
     "structured.SetMatch": lambda *data: fed(structured.SetMatch(), *similarity_of(*data)).compute()["f1"],
+    "structured.FieldScores": lambda *data: field_scores(*data).compute()["f1[spans[]]"].nan_to_num(),
+    "structured.evaluate": lambda *data: torch.tensor(report(*data)["spans[]"].f1, dtype=torch.float64).nan_to_num(),
     "structured.Family": lambda *data: fed(family(), *documents_of(*data)).compute()["f1"],
     "structured.Suite": lambda *data: fed(structured.Suite({"all": family()}), *documents_of(*data)).compute()[
         "all-f1"
@@ -159,6 +179,7 @@ ENTITY_INTERVALS: dict[str, Way] = {
     "structured.SetMatch, interval": lambda *data: fed(structured.SetMatch(**SEEDED), *similarity_of(*data)).interval()[
         "f1"
     ],
+    "structured.FieldScores, interval": lambda *data: field_scores(*data, **SEEDED).interval()["f1[spans[]]"],
     "structured.Family, interval": lambda *data: fed(family(**SEEDED), *documents_of(*data)).interval()["f1"],
 }
 
@@ -222,6 +243,7 @@ NUMBERS = {
             **dict.fromkeys(BY_SPANS, NO_SENTENCES),
             **dict.fromkeys(ENTITY_INTERVALS.keys() - {"structured.SpanScores, update_tags"}, NO_SENTENCES),
             **dict.fromkeys(UNBOUNDED, NO_SENTENCES | NO_BOUND),
+            "structured.FieldScores, interval": NO_SENTENCES | NO_SPANS,
         },
     ),
     "relation F1": Number(

@@ -1,7 +1,5 @@
 """From the schema tree to JSON Schemas (2020-12), with the annotations of fields as `x-tensormetrics`."""
 
-from __future__ import annotations
-
 import collections
 import datetime
 import enum

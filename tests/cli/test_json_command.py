@@ -1,0 +1,170 @@
+"""`tensormetrics json`: the golden cases by files, what files may look like, and errors."""
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from tensormetrics.__main__ import main
+
+CASES = json.loads((Path(__file__).parent.parent / "structured" / "extraction.json").read_text(encoding="utf-8"))[
+    "cases"
+]
+NOT_EXPRESSED = ()  # golden cases that files and options cannot express
+EXPRESSED = [case for case in CASES if "expected" in case and case["id"] not in NOT_EXPRESSED]
+
+
+def run(*arguments):
+    return CliRunner().invoke(main, ["json", *map(str, arguments)])
+
+
+def line_of(answer):
+    return json.dumps(answer)  # raw text is a JSON string
+
+
+def option_words(options, folder):
+    words = []
+    for name, value in options.items():
+        if name == "fields":
+            for path, keywords in value.items():
+                ((key, text),) = keywords.items()
+                words += ["--field", f"{path}={text}" if key == "compare" else f"{path}={key}:{text}"]
+        elif name == "null_strings":
+            words += [word for text in value for word in ("--null-string", text)]
+        elif value is True:
+            words.append(f"--{name.replace('_', '-')}")
+        else:
+            words += [f"--{name.replace('_', '-')}", str(value)]
+    return words
+
+
+@pytest.mark.parametrize("case", EXPRESSED, ids=lambda case: case["id"])
+def test_golden_cases_by_files(case, tmp_path):
+    preds, refs, schema, output = (tmp_path / name for name in ("p.jsonl", "r.jsonl", "schema.json", "o.json"))
+    preds.write_text("".join(f"{line_of(answer)}\n" for answer in case["predictions"]), encoding="utf-8")
+    refs.write_text("".join(f"{json.dumps(each)}\n" for each in case["references"]), encoding="utf-8")
+    words = option_words(case["options"], tmp_path)
+    if case["schema"] is not None:
+        schema.write_text(json.dumps(case["schema"]))
+        words += ["--schema", schema]
+    result = run(preds, refs, *words, "--replicates", 0, "--json", output)
+    assert result.exit_code in (0, 3), result.output
+    answer, expected = json.loads(output.read_text()), case["expected"]
+    rows = {
+        row["name"]: {name: cell["value"] for name, cell in row["cells"].items()} for row in answer["tables"][0]["rows"]
+    }
+    assert set(rows) - {"micro (leaves)"} == set(expected["paths"])
+    for path, wanted in expected["paths"].items():
+        for name in ("support", "correct", "missed", "invented"):
+            assert rows[path][name] == wanted[name], (path, name)
+        for name in ("precision", "recall", "f1"):
+            assert same(rows[path][name], wanted[name]), (path, name)
+    for name in ("readable", "valid", "exact", "similarity"):
+        assert same(answer["scores"][name], expected["documents"][name])
+
+
+def same(value, wanted):
+    if value is None or wanted is None or isinstance(value, str):
+        return wanted is None and (value is None or math.isnan(float(value)))
+    return value == pytest.approx(wanted, abs=1e-9)
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("r.jsonl").write_text('{"a": 1, "b": "x"}\n{"a": 2, "b": "y"}\n{"a": 3, "b": "z"}\n\n')
+    Path("p.jsonl").write_text('{"a": 1, "b": "x"}\n\nIt is {"a": 3, "b": "Z"}\n')
+    Path("log.jsonl").write_text('{"id": 3, "out": "{\\"a\\": 3}"}\n{"id": 1, "out": {"a": 1, "b": "x"}}\n')
+    Path("gold.jsonl").write_text(
+        '{"id": 1, "c": "m", "a": 1, "b": "x"}\n{"id": 2, "c": "m", "a": 2}\n{"id": 3, "c": "n", "a": 3}\n'
+    )
+    Path("schema.py").write_text("from typing import TypedDict\n\nclass Doc(TypedDict):\n    a: int\n    b: str\n")
+    return tmp_path
+
+
+def scores(*arguments):
+    result = run(*arguments, "--replicates", 0, "--format", "json")
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)["scores"]
+
+
+def test_lines_without_an_answer_are_unreadable_answers(folder):
+    answer = scores("p.jsonl", "r.jsonl", "--schema", "schema.py:Doc")
+    assert answer["readable"] == pytest.approx(2 / 3) and answer["f1[a]"] == pytest.approx(0.8)
+    Path("short.jsonl").write_bytes(b'\xef\xbb\xbf{"a": 1, "b": "\xe2\x80\xa8"}\r\n{"a": 2}\r\n\xff\n\n\n')
+    assert scores("short.jsonl", "r.jsonl")["readable"] == pytest.approx(2 / 3)
+    Path("array.json").write_text('[\n {"a": 1, "b": "x"},\n "no",\n null\n]')
+    assert scores("array.json", "r.jsonl")["f1[a]"] == scores("array.json", "r.jsonl")["f1[b]"] == 0.5
+
+
+def test_documents_are_matched_by_id_and_sampled_by_group(folder):
+    answer = scores("log.jsonl", "gold.jsonl", "--id", "id", "--answer", "out", "--group", "c")
+    assert answer["readable"] == pytest.approx(2 / 3) and answer["f1[a]"] == pytest.approx(0.8)
+    result = run("log.jsonl", "gold.jsonl", "--id", "id", "--answer", "out", "--group", "c", "--explain", "2")
+    assert "2   similarity 0.00" in result.stdout and "unreadable: no answer" in result.stdout
+
+
+def test_an_inferred_schema_can_be_edited_and_given(folder):
+    result = run("p.jsonl", "r.jsonl", "--save-schema", "s.json", "--html", "page.html", "--replicates", 50)
+    assert result.exit_code == 0 and "types inferred" in result.stdout and "wrote page.html" in result.stderr
+    assert json.loads(Path("s.json").read_text())["properties"] == {"a": {"type": "number"}, "b": {"type": "string"}}
+    given = scores("p.jsonl", "r.jsonl", "--schema", "s.json", "--extra", "invented")
+    assert given == scores("p.jsonl", "r.jsonl")
+    assert scores("p.jsonl", "r.jsonl", "--field", "b=casefold")["f1[b]"] == pytest.approx(0.8)
+
+
+def test_two_models_are_compared_by_field(folder):
+    result = run("p.jsonl", "r.jsonl", "--compare", "r.jsonl", "--html", "page.html", "--replicates", 100)
+    assert result.exit_code == 0 and "corrected p" in result.stdout and "Comparison" in Path("page.html").read_text()
+
+
+def test_status_says_whether_a_requirement_is_met(folder):
+    assert run("p.jsonl", "r.jsonl", "--require", "micro-f1=0.5").exit_code == 0
+    result = run("p.jsonl", "r.jsonl", "--require", "f1[a]=0.9")
+    assert result.exit_code == 4 and "not met: f1[a] is 0.8, required 0.9" in result.stderr
+    assert "f1[a]" in run("p.jsonl", "r.jsonl", "--require", "f1=0.9").stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["log.jsonl", "r.jsonl"], "log.jsonl: number of documents is 2, but that of r.jsonl is 3"),
+        (["log.jsonl", "r.jsonl", "--id", "id"], "r.jsonl, line 1: there is no key 'id', wanted one of a, b"),
+        (["p.jsonl", "gold.jsonl", "--id", "id"], "p.jsonl, line 1: there is no key 'id'"),
+        (["log.jsonl", "gold.jsonl", "--id", "c"], "log.jsonl, line 1: there is no key 'c'"),
+        (["gold.jsonl", "gold.jsonl", "--id", "c"], "gold.jsonl, line 2: got the id 'm' again, that of line 1"),
+        (["p.jsonl", "r.jsonl", "--field", "b"], "--field: got 'b', wanted NAME=VALUE"),
+        (["p.jsonl", "r.jsonl", "--field", "c=exact"], "--field: got 'c', wanted a path of the schema"),
+        (["p.jsonl", "r.jsonl", "--field", "b=exactly"], "perhaps 'exact'"),
+        (["p.jsonl", "r.jsonl", "--require", "micro-f1=x"], "--require: got 'x', wanted a number"),
+        (["p.jsonl", "r.jsonl", "--explain", "9"], "--explain: got '9', wanted the id or the line"),
+        (["p.jsonl", "r.jsonl", "--on-invalid", "raise"], "p.jsonl, line 2: unreadable, empty"),
+        (["p.jsonl", "r.jsonl", "--schema", "s.json"], "s.json: there is no such file"),
+        (["p.jsonl", "p.jsonl"], "p.jsonl, line 2: the line is empty"),
+    ],
+)
+def test_errors(folder, arguments, message):
+    result = run(*arguments)
+    assert result.exit_code == 2 and message in result.stderr, result.output
+
+
+def test_references_that_do_not_fit_are_named_by_line(folder):
+    Path("bad.jsonl").write_text('{"a": 1, "b": "x"}\n{"a": "2", "b": "y"}\n{"a": 3, "b": "z"}\n')
+    result = run("r.jsonl", "bad.jsonl", "--schema", "schema.py:Doc")
+    assert "bad.jsonl, line 2: a: got '2', wanted int; the predictions conform" in result.stderr
+    Path("bad.jsonl").write_bytes(b'{"a": 1}\n{"a": "\xff"}\n{}\n')
+    assert "bad.jsonl, line 2: byte 7 is not UTF-8" in run("r.jsonl", "bad.jsonl").stderr
+
+
+def test_each_of_two_commands_names_the_other_and_their_numbers_differ(folder):
+    Path("schema.py").write_text(
+        "from dataclasses import dataclass\n\n@dataclass\nclass Doc:\n    a: int\n    b: str\n"
+    )
+    Path("p.jsonl").write_text('{"a": 1, "b": "x"}\n{"a": 2, "b": "no"}\n{"a": 3, "b": "Z"}\n')
+    product = CliRunner().invoke(main, ["structured", "p.jsonl", "r.jsonl", "--schema", "schema.py:Doc"])
+    assert "0.3333" in product.stdout  # one of three documents is right as a whole
+    assert scores("p.jsonl", "r.jsonl", "--schema", "schema.py:Doc")["micro-f1"] == pytest.approx(4 / 6)
+    helps = {name: CliRunner().invoke(main, [name, "--help"]).output for name in ("json", "structured")}
+    assert "`structured`" in helps["json"] and "`json`" in helps["structured"]
