@@ -143,7 +143,7 @@ class FieldReport:
         row = self._row(path)
         correct, wrong, missed, invented = (int(count) for count in self._counts[row, : len(COUNTS)])
         plan = self.metric.scorer.plan
-        invalid = plan.paths.index(path) if path in plan.paths else None
+        invalid = plan.paths.index(self.paths[row]) if self.paths[row] in plan.paths else None
         scores = {name: _single(self._fields[name], row) for name in FIELD_SCORES}
         return FieldScore(
             path=self.paths[row],

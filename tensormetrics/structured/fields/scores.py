@@ -26,7 +26,6 @@ from .reading.read import Reader, json_kind
 from .reading.values import array_of, object_of
 from .report import FieldReport
 
-
 GRID = 2.0**34  # similarities are its multiples: sums of 2^18 of them are exact, whatever their order
 
 
