@@ -84,7 +84,8 @@ def _line(error: click.ClickException) -> str:
 
 
 EPILOG = """\b
-Status: 0 answered, 1 the output failed, 2 bad input, 3 nothing could be scored (every value is NaN), 130 Ctrl-C.
+Status: 0 answered, 1 the output failed, 2 bad input, 3 nothing could be scored (every value is NaN),
+4 a --require is not met, 130 Ctrl-C.
 Completion of commands, options and choices: put one of these into the file that your shell reads at its start.
   bash  eval "$(_TENSORMETRICS_COMPLETE=bash_source tensormetrics)"
   zsh   eval "$(_TENSORMETRICS_COMPLETE=zsh_source tensormetrics)"

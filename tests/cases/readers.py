@@ -18,6 +18,7 @@ from fasttext_files import fasttext_file
 
 from tensormetrics import association, posterior, retrieval, uncertainty
 from tensormetrics._cli import inputs as command_line
+from tensormetrics._cli.inputs.documents import read_lines
 from tensormetrics._cli.inputs.text import json_lines
 from tensormetrics._cli.option_types import BadInput
 from tensormetrics.association.embeddings.formats.arrays import word_list
@@ -539,6 +540,13 @@ READERS = {
     ),
     "command line, labels in csv": Reader(
         ".csv", text("label", "3", "4"), column_of, (f"{INPUTS}text", f"{INPUTS}labels"), BAD_INPUT
+    ),
+    "command line, documents": Reader(
+        ".jsonl",
+        text('{"a": 1}', '{"a": [2]}'),
+        lambda path: [line.text for line in read_lines(str(path), is_prediction=False)],
+        (f"{INPUTS}documents", f"{INPUTS}text"),
+        BAD_INPUT,
     ),
     "command line, lines of JSON": Reader(
         ".jsonl", text('{"a": 1}', "[2]"), lambda path: [*json_lines(path)], (f"{INPUTS}text",), BAD_INPUT

@@ -226,13 +226,13 @@ class FieldReport:
             lines.append(f"few documents: {', '.join(few)}")
         if self.invalid:
             counts = ", ".join(f"{path} {count}" for path, count in self.invalid.items())
-            lines.append(f"{sum(self.invalid.values())} invalid fields ({counts})")
+            lines.append(f"invalid values: {counts}")
         if self._num_extra:
-            lines.append(f"{self._num_extra} extra keys")
+            lines.append(f"extra keys: {self._num_extra}")
         if self._num_skipped:
-            lines.append(f"{self._num_skipped} unreadable documents skipped")
+            lines.append(f"skipped: {self._num_skipped} unreadable documents")
         if self.metric.scorer.answers.num_calls:
-            lines.append(f"{self.metric.scorer.answers.num_calls} calls of functions")
+            lines.append(f"calls of functions: {self.metric.scorer.answers.num_calls}")
         if self.is_inferred:
             lines.append("types inferred from the references")
         if worst := [each for each in self.worst(num_worst) if each.similarity < 1]:

@@ -331,7 +331,7 @@ def test_users_functions_are_called_once_for_each_pair_that_matters():
     # With another k a pair has at most .5, so that its texts are not compared.
     assert sorted(calls) == [("ax", "ab")]
     assert report["[].text"].correct == 2 and report["[].text"].missed == 1
-    assert "1 calls of functions" in str(report)
+    assert "calls of functions: 1" in str(report)
 
 
 def test_annotations_by_path_replace_those_of_the_schema():
