@@ -111,6 +111,14 @@ QUOTES = [
         "metametric",
     ),
     Quote(
+        "1,000 JSON documents of 30 values, all fields",
+        "stickler",
+        "structured_fields",
+        "1000 documents, lists of 1 to 11",
+        "tensormetrics s",
+        "stickler s",
+    ),
+    Quote(
         "coreference of 300 documents, all metrics",
         "scorch",
         "structured",
