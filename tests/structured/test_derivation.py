@@ -290,12 +290,14 @@ def test_fields_left_out():
 
 def test_unions():
     metric = derive(list[int | bool | str | list[int] | None])
-    assert metric.score([True, 2, "a", None, [3, 4]], [1, 2, "a", None, [4]]) == 4.0
+    assert metric.score([1.0, 2, "a", None, [3, 4]], [1, 2, "a", None, [4]]) == 5.0
+    assert metric.score([True], [1]) == 0.0  # a case of its own
     assert metric.score_self([[1, 2, 3]]) == 3.0  # the case's own, so that precision is at most 1
-    assert derive(list[int | str]).score([True], [1]) == 1.0  # without a case of its own a bool is an int
+    got = "preds[0][0]: got True of type bool, wanted int | str"  # it is no int
+    assert message(TypeError, lambda: derive(list[int | str]).score([True], [1])) == got
     literal = derive(list[Literal["a", 1] | str | int])
     assert literal.score(["a", 1, "b", 2], ["a", 1, "b", 2]) == 4.0
-    assert literal.score([True], [1]) == 0.0  # an int, where 1 is the literal
+    assert literal.score([1.0], [1]) == 1.0 and literal.score([2], [1]) == 0.0
 
 
 def test_unions_whose_cases_look_alike():

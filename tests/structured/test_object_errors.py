@@ -103,24 +103,34 @@ COLLECTION = "wanted a collection such as a list"
         ),
         (
             TypeError,
-            lambda: derive(list[str]).score([], ["a", ["b"]]),
+            lambda: dsl.set_matching[list](dsl.discrete[list]).score([], ["a", ["b"]]),
             "refs[0][1]: got an unhashable list, wanted a hashable value; "
             "give its field a similarity of your own by Annotated[..., dsl.from_func(f)]",
         ),
         (
             ValueError,
+            lambda: derive(list[str]).score([], ["a", ["b"]]),
+            "refs[0][1]: got ['b'], wanted str",
+        ),
+        (
+            ValueError,
+            lambda: derive(dict[str, int]).score({"a": True}, {"a": 1}),
+            "preds[0][0].value: got True, wanted int",
+        ),
+        (
+            ValueError,
             lambda: derive(list[float]).score([1.0], [2.0, math.nan]),
-            "refs[0][1]: got nan, which equals nothing; wanted a number or None",
+            "refs[0][1]: got nan, wanted float",
         ),
         (
             ValueError,
             lambda: derive(list[float]).score([1.0], [np.float32("nan")]),
-            "refs[0][0]: got nan, which equals nothing; wanted a number or None",
+            "refs[0][0]: got np.float32(nan), wanted float",
         ),
         (
-            TypeError,
+            ValueError,
             lambda: derive(list[int]).score([1, torch.tensor(2)], [1]),
-            "preds[0][1]: got a tensor, wanted a number or a text; write .item(), or .tolist()",
+            "preds[0][1]: got tensor(2), wanted int; write .item(), or .tolist()",
         ),
         (ValueError, lambda: Doc.metric([GOOD], []), "lengths differ: preds has 1, refs has 0"),
         (ValueError, lambda: GOOD.metric.score_self(GOOD, "left"), "side: got 'left', wanted 'pred' or 'ref'"),

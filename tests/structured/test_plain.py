@@ -110,7 +110,7 @@ def test_equality_is_that_of_a_dictionary():
     metric = derive(list[int])
     assert dsl.discrete[object].score(same, same) == 1 == dsl.discrete[object]([same], [same]).item()
     assert dsl.discrete[object].score(same, other) == 0 == dsl.discrete[object]([same], [other]).item()
-    assert metric.score([1, 2], [True, 2.0]) == 2 == metric([[1, 2]], [[True, 2.0]]).item()
+    assert metric.score([1, 2], [1.0, 2.0]) == 2 == metric([[1, 2]], [[1.0, 2.0]]).item()
 
 
 def test_no_tensor_is_made_of_a_small_pair(monkeypatch):

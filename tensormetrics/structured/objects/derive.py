@@ -12,10 +12,12 @@ from typing import Any
 from torch import Tensor
 from typing_extensions import is_typeddict
 
+from ..fields.reading.values import INVALID
 from ..fields.schemas.records import class_of, field_names, is_record, is_tuple, plain, position, reader, resolved_types
 from ..tensors.constraints import Constraint
 from ..tensors.policy import Policy
 from .columns import Where, as_list, elements_of, pairs_of, record_check
+from .leaf_types import LeafType
 from .metric import StructuredMetric
 from .nodes.function import Reader
 from .nodes.latent import LatentSet, VariableLeaf
@@ -27,6 +29,7 @@ COLLECTIONS = (list, tuple, set, frozenset, collections.deque, abc.Collection, a
 SEQUENCES = (abc.Sequence, abc.MutableSequence)
 MAPPINGS = (dict, collections.defaultdict, collections.OrderedDict, abc.Mapping, abc.MutableMapping)
 SCALARS = (str, bytes, bool, int, float, complex, type(None))
+SWAPPED: dict[type, type] = {list: tuple, tuple: list}  # JSON has one of them
 REMEDY = "write Annotated[..., dsl.discrete[...]] to compare it by ==, or a typed form such as list[int]"
 
 
@@ -90,7 +93,7 @@ class Derivation:
         if origin in (*COLLECTIONS, *SEQUENCES):
             return self.set(self.node(arguments[0], f"{at}[*]"), as_list)
         if origin is typing.Literal or tp is None or tp in SCALARS or is_discrete(tp):
-            return Leaf()
+            return Leaf(LeafType(tp))
         remedy = "say what it stands for, as in Box[int]" if isinstance(tp, typing.TypeVar) else REMEDY
         raise TypeError(f"{at}: got the type {name_of(tp)}, which has no metric; {remedy}")
 
@@ -165,7 +168,8 @@ def union_of(tp: Any, nodes: list[Node], at: str) -> Union:
                     f"{at}: {both} of {name_of(tp)} are both {shared[0].__name__} at run time; "
                     "wrap one of them in a dataclass"
                 )
-    return Union(nodes, chooser(runtime), name_of(tp))
+    leaf_types = {n: node.type for n, node in enumerate(nodes) if isinstance(node, Leaf) and node.type is not None}
+    return Union(nodes, chooser(runtime, leaf_types), name_of(tp))
 
 
 def recursive(at: str, names: Iterable[str]) -> TypeError:
@@ -205,39 +209,30 @@ def runtime_classes(case: Any) -> list[Any]:
     return [origin or (type(None) if case is None else case)]
 
 
-def chooser(runtime: list[list[Any]]) -> Callable[[Any], int | None]:
-    """Literal members by type and value, or by value of numbers; else the case of exactly the value's class, else that
-    of a class whose values JSON writes alike, else the first that the value is an instance of."""
+def chooser(runtime: list[list[Any]], leaf_types: Mapping[int, LeafType]) -> Callable[[Any], int | None]:
+    """Literal members by type and value; else the case of exactly the value's class, else the first scalar type that it
+    is a value of, else the first class that it is an instance of; JSON writes a tuple as a list."""
     members = {member: n for n, classes in enumerate(runtime) for member in classes if isinstance(member, tuple)}
     classes = {cls: n for n, found in enumerate(runtime) for cls in found if not isinstance(cls, tuple)}
+    others = {cls: n for cls, n in classes.items() if n not in leaf_types}
 
     def choose(value: Any) -> int | None:
         kind = type(value)
-        if members:
-            try:
-                for alike in (kind, *_written_alike(value)):
-                    if (n := members.get((alike, value))) is not None:
-                        return n
-            except TypeError:  # unhashable values are no members
-                pass
+        try:
+            if members and (n := members.get((kind, value))) is not None:
+                return n
+        except TypeError:  # unhashable values are no members
+            pass
         if (n := classes.get(kind)) is not None:
             return n
-        for alike in _written_alike(value):
-            if (n := classes.get(alike)) is not None:
+        for n, leaf_type in leaf_types.items():
+            if leaf_type.read(value) is not INVALID:
                 return n
-        return next((n for cls, n in classes.items() if isinstance(value, cls)), None)
+        if kind in SWAPPED and (n := classes.get(SWAPPED[kind])) is not None:
+            return n
+        return next((n for cls, n in others.items() if isinstance(value, cls)), None)
 
     return choose
-
-
-def _written_alike(value: Any) -> tuple[type, ...]:
-    """Return the class whose equal value JSON does not tell from a value: 12 from 12.0, a tuple from a list."""
-    kind = type(value)
-    if kind is int:
-        return (float,)
-    if kind is float and value.is_integer():
-        return (int,)
-    return (tuple,) if kind is list else (list,) if kind is tuple else ()
 
 
 def name_of(tp: Any) -> str:

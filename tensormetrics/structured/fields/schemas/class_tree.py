@@ -81,7 +81,7 @@ class _Builder:
             return FreeKeys(self.type(arguments[1], f"{at}.*") if arguments else Anything())
         if cls in (*ARRAYS, *SETS):
             return Items(self.type(arguments[0], f"{at}[]") if arguments else Anything(), unique=cls in SETS)
-        return _leaf(tp)
+        return scalar_type(tp)
 
     def _union(self, arguments: Sequence[Any], at: str) -> Type:
         is_null = [case in (None, python_types.NoneType) for case in arguments]
@@ -113,7 +113,8 @@ class _Builder:
         return Record(tuple(fields), closed=forbids_extra(cls), instance_of=cls)
 
 
-def _leaf(tp: Any) -> Leaf:
+def scalar_type(tp: Any) -> Leaf:
+    """Return the scalar that a type is; a class without values in JSON is known by isinstance."""
     if typing.get_origin(tp) is typing.Literal or isinstance(tp, type) and issubclass(tp, enum.Enum):
         members = typing.get_args(tp) or list(tp)
         values = [member.value if isinstance(member, enum.Enum) else member for member in members]

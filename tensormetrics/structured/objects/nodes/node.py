@@ -25,6 +25,7 @@ from ...tensors.normalizers import (
     selves_read,
 )
 from ..columns import EQUAL_THEMSELVES, Keys, Where, check_no_nan, combined, read_once
+from ..leaf_types import LeafType
 from ..variable import Variable
 
 bounding = ContextVar("bounding", default=False)  # nodes that are inexact answer with a bound from above
@@ -110,17 +111,25 @@ class Node(ABC):
 
 
 class Leaf(Node):
-    """1 if x == y else 0."""
+    """1 if x == y else 0. leaf_type: whose values are compared; default any that equal themselves."""
 
     equality = dominated = plain = True
 
+    def __init__(self, leaf_type: LeafType | None = None) -> None:
+        self.type = leaf_type
+
     def read(self, values: Sequence[Any]) -> Sequence[Any]:
+        if self.type is not None:
+            return self.type.read_column(values, str)
         if not EQUAL_THEMSELVES.issuperset(map(type, values)):
             check_no_nan(values, str)
         return values
 
     def encode(self, values: Sequence[Any], split: int, where: Where, device: torch.device) -> Keys:
-        check_no_nan(values, where)
+        if self.type is None:
+            check_no_nan(values, where)
+        else:
+            values = read_once(partial(self.type.read_column, values, where), self.type, values)
         return read_once(lambda: Keys(values, where, device), (Keys, device), values)
 
     def similarity(self, rows: Keys, i: Tensor, j: Tensor) -> Tensor:

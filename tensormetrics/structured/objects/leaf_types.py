@@ -1,0 +1,71 @@
+"""Scalar types: which values are theirs, by the rule of `fields.reading.values`."""
+
+import math
+import typing
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+from torch import Tensor
+
+from ..fields.reading.values import INVALID, leaf_reader, wanted
+from ..fields.schemas.class_tree import scalar_type
+from ..fields.schemas.types import LeafKind
+from .columns import Where
+
+EXACT: dict[LeafKind, frozenset[type]] = {  # classes all of whose values are values of the kind, as they are
+    "boolean": frozenset({bool}),
+    "integer": frozenset({int}),
+    "number": frozenset({int}),
+    "string": frozenset({str}),
+    "bytes": frozenset({bytes}),
+    "null": frozenset({type(None)}),
+}
+
+
+class LeafType:
+    """The values of a scalar type: of int also 12.0, but not True.
+
+    Args:
+        tp: int, str, an Enum, a Literal, or a class whose values are compared by ==.
+    """
+
+    def __init__(self, tp: Any) -> None:
+        leaf = scalar_type(tp)
+        self.allows_none = leaf.nullable
+        self.name = wanted(leaf)
+        self._read = leaf_reader(leaf)
+        self.exact = EXACT.get(leaf.kind, frozenset())
+        self.members: frozenset[Hashable] = frozenset()
+        if typing.get_origin(tp) is typing.Literal:
+            self.members = frozenset((type(member), member) for member in typing.get_args(tp))
+        self.is_number = leaf.kind == "number"
+
+    def read(self, value: Any) -> Any:
+        """Return what is compared of a value, or INVALID."""
+        return None if value is None and self.allows_none else self._read(value)
+
+    def read_column(self, values: Sequence[Any], where: Where) -> Sequence[Any]:
+        """Return what is compared of values.
+
+        Raises:
+            ValueError: If one is none of the type; the message has its path.
+        """
+        if self._are_exact(values):
+            return values
+        result = [self.read(value) for value in values]
+        for row, value in enumerate(result):
+            if value is INVALID:
+                hint = "; write .item(), or .tolist()" if isinstance(values[row], Tensor) else ""
+                raise ValueError(f"{where(row)}: got {values[row]!r:.60}, wanted {self.name}{hint}")
+        return result
+
+    def _are_exact(self, values: Sequence[Any]) -> bool:
+        kinds = set(map(type, values))
+        if kinds <= self.exact:
+            return True
+        if self.is_number and kinds == {float}:
+            return all(map(math.isfinite, values))
+        try:
+            return bool(self.members) and set(zip(map(type, values), values, strict=True)) <= self.members
+        except TypeError:  # unhashable
+            return False
