@@ -15,7 +15,6 @@ from typing import Any
 from torch import Tensor
 
 from .fields.schemas.records import field_names, is_record, is_tuple, reader
-from .objects.columns import as_list, record_check
 from .objects.derive import Derivation, Plan, name_of, no_check, union_of
 from .objects.family import Family as family  # noqa: F401
 from .objects.matching import Hook as Hook
@@ -33,6 +32,7 @@ from .objects.nodes.set import Matched, MaxPair, Set
 from .objects.reductions import macro_average as macro_average
 from .objects.reductions import micro_average as micro_average
 from .objects.suite import Suite as suite  # noqa: F401
+from .objects.values.columns import as_list, record_check
 from .tensors.constraints import Constraint
 from .tensors.normalizers import Normalizer
 from .tensors.policy import Policy

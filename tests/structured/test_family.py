@@ -226,6 +226,7 @@ def test_invalid_predictions_count_as_empty():
         families.append((floats(family.compute()), floats(value), each, seen))
     (found, batch, each, hooks), wanted = families
     assert found.pop("invalid") == 3 and batch.pop("invalid") == 2
+    assert found.pop("invalid_fields") == batch.pop("invalid_fields") == 0  # with labels
     assert (found, batch, each, hooks) == wanted
     family = Family(Doc.metric, BOTH, on_invalid="empty")
     with pytest.raises(TypeError, match=r"^refs\[1\]: got None of type NoneType, wanted Doc"):

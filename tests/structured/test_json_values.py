@@ -33,7 +33,11 @@ def test_values_of_json_are_values_of_their_types(tp, pred, ref):
     for first, second in ((pred, ref), (ref, pred)):
         scores = family(tp)
         scores.update([[first]], [[second]])
-        assert {key: float(value) for key, value in scores.compute().items()} == {"f1": 1.0, "invalid": 0.0}
+        assert {key: float(value) for key, value in scores.compute().items()} == {
+            "f1": 1.0,
+            "invalid": 0.0,
+            "invalid_fields": 0.0,
+        }
         metric = derive(list[tp])
         assert metric.score([first], [second]) == metric.score([second], [second])
         assert metric([[first]] * 2, [[second]] * 2).tolist() == [metric.score([second], [second])] * 2
@@ -57,8 +61,8 @@ def test_values_of_json_are_values_of_their_types(tp, pred, ref):
 def test_others_are_not(tp, pred, ref):
     scores = family(tp)
     scores.update([[pred], [ref]], [[ref], [ref]])
-    assert scores.compute()["invalid"] == 1
-    with pytest.raises(TypeError):
+    assert scores.compute()["invalid"] + scores.compute()["invalid_fields"] == 1
+    with pytest.raises((TypeError, ValueError)):
         derive(list[tp]).score([pred], [ref])
 
 

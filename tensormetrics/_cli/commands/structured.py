@@ -225,7 +225,9 @@ def _report(
         comparisons = Comparisons.of(pairs, (predicted, compare), confidence=confidence, rope=rope)
         tables.append(comparisons.table("score"))
         answer["comparison"] = comparisons.answer()
-    shares = {key: value for key, value in values.items() if key != "invalid"}  # which is a number of documents
+    shares = {
+        key: value for key, value in values.items() if not key.startswith("invalid")
+    }  # which is a number of documents
     return publish(tables, answer, scores._replace(values=shares).draw, shares.values(), **outputs)
 
 

@@ -16,13 +16,13 @@ from ..fields.reading.values import INVALID
 from ..fields.schemas.records import class_of, field_names, is_record, is_tuple, plain, position, reader, resolved_types
 from ..tensors.constraints import Constraint
 from ..tensors.policy import Policy
-from .columns import Where, as_list, elements_of, pairs_of, record_check
-from .leaf_types import LeafType
 from .metric import StructuredMetric
 from .nodes.function import Reader
 from .nodes.latent import LatentSet, VariableLeaf
 from .nodes.node import Leaf, Node, Product, Union
 from .nodes.set import Matched, Set
+from .values.columns import Where, as_list, elements_of, pairs_of, record_check
+from .values.leaf_types import LeafType
 from .variable import Variable
 
 COLLECTIONS = (list, tuple, set, frozenset, collections.deque, abc.Collection, abc.Iterable, abc.Set, abc.MutableSet)

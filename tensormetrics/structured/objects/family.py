@@ -4,6 +4,7 @@ import copy
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -23,12 +24,13 @@ from ..tensors.overlap import Overlap
 from ..tensors.policy import Policy
 from ..tensors.reduction import Average, bounds_of_overlaps, scores_of_overlaps
 from .by_label import ByLabel, added, as_states, spelled, table_of
-from .columns import shared_columns
 from .derive import Plan
-from .invalid import INVALID, INVALID_DOCUMENT, invalid_mask, mark_invalid, overlap_of_valid
+from .invalid import INVALID, INVALID_DOCUMENT, INVALID_FIELDS, invalid_mask, mark_invalid, overlap_of_valid
 from .matching import Hook, Path
 from .metric import StructuredMetric
 from .reductions import Reduction
+from .values.columns import shared_columns
+from .values.tolerance import Tolerance, tolerating
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -44,6 +46,15 @@ class Prepared(NamedTuple):
     refs: Sequence[Any]
     overlap: Tensor  # (B, 3)
     labels: dict[Hashable, Tensor]  # (3,) each
+    num_invalid: int  # fields
+
+
+class Read(NamedTuple):
+    """Predictions, INVALID_DOCUMENT for invalid ones, their overlaps (B,), and how many fields were invalid."""
+
+    preds: Sequence[Any]
+    overlap: Overlap
+    num_invalid: int
 
 
 class Corpus(Metric):
@@ -84,7 +95,10 @@ class Corpus(Metric):
     def plot(self, val: Any = None, ax: "Axes | None" = None) -> "tuple[Figure, Axes]":
         """As `plot` of every metric: of what `compute` or `interval` answered, or a list of such answers."""
         steps = steps_of(self.compute() if val is None else val)
-        shares = [{key: step[key] for key in step if key.rpartition("-")[2] != INVALID} for step in steps]
+        shares = [
+            {key: step[key] for key in step if key.rpartition("-")[2] not in (INVALID, INVALID_FIELDS)}
+            for step in steps
+        ]
         return super().plot(shares, ax)
 
     @abstractmethod
@@ -116,7 +130,11 @@ class Family(Corpus, SumMetric):
     replicates, seed: of `interval`. on_invalid: what to do with predictions that are no values of their type, such as
     None for an answer that a parser refused: "raise"; "wrong": they share nothing with any reference, count as one item
     of the prediction, and score 0; "empty": they count as empty, which rewards a refusal if the reference is empty too
-    and the policy gives credit for that. `compute` adds how many there were as "invalid". References must be valid.
+    and the policy gives credit for that. `compute` adds how many there were as "invalid". In predictions that are a
+    value of the type as a whole, a field of a wrong type has nothing in common with the reference, and counts as one
+    item of the prediction; a key that a dictionary lacks is None, or an empty collection. `compute` adds the number of
+    such fields as "invalid_fields". With `by`, or a similarity of your own, such predictions are invalid as a whole.
+    References must be valid.
     Without any of policy, empty and zero_division a UserWarning says once, on a CPU, if a reference can score nothing:
     a perfect prediction of an empty reference then scores 0 in a macro average.
 
@@ -135,6 +153,7 @@ class Family(Corpus, SumMetric):
 
     num_documents: Tensor
     invalid: Tensor
+    invalid_fields: Tensor
     label_names: Tensor  # (n,) uint8, see `by_label.spelled`
     label_sums: Tensor  # (L, 3)
 
@@ -191,6 +210,7 @@ class Family(Corpus, SumMetric):
         self.add_state("num_documents", torch.zeros((), dtype=torch.int64, device="cpu"), "sum")
         if on_invalid != "raise":
             self.add_state("invalid", torch.zeros((), dtype=torch.float64), "sum")
+            self.add_state("invalid_fields", torch.zeros((), dtype=torch.float64), "sum")
         if by is not None:
             self.add_rows("label_names")
             self.add_rows("label_sums")
@@ -208,10 +228,10 @@ class Family(Corpus, SumMetric):
         self._add(self._prepared(preds, refs), **items)
 
     def _prepared(self, preds: Sequence[Any], refs: Sequence[Any]) -> Prepared:
-        preds, overlap = self._read(preds, refs)
+        preds, overlap, num_invalid = self._read(preds, refs)
         self._warn_of_worthless(overlap.ref)
         labels = self.by_label.sums_of(preds, refs) if self.by_label else {}
-        return Prepared(preds, refs, torch.stack(overlap, -1).double(), labels)
+        return Prepared(preds, refs, torch.stack(overlap, -1).double(), labels, num_invalid)
 
     def _add(self, batch: Prepared, **items: Unpack[Identity]) -> None:
         first = self._first_document + self.documents if self.hooks else 0
@@ -219,12 +239,14 @@ class Family(Corpus, SumMetric):
         self.num_documents = self.num_documents + len(batch.preds)
         if self.on_invalid != "raise":
             self.invalid = self.invalid + sum(pred is INVALID_DOCUMENT for pred in batch.preds)
+            self.invalid_fields = self.invalid_fields + batch.num_invalid
         if batch.labels:
             sums = {spelled(label): row.to(self.sums.device) for label, row in batch.labels.items()}
             self._keep_labels(added([self._label_sums(), sums]))
         for number, (pred, ref) in enumerate(zip(batch.preds, batch.refs, strict=True) if self.hooks else (), first):
             if pred is not INVALID_DOCUMENT:
-                self.metric.compute(pred, ref)[1].run_with_hooks(self.hooks, number)
+                with self._tolerance():
+                    self.metric.compute(pred, ref)[1].run_with_hooks(self.hooks, number)
 
     def _rows(self, average: Average, batch: Prepared) -> Tensor:  # ->  (B, width)
         rows = average.rows(batch.overlap)
@@ -262,6 +284,7 @@ class Family(Corpus, SumMetric):
         values = self.read_sums(self.sums)
         if self.on_invalid != "raise":
             values[INVALID] = self.invalid.masked_fill(self.num_documents == 0, torch.nan)
+            values[INVALID_FIELDS] = self.invalid_fields.masked_fill(self.num_documents == 0, torch.nan)
         if self.by_label:
             values |= self.by_label.scores(self._label_sums(), self.sums.device)
         return self.extended(values)
@@ -305,7 +328,7 @@ class Family(Corpus, SumMetric):
 
     def per_document(self, preds: Sequence[Any], refs: Sequence[Any]) -> dict[str, Tensor]:
         """Normalizer -> (B,) float64; the state is left as it is."""
-        preds, overlap = self._read(preds, refs)
+        preds, overlap, _ = self._read(preds, refs)
         scores = {k: v for average in self.averages for k, v in average.read(torch.stack(overlap, -1)).items()}
         if self.on_invalid != "wrong":
             return scores
@@ -329,15 +352,24 @@ class Family(Corpus, SumMetric):
         fresh.hooks = dict(hooks or {})
         return fresh
 
-    def _read(self, preds: Sequence[Any], refs: Sequence[Any]) -> tuple[Sequence[Any], Overlap]:
-        # -> predictions, INVALID_DOCUMENT for invalid ones; their overlaps (B,)
+    def _read(self, preds: Sequence[Any], refs: Sequence[Any]) -> Read:
         if self.on_invalid == "raise":
-            return preds, self.metric.cross_and_selves(preds, refs, self.reads)
+            return Read(preds, self.metric.cross_and_selves(preds, refs, self.reads), 0)
         _checks.same_length(preds=preds, refs=refs)
         self_overlap = float(self.on_invalid == "wrong")
-        with shared_columns():  # so that what is looked at twice is read once
+        with shared_columns(), self._tolerance() as tolerance:  # what is looked at twice is read once
             preds = mark_invalid(self.metric, preds, refs)
-            return preds, overlap_of_valid(self.metric, preds, refs, self.reads, self_overlap)
+            if tolerance.num_invalid:
+                tolerance.num_invalid = 0  # counted again in each reading
+                self.metric.read([pred for pred in preds if pred is not INVALID_DOCUMENT], [])
+            num_invalid = tolerance.num_invalid
+            overlap = overlap_of_valid(self.metric, preds, refs, self.reads, self_overlap)
+            return Read(preds, overlap, num_invalid)
+
+    def _tolerance(self) -> AbstractContextManager[Tolerance]:
+        """Tolerate invalid fields of predictions, where labels need not be read off them."""
+        is_tolerant = self.on_invalid != "raise" and self.by_label is None and self.metric.node().tolerant
+        return tolerating() if is_tolerant else nullcontext(Tolerance())
 
     def _keyed(self, scores: Sequence[dict[str, Tensor]]) -> dict[str, Tensor]:
         named = zip(self.prefixes, scores, strict=True)
@@ -345,6 +377,8 @@ class Family(Corpus, SumMetric):
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
         _join_averages(state_dict, prefix, [average.kind for average in self.averages])
+        if self.on_invalid != "raise" and prefix + "invalid" in state_dict:  # of an earlier version
+            state_dict.setdefault(prefix + "invalid_fields", torch.zeros((), dtype=torch.float64, device="cpu"))
         super()._load_from_state_dict(state_dict, prefix, *args)
 
 

@@ -12,6 +12,7 @@ from .metric import StructuredMetric
 
 INVALID_DOCUMENT = object()  # in the place of an invalid prediction
 INVALID = "invalid"  # the key of their number
+INVALID_FIELDS = "invalid_fields"  # that of the number of invalid fields of other predictions
 
 
 def mark_invalid(metric: StructuredMetric, preds: Sequence[Any], refs: Sequence[Any]) -> list[Any]:

@@ -12,9 +12,10 @@ from ..._repr import shown
 from ..tensors.normalizers import Normalizer, Raw, normalize, normalized, selves_read
 from ..tensors.overlap import Overlap
 from ..tensors.policy import Policy
-from .columns import read_once
 from .matching import Match, Matching, Path
 from .nodes.node import Node, Normalized, NotPlain, Preprocess, bounding
+from .values.columns import read_once
+from .values.tolerance import reading
 
 
 class SolvedOverlap(NamedTuple):
@@ -180,6 +181,7 @@ class StructuredMetric(nn.Module):
             return f"preds[{row}]" if row < split else f"refs[{row - split}]"
 
         values = read_once(lambda: [*preds, *refs], "objects", preds, refs)
+        reading(values)
         rows = self.node().encode(values, split, where, device)
         place = torch.arange(len(values), device=device)
         return rows, place[:split], place[split:]

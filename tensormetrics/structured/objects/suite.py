@@ -12,9 +12,9 @@ from ..._distributed import options_of
 from ..._metric import Options
 from ...uncertainty.engine.resampling import Joined, together
 from ...uncertainty.engine.weights import Identity
-from .columns import shared_columns
 from .family import Corpus, Family, keyed
 from .matching import Hook, Path
+from .values.columns import shared_columns
 
 
 class Suite(Corpus):

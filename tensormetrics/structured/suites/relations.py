@@ -7,7 +7,7 @@ from typing_extensions import Unpack
 
 from ... import _checks
 from ...uncertainty.engine.weights import Identity
-from ..objects.columns import numbers
+from ..objects.values.columns import numbers
 from ..tensors import _lengths
 from ..tensors._lengths import documents, in_chunks, total
 from ._label_scores import LabelScores

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ..columns import Where
+from ..values.columns import Where
 from .node import Node, NotPlain, below
 
 

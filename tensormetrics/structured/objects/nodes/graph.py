@@ -10,7 +10,7 @@ from torch import Tensor
 from ...tensors._integer_program import Solved
 from ...tensors._pairs import expand
 from ...tensors.graph import graph_overlap, reachability
-from ..columns import Keys, Where
+from ..values.columns import Keys, Where
 from .node import Part
 from .set import Bounded
 

@@ -11,7 +11,7 @@ from ...tensors._integer_program import PROOF, Answer, Programme, solve
 from ...tensors._pairs import expand, matched, places
 from ...tensors.constraints import Constraint
 from ...tensors.latent.latent import SolvedMapping, latent_overlap
-from ..columns import Keys, Where, check_type
+from ..values.columns import Keys, Where, check_type
 from ..variable import Variable
 from .node import Node, Part
 from .relations import equal_pairs

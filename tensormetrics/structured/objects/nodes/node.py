@@ -24,8 +24,9 @@ from ...tensors.normalizers import (
     normalize,
     selves_read,
 )
-from ..columns import EQUAL_THEMSELVES, Keys, Where, check_no_nan, combined, read_once
-from ..leaf_types import LeafType
+from ..values.columns import EQUAL_THEMSELVES, Keys, Where, check_no_nan, combined, read_once
+from ..values.leaf_types import LeafType
+from ..values.tolerance import checked
 from ..variable import Variable
 
 bounding = ContextVar("bounding", default=False)  # nodes that are inexact answer with a bound from above
@@ -56,6 +57,7 @@ class Node(ABC):
     inexact: what is found may be less than there is; see `bounding`.
     has_variables: values hold variables outside of any collection. binds: they hold collections that bind variables.
     cost: factors of a product are evaluated in this order, on the pairs that are left.
+    tolerant: a value that is none of the type may be an `InvalidValue`.
     plain: a single pair of few values can be compared without tensors, which cost more: `read`, then `worth` and
     `own` in the place of `encode`, `similarity` and `self_similarity`. What raises there is left to these to refuse.
     """
@@ -65,6 +67,7 @@ class Node(ABC):
     inexact = False
     has_variables = False
     binds = False
+    tolerant = False
     plain = False
     cost = 0
 
@@ -117,10 +120,11 @@ class Leaf(Node):
 
     def __init__(self, leaf_type: LeafType | None = None) -> None:
         self.type = leaf_type
+        self.tolerant = leaf_type is not None
 
     def read(self, values: Sequence[Any]) -> Sequence[Any]:
         if self.type is not None:
-            return self.type.read_column(values, str)
+            return self.type.read_column(values, 0, str)
         if not EQUAL_THEMSELVES.issuperset(map(type, values)):
             check_no_nan(values, str)
         return values
@@ -129,7 +133,7 @@ class Leaf(Node):
         if self.type is None:
             check_no_nan(values, where)
         else:
-            values = read_once(partial(self.type.read_column, values, where), self.type, values)
+            values = read_once(partial(self.type.read_column, values, split, where), self.type, values)
         return read_once(lambda: Keys(values, where, device), (Keys, device), values)
 
     def similarity(self, rows: Keys, i: Tensor, j: Tensor) -> Tensor:
@@ -164,6 +168,7 @@ class Product(Node):
         unequal = [place for place, node in enumerate(self.nodes) if not node.equality]
         self.factors = sorted(unequal, key=lambda place: self.nodes[place].cost)  # beside the key
         self.plain = all(node.plain for node in self.nodes)
+        self.tolerant = all(node.tolerant for node in self.nodes)
 
     def read(self, values: Sequence[Any]) -> Sequence[Any]:
         self.check(values, str)
@@ -191,7 +196,7 @@ class Product(Node):
         return math.prod(self.nodes[place].own(x) for place, x in zip(self.factors, a[1:], strict=True))
 
     def encode(self, values: Sequence[Any], split: int, where: Where, device: torch.device) -> Record:
-        self.check(values, where)
+        values = checked(self.check, values, split, where)
         columns = [
             node.encode(read_once(partial(_read_all, read, values), read, values), split, below(where, names), device)
             for names, (read, node) in self.fields.items()
@@ -247,6 +252,7 @@ class Union(Node):
         self.take_on(cases)
         self.cost = max(node.cost for node in cases)
         self.plain = all(node.plain for node in cases)
+        self.tolerant = all(node.tolerant for node in cases)
 
     def read(self, values: Sequence[Any]) -> Sequence[Any]:
         chosen = [case for case in map(self.choose, values) if case is not None]
@@ -267,8 +273,8 @@ class Union(Node):
     def encode(self, values: Sequence[Any], split: int, where: Where, device: torch.device) -> Choice:
         chosen = [case for case in map(self.choose, values) if case is not None]
         if len(chosen) < len(values):
-            row, got = next((row, value) for row, value in enumerate(values) if self.choose(value) is None)
-            raise TypeError(f"{where(row)}: got {got!r:.60} of type {type(got).__name__}, wanted {self.wanted}")
+            values = checked(self._check, values, split, where)
+            chosen = [self.choose(value) or 0 for value in values]  # the first case stands for an invalid value
         case = torch.tensor(chosen, dtype=torch.int64, device="cpu")
         place, columns = torch.zeros_like(case), []
         for number, node in enumerate(self.cases):
@@ -283,6 +289,12 @@ class Union(Node):
         own = [repeat(None) if part is None else iter(part.values) for part in parts]
         key = Keys([(n, next(own[n])) for n in chosen], where, device, [part for part in parts if part is not None])
         return Choice(case.to(device), place.to(device), columns, key)
+
+    def _check(self, values: Sequence[Any], where: Where) -> None:
+        for row, value in enumerate(values):
+            if self.choose(value) is None:
+                got = f"got {value!r:.60} of type {type(value).__name__}"
+                raise TypeError(f"{where(row)}: {got}, wanted {self.wanted}")
 
     def similarity(self, rows: Choice, i: Tensor, j: Tensor) -> Tensor:
         value = (rows.key.ids[i] == rows.key.ids[j]).double()
@@ -328,6 +340,7 @@ class Normalized(Node):
         self.equality, self.dominated = known and inner.equality, known and inner.dominated
         self.take_on([inner])
         self.plain = self.equality and inner.plain
+        self.tolerant = inner.tolerant
 
     def read(self, values: Sequence[Any]) -> Sequence[Any]:
         return self.inner.read(values)

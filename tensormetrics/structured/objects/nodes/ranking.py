@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from .... import _checks
 from ....assignment import linear_sum_assignment
 from ...tensors._pairs import join, places
-from ..columns import as_list, check_collection
 from ..metric import StructuredMetric
+from ..values.columns import as_list, check_collection
 from .set import Collection, RaggedRows, alike
 
 

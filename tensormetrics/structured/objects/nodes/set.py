@@ -14,7 +14,7 @@ from ...tensors._pairs import counted_overlap, expand, join, matched
 from ...tensors.constraints import Constraint
 from ...tensors.overlap import common, set_overlap
 from ...tensors.policy import Policy
-from ..columns import (
+from ..values.columns import (
     COLLECTIONS,
     EQUAL_THEMSELVES,
     FEW,
@@ -27,6 +27,7 @@ from ..columns import (
     pairs_of,
     read_once,
 )
+from ..values.tolerance import checked
 from .node import Leaf, Node, NotPlain, Part, bounding
 from .relations import equal_pairs, heaviest_relation
 
@@ -70,9 +71,10 @@ class Collection(Node):
         self.inner, self.items = inner, items
         self.take_on([inner])
         self.has_variables = False
+        self.tolerant = inner.tolerant and items in (as_list, pairs_of)
 
     def encode(self, values: Sequence[Any], split: int, where: Where, device: torch.device) -> RaggedRows:
-        self.check(values, where)
+        values = checked(self.check, values, split, where)
         counts, items = read_once(lambda: _items_of(values, self.items), self.items, values)
         count = torch.tensor(counts, dtype=torch.int64, device="cpu")
         start = count.cumsum(0) - count
@@ -276,10 +278,12 @@ class Set(Matched):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.flat = isinstance(self.inner, Leaf) and self.items is as_list
+        leaf_type = self.inner.type if isinstance(self.inner, Leaf) else None
+        self.exact = EQUAL_THEMSELVES if leaf_type is None else leaf_type.exact
 
     def read(self, values: Sequence[Any]) -> Sequence[Any]:
         if self.flat and COLLECTIONS.issuperset(map(type, values)):
-            if EQUAL_THEMSELVES.issuperset(map(type, chain(*values))):
+            if self.exact.issuperset(map(type, chain(*values))):
                 return values  # as they are: half the time of a small score
         return super().read(values)
 

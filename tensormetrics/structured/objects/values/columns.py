@@ -15,7 +15,8 @@ import torch
 import typing_extensions
 from torch import Tensor
 
-from ..fields.schemas.records import class_of, is_tuple
+from ...fields.schemas.records import class_of, is_tuple
+from .tolerance import InvalidValue
 
 Where = Callable[[int], str]  # the path of a row, for messages
 CPU = torch.device("cpu")
@@ -172,7 +173,7 @@ def check_collection(values: Sequence[Any], where: Where) -> None:
 def check_mapping(values: Sequence[Any], where: Where, is_wanted: bool = True) -> None:
     """TypeError with the path of the first value that is no mapping, or that is one where none is wanted."""
     for row, value in enumerate(values):
-        if isinstance(value, Mapping) is not is_wanted:
+        if isinstance(value, Mapping) is not is_wanted and not isinstance(value, InvalidValue):
             wanted = "a mapping such as a dict" if is_wanted else "a list; write list(value) if its keys are the items"
             raise TypeError(f"{where(row)}: got {value!r:.60} of type {type(value).__name__}, wanted {wanted}")
 
@@ -187,7 +188,8 @@ def elements_of(counter: Mapping[Any, int]) -> list[Any]:
 
 
 def pairs_of(mapping: Mapping[Any, Any]) -> list[tuple[Any, Any]]:
-    check_mapping([mapping], str)
+    if not isinstance(mapping, InvalidValue):
+        check_mapping([mapping], str)
     return list(mapping.items())
 
 

@@ -7,10 +7,11 @@ from typing import Any
 
 from torch import Tensor
 
-from ..fields.reading.values import INVALID, leaf_reader, wanted
-from ..fields.schemas.class_tree import scalar_type
-from ..fields.schemas.types import LeafKind
+from ...fields.reading.values import INVALID, leaf_reader, wanted
+from ...fields.schemas.class_tree import scalar_type
+from ...fields.schemas.types import LeafKind
 from .columns import Where
+from .tolerance import MissingValue, stand_in
 
 EXACT: dict[LeafKind, frozenset[type]] = {  # classes all of whose values are values of the kind, as they are
     "boolean": frozenset({bool}),
@@ -44,17 +45,27 @@ class LeafType:
         """Return what is compared of a value, or INVALID."""
         return None if value is None and self.allows_none else self._read(value)
 
-    def read_column(self, values: Sequence[Any], where: Where) -> Sequence[Any]:
+    def read_column(self, values: Sequence[Any], split: int, where: Where) -> Sequence[Any]:
         """Return what is compared of values.
 
+        Args:
+            values: Of predictions, then of references.
+            split: Number of values of predictions.
+            where: Path of a value.
+
         Raises:
-            ValueError: If one is none of the type; the message has its path.
+            ValueError: If one is none of the type and that is not tolerated; the message has its path.
         """
         if self._are_exact(values):
             return values
         result = [self.read(value) for value in values]
         for row, value in enumerate(result):
-            if value is INVALID:
+            if value is not INVALID:
+                continue
+            result[row] = stand_in(values[row], row, split)
+            if isinstance(result[row], MissingValue):
+                result[row] = None
+            elif result[row] is None:
                 hint = "; write .item(), or .tolist()" if isinstance(values[row], Tensor) else ""
                 raise ValueError(f"{where(row)}: got {values[row]!r:.60}, wanted {self.name}{hint}")
         return result

@@ -1,0 +1,1 @@
+"""Values of objects: of which types they are, and columns of them."""
