@@ -295,7 +295,7 @@ def test_invalid_answers_of_the_second_model_count_as_empty():
     Path("q.jsonl").write_text("\n".join(["I am sorry, but", *lines[1:]]))
     command = "structured p.jsonl r.jsonl --schema bag.py:Bag --compare q.jsonl"
     assert run(command).exit_code == 2
-    assert "invalid" not in answer(command, "--invalid", "empty")["comparison"]
+    assert "invalid" not in answer(command, "--on-invalid", "empty")["comparison"]
 
 
 QUERIES = 8

@@ -253,28 +253,27 @@ CASES = {  # command -> its arguments -> what stands in the file called bad, the
     "structured": {
         f"bad.jsonl {SCHEMA_OPTION}": [
             ("", "bad.jsonl: the file is empty"),
-            ("[1]\n" + DOCUMENT, "bad.jsonl, line 1: wanted an object @ document"),
+            ("[1]\n" + DOCUMENT, "bad.jsonl, line 1: got an array, wanted an object"),
             (
                 DOCUMENT.replace("1", "NaN") + DOCUMENT,
-                "bad.jsonl, line 1: this is no JSON: got NaN, wanted a finite number",
+                "bad.jsonl, line 1: this is no JSON: NaN is no JSON",
             ),
             (
                 DOCUMENT + DOCUMENT.replace('"left": 1, ', ""),
-                "bad.jsonl, line 2: required field missing @ document.mentions[0].left",
+                "bad.jsonl, line 2: mentions[0].left: got no such key, wanted int",
             ),
-            ((DOCUMENT * 2)[:-20], "bad.jsonl, line 2: this is no JSON: Expecting ',' delimiter at character 25"),
-            (OBJECT, "bad.jsonl, line 1: got the byte 0x93, wanted text in UTF-8"),
+            ((DOCUMENT * 2)[:-20], "bad.jsonl, line 2: this is no JSON: truncated"),
+            (OBJECT, "bad.jsonl, line 1: this is no JSON: the bytes are not UTF-8"),
             (DOCUMENT, "bad.jsonl: number of documents is 1, but that of r.jsonl is 2"),
             (
                 DOCUMENT.replace("1", "1.5") + DOCUMENT,
-                "bad.jsonl, line 1: got 1.5, wanted int @ document.mentions[0].left",
+                "bad.jsonl, line 1: mentions[0].left: got 1.5, wanted int",
             ),
             (
                 DOCUMENT.replace("PER", "ORG") + DOCUMENT,
-                "bad.jsonl, line 1: ORG not in literal typing.Literal['PER', 'LOC'] @ document.mentions[0].label",
+                "bad.jsonl, line 1: mentions[0].label: got 'ORG', wanted one of 'PER', 'LOC'",
             ),
-            (DOCUMENT + '{"mentions": ]}\n', "bad.jsonl, line 2: this is no JSON: Expecting value at character 14"),
-            (DOCUMENT.replace("}]", '}], "x": 1') + DOCUMENT, "bad.jsonl, line 1: extra fields found (x) @ document"),
+            (DOCUMENT + '{"mentions": ]}\n', "bad.jsonl, line 2: this is no JSON: Expecting value at 13"),
         ],
         "r.jsonl r.jsonl --schema bad.py:Doc": [
             ("1 / 0\n", "--schema: bad.py:Doc cannot be imported: ZeroDivisionError: division by zero"),

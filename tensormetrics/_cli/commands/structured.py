@@ -2,9 +2,8 @@
 
 import importlib
 import importlib.util
-import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -21,10 +20,17 @@ from ...structured import (
     read_conll_coref,
     read_penman,
 )
+from ...structured.fields.engine.faults import first_fault
+from ...structured.fields.engine.places import compile_schema, root_kinds
+from ...structured.fields.instances import instance_of
+from ...structured.fields.reading.read import Reader
+from ...structured.fields.schemas.class_tree import schema_of
 from ...structured.fields.schemas.records import is_record, is_tuple
 from ...structured.objects.metric import StructuredMetric
+from ...structured.objects.values.tolerance import MissingValue
 from ...structured.suites.entities.tags import tag_code
-from ..inputs import BadInput, existing, full_lines, json_of, naming, open_text
+from ..inputs import BadInput, existing, naming, open_text
+from ..inputs.documents import answers_of, read_lines, without_blank_end
 from ..names import CONSTRAINTS, TAGS
 from ..option_types import Device, Option, Probability, Replicates, Rope, SecondModel
 from ..output import find_device, publish
@@ -39,7 +45,7 @@ def structured(
     *,
     schema: str,
     constraint: Annotated[str, Option(type=click.Choice(CONSTRAINTS))] = "<->",
-    invalid: Literal["error", "empty"] = "error",
+    on_invalid: Literal["raise", "wrong", "empty"] = "raise",
     **options: Any,
 ) -> int:
     """Compare PREDICTED and REFERENCE, .jsonl files of one document per line, by a metric derived from a class. `json`
@@ -47,22 +53,23 @@ def structured(
 
     \b
     tensormetrics structured predicted.jsonl reference.jsonl --schema my_schema.py:Document
-    tensormetrics structured answers.jsonl reference.jsonl --schema my_schema.py:Document --invalid empty
+    tensormetrics structured answers.jsonl reference.jsonl --schema my_schema.py:Document --on-invalid wrong
 
     Args:
         schema (MODULE:CLASS): What a line is: a dataclass, a NamedTuple, a TypedDict or a class of attrs, msgspec or
             pydantic. The module may be a path to a .py file; it is run.
         constraint: How items of lists are matched, for a class without @metametric: one to one, or with items of the
             reference (->), of the prediction (<-) or of both (~) matched again and again.
-        invalid: What lines of PREDICTED are that are null, no JSON, or of another form: an error, or documents without
-            items, which are counted.
+        on_invalid: What lines of PREDICTED are that have no JSON, or values of wrong types: an error; wrong, where an
+            invalid field costs this field only; or documents without items. Both are counted.
     """
     cls, metric = _metric_of(schema, constraint)
-    how = "empty" if invalid == "empty" else "raise"
     averages = {"micro": micro_average(NORMALIZERS), "macro": macro_average(NORMALIZERS)}
+    objects = _Objects(cls, on_invalid)
+    references = objects.read(reference)
     return _report(
-        lambda file: list(_objects(existing(file), cls, invalid == "empty" and file != reference)),
-        lambda file, preds, refs, **resampled: Family(metric, averages, on_invalid=how, **resampled),
+        lambda file: references if file == reference else objects.read(file, len(references)),
+        lambda file, preds, refs, **resampled: Family(metric, averages, on_invalid=on_invalid, **resampled),
         predicted=predicted,
         reference=reference,
         **options,
@@ -265,80 +272,46 @@ def _imported(module: str) -> Any:
     return loaded
 
 
-def _objects(path: Path, cls: type, lenient: bool) -> Iterator[Any]:
-    """The object of each line; `lenient`: None for what is no JSON, or does not fit."""
-    try:
-        import cattrs
-    except ImportError as error:
-        raise BadInput(f"{path}: {error}; install it with: pip install 'tensormetrics[cli]'") from error
-    converter = _converter()
-    found: Any
-    for line, text in full_lines(path):
-        try:
-            value = json_of(path, line, text)
-            try:
-                found = converter.structure(value, cls)
-            except Exception as error:  # groups of errors, and whatever a constructor of the user raises
-                reasons = "; ".join(cattrs.transform_error(error, path="document", format_exception=_reason))
-                raise BadInput(f"{path}, line {line}: {reasons}") from error
-        except BadInput:
-            if not lenient:
-                raise
-            found = None
-        yield found
+class _Objects:
+    """Reads files of a class: texts become JSON, and JSON objects of the class."""
 
+    def __init__(self, cls: type, on_invalid: str) -> None:
+        with naming():
+            self.plan = compile_schema(schema_of(cls))
+        self.reader = Reader(root_kinds(self.plan))
+        self.on_invalid = on_invalid
 
-def _converter() -> Any:
-    """Return what makes objects of a class from JSON; pydantic and msgspec make and check their own."""
-    import cattrs
-    from cattrs.cols import is_namedtuple, namedtuple_dict_structure_factory, namedtuple_structure_factory
+    def read(self, file: str, num_references: int | None = None) -> list[Any]:
+        """Return the object of each line, None for an answer that is none.
 
-    converter = cattrs.Converter(forbid_extra_keys=True)
-    for kind in (bool, int, float, str):
-        converter.register_structure_hook(kind, _plain_value)
+        Args:
+            file: Path.
+            num_references: Number of references; None where these are read.
 
-    def named_tuple(cls: Any) -> Callable[[Any, Any], Any]:
-        by_name = namedtuple_dict_structure_factory(cls, converter, "from_converter", True)
-        by_position = namedtuple_structure_factory(cls, converter)
-        return lambda value, _: (by_position if isinstance(value, list) else by_name)(value, cls)
+        Raises:
+            BadInput: If a line is no value of the class, and that is not tolerated.
+        """
+        is_reference = num_references is None
+        lines = read_lines(file, not is_reference)
+        if num_references is not None:
+            lines = without_blank_end(lines, num_references)
+        answers = answers_of(file, lines, answer=None, id=None, dropped=())
+        return [
+            self._object(f"{file}, line {line}", value, is_reference)
+            for line, value in zip(answers.lines, answers.values, strict=True)
+        ]
 
-    def struct(value: Any, cls: Any) -> Any:
-        import msgspec
-
-        return msgspec.convert(value, cls)
-
-    converter.register_structure_hook_factory(is_namedtuple, named_tuple)
-    converter.register_structure_hook_func(lambda cls: hasattr(cls, "__struct_fields__"), struct)
-    converter.register_structure_hook_func(
-        lambda cls: hasattr(cls, "model_validate_json"),
-        lambda value, cls: cls.model_validate_json(json.dumps(value), strict=True),
-    )
-    return converter
-
-
-def _reason(error: BaseException, kind: type | None) -> str:
-    from cattrs.v import format_exception
-
-    if isinstance(error, AttributeError):
-        return "wanted an object"
-    if callable(errors := getattr(error, "errors", None)):  # of pydantic
-        return "; ".join(": ".join([*map(str, each["loc"]), each["msg"]]) for each in errors())
-    reason = format_exception(error, kind)
-    is_own = isinstance(error, Misfit) or type(error).__module__.partition(".")[0] == "msgspec"
-    return str(error) if is_own or reason.startswith("unknown error") else reason
-
-
-class Misfit(ValueError):
-    """A value that is not of its field's type."""
-
-
-def _plain_value(value: Any, kind: type) -> Any:
-    """Nothing is cut or turned into something else: 1.7 is no int, and 1 no str."""
-    if type(value) is kind:
-        return value
-    if kind is float and type(value) is int:
-        return float(value)
-    raise Misfit(f"got {value!r}, wanted {kind.__name__}")
+    def _object(self, at: str, text: Any, is_reference: bool) -> Any:
+        reading = self.reader.read(text)
+        is_strict = is_reference or self.on_invalid == "raise"
+        if reading.how == "unreadable":
+            if is_strict:
+                reason = "the bytes are not UTF-8" if text is None else reading.reason
+                raise BadInput(f"{at}: {reason if reason.startswith('got ') else f'this is no JSON: {reason}'}")
+            return None
+        if is_strict and (fault := first_fault(self.plan, reading.value)):
+            raise BadInput(f"{at}: {fault.removeprefix('.').removeprefix(': ')}")
+        return instance_of(self.plan.root, reading.value, MissingValue())
 
 
 def _blocks(file: str, skip: str) -> list[list[tuple[int, str]]]:

@@ -13,7 +13,5 @@ from .labels import read_labels as read_labels
 from .naming import naming as naming
 from .text import csv_rows as csv_rows
 from .text import existing as existing
-from .text import full_lines as full_lines
 from .text import is_number as is_number
-from .text import json_of as json_of
 from .text import open_text as open_text

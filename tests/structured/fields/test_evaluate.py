@@ -391,3 +391,24 @@ def test_recursive_documents_of_hundreds_of_levels():
     report = evaluate([json.dumps(deep)], [deep], schema, replicates=0)
     assert report.paths == ["v"] and report["v"].correct == 400
     assert evaluate([json.dumps(deep)], [deep], replicates=0).totals["exact"] == 1  # types inferred
+
+
+@pytest.mark.parametrize("kind", ["dataclass", "TypedDict", "NamedTuple", "attrs", "pydantic"])
+def test_objects_of_a_class_from_json_equal_those_that_its_constructor_makes(kind):
+    from test_json_schema_writer import MAKERS
+
+    from tensormetrics.structured.fields.engine.places import compile_schema
+    from tensormetrics.structured.fields.instances import instance_of
+    from tensormetrics.structured.fields.schemas.class_tree import schema_of
+
+    if kind == "attrs":
+        pytest.importorskip("attrs")
+    line = MAKERS[kind]("Line", {"sku": str, "price": float, "day": date | None})
+    order = MAKERS[kind]("Order", {"lines": list[line], "span": tuple[int, int], "more": dict[str, int] | str})
+    value = {"lines": [{"sku": "a", "price": 1, "day": "2024-03-01"}], "span": [1, 2], "more": {"x": 3}, "other": 1}
+    built = instance_of(compile_schema(schema_of(order)).root, value)
+    first = line(sku="a", price=1, day=date(2024, 3, 1))
+    assert built == order(lines=[first], span=(1, 2), more={"x": 3})
+    wrong = value | {"lines": [{"sku": 5}], "span": "no"}
+    broken = instance_of(compile_schema(schema_of(order)).root, wrong, "missing")
+    assert (broken["span"] if kind == "TypedDict" else broken.span) == "no"  # for the metric to judge

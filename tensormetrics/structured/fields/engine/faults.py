@@ -6,7 +6,7 @@ from typing import Any
 
 from ..reading.values import INVALID, array_of, object_of, wanted
 from ..schemas.types import Fixed, FreeKeys, Items, Leaf, Record, Union
-from .encode import ABSENT, best_case, num_misfits
+from .cases import NO_CASE, best_case, num_misfits
 from .places import Edge, Place, Plan, joined
 from .recursion import Steps, run
 
@@ -42,7 +42,7 @@ def _fault(plan: Plan, edge: Edge, value: Any, at: str) -> Steps[str]:
     node = place.node
     if isinstance(node, Union):
         case = best_case(place, value)
-        if case != ABSENT:
+        if case != NO_CASE:
             return (yield _fault(plan, place.edges[case], value, at))
     elif num_misfits(place, value) is not None:
         return (yield _fault_of_parts(plan, place, value, at))

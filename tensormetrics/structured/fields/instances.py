@@ -1,0 +1,90 @@
+"""Objects of a class from JSON values, without constructors: what is no value of its type stays as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from typing_extensions import is_typeddict
+
+from .engine.cases import NO_CASE, best_case
+from .engine.places import Edge, Place
+from .reading.values import INVALID, array_of, object_of
+from .schemas.records import record_fields
+from .schemas.types import Fixed, FreeKeys, Items, Leaf, Record, Union
+
+MISSING = object()
+
+
+def instance_of(edge: Edge, value: Any, missing: Any = None) -> Any:
+    """Return the object that a JSON value stands for.
+
+    Args:
+        edge: The type, see `compile_schema`.
+        value: What `json.loads` returned.
+        missing: Value of a required key that is not there.
+    """
+    return _built(edge.place, value, missing)
+
+
+def _built(place: Place, value: Any, missing: Any) -> Any:
+    node = place.node
+    if value is None:
+        return None
+    if isinstance(node, Leaf):
+        assert place.read is not None
+        read = place.read(value)
+        return value if read is INVALID else read
+    if isinstance(node, Union):
+        case = best_case(place, value)
+        return value if case == NO_CASE else _built(place.edges[case].place, value, missing)
+    if isinstance(node, Items | Fixed):
+        return _array(place, value, missing)
+    values = object_of(value)
+    if values is None:
+        return value
+    if isinstance(node, FreeKeys):
+        return {key: _built(place.edges[0].place, part, missing) for key, part in values.items()}
+    assert isinstance(node, Record)
+    return _record(place, node, values, missing)
+
+
+def _array(place: Place, value: Any, missing: Any) -> Any:
+    items = array_of(value)
+    if items is None:
+        return value
+    if isinstance(place.node, Fixed):
+        built = list(items)
+        for edge in place.edges:
+            if edge.position < len(items):
+                built[edge.position] = _built(edge.place, items[edge.position], missing)
+        return tuple(built)
+    built = [_built(place.edges[0].place, item, missing) for item in items]
+    try:
+        return list(dict.fromkeys(built)) if isinstance(place.node, Items) and place.node.unique else built
+    except TypeError:  # unhashable
+        return built
+
+
+def _record(place: Place, node: Record, values: Mapping[str, Any], missing: Any) -> Any:
+    cls: Any = node.instance_of
+    edges = {edge.field.name: edge for edge in place.edges if edge.field is not None}
+    parts = {}
+    for field in record_fields(cls) or []:
+        value = values.get(field.key, MISSING)
+        if value is not MISSING:
+            parts[field.name] = _built(edges[field.key].place, value, missing) if field.key in edges else value
+        elif not is_typeddict(cls):
+            parts[field.name] = missing if field.default is None else field.default()
+    if is_typeddict(cls):
+        return parts
+    if issubclass(cls, tuple):
+        return tuple.__new__(cls, parts.values())
+    if hasattr(cls, "model_construct"):
+        return cls.model_construct(**parts)
+    if hasattr(cls, "__struct_fields__"):
+        return cls(**parts)
+    made = object.__new__(cls)
+    for name, value in parts.items():
+        object.__setattr__(made, name, value)
+    return made
