@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
+import _field_samples as field_samples
 import _pair_samples as pair_samples
 import _ranked_samples as ranked_samples
 import _small_samples as simulation
@@ -38,6 +39,7 @@ NUMBER_COLUMNS = "scores", "sizes", "two-sided", "greater", "less", "contradicti
 RANKED_COLUMNS = "scores", "positives + negatives", "coverage", "mean width", "`p_value` <= .05 of equal models"
 CALIBRATION_COLUMNS = "sizes", '`norm="l1"`', '`norm="rms"`'
 VERIFICATION_COLUMNS = "items, classes, distance", *(f"{name}: coverage, width" for name in pair_samples.METRICS)
+FIELD_COLUMNS = "documents", *field_samples.PATHS, *field_samples.TOTALS
 PARTITION_COLUMNS = "items, clusters", *(f"dependence {share}" for share in pair_samples.DEPENDENCES)
 PEER_COLUMNS = "scores", "method", "coverage", "mean width", "p <= .05", "interval against p", "no interval"
 Cells = tuple[str, ...]
@@ -281,6 +283,11 @@ def verification(sets: int | None) -> Iterator[Cells]:
         yield f"{row.items}, {row.classes}, {row.distance}", *cells
 
 
+def fields(sets: int | None) -> Iterator[Cells]:
+    for size in field_samples.SIZES:
+        yield str(size), *(fraction(share) for share in field_samples.field_coverage(size, sets))
+
+
 def partitions(sets: int | None) -> Iterator[Cells]:
     for items, clusters in pair_samples.PARTITION_SIZES:
         shares = (
@@ -323,6 +330,8 @@ def main() -> None:
     report.table(title, CALIBRATION_COLUMNS, calibration(sets))
     title = "Scores of all pairs of embeddings, 200 sets each."
     report.table(title, VERIFICATION_COLUMNS, verification(sets))
+    title = "Fields of documents, three of ten of which are hard; `items[]` are matched objects."
+    report.table(title, FIELD_COLUMNS, fields(sets))
     title = "Adjusted mutual information, draws that the library does not offer, 200 sets each."
     report.table(title, PARTITION_COLUMNS, partitions(sets))
     peer_sets = sets or simulation.SETS

@@ -47,7 +47,7 @@ def json(
     numbers_in_strings: bool = False,
     null_string: Annotated[tuple[str, ...], Option(metavar="TEXT")] = (),
     unlabelled: bool = False,
-    worst: Annotated[int, Option(type=click.IntRange(0), metavar="N")] = 3,
+    worst: Annotated[int, Option(type=click.IntRange(0), metavar="N")] = 10,
     explain: Annotated[tuple[str, ...], Option(metavar="ID")] = (),
     html: OutputFile | None = None,
     save_schema: OutputFile | None = None,
@@ -84,7 +84,7 @@ def json(
         null_string: A text that means null.
         unlabelled: Keys that a reference lacks were not annotated, and are not compared.
         replicates: Intervals from N reweightings of the documents; 0: none.
-        worst: Documents of lowest similarity that are listed, and explained in --html.
+        worst: Documents of lowest similarity that --html explains.
         explain: Also print the alignment of the document of this id, or line.
         html: Write the report as a page that needs no other file.
         save_schema: Write the schema as JSON, to be edited and given next time.
@@ -133,7 +133,7 @@ def json(
                     raise BadInput(message) from error
                 raise
     report = reports[predicted]
-    tables = [report.table(worst=worst)]
+    tables = [report.table()]
     answer_of_command = {
         "files": {"predicted": predicted, "reference": reference, **({"compare": compare} if compare else {})},
         "documents": len(references.values),

@@ -25,6 +25,7 @@ from .schemas.json_writer import write_json_schema
 
 FEW_DOCUMENTS = 10
 MICRO = "micro (leaves)"
+NUM_NAMED = 3  # documents of lowest similarity below a table
 BATCH = 1000  # documents that are compared at a time
 
 
@@ -188,12 +189,11 @@ class FieldReport:
         """
         return write_json_schema(self.metric.scorer.schema)
 
-    def table(self, *, all: bool = False, worst: int = 3) -> Table:
+    def table(self, *, all: bool = False) -> Table:
         """Return the report as a table of a row for each field, and one for all scalar fields together.
 
         Args:
             all: Also show the fields that neither predictions nor references have.
-            worst: Number of documents of lowest similarity that the caption names.
         """
         columns = {**dict.fromkeys(("support", "docs", *COUNTS)), **dict.fromkeys(FIELD_SCORES, True)}
         rows: dict[str, dict[str, Any]] = {}
@@ -215,9 +215,9 @@ class FieldReport:
             **scores,
             "similarity": None,
         }
-        return Table(list(rows), columns, list(rows.values()), caption="\n".join(self._remarks(worst)), index="path")
+        return Table(list(rows), columns, list(rows.values()), caption="\n".join(self._remarks()), index="path")
 
-    def _remarks(self, num_worst: int) -> list[str]:
+    def _remarks(self) -> list[str]:
         read = ", ".join(f"{how} {count}" for how, count in self._read.items() if count)
         rates = [f"readable {_text(self.totals['readable'])} ({read})"] if read else []
         rates += [f"{name} {_text(self.totals[name])}" for name in ("valid", "exact", "similarity")]
@@ -235,7 +235,7 @@ class FieldReport:
             lines.append(f"calls of functions: {self.metric.scorer.answers.num_calls}")
         if self.is_inferred:
             lines.append("types inferred from the references")
-        if worst := [each for each in self.worst(num_worst) if each.similarity < 1]:
+        if worst := [each for each in self.worst(NUM_NAMED) if each.similarity < 1]:
             reasons = [f" ({each.read}: {each.reason})" if each.reason else "" for each in worst]
             named = [f"{each.id} {each.similarity:.2f}{reason}" for each, reason in zip(worst, reasons, strict=True)]
             lines.append(f"lowest: {', '.join(named)}")
