@@ -5,7 +5,7 @@ import random
 import pytest
 import torch
 
-from tensormetrics.structured.objects import columns
+from tensormetrics.structured.objects.values import columns
 
 
 def keys(values):
