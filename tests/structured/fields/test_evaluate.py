@@ -412,3 +412,84 @@ def test_objects_of_a_class_from_json_equal_those_that_its_constructor_makes(kin
     wrong = value | {"lines": [{"sku": 5}], "span": "no"}
     broken = instance_of(compile_schema(schema_of(order)).root, wrong, "missing")
     assert (broken["span"] if kind == "TypedDict" else broken.span) == "no"  # for the metric to judge
+
+
+def nullable(schema):
+    """Return a schema in which every field may be null; items of lists and free keys stay as they are."""
+    if not isinstance(schema, dict):
+        return schema
+    changed = {key: nullable(part) for key, part in schema.items()}
+    if "properties" in schema:
+        changed["properties"] = {
+            name: part if "$ref" in part or "anyOf" in part else {"anyOf": [nullable(part), {"type": "null"}]}
+            for name, part in schema["properties"].items()
+        }
+        for part in changed["properties"].values():  # annotations stay at the field
+            for case in part.get("anyOf", ()):
+                if "x-tensormetrics" in case:
+                    part["x-tensormetrics"] = case.pop("x-tensormetrics")
+    return changed
+
+
+def is_json(answer):
+    try:
+        return isinstance(json.loads(answer), dict)
+    except (TypeError, ValueError):
+        return False
+
+
+RANDOM = [case for case in SCORED if case["id"] in ("g089", "gr01", "gr02", "gr05")]
+
+
+def numbers_of(report):
+    return report._counts.tolist(), [each.similarity for each in report.documents], report.totals["exact"]
+
+
+@pytest.mark.parametrize("case", RANDOM, ids=lambda case: case["id"])
+def test_a_field_that_may_be_null_is_scored_alike(case):
+    plain, changed = (
+        evaluate(case["predictions"], case["references"], schema, replicates=0, **case["options"])
+        for schema in (case["schema"], nullable(case["schema"]))
+    )
+    assert plain.paths == changed.paths and numbers_of(plain) == numbers_of(changed)
+
+
+@pytest.mark.parametrize("case", RANDOM, ids=lambda case: case["id"])
+def test_parsed_answers_are_scored_as_their_texts(case):
+    pairs = zip(case["predictions"], case["references"], strict=True)
+    texts, refs = zip(*(pair for pair in pairs if is_json(pair[0])), strict=True)
+    reports = [
+        evaluate(preds, refs, case["schema"], replicates=0, **case["options"])
+        for preds in (texts, [json.loads(text) for text in texts])
+    ]
+    assert numbers_of(reports[0]) == numbers_of(reports[1])
+
+
+def test_expressions_are_read_in_time_that_grows_with_their_size():
+    leaf = {"type": "object", "properties": {"value": {"type": "integer"}}, "required": ["value"]}
+    parts = {name: {"$ref": "#/$defs/expression"} for name in ("left", "right")}
+    cases = [leaf] + [
+        {"type": "object", "properties": {kind: {"type": "integer"}, **parts}, "required": ["left", "right"]}
+        for kind in ("sum", "product", "power")
+    ]
+    schema = {"$defs": {"expression": {"anyOf": cases}}, "$ref": "#/$defs/expression"}
+    tree = {"value": 1}
+    for n in range(60):  # as every case at every level it would be read 3^60 times
+        tree = {"left": tree, "right": {"value": n}, ("sum", "product", "power")[n % 3]: 1}
+    report = evaluate([json.dumps(tree)], [tree], schema, replicates=0)
+    assert report["value"].correct == 61 and report.totals["exact"] == 1
+
+
+def test_metrics_of_fields_work_in_collections_and_trackers():
+    torchmetrics = pytest.importorskip("torchmetrics")
+    from tensormetrics.structured import FieldScores
+
+    schema = {"type": "object", "properties": {"a": {"type": "integer"}}}
+    collection = torchmetrics.MetricCollection({"all": FieldScores(schema), "near": FieldScores(schema, match=0.7)})
+    collection.update(['{"a": 1}', "no"], [{"a": 1}, {"a": 2}])
+    assert collection.compute()["all_micro-recall"] == 0.5
+    tracker = torchmetrics.MetricTracker(FieldScores(schema), maximize=None)
+    for answer in ('{"a": 2}', '{"a": 1}'):
+        tracker.increment()
+        tracker.update([answer], [{"a": 1}])
+    assert tracker.compute_all()["micro-f1"].tolist() == [0, 1]
