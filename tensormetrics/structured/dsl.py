@@ -6,6 +6,7 @@ constructors' results, or `...` for what the type implies.
     mm.set_matching[Box, "<->", "f1"](mm.tensor_func(iou)[Box]).score(predicted, expected)
 """
 
+import math
 import types
 import typing
 from collections.abc import Callable, Mapping
@@ -14,6 +15,7 @@ from typing import Any
 
 from torch import Tensor
 
+from .. import _checks
 from .fields.schemas.records import field_names, is_record, is_tuple, reader
 from .objects.derive import Derivation, Plan, name_of, no_check, union_of
 from .objects.family import Family as family  # noqa: F401
@@ -25,6 +27,7 @@ from .objects.metric import StructuredMetric
 from .objects.nodes.function import Function, TensorFunction
 from .objects.nodes.graph import Graph, nodes_of
 from .objects.nodes.latent import LatentSet
+from .objects.nodes.mean import Mean
 from .objects.nodes.node import Leaf, Node, Product
 from .objects.nodes.ranking import Ranking
 from .objects.nodes.sequence import Sequence
@@ -107,6 +110,28 @@ def dataclass(
             raise ValueError(f"dataclass: got the field {unknown[0]!r}, wanted one of {', '.join(known)}")
         inner = {name: None if metric is ... else _inner(metric, tp, constraint) for name, metric in metrics.items()}
         return _metric(partial(_product, tp, Constraint.parse(constraint), inner), normalizer)
+
+    return build
+
+
+@Bracketed
+def mean(
+    tp: type, constraint: str | Constraint = "<->", normalizer: str | Normalizer = "none"
+) -> Callable[..., StructuredMetric]:
+    """mean[X]({field: metric or ...}, weights={field: w}): the weighted mean over the fields that one of both values has.
+
+    None and an empty collection are no value. Metrics of fields should be at most 1, as normalised ones are.
+    """
+    build_product = dataclass[tp, constraint, normalizer]
+
+    def build(metrics: Mapping[str, Inner], weights: Mapping[str, float] | None = None) -> StructuredMetric:
+        weights = weights or {}
+        if unknown := [name for name in weights if name not in metrics]:
+            raise ValueError(f"weights: got the field {unknown[0]!r}, wanted one of {', '.join(metrics)}")
+        for name, weight in weights.items():
+            _checks.number(f"weights[{name!r}]", weight, "a finite number >= 0", lambda x: 0 <= x < math.inf)
+        product = build_product(metrics)
+        return _metric(partial(_mean, product.plan, [float(weights.get(name, 1)) for name in metrics]), normalizer)
 
     return build
 
@@ -229,6 +254,12 @@ def _product(tp: type, constraint: Constraint, metrics: dict[str, StructuredMetr
         for name, metric in metrics.items()
     }
     return Product(nodes, record_check(tp))
+
+
+def _mean(product: Callable[[Policy], Node], weights: list[float], policy: Policy) -> Node:
+    node = product(policy)
+    assert isinstance(node, Product)
+    return Mean(node.fields, node.check, weights)
 
 
 def _union(tp: Any, metrics: list[StructuredMetric], policy: Policy) -> Node:

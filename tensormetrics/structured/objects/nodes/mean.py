@@ -1,0 +1,69 @@
+"""The node of a weighted mean over fields."""
+
+from collections.abc import Callable, Sequence, Sized
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from ..values.columns import Keys, Where, read_once
+from ..values.tolerance import checked
+from .node import Leaf, Node, Normalized, Part, Product, below
+
+
+class MeanRows(NamedTuple):
+    columns: list[Any]
+    present: Tensor  # (F, n) bool
+
+
+class Mean(Product):
+    """The weighted mean over the fields that one of both values has, 1 if neither has any.
+
+    None and an empty collection are no value of a field.
+    """
+
+    def __init__(
+        self,
+        fields: dict[tuple[str | int, ...], tuple[Callable[[Any], Any], Node]],
+        check: Callable[[Sequence[Any], Where], None],
+        weights: Sequence[float],
+    ) -> None:
+        super().__init__(fields, check)
+        self.weights = weights
+        self.equality = self.plain = False
+        # Then no value is more similar to another one than to itself.
+        self.dominated = all(isinstance(node, Leaf | Normalized) and node.dominated for node in self.nodes)
+
+    def encode(self, values: Sequence[Any], split: int, where: Where, device: torch.device) -> MeanRows:  # type: ignore[override]
+        values = checked(self.check, values, split, where)
+        columns, present = [], []
+        for names, (read, node) in self.fields.items():
+            parts = read_once(lambda read=read: list(map(read, values)), read, values)  # type: ignore[misc]
+            columns.append(node.encode(parts, split, below(where, names), device))
+            present.append([_has_value(part) for part in parts])
+        return MeanRows(columns, torch.tensor(present, dtype=torch.bool, device=device).view(len(columns), len(values)))
+
+    def similarity(self, rows: MeanRows, i: Tensor, j: Tensor) -> Tensor:  # type: ignore[override]
+        total = torch.zeros(len(i), dtype=torch.float64, device=i.device)
+        size = torch.zeros_like(total)
+        for node, column, present, weight in zip(self.nodes, rows.columns, rows.present, self.weights, strict=True):
+            counts = weight * (present[i] | present[j]).double()
+            total += counts * node.similarity(column, i, j)
+            size += counts
+        return torch.where(size > 0, total / size, 1.0)
+
+    def self_similarity(self, rows: MeanRows, i: Tensor) -> Tensor:  # type: ignore[override]
+        return self.similarity(rows, i, i)
+
+    def key(self, rows: Any) -> Keys | None:
+        return None
+
+    def parts(self, rows: MeanRows, i: int, j: int, x: Any, y: Any) -> Any:  # type: ignore[override]
+        for (names, (read, node)), column in zip(self.fields.items(), rows.columns, strict=True):
+            yield Part(names, names, node, column, i, j, read(x), read(y))
+
+
+def _has_value(value: Any) -> bool:
+    return value is not None and not (
+        isinstance(value, Sized) and not isinstance(value, str | bytes) and not len(value)
+    )
