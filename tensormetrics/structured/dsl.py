@@ -118,7 +118,7 @@ def dataclass(
 def mean(
     tp: type, constraint: str | Constraint = "<->", normalizer: str | Normalizer = "none"
 ) -> Callable[..., StructuredMetric]:
-    """mean[X]({field: metric or ...}, weights={field: w}): the weighted mean over the fields that one of both values has.
+    """mean[X]({field: metric or ...}, weights={field: w}): the weighted mean over the fields that either value has.
 
     None and an empty collection are no value. Metrics of fields should be at most 1, as normalised ones are.
     """
