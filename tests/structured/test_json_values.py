@@ -62,8 +62,11 @@ def test_others_are_not(tp, pred, ref):
     scores = family(tp)
     scores.update([[pred], [ref]], [[ref], [ref]])
     assert scores.compute()["invalid"] + scores.compute()["invalid_fields"] == 1
-    with pytest.raises((TypeError, ValueError)):
-        derive(list[tp]).score([pred], [ref])
+    for error in (TypeError, ValueError):
+        with pytest.raises(error, match=r"^preds\[0\]"):
+            derive(list[tp]).score([pred], [ref])
+        with pytest.raises(error, match=r"^refs\[0\]"):
+            derive(list[tp]).score([ref], [pred])
 
 
 def test_the_case_of_a_number_is_that_of_its_class_if_there_is_one():

@@ -21,6 +21,7 @@ from ...uncertainty.engine.resampling import Joined, Resampled, together
 from ...uncertainty.results.estimates import Comparison
 from .columns import COLUMNS, COUNTS, DOCUMENT_COLUMNS, field_scores
 from .documents import HOWS, DocumentOptions, DocumentScorer, ScoredDocuments, read_counts, read_schema
+from .explain import Explanation, explain
 from .infer import infer_schema
 from .reading.read import Reader, json_kind
 from .reading.values import array_of, object_of
@@ -256,6 +257,15 @@ class FieldScores(SumMetric):
             name: dataclasses.replace(comparisons[name], p_corrected=p_value)
             for name, p_value in zip(names, p_values, strict=True)
         }
+
+    def explain(self, pred: Any, ref: Any) -> Explanation:
+        """Align a prediction with its reference, with the options of the metric; nothing is added.
+
+        Args:
+            pred: An answer, see `update`.
+            ref: A reference.
+        """
+        return explain(self.scorer, pred, ref)
 
     def report(self, *, confidence: float = 0.95) -> FieldReport:
         """Return the table of all fields, with intervals if there are replicates.

@@ -234,6 +234,7 @@ def test_explanations_show_what_was_compared_with_what():
     explanation = report.explain("d1")
     assert str(explanation) == EXPLANATION
     assert len(explanation.to_text(all=True).splitlines()) == len(explanation.rows) + 2
+    assert explanation.rows == report.metric.explain(ANSWER, REFERENCE).rows
     unreadable = report.explain("d2")
     assert "unreadable: Expecting value" in str(unreadable) and "I <cannot>." in str(unreadable)
     assert {row.status for row in unreadable.rows} == {"", "missed"}

@@ -25,6 +25,7 @@ from ...tensors.normalizers import (
     selves_read,
 )
 from ..values.columns import EQUAL_THEMSELVES, Keys, Where, check_no_nan, combined, read_once
+from ..values.errors import WrongTypeError
 from ..values.leaf_types import LeafType
 from ..values.tolerance import checked
 from ..variable import Variable
@@ -294,7 +295,7 @@ class Union(Node):
         for row, value in enumerate(values):
             if self.choose(value) is None:
                 got = f"got {value!r:.60} of type {type(value).__name__}"
-                raise TypeError(f"{where(row)}: {got}, wanted {self.wanted}")
+                raise WrongTypeError(f"{where(row)}: {got}, wanted {self.wanted}")
 
     def similarity(self, rows: Choice, i: Tensor, j: Tensor) -> Tensor:
         value = (rows.key.ids[i] == rows.key.ids[j]).double()

@@ -16,6 +16,7 @@ import typing_extensions
 from torch import Tensor
 
 from ...fields.schemas.records import class_of, is_tuple
+from .errors import WrongTypeError
 from .tolerance import InvalidValue
 
 Where = Callable[[int], str]  # the path of a row, for messages
@@ -149,7 +150,9 @@ def check_type(wanted: type, values: Sequence[Any], where: Where) -> None:
         return
     for row, value in enumerate(values):
         if not isinstance(value, wanted):
-            raise TypeError(f"{where(row)}: got {value!r:.60} of type {type(value).__name__}, wanted {wanted.__name__}")
+            raise WrongTypeError(
+                f"{where(row)}: got {value!r:.60} of type {type(value).__name__}, wanted {wanted.__name__}"
+            )
 
 
 def check_tuple(length: int, values: Sequence[Any], where: Where) -> None:
@@ -158,14 +161,14 @@ def check_tuple(length: int, values: Sequence[Any], where: Where) -> None:
         check_type(tuple, [tuple(value) if isinstance(value, list) else value for value in values], where)
     for row, value in enumerate(values):
         if len(value) != length:
-            raise TypeError(f"{where(row)}: got a {type(value).__name__} of {len(value)}, wanted one of {length}")
+            raise WrongTypeError(f"{where(row)}: got a {type(value).__name__} of {len(value)}, wanted one of {length}")
 
 
 def check_collection(values: Sequence[Any], where: Where) -> None:
     """TypeError with the path of the first value that is no sized collection, or is text."""
     for row, value in enumerate(values):
         if isinstance(value, str | bytes) or not (hasattr(value, "__len__") and hasattr(value, "__iter__")):
-            raise TypeError(
+            raise WrongTypeError(
                 f"{where(row)}: got {value!r:.60} of type {type(value).__name__}, wanted a collection such as a list"
             )
 
@@ -175,7 +178,7 @@ def check_mapping(values: Sequence[Any], where: Where, is_wanted: bool = True) -
     for row, value in enumerate(values):
         if isinstance(value, Mapping) is not is_wanted and not isinstance(value, InvalidValue):
             wanted = "a mapping such as a dict" if is_wanted else "a list; write list(value) if its keys are the items"
-            raise TypeError(f"{where(row)}: got {value!r:.60} of type {type(value).__name__}, wanted {wanted}")
+            raise WrongTypeError(f"{where(row)}: got {value!r:.60} of type {type(value).__name__}, wanted {wanted}")
 
 
 def as_list(value: Iterable[Any]) -> Sequence[Any]:
@@ -205,4 +208,6 @@ def _check_keys(cls: Any, values: Sequence[Any], where: Where) -> None:
     check_type(dict, values, where)
     for row, value in enumerate(values):
         if lacking := [key for key in cls.__annotations__ if key in cls.__required_keys__ and key not in value]:
-            raise TypeError(f"{where(row)}: got a dict without the key {lacking[0]!r}, which {cls.__name__} requires")
+            raise WrongTypeError(
+                f"{where(row)}: got a dict without the key {lacking[0]!r}, which {cls.__name__} requires"
+            )

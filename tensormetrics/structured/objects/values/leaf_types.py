@@ -11,6 +11,7 @@ from ...fields.reading.values import INVALID, leaf_reader, wanted
 from ...fields.schemas.class_tree import scalar_type
 from ...fields.schemas.types import LeafKind
 from .columns import Where
+from .errors import WrongTypeError
 from .tolerance import MissingValue, stand_in
 
 EXACT: dict[LeafKind, frozenset[type]] = {  # classes all of whose values are values of the kind, as they are
@@ -54,7 +55,7 @@ class LeafType:
             where: Path of a value.
 
         Raises:
-            ValueError: If one is none of the type and that is not tolerated; the message has its path.
+            WrongTypeError: If one is none of the type and that is not tolerated; the message has its path.
         """
         if self._are_exact(values):
             return values
@@ -67,7 +68,7 @@ class LeafType:
                 result[row] = None
             elif result[row] is None:
                 hint = "; write .item(), or .tolist()" if isinstance(values[row], Tensor) else ""
-                raise ValueError(f"{where(row)}: got {values[row]!r:.60}, wanted {self.name}{hint}")
+                raise WrongTypeError(f"{where(row)}: got {values[row]!r:.60}, wanted {self.name}{hint}")
         return result
 
     def _are_exact(self, values: Sequence[Any]) -> bool:
