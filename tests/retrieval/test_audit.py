@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from tensormetrics.retrieval import AccuracyCalculator, FaissKNN, TorchKNN
-from tensormetrics.retrieval.calculator.audit import drawn, exact_estimate, shares_found
+from tensormetrics.retrieval.calculator.audit import drawn, exact_estimate, interval_around, shares_found
 from tensormetrics.retrieval.scores.query_metric import Classes
 
 NAMES = ("precision_at_1", "mean_average_precision_at_r", "mean_reciprocal_rank")
@@ -152,6 +152,14 @@ def test_no_difference_in_the_sample_is_no_proof():
     assert (
         found.value == pytest.approx(scores.mean().item()) and 0.02 < found.high - found.value < 0.04
     )  # about 3 / 100
+
+
+def test_intervals_of_two_queries_have_the_quantile_of_one_degree_of_freedom():
+    deviation = torch.tensor([[0.5], [-0.5]], dtype=torch.float64)
+    mean, sizes = torch.tensor([0.5], dtype=torch.float64), torch.tensor([[2], [1000]])
+    found = interval_around(mean, deviation, sizes[0], 1.0, sizes[1].double(), 0.95)
+    error = ((0.5 + 2) / 1 / 2 * (1 - 2 / 1000)) ** 0.5  # with two imagined queries that differ by 1 and -1
+    assert float(found.high - found.value) == pytest.approx(12.706204736 * error, rel=1e-9)
 
 
 @pytest.mark.slow

@@ -7,7 +7,8 @@ from known_statistics import KNOWN, close
 from scipy import stats
 
 from tensormetrics.uncertainty import compare_folds
-from tensormetrics.uncertainty.statistics.cross_validation import t_quantile, t_tail
+from tensormetrics.uncertainty.statistics.cross_validation import t_tail
+from tensormetrics.uncertainty.statistics.student import t_quantile, t_quantiles_of
 
 
 def test_known_answer(device):
@@ -29,7 +30,7 @@ def test_student(df, device):
     t = np.array([-40.0, -3, -0.1, 0, 0.5, 2, 10, 100])
     close(t_tail(torch.from_numpy(t).to(device), df), stats.t.sf(t, df), atol=1e-300)
     for q in 0.5, 0.9, 0.975, 0.9995:
-        close(t_quantile(q, df), stats.t.ppf(q, df))
+        close(torch.tensor(t_quantile(q, df), dtype=torch.float64), stats.t.ppf(q, df))
     assert t_tail(torch.tensor(math.inf), df) == 0 and t_tail(torch.tensor(-math.inf), df) == 1
 
 
@@ -73,3 +74,10 @@ def test_errors(arguments, message):
 def test_rope_out_of_range_is_refused(rope):
     with pytest.raises(ValueError, match="^rope: got .*, wanted None or a number >= 0$"):
         compare_folds(torch.rand(3), torch.rand(3), rope=rope)
+
+
+def test_quantiles_of_many_degrees_of_freedom_agree_with_scipy():
+    df = torch.tensor([[1, 2, 3, 5, 29], [60, 100, 101, 500, 10**6]])
+    for share in (0.55, 0.9, 0.975, 0.995, 0.9995):
+        expected = torch.from_numpy(stats.t.ppf(share, df.numpy()))
+        torch.testing.assert_close(t_quantiles_of(share, df), expected, rtol=1e-6, atol=0)

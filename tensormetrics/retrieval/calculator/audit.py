@@ -6,6 +6,7 @@ from torch import Tensor
 from ... import _checks
 from ...uncertainty.engine.philox import WORD, philox4x32, philox_key
 from ...uncertainty.results.estimates import Estimate
+from ...uncertainty.statistics.student import t_quantiles_of
 from ..inputs import Sides
 from ..scores.query_metric import Average, Classes, averaged
 from ..search.knn import TorchKNN
@@ -76,7 +77,7 @@ def recall_estimate(audit: Audit, count: int, confidence: float) -> Estimate:
     present = ~audit.found.isnan()
     mean = audit.found.nanmean(0)
     deviation = (audit.found - mean).where(present, 0)
-    found = _around(mean, deviation, present.sum(0), 0.5, mean.new_tensor(count), confidence)
+    found = interval_around(mean, deviation, present.sum(0), 0.5, mean.new_tensor(count), confidence)
     return Estimate(*(each.clamp(0, 1) for each in found))
 
 
@@ -104,18 +105,17 @@ def exact_estimate(
     mean = (difference * weight).sum(0) / size
     deviation = difference * weight - mean * (weight > 0) if average == "class" else difference * weight - mean
     bounded = name not in UNBOUNDED
-    found = _around(mean, deviation, size, float(bounded), count.double(), confidence)
+    found = interval_around(mean, deviation, size, float(bounded), count.double(), confidence)
     found = Estimate(*(whole + (each if average == "class" else each[0]) for each in found))
     return Estimate(*(each.clamp(0, 1) for each in found)) if bounded else found
 
 
-def _around(
+def interval_around(
     mean: Tensor, deviation: Tensor, size: Tensor, extreme: float, count: Tensor, confidence: float
 ) -> Estimate:
     # mean: (C,)  deviation: (A, C) from it, of samples of `size` (C,) among `count` (C,); two more are +-extreme
     variance = (deviation.square().sum(0) + 2 * extreme**2) / (size - 1).clamp(min=1)
-    z, free = torch.special.ndtri(mean.new_tensor((1 + confidence) / 2)), (size - 1).clamp(min=1)
-    t = z + (z**3 + z) / (4 * free) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * free**2)  # of Student's law
+    t = t_quantiles_of((1 + confidence) / 2, (size - 1).long().clamp(min=1))
     half = t * (variance / size * (1 - size / count)).clamp(min=0).sqrt()
     return Estimate(mean, mean - half, mean + half)
 

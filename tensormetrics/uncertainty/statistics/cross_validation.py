@@ -6,10 +6,10 @@ from torch import Tensor
 from ... import _checks
 from ..._checks import takes_arrays
 from ..results.estimates import Comparison
-from .log_concave import quantile, tabulate
+from .log_concave import tabulate
 from .pooling import correlated_variance
 from .samples import check_probability, check_rope
-from .student import t_cdf
+from .student import t_cdf, t_quantile
 from .truncated import log_t_density
 
 
@@ -104,13 +104,6 @@ def t_tail(t: Tensor, df: float) -> Tensor:  # (...) -> (...)
     part, whole = (table.mass[..., -1] for table in mass)
     peak = torch.where(y > 0, log_density(y[..., None])[..., 0], 0)  # the table of the tail is relative to its peak
     return torch.where(y.isnan(), torch.nan, torch.where(y == torch.inf, 0, part * peak.exp() / whole))
-
-
-def t_quantile(q: float, df: float) -> Tensor:  # ()
-    """The value that Student's T exceeds with probability 1 - q."""
-    zero = torch.zeros((), dtype=torch.float64, device="cpu")
-    table = tabulate(log_t_density(df), zero, zero - torch.inf, zero + torch.inf)
-    return df**0.5 * quantile(table, torch.full((1,), q, dtype=torch.float64, device="cpu"))[0].sinh()
 
 
 @takes_arrays

@@ -1,9 +1,12 @@
 """Student's distribution of whole degrees of freedom: its finite series, and the quantiles that invert it."""
 
+import functools
 import math
 
 import torch
 from torch import Tensor
+
+FEW_DF = 100  # beyond, an expansion is as good
 
 
 def t_cdf(t: Tensor, df: int) -> Tensor:
@@ -30,6 +33,37 @@ def t_quantiles(shares: Tensor, df: int) -> Tensor:
         below = t_cdf(middle.tan() * math.sqrt(df), df) < shares
         low, high = middle.where(below, low), high.where(below, middle)
     return ((low + high) / 2).tan() * math.sqrt(df)
+
+
+@functools.lru_cache(maxsize=256)
+def t_quantile(share: float, df: int) -> float:
+    """Return the t with P(T <= t) = share, computed on the host."""
+    low, high = -math.pi / 2, math.pi / 2
+    odd = df % 2
+    for _ in range(60):
+        angle = (low + high) / 2
+        term, series = math.cos(angle) if odd else 1.0, 0.0
+        for k in range(1 + odd, df, 2):  # as in `t_cdf`
+            series += term
+            term *= math.cos(angle) ** 2 * (k / (k + 1))
+        inside = (angle + math.sin(angle) * series) * (2 / math.pi) if odd else math.sin(angle) * series
+        low, high = (angle, high) if (1 + inside) / 2 < share else (low, angle)
+    return math.tan((low + high) / 2) * math.sqrt(df)
+
+
+def t_quantiles_of(share: float, df: Tensor) -> Tensor:
+    # df: (...) integers >= 1  ->  (...) float64
+    """Return the t with P(T <= t) = share for many degrees of freedom, with a relative error below 1e-6 up to .9995."""
+    z = float(torch.special.ndtri(torch.tensor(share, dtype=torch.float64, device="cpu")))
+    terms = (
+        (z**3 + z) / 4,
+        (5 * z**5 + 16 * z**3 + 3 * z) / 96,
+        (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
+    )  # Abramowitz & Stegun 1964, 26.7.5
+    table = torch.tensor([t_quantile(share, n) for n in range(1, FEW_DF + 1)], dtype=torch.float64, device=df.device)
+    free = df.double()
+    large = z + sum(term / free ** (n + 1) for n, term in enumerate(terms))
+    return torch.where(df <= FEW_DF, table[df.clamp(1, FEW_DF) - 1], large)
 
 
 def log_t_pdf(t: Tensor, df: int) -> Tensor:
