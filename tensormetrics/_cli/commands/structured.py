@@ -21,7 +21,7 @@ from ...structured import (
     read_penman,
 )
 from ...structured.fields.engine.faults import first_fault
-from ...structured.fields.engine.places import compile_schema, root_kinds
+from ...structured.fields.engine.slots import compile_schema, root_kinds
 from ...structured.fields.instances import instance_of
 from ...structured.fields.reading.read import Reader
 from ...structured.fields.schemas.class_tree import schema_of

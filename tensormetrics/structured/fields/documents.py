@@ -15,7 +15,7 @@ from .comparators import Answers
 from .engine.compare import Comparison, Counts
 from .engine.encode import ABSENT, MISSING, Encoded, Keys, encode
 from .engine.faults import first_fault
-from .engine.places import Plan, compile_schema, root_kinds
+from .engine.slots import Plan, compile_schema, root_kinds
 from .reading.read import Extract, Reader, Reading
 from .schemas.class_tree import schema_of
 from .schemas.json_schema import read_json_schema
@@ -118,7 +118,7 @@ def read_schema(schema: Any) -> Schema:
 
 
 class DocumentScorer:
-    """Reads and compares documents by a schema without places of any value.
+    """Reads and compares documents by a schema whose types are all known.
 
     Args:
         schema: The types.
@@ -138,7 +138,7 @@ class DocumentScorer:
             defaults=options.defaults,
         )
         kinds = root_kinds(self.plan, options.numbers_in_strings)
-        decimals = any(isinstance(p.node, Leaf) and p.node.kind == "decimal" for p in self.plan.places)
+        decimals = any(isinstance(p.node, Leaf) and p.node.kind == "decimal" for p in self.plan.slots)
         self.reader = Reader(kinds, options.extract, decimals)
         self.reference_reader = Reader(kinds, "strict", decimals)
         self.answers = Answers()
@@ -180,7 +180,7 @@ class DocumentScorer:
         skips = self.options.on_invalid == "skip" and not keeps_all
         (kept,) = np.nonzero(is_readable) if skips else (np.arange(len(readings)),)
         values = [readings[n].value if is_readable[n] else MISSING for n in kept]
-        tables = [Keys() for _ in self.plan.places]
+        tables = [Keys() for _ in self.plan.slots]
         preds = encode(self.plan, values, tables, is_reference=False)
         refs = encode(self.plan, wanted, tables, is_reference=True)
         self._check_references(refs, wanted, values, first)

@@ -14,15 +14,15 @@ from .engine.compare import CORRECT, INVENTED, MISSED, TOLERANCE, WRONG, Compari
 from .engine.encode import ABSENT, BROKEN, Column
 from .engine.faults import type_name
 from .engine.matching import Edges, best_matching
-from .engine.places import Edge, Place, joined
 from .engine.recursion import Steps, run
+from .engine.slots import Edge, Slot, joined
 from .page import explanation_html, explanation_page
 from .reading.read import Reading
 from .reading.values import object_of
 from .schemas.types import FreeKeys, Items, Leaf, Union
 
 MAX_TEXT = 60  # characters of a value that are shown
-EXCERPT = 80  # characters around the place where an answer is no JSON
+EXCERPT = 80  # characters around the position where an answer is no JSON
 
 Status = Literal["correct", "wrong", "invalid", "missed", "invented", "near miss", ""]
 
@@ -175,58 +175,58 @@ class _Alignment:
         self.rows: list[AlignedValues] = []
         root = self.comparison.plan.root
         i, j = int(self.preds.roots[0]), int(self.refs.roots[0])
-        if not isinstance(root.place.node, Leaf) or (i, j) != (ABSENT, ABSENT):
-            run(self._visit(root.place, i, j, ("", ""), "@" if isinstance(root.place.node, Leaf) else "", 0))
+        if not isinstance(root.slot.node, Leaf) or (i, j) != (ABSENT, ABSENT):
+            run(self._visit(root.slot, i, j, ("", ""), "@" if isinstance(root.slot.node, Leaf) else "", 0))
 
-    def _columns(self, place: Place) -> tuple[Column, Column]:
-        return self.preds.columns[place.number], self.refs.columns[place.number]
+    def _columns(self, slot: Slot) -> tuple[Column, Column]:
+        return self.preds.columns[slot.index], self.refs.columns[slot.index]
 
-    def _visit(self, place: Place, i: int, j: int, paths: tuple[str, str], name: str, depth: int) -> Steps[None]:
+    def _visit(self, slot: Slot, i: int, j: int, paths: tuple[str, str], name: str, depth: int) -> Steps[None]:
         """List the values below a pair of rows, ABSENT for none, after a row of the pair itself if it has a name."""
         if i in (ABSENT, BROKEN) and j == ABSENT:
             return
-        if isinstance(place.node, Union):
-            preds, refs = self._columns(place)
+        if isinstance(slot.node, Union):
+            preds, refs = self._columns(slot)
             case = max(int(preds.own_case[i] if j == ABSENT else refs.own_case[j]), 0)
             i, j = int(preds.children[case][i]), int(refs.children[case][j])
-            yield self._visit(place.edges[case].place, i, j, paths, name, depth)
+            yield self._visit(slot.edges[case].slot, i, j, paths, name, depth)
             return
-        if isinstance(place.node, Leaf):
-            self._add_leaf(place, i, j, paths, name, depth)
+        if isinstance(slot.node, Leaf):
+            self._add_leaf(slot, i, j, paths, name, depth)
             return
-        preds, _ = self._columns(place)
+        preds, _ = self._columns(slot)
         is_invalid = bool(preds.invalid[i])
         if name or is_invalid:
-            self.rows.append(self._row(place, i, j, paths, name or "@", depth, "invalid" if is_invalid else ""))
+            self.rows.append(self._row(slot, i, j, paths, name or "@", depth, "invalid" if is_invalid else ""))
             depth += 1
-        if isinstance(place.node, Items):
-            yield self._items(place, i, j, paths, depth)
-        elif isinstance(place.node, FreeKeys):
-            yield self._free_keys(place, i, j, paths, depth)
+        if isinstance(slot.node, Items):
+            yield self._items(slot, i, j, paths, depth)
+        elif isinstance(slot.node, FreeKeys):
+            yield self._free_keys(slot, i, j, paths, depth)
         else:
-            yield self._parts(place, i, j, paths, depth)
+            yield self._parts(slot, i, j, paths, depth)
 
     def _row(
-        self, place: Place, i: int, j: int, paths: tuple[str, str], name: str, depth: int, status: Status
+        self, slot: Slot, i: int, j: int, paths: tuple[str, str], name: str, depth: int, status: Status
     ) -> AlignedValues:
-        preds, refs = self._columns(place)
-        shows = isinstance(place.node, Leaf) or status == "invalid"
+        preds, refs = self._columns(slot)
+        shows = isinstance(slot.node, Leaf) or status == "invalid"
         return AlignedValues(
             depth,
             name,
             None if i in (ABSENT, BROKEN) else paths[0],
             None if j == ABSENT else paths[1],
             preds.values[i] if shows and i >= 0 else None,
-            refs.values[j] if isinstance(place.node, Leaf) and j >= 0 else None,
+            refs.values[j] if isinstance(slot.node, Leaf) and j >= 0 else None,
             status,
-            note=f"wanted {type_name(place)}" if status == "invalid" else "",
+            note=f"wanted {type_name(slot)}" if status == "invalid" else "",
         )
 
-    def _add_leaf(self, place: Place, i: int, j: int, paths: tuple[str, str], name: str, depth: int) -> None:
-        preds, refs = self._columns(place)
+    def _add_leaf(self, slot: Slot, i: int, j: int, paths: tuple[str, str], name: str, depth: int) -> None:
+        preds, refs = self._columns(slot)
         similarity = None
         if preds.codes[i] >= 0 and refs.codes[j] >= 0:
-            similarity = self._similarity(place, i, j)
+            similarity = self._similarity(slot, i, j)
         if preds.invalid[i]:
             status: Status = "invalid"
         elif j == ABSENT:
@@ -234,58 +234,58 @@ class _Alignment:
         elif i == ABSENT:
             status = "missed"
         else:
-            is_correct = similarity is not None and similarity >= place.comparator.threshold - TOLERANCE
+            is_correct = similarity is not None and similarity >= slot.comparator.threshold - TOLERANCE
             status = "correct" if is_correct else "wrong"
-        row = self._row(place, i, j, paths, name, depth, status)
+        row = self._row(slot, i, j, paths, name, depth, status)
         self.rows.append(row._replace(similarity=similarity))
 
-    def _similarity(self, place: Place, i: int, j: int) -> float:
-        keys = self.comparison.tables[place.number].keys
-        preds, refs = self._columns(place)
+    def _similarity(self, slot: Slot, i: int, j: int) -> float:
+        keys = self.comparison.tables[slot.index].keys
+        preds, refs = self._columns(slot)
         pair = preds.codes[[i]], refs.codes[[j]]
-        return float(place.comparator.pair_similarities(keys, *pair, answers=self.comparison.answers)[0])
+        return float(slot.comparator.pair_similarities(keys, *pair, answers=self.comparison.answers)[0])
 
-    def _parts(self, place: Place, i: int, j: int, paths: tuple[str, str], depth: int) -> Steps[None]:
-        preds, refs = self._columns(place)
-        for n, edge in enumerate(place.edges):
+    def _parts(self, slot: Slot, i: int, j: int, paths: tuple[str, str], depth: int) -> Steps[None]:
+        preds, refs = self._columns(slot)
+        for n, edge in enumerate(slot.edges):
             pred, ref = int(preds.children[n][i]), int(refs.children[n][j])
             if self.comparison.plan.unlabelled and edge.field is not None and not refs.labelled[n][j]:
                 continue
-            if edge is place.other_keys:
-                yield self._visit(edge.place, pred, ref, paths, "", depth)
+            if edge is slot.other_keys:
+                yield self._visit(edge.slot, pred, ref, paths, "", depth)
                 continue
             name = _name(edge)
             below = (paths[0] + name, paths[1] + name) if name[0] == "[" else tuple(joined(p, name) for p in paths)
             if edge.field is not None:
                 below = joined(paths[0], edge.field.name), joined(paths[1], edge.field.name)
-            yield self._visit(edge.place, pred, ref, (below[0], below[1]), name, depth)
-        if place.extra_row >= 0 and preds.num_extra[i]:
+            yield self._visit(edge.slot, pred, ref, (below[0], below[1]), name, depth)
+        if slot.extra_row >= 0 and preds.num_extra[i]:
             self.rows.append(
-                AlignedValues(depth, "(extra)", paths[0], None, status="invented", note=self._extra(place, i))
+                AlignedValues(depth, "(extra)", paths[0], None, status="invented", note=self._extra(slot, i))
             )
 
-    def _extra(self, place: Place, i: int) -> str:
-        value = object_of(self._columns(place)[0].values[i]) or {}
-        return ", ".join(str(key) for key in value if key not in place.known_keys)[:MAX_TEXT]
+    def _extra(self, slot: Slot, i: int) -> str:
+        value = object_of(self._columns(slot)[0].values[i]) or {}
+        return ", ".join(str(key) for key in value if key not in slot.known_keys)[:MAX_TEXT]
 
-    def _free_keys(self, place: Place, i: int, j: int, paths: tuple[str, str], depth: int) -> Steps[None]:
-        (edge,) = place.edges
-        names = list(self.comparison.tables[place.number].codes)
+    def _free_keys(self, slot: Slot, i: int, j: int, paths: tuple[str, str], depth: int) -> Steps[None]:
+        (edge,) = slot.edges
+        names = list(self.comparison.tables[slot.index].codes)
         sides = []
-        for column, row in zip(self._columns(place), (i, j), strict=True):
+        for column, row in zip(self._columns(slot), (i, j), strict=True):
             part = slice(int(column.starts[row]), int(column.starts[row] + column.lengths[row]))
             sides.append(
                 {names[k]: int(item) for k, item in zip(column.item_keys[part], column.items[part], strict=True)}
             )
         for key in dict.fromkeys([*sides[1], *sides[0]]):
             below = joined(paths[0], key), joined(paths[1], key)
-            yield self._visit(edge.place, sides[0].get(key, ABSENT), sides[1].get(key, ABSENT), below, key, depth)
+            yield self._visit(edge.slot, sides[0].get(key, ABSENT), sides[1].get(key, ABSENT), below, key, depth)
 
-    def _items(self, place: Place, i: int, j: int, paths: tuple[str, str], depth: int) -> Steps[None]:
-        (edge,) = place.edges
-        preds, refs = self._columns(place)
-        matched = yield self.comparison.matched(place, np.array([i]), np.array([j]))
-        near = yield self._near_misses(place, i, j, matched)
+    def _items(self, slot: Slot, i: int, j: int, paths: tuple[str, str], depth: int) -> Steps[None]:
+        (edge,) = slot.edges
+        preds, refs = self._columns(slot)
+        matched = yield self.comparison.matched(slot, np.array([i]), np.array([j]))
+        near = yield self._near_misses(slot, i, j, matched)
         partners = {int(b): (int(a), float(s), False) for a, b, s in _positions(matched)}
         partners |= {int(b): (int(a), float(s), True) for a, b, s in _positions(near)}
         used = {a for a, _, _ in partners.values()}
@@ -296,23 +296,23 @@ class _Alignment:
         for position, ref in enumerate(map(int, ref_rows)):
             ref_path = f"{paths[1]}[{position}]"
             if position not in partners:
-                yield self._item(edge.place, ABSENT, ref, (paths[0], ref_path), f"[{position}]", depth, "missed")
+                yield self._item(edge.slot, ABSENT, ref, (paths[0], ref_path), f"[{position}]", depth, "missed")
                 continue
             other, similarity, is_near = partners[position]
             pred, below = int(pred_rows[other]), (f"{paths[0]}[{other}]", ref_path)
             name = f"[{position}] {'~' if is_near else '='} [{other}]"
             if is_near:
-                self._add_near_miss(place, pred, ref, below, name, depth, similarity)
+                self._add_near_miss(slot, pred, ref, below, name, depth, similarity)
             else:
-                yield self._item(edge.place, pred, ref, below, name, depth, "correct", similarity)
+                yield self._item(edge.slot, pred, ref, below, name, depth, "correct", similarity)
         for position, pred in enumerate(map(int, pred_rows)):
             if position not in used:
                 below = f"{paths[0]}[{position}]", paths[1]
-                yield self._item(edge.place, pred, ABSENT, below, f"+ [{position}]", depth, "invented")
+                yield self._item(edge.slot, pred, ABSENT, below, f"+ [{position}]", depth, "invented")
 
     def _item(
         self,
-        place: Place,
+        slot: Slot,
         i: int,
         j: int,
         paths: tuple[str, str],
@@ -322,14 +322,14 @@ class _Alignment:
         similarity: float | None = None,
     ) -> Steps[None]:
         start = len(self.rows)
-        yield self._visit(place, i, j, paths, name, depth)
+        yield self._visit(slot, i, j, paths, name, depth)
         if len(self.rows) > start and self.rows[start].status != "invalid":
             self.rows[start] = self.rows[start]._replace(status=status, similarity=similarity)
 
-    def _near_misses(self, place: Place, i: int, j: int, matched: Edges) -> Steps[Edges]:
+    def _near_misses(self, slot: Slot, i: int, j: int, matched: Edges) -> Steps[Edges]:
         """Match the items that are left on both sides by their similarities, whatever the threshold."""
-        (edge,) = place.edges
-        preds, refs = self._columns(place)
+        (edge,) = slot.edges
+        preds, refs = self._columns(slot)
         used = set(matched.pred_position.tolist()), set(matched.ref_position.tolist())
         left = [
             [n for n in range(int(column.lengths[row])) if n not in taken]
@@ -338,20 +338,20 @@ class _Alignment:
         a, b = (grid.ravel() for grid in np.meshgrid(*(np.array(side, dtype=np.int64) for side in left), indexing="ij"))
         pred, ref = preds.items[preds.starts[i] + a], refs.items[refs.starts[j] + b]
         self.comparison.keeps_all_credit = True
-        similarity = yield self.comparison.visit(edge.place, pred, ref)
+        similarity = yield self.comparison.visit(edge.slot, pred, ref)
         self.comparison.keeps_all_credit = False
         edges = Edges(np.zeros(len(a), dtype=np.int64), a, b, pred, ref, similarity)
-        edges = edges.take((similarity > 0) & (self.comparison.evidence(edge.place, pred, ref)))
+        edges = edges.take((similarity > 0) & (self.comparison.evidence(edge.slot, pred, ref)))
         sizes = [np.array([len(side)]) for side in left]
         return edges.take(best_matching(edges, edges.similarity, sizes[0], sizes[1]))
 
     def _add_near_miss(
-        self, place: Place, i: int, j: int, paths: tuple[str, str], name: str, depth: int, similarity: float
+        self, slot: Slot, i: int, j: int, paths: tuple[str, str], name: str, depth: int, similarity: float
     ) -> None:
-        (edge,) = place.edges
-        is_leaf = isinstance(edge.place.node, Leaf)
-        threshold = edge.place.comparator.threshold if is_leaf else place.match
-        preds, refs = self._columns(edge.place)
+        (edge,) = slot.edges
+        is_leaf = isinstance(edge.slot.node, Leaf)
+        threshold = edge.slot.comparator.threshold if is_leaf else slot.match
+        preds, refs = self._columns(edge.slot)
         pred, ref = (None if row < 0 else column.values[row] for column, row in ((preds, i), (refs, j)))
         note = f"(threshold {threshold:g}): counted as missed and invented"
         self.rows.append(AlignedValues(depth, name, *paths, pred, ref, "near miss", similarity, note))

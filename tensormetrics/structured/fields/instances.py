@@ -8,7 +8,7 @@ from typing import Any
 from typing_extensions import is_typeddict
 
 from .engine.cases import NO_CASE, best_case
-from .engine.places import Edge, Place
+from .engine.slots import Edge, Slot
 from .reading.values import INVALID, array_of, object_of
 from .schemas.records import record_fields
 from .schemas.types import Fixed, FreeKeys, Items, Leaf, Record, Union
@@ -24,56 +24,56 @@ def instance_of(edge: Edge, value: Any, missing: Any = None) -> Any:
         value: What `json.loads` returned.
         missing: Value of a required key that is not there.
     """
-    return _built(edge.place, value, missing)
+    return _built(edge.slot, value, missing)
 
 
-def _built(place: Place, value: Any, missing: Any) -> Any:
-    node = place.node
+def _built(slot: Slot, value: Any, missing: Any) -> Any:
+    node = slot.node
     if value is None:
         return None
     if isinstance(node, Leaf):
-        assert place.read is not None
-        read = place.read(value)
+        assert slot.read is not None
+        read = slot.read(value)
         return value if read is INVALID else read
     if isinstance(node, Union):
-        case = best_case(place, value)
-        return value if case == NO_CASE else _built(place.edges[case].place, value, missing)
+        case = best_case(slot, value)
+        return value if case == NO_CASE else _built(slot.edges[case].slot, value, missing)
     if isinstance(node, Items | Fixed):
-        return _array(place, value, missing)
+        return _array(slot, value, missing)
     values = object_of(value)
     if values is None:
         return value
     if isinstance(node, FreeKeys):
-        return {key: _built(place.edges[0].place, part, missing) for key, part in values.items()}
+        return {key: _built(slot.edges[0].slot, part, missing) for key, part in values.items()}
     assert isinstance(node, Record)
-    return _record(place, node, values, missing)
+    return _record(slot, node, values, missing)
 
 
-def _array(place: Place, value: Any, missing: Any) -> Any:
+def _array(slot: Slot, value: Any, missing: Any) -> Any:
     items = array_of(value)
     if items is None:
         return value
-    if isinstance(place.node, Fixed):
+    if isinstance(slot.node, Fixed):
         built = list(items)
-        for edge in place.edges:
+        for edge in slot.edges:
             if edge.position < len(items):
-                built[edge.position] = _built(edge.place, items[edge.position], missing)
+                built[edge.position] = _built(edge.slot, items[edge.position], missing)
         return tuple(built)
-    built = [_built(place.edges[0].place, item, missing) for item in items]
+    built = [_built(slot.edges[0].slot, item, missing) for item in items]
     try:
-        return list(dict.fromkeys(built)) if isinstance(place.node, Items) and place.node.unique else built
+        return list(dict.fromkeys(built)) if isinstance(slot.node, Items) and slot.node.unique else built
     except TypeError:  # unhashable
         return built
 
 
-def _record(place: Place, node: Record, values: Mapping[str, Any], missing: Any) -> Any:
+def _record(slot: Slot, node: Record, values: Mapping[str, Any], missing: Any) -> Any:
     cls: Any = node.instance_of
-    edges = {edge.field.name: edge for edge in place.edges if edge.field is not None}
+    edges = {edge.field.name: edge for edge in slot.edges if edge.field is not None}
     parts = {}
     for field in record_fields(cls) or []:
         value = values.get(field.key, MISSING)
         if value is not MISSING:
-            parts[field.name] = _built(edges[field.key].place, value, missing) if field.key in edges else value
+            parts[field.name] = _built(edges[field.key].slot, value, missing) if field.key in edges else value
         elif not is_typeddict(cls):
             parts[field.name] = missing if field.default is None else field.default()
     if is_typeddict(cls):

@@ -397,7 +397,7 @@ def test_recursive_documents_of_hundreds_of_levels():
 def test_objects_of_a_class_from_json_equal_those_that_its_constructor_makes(kind):
     from test_json_schema_writer import MAKERS
 
-    from tensormetrics.structured.fields.engine.places import compile_schema
+    from tensormetrics.structured.fields.engine.slots import compile_schema
     from tensormetrics.structured.fields.instances import instance_of
     from tensormetrics.structured.fields.schemas.class_tree import schema_of
 

@@ -7,49 +7,47 @@ from typing import Any
 
 from ..reading.values import INVALID, array_of, object_of
 from ..schemas.types import Fixed, FreeKeys, Items, Leaf, Record, Union
-from .places import Edge, Place
+from .slots import Edge, Slot
 
 NO_CASE = -1
 
 
-def best_case(place: Place, value: Any) -> int:
+def best_case(slot: Slot, value: Any) -> int:
     """Return the case of a union that a value fits best, the first of equally good ones; NO_CASE if it fits none."""
-    misfits = [
-        (count, n) for n, edge in enumerate(place.edges) if (count := num_misfits(edge.place, value)) is not None
-    ]
+    misfits = [(count, n) for n, edge in enumerate(slot.edges) if (count := num_misfits(edge.slot, value)) is not None]
     return min(misfits)[1] if misfits else NO_CASE
 
 
-def num_misfits(place: Place, value: Any) -> int | None:
+def num_misfits(slot: Slot, value: Any) -> int | None:
     """Return how many parts of a value do not fit a type, or None if the value itself is none."""
-    node = place.node
+    node = slot.node
     if isinstance(node, Leaf):
-        assert place.read is not None
-        return None if place.read(value) is INVALID else 0
+        assert slot.read is not None
+        return None if slot.read(value) is INVALID else 0
     if isinstance(node, Union):
-        return min((count for e in place.edges if (count := num_misfits(e.place, value)) is not None), default=None)
+        return min((count for e in slot.edges if (count := num_misfits(e.slot, value)) is not None), default=None)
     if isinstance(node, Items | Fixed):
         items = array_of(value)
         if items is None or isinstance(node, Fixed) and len(items) != len(node.positions):
             return None
-        edges = place.edges * len(items) if isinstance(node, Items) else place.edges
+        edges = slot.edges * len(items) if isinstance(node, Items) else slot.edges
         parts = items if isinstance(node, Items) else [items[edge.position] for edge in edges]
         return sum(not _fits(edge, part) for edge, part in zip(edges, parts, strict=True))
     values = object_of(value)
     if values is None:
         return None
     if isinstance(node, FreeKeys):
-        return sum(not _fits(place.edges[0], part) for part in values.values())
+        return sum(not _fits(slot.edges[0], part) for part in values.values())
     assert isinstance(node, Record)
     if node.instance_of is not None and isinstance(node.instance_of, type) and type(value) is node.instance_of:
         return -1  # whatever its values: an instance of the class
-    return _record_misfits(place, node, values)
+    return _record_misfits(slot, node, values)
 
 
-def _record_misfits(place: Place, node: Record, values: Mapping[Any, Any]) -> int:
-    count = 0 if place.other_keys else sum(key not in place.known_keys for key in values)
+def _record_misfits(slot: Slot, node: Record, values: Mapping[Any, Any]) -> int:
+    count = 0 if slot.other_keys else sum(key not in slot.known_keys for key in values)
     count += sum(each.required and not any(k in values for k in each.keys or (each.name,)) for each in node.fields)
-    for edge in place.edges:
+    for edge in slot.edges:
         count += sum(key in values and not _fits(edge, values[key]) for key in edge.keys)
     return count
 
@@ -58,11 +56,11 @@ def _fits(edge: Edge, part: Any) -> bool:
     """Return whether a value is of the kind of a type, whatever it contains."""
     if part is None:
         return edge.nullable
-    node = edge.place.node
+    node = edge.slot.node
     if isinstance(node, Union):
-        return any(_fits(case, part) for case in edge.place.edges)
+        return any(_fits(case, part) for case in edge.slot.edges)
     if isinstance(node, Leaf):
-        return num_misfits(edge.place, part) is not None
+        return num_misfits(edge.slot, part) is not None
     if isinstance(node, Items | Fixed):
         items = array_of(part)
         return items is not None and not (isinstance(node, Fixed) and len(items) != len(node.positions))

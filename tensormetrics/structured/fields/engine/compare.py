@@ -12,8 +12,8 @@ from ..comparators import Answers
 from ..schemas.types import FreeKeys, Items, Leaf, Record, Union
 from .encode import ABSENT, BROKEN, Column, Encoded, Keys
 from .matching import Edges, best_matching, equal_items
-from .places import Edge, Place, Plan
 from .recursion import Steps, run
+from .slots import Edge, Plan, Slot
 
 TOLERANCE = 1e-9  # of thresholds
 MIN_WEIGHT = 2.0**-20  # of a pair of items that must be matched
@@ -47,7 +47,7 @@ class Comparison:
 
     Args:
         plan: The compiled schema.
-        tables: Keys by place, of both.
+        tables: Keys by slot, of both.
         preds: Encoded predictions, a row ABSENT where there is none.
         refs: Encoded references.
         answers: Results of users' functions.
@@ -58,59 +58,59 @@ class Comparison:
         shape = len(preds.roots), len(plan.rows.paths)
         self.counts = np.zeros((*shape, 4), dtype=np.int64)
         self.similarity = np.zeros(shape)
-        self.wrong: list[tuple[Place, np.ndarray, np.ndarray]] = []  # rows of wrong values and of their references
+        self.wrong: list[tuple[Slot, np.ndarray, np.ndarray]] = []  # rows of wrong values and of their references
         self.keeps_all_credit = False  # of values below their thresholds
-        self.order = [_cheap_first(place) for place in plan.places]
+        self.order = [_cheap_first(slot) for slot in plan.slots]
 
     def count(self) -> Counts:
         """Compare all documents."""
-        documents, place = np.arange(len(self.preds.roots)), self.plan.root.place
+        documents, slot = np.arange(len(self.preds.roots)), self.plan.root.slot
         i, j = self.preds.roots, self.refs.roots
-        similarity = run(self.visit(place, i, j, documents))
-        similarity[~self.evidence(place, i, j)] = 1.0
+        similarity = run(self.visit(slot, i, j, documents))
+        similarity[~self.evidence(slot, i, j)] = 1.0
         faults = Faults(self.plan, self.preds)
         return Counts(self.counts, self.similarity, similarity, faults.invalid, faults.is_conforming, faults.num_extra)
 
     def wrong_values(self, row: int) -> Iterator[tuple[Any, Any]]:
         """Return the wrong values of a row of the report, with those of the references."""
-        for place, i, j in self.wrong:
-            if place.row == row:
-                preds, refs = self._columns(place)
+        for slot, i, j in self.wrong:
+            if slot.row == row:
+                preds, refs = self._columns(slot)
                 for pred, ref in zip(i, j, strict=True):
                     if pred >= 0:  # else below an object of a wrong type
                         yield preds.values[pred], refs.values[ref]
 
-    def _columns(self, place: Place) -> tuple[Column, Column]:
-        return self.preds.columns[place.number], self.refs.columns[place.number]
+    def _columns(self, slot: Slot) -> tuple[Column, Column]:
+        return self.preds.columns[slot.index], self.refs.columns[slot.index]
 
-    def evidence(self, place: Place, i: np.ndarray, j: np.ndarray) -> np.ndarray:
+    def evidence(self, slot: Slot, i: np.ndarray, j: np.ndarray) -> np.ndarray:
         # i, j: (P,)  ->  (P,) bool
         """Return whether one of both values has content."""
-        preds, refs = self._columns(place)
+        preds, refs = self._columns(slot)
         return preds.content[i] | refs.content[j]
 
     def visit(
-        self, place: Place, i: np.ndarray, j: np.ndarray, documents: np.ndarray | None = None, floor: float = 0.0
+        self, slot: Slot, i: np.ndarray, j: np.ndarray, documents: np.ndarray | None = None, floor: float = 0.0
     ) -> Steps[np.ndarray]:
         # i, j, documents: (P,)  ->  (P,) float64
         """Return the similarities of pairs of values; with their documents, also count them.
 
         Pairs below `floor` may get a lower similarity.
         """
-        if isinstance(place.node, Leaf):
-            return self._leaf(place, i, j, documents)
-        if isinstance(place.node, Items):
-            return (yield self._items(place, i, j, documents))
-        if isinstance(place.node, FreeKeys):
-            return (yield self._free_keys(place, i, j, documents))
-        if isinstance(place.node, Union):
-            return (yield self._union(place, i, j, documents, floor))
-        return (yield self._parts(place, i, j, documents, floor))
+        if isinstance(slot.node, Leaf):
+            return self._leaf(slot, i, j, documents)
+        if isinstance(slot.node, Items):
+            return (yield self._items(slot, i, j, documents))
+        if isinstance(slot.node, FreeKeys):
+            return (yield self._free_keys(slot, i, j, documents))
+        if isinstance(slot.node, Union):
+            return (yield self._union(slot, i, j, documents, floor))
+        return (yield self._parts(slot, i, j, documents, floor))
 
-    def _leaf(self, place: Place, i: np.ndarray, j: np.ndarray, documents: np.ndarray | None) -> np.ndarray:
-        preds, refs = self._columns(place)
+    def _leaf(self, slot: Slot, i: np.ndarray, j: np.ndarray, documents: np.ndarray | None) -> np.ndarray:
+        preds, refs = self._columns(slot)
         pred, ref = preds.codes[i], refs.codes[j]
-        comparator = place.comparator
+        comparator = slot.comparator
         if comparator.is_equality:
             correct = (pred == ref) & (pred >= 0)
             similarity = correct.astype(np.float64)
@@ -119,82 +119,82 @@ class Comparison:
             (both,) = np.nonzero((pred >= 0) & (ref >= 0))
             cutoff = comparator.threshold if documents is None and not self.keeps_all_credit else 0.0
             similarity[both] = comparator.pair_similarities(
-                self.tables[place.number].keys, pred[both], ref[both], cutoff, self.answers
+                self.tables[slot.index].keys, pred[both], ref[both], cutoff, self.answers
             )
             correct = (similarity >= comparator.threshold - TOLERANCE) & (pred >= 0) & (ref >= 0)
         if documents is not None:
-            np.add.at(self.similarity[:, place.row], documents, similarity)
-            if not place.is_item:
+            np.add.at(self.similarity[:, slot.row], documents, similarity)
+            if not slot.is_item:
                 has_pred, has_ref = pred != ABSENT, ref != ABSENT
-                self._add(place.row, CORRECT, documents, correct)
+                self._add(slot.row, CORRECT, documents, correct)
                 wrong = has_pred & has_ref & ~correct
-                self._add(place.row, WRONG, documents, wrong)
+                self._add(slot.row, WRONG, documents, wrong)
                 if wrong.any():
-                    self.wrong.append((place, i[wrong], j[wrong]))
-                self._add(place.row, MISSED, documents, has_ref & ~has_pred)
-                self._add(place.row, INVENTED, documents, has_pred & ~has_ref & (pred != BROKEN))
+                    self.wrong.append((slot, i[wrong], j[wrong]))
+                self._add(slot.row, MISSED, documents, has_ref & ~has_pred)
+                self._add(slot.row, INVENTED, documents, has_pred & ~has_ref & (pred != BROKEN))
         return similarity if self.keeps_all_credit else np.where(correct, similarity, 0.0)
 
     def _add(self, row: int, kind: int, documents: np.ndarray, amounts: np.ndarray) -> None:
         np.add.at(self.counts[:, row, kind], documents, amounts)
 
     def _parts(
-        self, place: Place, i: np.ndarray, j: np.ndarray, documents: np.ndarray | None, floor: float
+        self, slot: Slot, i: np.ndarray, j: np.ndarray, documents: np.ndarray | None, floor: float
     ) -> Steps[np.ndarray]:
         """Compare objects or tuples: the weighted mean over the parts that one of both has."""
-        preds, refs = self._columns(place)
+        preds, refs = self._columns(slot)
         total, open_weight, weight = np.zeros(len(i)), np.zeros(len(i)), np.zeros(len(i))
         parts = []
-        for n in self.order[place.number]:
-            edge = place.edges[n]
+        for n in self.order[slot.index]:
+            edge = slot.edges[n]
             if edge.weight == 0 and documents is None:
                 continue
             pred, ref = preds.children[n][i], refs.children[n][j]
-            if self.plan.unlabelled and isinstance(place.node, Record):
+            if self.plan.unlabelled and isinstance(slot.node, Record):
                 pred = np.where(refs.labelled[n][j], pred, ABSENT)
             has_pred, has_ref = (
-                side.columns[edge.place.number].content[rows] for side, rows in ((self.preds, pred), (self.refs, ref))
+                side.columns[edge.slot.index].content[rows] for side, rows in ((self.preds, pred), (self.refs, ref))
             )
             weight += edge.weight * (has_pred | has_ref)
             open_weight += edge.weight * (has_pred & has_ref)
             seen = has_pred & has_ref if documents is None else (pred != ABSENT) | (ref != ABSENT)
             parts.append((edge, pred, ref, seen, has_pred & has_ref))
-        if place.extra_row >= 0:
+        if slot.extra_row >= 0:
             weight += preds.num_extra[i] > 0
             if documents is not None:
-                self._add(place.extra_row, INVENTED, documents, preds.num_extra[i])
+                self._add(slot.extra_row, INVENTED, documents, preds.num_extra[i])
         for edge, pred, ref, seen, both in parts:
             if floor > 0:
                 seen = seen & (total + open_weight >= floor * weight - TOLERANCE)
             (rows,) = np.nonzero(seen)
             if len(rows):
                 some = None if documents is None else documents[rows]
-                total[rows] += edge.weight * (yield self.visit(edge.place, pred[rows], ref[rows], some))
+                total[rows] += edge.weight * (yield self.visit(edge.slot, pred[rows], ref[rows], some))
             open_weight -= edge.weight * both
         similarity = np.divide(total, weight, out=np.ones(len(i)), where=weight > 0)
         similarity[preds.invalid[i]] = 0.0
         return similarity
 
     def _union(
-        self, place: Place, i: np.ndarray, j: np.ndarray, documents: np.ndarray | None, floor: float
+        self, slot: Slot, i: np.ndarray, j: np.ndarray, documents: np.ndarray | None, floor: float
     ) -> Steps[np.ndarray]:
         """Compare values of the case of the reference, or of the prediction where there is no reference."""
-        preds, refs = self._columns(place)
+        preds, refs = self._columns(slot)
         cases = np.maximum(np.where(j == ABSENT, preds.own_case[i], refs.own_case[j]), 0)
         similarity = np.zeros(len(i))
-        for n, edge in enumerate(place.edges):
+        for n, edge in enumerate(slot.edges):
             (rows,) = np.nonzero(cases == n)
             if len(rows):
                 some = None if documents is None else documents[rows]
                 pred, ref = preds.children[n][i[rows]], refs.children[n][j[rows]]
-                similarity[rows] = yield self.visit(edge.place, pred, ref, some, floor)
+                similarity[rows] = yield self.visit(edge.slot, pred, ref, some, floor)
         return similarity
 
-    def _free_keys(self, place: Place, i: np.ndarray, j: np.ndarray, documents: np.ndarray | None) -> Steps[np.ndarray]:
+    def _free_keys(self, slot: Slot, i: np.ndarray, j: np.ndarray, documents: np.ndarray | None) -> Steps[np.ndarray]:
         """Compare objects with any keys: values of equal keys, as a share of all values."""
-        (edge,) = place.edges
-        preds, refs = self._columns(place)
-        columns, size = self._columns(edge.place), max(len(self.tables[place.number].codes), 1)
+        (edge,) = slot.edges
+        preds, refs = self._columns(slot)
+        columns, size = self._columns(edge.slot), max(len(self.tables[slot.index].codes), 1)
         owners, names, rows, values = [], [], [], np.zeros(len(i))
         for column, index, parts in zip((preds, refs), (i, j), columns, strict=True):
             owner, flat = expanded(column, index)
@@ -215,68 +215,68 @@ class Comparison:
             ref = np.concatenate([ref, absent[0], rows[1][alone[1]]])
             owner = np.concatenate([owner, owners[0][alone[0]], owners[1][alone[1]]])
         some = None if documents is None else documents[owner]
-        parts_similarity = yield self.visit(edge.place, pred, ref, some)
+        parts_similarity = yield self.visit(edge.slot, pred, ref, some)
         parts_similarity = np.where(columns[0].content[pred] & columns[1].content[ref], parts_similarity, 0.0)
         total = np.bincount(owner, parts_similarity, minlength=len(i))
         return np.divide(2 * total, values, out=np.zeros(len(i)), where=values > 0)
 
-    def _items(self, place: Place, i: np.ndarray, j: np.ndarray, documents: np.ndarray | None) -> Steps[np.ndarray]:
+    def _items(self, slot: Slot, i: np.ndarray, j: np.ndarray, documents: np.ndarray | None) -> Steps[np.ndarray]:
         """Compare lists: twice the similarity of the matched items, as a share of all items."""
-        (edge,) = place.edges
-        preds, refs = self._columns(place)
+        (edge,) = slot.edges
+        preds, refs = self._columns(slot)
         sizes = preds.lengths[i] + refs.lengths[j]
-        edges = yield self.matched(place, i, j)
+        edges = yield self.matched(slot, i, j)
         total = np.bincount(edges.pair, edges.similarity, minlength=len(i))
         if documents is not None:
             matched = np.bincount(edges.pair, minlength=len(i))
-            self._add(place.row, CORRECT, documents, matched)
-            self._add(place.row, MISSED, documents, refs.lengths[j] - matched)
-            self._add(place.row, INVENTED, documents, preds.lengths[i] - matched + preds.invalid[i])
+            self._add(slot.row, CORRECT, documents, matched)
+            self._add(slot.row, MISSED, documents, refs.lengths[j] - matched)
+            self._add(slot.row, INVENTED, documents, preds.lengths[i] - matched + preds.invalid[i])
             pred, ref, owner = edges.pred, edges.ref, edges.pair
-            if not edge.place.is_leaf:
+            if not edge.slot.is_leaf:
                 pred_owner, pred_alone = _unmatched(preds, i, edges.pair, edges.pred_position)
                 ref_owner, ref_alone = _unmatched(refs, j, edges.pair, edges.ref_position)
                 pred = np.concatenate([pred, pred_alone, np.full(len(ref_alone), ABSENT)])
                 ref = np.concatenate([ref, np.full(len(pred_alone), ABSENT), ref_alone])
                 owner = np.concatenate([owner, pred_owner, ref_owner])
-            yield self.visit(edge.place, pred, ref, documents[owner])
+            yield self.visit(edge.slot, pred, ref, documents[owner])
         return np.divide(2 * total, sizes, out=np.zeros(len(i)), where=sizes > 0)
 
-    def matched(self, place: Place, i: np.ndarray, j: np.ndarray) -> Steps[Edges]:
+    def matched(self, slot: Slot, i: np.ndarray, j: np.ndarray) -> Steps[Edges]:
         """Return the matched pairs of items of pairs of lists."""
-        assert isinstance(place.node, Items)
-        (edge,) = place.edges
-        preds, refs = self._columns(place)
-        item = edge.place
-        if isinstance(item.node, Leaf) and item.comparator.is_equality and not place.node.ordered:
-            return self._equal_items(place, i, j)
+        assert isinstance(slot.node, Items)
+        (edge,) = slot.edges
+        preds, refs = self._columns(slot)
+        item = edge.slot
+        if isinstance(item.node, Leaf) and item.comparator.is_equality and not slot.node.ordered:
+            return self._equal_items(slot, i, j)
         chunks = []
-        floor = 0.0 if place.by is not None or item.is_leaf else place.match
+        floor = 0.0 if slot.by is not None or item.is_leaf else slot.match
         for cells in _cells(preds, refs, i, j):
-            if place.by is not None:
-                cells = cells.take(self._has_equal_keys(place, cells))
+            if slot.by is not None:
+                cells = cells.take(self._has_equal_keys(slot, cells))
             similarity = yield self.visit(item, cells.pred, cells.ref, None, floor)
             similarity[~self.evidence(item, cells.pred, cells.ref)] = 1.0
-            admissible = (similarity > 0) & (similarity >= floor - TOLERANCE) | (place.by is not None)
+            admissible = (similarity > 0) & (similarity >= floor - TOLERANCE) | (slot.by is not None)
             chunks.append(cells.with_similarity(similarity).take(admissible))
         edges = Edges.concatenate(chunks)
         weights = np.maximum(edges.similarity, MIN_WEIGHT)
-        return edges.take(best_matching(edges, weights, preds.lengths[i], refs.lengths[j], place.node.ordered))
+        return edges.take(best_matching(edges, weights, preds.lengths[i], refs.lengths[j], slot.node.ordered))
 
-    def _has_equal_keys(self, place: Place, cells: Edges) -> np.ndarray:
-        assert place.by is not None
-        (edge,), by = place.edges, place.by
-        n = edge.place.edges.index(by)
+    def _has_equal_keys(self, slot: Slot, cells: Edges) -> np.ndarray:
+        assert slot.by is not None
+        (edge,), by = slot.edges, slot.by
+        n = edge.slot.edges.index(by)
         codes = [
-            side.columns[by.place.number].codes[side.columns[edge.place.number].children[n][rows]]
+            side.columns[by.slot.index].codes[side.columns[edge.slot.index].children[n][rows]]
             for side, rows in ((self.preds, cells.pred), (self.refs, cells.ref))
         ]
         return (codes[0] == codes[1]) & (codes[0] >= 0)
 
-    def _equal_items(self, place: Place, i: np.ndarray, j: np.ndarray) -> Edges:
-        (edge,) = place.edges
+    def _equal_items(self, slot: Slot, i: np.ndarray, j: np.ndarray) -> Edges:
+        (edge,) = slot.edges
         sides = []
-        for column, index, items in zip(self._columns(place), (i, j), self._columns(edge.place), strict=True):
+        for column, index, items in zip(self._columns(slot), (i, j), self._columns(edge.slot), strict=True):
             owner, flat = expanded(column, index)
             row = column.items[flat]
             sides.append((owner, flat - column.starts[index[owner]], row, items.codes[row]))
@@ -300,20 +300,20 @@ class Faults:
         self.is_conforming &= self.invalid.sum(1) == 0
 
     def _visit(self, edge: Edge, rows: np.ndarray, documents: np.ndarray) -> Steps[None]:
-        place = edge.place
-        column = self.columns[place.number]
-        np.add.at(self.invalid[:, place.path_index], documents, column.invalid[rows])
+        slot = edge.slot
+        column = self.columns[slot.index]
+        np.add.at(self.invalid[:, slot.path_index], documents, column.invalid[rows])
         valid = (rows >= 0) & ~column.invalid[rows]
         rows, documents = rows[valid], documents[valid]
         if not len(rows):
             return
         self.is_conforming[documents[(column.missing[rows] | column.forbidden[rows]) > 0]] = False
         np.add.at(self.num_extra, documents, column.num_extra[rows])
-        for n, part in enumerate(place.edges):
-            if isinstance(place.node, Items | FreeKeys):
+        for n, part in enumerate(slot.edges):
+            if isinstance(slot.node, Items | FreeKeys):
                 owner, flat = expanded(column, rows)
                 yield self._visit(part, column.items[flat], documents[owner])
-            elif isinstance(place.node, Union):
+            elif isinstance(slot.node, Union):
                 own = column.own_case[rows] == n
                 yield self._visit(part, column.children[n][rows[own]], documents[own])
             else:
@@ -364,12 +364,12 @@ def _cells(preds: Column, refs: Column, i: np.ndarray, j: np.ndarray) -> Iterato
         first = last
 
 
-def _cheap_first(place: Place) -> list[int]:
-    """Return the parts of a place in the order in which they are compared, users' functions last."""
-    return sorted(range(len(place.edges)), key=lambda n: _cost(place.edges[n].place))
+def _cheap_first(slot: Slot) -> list[int]:
+    """Return the parts of a slot in the order in which they are compared, users' functions last."""
+    return sorted(range(len(slot.edges)), key=lambda n: _cost(slot.edges[n].slot))
 
 
-def _cost(place: Place) -> int:
-    if not isinstance(place.node, Leaf):
+def _cost(slot: Slot) -> int:
+    if not isinstance(slot.node, Leaf):
         return 2
-    return 0 if place.comparator.is_equality else 1 if place.comparator.name != "from_func" else 3
+    return 0 if slot.comparator.is_equality else 1 if slot.comparator.name != "from_func" else 3

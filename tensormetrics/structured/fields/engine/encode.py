@@ -1,4 +1,4 @@
-"""Documents as columns: for each place of a schema the rows of its values, with links to the rows of their parts."""
+"""Documents as columns: for each slot of a schema the rows of its values, with links to the rows of their parts."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from ..reading.read import json_kind
 from ..reading.values import INVALID, array_of, object_of
 from ..schemas.types import Fixed, FreeKeys, Items, Leaf, Record, Union
 from .cases import best_case, num_misfits
-from .places import Edge, Place, Plan
 from .recursion import Steps, run
+from .slots import Edge, Plan, Slot
 
 # Rows that every column has at its end, so that these indices read them.
 ABSENT = -1  # no value
@@ -26,7 +26,7 @@ MISSING = object()
 
 @dataclass(eq=False)
 class Keys:
-    """Distinct keys of the values of a place, of predictions and references alike."""
+    """Distinct keys of the values of a slot, of predictions and references alike."""
 
     codes: dict[Hashable, int] = field(default_factory=dict)
     keys: list[Any] = field(default_factory=list)
@@ -34,7 +34,7 @@ class Keys:
 
 @dataclass(eq=False)
 class Column:
-    """The values of a place.
+    """The values of a slot.
 
     Attributes:
         values: As they were given.
@@ -70,7 +70,7 @@ class Column:
 
 @dataclass(eq=False)
 class Encoded:
-    """Documents in columns by place, and the row of each document at the root."""
+    """Documents in columns by slot, and the row of each document at the root."""
 
     columns: list[Column]
     roots: np.ndarray  # (D,)
@@ -82,7 +82,7 @@ def encode(plan: Plan, documents: Sequence[Any], tables: list[Keys], is_referenc
     Args:
         plan: The compiled schema.
         documents: Values of JSON or of Python.
-        tables: Keys by place, which are added to.
+        tables: Keys by slot, which are added to.
         is_reference: Values of a union are read as its best case alone; otherwise as every case.
     """
     encoder = _Encoder(plan, tables, is_reference)
@@ -95,21 +95,21 @@ class _Encoder:
     def __init__(self, plan: Plan, tables: list[Keys], is_reference: bool) -> None:
         self.plan, self.tables, self.is_reference = plan, tables, is_reference
         self.columns = [
-            Column(children=[[] for _ in place.edges], labelled=[[] for _ in place.edges]) for place in plan.places
+            Column(children=[[] for _ in slot.edges], labelled=[[] for _ in slot.edges]) for slot in plan.slots
         ]
-        self.pending: dict[Place, int] = {}  # first row that is not encoded
-        self.chunks: list[tuple[Place, int, int]] = []
+        self.pending: dict[Slot, int] = {}  # first row that is not encoded
+        self.chunks: list[tuple[Slot, int, int]] = []
         self.known_rows: dict[tuple[int, int], int] = {}
 
     def rows_of(self, edge: Edge, parts: Sequence[Any]) -> list[int]:
         """Return the rows of the values that are present, in the column of a part, and ABSENT for others."""
         if self.plan.null_strings:
             parts = [None if self._is_null(part) else part for part in parts]
-        place = edge.place
-        values = self.columns[place.number].values
-        self.pending.setdefault(place, len(values))
-        if place.is_shared:
-            return [ABSENT if part is None else self._shared_row(place, part, values) for part in parts]
+        slot = edge.slot
+        values = self.columns[slot.index].values
+        self.pending.setdefault(slot, len(values))
+        if slot.is_shared:
+            return [ABSENT if part is None else self._shared_row(slot, part, values) for part in parts]
         present = [part for part in parts if part is not None]
         row = len(values)
         values.extend(present)
@@ -118,8 +118,8 @@ class _Encoder:
         rows = iter(range(row, row + len(present)))
         return [ABSENT if part is None else next(rows) for part in parts]
 
-    def _shared_row(self, place: Place, value: Any, values: list[Any]) -> int:
-        row = self.known_rows.setdefault((place.number, id(value)), len(values))
+    def _shared_row(self, slot: Slot, value: Any, values: list[Any]) -> int:
+        row = self.known_rows.setdefault((slot.index, id(value)), len(values))
         if row == len(values):
             values.append(value)
         return row
@@ -137,29 +137,29 @@ class _Encoder:
             Union: self._union,
         }
         while self.pending:
-            place, start = next(iter(self.pending.items()))
-            del self.pending[place]
-            column = self.columns[place.number]
+            slot, start = next(iter(self.pending.items()))
+            del self.pending[slot]
+            column = self.columns[slot.index]
             values = column.values[start:]
             if values:
-                self.chunks.append((place, start, len(column.values)))
-                encoders[type(place.node)](place, column, values)
+                self.chunks.append((slot, start, len(column.values)))
+                encoders[type(slot.node)](slot, column, values)
 
-    def _leaf(self, place: Place, column: Column, values: list[Any]) -> None:
-        read, table, code = place.read, self.tables[place.number], place.comparator.code
+    def _leaf(self, slot: Slot, column: Column, values: list[Any]) -> None:
+        read, table, code = slot.read, self.tables[slot.index], slot.comparator.code
         assert read is not None
         for value in map(read, values):
             column.codes.append(MISFIT if value is INVALID else code(value, table.codes, table.keys))
 
-    def _record(self, place: Place, column: Column, values: list[Any]) -> None:
+    def _record(self, slot: Slot, column: Column, values: list[Any]) -> None:
         objects: list[Any] = [object_of(value) for value in values]
         invalid = [n for n, value in enumerate(objects) if value is None]
         for n in invalid:
             objects[n] = {}
         missing = [False] * len(objects)
-        for edge, children, labelled in zip(place.edges, column.children, column.labelled, strict=True):
-            if edge is place.other_keys:
-                parts = [_other_keys(value, place.known_keys) or None for value in objects]
+        for edge, children, labelled in zip(slot.edges, column.children, column.labelled, strict=True):
+            if edge is slot.other_keys:
+                parts = [_other_keys(value, slot.known_keys) or None for value in objects]
             else:
                 parts = self._fields(edge, objects, missing)
             if self.plan.unlabelled:
@@ -170,7 +170,7 @@ class _Encoder:
             children.extend(rows)
         column.missing.extend(missing)
         column.invalid.extend(_flags(len(objects), invalid))
-        self._extra_keys(place, column, objects)
+        self._extra_keys(slot, column, objects)
 
     def _fields(self, edge: Edge, objects: list[Any], missing: list[bool]) -> list[Any]:
         """Return the values of a field, and set `missing` where a required one is not there."""
@@ -191,24 +191,24 @@ class _Encoder:
                     missing[n] = True
         return parts
 
-    def _extra_keys(self, place: Place, column: Column, objects: list[Any]) -> None:
-        assert isinstance(place.node, Record)
-        known = place.known_keys
+    def _extra_keys(self, slot: Slot, column: Column, objects: list[Any]) -> None:
+        assert isinstance(slot.node, Record)
+        known = slot.known_keys
         for value in objects:
-            extra = [] if place.other_keys or value.keys() <= known else [key for key in value if key not in known]
+            extra = [] if slot.other_keys or value.keys() <= known else [key for key in value if key not in known]
             column.num_extra.append(sum(self._has_content(value[key]) for key in extra))
-            column.forbidden.append(place.node.closed and bool(extra))
+            column.forbidden.append(slot.node.closed and bool(extra))
 
     def _has_content(self, value: Any) -> bool:
         return value is not None and not self._is_null(value) and value != [] and value != {}
 
-    def _fixed(self, place: Place, column: Column, values: list[Any]) -> None:
-        assert isinstance(place.node, Fixed)
-        length = len(place.node.positions)
+    def _fixed(self, slot: Slot, column: Column, values: list[Any]) -> None:
+        assert isinstance(slot.node, Fixed)
+        length = len(slot.node.positions)
         arrays = [array_of(value) for value in values]
         invalid = [n for n, items in enumerate(arrays) if items is None or len(items) != length]
         missing = [False] * len(arrays)
-        for edge, children in zip(place.edges, column.children, strict=True):
+        for edge, children in zip(slot.edges, column.children, strict=True):
             parts = [None if items is None or len(items) != length else items[edge.position] for items in arrays]
             rows = self.rows_of(edge, parts)
             if not edge.nullable:
@@ -219,13 +219,13 @@ class _Encoder:
         column.invalid.extend(_flags(len(arrays), invalid))
         column.missing.extend(missing)
 
-    def _items(self, place: Place, column: Column, values: list[Any]) -> None:
-        assert isinstance(place.node, Items)
-        (edge,) = place.edges
+    def _items(self, slot: Slot, column: Column, values: list[Any]) -> None:
+        assert isinstance(slot.node, Items)
+        (edge,) = slot.edges
         arrays = [array_of(value) for value in values]
         column.invalid.extend(items is None for items in arrays)
         kept = [[] if items is None else list(self._present_items(edge, items)) for items in arrays]
-        if place.node.unique:
+        if slot.node.unique:
             kept = [list({run(frozen(item)): item for item in items}.values()) for items in kept]
         self._collections(edge, column, kept)
 
@@ -238,8 +238,8 @@ class _Encoder:
             elif not self._is_null(item):
                 yield item
 
-    def _free_keys(self, place: Place, column: Column, values: list[Any]) -> None:
-        (edge,) = place.edges
+    def _free_keys(self, slot: Slot, column: Column, values: list[Any]) -> None:
+        (edge,) = slot.edges
         objects = [object_of(value) for value in values]
         column.invalid.extend(value is None for value in objects)
         present = [
@@ -248,7 +248,7 @@ class _Encoder:
         ]
         if not edge.nullable:
             column.missing.extend(value is not None and None in value.values() for value in objects)
-        codes = self.tables[place.number].codes
+        codes = self.tables[slot.index].codes
         column.item_keys.extend(codes.setdefault(key, len(codes)) for key in chain.from_iterable(present))
         self._collections(edge, column, [list(value.values()) for value in present])
 
@@ -260,48 +260,48 @@ class _Encoder:
             start += len(items)
         column.items.extend(self.rows_of(edge, list(chain.from_iterable(collections))))
 
-    def _union(self, place: Place, column: Column, values: list[Any]) -> None:
-        own = [best_case(place, value) for value in values]
+    def _union(self, slot: Slot, column: Column, values: list[Any]) -> None:
+        own = [best_case(slot, value) for value in values]
         column.own_case.extend(own)
         column.invalid.extend(case == ABSENT for case in own)
-        for n, (edge, children) in enumerate(zip(place.edges, column.children, strict=True)):
+        for n, (edge, children) in enumerate(zip(slot.edges, column.children, strict=True)):
             if self.is_reference:
                 fits = [case == n for case in own]
             else:
-                fits = [num_misfits(edge.place, value) is not None for value in values]
+                fits = [num_misfits(edge.slot, value) is not None for value in values]
             rows = iter(self.rows_of(edge, [value for value, fit in zip(values, fits, strict=True) if fit]))
             other = ABSENT if self.is_reference else MISFIT
             children.extend(next(rows) if fit else other for fit in fits)
 
     def finished(self) -> list[Column]:
-        for place, column in zip(self.plan.places, self.columns, strict=True):
-            _finish(place, column)
-        for place, start, stop in reversed(self.chunks):
-            column = self.columns[place.number]
-            column.content[start:stop] |= self._content(place, column, slice(start, stop))
+        for slot, column in zip(self.plan.slots, self.columns, strict=True):
+            _finish(slot, column)
+        for slot, start, stop in reversed(self.chunks):
+            column = self.columns[slot.index]
+            column.content[start:stop] |= self._content(slot, column, slice(start, stop))
         return self.columns
 
-    def _content(self, place: Place, column: Column, rows: slice) -> Any:
-        if isinstance(place.node, Leaf):
+    def _content(self, slot: Slot, column: Column, rows: slice) -> Any:
+        if isinstance(slot.node, Leaf):
             return True
-        if isinstance(place.node, Items):
+        if isinstance(slot.node, Items):
             return column.lengths[rows] > 0
-        if isinstance(place.node, FreeKeys):
-            content = self.columns[place.edges[0].place.number].content
+        if isinstance(slot.node, FreeKeys):
+            content = self.columns[slot.edges[0].slot.index].content
             owners = np.repeat(np.arange(rows.start, rows.stop), column.lengths[rows])
             start, count = column.starts[rows.start], len(owners)
             has = content[column.items[start : start + count]]
             return np.bincount(owners[has] - rows.start, minlength=rows.stop - rows.start) > 0
-        if isinstance(place.node, Union):
+        if isinstance(slot.node, Union):
             result = column.own_case[rows] == ABSENT
-            for n, (edge, children) in enumerate(zip(place.edges, column.children, strict=True)):
-                content = self.columns[edge.place.number].content[children[rows]]
+            for n, (edge, children) in enumerate(zip(slot.edges, column.children, strict=True)):
+                content = self.columns[edge.slot.index].content[children[rows]]
                 result |= content & (column.own_case[rows] == n)
             return result
         result = np.zeros(rows.stop - rows.start, dtype=bool)
-        for edge, children in zip(place.edges, column.children, strict=True):
-            result |= self.columns[edge.place.number].content[children[rows]]
-        return result | (column.num_extra[rows] > 0 if place.extra_row >= 0 else False)
+        for edge, children in zip(slot.edges, column.children, strict=True):
+            result |= self.columns[edge.slot.index].content[children[rows]]
+        return result | (column.num_extra[rows] > 0 if slot.extra_row >= 0 else False)
 
 
 def frozen(value: Any) -> Steps[Hashable]:
@@ -324,7 +324,7 @@ def _other_keys(value: Mapping[Any, Any], known: frozenset[str]) -> dict[Any, An
 
 
 def _below_fixed(edge: Edge) -> int:
-    return BROKEN if edge.place.is_leaf else ABSENT
+    return BROKEN if edge.slot.is_leaf else ABSENT
 
 
 def _flags(count: int, indices: list[int]) -> list[bool]:
@@ -334,9 +334,9 @@ def _flags(count: int, indices: list[int]) -> list[bool]:
     return flags
 
 
-def _finish(place: Place, column: Column) -> None:
+def _finish(slot: Slot, column: Column) -> None:
     """Turn the lists of a column into arrays that end with the sentinels' rows."""
-    count, is_leaf = len(column.values), isinstance(place.node, Leaf)
+    count, is_leaf = len(column.values), isinstance(slot.node, Leaf)
     column.codes = np.array([*column.codes, *SENTINELS], dtype=np.int64)
     invalid = column.codes[:-3] == MISFIT if is_leaf else np.array(column.invalid, dtype=bool)
     column.invalid = np.concatenate([invalid, [True, False, False]])
@@ -346,18 +346,18 @@ def _finish(place: Place, column: Column) -> None:
         setattr(column, name, np.concatenate([np.array(given or [0] * count, dtype=np.int64), [0, 0, 0]]))
     column.own_case = np.array([*(column.own_case or [ABSENT] * count), ABSENT, ABSENT, ABSENT], dtype=np.int64)
     column.items, column.item_keys = (np.array(part, dtype=np.int64) for part in (column.items, column.item_keys))
-    ends = [_below(place, edge) for edge in place.edges]
-    if not isinstance(place.node, Items | FreeKeys):
+    ends = [_below(slot, edge) for edge in slot.edges]
+    if not isinstance(slot.node, Items | FreeKeys):
         column.children = [
             np.array([*rows, *end], dtype=np.int64) for rows, end in zip(column.children, ends, strict=True)
         ]
     column.labelled = [np.array([*flags, True, True, True], dtype=bool) for flags in column.labelled]
 
 
-def _below(place: Place, edge: Edge) -> tuple[int, int, int]:
+def _below(slot: Slot, edge: Edge) -> tuple[int, int, int]:
     """Return what a part is of a value that is a misfit, broken and absent."""
-    if isinstance(place.node, Fixed):
+    if isinstance(slot.node, Fixed):
         return _below_fixed(edge), ABSENT, ABSENT
-    if isinstance(place.node, Union):
+    if isinstance(slot.node, Union):
         return MISFIT, BROKEN, ABSENT
     return BROKEN, BROKEN, ABSENT

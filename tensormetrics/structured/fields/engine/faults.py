@@ -7,8 +7,8 @@ from typing import Any
 from ..reading.values import INVALID, array_of, object_of, wanted
 from ..schemas.types import Fixed, FreeKeys, Items, Leaf, Record, Union
 from .cases import NO_CASE, best_case, num_misfits
-from .places import Edge, Place, Plan, joined
 from .recursion import Steps, run
+from .slots import Edge, Plan, Slot, joined
 
 
 def first_fault(plan: Plan, document: Any) -> str:
@@ -19,62 +19,62 @@ def first_fault(plan: Plan, document: Any) -> str:
         document: A value that was read.
     """
     if document is None and not plan.root.nullable:
-        return f": got null, wanted {type_name(plan.root.place)}"
+        return f": got null, wanted {type_name(plan.root.slot)}"
     return run(_fault(plan, plan.root, document, "")) or ""
 
 
-def type_name(place: Place) -> str:
+def type_name(slot: Slot) -> str:
     """Return the name of a type, for messages."""
-    node = place.node
+    node = slot.node
     if isinstance(node, Leaf):
         return wanted(node)
     if isinstance(node, Union):
-        return " or ".join(dict.fromkeys(type_name(edge.place) for edge in place.edges))
+        return " or ".join(dict.fromkeys(type_name(edge.slot) for edge in slot.edges))
     if isinstance(node, Fixed):
         return f"an array of {len(node.positions)} items"
     return "an array" if isinstance(node, Items) else "an object"
 
 
 def _fault(plan: Plan, edge: Edge, value: Any, at: str) -> Steps[str]:
-    place = edge.place
+    slot = edge.slot
     if value is None or isinstance(value, str) and value in plan.null_strings:
         return ""
-    node = place.node
+    node = slot.node
     if isinstance(node, Union):
-        case = best_case(place, value)
+        case = best_case(slot, value)
         if case != NO_CASE:
-            return (yield _fault(plan, place.edges[case], value, at))
-    elif num_misfits(place, value) is not None:
-        return (yield _fault_of_parts(plan, place, value, at))
-    return f"{at}: got {value!r:.60}, wanted {type_name(place)}"
+            return (yield _fault(plan, slot.edges[case], value, at))
+    elif num_misfits(slot, value) is not None:
+        return (yield _fault_of_parts(plan, slot, value, at))
+    return f"{at}: got {value!r:.60}, wanted {type_name(slot)}"
 
 
-def _fault_of_parts(plan: Plan, place: Place, value: Any, at: str) -> Steps[str]:
-    node = place.node
+def _fault_of_parts(plan: Plan, slot: Slot, value: Any, at: str) -> Steps[str]:
+    node = slot.node
     if isinstance(node, Leaf):
-        assert place.read is not None and place.read(value) is not INVALID
+        assert slot.read is not None and slot.read(value) is not INVALID
     elif isinstance(node, Items):
         for n, item in enumerate(array_of(value) or []):
-            if item is None and not place.edges[0].nullable:
-                return f"{at}[{n}]: got null, wanted {type_name(place.edges[0].place)}"
-            if fault := (yield _fault(plan, place.edges[0], item, f"{at}[{n}]")):
+            if item is None and not slot.edges[0].nullable:
+                return f"{at}[{n}]: got null, wanted {type_name(slot.edges[0].slot)}"
+            if fault := (yield _fault(plan, slot.edges[0], item, f"{at}[{n}]")):
                 return fault
     elif isinstance(node, Fixed):
         items = array_of(value) or []
-        for part in place.edges:
+        for part in slot.edges:
             name = f"{at}[{part.position}]"
             if items[part.position] is None and not part.nullable and not plan.unlabelled:
-                return f"{name}: got null, wanted {type_name(part.place)}"
+                return f"{name}: got null, wanted {type_name(part.slot)}"
             if fault := (yield _fault(plan, part, items[part.position], name)):
                 return fault
     else:
-        return (yield _fault_of_object(plan, place, object_of(value) or {}, at))
+        return (yield _fault_of_object(plan, slot, object_of(value) or {}, at))
     return ""
 
 
-def _fault_of_object(plan: Plan, place: Place, value: Any, at: str) -> Steps[str]:
-    if isinstance(place.node, Record):
-        for part in place.edges:
+def _fault_of_object(plan: Plan, slot: Slot, value: Any, at: str) -> Steps[str]:
+    if isinstance(slot.node, Record):
+        for part in slot.edges:
             if part.field is None:
                 continue
             key = next((key for key in part.keys if key in value), None)
@@ -82,18 +82,18 @@ def _fault_of_object(plan: Plan, place: Place, value: Any, at: str) -> Steps[str
             is_filled = plan.defaults and part.field.default is not None
             is_missing = value.get(key) is None and not part.nullable if key is not None else not is_filled
             if part.field.required and is_missing and not plan.unlabelled:
-                return f"{name}: got {'no such key' if key is None else 'null'}, wanted {type_name(part.place)}"
+                return f"{name}: got {'no such key' if key is None else 'null'}, wanted {type_name(part.slot)}"
             if fault := (yield _fault(plan, part, value.get(key), name)):
                 return fault
-    free = place.other_keys if isinstance(place.node, Record) else place.edges[0]
+    free = slot.other_keys if isinstance(slot.node, Record) else slot.edges[0]
     if free is None:
         return ""
-    part = free.place.edges[0] if isinstance(free.place.node, FreeKeys) and free is place.other_keys else free
+    part = free.slot.edges[0] if isinstance(free.slot.node, FreeKeys) and free is slot.other_keys else free
     for key, item in value.items():
-        if key in place.known_keys:
+        if key in slot.known_keys:
             continue
         if item is None and not part.nullable and not plan.unlabelled:
-            return f"{_below(at, str(key))}: got null, wanted {type_name(part.place)}"
+            return f"{_below(at, str(key))}: got null, wanted {type_name(part.slot)}"
         if fault := (yield _fault(plan, part, item, _below(at, str(key)))):
             return fault
     return ""

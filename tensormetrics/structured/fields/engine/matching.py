@@ -106,8 +106,8 @@ def best_matching(
     heights, widths = (_max_by(problem, index[todo] + 1, len(pairs)) for index in (row, column))
     chosen = [free]
     if len(pairs):
-        for place, sizes in cuts([torch.from_numpy(heights), torch.from_numpy(widths)], []):
-            some = np.arange(len(pairs))[place if isinstance(place, slice) else place.numpy()]
+        for slot, sizes in cuts([torch.from_numpy(heights), torch.from_numpy(widths)], []):
+            some = np.arange(len(pairs))[slot if isinstance(slot, slice) else slot.numpy()]
             local = np.full(len(pairs), -1)
             local[some] = np.arange(len(some))
             (own,) = np.nonzero(local[problem] >= 0)

@@ -1,7 +1,7 @@
-"""The places of a schema: what is compared where, and in which row of the report it is counted.
+"""The slots of a schema, a slot for each node at each path: what is compared there, and in which row it is counted.
 
-Cases of a union share the rows of their place. A type that is met again below itself has the place of its first
-occurrence, so that places may form a cycle.
+Cases of a union share the rows of their slot. A type that is met again below itself has the slot of its first
+occurrence, so that slots may form a cycle.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Edge:
         position: Position in a tuple.
     """
 
-    place: Place
+    slot: Slot
     nullable: bool
     weight: float = 1.0
     keys: tuple[str, ...] = ()
@@ -43,7 +43,7 @@ class Edge:
 
 
 @dataclass(eq=False)
-class Place:
+class Slot:
     """A node of the schema at one path.
 
     Attributes:
@@ -51,12 +51,12 @@ class Place:
         extra_row: Row of extra keys of an object.
         path_index: Index of the path among all paths, for invalid values.
         is_item: Whether a scalar is an item of a list, whose matching is counted with the list.
-        is_shared: Whether a recursive type refers to the place, so that a value may be met there several times.
+        is_shared: Whether a recursive type refers to the slot, so that a value may be met there several times.
     """
 
     node: Type
     path: str
-    number: int
+    index: int
     path_index: int
     row: int = -1
     extra_row: int = -1
@@ -73,7 +73,7 @@ class Place:
     @property
     def is_leaf(self) -> bool:
         """Whether all values are scalars."""
-        return isinstance(self.node, Leaf) or isinstance(self.node, Union) and all(e.place.is_leaf for e in self.edges)
+        return isinstance(self.node, Leaf) or isinstance(self.node, Union) and all(e.slot.is_leaf for e in self.edges)
 
 
 @dataclass
@@ -95,7 +95,7 @@ class Plan:
 
     schema: Schema
     root: Edge
-    places: list[Place]
+    slots: list[Slot]
     paths: list[str]
     rows: Rows
     null_strings: frozenset[str]
@@ -117,7 +117,7 @@ def compile_schema(
     """Compile a schema in which every type is known.
 
     Raises:
-        ValueError: If a path of ``fields`` is unknown, or an annotation does not fit its place.
+        ValueError: If a path of ``fields`` is unknown, or an annotation does not fit its slot.
     """
     builder = _Builder(schema, match, extra == "invented", numbers_in_strings, annotations_by_path(fields or {}))
     root = _compared(run(builder.edge(schema.root, "")), "")
@@ -125,7 +125,7 @@ def compile_schema(
     return Plan(
         schema=schema,
         root=root,
-        places=builder.places,
+        slots=builder.slots,
         paths=list(builder.path_indices),
         rows=builder.rows,
         null_strings=frozenset(null_strings),
@@ -171,12 +171,12 @@ class _Builder:
     counts_extra: bool
     numbers_in_strings: bool
     annotations: dict[str, list[Annotation]]
-    places: list[Place] = field(default_factory=list)
+    slots: list[Slot] = field(default_factory=list)
     rows: Rows = field(default_factory=Rows)
     row_indices: dict[str, int] = field(default_factory=dict)
     path_indices: dict[str, int] = field(default_factory=dict)
     used: set[str] = field(default_factory=set)
-    open_references: dict[str, Place] = field(default_factory=dict)
+    open_references: dict[str, Slot] = field(default_factory=dict)
 
     def edge(
         self, node: Type, path: str, *, is_item: bool = False, comparator: Comparator | None = None
@@ -188,36 +188,36 @@ class _Builder:
         edge = Edge(None, nullable, scoring.weight)  # type: ignore[arg-type]
         for name in names:
             if name in self.open_references:
-                edge.place = self.open_references[name]
-                edge.place.is_shared = True
+                edge.slot = self.open_references[name]
+                edge.slot.is_shared = True
                 return edge
-        place = edge.place = self._place(node, path)
-        self.open_references |= dict.fromkeys(names, place)
+        slot = edge.slot = self._add_slot(node, path)
+        self.open_references |= dict.fromkeys(names, slot)
         comparator = scoring.comparator or comparator
         if isinstance(node, Leaf):
-            place.read, place.is_item = leaf_reader(node, self.numbers_in_strings), is_item
-            place.comparator = comparator or place.comparator
-            place.row = self._row(path or "@", is_leaf=True)
+            slot.read, slot.is_item = leaf_reader(node, self.numbers_in_strings), is_item
+            slot.comparator = comparator or slot.comparator
+            slot.row = self._row(path or "@", is_leaf=True)
         elif isinstance(node, Union):
             for case in node.cases:
                 case_edge = yield self.edge(case, path, is_item=is_item, comparator=comparator)
                 if case_edge is not None:
-                    place.edges.append(case_edge)
+                    slot.edges.append(case_edge)
         elif comparator is not None:
             raise ValueError(f"{path or '@'}: got {comparator}, wanted it on a scalar; write it on the items or fields")
         elif isinstance(node, Record):
-            yield self._record(place, node, path)
+            yield self._record(slot, node, path)
         elif isinstance(node, Fixed):
             for n, part in enumerate(node.positions):
                 position = yield self.edge(part, f"{path}[{n}]")
                 if position is not None:
                     position.position = n
-                    place.edges.append(position)
+                    slot.edges.append(position)
         elif isinstance(node, Items):
-            yield self._items(place, node, path)
+            yield self._items(slot, node, path)
         elif isinstance(node, FreeKeys):
             value = yield self.edge(node.value, f"{path}.*" if path else "*")
-            place.edges = [_compared(value, path)]
+            slot.edges = [_compared(value, path)]
         else:
             raise ValueError(f"{path or '@'}: got any value, wanted a type; write FieldScores.infer(references)")
         for name in names:
@@ -247,11 +247,11 @@ class _Builder:
             scoring = node.scoring
         return node, nullable, scoring, names
 
-    def _place(self, node: Type, path: str) -> Place:
+    def _add_slot(self, node: Type, path: str) -> Slot:
         index = self.path_indices.setdefault(path or "@", len(self.path_indices))
-        place = Place(node, path, len(self.places), index)
-        self.places.append(place)
-        return place
+        slot = Slot(node, path, len(self.slots), index)
+        self.slots.append(slot)
+        return slot
 
     def _row(self, path: str, is_leaf: bool) -> int:
         if path not in self.row_indices:
@@ -262,29 +262,29 @@ class _Builder:
                 raise ValueError(f"schema: got more than {MAX_ROWS} paths; write ignore() on a recursive field")
         return self.row_indices[path]
 
-    def _record(self, place: Place, node: Record, path: str) -> Steps[None]:
-        place.known_keys = frozenset(itertools.chain.from_iterable(each.keys or (each.name,) for each in node.fields))
+    def _record(self, slot: Slot, node: Record, path: str) -> Steps[None]:
+        slot.known_keys = frozenset(itertools.chain.from_iterable(each.keys or (each.name,) for each in node.fields))
         for each in node.fields:
             part = yield self.edge(each.type, joined(path, each.name))
             if part is not None:
                 part.keys, part.field = each.keys or (each.name,), each
-                place.edges.append(part)
+                slot.edges.append(part)
         if node.extra is not None:
-            place.other_keys = _compared((yield self.edge(FreeKeys(node.extra), path)), path)
-            place.edges.append(place.other_keys)
+            slot.other_keys = _compared((yield self.edge(FreeKeys(node.extra), path)), path)
+            slot.edges.append(slot.other_keys)
         elif self.counts_extra:
-            place.extra_row = self._row(f"{path}.{EXTRA}" if path else EXTRA, is_leaf=True)
+            slot.extra_row = self._row(f"{path}.{EXTRA}" if path else EXTRA, is_leaf=True)
 
-    def _items(self, place: Place, node: Items, path: str) -> Steps[None]:
-        place.match = self.match if node.match is None else node.match
-        place.row = self._row(f"{path}[]", is_leaf=self._is_scalar(node.item))
+    def _items(self, slot: Slot, node: Items, path: str) -> Steps[None]:
+        slot.match = self.match if node.match is None else node.match
+        slot.row = self._row(f"{path}[]", is_leaf=self._is_scalar(node.item))
         item = _compared((yield self.edge(node.item, f"{path}[]", is_item=True)), path)
-        place.edges = [item]
+        slot.edges = [item]
         if node.by is not None:
-            keys = [each for each in item.place.edges if node.by in each.keys]
-            if not keys or not isinstance(keys[0].place.node, Leaf):
+            keys = [each for each in item.slot.edges if node.by in each.keys]
+            if not keys or not isinstance(keys[0].slot.node, Leaf):
                 raise ValueError(f"{path or '@'}: got by({node.by!r}), wanted the name of a scalar field of the items")
-            place.by = keys[0]
+            slot.by = keys[0]
 
     def _is_scalar(self, node: Type) -> bool:
         node = self.schema.resolved(node)
@@ -301,14 +301,14 @@ class _Builder:
 
 def root_kinds(plan: Plan, numbers_in_strings: bool = False) -> set[str]:
     """Return the kinds of JSON values that a document may have."""
-    kinds = _kinds(plan.root.place, numbers_in_strings)
+    kinds = _kinds(plan.root.slot, numbers_in_strings)
     return kinds | {"null"} if plan.root.nullable else kinds
 
 
-def _kinds(place: Place, numbers_in_strings: bool) -> set[str]:
-    node = place.node
+def _kinds(slot: Slot, numbers_in_strings: bool) -> set[str]:
+    node = slot.node
     if isinstance(node, Union):
-        return set().union(*(_kinds(edge.place, numbers_in_strings) for edge in place.edges))
+        return set().union(*(_kinds(edge.slot, numbers_in_strings) for edge in slot.edges))
     if isinstance(node, Items | Fixed):
         return {"array"}
     if not isinstance(node, Leaf):
