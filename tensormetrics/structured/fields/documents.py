@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import difflib
 import inspect
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -17,6 +18,7 @@ from .engine.encode import ABSENT, MISSING, Encoded, Keys, encode
 from .engine.faults import first_fault
 from .engine.slots import Plan, compile_schema, root_kinds
 from .reading.read import Extract, Reader, Reading
+from .reading.values import kind_of_value
 from .schemas.class_tree import schema_of
 from .schemas.json_schema import read_json_schema
 from .schemas.types import Leaf, Schema
@@ -147,7 +149,9 @@ class DocumentScorer:
         return DocumentScorer, (self.schema, self.options)
 
     def __deepcopy__(self, memo: Any) -> DocumentScorer:
-        return self
+        scorer = copy.copy(self)
+        scorer.answers = Answers()
+        return scorer
 
     def score(
         self,
@@ -169,7 +173,7 @@ class DocumentScorer:
         Raises:
             ValueError: If a reference is no value of the schema, or an answer is unreadable with on_invalid="raise".
         """
-        readings = [self.reader.read(prediction) for prediction in predictions]
+        readings = [self.read(prediction) for prediction in predictions]
         wanted = [self.read_reference(reference, first + n) for n, reference in enumerate(references)]
         if self.options.on_invalid == "raise" and not keeps_all:
             for n, reading in enumerate(readings):
@@ -200,6 +204,14 @@ class DocumentScorer:
             similarity=np.where(readable, counts.document_similarity, 0.0),
             comparison=comparison,
         )
+
+    def read(self, prediction: Any) -> Reading:
+        """Read an answer; one of a kind that documents do not have is unreadable, a text or not."""
+        reading = self.reader.read(prediction)
+        kind = kind_of_value(reading.value) if reading.how == "object" else "other"
+        if kind == "other" or kind in self.reader.kinds:
+            return reading
+        return Reading(None, "unreadable", f"got {kind}, wanted {' or '.join(sorted(self.reader.kinds))}")
 
     def read_reference(self, reference: Any, position: int) -> Any:
         """Return the value of a reference: a text is read as JSON, unless documents are strings."""

@@ -12,6 +12,8 @@ from .report import BATCH, DocumentScore, FieldReport
 from .schemas.types import Schema
 from .scores import FieldScores, read_json
 
+MAX_WEIGHTED = 1 << 23  # replicates times sums: of more, the replicates stay as few as they were asked for
+
 
 def evaluate(
     predictions: Sequence[Any],
@@ -42,10 +44,17 @@ def evaluate(
         confidence: Mass of the intervals, in (0, 1).
         replicates: Number of random draws, 0 for no intervals.
         seed: Seed of the draws.
-        **options: How answers are read and compared: ``extract="lenient"`` ("fences", "strict"),
-            ``on_invalid="wrong"`` ("raise", "skip"), ``extra`` ("ignore", "invented"), ``numbers_in_strings=False``,
-            ``null_strings=()``, ``unlabelled=False``, ``defaults=False``, ``match=0.5``, ``fields={path: annotation}``,
-            ``validate=function``; see the documentation of `tensormetrics.structured.fields`.
+        **options: How answers are read and compared.
+            ``extract``: where JSON is looked for: "lenient" (default): also in Markdown's fences and among prose;
+            "fences": also in fences; "strict": the answer is JSON.
+            ``on_invalid``: an unreadable answer is "wrong" (default), an error ("raise"), or left out ("skip").
+            ``extra``: keys that the schema lacks: "ignore" (default with a schema), or "invented" values.
+            ``numbers_in_strings``: "12" is a number. ``null_strings``: texts that mean null.
+            ``unlabelled``: keys that a reference lacks were not annotated, and are not compared.
+            ``defaults``: missing keys have the default of the class, on both sides.
+            ``match``: smallest similarity of matched items of lists, in [0, 1], default 0.5.
+            ``fields``: annotations of `tensormetrics.structured.fields` by path, such as ``{"name": similar(0.9)}``.
+            ``validate``: function of a value that raises a ValueError if it is not valid, for the rate of valid ones.
 
     Returns:
         A report; `print` shows it as a table.
@@ -71,21 +80,38 @@ def evaluate(
         raise ValueError("references: got no documents, wanted at least one")
     if len(predictions) != len(references):
         raise ValueError(f"predictions: got {len(predictions)} documents, wanted {len(references)}")
+    ids, groups = _names("ids", ids, len(references)), _names("groups", groups, len(references))
     is_inferred = schema is None
     tree = _completed(schema, references)
     if is_inferred and options.get("extra") is None:
         options = options | {"extra": "invented"}
     metric = FieldScores(tree, replicates=replicates, seed=seed, **options)
     needed = 20 * len(metric.paths) - 1  # below, Holm's correction could not reach .05
-    if 0 < replicates < needed:
+    if 0 < replicates < needed and needed * metric.sums.numel() <= MAX_WEIGHTED:
         metric = FieldScores(tree, replicates=needed, seed=seed, **options)
     documents: list[DocumentScore] = []
+    positions: list[int] = []
     for start in range(0, len(references), BATCH):
         part = slice(start, start + BATCH)
         names, units = (None if column is None else column[part] for column in (ids, groups))
         scored = metric.add_batch(predictions[part], references[part], names, units)
         documents += _documents(scored, range(start, start + len(scored.readings)) if names is None else names)
-    return FieldReport(metric, confidence, predictions, references, documents, is_inferred)
+        positions += (start + scored.kept).tolist()
+    return FieldReport(metric, confidence, predictions, references, documents, positions, is_inferred)
+
+
+def _names(name: str, given: Any, count: int) -> list[Any] | None:
+    """Return ids or groups as a list.
+
+    Raises:
+        ValueError: If there are more or fewer than documents.
+    """
+    if given is None:
+        return None
+    names = given.tolist() if hasattr(given, "tolist") else _checks.listed(name, given)
+    if len(names) != count:
+        raise ValueError(f"{name}: got {len(names)}, wanted {count}, one for each document")
+    return names
 
 
 def _completed(schema: Any, references: Sequence[Any]) -> Schema:

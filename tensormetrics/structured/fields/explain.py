@@ -151,7 +151,7 @@ class Explanation:
 
 def explain(scorer: DocumentScorer, prediction: Any, reference: Any, id: Any = 0) -> Explanation:
     """Align a prediction with its reference."""
-    reading = scorer.reader.read(prediction)
+    reading = scorer.read(prediction)
     scored = scorer.score([prediction], [reference], [id], keeps_all=True)
     leaves = [n for n, is_leaf in enumerate(scorer.plan.rows.is_leaf) if is_leaf]
     counts = scored.counts.counts[0][leaves].sum(0)

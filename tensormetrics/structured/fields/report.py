@@ -87,7 +87,8 @@ class FieldReport:
         metric: A `FieldScores`.
         confidence: Mass of the intervals, in (0, 1).
         predictions, references: Those of `evaluate`, for `explain` and `confusions`.
-        documents: What is known of each document.
+        documents: What is known of each document that counts.
+        positions: Position of each of these in the predictions.
         is_inferred: Whether the types were inferred from the references.
 
     Example:
@@ -111,11 +112,12 @@ class FieldReport:
         predictions: Sequence[Any] = (),
         references: Sequence[Any] = (),
         documents: Sequence[DocumentScore] = (),
+        positions: Sequence[int] = (),
         is_inferred: bool = False,
     ) -> None:
         self.metric, self.confidence = metric, check_confidence(confidence)
         self.predictions, self.references = predictions, references
-        self.documents, self.is_inferred = list(documents), is_inferred
+        self.documents, self.positions, self.is_inferred = list(documents), list(positions), is_inferred
         with metric._whole_state("report"):
             self._read_sums()
 
@@ -350,7 +352,7 @@ class FieldReport:
         ids = [each.id for each in self.documents]
         if id not in ids:
             raise KeyError(f"id: got {id!r}, wanted the id of a document")
-        n = ids.index(id)
+        n = self.positions[ids.index(id)]
         return explain(self.metric.scorer, self.predictions[n], self.references[n], id)
 
     def _check_documents(self, name: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import hashlib
 import json
@@ -248,7 +249,9 @@ class FieldScores(SumMetric):
         self, other: FieldScores, comparisons: dict[str, Comparison], correction: str
     ) -> dict[str, Comparison]:
         """Correct the p-values of the fields in which the two models differ in some document, over all of them."""
-        differs = (self.counts_by_row(self.weighted) != self.counts_by_row(other.weighted)).flatten(0, 2).any(-1).any(0)
+        with self._whole_state("comparison"), other._whole_state("comparison"):
+            sums = self.counts_by_row(self.weighted), self.counts_by_row(other.weighted)
+        differs = (sums[0] != sums[1]).flatten(0, 2).any(-1).any(0)
         names = [f"f1[{self.paths[n]}]" for n in self._leaf_rows() if differs[n]]
         if not names:
             return comparisons
@@ -273,7 +276,7 @@ class FieldScores(SumMetric):
         Args:
             confidence: Mass of the intervals, in (0, 1).
         """
-        return FieldReport(self, confidence)
+        return FieldReport(copy.deepcopy(self), confidence)  # of the documents so far
 
 
 def read_json(reference: Any, position: int) -> Any:
@@ -298,7 +301,10 @@ def _taken(names: Any, kept: list[int]) -> Any:
 
 def _digest(reference: Any) -> int:
     """Return a number that other references do not have, by which comparisons check that both models had the same."""
-    text = json.dumps(reference, sort_keys=True, default=_json_value)
+    try:
+        text = json.dumps(reference, sort_keys=True, default=_json_value)
+    except (TypeError, ValueError, RecursionError):  # keys of several types, or no JSON
+        text = repr(reference)
     return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little") >> 1
 
 

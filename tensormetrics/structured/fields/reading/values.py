@@ -13,11 +13,13 @@ from datetime import date, datetime, time
 from decimal import Decimal
 from typing import Any
 
+import numpy as np
+
 from ..comparators.base import nfc, typed
 from ..schemas.records import record_values
 from ..schemas.types import Leaf, LeafKind
 from .iso import read_date, read_datetime, read_time
-from .read import same_json
+from .read import json_kind, same_json
 
 NUMBER = re.compile(r"[ \t\n\r]*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)[ \t\n\r]*", re.ASCII)
 UUID = re.compile(r"[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}", re.IGNORECASE | re.ASCII)
@@ -77,18 +79,20 @@ def array_of(value: Any) -> list[Any] | None:
         return value
     if isinstance(value, list | tuple | deque | Set) and not hasattr(value, "_fields"):
         return list(value)
+    if isinstance(value, np.ndarray) and value.ndim:
+        return list(value)
     return None
 
 
 def object_of(value: Any) -> Mapping[Any, Any] | None:
     """Return the values of an object by their keys, or None for a value that is none."""
-    if type(value) is dict:
-        return value
-    return value if isinstance(value, Mapping) else record_values(value)
+    if not isinstance(value, Mapping):
+        return record_values(value)
+    return value if all(type(key) is str for key in value) else {str(key): part for key, part in value.items()}
 
 
 def _boolean(value: Any) -> Any:
-    return value if value is True or value is False else INVALID
+    return bool(value) if isinstance(value, bool | np.bool_) else INVALID
 
 
 def _integer(value: Any) -> Any:
@@ -214,3 +218,10 @@ READERS: dict[LeafKind, LeafReader] = {
     "bytes": _bytes,
     "null": _null,
 }
+
+
+def kind_of_value(value: Any) -> str:
+    """Return the kind of JSON value that a parsed value stands for, "other" for a scalar of Python."""
+    if object_of(value) is not None:
+        return "object"
+    return "array" if array_of(value) is not None else json_kind(value)
