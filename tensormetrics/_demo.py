@@ -12,10 +12,10 @@ from sklearn.datasets import load_digits
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, normalize
 from torch.utils.data import DataLoader, TensorDataset, random_split
-from tqdm import tqdm
 
 from ._files import written
 from ._plots import FONT, dress, ink, legend_beside, line_style, new_axes, palette
+from ._progress import progress_bar
 from .posterior import ConfusionPosterior
 from .retrieval import AccuracyCalculator, EmbeddingClusterAccuracy, TorchKMeans
 
@@ -96,26 +96,23 @@ def run(device: torch.device, *, epochs: int, seed: int, out: Path | None) -> in
     optimizer = torch.optim.AdamW(model.parameters(), 3e-3)
     validate, history, interrupted = Validation(device), [], False
 
-    bar = tqdm(total=epochs * len(train_loader), unit="batch", leave=False, disable=None)
     try:
-        for epoch in range(1, epochs + 1):
-            bar.set_description(f"epoch {epoch}/{epochs}")
-            total = torch.zeros((), device=device)
-            for pixels, labels in train_loader:
-                embeddings, logits = model(pixels)
-                loss = supervised_contrastive(embeddings, labels) + cross_entropy(logits, labels)
-                optimizer.zero_grad()
-                loss.backward()
-                optimizer.step()
-                total += loss.detach()
-                bar.update()
-            result = validate(model, loader)
-            history.append({"epoch": epoch, "loss": float(total / len(train_loader)), **result})
-            bar.set_postfix(precision_at_1=f"{result['precision_at_1']:.3f}")
+        with progress_bar(epochs * len(train_loader), "batch", transient=True) as progress:
+            for epoch in range(1, epochs + 1):
+                total = torch.zeros((), device=device)
+                for pixels, labels in train_loader:
+                    embeddings, logits = model(pixels)
+                    loss = supervised_contrastive(embeddings, labels) + cross_entropy(logits, labels)
+                    optimizer.zero_grad()
+                    loss.backward()
+                    optimizer.step()
+                    total += loss.detach()
+                    progress.advance(1)
+                result = validate(model, loader)
+                history.append({"epoch": epoch, "loss": float(total / len(train_loader)), **result})
+                progress.describe(f"epoch {epoch}/{epochs}: precision@1 {result['precision_at_1']:.3f}")
     except KeyboardInterrupt:
         interrupted = True
-    finally:
-        bar.close()
 
     print(table(history))
     if interrupted:

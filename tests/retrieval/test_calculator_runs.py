@@ -10,8 +10,8 @@ import pytest
 import torch
 from retrieval_oracle import KNN, TINY, TINY_LABELS, data
 
+from tensormetrics import _progress
 from tensormetrics.retrieval import AccuracyCalculator, PrecisionAtK, TorchKNN
-from tensormetrics.retrieval.calculator import progress
 
 
 @pytest.mark.parametrize("options", [{}, {"k": 9}, {"return_per_class": True}, {"keep": "all"}], ids=str)
@@ -91,11 +91,11 @@ def test_progress_is_shown_by_tqdm(capsys):
 
 def test_progress_without_tqdm(capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "tqdm", None)
-    monkeypatch.setattr(progress, "SECONDS", 0.0)
+    monkeypatch.setattr(_progress, "SECONDS_BETWEEN_LINES", 0.0)
     x, labels = data()
     got = AccuracyCalculator(KNN, progress=True, memory_budget=60_000).get_accuracy(x, labels)
     lines = capsys.readouterr().err.splitlines()
-    assert len(lines) > 1 and lines[-1] == "60 of 60 queries"
+    assert len(lines) > 1 and lines[-1] == "query: 60 of 60"
     assert got == AccuracyCalculator(KNN).get_accuracy(x, labels)
 
 

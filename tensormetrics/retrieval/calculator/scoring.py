@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from ... import _checks
+from ..._progress import progress_bar
 from ..inputs import Sides
 from ..ranking.positive_ranks import PositiveRanks, joined
 from ..ranking.sharded import gathered_ranks
@@ -16,7 +17,6 @@ from ..scores.query_metric import Average, Classes, averaged, query_scores
 from ..search.distance import DEFAULT, DISTANCES, Distance
 from .knn_labels import EQUALITY, flat_equality, ranks_of_matches, relevant_of_counts
 from .metric_names import CENTROID, CLUSTERING, Depth, RankScore, needed_depth, rank_score, statistic_of
-from .progress import progressed
 from .search import Nearest, Neighbours, Search, compared
 
 Keep = Literal["scores", "all", "neighbours"]
@@ -126,7 +126,7 @@ class QueryScorer:
             depth = needed_depth(ranked, self.k, longest, available)
             tiles = self.search.tiles(sides, relevant, depth, neighbours)
             queries = len(sides.query if sides.spread else relevant)
-            tiles = progressed(tiles, queries) if self.progress else tiles
+            tiles = _with_progress(tiles, queries) if self.progress else tiles
             if self.keep == "all":
                 tiles = list(tiles)
                 ranks = joined(tiles, queries, sides.gains is not None, depth, relevant.device)
@@ -135,6 +135,13 @@ class QueryScorer:
         else:
             values = torch.full((len(ranked), len(relevant)), torch.nan, dtype=torch.float64, device=relevant.device)
         return Scored(dict(zip(ranked, values, strict=True)), ranks, nearest)
+
+
+def _with_progress(tiles: Iterator[tuple[Any, PositiveRanks]], queries: int) -> Iterator[tuple[Any, PositiveRanks]]:
+    with progress_bar(queries, "query") as progress:
+        for rows, ranks in tiles:
+            yield rows, ranks
+            progress.advance(len(ranks.relevant))
 
 
 def centroid_scores(sides: Sides, search: Search) -> Tensor:
