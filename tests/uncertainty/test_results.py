@@ -16,7 +16,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 import tensormetrics
 from tensormetrics import Comparison, Estimate, Table
 from tensormetrics._tables import escaped_latex
-from tensormetrics.uncertainty.results import estimates
+from tensormetrics.uncertainty.results import quantiles
 from tensormetrics.uncertainty.results.table import pairs_table
 
 
@@ -342,9 +342,9 @@ def test_names_of_the_package():
 def test_quantiles_of_large_samples_are_those_of_small_ones(count, confidence, monkeypatch):
     samples = torch.randn(count, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     samples[:, 1], samples[: count // 2, 2], samples[0, 3] = 0.5, 1.0, math.inf
-    expected = estimates.interval_of(samples, confidence)
-    monkeypatch.setattr(estimates, "LARGE", 1)
-    for end, other in zip(estimates.interval_of(samples, confidence), expected, strict=True):
+    expected = quantiles.equal_tailed_interval(samples, confidence)
+    monkeypatch.setattr(quantiles, "LARGE", 1)
+    for end, other in zip(quantiles.equal_tailed_interval(samples, confidence), expected, strict=True):
         torch.testing.assert_close(end, other, rtol=1e-12, atol=1e-12, equal_nan=True)
     tails = [(1 - confidence) / 2, (1 + confidence) / 2]
     assert np.allclose(np.quantile(samples[:, 0], tails), [end[0] for end in expected])

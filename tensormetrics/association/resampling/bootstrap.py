@@ -15,7 +15,8 @@ from ..._checks import takes_arrays
 from ..._device_cache import kept
 from ...uncertainty.engine.draws import joint_jackknife, scaled_draws, t_scales
 from ...uncertainty.engine.errors import UncertaintyWarning
-from ...uncertainty.results.estimates import Estimate, check_confidence, interval_of
+from ...uncertainty.results.estimates import Estimate, check_confidence
+from ...uncertainty.results.quantiles import equal_tailed_interval
 from ..sets.set_checks import weights_as_masks
 from ..sets.word_ids import check_words, joint_mask, joint_words
 from ..sets.word_sets import Vectors, WordSet
@@ -104,7 +105,7 @@ def bootstrap_interval(
         bias = bias * (sizes[0] != sizes[1])
         moved, details["corrected"] = moved - bias, value.double() - bias.view(value.shape)
         _warn_of_sizes(score, sizes)
-    ends = interval_of(moved, confidence)
+    ends = equal_tailed_interval(moved, confidence)
     low, high = (scale.back(end.view(*value.shape, 1)).squeeze(-1) for end in ends)
     low, high = torch.fmin(low, value.double()), torch.fmax(high, value.double())
     return Estimate(value, low, high, confidence=confidence, method="bayesian bootstrap", details=details)

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from ..._checks import takes_arrays
+from ...uncertainty.results.quantiles import sorted_quantiles
 from ...uncertainty.statistics.moments import sum_of
 from ...uncertainty.statistics.samples import (
     check_probability,
@@ -15,7 +16,6 @@ from ...uncertainty.statistics.samples import (
     quantile_errors,
     sort_samples,
     sorted_median,
-    sorted_quantiles,
 )
 
 

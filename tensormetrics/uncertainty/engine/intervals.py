@@ -8,7 +8,8 @@ from typing import Any, NamedTuple, cast
 import torch
 from torch import Tensor
 
-from ..results.estimates import Estimate, interval_of
+from ..results.estimates import Estimate
+from ..results.quantiles import equal_tailed_interval
 from .draws import (
     HEAVY_TAILS,
     Bounds,
@@ -37,10 +38,10 @@ class DrawSets(NamedTuple):
     def interval(self, confidence: float) -> tuple[Tensor, Tensor]:
         # ->  (V,) each
         """Return the outer envelope of the intervals of both sets."""
-        ends = interval_of(self.first, confidence)
+        ends = equal_tailed_interval(self.first, confidence)
         if self.second is self.first:
             return ends
-        others = interval_of(self.second, confidence)
+        others = equal_tailed_interval(self.second, confidence)
         return (
             torch.where(self.has_second, torch.fmin(ends[0], others[0]), ends[0]),
             torch.where(self.has_second, torch.fmax(ends[1], others[1]), ends[1]),

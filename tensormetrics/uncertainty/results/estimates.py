@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 ResultType = TypeVar("ResultType", bound="Result")
-LARGE = 2**20  # samples from which on sorting their tails alone is faster
 
 
 class Result:
@@ -356,42 +355,6 @@ def check_confidence(confidence: float) -> float:
     """Return a number in (0, 1) as a float, or raise a ValueError."""
     _checks.number("confidence", confidence, "a number between 0 and 1", lambda x: 0 < x < 1)
     return float(confidence)
-
-
-def interval_of(samples: Tensor, confidence: float) -> tuple[Tensor, Tensor]:
-    # samples: (R, ...)  ->  low (...), high (...)
-    """Return the quantiles (1 -+ confidence) / 2, linear between samples.
-
-    NaN are left out; the ends are NaN if over half of the samples are.
-    """
-    is_large = samples.numel() >= LARGE and samples.device.type == "cpu"  # where no device is waited for
-    if is_large and not bool(samples.isnan().any()):
-        return _tails_of(samples, confidence)
-    tails = samples.new_tensor([(1 - confidence) / 2, (1 + confidence) / 2])
-    ordered = samples.sort(0).values  # NaN go last
-    defined = samples.isnan().logical_not().sum(0, keepdim=True)
-    position = tails.view(2, *[1] * (samples.ndim - 1)) * (defined - 1).clamp(min=0)
-    below = position.floor().long()
-    above = torch.minimum(below + 1, (defined - 1).clamp(min=0))
-    low, high = ordered.gather(0, below), ordered.gather(0, above)
-    ends = torch.where(low == high, low, low.lerp(high, position - below))  # infinite ends as well
-    return tuple(ends.where(2 * defined[0] > len(samples), torch.nan))
-
-
-def _tails_of(samples: Tensor, confidence: float) -> tuple[Tensor, Tensor]:
-    # samples: (R, ...) without NaN  ->  low (...), high (...)
-    """Return the same quantiles, for which only the tails are sorted."""
-    tails = samples.new_tensor([(1 - confidence) / 2, (1 + confidence) / 2])
-    ends = []
-    for position, largest in zip((tails * (len(samples) - 1)).tolist(), (False, True), strict=True):
-        below = int(position)
-        above = min(below + 1, len(samples) - 1)
-        count = len(samples) - below if largest else above + 1
-        ordered = samples.topk(count, 0, largest=largest).values
-        at = (len(samples) - 1 - below, len(samples) - 1 - above) if largest else (below, above)
-        low, high = (ordered[i] for i in at)
-        ends.append(torch.where(low == high, low, low.lerp(high, position - below)))
-    return ends[0], ends[1]
 
 
 def as_scalars(

@@ -10,6 +10,7 @@ from torch import Tensor
 from ... import _checks
 from ..._checks import takes_arrays
 from ..results.estimates import Estimate
+from ..results.quantiles import sorted_quantiles, take
 
 RADIX = 2**15  # torch sorts a vector of so many integers on the CPU by their digits, several times faster
 
@@ -94,40 +95,26 @@ def _ordered_bits(bits: Tensor) -> Tensor:
     return flip.bitwise_and_(torch.iinfo(bits.dtype).max).bitwise_xor_(bits)
 
 
-def _take(x: Tensor, index: Tensor) -> Tensor:
-    # x: (..., S)  index: (..., K), of any value where a row has no samples  ->  (..., K)
-    return x.gather(-1, index.clamp(0, x.shape[-1] - 1))
-
-
 def sorted_median(x: Tensor, n: Tensor) -> Tensor:  # (..., S), (..., 1) -> (...)
-    return _take(x, torch.cat([(n - 1) // 2, n // 2], -1)).mean(-1)
+    return take(x, torch.cat([(n - 1) // 2, n // 2], -1)).mean(-1)
 
 
 def narrowest_interval(x: Tensor, n: Tensor, p: float) -> tuple[Tensor, Tensor]:  # (..., S), (..., 1) -> (...), (...)
     gaps = torch.minimum((n.double() * p).long(), n - 1)
     candidates = min(x.shape[-1], int(x.shape[-1] * (1 - p)) + 2)  # no interval of so many gaps begins later
     first = torch.arange(candidates, device=x.device)
-    start, end = x[..., :candidates], _take(x, first + gaps)
+    start, end = x[..., :candidates], take(x, first + gaps)
     width = torch.where(end == start, 0, end - start)
     low = width.masked_fill(first >= n - gaps, torch.inf).argmin(-1, keepdim=True)
-    low, high = _take(x, torch.cat([low, low + gaps], -1)).unbind(-1)
+    low, high = take(x, torch.cat([low, low + gaps], -1)).unbind(-1)
     return low, high
-
-
-def sorted_quantiles(x: Tensor, first: Tensor, n: Tensor, q: Tensor) -> Tensor:
-    # x: (..., S)  first, n: (..., 1), the samples to look at  q: (Q,)  ->  (..., Q)
-    place = q * (n - 1).double()
-    below = place.floor()
-    left, right = _take(x, first + below.long()), _take(x, first + place.ceil().long())
-    between = left * (1 - (place - below)) + right * (place - below)
-    return torch.where((place == below) | (left == right), left, between)
 
 
 def quantile_errors(x: Tensor, n: Tensor, q: Tensor) -> Tensor:  # (..., S), (..., 1), (Q,) -> (..., Q)
     """Half the distance of the order statistics one standard error of the rank below and above."""
     rank, spread = n * q, (n * q * (1 - q)).sqrt()
     low, high = (rank - spread).ceil().clamp(min=1).long(), torch.minimum((rank + spread).ceil().long(), n)
-    low, high = _take(x, low - 1), _take(x, high - 1)
+    low, high = take(x, low - 1), take(x, high - 1)
     return torch.where(low == high, 0, high - low) / 2
 
 
@@ -142,10 +129,10 @@ class Finite(NamedTuple):
 
 def finite_part(x: Tensor, n: Tensor) -> Finite:  # (..., S), (..., 1)
     first, number = torch.zeros_like(n), n
-    if torch.cat([x[..., :1], _take(x, n - 1)]).isinf().any():
+    if torch.cat([x[..., :1], take(x, n - 1)]).isinf().any():
         first = (x == -torch.inf).sum(-1, keepdim=True)
         number = n - first - (x == torch.inf).sum(-1, keepdim=True)
-    ends = _take(x, torch.cat([first, first + number - 1], -1))
+    ends = take(x, torch.cat([first, first + number - 1], -1))
     return Finite(first, number, *torch.where(number > 0, ends, torch.nan).split(1, -1))
 
 
