@@ -31,7 +31,6 @@ from .plots.distributions import plot_distributions as plot_distributions
 from .plots.distributions import plot_forest as plot_forest
 from .sampling.confusion_matrix import compute_confusion_matrix as compute_confusion_matrix
 from .sampling.confusion_matrix import confusion_matrix_to_pred_cond as confusion_matrix_to_pred_cond
-from .sampling.confusion_matrix import load_csv as load_csv
 from .sampling.confusion_matrix import pred_cond_to_confusion_matrix as pred_cond_to_confusion_matrix
 from .sampling.confusion_matrix import validate_confusion_matrix as validate_confusion_matrix
 from .sampling.confusion_sums import ConfusionSums as ConfusionSums
@@ -47,6 +46,7 @@ from .sampling.errors import ConfMatIOError as ConfMatIOError
 from .sampling.errors import ConfMatIOWarning as ConfMatIOWarning
 from .sampling.errors import PosteriorWarning as PosteriorWarning
 from .sampling.errors import UnknownNameError as UnknownNameError
+from .sampling.matrix_files import load_csv as load_csv
 from .sampling.paired import Items as Items
 from .sampling.paired import sample_paired_matrices as sample_paired_matrices
 from .study.confusion_posterior import ConfusionPosterior as ConfusionPosterior

@@ -1,11 +1,7 @@
-"""Confusion matrices from files, labels and pairs, and back. Rows are the truth, columns the prediction."""
+"""Confusion matrices from labels and pairs, and back. Rows are the truth, columns the prediction."""
 
-import csv
-import io
-import re
 import warnings
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,15 +9,8 @@ import torch
 from torch import Tensor
 
 from ... import _checks
-from ..._files import delimiter_of, parsing, read_bytes, text_of
 from .dirichlet import LARGEST
 from .errors import ConfMatIOError, ConfMatIOWarning
-
-SEPARATED = re.compile(r"[+-]?[0-9]+([.,][0-9]+)+")
-GROUPS = re.compile(r"[+-]?[1-9][0-9]{0,2}([.,])[0-9]{3}(\1[0-9]{3})*")  # perhaps of thousands
-GAP = "[ \u00a0\u202f'\u2019]"
-GAPPED = re.compile(rf"[+-]?[1-9][0-9]{{0,2}}({GAP})[0-9]{{3}}(\1[0-9]{{3}})*([.,][0-9]+)?")
-COUNT = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
 
 def validate_confusion_matrix(confusion_matrix: Any, *, allow_empty_rows: bool = False) -> Tensor:
@@ -71,130 +60,6 @@ def refuse_empty_rows(matrix: Tensor) -> None:  # (C, C)
             f"confusion_matrix: row {empty[0]} is empty, so nothing is known of that class; "
             "leave the class out, or give a positive confusion_prior"
         )
-
-
-def load_csv(
-    location: str | Path, *, encoding: str | None = None, delimiter: str | None = None, with_labels: bool = False
-) -> Tensor | tuple[Tensor, list[str] | None]:
-    """A confusion matrix from a file of counts, as pandas and spreadsheets write it: rows are the truth.
-
-    Shapes: -> (C, C).
-
-    Class names may stand in a first row, in a first column, or in both; these then have the same order. Numbers may be
-    names where both stand, or from 0 on. With `with_labels` the answer is (matrix, names), names being None where there
-    are none. `delimiter=None` takes semicolons, tabs or commas, whichever separate the cells of the first line, or what
-    a line such as `sep=;` says. Decimal commas and groups of thousands are read where the file shows which is which.
-    `encoding=None` takes UTF-8, and UTF-16 that says so. ConfMatIOError names the line that is wrong, or says that the
-    last row and column are totals. FileNotFoundError: there is no such file.
-
-    >>> from pathlib import Path
-    >>> _ = Path("matrix.csv").write_text(chr(10).join([";cat;dog", "cat;90,5;6", "dog;5;88"]))
-    >>> load_csv("matrix.csv", with_labels=True)
-    (tensor([[90.5000,  6.0000],
-            [ 5.0000, 88.0000]], dtype=torch.float64), ['cat', 'dog'])
-    """
-    if delimiter is not None and (not isinstance(delimiter, str) or len(delimiter) != 1):
-        raise ValueError(f"delimiter: got {delimiter!r}, wanted None or one character")
-    rows = _csv_rows(location, encoding, delimiter)
-    if not rows:
-        raise ConfMatIOError(f"{location}: the file is empty, wanted rows of counts")
-    height, width = len(rows), len(rows[0][1])
-    for line, cells in rows:
-        if len(cells) != width:
-            raise ConfMatIOError(f"{location}, line {line}: got {len(cells)} columns, wanted {width} as above")
-    both = height == width and not all(map(_is_count, rows[0][1]))  # a corner, too
-    header = both or (height == width + 1 and _are_names(rows[0][1]))
-    index = both or (height + 1 == width and _are_names([cells[0] for _, cells in rows]))
-    if not header and not index and height != width:
-        wanted = "a square, with at most one row and one column of names"
-        raise ConfMatIOError(f"{location}: got {height} rows of {width} columns, wanted {wanted}")
-    columns = rows[0][1][index:] if header else None
-    names = [cells[0] for _, cells in rows[header:]] if index else columns
-    if columns is not None and names != columns:
-        wanted = "the same names"
-        strange = [cell for cell in rows[0][1] if not _is_count(cell)]
-        if names is not None and all(map(_is_count, names)) and len(strange) == 1:  # perhaps these are no names
-            wanted += f", or a count instead of {strange[0]!r}"
-        raise ConfMatIOError(f"{location}: rows are called {names}, columns {columns}, wanted {wanted}")
-    if names is not None and (len(set(names)) < len(names) or "" in names):
-        raise ConfMatIOError(f"{location}: got classes called {names}, wanted distinct names")
-    for line, cells in rows[header:]:
-        if wrong := [cell for cell in cells[index:] if not _is_count(cell)]:
-            raise ConfMatIOError(f"{location}, line {line}: got {wrong[0]!r}, wanted a count")
-    counts = [[float(cell) for cell in cells[index:]] for _, cells in rows[header:]]
-    with parsing(location, "a confusion matrix", ConfMatIOError):
-        matrix = validate_confusion_matrix(counts, allow_empty_rows=True)
-    inner = matrix[:-1, :-1]
-    if len(inner) > 1 and matrix.sum() > 0 and torch.equal(matrix[:-1, -1], inner.sum(1)):
-        if torch.equal(matrix[-1], matrix[:-1].sum(0)):
-            raise ConfMatIOError(f"{location}: the last row and column are the totals of the others; leave them out")
-    return (matrix, names) if with_labels else matrix
-
-
-def _csv_rows(location: str | Path, encoding: str | None, delimiter: str | None) -> list[tuple[int, list[str]]]:
-    """(line number, cells) of the rows that are not blank."""
-    data = read_bytes(location)
-    try:
-        text = data.decode(encoding) if encoding else text_of(data, location)
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        got = f"{location}, line {line}: got the byte {data[error.start]:#04x}"
-        raise ConfMatIOError(f"{got}, which is no {encoding}; name the encoding of the file") from None
-    except ValueError as error:
-        raise ConfMatIOError(str(error)) from None
-    lines = list(io.StringIO(text, newline=""))  # splitlines() would split cells, too
-    if lines and (said := re.fullmatch('("?)sep=(.)\\1', lines[0].rstrip("\r\n"), re.IGNORECASE)):  # for spreadsheets
-        delimiter, lines[0] = delimiter or said[2], ""
-    delimiter = delimiter or delimiter_of(lines)
-    reader = csv.reader(lines, delimiter=delimiter, strict=True)
-    try:
-        rows = [(reader.line_num, [_without_gaps(cell.strip()) for cell in cells]) for cells in reader]
-    except csv.Error as error:
-        raise ConfMatIOError(f"{location}, line {reader.line_num}: {error}") from None
-    rows = [(line, cells) for line, cells in rows if any(cells)]
-    while rows and len(rows[0][1]) > 1 and all(cells[-1:] == [""] for _, cells in rows):
-        rows = [(line, cells[:-1]) for line, cells in rows]  # columns that a spreadsheet only thinks are in use
-    return _with_points(location, rows, delimiter)
-
-
-def _without_gaps(cell: str) -> str:
-    """Spaces and apostrophes between groups of thousands, as in French and Swiss tables, left out."""
-    return re.sub(GAP, "", cell) if GAPPED.fullmatch(cell) else cell
-
-
-def _with_points(
-    location: str | Path, rows: list[tuple[int, list[str]]], delimiter: str
-) -> list[tuple[int, list[str]]]:
-    """The rows with decimal points and without groups of thousands, where cells show which sign is which."""
-    found = [(line, cell) for line, cells in rows for cell in cells if SEPARATED.fullmatch(cell)]
-    decimal = {"."} if delimiter == "," else set()
-    for _, cell in found:
-        groups = GROUPS.fullmatch(cell)
-        last = cell[max(cell.rfind("."), cell.rfind(","))]
-        if not groups:
-            decimal.add(last)
-        elif cell.count(last) > 1:
-            decimal.add(",."[last == ","])
-    if found and len(decimal) != 1:
-        line, cell = found[0]
-        raise ConfMatIOError(f"{location}, line {line}: got {cell!r}, wanted one sign for decimals, as 1090.0 or 1,5")
-    point = "".join(decimal) or "."
-    group = ",."[point == ","]
-
-    def plain(cell: str) -> str:
-        return cell.replace(group, "").replace(point, ".") if SEPARATED.fullmatch(cell) else cell
-
-    return [(line, list(map(plain, cells))) for line, cells in rows]
-
-
-def _are_names(cells: list[str]) -> bool:
-    """Words, or the numbers from 0 that pandas gives to what has no names. Other numbers may be counts."""
-    return not all(map(_is_count, cells)) or cells == [str(k) for k in range(len(cells))]
-
-
-def _is_count(cell: str) -> bool:
-    """Python's float() takes "1_0", Arabic digits and words too."""
-    return COUNT.fullmatch(cell) is not None
 
 
 def compute_confusion_matrix(
