@@ -41,15 +41,12 @@ def plot_values(
         middle, low, high = np.array([row.get(key, (math.nan,) * 3) for row in rows]).T
         place, sides = np.arange(len(rows)) if many else np.array([i]), np.stack([middle - low, high - middle])
         spread = None if np.isnan(sides).all() else sides.tolist()
-        style = line_style(i if many else 0) | ({} if many else {"linestyle": "none"})
         if many:
-            axes.errorbar(place, middle, yerr=spread, label=label, capsize=2, **style)
+            axes.errorbar(place, middle, yerr=spread, label=label, capsize=2, **line_style(i))
         else:
-            axes.errorbar(middle, place, xerr=spread, capsize=2, **style)
+            axes.errorbar(middle, place, xerr=spread, capsize=2, **line_style(0) | {"linestyle": "none"})
     set_limits, set_label = (axes.set_ylim, axes.set_ylabel) if many else (axes.set_xlim, axes.set_xlabel)
-    low, high = bounds
-    margin = 0.03 if low is None or high is None else 0.03 * (high - low)  # a point on the bound is seen whole
-    set_limits(None if low is None else low - margin, None if high is None else high + margin)
+    set_limits(*_widened(*bounds))
     set_label(broken(f"{name}{direction_text(higher_is_better)}"))
     if many:
         axes.set_xlabel("step")
@@ -60,6 +57,12 @@ def plot_values(
         name_rows(axes, labels)
     dress(axes, grid="y" if many else "x")
     return figure, axes
+
+
+def _widened(low: float | None, high: float | None) -> tuple[float | None, float | None]:
+    """Move the bounds of a metric apart, so that a point on one is seen whole."""
+    margin = 0.03 if low is None or high is None else 0.03 * (high - low)
+    return None if low is None else low - margin, None if high is None else high + margin
 
 
 def plot_panels(

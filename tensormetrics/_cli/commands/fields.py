@@ -14,6 +14,7 @@ from ...structured.fields.documents import read_schema
 from ...structured.fields.schemas.types import Fixed, Items
 from ..inputs import BadInput, naming
 from ..inputs.documents import (
+    Documents,
     aligned,
     answers_of,
     json_file,
@@ -95,7 +96,6 @@ def json(
         are_lists = kind is not None and isinstance(read_schema(kind).root, Items | Fixed)
     lines = read_lines(reference, False, are_lists)
     references = references_of(reference, lines, answer=answer, id=id, group=group)
-    ids = references.ids if references.ids is not None else references.lines
     with naming():
         fields = {path: annotation_of_text(spec, "--field") for path, spec in map(_assignment("--field"), field)}
     required = [(name, _number("--require", text)) for name, text in map(_assignment("--require"), require)]
@@ -109,29 +109,13 @@ def json(
         "match": match,
         "fields": fields or None,
     }
+    options |= {"confidence": confidence, "replicates": replicates}
     reports: dict[str, FieldReport] = {}
     for file in filter(None, (predicted, compare)):
         read = without_blank_end(read_lines(file, True, are_lists), len(lines) if id is None else 0)
         answers = answers_of(file, read, answer=answer, id=id, dropped=[key for key in (id,) if key])
         preds = aligned(file, answers, reference, references)
-        hints = {"on_invalid='wrong'": "--on-invalid wrong"}
-        hints |= {f"predictions[{name!r}]": f"{file}, {'id' if id else 'line'} {name}" for name in ids}
-        with naming(hints, **OPTION_NAMES):
-            try:
-                reports[file] = evaluate(
-                    preds,
-                    references.values,
-                    kind,
-                    ids=[str(name) for name in ids] if id else ids,
-                    groups=None if references.groups is None else [str(name) for name in references.groups],
-                    confidence=confidence,
-                    replicates=replicates,
-                    **options,
-                )
-            except ValueError as error:
-                if message := _of_reference(str(error), reference, references.lines):
-                    raise BadInput(message) from error
-                raise
+        reports[file] = _report(file, preds, reference, references, kind, options, has_ids=id is not None)
     report = reports[predicted]
     tables = [report.table()]
     answer_of_command = {
@@ -150,19 +134,55 @@ def json(
     if kind is None:
         click.echo(f"schema: {dumps(report.schema)}", err=True)
     explanations = [report.explain(_id_of(name, [each.id for each in report.documents])) for name in explain]
-    totals = {name: float(value) for name, value in report.totals.items()}
-    ends = {name: (float(each.low), float(each.high)) for name, each in report.totals.items()} if replicates else {}
     status = publish(
         tables,
         answer_of_command,
-        lambda size: draw_scores(totals, ends, None, confidence, size),
-        totals.values(),
+        lambda size: _draw_totals(report, replicates, size),
+        map(float, report.totals.values()),
         files,
         **outputs,
     )
     for explanation in explanations:
         click.echo(f"\n{explanation}")
     return _unmet(report, required) or status
+
+
+def _report(
+    file: str,
+    preds: list[Any],
+    reference: str,
+    references: Documents,
+    kind: Any,
+    options: dict[str, Any],
+    *,
+    has_ids: bool,
+) -> FieldReport:
+    """Score one file of answers; errors name its lines, or those of the references."""
+    ids = references.ids if references.ids is not None else references.lines
+    hints = {"on_invalid='wrong'": "--on-invalid wrong"}
+    hints |= {f"predictions[{name!r}]": f"{file}, {'id' if has_ids else 'line'} {name}" for name in ids}
+    options = options | {"ids": [str(name) for name in ids] if has_ids else ids}
+    groups = None if references.groups is None else [str(name) for name in references.groups]
+    with naming(hints, **OPTION_NAMES):
+        try:
+            return evaluate(
+                preds,
+                references.values,
+                kind,
+                ids=[str(name) for name in ids] if has_ids else ids,
+                groups=groups,
+                **options,
+            )
+        except ValueError as error:
+            if message := _of_reference(str(error), reference, references.lines):
+                raise BadInput(message) from error
+            raise
+
+
+def _draw_totals(report: FieldReport, replicates: int, size: Any) -> Any:
+    totals = {name: float(value) for name, value in report.totals.items()}
+    ends = {name: (float(each.low), float(each.high)) for name, each in report.totals.items()} if replicates else {}
+    return draw_scores(totals, ends, None, report.confidence, size)
 
 
 def _schema_of(schema: str) -> Any:

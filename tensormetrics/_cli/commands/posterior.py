@@ -25,6 +25,7 @@ from ..output import Size, find_device, publish
 from .scores import caption_of, estimate_of
 
 HINTS = {"a positive confusion_prior": "a positive --prior", "wanted None or a number": "wanted a number"}
+PRIORS = {"prevalence_prior": "--prior", "confusion_prior": "--prior"}
 
 
 def posterior(
@@ -73,35 +74,21 @@ def posterior(
     """
     if not matrices and not paired:
         raise BadInput("MATRIX: got no file, wanted at least one, or --paired FILE")
-    priors = {"prevalence_prior": "--prior", "confusion_prior": "--prior"}
     of_rows = prior in ("balanced", "hierarchical")
-    given = ("perks", prior) if of_rows else (_number_or_word(prior),) * 2
+    priors = ("perks", prior) if of_rows else (_number_or_word(prior),) * 2
     with warnings.catch_warnings(), naming(num_samples="--replicates", ci_probability="--confidence"):
         warnings.simplefilter("ignore", ConfigWarning)
         undefined = None if zero_division is None else float(zero_division)
         study = Study(seed, replicates, confidence, device=find_device(device), zero_division=undefined)
         for metric in metrics:
             study.add_metric(metric)
-    classes: list[str] | None = None
-    for file, name in _named(matrices).items():
-        names, matrix = _read_matrix(file)
-        if classes and names and names != classes:
-            raise BadInput(f"{file}: its classes are {', '.join(names)}, but those before are {', '.join(classes)}")
-        classes = classes or names
-        with naming(HINTS, **priors, confusion_matrix=file):
-            study.add_experiment(name, matrix, *given, labels=names)
+    classes = _add_matrices(study, matrices, priors)
     if paired:
-        truth, models = _read_items(paired)
-        classes = classes or _sorted({*truth, *chain(*models.values())})
-        if len(classes) < 2:
-            raise BadInput(f"{paired}: got the one label {classes[0]!r}, wanted at least two")
-        for model, answers in models.items():
-            with naming(HINTS, **priors, y_true=paired, y_pred=paired, confusion_matrix=f"{paired}, {model}"):
-                study.add_experiment(model, None, *given, truth, answers, labels=classes, items=Path(paired).stem)
+        classes = _add_items(study, paired, classes, priors)
     if compare and len(study.all_experiments()) < 2:
         raise BadInput("--compare: got one experiment, wanted at least two")
     scores: dict[str, Any] = {}
-    tables = []
+    tables: list[Table] = []
     with naming(HINTS, min_sig_diff="--rope"):
         for metric, label in _columns(study, metrics):
             name = metric if label is None else f"{metric}, class {classes[label] if classes else label}"
@@ -109,19 +96,14 @@ def posterior(
                 metric, label, columns=["Observed", "Median", "HDI"], table_fmt="records"
             )
             scores[name] = {"summaries": rows}
-            experiments = [*map(_label, rows)]
-            cells = []
-            for row in rows:
-                _, _, observed, median, hdi = row.values()
-                cells.append([observed, estimate_of(median, hdi, confidence)])
-            tables.append(Table(experiments, ["observed", "median"], cells, None, caption_of(confidence), name))
+            tables.append(_summary_table(rows, confidence, name))
             if compare:
                 tables += _compare(study, metric, label, rope, scores[name], name)
             if width is not None:
-                needed = _needed(study, metric, label, width, given)
+                needed = _needed(study, metric, label, width, priors)
                 scores[name]["items"] = needed
                 head = [f"items for an interval of {width:g}"]
-                tables.append(Table(experiments, head, [[count] for count in needed], index=name))
+                tables.append(Table([*map(_label, rows)], head, [[count] for count in needed], index=name))
     answer = {
         "files": list(matrices),
         "paired": paired,
@@ -165,6 +147,39 @@ def draw(
             )
     legend_below(figure, axes)
     return figure
+
+
+def _add_matrices(study: Study, matrices: tuple[str, ...], priors: tuple[Any, Any]) -> list[str] | None:
+    """Add an experiment for each file; return the names of the classes, if one has any."""
+    classes: list[str] | None = None
+    for file, name in _named(matrices).items():
+        names, matrix = _read_matrix(file)
+        if classes and names and names != classes:
+            raise BadInput(f"{file}: its classes are {', '.join(names)}, but those before are {', '.join(classes)}")
+        classes = classes or names
+        with naming(HINTS, **PRIORS, confusion_matrix=file):
+            study.add_experiment(name, matrix, *priors, labels=names)
+    return classes
+
+
+def _add_items(study: Study, paired: str, classes: list[str] | None, priors: tuple[Any, Any]) -> list[str]:
+    """Add an experiment for each model of a file of items; return the names of the classes."""
+    truth, models = _read_items(paired)
+    classes = classes or _sorted({*truth, *chain(*models.values())})
+    if len(classes) < 2:
+        raise BadInput(f"{paired}: got the one label {classes[0]!r}, wanted at least two")
+    for model, answers in models.items():
+        with naming(HINTS, **PRIORS, y_true=paired, y_pred=paired, confusion_matrix=f"{paired}, {model}"):
+            study.add_experiment(model, None, *priors, truth, answers, labels=classes, items=Path(paired).stem)
+    return classes
+
+
+def _summary_table(rows: list[dict[str, Any]], confidence: float, name: str) -> Table:
+    cells = []
+    for row in rows:
+        _, _, observed, median, hdi = row.values()
+        cells.append([observed, estimate_of(median, hdi, confidence)])
+    return Table([*map(_label, rows)], ["observed", "median"], cells, None, caption_of(confidence), name)
 
 
 def _read_matrix(file: str) -> tuple[list[str] | None, Any]:

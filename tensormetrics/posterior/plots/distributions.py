@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ..._plots import LINE, broken, dress, inches, lines_of
 from ..comparison.pairwise import PairwiseComparisonResult, short
-from .drawing import Look, interval_of, one_scale, only_lowest_ticks, outline, x_range
+from .drawing import Look, Mark, Outline, interval_of, one_scale, only_lowest_ticks, outline, x_range
 
 Parts = dict[str, dict[str, Any]]  # part of a picture -> matplotlib keywords
 DISTRIBUTION: Parts = {
@@ -81,29 +81,17 @@ def plot_distributions(
     marks = [interval_of(found.samples, confidence) for found in shown]
     xlim = look.xlim or x_range(outlines, marks, bounds, [found.observed for found in shown])
     if centre is not None and look.xlim is None and np.isfinite(marks[centre][0]):
-        middle = marks[centre][0]
-        reach = max(middle - xlim[0], xlim[1] - middle)
-        xlim = max(middle - reach, bounds[0]), min(middle + reach, bounds[1])
+        xlim = _centered(xlim, marks[centre][0], bounds)
     where = {"rotation": 0, "ha": "right", "va": "center", "fontsize": look.fontsize, "labelpad": 6}
-    for ax, name, found, curve, (median, low, high) in zip(axes, names, shown, outlines, marks, strict=True):
+    for ax, name, found, curve, mark in zip(axes, names, shown, outlines, marks, strict=True):
         look.draw("base", ax.axhline, 0, clip_on=False)
         ax.set_ylabel("")
         look.draw("name", ax.set_ylabel, name, **where)
-        if not len(curve.x):
+        if len(curve.x):
+            _draw_curve(look, ax, curve, mark, xlim, f"{100 * confidence:g}% HDI")
+            _draw_observed(look, ax, found.observed)
+        else:
             ax.text(0.5, 0.4, "undefined", transform=ax.transAxes, ha="center", fontsize=look.fontsize)
-            continue
-        if np.isfinite(low) and np.isfinite(high):
-            inside = curve.between(low, high)
-            look.draw("area", ax.fill_between, inside.x, inside.y, label=f"{100 * confidence:g}% HDI")
-            for end in low, high:
-                look.draw("interval", ax.plot, [end, end], [0, curve.at(end)])
-        look.draw("edge", ax.plot, curve.x, curve.y)
-        look.draw("median", ax.plot, [median, median], [0, curve.at(median)], label="median")
-        if ends_seen := [end for end in (curve.x[0], curve.x[-1]) if xlim[0] <= end <= xlim[1]]:
-            look.draw("extrema", ax.plot, ends_seen, [0] * len(ends_seen), label="sampled range")
-        if found.observed is not None:
-            seen = {"clip_on": look.xlim is not None, "zorder": 5, "label": "observed"}
-            look.draw("observed", ax.plot, [found.observed], [0], **seen)
     only_lowest_ticks(axes, xlim)
     if not look.normalize and one_scale(outlines):
         peak = max((curve.y.max() for curve in outlines if len(curve.y)), default=1.0)
@@ -115,6 +103,34 @@ def plot_distributions(
         axes[0].set_title(broken(title, wide), fontsize=look.fontsize + 1)
     look.finish(figure, axes)
     return figure
+
+
+def _centered(xlim: tuple[float, float], middle: float, bounds: tuple[float, float]) -> tuple[float, float]:
+    reach = max(middle - xlim[0], xlim[1] - middle)
+    return max(middle - reach, bounds[0]), min(middle + reach, bounds[1])
+
+
+def _draw_curve(look: Look, ax: Any, curve: Outline, mark: Mark, xlim: tuple[float, float], interval: str) -> None:
+    median, low, high = mark
+    if np.isfinite(low) and np.isfinite(high):
+        inside = curve.between(low, high)
+        look.draw("area", ax.fill_between, inside.x, inside.y, label=interval)
+        for end in low, high:
+            look.draw("interval", ax.plot, [end, end], [0, curve.at(end)])
+    look.draw("edge", ax.plot, curve.x, curve.y)
+    look.draw("median", ax.plot, [median, median], [0, curve.at(median)], label="median")
+    _draw_extrema(look, ax, curve, xlim)
+
+
+def _draw_extrema(look: Look, ax: Any, curve: Outline, xlim: tuple[float, float]) -> None:
+    if visible := [end for end in (curve.x[0], curve.x[-1]) if xlim[0] <= end <= xlim[1]]:
+        look.draw("extrema", ax.plot, visible, [0] * len(visible), label="sampled range")
+
+
+def _draw_observed(look: Look, ax: Any, observed: float | None) -> None:
+    if observed is not None:
+        options = {"clip_on": look.xlim is not None, "zorder": 5, "label": "observed"}
+        look.draw("observed", ax.plot, [observed], [0], **options)
 
 
 def plot_difference(
@@ -151,15 +167,12 @@ def plot_difference(
         look.draw("median", ax.plot, [median, median], [0, curve.at(median)], label="median")
         ends = {"label": f"{100 * result.ci_probability:g}% HDI"}
         look.draw("interval", ax.vlines, [low, high], 0, [curve.at(low), curve.at(high)], **ends)
-        if ends_seen := [end for end in (least, most) if xlim[0] <= end <= xlim[1]]:
-            look.draw("extrema", ax.plot, ends_seen, [0] * len(ends_seen), label="sampled range")
+        _draw_extrema(look, ax, curve, xlim)
     region = {"label": f"equivalence: ±{rope:.{precision}g}"}
     for end in (-rope, rope):
         if xlim[0] <= end <= xlim[1]:  # the legend lists what is seen
             look.draw("rope_edges", ax.axvline, end, **region)
-    if observed is not None:
-        seen = {"clip_on": look.xlim is not None, "zorder": 5, "label": "observed"}
-        look.draw("observed", ax.plot, [observed], [0], **seen)
+    _draw_observed(look, ax, observed)
     only_lowest_ticks([ax], xlim)
     zero = float(np.clip(-xlim[0] / (xlim[1] - xlim[0]), 0.3, 0.7))
     shares = (0.0, "left", result.p_sig_neg), (zero, "center", result.p_rope), (1.0, "right", result.p_sig_pos)
@@ -214,16 +227,9 @@ def plot_forest(
     wide = look.characters(axes[-1], names, [header * info])
     for ax, group, rows in zip(axes, groups, blocks, strict=True):
         _draw_rows(look, ax, rows, mass)
-        right = ax.twinx()
-        dress(right, fontsize=look.fontsize, frame=["bottom"] if ax is axes[-1] else ())
-        for side in (ax, right):
-            side.set_ylim(len(rows) - 1 + (1 + gap) / 2, -(1 + gap) / 2)
-            side.set_yticks([])
-            side.tick_params(axis="y", length=0, pad=10)  # a marker at the end touches no text
-        ax.tick_params(axis="x", bottom=ax is axes[-1], labelbottom=ax is axes[-1])
-        ticks = {"fontsize": look.fontsize}
-        look.draw("name", ax.set_yticks, range(len(rows)), [row.name for row in rows], **ticks)
+        right = _frame_group(look, ax, rows, gap, ax is axes[-1])
         here, texts = texts[: len(rows)], texts[len(rows) :]
+        ticks = {"fontsize": look.fontsize}
         if info:
             look.draw("info", right.set_yticks, range(len(rows)), here, **ticks)
         if info and ax is axes[0]:
@@ -244,7 +250,7 @@ def plot_forest(
 
 class _Row(NamedTuple):
     name: str
-    mark: tuple[float, float, float]
+    mark: Mark
     pooled: bool
 
 
@@ -268,7 +274,20 @@ def _draw_rows(look: Look, ax: Any, rows: Sequence[_Row], mass: str) -> None:
             look.draw("aggregate_line", ax.axvline, median, zorder=1)
 
 
-def _columns(head: tuple[str, str, str], marks: Sequence[tuple[float, float, float]], precision: int) -> list[str]:
+def _frame_group(look: Look, ax: Any, rows: Sequence[_Row], gap: float, is_last: bool) -> Any:
+    """Write the names of a group's rows on the left; return the axes whose ticks are on the right."""
+    right = ax.twinx()
+    dress(right, fontsize=look.fontsize, frame=["bottom"] if is_last else ())
+    for side in (ax, right):
+        side.set_ylim(len(rows) - 1 + (1 + gap) / 2, -(1 + gap) / 2)
+        side.set_yticks([])
+        side.tick_params(axis="y", length=0, pad=10)  # a marker at the end touches no text
+    ax.tick_params(axis="x", bottom=is_last, labelbottom=is_last)
+    look.draw("name", ax.set_yticks, range(len(rows)), [row.name for row in rows], fontsize=look.fontsize)
+    return right
+
+
+def _columns(head: tuple[str, str, str], marks: Sequence[Mark], precision: int) -> list[str]:
     """Lines of text of equal width; nothing where a median is undefined."""
     cells = [
         (f"{m:.{precision}f}", f"[{low:.{precision}f}, {high:.{precision}f}]", f"{high - low:.{precision}f}")

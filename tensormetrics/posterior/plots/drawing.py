@@ -12,6 +12,8 @@ from ..._plots import CHARACTER, FONT, dress, inches, is_dark, legend_below, new
 from ...uncertainty.statistics.density import kde
 from ...uncertainty.statistics.samples import estimate, finite_part, histogram_bins, sort_samples
 
+Mark = tuple[float, float, float]  # median, low, high
+
 
 @dataclass(frozen=True, kw_only=True)
 class Look:
@@ -141,26 +143,30 @@ def one_scale(outlines: Sequence[Outline]) -> bool:
 
 def x_range(
     outlines: Sequence[Outline],
-    marks: Sequence[tuple[float, float, float]],
+    marks: Sequence[Mark],
     bounds: tuple[float, float],
     points: Sequence[float | None] = (),
 ) -> tuple[float, float]:
-    """What to show: the outlines, but no more than 5 of the narrowest intervals' widths around the medians.
+    """Return the limits of the x axis: the outlines, within 5 of the narrowest intervals' widths of the medians.
 
-    `marks` are medians and intervals; all intervals and `points` are shown.
+    All intervals and `points` are shown.
     """
-    shown = [found for found in outlines if len(found.x)]
+    shown = [curve for curve in outlines if len(curve.x)]
     if not shown:
         low, high = bounds
         return low if np.isfinite(low) else 0.0, high if np.isfinite(high) else 1.0
-    low, high = min(found.x[0] for found in shown), max(found.x[-1] for found in shown)
-    widths = [end - start for _, start, end in marks]
-    if reach := 5 * min((width for width in widths if np.isfinite(width) and width > 0), default=0.0):
+    low, high = min(curve.x[0] for curve in shown), max(curve.x[-1] for curve in shown)
+    widths = np.array([end - start for _, start, end in marks])
+    if reach := 5 * min(widths[np.isfinite(widths) & (widths > 0)], default=0.0):
         finite = [median for median, _, _ in marks if np.isfinite(median)]
         low, high = max(low, min(finite) - reach), min(high, max(finite) + reach)
     needed = [end for mark in marks for end in mark] + [point for point in points if point is not None]
     needed = [end for end in needed if np.isfinite(end)]
-    low, high = min([low, *needed]), max([high, *needed])
+    return _with_margins(min([low, *needed]), max([high, *needed]), bounds)
+
+
+def _with_margins(low: float, high: float, bounds: tuple[float, float]) -> tuple[float, float]:
+    """Widen a range by a little, but not beyond bounds that it comes near to; show all where it fills half of them."""
     span = bounds[1] - bounds[0]
     if np.isfinite(span):
         if high - low > span / 2:
@@ -171,8 +177,8 @@ def x_range(
     return low - margin * (low != bounds[0]), high + margin * (high != bounds[1])
 
 
-def interval_of(samples: Tensor, confidence: float) -> tuple[float, float, float]:
-    """Median and highest density interval as numbers."""
+def interval_of(samples: Tensor, confidence: float) -> Mark:
+    """Return the median and the ends of the highest density interval as numbers."""
     median, low, high = estimate(samples, confidence)
     return float(median), float(low), float(high)
 

@@ -75,8 +75,8 @@ def checked_device(device: Any) -> Any:
     raise ConfigError(f"device: got {device!r}, wanted a device of this machine, such as 'cpu'")
 
 
-class Told(NamedTuple):
-    """An experiment as `Study.add_experiment` was told of it."""
+class ExperimentData(NamedTuple):
+    """The arguments of `Study.add_experiment`, checked."""
 
     confusion_matrix: Any
     labels: Any  # of the classes, where they are not 0, 1, ...
@@ -85,7 +85,7 @@ class Told(NamedTuple):
     described: dict[str, Any]
 
 
-def told_experiment(
+def read_experiment(
     full_name: str,
     confusion_matrix: Any,
     y_true: Any,
@@ -94,46 +94,45 @@ def told_experiment(
     labels: Any,
     items: Any,
     groups: Any = None,
-) -> Told:
-    """The matrix and the classes of an experiment, from its matrix or from its labels; not both."""
+) -> ExperimentData:
+    """Return the matrix and the classes of an experiment, from its matrix or from its labels; not both."""
     arguments = {"confusion_matrix": confusion_matrix, "y_true": y_true, "y_pred": y_pred}
-    given = [key for key, value in arguments.items() if value is not None]
-    if groups is not None and given != ["y_true", "y_pred"]:
-        raise ValueError(
-            f"experiment {full_name!r}: got groups with {', '.join(given) or 'nothing'}, wanted y_true and y_pred"
-        )
-    if items and given != ["y_true", "y_pred"]:
-        raise ValueError(
-            f"experiment {full_name!r}: got items with {', '.join(given) or 'nothing'}, wanted y_true and y_pred"
-        )
-    if given == ["confusion_matrix"]:
+    present = [key for key, value in arguments.items() if value is not None]
+    message = f"experiment {full_name!r}: got {{}}, wanted {{}}"
+    for name, of_items in {"groups": groups is not None, "items": bool(items)}.items():
+        if of_items and present != ["y_true", "y_pred"]:
+            raise ValueError(message.format(f"{name} with {', '.join(present) or 'nothing'}", "y_true and y_pred"))
+    if present == ["confusion_matrix"]:
         if num_classes is not None:
             raise ValueError(f"experiment {full_name!r}: got num_classes with confusion_matrix, which has its own")
         described = {"confusion_matrix": confusion_matrix} | ({} if labels is None else {"labels": labels})
-        return Told(confusion_matrix, labels, None, None, described)
-    if given != ["y_true", "y_pred"]:
-        raise ValueError(
-            f"experiment {full_name!r}: got {', '.join(given) or 'nothing'}, wanted confusion_matrix alone, or "
-            "y_true and y_pred"
-        )
+        return ExperimentData(confusion_matrix, labels, None, None, described)
+    if present != ["y_true", "y_pred"]:
+        wanted = "confusion_matrix alone, or y_true and y_pred"
+        raise ValueError(message.format(", ".join(present) or "nothing", wanted))
+    return _read_labels(full_name, y_true, y_pred, num_classes, labels, items, groups)
+
+
+def _read_labels(
+    full_name: str, y_true: Any, y_pred: Any, num_classes: int | None, labels: Any, items: Any, groups: Any
+) -> ExperimentData:
     cells, classes = label_cells(y_true, y_pred, labels=labels, num_classes=num_classes)
     C = len(classes)
     matrix = cells.bincount(minlength=C * C).view(C, C)
     labels = None if classes.tolist() == list(range(C)) else classes
     named: dict[str, Any] = {} if labels is None else {"labels": labels}
+    truth = None if items is False else digest(classes.tolist(), cells // C)
     if groups is not None:
         groups = units("groups", groups, len(cells), cells.device)
-    truth = None if items is False else digest(classes.tolist(), cells // C)
-    if groups is not None and not isinstance(items, str):
-        items = full_name  # items of its own
+        items = items if isinstance(items, str) else full_name  # items of its own
     if items is None or items is False:
-        return Told(matrix, labels, None, truth, {"confusion_matrix": matrix, **named})
+        return ExperimentData(matrix, labels, None, truth, {"confusion_matrix": matrix, **named})
     if not isinstance(items, str):
         raise TypeError(f"experiment {full_name!r}: got items={items!r}, wanted a string")
     described = {"y_true": y_true, "y_pred": y_pred, "items": items, **(named or {"num_classes": C})}
     if groups is not None:
         described["groups"] = groups.tolist()
-    return Told(matrix, labels, Items(items, cells, groups), truth, described)
+    return ExperimentData(matrix, labels, Items(items, cells, groups), truth, described)
 
 
 def check_items(full_name: str, items: Items, num_classes: int, experiments: Iterable[Experiment]) -> None:

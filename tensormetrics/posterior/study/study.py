@@ -187,10 +187,10 @@ class Study:
         full_name = f"{group}/{name}"
         if config.AGGREGATED in (group, name):
             raise ConfigError(f"experiment {full_name!r}: {config.AGGREGATED!r} is the name of what is pooled")
-        told = config.told_experiment(full_name, confusion_matrix, y_true, y_pred, num_classes, labels, items, groups)
-        if told.items is not None:
+        data = config.read_experiment(full_name, confusion_matrix, y_true, y_pred, num_classes, labels, items, groups)
+        if data.items is not None:
             others = (other for found in self._groups.values() for other in found.experiments.values())
-            config.check_items(full_name, told.items, len(told.confusion_matrix), others)
+            config.check_items(full_name, data.items, len(data.confusion_matrix), others)
         priors = {
             "prevalence_prior": "perks" if prevalence_prior is None else prevalence_prior,
             "confusion_prior": "balanced" if confusion_prior is None else confusion_prior,
@@ -200,14 +200,14 @@ class Study:
             _warn(f"experiment {full_name!r} is there already; it is overwritten")
         holder = self._groups.get(group) or ExperimentGroup(group, RNG(self.seed))
         try:
-            options = {"items": told.items, "labels": told.labels, "device": self.device}
-            holder.add_experiment(name, told.confusion_matrix, **priors, **options).truth = told.truth
+            options = {"items": data.items, "labels": data.labels, "device": self.device}
+            holder.add_experiment(name, data.confusion_matrix, **priors, **options).truth = data.truth
         except ValueError as error:
             if not members:
                 del self._described[group]
             raise type(error)(_naming(full_name, error)) from None
         self._groups[group] = holder
-        members[name] = config.plain(told.described | priors)
+        members[name] = config.plain(data.described | priors)
 
     def add_metric(self, metric: str | Quantity, aggregation: str | None = None, **aggregation_options: Any) -> None:
         """Add a metric, and how experiments of a group are pooled: see `get_experiment_aggregator`."""

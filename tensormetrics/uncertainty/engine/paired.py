@@ -12,12 +12,14 @@ from .statements import Evidence, Question, few_swaps_warning, statements
 from .swaps import TOLERANCE, ExactTest, binomial_test, either, swap_test
 from .units import Units
 
+SHAPES_DIFFER = "a, b: their results differ in shape; wanted equal options and the same classes"
+
 
 def comparisons(a: Resampled | Joined, b: Resampled | Joined, question: Question) -> Any:
     """Return a `Comparison` for each value of a and b, whose replicates have the same weights."""
     if isinstance(a, Joined) or isinstance(b, Joined):
         if not (isinstance(a, Joined) and isinstance(b, Joined) and len(a.parts) == len(b.parts)):
-            raise ValueError("a, b: their results differ in shape; wanted equal options and the same classes")
+            raise ValueError(SHAPES_DIFFER)
         return a.join([comparisons(x, y, question) for x, y in zip(a.parts, b.parts, strict=True)])
     _check_comparable(a, b)
     has_same_draws = a.half is None and torch.equal(a.weighted, b.weighted)
@@ -25,12 +27,10 @@ def comparisons(a: Resampled | Joined, b: Resampled | Joined, question: Question
         b = b._replace(weighted=b.as_second())
     values, others = values_of(a), values_of(b)
     if values.spec != others.spec or [x.shape for x in values.leaves] != [x.shape for x in others.leaves]:
-        raise ValueError("a, b: their results differ in shape; wanted equal options and the same classes")
+        raise ValueError(SHAPES_DIFFER)
     operands = [Operand(a, values), Operand(b, others, -1.0)]
     difference, jackknife = read_operands(operands, lambda operand: operand.resampled.observed), jackknife_of(operands)
-    differs = None
-    if a.units is not None and b.units is not None and None not in (a.half, b.half):  # else cells or values of a model
-        differs = (a.units.rows != b.units.rows).flatten(1).any(1)
+    differs = _differing_units(a, b)
     evidence = Evidence(
         difference,
         draw_sets(operands, difference, jackknife),
@@ -44,12 +44,20 @@ def comparisons(a: Resampled | Joined, b: Resampled | Joined, question: Question
     return statements(values, evidence, question, counts, _pairs_warning(jackknife, question.alternative, evidence))
 
 
+def _differing_units(a: Resampled, b: Resampled) -> Tensor | None:
+    # ->  (U,) bool
+    """Return on which units the metrics differ, or None where these are cells or values of a model."""
+    if a.units is None or b.units is None or a.half is None or b.half is None:
+        return None
+    return (a.units.rows != b.units.rows).flatten(1).any(1)
+
+
 def _check_comparable(a: Resampled, b: Resampled) -> None:
     if not torch.equal(a.items, b.items):
         raise ValueError("a, b: their items differ; feed both with the same ids (or, without ids, the same order)")
     is_swapped = a.half is not None and b.half is not None
     if len(a.weighted) != len(b.weighted) or (is_swapped and a.observed.shape != b.observed.shape):
-        raise ValueError("a, b: their results differ in shape; wanted equal options and the same classes")
+        raise ValueError(SHAPES_DIFFER)
     if a.units is not None and b.units is not None and not torch.equal(a.units.ids, b.units.ids):
         raise ValueError("a, b: their items differ; feed both with the same ids and groups")
 

@@ -19,7 +19,8 @@ def equal_tailed_interval(samples: Tensor, confidence: float) -> tuple[Tensor, T
     ordered = samples.movedim(0, -1).sort(-1).values  # NaN go last
     defined = samples.isnan().logical_not().sum(0).unsqueeze(-1)
     ends = sorted_quantiles(ordered, torch.zeros_like(defined), defined, tails)
-    return tuple(ends.where(2 * defined > len(samples), torch.nan).unbind(-1))
+    low, high = ends.where(2 * defined > len(samples), torch.nan).unbind(-1)
+    return low, high
 
 
 def sorted_quantiles(ordered: Tensor, first: Tensor, size: Tensor, q: Tensor) -> Tensor:
@@ -46,7 +47,7 @@ def _quantiles_of_tails(samples: Tensor, tails: Tensor) -> tuple[Tensor, Tensor]
         count = len(samples) - below if largest else above + 1
         ordered = samples.topk(count, 0, largest=largest).values
         at = (len(samples) - 1 - below, len(samples) - 1 - above) if largest else (below, above)
-        ends.append(_interpolate(*(ordered[i] for i in at), position - below))
+        ends.append(_interpolate(ordered[at[0]], ordered[at[1]], position - below))
     return ends[0], ends[1]
 
 
