@@ -58,7 +58,6 @@ from .study.experiment import ExperimentResult as ExperimentResult
 from .study.study import Study as Study
 from .summaries.summary import PosteriorSummary as PosteriorSummary
 from .summaries.summary import summarize as summarize
-from .summaries.table import format_table as format_table
 
 __all__ = [
     "AGGREGATION_REGISTRY",
@@ -90,7 +89,6 @@ __all__ = [
     "dirichlet_prior",
     "estimate_i2",
     "expected_reward",
-    "format_table",
     "get_experiment_aggregator",
     "get_metric",
     "heterogeneity_dl",

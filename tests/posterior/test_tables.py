@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from tensormetrics.posterior import format_table
+from tensormetrics.posterior.summaries.table import format_table
 
 HEADERS = ["Name", "Share", "95.0% HDI"]
 ROWS = [

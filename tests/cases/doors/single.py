@@ -8,7 +8,7 @@ NO_NUMBER = {
         *("plot_queries_results", "plot_ranking", "plot_ranking_correlations", "preprocess_word"),
     ),
     "posterior": (
-        *("confusion_matrix_to_pred_cond", "dirichlet_prior", "format_table", "get_experiment_aggregator"),
+        *("confusion_matrix_to_pred_cond", "dirichlet_prior", "get_experiment_aggregator"),
         *("interpret_i2", "load_csv", "plot_difference", "plot_distributions", "plot_forest"),
         *("pred_cond_to_confusion_matrix", "temporary_registrations", "validate_confusion_matrix"),
     ),
