@@ -145,7 +145,7 @@ def test_outlines():
     np.testing.assert_allclose(histogram.x, np.repeat(np.linspace(0, 1, 5), 2))
     np.testing.assert_allclose(histogram.y, [0, *[1] * 8, 0], rtol=6e-3)
     density = outline(samples, (0, 1), Look(normalize=True))
-    assert density.y.max() == 1 and density.at(0.0) > 0.9  # no mass leaks beyond the bounds
+    assert density.y.max() == 1 and density.height(0.0) > 0.9  # no mass leaks beyond the bounds
     inside = density.between(0.2, 0.4)
     assert inside.x[0] == 0.2 and inside.x[-1] == 0.4 and len(inside.x) > 10
 

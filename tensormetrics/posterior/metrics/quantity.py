@@ -62,8 +62,8 @@ class Quantity(torch.nn.Module, ABC):
         _checks.shape("matrices", matrices, "...", "C", "C")
         if matrices.shape[-2] != matrices.shape[-1] or matrices.shape[-1] < 2:
             raise ValueError(f"matrices: got shape {tuple(matrices.shape)}, wanted (..., C, C) with C >= 2")
-        found = observed_values(matrices.reshape(-1, *matrices.shape[-2:]))[self]
-        return found.reshape(*matrices.shape[:-2], *found.shape[1:])
+        values = observed_values(matrices.reshape(-1, *matrices.shape[-2:]))[self]
+        return values.reshape(*matrices.shape[:-2], *values.shape[1:])
 
 
 class RootMetric(Quantity):

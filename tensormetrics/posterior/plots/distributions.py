@@ -74,22 +74,22 @@ def plot_distributions(
     >>> study.plot_metric_summaries("acc", title="Two models").savefig("both.png")  # which calls this
     """
     look = Look(parts=DISTRIBUTION, **options)
-    names = [broken(found.name) for found in shown]
-    outlines = [outline(found.samples, bounds, look) for found in shown]
+    names = [broken(distribution.name) for distribution in shown]
+    outlines = [outline(distribution.samples, bounds, look) for distribution in shown]
     size = max(6.3, 4.5 + inches(names)), max(len(shown) * max(0.625, LINE * lines_of(names) + 0.12) + 0.2, 2.5)
     figure, axes = look.axes(len(shown), size)
-    marks = [interval_of(found.samples, confidence) for found in shown]
-    xlim = look.xlim or x_range(outlines, marks, bounds, [found.observed for found in shown])
-    if centre is not None and look.xlim is None and np.isfinite(marks[centre][0]):
-        xlim = _centered(xlim, marks[centre][0], bounds)
-    where = {"rotation": 0, "ha": "right", "va": "center", "fontsize": look.fontsize, "labelpad": 6}
-    for ax, name, found, curve, mark in zip(axes, names, shown, outlines, marks, strict=True):
+    intervals = [interval_of(distribution.samples, confidence) for distribution in shown]
+    xlim = look.xlim or x_range(outlines, intervals, bounds, [distribution.observed for distribution in shown])
+    if centre is not None and look.xlim is None and np.isfinite(intervals[centre][0]):
+        xlim = _centered(xlim, intervals[centre][0], bounds)
+    label_options = {"rotation": 0, "ha": "right", "va": "center", "fontsize": look.fontsize, "labelpad": 6}
+    for ax, name, distribution, curve, mark in zip(axes, names, shown, outlines, intervals, strict=True):
         look.draw("base", ax.axhline, 0, clip_on=False)
         ax.set_ylabel("")
-        look.draw("name", ax.set_ylabel, name, **where)
+        look.draw("name", ax.set_ylabel, name, **label_options)
         if len(curve.x):
             _draw_curve(look, ax, curve, mark, xlim, f"{100 * confidence:g}% HDI")
-            _draw_observed(look, ax, found.observed)
+            _draw_observed(look, ax, distribution.observed)
         else:
             ax.text(0.5, 0.4, "undefined", transform=ax.transAxes, ha="center", fontsize=look.fontsize)
     only_lowest_ticks(axes, xlim)
@@ -97,17 +97,17 @@ def plot_distributions(
         peak = max((curve.y.max() for curve in outlines if len(curve.y)), default=1.0)
         for ax in axes:
             ax.set_ylim(-0.05 * peak, 1.05 * peak)
-    wide = look.characters(axes[-1], names)
-    axes[-1].set_xlabel(broken(metric, wide))
+    line_width = look.characters(axes[-1], names)
+    axes[-1].set_xlabel(broken(metric, line_width))
     if title:
-        axes[0].set_title(broken(title, wide), fontsize=look.fontsize + 1)
+        axes[0].set_title(broken(title, line_width), fontsize=look.fontsize + 1)
     look.finish(figure, axes)
     return figure
 
 
-def _centered(xlim: tuple[float, float], middle: float, bounds: tuple[float, float]) -> tuple[float, float]:
-    reach = max(middle - xlim[0], xlim[1] - middle)
-    return max(middle - reach, bounds[0]), min(middle + reach, bounds[1])
+def _centered(xlim: tuple[float, float], center: float, bounds: tuple[float, float]) -> tuple[float, float]:
+    half_width = max(center - xlim[0], xlim[1] - center)
+    return max(center - half_width, bounds[0]), min(center + half_width, bounds[1])
 
 
 def _draw_curve(look: Look, ax: Any, curve: Outline, mark: Mark, xlim: tuple[float, float], interval: str) -> None:
@@ -116,9 +116,9 @@ def _draw_curve(look: Look, ax: Any, curve: Outline, mark: Mark, xlim: tuple[flo
         inside = curve.between(low, high)
         look.draw("area", ax.fill_between, inside.x, inside.y, label=interval)
         for end in low, high:
-            look.draw("interval", ax.plot, [end, end], [0, curve.at(end)])
+            look.draw("interval", ax.plot, [end, end], [0, curve.height(end)])
     look.draw("edge", ax.plot, curve.x, curve.y)
-    look.draw("median", ax.plot, [median, median], [0, curve.at(median)], label="median")
+    look.draw("median", ax.plot, [median, median], [0, curve.height(median)], label="median")
     _draw_extrema(look, ax, curve, xlim)
 
 
@@ -156,17 +156,21 @@ def plot_difference(
     xlim = look.xlim or x_range([curve], [(median, low, high)], (-np.inf, np.inf), [observed])
     look.draw("base", ax.axhline, 0, clip_on=False)
     if len(curve.x):
-        least, most = curve.x[0], curve.x[-1]
-        areas = ("negative", least, min(most, -rope)), ("rope", -rope, rope), ("positive", max(least, rope), most)
+        minimum, maximum = curve.x[0], curve.x[-1]
+        areas = (
+            ("negative", minimum, min(maximum, -rope)),
+            ("rope", -rope, rope),
+            ("positive", max(minimum, rope), maximum),
+        )
         for part, start, stop in areas:
-            start, stop = max(start, least), min(stop, most)
+            start, stop = max(start, minimum), min(stop, maximum)
             if start < stop:
                 inside = curve.between(start, stop)
                 look.draw(part, ax.fill_between, inside.x, inside.y)
         look.draw("edge", ax.plot, curve.x, curve.y)
-        look.draw("median", ax.plot, [median, median], [0, curve.at(median)], label="median")
+        look.draw("median", ax.plot, [median, median], [0, curve.height(median)], label="median")
         ends = {"label": f"{100 * result.ci_probability:g}% HDI"}
-        look.draw("interval", ax.vlines, [low, high], 0, [curve.at(low), curve.at(high)], **ends)
+        look.draw("interval", ax.vlines, [low, high], 0, [curve.height(low), curve.height(high)], **ends)
         _draw_extrema(look, ax, curve, xlim)
     region = {"label": f"equivalence: ±{rope:.{precision}g}"}
     for end in (-rope, rope):
@@ -175,12 +179,12 @@ def plot_difference(
     _draw_observed(look, ax, observed)
     only_lowest_ticks([ax], xlim)
     zero = float(np.clip(-xlim[0] / (xlim[1] - xlim[0]), 0.3, 0.7))
-    shares = (0.0, "left", result.p_sig_neg), (zero, "center", result.p_rope), (1.0, "right", result.p_sig_pos)
-    words = "{} smaller", "{} equivalent", "{} greater"
-    for (x, align, share), text in zip(shares, words, strict=True):
-        percent = f"{float(share):.{max(precision - 2, 0)}%}"
-        where = {"transform": ax.transAxes, "ha": align, "va": "bottom", "fontsize": look.fontsize}
-        look.draw("proportions", ax.text, x, 1.02, text.format(percent), **where)
+    proportions = (0.0, "left", result.p_sig_neg), (zero, "center", result.p_rope), (1.0, "right", result.p_sig_pos)
+    templates = "{} smaller", "{} equivalent", "{} greater"
+    for (x, align, proportion), text in zip(proportions, templates, strict=True):
+        percent = f"{float(proportion):.{max(precision - 2, 0)}%}"
+        text_options = {"transform": ax.transAxes, "ha": align, "va": "bottom", "fontsize": look.fontsize}
+        look.draw("proportions", ax.text, x, 1.02, text.format(percent), **text_options)
     label = f"{metric or result.metric}: {left} − {right}"
     ax.set_xlabel(broken(label, look.characters(ax)))
     look.finish(figure, [ax])
@@ -220,30 +224,30 @@ def plot_forest(
     mass = f"{100 * confidence:g}% HDI"
     header, *texts = _columns(("Median", mass, "Width"), [row.mark for rows in blocks for row in rows], precision)
     lengths = [len(rows) for rows in blocks]
-    high = max(0.28, LINE * lines_of(names)) * (sum(lengths) + gap * len(blocks)) + 0.28 * (len(blocks) + 2)
-    size = max(6.3, 3.2 + inches(names) + inches([header]) * info), max(high, 2.5)
+    height = max(0.28, LINE * lines_of(names)) * (sum(lengths) + gap * len(blocks)) + 0.28 * (len(blocks) + 2)
+    size = max(6.3, 3.2 + inches(names) + inches([header]) * info), max(height, 2.5)
     ratios = {"height_ratios": [length + gap for length in lengths]}
     figure, axes = look.axes(len(groups), size, gridspec_kw=ratios)
-    wide = look.characters(axes[-1], names, [header * info])
+    line_width = look.characters(axes[-1], names, [header * info])
     for ax, group, rows in zip(axes, groups, blocks, strict=True):
         _draw_rows(look, ax, rows, mass)
         right = _frame_group(look, ax, rows, gap, ax is axes[-1])
-        here, texts = texts[: len(rows)], texts[len(rows) :]
+        group_texts, texts = texts[: len(rows)], texts[len(rows) :]
         ticks = {"fontsize": look.fontsize}
         if info:
-            look.draw("info", right.set_yticks, range(len(rows)), here, **ticks)
+            look.draw("info", right.set_yticks, range(len(rows)), group_texts, **ticks)
         if info and ax is axes[0]:
-            place = {"xycoords": "axes fraction", "xytext": (10, 2), "textcoords": "offset points"}
-            look.draw("header", ax.annotate, header, (1, 1), va="bottom", **place, **ticks)
+            placement = {"xycoords": "axes fraction", "xytext": (10, 2), "textcoords": "offset points"}
+            look.draw("header", ax.annotate, header, (1, 1), va="bottom", **placement, **ticks)
         bold = {"fontsize": look.fontsize, "fontweight": "bold"}  # and wider
-        ax.set_title(broken(group.name, max(wide - 4, 10)), loc="left", **bold)
+        ax.set_title(broken(group.name, max(line_width - 4, 10)), loc="left", **bold)
     ends = [end for rows in blocks for row in rows for end in row.mark if np.isfinite(end)] or [0.0, 1.0]
     margin = 0.05 * (max(ends) - min(ends)) or 0.01
-    shown = max(min(ends) - margin, bounds[0]), min(max(ends) + margin, bounds[1])
+    xlim = max(min(ends) - margin, bounds[0]), min(max(ends) + margin, bounds[1])
     for ax in axes:
-        ax.set_xlim(look.xlim or shown)
+        ax.set_xlim(look.xlim or xlim)
     axes[-1].locator_params(axis="x", nbins=5)
-    axes[-1].set_xlabel(broken(metric, wide))
+    axes[-1].set_xlabel(broken(metric, line_width))
     look.finish(figure, axes)
     return figure
 
@@ -256,16 +260,16 @@ class _Row(NamedTuple):
 
 def _rows(group: ForestGroup, confidence: float) -> list[_Row]:
     rows = [_Row(broken(name), interval_of(samples, confidence), False) for name, samples, _ in group.shown]
-    share = f" (I² = {group.i2:.0%})" if np.isfinite(group.i2) else ""
-    return [*rows, _Row("Aggregate" + share, interval_of(group.pooled, confidence), True)]
+    heterogeneity = f" (I² = {group.i2:.0%})" if np.isfinite(group.i2) else ""
+    return [*rows, _Row("Aggregate" + heterogeneity, interval_of(group.pooled, confidence), True)]
 
 
 def _draw_rows(look: Look, ax: Any, rows: Sequence[_Row], mass: str) -> None:
     """The medians and intervals of a group."""
     for y, (_, (median, low, high), pooled) in enumerate(rows):
         if np.isnan(median):
-            where = {"transform": ax.get_yaxis_transform(), "fontsize": look.fontsize}
-            ax.text(0.5, y, "undefined", ha="center", va="center", **where)
+            text_options = {"transform": ax.get_yaxis_transform(), "fontsize": look.fontsize}
+            ax.text(0.5, y, "undefined", ha="center", va="center", **text_options)
             continue
         look.draw("interval", ax.plot, [low, high], [y, y], zorder=2, label=mass)
         part, label = ("aggregate", "aggregate's median") if pooled else ("median", "median")

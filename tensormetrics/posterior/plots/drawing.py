@@ -58,22 +58,22 @@ class Look:
         """Call a method of matplotlib with the keywords of a part, unless it is hidden."""
         if part in self.hide:
             return None
-        turned = {"black": "white", "white": "black", "xkcd:silver": "0.35"} if is_dark() else {}
-        own = {key: turned.get(value, value) for key, value in self.parts[part].items()}
-        return method(*args, **{**keywords, **own, **(self.style or {}).get(part, {})})
+        inverted = {"black": "white", "white": "black", "xkcd:silver": "0.35"} if is_dark() else {}
+        part_options = {key: inverted.get(value, value) for key, value in self.parts[part].items()}
+        return method(*args, **{**keywords, **part_options, **(self.style or {}).get(part, {})})
 
     def axes(self, rows: int, size: tuple[float, float], **grid: Any) -> tuple[Any, list[Any]]:
         """The figure, and one axes for each row."""
         if not rows:
             raise ValueError("there is nothing to plot: got no experiments, wanted at least one")
-        figure, found = new_axes(self.ax, self.figsize or size, rows, **grid)
-        for ax in found:
+        figure, axes = new_axes(self.ax, self.figsize or size, rows, **grid)
+        for ax in axes:
             dress(ax, fontsize=self.fontsize, frame=())
             if self.background is not None:
                 ax.set_facecolor(self.background)
         if self.background is not None and self.ax is None:
             figure.set_facecolor(self.background)
-        return figure, found
+        return figure, axes
 
     def finish(self, figure: Any, axes: Sequence[Any]) -> None:
         """The title, and below a figure of its own the legend."""
@@ -84,9 +84,9 @@ class Look:
         if self.ax is None:
             self.draw("legend", legend_below, figure, axes, fontsize=self.fontsize)
 
-    def characters(self, ax: Any, *beside: Sequence[str]) -> int:
+    def characters(self, ax: Any, *labels: Sequence[str]) -> int:
         """How many fit above or below an axes that has these texts on its left and right."""
-        left = ax.figure.get_figwidth() - sum(map(inches, beside))
+        left = ax.figure.get_figwidth() - sum(map(inches, labels))
         width = left if self.ax is None else ax.bbox.width / ax.figure.dpi
         return max(int(width / CHARACTER * FONT / self.fontsize), 10)
 
@@ -97,13 +97,13 @@ class Outline(NamedTuple):
     x: np.ndarray
     y: np.ndarray
 
-    def at(self, x: float) -> float:
+    def height(self, x: float) -> float:
         return float(np.interp(x, self.x, self.y)) if len(self.x) else 0.0
 
     def between(self, low: float, high: float) -> "Outline":
-        inside = (self.x > low) & (self.x < high)
-        x = np.concatenate([[low], self.x[inside], [high]])
-        return Outline(x, np.concatenate([[self.at(low)], self.y[inside], [self.at(high)]]))
+        mask = (self.x > low) & (self.x < high)
+        x = np.concatenate([[low], self.x[mask], [high]])
+        return Outline(x, np.concatenate([[self.height(low)], self.y[mask], [self.height(high)]]))
 
 
 def outline(samples: Tensor, bounds: tuple[float, float], look: Look) -> Outline:
@@ -111,11 +111,11 @@ def outline(samples: Tensor, bounds: tuple[float, float], look: Look) -> Outline
     samples = samples[samples.isfinite()].double().cpu()
     if len(samples) == 0:
         return Outline(np.zeros(0), np.zeros(0))
-    least, most = float(samples.min()), float(samples.max())
-    if least == most:  # nothing has a density here: a spike says so
-        return Outline(np.array([least, least, least]), np.array([0.0, 1.0, 0.0]))
+    minimum, maximum = float(samples.min()), float(samples.max())
+    if minimum == maximum:  # nothing has a density here: a spike says so
+        return Outline(np.array([minimum, minimum, minimum]), np.array([0.0, 1.0, 0.0]))
     if look.method == "kde":
-        found = kde(
+        density = kde(
             samples,
             clip=bounds,
             boundary="reflect",
@@ -123,7 +123,7 @@ def outline(samples: Tensor, bounds: tuple[float, float], look: Look) -> Outline
             cut=look.cut,
             grid_samples=look.grid_samples,
         )
-        x, y = found.grid.numpy(), found.density.numpy()
+        x, y = density.grid.numpy(), density.density.numpy()
         x, y = np.concatenate([x[:1], x, x[-1:]]), np.concatenate([[0.0], y, [0.0]])
     else:
         bins = look.bins
@@ -137,7 +137,7 @@ def outline(samples: Tensor, bounds: tuple[float, float], look: Look) -> Outline
 
 def one_scale(outlines: Sequence[Outline]) -> bool:
     """Whether none is a spike, or so much flatter than another that it would look like a line."""
-    peaks = [found.y.max() if found.x[0] < found.x[-1] else np.inf for found in outlines if len(found.x)]
+    peaks = [curve.y.max() if curve.x[0] < curve.x[-1] else np.inf for curve in outlines if len(curve.x)]
     return max(peaks, default=1.0) <= 4 * min(peaks, default=1.0)
 
 
@@ -157,9 +157,9 @@ def x_range(
         return low if np.isfinite(low) else 0.0, high if np.isfinite(high) else 1.0
     low, high = min(curve.x[0] for curve in shown), max(curve.x[-1] for curve in shown)
     widths = np.array([end - start for _, start, end in marks])
-    if reach := 5 * min(widths[np.isfinite(widths) & (widths > 0)], default=0.0):
+    if max_distance := 5 * min(widths[np.isfinite(widths) & (widths > 0)], default=0.0):
         finite = [median for median, _, _ in marks if np.isfinite(median)]
-        low, high = max(low, min(finite) - reach), min(high, max(finite) + reach)
+        low, high = max(low, min(finite) - max_distance), min(high, max(finite) + max_distance)
     needed = [end for mark in marks for end in mark] + [point for point in points if point is not None]
     needed = [end for end in needed if np.isfinite(end)]
     return _with_margins(min([low, *needed]), max([high, *needed]), bounds)

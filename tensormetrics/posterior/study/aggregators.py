@@ -24,8 +24,8 @@ class _Pooled:
 
     def __init__(self, rng: RNG, **options: Any) -> None:
         if unknown := options.keys() - self.defaults.keys():
-            known = ", ".join(self.defaults) or "none"
-            raise TypeError(f"{type(self).__name__} has no option {min(unknown)!r}; it has {known}")
+            valid = ", ".join(self.defaults) or "none"
+            raise TypeError(f"{type(self).__name__} has no option {min(unknown)!r}; it has {valid}")
         super().__init__(rng=rng)  # type: ignore[call-arg]  # of ExperimentAggregator, which comes behind
         vars(self).update({**self.defaults, **options})
 

@@ -207,20 +207,20 @@ def read(path: str | Path) -> Mapping[str, Any]:
         yaml = _package("yaml", path)
         parse = partial(yaml.load, Loader=_distinct_loader(yaml))
     with parsing(path, f"a study in {kind}", ConfigError):
-        found = parse(read_text(path))
-    if not isinstance(found, Mapping):
-        raise ConfigError(f"{path}: got a {type(found).__name__}, wanted a study as Study.save writes it")
-    return found
+        config = parse(read_text(path))
+    if not isinstance(config, Mapping):
+        raise ConfigError(f"{path}: got a {type(config).__name__}, wanted a study as Study.save writes it")
+    return config
 
 
 def _distinct(pairs: Iterable[tuple[Any, Any]]) -> dict[Any, Any]:
     """Make a dictionary of an object, of which parsers would keep the last of equal keys."""
-    found: dict[Any, Any] = {}
+    result: dict[Any, Any] = {}
     for key, value in pairs:
-        if key in found:
+        if key in result:
             raise ValueError(f"the key {key!r} occurs twice")
-        found[key] = value
-    return found
+        result[key] = value
+    return result
 
 
 def _distinct_loader(yaml: Any) -> Any:
@@ -243,15 +243,15 @@ def _number(name: str, value: Any, kind: type) -> Any:
     if isinstance(value, kind) and not isinstance(value, bool):
         return value
     try:
-        held = value.item() if isinstance(value, np.ndarray | Tensor) and value.ndim == 0 else value
-        if isinstance(held, bool) or not isinstance(held, str | numbers.Real | np.generic):
+        scalar = value.item() if isinstance(value, np.ndarray | Tensor) and value.ndim == 0 else value
+        if isinstance(scalar, bool) or not isinstance(scalar, str | numbers.Real | np.generic):
             raise TypeError
-        converted = kind(held)
-        if float(converted) != float(held):
+        converted = kind(scalar)
+        if float(converted) != float(scalar):
             raise TypeError
     except (TypeError, ValueError, OverflowError):
-        wanted = "an integer" if kind is int else "a number"
-        raise TypeError(f"{name}: got {value!r}, wanted {wanted}") from None
+        expected = "an integer" if kind is int else "a number"
+        raise TypeError(f"{name}: got {value!r}, wanted {expected}") from None
     if not (kind is float and isinstance(value, int)):
         _warn(f"{name}: got {value!r}, {converted!r} is used")
     return converted

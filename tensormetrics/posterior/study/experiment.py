@@ -167,8 +167,8 @@ class Experiment:
             **options,
         )
         return {
-            metric: ExperimentResult(metric, found[:, 0], self)
-            for metric, found in zip(collection, values, strict=True)
+            metric: ExperimentResult(metric, result[:, 0], self)
+            for metric, result in zip(collection, values, strict=True)
         }
 
     def sample(self, method: Method, num_samples: int) -> dict[Quantity, ExperimentResult]:
@@ -212,18 +212,19 @@ class ExperimentGroup:
         **options: Any,
     ) -> Experiment:
         full_name = f"{self.name}/{name}"
-        found = Experiment(full_name, self.rng, confusion_matrix, prevalence_prior, confusion_prior, **options)
+        experiment = Experiment(full_name, self.rng, confusion_matrix, prevalence_prior, confusion_prior, **options)
         others = {other.num_classes for key, other in self.experiments.items() if key != name}
-        if others and found.num_classes not in others:
+        if others and experiment.num_classes not in others:
             raise ConfigError(
-                f"experiment {full_name!r} has {found.num_classes} classes, the others of its group {others.pop()}"
+                f"experiment {full_name!r} has {experiment.num_classes} classes, the others of its group {others.pop()}"
             )
-        known = {found.labels, *(other.labels for key, other in self.experiments.items() if key != name)} - {None}
-        if len(known) > 1:
-            ours, theirs = found.labels, (known - {found.labels}).pop()
+        others_labels = {other.labels for key, other in self.experiments.items() if key != name}
+        label_sets = {experiment.labels, *others_labels} - {None}
+        if len(label_sets) > 1:
+            ours, theirs = experiment.labels, (label_sets - {experiment.labels}).pop()
             raise ConfigError(f"experiment {full_name!r} has the classes {ours}, the others of its group {theirs}")
-        self.experiments[name] = found
-        return found
+        self.experiments[name] = experiment
+        return experiment
 
     def __repr__(self) -> str:
         return f"ExperimentGroup({self.name!r}, experiments={[*self.experiments]})"
@@ -245,7 +246,7 @@ class ExperimentGroup:
     @property
     def labels(self) -> tuple[str, ...] | None:
         """The names of the classes, if an experiment has them."""
-        return next((found.labels for found in self.experiments.values() if found.labels), None)
+        return next((experiment.labels for experiment in self.experiments.values() if experiment.labels), None)
 
     def class_index(self, class_label: int | str | None, metric: str, experiment: str) -> int:
         """The number of a class, by number or name; the error says of which metric and experiment it was asked."""

@@ -73,25 +73,25 @@ def report_aggregated_metric_summaries(
 ) -> Any:
     """Each group's pooled posterior, and how much its experiments differ."""
     rows = []
-    for group in _listed(experiments_by_group(source)):
+    for group in _warn_if_empty(experiments_by_group(source)):
         name = f"{group}/{AGGREGATED}"
         result = pooled_samples(source, metric, group)
         index = source.class_index(metric, class_label, [name])
-        found = summarize(result.values[:, index], source.ci_probability)
+        summary = summarize(result.values[:, index], source.ci_probability)
         between = result.heterogeneity_results
         rows.append(
             {"Group": group}
-            | _cells(source, found, DEFAULT_COLUMNS)
+            | _cells(source, summary, DEFAULT_COLUMNS)
             | {
-                "Kurtosis": found.kurtosis,
+                "Kurtosis": summary.kurtosis,
                 "Var. Within": between.within_experiment_variance[index],
                 "Var. Between": between.between_experiment_variance[index],
                 "I2": between.i2[index],
-                "NaN": found.nan_fraction,
+                "NaN": summary.nan_fraction,
             }
         )
-    shown = [header for header in _headers(source, DEFAULT_COLUMNS) if header != "Kurt"]
-    headers = ["Group", *shown, "Kurtosis", "Var. Within", "Var. Between", "I2", *_undefined(rows)]
+    shown_headers = [header for header in _headers(source, DEFAULT_COLUMNS) if header != "Kurt"]
+    headers = ["Group", *shown_headers, "Kurtosis", "Var. Within", "Var. Between", "I2", *_nan_header(rows)]
     return format_table(rows, headers, table_fmt, precision, percent=["I2"])
 
 
@@ -114,8 +114,8 @@ def report_pairwise_comparison(
             stacklevel=2,
         )
     pair = {"experiment_a": experiment_a, "experiment_b": experiment_b}
-    found = get_pairwise_comparison(source, metric, class_label, **pair, min_sig_diff=min_sig_diff)
-    return found.template_sentence(precision)
+    comparison = get_pairwise_comparison(source, metric, class_label, **pair, min_sig_diff=min_sig_diff)
+    return comparison.template_sentence(precision)
 
 
 def report_pairwise_comparisons(
@@ -129,22 +129,23 @@ def report_pairwise_comparisons(
 ) -> Any:
     """All pairs of experiments."""
     interval = f"{source.ci_probability:.1%} HDI"
-    shares = "P(A > B)", "P(B > A)"
-    headers = ["Experiment A", "Experiment B", "Median Δ", interval, *shares, "p_ROPE", "p_sig", "Favours"]
-    if len(_listed(source.list_experiments())) < 2:
+    probabilities = "P(A > B)", "P(B > A)"
+    headers = ["Experiment A", "Experiment B", "Median Δ", interval, *probabilities, "p_ROPE", "p_sig", "Favours"]
+    if len(_warn_if_empty(source.list_experiments())) < 2:
         return format_table([], headers, table_fmt, precision)
-    found = compare_all_pairs(source, metric, class_label, min_sig_diff=min_sig_diff)
-    favours = found.favours
+    comparison = compare_all_pairs(source, metric, class_label, min_sig_diff=min_sig_diff)
+    favours = comparison.favours
     assert favours is not None  # of each pair
-    low, high = found.interval
-    columns = found.median, low, high, found.p_greater, found.p_less, found.p_rope, found.p_bi_sig, found.nan_fraction
+    low, high = comparison.interval
+    fractions = comparison.p_greater, comparison.p_less, comparison.p_rope, comparison.p_bi_sig, comparison.nan_fraction
+    columns = comparison.median, low, high, *fractions
     rows = [
-        dict(zip([*headers, "NaN"], (a, b, median, (low, high), *shares, better or "", undefined), strict=True))
-        for a, b, (median, low, high, *shares, undefined), better in zip(
-            found.lhs_name, found.rhs_name, torch.stack(columns, -1).tolist(), favours, strict=True
+        dict(zip([*headers, "NaN"], (a, b, median, (low, high), *probabilities, better or "", undefined), strict=True))
+        for a, b, (median, low, high, *probabilities, undefined), better in zip(
+            comparison.lhs_name, comparison.rhs_name, torch.stack(columns, -1).tolist(), favours, strict=True
         )
     ]
-    return format_table(rows, [*headers, *_undefined(rows)], table_fmt, precision)
+    return format_table(rows, [*headers, *_nan_header(rows)], table_fmt, precision)
 
 
 def report_pairwise_comparison_to_random(
@@ -159,25 +160,29 @@ def report_pairwise_comparison_to_random(
     """Each experiment against a guesser with its prevalence."""
     headers = ["Group", "Experiment", "Median Δ", "P(> random)", "ROPE", "p_ROPE", "p_sig"]
     rows = []
-    for name in _listed(source.list_experiments()):
-        found = get_pairwise_random_comparison(source, metric, class_label, experiment=name, min_sig_diff=min_sig_diff)
-        rope = (-found.min_sig_diff, found.min_sig_diff)
-        cells = *split_name(name), found.median, found.p_greater, rope, found.p_rope, found.p_bi_sig, found.nan_fraction
+    for name in _warn_if_empty(source.list_experiments()):
+        comparison = get_pairwise_random_comparison(
+            source, metric, class_label, experiment=name, min_sig_diff=min_sig_diff
+        )
+        rope = (-comparison.min_sig_diff, comparison.min_sig_diff)
+        fractions = comparison.p_rope, comparison.p_bi_sig, comparison.nan_fraction
+        cells = *split_name(name), comparison.median, comparison.p_greater, rope, *fractions
         rows.append(dict(zip([*headers, "NaN"], cells, strict=True)))
-    return format_table(rows, [*headers, *_undefined(rows)], table_fmt, precision)
+    return format_table(rows, [*headers, *_nan_header(rows)], table_fmt, precision)
 
 
 def report_listwise_comparison(
     source: Samples, metric: str, class_label: Label = None, *, table_fmt: str = "github", precision: int = 4
 ) -> Any:
     """The probability of each rank given the experiment; rows sum to 1."""
-    _listed(source.list_experiments())
-    found = get_listwise_comparison_result(source, metric, class_label)
-    ranks = [f"Rank {r + 1}" for r in range(len(found.experiment_names))]
+    _warn_if_empty(source.list_experiments())
+    comparison = get_listwise_comparison_result(source, metric, class_label)
+    ranks = [f"Rank {r + 1}" for r in range(len(comparison.experiment_names))]
     headers = ["Group", "Experiment", *ranks]
+    p_ranks = comparison.p_rank_given_experiment.tolist()
     rows = [
-        dict(zip(headers, (*split_name(name), *shares), strict=True))
-        for name, shares in zip(found.experiment_names, found.p_rank_given_experiment.tolist(), strict=True)
+        dict(zip(headers, (*split_name(name), *probabilities), strict=True))
+        for name, probabilities in zip(comparison.experiment_names, p_ranks, strict=True)
     ]
     return format_table(rows, headers, table_fmt, precision, blank_below=10.0**-precision)
 
@@ -193,12 +198,12 @@ def report_expected_reward(
 ) -> Any:
     """The expected reward of each experiment, when ranks are rewarded; see `expected_reward`."""
     headers, rows = ["Group", "Experiment", "E[Reward]"], []
-    if _listed(source.list_experiments()):
-        found = get_listwise_comparison_result(source, metric, class_label)
-        earned = expected_reward(found.p_rank_given_experiment, rewards).tolist()
+    if _warn_if_empty(source.list_experiments()):
+        comparison = get_listwise_comparison_result(source, metric, class_label)
+        expected_rewards = expected_reward(comparison.p_rank_given_experiment, rewards).tolist()
         rows = [
             dict(zip(headers, (*split_name(name), reward), strict=True))
-            for name, reward in zip(found.experiment_names, earned, strict=True)
+            for name, reward in zip(comparison.experiment_names, expected_rewards, strict=True)
         ]
     return format_table(rows, headers, table_fmt, precision)
 
@@ -216,19 +221,19 @@ def report_fold_comparison(
     precision: int = 4,
 ) -> Any:
     """Two models over the folds of a cross-validation."""
-    found = get_fold_comparison(
+    comparison = get_fold_comparison(
         source, metric, class_label, group_a=group_a, group_b=group_b, rho=rho, min_sig_diff=min_sig_diff
     )
     row = {
         "Metric": source.titled(metric, class_label, [f"{group_a}/{AGGREGATED}"]),
-        "Mean Δ": found.difference,
-        "SD": found.details["sd"],
-        "rho": found.details["rho"],
-        "t": found.details["t"],
-        "p": found.p_value,
-        "p_better": found.p_better,
-        "p_ROPE": found.p_rope,
-        f"{source.ci_probability:.1%} interval": (found.low, found.high),
+        "Mean Δ": comparison.difference,
+        "SD": comparison.details["sd"],
+        "rho": comparison.details["rho"],
+        "t": comparison.details["t"],
+        "p": comparison.p_value,
+        "p_better": comparison.p_better,
+        "p_ROPE": comparison.p_rope,
+        f"{source.ci_probability:.1%} interval": (comparison.low, comparison.high),
     }
     return format_table([row], list(row), table_fmt, precision)
 
@@ -242,25 +247,25 @@ def _summaries(
     table_fmt: str,
     precision: int,
 ) -> Any:
-    names = _listed(source.list_experiments())
+    names = _warn_if_empty(source.list_experiments())
     rows = []
     is_default = columns is None
     if columns is None:
         columns = ["Observed"] * (method == "posterior") + DEFAULT_COLUMNS
     if names:
         samples = torch.stack([source.column(metric, class_label, name, method) for name in names], -1)
-        found = summarize(samples, source.ci_probability)
+        summary = summarize(samples, source.ci_probability)
         observed = [source.column(metric, class_label, name, "input")[0] for name in names]
-        cells = {"Observed": torch.stack(observed), "NaN": found.nan_fraction, **_cells(source, found, columns)}
+        cells = {"Observed": torch.stack(observed), "NaN": summary.nan_fraction, **_cells(source, summary, columns)}
         for e, name in enumerate(names):
             group, experiment = split_name(name)
             row = {header: tuple(x[e] for x in v) if isinstance(v, tuple) else v[e] for header, v in cells.items()}
             rows.append({"Group": group, "Experiment": experiment, **row})
-    shown = [*_headers(source, columns), *(_undefined(rows) if is_default else ())]
-    return format_table(rows, ["Group", "Experiment", *shown], table_fmt, precision)
+    headers = [*_headers(source, columns), *(_nan_header(rows) if is_default else ())]
+    return format_table(rows, ["Group", "Experiment", *headers], table_fmt, precision)
 
 
-def _undefined(rows: Sequence[dict[str, Any]]) -> list[str]:
+def _nan_header(rows: Sequence[dict[str, Any]]) -> list[str]:
     """Return the header of the fraction of undefined samples, which the other columns leave out, if any is above 0."""
     return ["NaN"] if any(float(row["NaN"]) != 0 for row in rows) else []
 
@@ -269,12 +274,12 @@ def _headers(source: Samples, columns: Sequence[str]) -> list[str]:
     return [f"{source.ci_probability:.1%} {column}" if column in ("HDI", "ETI") else column for column in columns]
 
 
-def _cells(source: Samples, found: PosteriorSummary, columns: Sequence[str]) -> dict[str, Any]:
-    values = [getattr(found, field) for column in columns if (field := SUMMARY_COLUMNS[column])]
+def _cells(source: Samples, summary: PosteriorSummary, columns: Sequence[str]) -> dict[str, Any]:
+    values = [getattr(summary, field) for column in columns if (field := SUMMARY_COLUMNS[column])]
     return dict(zip(_headers(source, [c for c in columns if c != "Observed"]), values, strict=True))
 
 
-def _listed(names: Any) -> Any:
+def _warn_if_empty(names: Any) -> Any:
     if not names:
         warnings.warn("the study has no experiments, so the report is empty", PosteriorWarning, stacklevel=3)
     return names

@@ -25,7 +25,7 @@ from . import config as config
 from .experiment import Experiment, ExperimentAggregationResult, ExperimentGroup, ExperimentResult
 from .samples import Label, Result
 
-Kept = TypeVar("Kept", bound=Result)
+CachedResult = TypeVar("CachedResult", bound=Result)
 
 
 class Study:
@@ -138,7 +138,7 @@ class Study:
 
     @property
     def metrics(self) -> dict[str, dict[str, Any]]:
-        return {name: dict(found) for name, found in self._metrics.items()}
+        return {name: dict(options) for name, options in self._metrics.items()}
 
     @metrics.setter
     def metrics(self, metrics: Mapping[str, Mapping[str, Any]] | Sequence[str] | str) -> None:
@@ -189,7 +189,7 @@ class Study:
             raise ConfigError(f"experiment {full_name!r}: {config.AGGREGATED!r} is the name of what is pooled")
         data = config.read_experiment(full_name, confusion_matrix, y_true, y_pred, num_classes, labels, items, groups)
         if data.items is not None:
-            others = (other for found in self._groups.values() for other in found.experiments.values())
+            others = (other for other_group in self._groups.values() for other in other_group.experiments.values())
             config.check_items(full_name, data.items, len(data.confusion_matrix), others)
         priors = {
             "prevalence_prior": "perks" if prevalence_prior is None else prevalence_prior,
@@ -211,7 +211,7 @@ class Study:
 
     def add_metric(self, metric: str | Quantity, aggregation: str | None = None, **aggregation_options: Any) -> None:
         """Add a metric, and how experiments of a group are pooled: see `get_experiment_aggregator`."""
-        found = find_metric(metric, self.zero_division)
+        quantity = find_metric(metric, self.zero_division)
         name = metric if isinstance(metric, str) else metric.name
         aggregator, described = None, {}
         if aggregation is not None:
@@ -219,35 +219,35 @@ class Study:
             described = {"aggregation": aggregation, **aggregation_options}
         elif aggregation_options:
             raise ValueError(f"metric {name!r}: got {sorted(aggregation_options)} without an aggregation, wanted both")
-        self._metrics[name], self._aggregators[found] = described, aggregator
+        self._metrics[name], self._aggregators[quantity] = described, aggregator
 
     def get_metric_samples(
         self, metric: str | Quantity, experiment_name: str, sampling_method: Method = "posterior"
     ) -> Result:
         """Samples of a metric of the study for "group/experiment", or for "group/aggregated"."""
         _checks.one_of("sampling_method", sampling_method, METHODS)
-        found = self.find_metric(metric)
+        quantity = self.find_metric(metric)
         group, name = config.split_name(experiment_name)
         if group not in self._groups:
             raise config.unknown("group", group, self._groups)
         holder = self._groups[group]
         if name != config.AGGREGATED:
-            return self._sampled(self._experiment(group, name), found, sampling_method)
+            return self._sampled(self._experiment(group, name), quantity, sampling_method)
         members = tuple(holder.experiments.values())
-        aggregator = self._aggregators[found]
+        aggregator = self._aggregators[quantity]
 
         def pool() -> ExperimentAggregationResult:
-            parts = [self._sampled(experiment, found, sampling_method) for experiment in members]
-            return holder.aggregate(found, aggregator, parts, sampling_method)
+            parts = [self._sampled(experiment, quantity, sampling_method) for experiment in members]
+            return holder.aggregate(quantity, aggregator, parts, sampling_method)
 
-        return self._cached((members, aggregator, self.seed, self.num_samples, sampling_method, found.name), pool)
+        return self._cached((members, aggregator, self.seed, self.num_samples, sampling_method, quantity.name), pool)
 
     def find_metric(self, metric: str | Quantity) -> Quantity:
         """A metric of the study, by any of its spellings."""
-        found = find_metric(metric, self.zero_division)
-        if found not in self._aggregators:
+        quantity = find_metric(metric, self.zero_division)
+        if quantity not in self._aggregators:
             raise config.unknown("metric", metric if isinstance(metric, str) else metric.name, self._metrics)
-        return found
+        return quantity
 
     def column(
         self, metric: str | Quantity, class_label: Label, experiment: str, method: Method = "posterior"
@@ -258,16 +258,16 @@ class Study:
 
     def class_index(self, metric: str | Quantity, class_label: Label, experiments: Sequence[str]) -> int:
         """The number of the class, which these experiments have; 0 for a metric with one value for all classes."""
-        found = self.find_metric(metric)
-        if not found.is_multiclass:
+        quantity = self.find_metric(metric)
+        if not quantity.is_multiclass:
             index = 0
             for name in experiments:
-                index = self._group(config.split_name(name)[0]).class_index(class_label, found.name, name)
+                index = self._group(config.split_name(name)[0]).class_index(class_label, quantity.name, name)
             return index
-        if class_label not in (None, 0) and (found.name, class_label) not in self._ignored:
-            self._ignored.add((found.name, class_label))  # said once, however many samples a report looks at
+        if class_label not in (None, 0) and (quantity.name, class_label) not in self._ignored:
+            self._ignored.add((quantity.name, class_label))  # said once, however many samples a report looks at
             warnings.warn(
-                f"metric {found.name!r} has one value for all classes; class_label {class_label!r} is ignored",
+                f"metric {quantity.name!r} has one value for all classes; class_label {class_label!r} is ignored",
                 ConfigWarning,
                 stacklevel=3,
             )
@@ -318,7 +318,7 @@ class Study:
 
     def list_experiments(self) -> list[str]:
         """Names "group/experiment" in the order of insertion."""
-        return [f"{group}/{name}" for group, found in self._groups.items() for name in found.experiments]
+        return [f"{group}/{name}" for group, members in self._groups.items() for name in members.experiments]
 
     def all_experiments(self) -> list[str]:
         """Names "group/experiment", sorted."""
@@ -355,10 +355,10 @@ class Study:
     @property
     def num_classes(self) -> int:
         """The number of classes that all experiments share. ConfigError where there is none."""
-        found = sorted({group.num_classes for group in self._groups.values()})
-        if len(found) != 1:
-            raise ConfigError(f"num_classes: experiments have {found or 'no'} classes, wanted one number for all")
-        return found[0]
+        sizes = sorted({group.num_classes for group in self._groups.values()})
+        if len(sizes) != 1:
+            raise ConfigError(f"num_classes: experiments have {sizes or 'no'} classes, wanted one number for all")
+        return sizes[0]
 
     @property
     def fingerprint(self) -> str:
@@ -379,9 +379,9 @@ class Study:
     def from_dict(cls, described: Mapping[str, Any], **overrides: Any) -> "Study":
         """The study that `to_dict` described; `overrides` are arguments of the constructor."""
         arguments = {**described, **overrides}
-        known = list(inspect.signature(cls).parameters)
-        if unknown := [key for key in arguments if key not in known]:
-            raise ConfigError(f"study: unknown key {unknown[0]!r}, wanted some of {', '.join(known)}")
+        valid = list(inspect.signature(cls).parameters)
+        if unknown := [key for key in arguments if key not in valid]:
+            raise ConfigError(f"study: unknown key {unknown[0]!r}, wanted some of {', '.join(valid)}")
         if isinstance(dtype := arguments.get("dtype"), str):
             arguments["dtype"] = config.DTYPES.get(dtype, dtype)
         return cls(**arguments)
@@ -415,28 +415,28 @@ class Study:
 
         def draw() -> ExperimentResult:
             # One pass over the draws serves all metrics of the study that are not at hand, as far as memory allows.
-            wanted, room = [metric], self.memory_limit // 2
+            metrics, free_bytes = [metric], self.memory_limit // 2
             for other in self._aggregators:
-                room -= self.num_samples * self.dtype.itemsize * experiment.num_classes
-                if room > 0 and other is not metric and (*draws, other.name) not in self._samples:
-                    wanted.append(other)
+                free_bytes -= self.num_samples * self.dtype.itemsize * experiment.num_classes
+                if free_bytes > 0 and other is not metric and (*draws, other.name) not in self._samples:
+                    metrics.append(other)
             scratch = {"dtype": self.dtype, "memory_limit": self.memory_limit // 4}
-            found = experiment.sample_metrics(wanted, method, self.num_samples, **scratch)
-            for other in wanted[1:]:
-                self._store((*draws, other.name), found[other])
-            return found[metric]
+            results = experiment.sample_metrics(metrics, method, self.num_samples, **scratch)
+            for other in metrics[1:]:
+                self._store((*draws, other.name), results[other])
+            return results[metric]
 
         return self._cached((*draws, metric.name), draw)
 
-    def _cached(self, key: tuple, make: Callable[[], Kept]) -> Kept:
+    def _cached(self, key: tuple, make: Callable[[], CachedResult]) -> CachedResult:
         if key not in self._samples:
             self._store(key, make())
         self._samples.move_to_end(key)
-        return cast(Kept, self._samples[key])
+        return cast(CachedResult, self._samples[key])
 
     def _store(self, key: tuple, result: Result) -> None:
         self._samples[key] = result
-        used = sum(held.nbytes for held in self._samples.values())
+        used = sum(cached.nbytes for cached in self._samples.values())
         while used > self.memory_limit * 3 // 4 and len(self._samples) > 1:
             used -= self._samples.popitem(last=False)[1].nbytes
 
