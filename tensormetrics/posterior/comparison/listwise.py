@@ -31,7 +31,7 @@ def listwise_compare(
     higher_is_better: bool | None = None,
     paired: bool = False,
 ) -> ListwiseComparisonResult:
-    """In each sample experiments are ranked, 1 being the best; None and True put larger values first.
+    """Rank experiments in each sample, 1 being the best; None and True put larger values first.
 
     Shapes: samples: (S,) each.
 
@@ -40,49 +40,51 @@ def listwise_compare(
     >>> from tensormetrics.posterior.comparison.listwise import listwise_compare
     >>> generator = torch.Generator().manual_seed(0)
     >>> a, b = torch.tensor([0.9, 0.93])[:, None] + 0.02 * torch.randn(2, 2000, generator=generator)
-    >>> found = listwise_compare({"a": a, "b": b})
-    >>> found.experiment_names, round(float(found.p_rank_given_experiment[0, 0]), 2)  # the first is first
+    >>> result = listwise_compare({"a": a, "b": b})
+    >>> result.experiment_names, round(float(result.p_rank_given_experiment[0, 0]), 2)  # the first is first
     (['b', 'a'], 0.85)
     """
     if not isinstance(samples, Mapping):
         raise TypeError(f"samples: got a {type(samples).__name__}, wanted a dict of names and their samples (S,)")
     if not samples:
-        nothing = torch.zeros(0, 0, dtype=torch.float64, device="cpu")
-        return ListwiseComparisonResult([], metric, nothing, nothing.flatten())
+        empty = torch.zeros(0, 0, dtype=torch.float64, device="cpu")
+        return ListwiseComparisonResult([], metric, empty, empty.flatten())
     for name, values in samples.items():
         _checks.shape(f"samples[{name!r}]", values, "S")
     _checks.same_length(**{str(name): values for name, values in samples.items()})
-    shares = rank_shares(torch.stack(list(samples.values()), -1), higher_is_better)
-    reciprocal = shares @ (1 / torch.arange(1, len(shares) + 1, dtype=shares.dtype, device=shares.device))
+    probabilities = rank_probabilities(torch.stack(list(samples.values()), -1), higher_is_better)
+    reciprocal = probabilities @ (
+        1 / torch.arange(1, len(probabilities) + 1, dtype=probabilities.dtype, device=probabilities.device)
+    )
     order = reciprocal.argsort(descending=True, stable=True)
     names = list(samples)
     ordered = [names[e] for e in order.tolist()]
-    return ListwiseComparisonResult(ordered, metric, shares[order], reciprocal[order], paired)
+    return ListwiseComparisonResult(ordered, metric, probabilities[order], reciprocal[order], paired)
 
 
-def rank_shares(values: Tensor, higher_is_better: bool | None = True) -> Tensor:
+def rank_probabilities(values: Tensor, higher_is_better: bool | None = True) -> Tensor:
     # values: (S, E)  ->  (E, E) float64: how often experiment e has rank r
     S, E = values.shape
     key = values if higher_is_better is False else -values
     ordered, experiment = key.sort(dim=-1, stable=True)  # the best first, nan last
     same = (ordered[:, 1:] == ordered[:, :-1]) | (ordered[:, 1:].isnan() & ordered[:, :-1].isnan())
-    place = torch.arange(E, device=values.device).expand(S, E)
+    position = torch.arange(E, device=values.device).expand(S, E)
     edge = torch.nn.functional.pad(~same, (1, 0), value=True)
-    first = torch.where(edge, place, 0).cummax(-1).values  # of those tied with this one
+    first = torch.where(edge, position, 0).cummax(-1).values  # of those tied with this one
     edge = torch.nn.functional.pad(~same, (0, 1), value=True)
-    last = torch.where(edge, place, E).flip(-1).cummin(-1).values.flip(-1)
-    share = 1 / (last - first + 1).double()
-    # The share belongs to ranks first..last: it is added at the first, taken away behind the last, then accumulated.
-    change = share.new_zeros(E * (E + 1))
+    last = torch.where(edge, position, E).flip(-1).cummin(-1).values.flip(-1)
+    weight = 1 / (last - first + 1).double()
+    # The weight belongs to ranks first..last: it is added at first, subtracted at last + 1, then accumulated.
+    change = weight.new_zeros(E * (E + 1))
     row = experiment * (E + 1)
-    change.scatter_add_(0, (row + first).flatten(), share.flatten())
-    change.scatter_add_(0, (row + last + 1).flatten(), -share.flatten())
+    change.scatter_add_(0, (row + first).flatten(), weight.flatten())
+    change.scatter_add_(0, (row + last + 1).flatten(), -weight.flatten())
     return (prefix_sums(change.view(E, E + 1))[:, :E] / S).clamp(min=0)
 
 
 @takes_arrays
 def expected_reward(p_rank: Tensor, rewards: Tensor | list[float] | float | None = None) -> Tensor:
-    """The mean reward when rank r earns rewards[r - 1], and ranks beyond them nothing; None: 1 for the first rank.
+    """Return the mean reward if rank r earns rewards[r - 1], and further ranks 0; None: 1 for the first rank.
 
     Shapes: p_rank: (..., E, E), rows are experiments -> (..., E).
 

@@ -36,7 +36,7 @@ class Differences:
 
 
 @dataclass(frozen=True, eq=False)
-class Given:
+class GivenDifference:
     """Differences that came as they are."""
 
     diff: Tensor
@@ -47,7 +47,7 @@ class Given:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PairwiseComparisonResult:
-    """The difference d = left - right. Tensors () for one comparison; (P,), and lists of words, for P of them.
+    """The difference d = left - right. Tensors () for one comparison; (P,), and lists of str, for P of them.
 
     `p_greater` is P(left > right), `p_less` P(left < right), `p_tie` P(left = right): shares of the samples, whether
     higher values are better or not. `p_direction` is the larger of `p_greater` and `p_less`, hence at least 1/2 where
@@ -63,7 +63,7 @@ class PairwiseComparisonResult:
     higher_is_better: bool | None
     ci_probability: float
     observed_diff: Tensor | None
-    differences: Differences | Given
+    differences: Differences | GivenDifference
     median: Tensor
     interval: tuple[Tensor, Tensor]  # highest density
     p_greater: Tensor
@@ -96,14 +96,14 @@ class PairwiseComparisonResult:
 
     @property
     def comparison(self) -> Comparison:
-        """The same samples as `compare_samples` reads them, with a region of equivalence where one was given."""
+        """The result of `compare_samples` for the same samples, with a region of equivalence if one was given."""
         rope = None if self.default_rope else float(self.min_sig_diff.flatten()[0])
         observed, higher_is_better = self.observed_diff, self.higher_is_better is not False
         return comparison_of_draws(self.diff_dist, observed, self.ci_probability, rope, higher_is_better)
 
     @property
     def direction(self) -> str | list[str]:
-        return _words(self.median, lambda m: "positive" if m > 0 else "negative" if m < 0 else "none")
+        return _labels(self.median, lambda m: "positive" if m > 0 else "negative" if m < 0 else "none")
 
     @property
     def favours(self) -> str | Sequence[str | None] | None:
@@ -116,15 +116,15 @@ class PairwiseComparisonResult:
 
     @property
     def pair(self) -> tuple[str, str]:
-        """The names of both sides. ValueError where these are several comparisons."""
+        """The names of both experiments. ValueError for several comparisons."""
         if self.median.ndim == 0 and isinstance(self.lhs_name, str) and isinstance(self.rhs_name, str):
             return self.lhs_name, self.rhs_name
         raise ValueError(f"got {self.median.numel()} comparisons, wanted one; write get_pairwise_comparison(...)")
 
     def template_sentence(self, precision: int = 4) -> str:
-        """One comparison in words."""
+        """Describe one comparison in sentences."""
 
-        def number(x: Tensor | float) -> str:
+        def decimal(x: Tensor | float) -> str:
             return f"{float(x):.{precision}f}"
 
         def percent(p: Tensor) -> str:
@@ -132,22 +132,22 @@ class PairwiseComparisonResult:
 
         left, right = map(short, self.pair)
         low, high = self.interval
-        observed = "" if self.observed_diff is None else f" (observed {number(self.observed_diff)})"
+        observed = "" if self.observed_diff is None else f" (observed {decimal(self.observed_diff)})"
         tie = f", P({left} = {right}) = {percent(self.p_tie)}" if self.p_tie > 0 else ""
         lines = [
-            f"{self.metric} of {left} minus that of {right}: median {number(self.median)}{observed}, "
-            f"{self.ci_probability:.1%} HDI [{number(low)}, {number(high)}].",
+            f"{self.metric} of {left} minus that of {right}: median {decimal(self.median)}{observed}, "
+            f"{self.ci_probability:.1%} HDI [{decimal(low)}, {decimal(high)}].",
             f"P({left} > {right}) = {percent(self.p_greater)}, P({left} < {right}) = {percent(self.p_less)}{tie}.",
         ]
-        if self.min_sig_diff > 0:  # a region without width says nothing
-            limit = number(self.min_sig_diff)
+        if self.min_sig_diff > 0:  # a region without width is left out
+            limit = decimal(self.min_sig_diff)
             source = " (default: a tenth of the standard deviation)" if self.default_rope else ""
             lines.append(
                 f"P(|difference| <= {limit}) = {percent(self.p_rope)}{source}, P(difference > {limit}) = "
                 f"{percent(self.p_sig_pos)}, P(difference < -{limit}) = {percent(self.p_sig_neg)}."
             )
             if self.bf_rope is not None and not self.bf_rope.isnan():
-                odds = number(self.bf_rope)
+                odds = decimal(self.bf_rope)
                 lines.append(f"The odds of a difference that small are {odds} times those of two random guessers.")
         if self.paired:
             lines.append("Both were evaluated on the same items.")
@@ -167,19 +167,19 @@ def pairwise_compare(
     higher_is_better: bool | None = True,
     paired: bool | list[bool] = False,
 ) -> PairwiseComparisonResult:
-    """What samples of a difference say; see `PairwiseComparisonResult`.
+    """Summarize samples of a difference; see `PairwiseComparisonResult`.
 
     Shapes: diff: (S,) or (S, P); random_diff: (S',) or (S', P).
 
-    `min_sig_diff` is the least difference of practical importance, in units of the metric; None: a tenth of the
+    `min_sig_diff` is the smallest difference of practical importance, in units of the metric; None: a tenth of the
     standard deviation of `diff`, which shrinks as the data grow. `random_diff` are differences of two random guessers.
     Samples that are nan are left out. ValueError: `min_sig_diff` < 0.
 
     >>> from tensormetrics.posterior.comparison.pairwise import pairwise_compare
     >>> generator = torch.Generator().manual_seed(0)
     >>> diff = 0.03 + 0.02 * torch.randn(2000, generator=generator)  # samples of a difference
-    >>> found = pairwise_compare(diff, min_sig_diff=0.01)
-    >>> print(f"{found.median:.3f}, P(left > right) = {found.p_greater:.2f}, P(equivalent) = {found.p_rope:.2f}")
+    >>> result = pairwise_compare(diff, min_sig_diff=0.01)
+    >>> print(f"{result.median:.3f}, P(left > right) = {result.p_greater:.2f}, P(equivalent) = {result.p_rope:.2f}")
     0.030, P(left > right) = 0.93, P(equivalent) = 0.14
     """
     _checks.floating("diff", diff)
@@ -188,14 +188,14 @@ def pairwise_compare(
         _checks.number("min_sig_diff", min_sig_diff, "None or a number >= 0", lambda x: x >= 0)
     if random_diff is not None:
         _checks.floating("random_diff", random_diff)
-    ordered, number = sort_samples(diff, 0)  # (..., S) and (..., 1)
-    median, low, high = estimate_sorted(ordered, number, ci_probability)
+    ordered, num_defined = sort_samples(diff, 0)  # (..., S) and (..., 1)
+    median, low, high = estimate_sorted(ordered, num_defined, ci_probability)
     diff = diff.double()
     rope = _default_rope(diff) if min_sig_diff is None else torch.full_like(median, min_sig_diff)
-    n = number[..., 0].double()
-    (below, tie, above), (sig_neg, in_rope, sig_pos) = _shares(ordered, number, rope)
+    n = num_defined[..., 0].double()
+    (below, tie, above), (sig_neg, in_rope, sig_pos) = _probabilities(ordered, num_defined, rope)
     p_direction, bi_sig = torch.maximum(above, below), sig_neg + sig_pos
-    side = torch.where(median > 0, sig_pos, torch.where(median < 0, sig_neg, torch.maximum(sig_neg, sig_pos)))
+    uni_sig = torch.where(median > 0, sig_pos, torch.where(median < 0, sig_neg, torch.maximum(sig_neg, sig_pos)))
     random_rope, ratio = (None, None) if random_diff is None else _against_random(in_rope, rope, random_diff)
     observed = None
     if observed_difference is not None:
@@ -207,7 +207,7 @@ def pairwise_compare(
         higher_is_better=higher_is_better,
         ci_probability=ci_probability,
         observed_diff=observed,
-        differences=Given(diff),
+        differences=GivenDifference(diff),
         median=median,
         interval=(low, high),
         p_greater=above,
@@ -220,10 +220,10 @@ def pairwise_compare(
         p_rope=in_rope,
         p_sig_pos=sig_pos,
         p_bi_sig=bi_sig,
-        p_uni_sig=side,
+        p_uni_sig=uni_sig,
         p_direction_score_interval_width=_score_interval_width(p_direction, n),
         p_bi_sig_score_interval_width=_score_interval_width(bi_sig, n),
-        p_uni_sig_score_interval_width=_score_interval_width(side, n),
+        p_uni_sig_score_interval_width=_score_interval_width(uni_sig, n),
         p_rope_random=random_rope,
         bf_rope=ratio,
         paired=paired,
@@ -243,25 +243,31 @@ def compare_pairs(
     higher_is_better: bool | None,
     paired: list[bool],
 ) -> PairwiseComparisonResult:
-    """`pairwise_compare` of all pairs, of which a bounded number are in memory at a time."""
+    """Call `pairwise_compare` for all pairs, a bounded number of them at a time."""
     joined: dict[str, Any] = {}  # made once: small tensors that stay would keep the memory around them
     done = 0
     for part in pairs.split():
-        between, seen = replace(part, values=random)(), replace(part, values=observed[None])()[0]
-        found = pairwise_compare(
-            part(), ci_probability, min_sig_diff, between, seen, metric=metric, higher_is_better=higher_is_better
+        random_diff, observed_diff = replace(part, values=random)(), replace(part, values=observed[None])()[0]
+        comparison = pairwise_compare(
+            part(),
+            ci_probability,
+            min_sig_diff,
+            random_diff,
+            observed_diff,
+            metric=metric,
+            higher_is_better=higher_is_better,
         )
-        values = {field.name: getattr(found, field.name) for field in fields(found)}
-        values["low"], values["high"] = found.interval
+        values = {field.name: getattr(comparison, field.name) for field in fields(comparison)}
+        values["low"], values["high"] = comparison.interval
         for name, value in values.items():
             if isinstance(value, Tensor):
-                whole = joined.setdefault(name, value.new_empty(len(pairs.left))) if done == 0 else joined[name]
-                whole[done : done + len(value)] = value
+                column = joined.setdefault(name, value.new_empty(len(pairs.left))) if done == 0 else joined[name]
+                column[done : done + len(value)] = value
         done += len(part.left)
-        found = replace(found, differences=pairs)
+        comparison = replace(comparison, differences=pairs)
     interval = joined.pop("low"), joined.pop("high")
     left, right = names
-    return replace(found, **joined, lhs_name=left, rhs_name=right, paired=paired, interval=interval)
+    return replace(comparison, **joined, lhs_name=left, rhs_name=right, paired=paired, interval=interval)
 
 
 def _default_rope(diff: Tensor) -> Tensor:  # (S, ...) -> (...): a tenth of the standard deviation
@@ -269,21 +275,21 @@ def _default_rope(diff: Tensor) -> Tensor:  # (S, ...) -> (...): a tenth of the 
     return 0.1 * (finite - finite.nanmean(0)).square().nanmean(0).sqrt()
 
 
-def _shares(ordered: Tensor, number: Tensor, rope: Tensor) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
+def _probabilities(ordered: Tensor, num_defined: Tensor, rope: Tensor) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
     # ordered: (..., S)  number: (..., 1)  rope: (...)  ->  three and three of (...)
-    """The shares below, at and above 0; and below, in and above the region, which are nan where it is."""
+    """Return the fractions below, at and above 0; and below, in and above the region, nan where it is nan."""
     edges = torch.stack([-rope, torch.zeros_like(rope), rope], -1)
-    known = searchable(ordered, number)
-    less, upto = (torch.searchsorted(known, edges, right=right).clamp(max=number) for right in (False, True))
-    n = number[..., 0].double()
-    of = torch.where(rope.isnan(), torch.nan, n)
+    samples = searchable(ordered, num_defined)
+    less, upto = (torch.searchsorted(samples, edges, right=right).clamp(max=num_defined) for right in (False, True))
+    n = num_defined[..., 0].double()
+    divisor = torch.where(rope.isnan(), torch.nan, n)
     zero = less[..., 1] / n, (upto[..., 1] - less[..., 1]) / n, (n - upto[..., 1]) / n
-    return zero, (less[..., 0] / of, (upto[..., 2] - less[..., 0]) / of, (n - upto[..., 2]) / of)
+    return zero, (less[..., 0] / divisor, (upto[..., 2] - less[..., 0]) / divisor, (n - upto[..., 2]) / divisor)
 
 
 def _against_random(in_rope: Tensor, rope: Tensor, random_diff: Tensor) -> tuple[Tensor, Tensor]:
     # in_rope, rope: (...)  random_diff: (S', ...)  ->  (...) and (...)
-    """The share of two random guessers' differences in the region, and the ratio of the odds to be there."""
+    """Return the fraction of two random classifiers' differences in the region, and the ratio of the odds."""
     defined = random_diff.isnan().logical_not().sum(0).double()
     random_rope = (random_diff.double().abs() <= rope).sum(0) / defined
     odds = [p / (1 - p) for p in (in_rope, random_rope)]
@@ -297,11 +303,11 @@ def _score_interval_width(p: Tensor, n: Tensor) -> Tensor:
 
 
 def short(experiment: str) -> str:
-    """The name without the group where both are the same."""
+    """Return the name without the group if both are the same."""
     group, _, name = experiment.partition("/")
     return name if group == name else experiment
 
 
-def _words(x: Tensor, word: Callable[[float], str]) -> str | list[str]:
-    found = [word(value) for value in x.flatten().tolist()]
-    return found if x.ndim else found[0]
+def _labels(x: Tensor, label: Callable[[float], str]) -> str | list[str]:
+    labels = [label(value) for value in x.flatten().tolist()]
+    return labels if x.ndim else labels[0]

@@ -1,4 +1,4 @@
-"""How many items does an answer need? Further items are taken to be answered as those at hand."""
+"""Sample size for an interval of a given width; further items are assumed to be like the observed ones."""
 
 import math
 from typing import Any
@@ -10,7 +10,7 @@ from ..sampling.confusion_matrix import validate_confusion_matrix
 
 STEPS = 30
 CLOSE = 0.01  # the search ends when the number of items changes by less
-MOST = 1e12  # items: the draws, of float32, tell no shares apart that more of them would
+MAX_ITEMS = 1e12  # items: float32 draws resolve no finer proportions
 
 
 def items_needed(
@@ -23,7 +23,7 @@ def items_needed(
     label: int | None = None,
     **draws: Any,
 ) -> int:
-    """About how many items in all make the interval of a metric at most `width` wide, from high to low end.
+    """Estimate the total number of items for which the interval of a metric is at most `width` wide.
 
     The posterior is that of `matrix` with all its counts multiplied alike, its highest density intervals of mass
     `confidence`; of one value per class that of `label`, or the widest. `draws` are the priors and the seed of
@@ -38,7 +38,7 @@ def items_needed(
     counts = validate_confusion_matrix(matrix, allow_empty_rows=True)
     total = float(counts.sum())
     if not total:
-        raise ValueError("matrix: got no items, wanted some to tell from")
+        raise ValueError("matrix: got no items, wanted at least one")
     _checks.integer_at_least("replicates", replicates, 2)
     if label is not None and _checks.integer_at_least("label", label, 0) >= len(counts):
         raise ValueError(f"label: got {label}, wanted None or 0 to {len(counts) - 1}")
@@ -47,12 +47,12 @@ def items_needed(
         (samples,) = sample_metrics(counts * (items / total), metric, replicates, **draws)
         low, high = hdi(samples[:, 0].double(), confidence)
         widths = high - low
-        found = float(widths.amax() if label is None or len(widths) == 1 else widths[label])
-        if math.isnan(found):
+        current_width = float(widths.amax() if label is None or len(widths) == 1 else widths[label])
+        if math.isnan(current_width):
             raise ValueError(f"metric: {metric!r} is undefined for this matrix")
-        before, items = items, max(1.0, items * min(max((found / width) ** 2, 0.01), 100.0))
-        if abs(items - before) <= CLOSE * before:
+        previous, items = items, max(1.0, items * min(max((current_width / width) ** 2, 0.01), 100.0))
+        if abs(items - previous) <= CLOSE * previous:
             break
-        if items > MOST:
-            raise ValueError(f"width: got {width:g}, which even {MOST:g} items would not reach")
+        if items > MAX_ITEMS:
+            raise ValueError(f"width: got {width:g}, which even {MAX_ITEMS:g} items would not reach")
     return math.ceil(items)

@@ -22,13 +22,13 @@ class Average(NamedTuple):
 
 def _mean(x: Tensor, skip_nan: bool) -> Tensor:
     if skip_nan:
-        known = ~x.isnan()
-        return total(torch.where(known, x, 0)) / total(known.to(x))
+        is_defined = ~x.isnan()
+        return total(torch.where(is_defined, x, 0)) / total(is_defined.to(x))
     return total(x) / x.shape[-1]
 
 
 def _weighted(values: Tensor, p_condition: Tensor) -> Tensor:
-    """A class of prevalence 0 counts for nothing, even where its value is undefined."""
+    """Return the mean weighted by prevalence; a class of prevalence 0 is ignored, even if its value is undefined."""
     return total(torch.where(p_condition == 0, 0, p_condition * values)) / total(p_condition)
 
 

@@ -35,9 +35,9 @@ def _accuracy(tp: Tensor, fn: Tensor) -> Tensor:
 
 
 def _balanced_accuracy(tp: Tensor, fn: Tensor, *, adjusted: bool = False) -> Tensor:
-    known = tp + fn > 0
-    classes = total(known.to(tp))
-    rates = total(torch.where(known, tp / (tp + fn), 0))
+    is_present = tp + fn > 0
+    classes = total(is_present.to(tp))
+    rates = total(torch.where(is_present, tp / (tp + fn), 0))
     if adjusted:  # (mean - chance) / (1 - chance), chance being 1 / classes
         return torch.where(classes > 1, (rates - 1) / (classes - 1), torch.nan)
     return rates / classes
@@ -58,7 +58,7 @@ def _p4(tp: Tensor, fp: Tensor, fn: Tensor, tn: Tensor) -> Tensor:
 
 
 def _denominator(rate: Tensor, clamp: bool) -> Tensor:
-    """Clamped: in place of 0, the smallest rate above 0 of the same matrix, if there is one."""
+    """Return the rate; if `clamp`, the smallest rate above 0 of the same matrix instead of 0."""
     if not clamp:
         return rate
     smallest = torch.where(rate > 0, rate, torch.inf).amin(-1, keepdim=True)
@@ -87,7 +87,7 @@ def _prevalence_threshold(tp: Tensor, fp: Tensor, fn: Tensor, tn: Tensor) -> Ten
 
 
 def _gain(tp: Tensor, fp: Tensor, fn: Tensor, tn: Tensor, errors: Tensor) -> Tensor:
-    """1 - odds * errors / tp: how far above the always-positive classifier."""
+    """Return the gain over the classifier that is always positive, 1 - odds * errors / tp."""
     gain = (1 - (tp + fn) / (fp + tn) * errors / tp).clamp(0, 1)
     return torch.where((tp == 0) & (errors > 0), 0, gain)
 
@@ -98,7 +98,7 @@ def _fbeta_gain(tp: Tensor, fp: Tensor, fn: Tensor, tn: Tensor, *, beta: float =
 
 
 def _ordinal_weights(distance: Tensor, power: float = 1.0) -> Tensor:
-    """(|i - j| / (C - 1))^power, and 0 on the diagonal also for the power 0."""
+    """Return (|i - j| / (C - 1))^power, and 0 on the diagonal also for the power 0."""
     return torch.where(distance == 0, 0, (distance / distance.max()) ** power)
 
 
@@ -204,24 +204,24 @@ class ScoreMetric(Metric):
         else:
             self.bounds = bounds
         if weights:
-            form = LinearForm(lambda num_classes: weights(_distance(num_classes), **options))
-            self.parents = {"cost": form, **self.parents}
+            cost = LinearForm(lambda num_classes: weights(_distance(num_classes), **options))
+            self.parents = {"cost": cost, **self.parents}
 
     def bounds_of(self, num_classes: int) -> tuple[float, float]:
         return self.bounds if self._bounds_of is None else self._bounds_of(num_classes)
 
-    def evaluate(self, values: Values) -> Tensor:  # plain tensors suffice for the formulas here
-        found = self.compute_metric(*(values[parent] for parent in self.parents.values()))
+    def evaluate(self, values: Values) -> Tensor:  # the formulas here need no array subclass
+        result = self.compute_metric(*(values[parent] for parent in self.parents.values()))
         if math.isnan(self.zero_division):
-            return found
+            return result
         observed = ~values.like[:, :1].isnan()  # a matrix of zeros has no values at all
-        return torch.where(found.isnan() & observed, self.zero_division, found)
+        return torch.where(result.isnan() & observed, self.zero_division, result)
 
 
 def _define(score: Score) -> type[ScoreMetric]:
     parameters = inspect.signature(score.formula).parameters.values()
     return type(
-        "".join(word.capitalize() for word in score.full_name.replace("-", " ").replace("'", "").split()),
+        "".join(part.capitalize() for part in score.full_name.replace("-", " ").replace("'", "").split()),
         (ScoreMetric,),
         {
             "score": score,

@@ -15,7 +15,7 @@ from .quantity import ROOTS, Quantity, RootMetric, Values, compute_order, total
 from .registry import AVERAGING_REGISTRY, METRIC_REGISTRY, Averaging, Metric, closest, instance
 
 NOTHING: Mapping[str, Any] = {}
-WORDS = {"true": True, "false": False, "none": None, "nan": math.nan}
+NAMED_VALUES = {"true": True, "false": False, "none": None, "nan": math.nan}
 
 
 class AveragedMetric(Quantity):
@@ -59,7 +59,7 @@ class AveragedMetric(Quantity):
 
 
 def get_metric(metric: str, zero_division: float | None = None) -> Quantity:
-    """The metric that a string names: "acc", "fbeta+beta=2.0", "f1@macro", "tpr@binary+positive_class=0".
+    """Return the metric that a string names: "acc", "fbeta+beta=2.0", "f1@macro", "tpr@binary+positive_class=0".
 
     A name is an alias of a metric or a root quantity, after "@" one of an averaging; option values are Python
     literals, true, false, none and nan in any case, or else strings. Blanks do not count. Equal metrics are one object:
@@ -77,20 +77,20 @@ def get_metric(metric: str, zero_division: float | None = None) -> Quantity:
             f"metric: got {metric!r}, wanted 'name', 'name+option=value' or 'name@averaging', such as 'acc', "
             "'fbeta+beta=2.0' or 'f1@macro'"
         )
-    name, at, average = metric.partition("@")
+    name, separator, average = metric.partition("@")
     default = {} if zero_division is None else {"zero_division": zero_division}
-    found = _find(metric, "metric", name, {**METRIC_REGISTRY, **ROOTS}, default)
-    if not at:
-        return found
+    base = _find(metric, "metric", name, {**METRIC_REGISTRY, **ROOTS}, default)
+    if not separator:
+        return base
     averaging = _find(metric, "averaging", average, AVERAGING_REGISTRY)
-    if isinstance(found, RootMetric):
+    if isinstance(base, RootMetric):
         raise ValueError(
             f"metric {metric!r}: {name.strip()!r} is a root quantity, not a metric; leave out '@{average}'"
         )
-    if found.is_multiclass:
+    if base.is_multiclass:
         raise ValueError(f"metric {metric!r}: {name.strip()!r} is one number already; leave out '@{average}'")
     try:
-        return instance(f"{found.name}@{averaging.name}", partial(AveragedMetric, found, averaging))
+        return instance(f"{base.name}@{averaging.name}", partial(AveragedMetric, base, averaging))
     except ValueError as error:
         raise ValueError(f"metric {metric!r}: {error}") from error
 
@@ -99,7 +99,7 @@ Quantity.find = staticmethod(get_metric)
 
 
 def find_metric(metric: str | Quantity, zero_division: float | None) -> Quantity:
-    """A metric, or the one of that name, as it is with `zero_division`."""
+    """Return a metric, or the metric of a name, with `zero_division`."""
     if isinstance(metric, Quantity) and zero_division is None:
         return metric
     return get_metric(metric.name if isinstance(metric, Quantity) else metric, zero_division)
@@ -108,12 +108,12 @@ def find_metric(metric: str | Quantity, zero_division: float | None) -> Quantity
 def _find(metric: str, kind: str, token: str, table: Mapping[str, Any], default: Mapping[str, Any] = NOTHING) -> Any:
     name, *options = (part.strip() for part in token.split("+"))
     if name not in table:
-        meant = _meant(name) if kind == "metric" else ""
-        advice = f"write {meant}" if meant else f"the closest are {closest(name, table)}"
+        suggestion = _suggestion(name) if kind == "metric" else ""
+        advice = f"write {suggestion}" if suggestion else f"the closest are {closest(name, table)}"
         raise ValueError(f"metric {metric!r}: there is no {kind} {name!r}; {advice}")
-    given: dict[str, Any] = {}
-    known = getattr(table[name], "defaults", {})
-    if unknown := sorted(default.keys() - known):
+    values: dict[str, Any] = {}
+    valid = getattr(table[name], "defaults", {})
+    if unknown := sorted(default.keys() - valid):
         raise ValueError(f"metric {metric!r}: {name!r} has no option {unknown[0]!r}; ask for it without")
     for option in options:
         key, equals, value = (part.strip() for part in option.partition("="))
@@ -122,28 +122,30 @@ def _find(metric: str, kind: str, token: str, table: Mapping[str, Any], default:
                 f"metric {metric!r}: option {option!r} has no value; write '+option=value', and numbers without '+', "
                 "such as 10.0 or 1e1"
             )
-        if key not in known:
-            raise ValueError(f"metric {metric!r}: {name!r} has no option {key!r}; it has {', '.join(known) or 'none'}")
-        if key in given:
+        if key not in valid:
+            raise ValueError(f"metric {metric!r}: {name!r} has no option {key!r}; it has {', '.join(valid) or 'none'}")
+        if key in values:
             raise ValueError(f"metric {metric!r}: option {key!r} is given twice")
-        given[key] = _value(value)
+        values[key] = _value(value)
     if name in ROOTS:
         return ROOTS[name]
-    options = {**default, **given}
+    options = {**default, **values}
     try:
         return instance(table[name].name_with(options), partial(table[name], **options))
     except (TypeError, ValueError) as error:
         raise ValueError(f"metric {metric!r}: {error}") from error
 
 
-def _meant(name: str) -> str:
-    """What "macro_f1", "f1macro", "F1-score" and the like are called here; else nothing."""
+def _suggestion(name: str) -> str:
+    """Return the name here of "macro_f1", "f1macro", "F1-score" and the like; "" for others."""
     average = "|".join(map(re.escape, sorted(AVERAGING_REGISTRY, key=len, reverse=True)))
     parts = re.split(r"[\s_-]+", name.lower())
-    words = [word for part in parts for word in (part in METRIC_REGISTRY and [part]) or re.split(f"({average})", part)]
-    averages = [word for word in words if word in AVERAGING_REGISTRY]
-    rest = [word for word in words if word not in ("", "score", "average", "avg", *averages)]
-    metric = next((found for found in ("_".join(rest), "".join(rest)) if found in METRIC_REGISTRY), None)
+    tokens = [
+        token for part in parts for token in (part in METRIC_REGISTRY and [part]) or re.split(f"({average})", part)
+    ]
+    averages = [token for token in tokens if token in AVERAGING_REGISTRY]
+    rest = [token for token in tokens if token not in ("", "score", "average", "avg", *averages)]
+    metric = next((name for name in ("_".join(rest), "".join(rest)) if name in METRIC_REGISTRY), None)
     if metric is None or len(averages) > 1:
         return ""
     if averages and not METRIC_REGISTRY[metric].is_multiclass:
@@ -156,8 +158,8 @@ def _meant(name: str) -> str:
 
 
 def _value(text: str) -> Any:
-    if text.lower() in WORDS:
-        return WORDS[text.lower()]
+    if text.lower() in NAMED_VALUES:
+        return NAMED_VALUES[text.lower()]
     try:
         return ast.literal_eval(text)
     except (ValueError, SyntaxError):
@@ -194,7 +196,7 @@ class MetricCollection:
                 self.add(metric)
 
     def __getitem__(self, name: str) -> Quantity:
-        """By any spelling of a metric that was added."""
+        """Return a metric of the collection by any of its names."""
         metric = self._metrics.get(name) or get_metric(name, self.zero_division)
         if metric not in self._metrics.values():
             raise KeyError(f"metric {name!r} is not in the collection, which has {', '.join(self._metrics) or 'none'}")
@@ -210,12 +212,12 @@ class MetricCollection:
         return f"MetricCollection({[*self._metrics]})"
 
     def items(self) -> Iterable[tuple[str, Quantity]]:
-        """Spellings and metrics."""
+        """Return the names, as they were written, and the metrics."""
         return self._metrics.items()
 
     def get_insert_order(self) -> tuple[Quantity, ...]:
         return tuple(self)
 
     def get_compute_order(self) -> tuple[Quantity, ...]:
-        """The metrics and all they are computed from, dependencies first, each once."""
+        """Return the metrics and all that they depend on, dependencies first, each once."""
         return tuple(compute_order(self))

@@ -1,4 +1,4 @@
-"""What is computed from confusion matrices, and the order of it: each quantity once, its parents first."""
+"""Quantities that are computed from confusion matrices, in order: each once, its parents first."""
 
 import inspect
 from abc import ABC, abstractmethod
@@ -10,14 +10,14 @@ from torch import Tensor
 
 from ... import _checks
 from ..._checks import takes_arrays
-from ..sampling.confusion_sums import shares, sums_from_matrices
+from ..sampling.confusion_sums import normalize_counts, sums_from_matrices
 
 
 class Values(dict):
     """Quantity -> its values for many matrices at once (rows, ...), computed when first asked for."""
 
-    def __init__(self, known: "Mapping[Quantity, Tensor]", like: Tensor) -> None:
-        super().__init__(known)
+    def __init__(self, values: "Mapping[Quantity, Tensor]", like: Tensor) -> None:
+        super().__init__(values)
         self.like = like  # (rows, C): gives dtype, device and shape
 
     def __missing__(self, quantity: "Quantity") -> Tensor:
@@ -26,7 +26,7 @@ class Values(dict):
 
 
 class Quantity(torch.nn.Module, ABC):
-    """Something computed from confusion matrices; `metric(matrices)` gives its point values.
+    """Base of quantities of confusion matrices; `metric(matrices)` returns their point values.
 
     `name` is canonical, and `parents` are the quantities it is computed from, by the name of the argument.
     """
@@ -41,10 +41,10 @@ class Quantity(torch.nn.Module, ABC):
 
     @abstractmethod
     def evaluate(self, values: Values) -> Tensor:  # (rows, ...)
-        """The values, from those of the parents."""
+        """Compute the values from those of the parents."""
 
     def bounds_of(self, num_classes: int) -> tuple[float, float]:
-        """The bounds for that many classes."""
+        """Return the bounds for a number of classes."""
         return self.bounds
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -55,7 +55,7 @@ class Quantity(torch.nn.Module, ABC):
 
     @takes_arrays
     def forward(self, matrices: Tensor) -> Tensor:
-        """Point values in float64; nan for a matrix whose total is 0 or not finite.
+        """Compute point values in float64; nan for a matrix whose total is 0 or not finite.
 
         Shapes: matrices: (..., C, C) counts >= 0, rows are the truth -> (..., C), or (..., 1) for one value per matrix.
         """
@@ -105,7 +105,7 @@ class LinearForm(Quantity):
 
 
 def total(x: Tensor) -> Tensor:  # (..., C) -> (..., 1)
-    """The sum over classes, in pairs: equal to the last bit whatever the layout, the device and the number of rows."""
+    """Sum over classes in pairs: bits do not depend on the layout, the device and the number of rows."""
     while (half := x.shape[-1] // 2) > 0:
         x, odd = x[..., :half] + x[..., half : 2 * half], x[..., 2 * half :]
         x[..., : odd.shape[-1]] += odd
@@ -128,7 +128,7 @@ for _name, _formula in {
 
 
 def compute_order(quantities: Iterable[Quantity]) -> list[Quantity]:
-    """The quantities and all they are computed from, parents first, each once."""
+    """Return the quantities and all that they depend on, parents first, each once."""
     order: dict[Quantity, None] = {}
 
     def visit(quantity: Quantity) -> None:
@@ -143,8 +143,8 @@ def compute_order(quantities: Iterable[Quantity]) -> list[Quantity]:
 
 
 def observed_values(matrices: Tensor) -> Values:  # (rows, C, C)
-    """The values of quantities at the matrices themselves, in float64."""
+    """Return the values of quantities at the matrices themselves, in float64."""
     sums = sums_from_matrices(matrices)
-    known: dict[Quantity, Tensor] = {ROOTS[name]: getattr(sums, name) for name in ("tp", "fp", "fn", "tn")}
-    known[ROOTS["norm_confusion_matrix"]] = shares(matrices)
-    return Values(known, sums.tp)
+    values: dict[Quantity, Tensor] = {ROOTS[name]: getattr(sums, name) for name in ("tp", "fp", "fn", "tn")}
+    values[ROOTS["norm_confusion_matrix"]] = normalize_counts(matrices)
+    return Values(values, sums.tp)

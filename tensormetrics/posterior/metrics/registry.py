@@ -23,7 +23,7 @@ INSTANCES: dict[str, Any] = {}  # canonical name -> the one metric or averaging 
 
 
 class Extension(torch.nn.Module):
-    """What metrics and averagings share: a canonical name, made of the first alias and the options given."""
+    """Base of metrics and averagings, with a canonical name: the first alias and the options."""
 
     name: str
     full_name: str
@@ -44,19 +44,19 @@ class Extension(torch.nn.Module):
         return repr(self.name)
 
     @classmethod
-    def name_with(cls, options: Mapping[str, Any]) -> str:
-        """The first alias, and the options that are not as by default, sorted: "fbeta+beta=2.0"."""
-        given = {key: _like(value, cls.defaults.get(key)) for key, value in sorted(options.items())}
-        words = [f"{key}={value!r}" for key, value in given.items() if repr(value) != repr(cls.defaults.get(key))]
-        return "+".join([cls.aliases[0], *words])
+    def name_with(cls, values: Mapping[str, Any]) -> str:
+        """Return the first alias and the options that differ from their defaults, sorted: "fbeta+beta=2.0"."""
+        values = {key: _like(value, cls.defaults.get(key)) for key, value in sorted(values.items())}
+        options = [f"{key}={value!r}" for key, value in values.items() if repr(value) != repr(cls.defaults.get(key))]
+        return "+".join([cls.aliases[0], *options])
 
     @classmethod
     def _register(cls, registry: dict[str, type], method: str, *properties: str) -> None:
         """Check a class that defines `method`, and enter it."""
-        if lacking := [
+        if missing := [
             name for name in ("full_name", "dependencies", "sklearn_equivalent", *properties) if not hasattr(cls, name)
         ]:
-            raise TypeError(f"{cls.__name__} lacks {', '.join(lacking)}; define them as class attributes")
+            raise TypeError(f"{cls.__name__} lacks {', '.join(missing)}; define them as class attributes")
         check_aliases(cls, METRIC_REGISTRY, AVERAGING_REGISTRY, ROOTS)
         parameters = _positional(cls, method)[cls.leading :]
         if sorted(parameters) != sorted(cls.dependencies):
@@ -136,8 +136,8 @@ class Averaging(Extension):
 
     def forward(self, metric_values: Tensor, **dependencies: Tensor) -> Tensor:  # (rows, C) -> (rows, 1)
         arguments = {name: as_array(value.contiguous()) for name, value in dependencies.items()}
-        found = self.compute_average(as_array(metric_values.contiguous()), **arguments)
-        return conform(f"{type(self).__name__}.compute_average", found, metric_values[:, :1])
+        averages = self.compute_average(as_array(metric_values.contiguous()), **arguments)
+        return conform(f"{type(self).__name__}.compute_average", averages, metric_values[:, :1])
 
 
 class ExperimentAggregator(RecordedArguments, torch.nn.Module):
@@ -167,8 +167,8 @@ class ExperimentAggregator(RecordedArguments, torch.nn.Module):
         super().__init_subclass__(**kwargs)
         if not hasattr(cls, "aggregate"):
             return
-        if lacking := [name for name in ("full_name", "aliases") if not hasattr(cls, name)]:
-            raise TypeError(f"{cls.__name__} lacks {', '.join(lacking)}; define them as class attributes")
+        if missing := [name for name in ("full_name", "aliases") if not hasattr(cls, name)]:
+            raise TypeError(f"{cls.__name__} lacks {', '.join(missing)}; define them as class attributes")
         check_aliases(cls, AGGREGATION_REGISTRY)
         if (parameters := _positional(cls, "aggregate")) != ["experiment_samples", "bounds"]:
             raise TypeError(f"{cls.__name__}.aggregate takes {parameters}, wanted ['experiment_samples', 'bounds']")
@@ -190,13 +190,13 @@ class ExperimentAggregator(RecordedArguments, torch.nn.Module):
             columns = [self(samples, bounds) for samples in experiment_samples.unbind(-1)]
             return torch.stack(columns, -1) if columns else experiment_samples[:, 0]
         like = experiment_samples[:, :1] if experiment_samples.ndim == 2 else experiment_samples[:, 0]
-        found = self.aggregate(as_array(experiment_samples), bounds)
-        found = conform(f"{type(self).__name__}.aggregate", found, like)
-        return found[:, 0] if experiment_samples.ndim == 2 else found
+        pooled = self.aggregate(as_array(experiment_samples), bounds)
+        pooled = conform(f"{type(self).__name__}.aggregate", pooled, like)
+        return pooled[:, 0] if experiment_samples.ndim == 2 else pooled
 
 
 def get_experiment_aggregator(aggregation: str, rng: RNG | None = None, **options: Any) -> ExperimentAggregator:
-    """The aggregator that an alias names, with its options. ValueError: unknown alias or option.
+    """Return the aggregator that an alias names, with its options. ValueError: unknown alias or option.
 
     >>> generator = torch.Generator().manual_seed(0)
     >>> samples = torch.tensor([0.80, 0.84, 0.90]) + 0.02 * torch.randn(2000, 3, generator=generator)
@@ -208,17 +208,17 @@ def get_experiment_aggregator(aggregation: str, rng: RNG | None = None, **option
             f"aggregation: there is no {aggregation!r}; the closest are {closest(aggregation, AGGREGATION_REGISTRY)}"
         )
     cls = AGGREGATION_REGISTRY[aggregation]
-    known = cls.option_names()
-    if unknown := sorted(options.keys() - known):
+    valid = cls.option_names()
+    if unknown := sorted(options.keys() - valid):
         raise ValueError(
-            f"aggregation {aggregation!r} has no option {unknown[0]!r}; it has {', '.join(known) or 'none'}"
+            f"aggregation {aggregation!r} has no option {unknown[0]!r}; it has {', '.join(valid) or 'none'}"
         )
     return cls(RNG(0) if rng is None else rng, **options)
 
 
 @contextmanager
 def temporary_registrations() -> Iterator[None]:
-    """Classes defined inside are forgotten on leaving.
+    """Unregister the classes that are defined in this context when it ends.
 
     >>> from tensormetrics.posterior import METRIC_REGISTRY
     >>> from tensormetrics.posterior.metrics.registry import Metric
@@ -244,9 +244,9 @@ def temporary_registrations() -> Iterator[None]:
 
 
 def instance(name: str, make: Callable[[], Any]) -> Any:
-    """The one object of that name, made when it is first asked for."""
-    found = INSTANCES.get(name)
-    return INSTANCES.setdefault(name, make()) if found is None else found
+    """Return the object of a name, made at the first call."""
+    existing = INSTANCES.get(name)
+    return INSTANCES.setdefault(name, make()) if existing is None else existing
 
 
 def closest(name: str, table: Mapping[str, Any]) -> str:
@@ -254,19 +254,19 @@ def closest(name: str, table: Mapping[str, Any]) -> str:
 
 
 def check_option(name: str, value: Any, default: Any) -> Any:
-    """The options of the built-in metrics are of three kinds: yes or no, numbers >= 0, and whole numbers."""
+    """Return the value of an option of a built-in metric: a bool, a number >= 0 or an integer, like its default."""
     if name == "zero_division":
         check_zero_division(value)
         return float(value)
     if isinstance(default, bool):
-        wanted, fits = "True or False", isinstance(value, bool)
+        expected, is_valid = "True or False", isinstance(value, bool)
     elif isinstance(default, float):
-        fits = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < math.inf
-        wanted = "a finite number >= 0"
+        is_valid = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < math.inf
+        expected = "a finite number >= 0"
     else:
-        wanted, fits = "an integer", isinstance(value, int) and not isinstance(value, bool)
-    if not fits:
-        raise ValueError(f"{name}: got {value!r}, wanted {wanted}")
+        expected, is_valid = "an integer", isinstance(value, int) and not isinstance(value, bool)
+    if not is_valid:
+        raise ValueError(f"{name}: got {value!r}, wanted {expected}")
     return value
 
 
@@ -300,8 +300,8 @@ def _default(cls: type[Extension], name: str) -> Quantity:
             f"{cls.__name__}.dependencies: there is no metric {name!r}; the closest are "
             f"{closest(name, {**METRIC_REGISTRY, **ROOTS})}"
         )
-    found = METRIC_REGISTRY[name]
-    return instance(found.name_with({}), found)
+    metric = METRIC_REGISTRY[name]
+    return instance(metric.name_with({}), metric)
 
 
 def _options(cls: type) -> dict[str, Any]:

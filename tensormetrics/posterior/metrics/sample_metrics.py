@@ -35,7 +35,7 @@ def sample_metrics(
     items: Items | None = None,
     **draws: Any,
 ) -> list[Tensor]:
-    """S = `replicates` values of each metric for each matrix of `counts`, in the order of `MetricCollection(metrics)`.
+    """Draw S = `replicates` values of each metric for each matrix of `counts`, in the order of `metrics`.
 
     Shapes: counts: (E, C, C), or (C, C) for E = 1 -> (S, E, C) or (S, E, 1) for each metric.
 
@@ -71,36 +71,36 @@ def sample_metrics(
     cells = ROOTS["norm_confusion_matrix"]
     paired = items if method == "posterior" else None
 
-    def draw(**where: Any) -> tuple[ConfusionSums, Tensor | None]:  # (s, E, C) and (s, E, C, C)
+    def draw(**options: Any) -> tuple[ConfusionSums, Tensor | None]:  # (s, E, C) and (s, E, C, C)
         if paired is not None:
-            matrices = sample_paired_matrices(paired, C, dtype=torch.float64, **where, **draws)
+            matrices = sample_paired_matrices(paired, C, dtype=torch.float64, **options, **draws)
             return sums_from_matrices(matrices, weights), matrices
-        how = {**where, **draws, "method": method, "dtype": dtype}
-        matrices = sample_confusion_matrices(counts, **how) if cells in order else None
-        return sample_sums(counts, need=need, weights=weights, **how), matrices
+        options = {**options, **draws, "method": method, "dtype": dtype}
+        matrices = sample_confusion_matrices(counts, **options) if cells in order else None
+        return sample_sums(counts, need=need, weights=weights, **options), matrices
 
-    # Of each sample the values of every quantity are kept, and a few more while one is computed.
-    whole = paired is not None or (need != "diag" and is_hierarchical(draws.get("confusion_prior")))
-    size = E * C * dtype.itemsize * (20 * C if whole else 4 * C if cells in order else len(order) + 4)
+    # Memory of a sample: the values of every quantity, and a few more while one is computed.
+    needs_matrices = paired is not None or (need != "diag" and is_hierarchical(draws.get("confusion_prior")))
+    size = E * C * dtype.itemsize * (20 * C if needs_matrices else 4 * C if cells in order else len(order) + 4)
     step = max(1, memory_limit // max(1, size))
     out: dict[Quantity, Tensor] = {}  # (E, C, S) or (E, 1, S)
     for first in range(0, max(1, replicates), step):
         part = slice(first, min(first + step, replicates))
-        values = _drawn_values(*draw(replicates=part.stop - first, start=start + first), forms, dtype)
+        values = _values_of_draws(*draw(replicates=part.stop - first, start=start + first), forms, dtype)
         for metric in dict.fromkeys(collection):
-            found = values[metric].unflatten(0, (part.stop - first, E))
+            chunk = values[metric].unflatten(0, (part.stop - first, E))
             if metric not in out:
-                out[metric] = found.new_empty(*found.shape[1:], replicates)
-            out[metric][..., part] = found.movedim(0, -1)
+                out[metric] = chunk.new_empty(*chunk.shape[1:], replicates)
+            out[metric][..., part] = chunk.movedim(0, -1)
     return [out[metric].movedim(-1, 0) for metric in collection]
 
 
-def _drawn_values(
+def _values_of_draws(
     sums: ConfusionSums, matrices: Tensor | None, forms: list[LinearForm], dtype: torch.dtype
 ) -> Values:  # of s * E rows
-    drawn: dict[Quantity, Tensor | None] = {ROOTS[name]: x for name, x in sums._asdict().items() if name in ROOTS}
-    drawn[ROOTS["norm_confusion_matrix"]] = matrices
+    draws: dict[Quantity, Tensor | None] = {ROOTS[name]: x for name, x in sums._asdict().items() if name in ROOTS}
+    draws[ROOTS["norm_confusion_matrix"]] = matrices
     if sums.weighted is not None:
-        drawn |= {form: sums.weighted[..., w, None] for w, form in enumerate(forms)}
-    known = {quantity: x.flatten(0, 1).to(dtype) for quantity, x in drawn.items() if x is not None}
-    return Values(known, known[ROOTS["tp"]])
+        draws |= {quantity: sums.weighted[..., w, None] for w, quantity in enumerate(forms)}
+    rows = {quantity: x.flatten(0, 1).to(dtype) for quantity, x in draws.items() if x is not None}
+    return Values(rows, rows[ROOTS["tp"]])

@@ -64,9 +64,9 @@ def plot_distributions(
     centre: int | None = None,
     **options: Any,
 ) -> Any:
-    """One axes for each distribution, with its median and highest density interval.
+    """Plot each distribution in an axes, with its median and highest density interval.
 
-    `centre`: the position of the one in whose middle the x axis has its own.
+    `centre`: the index of the distribution whose median is the center of the x axis.
 
     >>> study = Study(seed=0, metrics={"acc": {}})
     >>> study.add_experiment("mlp", [[90, 10], [12, 88]])
@@ -113,8 +113,8 @@ def _centered(xlim: tuple[float, float], center: float, bounds: tuple[float, flo
 def _draw_curve(look: Look, ax: Any, curve: Outline, mark: Mark, xlim: tuple[float, float], interval: str) -> None:
     median, low, high = mark
     if np.isfinite(low) and np.isfinite(high):
-        inside = curve.between(low, high)
-        look.draw("area", ax.fill_between, inside.x, inside.y, label=interval)
+        area = curve.between(low, high)
+        look.draw("area", ax.fill_between, area.x, area.y, label=interval)
         for end in low, high:
             look.draw("interval", ax.plot, [end, end], [0, curve.height(end)])
     look.draw("edge", ax.plot, curve.x, curve.y)
@@ -136,9 +136,9 @@ def _draw_observed(look: Look, ax: Any, observed: float | None) -> None:
 def plot_difference(
     result: PairwiseComparisonResult, *, metric: str | None = None, precision: int = 4, **options: Any
 ) -> Any:
-    """The distribution of a difference: what lies below, within and above the region of practical equivalence.
+    """Plot the distribution of a difference, divided by the region of practical equivalence.
 
-    `metric`: how the x axis calls it, by default as the result does.
+    `metric`: the name on the x axis, by default that of the result.
 
     >>> study = Study(seed=0, metrics={"acc": {}})
     >>> study.add_experiment("mlp", [[90, 10], [12, 88]])
@@ -165,8 +165,8 @@ def plot_difference(
         for part, start, stop in areas:
             start, stop = max(start, minimum), min(stop, maximum)
             if start < stop:
-                inside = curve.between(start, stop)
-                look.draw(part, ax.fill_between, inside.x, inside.y)
+                area = curve.between(start, stop)
+                look.draw(part, ax.fill_between, area.x, area.y)
         look.draw("edge", ax.plot, curve.x, curve.y)
         look.draw("median", ax.plot, [median, median], [0, curve.height(median)], label="median")
         ends = {"label": f"{100 * result.ci_probability:g}% HDI"}
@@ -209,9 +209,9 @@ def plot_forest(
     info: bool = True,
     **options: Any,
 ) -> Any:
-    """The intervals of all experiments below each other, and below each group's the pooled one.
+    """Plot the intervals of all experiments in rows, and below each group the pooled interval.
 
-    `gap` is the room around a group in rows; `info` writes median, interval and its width on the right.
+    `gap` is the space around a group in rows; `info` writes median, interval and its width on the right.
 
     >>> study = Study(seed=0, metrics={"acc": {"aggregation": "fe"}})
     >>> for fold, right in enumerate((88, 90)):
@@ -265,7 +265,7 @@ def _rows(group: ForestGroup, confidence: float) -> list[_Row]:
 
 
 def _draw_rows(look: Look, ax: Any, rows: Sequence[_Row], mass: str) -> None:
-    """The medians and intervals of a group."""
+    """Draw the medians and intervals of a group."""
     for y, (_, (median, low, high), pooled) in enumerate(rows):
         if np.isnan(median):
             text_options = {"transform": ax.get_yaxis_transform(), "fontsize": look.fontsize}
@@ -282,17 +282,17 @@ def _frame_group(look: Look, ax: Any, rows: Sequence[_Row], gap: float, is_last:
     """Write the names of a group's rows on the left; return the axes whose ticks are on the right."""
     right = ax.twinx()
     dress(right, fontsize=look.fontsize, frame=["bottom"] if is_last else ())
-    for side in (ax, right):
-        side.set_ylim(len(rows) - 1 + (1 + gap) / 2, -(1 + gap) / 2)
-        side.set_yticks([])
-        side.tick_params(axis="y", length=0, pad=10)  # a marker at the end touches no text
+    for axes in (ax, right):
+        axes.set_ylim(len(rows) - 1 + (1 + gap) / 2, -(1 + gap) / 2)
+        axes.set_yticks([])
+        axes.tick_params(axis="y", length=0, pad=10)  # a marker at the end touches no text
     ax.tick_params(axis="x", bottom=is_last, labelbottom=is_last)
     look.draw("name", ax.set_yticks, range(len(rows)), [row.name for row in rows], fontsize=look.fontsize)
     return right
 
 
 def _columns(head: tuple[str, str, str], marks: Sequence[Mark], precision: int) -> list[str]:
-    """Lines of text of equal width; nothing where a median is undefined."""
+    """Return lines of equal width; an empty one where a median is undefined."""
     cells = [
         (f"{m:.{precision}f}", f"[{low:.{precision}f}, {high:.{precision}f}]", f"{high - low:.{precision}f}")
         for m, low, high in marks

@@ -1,4 +1,4 @@
-"""What the plots of posteriors share: options, parts of a picture, outlines of distributions."""
+"""Options, parts and outlines of distributions, for all plots of posteriors."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,11 +19,11 @@ Mark = tuple[float, float, float]  # median, low, high
 class Look:
     """The options of every plot.
 
-    `title` stands above the figure; `figsize` (inches) is chosen by the labels unless it is given. `style` maps parts
-    to matplotlib keywords, `hide` drops parts, `ax` draws into axes at hand: as many as the plot has, without a
-    legend. `method` is "kde", with `bw_adjust`, `cut` and `grid_samples`, or "hist", with `bins` ("auto", a number,
-    or edges).
-    With `normalize` every distribution is equally high; without it, only where one scale would flatten some.
+    `title` is written above the figure; `figsize` (inches) is chosen by the labels unless it is given. `style` maps
+    parts to matplotlib keywords, `hide` drops parts, `ax` draws into existing axes, one for each axes of the plot,
+    without a legend. `method` is "kde", with `bw_adjust`, `cut` and `grid_samples`, or "hist", with `bins` ("auto", a
+    number, or edges). With `normalize` every distribution is equally high; without it, only where one scale would
+    flatten some.
     """
 
     method: str = "kde"
@@ -49,8 +49,8 @@ class Look:
             _checks.one_of("bins", self.bins, ("auto",))
         elif isinstance(self.bins, int):
             _checks.integer_at_least("bins", self.bins, 1)
-        for name, chosen in ("style", self.style or ()), ("hide", self.hide):
-            for part in [chosen] if isinstance(chosen, str) else chosen:
+        for name, parts in ("style", self.style or ()), ("hide", self.hide):
+            for part in [parts] if isinstance(parts, str) else parts:
                 if part not in self.parts:
                     raise ValueError(f"{name}: there is no part {part!r}, this plot has {', '.join(self.parts)}")
 
@@ -63,7 +63,7 @@ class Look:
         return method(*args, **{**keywords, **part_options, **(self.style or {}).get(part, {})})
 
     def axes(self, rows: int, size: tuple[float, float], **grid: Any) -> tuple[Any, list[Any]]:
-        """The figure, and one axes for each row."""
+        """Return the figure, and one axes for each row."""
         if not rows:
             raise ValueError("there is nothing to plot: got no experiments, wanted at least one")
         figure, axes = new_axes(self.ax, self.figsize or size, rows, **grid)
@@ -76,7 +76,7 @@ class Look:
         return figure, axes
 
     def finish(self, figure: Any, axes: Sequence[Any]) -> None:
-        """The title, and below a figure of its own the legend."""
+        """Write the title, and below a new figure the legend."""
         if self.title and self.ax is None:
             figure.suptitle(self.title, fontsize=self.fontsize + 1)
         elif self.title:
@@ -85,7 +85,7 @@ class Look:
             self.draw("legend", legend_below, figure, axes, fontsize=self.fontsize)
 
     def characters(self, ax: Any, *labels: Sequence[str]) -> int:
-        """How many fit above or below an axes that has these texts on its left and right."""
+        """Return how many characters fit above or below an axes that has these labels on its left and right."""
         left = ax.figure.get_figwidth() - sum(map(inches, labels))
         width = left if self.ax is None else ax.bbox.width / ax.figure.dpi
         return max(int(width / CHARACTER * FONT / self.fontsize), 10)
@@ -112,7 +112,7 @@ def outline(samples: Tensor, bounds: tuple[float, float], look: Look) -> Outline
     if len(samples) == 0:
         return Outline(np.zeros(0), np.zeros(0))
     minimum, maximum = float(samples.min()), float(samples.max())
-    if minimum == maximum:  # nothing has a density here: a spike says so
+    if minimum == maximum:  # no density exists; draw a spike
         return Outline(np.array([minimum, minimum, minimum]), np.array([0.0, 1.0, 0.0]))
     if look.method == "kde":
         density = kde(
@@ -136,7 +136,7 @@ def outline(samples: Tensor, bounds: tuple[float, float], look: Look) -> Outline
 
 
 def one_scale(outlines: Sequence[Outline]) -> bool:
-    """Whether none is a spike, or so much flatter than another that it would look like a line."""
+    """Return whether no outline is a spike, or so much flatter than another that it would look like a line."""
     peaks = [curve.y.max() if curve.x[0] < curve.x[-1] else np.inf for curve in outlines if len(curve.x)]
     return max(peaks, default=1.0) <= 4 * min(peaks, default=1.0)
 
@@ -166,7 +166,7 @@ def x_range(
 
 
 def _with_margins(low: float, high: float, bounds: tuple[float, float]) -> tuple[float, float]:
-    """Widen a range by a little, but not beyond bounds that it comes near to; show all where it fills half of them."""
+    """Return a slightly wider range, clipped to the bounds; the bounds themselves if it covers half of them."""
     span = bounds[1] - bounds[0]
     if np.isfinite(span):
         if high - low > span / 2:
@@ -184,8 +184,8 @@ def interval_of(samples: Tensor, confidence: float) -> Mark:
 
 
 def only_lowest_ticks(axes: Sequence[Any], xlim: tuple[float, float]) -> None:
-    room = 0.01 * (xlim[1] - xlim[0])  # for markers at the ends
+    margin = 0.01 * (xlim[1] - xlim[0])  # for markers at the ends
     for ax in axes:
-        ax.set_xlim(xlim[0] - room, xlim[1] + room)
+        ax.set_xlim(xlim[0] - margin, xlim[1] + margin)
         ax.set_yticks([])
         ax.tick_params(axis="x", which="both", bottom=ax is axes[-1], labelbottom=ax is axes[-1])

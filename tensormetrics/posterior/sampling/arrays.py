@@ -92,7 +92,7 @@ def plain(tensor: Any) -> Tensor:
 
 def conform(owner: str, found: Any, like: Tensor) -> Tensor:
     # found: (rows, K), or (rows,) for K = 1; a tensor or an array  like: (rows, K)  ->  (rows, K)
-    """What an extension returned, as a plain tensor with the dtype, device and shape of `like`."""
+    """Return the result of an extension as a tensor with the dtype, device and shape of `like`."""
     got = plain(as_tensor(found)).to(like)
     shaped = got[:, None] if got.ndim == 1 and like.shape[1] == 1 else got
     if shaped.shape != like.shape:

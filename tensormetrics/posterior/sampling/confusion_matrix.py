@@ -14,20 +14,20 @@ from .errors import ConfMatIOError, ConfMatIOWarning
 
 
 def validate_confusion_matrix(confusion_matrix: Any, *, allow_empty_rows: bool = False) -> Tensor:
-    """The matrix as float64, after all checks: square, C >= 2, finite counts >= 0, no class without items.
+    """Return the matrix as float64, after all checks: square, C >= 2, finite counts >= 0, no class without items.
 
     Shapes: confusion_matrix: (C, C) -> (C, C).
 
-    ConfMatIOError says what is wrong, also of rows that add up to more than 1e37, of which float32 could not draw. A
-    class that is never predicted: ConfMatIOWarning.
+    ConfMatIOError: not such a matrix, or rows that add up to more than 1e37, which float32 cannot sample. A class that
+    is never predicted: ConfMatIOWarning.
 
     >>> validate_confusion_matrix([[2, 1], [0, 1]])
     tensor([[2., 1.],
             [0., 1.]], dtype=torch.float64)
     """
     try:
-        given = confusion_matrix if isinstance(confusion_matrix, Tensor) else np.array(confusion_matrix)
-        matrix = _checks.as_tensor(given)
+        array = confusion_matrix if isinstance(confusion_matrix, Tensor) else np.array(confusion_matrix)
+        matrix = _checks.as_tensor(array)
     except (TypeError, ValueError, RuntimeError) as error:
         raise ConfMatIOError(f"confusion_matrix: wanted rows of numbers, all of one length; {error}") from None
     if matrix.is_complex():
@@ -39,9 +39,9 @@ def validate_confusion_matrix(confusion_matrix: Any, *, allow_empty_rows: bool =
         i, j = bad[0]
         raise ConfMatIOError(f"confusion_matrix: got {float(matrix[i, j])} at [{i}, {j}], wanted finite counts >= 0")
     if large := torch.nonzero(matrix.sum(1) > LARGEST).flatten().tolist():
-        i, most = large[0], float(matrix[large[0]].max())
+        i, largest = large[0], float(matrix[large[0]].max())
         raise ConfMatIOError(
-            f"confusion_matrix: got {most:g} in row {i}, wanted rows that add up to at most {LARGEST:g}"
+            f"confusion_matrix: got {largest:g} in row {i}, wanted rows that add up to at most {LARGEST:g}"
         )
     if not allow_empty_rows:
         refuse_empty_rows(matrix)
@@ -69,7 +69,7 @@ def compute_confusion_matrix(
     labels: Sequence | None = None,
     num_classes: int | None = None,
 ) -> Tensor:
-    """Counts of the pairs of labels, which may be numbers or strings.
+    """Count the pairs of labels, which may be numbers or strings.
 
     Shapes: y_true: (N,); y_pred: (N,) -> (C, C) int64.
 
@@ -79,8 +79,8 @@ def compute_confusion_matrix(
     tensor([[1, 0],
             [1, 1]])
     """
-    cells, found = label_cells(y_true, y_pred, labels=labels, num_classes=num_classes)
-    C = len(found)
+    cells, classes = label_cells(y_true, y_pred, labels=labels, num_classes=num_classes)
+    C = len(classes)
     return torch.bincount(cells, minlength=C * C).view(C, C)
 
 
@@ -91,18 +91,18 @@ def label_cells(
     labels: Sequence | None = None,
     num_classes: int | None = None,
 ) -> tuple[Tensor, np.ndarray]:  # (N,) int64, (C,)
-    """The cell of the confusion matrix that each item belongs to, truth * C + prediction; and the C classes."""
+    """Return the cell of the confusion matrix of each item, truth * C + prediction, and the C classes."""
     true, pred = _labels("y_true", y_true), _labels("y_pred", y_pred)
     try:
-        return _places(true, pred, labels, num_classes)
+        return _cells_of_labels(true, pred, labels, num_classes)
     except TypeError:  # of a comparison
         kinds = sorted(
-            {type(label).__name__ for given in (true, pred, labels or ()) for label in np.asarray(given).tolist()}
+            {type(label).__name__ for values in (true, pred, labels or ()) for label in np.asarray(values).tolist()}
         )
         raise ValueError(f"y_true, y_pred, labels: got {' and '.join(kinds)}, wanted words or numbers alone") from None
 
 
-def _places(
+def _cells_of_labels(
     true: np.ndarray, pred: np.ndarray, labels: Sequence | None, num_classes: int | None
 ) -> tuple[Tensor, np.ndarray]:
     if len(true) != len(pred):
@@ -113,23 +113,23 @@ def _places(
         labels = np.arange(_checks.integer_at_least("num_classes", num_classes, 2))
     if labels is None:
         labels = np.union1d(true, pred)
-        labels = labels[labels == labels]  # nan is none
+        labels = labels[labels == labels]  # nan is no label
     labels = _labels("labels", labels)
     C, order = len(labels), np.argsort(labels, kind="stable")
     if len(np.unique(labels)) != C:
         raise ValueError(f"labels: got {labels.tolist()}, wanted distinct ones")
-    places = []
-    for name, given in ("y_true", true), ("y_pred", pred):
-        place = np.searchsorted(labels, given, sorter=order).clip(max=max(C - 1, 0)) if C else np.zeros(0, int)
-        place = order[place] if C else place
-        if len(unknown := given[labels[place] != given] if C else given):
+    indices = []
+    for name, values in ("y_true", true), ("y_pred", pred):
+        index = np.searchsorted(labels, values, sorter=order).clip(max=max(C - 1, 0)) if C else np.zeros(0, int)
+        index = order[index] if C else index
+        if len(unknown := values[labels[index] != values] if C else values):
             raise ValueError(f"{name}: got {unknown[0].item()!r}, which is none of the labels {labels.tolist()}")
-        places.append(place)
-    return torch.from_numpy(places[0] * C + places[1]), labels
+        indices.append(index)
+    return torch.from_numpy(indices[0] * C + indices[1]), labels
 
 
 def confusion_matrix_to_pred_cond(confusion_matrix: Any, *, pred_first: bool = True) -> Tensor:
-    """One pair (prediction, condition) for each count, or (condition, prediction) with `pred_first=False`.
+    """Return a pair (prediction, condition) for each count, or (condition, prediction) with `pred_first=False`.
 
     Shapes: confusion_matrix: (C, C) -> (N, 2).
 
@@ -155,7 +155,7 @@ def pred_cond_to_confusion_matrix(
     pred_first: bool = True,
     num_classes: int | None = None,
 ) -> Tensor:
-    """The inverse of `confusion_matrix_to_pred_cond`; C is the greatest label + 1 if `num_classes` is not given.
+    """Invert `confusion_matrix_to_pred_cond`; C is the largest label + 1 if `num_classes` is not given.
 
     Shapes: pairs: (N, 2) -> (C, C) int64.
 
@@ -174,7 +174,7 @@ def pred_cond_to_confusion_matrix(
 
 
 def checked_labels(labels: Any, num_classes: int) -> tuple[str, ...] | None:
-    """The names of the classes as text, or None. ValueError unless there is one for each."""
+    """Return the names of the classes as text, or None. ValueError unless there is one for each."""
     if labels is None:
         return None
     names = tuple(map(str, _labels("labels", labels).tolist()))

@@ -23,7 +23,7 @@ METHODS: tuple[Method, ...] = get_args(Method)
 NEEDS = "diag", "margins", "weighted"
 
 TILE = 2**23  # cells of matrices at a time
-LEAST = 2.0**-100  # concentration of a whole row
+MIN_CONCENTRATION = 2.0**-100  # concentration of a row
 
 
 class ConfusionSums(NamedTuple):
@@ -38,7 +38,7 @@ class ConfusionSums(NamedTuple):
 
 @takes_arrays
 def sums_from_matrices(matrices: Tensor, weights: Tensor | None = None) -> ConfusionSums:
-    """The sums of observed matrices of counts >= 0, in float64; nan for a matrix whose total is 0 or not finite.
+    """Compute the sums of observed matrices of counts >= 0, in float64; nan if their total is 0 or not finite.
 
     Shapes: matrices: (..., C, C); weights: (W, C, C) -> (..., C) and (..., W).
 
@@ -50,7 +50,7 @@ def sums_from_matrices(matrices: Tensor, weights: Tensor | None = None) -> Confu
     if weights is not None:
         _checks.same_device(matrices=matrices, weights=weights)
         _checks.shape("weights", weights, "W", *matrices.shape[-2:])
-    matrices = shares(matrices)
+    matrices = normalize_counts(matrices)
     tp, wrong = matrices.diagonal(dim1=-2, dim2=-1), without_diagonal(matrices)
     fp, tn = column_sums(tp, wrong)
     weighted = None if weights is None else torch.einsum("wij,...ij->...w", weights.to(matrices), matrices)
@@ -72,14 +72,15 @@ def sample_sums(
     weights: Tensor | None = None,
     dtype: torch.dtype = torch.float32,
 ) -> ConfusionSums:
-    """Sums of S = `replicates` confusion matrices drawn for each matrix of `counts`.
+    """Draw S = `replicates` confusion matrices for each matrix of `counts`, and return their sums.
 
     Shapes: counts: (E, C, C), or (C, C) for E = 1; weights: (W, C, C) -> (S, E, C), weighted (S, E, W).
 
     The prevalence is Dirichlet(prior + row sums), each row given the truth Dirichlet(prior + counts), independently;
-    priors as in `dirichlet_prior`. With the confusion prior "hierarchical" the rates of right answers are Beta(m r,
-    m (1 - r)) with one r and m for all classes, drawn from their posterior, and wrong answers spread as by "balanced":
-    for macro scores and rates of classes with 5 to 20 items each, where every fixed prior is too sure.
+    priors as in `dirichlet_prior`. With the confusion prior "hierarchical" the true positive rates are Beta(m r,
+    m (1 - r)) with one r and m for all classes, drawn from their posterior, and errors are distributed as by
+    "balanced": for macro scores and rates of classes with 5 to 20 items each, where intervals of every fixed prior
+    are too narrow.
     It takes no items: rates drawn given the counts of all classes are no weighted sums of items, so that pairs (`ids`)
     and `groups` have no weights to share; give these "balanced", or leave them out where items are independent.
     `method`: "posterior"; "prior", without the counts; "random", a uniform guesser whose rows keep their concentration
@@ -90,8 +91,8 @@ def sample_sums(
     `sample_log_gamma`. Sums are float64, variates and results of `dtype`. Memory is that of the result and of one row
     of 64 samples per thread.
 
-    Wrong answers that share the least concentration a of their row, where they are n >= 64 with a <= 1/256 and n a <=
-    16, are drawn by the few masses they have, down to 2^-53 of the row, and of the others the largest of each column.
+    The n >= 64 cells of errors with the smallest concentration a of their row, a <= 1/256 and n a <= 16, are drawn by
+    their largest masses, down to 2^-53 of the row, and by the largest other mass of each column.
     Metrics have the law of the Dirichlet; the single cells of a row that were not drawn are exact zeros. Numbers below
     the smallest of `dtype` (1e-38, 1e-308) are 0, as in any draw: rates of a class with neither true nor predicted
     items may be 0 / 0, which is nan or `zero_division`, and x / 0 = inf.
@@ -149,12 +150,12 @@ def sample_confusion_matrices(
     start: int = 0,
     dtype: torch.dtype = torch.float32,
 ) -> Tensor:
-    """The matrices whose sums `sample_sums` gives, each summing to 1.
+    """Draw the matrices whose sums `sample_sums` returns, each summing to 1.
 
     Shapes: counts: (E, C, C), or (C, C) for E = 1 -> (S, E, C, C).
 
-    They are drawn in float64, some at a time: beside the result some 0.5 GB are in use, or those of one sample
-    where these are larger. Sums that `sample_sums` draws in float32 are others in at most 1e-4 of the samples, where
+    They are drawn in float64, in chunks: besides the result about 0.5 GB are used, or the memory of one sample if it
+    is larger. Sums that `sample_sums` draws in float32 are others in at most 1e-4 of the samples, where
     a rounding error decides whether a proposal is accepted.
 
     >>> counts = torch.tensor([[90, 10], [12, 88]])
@@ -164,14 +165,14 @@ def sample_confusion_matrices(
     """
     counts, names, replicates = _checked(counts, replicates, method, names, dtype)
     if method == "input":
-        return shares(counts[None])
+        return normalize_counts(counts[None])
     model = _model(counts, prevalence_prior, confusion_prior, method)
     start = _checks.integer_at_least("start", start, 0)
     draws: dict[str, Any] = {"seed": seed, "names": names, "method": method, "start": start}
     right, wrong = _right_and_wrong(model, replicates, **draws)
     out = torch.empty(*right.shape, right.shape[-1], dtype=dtype, device=right.device)
-    for place, spread in _spread(model, wrong, **draws):
-        out[place] = spread
+    for part, cells in _error_cells(model, wrong, **draws):
+        out[part] = cells
     out.diagonal(dim1=-2, dim2=-1).copy_(right)
     return out
 
@@ -193,11 +194,11 @@ def _shared_sums(
         return ConfusionSums(tp.to(dtype), None, fn.to(dtype), None)
     fp, tn = torch.empty_like(tp), torch.empty_like(tp)
     weighted = None if weights is None else tp.new_empty(*tp.shape[:-1], len(weights))
-    for place, spread in _spread(model, fn, **draws):
-        fp[place], tn[place] = column_sums(tp[place], spread)
+    for part, cells in _error_cells(model, fn, **draws):
+        fp[part], tn[part] = column_sums(tp[part], cells)
         if weights is not None and weighted is not None:
-            matrices = torch.diag_embed(tp[place]) + spread
-            weighted[place] = torch.einsum("wij,...ij->...w", weights, matrices)
+            matrices = torch.diag_embed(tp[part]) + cells
+            weighted[part] = torch.einsum("wij,...ij->...w", weights, matrices)
     weighted = None if weighted is None else weighted.to(dtype)
     return ConfusionSums(tp.to(dtype), fp.to(dtype), fn.to(dtype), tn.to(dtype), weighted)
 
@@ -205,38 +206,40 @@ def _shared_sums(
 def _right_and_wrong(
     model: _Model, replicates: int, *, seed: int, names: Sequence[str], method: str, start: int
 ) -> tuple[Tensor, Tensor]:
-    # ->  the diagonal and what is beside it in each row, (S, E, C) each
-    def drawn(stream: str, alpha: Tensor) -> Tensor:  # (E, R, K) -> (S, E, R, K)
+    # ->  the diagonal and the sum of the other cells in each row, (S, E, C) each
+    def draw(stream: str, alpha: Tensor) -> Tensor:  # (E, R, K) -> (S, E, R, K)
         keys = stream_keys(seed, names, method, stream, alpha.device)
         return normalised(_logs(alpha, replicates, keys, start))
 
-    beside = without_diagonal(model.cells)
+    off_diagonal = without_diagonal(model.cells)
     if model.right is None or model.wrong is None:
-        split = drawn("split", torch.stack([model.cells.diagonal(dim1=-2, dim2=-1), beside.sum(-1)], -1))
+        split = draw("split", torch.stack([model.cells.diagonal(dim1=-2, dim2=-1), off_diagonal.sum(-1)], -1))
     else:
         split = sample_splits(model.right, model.wrong, replicates, seed=seed, names=names, method=method, start=start)
-    share = drawn("prevalence", model.prevalence[:, None]).transpose(-2, -1)
-    right, wrong = (share * split).unbind(-1)
+    prevalence = draw("prevalence", model.prevalence[:, None]).transpose(-2, -1)
+    right, wrong = (prevalence * split).unbind(-1)
     return right, wrong
 
 
-def _spread(
+def _error_cells(
     model: _Model, wrong: Tensor, *, seed: int, names: Sequence[str], method: str, start: int
 ) -> Iterator[tuple[slice, Tensor]]:
     # wrong: (S, E, C)  ->  some samples, and the cells (s, E, C, C) their wrong answers lie in, TILE at a time or one
-    beside = without_diagonal(model.cells)
-    group = in_groups(beside)
-    keys = stream_keys(seed, names, method, "spread", beside.device)
-    tile = max(1, TILE // max(1, beside.numel()))
+    off_diagonal = without_diagonal(model.cells)
+    group = in_groups(off_diagonal)
+    keys = stream_keys(seed, names, method, "spread", off_diagonal.device)
+    tile = max(1, TILE // max(1, off_diagonal.numel()))
     for first in range(0, len(wrong), tile):
-        place = slice(first, first + tile)
-        part = wrong[place]
+        part = slice(first, first + tile)
+        errors = wrong[part]
         if group is None:
-            yield place, part[..., None] * normalised(_logs(beside, len(part), keys, start + first))
+            yield part, errors[..., None] * normalised(_logs(off_diagonal, len(errors), keys, start + first))
         else:
-            number = torch.arange(start + first, start + first + len(part), device=beside.device)
-            alone = _logs(beside.masked_fill(group, 0), len(part), keys, start + first).movedim(-1, 0).contiguous()
-            yield place, draw_wrong_answers(part, alone, beside, group, keys, number)
+            sample = torch.arange(start + first, start + first + len(errors), device=off_diagonal.device)
+            logs = (
+                _logs(off_diagonal.masked_fill(group, 0), len(errors), keys, start + first).movedim(-1, 0).contiguous()
+            )
+            yield part, draw_wrong_answers(errors, logs, off_diagonal, group, keys, sample)
 
 
 def _logs(alpha: Tensor, replicates: int, keys: Tensor, start: int) -> Tensor:  # (E, R, K) -> (E, R, K, S)
@@ -263,11 +266,13 @@ def _checked(
 
 def _held_by_float32(prior: Tensor) -> Tensor:
     # prior: (..., K)  ->  (..., K)
-    """Rows of nothing but concentrations below 2^-100 are scaled up to it: one cell gets all of the mass by the same
-    odds, but for a chance of about 2^-90, and float32 holds the reciprocals."""
+    """Scale rows of which all concentrations are below 2^-100 up to it.
+
+    One cell gets all of the mass with the same odds, except with a probability of about 2^-90, and float32 holds the
+    reciprocals."""
     largest = prior.amax(-1, keepdim=True)
     # The smallest ones have no reciprocal in float64.
-    return torch.where((largest > 0) & (largest < LEAST), prior / largest * LEAST, prior)
+    return torch.where((largest > 0) & (largest < MIN_CONCENTRATION), prior / largest * MIN_CONCENTRATION, prior)
 
 
 def _model(counts: Tensor, prevalence_prior: Any, confusion_prior: Any, method: Method) -> _Model:
@@ -291,8 +296,8 @@ def _model(counts: Tensor, prevalence_prior: Any, confusion_prior: Any, method: 
     return _Model(prevalence.contiguous(), cells.contiguous(), right, wrong)
 
 
-def shares(matrices: Tensor) -> Tensor:  # (..., C, C), summing to 1
-    """Counts divided by their total, in float64; nan where that is 0 or not finite."""
+def normalize_counts(matrices: Tensor) -> Tensor:  # (..., C, C), summing to 1
+    """Divide counts by their total, in float64; nan where that is 0 or not finite."""
     matrices = matrices.double()
     total = matrices.sum((-2, -1), keepdim=True)
     return matrices / torch.where(total.isfinite(), total, torch.nan)

@@ -22,7 +22,7 @@ LARGEST = 1e37  # of a row of counts, and of one of a prior: of twice as much fl
 
 
 def dirichlet_prior(strategy: Any, shape: tuple[int, ...], *, argument: str = "strategy") -> Tensor:
-    """Prior concentrations (float64) of `shape`, the last axis being the one that is drawn.
+    """Return prior concentrations (float64) of `shape`; the last axis is that of the distribution.
 
     Shapes: -> (...) = shape.
 
@@ -30,9 +30,9 @@ def dirichlet_prior(strategy: Any, shape: tuple[int, ...], *, argument: str = "s
     "bayes-laplace" (also bayes, laplace, ones, one) 1, "jeffreys" (jeffrey, halves, half) 1/2, "haldane" (zeros, zero)
     0, "perks" 1 / (size of the last axis), which adds one observation per row for any number of classes; or, for square
     matrices (C, C), "balanced": 1 / (2 C) on the diagonal and 1 / (2 C (C - 1)) elsewhere, half of each row's 1 / C on
-    the right answer. With a prevalence prior "perks" that is one Dirichlet distribution over the whole table, so that
+    the diagonal. With a prevalence prior "perks" that is one Dirichlet distribution over the full table, so that
     the accuracy is Beta(right + 1/2, wrong + 1/2), Jeffreys' law, for any number of classes.
-    `argument` is what errors (ValueError) call it.
+    `argument` is its name in errors (ValueError).
 
     >>> dirichlet_prior("balanced", (3, 3))
     tensor([[0.1667, 0.0833, 0.0833],
@@ -47,8 +47,8 @@ def dirichlet_prior(strategy: Any, shape: tuple[int, ...], *, argument: str = "s
     try:
         prior = _checks.as_tensor(strategy, torch.float64)
     except (TypeError, ValueError, RuntimeError):
-        wanted = f"a word, a number or an array of shape {tuple(shape)}"
-        raise ValueError(f"{argument}: got {strategy!r}, wanted {wanted}") from None
+        expected = f"a word, a number or an array of shape {tuple(shape)}"
+        raise ValueError(f"{argument}: got {strategy!r}, wanted {expected}") from None
     non_negative(argument, prior)
     if prior.ndim == 0:
         non_negative(argument, prior.expand(shape), rows=True)
@@ -61,7 +61,7 @@ def dirichlet_prior(strategy: Any, shape: tuple[int, ...], *, argument: str = "s
 
 def confusion_prior_of(strategy: Any, C: int) -> Tensor | Literal["hierarchical"]:
     # ->  (C, C), or the name of the prior that `hierarchical` draws
-    """What `confusion_prior` stands for: see `dirichlet_prior` and `sample_sums`."""
+    """Return the prior that `confusion_prior` names; see `dirichlet_prior` and `sample_sums`."""
     if is_hierarchical(strategy):
         return "hierarchical"
     return dirichlet_prior(strategy, (C, C), argument="confusion_prior")
@@ -97,15 +97,15 @@ def sample_log_gamma(
     start: int = 0,
     dtype: torch.dtype = torch.float32,
 ) -> Tensor:
-    """Logarithms of Gamma(alpha, 1) variates, S = `replicates`, from Marsaglia & Tsang's method.
+    """Draw logarithms of S = `replicates` Gamma(alpha, 1) variates by Marsaglia & Tsang's method.
 
     Shapes: alpha: (..., K) -> (S, ..., K).
 
-    A variate depends on its address alone: the words `seed`, `name`, `method`, `stream`, its place in `alpha` and its
-    sample number, which runs from `start`. Shards join: [0, 5) and [5, 9) are [0, 9). alpha = 0 gives -inf.
+    A variate depends on its address alone: `seed`, `name`, `method`, `stream`, its index in `alpha` and its
+    sample number, which counts from `start`. Shards join: [0, 5) and [5, 9) are [0, 9). alpha = 0 gives -inf.
     `dtype`, float32 or float64, is that of the arithmetic too: in float32 they agree with float64 to 1e-5 for alpha >=
-    0.1 and to 1e-6 / alpha below, times max(1, |log G|), but for at most 1e-4 of them, where a rounding error decides
-    whether a proposal is accepted.
+    0.1 and to 1e-6 / alpha below, times max(1, |log G|), except for at most 1e-4 of them, where a rounding error
+    decides whether a proposal is accepted.
 
     Raises ValueError for an alpha that is negative, not finite or above 1e37. Reference: doi:10.1145/358407.358414.
 
@@ -131,7 +131,7 @@ def sample_dirichlet(
     dtype: torch.dtype = torch.float32,
     **address: Any,
 ) -> Tensor:
-    """Dirichlet(alpha) vectors, each summing to 1: the softmax of `sample_log_gamma`, whose arguments it takes.
+    """Draw Dirichlet(alpha) vectors, each summing to 1: the softmax of `sample_log_gamma`, whose arguments it takes.
 
     Shapes: alpha: (..., K) -> (S, ..., K).
 
@@ -146,7 +146,7 @@ def sample_dirichlet(
 
 
 def normalised(log_masses: Tensor) -> Tensor:  # (..., K, S) -> (S, ..., K)
-    """Shares that sum to 1, or to 0 where nothing has a mass."""
+    """Return fractions that sum to 1, or to 0 where no mass is positive."""
     rows = log_masses.movedim(-1, 0)
     return rows.softmax(-1).masked_fill_((rows == -torch.inf).all(-1, keepdim=True), 0)
 
@@ -158,9 +158,9 @@ def stream_keys(seed: int, names: Iterable[str], method: str, stream: str, devic
 
 
 def non_negative(name: str, tensor: Tensor, rows: bool = False) -> None:
-    """ValueError unless all entries are >= 0, and they, or with `rows` the sums of rows, are at most LARGEST."""
-    most = tensor.sum(-1, keepdim=True) if rows else tensor
-    if not torch.all((tensor >= 0) & (most <= LARGEST)):
+    """Raise a ValueError unless entries are >= 0 and they, or with `rows` the sums of rows, are at most LARGEST."""
+    sums = tensor.sum(-1, keepdim=True) if rows else tensor
+    if not torch.all((tensor >= 0) & (sums <= LARGEST)):
         finite = (tensor >= 0).all() and tensor.isfinite().all()
-        wanted = f"at most {LARGEST:g}{' in a row' * rows}" if finite else "finite ones >= 0"
-        raise ValueError(f"{name}: got entries from {tensor.min()} to {tensor.max()}, wanted {wanted}")
+        expected = f"at most {LARGEST:g}{' in a row' * rows}" if finite else "finite ones >= 0"
+        raise ValueError(f"{name}: got entries from {tensor.min()} to {tensor.max()}, wanted {expected}")

@@ -8,7 +8,7 @@ class ConfigError(ValueError):
 
 
 class ConfMatIOError(ValueError):
-    """What was read or given is no confusion matrix."""
+    """Invalid confusion matrix."""
 
 
 class UnknownNameError(KeyError, ValueError):

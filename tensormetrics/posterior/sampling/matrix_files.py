@@ -29,12 +29,12 @@ def load_csv(
 
     Shapes: -> (C, C).
 
-    Class names may stand in a first row, in a first column, or in both; these then have the same order. Numbers may be
-    names where both stand, or from 0 on. With `with_labels` the answer is (matrix, names), names being None where there
-    are none. `delimiter=None` takes semicolons, tabs or commas, whichever separate the cells of the first line, or what
-    a line such as `sep=;` says. Decimal commas and groups of thousands are read where the file shows which is which.
-    `encoding=None` takes UTF-8, and UTF-16 that says so. ConfMatIOError names the line that is wrong, or says that the
-    last row and column are totals. FileNotFoundError: there is no such file.
+    Class names may be in the first row, in the first column, or in both; these then have the same order. Numbers may be
+    names if both have them, or from 0 on. With `with_labels` the result is (matrix, names), and names is None if the
+    file has no names. `delimiter=None` takes semicolons, tabs or commas, whichever separate the cells of the first
+    line, or the delimiter of a line such as `sep=;`. Decimal commas and groups of thousands are read if the file is
+    unambiguous. `encoding=None` takes UTF-8, and UTF-16 with a byte order mark. ConfMatIOError names the wrong line,
+    or says that the last row and column are totals. FileNotFoundError: the file does not exist.
 
     >>> from pathlib import Path
     >>> _ = Path("matrix.csv").write_text(chr(10).join([";cat;dog", "cat;90,5;6", "dog;5;88"]))
@@ -58,7 +58,7 @@ class _Layout(NamedTuple):
 
 
 def _layout(location: str | Path, rows: list[Row]) -> _Layout:
-    """Find where names stand; ConfMatIOError if what is left is not a square."""
+    """Find the row and the column of names; ConfMatIOError if the other cells are not a square."""
     if not rows:
         raise ConfMatIOError(f"{location}: the file is empty, wanted rows of counts")
     height, width = len(rows), len(rows[0][1])
@@ -69,8 +69,8 @@ def _layout(location: str | Path, rows: list[Row]) -> _Layout:
     has_header = has_both or (height == width + 1 and _are_names(rows[0][1]))
     has_index = has_both or (height + 1 == width and _are_names([cells[0] for _, cells in rows]))
     if not has_header and not has_index and height != width:
-        wanted = "a square, with at most one row and one column of names"
-        raise ConfMatIOError(f"{location}: got {height} rows of {width} columns, wanted {wanted}")
+        expected = "a square, with at most one row and one column of names"
+        raise ConfMatIOError(f"{location}: got {height} rows of {width} columns, wanted {expected}")
     return _Layout(has_header, has_index)
 
 
@@ -81,11 +81,11 @@ def _class_names(location: str | Path, rows: list[Row], layout: _Layout) -> list
     if names is None:
         return None
     if columns is not None and names != columns:
-        wanted = "the same names"
-        strange = [cell for cell in rows[0][1] if not _is_count(cell)]
-        if all(map(_is_count, names)) and len(strange) == 1:  # perhaps these are no names
-            wanted += f", or a count instead of {strange[0]!r}"
-        raise ConfMatIOError(f"{location}: rows are called {names}, columns {columns}, wanted {wanted}")
+        expected = "the same names"
+        non_counts = [cell for cell in rows[0][1] if not _is_count(cell)]
+        if all(map(_is_count, names)) and len(non_counts) == 1:  # perhaps these are no names
+            expected += f", or a count instead of {non_counts[0]!r}"
+        raise ConfMatIOError(f"{location}: rows are called {names}, columns {columns}, wanted {expected}")
     if len(set(names)) < len(names) or "" in names:
         raise ConfMatIOError(f"{location}: got classes called {names}, wanted distinct names")
     return names
@@ -121,8 +121,9 @@ def _csv_rows(location: str | Path, encoding: str | None, delimiter: str | None)
     except ValueError as error:
         raise ConfMatIOError(str(error)) from None
     lines = list(io.StringIO(text, newline=""))  # splitlines() would split cells, too
-    if lines and (said := re.fullmatch('("?)sep=(.)\\1', lines[0].rstrip("\r\n"), re.IGNORECASE)):  # for spreadsheets
-        delimiter, lines[0] = delimiter or said[2], ""
+    # Spreadsheets write such a first line.
+    if lines and (directive := re.fullmatch('("?)sep=(.)\\1', lines[0].rstrip("\r\n"), re.IGNORECASE)):
+        delimiter, lines[0] = delimiter or directive[2], ""
     delimiter = delimiter or delimiter_of(lines)
     reader = csv.reader(lines, delimiter=delimiter, strict=True)
     try:
@@ -136,38 +137,38 @@ def _csv_rows(location: str | Path, encoding: str | None, delimiter: str | None)
 
 
 def _without_gaps(cell: str) -> str:
-    """Leave out spaces and apostrophes between groups of thousands, as in French and Swiss tables."""
+    """Remove spaces and apostrophes between groups of thousands, as in French and Swiss tables."""
     return re.sub(GAP, "", cell) if GAPPED.fullmatch(cell) else cell
 
 
 def _with_points(location: str | Path, rows: list[Row], delimiter: str) -> list[Row]:
     """Write decimal points and no groups of thousands, where cells show which sign is which."""
-    numbers = [(line, cell) for line, cells in rows for cell in cells if SEPARATED.fullmatch(cell)]
+    separated = [(line, cell) for line, cells in rows for cell in cells if SEPARATED.fullmatch(cell)]
     decimal = {"."} if delimiter == "," else set()
-    for _, cell in numbers:
+    for _, cell in separated:
         groups = GROUPS.fullmatch(cell)
         last = cell[max(cell.rfind("."), cell.rfind(","))]
         if not groups:
             decimal.add(last)
         elif cell.count(last) > 1:
             decimal.add(",."[last == ","])
-    if numbers and len(decimal) != 1:
-        line, cell = numbers[0]
+    if separated and len(decimal) != 1:
+        line, cell = separated[0]
         raise ConfMatIOError(f"{location}, line {line}: got {cell!r}, wanted one sign for decimals, as 1090.0 or 1,5")
     point = "".join(decimal) or "."
     group = ",."[point == ","]
 
-    def plain(cell: str) -> str:
+    def normalize(cell: str) -> str:
         return cell.replace(group, "").replace(point, ".") if SEPARATED.fullmatch(cell) else cell
 
-    return [(line, list(map(plain, cells))) for line, cells in rows]
+    return [(line, list(map(normalize, cells))) for line, cells in rows]
 
 
 def _are_names(cells: list[str]) -> bool:
-    """Return whether cells are words, or the numbers from 0 that pandas writes for names; others may be counts."""
+    """Return whether cells are text, or the numbers from 0 that pandas writes for names; others may be counts."""
     return not all(map(_is_count, cells)) or cells == [str(k) for k in range(len(cells))]
 
 
 def _is_count(cell: str) -> bool:
-    """Return whether a cell is a number; Python's float() takes "1_0", Arabic digits and words too."""
+    """Return whether a cell is a number; Python's float() takes "1_0", Arabic digits and "nan" too."""
     return COUNT.fullmatch(cell) is not None

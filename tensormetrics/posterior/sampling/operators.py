@@ -13,10 +13,10 @@ from . import reference
 
 
 def _define(
-    reference: Callable[..., None], schema: str, nanoseconds: Callable[..., float], serves: str, slower: float
+    reference: Callable[..., None], schema: str, nanoseconds: Callable[..., float], used_by: str, slower: float
 ) -> Callable[..., None]:
     name = reference.__name__
-    operator = _native.define(name + schema, lambda *arguments: None, _native.Operator("dirichlet", serves, slower))
+    operator = _native.define(name + schema, lambda *arguments: None, _native.Operator("dirichlet", used_by, slower))
     _native.reference(name)(reference)
     return interruptible(operator, nanoseconds)
 

@@ -2,7 +2,7 @@
 
 Every item has one random weight in all experiments, by the Bayesian bootstrap (Rubin 1981,
 doi:10.1214/aos/1176345338): sums of weights are gamma variates, so that an experiment by itself has the posterior it
-has without the others. What the experiments got right together no longer counts as chance between them.
+has without the others. Items that all experiments classify correctly no longer add variance to their differences.
 """
 
 from collections.abc import Sequence
@@ -37,12 +37,12 @@ def sample_paired_matrices(
     start: int = 0,
     dtype: torch.dtype = torch.float32,
 ) -> Tensor:
-    """S = `replicates` matrices, each summing to 1, for each of E experiments; as `sample_confusion_matrices`.
+    """Draw S = `replicates` matrices, each summing to 1, for each of E experiments; as `sample_confusion_matrices`.
 
     Shapes: items.cells: (E, N) -> (S, E, C, C).
 
-    With `items.groups`, such as patients or documents, a weight goes to a whole group, and the prevalence too is that
-    of the weighted items.
+    With `items.groups`, such as patients or documents, all items of a group have the same weight, and the prevalence
+    too is that of the weighted items.
 
     The prevalence and the weights of the items are drawn under the label of the items, the mass of the confusion prior
     under `names` (E, default "0", "1", ...). Items are read in tiles; weights of all of them are never in memory.
@@ -80,12 +80,12 @@ def sample_paired_matrices(
     prior = cell_prior.to(device).expand(E, C, C)
     logs = torch.logaddexp(masses.log().view(E, C, C, replicates), log_gamma(prior, names, "prior-mass"))
     if items.groups is None:
-        share = log_gamma(prevalence[:, None], [shared] * E, "prevalence")
+        prevalences = log_gamma(prevalence[:, None], [shared] * E, "prevalence")
     else:
-        prior_share = log_gamma((prevalence - rows)[:, None], [shared] * E, "prevalence")
-        share = torch.logaddexp(masses.view(E, 1, C, C, replicates).sum(3).log(), prior_share)
-    share = normalised(share)  # (S, E, 1, C)
-    return (share.mT * normalised(logs)).to(dtype)
+        prior_prevalences = log_gamma((prevalence - rows)[:, None], [shared] * E, "prevalence")
+        prevalences = torch.logaddexp(masses.view(E, 1, C, C, replicates).sum(3).log(), prior_prevalences)
+    prevalences = normalised(prevalences)  # (S, E, 1, C)
+    return (prevalences.mT * normalised(logs)).to(dtype)
 
 
 def _group_sums(out: Tensor, cells: Tensor, groups: Tensor, seed: int, name: str, start: int) -> None:
@@ -95,5 +95,5 @@ def _group_sums(out: Tensor, cells: Tensor, groups: Tensor, seed: int, name: str
         pairs, count = torch.stack([groups, cell], 1).unique(dim=0, return_counts=True)
         options = {"cells": pairs[:, 1], "width": len(sums), "name": name, "start": first}
         rows, replicates = count[:, None].double(), sums.shape[1] + start - first
-        found = weighted_sums(rows, pairs[:, 0], replicates, seed, **options)
-        sums.copy_(joined(found[0])[start - first :, :, 0].T)
+        weighted = weighted_sums(rows, pairs[:, 0], replicates, seed, **options)
+        sums.copy_(joined(weighted[0])[start - first :, :, 0].T)

@@ -1,4 +1,4 @@
-"""Random numbers for extensions: functions of a key and of how many draws came before, on any device."""
+"""Random numbers for extensions: functions of a key and of the number of earlier draws, on any device."""
 
 import math
 from collections.abc import Sequence
@@ -43,7 +43,7 @@ class RNG:
         self._draws = 0
 
     def random(self, size: Size = ()) -> Tensor:
-        """Uniform on (0, 1)."""
+        """Draw from the uniform distribution on (0, 1)."""
         shape = _shape(size)
         out = torch.empty(math.prod(shape), dtype=torch.float64, device=self.device)
         operators.uniforms(out, self._keys[0], self._next())
@@ -56,7 +56,7 @@ class RNG:
         return loc + scale * torch.special.ndtri(self.random(size))
 
     def standard_gamma(self, alpha: float | Tensor, size: Size | None = None) -> Tensor:
-        """Gamma(alpha, 1); `size` defaults to the shape of `alpha`, and is one that it broadcasts to."""
+        """Draw from Gamma(alpha, 1); `size`, by default the shape of `alpha`, is one that `alpha` broadcasts to."""
         alpha = torch.as_tensor(alpha, dtype=torch.float64, device=self.device)
         shape = tuple(alpha.shape) if size is None else _shape(size)
         leading = len(shape) - alpha.ndim
@@ -78,7 +78,7 @@ class RNG:
     def choice(
         self, values: Tensor | Sequence[float], size: Size = (), p: Tensor | Sequence[float] | None = None
     ) -> Tensor:
-        """Values drawn with replacement, with the probabilities `p` or equal ones.
+        """Draw values with replacement, with the probabilities `p` or equal ones.
 
         Shapes: values, p: (N,).
         """
@@ -89,15 +89,15 @@ class RNG:
         return values[torch.searchsorted(edges, self.random(size) * edges[-1], right=True).clamp(max=len(values) - 1)]
 
     def spawn(self, n: int) -> "list[RNG]":
-        """Independent streams, the same whatever was drawn here."""
+        """Return n independent streams, which do not depend on earlier draws."""
         return [RNG(self.seed, f"{self.name}/{i}", device=self.device) for i in range(n)]
 
     def numpy(self) -> np.random.Generator:
-        """A numpy generator that starts where this stream stands."""
+        """Return a NumPy generator that is seeded by the next draw."""
         return np.random.default_rng(self._entropy())
 
     def torch(self, device: torch.device | str = "cpu") -> torch.Generator:
-        """A torch generator that starts where this stream stands."""
+        """Return a torch generator that is seeded by the next draw."""
         return torch.Generator(device).manual_seed(self._entropy() >> 1)
 
     def _next(self) -> int:

@@ -5,9 +5,9 @@ import math
 import torch
 from torch import Tensor
 
-from ...uncertainty.engine.philox import WORD, philox4x32
+from ...uncertainty.engine.philox import MASK_32, philox4x32
 
-STICK = 2**30  # the attempt numbers of sticks begin here
+FIRST_ATTEMPT = 2**30  # first attempt number of stick breaking
 ATTEMPTS = 64  # at most 0.002 of the proposals are refused
 CELLS = 64  # of a group at least,
 SHAPE = 2**-8  # its largest shape,
@@ -18,13 +18,13 @@ UNREACHED = 2**29  # the attempt numbers of unreached cells begin here
 
 
 def in_groups(alpha: Tensor) -> Tensor | None:  # (..., K) -> (..., K) bool
-    """Cells that have the least positive shape of their row, where it is small and many have it; None for no cell."""
+    """Return the cells with the smallest positive shape of their row, if it is small and frequent; None for no cell."""
     if alpha.shape[-1] <= CELLS:  # one of a row is the right answer
         return None
-    least = torch.where(alpha > 0, alpha, torch.inf).amin(-1, keepdim=True)
-    group = alpha == least
+    smallest = torch.where(alpha > 0, alpha, torch.inf).amin(-1, keepdim=True)
+    group = alpha == smallest
     n = group.sum(-1, keepdim=True)
-    group &= (n >= CELLS) & (least <= SHAPE) & (n * least <= MASS) & alpha.isfinite().all(-1, keepdim=True)
+    group &= (n >= CELLS) & (smallest <= SHAPE) & (n * smallest <= MASS) & alpha.isfinite().all(-1, keepdim=True)
     return group if group.any() else None
 
 
@@ -33,7 +33,7 @@ def draw_wrong_answers(
 ) -> Tensor:
     # wrong: (S, E, C)  log_gamma: (S, E, C, C), -inf in groups  alpha, group: (E, C, C)  keys: (E, 2)  sample: (S,)
     # ->  (S, E, C, C)
-    """Spread the wrong answers of each row over its cells.
+    """Distribute the errors of each row over its cells.
 
     A cell that is negligible in its row need not be so in its column, of which all cells may be small. So the largest
     unreached mass of each column is drawn: from the depth where the row stopped, exponentials have no memory.
@@ -47,7 +47,7 @@ def draw_wrong_answers(
 
 
 def _add_unreached(cells: Tensor, depth: Tensor, shape: Tensor, keys: Tensor, sample: Tensor) -> Tensor:
-    # cells: (S, E, C, C)  depth: (S, E, C)  shape: (E, C, C), 0 beside groups  keys: (E, 2)  sample: (S,)
+    # cells: (S, E, C, C)  depth: (S, E, C)  shape: (E, C, C), 0 outside groups  keys: (E, 2)  sample: (S,)
     """Add to each column the largest mass of its unreached cells.
 
     The points of a Poisson process, whose rate is the number of rows times their largest shape, are assigned to rows
@@ -58,22 +58,23 @@ def _add_unreached(cells: Tensor, depth: Tensor, shape: Tensor, keys: Tensor, sa
     count = has_group.sum(-1)
     rows = has_group.byte().argsort(dim=-1, descending=True, stable=True)
     in_column = cells.sum(-2)  # (S, E, C)
-    at = depth.amin(-1, keepdim=True).expand_as(in_column).clone()
-    s, e, j = at.isfinite().nonzero(as_tuple=True)
+    position = depth.amin(-1, keepdim=True).expand_as(in_column).clone()
+    s, e, j = position.isfinite().nonzero(as_tuple=True)
     attempt = 0
     while len(s):
-        words = philox4x32((sample[s] & WORD, j, UNREACHED + attempt, sample[s] >> 32), keys[e].unbind(-1))
-        at[s, e, j] -= _log_uniform(words[0]) / (largest * count)[e]
-        height = (-at[s, e, j]).exp()
+        random_bits = philox4x32((sample[s] & MASK_32, j, UNREACHED + attempt, sample[s] >> 32), keys[e].unbind(-1))
+        position[s, e, j] -= _log_uniform(random_bits[0]) / (largest * count)[e]
+        height = (-position[s, e, j]).exp()
         height = torch.where(height < torch.finfo(height.dtype).tiny, 0, height)
         open_ = height > NEGLIGIBLE_IN_COLUMN * in_column[s, e, j]
         s, e, j, height = s[open_], e[open_], j[open_], height[open_]
-        _, place, mass, uniform = (word[open_] for word in words)
-        row = rows[e, place * count[e] >> 32]
-        is_kept = (_log_uniform(uniform).exp() * largest[e] < shape[e, row, j]) & (at[s, e, j] > depth[s, e, row])
-        kept = s[is_kept], e[is_kept], row[is_kept], j[is_kept]
-        cells[kept] += height[is_kept] * -_log_uniform(mass[is_kept])
-        s, e, j = (index[~is_kept] for index in (s, e, j))
+        _, index, mass, uniform = (bits[open_] for bits in random_bits)
+        row = rows[e, index * count[e] >> 32]
+        is_accepted = _log_uniform(uniform).exp() * largest[e] < shape[e, row, j]
+        is_accepted &= position[s, e, j] > depth[s, e, row]
+        accepted = s[is_accepted], e[is_accepted], row[is_accepted], j[is_accepted]
+        cells[accepted] += height[is_accepted] * -_log_uniform(mass[is_accepted])
+        s, e, j = (index[~is_accepted] for index in (s, e, j))
         attempt += 1
     return cells
 
@@ -84,27 +85,27 @@ def _break_groups(
     # ->  masses (S, E, R, K) up to a factor of each row, and the depths (S, E, R) where unreached cells begin
     """Draw the masses of cells; those of groups where they are not negligible.
 
-    Of the n cells of a group, Gamma(a) each, one is Gamma(1 + a) exp(-y), y exponential with mean 1 / a. In the order
-    of their y they come at random, and the k-th step from one y to the next is exponential with mean 1 / ((n - k) a)
-    (Rényi 1953, doi:10.1007/BF02127580). From where exp(-y) (1 + n a) is below 2^-53 of the row so far, they are 0
-    but for the first one.
+    Each of the n cells of a group, Gamma(a), is Gamma(1 + a) exp(-y), y exponential with mean 1 / a. Sorted by y, the
+    cells are in random order, and the k-th step from one y to the next is exponential with mean 1 / ((n - k) a)
+    (Rényi 1953, doi:10.1007/BF02127580). Once exp(-y) (1 + n a) is below 2^-53 of the row so far, all but the first
+    cell are 0.
     """
     e, r = group.any(-1).nonzero(as_tuple=True)  # (G,)
     n, shape = group[e, r].sum(-1), torch.where(group, alpha, 0)[e, r].amax(-1)
     order = group[e, r].byte().argsort(dim=-1, descending=True, stable=True).expand(len(sample), -1, -1).clone()
     first = r * (alpha.shape[-1] + alpha.shape[-1] % 2)
-    z, step, word = _propose(0, first, keys[e], sample, shape)
+    z, step, index_bits = _propose(0, first, keys[e], sample, shape)
     depth = step / (n * shape)  # (S, G)
     largest = log_gamma.amax(-1)
-    plain = ((alpha == 0) | (alpha >= 1) | group).all(-1) & ((alpha > 0) & ~group).any(-1)
-    largest[:, e, r] = torch.where(plain[e, r], 0, torch.maximum(largest[:, e, r], -depth))
+    has_large_cell = ((alpha == 0) | (alpha >= 1) | group).all(-1) & ((alpha > 0) & ~group).any(-1)
+    largest[:, e, r] = torch.where(has_large_cell[e, r], 0, torch.maximum(largest[:, e, r], -depth))
     rows = (log_gamma - torch.where(largest.isneginf(), 0, largest)[..., None]).exp()
-    broken = rows[:, e, r]
-    depth, total = depth + largest[:, e, r], broken.sum(-1)
+    grouped = rows[:, e, r]
+    depth, total = depth + largest[:, e, r], grouped.sum(-1)
     last, all_reached = depth, torch.zeros_like(depth, dtype=torch.bool)
     for k in range(int(n.max()) if len(n) else 0):
         if k:
-            z, step, word = _propose(k, first, keys[e], sample, shape)
+            z, step, index_bits = _propose(k, first, keys[e], sample, shape)
             depth = depth + step / ((n - k) * shape)
         reached = (((-depth).exp() * (1 + n * shape) >= NEGLIGIBLE * total) | (k == 0)) & (k < n)
         if not reached.any():
@@ -112,11 +113,11 @@ def _break_groups(
         last, all_reached = torch.where(reached, depth, last), reached & (k == n - 1) | all_reached
         mass = torch.where(reached, (1 + shape) * z * (-depth).exp(), 0)
         total = total + mass
-        place = k + (word * (n - k).clamp(min=0) >> 32)
-        column = order.gather(-1, place[..., None])
-        order.scatter_(-1, place[..., None], order[..., k : k + 1].clone())
-        broken.scatter_add_(-1, column, mass[..., None])
-    rows[:, e, r] = broken
+        index = k + (index_bits * (n - k).clamp(min=0) >> 32)
+        column = order.gather(-1, index[..., None])
+        order.scatter_(-1, index[..., None], order[..., k : k + 1].clone())
+        grouped.scatter_add_(-1, column, mass[..., None])
+    rows[:, e, r] = grouped
     unreached = torch.full_like(largest, torch.inf)
     bound = ((1 + n * shape) / total).log() - math.log(NEGLIGIBLE)
     unreached[:, e, r] = torch.where(all_reached, torch.inf, torch.maximum(bound, last))
@@ -126,29 +127,29 @@ def _break_groups(
 def _propose(
     k: int, first: Tensor, keys: Tensor, sample: Tensor, shape: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:  # first, shape: (G,)  keys: (G, 2)  sample: (S,)  ->  (S, G) each
-    """Of the k-th sticks: z of Gamma(1 + a) = (1 + a) z, the step of y in units of its mean, the word of the place."""
-    words = _words(0, sample[:, None], first + k, keys)
-    z, step = -_log_uniform(words[0]), -_log_uniform(words[2])
-    s, g = (~_accepts(z, words[1], shape)).nonzero(as_tuple=True)
+    """Draw z of the k-th masses, Gamma(1 + a) = (1 + a) z, the step of y in units of its mean, bits for the index."""
+    random_bits = _random_bits(0, sample[:, None], first + k, keys)
+    z, step = -_log_uniform(random_bits[0]), -_log_uniform(random_bits[2])
+    s, g = (~_accepts(z, random_bits[1], shape)).nonzero(as_tuple=True)
     for attempt in range(1, ATTEMPTS):
         if not len(s):
             break
-        again = _words(attempt, sample[s], first[g] + k, keys[g])
+        again = _random_bits(attempt, sample[s], first[g] + k, keys[g])
         z[s, g] = -_log_uniform(again[0])
         refused = ~_accepts(z[s, g], again[1], shape[g])
         s, g = s[refused], g[refused]
     z[s, g] = torch.nan
-    return z, step, words[3]
+    return z, step, random_bits[3]
 
 
-def _words(attempt: int, sample: Tensor, number: Tensor, keys: Tensor) -> tuple[Tensor, ...]:
-    return philox4x32((sample & WORD, number, STICK + attempt, sample >> 32), keys.unbind(-1))
+def _random_bits(attempt: int, sample: Tensor, counter: Tensor, keys: Tensor) -> tuple[Tensor, ...]:
+    return philox4x32((sample & MASK_32, counter, FIRST_ATTEMPT + attempt, sample >> 32), keys.unbind(-1))
 
 
-def _log_uniform(word: Tensor) -> Tensor:
-    return ((word.double() + 0.5) * 2**-32).log()
+def _log_uniform(bits: Tensor) -> Tensor:
+    return ((bits.double() + 0.5) * 2**-32).log()
 
 
-def _accepts(z: Tensor, word: Tensor, shape: Tensor) -> Tensor:
-    """With probability (z e^(1 - z))^a."""
-    return _log_uniform(word) < shape * (1 + z.log() - z)
+def _accepts(z: Tensor, bits: Tensor, shape: Tensor) -> Tensor:
+    """Return True with probability (z e^(1 - z))^a."""
+    return _log_uniform(bits) < shape * (1 + z.log() - z)

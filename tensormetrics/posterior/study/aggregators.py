@@ -26,7 +26,7 @@ class _Pooled:
         if unknown := options.keys() - self.defaults.keys():
             valid = ", ".join(self.defaults) or "none"
             raise TypeError(f"{type(self).__name__} has no option {min(unknown)!r}; it has {valid}")
-        super().__init__(rng=rng)  # type: ignore[call-arg]  # of ExperimentAggregator, which comes behind
+        super().__init__(rng=rng)  # type: ignore[call-arg]  # of ExperimentAggregator, which is the next base
         vars(self).update({**self.defaults, **options})
 
     @property
@@ -88,7 +88,7 @@ Correlated = _aggregator("Correlated", "Correlated folds", pooling.pool_correlat
 
 
 def _uniform(rng: RNG, samples: Tensor) -> Tensor:
-    # samples: (S, M)  ->  (S,); (S, M, classes)  ->  (S, classes), each class from a stream of its own
+    # samples: (S, M)  ->  (S,); (S, M, classes)  ->  (S, classes), each class from a separate stream
     S, _, *classes = samples.shape
     if not classes:
         return rng.random(S).to(samples.device)

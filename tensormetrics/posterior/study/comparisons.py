@@ -28,9 +28,9 @@ def get_pairwise_comparison(
     experiment_b: str,
     min_sig_diff: float | None = None,
 ) -> PairwiseComparisonResult:
-    """The difference a - b of a metric. Either may be "group/aggregated".
+    """Compare two experiments by the difference a - b of a metric. Either may be "group/aggregated".
 
-    `min_sig_diff` is the least difference of practical importance, in units of the metric; None: a tenth of the
+    `min_sig_diff` is the smallest difference of practical importance, in units of the metric; None: a tenth of the
     standard deviation of the difference.
     """
     names = ["/".join(split_name(name)) for name in (experiment_a, experiment_b)]
@@ -50,7 +50,7 @@ def get_pairwise_comparison(
 def get_pairwise_random_comparison(
     source: Samples, metric: str, class_label: Label = None, *, experiment: str, min_sig_diff: float | None = None
 ) -> PairwiseComparisonResult:
-    """The difference of an experiment and a guesser with the same prevalence."""
+    """Compare an experiment with a random classifier of the same prevalence."""
     name = "/".join(split_name(experiment))
     posterior, random = (source.column(metric, class_label, name, method) for method in ("posterior", "random"))
     title = source.titled(metric, class_label, [name])
@@ -60,17 +60,17 @@ def get_pairwise_random_comparison(
 def compare_all_pairs(
     source: Samples, metric: str, class_label: Label = None, *, min_sig_diff: float | None = None
 ) -> PairwiseComparisonResult:
-    """All pairs of experiments, in the order of `list_experiments`; fields (P,). They are taken in blocks."""
+    """Compare all pairs of experiments, in the order of `list_experiments`, in blocks; fields are (P,)."""
     names = source.list_experiments()
     if len(names) < 2:
-        raise ValueError(f"the study has {len(names)} experiments, a comparison wants at least 2")
+        raise ValueError(f"the study has {len(names)} experiments, a comparison needs at least 2")
     a, b = torch.tensor(list(combinations(range(len(names)), 2)), device="cpu").T
     values = {
         method: torch.stack([source.column(metric, class_label, name, method) for name in names], -1)
         for method in ("posterior", "random", "input")
     }
     posterior, random, observed = values.values()
-    left, right = ([names[e] for e in side.tolist()] for side in (a, b))
+    left, right = ([names[e] for e in experiments.tolist()] for experiments in (a, b))
     return compare_pairs(
         Differences(posterior, a.to(posterior.device), b.to(posterior.device)),
         source.ci_probability,
@@ -138,7 +138,7 @@ def _compare_posteriors(
 def get_listwise_comparison_result(
     source: Samples, metric: str, class_label: Label = None, *, groups: bool = False
 ) -> ListwiseComparisonResult:
-    """Which experiment is first, second, ...; with `groups`, which aggregate."""
+    """Rank experiments by their posteriors, or with `groups` the aggregates of groups."""
     names = [f"{group}/{AGGREGATED}" for group in experiments_by_group(source)] if groups else source.list_experiments()
     samples = {name: source.column(metric, class_label, name) for name in names}
     paired = any(source.paired(list(combinations(names, 2))))
@@ -156,7 +156,7 @@ def get_fold_comparison(
     rho: float | None = None,
     min_sig_diff: float = 0.0,
 ) -> Comparison:
-    """The observed values of equally named experiments of two groups; see `compare_folds`."""
+    """Compare the observed values of equally named experiments of two groups; see `compare_folds`."""
     groups = experiments_by_group(source)
     for group in group_a, group_b:
         if group not in groups:

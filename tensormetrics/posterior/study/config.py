@@ -1,4 +1,4 @@
-"""What a study may be told, checked; and the study as a dictionary or a file."""
+"""Checks of the arguments of a study, and the study as a dictionary or a file."""
 
 import hashlib
 import json
@@ -97,19 +97,19 @@ def read_experiment(
 ) -> ExperimentData:
     """Return the matrix and the classes of an experiment, from its matrix or from its labels; not both."""
     arguments = {"confusion_matrix": confusion_matrix, "y_true": y_true, "y_pred": y_pred}
-    present = [key for key, value in arguments.items() if value is not None]
+    names = [key for key, value in arguments.items() if value is not None]
     message = f"experiment {full_name!r}: got {{}}, wanted {{}}"
     for name, of_items in {"groups": groups is not None, "items": bool(items)}.items():
-        if of_items and present != ["y_true", "y_pred"]:
-            raise ValueError(message.format(f"{name} with {', '.join(present) or 'nothing'}", "y_true and y_pred"))
-    if present == ["confusion_matrix"]:
+        if of_items and names != ["y_true", "y_pred"]:
+            raise ValueError(message.format(f"{name} with {', '.join(names) or 'nothing'}", "y_true and y_pred"))
+    if names == ["confusion_matrix"]:
         if num_classes is not None:
             raise ValueError(f"experiment {full_name!r}: got num_classes with confusion_matrix, which has its own")
         described = {"confusion_matrix": confusion_matrix} | ({} if labels is None else {"labels": labels})
         return ExperimentData(confusion_matrix, labels, None, None, described)
-    if present != ["y_true", "y_pred"]:
-        wanted = "confusion_matrix alone, or y_true and y_pred"
-        raise ValueError(message.format(", ".join(present) or "nothing", wanted))
+    if names != ["y_true", "y_pred"]:
+        expected = "confusion_matrix alone, or y_true and y_pred"
+        raise ValueError(message.format(", ".join(names) or "nothing", expected))
     return _read_labels(full_name, y_true, y_pred, num_classes, labels, items, groups)
 
 
@@ -124,7 +124,7 @@ def _read_labels(
     truth = None if items is False else digest(classes.tolist(), cells // C)
     if groups is not None:
         groups = units("groups", groups, len(cells), cells.device)
-        items = items if isinstance(items, str) else full_name  # items of its own
+        items = items if isinstance(items, str) else full_name  # items that no other experiment has
     if items is None or items is False:
         return ExperimentData(matrix, labels, None, truth, {"confusion_matrix": matrix, **named})
     if not isinstance(items, str):
@@ -136,7 +136,7 @@ def _read_labels(
 
 
 def check_items(full_name: str, items: Items, num_classes: int, experiments: Iterable[Experiment]) -> None:
-    """Experiments on the same items have the same truth and the same classes."""
+    """Raise a ValueError if an experiment on the same items has another truth or other classes."""
     label, cells, groups = items
     for other in experiments:
         if other.name == full_name or other.items is None or other.items.label != label:
@@ -166,7 +166,7 @@ def split_name(name: Any) -> tuple[str, str]:
 
 
 def plain(value: Any) -> Any:
-    """A copy that JSON can hold."""
+    """Return a copy that JSON can hold."""
     if hasattr(value, "__array__"):
         return (value if isinstance(value, Tensor) else np.asarray(value)).tolist()
     if isinstance(value, Mapping):
@@ -179,7 +179,7 @@ def fingerprint(config: dict[str, Any]) -> str:
 
 
 def digest(classes: list, truth: Tensor) -> bytes:
-    """Of the true classes of items."""
+    """Return a digest of the true classes of items."""
     return hashlib.blake2b(repr(classes).encode() + truth.numpy().tobytes(), digest_size=16).digest()
 
 
@@ -278,23 +278,23 @@ def _warn(text: str) -> None:
 
 
 def paired(pairs: Sequence[Sequence[Experiment | None]]) -> list[bool]:
-    """Were the samples of two experiments drawn for the same items? Says so where they might have been.
+    """Return which pairs of experiments have samples of the same items; warn of pairs that might have.
 
-    None stands for what is pooled, which is paired with nothing.
+    None denotes a pooled aggregate, which is paired with nothing.
     """
-    found, alike = [], []
+    is_paired, unmarked = [], []
     for first, second in pairs:
         if first is None or second is None:
-            found.append(False)
+            is_paired.append(False)
         elif first.items is not None and second.items is not None:
-            found.append(first.items.label == second.items.label)
+            is_paired.append(first.items.label == second.items.label)
         else:
-            found.append(False)
+            is_paired.append(False)
             if first.truth is not None and first.truth == second.truth:
-                alike.append((first.name, second.name))
-    if alike:
-        a, b = alike[0]
-        others = f" (so have {len(alike) - 1} other pairs)" if len(alike) > 1 else ""
+                unmarked.append((first.name, second.name))
+    if unmarked:
+        a, b = unmarked[0]
+        others = f" (so have {len(unmarked) - 1} other pairs)" if len(unmarked) > 1 else ""
         warnings.warn(
             f"{a!r} and {b!r} have the same y_true{others}, but are compared as if their items were different "
             "ones; write items='test' in add_experiment of both to compare them item by item, or items=False if "
@@ -302,7 +302,7 @@ def paired(pairs: Sequence[Sequence[Experiment | None]]) -> list[bool]:
             PosteriorWarning,
             stacklevel=4,
         )
-    return found
+    return is_paired
 
 
 def dtype_name(dtype: torch.dtype) -> str:

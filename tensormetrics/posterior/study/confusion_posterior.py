@@ -1,4 +1,4 @@
-"""A torchmetrics metric that says how sure a score is."""
+"""A torchmetrics metric of posterior distributions of scores."""
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
@@ -45,11 +45,11 @@ class ConfusionPosterior(Metric):
     classes in `interval`, `as_scalars` and `plot_posterior`. With a `threshold`, `update` takes one score an item,
     which is of class 1 above it, as in `ConfusionPosterior(2, "f1", threshold=0.5)`.
 
-    The default priors (see `dirichlet_prior`) add one item to the whole table, half of it answered rightly: intervals
-    of the accuracy cover it as often as they say for any number of classes. Rates of single classes are too sure with
-    fewer than about 20 items each: `confusion_prior="hierarchical"` (see `sample_sums`) is for these and for macro
-    scores, without `ids` and `groups`, which need "balanced" or a number. Priors of 0 take what was never observed for
-    impossible.
+    The default priors (see `dirichlet_prior`) add one item to the full table, half of it classified correctly:
+    intervals of the accuracy cover it as often as they say for any number of classes. Intervals of single classes are
+    too narrow with fewer than about 20 items each: `confusion_prior="hierarchical"` (see `sample_sums`) is for these
+    and for macro scores, without `ids` and `groups`, which need "balanced" or a number. Priors of 0 take what was never
+    observed for impossible.
 
         metric = ConfusionPosterior(10, ["acc", "f1@macro"])
         metric.update(logits, target)
@@ -146,9 +146,9 @@ class ConfusionPosterior(Metric):
         Shapes: preds: (*batch, N, ...) labels, or scores if there is a threshold, or (*batch, N, C, ...) scores, of
         which the largest counts; target: (*batch, N, ...) labels; ids, groups: (N,) integers or names.
 
-        Infinite scores are compared like others. With `groups`, such as patients or documents, the posterior takes
-        whole groups for what varies; `ids` are for `compare`. With either, the cell of every item is kept; what lies
-        behind N, such as pixels, is of its item's group.
+        Infinite scores are compared like others. With `groups`, such as patients or documents, the posterior resamples
+        groups; `ids` are for `compare`. With either, the cell of every item is kept; dimensions after N, such as
+        pixels, belong to their item.
         """
         C, batch = self.num_classes, self.batch_shape
         _checks.tensor("preds", preds)
@@ -158,8 +158,8 @@ class ConfusionPosterior(Metric):
         if not scored:
             _checks.integral("preds", preds)
         if target.ndim <= len(batch) or target.shape[: len(batch)] != batch:
-            wanted = ", ".join(map(str, (*batch, "N", "...")))
-            raise ValueError(f"target: got shape {tuple(target.shape)}, wanted ({wanted})")
+            expected = ", ".join(map(str, (*batch, "N", "...")))
+            raise ValueError(f"target: got shape {tuple(target.shape)}, wanted ({expected})")
         axis = len(batch) + 1
         one_each = self.threshold is not None
         scores = (*target.shape[:axis], *([] if one_each else [C]), *target.shape[axis:])
@@ -174,20 +174,20 @@ class ConfusionPosterior(Metric):
             best, preds = preds.max(axis)
             preds = preds.masked_fill(best.isnan(), -1)
         count = target.shape[len(batch)]
-        places = math.prod(target.shape[len(batch) :])
+        positions = math.prod(target.shape[len(batch) :])
         # A comparison in uint8 would wrap C and ignore_index.
-        preds, target = (labels.long().reshape(math.prod(batch), places) for labels in (preds, target))
+        preds, target = (labels.long().reshape(math.prod(batch), positions) for labels in (preds, target))
         if self.ignore_index is None and _labels_below(C, preds, target):
             cell = torch.add(preds, target, alpha=C)
             self._keep_items(cell, count, **items)
-            self.counts = self.counts + _numbers_of(cell, C * C).view(*batch, C, C)
+            self.counts = self.counts + _count_cells(cell, C * C).view(*batch, C, C)
             return
-        inside = (preds >= 0) & (preds < C) & (target >= 0) & (target < C)
-        cell = torch.where(inside, target * C + preds, C * C)
+        valid = (preds >= 0) & (preds < C) & (target >= 0) & (target < C)
+        cell = torch.where(valid, target * C + preds, C * C)
         if self.ignore_index is not None:
             cell = cell.masked_fill(target == self.ignore_index, C * C + 1)
         self._keep_items(cell, count, **items)
-        counted = _numbers_of(cell, C * C + 2)
+        counted = _count_cells(cell, C * C + 2)
         spilled = counted[:, C * C].sum()
         if cell.device.type == "cpu" and spilled:
             self._refuse(preds[cell == C * C], target[cell == C * C], scored)
@@ -195,18 +195,18 @@ class ConfusionPosterior(Metric):
         self.spilled = self.spilled + spilled
 
     def _keep_items(self, cell: Tensor, count: int, **items: Unpack[Identity]) -> None:
-        # cell: (batch, places), of `count` items
+        # cell: (batch, positions), of `count` items
         if not items and not len(self.cells):
             return
-        given = identity(count, cell.device, **items)
-        if given and self.batch_shape:
+        columns = identity(count, cell.device, **items)
+        if columns and self.batch_shape:
             raise ValueError("ids, groups: got some with a batch_shape, wanted a metric for each of the batch")
         for name in ("ids", "groups"):
-            if self.update_count > 1 and (name in given) != (len(getattr(self, name)) > 0):
+            if self.update_count > 1 and (name in columns) != (len(getattr(self, name)) > 0):
                 raise ValueError(f"{name}: got some for a part of the updates, wanted them in every update or in none")
-        for name, numbers in given.items():
-            self.append_rows(name, numbers.repeat_interleave(cell.shape[1] // max(count, 1)))
-        if given:
+        for name, ids in columns.items():
+            self.append_rows(name, ids.repeat_interleave(cell.shape[1] // max(count, 1)))
+        if columns:
             self.append_rows("cells", cell[0])
 
     def compute(self) -> dict[str, Tensor]:
@@ -269,21 +269,21 @@ class ConfusionPosterior(Metric):
 
     def _number_of_items(self) -> dict[str, Any]:
         """Count items and groups as the fields of an `Estimate`."""
-        totals = set(self._matrices().sum((1, 2)).tolist())
-        items = totals.pop() if len(totals) == 1 else None
+        sizes = set(self._matrices().sum((1, 2)).tolist())
+        items = sizes.pop() if len(sizes) == 1 else None
         if not len(self.groups) or not items:
             return {"items": items, "groups": items, "effective_groups": None if items is None else float(items)}
-        sizes = self.groups[self.cells < self.num_classes**2].unique(return_counts=True)[1].double()
-        effective_groups = float(sizes.sum().square() / sizes.square().sum())
-        return {"items": items, "groups": len(sizes), "effective_groups": effective_groups}
+        group_sizes = self.groups[self.cells < self.num_classes**2].unique(return_counts=True)[1].double()
+        effective_groups = float(group_sizes.sum().square() / group_sizes.square().sum())
+        return {"items": items, "groups": len(group_sizes), "effective_groups": effective_groups}
 
     def _resampled_sums(self, replicates: int | None, seed: int | None) -> Resampled:
         if not len(self.cells):
             raise ValueError("ids: got none, so that items cannot be paired; write update(preds, target, ids=...)")
         self._check_labels()
         C = self.num_classes
-        inside = self.cells < C**2
-        cells, columns = self.cells[inside], [x[inside] for x in (self.ids, self.groups) if len(x)]
+        valid = self.cells < C**2
+        cells, columns = self.cells[valid], [x[valid] for x in (self.ids, self.groups) if len(x)]
         items = Items(
             rows=torch.ones(len(cells), 1, dtype=torch.float64, device=cells.device),
             units=columns[-1],
@@ -297,13 +297,13 @@ class ConfusionPosterior(Metric):
         return items.resampled(*check_draws(replicates, seed))
 
     def _item_bounds(self) -> Bounds:
-        """Return one item spread over the wrong cells, and one over the right ones."""
+        """Return one item distributed over the wrong cells, and one over the right ones."""
         C = self.num_classes
         right = torch.eye(C, dtype=torch.float64, device="cpu").view(C * C, 1)
         return Bounds(worst=(1 - right) / (C * (C - 1)), best=right / C)
 
     def value_range(self) -> tuple[Tensor, Tensor]:
-        # ->  (V,) each, in the order of `metrics`, classes behind one another
+        # ->  (V,) each, in the order of `metrics`, one class after the other
         C = self.num_classes
         ranges = [
             quantity.bounds_of(C)
@@ -340,8 +340,8 @@ class ConfusionPosterior(Metric):
         """Draw the observed scores as points and their credible intervals as bars, of several steps as lines.
 
         Args:
-            val: What `compute`, `interval` or `forward` answered, or a list of such answers, one for each step; by
-                default `interval()`.
+            val: A result of `compute`, `interval` or `forward`, or a list of results, one for each step; by default
+                `interval()`.
             ax: Axes to draw on, by default those of a new figure.
 
         Returns:
@@ -353,16 +353,16 @@ class ConfusionPosterior(Metric):
         return super().plot(self.interval() if val is None else val, ax)
 
     def plot_posterior(self, metric: str | None = None, **options: Any) -> Any:
-        """The posterior of each value of a metric, by default the first; `plot` shows the intervals of all metrics.
+        """Plot the posterior of each value of a metric, by default the first; `plot` has the intervals of all metrics.
 
-        `options` are those of `drawing.Look`; the answer is a matplotlib Figure.
+        `options` are those of `drawing.Look`; the result is a matplotlib Figure.
         """
         metric = self.metrics[0] if metric is None else metric
         _checks.one_of("metric", metric, self.metrics)
-        found = get_metric(metric, self.zero_division)
+        quantity = get_metric(metric, self.zero_division)
         with self._whole_state("plot_posterior"):
             (samples,) = self._samples([metric])
-            points = observed_values(self._matrices())[found].flatten().tolist()
+            points = observed_values(self._matrices())[quantity].flatten().tolist()
         names = ["/".join(map(str, index)) for index in np.ndindex(self.batch_shape)]
         if self.per_class[metric]:
             classes = self.labels or range(self.num_classes)
@@ -370,7 +370,7 @@ class ConfusionPosterior(Metric):
         elif not self.batch_shape:
             names = [metric]
         shown = list(map(Shown, names, samples.flatten(1).unbind(1), points))
-        label, bounds = found.full_name, found.bounds_of(self.num_classes)
+        label, bounds = quantity.full_name, quantity.bounds_of(self.num_classes)
         return plot_distributions(shown, label, bounds, self.confidence, **options)
 
     def batch_value(self) -> dict[str, Tensor]:
@@ -387,8 +387,8 @@ class ConfusionPosterior(Metric):
         self._check_labels()
         matrices, grouped = self._matrices(), None
         if len(self.groups):
-            inside = self.cells < self.num_classes**2
-            grouped = paired.Items(self.name, self.cells[inside], self.groups[inside])
+            valid = self.cells < self.num_classes**2
+            grouped = paired.Items(self.name, self.cells[valid], self.groups[valid])
         return sample_metrics(
             matrices,
             MetricCollection(metrics, self.zero_division),
@@ -426,15 +426,15 @@ class ConfusionPosterior(Metric):
 
 
 def _labels_below(size: int, *labels: Tensor) -> bool:
-    """Whether all lie in 0..size-1; False also where an answer would wait for the device."""
-    if not all(each.device.type == "cpu" and each.numel() for each in labels):
+    """Return whether all labels lie in 0..size-1; False also where the answer would wait for the device."""
+    if not all(batch.device.type == "cpu" and batch.numel() for batch in labels):
         return False
-    ends = [end.item() for each in labels for end in each.aminmax()]
+    ends = [end.item() for batch in labels for end in batch.aminmax()]
     return min(ends) >= 0 and max(ends) < size
 
 
-def _numbers_of(cell: Tensor, size: int) -> Tensor:
-    # cell: (batch, places) in 0..size-1  ->  (batch, size)
+def _count_cells(cell: Tensor, size: int) -> Tensor:
+    # cell: (batch, positions) in 0..size-1  ->  (batch, size)
     if len(cell) == 1 and cell.device.type == "cpu":
         return cell[0].bincount(minlength=size).unsqueeze(0)
     return cell.new_zeros(len(cell), size).scatter_add_(1, cell, torch.ones_like(cell))

@@ -89,7 +89,7 @@ class ExperimentAggregationResult(_Result):
 
 @dataclass(frozen=True, eq=False)
 class ExperimentGroupResult:
-    """By metric: what the experiments of a group are pooled to, and each of them."""
+    """Aggregated and individual results of the experiments of a group, by metric."""
 
     aggregation_result: dict[Quantity, ExperimentAggregationResult]
     individual_experiment_results: dict[Quantity, list[ExperimentResult]]
@@ -152,7 +152,7 @@ class Experiment:
     def sample_metrics(
         self, metrics: Metrics, method: Method, num_samples: int, **options: Any
     ) -> dict[Quantity, ExperimentResult]:
-        """Samples of each metric, in order; `options` are those of `sample_metrics`."""
+        """Draw samples of each metric, in order; `options` are those of `sample_metrics`."""
         collection = MetricCollection(metrics)
         values = sample_metrics(
             self.confusion_matrix,
@@ -172,7 +172,7 @@ class Experiment:
         }
 
     def sample(self, method: Method, num_samples: int) -> dict[Quantity, ExperimentResult]:
-        """Samples of all root quantities."""
+        """Draw samples of all root quantities."""
         return self.sample_metrics(list(ROOTS.values()), method, num_samples)
 
     def sample_input(self) -> dict[Quantity, ExperimentResult]:
@@ -249,7 +249,7 @@ class ExperimentGroup:
         return next((experiment.labels for experiment in self.experiments.values() if experiment.labels), None)
 
     def class_index(self, class_label: int | str | None, metric: str, experiment: str) -> int:
-        """The number of a class, by number or name; the error says of which metric and experiment it was asked."""
+        """Return the index of a class, by index or name; the error names the metric and the experiment."""
         C, labels = self.num_classes, self.labels or ()
         if class_label in labels:
             return labels.index(class_label)
@@ -269,7 +269,7 @@ class ExperimentGroup:
         metric_to_aggregator: Mapping[Quantity, ExperimentAggregator] | None = None,
         **options: Any,
     ) -> ExperimentGroupResult:
-        """Samples of every experiment, and pooled ones of the metrics that have an aggregator."""
+        """Draw samples of every experiment, and pool those of the metrics that have an aggregator."""
         collection = MetricCollection(metrics)
         single = [
             e.sample_metrics(collection, sampling_method, num_samples, **options) for e in self.experiments.values()
@@ -288,7 +288,7 @@ class ExperimentGroup:
         results: list[ExperimentResult],
         sampling_method: Method = "posterior",
     ) -> ExperimentAggregationResult:
-        """The pooled samples of a metric. Draws are addressed by metric and class, not by the order of calls."""
+        """Pool the samples of a metric. Draws depend on metric and class, not on the order of calls."""
         if sampling_method == "input":
             raise ValueError(f"group {self.name!r}: the input has no aggregate; ask for an experiment's own values")
         if aggregator is None and len(results) > 1:

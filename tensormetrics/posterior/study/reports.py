@@ -64,14 +64,14 @@ def report_metric_summaries(
 def report_random_metric_summaries(
     source: Samples, metric: str, class_label: Label = None, *, table_fmt: str = "github", precision: int = 4
 ) -> Any:
-    """What guessers with the experiments' prevalences would reach."""
+    """Report the posteriors of random classifiers with the experiments' prevalences."""
     return _summaries(source, metric, class_label, "random", None, table_fmt, precision)
 
 
 def report_aggregated_metric_summaries(
     source: Samples, metric: str, class_label: Label = None, *, table_fmt: str = "github", precision: int = 4
 ) -> Any:
-    """Each group's pooled posterior, and how much its experiments differ."""
+    """Report each group's pooled posterior, and the heterogeneity of its experiments."""
     rows = []
     for group in _warn_if_empty(experiments_by_group(source)):
         name = f"{group}/{AGGREGATED}"
@@ -106,7 +106,7 @@ def report_pairwise_comparison(
     precision: int = 4,
     table_fmt: str | None = None,
 ) -> str:
-    """One comparison in words."""
+    """Report one comparison as a sentence."""
     if table_fmt is not None:
         warnings.warn(
             f"table_fmt: got {table_fmt!r}, but one comparison is a text; report_pairwise_comparisons is a table",
@@ -127,7 +127,7 @@ def report_pairwise_comparisons(
     table_fmt: str = "github",
     precision: int = 4,
 ) -> Any:
-    """All pairs of experiments."""
+    """Report the comparisons of all pairs of experiments."""
     interval = f"{source.ci_probability:.1%} HDI"
     probabilities = "P(A > B)", "P(B > A)"
     headers = ["Experiment A", "Experiment B", "Median Δ", interval, *probabilities, "p_ROPE", "p_sig", "Favours"]
@@ -157,7 +157,7 @@ def report_pairwise_comparison_to_random(
     table_fmt: str = "github",
     precision: int = 4,
 ) -> Any:
-    """Each experiment against a guesser with its prevalence."""
+    """Report the comparison of each experiment with a random classifier of its prevalence."""
     headers = ["Group", "Experiment", "Median Δ", "P(> random)", "ROPE", "p_ROPE", "p_sig"]
     rows = []
     for name in _warn_if_empty(source.list_experiments()):
@@ -174,7 +174,7 @@ def report_pairwise_comparison_to_random(
 def report_listwise_comparison(
     source: Samples, metric: str, class_label: Label = None, *, table_fmt: str = "github", precision: int = 4
 ) -> Any:
-    """The probability of each rank given the experiment; rows sum to 1."""
+    """Report the probability of each rank given the experiment; rows sum to 1."""
     _warn_if_empty(source.list_experiments())
     comparison = get_listwise_comparison_result(source, metric, class_label)
     ranks = [f"Rank {r + 1}" for r in range(len(comparison.experiment_names))]
@@ -196,7 +196,7 @@ def report_expected_reward(
     table_fmt: str = "github",
     precision: int = 2,
 ) -> Any:
-    """The expected reward of each experiment, when ranks are rewarded; see `expected_reward`."""
+    """Report the expected reward of each experiment, when ranks are rewarded; see `expected_reward`."""
     headers, rows = ["Group", "Experiment", "E[Reward]"], []
     if _warn_if_empty(source.list_experiments()):
         comparison = get_listwise_comparison_result(source, metric, class_label)
@@ -220,7 +220,7 @@ def report_fold_comparison(
     table_fmt: str = "github",
     precision: int = 4,
 ) -> Any:
-    """Two models over the folds of a cross-validation."""
+    """Report the comparison of two models over the folds of a cross-validation."""
     comparison = get_fold_comparison(
         source, metric, class_label, group_a=group_a, group_b=group_b, rho=rho, min_sig_diff=min_sig_diff
     )

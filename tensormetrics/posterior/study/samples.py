@@ -1,4 +1,4 @@
-"""What reports, comparisons and figures ask of a study."""
+"""The interface of a study that reports, comparisons and figures use."""
 
 from collections.abc import Sequence
 from typing import Any, Protocol, cast
@@ -15,7 +15,7 @@ Result = ExperimentResult | ExperimentAggregationResult
 
 
 class Samples(Protocol):
-    """Samples of metrics for experiments "group/experiment" and for what a group is pooled to, "group/aggregated".
+    """Samples of metrics for experiments "group/experiment" and for aggregates of groups, "group/aggregated".
 
     `class_label` is the number or the name of a class; it is needed where a metric has one value per class.
     """
@@ -30,50 +30,50 @@ class Samples(Protocol):
 
     @property
     def zero_division(self) -> float | None:
-        """What 0 / 0 is."""
+        """The value of 0 / 0."""
 
     @property
     def metrics(self) -> dict[str, Any]:
         """Metrics by name."""
 
     def __getitem__(self, key: str) -> Any:
-        """An experiment by its name "group/experiment"."""
+        """Return an experiment by its name "group/experiment"."""
 
     def list_experiments(self) -> list[str]:
-        """Names "group/experiment" in the order of insertion."""
+        """List the names "group/experiment" in the order of insertion."""
 
     def find_metric(self, metric: str | Quantity) -> Quantity:
-        """A metric, by any of its spellings."""
+        """Return a metric, by any of its names."""
 
     def get_metric_samples(
         self, metric: str | Quantity, experiment_name: str, sampling_method: Method = "posterior"
     ) -> Result:
-        """Samples (S, C) or (S, 1) of a metric, with what else is known of them."""
+        """Return the samples (S, C) or (S, 1) of a metric."""
 
     def column(
         self, metric: str | Quantity, class_label: Label, experiment: str, method: Method = "posterior"
     ) -> Tensor:  # (S,)
-        """Samples of one value of a metric."""
+        """Return the samples of one value of a metric."""
 
     def class_index(self, metric: str | Quantity, class_label: Label, experiments: Sequence[str]) -> int:
-        """The number of the class, which these experiments have; 0 for a metric with one value for all classes."""
+        """Return the index of a class of these experiments; 0 for a metric with one value for all classes."""
 
     def titled(self, metric: str, class_label: Label, experiments: Sequence[str], title: str | None = None) -> str:
-        """`title`, by default the metric's name, followed by the name of the class where there is one for each."""
+        """Return `title`, by default the metric's name, with the name of the class if each class has a value."""
 
     def paired(self, pairs: Sequence[Sequence[str]]) -> list[bool]:
-        """Were the samples of two experiments drawn for the same items?"""
+        """Return which pairs of experiments have samples of the same items."""
 
 
 def pooled_samples(source: Samples, metric: str, group: str) -> ExperimentAggregationResult:
-    """What the experiments of a group are pooled to."""
+    """Return the pooled samples of a group."""
     return cast(ExperimentAggregationResult, source.get_metric_samples(metric, f"{group}/{AGGREGATED}"))
 
 
 def experiments_by_group(source: Samples) -> dict[str, list[str]]:
-    """The names of each group's experiments, without the group, in the order of insertion."""
-    found: dict[str, list[str]] = {}
+    """Return the names of each group's experiments, without the group, in the order of insertion."""
+    names: dict[str, list[str]] = {}
     for name in source.list_experiments():
         group, experiment = split_name(name)
-        found.setdefault(group, []).append(experiment)
-    return found
+        names.setdefault(group, []).append(experiment)
+    return names

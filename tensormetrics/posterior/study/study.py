@@ -1,4 +1,4 @@
-"""A study: experiments in groups, metrics, and everything that can be asked of them."""
+"""Studies: experiments in groups and metrics, with reports, comparisons and plots."""
 
 import inspect
 import warnings
@@ -34,10 +34,10 @@ class Study:
     `experiments`: {group: {experiment: {"confusion_matrix": ..., "prevalence_prior": ..., "confusion_prior": ...}}};
     `metrics`: {metric string: {} or {"aggregation": ..., its options}}, where "__default__" gives what entries without
     an aggregation have. Samples are drawn when asked for, on `device`, and depend on `seed` and the experiment's name
-    alone. Cached samples and scratch memory stay near `memory_limit` bytes; what was dropped is drawn again, equal.
+    alone. Cached samples and scratch memory stay near `memory_limit` bytes; dropped samples are drawn again, equal.
     `zero_division` as in `get_metric`, for all metrics.
 
-    ConfigError says what is wrong; ConfigWarning what was chosen or converted.
+    Bad arguments raise a ConfigError; a ConfigWarning names values that were chosen or converted.
 
     >>> study = Study(seed=0, metrics={"acc": {}})
     >>> study.add_experiment("mlp", [[90, 10], [12, 88]])
@@ -117,7 +117,7 @@ class Study:
 
     @property
     def experiments(self) -> dict[str, dict[str, dict[str, Any]]]:
-        """As given to the constructor, in plain numbers and lists."""
+        """The argument of the constructor, as numbers and lists."""
         return config.plain(self._described)
 
     @experiments.setter
@@ -125,15 +125,15 @@ class Study:
         with self._all_or_nothing():
             self._groups, self._described = {}, {}
             for group, members in config.mapping("experiments", experiments).items():
-                for name, found in config.mapping(f"experiments: group {group!r}", members).items():
+                for name, options in config.mapping(f"experiments: group {group!r}", members).items():
                     full_name = f"{group}/{name}"
-                    found = config.mapping(f"experiment {full_name!r}", found)
-                    if unknown := [key for key in found if key not in config.EXPERIMENT_KEYS]:
-                        known = ", ".join(config.EXPERIMENT_KEYS)
+                    options = config.mapping(f"experiment {full_name!r}", options)
+                    if unknown := [key for key in options if key not in config.EXPERIMENT_KEYS]:
+                        valid = ", ".join(config.EXPERIMENT_KEYS)
                         raise ConfigError(
-                            f"experiment {full_name!r}: unknown key {unknown[0]!r}, wanted some of {known}"
+                            f"experiment {full_name!r}: unknown key {unknown[0]!r}, wanted some of {valid}"
                         )
-                    self.add_experiment(full_name, **found)
+                    self.add_experiment(full_name, **options)
         self._samples.clear()
 
     @property
@@ -150,13 +150,13 @@ class Study:
         default = metrics.pop("__default__", {})
         with self._all_or_nothing():
             self._metrics, self._aggregators = {}, {}
-            for name, found in metrics.items():
-                found = config.mapping(f"metric {name!r}", default if found is None or found == {} else found)
-                if found and "aggregation" not in found:
+            for name, options in metrics.items():
+                options = config.mapping(f"metric {name!r}", default if options is None or options == {} else options)
+                if options and "aggregation" not in options:
                     raise ConfigError(
-                        f"metric {name!r}: got {sorted(found)} without 'aggregation', wanted that key too"
+                        f"metric {name!r}: got {sorted(options)} without 'aggregation', wanted that key too"
                     )
-                self.add_metric(name, **found)
+                self.add_metric(name, **options)
 
     def add_experiment(
         self,
@@ -174,19 +174,19 @@ class Study:
     ) -> None:
         """Add "group/experiment", or "name" for "name/name", from its confusion matrix or from its labels.
 
-        Priors are those of `dirichlet_prior`; None stands for "perks" and "balanced", with which intervals of the
-        accuracy cover it for any number of classes. With 0 what was never observed is impossible. `labels` are the
-        classes in the order of the matrix, by default those of y_true and y_pred, sorted; reports and plots call them
-        by these names, and `class_label` may be one of them. Experiments of a group have the same. `items`
+        Priors are those of `dirichlet_prior`; None means "perks" and "balanced", with which intervals of the
+        accuracy cover it for any number of classes. With 0, events that were never observed are impossible. `labels`
+        are the classes in the order of the matrix, by default those of y_true and y_pred, sorted; reports and plots
+        call them by these names, and `class_label` may be one of them. Experiments of a group have the same. `items`
         names the test set: experiments of one name have the same y_true, and comparisons pair what they predict. A
         comparison of experiments with the same y_true and without items warns; items=False says that these differ.
         `groups` (N,), integers or names, are the documents, patients or speakers of the items of y_true and y_pred:
-        intervals take whole groups for what varies.
+        intervals resample groups.
         """
         group, name = config.split_name(experiment_name)
         full_name = f"{group}/{name}"
         if config.AGGREGATED in (group, name):
-            raise ConfigError(f"experiment {full_name!r}: {config.AGGREGATED!r} is the name of what is pooled")
+            raise ConfigError(f"experiment {full_name!r}: {config.AGGREGATED!r} is the name of the aggregate")
         data = config.read_experiment(full_name, confusion_matrix, y_true, y_pred, num_classes, labels, items, groups)
         if data.items is not None:
             others = (other for other_group in self._groups.values() for other in other_group.experiments.values())
@@ -224,7 +224,7 @@ class Study:
     def get_metric_samples(
         self, metric: str | Quantity, experiment_name: str, sampling_method: Method = "posterior"
     ) -> Result:
-        """Samples of a metric of the study for "group/experiment", or for "group/aggregated"."""
+        """Return samples of a metric of the study for "group/experiment", or for "group/aggregated"."""
         _checks.one_of("sampling_method", sampling_method, METHODS)
         quantity = self.find_metric(metric)
         group, name = config.split_name(experiment_name)
@@ -243,7 +243,7 @@ class Study:
         return self._cached((members, aggregator, self.seed, self.num_samples, sampling_method, quantity.name), pool)
 
     def find_metric(self, metric: str | Quantity) -> Quantity:
-        """A metric of the study, by any of its spellings."""
+        """Return a metric of the study, by any of its names."""
         quantity = find_metric(metric, self.zero_division)
         if quantity not in self._aggregators:
             raise config.unknown("metric", metric if isinstance(metric, str) else metric.name, self._metrics)
@@ -252,12 +252,12 @@ class Study:
     def column(
         self, metric: str | Quantity, class_label: Label, experiment: str, method: Method = "posterior"
     ) -> Tensor:
-        """Samples (S,) of one value of a metric."""
+        """Return the samples (S,) of one value of a metric."""
         result = self.get_metric_samples(metric, experiment, method)
         return result.values[:, self.class_index(metric, class_label, [experiment])]
 
     def class_index(self, metric: str | Quantity, class_label: Label, experiments: Sequence[str]) -> int:
-        """The number of the class, which these experiments have; 0 for a metric with one value for all classes."""
+        """Return the index of a class of these experiments; 0 for a metric with one value for all classes."""
         quantity = self.find_metric(metric)
         if not quantity.is_multiclass:
             index = 0
@@ -265,7 +265,7 @@ class Study:
                 index = self._group(config.split_name(name)[0]).class_index(class_label, quantity.name, name)
             return index
         if class_label not in (None, 0) and (quantity.name, class_label) not in self._ignored:
-            self._ignored.add((quantity.name, class_label))  # said once, however many samples a report looks at
+            self._ignored.add((quantity.name, class_label))  # warned of once, however many samples a report reads
             warnings.warn(
                 f"metric {quantity.name!r} has one value for all classes; class_label {class_label!r} is ignored",
                 ConfigWarning,
@@ -274,7 +274,7 @@ class Study:
         return 0
 
     def titled(self, metric: str, class_label: Label, experiments: Sequence[str], title: str | None = None) -> str:
-        """`title`, by default the metric's name, followed by the name of the class where there is one for each."""
+        """Return `title`, by default the metric's name, with the name of the class if each class has a value."""
         title = metric if title is None else title
         if self.find_metric(metric).is_multiclass:
             return title
@@ -284,7 +284,7 @@ class Study:
         return f"{title}, class {labels[index] if labels else index}"
 
     def paired(self, pairs: Sequence[Sequence[str]]) -> list[bool]:
-        """Were the samples of two experiments drawn for the same items? Says so where they might have been."""
+        """Return which pairs of experiments have samples of the same items; warn of pairs that might have."""
         pooled = f"/{config.AGGREGATED}"
         return config.paired(
             [
@@ -293,7 +293,7 @@ class Study:
             ]
         )
 
-    # What can be asked of the samples: functions of a study, see `Samples`.
+    # Reports, comparisons and figures are functions of a study; see `Samples`.
     get_pairwise_comparison = comparisons.get_pairwise_comparison
     get_pairwise_random_comparison = comparisons.get_pairwise_random_comparison
     compare_all_pairs = comparisons.compare_all_pairs
@@ -317,11 +317,11 @@ class Study:
     plot_forest_plot = figures.plot_forest_plot
 
     def list_experiments(self) -> list[str]:
-        """Names "group/experiment" in the order of insertion."""
+        """List the names "group/experiment" in the order of insertion."""
         return [f"{group}/{name}" for group, members in self._groups.items() for name in members.experiments]
 
     def all_experiments(self) -> list[str]:
-        """Names "group/experiment", sorted."""
+        """List the names "group/experiment", sorted."""
         return sorted(f"{group}/{name}" for group, members in self._described.items() for name in members)
 
     def __getitem__(self, key: str) -> Experiment | ExperimentGroup:
@@ -354,7 +354,7 @@ class Study:
 
     @property
     def num_classes(self) -> int:
-        """The number of classes that all experiments share. ConfigError where there is none."""
+        """The number of classes that all experiments share; ConfigError if they differ."""
         sizes = sorted({group.num_classes for group in self._groups.values()})
         if len(sizes) != 1:
             raise ConfigError(f"num_classes: experiments have {sizes or 'no'} classes, wanted one number for all")
@@ -362,7 +362,7 @@ class Study:
 
     @property
     def fingerprint(self) -> str:
-        """A digest of everything that `to_dict` says."""
+        """A digest of the result of `to_dict`."""
         return config.fingerprint(self.to_dict())
 
     def to_dict(self) -> dict[str, Any]:
@@ -377,7 +377,7 @@ class Study:
 
     @classmethod
     def from_dict(cls, described: Mapping[str, Any], **overrides: Any) -> "Study":
-        """The study that `to_dict` described; `overrides` are arguments of the constructor."""
+        """Build the study that `to_dict` described; `overrides` are arguments of the constructor."""
         arguments = {**described, **overrides}
         valid = list(inspect.signature(cls).parameters)
         if unknown := [key for key in arguments if key not in valid]:
@@ -387,7 +387,7 @@ class Study:
         return cls(**arguments)
 
     def save(self, path: str | Path) -> None:
-        """Write a .json, .toml or .yaml file from which the same draws come again."""
+        """Write a .json, .toml or .yaml file from which `load` gets the same draws."""
         config.write(self.to_dict(), path)
 
     @classmethod
@@ -414,7 +414,7 @@ class Study:
         draws = experiment, self.seed, self.num_samples, method
 
         def draw() -> ExperimentResult:
-            # One pass over the draws serves all metrics of the study that are not at hand, as far as memory allows.
+            # One pass over the draws computes all metrics of the study that are not cached, as far as memory allows.
             metrics, free_bytes = [metric], self.memory_limit // 2
             for other in self._aggregators:
                 free_bytes -= self.num_samples * self.dtype.itemsize * experiment.num_classes

@@ -1,4 +1,4 @@
-"""Summaries of posterior samples: location, spread, shape and intervals."""
+"""Summaries of posterior samples: location, scale, shape and intervals."""
 
 from typing import NamedTuple
 
@@ -20,7 +20,7 @@ from ...uncertainty.statistics.samples import (
 
 
 class PosteriorSummary(NamedTuple):
-    """What samples say; see `summarize`. MCSE are Monte Carlo standard errors: how far other draws might lie."""
+    """Summary of samples; see `summarize`. MCSE are Monte Carlo standard errors."""
 
     median: Tensor
     mean: Tensor
@@ -56,17 +56,17 @@ class PosteriorSummary(NamedTuple):
 
 @takes_arrays
 def summarize(samples: Tensor, confidence: float = 0.95, dim: int = 0) -> PosteriorSummary:
-    """What samples say, in float64, from one sort.
+    """Summarize samples in float64, from one sort.
 
     Shapes: samples: (..., S, ...) -> each (..., ...), without axis `dim`.
 
     nan samples are left out of everything; mean, sd (ddof 1), mode, skew and kurtosis (of the population, kurtosis in
     excess of the normal's 3) use the finite samples. `hdi` as in `hdi`; `eti` runs between the quantiles (1 -+ p) / 2,
-    interpolated linearly. The mode is the middle of the fullest of equally wide bins, or an infinity that more than
-    half of the samples equal. Where no sample remains every field is nan. ValueError: confidence not in (0, 1].
+    interpolated linearly. The mode is the center of the fullest of equally wide bins, or an infinity that more than
+    half of the samples equal. Without samples every field is nan. ValueError: confidence not in (0, 1].
 
-    >>> found = summarize(torch.linspace(0, 1, 101), 0.9)
-    >>> found.median, found.hdi[0]
+    >>> summary = summarize(torch.linspace(0, 1, 101), 0.9)
+    >>> summary.median, summary.hdi[0]
     (tensor(0.5000, dtype=torch.float64), tensor(0., dtype=torch.float64))
     """
     check_probability("confidence", confidence)
@@ -76,10 +76,10 @@ def summarize(samples: Tensor, confidence: float = 0.95, dim: int = 0) -> Poster
     errors = quantile_errors(x, n, quantiles)
 
     finite = finite_part(x, n)
-    number = finite.number[..., 0].double()
-    along = x.movedim(-1, 0)
-    mean = sum_of(along, lambda part, _: (part,))[1] / number
-    mean = torch.where(finite.least == finite.most, finite.least, mean[..., None])[..., 0]  # equal ones have no spread
+    num_finite = finite.number[..., 0].double()
+    by_sample = x.movedim(-1, 0)
+    mean = sum_of(by_sample, lambda part, _: (part,))[1] / num_finite
+    mean = torch.where(finite.least == finite.most, finite.least, mean[..., None])[..., 0]  # exact where all are equal
 
     def powers(part: Tensor, spare: Tensor) -> tuple[Tensor, ...]:
         deviation = part.sub_(mean[..., None])
@@ -87,9 +87,9 @@ def summarize(samples: Tensor, confidence: float = 0.95, dim: int = 0) -> Poster
         return square, square * deviation, square.square()
 
     eti_low, eti_high = sorted_quantiles(x, torch.zeros_like(n), n, quantiles[1:]).unbind(-1)
-    _, squares, cubes, fourths = sum_of(along, powers)
-    m2, m3, m4 = squares / number, cubes / number, fourths / number
-    sd = (squares / (number - 1).clamp(min=0)).sqrt()
+    _, squares, cubes, fourths = sum_of(by_sample, powers)
+    m2, m3, m4 = squares / num_finite, cubes / num_finite, fourths / num_finite
+    sd = (squares / (num_finite - 1).clamp(min=0)).sqrt()
     return PosteriorSummary(
         median=sorted_median(x, n),
         mean=mean,
@@ -100,7 +100,7 @@ def summarize(samples: Tensor, confidence: float = 0.95, dim: int = 0) -> Poster
         metric_uncertainty=torch.where(low == high, 0, high - low),
         skew=m3 / m2**1.5,
         kurtosis=m4 / m2**2 - 3,
-        mcse_mean=sd / number.sqrt(),
+        mcse_mean=sd / num_finite.sqrt(),
         mcse_median=errors[..., 0],
         mcse_eti=(errors[..., 1], errors[..., 2]),
         nan_fraction=1 - n[..., 0].double() / samples.shape[dim]

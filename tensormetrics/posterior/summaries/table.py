@@ -19,7 +19,7 @@ def format_table(
     blank_below: float = -math.inf,
     percent: Sequence[str] = (),
 ) -> Any:
-    """`rows`, which map headers to texts, numbers (also 0-d tensors) and intervals (low, high), as a table.
+    """Format `rows`, which map headers to texts, numbers (also 0-d tensors) and intervals (low, high), as a table.
 
     "records" gives the rows with Python numbers, "pd" or "pandas" a DataFrame of them. "github", "pipe", "html",
     "latex", "csv" and "plain" are texts, and any other format tabulate's. Text shows `precision` decimals, columns of
@@ -45,8 +45,8 @@ def format_table(
         return TEXTS[table_fmt](list(headers), cells, numeric)
     tabulate = _tabulate()
     if table_fmt not in tabulate.tabulate_formats:
-        known = ", ".join(["records", "pandas", *TEXTS])
-        raise ValueError(f"table_fmt: got {table_fmt!r}, wanted {known} or a format of tabulate")
+        valid = ", ".join(["records", "pandas", *TEXTS])
+        raise ValueError(f"table_fmt: got {table_fmt!r}, wanted {valid} or a format of tabulate")
     return tabulate.tabulate(cells, list(headers), tablefmt=table_fmt, disable_numparse=True)
 
 

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from ... import _checks
-from ...uncertainty.engine.philox import WORD, philox4x32, philox_key
+from ...uncertainty.engine.philox import MASK_32, philox4x32, philox_key
 from ...uncertainty.results.estimates import Estimate
 from ...uncertainty.statistics.student import t_quantiles_of
 from ..inputs import Sides
@@ -23,7 +23,7 @@ def drawn(count: int, size: int, seed: int, device: torch.device | str = "cpu") 
     """A random sample of `count` queries without replacement: those with the least words of Philox, whose counter is
     the number of a query."""
     number = torch.arange(count, device=device)
-    high, low, *_ = philox4x32((number & WORD, number >> 32, 0, 0), philox_key(seed, "queries", "audit", "order"))
+    high, low, *_ = philox4x32((number & MASK_32, number >> 32, 0, 0), philox_key(seed, "queries", "audit", "order"))
     key = (high << 31) ^ low  # below 2^63
     return key.argsort(stable=True)[:size].sort().values
 

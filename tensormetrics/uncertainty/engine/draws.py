@@ -15,7 +15,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from .philox import WORD, philox4x32, philox_key
+from .philox import MASK_32, philox4x32, philox_key
 
 TOLERANCE = 1e-9  # of equal influences, relative to the largest
 NUM_DEVIATIONS = 3.0  # standard deviations of the value between the data and a pseudo-item of a mean
@@ -98,7 +98,7 @@ def _uniforms(seed: int, stream: str, replicates: int) -> Tensor:
     # ->  (2, replicates) float64 in (0, 1)
     key = philox_key(seed, "items", "draws", stream)
     numbers = torch.arange(replicates, device="cpu")
-    high, low, *other = philox4x32((numbers & WORD, numbers >> 32, 0, 0), key)
+    high, low, *other = philox4x32((numbers & MASK_32, numbers >> 32, 0, 0), key)
     pairs = (high, low), tuple(other)
     return torch.stack([((a << 20 | b >> 12).double() + 0.5) / 2.0**52 for a, b in pairs])
 

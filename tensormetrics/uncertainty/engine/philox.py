@@ -13,7 +13,7 @@ Words = tuple[int, int, int, int]  # of 32 bits
 Lanes = tuple[Tensor, Tensor, Tensor, Tensor]  # of such words in int64
 Mixed = int | Tensor
 
-WORD = 2**32 - 1
+MASK_32 = 2**32 - 1
 # Less 2^32, a multiplier's product with a word fits 63 bits, and the word itself makes up for it in the high half.
 MULTIPLIERS = 0xD2511F53 - 2**32, 0xCD9E8D57 - 2**32
 KEY_STEPS = 0x9E3779B9, 0xBB67AE85
@@ -31,8 +31,8 @@ def philox4x32(counter, key):
     k0, k1 = key
     for _ in range(10):
         p0, p1 = c0 * MULTIPLIERS[0], c2 * MULTIPLIERS[1]
-        c0, c1, c2, c3 = (c2 + (p1 >> 32)) ^ c1 ^ k0, p1 & WORD, (c0 + (p0 >> 32)) ^ c3 ^ k1, p0 & WORD
-        k0, k1 = (k0 + KEY_STEPS[0]) & WORD, (k1 + KEY_STEPS[1]) & WORD
+        c0, c1, c2, c3 = (c2 + (p1 >> 32)) ^ c1 ^ k0, p1 & MASK_32, (c0 + (p0 >> 32)) ^ c3 ^ k1, p0 & MASK_32
+        k0, k1 = (k0 + KEY_STEPS[0]) & MASK_32, (k1 + KEY_STEPS[1]) & MASK_32
     return c0, c1, c2, c3
 
 
@@ -53,4 +53,4 @@ vars(random_key)["_dynamo_marked_constant"] = True
 def philox_key(seed: int, name: str, method: str, stream: str) -> tuple[int, int]:
     """Return the two words of a random key, low word first."""
     key = random_key(seed, name, method, stream)
-    return key & WORD, key >> 32
+    return key & MASK_32, key >> 32

@@ -18,7 +18,7 @@ from ... import _checks, _native
 from ..._device_cache import kept
 from ..._exact_sums import parts, total
 from ..._interruptible import interruptible
-from .philox import WORD, philox4x32, philox_key
+from .philox import MASK_32, philox4x32, philox_key
 
 REPLICATES = 1000
 FINENESS = 2.0**-10
@@ -210,8 +210,9 @@ def _item_weights(out: Tensor, units: Tensor, table: Tensor, key: Tensor, start:
     # out: (R, N) float64  units: (N,) int64  table: (VALUES,) float64  key: (2,)
     """The weight of each unit in replicate 8 * start and following: an entry of the table, chosen by half a word."""
     block = torch.arange(start, start + (len(out) + 7) // 8, device=out.device)[:, None]
-    words = torch.stack(philox4x32((units & WORD, units >> 32 & WORD, block, torch.zeros_like(block)), key.unbind()), 1)
-    number = torch.stack([words & VALUES - 1, words >> 16], 2).flatten(0, 2)
+    counter = units & MASK_32, units >> 32 & MASK_32, block, torch.zeros_like(block)
+    bits = torch.stack(philox4x32(counter, key.unbind()), 1)
+    number = torch.stack([bits & VALUES - 1, bits >> 16], 2).flatten(0, 2)
     out.copy_(table[number[: len(out)]])
 
 
@@ -240,5 +241,5 @@ def fingerprint(*columns: Tensor) -> Tensor:
     mixed = columns[0]
     for column, factor in zip(columns[1:], ODD_FACTORS, strict=False):
         mixed = mixed + column * factor  # modulo 2^64
-    words = torch.stack(philox4x32((mixed & WORD, mixed >> 32 & WORD, 0, 1), (0, 0)))
+    words = torch.stack(philox4x32((mixed & MASK_32, mixed >> 32 & MASK_32, 0, 1), (0, 0)))
     return (words[0] + (words[1] << 32)).sum()
