@@ -31,7 +31,7 @@ def test_other_confidences_metrics_and_priors():
 
 @pytest.mark.filterwarnings("ignore:confusion_matrix")
 def test_nothing_can_be_told_from_no_items():
-    with pytest.raises(ValueError, match="^matrix: got no items, wanted some to tell from$"):
+    with pytest.raises(ValueError, match="^matrix: got no items, wanted at least one$"):
         items_needed([[0, 0], [0, 0]], "acc", 0.1)
 
 

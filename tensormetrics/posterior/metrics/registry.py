@@ -44,11 +44,11 @@ class Extension(torch.nn.Module):
         return repr(self.name)
 
     @classmethod
-    def name_with(cls, values: Mapping[str, Any]) -> str:
+    def name_with(cls, options: Mapping[str, Any]) -> str:
         """Return the first alias and the options that differ from their defaults, sorted: "fbeta+beta=2.0"."""
-        values = {key: _like(value, cls.defaults.get(key)) for key, value in sorted(values.items())}
-        options = [f"{key}={value!r}" for key, value in values.items() if repr(value) != repr(cls.defaults.get(key))]
-        return "+".join([cls.aliases[0], *options])
+        values = {key: _like(value, cls.defaults.get(key)) for key, value in sorted(options.items())}
+        texts = [f"{key}={value!r}" for key, value in values.items() if repr(value) != repr(cls.defaults.get(key))]
+        return "+".join([cls.aliases[0], *texts])
 
     @classmethod
     def _register(cls, registry: dict[str, type], method: str, *properties: str) -> None:
