@@ -15,28 +15,28 @@ from torch import Tensor
 P = ParamSpec("P")
 R = TypeVar("R")
 
-ASKED = inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD
+POSITIONAL = inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD
 
 
 def integer_at_least(name: str, value: Any, minimum: int) -> int:
-    """`value` as an int (anything with `__index__` but bool), or a ValueError."""
+    """Return `value` as an int (anything with `__index__` but bool), or raise a ValueError."""
     try:
-        number = operator.index(value)
+        integer = operator.index(value)
     except TypeError:
-        number = None
-    if number is None or isinstance(value, bool) or number < minimum:
+        integer = None
+    if integer is None or isinstance(value, bool) or integer < minimum:
         raise ValueError(f"{name}: got {value!r}, wanted an integer >= {minimum}")
-    return number
+    return integer
 
 
-def number(name: str, value: Any, wanted: str, fits: Callable[[float], bool]) -> None:
-    """A ValueError unless `value` is a number (no text, no bool) that fits; `wanted` says which do."""
+def number(name: str, value: Any, expected: str, predicate: Callable[[float], bool]) -> None:
+    """Raise a ValueError unless `value` is a number (no text, no bool) that passes `fits`; `wanted` describes these."""
     try:
-        good = not isinstance(value, str | bool) and fits(float(value))
+        is_valid = not isinstance(value, str | bool) and predicate(float(value))
     except (TypeError, ValueError):
-        good = False
-    if not good:
-        raise ValueError(f"{name}: got {value!r}, wanted {wanted}")
+        is_valid = False
+    if not is_valid:
+        raise ValueError(f"{name}: got {value!r}, wanted {expected}")
 
 
 def one_of(name: str, value: Any, choices: Collection) -> None:
@@ -45,7 +45,7 @@ def one_of(name: str, value: Any, choices: Collection) -> None:
 
 
 def listed(name: str, value: Any) -> list:
-    """What is in a list, an array, ...; TypeError for a text, whose letters nobody means, and for what is no list."""
+    """Return the items of a list, an array, ...; TypeError for a str, whose items are characters, and for a scalar."""
     if isinstance(value, str):
         raise TypeError(f"{name}: got the text {value!r:.60}, wanted a list; write [{value!r:.60}]")
     if not isinstance(value, Iterable):
@@ -54,24 +54,24 @@ def listed(name: str, value: Any) -> list:
 
 
 def no_others(owner: type, unknown: Collection[str]) -> None:
-    """TypeError for an argument that no constructor of a class takes; it names those that they take."""
+    """Raise a TypeError for an argument that no constructor of a class takes; it names the valid ones."""
     if not unknown:
         return
     names: dict[str, None] = {}  # in their order
-    by_place = True  # is passed on to the next constructor
+    takes_positional = True  # is passed on to the next constructor
     for base in (base for base in owner.__mro__ if "__init__" in vars(base)):
         _, *parameters = inspect.signature(vars(base)["__init__"]).parameters.values()
         kinds = {p.kind for p in parameters}
-        taken = (p.name for p in parameters if p.kind is p.KEYWORD_ONLY or (by_place and p.kind in ASKED))
-        names |= dict.fromkeys(taken)
-        by_place &= inspect.Parameter.VAR_POSITIONAL in kinds
+        valid = (p.name for p in parameters if p.kind is p.KEYWORD_ONLY or (takes_positional and p.kind in POSITIONAL))
+        names |= dict.fromkeys(valid)
+        takes_positional &= inspect.Parameter.VAR_POSITIONAL in kinds
         if inspect.Parameter.VAR_KEYWORD not in kinds:
             break
     name = min(unknown)
     close = difflib.get_close_matches(name, names, 1)
     write = f"; write {close[0]}" if close else ""
-    wanted = f"one of {', '.join(names)}" if names else "none"
-    raise TypeError(f"{owner.__name__}: got the argument {name!r}, wanted {wanted}{write}")
+    expected = f"one of {', '.join(names)}" if names else "none"
+    raise TypeError(f"{owner.__name__}: got the argument {name!r}, wanted {expected}{write}")
 
 
 def tensor(name: str, value: Any) -> None:
@@ -82,7 +82,7 @@ def tensor(name: str, value: Any) -> None:
 
 
 def as_tensor(value: Any, dtype: torch.dtype | None = None) -> Tensor:
-    """A tensor where it is; numbers, lists and arrays on the CPU, whatever torch's default device."""
+    """Convert to a tensor; numbers, lists and arrays are put on the CPU, whatever torch's default device."""
     return torch.as_tensor(value, dtype=dtype, device=value.device if isinstance(value, Tensor) else "cpu")
 
 
@@ -131,17 +131,17 @@ def takes_arrays(function: Callable[P, R]) -> Callable[P, R]:
     return convert
 
 
-def shape(name: str, value: Tensor, *wanted: int | str) -> None:
-    """`wanted` are sizes or letters, after an optional "...": shape("x", x, "...", "N", 3)."""
+def shape(name: str, value: Tensor, *expected: int | str) -> None:
+    """Check a shape against sizes or letters, after an optional "...": shape("x", x, "...", "N", 3)."""
     tensor(name, value)
-    free = wanted[:1] == ("...",)
-    sizes = wanted[1:] if free else wanted
+    free = expected[:1] == ("...",)
+    sizes = expected[1:] if free else expected
     tail = value.shape[max(value.ndim - len(sizes), 0) :] if free else value.shape
-    fits = len(tail) == len(sizes) and all(
+    has_shape = len(tail) == len(sizes) and all(
         isinstance(size, str) or size == got for size, got in zip(sizes, tail, strict=True)
     )
-    if not fits:
-        pattern = ", ".join(map(str, wanted)) + ("," if len(wanted) == 1 else "")
+    if not has_shape:
+        pattern = ", ".join(map(str, expected)) + ("," if len(expected) == 1 else "")
         raise ValueError(f"{name}: got shape {tuple(value.shape)}, wanted ({pattern})")
 
 

@@ -21,8 +21,8 @@ NAMES = {  # of torch.utils.cpp_extension
 
 def supported(nvcc: str) -> list[int]:
     """Return the compute capabilities that a compiler knows, without their point, in ascending order."""
-    listed = re.findall(r"sm_(\d+)\b", _output(nvcc, "--list-gpu-code"))
-    return sorted({int(number) for number in listed})
+    capabilities = re.findall(r"sm_(\d+)\b", _output(nvcc, "--list-gpu-code"))
+    return sorted({int(capability) for capability in capabilities})
 
 
 def release(nvcc: str) -> str | None:
@@ -32,7 +32,7 @@ def release(nvcc: str) -> str | None:
 
 
 def cuda_of_driver() -> str | None:
-    """Return the newest CUDA version that this machine's driver serves; None without a driver."""
+    """Return the newest CUDA version that this machine's driver supports; None without a driver."""
     version = ctypes.c_int(0)
     try:
         status = ctypes.CDLL("libcuda.so.1").cuDriverGetVersion(ctypes.byref(version))
@@ -41,32 +41,32 @@ def cuda_of_driver() -> str | None:
     return None if status or not version.value else f"{version.value // 1000}.{version.value % 1000 // 10}"
 
 
-def architectures(requested: str, known: list[int]) -> list[str]:
+def architectures(requested: str, supported: list[int]) -> list[str]:
     """Return what nvcc compiles for: "sm_80" is code of a card, "compute_90" is PTX that the driver compiles.
 
     Args:
-        requested: The value of `TORCH_CUDA_ARCH_LIST`; an empty one stands for `DEFAULT`.
+        requested: The value of `TORCH_CUDA_ARCH_LIST`; an empty one means `DEFAULT`.
         known: The compute capabilities that nvcc knows.
 
     Raises:
-        ValueError: If an entry is none, or none that nvcc knows.
+        ValueError: If an entry is no architecture that nvcc knows.
     """
     if not requested.strip():
-        chosen = [number for number in DEFAULT if number in known]
-        newest = [number for number in chosen if number <= NEWEST_PTX][-1:]
-        return [f"sm_{number}" for number in chosen] + [f"compute_{number}" for number in newest]
+        selected = [capability for capability in DEFAULT if capability in supported]
+        newest = [capability for capability in selected if capability <= NEWEST_PTX][-1:]
+        return [f"sm_{capability}" for capability in selected] + [f"compute_{capability}" for capability in newest]
     codes: list[str] = []
     ptx: list[str] = []
-    wanted = ", ".join(f"{number // 10}.{number % 10}" for number in known)
+    expected = ", ".join(f"{capability // 10}.{capability % 10}" for capability in supported)
     for entry in _entries(requested):
         match = re.fullmatch(r"(\d+)\.(\d)([af]?)(\+PTX)?", entry)
-        if match is None or int(match[1] + match[2]) not in known:
+        if match is None or int(match[1] + match[2]) not in supported:
             raise ValueError(
-                f"TORCH_CUDA_ARCH_LIST: got {entry!r}, wanted some of {wanted}, which this nvcc compiles for"
+                f"TORCH_CUDA_ARCH_LIST: got {entry!r}, wanted some of {expected}, which this nvcc compiles for"
             )
-        number = match[1] + match[2] + match[3]
-        codes.append(f"sm_{number}")
-        ptx += [f"compute_{number}"] if match[4] else []
+        capability = match[1] + match[2] + match[3]
+        codes.append(f"sm_{capability}")
+        ptx += [f"compute_{capability}"] if match[4] else []
     return [*dict.fromkeys(codes), *dict.fromkeys(ptx)]
 
 
@@ -76,9 +76,9 @@ def flags(targets: list[str]) -> list[str]:
 
 
 def code_for(capability: tuple[int, int], targets: list[str]) -> str:
-    """Return the architecture whose code a card runs, or an empty text where there is none."""
-    usable = [target for target in targets if _runs(target, capability)]
-    return max(usable, key=lambda target: (target.startswith("sm_"), _capability(target)), default="")
+    """Return the architecture whose code a card runs, or an empty text."""
+    runnable = [target for target in targets if _runs(target, capability)]
+    return max(runnable, key=lambda target: (target.startswith("sm_"), _capability(target)), default="")
 
 
 def conflicts(nvcc: str | None, torch: str | None, driver: str | None) -> list[str]:
@@ -112,7 +112,7 @@ def conflicts(nvcc: str | None, torch: str | None, driver: str | None) -> list[s
 
 def _entries(requested: str) -> list[str]:
     entries = [NAMES.get(entry, entry) for entry in re.split(r"[\s;,]+", requested.strip())]
-    return [each for entry in entries for each in entry.split(";") if each]
+    return [part for entry in entries for part in entry.split(";") if part]
 
 
 def _output(*command: str) -> str:

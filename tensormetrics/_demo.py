@@ -52,11 +52,11 @@ class DigitNet(nn.Module):
 
 def supervised_contrastive(embeddings: Tensor, labels: Tensor, temperature: float = 0.1) -> Tensor:
     # embeddings: (n, D) of length 1, labels: (n,)  ->  ()
-    """Khosla et al., "Supervised contrastive learning", 2020, doi:10.48550/arXiv.2004.11362"""
-    itself = torch.eye(len(labels), dtype=torch.bool, device=labels.device)
-    log_share = (embeddings @ embeddings.mT / temperature).masked_fill(itself, -torch.inf).log_softmax(1)
-    positives = (labels[:, None] == labels) & ~itself
-    return -(log_share.masked_fill(~positives, 0).sum(1) / positives.sum(1).clamp(min=1)).mean()
+    """Compute the loss of Khosla et al., "Supervised contrastive learning", 2020, doi:10.48550/arXiv.2004.11362."""
+    diagonal = torch.eye(len(labels), dtype=torch.bool, device=labels.device)
+    log_probabilities = (embeddings @ embeddings.mT / temperature).masked_fill(diagonal, -torch.inf).log_softmax(1)
+    positives = (labels[:, None] == labels) & ~diagonal
+    return -(log_probabilities.masked_fill(~positives, 0).sum(1) / positives.sum(1).clamp(min=1)).mean()
 
 
 class Validation:
@@ -84,7 +84,7 @@ class Validation:
 
 
 def run(device: torch.device, *, epochs: int, seed: int, out: Path | None) -> int:
-    """Train, print a table, write the report; 130 when interrupted, with what was measured until then."""
+    """Train, print a table and write the report; return 130 if interrupted, with the epochs measured so far."""
     started = time.perf_counter()
     torch.manual_seed(seed)
     digits = load_digits()
@@ -151,7 +151,7 @@ def table(history: list[dict[str, Any]]) -> str:
 
 
 def draw(history: list[dict[str, Any]], embeddings: Tensor, labels: Tensor) -> Any:
-    """Metrics by epoch, intervals as bars; beside them the held-out embeddings in two dimensions."""
+    """Draw metrics by epoch, with intervals as bars, and the held-out embeddings in two dimensions."""
     figure, (curves, view) = new_axes(None, (13, 5.2), 1, 2)
     draw_curves(curves, history)
     draw_view(view, embeddings, labels)
@@ -166,8 +166,8 @@ def draw_curves(curves: Any, history: list[dict[str, Any]]) -> None:
         values, low, high = (np.array([row[name][field] for row in history]) for field in ("value", "low", "high"))
         bars = (values - low).tolist(), (high - values).tolist()
         style = line_style(i) | {"errorevery": rare, "markevery": rare}
-        beside = np.array(epochs) + 0.2 * i - 0.1  # the two often coincide
-        curves.errorbar(beside, values, bars, capsize=2, label=label, **style)
+        positions = np.array(epochs) + 0.2 * i - 0.1  # the two often coincide
+        curves.errorbar(positions, values, bars, capsize=2, label=label, **style)
     for i, (name, label) in enumerate(RETRIEVAL.items(), len(POSTERIOR)):
         curves.plot(epochs, [row[name] for row in history], label=label, markevery=rare, **line_style(i))
     curves.set(xlabel="Epoch", ylabel="Score", xlim=(0.5, len(history) + 0.5))

@@ -12,25 +12,25 @@ Table = TypeVar("Table", Tensor, tuple[Tensor, Tensor])
 
 
 def kept(make: Callable[..., Table]) -> Callable[..., Table]:
-    """table(like, ...): what `make` gives for the device of `like` and the other arguments, kept from call to call.
+    """Cache the tensors that `make(device, ...)` returns, by device and arguments: table(like, ...).
 
-    Fake tensors get a table of their own, and leave none behind: one that they saw has no values, and one that has
-    values they do not meet. What is kept was not made in inference mode.
+    Fake tensors get a new table, which is not cached: their table has no values, and real values must not meet them.
+    Cached tensors are not made in inference mode.
     """
 
-    def plain(device: torch.device, *key: Any) -> Table:
+    def make_outside_inference(device: torch.device, *key: Any) -> Table:
         with torch.inference_mode(False):
             return make(device, *key)
 
-    remembered = functools.cache(plain)
+    cached = functools.cache(make_outside_inference)
 
     @functools.wraps(make)
     def table(like: Tensor, *key: Any) -> Table:
         if isinstance(like, FakeTensor):
             return make(like.device, *key)
-        found = remembered(like.device, *key)
-        if isinstance(found[0], FakeTensor):  # a mode made it, of which `like` is not
-            remembered.cache_clear()
-        return found
+        result = cached(like.device, *key)
+        if isinstance(result[0], FakeTensor):  # a mode made it, of which `like` is not
+            cached.cache_clear()
+        return result
 
     return table

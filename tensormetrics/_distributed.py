@@ -1,4 +1,4 @@
-"""What the ranks of one job tell each other: that they do the same, their tensors, and that one of them has failed.
+"""Exchange between the ranks of a job: options, tensors, and errors.
 
 Between two exchanges of data there is always one of outcomes. So a rank that fails has one thing to do, wherever it is:
 to tell it, which the others hear where they come next, and the group can be used again.
@@ -22,65 +22,66 @@ from torch import distributed as dist
 
 Group = dist.ProcessGroup | None
 Kind = tuple[tuple[int, ...], torch.dtype, str]  # shape, dtype, type of the device
-# What may differ between ranks: where they compute, with how much memory, and whether they tell how far they are.
+# Options that may differ between ranks: device, memory, progress and communication.
 OWN = ("device", "progress", "memory_budget", "process_group", "dist_sync_fn", "distributed_available_fn")
 OWN += ("compute_on_cpu", "compute_with_cache", "dist_sync_on_step", "sync_on_compute")
-_HEAD, _SHORT = 8, 2048  # bytes of what is told: of its length, and of what goes by one transfer
-_LITTLE, FEW = 2**19, 8  # bytes and ranks of which all tell all at once
-_LARGE = 2**24  # bytes: whether there is room for more is asked first
-_LOOKED_AT = 2**16  # values of a tensor that is an option
+_HEAD, _SHORT = 8, 2048  # bytes of the length of a payload, and of a payload that one collective sends
+_SMALL, FEW_RANKS = 2**19, 8  # bytes and ranks for which one all-to-all replaces rounds of sends
+_LARGE = 2**24  # bytes: ranks first agree that larger buffers were allocated
+_SAMPLE_SIZE = 2**16  # values of a tensor that is an option
 _PATIENCE = 0.5  # seconds for others to say that they are there
 
 
 class LostRankError(RuntimeError):
-    """The ranks of a group cannot reach each other any more; what they keep is unchanged, and serves in a new group."""
+    """The ranks of a group cannot reach each other any more; their states are unchanged and work in a new group."""
 
 
 def exchange(outcome: Any, group: Group = None) -> list[Any]:
-    """The outcome of every rank, in rank order. Where one is an exception, all ranks raise: the others a RuntimeError
-    that names the rank."""
-    failed, told = isinstance(outcome, BaseException), b""
+    """Return the outcomes of all ranks in rank order.
+
+    If one is an exception, all ranks raise: the others a RuntimeError that names the rank."""
+    failed, payload = isinstance(outcome, BaseException), b""
     if not failed:
         try:
-            told = pickle.dumps((False, outcome))
+            payload = pickle.dumps((False, outcome))
         except Exception as error:  # the others wait for what cannot be sent
             failed, outcome = True, error
     if failed:
         # An exception may not survive pickling; its text does.
-        told = pickle.dumps((True, f"{type(outcome).__name__}: {outcome}"))
+        payload = pickle.dumps((True, f"{type(outcome).__name__}: {outcome}"))
     with reaching(group):
-        outcomes = [pickle.loads(each) for each in _all_told(told, group)]
+        outcomes = [pickle.loads(received) for received in _gather_payloads(payload, group)]
     if failed:
-        raise _told(outcome)
-    for rank, (failed, said) in enumerate(outcomes):
+        raise _mark_as_shared(outcome)
+    for rank, (failed, value) in enumerate(outcomes):
         if failed:
-            raise _told(RuntimeError(f"rank {rank} failed with {said}"))
-    return [said for _, said in outcomes]
+            raise _mark_as_shared(RuntimeError(f"rank {rank} failed with {value}"))
+    return [value for _, value in outcomes]
 
 
-def _all_told(said: bytes, group: Group) -> list[bytes]:
-    """Of every rank what it says: by one transfer where that is short, where torch takes two."""
+def _gather_payloads(payload: bytes, group: Group) -> list[bytes]:
+    """Gather one message of every rank. Short messages need one collective instead of two."""
     device = dist.distributed_c10d._get_object_coll_device(group)
 
-    def of_all(size: int) -> Tensor:
-        own = torch.zeros(size, dtype=torch.uint8, device="cpu")
-        own[:_HEAD] = torch.tensor([len(said)], device="cpu").view(torch.uint8)
-        start = said[: size - _HEAD]
-        own[_HEAD : _HEAD + len(start)] = torch.frombuffer(bytearray(start), dtype=torch.uint8)
-        told = own.to(device).new_empty(dist.get_world_size(group), size)
-        _gather_equal(told, own.to(device), group)
-        return told.cpu()
+    def gather_bytes(size: int) -> Tensor:
+        local = torch.zeros(size, dtype=torch.uint8, device="cpu")
+        local[:_HEAD] = torch.tensor([len(payload)], device="cpu").view(torch.uint8)
+        beginning = payload[: size - _HEAD]
+        local[_HEAD : _HEAD + len(beginning)] = torch.frombuffer(bytearray(beginning), dtype=torch.uint8)
+        gathered_bytes = local.to(device).new_empty(dist.get_world_size(group), size)
+        _gather_equal(gathered_bytes, local.to(device), group)
+        return gathered_bytes.cpu()
 
-    told = of_all(_SHORT)
-    lengths = told[:, :_HEAD].contiguous().view(torch.int64)[:, 0].tolist()
+    gathered_bytes = gather_bytes(_SHORT)
+    lengths = gathered_bytes[:, :_HEAD].contiguous().view(torch.int64)[:, 0].tolist()
     if max(lengths) > _SHORT - _HEAD:
-        told = of_all(max(lengths) + _HEAD)
-    return [bytes(row[_HEAD : _HEAD + length].numpy()) for row, length in zip(told, lengths, strict=True)]
+        gathered_bytes = gather_bytes(max(lengths) + _HEAD)
+    return [bytes(row[_HEAD : _HEAD + length].numpy()) for row, length in zip(gathered_bytes, lengths, strict=True)]
 
 
 @contextmanager
 def together(group: Group = None) -> Iterator[None]:
-    """What one rank raises inside, all ranks raise, here or in an exchange inside."""
+    """Raise on all ranks what one of them raises in this context, here or in an exchange inside."""
     try:
         yield
     except BaseException as error:
@@ -92,13 +93,13 @@ def together(group: Group = None) -> Iterator[None]:
 
 @contextmanager
 def reaching(group: Group = None) -> Iterator[None]:
-    """LostRankError, which names the ranks that do not answer, where a transfer inside fails."""
+    """Raise a LostRankError that names the ranks that do not answer if a collective in this context fails."""
     try:
         yield
     except RuntimeError as error:
-        silent = _silent(group)
-        who = f"no answer from rank {', '.join(map(str, silent))}" if silent else "all ranks are there"
-        raise _told(LostRankError(f"an exchange between ranks failed, {who}: {error}")) from error
+        unresponsive = _unresponsive_ranks(group)
+        who = f"no answer from rank {', '.join(map(str, unresponsive))}" if unresponsive else "all ranks are there"
+        raise _mark_as_shared(LostRankError(f"an exchange between ranks failed, {who}: {error}")) from error
 
 
 def movable(group: Group = None) -> set[str]:
@@ -117,7 +118,7 @@ def travel_device(types: Iterable[str], group: Group = None) -> torch.device | N
 
 
 def gather(tensor: Tensor, group: Group = None) -> list[Tensor]:
-    """The tensors of all ranks in rank order. First dimensions may differ; a rank without rows may hold shape (0,)."""
+    """Gather the tensors of all ranks in rank order. First dimensions may differ; without rows shape (0,) will do."""
     if tensor.ndim == 0:
         return list(gathered(tensor[None], group))
     kinds = exchange(kind_of(tensor), group)
@@ -125,47 +126,47 @@ def gather(tensor: Tensor, group: Group = None) -> list[Tensor]:
 
 
 def gathered(tensor: Tensor, group: Group = None, kinds: list[Kind] | None = None) -> Tensor:
-    """The same as one tensor, one behind the other; `kinds`: of all ranks, where they are known.
+    """Gather and concatenate the tensors of all ranks; `kinds`: shapes and dtypes of all ranks, if known.
 
     Less than 16 MB go without an outcome before them, which would double the time of small states: an interrupt between
     the kinds and the rows leaves the other ranks waiting, and the group of processes must be ended.
     """
     kinds = kinds or exchange(kind_of(tensor), group)
     (_, *tail), dtype, _ = common_kind(kinds)
-    sizes, whole, own = [_length(kind) for kind in kinds], tensor, tensor.device
+    sizes, result, device = [_length(kind) for kind in kinds], tensor, tensor.device
     travel = travel_device([kind[2] for kind in kinds], group)
     try:
         tensor = tensor.detach() if travel is None else tensor.detach().to(travel)
-        whole = torch.empty(sum(sizes), *tail, dtype=dtype, device=tensor.device)
+        result = torch.empty(sum(sizes), *tail, dtype=dtype, device=tensor.device)
     except Exception as error:
         exchange(error, group)
-    if whole.nbytes > _LARGE:
+    if result.nbytes > _LARGE:
         exchange(None, group)
-    parts, rank = whole.split(sizes), dist.get_rank(group)
+    parts, rank = result.split(sizes), dist.get_rank(group)
     with reaching(group):
-        if len(set(sizes)) == 1 and whole.numel():
-            each = whole.view(len(parts), *parts[0].shape)
-            _gather_equal(each, tensor.contiguous().view(parts[0].shape), group)
-        elif whole.numel():
+        if len(set(sizes)) == 1 and result.numel():
+            by_rank = result.view(len(parts), *parts[0].shape)
+            _gather_equal(by_rank, tensor.contiguous().view(parts[0].shape), group)
+        elif result.numel():
             parts[rank].copy_(tensor.view_as(parts[rank]))
             for source, part in enumerate(parts):
                 if len(part):
                     from_rank(part, source, group)
-    return whole.to(own)
+    return result.to(device)
 
 
-def _gather_equal(whole: Tensor, tensor: Tensor, group: Group) -> None:
+def _gather_equal(output: Tensor, tensor: Tensor, group: Group) -> None:
     # whole: (W, ...)  tensor: (...), of one shape on all ranks
-    if tensor.device.type == "cpu" and whole.nbytes <= _LITTLE and len(whole) <= FEW:
-        # In place of W - 1 rounds, for each of which threads of all ranks have to be woken.
-        sent = tensor.expand_as(whole).contiguous()
-        dist.all_to_all_single(whole, sent, group=group)
+    if tensor.device.type == "cpu" and output.nbytes <= _SMALL and len(output) <= FEW_RANKS:
+        # Instead of W - 1 rounds, each of which wakes threads of all ranks.
+        sent = tensor.expand_as(output).contiguous()
+        dist.all_to_all_single(output, sent, group=group)
     else:
-        dist.all_gather(list(whole), tensor, group=group)
+        dist.all_gather(list(output), tensor, group=group)
 
 
 def from_rank(tensor: Tensor, source: int, group: Group = None) -> None:
-    """Fills a contiguous tensor of one or more dimensions with that of the rank `source`, of whatever dtype."""
+    """Fill a contiguous tensor of one or more dimensions and any dtype with that of the rank `source`."""
     travel = travel_device([tensor.device.type], group)
     sent = tensor if travel is None else tensor.to(travel)
     with reaching(group):
@@ -174,12 +175,12 @@ def from_rank(tensor: Tensor, source: int, group: Group = None) -> None:
         tensor.copy_(sent)
 
 
-def reduced(tensor: Tensor, how: Any, group: Group = None) -> Tensor:
-    """The sum, the least, ... of the tensors of all ranks, in the place of the own."""
+def reduced(tensor: Tensor, operation: Any, group: Group = None) -> Tensor:
+    """Reduce the tensors of all ranks in place by a sum, a minimum, ..."""
     travel = travel_device(exchange(tensor.device.type, group), group)
     sent = tensor if travel is None else tensor.to(travel)
     with reaching(group):
-        dist.all_reduce(sent, how, group=group)
+        dist.all_reduce(sent, operation, group=group)
     return tensor if travel is None else tensor.copy_(sent)
 
 
@@ -196,15 +197,15 @@ def kind_of(tensor: Tensor) -> Kind:
 
 
 def common_kind(kinds: list[Kind]) -> Kind:
-    """Kind of the largest tensor; ValueError where others with rows differ in more than their number."""
+    """Return the kind of the largest tensor; ValueError if others with rows differ in more than their number."""
     shape, dtype, device = max(kinds, key=lambda kind: math.prod(kind[0]))
-    if any(math.prod(other) and (other[1:], of) != (shape[1:], dtype) for other, of, _ in kinds):
+    if any(math.prod(other) and (other[1:], other_dtype) != (shape[1:], dtype) for other, other_dtype, _ in kinds):
         raise ValueError(f"ranks hold states of different kinds: {kinds}; feed every rank rows of one shape and dtype")
     return shape, dtype, device
 
 
 def given_options(metric: Any) -> dict[str, Any]:
-    """Return what the constructor was given, and its defaults, by name."""
+    """Return the arguments of the constructor, defaults included, by name."""
     args, kwargs = metric._arguments
     signature = inspect.signature(type(metric).__init__)
     bound = signature.bind(metric, *args, **kwargs)
@@ -215,13 +216,13 @@ def given_options(metric: Any) -> dict[str, Any]:
 
 
 def options_of(metric: Any) -> dict[str, str]:
-    """What the constructor was told, in words that are equal where it means the same on every rank."""
-    said = {name: described(value) for name, value in given_options(metric).items() if name not in OWN}
-    return {"the metric": f"{type(metric).__module__}.{type(metric).__qualname__}"} | said
+    """Describe the arguments of the constructor by texts that are equal on ranks with equal arguments."""
+    descriptions = {name: described(value) for name, value in given_options(metric).items() if name not in OWN}
+    return {"the metric": f"{type(metric).__module__}.{type(metric).__qualname__}"} | descriptions
 
 
 def check_same_options(ranks: Sequence[dict[str, str]]) -> None:
-    """ValueError where ranks differ in an option, with its name and values."""
+    """Raise a ValueError with the name and the values of an option in which ranks differ."""
     for name in dict.fromkeys(name for options in ranks for name in options):
         holders: dict[str, list[str]] = {}
         for rank, options in enumerate(ranks):
@@ -231,29 +232,29 @@ def check_same_options(ranks: Sequence[dict[str, str]]) -> None:
             raise ValueError(f"{name}: got {got}; wanted the same on all ranks")
 
 
-def _told(error: BaseException) -> BaseException:
+def _mark_as_shared(error: BaseException) -> BaseException:
     error.__dict__["all_ranks_know"] = True
     return error
 
 
-def _silent(group: Group) -> list[int]:
-    """The ranks of the group that do not say within a moment that they wait for others no more."""
+def _unresponsive_ranks(group: Group) -> list[int]:
+    """Return the ranks of the group that do not report within a moment that they stopped waiting."""
     store = dist.distributed_c10d._get_default_store()
-    whole = cast(dist.ProcessGroup, group or dist.group.WORLD)
-    members, key = dist.get_process_group_ranks(whole), f"tensormetrics/{whole.group_name}"
-    silent, until = members, time.monotonic() + _PATIENCE
+    world = cast(dist.ProcessGroup, group or dist.group.WORLD)
+    members, key = dist.get_process_group_ranks(world), f"tensormetrics/{world.group_name}"
+    unresponsive, deadline = members, time.monotonic() + _PATIENCE
     try:
         store.set(f"{key}/{dist.get_rank()}", "here")
-        while silent and time.monotonic() < until:
-            silent = [rank for rank in silent if not store.check([f"{key}/{rank}"])]
+        while unresponsive and time.monotonic() < deadline:
+            unresponsive = [rank for rank in unresponsive if not store.check([f"{key}/{rank}"])]
             time.sleep(_PATIENCE / 20)
     except RuntimeError:  # the store went with the process that held it
         return []
-    return [members.index(rank) for rank in silent]
+    return [members.index(rank) for rank in unresponsive]
 
 
 def described(value: Any, depth: int = 4) -> str:
-    """Functions by qualified name, tensors by shape and content, other objects by their class and its options."""
+    """Describe functions by qualified name, tensors by shape and content, other objects by class and options."""
     if not depth:
         return type(value).__qualname__
     if value is None or isinstance(value, str | int | float | complex | Enum | torch.dtype | torch.device):
@@ -261,8 +262,8 @@ def described(value: Any, depth: int = 4) -> str:
     if isinstance(value, np.ndarray) and value.dtype.kind in "biuf":
         value = torch.from_numpy(value)
     if isinstance(value, Tensor):
-        some = value.detach().flatten()[:: value.numel() // _LOOKED_AT + 1].cpu()
-        digest = hashlib.blake2b(repr(some.tolist()).encode(), digest_size=8).hexdigest()
+        sample = value.detach().flatten()[:: value.numel() // _SAMPLE_SIZE + 1].cpu()
+        digest = hashlib.blake2b(repr(sample.tolist()).encode(), digest_size=8).hexdigest()
         return f"a tensor {tuple(value.shape)} of {value.dtype} with content {digest}"
     inner = depth - 1
     if isinstance(value, Mapping):

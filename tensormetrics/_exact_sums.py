@@ -13,33 +13,33 @@ COARSE = GRIDS[:2]  # of numbers up to 2^18 these keep 52 bits below the largest
 
 def parts(values: Tensor, unit: Tensor | float = 1.0, grids: tuple[float, ...] = GRIDS) -> list[Tensor]:
     # values: (...) float64  unit: a power of two, broadcasts against values  ->  (...) for each grid
-    """Multiples of `grid * unit` that add up to the values; what is less than half of the last one is rounded."""
-    found = []
+    """Split values into multiples of `grid * unit`; remainders below half of the last one are rounded away."""
+    parts = []
     for grid in grids:
         shift = 1.5 * 2.0**52 * grid * unit  # numbers of this size are multiples of grid * unit
-        found.append((values + shift) - shift)
-        values = values - found[-1]
-    return found
+        parts.append((values + shift) - shift)
+        values = values - parts[-1]
+    return parts
 
 
 def total(sums: Tensor | list[Tensor]) -> Tensor:
     # sums: (grids, ...)  ->  (...)
-    """What the sums of the parts add up to, from the smallest to the largest."""
-    whole = sums[-1]
+    """Add the sums of the parts, from the smallest to the largest."""
+    result = sums[-1]
     for part in reversed(sums[:-1]):
-        whole = whole + part
-    return whole
+        result = result + part
+    return result
 
 
 def unit_of(largest: Tensor) -> Tensor:
     # largest: (...) float64, of moduli  ->  (...), a power of two
-    """The unit in which numbers up to `largest` are below 2^18."""
+    """Return the unit in which numbers up to `largest` are below 2^18."""
     return 2.0**-18 / power_of_two(largest)
 
 
 def exact_sum(values: Tensor) -> Tensor:
     # values: (N,) float64  ->  ()
-    """The sum of numbers, each rounded to 52 bits below the largest of them."""
+    """Sum numbers, each rounded to 52 bits below the largest of them."""
     if not len(values):
         return values.sum()
     return total([part.sum() for part in parts(values, unit_of(values.abs().amax()), COARSE)])
@@ -66,7 +66,7 @@ def doubling_sums(values: Tensor) -> Tensor:
 
 def cumulative_mass(weights: Tensor) -> Tensor:
     # (..., N) floating, >= 0  ->  (..., N)
-    """Return `prefix_sums` that never fall, as `searchsorted` wants them."""
+    """Return `prefix_sums` that never decrease, as `searchsorted` requires."""
     sums = prefix_sums(weights)
     return sums if weights.device.type == "cpu" else sums.cummax(-1).values
 

@@ -1,4 +1,4 @@
-"""Files: the only place that opens what callers name, to read it, or to write it whole or not at all."""
+"""Files: the only module that opens paths of callers, to read them, or to replace them atomically."""
 
 import codecs
 import contextlib
@@ -49,7 +49,7 @@ def parsing(path: str | os.PathLike, kind: str, error: type[Exception] = ValueEr
 
 
 def _reason(fault: Exception) -> str:
-    if any(word in str(fault) for word in PICKLED):
+    if any(marker in str(fault) for marker in PICKLED):
         return "got Python objects, which are not unpickled"
     if isinstance(fault, RecursionError):
         return "it is nested too deeply"
@@ -69,20 +69,20 @@ def kind_of(path: str | os.PathLike) -> str:
 
 def check_regular(path: str | os.PathLike, kind: str) -> int:
     """Raise a ValueError for what cannot be read in any order: pipes, devices and packed files. Return the size."""
-    known = os.stat(path)
-    if stat.S_ISDIR(known.st_mode):
+    status = os.stat(path)
+    if stat.S_ISDIR(status.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
-    if not stat.S_ISREG(known.st_mode):
-        got = "a pipe" if stat.S_ISFIFO(known.st_mode) else "a device"
+    if not stat.S_ISREG(status.st_mode):
+        got = "a pipe" if stat.S_ISFIFO(status.st_mode) else "a device"
         raise ValueError(f"{path}: got {got}, wanted a file: {kind} is not read from its beginning to its end")
     if Path(path).suffix == ".gz":
         raise ValueError(f"{path}: got a packed file, wanted {kind} as it is; write gunzip {path}")
-    return known.st_size
+    return status.st_size
 
 
 @contextlib.contextmanager
 def open_stream(path: str | os.PathLike, member: str | None = None) -> Iterator[io.BufferedReader]:
-    """Open a file, a pipe, what gzip packed (told by its first bytes), or the `member` of a ".zip"."""
+    """Open a file, a pipe, a gzip file (recognized by its first bytes), or the `member` of a ".zip"."""
     path = Path(path)
     if member is not None and path.suffix != ".zip":
         raise ValueError(f"member: got {member!r} for {path}, which is no .zip")
@@ -129,20 +129,21 @@ class _Unpacked(io.RawIOBase):
 
 def is_empty(path: str | os.PathLike) -> bool:
     """Return whether a file holds nothing; its size may be 0 because it is made when it is read."""
-    known = os.stat(path)
-    if not stat.S_ISREG(known.st_mode) or known.st_size:
+    status = os.stat(path)
+    if not stat.S_ISREG(status.st_mode) or status.st_size:
         return False
     with open(path, "rb") as file:
         return not file.read(1)
 
 
-def read_bytes(path: str | os.PathLike, most: int | None = None) -> bytearray:
-    """Read a file, a pipe or what gzip packed; of more than `most` bytes at least one more."""
+def read_bytes(path: str | os.PathLike, max_bytes: int | None = None) -> bytearray:
+    """Read a file, a pipe or a gzip file; of more than `max_bytes` bytes at least one more."""
     with open_stream(path) as file:
         data = bytearray() if isinstance(file.raw, _Unpacked) else bytearray(os.fstat(file.fileno()).st_size)
         del data[file.readinto(data) :]
-        while (most is None or len(data) <= most) and (piece := file.read(2**20)):  # the size may be that of a pipe
-            data += piece
+        # The size may be that of a pipe, so read on.
+        while (max_bytes is None or len(data) <= max_bytes) and (chunk := file.read(2**20)):
+            data += chunk
     return data
 
 
@@ -234,24 +235,25 @@ def map_arrow(path: str) -> Any:
 
 
 def text_of(data: bytes | bytearray, path: str | os.PathLike) -> str:
-    """UTF-8, or UTF-16 where a mark says so, as spreadsheets write them. ValueError names the line, and the encoding it
-    may be."""
+    """Decode UTF-8, or UTF-16 with a byte order mark, as spreadsheets write them.
+
+    ValueError names the line, and an encoding that it may have."""
     encoding = next((name for mark, name in MARKS if data.startswith(mark)), "utf-8")
     try:
         text = data.decode(encoding)
     except UnicodeDecodeError as error:
         if encoding == "utf-16":
             raise ValueError(f"{path}: got a file marked as UTF-16 that is not whole, or is none") from None
-        line, at = data.count(b"\n", 0, error.start) + 1, error.start
-        got = f"{path}, line {line}: got the byte {data[at]:#04x}, wanted text in UTF-8"
-        raise ValueError(f"{got}{_as_windows_writes(data, at, path)}") from None
+        line, offset = data.count(b"\n", 0, error.start) + 1, error.start
+        got = f"{path}, line {line}: got the byte {data[offset]:#04x}, wanted text in UTF-8"
+        raise ValueError(f"{got}{_as_windows_writes(data, offset, path)}") from None
     if "\0" in text[:1000]:
         raise ValueError(f"{path}: got bytes of 0, wanted text in UTF-8; write iconv -f utf-16le -t utf-8 {path} > NEW")
     return text
 
 
 def delimiter_of(lines: Iterable[str]) -> str:
-    """What separates the cells of the first line that is not blank: tabs, semicolons or commas."""
+    """Return the delimiter of the first line that is not blank: tab, semicolon or comma."""
     first = next((line for line in lines if line.strip()), "")
 
     def separates(mark: str) -> bool:
@@ -263,9 +265,9 @@ def delimiter_of(lines: Iterable[str]) -> str:
     return next(filter(separates, "\t;,"), ",")
 
 
-def _as_windows_writes(data: bytes | bytearray, at: int, path: str | os.PathLike) -> str:
-    """What to do where cp1252 makes a letter of this byte, and the file is text."""
-    letter = data[at : at + 1].decode("cp1252", "ignore")
+def _as_windows_writes(data: bytes | bytearray, offset: int, path: str | os.PathLike) -> str:
+    """Return advice for text files in which cp1252 makes a letter of this byte; "" for others."""
+    letter = data[offset : offset + 1].decode("cp1252", "ignore")
     if b"\0" in data[:1000] or not letter.isalpha():
         return ""
     return f"; in cp1252, as Windows writes it, this is {letter!r}: write iconv -f cp1252 -t utf-8 {path} > NEW"
@@ -273,32 +275,32 @@ def _as_windows_writes(data: bytes | bytearray, at: int, path: str | os.PathLike
 
 @contextlib.contextmanager
 def written(path: str | os.PathLike) -> Iterator[BinaryIO]:
-    """A file to write to, which takes the place of `path` when all is written; a failure leaves what was there.
+    """Open a file that replaces `path` once all is written; a failure leaves the former file.
 
-    Links are followed and the mode is kept. What is no regular file, such as a pipe or a terminal, and the standard
-    output, wherever it leads, are written straight.
+    Links are followed and the mode is kept. Pipes, terminals and other files that are not regular, and the standard
+    output, wherever it leads, are written directly.
     """
     try:
-        there = os.stat(path)
+        status = os.stat(path)
     except FileNotFoundError:
-        there = None
-    if there and (stream := _standard_stream(there)) is not None:
+        status = None
+    if status and (stream := _standard_stream(status)) is not None:
         with open(stream, "wb", closefd=False) as file:
             yield file
         return
-    if there and not stat.S_ISREG(there.st_mode):
+    if status and not stat.S_ISREG(status.st_mode):
         with open(path, "wb") as file:
             yield file
         return
-    if there:
+    if status:
         open(path, "r+b").close()  # a file that may not be written to may not be replaced either
     target = os.path.realpath(path)
-    beside = os.path.join(os.path.dirname(target), f".{secrets.token_hex(8)}.tmp")
+    temporary = os.path.join(os.path.dirname(target), f".{secrets.token_hex(8)}.tmp")
     new = None
     try:
-        new = open(beside, "xb")
+        new = open(temporary, "xb")
     except OSError as error:
-        if not (there and isinstance(error, PermissionError)):
+        if not (status and isinstance(error, PermissionError)):
             error.filename = os.fspath(path)
             raise
     if new is None:  # a file may be written to where its folder may not
@@ -310,31 +312,31 @@ def written(path: str | os.PathLike) -> Iterator[BinaryIO]:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        if there:
-            os.chmod(beside, stat.S_IMODE(there.st_mode))
-        _move(beside, target)
+        if status:
+            os.chmod(temporary, stat.S_IMODE(status.st_mode))
+        _move(temporary, target)
     except BaseException:
         with contextlib.suppress(OSError):
-            os.unlink(beside)
+            os.unlink(temporary)
         raise
 
 
-def _standard_stream(there: os.stat_result) -> int | None:
-    """The descriptor of the standard output or error, if this is the file behind it."""
-    for number, stream in ((1, sys.stdout), (2, sys.stderr)):
+def _standard_stream(status: os.stat_result) -> int | None:
+    """Return the descriptor of the standard output or error if it is this file."""
+    for descriptor, stream in ((1, sys.stdout), (2, sys.stderr)):
         with contextlib.suppress(OSError):
-            if os.path.samestat(there, os.fstat(number)):
+            if os.path.samestat(status, os.fstat(descriptor)):
                 if stream:
                     stream.flush()
-                return number
+                return descriptor
     return None
 
 
-def _move(beside: str, target: str) -> None:
+def _move(temporary: str, target: str) -> None:
     try:
-        os.replace(beside, target)
+        os.replace(temporary, target)
     except OSError as error:
         if error.errno != errno.EBUSY:  # a single file that is mounted into a container
             raise
-        shutil.copyfile(beside, target)
-        os.unlink(beside)
+        shutil.copyfile(temporary, target)
+        os.unlink(temporary)

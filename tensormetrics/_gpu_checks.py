@@ -22,12 +22,12 @@ class Different(Exception):
     """The device does not answer as the CPU does."""
 
 
-def check_same(results: Iterable[Tensor], expected: Iterable[Tensor], rtol: float = 0.0, share: float = 1.0) -> None:
-    """Raise `Different` unless a share of the entries agree, bit for bit or within `rtol`."""
+def check_same(results: Iterable[Tensor], expected: Iterable[Tensor], rtol: float = 0.0, fraction: float = 1.0) -> None:
+    """Raise `Different` unless a fraction of the entries agree, bit for bit or within `rtol`."""
     for result, value in zip(results, expected, strict=True):
         result = result.cpu()
         is_equal = torch.isclose(result, value, rtol=rtol, atol=1e-37, equal_nan=True) if rtol else result == value
-        if is_equal.numel() and is_equal.double().mean().item() < share:
+        if is_equal.numel() and is_equal.double().mean().item() < fraction:
             raise Different(f"{(~is_equal).sum().item()} of {is_equal.numel()} entries")
 
 
@@ -64,11 +64,11 @@ def points(rows: int, dim: int, classes: int) -> tuple[Tensor, Tensor]:
 def neighbors(device: torch.device, rows: int, dim: int, k: int) -> Parts:
     x = points(rows, dim, max(rows // 10, 2))[0]
     on_device = x.to(device)
-    some = torch.linspace(0, rows - 1, min(rows, 100)).long()
+    queries = torch.linspace(0, rows - 1, min(rows, 100)).long()
 
     def check() -> None:
-        indices = TorchKNN().indices(on_device, k, on_device, True)[some.to(device)]
-        check_same([indices], [TorchKNN().indices(x[some], k, x, self_index=some)])
+        indices = TorchKNN().indices(on_device, k, on_device, True)[queries.to(device)]
+        check_same([indices], [TorchKNN().indices(x[queries], k, x, self_index=queries)])
 
     return check, lambda: TorchKNN().indices(on_device, k, on_device, True)
 
@@ -93,11 +93,11 @@ def assignments(device: torch.device, problems: int, rows: int, cols: int, opera
     operators = operators or torch.ops.tensormetrics
     cost = torch.rand(problems, rows, cols, generator=torch.Generator().manual_seed(0), device="cpu")
     on_device = cost.to(device)
-    few = max(min(problems, 10**7 // (rows * cols)), 1)
+    checked = max(min(problems, 10**7 // (rows * cols)), 1)
 
     def check() -> None:
         results = operators.lsa(on_device, False)
-        check_same([part[:few] for part in results], torch.ops.tensormetrics.lsa(cost[:few], False))
+        check_same([part[:checked] for part in results], torch.ops.tensormetrics.lsa(cost[:checked], False))
 
     return check, lambda: operators.lsa(on_device, False)
 
@@ -106,16 +106,22 @@ def _key(*shape: int) -> Tensor:
     return torch.randint(0, 2**32, (*shape, 2), generator=torch.Generator().manual_seed(1), device="cpu")
 
 
-def _drawn(
-    device: torch.device, operators: Any, name: str, shape: tuple[int, ...], few: int, dtype: torch.dtype, *inputs: Any
+def _sampler(
+    device: torch.device,
+    operators: Any,
+    name: str,
+    shape: tuple[int, ...],
+    checked: int,
+    dtype: torch.dtype,
+    *inputs: Any,
 ) -> Parts:
-    """The first samples are those of the CPU: a sample is the same in every call."""
+    """Compare the first samples with those of the CPU; a sample does not depend on the number of samples."""
     operators = operators or torch.ops.tensormetrics
     on_device = [x.to(device) if isinstance(x, Tensor) else x for x in inputs]
     out = torch.empty(shape, dtype=dtype, device=device)
 
     def check() -> None:
-        results, expected = (torch.full((*shape[:-1], few), torch.nan, dtype=dtype, device="cpu") for _ in range(2))
+        results, expected = (torch.full((*shape[:-1], checked), torch.nan, dtype=dtype, device="cpu") for _ in range(2))
         results = results.to(device)
         getattr(operators, name)(results, *on_device)
         getattr(torch.ops.tensormetrics, name)(expected, *inputs)
@@ -129,20 +135,20 @@ def confusion_sums(device: torch.device, classes: int, samples: int, operators: 
     cells = torch.randint(0, 30, (1, classes, classes), generator=generator, device="cpu").double() + 1
     shape = 1, 4 * classes, samples
     inputs = cells.sum(-1), cells, None, _key(1, 3), 0
-    return _drawn(device, operators, "dirichlet_sums", shape, min(samples, 50), torch.float32, *inputs)
+    return _sampler(device, operators, "dirichlet_sums", shape, min(samples, 50), torch.float32, *inputs)
 
 
 def item_sums(device: torch.device, items: int, samples: int, operators: Any = None) -> Parts:
     cells = torch.randint(0, 9, (1, items), generator=torch.Generator().manual_seed(0), device="cpu")
     shape = 1, 9, samples
-    return _drawn(device, operators, "item_sums", shape, min(samples, 130), torch.float64, cells, _key(1)[0], 0)
+    return _sampler(device, operators, "item_sums", shape, min(samples, 130), torch.float64, cells, _key(1)[0], 0)
 
 
 def log_gammas(device: torch.device, rows: int, samples: int, operators: Any = None) -> Parts:
     generator = torch.Generator().manual_seed(0)
     alpha = torch.rand(1, rows, rows, generator=generator, dtype=torch.float64, device="cpu") * 5
     shape = 1, rows, rows, samples
-    return _drawn(device, operators, "log_gamma", shape, min(samples, 100), torch.float32, alpha, _key(1), 0)
+    return _sampler(device, operators, "log_gamma", shape, min(samples, 100), torch.float32, alpha, _key(1), 0)
 
 
 def permutations(device: torch.device, tests: int, words: int, replicates: int) -> Parts:
@@ -190,7 +196,7 @@ SMALL: dict[str, Callable[[torch.device], Parts]] = {
     "permutations": lambda device: permutations(device, 64, 25, 5000),
 }
 
-# What `check-gpu` times: with the library's kernels, and without them.
+# Timed by `check-gpu`: with the library's kernels, and without them.
 TIMED: dict[str, tuple[Callable[[torch.device], Parts], Callable[[torch.device], Parts]]] = {
     name: (parts, parts)
     for name, parts in {

@@ -28,11 +28,11 @@ OLDEST_FOR_TRITON = 8, 0  # compute capability; below, kernels lack tensor core 
 
 
 class Family(NamedTuple):
-    """Kernels that one trial stands for."""
+    """Kernels that one trial represents."""
 
     kind: Literal["Triton", "CUDA"]
     serves: str  # the public names that use them
-    needs: tuple[str, ...] = ()  # families whose kernels run beside these
+    needs: tuple[str, ...] = ()  # families whose kernels run together with these
 
 
 FAMILIES = {
@@ -77,9 +77,9 @@ def usable(name: str, device: torch.device) -> bool:
     """
     if not is_gpu(device) or is_tracing():
         return False
-    chosen = getattr(_THREAD, "families", None)
-    if chosen is not None:
-        return name in chosen
+    families = getattr(_THREAD, "families", None)
+    if families is not None:
+        return name in families
     key = name, _index(device)
     if key not in _ANSWERS:
         if is_capturing():
@@ -113,9 +113,9 @@ def ask(name: str, device: torch.device) -> Answer | None:
     reason = _obstacle(family, device)
     if reason:
         return Answer(False, reason)
-    lacking = [each for each in family.needs if not usable(each, device)]
-    if lacking:
-        return Answer(False, f"the {lacking[0]} kernels do not run")
+    missing = [name for name in family.needs if not usable(name, device)]
+    if missing:
+        return Answer(False, f"the {missing[0]} kernels do not run")
     try:
         with _undisturbed(device), only(name, *family.needs):
             is_equal = import_module("tensormetrics._gpu_trials").TRIALS[name](device)
@@ -189,13 +189,13 @@ def _warn(name: str, device: torch.device, answer: Answer) -> None:
 
 @contextmanager
 def only(*families: str) -> Iterator[None]:
-    """Have these families answer yes in this thread, untried, and all others no."""
-    before = getattr(_THREAD, "families", None)
+    """Use the kernels of these families in this thread, untried, and no others."""
+    previous = getattr(_THREAD, "families", None)
     _THREAD.families = families
     try:
         yield
     finally:
-        _THREAD.families = before
+        _THREAD.families = previous
 
 
 @contextmanager

@@ -18,7 +18,7 @@ PASTE = 'Please paste the lines above into an issue (form "GPU report") of this 
 
 
 def run(device: torch.device, say: Callable[[str], Any] = print, times: bool = True) -> int:
-    """Say what a GPU answers, line by line, and return the exit status."""
+    """Report the kernels and checks of a GPU line by line, and return the exit status."""
     if not _gpu_kernels.is_gpu(device) or (device.type == "cuda" and not torch.cuda.is_available()):
         say(NO_GPU)
         return NO_DEVICE
@@ -52,7 +52,7 @@ def machine(device: torch.device) -> str:
 
 
 def driver() -> str:
-    """Return the version of the NVIDIA driver, as `nvidia-smi` tells it."""
+    """Return the version of the NVIDIA driver that `nvidia-smi` reports."""
     if shutil.which("nvidia-smi") is None:
         return "unknown"
     command = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
@@ -73,11 +73,11 @@ def _check(parts: Callable[[torch.device], Parts], device: torch.device) -> tupl
 
 
 def _times(device: torch.device) -> Iterator[str]:
-    for name, (with_kernels, plain) in TIMED.items():
+    for name, (with_kernels, without_kernels) in TIMED.items():
         kernels = _time(with_kernels, device)
         with _gpu_kernels.only():
-            without = _time(plain, device)
-        yield f"  {name:<48} {kernels:>14} {without:>12}"
+            plain_time = _time(without_kernels, device)
+        yield f"  {name:<48} {kernels:>14} {plain_time:>12}"
 
 
 def _time(parts: Callable[[torch.device], Parts], device: torch.device) -> str:

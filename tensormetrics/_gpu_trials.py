@@ -27,7 +27,7 @@ def _agree(compute: Callable[..., tuple[Tensor, ...]], device: torch.device, *in
 def _canonical_distances(device: torch.device) -> bool:
     def compute(x: Tensor) -> tuple[Tensor, ...]:
         row, column = torch.arange(12, device=x.device).view(2, 6)
-        return tuple(each.of_pairs(x, x, row, column, memory=2**20) for each in DISTANCES.values())
+        return tuple(distance.of_pairs(x, x, row, column, memory=2**20) for distance in DISTANCES.values())
 
     return _agree(compute, device, _random(12, 20))
 
@@ -42,8 +42,8 @@ def _search(device: torch.device) -> bool:
 
 def _counting(device: torch.device) -> bool:
     def compute(x: Tensor) -> tuple[Tensor, ...]:
-        found = positive_ranks(x, torch.arange(len(x), device=x.device) % 40)
-        return found.rank, found.relevant
+        ranks = positive_ranks(x, torch.arange(len(x), device=x.device) % 40)
+        return ranks.rank, ranks.relevant
 
     return _agree(compute, device, _random(130, 16))
 
@@ -58,8 +58,8 @@ def _drawn_sums(device: torch.device) -> bool:
 
 def _solver(device: torch.device) -> bool:
     def compute(cost: Tensor) -> tuple[Tensor, ...]:
-        found = linear_sum_assignment(cost)
-        return found.col_of_row, found.cost
+        assignment = linear_sum_assignment(cost)
+        return assignment.col_of_row, assignment.cost
 
     return _agree(compute, device, _random(3, 5, 7))
 

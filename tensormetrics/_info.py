@@ -122,20 +122,21 @@ def _extras() -> Iterator[str]:
     requirements = [Requirement(line) for line in about.get_all("Requires-Dist") or []]
     yield "extras"
     for extra in about.get_all("Provides-Extra") or []:
-        lacking = sorted(dict.fromkeys(_lacking(extra, requirements)))
-        answer = f"lacks {', '.join(lacking)}: pip install 'tensormetrics[{extra}]'" if lacking else "there"
+        missing = sorted(dict.fromkeys(_missing(extra, requirements)))
+        answer = f"lacks {', '.join(missing)}: pip install 'tensormetrics[{extra}]'" if missing else "there"
         yield f"  {extra:<16} {answer}"
 
 
-def _lacking(extra: str, requirements: list[Any]) -> Iterator[str]:
-    for each in requirements:
-        if each.marker is None or each.marker.evaluate({"extra": ""}) or not each.marker.evaluate({"extra": extra}):
+def _missing(extra: str, requirements: list[Any]) -> Iterator[str]:
+    for requirement in requirements:
+        marker = requirement.marker
+        if marker is None or marker.evaluate({"extra": ""}) or not marker.evaluate({"extra": extra}):
             continue
-        if each.name == "tensormetrics":
-            for inner in each.extras:
-                yield from _lacking(inner, requirements)
-        elif _version(each.name) is None:
-            yield each.name
+        if requirement.name == "tensormetrics":
+            for inner in requirement.extras:
+                yield from _missing(inner, requirements)
+        elif _version(requirement.name) is None:
+            yield requirement.name
 
 
 def _version(package: str) -> str | None:

@@ -14,15 +14,15 @@ from torch import Tensor
 
 from . import _native as _native  # loads the libraries
 
-LONG = 1e8  # nanoseconds of one core; a thread of its own costs a call about 10^5
+LONG = 1e8  # nanoseconds of one core; a separate thread costs a call about 10^5
 
 
 def interruptible(operator: Callable, nanoseconds: Callable[..., float]) -> Callable:
-    """The operator, whose long calls on a CPU end within about a second of Ctrl-C.
+    """Make long calls of an operator on a CPU end within about a second of Ctrl-C.
 
-    `nanoseconds`, of the same positional arguments, says about how long one core takes, by their shapes alone. A long
-    call of the main thread is made by another one, while this one waits, which Python can interrupt; the loops in csrc
-    then read the flag of that call (common/interrupt.h). Short calls are made as they are.
+    `nanoseconds`, of the same positional arguments, estimates the time of one core from their shapes alone. A long
+    call of the main thread is made by another thread, while the main thread waits, which Python can interrupt; the
+    loops in csrc then read the flag of that call (common/interrupt.h). Short calls are made directly.
     """
 
     def call(*arguments: Any, **options: Any) -> Any:
@@ -34,7 +34,7 @@ def interruptible(operator: Callable, nanoseconds: Callable[..., float]) -> Call
 
 
 def _may_wait(arguments: tuple[Any, ...]) -> bool:
-    """Not where there is no Ctrl-C to wait for, nor where the state of this thread decides what an operator does."""
+    """Return whether Ctrl-C can arrive here, and no state of this thread changes the operator."""
     return (
         threading.current_thread() is threading.main_thread()
         and callable(signal.getsignal(signal.SIGINT))
@@ -47,15 +47,15 @@ def _may_wait(arguments: tuple[Any, ...]) -> bool:
 
 @functools.cache
 def _setters() -> list[Callable[[Any], None]]:
-    """For each native library that was loaded, what tells it the flag of this thread's calls."""
-    found: list[Callable[[Any], None]] = []
+    """Return the functions of the loaded native libraries that set the flag of this thread's calls."""
+    setters: list[Callable[[Any], None]] = []
     for path in Path(__file__).parent.glob("_*.*"):
         if path.suffix in (".so", ".dylib"):
             try:
-                found.append(ctypes.CDLL(str(path), mode=os.RTLD_NOLOAD | os.RTLD_LOCAL).tensormetrics_stop_flag)
+                setters.append(ctypes.CDLL(str(path), mode=os.RTLD_NOLOAD | os.RTLD_LOCAL).tensormetrics_stop_flag)
             except (OSError, AttributeError):  # one that was not loaded, or has nothing to stop
                 continue
-    return found
+    return setters
 
 
 def _in_another_thread(call: Callable[[], Any]) -> Any:

@@ -49,14 +49,14 @@ class NoDataError(RuntimeError, ValueError):
 
 
 class Lock(type(threading.RLock())):  # type: ignore[misc]  # the class of these locks has no public name
-    """A re-entrant lock; a pickle or a copy of its owner gets a free one of its own."""
+    """A re-entrant lock; a pickle or a copy of its owner gets a new, free lock."""
 
     def __reduce__(self) -> tuple[type, tuple]:
         return Lock, ()
 
 
 def one_at_a_time(method: Callable[Concatenate[Owner, P], Answer]) -> Callable[Concatenate[Owner, P], Answer]:
-    """A method that threads run one after the other: it holds the `_lock` of its object."""
+    """Make threads run a method one after the other: it holds the `_lock` of its object."""
 
     @functools.wraps(method)
     def locked(self: Owner, /, *args: P.args, **kwargs: P.kwargs) -> Answer:
@@ -66,12 +66,12 @@ def one_at_a_time(method: Callable[Concatenate[Owner, P], Answer]) -> Callable[C
     return locked
 
 
-State = dict[str, Tensor] | torchmetrics.Metric  # what `merge_state` adds
+State = dict[str, Tensor] | torchmetrics.Metric  # an argument of `merge_state`
 LOCKED = "reset", "_apply", "_load_from_state_dict"  # a subclass that overrides one writes several states there
 
 
 class Options(TypedDict, total=False):
-    """What torchmetrics' `Metric` takes by keyword, and so every metric."""
+    """Keyword arguments of torchmetrics' `Metric`, and so of every metric."""
 
     compute_on_cpu: bool
     dist_sync_on_step: bool
@@ -92,9 +92,9 @@ class Metric(RecordedArguments, torchmetrics.Metric):
     """
 
     full_state_update = False
-    is_differentiable = False  # what `forward` answers
+    is_differentiable = False  # the result of `forward`
     no_interval = "it has no interval"  # and why
-    nan_without_data = False  # what `compute` answers before the first update; else a NoDataError
+    nan_without_data = False  # the result of `compute` before the first update; else a NoDataError
     # Options that say how a model answers, or where and how fast it is scored, but not what is scored: two metrics of a
     # comparison may differ in them. A subclass adds its own.
     model_options: tuple[str, ...] = ("device", "memory_budget", *Options.__annotations__)
@@ -110,7 +110,8 @@ class Metric(RecordedArguments, torchmetrics.Metric):
         kwargs.setdefault("dist_sync_fn", gather)
         super().__init__(**kwargs)
         self._lock = Lock()
-        # Set by the `compute` of a metric that keeps rows: what intervals need of each item. It goes with `_computed`.
+        # Set by the `compute` of a metric that keeps rows: the columns of items for intervals. It goes with
+        # `_computed`.
         self._items: Any = None
         self._kind: int | None = None  # how a `SumMetric` identified its latest items
         self._stores: dict[str, Tensor] = {}  # rows state -> the larger tensor whose beginning it is
@@ -121,8 +122,8 @@ class Metric(RecordedArguments, torchmetrics.Metric):
 
     @_computed.setter
     def _computed(self, value: Any) -> None:
-        # torchmetrics and its collections forget a value by assigning None, whatever changed the state: what belongs to
-        # the value is forgotten with it, here alone.
+        # torchmetrics and its collections forget a value by assigning None, whatever changed the state: the items of
+        # the value are forgotten with it, only here.
         self.__dict__["_computed"] = value
         if value is None:
             self.__dict__["_items"] = None
@@ -158,42 +159,42 @@ class Metric(RecordedArguments, torchmetrics.Metric):
             self._settle(rows.device)
         else:
             rows = rows.to(home)
-        kept = getattr(self, name)
-        if kept.shape == (0,):  # no row so far: these give shape and dtype
-            kept = rows.new_empty(0, *rows.shape[1:])
-        if kept.shape[1:] != rows.shape[1:] or kept.dtype.is_floating_point != rows.dtype.is_floating_point:
+        held = getattr(self, name)
+        if held.shape == (0,):  # no row so far: these give shape and dtype
+            held = rows.new_empty(0, *rows.shape[1:])
+        if held.shape[1:] != rows.shape[1:] or held.dtype.is_floating_point != rows.dtype.is_floating_point:
             raise ValueError(
                 f"{name}: got rows of shape {tuple(rows.shape[1:])} and {rows.dtype} after rows of shape "
-                f"{tuple(kept.shape[1:])} and {kept.dtype}; call reset() before changing the kind of input"
+                f"{tuple(held.shape[1:])} and {held.dtype}; call reset() before changing the kind of input"
             )
-        start, stop = len(kept), len(kept) + len(rows)
-        dtype = torch.promote_types(kept.dtype, rows.dtype)
-        there = self._stores.get(name)
-        # After a load or a shared state in a MetricCollection the state is not ours to write behind.
-        ours = there is not None and there.data_ptr() == kept.data_ptr() and there.dtype == dtype
-        if there is not None and ours and len(there) >= stop:
-            store = there
+        start, stop = len(held), len(held) + len(rows)
+        dtype = torch.promote_types(held.dtype, rows.dtype)
+        store = self._stores.get(name)
+        # After a load, or with a state shared in a MetricCollection, the storage after the state is not ours.
+        is_ours = store is not None and store.data_ptr() == held.data_ptr() and store.dtype == dtype
+        if store is not None and is_ours and len(store) >= stop:
+            store = store
         else:
             with torch.inference_mode(False):  # a store made in inference mode could not be written to outside it
                 store = torch.empty(max(2 * start, stop), *rows.shape[1:], dtype=dtype, device=rows.device)
-            store[:start] = kept
+            store[:start] = held
             self._stores[name] = store
         store[start:stop] = rows
         setattr(self, name, store[:stop])
 
     def _device_of_rows(self) -> torch.device | None:
-        """Where the rows so far are; None where there are none."""
-        kept = (getattr(self, name) for name, reduction in self._reductions.items() if reduction is dim_zero_cat)
-        return next((rows.device for rows in kept if len(rows)), None)
+        """Return the device of the rows so far; None without rows."""
+        states = (getattr(self, name) for name, reduction in self._reductions.items() if reduction is dim_zero_cat)
+        return next((rows.device for rows in states if len(rows)), None)
 
     def _settle(self, device: torch.device | None) -> None:
-        """The first rows will be here, and whatever is to stand beside them."""
+        """Move the empty states of rows to the device of the first rows."""
         for name, reduction in self._reductions.items():
             if reduction is dim_zero_cat and device is not None:
                 setattr(self, name, getattr(self, name).to(device))
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """The value of this batch alone; the batch is added to the state, which is neither copied nor recomputed."""
+        """Return the value of a batch, and add the batch to the state, which is neither copied nor recomputed."""
         batch = self._batch()
         batch.update(*args, **kwargs)
         value = batch.batch_value()
@@ -205,25 +206,25 @@ class Metric(RecordedArguments, torchmetrics.Metric):
             self._forward_cache = tree_map_only(Tensor, torch.detach, value)  # which holds no graph until the next
         return value
 
-    def _batch(self, **own: Any) -> Self:
-        """Return a metric of these options without data, for a batch of `forward`; `own` attributes are not shared."""
+    def _batch(self, **attributes: Any) -> Self:
+        """Return a metric of these options without data, for a batch of `forward`; `attributes` are not shared."""
         batch = type(self).__new__(type(self))
         with self._lock:
             state = super().__getstate__()
-        batch.__setstate__({**state, **own, "_lock": Lock()})
+        batch.__setstate__({**state, **attributes, "_lock": Lock()})
         batch.reset()
         batch._number_after(state)
         batch._enable_grad, batch._to_sync = True, self.dist_sync_on_step
         return batch
 
     def _number_after(self, state: dict[str, Any]) -> None:
-        """Let a batch of `forward` number its items after those of the metric, whose `state` is given."""
+        """Number the items of a batch of `forward` after those of the metric whose `state` it is."""
 
     def plot(self, val: Any = None, ax: "Axes | None" = None) -> "tuple[Figure, Axes]":
-        """Values as points, those of several steps as lines; of a dict each scalar, of an estimate its interval.
+        """Plot values as points, those of several steps as lines; of a dict each scalar, of an estimate its interval.
 
-        `val` is what `compute` or `forward` answered, or a list of such answers, one for each step; default
-        `compute()`. The figure of `ax`, or a new one, and its axes. ImportError without matplotlib.
+        `val` is a result of `compute` or `forward`, or a list of results, one for each step; default `compute()`.
+        Returns the figure of `ax`, or a new one, and its axes. ImportError without matplotlib.
         """
         bounds = self.plot_lower_bound, self.plot_upper_bound
         steps = steps_of(self.compute() if val is None else val)
@@ -234,7 +235,7 @@ class Metric(RecordedArguments, torchmetrics.Metric):
 
         Also with 5 items, 3 groups or a score near 0 or 1: items (or groups) are reweighted (Bayesian bootstrap, Rubin
         1981, doi:10.1214/aos/1176345338) together with one imagined item, half of it right and half wrong, and the
-        spread is that of the jackknife. With few items the interval is rather too wide than too narrow. Without known
+        scale is that of the jackknife. With few items the interval is rather too wide than too narrow. Without known
         bounds of a score, and with skewed scores, it is too narrow below some 100 items (log-normal, 10 items: .84).
         Give `groups=` to `update` whenever items belong together: no method can know.
 
@@ -259,11 +260,11 @@ class Metric(RecordedArguments, torchmetrics.Metric):
         return intervals.with_values(estimates, self.compute(), type(self).__name__)
 
     def _resampled(
-        self, asked: str, replicates: int | None = None, seed: int | None = None
+        self, method: str, replicates: int | None = None, seed: int | None = None
     ) -> "resampling.Resampled | resampling.Joined":
         """Return the sums that the value is read off, those of the data and of each replicate."""
         self.compute()  # a metric that keeps rows finds its items there
-        with torch.no_grad(), self._whole_state(asked):
+        with torch.no_grad(), self._whole_state(method):
             return self._resampled_sums(replicates, seed)
 
     def _resampled_sums(self, replicates: int | None, seed: int | None) -> "resampling.Resampled | resampling.Joined":
@@ -272,7 +273,7 @@ class Metric(RecordedArguments, torchmetrics.Metric):
         return self._items().resampled(*check_draws(replicates, seed))
 
     def value_range(self) -> tuple[Any, Any]:
-        """Return the least and the largest possible value, infinite where none is known."""
+        """Return the smallest and the largest possible value, infinite where none is known."""
         ends = (self.plot_lower_bound, -torch.inf), (self.plot_upper_bound, torch.inf)
         low, high = (unknown if end is None else end for end, unknown in ends)
         return low, high
@@ -286,7 +287,7 @@ class Metric(RecordedArguments, torchmetrics.Metric):
 
         Args:
             name: Name of the row, by default that of the class.
-            **options: Those of `interval`.
+            **options: Options of `interval`.
 
         Raises:
             ValueError: As `interval`.
@@ -294,7 +295,7 @@ class Metric(RecordedArguments, torchmetrics.Metric):
         return table_of({name or type(self).__name__: self.interval(**options)}, self._direction)
 
     def batch_value(self) -> Any:
-        """What `forward` asks of a batch; a metric overrides it when `compute` is too dear for every step."""
+        """Return the value of a batch in `forward`; metrics override it if `compute` is too slow for every step."""
         return self.compute()
 
     @torch.no_grad()
@@ -328,8 +329,8 @@ class Metric(RecordedArguments, torchmetrics.Metric):
             with incoming._lock:
                 updates, state = incoming.update_count, incoming.metric_state
         else:
-            got, wanted = type(incoming).__name__, type(self).__name__
-            raise ValueError(f"incoming_state: got {got}, wanted {wanted}, its metric_state, or a list of these")
+            got, expected = type(incoming).__name__, type(self).__name__
+            raise ValueError(f"incoming_state: got {got}, wanted {expected}, its metric_state, or a list of these")
         if missing := self._defaults.keys() - state.keys():
             raise ValueError(f"incoming_state: lacks {sorted(missing)}; pass a metric or its metric_state")
         return updates, state
@@ -338,10 +339,10 @@ class Metric(RecordedArguments, torchmetrics.Metric):
         for name, reduction in self._reductions.items():
             incoming = state[name].to(getattr(self, name).device)
             if reduction is dim_zero_sum:
-                got, wanted = tuple(incoming.shape), tuple(getattr(self, name).shape)
-                if got != wanted:
+                got, expected = tuple(incoming.shape), tuple(getattr(self, name).shape)
+                if got != expected:
                     advice = "merge metrics of equal options"
-                    raise ValueError(f"incoming_state: got {name} of shape {got}, wanted {wanted}; {advice}")
+                    raise ValueError(f"incoming_state: got {name} of shape {got}, wanted {expected}; {advice}")
                 setattr(self, name, getattr(self, name) + incoming.detach())
             elif reduction is merge_stores:
                 setattr(self, name, merge_stores(torch.stack([getattr(self, name), incoming])))
@@ -367,33 +368,33 @@ class Metric(RecordedArguments, torchmetrics.Metric):
     def _sync_dist(self, dist_sync_fn: Callable[..., Any] = gather, process_group: Any = None) -> None:
         group = process_group or self.process_group
         kinds = self._agreed_kinds(group) if dist_sync_fn is gather else {}
-        whole = {}
+        merged = {}
         for name, reduction in self._reductions.items():
             state = getattr(self, name)
             if reduction is dim_zero_cat:
-                known = kinds.get(name)
-                whole[name] = gathered(state, group, known) if known else torch.cat(dist_sync_fn(state, group=group))
+                metas = kinds.get(name)
+                merged[name] = gathered(state, group, metas) if metas else torch.cat(dist_sync_fn(state, group=group))
             else:
-                known = [((1, *shape), dtype, device) for shape, dtype, device in kinds.get(name, ())]
-                parts = gathered(state[None], group, known) if known else dist_sync_fn(state, group=group)
+                metas = [((1, *shape), dtype, device) for shape, dtype, device in kinds.get(name, ())]
+                parts = gathered(state[None], group, metas) if metas else dist_sync_fn(state, group=group)
                 is_store = reduction is merge_stores
-                whole[name] = merge_stores(torch.stack([*parts])) if is_store else functools.reduce(torch.add, parts)
-        for name, state in whole.items():
+                merged[name] = merge_stores(torch.stack([*parts])) if is_store else functools.reduce(torch.add, parts)
+        for name, state in merged.items():
             setattr(self, name, state)
 
     def rank_options(self) -> dict[str, str]:
-        """Return in words the options that have to be the same on all ranks, by name."""
+        """Return descriptions of the options that have to be the same on all ranks, by name."""
         return options_of(self)
 
     def _agreed_kinds(self, group: Any) -> dict[str, list[Kind]]:
-        """Kind of each state on every rank; ValueError on all where their options differ."""
-        own = self.rank_options(), {name: kind_of(getattr(self, name)) for name in self._defaults}
-        options, kinds = zip(*exchange(own, group), strict=True)
+        """Return the kinds of all states on every rank; ValueError on all ranks if their options differ."""
+        local = self.rank_options(), {name: kind_of(getattr(self, name)) for name in self._defaults}
+        options, kinds = zip(*exchange(local, group), strict=True)
         check_same_options(options)
         return {name: [kind[name] for kind in kinds] for name in self._defaults}
 
     def _copy_state_dict(self) -> dict[str, Tensor | list[Any]]:
-        return {**self.metric_state}  # references suffice: what a state tensor shows never changes
+        return {**self.metric_state}  # references suffice: state tensors are never changed in place
 
     def _wrap_update(self, update: Callable) -> Callable:
         wrapped = super()._wrap_update(update)
@@ -418,7 +419,7 @@ class Metric(RecordedArguments, torchmetrics.Metric):
             raise
 
     def _wrap_compute(self, compute: Callable) -> Callable:
-        # In place of torchmetrics' wrapper, which warns on ranks without data, stays synced when compute raises
+        # Instead of torchmetrics' wrapper, which warns on ranks without data, stays synced when compute raises
         # and squeezes results of one element.
         @functools.wraps(compute)
         def cached(*args: Any, **kwargs: Any) -> Any:
@@ -434,15 +435,15 @@ class Metric(RecordedArguments, torchmetrics.Metric):
         return cached
 
     @contextmanager
-    def _whole_state(self, asked: str) -> Iterator[None]:
-        """Inside, the state is that of all ranks together. NoDataError, naming the method `asked`, if there is none."""
+    def _whole_state(self, method: str) -> Iterator[None]:
+        """Hold the state of all ranks in this context. NoDataError, which names `method`, if it is empty."""
         syncs = self._to_sync and self.dist_sync_fn is gather and self.distributed_available_fn()
         with self._lock, together(self.process_group) if syncs else nullcontext():
             self._sync_to_compute()
             try:
-                may_be_empty = asked == "compute" and self.nan_without_data
+                may_be_empty = method == "compute" and self.nan_without_data
                 if not (self.update_called or self._is_synced or may_be_empty):
-                    raise NoDataError(f"{type(self).__name__}.{asked}() was called before update(); update it first")
+                    raise NoDataError(f"{type(self).__name__}.{method}() was called before update(); update it first")
                 yield
             finally:
                 if self._is_synced and self._should_unsync:
@@ -453,13 +454,14 @@ class Metric(RecordedArguments, torchmetrics.Metric):
         new = cast("dict[str, Tensor]", self._defaults)  # torchmetrics has lists too
         names = [name for name in new if prefix + name in state_dict]
         for name in names:
-            got, wanted = tuple(state_dict[prefix + name].shape), tuple(new[name].shape)
-            if self._reductions[name] is not dim_zero_cat and got != wanted:
-                args[-1].append(f"size mismatch for {prefix}{name}: got {got}, wanted {wanted}")
+            got, expected = tuple(state_dict[prefix + name].shape), tuple(new[name].shape)
+            if self._reductions[name] is not dim_zero_cat and got != expected:
+                args[-1].append(f"size mismatch for {prefix}{name}: got {got}, wanted {expected}")
                 del state_dict[prefix + name]
         for group in self.rows_of_items():
-            kept = (name for name in group if not name.endswith(("ids", "groups")))  # those are checked where read
-            rows = {name: len(state_dict[prefix + name]) for name in kept if prefix + name in state_dict}
+            # `ids` and `groups` are checked where they are read.
+            checked = (name for name in group if not name.endswith(("ids", "groups")))
+            rows = {name: len(state_dict[prefix + name]) for name in checked if prefix + name in state_dict}
             if len({count for count in rows.values() if count}) > 1:
                 got = ", ".join(f"{count} of {prefix}{name}" for name, count in rows.items())
                 args[-1].append(f"rows of one item in each state: got {got}, wanted equally many or none")
@@ -470,7 +472,7 @@ class Metric(RecordedArguments, torchmetrics.Metric):
         for name in names:  # as of any module, the state goes where the metric is
             setattr(self, name, getattr(self, name).to(self.device))
         if names:
-            # What differs from the state of a new metric counts as one update.
+            # A state that differs from that of a new metric counts as one update.
             self._update_count = int(any(not _equal(getattr(self, name), x) for name, x in new.items()))
             self._computed = None
 
@@ -485,20 +487,20 @@ class Metric(RecordedArguments, torchmetrics.Metric):
         for name, states in before.items():
             device, dtype = getattr(self, name).device, getattr(self, name).dtype
             if dtype != states[0].dtype and not self._dtype_convert:  # `.to(torch.bfloat16)` of a model around it
-                here, self._defaults[name] = (state.to(device) for state in cast("tuple[Tensor, Tensor]", states))
-                setattr(self, name, here)
+                state, self._defaults[name] = (state.to(device) for state in cast("tuple[Tensor, Tensor]", states))
+                setattr(self, name, state)
         self._stores, self._computed = {}, None  # the states may live elsewhere now
         return module
 
     @one_at_a_time
     def __getstate__(self) -> dict[str, Any]:
-        # Pickles and copies hold the kept rows, not the room for more behind them, and a free lock of their own.
+        # Pickles and copies hold the rows, not the unused capacity after them, and a new, free lock.
         state = super().__getstate__()
         rows = {name: getattr(self, name).clone() for name in self._stores}
-        found = {} if self._items is None else {"_items": None, "_computed": None}
-        return {**state, **rows, **found, "_stores": {}, "_lock": Lock()}
+        dropped = {} if self._items is None else {"_items": None, "_computed": None}
+        return {**state, **rows, **dropped, "_stores": {}, "_lock": Lock()}
 
 
 def _equal(a: Tensor, b: Tensor) -> bool:
-    """NaN equals NaN."""
+    """Return whether tensors are equal; NaN equals NaN."""
     return a.shape == b.shape and torch.allclose(a, b.to(a), 0, 0, equal_nan=True)

@@ -27,7 +27,7 @@ Reference = TypeVar("Reference", bound=Callable[..., Any])
 
 
 class Operator(NamedTuple):
-    """Of an operator, what a warning and `python -m tensormetrics info` say."""
+    """Description of an operator in warnings and in `python -m tensormetrics info`."""
 
     library: str
     serves: str  # the public names that call it
@@ -51,7 +51,7 @@ _load()
 
 
 def define(schema: str, fake: Callable[..., Any], operator: Operator) -> Any:
-    """The operator `tensormetrics::name(...)`; `fake` gives empty results of the right shapes."""
+    """Define the operator `tensormetrics::name(...)`; `fake` returns empty results of the right shapes."""
     name = schema.partition("(")[0]
     LIBRARY.define(schema, tags=torch.Tag.pt2_compliant_tag)
     torch.library.register_fake(f"tensormetrics::{name}", fake, lib=LIBRARY)
@@ -60,12 +60,12 @@ def define(schema: str, fake: Callable[..., Any], operator: Operator) -> Any:
 
 
 def reference(name: str) -> Callable[[Reference], Reference]:
-    """Has the decorated function answer for an operator wherever no kernel was built. It may be slow and simple."""
+    """Use the decorated function for an operator wherever no kernel was built. It may be slow and simple."""
 
     def register(function: Reference) -> Reference:
         @functools.wraps(function)
         def fallback(*arguments: Any) -> Any:
-            say_missing(name, next(each for each in arguments if isinstance(each, torch.Tensor)).device.type)
+            say_missing(name, next(x for x in arguments if isinstance(x, torch.Tensor)).device.type)
             return function(*arguments)
 
         LIBRARY.impl(name, fallback, "CompositeExplicitAutograd")
@@ -82,7 +82,7 @@ def try_before_use(name: str, function: Callable[..., Any], dispatch_key: str) -
     family = FAMILIES[OPERATORS[name].library]
 
     def guarded(keys: Any, *arguments: Any) -> Any:
-        device = next(each for each in arguments if isinstance(each, Tensor)).device
+        device = next(argument for argument in arguments if isinstance(argument, Tensor)).device
         if _gpu_kernels.usable(family, device):
             return kernel.call_boxed(keys, *arguments)
         return function(*arguments)
@@ -98,7 +98,7 @@ def has_kernel(name: str, device: str) -> bool:
 
 
 def usable(name: str, device: torch.device) -> bool:
-    """Whether the kernel for CPU of an operator that has no other can be used. Where it should be there, says once."""
+    """Return whether the CPU kernel of an operator without another kernel can be used; warn once if it is missing."""
     if device.type != "cpu":
         return False
     if not has_kernel(name, "cpu"):
@@ -120,13 +120,13 @@ def say_missing(name: str, device: str) -> None:
 
 
 def derivative_wanted(x: Tensor) -> bool:
-    """Whether someone asks for derivatives by `x`, backward or forward: operators give none, plain torch must."""
-    # Tangents may stand at any level of torch.func, so that forward mode anywhere around is taken for a wish.
+    """Return whether derivatives by `x` are needed, which operators do not have and plain torch has."""
+    # Tangents may live at any functorch level, so any active forward-mode level counts as needing derivatives.
     return x.requires_grad and torch.is_grad_enabled() or forward_ad._current_level >= 0
 
 
 def batch_first(operator: str, run: Callable[..., Any]) -> None:
-    """torch.vmap over `operator` runs `run` once, on arguments whose batch dimension is the first, of full size."""
+    """Register torch.vmap over `operator`: `run` is called once, with the batch dimension first, of full size."""
 
     def batched(info: Any, in_dims: tuple, *arguments: Any) -> tuple[Any, Any]:
         moved = (

@@ -1,5 +1,4 @@
-"""What all plots share: figures without global state, series that differ in grey as well, labels in lines; and the plot
-of any metric's values."""
+"""Figures without global state, styles of series that differ in gray too, wrapped labels, and plots of values."""
 
 import math
 import re
@@ -30,37 +29,38 @@ def plot_values(
     higher_is_better: bool | None = None,
     ax: "Axes | None" = None,
 ) -> "tuple[Figure, Axes]":
-    """Scalars of one step as points in rows, of several steps as lines; intervals as bars. See `Metric.plot`."""
+    """Plot scalars of one step as points in rows, of several steps as lines; intervals as bars. See `Metric.plot`."""
     rows = [dict(scalars(step, name)) for step in steps]
     names = list(dict.fromkeys(label for row in rows for label in row))
     labels, name = [broken(in_words(label)) for label in names], in_words(name)
-    many = len(rows) > 1
-    size = (4.5, 3.0) if many else (3.5 + inches(labels), 0.9 + 2 * LINE * max(len(names), lines_of(labels)))
+    has_steps = len(rows) > 1
+    size = (4.5, 3.0) if has_steps else (3.5 + inches(labels), 0.9 + 2 * LINE * max(len(names), lines_of(labels)))
     figure, (axes,) = new_axes(ax, size)
     for i, (key, label) in enumerate(zip(names, labels, strict=True)):
-        middle, low, high = np.array([row.get(key, (math.nan,) * 3) for row in rows]).T
-        place, sides = np.arange(len(rows)) if many else np.array([i]), np.stack([middle - low, high - middle])
-        spread = None if np.isnan(sides).all() else sides.tolist()
-        if many:
-            axes.errorbar(place, middle, yerr=spread, label=label, capsize=2, **line_style(i))
+        values, low, high = np.array([row.get(key, (math.nan,) * 3) for row in rows]).T
+        positions = np.arange(len(rows)) if has_steps else np.array([i])
+        errors = np.stack([values - low, high - values])
+        errorbars = None if np.isnan(errors).all() else errors.tolist()
+        if has_steps:
+            axes.errorbar(positions, values, yerr=errorbars, label=label, capsize=2, **line_style(i))
         else:
-            axes.errorbar(middle, place, xerr=spread, capsize=2, **line_style(0) | {"linestyle": "none"})
-    set_limits, set_label = (axes.set_ylim, axes.set_ylabel) if many else (axes.set_xlim, axes.set_xlabel)
+            axes.errorbar(values, positions, xerr=errorbars, capsize=2, **line_style(0) | {"linestyle": "none"})
+    set_limits, set_label = (axes.set_ylim, axes.set_ylabel) if has_steps else (axes.set_xlim, axes.set_xlabel)
     set_limits(*_widened(*bounds))
     set_label(broken(f"{name}{direction_text(higher_is_better)}"))
-    if many:
+    if has_steps:
         axes.set_xlabel("step")
         axes.locator_params(axis="x", integer=True)
         if len(names) > 1:
             legend_beside(axes)
     else:
         name_rows(axes, labels)
-    dress(axes, grid="y" if many else "x")
+    dress(axes, grid="y" if has_steps else "x")
     return figure, axes
 
 
 def _widened(low: float | None, high: float | None) -> tuple[float | None, float | None]:
-    """Move the bounds of a metric apart, so that a point on one is seen whole."""
+    """Move the bounds of a metric apart, so that a point on one is fully visible."""
     margin = 0.03 if low is None or high is None else 0.03 * (high - low)
     return None if low is None else low - margin, None if high is None else high + margin
 
@@ -77,10 +77,10 @@ def plot_panels(
     size = (inches(labels) + 2.5 * len(panels), 0.9 + 2 * LINE * max(len(names), lines_of(labels)))
     figure, axes = new_axes(ax, size, 1, len(panels), sharey=True)
     for i, (panel, (column, rows)) in enumerate(zip(axes, panels.items(), strict=True)):
-        middle, low, high = rows.T
-        sides = np.stack([middle - low, high - middle])
-        spread = None if np.isnan(sides).all() else sides
-        panel.errorbar(middle, range(len(names)), xerr=spread, capsize=2, **line_style(0) | {"linestyle": "none"})
+        values, low, high = rows.T
+        errors = np.stack([values - low, high - values])
+        errorbars = None if np.isnan(errors).all() else errors
+        panel.errorbar(values, range(len(names)), xerr=errorbars, capsize=2, **line_style(0) | {"linestyle": "none"})
         panel.set_xlabel(broken(f"{in_words(column)}{direction_text(higher_is_better.get(column))}"))
         dress(panel, grid="x")
         if i == 0:
@@ -93,21 +93,21 @@ def direction_text(higher_is_better: bool | None) -> str:
 
 
 def steps_of(val: Any) -> Sequence[Any]:
-    """What `plot` is given, as a list of answers: one answer alone is one step."""
+    """Return the argument of `plot` as a list of results; a single result is one step."""
     return val if isinstance(val, list | tuple) and not hasattr(val, "_fields") else [val]
 
 
 def in_words(name: str) -> str:
-    """A name of code as a label: "mean_average_precision" and "HitRate" in words; what stands in brackets stays."""
-    words = re.sub(r"_(?![^\[]*\])", " ", name)
-    if words.isidentifier():
-        words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", words)
-        words = re.sub(r"\b[A-Z](?=[a-z])", lambda found: found[0].lower(), words)
-    return re.sub(r"\br precision\b", "R-precision", re.sub(r"\bat r\b", "at R", words))
+    """Return a label for an identifier such as "mean_average_precision" or "HitRate"; text in brackets stays."""
+    text = re.sub(r"_(?![^\[]*\])", " ", name)
+    if text.isidentifier():
+        text = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", text)
+        text = re.sub(r"\b[A-Z](?=[a-z])", lambda match: match[0].lower(), text)
+    return re.sub(r"\br precision\b", "R-precision", re.sub(r"\bat r\b", "at R", text))
 
 
 def scalars(value: Any, name: str) -> Iterable[tuple[str, tuple[float, float, float]]]:
-    """Each number of a metric's value with the ends of its interval, NaN where it has none."""
+    """Yield each number of a metric's value with the ends of its interval, NaN without an interval."""
     if isinstance(value, Mapping):
         parts = {str(key): part for key, part in value.items()}
         ends = {key: (f"{key}/low", f"{key}/high") for key in parts}
@@ -120,10 +120,10 @@ def scalars(value: Any, name: str) -> Iterable[tuple[str, tuple[float, float, fl
             elif key not in is_end:
                 yield from scalars(part, key)
     elif hasattr(value, "low") and hasattr(value, "high"):
-        yield from named(name, np.stack([_flat(side) for side in value], 1))
+        yield from named(name, np.stack([_flat(end) for end in value], 1))
     else:
-        middle = _flat(value)
-        yield from named(name, np.stack([middle, *[np.full(len(middle), math.nan)] * 2], 1))
+        values = _flat(value)
+        yield from named(name, np.stack([values, *[np.full(len(values), math.nan)] * 2], 1))
 
 
 def _flat(value: Any) -> np.ndarray:
@@ -148,18 +148,18 @@ def figure_class() -> "type[Figure]":
 def new_axes(
     ax: "Axes | Sequence[Axes] | None", size: tuple[float, float], rows: int = 1, columns: int = 1, **grid: Any
 ) -> "tuple[Figure, list[Axes]]":
-    """The given axes and their figure, or those of a new one, row by row; its layout keeps room for labels."""
+    """Return the figure and its axes, or those of a new one, row by row, with a layout that fits labels."""
     if ax is None:
         figure = figure_class()(figsize=size, layout="constrained")
         return figure, list(figure.subplots(rows, columns, squeeze=False, **grid).flat)
-    found: list[Axes] = np.ravel(np.asarray(ax, dtype=object)).tolist()
-    if len(found) != rows * columns:
-        raise ValueError(f"ax: got {len(found)} axes, this plot has {rows * columns}")
-    return cast("Figure", found[0].figure), found  # or what is drawn on like one, within a figure
+    axes: list[Axes] = np.ravel(np.asarray(ax, dtype=object)).tolist()
+    if len(axes) != rows * columns:
+        raise ValueError(f"ax: got {len(axes)} axes, this plot has {rows * columns}")
+    return cast("Figure", axes[0].figure), axes  # or what is drawn on like one, within a figure
 
 
 def is_dark() -> bool:
-    """Whether matplotlib's style, such as "dark_background", has axes darker than a middle grey."""
+    """Return whether matplotlib's style, such as "dark_background", has axes darker than a medium gray."""
     from matplotlib import colors, rcParams
 
     return float(np.dot(colors.to_rgb(rcParams["axes.facecolor"]), (0.2126, 0.7152, 0.0722))) < 0.4
@@ -170,7 +170,7 @@ def palette() -> tuple[str, ...]:
 
 
 def ink() -> str:
-    """The colour of text and thin lines."""
+    """Return the color of text and thin lines."""
     return "white" if is_dark() else "black"
 
 
@@ -181,19 +181,19 @@ def dress(
     grid: Literal["x", "y"] | None = None,
     frame: Iterable[str] = ("left", "bottom"),
 ) -> None:
-    """Text of one size, no more frame than is wanted, and faint lines behind the data along one axis."""
+    """Set the font size, the visible spines, and faint grid lines along one axis."""
     ax.tick_params(labelsize=fontsize)
     for text in (ax.xaxis.label, ax.yaxis.label):
         text.set_fontsize(fontsize)
-    for side, spine in ax.spines.items():
-        spine.set_visible(side in frame)
+    for name, spine in ax.spines.items():
+        spine.set_visible(name in frame)
     if grid:
         ax.set_axisbelow(True)
         ax.grid(axis=grid, color="0.3" if is_dark() else "0.88", linewidth=0.8)
 
 
 def bar_style(i: int) -> dict[str, Any]:
-    """Of the i-th series of bars; the first 28 differ in grey too."""
+    """Return the style of the i-th series of bars; the first 28 differ in gray too."""
     edge = "white" if i % 4 in (0, 2) and not is_dark() else "0.2"  # hatches of a light bar are dark
     return {
         "facecolor": palette()[i % len(COLORS)],
@@ -204,7 +204,7 @@ def bar_style(i: int) -> dict[str, Any]:
 
 
 def line_style(i: int) -> dict[str, Any]:
-    """Of the i-th line; the first 35 differ in grey too. Thin lines of the light colours are hard to see."""
+    """Return the style of the i-th line; the first 35 differ in gray too. Light thin lines are hard to see."""
     strong = [color for k, color in enumerate(palette()) if k % 4 != 3]
     stroke, marker = STROKES[i % len(STROKES)], MARKERS[i % len(MARKERS)]
     return {"color": strong[i % 6], "linestyle": stroke, "marker": marker, "markersize": 4, "linewidth": 1.2}
@@ -216,7 +216,7 @@ def legend_beside(ax: "Axes", title: str | None = None) -> None:
 
 
 def legend_below(figure: "Figure", axes: "Iterable[Axes]", fontsize: float = FONT, **style: Any) -> None:
-    """One legend for all axes of a figure that was made here, in as many rows as its width asks for."""
+    """Draw one legend for all axes of a new figure, in as many rows as its width requires."""
     entries = {label: handle for ax in axes for handle, label in zip(*ax.get_legend_handles_labels(), strict=True)}
     if entries:
         width = sum(inches([label]) + 0.45 for label in entries) * fontsize / FONT
@@ -226,16 +226,16 @@ def legend_below(figure: "Figure", axes: "Iterable[Axes]", fontsize: float = FON
 
 
 def name_rows(ax: "Axes", names: Sequence[str]) -> None:
-    """A row for each name, the first on top."""
+    """Label rows by names, the first on top."""
     ax.set_yticks(range(len(names)), names)
     ax.set_ylim(len(names) - 0.4, -0.6)
 
 
 def broken(name: Any, width: int = WIDTH) -> str:
-    """A label in lines: a break after "wrt", and where a line is long after a space, a slash or the like."""
-    whole = rf".{{1,{width}}}(?:(?<=[ /_:-])|$)|.{{1,{width}}}"
+    """Wrap a label: a break after "wrt", and in long lines after a space, a slash or the like."""
+    line_pattern = rf".{{1,{width}}}(?:(?<=[ /_:-])|$)|.{{1,{width}}}"
     lines = str(name).replace(" wrt ", "\u00a0wrt\n").split("\n")  # "wrt" stays with the word before it
-    parts = [part.strip() for line in lines for part in re.findall(whole, line) or [""]]
+    parts = [part.strip() for line in lines for part in re.findall(line_pattern, line) or [""]]
     return "\n".join(parts).replace("\u00a0", " ")
 
 
@@ -244,5 +244,5 @@ def lines_of(labels: Iterable[str]) -> int:
 
 
 def inches(labels: Iterable[str]) -> float:
-    """The width of the longest line, and a little more."""
+    """Return the width of the longest line, and a little more."""
     return CHARACTER * (2 + max((len(line) for label in labels for line in label.split("\n")), default=0))

@@ -12,7 +12,7 @@ SECONDS_BETWEEN_LINES = 5.0
 def progress_bar(total: int, unit: str, *, description: str = "", transient: bool = False) -> Iterator["Progress"]:
     """Show how many of `total` units are done: `progress.advance(n)`, and `progress.describe(text)` before the bar.
 
-    A transient bar appears on terminals only, after a second, and leaves nothing behind; without tqdm it shows nothing.
+    A transient bar appears on terminals only, after a second, and is removed at the end; without tqdm there is none.
     Others are written wherever stderr goes; without tqdm, as a line every few seconds.
     """
     try:
@@ -39,9 +39,9 @@ def _write_nothing(_: object) -> None:
 def _line_writer(total: int, unit: str) -> Callable[[int], None]:
     done, last_line = 0, time.monotonic()
 
-    def advance(number: int) -> None:
+    def advance(count: int) -> None:
         nonlocal done, last_line
-        done += number
+        done += count
         if time.monotonic() - last_line >= SECONDS_BETWEEN_LINES:
             print(f"{unit}: {done} of {total}", file=sys.stderr)
             last_line = time.monotonic()

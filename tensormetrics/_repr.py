@@ -29,9 +29,9 @@ class RecordedArguments:
         """Return the arguments of the constructor that are not its defaults, and sizes."""
         args, kwargs = self._arguments
         signature = inspect.signature(type(self).__init__)
-        given = signature.bind(self, *args, **kwargs).arguments
+        arguments = signature.bind(self, *args, **kwargs).arguments
         packed = next((n for n, p in signature.parameters.items() if p.kind is p.VAR_KEYWORD), "")
-        flat = {**given, **given.pop(packed, {})}
+        flat = {**arguments, **arguments.pop(packed, {})}
         children = getattr(self, "_modules", {})  # which a module prints itself
         options = {name: value for name, value in flat.items() if name not in ("self", packed, *children)}
         return keywords(type(self).__init__, options | self._sizes())

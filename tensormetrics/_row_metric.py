@@ -28,10 +28,10 @@ class RowMetric(Metric):
         # columns: (B, ...) each
         """Append the rows of items; `ids` and `groups` as in `update`."""
         first = next(iter(columns.values()))
-        numbers = identity(len(first), first.device, **items)
+        names = identity(len(first), first.device, **items)
         if len(first):
-            check_same_kind(kind_of("ids" in numbers, "groups" in numbers), self._kind_of_kept(self.metric_state))
-        for name, rows in {**numbers, **columns}.items():
+            check_same_kind(kind_of("ids" in names, "groups" in names), self._kind_of_kept(self.metric_state))
+        for name, rows in {**names, **columns}.items():
             self.append_rows(name, rows)
 
     def item_names(self) -> ItemNames:

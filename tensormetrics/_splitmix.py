@@ -1,4 +1,4 @@
-"""SplitMix64: random words as a function of their address.
+"""SplitMix64: random bits as a function of their address.
 
 Steele, Lea & Flood, Fast Splittable Pseudorandom Number Generators, 2014, doi:10.1145/2714064.2660195.
 """
@@ -9,9 +9,9 @@ from torch import Tensor
 STEP, FIRST, SECOND = (c - 2**64 for c in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
 
 
-def words_at(key: Tensor | int, place: Tensor) -> Tensor:
+def words_at(key: Tensor | int, index: Tensor) -> Tensor:
     # place: int64  ->  int64, 64 random bits for every place
-    return mixed(key + place * STEP)
+    return mixed(key + index * STEP)
 
 
 def mixed(z: Tensor) -> Tensor:

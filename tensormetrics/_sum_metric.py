@@ -77,9 +77,9 @@ class SumMetric(Metric):
     def add_items(self, rows: Tensor, ids: Any = None, groups: Any = None, target: Tensor | None = None) -> None:
         # rows: (B, K) float64  target: (B,) integer
         """Add a row for each item to the sums. `target` makes items comparable only with those of the same target."""
-        numbers = identity(len(rows), rows.device, ids, groups)
+        names = identity(len(rows), rows.device, ids, groups)
         self.sums = self.sums + rows.sum(0)
-        self.weigh(rows, **numbers, target=target)
+        self.weigh(rows, **names, target=target)
 
     def weigh(
         self, rows: Tensor, ids: Tensor | None = None, groups: Tensor | None = None, target: Tensor | None = None
@@ -115,7 +115,7 @@ class SumMetric(Metric):
     @abstractmethod
     def read_sums(self, sums: Tensor) -> Any:
         # sums: (..., K)  ->  (...), or name: (...)
-        """Return the value, or values, that sums of rows stand for."""
+        """Return the value, or values, of sums of rows."""
 
     def item_bounds(self) -> Bounds | None:
         """Return the rows of the worst and the best possible item; None if these are unknown."""
@@ -125,14 +125,14 @@ class SumMetric(Metric):
         return self._resampled_state(replicates, seed)
 
     def _resampled_state(self, replicates: int | None, seed: int | None) -> Resampled:
-        own = {"replicates": (replicates, self.replicates), "seed": (seed, self.seed)}
+        options = {"replicates": (replicates, self.replicates), "seed": (seed, self.seed)}
         kind = type(self).__name__
         if type(self).no_interval is not Metric.no_interval:
             raise NotImplementedError(f"{kind}: {self.no_interval}")
         if not self.replicates:
-            wanted = check_draws(replicates, seed)[0]
-            raise ValueError(f"replicates: {kind} keeps sums; write {kind}(..., replicates={wanted}) and update again")
-        for name, (requested, value) in own.items():
+            default = check_draws(replicates, seed)[0]
+            raise ValueError(f"replicates: {kind} keeps sums; write {kind}(..., replicates={default}) and update again")
+        for name, (requested, value) in options.items():
             if requested not in (None, value):
                 raise ValueError(f"{name}: got {requested}, but this {kind} was made with {name}={value}; leave it out")
         if self.identified.count_nonzero() > 1:

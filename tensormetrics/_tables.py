@@ -35,13 +35,13 @@ LATEX_TABLE = str.maketrans(LATEX)
 
 
 def rendered(table_fmt: str, headers: Sequence[str], rows: Sequence[Sequence[Any]], precision: int = 4) -> str:
-    """Numbers, and columns of them, stand to the right."""
+    """Format a table as text; numbers, and columns of numbers, are aligned to the right."""
     numeric = [all(not isinstance(row[i], str) for row in rows) for i in range(len(headers))]
     return TEXTS[table_fmt](list(headers), [[cell_text(cell, precision) for cell in row] for row in rows], numeric)
 
 
 def cell_text(value: Any, precision: int = 4, percent: bool = False) -> str:
-    """Fixed decimals, or scientific ones for what these would hide."""
+    """Format a cell: fixed decimals, or scientific notation for numbers that these would hide."""
     if isinstance(value, str):
         return value
     if value is None:
@@ -52,8 +52,8 @@ def cell_text(value: Any, precision: int = 4, percent: bool = False) -> str:
         return f"{value:.{max(precision - 2, 0)}%}"
     if isinstance(value, int):
         return str(value)
-    hidden = 0 < abs(value) <= 10.0**-precision or 1e6 <= abs(value) < math.inf
-    return f"{value:.{precision}{'e' if hidden else 'f'}}"
+    is_scientific = 0 < abs(value) <= 10.0**-precision or 1e6 <= abs(value) < math.inf
+    return f"{value:.{precision}{'e' if is_scientific else 'f'}}"
 
 
 def _aligned(headers: list[str], cells: list[list[str]], numeric: list[bool]) -> list[list[str]]:

@@ -15,7 +15,7 @@ WORD = 8  # bytes of a machine word
 LONGEST = 512  # bytes of a field
 SERVES = "Run.read and Qrels.read"
 
-# data: (bytes,) uint8, whole lines of `columns` fields, of which `kept` are asked for, in order  ->  (kept, lines, 2)
+# data: (bytes,) uint8, complete lines of `columns` fields  kept: indices of fields, ascending  ->  (kept, lines, 2)
 # int64, where these begin and end; (2,) int64: the number of the first line that does not fit, from 1, and how many
 # fields it has, or 0, 0. Lines without fields are passed over.
 split_columns = _native.define(
@@ -35,7 +35,7 @@ numbers_of_fields = _native.define(
     ),
     _native.Operator("text", SERVES, 10),
 )
-# data, places: as above  ->  (n, width) int64: the bytes of each field, 0 behind them
+# data, places: as above  ->  (n, width) int64: the bytes of each field, then 0
 words_of_fields = _native.define(
     "words_of_fields(Tensor data, Tensor places, int width) -> Tensor",
     lambda data, places, width: data.new_empty(len(places), width, dtype=torch.int64),
@@ -70,12 +70,12 @@ class Fields:
     def behind(self, rows: int) -> "Fields":
         return Fields(self.data, self.places[rows:])
 
-    def words(self) -> np.ndarray:
+    def codes(self) -> np.ndarray:
         # ->  (n, W) uint64
-        """The bytes of each field, 0 behind its end: two fields are equal where these are."""
+        """Return the bytes of each field, padded by 0: two fields are equal if these are."""
         longest = int((self.places[:, 1] - self.places[:, 0]).max(initial=1))
-        words = words_of_fields(torch.from_numpy(self.data), torch.from_numpy(self.places), -(-longest // WORD))
-        return words.numpy().view(np.uint64)
+        codes = words_of_fields(torch.from_numpy(self.data), torch.from_numpy(self.places), -(-longest // WORD))
+        return codes.numpy().view(np.uint64)
 
     def numbers(self) -> tuple[np.ndarray, np.ndarray]:
         # ->  (n,) float64, the rows that hold no number
@@ -84,22 +84,22 @@ class Fields:
 
 
 def split_fields(content: bytearray, path: Path, names: Sequence[str]) -> list[Fields]:
-    """Return the columns of those names, but those called "-", of the content of a file.
+    """Return the columns of a file's content that have a name other than "-".
 
-    Each line has as many fields, or none: ValueError names the first other one.
+    Each line has as many fields as names, or none: ValueError names the first other line.
     """
     data = np.frombuffer(content, np.uint8)
     if data.max(initial=0) >= 0x80 or not data.min(initial=1):
         data = np.frombuffer(bytearray(text_of(content, path).encode()), np.uint8)
-    kept = [i for i, name in enumerate(names) if name != "-"]
-    found, wrong = split_columns(torch.from_numpy(data), len(names), kept)
+    requested = [i for i, name in enumerate(names) if name != "-"]
+    bounds, wrong = split_columns(torch.from_numpy(data), len(names), requested)
     line, fields = wrong.tolist()
     if line:
         raise ValueError(f"{path}, line {line}: got {fields} fields, wanted {len(names)}: {' '.join(names)}")
-    places = found.numpy()
-    if (longest := int((places[..., 1] - places[..., 0]).max(initial=0))) > LONGEST:
+    positions = bounds.numpy()
+    if (longest := int((positions[..., 1] - positions[..., 0]).max(initial=0))) > LONGEST:
         raise ValueError(f"{path}: got a field of {longest} bytes, wanted at most {LONGEST}")
-    return [Fields(data, column) for column in places]
+    return [Fields(data, column) for column in positions]
 
 
 @_native.reference("split_columns")

@@ -1,4 +1,4 @@
-"""On which device a launch of Triton kernels takes place."""
+"""The device of launches of Triton kernels."""
 
 import functools
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from torch import Tensor
 
 
 def on_its_device(launch: Callable) -> Callable:
-    """Kernels are launched on the current device: for the call that is the one of the first argument."""
+    """Make the device of the first argument the current one, on which Triton launches kernels."""
 
     @functools.wraps(launch)
     def guarded(first: Any, *rest: Any, **options: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What launches every Triton kernel once, so that it is compiled and kept before a program needs it."""
+"""Launch every Triton kernel once, so that it is compiled and cached before a program needs it."""
 
 import torch
 from torch import Tensor
@@ -7,12 +7,12 @@ from .association import permutation_p_value, sign_flip_p_value
 from .retrieval import TorchKMeans, TorchKNN, positive_ranks
 from .retrieval.search.distance import DistanceName
 
-Job = tuple[str, DistanceName | None, int]  # what to call, a distance, columns of the rows
-MOST_USED: tuple[DistanceName, ...] = ("l2", "ip", "cosine")
+Job = tuple[str, DistanceName | None, int]  # function, distance, columns of the rows
+DISTANCES: tuple[DistanceName, ...] = ("l2", "ip", "cosine")
 
 
 def jobs(columns: tuple[int, ...]) -> list[Job]:
-    of_rows = [(what, distance, dim) for dim in columns for what in FOR_DISTANCE for distance in MOST_USED]
+    of_rows = [(what, distance, dim) for dim in columns for what in FOR_DISTANCE for distance in DISTANCES]
     return [("draws", None, 0), *of_rows, *(("clusters", None, dim) for dim in columns)]
 
 
