@@ -175,7 +175,7 @@ def k_means(device: torch.device, rows: int, dim: int, clusters: int, small: int
 
     def check() -> None:
         some = max(small * clusters // rows, 2)
-        check_same([step(on_device[:small], some)], [step(x[:small], some)], share=0.999)
+        check_same([step(on_device[:small], some)], [step(x[:small], some)], fraction=0.999)
 
     return check, lambda: step(on_device, clusters)
 

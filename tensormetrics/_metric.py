@@ -172,9 +172,7 @@ class Metric(RecordedArguments, torchmetrics.Metric):
         store = self._stores.get(name)
         # After a load, or with a state shared in a MetricCollection, the storage after the state is not ours.
         is_ours = store is not None and store.data_ptr() == held.data_ptr() and store.dtype == dtype
-        if store is not None and is_ours and len(store) >= stop:
-            store = store
-        else:
+        if store is None or not is_ours or len(store) < stop:
             with torch.inference_mode(False):  # a store made in inference mode could not be written to outside it
                 store = torch.empty(max(2 * start, stop), *rows.shape[1:], dtype=dtype, device=rows.device)
             store[:start] = held

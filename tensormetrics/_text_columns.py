@@ -70,7 +70,7 @@ class Fields:
     def behind(self, rows: int) -> "Fields":
         return Fields(self.data, self.places[rows:])
 
-    def codes(self) -> np.ndarray:
+    def words(self) -> np.ndarray:
         # ->  (n, W) uint64
         """Return the bytes of each field, padded by 0: two fields are equal if these are."""
         longest = int((self.places[:, 1] - self.places[:, 0]).max(initial=1))

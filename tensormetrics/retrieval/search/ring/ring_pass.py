@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch import distributed as dist
 
-from ...._distributed import FEW, Group, exchange, global_rank, reaching
+from ...._distributed import FEW_RANKS, Group, exchange, global_rank, reaching
 
 FEWEST = 64  # rows that are sent at once
 
@@ -82,7 +82,7 @@ def begin(
 def shift(sent: Sequence[Tensor], to: int, received: Sequence[Tensor], source: int, group: Group) -> list[dist.Work]:
     """Contiguous tensors on their way round, when all ranks send to the next of some order; all call it."""
     world = dist.get_world_size(group)
-    if sent[0].device.type != "cpu" or world > FEW:
+    if sent[0].device.type != "cpu" or world > FEW_RANKS:
         return begin([(to, sent)], [(source, received)], group)
     # Where ranks share cores, threads that wait for single messages of gloo are busy for milliseconds.
     requests: list[dist.Work] = []
