@@ -234,7 +234,9 @@ def test_scores_of_the_metric(bad, device):
 
 
 def test_the_least_number_is_no_blank():
-    table = posterior.summaries.table.format_table([{"x": -math.inf, "y": math.nan, "z": math.inf}], ["x", "y", "z"], "plain")
+    table = posterior.summaries.table.format_table(
+        [{"x": -math.inf, "y": math.nan, "z": math.inf}], ["x", "y", "z"], "plain"
+    )
     assert table.split() == ["x", "y", "z", "-inf", "nan", "inf"]
 
 

@@ -173,7 +173,7 @@ CALLS = [
     (lambda s: s.report_metric_summaries("f1", 3), "class_label: got 3 for metric 'f1', wanted 0 to 2 for experiment 'mlp/a'"),
     (lambda s: s.get_pairwise_comparison("acc", experiment_a="h", experiment_b="h/h"), "experiment_a, experiment_b: got 'h/h' twice, wanted two experiments"),
     (lambda s: s.get_fold_comparison("acc", group_a="mlp", group_b="mlp3"), "there is no group 'mlp3' in the study; the closest are 'mlp', 'svm'"),
-    (lambda s: Study(0, metrics={"acc": {}}).compare_all_pairs("acc"), "the study has 0 experiments, a comparison wants at least 2"),
+    (lambda s: Study(0, metrics={"acc": {}}).compare_all_pairs("acc"), "the study has 0 experiments, a comparison needs at least 2"),
 ]  # fmt: skip
 
 

@@ -103,5 +103,5 @@ def test_table_of_a_study(generator):
     assert table["a", "acc"].confidence == 0.9 and study.table("fnr", 1).select("fnr/1")["a"]
     with pytest.raises(ValueError, match="the study has no experiments"):
         Study(0, metrics={"acc": {}}).table()
-    with pytest.raises(ValueError, match="a comparison wants at least 2"):
+    with pytest.raises(ValueError, match="a comparison needs at least 2"):
         Study(0, metrics={"acc": {}}).compare("acc")

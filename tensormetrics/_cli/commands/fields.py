@@ -165,14 +165,7 @@ def _report(
     groups = None if references.groups is None else [str(name) for name in references.groups]
     with naming(hints, **OPTION_NAMES):
         try:
-            return evaluate(
-                preds,
-                references.values,
-                kind,
-                ids=[str(name) for name in ids] if has_ids else ids,
-                groups=groups,
-                **options,
-            )
+            return evaluate(preds, references.values, kind, groups=groups, **options)
         except ValueError as error:
             if message := _of_reference(str(error), reference, references.lines):
                 raise BadInput(message) from error

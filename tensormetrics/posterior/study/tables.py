@@ -88,7 +88,7 @@ def compare(
     """
     names = source.list_experiments()
     if len(names) < 2:
-        raise ValueError(f"the study has {len(names)} experiments, a comparison wants at least 2")
+        raise ValueError(f"the study has {len(names)} experiments, a comparison needs at least 2")
     short = dict(zip(names, short_names(names), strict=True))
     comparisons = compare_experiments(source, metric, class_label, rope=rope)
     pairs = {(short[a], short[b]): {metric: comparison} for (a, b), comparison in comparisons.items()}
