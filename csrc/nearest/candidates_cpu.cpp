@@ -1,5 +1,4 @@
-// Of what products of words leave possible, the nearest by canonical distances; and of rows that ranks pass round, what is
-// found at one rank put among what is known at another.
+// Ranks candidates by canonical distances, and merges neighbors that other ranks ordered.
 #include <torch/csrc/stable/library.h>
 #include <torch/csrc/stable/ops.h>
 
@@ -17,7 +16,7 @@ namespace nearest {
 
 namespace {
 
-// Which reference each of the listed columns is.
+// Maps listed columns to references.
 class Rows {
  public:
   Rows(const Tensor& order, const Tensor& reference)
@@ -35,7 +34,7 @@ class Rows {
   int64_t columns_, rows_;
 };
 
-// Distances and indices in order, by counting how many come before each, which needs no branch; equal distances by sorting.
+// Sorts distances and indices by counting the smaller ones, without branches; equal distances by sorting.
 class Ordered {
  public:
   void clear() { count_ = 0; }
@@ -44,10 +43,10 @@ class Ordered {
     delta_[count_] = delta;
     index_[count_++] = index;
   }
-  // What is below the limit of a list, of which the references have the indices first + row.
-  void add(const Possible& possible, int64_t list, const double* x, Canonical& canonical, const Rows& rows, int64_t first) {
-    const int64_t count = possible.keep_below_limit(list);
-    const int32_t* const columns = possible.column + list * possible.capacity;
+  // Adds the candidates of a list below its limit; references have the indices first + row.
+  void add(const Candidates& candidates, int64_t list, const double* x, Canonical& canonical, const Rows& rows, int64_t first) {
+    const int64_t count = candidates.keep_below_limit(list);
+    const int32_t* const columns = candidates.column + list * candidates.capacity;
     reserve(count_ + count);
     int64_t* const index = index_.data() + count_;
     for (int64_t i = 0; i < count; ++i) index[i] = rows(columns[i]);
@@ -57,13 +56,13 @@ class Ordered {
   }
   void write(int64_t k, double* delta, int64_t* index) {
     const int64_t size = std::min(k, count_);
-    if (count_ > kMost || !by_counting(k, delta, index)) by_sorting(size, delta, index);
+    if (count_ > kMaxCounted || !by_counting(k, delta, index)) by_sorting(size, delta, index);
     std::fill(delta + size, delta + k, std::numeric_limits<double>::infinity());
     std::fill(index + size, index + k, -1);
   }
 
  private:
-  static constexpr int64_t kMost = 256;
+  static constexpr int64_t kMaxCounted = 256;
 
   void reserve(int64_t count) {
     if (count <= int64_t(delta_.size())) return;
@@ -84,31 +83,31 @@ class Ordered {
     bool differ = true;
     common::vectorised([=, all = delta_.data(), indices = index_.data(), count = count_, &differ](auto) COMMON_INLINE {
       for (int64_t i = 0; i < count; ++i) {
-        const double here = all[i];
+        const double value = all[i];
         int64_t before = 0, same = 0;
         for (int64_t j = 0; j < count; ++j) {
-          before += all[j] < here;
-          same += all[j] == here;
+          before += all[j] < value;
+          same += all[j] == value;
         }
         if (same != 1) {
           differ = false;
           return;
         }
-        if (before < k) delta[before] = here, index[before] = indices[i];
+        if (before < k) delta[before] = value, index[before] = indices[i];
       }
     });
     return differ;
   }
 
-  int64_t count_ = 0;  // of what there is room for
+  int64_t count_ = 0;  // of the entries; vectors may be longer
   std::vector<double> delta_;
   std::vector<int64_t> index_;
   std::vector<std::pair<double, int64_t>> pairs_;
 };
 
 // A neighbour is before another by (distance, index).
-bool before(double delta, int64_t index, double other, int64_t of_other) {
-  return delta < other || (delta == other && index < of_other);
+bool before(double delta, int64_t index, double other, int64_t other_index) {
+  return delta < other || (delta == other && index < other_index);
 }
 
 // The k nearest of one row so far, in order; infinity where there are fewer.
@@ -117,21 +116,21 @@ struct Nearest {
   int64_t* index;
   int64_t k;
 
-  void add(double value, int64_t at) {
-    if (!(value < std::numeric_limits<double>::infinity()) || !before(value, at, delta[k - 1], index[k - 1])) return;
+  void add(double value, int64_t candidate) {
+    if (!(value < std::numeric_limits<double>::infinity()) || !before(value, candidate, delta[k - 1], index[k - 1])) return;
     int64_t i = k - 1;
-    for (; i > 0 && before(value, at, delta[i - 1], index[i - 1]); --i) {
+    for (; i > 0 && before(value, candidate, delta[i - 1], index[i - 1]); --i) {
       delta[i] = delta[i - 1];
       index[i] = index[i - 1];
     }
     delta[i] = value;
-    index[i] = at;
+    index[i] = candidate;
   }
 };
 
 }  // namespace
 
-// The k nearest (Q, k) int64 of what is possible, by (canonical distance, index), -1 where there are fewer, their distances
+// The k nearest (Q, k) int64 of what is candidates, by (canonical distance, index), -1 where there are fewer, their distances
 // (Q, k) float64, and for which queries something is known. query: (Q, D) float64; place: (Q,), which of the lists is
 // theirs; order: (R',), which reference each of the columns is.
 std::tuple<Tensor, Tensor, Tensor> rerank_candidates(Tensor query, Tensor reference, Tensor place, Tensor order,
@@ -151,30 +150,30 @@ std::tuple<Tensor, Tensor, Tensor> rerank_candidates(Tensor query, Tensor refere
   const auto* const x = data<const double>(query);
   Tensor index = torch::stable::new_empty(order, {queries, k});
   Tensor delta = torch::stable::new_empty(query, {queries, k});
-  Tensor known = torch::stable::new_empty(order, {queries}, ScalarType::Bool);
+  Tensor is_complete = torch::stable::new_empty(order, {queries}, ScalarType::Bool);
   int64_t* const indices = data<int64_t>(index);
   double* const deltas = data<double>(delta);
-  bool* const is_known = data<bool>(known);
+  bool* const complete = data<bool>(is_complete);
   const stop::Flag stop;
   common::in_parallel("rerank_candidates", queries, 16, [&](int64_t begin, int64_t end) {
-    const Possible possible(slack, bounds, column, number, limit, k);
+    const Candidates candidates(slack, bounds, column, number, limit, k);
     Canonical canonical(reference, distance);
-    Ordered found;
+    Ordered ordered;
     for (int64_t q = begin; q < end && !stop(); ++q) {
       const int64_t list = lists[q];
-      is_known[q] = possible.number[list] < capacity;
-      found.clear();
-      if (is_known[q]) {
-        possible.lower_limit(list, possible.upper(list), possible.number[list]);
-        found.add(possible, list, x + q * dim, canonical, rows, 0);
+      complete[q] = candidates.number[list] < capacity;
+      ordered.clear();
+      if (complete[q]) {
+        candidates.lower_limit(list, candidates.upper(list), candidates.number[list]);
+        ordered.add(candidates, list, x + q * dim, canonical, rows, 0);
       }
-      found.write(k, deltas + q * k, indices + q * k);
+      ordered.write(k, deltas + q * k, indices + q * k);
     }
   });
-  return {index, delta, known};
+  return {index, delta, is_complete};
 }
 
-// Puts among the nearest of queries, delta and index (Q, k), in order, what is possible: list n is that of query row_of[n],
+// Puts among the nearest of queries, delta and index (Q, k), in order, what is candidates: list n is that of query row_of[n],
 // column c is reference order[c], which has the index first + order[c]. factor and shift (n,) take canonical distances to
 // the places of references.  ->  (n,) bool: whether something is known
 Tensor settle_possible(Tensor query, Tensor reference, Tensor row_of, Tensor order, Tensor slack, Tensor bounds,
@@ -193,9 +192,9 @@ Tensor settle_possible(Tensor query, Tensor reference, Tensor row_of, Tensor ord
   common::check_range<int64_t>("settle_possible", "row_of", row_of, query.size(0), -1);
   common::check_range<int32_t>("settle_possible", "number", number, capacity + 1);
   const Rows columns(order, reference);
-  Tensor known = torch::stable::new_empty(row_of, {lists}, ScalarType::Bool);
+  Tensor is_complete = torch::stable::new_empty(row_of, {lists}, ScalarType::Bool);
   const int64_t stride = query.stride(0), step = query.stride(1);
-  bool* const is_known = data<bool>(known);
+  bool* const complete = data<bool>(is_complete);
   const auto* const rows = data<const int64_t>(row_of);
   const auto* const shifts = data<const double>(shift);
   double* const all_deltas = data<double>(delta);
@@ -205,35 +204,35 @@ Tensor settle_possible(Tensor query, Tensor reference, Tensor row_of, Tensor ord
     using T = decltype(zero);
     const T* const queries = data<const T>(query);
     common::in_parallel("settle_possible", lists, 16, [&](int64_t begin, int64_t end) {
-      const Possible possible(slack, bounds, column, number, limit, k);
+      const Candidates candidates(slack, bounds, column, number, limit, k);
       Canonical canonical(reference, distance);
-      Ordered found;
+      Ordered ordered;
       std::vector<double> x(dim);
       std::vector<float> upper(capacity + k);
       for (int64_t n = begin; n < end && !stop(); ++n) {
-        const int64_t listed = possible.number[n], q = rows[n];
-        is_known[n] = listed < capacity;
+        const int64_t listed = candidates.number[n], q = rows[n];
+        complete[n] = listed < capacity;
         if (!listed || listed == capacity) continue;
         if (q < 0) throw std::out_of_range("a list with references has no query");
         double* const deltas = all_deltas + q * k;
         int64_t* const indices = all_indices + q * k;
-        found.clear();
-        std::copy(possible.upper(n), possible.upper(n) + listed, upper.data());
+        ordered.clear();
+        std::copy(candidates.upper(n), candidates.upper(n) + listed, upper.data());
         int64_t size = listed;
         for (int64_t i = 0; i < k && indices[i] >= 0; ++i) {
-          found.add(deltas[i], indices[i]);
-          const auto place = static_cast<float>(factor * deltas[i] + shifts[n]);
-          upper[size++] = place + std::abs(place) * 0x1p-23f;
+          ordered.add(deltas[i], indices[i]);
+          const auto bound = static_cast<float>(factor * deltas[i] + shifts[n]);
+          upper[size++] = bound + std::abs(bound) * 0x1p-23f;
         }
-        possible.lower_limit(n, upper.data(), size);
+        candidates.lower_limit(n, upper.data(), size);
         const T* const row = queries + q * stride;
         for (int64_t d = 0; d < dim; ++d) x[d] = static_cast<double>(row[d * step]);
-        found.add(possible, n, x.data(), canonical, columns, first);
-        found.write(k, deltas, indices);
+        ordered.add(candidates, n, x.data(), canonical, columns, first);
+        ordered.write(k, deltas, indices);
       }
     });
   });
-  return known;
+  return is_complete;
 }
 
 // Puts neighbours (N, k), in order, among others, in their place; where there are fewer than k, distances are infinite.
@@ -245,9 +244,9 @@ void merge_nearest(Tensor other, Tensor of_other, int64_t first, Tensor delta, T
   const stop::Flag stop;
   common::in_parallel("merge_nearest", delta.size(0), 256, [&](int64_t begin, int64_t end) {
     for (int64_t n = begin; n < end && !stop(); ++n) {
-      Nearest found{data<double>(delta) + n * k, data<int64_t>(index) + n * k, k};
+      Nearest nearest{data<double>(delta) + n * k, data<int64_t>(index) + n * k, k};
       for (int64_t i = n * k; i < (n + 1) * k; ++i)
-        found.add(data<const double>(other)[i], first + data<const int32_t>(of_other)[i]);
+        nearest.add(data<const double>(other)[i], first + data<const int32_t>(of_other)[i]);
     }
   });
 }

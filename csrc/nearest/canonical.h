@@ -34,7 +34,7 @@ enum Distance : int64_t { kEuclidean, kInner, kCosine };
 constexpr int64_t kDistances = kCosine + 1;
 
 // The distances of queries to references (R, D), in one thread. The loops are compiled once, in canonical_cpu.cpp, for
-// whoever asks.
+// all callers.
 class Canonical {
  public:
   Canonical(const Tensor& reference, int64_t distance);
@@ -52,13 +52,13 @@ class Canonical {
   void of_pairs(const double* queries, const int64_t* rows, const int64_t* columns, int64_t count, double* delta);
 
  private:
-  // What is read, and where sums are held.
+  // The rows, and scratch memory for sums.
   struct Rows {
     const void* first;
     int64_t stride, dim, size;  // size: D as a power of two, at least 8
     double* sums;
   };
-  // Of references of one type, whose numbers lie side by side.
+  // For references of one type and contiguous rows.
   using Kernel = void (*)(const Rows& of, const double* queries, const int64_t* rows, const int64_t* columns,
                           int64_t count, double* delta);
   // Reads rows of another type or step, as float32 where that holds them.
@@ -75,8 +75,8 @@ class Canonical {
   Rows rows_;
   int64_t step_;
   Kernel kernel_;
-  Reader reader_;  // null: rows are read where they lie
-  int64_t at_once_;  // rows that are read
+  Reader reader_;  // null: rows need no copy
+  int64_t chunk_rows_;  // rows that are read
   std::vector<double> sums_, read_;
 };
 

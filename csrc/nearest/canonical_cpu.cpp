@@ -153,8 +153,8 @@ Canonical::Canonical(const Tensor& reference, int64_t distance)
   const bool single = reference.scalar_type() == ScalarType::Float, wide = reference.scalar_type() == ScalarType::Double;
   kernel_ = wide ? kernel<double>(distance) : kernel<float>(distance);
   reader_ = step_ == 1 && (single || wide) ? nullptr : for_rows(reference, [](auto zero) -> Reader { return read<decltype(zero)>; });
-  at_once_ = std::clamp<int64_t>(kHeld / std::max<int64_t>(rows_.dim, 1), 1, kAtOnce);
-  if (reader_) read_.resize(at_once_ * rows_.dim);
+  chunk_rows_ = std::clamp<int64_t>(kHeld / std::max<int64_t>(rows_.dim, 1), 1, kAtOnce);
+  if (reader_) read_.resize(chunk_rows_ * rows_.dim);
 }
 
 void Canonical::of_pairs(const double* queries, const int64_t* rows, const int64_t* columns, int64_t count, double* delta) {
@@ -164,8 +164,8 @@ void Canonical::of_pairs(const double* queries, const int64_t* rows, const int64
   static constexpr int64_t kPlaces[kAtOnce] = {0, 1, 2, 3, 4, 5, 6, 7};
   of.first = read_.data();
   of.stride = of.dim;
-  for (int64_t n = 0; n < count; n += at_once_) {
-    const int64_t some = std::min(at_once_, count - n);
+  for (int64_t n = 0; n < count; n += chunk_rows_) {
+    const int64_t some = std::min(chunk_rows_, count - n);
     reader_(rows_, step_, columns + n, some, read_.data());
     kernel_(of, queries, rows ? rows + n : nullptr, kPlaces, some, delta + n);
   }

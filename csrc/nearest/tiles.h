@@ -1,5 +1,5 @@
-// Products of embeddings in tiles. A tile is made and read by one thread, which then finds it in its own cache, and
-// threads wait for each other once per call, not once per tile.
+// Products of embeddings in tiles. A thread makes a tile and reads it from its own cache, and threads synchronize once per
+// call, not once per tile.
 #pragma once
 
 #include <torch/csrc/stable/ops.h>
@@ -27,13 +27,13 @@ struct Tile {
   int64_t query, queries, column, columns;
 
   T* row(int64_t q) const { return entries + q * columns; }
-  void hide(int64_t q, int64_t c) const {
+  void mask_out(int64_t q, int64_t c) const {
     if (c >= column && c < column + columns) row(q)[c - column] = std::numeric_limits<T>::infinity();
   }
   // own: (Q,) references, of which the first column is `first`; ignored: (Q, R)
-  void hide(const Tensor& own, const std::optional<Tensor>& ignored, int64_t first) const {
+  void mask_out(const Tensor& own, const std::optional<Tensor>& ignored, int64_t first) const {
     const int64_t* self = data<const int64_t>(own) + query;
-    for (int64_t q = 0; q < queries; ++q) hide(q, self[q] - first);
+    for (int64_t q = 0; q < queries; ++q) mask_out(q, self[q] - first);
     if (!ignored) return;
     const int64_t stop = std::min(column + columns, ignored->size(1) - first), stride = ignored->stride(1);
     for (int64_t q = 0; q < queries; ++q) {
@@ -57,7 +57,7 @@ void multiply(const Tensor& like, const T* x, const T* y, int64_t dim, const Til
   torch::stable::detail::to<Tensor>(stack[0]);
 }
 
-// Every tile of x: (Q, D) times y: (C, D), transposed, for what `make()` gave to its thread. Columns before
+// Every tile of x: (Q, D) times y: (C, D), transposed, passed to the function that `make()` returned to the thread. Columns before
 // query + diagonal are left out, for the first query of a tile.
 template <class T, class Make>
 void for_tiles(const char* name, const Tensor& x, const Tensor& y, int64_t rows, int64_t columns, int64_t diagonal,
@@ -74,9 +74,9 @@ void for_tiles(const char* name, const Tensor& x, const Tensor& y, int64_t rows,
       Tile<T> tile{entries.data(), n % high * rows, 0, n / high * columns, 0};
       tile.queries = std::min(rows, queries - tile.query);
       tile.columns = std::min(columns, size - tile.column);
-      const int64_t left_out = std::clamp<int64_t>(tile.query + diagonal - tile.column, 0, tile.columns);
-      tile.column += left_out;
-      tile.columns -= left_out;
+      const int64_t skipped = std::clamp<int64_t>(tile.query + diagonal - tile.column, 0, tile.columns);
+      tile.column += skipped;
+      tile.columns -= skipped;
       if (!tile.columns) continue;
       multiply(x, data<const T>(x) + tile.query * dim, data<const T>(y) + tile.column * dim, dim, tile);
       use(tile);
@@ -84,14 +84,14 @@ void for_tiles(const char* name, const Tensor& x, const Tensor& y, int64_t rows,
   });
 }
 
-// What threads write to, row by row, is theirs for a block of rows at a time.
+// Locks for blocks of rows to which several threads write.
 class Locks {
  public:
   static constexpr int64_t kBlock = 128;
   explicit Locks(int64_t rows) : locks_(rows / kBlock + 1) {}
 
   template <class F>
-  void each(int64_t begin, int64_t end, const F& body) {
+  void for_blocks(int64_t begin, int64_t end, const F& body) {
     for (int64_t stop; begin < end; begin = stop) {
       stop = std::min((begin / kBlock + 1) * kBlock, end);
       const std::lock_guard<std::mutex> lock(locks_[begin / kBlock]);
@@ -103,9 +103,9 @@ class Locks {
   std::vector<std::mutex> locks_;
 };
 
-constexpr int64_t kStep = 32;  // entries that are looked at together
+constexpr int64_t kStep = 32;  // entries that are compared together
 
-// Which x[i] + offset(i) are below limit(i): bit i. Mostly none, which is known sooner.
+// Sets bit i where x[i] + offset(i) < limit(i). Mostly none is, which is tested first.
 template <class T, class Offset, class Limit>
 COMMON_INLINE inline uint32_t below(const T* x, int64_t size, Offset offset, Limit limit) {
   uint32_t bits = 0;

@@ -1,4 +1,4 @@
-// The least entries of each query among tiles of filter values, which differ from canonical distances by a bound.
+// The smallest entries of each query among tiles of filter values, which differ from canonical distances by a bound.
 #include <torch/csrc/stable/library.h>
 
 #include <cstring>
@@ -31,16 +31,16 @@ struct Key<double> {
   using type = unsigned __int128;
 };
 
-template <class T, class Bits = typename Key<T>::Bits, class Word = typename Key<T>::type>
-COMMON_INLINE inline Word key_of(T value, int32_t column) {
+template <class T, class Bits = typename Key<T>::Bits, class KeyType = typename Key<T>::type>
+COMMON_INLINE inline KeyType key_of(T value, int32_t column) {
   constexpr Bits kSign = Bits(1) << (8 * sizeof(Bits) - 1);
   Bits bits;
   std::memcpy(&bits, &value, sizeof bits);
   bits = bits & kSign ? ~bits : bits | kSign;
-  return Word(bits) << 32 | static_cast<uint32_t>(column);
+  return KeyType(bits) << 32 | static_cast<uint32_t>(column);
 }
-template <class T, class Bits = typename Key<T>::Bits, class Word = typename Key<T>::type>
-COMMON_INLINE inline T value_of(Word key) {
+template <class T, class Bits = typename Key<T>::Bits, class KeyType = typename Key<T>::type>
+COMMON_INLINE inline T value_of(KeyType key) {
   constexpr Bits kSign = Bits(1) << (8 * sizeof(Bits) - 1);
   Bits bits = static_cast<Bits>(key >> 32);
   bits = bits & kSign ? bits ^ kSign : ~bits;
@@ -49,29 +49,29 @@ COMMON_INLINE inline T value_of(Word key) {
   return value;
 }
 
-// The least entries of each query so far: up to `capacity`, then only the `kept` least of them, and what is not below
-// the last of these (its limit) does not enter.
+// The smallest entries of each query so far: up to `capacity`, then only the `kept` smallest of them; entries that are
+// not below the last of these, the limit, are not added.
 template <class T>
-struct Least {
-  using Word = typename Key<T>::type;
-  Word* key;
+struct TopK {
+  using KeyType = typename Key<T>::type;
+  KeyType* key;
   int32_t* number;
   T* limit;
   int64_t capacity, kept;
 
-  Least(const Tensor& keys, const Tensor& number, const Tensor& limit, int64_t kept)
-      : key(data<Word>(keys)), number(data<int32_t>(number)), limit(data<T>(limit)),
+  TopK(const Tensor& keys, const Tensor& number, const Tensor& limit, int64_t kept)
+      : key(data<KeyType>(keys)), number(data<int32_t>(number)), limit(data<T>(limit)),
         capacity(keys.size(1)), kept(kept) {
-    static_assert(sizeof(Word) == 2 * sizeof(T), "an entry takes two words");
+    static_assert(sizeof(KeyType) == 2 * sizeof(T), "an entry takes two numbers");
   }
 
   COMMON_INLINE void push(int64_t q, T x, int64_t column) const {
     if (!(x < limit[q])) return;
     key[q * capacity + number[q]++] = key_of(x, static_cast<int32_t>(column));
-    if (number[q] == capacity) make_room(q);
+    if (number[q] == capacity) compact(q);
   }
-  COMMON_APART void make_room(int64_t q) const {
-    Word* keys = key + q * capacity;
+  COMMON_APART void compact(int64_t q) const {
+    KeyType* keys = key + q * capacity;
     std::nth_element(keys, keys + kept - 1, keys + capacity);
     number[q] = static_cast<int32_t>(kept);
     limit[q] = value_of<T>(keys[kept - 1]);
@@ -79,7 +79,7 @@ struct Least {
 };
 
 // Adds the entries x: (Q, D) times rows: (C, D), transposed, + bias: of references first, first + 1, ... to query q's, or
-// where start is not negative, to reference start + q's, and to those of each of these references behind it too.
+// if start is not negative, to reference start + q's, and to those of each of these later references too.
 void update_topk(Tensor x, Tensor rows, Tensor bias, int64_t first, Tensor own, std::optional<Tensor> ignored,
                 Tensor keys, Tensor number, Tensor limit, int64_t kept, int64_t start) {
   const int64_t references = bias.size(0);
@@ -89,48 +89,48 @@ void update_topk(Tensor x, Tensor rows, Tensor bias, int64_t first, Tensor own, 
                 "x: real Q D, rows: real C D, bias: real R, own: int64 Q, ignored: strided bool Q J, keys: real N K 2, "
                 "number: int32 N, limit: real N",
                 x, rows, bias, own, ignored, keys, number, limit);
-  const bool halved = start >= 0;
+  const bool is_symmetric = start >= 0;
   const int64_t queries = limit.size(0);
-  common::check_integer("update_topk", "first", first, 0, (halved ? std::min(references, queries) : references) - rows.size(0));
+  common::check_integer("update_topk", "first", first, 0, (is_symmetric ? std::min(references, queries) : references) - rows.size(0));
   common::check_integer("update_topk", "kept", kept, 1, keys.size(1) - 1);
-  if (halved) common::check_integer("update_topk", "start", start, 0, std::min(references, queries) - x.size(0));
+  if (is_symmetric) common::check_integer("update_topk", "start", start, 0, std::min(references, queries) - x.size(0));
   else STD_TORCH_CHECK(x.size(0) == queries, "update_topk: got ", x.size(0), " queries, but lists for ", queries);
   common::check_range<int32_t>("update_topk", "number", number, keys.size(1));
-  const int64_t shift = halved ? start : 0, diagonal = halved ? start - first : -x.size(0);
+  const int64_t shift = is_symmetric ? start : 0, diagonal = is_symmetric ? start - first : -x.size(0);
   Locks locks(limit.size(0));
   for_type(x, [&](auto zero) {
     using T = decltype(zero);
-    const Least<T> least(keys, number, limit, kept);
+    const TopK<T> topk(keys, number, limit, kept);
     const T* offset = data<const T>(bias);
-    const auto along_columns = [&](const Tile<T>& tile, int64_t begin, int64_t end) {
+    const auto update_rows = [&](const Tile<T>& tile, int64_t begin, int64_t end) {
       const int64_t column = first + tile.column;
       common::vectorised([=](auto) COMMON_INLINE {
         for (int64_t q = begin; q < end; ++q) {
           const T* entries = tile.row(q - shift - tile.query);
           for (int64_t c = 0; c < tile.columns; c += kStep) {
-            const T *x = entries + c, *offset_here = offset + column + c, limit = least.limit[q];
-            uint32_t bits = below(x, std::min(kStep, tile.columns - c), [=](int32_t i) COMMON_INLINE { return offset_here[i]; },
+            const T *x = entries + c, *offsets = offset + column + c, limit = topk.limit[q];
+            uint32_t bits = below(x, std::min(kStep, tile.columns - c), [=](int32_t i) COMMON_INLINE { return offsets[i]; },
                                   [=](int32_t) COMMON_INLINE { return limit; });
             for (; bits; bits &= bits - 1) {
               const int i = __builtin_ctz(bits);
-              least.push(q, x[i] + offset_here[i], column + c + i);
+              topk.push(q, x[i] + offsets[i], column + c + i);
             }
           }
         }
       });
     };
-    const auto along_queries = [&](const Tile<T>& tile, int64_t begin, int64_t end) {
+    const auto update_cols = [&](const Tile<T>& tile, int64_t begin, int64_t end) {
       common::vectorised([=](auto) COMMON_INLINE {
         for (int64_t n = 0; n < tile.queries; ++n) {
           const int64_t column = start + tile.query + n;
-          const T *entries = tile.row(n) - first - tile.column, here = offset[column];
+          const T *entries = tile.row(n) - first - tile.column, offset_of_column = offset[column];
           for (int64_t q = begin; q < end; q += kStep) {
-            const T *x = entries + q, *limit = least.limit + q;
-            uint32_t bits = below(x, std::min(kStep, end - q), [=](int32_t) COMMON_INLINE { return here; },
+            const T *x = entries + q, *limit = topk.limit + q;
+            uint32_t bits = below(x, std::min(kStep, end - q), [=](int32_t) COMMON_INLINE { return offset_of_column; },
                                   [=](int32_t i) COMMON_INLINE { return limit[i]; });
             for (; bits; bits &= bits - 1) {
               const int i = __builtin_ctz(bits);
-              least.push(q + i, x[i] + here, column);
+              topk.push(q + i, x[i] + offset_of_column, column);
             }
           }
         }
@@ -138,18 +138,18 @@ void update_topk(Tensor x, Tensor rows, Tensor bias, int64_t first, Tensor own, 
     };
     for_tiles<T>("update_topk", x, rows, kRows, kColumns, diagonal, [&] {
       return [&](const Tile<T>& tile) {
-        tile.hide(own, ignored, first);
+        tile.mask_out(own, ignored, first);
         const int64_t begin = shift + tile.query, end = begin + tile.queries, column = first + tile.column;
-        locks.each(begin, end, [&](int64_t from, int64_t to) { along_columns(tile, from, to); });
-        if (!halved) return;
-        locks.each(std::max(column, end), column + tile.columns,
-                   [&](int64_t from, int64_t to) { along_queries(tile, from, to); });
+        locks.for_blocks(begin, end, [&](int64_t from, int64_t to) { update_rows(tile, from, to); });
+        if (!is_symmetric) return;
+        locks.for_blocks(std::max(column, end), column + tile.columns,
+                   [&](int64_t from, int64_t to) { update_cols(tile, from, to); });
       };
     });
   });
 }
 
-// The `kept` least values (Q, kept) float64, ascending, and their columns (Q, kept) int64; infinity and -1 where there
+// The `kept` smallest values (Q, kept) float64, ascending, and their columns (Q, kept) int64; infinity and -1 where there
 // are fewer.
 std::tuple<Tensor, Tensor> finalize_topk(Tensor keys, Tensor number, Tensor limit, int64_t kept) {
   common::check("finalize_topk", "keys: real N K 2, number: int32 N, limit: real N", keys, number, limit);
@@ -161,12 +161,12 @@ std::tuple<Tensor, Tensor> finalize_topk(Tensor keys, Tensor number, Tensor limi
   const stop::Flag stop;
   for_type(limit, [&](auto zero) {
     using T = decltype(zero);
-    const Least<T> least(keys, number, limit, kept);
+    const TopK<T> topk(keys, number, limit, kept);
     common::in_parallel("finalize_topk", queries, 8, [&](int64_t begin, int64_t end) {
       for (int64_t q = begin; q < end && !stop(); ++q) {
-        auto* from = least.key + q * least.capacity;
-        const int64_t size = std::min<int64_t>(kept, least.number[q]);
-        if (size < least.number[q]) std::nth_element(from, from + size, from + least.number[q]);
+        auto* from = topk.key + q * topk.capacity;
+        const int64_t size = std::min<int64_t>(kept, topk.number[q]);
+        if (size < topk.number[q]) std::nth_element(from, from + size, from + topk.number[q]);
         std::sort(from, from + size);
         for (int64_t n = 0; n < kept; ++n) {
           data<double>(value)[q * kept + n] = n < size ? value_of<T>(from[n]) : std::numeric_limits<double>::infinity();

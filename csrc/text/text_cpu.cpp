@@ -1,4 +1,4 @@
-// Text files of columns: where their fields stand, and the numbers in them.
+// Text files of columns: positions of their fields, and the numbers in them.
 #include <torch/csrc/stable/library.h>
 #include <torch/csrc/stable/ops.h>
 #include <torch/csrc/stable/tensor.h>
@@ -23,22 +23,22 @@ namespace text {
 using torch::headeronly::ScalarType;
 using torch::stable::Tensor;
 
-constexpr int64_t kStretch = 1 << 20;  // bytes, at least
-constexpr int64_t kMostColumns = 1 << 24;
-constexpr int64_t kGrain = 1 << 14;    // numbers that are worth a thread
+constexpr int64_t kSectionBytes = 1 << 20;  // bytes, at least
+constexpr int64_t kMaxColumns = 1 << 24;
+constexpr int64_t kGrain = 1 << 14;    // numbers that justify a thread
 
 inline bool blank(uint8_t c) { return c <= ' '; }
 
-// A stretch of whole lines: the fields that are kept of each, begin and end; lines without any field are passed over.
-struct Stretch {
+// A section of complete lines: begin and end of the fields to keep; lines without fields are skipped.
+struct Section {
   int64_t begin, end;
   int64_t lines = 0;              // line breaks in it
-  int64_t wrong = 0, fields = 0;  // of the first line with another number of fields, which one, from 1
-  std::vector<int64_t> places{};  // (rows, kept, 2)
+  int64_t wrong = 0, fields = 0;  // of the first line with another number of fields: its number, from 1, and theirs
+  std::vector<int64_t> positions{};  // (rows, kept, 2)
 
   void split(const uint8_t* data, int64_t columns, const std::vector<bool>& kept) {
     int64_t here = begin, count = 0;
-    const auto fits = [&] {
+    const auto is_valid = [&] {
       if (count == 0 || count == columns) return true;
       wrong = lines + 1, fields = count;
       return false;
@@ -46,72 +46,72 @@ struct Stretch {
     while (here < end) {
       while (here < end && blank(data[here])) {
         if (data[here++] != '\n') continue;
-        if (!fits()) return;
+        if (!is_valid()) return;
         ++lines, count = 0;
       }
       if (here == end) break;
       const int64_t first = here;
       while (here < end && !blank(data[here])) ++here;
-      if (count < columns && kept[count]) places.push_back(first), places.push_back(here);
+      if (count < columns && kept[count]) positions.push_back(first), positions.push_back(here);
       ++count;
     }
-    fits();
+    is_valid();
   }
 };
 
-std::vector<Stretch> stretches(const uint8_t* data, int64_t bytes) {
-  std::vector<Stretch> found;
+std::vector<Section> sections(const uint8_t* data, int64_t bytes) {
+  std::vector<Section> parts;
   for (int64_t begin = 0; begin < bytes;) {
     const auto* line_end = static_cast<const uint8_t*>(
-        begin + kStretch < bytes ? std::memchr(data + begin + kStretch, '\n', bytes - begin - kStretch) : nullptr);
+        begin + kSectionBytes < bytes ? std::memchr(data + begin + kSectionBytes, '\n', bytes - begin - kSectionBytes) : nullptr);
     const int64_t end = line_end ? line_end - data + 1 : bytes;
-    found.push_back({begin, end});
+    parts.push_back({begin, end});
     begin = end;
   }
-  return found;
+  return parts;
 }
 
 Tensor of(const Tensor& like, std::initializer_list<int64_t> sizes) {
   return torch::stable::new_empty(like, std::vector<int64_t>(sizes), ScalarType::Long);
 }
 
-// (bytes,) uint8, whole lines of `columns` fields, of which `kept` are asked for  ->  (kept, rows, 2) int64, and (2,)
-// int64: the number of the first line that does not fit, from 1, and how many fields it has; 0, 0 if all do.
+// (bytes,) uint8, whole lines of `columns` fields, of which `kept` are is_kept for  ->  (kept, rows, 2) int64, and (2,)
+// int64: the number of the first wrong line, from 1, and of its fields; 0, 0 if all lines are right.
 std::tuple<Tensor, Tensor> split_columns(Tensor data, int64_t columns, std::vector<int64_t> kept) {
   common::check("split_columns", "data: uint8 B", data);
   const auto* bytes = static_cast<const uint8_t*>(data.data_ptr());
-  common::check_integer("split_columns", "columns", columns, 1, kMostColumns);
+  common::check_integer("split_columns", "columns", columns, 1, kMaxColumns);
   STD_TORCH_CHECK(!kept.empty() && kept[0] >= 0 && kept.back() < columns &&
                       std::adjacent_find(kept.begin(), kept.end(), std::greater_equal<>()) == kept.end(),
                   "split_columns: wanted some of ", columns, " columns, ascending");
-  std::vector<bool> asked(columns);
-  for (const int64_t column : kept) asked[column] = true;
-  std::vector<Stretch> parts = stretches(bytes, data.size(0));
+  std::vector<bool> is_kept(columns);
+  for (const int64_t column : kept) is_kept[column] = true;
+  std::vector<Section> parts = sections(bytes, data.size(0));
   common::in_parallel("split_columns", parts.size(), 1, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) parts[i].split(bytes, columns, asked);
+    for (int64_t i = begin; i < end; ++i) parts[i].split(bytes, columns, is_kept);
   });
   const int64_t width = kept.size();
   Tensor wrong = of(data, {2});
-  auto* told = static_cast<int64_t*>(wrong.data_ptr());
-  told[0] = told[1] = 0;
+  auto* first_wrong = static_cast<int64_t*>(wrong.data_ptr());
+  first_wrong[0] = first_wrong[1] = 0;
   int64_t lines = 0, rows = 0;
-  for (const Stretch& part : parts) {
-    if (part.wrong && !told[0]) told[0] = lines + part.wrong, told[1] = part.fields;
-    lines += part.lines, rows += part.places.size() / (2 * width);
+  for (const Section& part : parts) {
+    if (part.wrong && !first_wrong[0]) first_wrong[0] = lines + part.wrong, first_wrong[1] = part.fields;
+    lines += part.lines, rows += part.positions.size() / (2 * width);
   }
-  if (told[0]) return {of(data, {width, 0, 2}), wrong};
+  if (first_wrong[0]) return {of(data, {width, 0, 2}), wrong};
   Tensor places = of(data, {width, rows, 2});
   auto* place = static_cast<int64_t*>(places.data_ptr());
-  for (const Stretch& part : parts) {
-    const int64_t n = part.places.size() / (2 * width);
+  for (const Section& part : parts) {
+    const int64_t n = part.positions.size() / (2 * width);
     for (int64_t i = 0; i < n; ++i)
-      for (int64_t k = 0; k < width; ++k) std::copy_n(&part.places[2 * (i * width + k)], 2, place + 2 * (k * rows + i));
+      for (int64_t k = 0; k < width; ++k) std::copy_n(&part.positions[2 * (i * width + k)], 2, place + 2 * (k * rows + i));
     place += 2 * n;
   }
   return {places, wrong};
 }
 
-// Do all fields stand within the bytes?
+// Checks that all fields lie within the bytes.
 void check_places(const char* operation, const Tensor& data, const Tensor& places) {
   common::check(operation, "data: uint8 B, places: int64 N 2", data, places);
   const auto* place = static_cast<const int64_t*>(places.data_ptr());
@@ -125,7 +125,7 @@ constexpr double kTens[] = {1,   1e1, 1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8, 1
                             1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18};
 
 // Digits with at most one point. The digits as an integer and the power of ten are exact in float64, so that their
-// quotient is the float64 nearest to the number; false where they are not, or something else stands there.
+// quotient is the float64 nearest to the number; false if they are not, or for other characters.
 bool read_digits(const char* first, const char* last, double& value) {
   const bool negative = first < last && *first == '-';
   const char* const start = first += negative;
@@ -147,21 +147,21 @@ bool read_digits(const char* first, const char* last, double& value) {
   return true;
 }
 
-// A decimal number as Python reads it; false if the field holds none.
+// A decimal number as Python reads it; false if the field is no number.
 bool read(const uint8_t* begin, const uint8_t* end, double& value) {
   const char *first = reinterpret_cast<const char*>(begin), *last = reinterpret_cast<const char*>(end);
   if (read_digits(first, last, value)) return true;
   if (last - first > 1 && *first == '+' && first[1] != '-') ++first;
   const auto [stop, error] = std::from_chars(first, last, value);
   if (error == std::errc::result_out_of_range) {  // infinity or 0, wherever a program writes a comma for the point
-    static const locale_t plain = newlocale(LC_ALL_MASK, "C", nullptr);
-    value = strtod_l(std::string(first, last).c_str(), nullptr, plain);
+    static const locale_t c_locale = newlocale(LC_ALL_MASK, "C", nullptr);
+    value = strtod_l(std::string(first, last).c_str(), nullptr, c_locale);
   }
   if (error != std::errc() && error != std::errc::result_out_of_range) return false;
   return stop == last && *(last - 1) != ')';  // of nan(...), which is no number to Python
 }
 
-// (bytes,) uint8, (n, 2) int64 contiguous  ->  (n,) float64, (n,) bool: which are no numbers
+// (bytes,) uint8, (n, 2) int64 contiguous  ->  (n,) float64, (n,) bool: which fields are no numbers
 std::tuple<Tensor, Tensor> numbers_of_fields(Tensor data, Tensor places) {
   check_places("numbers_of_fields", data, places);
   const int64_t n = places.size(0);
@@ -180,10 +180,10 @@ std::tuple<Tensor, Tensor> numbers_of_fields(Tensor data, Tensor places) {
   return {values, wrong};
 }
 
-// (bytes,) uint8, (n, 2) int64 contiguous  ->  (n, width) int64: the bytes of each field, and 0 behind them
+// (bytes,) uint8, (n, 2) int64 contiguous  ->  (n, width) int64: the bytes of each field, then 0
 Tensor words_of_fields(Tensor data, Tensor places, int64_t width) {
   check_places("words_of_fields", data, places);
-  common::check_integer("words_of_fields", "width", width, 1, kMostColumns);
+  common::check_integer("words_of_fields", "width", width, 1, kMaxColumns);
   const int64_t n = places.size(0);
   Tensor words = of(data, {n, width});
   const auto* bytes = static_cast<const uint8_t*>(data.data_ptr());
@@ -202,8 +202,8 @@ Tensor words_of_fields(Tensor data, Tensor places, int64_t width) {
 // As bytes.split() of Python.
 inline bool space(uint8_t c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
-// The digits that the next eight bytes begin with: how many, and as an integer. Eight at a time, the least in the highest
-// byte: neighbours are joined to numbers of two, four and eight digits.
+// The digits that the next eight bytes begin with: their number, and their value. Eight at a time, the last in the highest
+// byte: neighbors are joined to numbers of two, four and eight digits.
 inline int read_eight(const uint8_t* bytes, uint64_t& digits) {
   uint64_t word = 0;
   for (int i = 0; i < 8; ++i) word |= uint64_t{bytes[i]} << (8 * i);
@@ -220,16 +220,16 @@ inline int read_eight(const uint8_t* bytes, uint64_t& digits) {
 
 constexpr int64_t kShort = 19;  // bytes: a sign, a digit, the point, and two times eight
 
-// A number of one digit, a point and up to 16 digits behind it, as most files have them, of which kShort bytes may be
-// looked at: where it ends, by the same rule as `read_digits`; null for another.
+// A number of one digit, a point and up to 16 digits, as in most files, of which kShort bytes may be read: returns its
+// end, by the same rule as `read_digits`, or null for another number.
 inline const uint8_t* read_short(const uint8_t* first, double& value) {
   const bool negative = *first == '-';
   first += negative;
-  const auto whole = static_cast<uint8_t>(*first - '0');
-  if (whole > 9 || first[1] != '.') return nullptr;
+  const auto leading = static_cast<uint8_t>(*first - '0');
+  if (leading > 9 || first[1] != '.') return nullptr;
   uint64_t digits, more;
   int count = read_eight(first + 2, digits);
-  digits += whole * (count == 8 ? uint64_t{100000000} : static_cast<uint64_t>(kTens[count]));
+  digits += leading * (count == 8 ? uint64_t{100000000} : static_cast<uint64_t>(kTens[count]));
   if (count == 8) {
     const int rest = read_eight(first + 10, more);
     digits = digits * static_cast<uint64_t>(kTens[rest]) + more;
@@ -241,7 +241,7 @@ inline const uint8_t* read_short(const uint8_t* first, double& value) {
   return first + 2 + count;
 }
 
-// A line of a word without spaces and `columns` numbers: where the word ends, or -1 for another line.
+// A line of a word without spaces and `columns` numbers: returns the end of the word, or -1 for another line.
 int64_t read_row(const uint8_t* data, int64_t begin, int64_t end, int64_t size, int64_t columns, float* row) {
   int64_t here = begin;
   while (here < end && !space(data[here])) ++here;
@@ -262,7 +262,7 @@ int64_t read_row(const uint8_t* data, int64_t begin, int64_t end, int64_t size, 
   return here == end && word > begin ? word : -1;
 }
 
-// The same of a word that may hold spaces: the numbers are the last fields.
+// The same for a word that may contain spaces: the numbers are the last fields.
 int64_t read_spaced_row(const uint8_t* data, int64_t begin, int64_t end, int64_t columns, float* row) {
   if (begin == end || space(data[begin])) return -1;
   for (int64_t column = columns; column >= 0; --column) {
@@ -277,11 +277,11 @@ int64_t read_spaced_row(const uint8_t* data, int64_t begin, int64_t end, int64_t
   return end > begin ? end : -1;
 }
 
-// (bytes,) uint8, lines of a word and `columns` numbers  ->  (n, 2) int64, where the words stand, (n, columns) float32,
-// rounded from float64 as numpy does; and () bool: whether some line is another, and nothing here means anything.
+// (bytes,) uint8, lines of a word and `columns` numbers  ->  (n, 2) int64, begin and end of the words, (n, columns) float32,
+// rounded from float64 as numpy does; and () bool: whether some line differs, so that the results are undefined.
 std::tuple<Tensor, Tensor, Tensor> rows_of_words(Tensor data, int64_t columns) {
   common::check("rows_of_words", "data: uint8 B", data);
-  common::check_integer("rows_of_words", "columns", columns, 1, kMostColumns);
+  common::check_integer("rows_of_words", "columns", columns, 1, kMaxColumns);
   const auto* bytes = static_cast<const uint8_t*>(data.data_ptr());
   const int64_t size = data.size(0);
   std::vector<int64_t> starts;
