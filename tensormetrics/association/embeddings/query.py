@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any, Literal
 
@@ -172,6 +172,11 @@ class IndexedQuery:
         """
         forms = self._forms(template)
         return tuple(found for side, form in zip(self.sides, forms, strict=True) for found in side.sets(vectors, form))
+
+    def with_words_identified(self) -> "IndexedQuery":
+        """Return the query with target words that have the same numbers in every query; see `word_keys`."""
+        targets, attributes = self.sides
+        return replace(self, sides=(targets.identified(self.row_words[0]), attributes))
 
     def pools(self, side: int, i: int) -> tuple[Tensor, Tensor]:
         # ->  rows (W, K) int64, mask (W, K)

@@ -145,27 +145,12 @@ class EncodedTable(Table):
 
     @torch.no_grad()
     def add(self, words: Iterable[str]) -> None:
-        encode, templates, contexts, batch_size = self.options
         words = [word for word in dict.fromkeys(words) if word not in self.vocab]
-        contexts_of = {word: [t.replace("{}", self.mark.replace("{}", word)) for t in templates] for word in words}
-        has_means = contexts == "mean" and len(templates) > 1
-        known = {} if has_means and self.changes else self.row_of  # a mean is that of rows before their changes
-        new = [s for s in dict.fromkeys(itertools.chain.from_iterable(contexts_of.values())) if s not in known]
-        first, needed = self._count, self._count + len(new) + has_means * len(words)
-        rows: dict[str, int] = {}  # of the new strings
+        if not words:
+            return
+        first = self._count
         try:
-            for start in range(0, len(new), batch_size):
-                strings = new[start : start + batch_size]
-                self._append(self._checked(encode(strings), len(strings)), needed)
-                rows.update(zip(strings, range(self._count - len(strings), self._count), strict=True))
-            members = {
-                word: [rows[s] if s in rows else self.row_of[s] for s in strings]
-                for word, strings in contexts_of.items()
-            }
-            if has_means and words:
-                means = torch.stack([self.vectors[rows_of_word].mean(0) for rows_of_word in members.values()])
-                members = {word: [self._count + i] for i, word in enumerate(words)}
-                self._append(means, needed)
+            rows, members = self._encoded(words)
             for function in self.changes:
                 rewrite(self.vectors, torch.arange(first, self._count, device=self.vectors.device), function)
         except BaseException:
@@ -174,6 +159,28 @@ class EncodedTable(Table):
         self.row_of.update(rows)
         self.vocab.update((word, rows_of_word[0]) for word, rows_of_word in members.items())
         self.members.update(members)
+
+    def _encoded(self, words: list[str]) -> tuple[dict[str, int], dict[str, list[int]]]:
+        """Append the rows of new words, and return those of each new string and of each word."""
+        encode, templates, contexts, batch_size = self.options
+        strings_of = {word: [t.replace("{}", self.mark.replace("{}", word)) for t in templates] for word in words}
+        has_means = contexts == "mean" and len(templates) > 1
+        known = {} if has_means and self.changes else self.row_of  # a mean is that of rows before their changes
+        new = [s for s in dict.fromkeys(itertools.chain.from_iterable(strings_of.values())) if s not in known]
+        needed = self._count + len(new) + has_means * len(words)
+        rows: dict[str, int] = {}  # of the new strings
+        for start in range(0, len(new), batch_size):
+            strings = new[start : start + batch_size]
+            self._append(self._checked(_encode(encode, strings), len(strings)), needed)
+            rows.update(zip(strings, range(self._count - len(strings), self._count), strict=True))
+        members = {
+            word: [rows[s] if s in rows else self.row_of[s] for s in strings] for word, strings in strings_of.items()
+        }
+        if has_means:
+            means = torch.stack([self.vectors[rows_of_word].mean(0) for rows_of_word in members.values()])
+            members = {word: [self._count + i] for i, word in enumerate(words)}
+            self._append(means, needed)
+        return rows, members
 
     def rows(self, word: str) -> Sequence[int]:
         self.add([word])
@@ -245,6 +252,15 @@ class EncodedTable(Table):
             self._store = store
         self._store[count : count + len(rows)] = rows
         self._count = count + len(rows)
+
+
+def _encode(encode: Encode, strings: list[str]) -> Any:
+    """Call the encoder; a ValueError that names the strings if it cannot encode them."""
+    try:
+        return encode(strings)
+    except (ArithmeticError, LookupError, OSError, RuntimeError) as error:  # other errors are those of its code
+        got = f"{type(error).__name__} ({str(error):.200})"
+        raise ValueError(f"encode: got {got} for the strings {str(strings):.80}, wanted vectors") from error
 
 
 def chunks(table: Tensor, rows: Tensor) -> Iterator[tuple[Tensor, Tensor]]:

@@ -15,7 +15,7 @@ from ..resampling.null_distribution import NullDistribution
 from ..resampling.permutation import sign_null
 from ..sets import marks, word_sets
 from ..sets.set_checks import check_mask
-from ..sets.word_ids import joint_mask, joint_words
+from ..sets.word_ids import joint_mask, joint_words, mixed_words
 from ..sets.word_sets import Vectors, WordSet
 from .base import BaseMetric, by_word
 
@@ -132,7 +132,7 @@ class RIPA(BaseMetric):
     ) -> dict[str, NullDistribution]:
         # attribute words do not move
         a, pair = _directions(x, y, a, self.normalize_direction)
-        words = joint_words(WordSet.of(x).words, WordSet.of(y).words)
+        words = mixed_words(WordSet.of(x).words, WordSet.of(y).words)
         return {"p_value": sign_null(WordSet(pair.project(a.mean()), pair.weights > 0, words), self.p_value_seed)}
 
     def describe(self, values: dict[str, np.ndarray], index: IndexedQuery) -> dict[str, Any]:

@@ -142,8 +142,9 @@ def run_queries(
     `correction` corrects p-values for the number of queries asked of each model, and `attrs["correction"]` says so:
     "holm" and "bh" as in `uncertainty.correct_p_values`; "max-t" draws `p_value_iterations` permutations for all
     queries together and compares with the largest score of each (Westfall & Young 1993, step-down), which finds more
-    than "holm" where queries share words. With `intervals=True` and `metric_params={"replicates": 1000}` each query has
-    the columns "value", "low" and "high". `generate_subqueries` splits every query by the metric's template.
+    than "holm" where queries share words: a word has one random number a draw in all queries, wherever it stands.
+    With `intervals=True` and `metric_params={"replicates": 1000}` each query has the columns "value", "low" and "high".
+    `generate_subqueries` splits every query by the metric's template.
     A query that a model cannot score is NaN, with a reason in `attrs["reasons"][model name, query name]`.
     `aggregate_results` appends a column: the "sum", "avg", "abs_sum" or "abs_avg" of the others, or what a function of
     the table returns; NaN is skipped.

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from ... import _gpu_kernels, _native
 from ..._interruptible import interruptible
+from ..._splitmix import words_at
 from .random import Tails, random_words
 
 BUDGET = 2**22  # numbers held at a time
@@ -107,6 +108,27 @@ def random_signs(begin: int, pairs: int, start: int, rows: int, device: torch.de
 
         return kernels.random_signs(torch.empty(1, rows, pairs, dtype=torch.bool, device=device), begin, start)
     return random_words(begin, start, rows, pairs, device).unsqueeze(0) < 0
+
+
+def partitions_by_word(begin: int, words: Tensor, present: Tensor, n: Tensor, start: int, rows: int) -> Tensor:
+    # words: (P, W) int64  present: (P, W) bool  n: (P,)  ->  (P, rows, W) bool: n of the present words
+    """Return partitions in which a word has the same random number in every set: the n least ones are chosen.
+
+    So partitions of sets that share words go together, in whichever order the words are listed.
+    """
+    if not words.shape[-1]:
+        return present.unsqueeze(-2).expand(-1, rows, -1)
+    numbers = random_words_of(begin, words, start, rows).masked_fill(
+        ~present.unsqueeze(-2), torch.iinfo(torch.int64).max
+    )
+    last = (n - 1).clamp(min=0)[:, None, None].expand(-1, rows, 1)
+    return numbers <= numbers.sort(dim=-1).values.gather(-1, last)
+
+
+def random_words_of(begin: int, words: Tensor, start: int, rows: int) -> Tensor:
+    # words: (..., W) int64  ->  (..., rows, W) int64, the random numbers of each word
+    draw = torch.arange(start, start + rows, device=words.device).unsqueeze(-1)
+    return words_at(words_at(begin, words).unsqueeze(-2), draw)
 
 
 def chunks(iterations: int, cost: int, budget: int | None = None) -> Iterator[tuple[int, int]]:

@@ -10,9 +10,9 @@ from torch import Tensor
 from ..._checks import takes_arrays
 from ..sets import word_sets
 from ..sets.set_checks import weights_as_masks
-from ..sets.word_ids import check_words, count_words, joined_words, word_places
+from ..sets.word_ids import check_words, count_words, joined_words, numbers_by_place, word_places
 from ..sets.word_sets import Vectors, WordSet
-from .draws import chunks, random_partitions
+from .draws import chunks, partitions_by_word, random_partitions
 from .null_distribution import Alternative, Exact, Method, NullDistribution, count_extreme
 from .permutation import joined
 from .random import stream
@@ -69,6 +69,12 @@ def target_null(
         n, places = (int(size.amax()) for size in sizes)  # waits for the device, which knows how many words
         ragged = any(bool((size != most).any()) for size, most in zip(sizes, (n, places), strict=True))
         place = place.clamp(max=places - 1)
+    numbers = None
+    if x.words is not None and y.words is not None:
+        of_rows = torch.cat([each.expand(*lead, each.shape[-1]) for each in (x.words, y.words)], -1)
+        numbers = numbers_by_place(of_rows, present, place, places).view(-1, places)
+        of_set, of_both = (size.expand(len(numbers)) for size in sizes)
+        are_words = torch.arange(places, device=device) < of_both.unsqueeze(-1)
     if not ragged:
         sizes = [size.new_full((1,), number) for size, number in zip(sizes, (n, places), strict=True)]
     vectors, present, place = vectors.unsqueeze(-3), present.unsqueeze(-2), place.unsqueeze(-2)
@@ -91,6 +97,11 @@ def target_null(
         chosen = random_partitions(begin, sizes[0], sizes[1], places, start, rows)
         return score(chosen.unflatten(0, lead) if ragged and lead else chosen[0])
 
+    def draw_by_word(start: int, rows: int) -> Tensor:
+        assert numbers is not None
+        chosen = partitions_by_word(begin, numbers, are_words, of_set, start, rows)
+        return score(chosen.unflatten(0, lead) if lead else chosen[0])
+
     @torch.no_grad()
     def share(alternative: Alternative) -> Tensor:
         table = torch.tensor(list(itertools.combinations(range(places), n)), device=device).view(-1, n)
@@ -102,4 +113,5 @@ def target_null(
 
     most = 0 if ragged else MOST_PARTITIONS
     exact = Exact(math.comb(places, n), "partitions", most, most, share)
-    return NullDistribution(observed.isfinite(), lambda: observed, draw, cost, margin, exact)
+    own_draw = None if numbers is None else draw_by_word
+    return NullDistribution(observed.isfinite(), lambda: observed, draw, cost, margin, exact, draw_by_word=own_draw)
