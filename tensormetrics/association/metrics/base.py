@@ -239,17 +239,23 @@ class BaseMetric(SumMetric):
         if self.calculate_p_value:
             measured |= self.p_values(*sets)
         if self.replicates and "replicates" in self._shared_options():
-            ends = bootstrap_interval(
-                self.score_function() if self.unit == "word" else marks.by_row(self.score_function()),
-                *sets,
-                replicates=self.replicates,
-                confidence=self.confidence,
-                seed=self.seed,
-            )
-            measured |= {"low": ends.low, "high": ends.high}
-            if "corrected" in ends.details:
-                measured[f"{next(iter(self.result_keys))}_corrected"] = ends.details["corrected"]
+            measured |= self.interval_ends(*sets)
         return measured
+
+    def interval_ends(self, *sets: Vectors) -> dict[str, Tensor]:
+        """Compute the ends of the bootstrap interval by the metric's options, as `low` and `high`."""
+        score = self.score_function()
+        interval = bootstrap_interval(
+            score if self.unit == "word" else marks.by_row(score),
+            *sets,
+            replicates=self.replicates,
+            confidence=self.confidence,
+            seed=self.seed,
+        )
+        ends = {"low": interval.low, "high": interval.high}
+        if "corrected" in interval.details:
+            ends[f"{next(iter(self.result_keys))}_corrected"] = interval.details["corrected"]
+        return ends
 
     def _counted(self, sets: Sequence[Any]) -> Sequence[Any]:
         """Return the sets as `measure` is to take them: with `unit="row"` each row is a word."""

@@ -131,8 +131,11 @@ def random_words_of(begin: int, words: Tensor, start: int, rows: int) -> Tensor:
     return words_at(words_at(begin, words).unsqueeze(-2), draw)
 
 
-def chunks(iterations: int, cost: int, budget: int | None = None) -> Iterator[tuple[int, int]]:
-    """(start, rows) of the pieces in which `iterations` draws of `cost` numbers each stay within `budget` (BUDGET)."""
-    rows = max(1, (budget or BUDGET) // max(cost, 1))
+def chunks(iterations: int, cost: int, budget: int | None = None, least: int = 1) -> Iterator[tuple[int, int]]:
+    """(start, rows) of the pieces in which `iterations` draws of `cost` numbers each stay within `budget` (BUDGET).
+
+    Where one is larger than the budget, it has `least` draws.
+    """
+    rows = max(least, (budget or BUDGET) // max(cost, 1))
     for start in range(0, iterations, rows):
         yield start, min(rows, iterations - start)
