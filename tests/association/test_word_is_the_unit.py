@@ -22,7 +22,7 @@ METRICS = {
     "DirectBias": (association.DirectBias, 1, 2),
     "GWEAT": (association.GWEAT, 2, 2),
 }
-ALIGNED = {"RIPA", "DirectBias"}  # words of a tuple have equally many rows
+ALIGNED = {"RIPA", "DirectBias"}  # rows of the words of a tuple form tuples in their order
 SETS = [[f"{side}{i}" for i in range(4)] for side in "xyab"]
 WORDS = sum(SETS, [])
 
@@ -64,16 +64,10 @@ def check_equal(one, other, **tolerance):
         assert value == pytest.approx(other[key], nan_ok=True, **{"rel": 1e-9, "abs": 1e-11, **tolerance}), key
 
 
-def counts_of(name):
-    return [3] if name in ALIGNED else [1, 4, 2]
-
-
 @pytest.mark.parametrize("name", METRICS)
 def test_repeated_rows_change_nothing(name):
-    contexts = rows_of_words(counts_of(name))
-    repeated = {
-        word: rows.repeat(1 + 3 * (name in ALIGNED or i % 3), 1) for i, (word, rows) in enumerate(contexts.items())
-    }
+    contexts = rows_of_words([1, 4, 2])
+    repeated = {word: rows.repeat(1 + 3 * (i % 3), 1) for i, (word, rows) in enumerate(contexts.items())}
     check_equal(answer(name, repeated), answer(name, contexts))
     one = {word: rows[:1] for word, rows in contexts.items()}
     copies = {word: rows[:1].repeat(5, 1) for word, rows in contexts.items()}
@@ -82,7 +76,7 @@ def test_repeated_rows_change_nothing(name):
 
 @pytest.mark.parametrize("name", [name for name in METRICS if name not in ("RNSB",)])
 def test_the_order_of_words_and_rows_changes_nothing(name):
-    contexts = rows_of_words(counts_of(name))
+    contexts = rows_of_words([1, 4, 2])
     same = (2, 0, 3, 1)  # words of tuples keep their partners
     orders = dict.fromkeys(range(4), same) if name in ALIGNED else {0: same, 1: (1, 3, 2, 0), 2: (3, 2, 1, 0)}
     check_equal(answer(name, contexts, orders), answer(name, contexts))
@@ -107,7 +101,7 @@ def test_rows_computed_on_demand_change_nothing(name):
 @pytest.mark.parametrize("name", METRICS)
 def test_many_queries_count_words_as_one_query_does(name):
     make, targets, attributes = METRICS[name]
-    model = WordEmbeddingModel.from_contexts(rows_of_words(counts_of(name)), "model")
+    model = WordEmbeddingModel.from_contexts(rows_of_words([1, 4, 2]), "model")
     query = Query(SETS[:targets], SETS[2 : 2 + attributes])
     single = make().run_query(query, model)["result"]
     kind = type(make())
@@ -181,3 +175,38 @@ def test_other_classifiers_count_words(accepts_weights):
 def test_contexts_of_ceat_are_no_rows():
     with pytest.raises(TypeError, match="unit"):
         association.CEAT(unit="row")
+
+
+@pytest.mark.parametrize("name", ["RIPA", "DirectBias"])
+def test_rows_of_tuples_with_unequal_numbers_are_all_their_combinations(name):
+    """Where the numbers have no common factor, each row of a word stands beside each row of the other."""
+    contexts = rows_of_words([3])
+    contexts = {word: rows[: 2 if word[0] in "yb" else 3] for word, rows in contexts.items()}
+    if name == "RIPA":
+        directions = [
+            np.mean([(x - y) / np.linalg.norm(x - y) for x in contexts[p].numpy() for y in contexts[q].numpy()], 0)
+            for p, q in zip(SETS[0], SETS[1], strict=True)
+        ]
+        attributes = [contexts[word].numpy().mean(0) for word in SETS[2]]
+        expected = np.mean(attributes, 0) @ np.mean(directions, 0)
+    else:
+        rows = []
+        for p, q in zip(SETS[2], SETS[3], strict=True):
+            pairs = [
+                (a / np.linalg.norm(a), b / np.linalg.norm(b)) for a in contexts[p].numpy() for b in contexts[q].numpy()
+            ]
+            rows += [(v - (a + b) / 2) / len(pairs) ** 0.5 for a, b in pairs for v in (a, b)]
+        direction = np.linalg.svd(np.array(rows))[2][0]
+        cosines = [[abs(v @ direction) / np.linalg.norm(v) for v in contexts[word].numpy()] for word in SETS[0]]
+        expected = np.mean([np.mean(each) for each in cosines])
+    assert answer(name, contexts)["/result"] == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("rows_of_pair", [(1, 1), (3, 2), (1, 4)])
+def test_p_value_and_interval_of_pairs_are_those_of_pairs_not_of_rows(rows_of_pair):
+    """Copies of rows in any numbers change neither."""
+    one = {word: rows[:1] for word, rows in rows_of_words([1]).items()}
+    x, y = rows_of_pair
+    copies = {word: rows.repeat({"x": x, "y": y}.get(word[0], 1), 1) for word, rows in one.items()}
+    options = {"calculate_p_value": True, "replicates": 100}
+    check_equal(answer("RIPA", copies, **options), answer("RIPA", one, **options))

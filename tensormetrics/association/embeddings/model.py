@@ -30,9 +30,9 @@ from .vocabulary import (
     Encode,
     EncodedTable,
     Table,
-    check_members,
     checked_vectors,
     from_array,
+    places_of_tuples,
     repeated_words,
     rows_of,
     table_of,
@@ -346,9 +346,11 @@ class WordEmbeddingModel:
         found = look_up(query, search, self.name, threshold, paired, warn_not_found_words)
         if not found.reason:
             self._table.add(key for side in found.words for keys in side for key in keys)
-            if paired:
-                check_members(found.words[0] if len(found.words[0]) > 1 else found.words[1], self._table)
-        return IndexedQuery.of(query, self._table.places, found, self.vectors.device)
+        of_sets = [[self._table.places([] if found.reason else keys) for keys in side] for side in found.words]
+        if paired and not found.reason:
+            aligned = 0 if len(found.words[0]) > 1 else 1
+            of_sets[aligned] = places_of_tuples(found.words[aligned], self._table)
+        return IndexedQuery.of(query, of_sets, found, self.vectors.device)
 
     def get_embeddings_from_query(
         self,

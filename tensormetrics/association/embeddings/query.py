@@ -95,10 +95,9 @@ class IndexedQuery:
     reason: Any = None
 
     @staticmethod
-    def of(query: Query, places: Any, found: Any, device: Any) -> "IndexedQuery":
-        """From what was looked up, and a function of keys to rows and the key of each; no rows if unusable."""
-        words, origins, lost, reason = found
-        found = [[places([] if reason else keys) for keys in side] for side in words]
+    def of(query: Query, found: Any, looked_up: Any, device: Any) -> "IndexedQuery":
+        """From the rows of each set with the number of the key of each, and from what was looked up."""
+        words, origins, lost, reason = looked_up
         targets, attributes = (
             Side.of(
                 [rows for rows, _ in side], [number_words(k, o) for (_, k), o in zip(side, own, strict=True)], device

@@ -2,6 +2,7 @@
 
 import functools
 import itertools
+import math
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence, Sized
 from typing import Any
@@ -16,6 +17,7 @@ from ..sets import word_sets
 Encode = Callable[[list[str]], "Tensor | np.ndarray | Sequence[Any]"]
 Change = Callable[[Tensor], Tensor]  # (n, D) float64  ->  the same, each row for itself
 CHUNK = 2**24  # numbers that are float64 at a time
+MOST_ROWS = 10_000  # tuples that the rows of a tuple of words form
 
 
 class Table:
@@ -376,9 +378,24 @@ def repeated_words(words: Sequence[str]) -> list[str]:
     return [word for word, count in Counter(words).items() if count > 1][:5]
 
 
-def check_members(sets: list[list[str]], table: Table) -> None:
-    """Words of one tuple have equal numbers of rows, so that these form tuples too."""
-    for words in zip(*sets, strict=True) if table.members else ():
-        counts = [len(table.rows(word)) for word in words]
-        if len(set(counts)) > 1:
-            raise ValueError(f"query: {words} have {counts} vectors, wanted equal numbers to form tuples")
+def places_of_tuples(sets: list[list[str]], table: Table) -> list[tuple[list[int], Sequence[int]]]:
+    """The same as `Table.places` of each set, where the words at one position form a tuple, and so do their rows.
+
+    Rows form tuples in order, those of a word with fewer again from the first on, until each has been taken equally
+    often.
+    """
+    if not table.members:
+        return [table.places(words) for words in sets]
+    places: list[tuple[list[int], list[int]]] = [([], []) for _ in sets]
+    for i, words in enumerate(zip(*sets, strict=True)):
+        of_words = [table.rows(word) for word in words]
+        num_rows = math.lcm(*map(len, of_words))
+        if num_rows > max(MOST_ROWS, *map(len, of_words)):
+            counts = [len(rows) for rows in of_words]
+            raise ValueError(
+                f"query: {words} have {counts} vectors, which form {num_rows} tuples; wanted equal numbers"
+            )
+        for (rows, numbers), own in zip(places, of_words, strict=True):
+            rows += [*own] * (num_rows // len(own))
+            numbers += [i] * num_rows
+    return list(places)
