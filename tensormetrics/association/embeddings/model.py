@@ -20,7 +20,6 @@ from .lookup import (
     AS_THEY_STAND,
     PreprocessorArgs,
     Search,
-    as_preprocessors,
     check_flag,
     check_threshold,
     look_up,
@@ -248,7 +247,7 @@ class WordEmbeddingModel:
 
     def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> "WordEmbeddingModel":
         """A model of the same name; its table is this one's if nothing changes."""
-        moved = WordEmbeddingModel(self._table.to(device, dtype), self.name, self.vocab_prefix)
+        moved = type(self)(self._table.to(device, dtype), self.name, self.vocab_prefix)
         moved.wv = self.wv
         return moved
 
@@ -351,46 +350,6 @@ class WordEmbeddingModel:
             aligned = 0 if len(found.words[0]) > 1 else 1
             of_sets[aligned] = places_of_tuples(found.words[aligned], self._table)
         return IndexedQuery.of(query, of_sets, found, self.vectors.device)
-
-    def get_embeddings_from_query(
-        self,
-        query: Query,
-        lost_vocabulary_threshold: float = 0.2,
-        preprocessors: list[PreprocessorArgs] = AS_THEY_STAND,
-        strategy: str = "first",
-        normalize: bool = False,
-        warn_not_found_words: bool = False,
-        verbose: bool = False,
-        *,
-        preprocessor_args: PreprocessorArgs | None = None,
-        secondary_preprocessor_args: PreprocessorArgs | None = None,
-    ) -> tuple[dict[str, dict[str, np.ndarray]], dict[str, dict[str, np.ndarray]]] | None:
-        """Targets and attributes as `{set name: {word: vector}}` on the host; None for an unusable query.
-
-        Rules as in `index_query`. `preprocessor_args=p, secondary_preprocessor_args=s` is another way to write
-        `preprocessors=[p, s]`; `normalize` makes unit vectors, `verbose` prints what was found.
-        """
-        check_query(query)
-        check_threshold(lost_vocabulary_threshold)
-        check_flag("normalize", normalize)
-        check_flag("warn_not_found_words", warn_not_found_words)
-        check_flag("verbose", verbose)
-        search = self.search(as_preprocessors(preprocessors, preprocessor_args, secondary_preprocessor_args), strategy)
-        words, _, lost, reason = look_up(
-            query, search, self.name, lost_vocabulary_threshold, False, warn_not_found_words
-        )
-        names = (query.target_sets_names, query.attribute_sets_names)
-        if verbose:
-            for name, keys, missing in zip(sum(names, []), sum(words, []), sum(lost, []), strict=True):
-                print(f"{name}: found {keys}, lost {missing}")
-        if reason:
-            return None
-        arrays = self.arrays(dict.fromkeys(key for side in words for keys in side for key in keys), normalize)
-        targets, attributes = (
-            {name: {key: arrays[key] for key in keys} for name, keys in zip(*side, strict=True)}
-            for side in zip(names, words, strict=True)
-        )
-        return targets, attributes
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, WordEmbeddingModel):

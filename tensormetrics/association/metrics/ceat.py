@@ -17,9 +17,8 @@ from ..resampling.null_distribution import ALTERNATIVES, Alternative, NullDistri
 from ..resampling.random import random_uniform, stream
 from ..sets import word_sets
 from ..sets.word_sets import Vectors, WordSet
-from ._associations import associations, null_of
+from ._associations import associations, effect_size, null_of
 from .base import BaseMetric
-from .weat import weat_effect_size
 
 Variance = Literal["sample", "standard"]
 VARIANCES: tuple[Variance, ...] = get_args(Variance)
@@ -266,11 +265,11 @@ class CEAT(BaseMetric):
         }
 
     def score_function(self) -> Callable[..., Tensor]:
-        return functools.partial(weat_effect_size, correction=self.correction)
+        return functools.partial(effect_size, correction=self.correction)
 
-    def interval_ends(self, *pools: Vectors) -> dict[str, Tensor]:
+    def _interval_ends(self, *pools: Vectors) -> dict[str, Tensor]:
         rows = [_rows_of_words(pool) for pool in pools]
-        return {"effect_size": self.score_function()(*rows), **super().interval_ends(*rows)}
+        return {"effect_size": self.score_function()(*rows), **super()._interval_ends(*rows)}
 
     def evaluate(self, *pools: Vectors) -> dict[str, Tensor]:
         measured = super().evaluate(*pools)

@@ -80,7 +80,7 @@ class QueryScores:
 def run_queries(
     metric: BaseMetric | type[BaseMetric],
     queries: Sequence[Query],
-    models: Sequence[WordEmbeddingModel] | None = ...,
+    models: Sequence[WordEmbeddingModel],
     queries_set_name: str = ...,
     lost_vocabulary_threshold: float = ...,
     metric_params: dict[str, Any] = ...,
@@ -90,7 +90,6 @@ def run_queries(
     return_only_aggregation: bool = ...,
     warn_not_found_words: bool = ...,
     *,
-    word_embeddings_models: Sequence[WordEmbeddingModel] | None = ...,
     value: str = ...,
     correction: str | None = ...,
     intervals: bool = ...,
@@ -100,7 +99,7 @@ def run_queries(
 def run_queries(
     metric: BaseMetric | type[BaseMetric],
     queries: Sequence[Query],
-    models: Sequence[WordEmbeddingModel] | None = ...,
+    models: Sequence[WordEmbeddingModel],
     queries_set_name: str = ...,
     lost_vocabulary_threshold: float = ...,
     metric_params: dict[str, Any] = ...,
@@ -110,7 +109,6 @@ def run_queries(
     return_only_aggregation: bool = ...,
     warn_not_found_words: bool = ...,
     *,
-    word_embeddings_models: Sequence[WordEmbeddingModel] | None = ...,
     value: str = ...,
     correction: str | None = ...,
     intervals: bool = ...,
@@ -120,7 +118,7 @@ def run_queries(
 def run_queries(
     metric: BaseMetric | type[BaseMetric],
     queries: Sequence[Query],
-    models: Sequence[WordEmbeddingModel] | None = None,
+    models: Sequence[WordEmbeddingModel],
     queries_set_name: str = "Unnamed queries set",
     lost_vocabulary_threshold: float = 0.2,
     metric_params: dict[str, Any] = {},  # noqa: B006
@@ -130,7 +128,6 @@ def run_queries(
     return_only_aggregation: bool = False,
     warn_not_found_words: bool = False,
     *,
-    word_embeddings_models: Sequence[WordEmbeddingModel] | None = None,
     value: str = "result",
     correction: str | None = None,
     intervals: bool = False,
@@ -149,7 +146,6 @@ def run_queries(
     `aggregate_results` appends a column: the "sum", "avg", "abs_sum" or "abs_avg" of the others, or what a function of
     the table returns; NaN is skipped.
     `as_dataframe=False` gives a `QueryScores`, whose values stay on the device and whose `table()` is a `Table`.
-    `word_embeddings_models` is `models`.
     A metric that defines `measure` is computed in batches, one that overrides `run_query` query by query. TypeError
     and ValueError for arguments that do not fit, such as different queries of one name, before any work.
 
@@ -160,12 +156,8 @@ def run_queries(
     >>> run_queries(RND, queries, [model]).round(2).values.tolist()  # a row for the model, a column for each query
     [[-0.7, 0.7]]
     """
-    if models is not None and word_embeddings_models is not None:
-        raise TypeError("models, word_embeddings_models: got both, wanted one")
-    models = word_embeddings_models if models is None else models
     metric = _checked_metric(metric)
     _check_lists(queries, models)
-    assert models is not None  # this is checked above
     for name, flag in (
         ("generate_subqueries", generate_subqueries),
         ("aggregate_results", aggregate_results),

@@ -15,7 +15,7 @@ from ..embeddings.indexed_sets import number_words, padded, word_keys
 from ..embeddings.lookup import log
 from ..embeddings.model import WordEmbeddingModel
 from ..embeddings.query import IndexedQuery, Query
-from ..metrics._call import CURRENT, FORMER, HEAD, Call, bind
+from ..metrics._call import Call
 from ..metrics.base import BaseMetric
 from ..resampling.null_distribution import NullDistribution, max_t_p_values
 from ..sets import word_sets
@@ -59,8 +59,7 @@ def looped_scores(
 
 
 def _why(metric: BaseMetric, query: Query, model: WordEmbeddingModel, options: dict[str, Any]) -> str:
-    rules = {name: options[name] for name in options.keys() & {*HEAD, *CURRENT, *FORMER}}
-    call, _ = bind(metric.metric_short_name, (), False, (query, model), rules)
+    _, call = metric.bind(query, model, **{name: options[name] for name in options.keys() & {*metric.call_options}})
     own = type(metric).run_query is not BaseMetric.run_query
     return call.look_up(False).reason or (f"{metric.metric_short_name}.run_query gave NaN" if own else metric.no_score)
 
