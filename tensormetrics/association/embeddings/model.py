@@ -39,6 +39,8 @@ from .vocabulary import (
     vocabulary_of,
 )
 
+OF_NUMPY = torch.float16, torch.float32, torch.float64
+
 
 class WordEmbeddingModel:
     """A table of vectors (V, D) and its vocabulary. Not a module: the table may be somebody else's parameter.
@@ -232,13 +234,13 @@ class WordEmbeddingModel:
         return torch.tensor(self._table.rows(word), device=self.vectors.device)
 
     def arrays(self, words: Iterable[str], normalize: bool = False) -> dict[str, np.ndarray]:
-        """Word -> vector (D,) in the table's dtype (bfloat16 as float32), with one transfer; see `model[word]`."""
+        """Word -> vector (D,) in the table's dtype, or float32 if numpy lacks it; one transfer. See `model[word]`."""
         words = list(words)
         self._require(words)
         self._table.add(words)
         rows = [self._table.rows(word) for word in words]
         vectors = self.vectors.detach()[torch.tensor(sum(map(list, rows), []), dtype=torch.int64, device="cpu")].cpu()
-        vectors = vectors.float() if vectors.dtype == torch.bfloat16 else vectors
+        vectors = vectors if vectors.dtype in OF_NUMPY else vectors.float()
         parts = [part.mean(0) if len(part) > 1 else part[0] for part in vectors.split([len(each) for each in rows])]
         arrays = [part.numpy() for part in parts]
         if normalize:

@@ -330,12 +330,13 @@ def checked_vectors(argument: str, vectors: Any) -> Tensor:
     return vectors
 
 
-def from_array(argument: str, array: Any) -> Tensor:
+def from_array(argument: str, array: Any, variable: str | None = None) -> Tensor:
     # The same memory if torch can share it: it cannot write-protect, reverse or swap bytes.
     if not isinstance(array, np.ndarray):
         raise TypeError(f"{argument}: got a {type(array).__name__}, wanted an array")
     if array.dtype.kind != "f":
-        raise TypeError(f"{argument}: got {array.dtype}, wanted a floating dtype; write {argument}.astype('float32')")
+        advice = f"write {variable or argument}.astype('float32')"
+        raise TypeError(f"{argument}: got {array.dtype}, wanted a floating dtype; {advice}")
     if not array.flags.writeable or not array.dtype.isnative or any(stride < 0 for stride in array.strides):
         array = array.astype(array.dtype.newbyteorder("="))
     return torch.from_numpy(array)
