@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ..embeddings.indexed_sets import number_words, padded, word_keys
-from ..embeddings.lookup import log
+from ..embeddings.lookup import Found, log
 from ..embeddings.model import WordEmbeddingModel
 from ..embeddings.query import IndexedQuery, Query
 from ..metrics._call import Call
@@ -238,27 +238,17 @@ class _SetRows(NamedTuple):
     @staticmethod
     def look_up(plan: Plan, call: Call) -> "_SetRows":
         """See `WordEmbeddingModel.index_query`."""
-        model, threshold = call.model, call.lost_vocabulary_threshold
+        model = call.model
         found = [call.search.words(members) for members in plan.sets]
-        troubles = {s: trouble for s, each in enumerate(found) if (trouble := each.trouble(threshold))}
-        keys = {s: each.keys for s, each in enumerate(found) if s not in troubles}
-        try:
-            model._table.add(chain.from_iterable(keys.values()))
-        except ValueError:  # an encoder refused a text, which is the trouble of its own sets alone
-            troubles |= _troubles_of_encoder(model, keys)
-        for s, each in enumerate(found):
-            if s in troubles:
-                log.warning("the set %s... %s in the model %r", plan.sets[s][:3], troubles[s], model.name)
-            elif each.lost and call.warn_not_found_words:
-                log.warning("not in the vocabulary of %r: %s", model.name, ", ".join(each.lost))
+        troubles = _troubles(found, call)
+        _log_losses(plan, found, troubles, call)
         places = [model._table.places([] if s in troubles else each.keys) for s, each in enumerate(found)]
-        given = [number_words(of_rows, each.origins) for (_, of_rows), each in zip(places, found, strict=True)]
-        numbers = [
-            range(len(rows)) if number is None else number for (rows, _), number in zip(places, given, strict=True)
-        ]
+        rows, keys = [rows for rows, _ in places], [of_rows for _, of_rows in places]
+        given = [number_words(of_rows, each.origins) for of_rows, each in zip(keys, found, strict=True)]
+        numbers = [range(len(own)) if number is None else number for own, number in zip(rows, given, strict=True)]
         return _SetRows(
-            [rows for rows, _ in places],
-            [[each.keys[key] for key in of_rows] for (_, of_rows), each in zip(places, found, strict=True)],
+            rows,
+            [[each.keys[key] for key in of_rows] for of_rows, each in zip(keys, found, strict=True)],
             None if all(number is None for number in given) else numbers,
             troubles,
         )
@@ -287,15 +277,28 @@ class _SetRows(NamedTuple):
                 reasons.setdefault(i, "; ".join(found))
 
 
-def _troubles_of_encoder(model: WordEmbeddingModel, keys: dict[int, list[str]]) -> dict[int, str]:
-    """Make the rows of each set by itself, and return why some have none."""
-    troubles = {}
-    for s, of_set in keys.items():
-        try:
-            model._table.add(of_set)
-        except ValueError as error:
-            troubles[s] = f"has a word without a vector ({error})"
+def _troubles(found: list[Found], call: Call) -> dict[int, str]:
+    """Return why sets are unusable, and make the rows of the others."""
+    table, threshold = call.model._table, call.lost_vocabulary_threshold
+    troubles = {s: trouble for s, each in enumerate(found) if (trouble := each.trouble(threshold))}
+    usable = {s: each.keys for s, each in enumerate(found) if s not in troubles}
+    try:
+        table.add(chain.from_iterable(usable.values()))
+    except ValueError:  # an encoder refused a text, which is the trouble of its own sets alone
+        for s, keys in usable.items():
+            try:
+                table.add(keys)
+            except ValueError as error:
+                troubles[s] = f"has a word without a vector ({error})"
     return troubles
+
+
+def _log_losses(plan: Plan, found: list[Found], troubles: dict[int, str], call: Call) -> None:
+    for s, each in enumerate(found):
+        if s in troubles:
+            log.warning("the set %s... %s in the model %r", plan.sets[s][:3], troubles[s], call.model.name)
+        elif each.lost and call.warn_not_found_words:
+            log.warning("not in the vocabulary of %r: %s", call.model.name, ", ".join(each.lost))
 
 
 def _evaluate_shared(

@@ -64,7 +64,7 @@ def read_word2vec(
     table = _Table(path, only, encoding, errors)
     with open_stream(path, member) as file:
         form = _Form.of(_without_mark(file.read(CHUNK), path), path, binary, no_header)
-        wanted = min((n for n in (form.count, limit) if n is not None), default=None)
+        wanted = min((n for n in (form.num_rows, limit) if n is not None), default=None)
         read = 0
         try:
             for called, first_row, raw, numbers in form.rows(file, path):
@@ -93,7 +93,7 @@ def _without_mark(head: bytes, path: Path) -> bytes:
 class _Form(NamedTuple):
     """How a file is written: the numbers of rows and of dimensions, None where no header says so."""
 
-    count: int | None
+    num_rows: int | None
     dim: int | None
     binary: bool
     is_guess: bool  # `binary` is, by the first row
@@ -106,9 +106,9 @@ class _Form(NamedTuple):
             no_header = not binary and len(first.split()) > 2
         if no_header:
             return _Form(None, None, False, False, head)
-        count, dim = _header(first, path)
+        num_rows, dim = _header(first, path)
         is_guess = binary is None and not _is_text(rest, dim, cut=len(head) >= CHUNK - len(codecs.BOM_UTF8))
-        return _Form(count, dim, _looks_binary(rest) if is_guess else bool(binary), is_guess, rest)
+        return _Form(num_rows, dim, _looks_binary(rest) if is_guess else bool(binary), is_guess, rest)
 
     def rows(self, file: IO[bytes], path: Path) -> Iterator[Rows]:
         if self.binary and self.dim is not None:
