@@ -3,6 +3,7 @@
 import functools
 from collections.abc import Iterator
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -13,6 +14,7 @@ from .random import Tails, random_words
 
 BUDGET = 2**22  # numbers held at a time
 KERNEL_PLACES = 128  # so many may be added in the 32 bits of the kernels
+NEVER = 2**63 - 1  # a random number that is never among the least
 GPU_BUDGET = 2**26  # there small pieces would be spent on launches
 
 # Arguments as in `extreme_draws`, whose native loop it is; units are float64 here, which adds integers exactly.
@@ -118,11 +120,16 @@ def partitions_by_word(begin: int, words: Tensor, present: Tensor, n: Tensor, st
     """
     if not words.shape[-1]:
         return present.unsqueeze(-2).expand(-1, rows, -1)
-    numbers = random_words_of(begin, words, start, rows).masked_fill(
-        ~present.unsqueeze(-2), torch.iinfo(torch.int64).max
-    )
-    last = (n - 1).clamp(min=0)[:, None, None].expand(-1, rows, 1)
-    return numbers <= numbers.sort(dim=-1).values.gather(-1, last)
+    distinct, index = words.unique(return_inverse=True)  # queries share words
+    numbers = random_words_of(begin, distinct, start, rows)[:, index].masked_fill(~present, NEVER)  # (rows, P, W)
+    last = (n - 1).clamp(min=0)[:, None].expand(rows, -1, 1)
+    return (numbers <= _in_order(numbers).gather(-1, last)).transpose(0, 1)
+
+
+def _in_order(numbers: Tensor) -> Tensor:
+    if numbers.is_cpu:  # torch would also sort the indices, which takes eight times as long
+        return torch.from_numpy(np.sort(numbers.numpy()))
+    return numbers.sort(dim=-1).values
 
 
 def random_words_of(begin: int, words: Tensor, start: int, rows: int) -> Tensor:
