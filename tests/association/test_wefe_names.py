@@ -1,5 +1,6 @@
 """WEFE's names: arguments, order of arguments and functions of `association.wefe`."""
 
+import doctest
 import json
 from pathlib import Path
 
@@ -218,3 +219,9 @@ def test_a_model_of_extraction_is_a_model():
     for call in (get_embeddings_from_set, get_embeddings_from_query, get_embeddings_from_tuples):
         with raises(TypeError, message):
             call({}, [])
+
+
+def test_examples_print_what_stands_below_them():
+    names = {**vars(association), **vars(wefe), "torch": torch}
+    result = doctest.testmod(wefe, extraglobs=names)
+    assert result.attempted >= 9 and not result.failed
