@@ -7,7 +7,12 @@ from ..embeddings.model import WordEmbeddingModel, check_model
 from ..embeddings.query import IndexedQuery, Query, Template, check_query
 
 ORDER = (
-    *("query", "model", "lost_vocabulary_threshold", "preprocessors", "strategy", "normalize"),
+    "query",
+    "model",
+    "lost_vocabulary_threshold",
+    "preprocessors",
+    "strategy",
+    "normalize",
     "warn_not_found_words",
 )
 
