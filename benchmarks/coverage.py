@@ -5,7 +5,6 @@ This measures chance, not time: 1,000 simulated sets a row, some rows 400 to 2,0
 do not depend on the machine. Peers that are not installed are left out: scipy, evalstats, confidenceinterval.
 """
 
-import argparse
 import importlib.util
 import itertools
 import warnings
@@ -18,7 +17,8 @@ import _ranked_samples as ranked_samples
 import _small_samples as simulation
 import _word_samples as word_samples
 import numpy as np
-from _common import arguments, conditions
+from _common import arguments
+from _coverage_report import Cells, Report, fraction
 from _small_samples import Array, Scenario
 
 NEEDS = ("scipy",)
@@ -42,31 +42,6 @@ VERIFICATION_COLUMNS = "items, classes, distance", *(f"{name}: coverage, width" 
 FIELD_COLUMNS = "documents", *field_samples.PATHS, *field_samples.TOTALS
 PARTITION_COLUMNS = "items, clusters", *(f"dependence {share}" for share in pair_samples.DEPENDENCES)
 PEER_COLUMNS = "scores", "method", "coverage", "mean width", "p <= .05", "interval against p", "no interval"
-Cells = tuple[str, ...]
-
-
-class Report:
-    """Several tables under one heading, printed and written to `--output` line by line."""
-
-    def __init__(self, options: argparse.Namespace, title: str, packages: tuple[str, ...]) -> None:
-        self._output, self._lines = options.output, []
-        self._write(f"# {title}", "", conditions(options, packages))
-
-    def table(self, title: str, columns: Cells, rows: Iterable[Cells]) -> None:
-        self._write("", title, "", f"| {' | '.join(columns)} |", f"|{' --- |' * len(columns)}")
-        for row in rows:
-            self._write(f"| {' | '.join(row)} |")
-
-    def _write(self, *lines: str) -> None:
-        self._lines += lines
-        print(*lines, sep="\n", flush=True)
-        if self._output:
-            self._output.write_text("\n".join([*self._lines, ""]))
-
-
-def fraction(x: float) -> str:
-    """Write .950 for .95."""
-    return f"{x:.3f}".removeprefix("0")
 
 
 def width(x: float) -> str:

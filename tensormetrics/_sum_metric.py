@@ -58,6 +58,11 @@ class SumMetric(Metric):
         if self.replicates and type(self).no_interval is not Metric.no_interval:
             raise ValueError(f"replicates: got {replicates}, but there is no interval: {self.no_interval}")
 
+    @property
+    def _weighs_items(self) -> bool:
+        """Whether the sums of replicates are kept; replicates of another kind are a subclass's own."""
+        return bool(self.replicates) and type(self).no_interval is Metric.no_interval
+
     def add_sums(self, width: int) -> None:
         """Declare the states of rows (K,), K = `width`."""
         self.add_state("sums", torch.zeros(width, dtype=torch.float64), "sum")
@@ -65,7 +70,7 @@ class SumMetric(Metric):
 
     def add_weighted(self, width: int) -> None:
         """Declare the states of the replicates alone."""
-        if self.replicates:
+        if self._weighs_items:
             shape = 2, len(GRIDS), self.replicates, width
             self.add_state("weighted", torch.zeros(shape, dtype=torch.float64), "sum")
             self.add_state("sizes", torch.zeros(self.replicates, dtype=torch.float64), "sum")
@@ -86,7 +91,7 @@ class SumMetric(Metric):
     ) -> None:
         # rows: (B, K) float64  ids, groups, target: (B,) int64
         """Add the weighted rows of items to the sums of each replicate, and the rows to those of their units."""
-        if not self.replicates:
+        if not self._weighs_items:
             return
         assert self.seed is not None  # a metric with replicates has a seed
         kind = kind_of(ids is not None, groups is not None)
@@ -163,7 +168,7 @@ class SumMetric(Metric):
 
     def _check_mergeable(self, states: list[dict[str, Tensor]]) -> None:
         super()._check_mergeable(states)
-        if not self.replicates:
+        if not self._weighs_items:
             return
         if sum(bool(items[NUMBERED]) for items in (self.identified, *(state["identified"] for state in states))) > 1:
             raise ValueError(
@@ -172,7 +177,7 @@ class SumMetric(Metric):
             )
 
     def _number_after(self, state: dict[str, Any]) -> None:
-        if self.replicates:
+        if self._weighs_items:
             first = state["_first_item"]
             self._first_item = state["identified"].sum() + (0 if first is None else first)
             self._kind = state["_kind"]
@@ -183,7 +188,7 @@ class SumMetric(Metric):
         self._first_item = None
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
-        if self.replicates and prefix + "weighted" in state_dict and prefix + "units" not in state_dict:
+        if self._weighs_items and prefix + "weighted" in state_dict and prefix + "units" not in state_dict:
             args[-1].append(
                 f"{prefix}weighted: replicates of an earlier version, without the units that intervals are read off; "
                 "update again, or load the state into a metric made with replicates=0 for its value"

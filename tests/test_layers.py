@@ -174,7 +174,8 @@ def test_subpackages_of_domains_are_those_with_an_order():
         for domain in SUBPACKAGES
     }
     assert names["structured"] - {*SUBPACKAGES["structured"]} == {"metametric_names"}  # spellings of a peer, on top
-    del names["structured"]
+    assert names["association"] - {*SUBPACKAGES["association"]} == {"wefe"}  # and those of another one
+    del names["structured"], names["association"]
     assert names == {domain: {*order} for domain, order in SUBPACKAGES.items() if domain in names}
 
 

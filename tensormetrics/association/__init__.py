@@ -7,6 +7,7 @@
 #   metrics: one file for each metric, or for metrics of one kind
 #   queries: many queries on many models
 #   debias: methods that remove a bias
+#   wefe: the names of WEFE's arguments and functions
 
 from .debias.double_hard_debias import DoubleHardDebias as DoubleHardDebias
 from .debias.half_sibling_regression import HalfSiblingRegression as HalfSiblingRegression
@@ -22,9 +23,6 @@ from .embeddings.datasets import fetch_gn_glove as fetch_gn_glove
 from .embeddings.datasets import load_bingliu as load_bingliu
 from .embeddings.datasets import load_weat as load_weat
 from .embeddings.datasets import load_weat_w2v as load_weat_w2v
-from .embeddings.extraction import get_embeddings_from_query as get_embeddings_from_query
-from .embeddings.extraction import get_embeddings_from_set as get_embeddings_from_set
-from .embeddings.extraction import get_embeddings_from_tuples as get_embeddings_from_tuples
 from .embeddings.lookup import PreprocessorArgs as PreprocessorArgs
 from .embeddings.lookup import preprocess_word as preprocess_word
 from .embeddings.model import WordEmbeddingModel as WordEmbeddingModel
@@ -113,9 +111,6 @@ __all__ = [
     "fetch_debiaswe",
     "fetch_eds",
     "fetch_gn_glove",
-    "get_embeddings_from_query",
-    "get_embeddings_from_set",
-    "get_embeddings_from_tuples",
     "group_permutation_p_value",
     "gweat",
     "load_bingliu",

@@ -22,15 +22,16 @@ from tensormetrics.association import (
     DirectBias,
     PreprocessorArgs,
     Query,
-    WordEmbeddingModel,
     rnd,
+    wefe,
 )
+from tensormetrics.association.wefe import WordEmbeddingModel
 
 GOLDEN = json.loads((Path(__file__).parent / "golden.json").read_text())
 GOLDEN["models"]["tinyB"] = {word: [y, x, -z] for word, (x, y, z) in GOLDEN["models"]["tiny"].items()}
 
 
-class ExampleMetric(BaseMetric):
+class ExampleMetric(wefe.BaseMetric):
     """The metric of the guide to custom metrics, as it is written there."""
 
     metric_template = (2, 1)

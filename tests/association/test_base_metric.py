@@ -29,7 +29,7 @@ def test_the_guides_metric(query, tiny):
     result = ExampleMetric().run_query(query, tiny)
     assert list(result) == ["query_name", "result", "em"]
     assert np.isnan(ExampleMetric().run_query(Query([["x"], ["t2a"]], [["a1a"]]), tiny)["result"])
-    with raises(TypeError, "EM.run_query: got the unknown keyword 'lowercase'; did you mean 'preprocessor_args'?"):
+    with raises(TypeError, "EM.run_query: got the unknown keyword 'lowercase'; did you mean 'preprocessors'?"):
         ExampleMetric().run_query(query, tiny, lowercase=True)
     with raises(ValueError, "query: 'T1 wrt A1' has 1 target sets, wanted 2 for the metric EM"):
         ExampleMetric().run_query(Query([["t1a"]], [["a1a"]], ["T1"], ["A1"]), tiny)

@@ -185,7 +185,7 @@ def test_many_counts_of_large_sets(generator, device):
     torch.testing.assert_close(found[[0, 64]], torch.stack(alone), rtol=1e-9, atol=1e-12)
 
 
-def test_errors(device):
+def test_errors(generator, device):
     x = torch.zeros(2, 3, device=device)
     for options, message in [
         (dict(replicates=0), "replicates: got 0, wanted an integer >= 1"),
@@ -200,6 +200,20 @@ def test_errors(device):
     with pytest.raises(TypeError) as info:
         bootstrap_interval(lambda x, y: (x - y).mean((-2, -1)), x, x)
     assert str(info.value).startswith("metric: got a function that takes no WordSet (unsupported operand type(s) for -")
+    for score, given in (
+        (lambda x, y, a: association.rnd(*(WordSet.of(s).values for s in (x, y, a))), "draws have the shape (1,)"),
+        (association.sc_weat, "draws have the shape (50, 3)"),
+    ):
+        for size in 2, 2**21:  # where memory bounds the draws of a piece, too
+            sets = [torch.randn(3, size, generator=generator).to(device) for _ in range(3)]
+            with pytest.raises(TypeError) as info:
+                bootstrap_interval(score, *sets, replicates=50 if size == 2 else 4)
+            assert str(info.value).startswith("metric: got a function whose scores of ")
+            assert size > 2 or given in str(info.value)
+    with pytest.raises(
+        TypeError, match="^metric: got a function that gives a Estimate, wanted one that gives one score"
+    ):
+        bootstrap_interval(association.ceat, *torch.randn(4, 3, 2, 5, generator=generator).to(device))
     with pytest.raises(TypeError, match="^a.mask: got torch.int64, wanted torch.bool: the words that are drawn"):
         bootstrap_interval(association.ect, x, x, WordSet(x, torch.ones(2, dtype=torch.int64, device=device)))
     with pytest.raises(TypeError, match="^x.mask: got torch.float32, wanted torch.bool"):
@@ -252,3 +266,18 @@ def test_queries_in_words_name_the_corrected_score():
     assert "rnd_corrected" not in RND(distance="cos", replicates=50).run_query(query, model)
     lost = RND(replicates=50).run_query(Query([["no"], ["none"]], [words[9:]]), model)
     assert math.isnan(lost["rnd_corrected"])
+
+
+def test_interval_of_effect_size_with_unequal_rows_stays_within_its_limit(device):
+    """The largest effect size depends on the number of words, not of rows."""
+    x, y = (
+        torch.tensor([[1.0, 0], [1, 0.1], [1, 0.2]]),
+        torch.tensor([[0.1, 1], [0, 1], [0.2, 1]]).repeat_interleave(5, 0),
+    )
+    a, b = torch.tensor([[1.0, 0]]), torch.tensor([[0.0, 1]])
+    words = torch.arange(3).repeat_interleave(5)
+    sets = [x.to(device), WordSet(y.to(device), words=words.to(device)), a.to(device), b.to(device)]
+    by_word = bootstrap_interval(association.weat_effect_size, *sets)
+    one = bootstrap_interval(association.weat_effect_size, sets[0], y[::5].to(device), *sets[2:])
+    assert by_word.high <= 2
+    torch.testing.assert_close(torch.stack(list(by_word)), torch.stack(list(one)), rtol=1e-9, atol=1e-9)

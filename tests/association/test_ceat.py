@@ -225,3 +225,42 @@ def test_a_stream_of_samples(generator, device):
 def test_errors_of_options(options, message):
     with raises(ValueError, message):
         association.CEAT(**options)
+
+
+def contextual_model(seed=0, **means):
+    """8 + 8 target words and 2 x 4 attribute words of 1 to 5 contexts each."""
+    generator = torch.Generator().manual_seed(seed)
+    contexts = {}
+    for side, count in zip("xyab", (8, 8, 4, 4), strict=True):
+        for i in range(count):
+            word = torch.randn(6, generator=generator, dtype=torch.float64) + means.get(side, 0)
+            contexts[f"{side}{i}"] = word + torch.randn(1 + i % 5, 6, generator=generator, dtype=torch.float64)
+    sets = [[f"{side}{i}" for i in range(count)] for side, count in zip("xyab", (8, 8, 4, 4), strict=True)]
+    return association.WordEmbeddingModel.from_contexts(contexts, "model"), association.Query(sets[:2], sets[2:])
+
+
+def test_interval_is_that_of_effect_size_over_words_with_their_contexts():
+    model, query = contextual_model(x=1, a=1)
+    result = association.CEAT(samples=50).run_query(query, model, replicates=300, seed=3)
+    weat = association.WEAT(return_effect_size=True, correction=1).run_query(query, model, replicates=300, seed=3)
+    assert result["effect_size"] == pytest.approx(weat["effect_size"], rel=1e-12)
+    assert result["low"] == pytest.approx(min(weat["low"], result["ceat"]), rel=1e-9)
+    assert result["high"] == pytest.approx(max(weat["high"], result["ceat"]), rel=1e-9)
+    assert result["low"] < result["effect_size"] < result["high"]
+    assert list(result)[-3:] == ["effect_size", "low", "high"]
+    made = association.CEAT(samples=50, replicates=300, seed=3)
+    assert made.run_query(query, model) == result
+    both = made.run_query(query, model, calculate_p_value=True)
+    assert {"p_value", "low"} <= both.keys() and both["low"] == result["low"]
+    table = association.run_queries(made, [query], [model], intervals=True)
+    assert table.iloc[0].tolist() == [result["ceat"], result["low"], result["high"]]
+    lost = made.run_query(association.Query([["?"], ["!"]], query.attribute_sets), model)
+    assert lost.keys() == result.keys() and np.isnan(lost["low"])
+
+
+def test_interval_of_streamed_samples_is_refused(generator):
+    metric = association.CEAT(replicates=20)
+    sets = torch.randn(4, 6, 5, generator=generator)
+    assert metric(*sets).isfinite()
+    with pytest.raises(NotImplementedError, match="^CEAT: its items are samples of contexts, not words"):
+        metric.interval()

@@ -9,9 +9,6 @@ from raising import raises
 from tensormetrics.association import (
     Query,
     WordEmbeddingModel,
-    get_embeddings_from_query,
-    get_embeddings_from_set,
-    get_embeddings_from_tuples,
     preprocess_word,
 )
 from tensormetrics.association.embeddings.lookup import Search
@@ -77,10 +74,7 @@ def test_lookup(case, model):
     found = Search(model, None, case["preprocessors"], case["strategy"]).words(case["words"])
     assert (found.keys, found.lost) == (expected["keys"], expected["lost"])
     assert len(found.lost) / found.total == expected["lost_fraction"]
-    not_found, vectors = get_embeddings_from_set(model, case["words"], case["preprocessors"], case["strategy"])
-    assert not_found == expected["not_found"] and list(vectors) == expected["keys"]
-    for key, vector in vectors.items():
-        assert vector.dtype == np.float32 and vector.tolist() == CASING[key]
+    assert list(found.not_found) == expected["not_found"]
 
 
 def test_threshold_is_strict_and_counts_distinct_words(model):
@@ -193,92 +187,10 @@ def test_errors_of_options(options, kind, message, model):
         model.index_query(Query([["ana"]], []), **options)
 
 
-def test_embeddings_of_a_query(model):
-    query = Query([["Ana", "x"], ["bob"]], [["JOSE"]], ["T", "U"], ["A"])
-    targets, attributes = get_embeddings_from_query(model, query, 0.5, [{}, LOWER], normalize=True)
-    assert list(targets) == ["T", "U"] and list(attributes) == ["A"]
-    np.testing.assert_allclose(targets["U"]["bob"], np.array([1, 2]) / 5**0.5, rtol=1e-6)
-    assert get_embeddings_from_query(model, query, 0.4) is None
-    old = model.get_embeddings_from_query(
-        query, 0.5, preprocessor_args={}, secondary_preprocessor_args=LOWER, normalize=True
-    )
-    assert str(old) == str((targets, attributes))
-    assert list(model.get_embeddings_from_query(query, 0.5, secondary_preprocessor_args=LOWER)[1]["A"]) == ["jose"]
-    message = "preprocessors, preprocessor_args: got both, wanted one; write preprocessors=[first, second]"
-    with raises(TypeError, message):
-        model.get_embeddings_from_query(query, preprocessors=[{}], preprocessor_args={})
-
-
-def test_embeddings_of_tuples(model, caplog, capsys):
-    pairs = [["Ana", "Bob"], ["ana", "x"]]
-    (kept,) = get_embeddings_from_tuples(model, pairs, "pairs", verbose=True)
-    assert list(kept) == ["Ana", "Bob"]
-    assert caplog.records[0].getMessage() == "pairs: ['x'] of ['ana', 'x'] are not in the vocabulary of 'casing'"
-    assert capsys.readouterr().out.splitlines()[-1] == "pairs: 1 of 2 sets found"
-    assert len(get_embeddings_from_tuples(model, pairs, warn_lost_sets=False)) == 1
-    assert [list(each) for each in get_embeddings_from_tuples(model, pairs, discard_incomplete_sets=False)][1] == [
-        "ana"
-    ]
-    with raises(ValueError, "sets: got 1 sets, none of which is whole in the vocabulary of 'casing'"):
-        get_embeddings_from_tuples(model, [["x", "ana"]])
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        ("ana", "word_set: got a str, wanted a list of words"),
-        (None, "word_set: got a NoneType, wanted a list of words"),
-        (["ana", 1], "word_set[1]: got a int, wanted a word (str)"),
-    ],
-)
-def test_a_set_of_letters_is_no_set(model, words, message):
-    with raises(TypeError, message):
-        get_embeddings_from_set(model, words)
-
-
-@pytest.mark.parametrize(
-    ("sets", "message"),
-    [
-        (["ana", "bob"], "sets[0]: got a str, wanted a list of words"),
-        ("ana", "sets: got a str, wanted a list of lists of words"),
-        (None, "sets: got a NoneType, wanted a list of lists of words"),
-        ([["ana"], None], "sets[1]: got a NoneType, wanted a list of words"),
-        ([[1, "ana"]], "sets[0][0]: got a int, wanted a word (str)"),
-    ],
-)
-def test_tuples_of_letters_are_no_tuples(model, sets, message):
-    with raises(TypeError, message):
-        get_embeddings_from_tuples(model, sets)
-
-
-def test_arrays_of_words(model):
-    assert list(get_embeddings_from_set(model, np.array(["ana", "bob"]))[1]) == ["ana", "bob"]
-    assert list(get_embeddings_from_tuples(model, np.array([["ana", "bob"]]))[0]) == ["ana", "bob"]
-
-
 def test_flags_are_flags(model):
     query = Query([["ana"]], [])
-    doors = {
-        get_embeddings_from_set: (["ana"], ("normalize", "verbose")),
-        get_embeddings_from_query: (query, ("normalize", "warn_not_found_words", "verbose")),
-        get_embeddings_from_tuples: (
-            [["ana"]],
-            ("normalize", "discard_incomplete_sets", "warn_lost_sets", "verbose"),
-        ),
-        WordEmbeddingModel.index_query: (query, ("paired", "warn_not_found_words")),
-    }
-    for door, (words, flags) in doors.items():
-        for flag in flags:
-            with raises(TypeError, f"{flag}: got a NoneType, wanted True or False"):
-                door(model, words, **{flag: None})
-        with raises(TypeError, "preprocessors: got a NoneType, wanted a list of dicts of options"):
-            door(model, words, preprocessors=None)
-    with raises(TypeError, "sets_name: got a int, wanted a str or None"):
-        get_embeddings_from_tuples(model, [["ana"]], 0)
-
-
-def test_a_model_is_a_model():
-    message = "model: got a dict, wanted a WordEmbeddingModel; write WordEmbeddingModel(model)"
-    for call in (get_embeddings_from_set, get_embeddings_from_query, get_embeddings_from_tuples):
-        with raises(TypeError, message):
-            call({}, [])
+    for flag in ("paired", "warn_not_found_words"):
+        with raises(TypeError, f"{flag}: got a NoneType, wanted True or False"):
+            model.index_query(query, **{flag: None})
+    with raises(TypeError, "preprocessors: got a NoneType, wanted a list of dicts of options"):
+        model.index_query(query, preprocessors=None)

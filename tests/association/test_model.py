@@ -324,15 +324,27 @@ def test_contexts(device):
     assert x.values[:, 0].tolist() == [0, 1, 1] and len(x.words.unique()) == 2 and x.words[1] == x.words[2]
     with raises(ValueError, "words: ['a'] have several vectors in the model 'bert'; write to model.vectors"):
         model.update("a", torch.ones(3))
-    with raises(ValueError, "query: ('a', 'b') have [2, 1] vectors, wanted equal numbers to form tuples"):
-        model.index_query(Query([["a"], ["b"]], []), paired=True)
-    with raises(ValueError, "query: ('a', 'b') have [2, 1] vectors, wanted equal numbers to form tuples"):
-        model.index_query(Query([["a", "b"]], [["a"], ["b"]]), paired=True)  # of one target, attributes are aligned
+    for sets in ([["a"], ["b"]], []), ([["a", "b"]], [["a"], ["b"]]):  # of one target, attributes are aligned
+        first, second = model.index_query(Query(*sets), paired=True).sets(model.vectors)[-2:]
+        assert first.values[:, 0].tolist() == [1, 1] and second.values[:, 0].tolist() == [0, 0]
+        assert first.words.tolist() == second.words.tolist() == [0, 0]
     assert model.index_query(Query([["a"]], [["a"], ["a"]]), paired=True).reason is None
     with raises(ValueError, "contexts['b']: got shape (1, 2), wanted (K, 3)"):
         WordEmbeddingModel.from_contexts({"a": torch.ones(2, 3), "b": torch.ones(1, 2)})
     with raises(ValueError, "contexts: got no vector for ['b'], wanted at least one each"):
         WordEmbeddingModel.from_contexts({"a": torch.ones(2, 3), "b": torch.ones(0, 3)})
+
+
+def test_rows_of_tuples_are_taken_in_turns_until_each_was_taken_equally_often():
+    pools = {word: torch.arange(float(count)).unsqueeze(-1) for word, count in (("a", 2), ("b", 3), ("c", 1), ("d", 2))}
+    model = WordEmbeddingModel.from_contexts(pools)
+    x, y = model.index_query(Query([["a", "c"], ["b", "d"]], []), paired=True).sets(model.vectors)
+    assert x.values.flatten().tolist() == [0, 1, 0, 1, 0, 1, 0, 0] and x.words.tolist() == [0] * 6 + [1] * 2
+    assert y.values.flatten().tolist() == [0, 1, 2, 0, 1, 2, 0, 1] and y.words.tolist() == x.words.tolist()
+    many = WordEmbeddingModel.from_contexts({"a": torch.ones(101, 1), "b": torch.ones(100, 1)})
+    message = "query: ('a', 'b') have [101, 100] vectors, which form 10100 tuples; wanted equal numbers"
+    with raises(ValueError, message):
+        many.index_query(Query([["a"], ["b"]], []), paired=True)
 
 
 def test_a_query_is_a_query(model):

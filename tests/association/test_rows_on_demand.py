@@ -2,16 +2,21 @@
 
 import copy
 
+import numpy as np
 import pytest
 import torch
 
+from tensormetrics import association
 from tensormetrics.association import (
+    WEAT,
     DoubleHardDebias,
     HalfSiblingRegression,
     HardDebias,
     MulticlassHardDebias,
+    Query,
     RepulsionAttractionNeutralization,
     WordEmbeddingModel,
+    run_queries,
 )
 
 PAIRS = [["he", "she"], ["him", "her"], ["man", "woman"]]
@@ -183,8 +188,9 @@ def test_an_encoder_that_fails_leaves_no_rows_behind():
 
     model = WordEmbeddingModel.from_encoder(failing, batch_size=2)
     model.normalize()
-    with pytest.raises(ConnectionError):
+    with pytest.raises(ValueError, match=r"^encode: got ConnectionError \(no answer\) for the strings \['") as error:
         model.arrays(WORDS[:4])
+    assert isinstance(error.value.__cause__, ConnectionError)
     assert not len(model.vectors) and not model.vocab
     for word in WORDS[:4]:
         close(model[word], torch.nn.functional.normalize(encode([word]))[0])
@@ -198,3 +204,33 @@ def test_rows_of_a_wider_dtype_are_kept():
     assert model.vectors.dtype == torch.float64
     close(model["work"], encode(["work"])[0].double())
     close(model["he"], encode(["he"])[0].half().double())
+
+
+@pytest.mark.parametrize("name", ["WEAT", "RND", "RIPA", "CEAT"])
+@pytest.mark.parametrize("error", [ValueError, RuntimeError, ConnectionError, IndexError])
+def test_a_word_that_the_encoder_refuses_costs_the_queries_with_it(name, error):
+    def refusing(words):
+        if "ill" in words:
+            raise error("too long")
+        return encode(words)
+
+    metric = getattr(association, name)
+    attributes = [["work"], ["love"]][: metric.metric_template[1]]
+    queries = [
+        Query([["he", "him", other], ["she", "her", "woman"]], attributes, [other, "female"])
+        for other in ("man", "ill", "boy")
+    ]
+    table = run_queries(metric, queries, [WordEmbeddingModel.from_encoder(refusing, name="lazy")])
+    alone = run_queries(metric, queries[::2], [WordEmbeddingModel.from_encoder(encode, name="lazy")])
+    assert table.isna().to_numpy().tolist() == [[False, True, False]]
+    np.testing.assert_allclose(table.to_numpy()[0, ::2], alone.to_numpy()[0], rtol=1e-12)
+    (reason,) = table.attrs["reasons"].values()
+    assert "too long" in reason
+    with pytest.raises(ValueError, match="too long"):
+        metric().run_query(queries[1], WordEmbeddingModel.from_encoder(refusing))
+
+
+def test_an_error_in_the_code_of_an_encoder_is_raised():
+    model = WordEmbeddingModel.from_encoder(lambda words: words.encode(), name="lazy")
+    with pytest.raises(AttributeError):
+        run_queries(WEAT, [Query([["he"], ["she"]], [["work"], ["love"]])], [model])

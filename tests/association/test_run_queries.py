@@ -22,6 +22,7 @@ from tensormetrics.association import (
     WordEmbeddingModel,
     WordSet,
     run_queries,
+    wefe,
 )
 
 pd = pytest.importorskip("pandas")
@@ -31,7 +32,7 @@ WORDS = [f"w{i}" for i in range(120)]
 def random_model(name, device="cpu", dtype=torch.float32, seed=0):
     generator = torch.Generator().manual_seed(seed)
     vectors = torch.randn(len(WORDS), 6, generator=generator).to(device, dtype)
-    return WordEmbeddingModel.from_tensor(vectors, WORDS, name)
+    return wefe.WordEmbeddingModel.from_tensor(vectors, WORDS, name)
 
 
 @pytest.fixture
@@ -94,7 +95,7 @@ def test_equal_to_single_calls(metric, budget, query, models, monkeypatch):
 @pytest.mark.parametrize("distance", ["norm", "cos", "cos_similarity"])
 def test_options_of_the_metric(distance, query, models):
     got = run_queries(RND(distance=distance), [query], models, generate_subqueries=True)
-    options = {"generate_subqueries": True, "metric_params": {"distance_type": distance}}
+    options = {"generate_subqueries": True, "metric_params": {"distance": distance}}
     same = run_queries(RND, np.array([query]), models, **options)
     pd.testing.assert_frame_equal(got, same)
     single = query.get_subqueries((2, 1))[1]
@@ -279,7 +280,6 @@ OTHER = Query([["w3"], ["w1"]], [["w2"]], ["T", "U"], ["A"])
             TypeError,
             "models[0]: model: got a dict, wanted a WordEmbeddingModel; write WordEmbeddingModel(model)",
         ),
-        ({"word_embeddings_models": []}, TypeError, "models, word_embeddings_models: got both, wanted one"),
         (
             {"models": [random_model("same"), random_model("same")]},
             ValueError,
@@ -352,7 +352,7 @@ def test_without_pandas(monkeypatch):
     monkeypatch.setitem(sys.modules, "pandas", None)
     with raises(ImportError, 'tables need pandas; write pip install "tensormetrics[tables]"'):
         run_queries(RND, [TWO], [random_model("m")])
-    scores = run_queries(RND, [TWO], word_embeddings_models=[random_model("m")], as_dataframe=False)
+    scores = run_queries(RND, [TWO], models=[random_model("m")], as_dataframe=False)
     assert scores.table()["m", scores.query_names[0]] == float(scores.values[0, 0])
     assert scores.values.shape == (1, 1) and scores.model_names == ["m"]
 

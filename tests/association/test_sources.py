@@ -94,6 +94,27 @@ def test_what_is_no_model_of_fasttext(save, content, message):
         WordEmbeddingModel.from_fasttext(path)
 
 
+def test_a_damaged_header_of_fasttext_is_a_value_error_or_a_model(save):
+    """Whichever bit is wrong, and whichever words are asked for then."""
+    content = fasttext_file(["a", "bc"], MATRIX[:10], 50, pruned=3, kept=[(3, 0), (7, 1), (11, 2)])
+    header = content.index(MATRIX[0].tobytes())
+    for bit in range(0, 8 * header, 5):
+        damaged = bytearray(content)
+        damaged[bit // 8] ^= 1 << bit % 8
+        try:
+            model = WordEmbeddingModel.from_fasttext(save(bytes(damaged), "x.bin"))
+            model.arrays(word for word in ("a", "bc", "unseen") if word in model)
+        except ValueError as error:
+            assert str(error).startswith(str(save(b"", "x.bin")))  # noqa: PT017
+
+
+def test_a_lone_surrogate_is_no_word_of_fasttext(save):
+    model = WordEmbeddingModel.from_fasttext(save(fasttext_file(["a"], MATRIX[:51], 50), "x.bin"))
+    assert "\ud800" not in model and "b" in model
+    with pytest.raises(KeyError, match="is not in the vocabulary"):
+        model["\ud800"]
+
+
 GLOVE = {f"glove.{d}d.txt": "\n".join(f"{w} " + " ".join([str(i)] * d) for i, w in enumerate("abc")) for d in (2, 3)}
 
 
@@ -160,6 +181,44 @@ def test_safetensors(tmp_path):
     path.write_bytes(b"x" * 30)
     with pytest.raises(ValueError, match=r"model.safetensors: wanted a .safetensors file; "):
         WordEmbeddingModel.from_safetensors(path, ["a"])
+
+
+def test_arrays_of_bytes_are_words(tmp_path):
+    path = tmp_path / "x.npz"
+    np.savez(path, vectors=MATRIX[:2], words=np.array(["né".encode(), b"b"]))
+    assert list(WordEmbeddingModel.from_npz(path).vocab) == ["né", "b"]
+    with pytest.raises(ValueError, match="^words: got bytes, wanted str, or UTF-8"):
+        WordEmbeddingModel.from_npz(path, np.array([b"\xff", b"b"]))
+
+
+def test_arrays_of_integers_and_cut_ones_are_refused_by_name(tmp_path):
+    path = tmp_path / "x.npz"
+    np.savez(path, table=np.ones((2, 3), int))
+    with raises(TypeError, f"{path}: table: got int64, wanted a floating dtype; write table.astype('float32')"):
+        WordEmbeddingModel.from_npz(path, ["a", "b"])
+    np.save(tmp_path / "x.npy", np.ones((50, 3), np.float32))
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("table.npy", (tmp_path / "x.npy").read_bytes()[:200])
+    with raises(ValueError, f"{path}: wanted a .npz file; table.npy ends within its array of (50, 3)"):
+        WordEmbeddingModel.from_npz(path, ["a"] * 50)
+
+
+def test_vectors_of_eight_bits_are_read_as_float32(tmp_path):
+    torch_files = pytest.importorskip("safetensors.torch")
+    table = torch.tensor([[1.0, 0.5], [2, 0]]).to(torch.float8_e4m3fn)
+    torch_files.save_file({"table": table}, tmp_path / "x.safetensors")
+    model = WordEmbeddingModel.from_safetensors(tmp_path / "x.safetensors", ["a", "b"])
+    assert model.vectors.dtype == torch.float8_e4m3fn and model["a"].dtype == np.float32
+    assert model["a"].tolist() == [1, 0.5]
+
+
+@pytest.mark.parametrize("text", ["2 2\nné 1 2\nb 3 4\n", "né 1 2\nb 3 4\n"], ids=["header", "no header"])
+def test_a_byte_order_mark_is_no_part_of_a_text(save, text):
+    words, vectors = read_word2vec(save(text.encode("utf-8-sig"), "x.txt"))
+    assert words == ["né", "b"] and vectors.tolist() == [[1, 2], [3, 4]]
+    path = save(text.encode("utf-16"), "wide.txt")
+    with raises(ValueError, f"{path}: got a text in UTF-16, wanted one in UTF-8; write it anew"):
+        read_word2vec(path)
 
 
 @pytest.fixture(scope="module")

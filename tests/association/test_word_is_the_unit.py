@@ -22,7 +22,7 @@ METRICS = {
     "DirectBias": (association.DirectBias, 1, 2),
     "GWEAT": (association.GWEAT, 2, 2),
 }
-ALIGNED = {"RIPA", "DirectBias"}  # words of a tuple have equally many rows
+ALIGNED = {"RIPA", "DirectBias"}  # rows of the words of a tuple form tuples in their order
 SETS = [[f"{side}{i}" for i in range(4)] for side in "xyab"]
 WORDS = sum(SETS, [])
 
@@ -40,7 +40,7 @@ def rows_of_words(counts, seed=0):
 
 def answer(name, contexts, orders=None, **options):
     """All numbers that a query in words gives, by their names; `orders` lists the words of a set anew."""
-    make, targets, attributes = METRICS[name]
+    make, targets, attributes = METRICS[name] if name in METRICS else (getattr(association, name), 2, 2)
     orders = orders or {}
     sets = [[words[i] for i in orders.get(place, range(4))] for place, words in enumerate(SETS)]
     query = Query(sets[:targets], sets[2 : 2 + attributes])
@@ -61,28 +61,22 @@ def answer(name, contexts, orders=None, **options):
 def check_equal(one, other, **tolerance):
     assert one.keys() == other.keys()
     for key, value in one.items():
-        assert value == pytest.approx(other[key], nan_ok=True, **{"rel": 1e-9, "abs": 1e-11, **tolerance}), key
-
-
-def counts_of(name):
-    return [3] if name in ALIGNED else [1, 4, 2]
+        assert value == pytest.approx(other[key], nan_ok=True, **{"rel": 1e-12, "abs": 1e-12, **tolerance}), key
 
 
 @pytest.mark.parametrize("name", METRICS)
 def test_repeated_rows_change_nothing(name):
-    contexts = rows_of_words(counts_of(name))
-    repeated = {
-        word: rows.repeat(1 + 3 * (name in ALIGNED or i % 3), 1) for i, (word, rows) in enumerate(contexts.items())
-    }
+    contexts = rows_of_words([1, 4, 2])
+    repeated = {word: rows.repeat(1 + 3 * (i % 3), 1) for i, (word, rows) in enumerate(contexts.items())}
     check_equal(answer(name, repeated), answer(name, contexts))
     one = {word: rows[:1] for word, rows in contexts.items()}
     copies = {word: rows[:1].repeat(5, 1) for word, rows in contexts.items()}
     check_equal(answer(name, copies), answer(name, one))
 
 
-@pytest.mark.parametrize("name", [name for name in METRICS if name not in ("RNSB",)])
+@pytest.mark.parametrize("name", METRICS)
 def test_the_order_of_words_and_rows_changes_nothing(name):
-    contexts = rows_of_words(counts_of(name))
+    contexts = rows_of_words([1, 4, 2])
     same = (2, 0, 3, 1)  # words of tuples keep their partners
     orders = dict.fromkeys(range(4), same) if name in ALIGNED else {0: same, 1: (1, 3, 2, 0), 2: (3, 2, 1, 0)}
     check_equal(answer(name, contexts, orders), answer(name, contexts))
@@ -92,22 +86,88 @@ def test_the_order_of_words_and_rows_changes_nothing(name):
     check_equal(answer(name, turned), answer(name, contexts))
 
 
-@pytest.mark.parametrize("name", METRICS)
-def test_rows_computed_on_demand_change_nothing(name):
-    contexts = rows_of_words([3])
+def on_demand(contexts, asked=()):
+    """A model that computes the three rows of each word, those of some words before a query asks for them."""
 
     def encode(strings):
         return torch.stack([contexts[string.split()[0]][int(string.split()[1])] for string in strings])
 
-    lazy = WordEmbeddingModel.from_encoder(encode, templates=["{} 0", "{} 1", "{} 2"])
-    lazy.rows("b1")
-    check_equal(answer(name, lazy), answer(name, contexts), rel=1e-12)
+    model = WordEmbeddingModel.from_encoder(encode, templates=["{} 0", "{} 1", "{} 2"], batch_size=5)
+    for word in asked:
+        model.rows(word)
+    return model
+
+
+@pytest.mark.parametrize("name", METRICS)
+@pytest.mark.parametrize("asked", [[], ["b1"], WORDS, WORDS[::-1], [*WORDS[5:], *WORDS[:5]]], ids=len)
+def test_rows_computed_on_demand_in_any_order_change_nothing(name, asked):
+    contexts = rows_of_words([3])
+    check_equal(answer(name, on_demand(contexts, asked)), answer(name, contexts))
+
+
+VARIANTS = {
+    "repeated rows": lambda contexts: ({word: rows.repeat(3, 1) for word, rows in contexts.items()}, None),
+    "words in another order": lambda contexts: (contexts, dict.fromkeys(range(4), (2, 0, 3, 1))),
+    "rows asked for in another order": lambda contexts: (on_demand(contexts, WORDS[::-1]), None),
+    "rows computed on demand": lambda contexts: (on_demand(contexts), None),
+}
+DRAWS = 2000
+TESTED = ["WEAT", "SCWEAT", "MLEAT", "RND", "RND, cos", "ECT", "RIPA", "GWEAT"]
+
+
+@pytest.mark.parametrize("name", TESTED)
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_p_values_are_those_of_words(name, variant):
+    """Exact ones are equal; those that are drawn, within four standard errors where words have other positions."""
+    contexts = rows_of_words([3], seed=2)
+    changed, orders = VARIANTS[variant](contexts)
+    options = {"calculate_p_value": True, "p_value_iterations": DRAWS}
+    got, expected = answer(name, changed, orders, **options), answer(name, contexts, **options)
+    keys = [key for key in expected if key.startswith("/p_value")]
+    assert keys and all(0 < expected[key] <= 1 for key in keys)
+    for key in keys:
+        p = expected[key]
+        margin = 4 * (2 * p * (1 - p) / DRAWS) ** 0.5 if name == "GWEAT" and orders else 1e-12
+        assert abs(got[key] - p) <= margin, key
+
+
+@pytest.mark.parametrize("name", METRICS)
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.filterwarnings("ignore:rnd of sets of")
+def test_intervals_are_those_of_words(name, variant):
+    """Ends move by no more than draws do: four standard errors of a quantile are a tenth of the interval."""
+    contexts = rows_of_words([3], seed=2)
+    changed, orders = VARIANTS[variant](contexts)
+    options = {"replicates": 200 if name == "RNSB" else DRAWS}
+    got, expected = answer(name, changed, orders, **options), answer(name, contexts, **options)
+    width = expected["/high"] - expected["/low"]
+    assert width > 0
+    margin = width * (0.3 if name == "RNSB" else 0.1) if orders else 1e-9
+    for end in ("/low", "/high"):
+        assert abs(got[end] - expected[end]) <= margin, end
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_ceat_changes_by_no_more_than_its_draws_do(variant):
+    """It draws contexts by their positions; its p-value, effect size and interval are those of words."""
+    contexts = rows_of_words([3], seed=2)
+    changed, orders = VARIANTS[variant](contexts)
+    options = {"samples": 500, "calculate_p_value": True, "replicates": DRAWS}
+    got, expected = answer("CEAT", changed, orders, **options), answer("CEAT", contexts, **options)
+    for key in ("/p_value", "/effect_size"):
+        assert got[key] == pytest.approx(expected[key], rel=1e-12)
+    if variant in ("rows asked for in another order", "rows computed on demand"):
+        check_equal(got, expected)
+    error = 4 * (got["/standard_error"] ** 2 + expected["/standard_error"] ** 2) ** 0.5
+    assert abs(got["/ceat"] - expected["/ceat"]) <= error
+    for end in ("/low", "/high"):
+        assert abs(got[end] - expected[end]) <= 0.1 * (expected["/high"] - expected["/low"])
 
 
 @pytest.mark.parametrize("name", METRICS)
 def test_many_queries_count_words_as_one_query_does(name):
     make, targets, attributes = METRICS[name]
-    model = WordEmbeddingModel.from_contexts(rows_of_words(counts_of(name)), "model")
+    model = WordEmbeddingModel.from_contexts(rows_of_words([1, 4, 2]), "model")
     query = Query(SETS[:targets], SETS[2 : 2 + attributes])
     single = make().run_query(query, model)["result"]
     kind = type(make())
@@ -181,3 +241,38 @@ def test_other_classifiers_count_words(accepts_weights):
 def test_contexts_of_ceat_are_no_rows():
     with pytest.raises(TypeError, match="unit"):
         association.CEAT(unit="row")
+
+
+@pytest.mark.parametrize("name", ["RIPA", "DirectBias"])
+def test_rows_of_tuples_with_unequal_numbers_are_all_their_combinations(name):
+    """Where the numbers have no common factor, each row of a word stands beside each row of the other."""
+    contexts = rows_of_words([3])
+    contexts = {word: rows[: 2 if word[0] in "yb" else 3] for word, rows in contexts.items()}
+    if name == "RIPA":
+        directions = [
+            np.mean([(x - y) / np.linalg.norm(x - y) for x in contexts[p].numpy() for y in contexts[q].numpy()], 0)
+            for p, q in zip(SETS[0], SETS[1], strict=True)
+        ]
+        attributes = [contexts[word].numpy().mean(0) for word in SETS[2]]
+        expected = np.mean(attributes, 0) @ np.mean(directions, 0)
+    else:
+        rows = []
+        for p, q in zip(SETS[2], SETS[3], strict=True):
+            pairs = [
+                (a / np.linalg.norm(a), b / np.linalg.norm(b)) for a in contexts[p].numpy() for b in contexts[q].numpy()
+            ]
+            rows += [(v - (a + b) / 2) / len(pairs) ** 0.5 for a, b in pairs for v in (a, b)]
+        direction = np.linalg.svd(np.array(rows))[2][0]
+        cosines = [[abs(v @ direction) / np.linalg.norm(v) for v in contexts[word].numpy()] for word in SETS[0]]
+        expected = np.mean([np.mean(each) for each in cosines])
+    assert answer(name, contexts)["/result"] == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("rows_of_pair", [(1, 1), (3, 2), (1, 4)])
+def test_p_value_and_interval_of_pairs_are_those_of_pairs_not_of_rows(rows_of_pair):
+    """Copies of rows in any numbers change neither."""
+    one = {word: rows[:1] for word, rows in rows_of_words([1]).items()}
+    x, y = rows_of_pair
+    copies = {word: rows.repeat({"x": x, "y": y}.get(word[0], 1), 1) for word, rows in one.items()}
+    options = {"calculate_p_value": True, "replicates": 100}
+    check_equal(answer("RIPA", copies, **options), answer("RIPA", one, **options))

@@ -90,8 +90,11 @@ def test_intervals_have_the_words_of_other_commands(vectors):
     expected = WEAT(replicates=50, confidence=0.9).run_query(Query(**QUERY), model)
     assert [row["low"], row["high"]] == pytest.approx([expected["low"], expected["high"]], rel=1e-6)
     assert "90% interval" in result.stdout and f"[{row['low']:.4f}, {row['high']:.4f}]" in result.stdout
-    result = run(folder / "glove.txt", "--metric", "ceat", "--replicates", 50)
-    assert result.exit_code == 2 and "--replicates: ceat has no interval; leave out --metric ceat" in result.stderr
+    result = run(folder / "glove.txt", "--queries", folder / "queries.json", "--metric", "ceat", "--replicates", 50,
+                 "--json", folder / "c.json")  # fmt: skip
+    assert result.exit_code == 0, result.output
+    (row,) = json.loads((folder / "c.json").read_text())["metrics"]["ceat"].values()
+    assert row["low"] <= row["score"] <= row["high"]
 
 
 def texts_of(file):

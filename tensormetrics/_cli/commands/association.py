@@ -32,7 +32,6 @@ METRICS: dict[str, type[BaseMetric]] = {
     if isinstance(kind, ABCMeta) and issubclass(kind, BaseMetric) and kind is not BaseMetric
 }
 TESTED = {name for name, kind in METRICS.items() if kind.has_p_value()}
-RESAMPLED = {name for name, kind in METRICS.items() if kind.score_function is not BaseMetric.score_function}
 ALSO = {  # what else a metric says of a query in a number: column -> key of its answer
     "weat": {"effect size": "effect_size"},
     "mleat": {"first target": "effect_size_x", "second target": "effect_size_y"},
@@ -96,13 +95,7 @@ def association(
         replicates: Intervals from N bootstrap samples of the words of each set; with --compare of the queries; 0: none,
             with --compare 1000.
     """
-    if untested := sorted(set(metrics) - TESTED) if p_value else []:
-        raise BadInput(f"--p-value: {untested[0]} has none for a query; leave out --metric {untested[0]}")
-    if correction and (not p_value or (correction, p_value) == ("max-t", "exact")):
-        wanted = "approximate or auto" if correction == "max-t" else "exact, approximate or auto"
-        raise BadInput(f"--correction: got {correction} with --p-value {p_value or 'left out'}, wanted {wanted}")
-    if unsure := [name for name in metrics if name not in RESAMPLED] if replicates and not compare else []:
-        raise BadInput(f"--replicates: {unsure[0]} has no interval; leave out --metric {unsure[0]}")
+    _check_options(metrics, p_value, correction)
     asked = _read_queries(queries) if queries else _standard()
     files = [vectors, *filter(None, [compare])]
     models = [_read_vectors(file, asked, member, words).to(find_device(device)) for file in files]
@@ -111,16 +104,12 @@ def association(
     pairs: dict[str, tuple[Any, Any]] = {}
     tables = []
     for metric in dict.fromkeys(metrics):
-        resampled = {"replicates": replicates, "confidence": confidence} if replicates and metric in RESAMPLED else {}
+        resampled = {"replicates": replicates, "confidence": confidence} if replicates else {}
         with naming(lost_vocabulary_threshold="--lost", p_value_method=f"--p-value of {metric}"), _warnings_aside():
             rows = by_metric[metric] = _scores(metric, asked, models[0], lost, options, p_value, correction, resampled)
             others = [_scores(metric, asked, model, lost, options, None, None, {}) for model in models[1:]]
         for file, scored in zip(files, [rows, *others], strict=True):
-            for name, row in scored.items():
-                if row["reason"]:
-                    warnings.warn(
-                        f"{file}: {name}: {row['reason']}" if compare else f"{name}: {row['reason']}", stacklevel=1
-                    )
+            _warn_of_reasons(scored, f"{file}: " if compare else "")
         tables.append(_table(metric, rows, confidence))
         for other in others:
             pairs[metric] = _common_scores(metric, rows, other)
@@ -133,6 +122,20 @@ def association(
         answer["comparison"] = comparisons.answer()
     scores = [row["score"] for rows in by_metric.values() for row in rows.values()]
     return publish(tables, answer, lambda size: draw(by_metric, correction, size), scores, **outputs)
+
+
+def _check_options(metrics: tuple[str, ...], p_value: str | None, correction: str | None) -> None:
+    if untested := sorted(set(metrics) - TESTED) if p_value else []:
+        raise BadInput(f"--p-value: {untested[0]} has none for a query; leave out --metric {untested[0]}")
+    if correction and (not p_value or (correction, p_value) == ("max-t", "exact")):
+        wanted = "approximate or auto" if correction == "max-t" else "exact, approximate or auto"
+        raise BadInput(f"--correction: got {correction} with --p-value {p_value or 'left out'}, wanted {wanted}")
+
+
+def _warn_of_reasons(rows: Rows, prefix: str) -> None:
+    for name, row in rows.items():
+        if row["reason"]:
+            warnings.warn(f"{prefix}{name}: {row['reason']}", stacklevel=2)
 
 
 def _table(metric: str, rows: Rows, confidence: float) -> Table:
@@ -195,29 +198,39 @@ def _read_queries(file: str) -> list[Query]:
 
 def _read_vectors(file: str, queries: list[Query], member: str | None, words: str | None) -> WordEmbeddingModel:
     """A model of the words of the queries alone."""
-    asked = {
-        word for query in queries for sets in (query.target_sets, query.attribute_sets) for s in sets for word in s
-    }
-    asked |= {word.lower() for word in asked}
-    stored = existing(file).suffix in (".npz", ".safetensors")
-    if words and not stored:
+    kind = existing(file).suffix
+    if words and kind not in (".npz", ".safetensors"):
         raise BadInput(f"--words: got {words} for {file}, wanted a .npz or .safetensors file")
-    if member and Path(file).suffix != ".zip":
+    if member and kind != ".zip":
         raise BadInput(f"--member: got {member} for {file}, which is no .zip")
+    found, name = _vectors_of_words(file, _words_of(queries), member, words)
+    if not found:
+        raise BadInput(f"{file}: none of the words of the queries is in it")
+    if bad := [word for word, vector in found.items() if not np.isfinite(vector).all()]:
+        raise BadInput(f"{file}: the vector of {bad[0]!r} holds NaN or infinity")
+    return WordEmbeddingModel.from_numpy(np.stack(list(found.values())), list(found), name)
+
+
+def _words_of(queries: list[Query]) -> set[str]:
+    """Return all words of the queries, also in lower case."""
+    sets = (s for query in queries for sets in (query.target_sets, query.attribute_sets) for s in sets)
+    words = {word for s in sets for word in s}
+    return words | {word.lower() for word in words}
+
+
+def _vectors_of_words(
+    file: str, asked: set[str], member: str | None, words: str | None
+) -> tuple[dict[str, np.ndarray], str]:
+    # ->  the vectors of the words that are in the file, and the model's name
     try:
         with naming(member="--member"):
             model = _all_vectors(file, member, existing(words) if words else None, asked)
-            found = model.arrays(sorted(word for word in asked if word in model))
+            return model.arrays(sorted(word for word in asked if word in model)), model.name
     except OSError as error:
         raise BadInput(f"{file}: {error}") from error
     except BadInput as error:
         what = error.message.partition("; write ")[0]  # options of Python, which the command finds out
         raise BadInput(what if file in what or str(words) in what else f"{file}: {what}") from error
-    if not found:
-        raise BadInput(f"{file}: none of the words of the queries is in it")
-    if bad := [word for word, vector in found.items() if not np.isfinite(vector).all()]:
-        raise BadInput(f"{file}: the vector of {bad[0]!r} holds NaN or infinity")
-    return WordEmbeddingModel.from_numpy(np.stack(list(found.values())), list(found), model.name)
 
 
 def _all_vectors(file: str, member: str | None, words: Path | None, asked: set[str]) -> WordEmbeddingModel:

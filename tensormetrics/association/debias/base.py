@@ -88,7 +88,7 @@ class Debias(RecordedArguments, nn.Module, ABC):
             table.has_own_rows = True
         name = "_".join([model.name, *([self.criterion_name] if self.criterion_name else []), "debiased"])
         if copy:
-            return WordEmbeddingModel(table, name, model.vocab_prefix)
+            return type(model)(table, name, model.vocab_prefix)
         model.name = name
         return model
 

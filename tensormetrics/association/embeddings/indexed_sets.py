@@ -1,5 +1,6 @@
 """One side of a query, its target sets or its attribute sets, as rows of a table of vectors."""
 
+import hashlib
 from collections.abc import Sequence
 from itertools import chain
 from typing import Any, Literal, NamedTuple
@@ -35,6 +36,17 @@ class Side(NamedTuple):
         counts = tuple(len(set(each)) for each in numbers)
         of_rows = torch.tensor(list(chain.from_iterable(numbers)), device=device)
         return side._replace(words=of_rows, word_counts=counts)
+
+    def identified(self, row_words: Sequence[Sequence[str]]) -> "Side":
+        """Return this side of one query with words whose numbers are `word_keys`."""
+        given = (None,) * len(self.longest) if self.words is None else self.words.split_with_sizes(self.longest)
+        numbers = [None if each is None else each.tolist() for each in given]
+        of_sets = (word_keys(keys, each) for keys, each in zip(row_words, numbers, strict=True))
+        words = torch.tensor(list(chain.from_iterable(of_sets)), dtype=torch.int64, device=self.rows.device)
+        counts = tuple(
+            len(set(keys)) if each is None else len(set(each)) for keys, each in zip(row_words, numbers, strict=True)
+        )
+        return self._replace(words=words, word_counts=counts)
 
     @staticmethod
     def stack(sides: "Sequence[Side]") -> "Side":
@@ -122,6 +134,19 @@ def number_words(keys: Sequence[int], origins: Sequence[int] | None) -> Sequence
         return None if isinstance(keys, range) or len(set(keys)) == len(keys) else keys
     numbers = [origins[key] for key in keys]
     return None if len(set(numbers)) == len(numbers) else numbers
+
+
+def word_keys(keys: Sequence[str], numbers: Sequence[int] | None) -> list[int]:
+    """Return 63 bits for each row that depend on its word alone: on the first key of those of its number.
+
+    `keys` are of each row, `numbers` of its word in the set (None: each row is a word).
+    """
+    first: dict[int, str] = {}
+    words = [
+        first.setdefault(n, key) for n, key in zip(range(len(keys)) if numbers is None else numbers, keys, strict=True)
+    ]
+    bits = {word: hashlib.blake2b(word.encode(errors="surrogatepass"), digest_size=8).digest() for word in set(words)}
+    return [int.from_bytes(bits[word], "little") >> 1 for word in words]
 
 
 def padded(sets: Sequence[Sequence[int]], device: torch.device) -> tuple[Tensor, Tensor]:

@@ -69,21 +69,6 @@ def preprocessing(options: PreprocessorArgs, argument: str) -> Preprocess:
     return lambda word: "".join(filter(stays, unicodedata.normalize("NFKD", cased(word))))
 
 
-def as_preprocessors(
-    preprocessors: list[PreprocessorArgs] = AS_THEY_STAND,
-    preprocessor_args: PreprocessorArgs | None = None,
-    secondary_preprocessor_args: PreprocessorArgs | None = None,
-) -> list[PreprocessorArgs]:
-    """One list from either way to say it; AS_THEY_STAND and None = not given."""
-    if preprocessor_args is None and secondary_preprocessor_args is None:
-        return preprocessors
-    if preprocessors is not AS_THEY_STAND:
-        other = "preprocessor_args" if preprocessor_args is not None else "secondary_preprocessor_args"
-        raise TypeError(f"preprocessors, {other}: got both, wanted one; write preprocessors=[first, second]")
-    given = [{} if preprocessor_args is None else preprocessor_args]
-    return given if secondary_preprocessor_args is None else [*given, secondary_preprocessor_args]
-
-
 def preprocessings(preprocessors: Any) -> list[Preprocess]:
     """The functions of a list of options."""
     if not isinstance(preprocessors, list):

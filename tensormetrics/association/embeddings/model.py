@@ -20,7 +20,6 @@ from .lookup import (
     AS_THEY_STAND,
     PreprocessorArgs,
     Search,
-    as_preprocessors,
     check_flag,
     check_threshold,
     look_up,
@@ -30,15 +29,17 @@ from .vocabulary import (
     Encode,
     EncodedTable,
     Table,
-    check_members,
     checked_vectors,
     from_array,
+    places_of_tuples,
     repeated_words,
     rows_of,
     table_of,
     table_of_contexts,
     vocabulary_of,
 )
+
+OF_NUMPY = torch.float16, torch.float32, torch.float64
 
 
 class WordEmbeddingModel:
@@ -233,13 +234,13 @@ class WordEmbeddingModel:
         return torch.tensor(self._table.rows(word), device=self.vectors.device)
 
     def arrays(self, words: Iterable[str], normalize: bool = False) -> dict[str, np.ndarray]:
-        """Word -> vector (D,) in the table's dtype (bfloat16 as float32), with one transfer; see `model[word]`."""
+        """Word -> vector (D,) in the table's dtype, or float32 if numpy lacks it; one transfer. See `model[word]`."""
         words = list(words)
         self._require(words)
         self._table.add(words)
         rows = [self._table.rows(word) for word in words]
         vectors = self.vectors.detach()[torch.tensor(sum(map(list, rows), []), dtype=torch.int64, device="cpu")].cpu()
-        vectors = vectors.float() if vectors.dtype == torch.bfloat16 else vectors
+        vectors = vectors if vectors.dtype in OF_NUMPY else vectors.float()
         parts = [part.mean(0) if len(part) > 1 else part[0] for part in vectors.split([len(each) for each in rows])]
         arrays = [part.numpy() for part in parts]
         if normalize:
@@ -248,7 +249,7 @@ class WordEmbeddingModel:
 
     def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> "WordEmbeddingModel":
         """A model of the same name; its table is this one's if nothing changes."""
-        moved = WordEmbeddingModel(self._table.to(device, dtype), self.name, self.vocab_prefix)
+        moved = type(self)(self._table.to(device, dtype), self.name, self.vocab_prefix)
         moved.wv = self.wv
         return moved
 
@@ -346,49 +347,11 @@ class WordEmbeddingModel:
         found = look_up(query, search, self.name, threshold, paired, warn_not_found_words)
         if not found.reason:
             self._table.add(key for side in found.words for keys in side for key in keys)
-            if paired:
-                check_members(found.words[0] if len(found.words[0]) > 1 else found.words[1], self._table)
-        return IndexedQuery.of(query, self._table.places, found, self.vectors.device)
-
-    def get_embeddings_from_query(
-        self,
-        query: Query,
-        lost_vocabulary_threshold: float = 0.2,
-        preprocessors: list[PreprocessorArgs] = AS_THEY_STAND,
-        strategy: str = "first",
-        normalize: bool = False,
-        warn_not_found_words: bool = False,
-        verbose: bool = False,
-        *,
-        preprocessor_args: PreprocessorArgs | None = None,
-        secondary_preprocessor_args: PreprocessorArgs | None = None,
-    ) -> tuple[dict[str, dict[str, np.ndarray]], dict[str, dict[str, np.ndarray]]] | None:
-        """Targets and attributes as `{set name: {word: vector}}` on the host; None for an unusable query.
-
-        Rules as in `index_query`. `preprocessor_args=p, secondary_preprocessor_args=s` is another way to write
-        `preprocessors=[p, s]`; `normalize` makes unit vectors, `verbose` prints what was found.
-        """
-        check_query(query)
-        check_threshold(lost_vocabulary_threshold)
-        check_flag("normalize", normalize)
-        check_flag("warn_not_found_words", warn_not_found_words)
-        check_flag("verbose", verbose)
-        search = self.search(as_preprocessors(preprocessors, preprocessor_args, secondary_preprocessor_args), strategy)
-        words, _, lost, reason = look_up(
-            query, search, self.name, lost_vocabulary_threshold, False, warn_not_found_words
-        )
-        names = (query.target_sets_names, query.attribute_sets_names)
-        if verbose:
-            for name, keys, missing in zip(sum(names, []), sum(words, []), sum(lost, []), strict=True):
-                print(f"{name}: found {keys}, lost {missing}")
-        if reason:
-            return None
-        arrays = self.arrays(dict.fromkeys(key for side in words for keys in side for key in keys), normalize)
-        targets, attributes = (
-            {name: {key: arrays[key] for key in keys} for name, keys in zip(*side, strict=True)}
-            for side in zip(names, words, strict=True)
-        )
-        return targets, attributes
+        of_sets = [[self._table.places([] if found.reason else keys) for keys in side] for side in found.words]
+        if paired and not found.reason:
+            aligned = 0 if len(found.words[0]) > 1 else 1
+            of_sets[aligned] = places_of_tuples(found.words[aligned], self._table)
+        return IndexedQuery.of(query, of_sets, found, self.vectors.device)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, WordEmbeddingModel):

@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any, Literal
 
@@ -95,10 +95,9 @@ class IndexedQuery:
     reason: Any = None
 
     @staticmethod
-    def of(query: Query, places: Any, found: Any, device: Any) -> "IndexedQuery":
-        """From what was looked up, and a function of keys to rows and the key of each; no rows if unusable."""
-        words, origins, lost, reason = found
-        found = [[places([] if reason else keys) for keys in side] for side in words]
+    def of(query: Query, found: Any, looked_up: Any, device: Any) -> "IndexedQuery":
+        """From the rows of each set with the number of the key of each, and from what was looked up."""
+        words, origins, lost, reason = looked_up
         targets, attributes = (
             Side.of(
                 [rows for rows, _ in side], [number_words(k, o) for (_, k), o in zip(side, own, strict=True)], device
@@ -172,6 +171,11 @@ class IndexedQuery:
         """
         forms = self._forms(template)
         return tuple(found for side, form in zip(self.sides, forms, strict=True) for found in side.sets(vectors, form))
+
+    def with_words_identified(self) -> "IndexedQuery":
+        """Return the query with target words that have the same numbers in every query; see `word_keys`."""
+        targets, attributes = self.sides
+        return replace(self, sides=(targets.identified(self.row_words[0]), attributes))
 
     def pools(self, side: int, i: int) -> tuple[Tensor, Tensor]:
         # ->  rows (W, K) int64, mask (W, K)

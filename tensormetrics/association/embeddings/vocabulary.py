@@ -2,6 +2,7 @@
 
 import functools
 import itertools
+import math
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence, Sized
 from typing import Any
@@ -16,6 +17,7 @@ from ..sets import word_sets
 Encode = Callable[[list[str]], "Tensor | np.ndarray | Sequence[Any]"]
 Change = Callable[[Tensor], Tensor]  # (n, D) float64  ->  the same, each row for itself
 CHUNK = 2**24  # numbers that are float64 at a time
+MOST_ROWS = 10_000  # tuples that the rows of a tuple of words form
 
 
 class Table:
@@ -145,27 +147,12 @@ class EncodedTable(Table):
 
     @torch.no_grad()
     def add(self, words: Iterable[str]) -> None:
-        encode, templates, contexts, batch_size = self.options
         words = [word for word in dict.fromkeys(words) if word not in self.vocab]
-        contexts_of = {word: [t.replace("{}", self.mark.replace("{}", word)) for t in templates] for word in words}
-        has_means = contexts == "mean" and len(templates) > 1
-        known = {} if has_means and self.changes else self.row_of  # a mean is that of rows before their changes
-        new = [s for s in dict.fromkeys(itertools.chain.from_iterable(contexts_of.values())) if s not in known]
-        first, needed = self._count, self._count + len(new) + has_means * len(words)
-        rows: dict[str, int] = {}  # of the new strings
+        if not words:
+            return
+        first = self._count
         try:
-            for start in range(0, len(new), batch_size):
-                strings = new[start : start + batch_size]
-                self._append(self._checked(encode(strings), len(strings)), needed)
-                rows.update(zip(strings, range(self._count - len(strings), self._count), strict=True))
-            members = {
-                word: [rows[s] if s in rows else self.row_of[s] for s in strings]
-                for word, strings in contexts_of.items()
-            }
-            if has_means and words:
-                means = torch.stack([self.vectors[rows_of_word].mean(0) for rows_of_word in members.values()])
-                members = {word: [self._count + i] for i, word in enumerate(words)}
-                self._append(means, needed)
+            rows, members = self._encoded(words)
             for function in self.changes:
                 rewrite(self.vectors, torch.arange(first, self._count, device=self.vectors.device), function)
         except BaseException:
@@ -174,6 +161,28 @@ class EncodedTable(Table):
         self.row_of.update(rows)
         self.vocab.update((word, rows_of_word[0]) for word, rows_of_word in members.items())
         self.members.update(members)
+
+    def _encoded(self, words: list[str]) -> tuple[dict[str, int], dict[str, list[int]]]:
+        """Append the rows of new words, and return those of each new string and of each word."""
+        encode, templates, contexts, batch_size = self.options
+        strings_of = {word: [t.replace("{}", self.mark.replace("{}", word)) for t in templates] for word in words}
+        has_means = contexts == "mean" and len(templates) > 1
+        known = {} if has_means and self.changes else self.row_of  # a mean is that of rows before their changes
+        new = [s for s in dict.fromkeys(itertools.chain.from_iterable(strings_of.values())) if s not in known]
+        needed = self._count + len(new) + has_means * len(words)
+        rows: dict[str, int] = {}  # of the new strings
+        for start in range(0, len(new), batch_size):
+            strings = new[start : start + batch_size]
+            self._append(self._checked(_encode(encode, strings), len(strings)), needed)
+            rows.update(zip(strings, range(self._count - len(strings), self._count), strict=True))
+        members = {
+            word: [rows[s] if s in rows else self.row_of[s] for s in strings] for word, strings in strings_of.items()
+        }
+        if has_means:
+            means = torch.stack([self.vectors[rows_of_word].mean(0) for rows_of_word in members.values()])
+            members = {word: [self._count + i] for i, word in enumerate(words)}
+            self._append(means, needed)
+        return rows, members
 
     def rows(self, word: str) -> Sequence[int]:
         self.add([word])
@@ -247,6 +256,15 @@ class EncodedTable(Table):
         self._count = count + len(rows)
 
 
+def _encode(encode: Encode, strings: list[str]) -> Any:
+    """Call the encoder; a ValueError that names the strings if it cannot encode them."""
+    try:
+        return encode(strings)
+    except (ArithmeticError, LookupError, OSError, RuntimeError) as error:  # other errors are those of its code
+        got = f"{type(error).__name__} ({str(error):.200})"
+        raise ValueError(f"encode: got {got} for the strings {str(strings):.80}, wanted vectors") from error
+
+
 def chunks(table: Tensor, rows: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
     # table: (V, D)  rows: (R,)  ->  pairs of (r,), (r, D) float64
     for chunk in rows.split(max(1, CHUNK // max(table.shape[1], 1))):
@@ -312,12 +330,13 @@ def checked_vectors(argument: str, vectors: Any) -> Tensor:
     return vectors
 
 
-def from_array(argument: str, array: Any) -> Tensor:
+def from_array(argument: str, array: Any, variable: str | None = None) -> Tensor:
     # The same memory if torch can share it: it cannot write-protect, reverse or swap bytes.
     if not isinstance(array, np.ndarray):
         raise TypeError(f"{argument}: got a {type(array).__name__}, wanted an array")
     if array.dtype.kind != "f":
-        raise TypeError(f"{argument}: got {array.dtype}, wanted a floating dtype; write {argument}.astype('float32')")
+        advice = f"write {variable or argument}.astype('float32')"
+        raise TypeError(f"{argument}: got {array.dtype}, wanted a floating dtype; {advice}")
     if not array.flags.writeable or not array.dtype.isnative or any(stride < 0 for stride in array.strides):
         array = array.astype(array.dtype.newbyteorder("="))
     return torch.from_numpy(array)
@@ -360,9 +379,24 @@ def repeated_words(words: Sequence[str]) -> list[str]:
     return [word for word, count in Counter(words).items() if count > 1][:5]
 
 
-def check_members(sets: list[list[str]], table: Table) -> None:
-    """Words of one tuple have equal numbers of rows, so that these form tuples too."""
-    for words in zip(*sets, strict=True) if table.members else ():
-        counts = [len(table.rows(word)) for word in words]
-        if len(set(counts)) > 1:
-            raise ValueError(f"query: {words} have {counts} vectors, wanted equal numbers to form tuples")
+def places_of_tuples(sets: list[list[str]], table: Table) -> list[tuple[list[int], Sequence[int]]]:
+    """The same as `Table.places` of each set, where the words at one position form a tuple, and so do their rows.
+
+    Rows form tuples in order, those of a word with fewer again from the first on, until each has been taken equally
+    often.
+    """
+    if not table.members:
+        return [table.places(words) for words in sets]
+    places: list[tuple[list[int], list[int]]] = [([], []) for _ in sets]
+    for i, words in enumerate(zip(*sets, strict=True)):
+        of_words = [table.rows(word) for word in words]
+        num_rows = math.lcm(*map(len, of_words))
+        if num_rows > max(MOST_ROWS, *map(len, of_words)):
+            counts = [len(rows) for rows in of_words]
+            raise ValueError(
+                f"query: {words} have {counts} vectors, which form {num_rows} tuples; wanted equal numbers"
+            )
+        for (rows, numbers), own in zip(places, of_words, strict=True):
+            rows += [*own] * (num_rows // len(own))
+            numbers += [i] * num_rows
+    return list(places)

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from ..resampling.null_distribution import NullDistribution
 from ..resampling.permutation import partition_null
-from ..sets import word_sets
+from ..sets import marks, word_sets
 from ..sets.word_sets import Values, Vectors, WordSet
 
 
@@ -31,6 +31,13 @@ def _resampled_associations(
     weights = word_sets.join(a.shares(), -b.shares())
     both = word_sets.times(word_sets.products(targets, attributes), weights)
     return both.split_with_sizes([x.vectors.shape[-2], y.vectors.shape[-2]], -1)
+
+
+@marks.contrast_of_sets("x", "y")
+def effect_size(x: Vectors, y: Vectors, a: Vectors, b: Vectors, correction: int) -> Tensor:
+    """Compute `weat_effect_size`."""
+    sides = word_sets.units(*word_sets.read(x=x, y=y, a=a, b=b))
+    return word_sets.contrast(*associations(*sides), correction)[1]
 
 
 def null_of(u: Values, v: Values, first: Vectors, second: Vectors, seed: int | None) -> NullDistribution:

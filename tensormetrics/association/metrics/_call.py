@@ -1,14 +1,20 @@
-"""The arguments of `run_query`: one meaning, the names and the order of two generations of code."""
+"""The arguments of `run_query`."""
 
 from typing import Any, NamedTuple
 
-from ..embeddings.lookup import AS_THEY_STAND, Search, as_preprocessors, check_flag, check_threshold, nearest
+from ..embeddings.lookup import AS_THEY_STAND, Search, check_flag, check_threshold, nearest
 from ..embeddings.model import WordEmbeddingModel, check_model
 from ..embeddings.query import IndexedQuery, Query, Template, check_query
 
-HEAD = ("query", "model", "lost_vocabulary_threshold")
-CURRENT = ("preprocessors", "strategy", "normalize", "warn_not_found_words")
-FORMER = ("preprocessor_args", "secondary_preprocessor_args", "warn_not_found_words")
+ORDER = (
+    "query",
+    "model",
+    "lost_vocabulary_threshold",
+    "preprocessors",
+    "strategy",
+    "normalize",
+    "warn_not_found_words",
+)
 
 
 class Call(NamedTuple):
@@ -49,35 +55,28 @@ class Call(NamedTuple):
 def bind(
     metric: str, own: tuple[str, ...], by_position: bool, args: tuple[Any, ...], keywords: dict[str, Any]
 ) -> tuple[Call, dict[str, Any]]:
-    """The call, and the `own` options of the metric. By position, a list after the threshold is the current order."""
+    """The call, and the `own` options of the metric."""
     if len(args) == 2 and not keywords:
         return Call.checked(*args), {}
-    order = HEAD + (CURRENT if len(args) > 3 and isinstance(args[3], list) else FORMER)
-    most = len(order) if by_position else 2
+    most = len(ORDER) if by_position else 2
     if len(args) > most:
         raise TypeError(
             f"{metric}.run_query: got {len(args)} arguments by position, wanted at most {most}; name the others"
         )
-    given = dict(zip(order, args, strict=False))
+    given = dict(zip(ORDER, args, strict=False))
     if twice := sorted(given.keys() & keywords.keys()):
         raise TypeError(f"{metric}.run_query: got {', '.join(twice)} by position and by name, wanted one")
     given |= keywords
-    known = (*HEAD, *CURRENT, *FORMER, "word_embedding", *own)
+    known = (*ORDER, *own)
     for name in given:
         if name not in known:
             raise TypeError(
                 f"{metric}.run_query: got the unknown keyword {name!r}; did you mean {nearest(name, known)!r}?"
             )
     options = {name: given.pop(name) for name in own if name in given}
-    if "model" in given and "word_embedding" in given:
-        raise TypeError("model, word_embedding: got both, wanted one")
-    if "query" not in given or not ("model" in given or "word_embedding" in given):
-        lacking = "model (or word_embedding)" if "query" in given else "query"
-        raise TypeError(f"{metric}.run_query: got no {lacking}")
-    if "word_embedding" in given:
-        given["model"] = given.pop("word_embedding")
-    spoken = [given.pop("preprocessors", AS_THEY_STAND), *(given.pop(name, None) for name in FORMER[:2])]
-    return Call.checked(**given, preprocessors=as_preprocessors(*spoken)), options
+    if lacking := [name for name in ORDER[:2] if name not in given]:
+        raise TypeError(f"{metric}.run_query: got no {lacking[0]}")
+    return Call.checked(**given), options
 
 
 def check_groups(query: Query, metric: str, equal: bool = False) -> None:

@@ -21,7 +21,7 @@ from ..resampling.bootstrap import bootstrap_interval
 from ..resampling.null_distribution import METHODS, TEST_TYPES, Alternative, Method, NullDistribution, TestType
 from ..sets import marks, word_sets
 from ..sets.word_sets import Vectors
-from ._call import Call, bind, check_template
+from ._call import ORDER, Call, bind, check_template
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -56,7 +56,7 @@ class BaseMetric(SumMetric):
     A side of "n" sets comes as one set (..., n, W, D); `forms` may say otherwise, see `IndexedQuery.sets`.
 
     Or it overrides `run_query` alone, calls `super().run_query(...)`, which checks the arguments, and goes on word by
-    word with `model.get_embeddings_from_query`. One that defines `null_distributions` has `calculate_p_value` and its
+    word with `wefe.get_embeddings_from_query`. One that defines `null_distributions` has `calculate_p_value` and its
     options, one that defines `score_function` has `replicates`, `confidence` and `seed`: see `run_query`.
 
     >>> class Gap(BaseMetric):
@@ -84,7 +84,7 @@ class BaseMetric(SumMetric):
     paired = False  # are sets aligned by position?
     by_position = True  # does run_query take its options also by position?
     result_keys: dict[str, type] = {}  # what follows `result` in a result dictionary: float or dict
-    aliases: dict[str, str] = {}  # other names of options in run_query
+    call_options: tuple[str, ...] = ORDER  # what run_query takes beside the options of the constructor
     no_score = "a vector is not finite"  # why a query whose words were found may still have no score
 
     # Options of metrics that define `null_distributions`.
@@ -184,7 +184,6 @@ class BaseMetric(SumMetric):
         `replicates=1000` adds `low` and `high`, the ends of a bootstrap interval of `confidence=0.95`.
         A word counts once in a score, by the mean over its rows (templates, contexts); `unit="row"` counts every row,
         as in SEAT. P-values and intervals are of words with either.
-        `word_embedding` is `model`; `preprocessor_args=p, secondary_preprocessor_args=s` is `preprocessors=[p, s]`.
         Returns `query_name`, `result` and the metric's own keys, as float64 or dictionaries by word; for a query that
         lost too many words NaN and {}. In a subclass that overrides it, checks the arguments and returns {}.
         """
@@ -206,8 +205,7 @@ class BaseMetric(SumMetric):
 
     def bind(self, *args: Any, **options: Any) -> "tuple[BaseMetric, Call]":
         """The metric with the options that a call of `run_query` gives it, and the rest of that call, checked."""
-        own = (*self._option_names(), *self.aliases)
-        call, changed = bind(self.metric_short_name, own, self.by_position, args, options)
+        call, changed = bind(self.metric_short_name, self._option_names(), self.by_position, args, options)
         return self._with(changed), call
 
     def _run(self, call: Call) -> dict[str, Any]:
@@ -239,17 +237,23 @@ class BaseMetric(SumMetric):
         if self.calculate_p_value:
             measured |= self.p_values(*sets)
         if self.replicates and "replicates" in self._shared_options():
-            ends = bootstrap_interval(
-                self.score_function() if self.unit == "word" else marks.by_row(self.score_function()),
-                *sets,
-                replicates=self.replicates,
-                confidence=self.confidence,
-                seed=self.seed,
-            )
-            measured |= {"low": ends.low, "high": ends.high}
-            if "corrected" in ends.details:
-                measured[f"{next(iter(self.result_keys))}_corrected"] = ends.details["corrected"]
+            measured |= self._interval_ends(*sets)
         return measured
+
+    def _interval_ends(self, *sets: Vectors) -> dict[str, Tensor]:
+        """Compute the ends of the bootstrap interval by the metric's options, as `low` and `high`."""
+        score = self.score_function()
+        interval = bootstrap_interval(
+            score if self.unit == "word" else marks.by_row(score),
+            *sets,
+            replicates=self.replicates,
+            confidence=self.confidence,
+            seed=self.seed,
+        )
+        ends = {"low": interval.low, "high": interval.high}
+        if "corrected" in interval.details:
+            ends[f"{next(iter(self.result_keys))}_corrected"] = interval.details["corrected"]
+        return ends
 
     def _counted(self, sets: Sequence[Any]) -> Sequence[Any]:
         """Return the sets as `measure` is to take them: with `unit="row"` each row is a word."""
@@ -315,9 +319,7 @@ class BaseMetric(SumMetric):
         """This metric, or another one with some options changed."""
         if not changed:
             return self
-        options = {name: getattr(self, name) for name in self._option_names()}
-        for name, value in changed.items():
-            options[self.aliases.get(name, name)] = value
+        options = {name: getattr(self, name) for name in self._option_names()} | changed
         try:
             return _made(type(self), **options)
         except TypeError:  # options that cannot be hashed, or are wrong

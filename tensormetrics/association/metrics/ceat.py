@@ -1,6 +1,8 @@
 """The Contextualized Embedding Association Test: WEAT over random contexts, combined as a meta-analysis."""
 
+import functools
 import math
+from collections.abc import Callable
 from typing import Any, Literal, get_args
 
 import torch
@@ -15,7 +17,7 @@ from ..resampling.null_distribution import ALTERNATIVES, Alternative, NullDistri
 from ..resampling.random import random_uniform, stream
 from ..sets import word_sets
 from ..sets.word_sets import Vectors, WordSet
-from ._associations import associations, null_of
+from ._associations import associations, effect_size, null_of
 from .base import BaseMetric
 
 Variance = Literal["sample", "standard"]
@@ -169,9 +171,11 @@ class CEAT(BaseMetric):
     word's mean over them. The published test, `p_value_random_effects`, takes samples of contexts for independent
     studies: of 8 + 8 words of one population it was at most .05 in 84 to 97 of 100 tables, more with more `samples`.
 
+    With `replicates`, `low` and `high` are the ends of a bootstrap interval of `effect_size`, which draws words with
+    all their contexts and is WEAT's of each word's mean over them; an end that `ceat` lies beyond is moved to it.
+
     As a module it streams: each `update` takes one sample, or a batch of samples, as `weat_effect_size` takes its sets;
-    `forward` returns their effect sizes, and `compute` combines all that are finite. `standard_error` is what the
-    other metrics have an interval for.
+    `forward` returns their effect sizes, and `compute` combines all that are finite.
 
     >>> words = ["he", "she", "man", "woman"]
     >>> contexts = {word: torch.eye(4)[i % 2] + torch.zeros(3, 4) for i, word in enumerate(words)}
@@ -187,7 +191,7 @@ class CEAT(BaseMetric):
     metric_name = "Contextualized Embedding Association Test"
     metric_short_name = "CEAT"
     by_position = False
-    no_interval = "its items are samples of contexts, not words; take standard_error, which run_query gives"
+    no_interval = "its items are samples of contexts, not words; write run_query(..., replicates=1000)"
     no_score = "in a sample the association does not vary over the target words, or a vector is not finite"
     effects: Tensor
     result_keys = {
@@ -205,9 +209,15 @@ class CEAT(BaseMetric):
         seed: int | None = 0,
         correction: int = 1,
         variance: Variance = "sample",
+        replicates: int = 0,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
+        self.replicates = _checks.integer_at_least(
+            "replicates", replicates, 0
+        )  # of words: none of its streamed samples
+        if self.replicates:
+            self.result_keys = {**self.result_keys, "effect_size": float, "low": float, "high": float}
         self.samples = _checks.integer_at_least("samples", samples, 1)
         if seed is not None:
             _checks.integer_at_least("seed", seed, 0)
@@ -253,6 +263,20 @@ class CEAT(BaseMetric):
             "tau2": effect.details["tau2"],
             "samples": torch.full_like(effect.value, self.samples),
         }
+
+    def score_function(self) -> Callable[..., Tensor]:
+        return functools.partial(effect_size, correction=self.correction)
+
+    def _interval_ends(self, *pools: Vectors) -> dict[str, Tensor]:
+        rows = [_rows_of_words(pool) for pool in pools]
+        return {"effect_size": self.score_function()(*rows), **super()._interval_ends(*rows)}
+
+    def evaluate(self, *pools: Vectors) -> dict[str, Tensor]:
+        measured = super().evaluate(*pools)
+        if self.replicates:  # the score lies in its interval
+            measured["low"] = torch.fmin(measured["low"], measured["ceat"])
+            measured["high"] = torch.fmax(measured["high"], measured["ceat"])
+        return measured
 
     def null_distributions(self, x: Vectors, y: Vectors, a: Vectors, b: Vectors) -> dict[str, NullDistribution]:
         # attribute words do not move

@@ -10,11 +10,12 @@ from torch import Tensor
 from ... import _checks
 from ..._checks import takes_arrays
 from ..embeddings.query import IndexedQuery, Query
+from ..resampling.draws import random_words_of
 from ..resampling.null_distribution import Alternative, NullDistribution
 from ..resampling.random import random_words, stream
 from ..sets import marks, word_sets
 from ..sets.set_checks import weights_as_masks
-from ..sets.word_ids import check_words, count_words, joined_words, word_places
+from ..sets.word_ids import check_words, count_words, joined_words, numbers_by_place, word_places
 from ..sets.word_sets import Vectors, WordSet
 from ._call import check_groups
 from .base import BaseMetric
@@ -97,10 +98,9 @@ def group_null(x: Vectors, a: Vectors, seed: int | None = 0) -> NullDistribution
     begin = stream(seed)
     own = None if words is None else words.masked_fill(~present, -1)[..., None, None, :].expand(*vectors.shape[:-1])
 
-    def draw(start: int, rows: int) -> Tensor:
-        keys = random_words(begin, start, rows, groups * width, device).masked_fill(
-            absent, torch.iinfo(torch.int64).max
-        )
+    def score(keys: Tensor) -> Tensor:
+        # keys: (..., rows, G * X), by which words are shuffled  ->  (..., rows)
+        rows, keys = keys.shape[-2], keys.masked_fill(absent, torch.iinfo(torch.int64).max)
         rank = keys.argsort(-1).argsort(-1)  # of the places
         if x.mask is not None or x.words is not None:
             rank = rank.expand(*lead, rows, -1).take_along_dim(place.unsqueeze(-2), -1)
@@ -111,8 +111,17 @@ def group_null(x: Vectors, a: Vectors, seed: int | None = 0) -> NullDistribution
         with weights_as_masks():
             return gweat(WordSet(vectors, members.double(), own), attributes)
 
+    def draw(start: int, rows: int) -> Tensor:
+        return score(random_words(begin, start, rows, groups * width, device))
+
+    def draw_by_word(start: int, rows: int) -> Tensor:
+        assert x.words is not None
+        numbers = numbers_by_place(x.words.flatten(-2), present, place, groups * width)
+        return score(random_words_of(begin, numbers, start, rows))
+
+    own_draw = None if x.words is None else draw_by_word
     cost, margin = max(x.values.numel(), present.numel() * groups), observed.abs().clamp(min=1) / word_sets.GRID
-    return NullDistribution(observed.isfinite(), lambda: observed, draw, cost, margin)
+    return NullDistribution(observed.isfinite(), lambda: observed, draw, cost, margin, draw_by_word=own_draw)
 
 
 class GWEAT(BaseMetric):

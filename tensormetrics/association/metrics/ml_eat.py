@@ -9,9 +9,9 @@ from torch import Tensor
 
 from ..._checks import takes_arrays
 from ..resampling.null_distribution import NullDistribution
-from ..sets import marks, word_sets
+from ..sets import word_sets
 from ..sets.word_sets import Vectors
-from ._associations import associations, null_of
+from ._associations import associations, effect_size, null_of
 from .base import BaseMetric
 
 
@@ -60,18 +60,6 @@ def ml_eat(
     spread = [[_spread(target, attribute, correction) for attribute in attributes] for target in targets]
     mean, deviation = (_table([[each[i] for each in row] for row in spread]) for i in (0, 1))
     return Levels(effect, _table([by_target])[..., 0, :], mean, deviation)
-
-
-@marks.contrast_of_sets("x", "y")
-def _effect(
-    x: Vectors,
-    y: Vectors,
-    a: Vectors,
-    b: Vectors,
-    correction: int,
-) -> Tensor:
-    sides = word_sets.units(*word_sets.read(x=x, y=y, a=a, b=b))
-    return word_sets.contrast(*associations(*sides), correction)[1]
 
 
 def _table(rows: list[list[Tensor]]) -> Tensor:  # of (...), which broadcast  ->  (..., rows, columns)
@@ -131,7 +119,7 @@ class MLEAT(BaseMetric):
         return found
 
     def score_function(self) -> Callable[..., Tensor]:
-        return functools.partial(_effect, correction=self.correction)
+        return functools.partial(effect_size, correction=self.correction)
 
     def null_distributions(self, x: Vectors, y: Vectors, a: Vectors, b: Vectors) -> dict[str, NullDistribution]:
         first, second, *attributes = word_sets.units(*word_sets.read(x=x, y=y, a=a, b=b))

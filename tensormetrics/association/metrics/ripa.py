@@ -15,7 +15,7 @@ from ..resampling.null_distribution import NullDistribution
 from ..resampling.permutation import sign_null
 from ..sets import marks, word_sets
 from ..sets.set_checks import check_mask
-from ..sets.word_ids import joint_mask, joint_words
+from ..sets.word_ids import joint_mask, joint_words, mixed_words
 from ..sets.word_sets import Vectors, WordSet
 from .base import BaseMetric, by_word
 
@@ -53,7 +53,8 @@ def ripa(
     Shapes: x, y: (..., P, D), pairs by position; a: (..., A, D), tensors or `WordSet`s -> (...) float64.
 
     In units of the attribute vectors, which are read as they are; positive: towards x; swapping x and y changes the
-    sign. A pair is present if both words are, and rows are of one pair if they are of the same two words.
+    sign. A pair is present if both words are, and rows are of one pair if they are of the same two words. In a model
+    with other numbers of rows of two words, these are taken in turns until each was taken equally often.
     `normalize_direction=False` leaves the direction at its own length |x - y|. A pair of equal vectors has no direction
     and counts as absent (equal: up to the epsilon of the dtype, at least 2^-40, times the longer one); without a pair
     or a word the score is NaN. `per_word=True` also returns every product (..., A, P), NaN where there is none.
@@ -132,7 +133,7 @@ class RIPA(BaseMetric):
     ) -> dict[str, NullDistribution]:
         # attribute words do not move
         a, pair = _directions(x, y, a, self.normalize_direction)
-        words = joint_words(WordSet.of(x).words, WordSet.of(y).words)
+        words = mixed_words(WordSet.of(x).words, WordSet.of(y).words)
         return {"p_value": sign_null(WordSet(pair.project(a.mean()), pair.weights > 0, words), self.p_value_seed)}
 
     def describe(self, values: dict[str, np.ndarray], index: IndexedQuery) -> dict[str, Any]:

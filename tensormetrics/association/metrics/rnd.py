@@ -91,7 +91,6 @@ class RND(BaseMetric):
     metric_short_name = "RND"
     by_position = False
     result_keys = {"rnd": float, "distance_by_word": dict}
-    aliases = {"distance_type": "distance"}
 
     def __init__(self, *, distance: Distance = "norm", **kwargs: Any) -> None:
         super().__init__(**kwargs)

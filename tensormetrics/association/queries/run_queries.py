@@ -80,7 +80,7 @@ class QueryScores:
 def run_queries(
     metric: BaseMetric | type[BaseMetric],
     queries: Sequence[Query],
-    models: Sequence[WordEmbeddingModel] | None = ...,
+    models: Sequence[WordEmbeddingModel],
     queries_set_name: str = ...,
     lost_vocabulary_threshold: float = ...,
     metric_params: dict[str, Any] = ...,
@@ -90,7 +90,6 @@ def run_queries(
     return_only_aggregation: bool = ...,
     warn_not_found_words: bool = ...,
     *,
-    word_embeddings_models: Sequence[WordEmbeddingModel] | None = ...,
     value: str = ...,
     correction: str | None = ...,
     intervals: bool = ...,
@@ -100,7 +99,7 @@ def run_queries(
 def run_queries(
     metric: BaseMetric | type[BaseMetric],
     queries: Sequence[Query],
-    models: Sequence[WordEmbeddingModel] | None = ...,
+    models: Sequence[WordEmbeddingModel],
     queries_set_name: str = ...,
     lost_vocabulary_threshold: float = ...,
     metric_params: dict[str, Any] = ...,
@@ -110,7 +109,6 @@ def run_queries(
     return_only_aggregation: bool = ...,
     warn_not_found_words: bool = ...,
     *,
-    word_embeddings_models: Sequence[WordEmbeddingModel] | None = ...,
     value: str = ...,
     correction: str | None = ...,
     intervals: bool = ...,
@@ -120,7 +118,7 @@ def run_queries(
 def run_queries(
     metric: BaseMetric | type[BaseMetric],
     queries: Sequence[Query],
-    models: Sequence[WordEmbeddingModel] | None = None,
+    models: Sequence[WordEmbeddingModel],
     queries_set_name: str = "Unnamed queries set",
     lost_vocabulary_threshold: float = 0.2,
     metric_params: dict[str, Any] = {},  # noqa: B006
@@ -130,7 +128,6 @@ def run_queries(
     return_only_aggregation: bool = False,
     warn_not_found_words: bool = False,
     *,
-    word_embeddings_models: Sequence[WordEmbeddingModel] | None = None,
     value: str = "result",
     correction: str | None = None,
     intervals: bool = False,
@@ -142,13 +139,13 @@ def run_queries(
     `correction` corrects p-values for the number of queries asked of each model, and `attrs["correction"]` says so:
     "holm" and "bh" as in `uncertainty.correct_p_values`; "max-t" draws `p_value_iterations` permutations for all
     queries together and compares with the largest score of each (Westfall & Young 1993, step-down), which finds more
-    than "holm" where queries share words. With `intervals=True` and `metric_params={"replicates": 1000}` each query has
-    the columns "value", "low" and "high". `generate_subqueries` splits every query by the metric's template.
+    than "holm" where queries share words: a word has one random number a draw in all queries, wherever it stands.
+    With `intervals=True` and `metric_params={"replicates": 1000}` each query has the columns "value", "low" and "high".
+    `generate_subqueries` splits every query by the metric's template.
     A query that a model cannot score is NaN, with a reason in `attrs["reasons"][model name, query name]`.
     `aggregate_results` appends a column: the "sum", "avg", "abs_sum" or "abs_avg" of the others, or what a function of
     the table returns; NaN is skipped.
     `as_dataframe=False` gives a `QueryScores`, whose values stay on the device and whose `table()` is a `Table`.
-    `word_embeddings_models` is `models`.
     A metric that defines `measure` is computed in batches, one that overrides `run_query` query by query. TypeError
     and ValueError for arguments that do not fit, such as different queries of one name, before any work.
 
@@ -159,12 +156,8 @@ def run_queries(
     >>> run_queries(RND, queries, [model]).round(2).values.tolist()  # a row for the model, a column for each query
     [[-0.7, 0.7]]
     """
-    if models is not None and word_embeddings_models is not None:
-        raise TypeError("models, word_embeddings_models: got both, wanted one")
-    models = word_embeddings_models if models is None else models
     metric = _checked_metric(metric)
     _check_lists(queries, models)
-    assert models is not None  # this is checked above
     for name, flag in (
         ("generate_subqueries", generate_subqueries),
         ("aggregate_results", aggregate_results),

@@ -4,17 +4,18 @@ import functools
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from itertools import chain
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from ..embeddings.indexed_sets import number_words, padded
-from ..embeddings.lookup import log
+from ..embeddings.indexed_sets import number_words, padded, word_keys
+from ..embeddings.lookup import Found, log
 from ..embeddings.model import WordEmbeddingModel
 from ..embeddings.query import IndexedQuery, Query
-from ..metrics._call import CURRENT, FORMER, HEAD, Call, bind
+from ..metrics._call import Call
 from ..metrics.base import BaseMetric
 from ..resampling.null_distribution import NullDistribution, max_t_p_values
 from ..sets import word_sets
@@ -58,8 +59,7 @@ def looped_scores(
 
 
 def _why(metric: BaseMetric, query: Query, model: WordEmbeddingModel, options: dict[str, Any]) -> str:
-    rules = {name: options[name] for name in options.keys() & {*HEAD, *CURRENT, *FORMER}}
-    call, _ = bind(metric.metric_short_name, (), False, (query, model), rules)
+    _, call = metric.bind(query, model, **{name: options[name] for name in options.keys() & {*metric.call_options}})
     own = type(metric).run_query is not BaseMetric.run_query
     return call.look_up(False).reason or (f"{metric.metric_short_name}.run_query gave NaN" if own else metric.no_score)
 
@@ -73,7 +73,7 @@ def batched_scores(
     scores = torch.full(
         (len(wanted), len(plan.names)), torch.nan, dtype=torch.float64, device=call.model.vectors.device
     )
-    for queries, evaluate in _batches(metric, plan, call, reasons, BaseMetric.evaluate):
+    for queries, evaluate in _batches(_Run(metric, plan, call, reasons, BaseMetric.evaluate)):
         try:
             values = evaluate()
         except ValueError as error:
@@ -93,10 +93,10 @@ def batched_scores(
 
 def corrected_p_values(metric: BaseMetric, plan: Plan, call: Call, progress: Progress) -> tuple[Tensor, Reasons]:
     # ->  (1, Q) float64
-    """The p-values of all queries at once, from scores under the null hypothesis that are drawn together."""
+    """The p-values of all queries at once, from scores under the null hypothesis that are drawn together by word."""
     reasons, nulls = _misfits(metric, plan), []
     asked: list[int] = []
-    for queries, null in _batches(metric, plan, call, reasons, _null):
+    for queries, null in _batches(_Run(metric, plan, call, reasons, _null, identifies_words=True)):
         try:
             nulls.append(null())
         except ValueError as error:
@@ -132,13 +132,34 @@ Method = Callable[..., Any]  # of a metric: `evaluate` or `_null`
 Batches = Iterator[tuple[Sequence[int], Callable[[], Any]]]  # queries, and a function for what it answers
 
 
-def _batches(metric: BaseMetric, plan: Plan, call: Call, reasons: Reasons, method: Method) -> Batches:
-    """What `method` answers for the queries, in batches."""
-    return (_paired_batches if metric.paired else _set_batches)(metric, plan, call, reasons, method)
+class _Run(NamedTuple):
+    """A method of a metric for the queries of a plan in one model; `reasons` grows by the queries it cannot take.
+
+    With `identifies_words` the rows of target words are numbered by `word_key`, in all queries alike.
+    """
+
+    metric: BaseMetric
+    plan: Plan
+    call: Call
+    reasons: Reasons
+    method: Method
+    identifies_words: bool = False
+
+    def evaluate(self, index: IndexedQuery) -> Any:
+        return self.method(self.metric, *self.metric.read_sets(index, self.call))
+
+    def evaluate_stacked(self, indices: Sequence[IndexedQuery]) -> Any:
+        return self.evaluate(IndexedQuery.stack(indices))
 
 
-def _paired_batches(metric: BaseMetric, plan: Plan, call: Call, reasons: Reasons, method: Method) -> Batches:
+def _batches(run: _Run) -> Batches:
+    """What the method answers for the queries, in batches."""
+    return (_paired_batches if run.metric.paired else _set_batches)(run)
+
+
+def _paired_batches(run: _Run) -> Batches:
     """Tuples are looked up for each query, because they are lost as wholes."""
+    metric, plan, call, reasons = run[:4]
     groups = defaultdict(list)
     for i in range(len(plan.names)):
         if i in reasons:
@@ -152,49 +173,41 @@ def _paired_batches(metric: BaseMetric, plan: Plan, call: Call, reasons: Reasons
             reasons[i] = index.reason
         else:
             sizes = tuple((side.longest, side.word_counts) for side in index.sides)
+            index = index.with_words_identified() if run.identifies_words else index
             groups[_kind(metric, index.template, sizes)].append((i, index))
     for (template, _), group in groups.items():
         places = sum(template) * max(max(side.longest, default=0) for _, index in group for side in index.sides)
         for piece in _pieces(group, places * call.model.vectors.shape[1]):
             queries, indices = zip(*piece, strict=True)
-            yield queries, functools.partial(_evaluate_stacked, metric, indices, call, method)
+            yield queries, functools.partial(run.evaluate_stacked, indices)
 
 
-def _set_batches(metric: BaseMetric, plan: Plan, call: Call, reasons: Reasons, method: Method) -> Batches:
-    rows, numbers, troubles = _look_up_sets(plan, call)
-    if troubles:
-        for i, sides in enumerate(zip(plan.targets, plan.attributes, strict=True)):
-            found = [
-                f"{label!r} {troubles[s]}"
-                for numbers, labels in zip(sides, plan.labels[i], strict=True)
-                for s, label in zip(numbers, labels, strict=True)
-                if s in troubles
-            ]
-            if found and i not in reasons:
-                reasons[i] = "; ".join(found)
-    lengths = list(map(len, rows))
-    counts = None if numbers is None else [len(set(each)) for each in numbers]
+def _set_batches(run: _Run) -> Batches:
+    metric, plan, call, reasons = run[:4]
+    sets = _SetRows.look_up(plan, call)
+    sets.explain(plan, reasons)
     groups = defaultdict(list)
-    for i, (targets, attributes) in enumerate(zip(plan.targets, plan.attributes, strict=True)):
+    for i, sides in enumerate(zip(plan.targets, plan.attributes, strict=True)):
         if i not in reasons:
-            sizes = None
-            if metric.calculate_p_value:
-                sizes = [[(lengths[s], counts and counts[s]) for s in side] for side in (targets, attributes)]
+            targets, attributes = sides
+            sizes = [[sets.size(s) for s in side] for side in sides] if metric.calculate_p_value else None
             groups[_kind(metric, (len(targets), len(attributes)), sizes)].append(i)
-    table, mask = padded(rows, call.model.vectors.device)
-    words = None if numbers is None else padded(numbers, call.model.vectors.device)[0]
+    device, dims = call.model.vectors.device, call.model.vectors.shape[1]
+    table, mask = padded(sets.rows, device)
+    numbers = sets.identities() if run.identifies_words else sets.numbers
+    words = None if numbers is None else padded(numbers, device)[0]
     shared = _shares(metric) and not metric.calculate_p_value and not metric.replicates
+    place = mask.shape[1] * dims
+    # Sets that stand in many queries are read once, if all of them fit.
+    together = shared and len(sets.rows) * max(place, len(sets.rows) * mask.shape[1]) <= BUDGET
     for (template, _), queries in groups.items():
-        place = mask.shape[1] * call.model.vectors.shape[1]
-        # Sets that stand in many queries are read once, if all of them fit.
-        together = shared and len(rows) * max(place, len(rows) * mask.shape[1]) <= BUDGET
         for piece in _pieces(queries, mask.shape[1] if together else sum(template) * place):
             t, a = ([side[i] for i in piece] for side in (plan.targets, plan.attributes))
             if shared:
                 yield piece, functools.partial(_evaluate_shared, metric, table, mask, words, t, a, call)
             else:
-                index = IndexedQuery.of_sets(table, mask, np.array(lengths), t, a, words)
-                yield piece, functools.partial(_evaluate, metric, index, call, method)
+                index = IndexedQuery.of_sets(table, mask, np.array(sets.lengths()), t, a, words)
+                yield piece, functools.partial(run.evaluate, index)
 
 
 def _shares(metric: BaseMetric) -> bool:
@@ -214,37 +227,78 @@ def _pieces(items: Sequence[Any], cost: int) -> Iterator[Sequence[Any]]:
         yield items[start : start + size]
 
 
-def _look_up_sets(plan: Plan, call: Call) -> tuple[list[list[int]], list[Sequence[int]] | None, dict[int, str]]:
-    """The rows of every set, none if it is unusable, their words by number (None: each row is one), and why sets are
-    unusable; see `WordEmbeddingModel.index_query`."""
-    model = call.model
-    found = [call.search.words(members) for members in plan.sets]
-    threshold = call.lost_vocabulary_threshold
+class _SetRows(NamedTuple):
+    """The rows of each set of a plan, none of a set that is unusable."""
+
+    rows: list[list[int]]
+    keys: list[list[str]]  # of each row
+    numbers: list[Sequence[int]] | None  # of each row's word in its set; None: each row is one
+    troubles: dict[int, str]  # set -> why it is unusable
+
+    @staticmethod
+    def look_up(plan: Plan, call: Call) -> "_SetRows":
+        """See `WordEmbeddingModel.index_query`."""
+        model = call.model
+        found = [call.search.words(members) for members in plan.sets]
+        troubles = _troubles(found, call)
+        _log_losses(plan, found, troubles, call)
+        places = [model._table.places([] if s in troubles else each.keys) for s, each in enumerate(found)]
+        rows, keys = [rows for rows, _ in places], [of_rows for _, of_rows in places]
+        given = [number_words(of_rows, each.origins) for of_rows, each in zip(keys, found, strict=True)]
+        numbers = [range(len(own)) if number is None else number for own, number in zip(rows, given, strict=True)]
+        return _SetRows(
+            rows,
+            [[each.keys[key] for key in of_rows] for of_rows, each in zip(keys, found, strict=True)],
+            None if all(number is None for number in given) else numbers,
+            troubles,
+        )
+
+    def lengths(self) -> list[int]:
+        return list(map(len, self.rows))
+
+    def size(self, s: int) -> tuple[int, int | None]:
+        """Return how many rows and how many words a set has."""
+        return len(self.rows[s]), None if self.numbers is None else len(set(self.numbers[s]))
+
+    def identities(self) -> list[list[int]]:
+        numbers = self.numbers or [range(n) for n in self.lengths()]
+        return [word_keys(keys, number) for keys, number in zip(self.keys, numbers, strict=True)]
+
+    def explain(self, plan: Plan, reasons: Reasons) -> None:
+        """Add the queries that have an unusable set to the reasons."""
+        for i, sides in enumerate(zip(plan.targets, plan.attributes, strict=True)):
+            found = [
+                f"{label!r} {self.troubles[s]}"
+                for numbers, labels in zip(sides, plan.labels[i], strict=True)
+                for s, label in zip(numbers, labels, strict=True)
+                if s in self.troubles
+            ]
+            if found:
+                reasons.setdefault(i, "; ".join(found))
+
+
+def _troubles(found: list[Found], call: Call) -> dict[int, str]:
+    """Return why sets are unusable, and make the rows of the others."""
+    table, threshold = call.model._table, call.lost_vocabulary_threshold
     troubles = {s: trouble for s, each in enumerate(found) if (trouble := each.trouble(threshold))}
+    usable = {s: each.keys for s, each in enumerate(found) if s not in troubles}
+    try:
+        table.add(chain.from_iterable(usable.values()))
+    except ValueError:  # an encoder refused a text, which is the trouble of its own sets alone
+        for s, keys in usable.items():
+            try:
+                table.add(keys)
+            except ValueError as error:
+                troubles[s] = f"has a word without a vector ({error})"
+    return troubles
+
+
+def _log_losses(plan: Plan, found: list[Found], troubles: dict[int, str], call: Call) -> None:
     for s, each in enumerate(found):
         if s in troubles:
-            log.warning("the set %s... %s in the model %r", plan.sets[s][:3], troubles[s], model.name)
+            log.warning("the set %s... %s in the model %r", plan.sets[s][:3], troubles[s], call.model.name)
         elif each.lost and call.warn_not_found_words:
-            log.warning("not in the vocabulary of %r: %s", model.name, ", ".join(each.lost))
-    model._table.add(key for s, each in enumerate(found) if s not in troubles for key in each.keys)
-    places = [model._table.places([] if s in troubles else each.keys) for s, each in enumerate(found)]
-    numbers = [number_words(keys, each.origins) for (_, keys), each in zip(places, found, strict=True)]
-    if all(number is None for number in numbers):
-        numbers = None
-    else:
-        numbers = [
-            list(range(len(rows))) if number is None else number
-            for (rows, _), number in zip(places, numbers, strict=True)
-        ]
-    return [rows for rows, _ in places], numbers, troubles
-
-
-def _evaluate(metric: BaseMetric, index: IndexedQuery, call: Call, method: Method) -> Any:
-    return method(metric, *metric.read_sets(index, call))
-
-
-def _evaluate_stacked(metric: BaseMetric, indices: Sequence[IndexedQuery], call: Call, method: Method) -> Any:
-    return _evaluate(metric, IndexedQuery.stack(indices), call, method)
+            log.warning("not in the vocabulary of %r: %s", call.model.name, ", ".join(each.lost))
 
 
 def _evaluate_shared(

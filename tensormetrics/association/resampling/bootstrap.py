@@ -26,6 +26,7 @@ from .word_samples import WordSample, word_sample, word_weights
 
 MAX_DF = 100  # of a t distribution; that of more degrees of freedom is hardly narrower
 LARGEST = 1 - 2.0**-40  # correlation that has a finite z
+WANTED = "one score a query of association, or of a function that passes its sets on to one"
 
 Scores = Callable[[list[Tensor]], Tensor]  # weights of rows of each sample (..., R, *shape)  ->  (R, V)
 
@@ -71,6 +72,9 @@ def bootstrap_interval(
     confidence = check_confidence(confidence)
     seed = concrete_seed(seed)
     value = metric(*sets)  # its own checks, before anything is taken apart
+    if not isinstance(value, Tensor):
+        got = f"a function that gives a {type(value).__name__}"
+        raise TypeError(f"metric: got {got}, wanted one that gives one score for each query")
     score = getattr(metric, "func", metric)  # of a partial
     population = _Population.of(score, {name: WordSet.of(s) for name, s in zip(_names(metric), sets, strict=False)})
     if value.numel() == 0:  # a batch of no queries, which has no quantiles
@@ -82,8 +86,11 @@ def bootstrap_interval(
             with weights_as_masks():
                 by_query = metric(*population.weighted(weights)).double()
         except (AttributeError, TypeError) as error:
-            wanted = "a score of association, or a function that passes its sets on to one"
-            raise TypeError(f"metric: got a function that takes no WordSet ({error}), wanted {wanted}") from error
+            raise TypeError(f"metric: got a function that takes no WordSet ({error}), wanted {WANTED}") from error
+        num_draws = min(weight.shape[-1 - len(s.shape)] for weight, s in zip(weights, population.samples, strict=True))
+        if num_draws > 1 and by_query.shape[-1:] != (num_draws,):
+            got = f"a function whose scores of {num_draws} draws have the shape {tuple(by_query.shape)}"
+            raise TypeError(f"metric: got {got}: it reads no weights, or gives several scores; wanted {WANTED}")
         return scale.to(by_query.expand(*value.shape, -1)).reshape(value.numel(), -1).T
 
     samples, stretched = population.samples, scale.to(value.double().unsqueeze(-1)).flatten()
@@ -91,7 +98,7 @@ def bootstrap_interval(
     weights = word_weights(samples, replicates, seed)
     draws = torch.cat([
         scores([sample.reweighted(part[i : i + n]) for sample, part in zip(samples, weights, strict=True)])
-        for i, n in chunks(replicates, cost)
+        for i, n in chunks(replicates, cost, least=2)  # one draw would not show that a function reads no weights
     ])  # fmt: skip
     draws = draws.where(draws.isfinite(), torch.nan)
     draws = draws - (draws.nanmean(0) - stretched)  # whose bias is that of the score, and not to count twice
@@ -190,7 +197,8 @@ def _scale(score: Callable[..., Tensor], population: _Population) -> _Scale:
     if names is None:
         return _Scale(lambda scores: scores, lambda ends: ends)
     samples = (population.samples[population.members.index((name,))] for name in names)
-    first, second = (sample.valid_mask.sum(-1, keepdim=True) for sample in samples)
+    by_row = getattr(score, "counts_rows", False)
+    first, second = (s.valid_mask.sum(-1, keepdim=True) if by_row else s.sizes for s in samples)
     limit = (first + second) / (first * second).double().sqrt()
     return _Scale(
         lambda scores: torch.atanh((scores / limit).clamp(-LARGEST, LARGEST)), lambda ends: limit * torch.tanh(ends)

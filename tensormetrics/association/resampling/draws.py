@@ -3,15 +3,18 @@
 import functools
 from collections.abc import Iterator
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from ... import _gpu_kernels, _native
 from ..._interruptible import interruptible
+from ..._splitmix import words_at
 from .random import Tails, random_words
 
 BUDGET = 2**22  # numbers held at a time
 KERNEL_PLACES = 128  # so many may be added in the 32 bits of the kernels
+NEVER = 2**63 - 1  # a random number that is never among the least
 GPU_BUDGET = 2**26  # there small pieces would be spent on launches
 
 # Arguments as in `extreme_draws`, whose native loop it is; units are float64 here, which adds integers exactly.
@@ -109,8 +112,37 @@ def random_signs(begin: int, pairs: int, start: int, rows: int, device: torch.de
     return random_words(begin, start, rows, pairs, device).unsqueeze(0) < 0
 
 
-def chunks(iterations: int, cost: int, budget: int | None = None) -> Iterator[tuple[int, int]]:
-    """(start, rows) of the pieces in which `iterations` draws of `cost` numbers each stay within `budget` (BUDGET)."""
-    rows = max(1, (budget or BUDGET) // max(cost, 1))
+def partitions_by_word(begin: int, words: Tensor, present: Tensor, n: Tensor, start: int, rows: int) -> Tensor:
+    # words: (P, W) int64  present: (P, W) bool  n: (P,)  ->  (P, rows, W) bool: n of the present words
+    """Return partitions in which a word has the same random number in every set: the n least ones are chosen.
+
+    So partitions of sets that share words go together, in whichever order the words are listed.
+    """
+    if not words.shape[-1]:
+        return present.unsqueeze(-2).expand(-1, rows, -1)
+    distinct, index = words.unique(return_inverse=True)  # queries share words
+    numbers = random_words_of(begin, distinct, start, rows)[:, index].masked_fill(~present, NEVER)  # (rows, P, W)
+    last = (n - 1).clamp(min=0)[:, None].expand(rows, -1, 1)
+    return (numbers <= _in_order(numbers).gather(-1, last)).transpose(0, 1)
+
+
+def _in_order(numbers: Tensor) -> Tensor:
+    if numbers.is_cpu:  # torch would also sort the indices, which takes eight times as long
+        return torch.from_numpy(np.sort(numbers.numpy()))
+    return numbers.sort(dim=-1).values
+
+
+def random_words_of(begin: int, words: Tensor, start: int, rows: int) -> Tensor:
+    # words: (..., W) int64  ->  (..., rows, W) int64, the random numbers of each word
+    draw = torch.arange(start, start + rows, device=words.device).unsqueeze(-1)
+    return words_at(words_at(begin, words).unsqueeze(-2), draw)
+
+
+def chunks(iterations: int, cost: int, budget: int | None = None, least: int = 1) -> Iterator[tuple[int, int]]:
+    """(start, rows) of the pieces in which `iterations` draws of `cost` numbers each stay within `budget` (BUDGET).
+
+    Where one is larger than the budget, it has `least` draws.
+    """
+    rows = max(least, (budget or BUDGET) // max(cost, 1))
     for start in range(0, iterations, rows):
         yield start, min(rows, iterations - start)

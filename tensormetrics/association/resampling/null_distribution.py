@@ -49,6 +49,8 @@ class NullDistribution:
         is_valid: Queries that have a test.
         score: ``score()`` returns the observed scores of the queries.
         draw: ``draw(start, rows)`` returns the scores of the draws number ``start`` and following.
+        draw_by_word: The same of draws in which a word, by its number in `WordSet.words`, has the same random numbers
+            in all queries; None if words are not told apart.
         cost: The most numbers that one draw holds in memory.
         margin: Scores that differ by no more count as equal.
         exact: Count of all cases; None if cases are only drawn.
@@ -57,7 +59,7 @@ class NullDistribution:
     Shape:
         - is_valid: ``(...)``, bool
         - score, margin: ``(...)``, float64
-        - draw: ``(..., rows)``
+        - draw, draw_by_word: ``(..., rows)``
         - count: ``(...)`` or flattened
     """
 
@@ -68,6 +70,7 @@ class NullDistribution:
     margin: Tensor | float = 0.0
     exact: Exact | None = None
     count: Callable[[Alternative, int], Tensor] | None = None
+    draw_by_word: Callable[[int, int], Tensor] | None = None
 
     @cached_property
     def observed(self) -> Tensor:
@@ -112,7 +115,8 @@ def max_t_p_values(nulls: Sequence[NullDistribution], alternative: Alternative, 
 
     def draw(start: int, rows: int) -> Tensor:
         # ->  (rows, T)
-        return _extremeness(torch.cat([null.draw(start, rows) for null in nulls]), alternative).mT
+        scores = [(null.draw_by_word or null.draw)(start, rows) for null in nulls]
+        return _extremeness(torch.cat(scores), alternative).mT
 
     cost = sum(null.cost for null in nulls)
     observed = _extremeness(torch.cat([null.observed for null in nulls]), alternative)

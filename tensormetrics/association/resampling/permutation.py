@@ -14,9 +14,9 @@ from torch import Tensor
 from ... import _checks
 from ..._checks import takes_arrays
 from ..sets import word_sets
-from ..sets.word_ids import check_words, word_means
+from ..sets.word_ids import check_words, numbers_by_place, word_means, word_places
 from ..sets.word_sets import Vectors, WordSet
-from .draws import extreme_draws, random_partitions, random_signs
+from .draws import extreme_draws, partitions_by_word, random_partitions, random_signs, random_words_of
 from .null_distribution import Alternative, Exact, Method, NullDistribution
 from .random import Tails, stream
 from .subset_sums import MOST_PLACES, extreme_subsets, number_of_subsets
@@ -84,16 +84,17 @@ def partition_null(u: Vectors, v: Vectors, seed: int | None = 0) -> NullDistribu
     (u, v), scores, present, lead = _read(u=u, v=v)
     grid, begin, n = _grid(scores), stream(seed), u.values.shape[-1]
     units, is_ragged = _units(scores, grid), u.mask is not None or v.mask is not None
+    words = None
     if u.words is not None or v.words is not None:
         sides = (units[:, :n], present[:, :n], u.words), (units[:, n:], present[:, n:], v.words)
         first, second = (_of_words(*side, lead) for side in sides)
-        (units, present), n = (torch.cat(pair, -1) for pair in zip(first, second, strict=True)), first[0].shape[-1]
-        is_ragged = True
-    pool = _Pool(units, present, n)
+        units, present, words = (torch.cat(pair, -1) for pair in zip(first, second, strict=True))
+        n, is_ragged = first[0].shape[-1], True
+    pool = _Pool(units, present, n, words)
     count = functools.partial(_count_draws, pool, is_ragged, begin)
     n, size = pool.sizes
     is_valid = scores.isfinite().all(-1) & (n > 0) & (n < size)
-    draw_units = _draw_of(pool, begin)
+    draw_units, draw_units_by_word = _draw_of(pool, begin), _draw_by_word_of(pool, begin)
 
     def score() -> Tensor:
         return (pool.observed() * grid).view(lead)
@@ -101,17 +102,22 @@ def partition_null(u: Vectors, v: Vectors, seed: int | None = 0) -> NullDistribu
     def draw(start: int, rows: int) -> Tensor:
         return (draw_units(start, rows) * grid).view(*lead, rows)
 
+    def draw_by_word(start: int, rows: int) -> Tensor:
+        return (draw_units_by_word(start, rows) * grid).view(*lead, rows)
+
     exact = Exact(units.shape[-1], "places", AUTO_PLACES, MOST_PLACES, functools.partial(_share_of_partitions, pool))
-    return NullDistribution(is_valid.view(lead), score, draw, 2 * units.numel(), exact=exact, count=count)
+    own = None if words is None else draw_by_word
+    cost = (2 if words is None else 4) * units.numel()
+    return NullDistribution(is_valid.view(lead), score, draw, cost, exact=exact, count=count, draw_by_word=own)
 
 
 def sign_null(r: Vectors, seed: int | None = 0) -> NullDistribution:
     """Return means of values with random signs; arguments as in `sign_flip_p_value`."""
     (r,), values, present, lead = _read(r=r)
     grid, begin = _grid(values), stream(seed)
-    units = _units(values, grid)
+    units, words = _units(values, grid), None
     if r.words is not None:
-        units, present = _of_words(units, present, r.words, lead)
+        units, present, words = _of_words(units, present, r.words, lead)
     num_pairs = present.sum(-1)
     pairs, total = units.shape[-1], units.sum(-1)
 
@@ -130,6 +136,11 @@ def sign_null(r: Vectors, seed: int | None = 0) -> NullDistribution:
         signs = 1 - 2 * random_signs(begin, pairs, start, rows, units.device)[0].double()
         return scaled(ordered().double() @ signs.mT).view(*lead, rows)
 
+    def draw_by_word(start: int, rows: int) -> Tensor:
+        assert words is not None
+        signs = 1 - 2 * (random_words_of(begin, words, start, rows) < 0).double()
+        return scaled((signs @ units.double().unsqueeze(-1)).squeeze(-1)).view(*lead, rows)
+
     def count(alternative: Alternative, replicates: int) -> Tensor:
         return extreme_draws(ordered(), None, None, _sign_tails(total, num_pairs, alternative), begin, replicates)
 
@@ -139,7 +150,8 @@ def sign_null(r: Vectors, seed: int | None = 0) -> NullDistribution:
 
     is_valid = values.isfinite().all(-1) & present.any(-1)
     exact = Exact(pairs, "pairs", MOST_PAIRS, MOST_PAIRS, share)
-    return NullDistribution(is_valid.view(lead), score, draw, units.numel(), exact=exact, count=count)
+    own = None if words is None else draw_by_word
+    return NullDistribution(is_valid.view(lead), score, draw, units.numel(), exact=exact, count=count, draw_by_word=own)
 
 
 @dataclass
@@ -149,6 +161,7 @@ class _Pool:
     units: Tensor  # (B, N) int64
     present: Tensor  # (B, N) bool
     split: int
+    words: Tensor | None = None  # (B, N) int64, the number of each word of each side
 
     @functools.cached_property
     def sizes(self) -> tuple[Tensor, Tensor]:
@@ -196,6 +209,31 @@ def _draw_of(pool: _Pool, begin: int) -> Callable[[int, int], Tensor]:
     return draw
 
 
+def _draw_by_word_of(pool: _Pool, begin: int) -> Callable[[int, int], Tensor]:
+    """Return the function that draws differences in units by the numbers of words; equal pools are drawn once."""
+
+    @functools.cache
+    def prepared() -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        assert pool.words is not None
+        own = torch.arange(pool.words.shape[-1], device=pool.words.device).expand_as(pool.words)
+        words = numbers_by_place(pool.words, pool.present, own, own.shape[-1])
+        keys = torch.cat([words, pool.present.long(), pool.sizes[0].unsqueeze(-1)], -1)
+        pools, group = keys.unique(dim=0, return_inverse=True)
+        words, present, n = pools.split_with_sizes([own.shape[-1], own.shape[-1], 1], -1)
+        return words, present > 0, n.squeeze(-1), group
+
+    def draw(start: int, rows: int) -> Tensor:
+        # ->  (B, rows)
+        words, present, n, group = prepared()
+        chosen = partitions_by_word(begin, words, present, n, start, rows).double()
+        units = pool.units.double()
+        if len(chosen) == 1:
+            return pool.difference(units @ chosen[0].mT)
+        return pool.difference((chosen[group] @ units.unsqueeze(-1)).squeeze(-1))
+
+    return draw
+
+
 def _count_draws(pool: _Pool, is_ragged: bool, begin: int, alternative: Alternative, replicates: int) -> Tensor:
     # ->  (B,) int64
     sums, tails = pool.units, _partition_tails(pool, alternative)
@@ -229,11 +267,15 @@ def _read(**given: Vectors) -> tuple[list[WordSet], Tensor, Tensor, torch.Size]:
     return list(sets.values()), scores.reshape(lead.numel(), places), present.reshape(lead.numel(), places), lead
 
 
-def _of_words(units: Tensor, present: Tensor, words: Tensor | None, lead: torch.Size) -> tuple[Tensor, Tensor]:
-    # units, present: (B, N)  words: (..., N)  ->  (B, W) int64, (B, W) bool, of each word the mean over its rows
+def _of_words(units: Tensor, present: Tensor, words: Tensor | None, lead: torch.Size) -> tuple[Tensor, Tensor, Tensor]:
+    # units, present: (B, N)  words: (..., N)  ->  (B, W) int64, bool, int64: of each word the mean over its rows,
+    # whether it is there, and its number
     if words is None:
-        return units, present
-    return word_means(units, present, words.expand(*lead, -1).reshape(lead.numel(), words.shape[-1]))
+        return units, present, torch.arange(units.shape[-1], device=units.device).expand_as(units)
+    words = words.expand(*lead, -1).reshape(lead.numel(), words.shape[-1])
+    places = word_places(present, words)
+    units, of_words = word_means(units, present, places)
+    return units, of_words, numbers_by_place(words, present, places, units.shape[-1])
 
 
 def _present_first(present: Tensor) -> Tensor:

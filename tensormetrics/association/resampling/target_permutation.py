@@ -10,9 +10,9 @@ from torch import Tensor
 from ..._checks import takes_arrays
 from ..sets import word_sets
 from ..sets.set_checks import weights_as_masks
-from ..sets.word_ids import check_words, count_words, joined_words, word_places
+from ..sets.word_ids import check_words, count_words, joined_words, numbers_by_place, word_places
 from ..sets.word_sets import Vectors, WordSet
-from .draws import chunks, random_partitions
+from .draws import chunks, partitions_by_word, random_partitions
 from .null_distribution import Alternative, Exact, Method, NullDistribution, count_extreme
 from .permutation import joined
 from .random import stream
@@ -65,14 +65,16 @@ def target_null(
     place = word_places(present, words)
     sizes = [count_words(place[..., :end], present[..., :end]).flatten() for end in (n, places)]
     masked = ragged = x.mask is not None or y.mask is not None
+    begin = stream(seed)
     if words is not None:
         n, places = (int(size.amax()) for size in sizes)  # waits for the device, which knows how many words
         ragged = any(bool((size != most).any()) for size, most in zip(sizes, (n, places), strict=True))
         place = place.clamp(max=places - 1)
+    of_words = _partitions_by_word(x, y, present, place, (sizes[0], sizes[1], places), begin)
     if not ragged:
         sizes = [size.new_full((1,), number) for size, number in zip(sizes, (n, places), strict=True)]
     vectors, present, place = vectors.unsqueeze(-3), present.unsqueeze(-2), place.unsqueeze(-2)
-    begin, cost = stream(seed), max(vectors.numel(), attributes.values.numel())
+    cost = max(vectors.numel(), attributes.values.numel())
     attributes = attributes.repeated()
     own = None if words is None else words.unsqueeze(-2).masked_fill(~present, -1)  # absent rows are of no word
     margin = observed.abs().clamp(min=1) / word_sets.GRID
@@ -91,6 +93,11 @@ def target_null(
         chosen = random_partitions(begin, sizes[0], sizes[1], places, start, rows)
         return score(chosen.unflatten(0, lead) if ragged and lead else chosen[0])
 
+    def draw_by_word(start: int, rows: int) -> Tensor:
+        assert of_words is not None
+        chosen = of_words(start, rows)
+        return score(chosen.unflatten(0, lead) if lead else chosen[0])
+
     @torch.no_grad()
     def share(alternative: Alternative) -> Tensor:
         table = torch.tensor(list(itertools.combinations(range(places), n)), device=device).view(-1, n)
@@ -102,4 +109,24 @@ def target_null(
 
     most = 0 if ragged else MOST_PARTITIONS
     exact = Exact(math.comb(places, n), "partitions", most, most, share)
-    return NullDistribution(observed.isfinite(), lambda: observed, draw, cost, margin, exact)
+    own_draw = None if of_words is None else draw_by_word
+    return NullDistribution(observed.isfinite(), lambda: observed, draw, cost, margin, exact, draw_by_word=own_draw)
+
+
+def _partitions_by_word(
+    x: WordSet, y: WordSet, present: Tensor, place: Tensor, sizes: tuple[Tensor, Tensor, int], begin: int
+) -> Callable[[int, int], Tensor] | None:
+    # present, place: (..., rows of x and y)  sizes: words of x and of both, (B,) each, and places
+    """Return the function that draws partitions (B, rows, places) by the numbers of words, None if there are none."""
+    if x.words is None or y.words is None:
+        return None
+    lead, places = present.shape[:-1], sizes[2]
+    of_rows = torch.cat([words.expand(*lead, words.shape[-1]) for words in (x.words, y.words)], -1)
+    numbers = numbers_by_place(of_rows, present, place, places).view(-1, places)
+    of_set, of_both = (size.expand(len(numbers)) for size in sizes[:2])
+    are_words = torch.arange(places, device=numbers.device) < of_both.unsqueeze(-1)
+
+    def draw(start: int, rows: int) -> Tensor:
+        return partitions_by_word(begin, numbers, are_words, of_set, start, rows)
+
+    return draw

@@ -63,6 +63,7 @@ def by_row(score: Score) -> Score:
     def scored(*sets: Any, **options: Any) -> Any:
         return own(*map(without_words, sets), **options)
 
+    vars(scored)["counts_rows"] = True
     options = getattr(score, "keywords", {})
     return cast(Score, functools.partial(scored, **options) if options else scored)
 

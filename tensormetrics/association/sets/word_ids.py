@@ -6,6 +6,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from ..._splitmix import words_at
+
 
 def check_words(name: str, words: Tensor | None, like: str, rows: Tensor) -> None:
     # words: (..., W) int64, the number of each row's word  rows: (..., W), those named `like`
@@ -44,6 +46,13 @@ def joint_words(*words: Tensor | None) -> Tensor | None:
     return functools.reduce(lambda joint, place: joint * size + place, places)
 
 
+def mixed_words(*words: Tensor | None) -> Tensor | None:
+    # as in `joint_words`, but the number of a tuple depends on those of its words alone: 64 bits, mixed
+    if all(each is not None for each in words):
+        return functools.reduce(words_at, (each for each in words if each is not None))
+    return joint_words(*words)
+
+
 def word_places(present: Tensor, words: Tensor | None) -> Tensor:
     # present: (..., N) bool  words: (..., N) int64, None if every row is a word  ->  (..., N) int64
     """The place of each row's word among the present ones, in the order of their numbers; anything for absent rows."""
@@ -76,10 +85,24 @@ def joined_words(lead: torch.Size, *sides: tuple[Tensor | None, int, torch.devic
     return torch.cat(numbers, -1)
 
 
-def word_means(units: Tensor, present: Tensor, words: Tensor) -> tuple[Tensor, Tensor]:
-    # units: (B, N) int64  present, words: (B, N)  ->  (B, W) int64, (B, W) bool
+def numbers_by_place(words: Tensor, present: Tensor, places: Tensor, width: int) -> Tensor:
+    # words, present, places: (..., N), as in `word_places`  ->  (..., width) int64
+    """Return the number of the word at each place; of a number that stands there several times one for each."""
+    words, present, places = torch.broadcast_tensors(words, present, places)
+    least = torch.iinfo(torch.int64).min
+    numbers = torch.full((*places.shape[:-1], width), least, device=words.device)
+    present_words = words.long().masked_fill(~present, least)
+    numbers = numbers.scatter_reduce(-1, places.clamp(max=max(width - 1, 0)), present_words, "amax")
+    ordered, order = numbers.sort(dim=-1, stable=True)
+    index = torch.arange(width, device=words.device)
+    is_repeated = pad(ordered.diff(dim=-1) == 0, (1, 0)) if width else ordered.bool()
+    occurrence = index - index.masked_fill(is_repeated, 0).cummax(-1).values
+    return words_at(numbers, torch.empty_like(order).scatter(-1, order, occurrence))
+
+
+def word_means(units: Tensor, present: Tensor, places: Tensor) -> tuple[Tensor, Tensor]:
+    # units: (B, N) int64  present, places: (B, N)  ->  (B, W) int64, (B, W) bool
     """Return the mean over the rows of each word, and which are words. Waits for the device: it knows how many."""
-    places = word_places(present, words)
     width = max(1, int(pad(count_words(places, present), (1, 0)).amax()))
     places, zeros = places.clamp(max=width - 1), units.new_zeros(len(units), width)
     sums = zeros.scatter_add(-1, places, units * present)

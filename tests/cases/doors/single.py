@@ -3,8 +3,7 @@
 NO_NUMBER = {
     "association": (
         *("calculate_ranking_correlations", "create_ranking", "fetch_debias_multiclass", "fetch_debiaswe"),
-        *("fetch_eds", "fetch_gn_glove", "get_embeddings_from_query", "get_embeddings_from_set"),
-        *("get_embeddings_from_tuples", "load_bingliu", "load_weat", "load_weat_w2v", "plot_eat_map"),
+        *("fetch_eds", "fetch_gn_glove", "load_bingliu", "load_weat", "load_weat_w2v", "plot_eat_map"),
         *("plot_queries_results", "plot_ranking", "plot_ranking_correlations", "preprocess_word"),
     ),
     "posterior": (

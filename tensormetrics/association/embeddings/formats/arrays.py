@@ -11,6 +11,8 @@ from torch import Tensor
 from ...._files import Npz, kind_of, open_safetensors, parsing, read_text
 from ..vocabulary import from_array
 
+TEXT = "US"  # kinds of arrays: of str, and of bytes
+
 
 def npz_table(path: str | PathLike, words: Any, vectors: str | None) -> tuple[Tensor, Sequence[str]]:
     # -> (V, D), V words
@@ -18,12 +20,12 @@ def npz_table(path: str | PathLike, words: Any, vectors: str | None) -> tuple[Te
     arrays = Npz(path)
     headers = arrays.headers.items()
     if words is None:
-        if not any(h.dtype.kind == "U" for _, h in headers) and any(h.dtype.hasobject for _, h in headers):
+        if not any(h.dtype.kind in TEXT for _, h in headers) and any(h.dtype.hasobject for _, h in headers):
             advice = "write np.savez(path, vectors=..., words=np.array(words, dtype=str))"
             raise ValueError(f"{path}: got pickled objects; {advice}")
-        words = arrays[_only(path, "words", None, {name: h.shape for name, h in headers if h.dtype.kind == "U"})]
+        words = arrays[_only(path, "words", None, {name: h.shape for name, h in headers if h.dtype.kind in TEXT})]
     table = _only(path, "vectors", vectors, {name: h.shape for name, h in headers if len(h.shape) == 2})
-    return from_array(f"{path}: {table}", arrays[table]), word_list(words)
+    return from_array(f"{path}: {table}", arrays[table], table), word_list(words)
 
 
 def safetensors_table(path: str | PathLike, words: Any, tensor: str | None) -> tuple[Tensor, Sequence[str]]:
@@ -48,8 +50,15 @@ def _only(path: str | PathLike, argument: str, asked: str | None, there: dict[st
 
 def word_list(words: Any) -> Sequence[str]:
     """The words of the rows in order: a list, a text file with one to a line, or JSON, of a list or word -> row."""
+    if isinstance(words, np.ndarray):
+        if words.dtype.kind != "S":
+            return words.tolist()
+        try:
+            return np.char.decode(words, "utf-8").tolist()
+        except UnicodeDecodeError as error:
+            raise ValueError(f"words: got bytes, wanted str, or UTF-8 ({error})") from None
     if not isinstance(words, str | PathLike):
-        return words.tolist() if isinstance(words, np.ndarray) else words
+        return words
     text = read_text(words).replace("\r\n", "\n")
     if kind_of(words) != ".json":
         return text.removesuffix("\n").split("\n")

@@ -111,7 +111,10 @@ class FastText:
                     yield len(self.words) + self.kept[bucket]
 
     def __contains__(self, word: str) -> bool:
-        return bool(self.rows(word))
+        try:
+            return bool(self.rows(word))
+        except UnicodeEncodeError:  # a lone surrogate, which no text has
+            return False
 
     def encode(self, words: list[str]) -> np.ndarray:
         # -> (len(words), D) float32

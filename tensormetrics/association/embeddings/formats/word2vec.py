@@ -1,11 +1,12 @@
 """Files of word vectors: word2vec text and binary, GloVe, plain or gzipped."""
 
+import codecs
 import itertools
 import warnings
 from collections.abc import Collection, Iterator
 from os import PathLike
 from pathlib import Path
-from typing import IO, TypedDict
+from typing import IO, NamedTuple, TypedDict
 
 import numpy as np
 import torch
@@ -62,38 +63,57 @@ def read_word2vec(
         raise ValueError("no_header: got True for a binary file, where only the header tells the number of dimensions")
     table = _Table(path, only, encoding, errors)
     with open_stream(path, member) as file:
-        head = file.read(CHUNK)
-        first, _, rest = head.partition(b"\n")
-        if no_header is None:
-            no_header = not binary and len(first.split()) > 2
-        count = dim = None
-        if not no_header:
-            count, dim = _header(first, path)
-        else:
-            rest = head
-        guessed = binary is None and dim is not None and not _is_text(rest, dim, cut=len(head) == CHUNK)
-        if guessed:
-            binary = _looks_binary(rest)
-        pieces: Iterator[Rows] = _text_rows(file, rest, path, dim)
-        if binary and dim is not None:
-            pieces = _binary_rows(file, rest, path, dim)
-        wanted = min((n for n in (count, limit) if n is not None), default=None)
+        form = _Form.of(_without_mark(file.read(CHUNK), path), path, binary, no_header)
+        wanted = min((n for n in (form.num_rows, limit) if n is not None), default=None)
         read = 0
         try:
-            for called, first_row, raw, numbers in pieces:
+            for called, first_row, raw, numbers in form.rows(file, path):
                 more = len(raw) if wanted is None else min(len(raw), wanted - read)
                 table.add(called, first_row, raw[:more], numbers[:more])
                 read += more
                 if read == wanted:
                     break
         except ValueError as error:
-            if read or not guessed:
+            if read or not form.is_guess:
                 raise
-            other = "binary=False for a text file" if binary else "binary=True for a binary file"
+            other = "binary=False for a text file" if form.binary else "binary=True for a binary file"
             raise ValueError(f"{error}; write {other}") from None
     if read < (wanted or 1):
         raise ValueError(f"{path}: got {read} rows, wanted {wanted or 'at least 1'}")
-    return table.finish(dim)
+    return table.finish(form.dim)
+
+
+def _without_mark(head: bytes, path: Path) -> bytes:
+    """Return the beginning of a file without a byte order mark."""
+    if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        raise ValueError(f"{path}: got a text in UTF-16, wanted one in UTF-8; write it anew")
+    return head.removeprefix(codecs.BOM_UTF8)
+
+
+class _Form(NamedTuple):
+    """How a file is written: the numbers of rows and of dimensions, None where no header says so."""
+
+    num_rows: int | None
+    dim: int | None
+    binary: bool
+    is_guess: bool  # `binary` is, by the first row
+    rest: bytes  # what was read of the rows
+
+    @staticmethod
+    def of(head: bytes, path: Path, binary: bool | None, no_header: bool | None) -> "_Form":
+        first, _, rest = head.partition(b"\n")
+        if no_header is None:
+            no_header = not binary and len(first.split()) > 2
+        if no_header:
+            return _Form(None, None, False, False, head)
+        num_rows, dim = _header(first, path)
+        is_guess = binary is None and not _is_text(rest, dim, cut=len(head) >= CHUNK - len(codecs.BOM_UTF8))
+        return _Form(num_rows, dim, _looks_binary(rest) if is_guess else bool(binary), is_guess, rest)
+
+    def rows(self, file: IO[bytes], path: Path) -> Iterator[Rows]:
+        if self.binary and self.dim is not None:
+            return _binary_rows(file, self.rest, path, self.dim)
+        return _text_rows(file, self.rest, path, self.dim)
 
 
 class _Table:

@@ -1,0 +1,239 @@
+"""Names of WEFE for those who come from it: metrics, models and functions that take its arguments.
+
+Metrics of this module take `word_embedding` for `model` and `preprocessor_args=p, secondary_preprocessor_args=s` for
+`preprocessors=[p, s]`, by position too; `RND` takes `distance_type` for `distance`. A metric that was written for WEFE
+derives from this `BaseMetric`. Everything else is in `tensormetrics.association`.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from .embeddings import model as models
+from .embeddings.lookup import AS_THEY_STAND, PreprocessorArgs, check_flag, check_threshold, log, look_up
+from .embeddings.model import check_model
+from .embeddings.query import Query, check_query, check_word_sets, check_words
+from .metrics import base, ect, mac, ripa, rnd, rnsb, weat
+from .metrics._call import ORDER, Call
+from .queries import run_queries as many
+
+FORMER = ("preprocessor_args", "secondary_preprocessor_args")
+Vectors = dict[str, np.ndarray]  # word -> (D,)
+
+
+def renamed(options: dict[str, Any], names: dict[str, str]) -> dict[str, Any]:
+    """Return options by the names of `tensormetrics.association`; a TypeError if one has both names."""
+    options = dict(options)
+    for former, current in names.items():
+        if former in options:
+            if current in options:
+                raise TypeError(f"{current}, {former}: got both, wanted one")
+            options[current] = options.pop(former)
+    given = {name: options.pop(name) for name in FORMER if name in options}
+    if any(value is not None for value in given.values()):
+        if options.get("preprocessors", AS_THEY_STAND) is not AS_THEY_STAND:
+            other = next(name for name, value in given.items() if value is not None)
+            raise TypeError(f"preprocessors, {other}: got both, wanted one; write preprocessors=[first, second]")
+        first, second = (given.get(name) for name in FORMER)
+        options["preprocessors"] = [first or {}] if second is None else [first or {}, second]
+    return options
+
+
+class FormerNames(base.BaseMetric):
+    """Metrics whose `run_query` also takes the arguments of WEFE, by name and in their order."""
+
+    former_options: dict[str, str] = {"word_embedding": "model"}
+    call_options = (*ORDER, *FORMER, "word_embedding")
+
+    def bind(self, *args: Any, **options: Any) -> tuple[base.BaseMetric, Call]:
+        if self.by_position and 3 < len(args) <= 6 and not isinstance(args[3], list):
+            by_position = dict(zip((*FORMER, "warn_not_found_words"), args[3:], strict=False))
+            if twice := sorted(by_position.keys() & options.keys()):
+                short = self.metric_short_name
+                raise TypeError(f"{short}.run_query: got {', '.join(twice)} by position and by name, wanted one")
+            args, options = args[:3], options | by_position
+        if len(args) > 1 and "word_embedding" in options:
+            raise TypeError("model, word_embedding: got both, wanted one")
+        return super().bind(*args, **renamed(options, self.former_options))
+
+
+class BaseMetric(FormerNames):
+    """The base of metrics that are written for WEFE; see `association.BaseMetric`."""
+
+
+class WEAT(FormerNames, weat.WEAT):
+    """`association.WEAT` with the arguments of WEFE."""
+
+
+class RND(FormerNames, rnd.RND):
+    """`association.RND` with the arguments of WEFE."""
+
+    former_options = {**FormerNames.former_options, "distance_type": "distance"}
+
+
+class RNSB(FormerNames, rnsb.RNSB):
+    """`association.RNSB` with the arguments of WEFE."""
+
+
+class RIPA(FormerNames, ripa.RIPA):
+    """`association.RIPA` with the arguments of WEFE."""
+
+
+class ECT(FormerNames, ect.ECT):
+    """`association.ECT` with the arguments of WEFE."""
+
+
+class MAC(FormerNames, mac.MAC):
+    """`association.MAC` with the arguments of WEFE."""
+
+
+class WordEmbeddingModel(models.WordEmbeddingModel):
+    """`association.WordEmbeddingModel` with the method on which metrics of WEFE are built."""
+
+    def get_embeddings_from_query(
+        self,
+        query: Query,
+        lost_vocabulary_threshold: float = 0.2,
+        preprocessors: list[PreprocessorArgs] = AS_THEY_STAND,
+        strategy: str = "first",
+        normalize: bool = False,
+        warn_not_found_words: bool = False,
+        verbose: bool = False,
+        **former: Any,
+    ) -> tuple[dict[str, Vectors], dict[str, Vectors]] | None:
+        """See the function of this name; `former`: `preprocessor_args`, `secondary_preprocessor_args`."""
+        if unknown := sorted(former.keys() - {*FORMER}):
+            raise TypeError(f"get_embeddings_from_query: got the unknown keyword {unknown[0]!r}")
+        preprocessors = renamed({"preprocessors": preprocessors, **former}, {})["preprocessors"]
+        rules = lost_vocabulary_threshold, preprocessors, strategy, normalize, warn_not_found_words, verbose
+        return get_embeddings_from_query(self, query, *rules)
+
+
+def run_queries(
+    metric: base.BaseMetric | type[base.BaseMetric], queries: Sequence[Query], *args: Any, **options: Any
+) -> Any:
+    """Call `association.run_queries`; `word_embeddings_models` is `models`."""
+    if args and "word_embeddings_models" in options:
+        raise TypeError("models, word_embeddings_models: got both, wanted one")
+    options = renamed(options, {"word_embeddings_models": "models"})
+    kind = metric if isinstance(metric, type) else type(metric)
+    if "metric_params" in options and not issubclass(kind, FormerNames):
+        options["metric_params"] = renamed(options["metric_params"], {})
+    return many.run_queries(metric, queries, *args, **options)
+
+
+def get_embeddings_from_set(
+    model: models.WordEmbeddingModel,
+    word_set: Sequence[str],
+    preprocessors: list[PreprocessorArgs] = AS_THEY_STAND,
+    strategy: str = "first",
+    normalize: bool = False,
+    verbose: bool = False,
+) -> tuple[list[str], Vectors]:
+    """Every form that was tried in vain, in order, and `{key: vector}` of what was found; see `index_query`.
+
+    >>> vectors = torch.tensor([[2.0, 1], [3, 1], [1, 2], [1, 3], [1, 0], [0, 1]])
+    >>> model = WordEmbeddingModel.from_tensor(vectors, ["he", "him", "she", "her", "work", "home"])
+    >>> get_embeddings_from_set(model, ["he", "hers"])
+    (['hers'], {'he': array([2., 1.], dtype=float32)})
+    """
+    check_model(model)
+    check_flag("normalize", normalize)
+    check_flag("verbose", verbose)
+    found = model.search(preprocessors, strategy).words(check_words("word_set", word_set))
+    if verbose:
+        print(f"found {len(found.keys)} keys for {found.total} words: {found.keys}, lost: {found.lost}")
+    return list(found.not_found), model.arrays(found.keys, normalize)
+
+
+def get_embeddings_from_query(
+    model: models.WordEmbeddingModel,
+    query: Query,
+    lost_vocabulary_threshold: float = 0.2,
+    preprocessors: list[PreprocessorArgs] = AS_THEY_STAND,
+    strategy: str = "first",
+    normalize: bool = False,
+    warn_not_found_words: bool = False,
+    verbose: bool = False,
+) -> tuple[dict[str, Vectors], dict[str, Vectors]] | None:
+    """Targets and attributes as `{set name: {word: vector}}` on the host; None for an unusable query.
+
+    Rules as in `WordEmbeddingModel.index_query`; `normalize` makes unit vectors, `verbose` prints which words are
+    known.
+
+    >>> vectors = torch.tensor([[2.0, 1], [3, 1], [1, 2], [1, 3], [1, 0], [0, 1]])
+    >>> model = WordEmbeddingModel.from_tensor(vectors, ["he", "him", "she", "her", "work", "home"])
+    >>> targets, attributes = get_embeddings_from_query(model, Query([["he"], ["she"]], [["work", "home"]]))
+    >>> list(targets), list(attributes["Attribute set 0"])
+    (['Target set 0', 'Target set 1'], ['work', 'home'])
+    """
+    check_model(model)
+    check_query(query)
+    check_threshold(lost_vocabulary_threshold)
+    check_flag("normalize", normalize)
+    check_flag("warn_not_found_words", warn_not_found_words)
+    check_flag("verbose", verbose)
+    search = model.search(preprocessors, strategy)
+    words, _, lost, reason = look_up(query, search, model.name, lost_vocabulary_threshold, False, warn_not_found_words)
+    names = (query.target_sets_names, query.attribute_sets_names)
+    if verbose:
+        for name, keys, missing in zip(sum(names, []), sum(words, []), sum(lost, []), strict=True):
+            print(f"{name}: found {keys}, lost {missing}")
+    if reason:
+        return None
+    arrays = model.arrays(dict.fromkeys(key for side in words for keys in side for key in keys), normalize)
+    targets, attributes = (
+        {name: {key: arrays[key] for key in keys} for name, keys in zip(*side, strict=True)}
+        for side in zip(names, words, strict=True)
+    )
+    return targets, attributes
+
+
+def get_embeddings_from_tuples(
+    model: models.WordEmbeddingModel,
+    sets: Sequence[Sequence[str]],
+    sets_name: str | None = None,
+    preprocessors: list[PreprocessorArgs] = AS_THEY_STAND,
+    strategy: str = "first",
+    normalize: bool = False,
+    discard_incomplete_sets: bool = True,
+    warn_lost_sets: bool = True,
+    verbose: bool = False,
+) -> list[Vectors]:
+    """`{key: vector}` for each small set of words that belong together, such as definitional pairs.
+
+    One that lost a word is left out, unless `discard_incomplete_sets=False`. ValueError if none is left.
+
+    >>> vectors = torch.tensor([[2.0, 1], [3, 1], [1, 2], [1, 3], [1, 0], [0, 1]])
+    >>> model = WordEmbeddingModel.from_tensor(vectors, ["he", "him", "she", "her", "work", "home"])
+    >>> get_embeddings_from_tuples(model, [["he", "she"], ["him", "hers"]], warn_lost_sets=False)
+    [{'he': array([2., 1.], dtype=float32), 'she': array([1., 2.], dtype=float32)}]
+    """
+    check_model(model)
+    if not isinstance(sets_name, str | None):
+        raise TypeError(f"sets_name: got a {type(sets_name).__name__}, wanted a str or None")
+    for flag, value in (
+        ("normalize", normalize),
+        ("discard_incomplete_sets", discard_incomplete_sets),
+        ("warn_lost_sets", warn_lost_sets),
+        ("verbose", verbose),
+    ):
+        check_flag(flag, value)
+    search, sets = model.search(preprocessors, strategy), check_word_sets("sets", sets)
+    kept = []
+    for words in sets:
+        found = search.words(words)
+        complete = not found.lost
+        if not complete and warn_lost_sets:
+            log.warning("%s: %s of %s are not in the vocabulary of %r", sets_name, found.lost, words, model.name)
+        if verbose:
+            print(f"{words}: found {found.keys}, lost {found.lost}")
+        if found.keys and (complete or not discard_incomplete_sets):
+            kept.append(model.arrays(found.keys, normalize))
+    name = "sets" if sets_name is None else sets_name
+    if verbose:
+        print(f"{name}: {len(kept)} of {len(sets)} sets found")
+    if not kept:
+        raise ValueError(f"{name}: got {len(sets)} sets, none of which is whole in the vocabulary of {model.name!r}")
+    return kept
