@@ -167,10 +167,10 @@ def _categories(pred: Tensor, ref: Tensor, n: Tensor, m: Tensor, scheme: str, do
     rows = torch.stack([documents[document], place, partner[paired], *labels], -1)
     worth = worth[paired]
     alone = []
-    for side, free in enumerate((pred_inside & ~paired, ref_inside & ~taken)):
+    for side, (spans, free) in enumerate(((pred, pred_inside & ~paired), (ref, ref_inside & ~taken))):
         document, place = free.nonzero(as_tuple=True)
         row = torch.full((len(place), 5), -1, device="cpu")
-        row[:, 0], row[:, 1 + side], row[:, 3 + side] = documents[document], place, (pred, ref)[side][document, place, 0]
+        row[:, 0], row[:, 1 + side], row[:, 3 + side] = documents[document], place, spans[document, place, 0]
         alone.append(row)
     return [rows[worth == 1], rows[worth == 0], rows[(worth > 0) & (worth < 1)], *reversed(alone)]
 
