@@ -107,8 +107,8 @@ def coref(
         return CorefScores(singletons=singletons, repeated_mentions=repeated_mentions, **resampled)
 
     def update(scores: CorefScores, *sides: list[tuple[str, Any]]) -> None:
-        names = [name for name, _ in sides[1]]
-        scores.update_clusters(*([clusters for _, clusters in side] for side in sides), names=names)
+        preds, refs = ([clusters for _, clusters in side] for side in sides)
+        scores.update_clusters(preds, refs, names=[name for name, _ in sides[1]])
 
     return _report(read, make, update, predicted=predicted, reference=reference, **options)
 

@@ -127,11 +127,10 @@ def span_errors(
     categories = [_ordered(torch.cat(rows)) for rows in found]
     size = len(labels) + 1
     cells = [torch.bincount(rows[:, 3] % size * size + rows[:, 4] % size, minlength=size**2) for rows in categories]
-    return SpanErrors(
-        *(rows[:, :3] for rows in categories),
-        labels=tuple(labels[place] for place in order),
-        counts=torch.stack(cells).view(len(CATEGORIES), size, size),
-    )
+    names = tuple(labels[place] for place in order)
+    table = torch.stack(cells).view(len(CATEGORIES), size, size)
+    correct, incorrect, partial, missed, spurious = (rows[:, :3] for rows in categories)
+    return SpanErrors(correct, incorrect, partial, missed, spurious, names, table)
 
 
 def _spans_of_tags(

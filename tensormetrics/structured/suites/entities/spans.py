@@ -135,17 +135,17 @@ class SpanScores(LabelScores):
 
     def count_tags(
         self, known: Vocabulary, pred: Tensor, ref: Tensor, lengths: Tensor, mode: str
-    ) -> tuple[Tensor, list[Unfit]]:
+    ) -> tuple[Tensor, tuple[Unfit, Unfit]]:
         # pred, ref: (T,) numbers of the tags of all documents, on the CPU  lengths: (D,)  ->  (D, 3) or (D, 3 L)
-        counts, unfit = [], [Unfit(), Unfit()]
+        counts, pred_unfit, ref_unfit = [], Unfit(), Unfit()
         few = (lengths.cumsum(0) // TOKENS).unique_consecutive(return_counts=True)[1].tolist()
         sizes = lengths.split(few or [0])
         tokens = [int(size.sum()) for size in sizes]
         for size, *tags in zip(sizes, pred.split(tokens), ref.split(tokens), strict=True):
             sides = [Marked.read(*known.parts(side), size, mode) for side in tags]
-            unfit = [before.plus(side.unfit(mode)) for before, side in zip(unfit, sides, strict=True)]
+            pred_unfit, ref_unfit = pred_unfit.plus(sides[0].unfit(mode)), ref_unfit.plus(sides[1].unfit(mode))
             counts.append(self._count_marked(*sides))
-        return torch.cat(counts).to(self.device), unfit
+        return torch.cat(counts).to(self.device), (pred_unfit, ref_unfit)
 
     def _count_marked(self, pred: Marked, ref: Marked) -> Tensor:
         # ->  (D, 3) or (D, 3 L)

@@ -245,13 +245,15 @@ class Marked(NamedTuple):
     def unfit(self, mode: str) -> "Unfit":
         """Count what does not fit the scheme."""
         begins = self.prefix[self.first]
-        spans = {"spans": len(begins), "loose": int(((begins == I) | (begins == E)).sum())}
+        fitting = Unfit(spans=len(begins), loose=int(((begins == I) | (begins == E)).sum()))
         if mode == "lenient":
-            return Unfit(**spans)
+            return fitting
         used = torch.tensor([letter in "O" + _SCHEMES[mode].prefixes for letter in "OBIES"], device="cpu")
         tags = int((self.prefix != O).sum())
         strange = bool((~used[self.prefix]).any())
-        return Unfit(tags, tags - int((self.last[self.first] - self.first + 1).sum()), strange, **spans)
+        return fitting._replace(
+            tags=tags, lost=tags - int((self.last[self.first] - self.first + 1).sum()), strange=strange
+        )
 
 
 class Unfit(NamedTuple):
