@@ -18,11 +18,12 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 import numpy as np
 import torch
 from _common import Table, arguments
+from _detr import match_layer
 from association_functions import interleaved, numpy_weat
 from torch import Tensor
 
 from tensormetrics import association, structured
-from tensormetrics.assignment.matcher import HungarianMatcher, generalized_iou
+from tensormetrics.assignment import HungarianMatcher
 from tensormetrics.posterior import ConfusionPosterior
 from tensormetrics.retrieval import AccuracyCalculator
 
@@ -221,8 +222,6 @@ def triggers(size: int, ragged: bool, device: str) -> tuple[str, str, Hook, Hook
 
 
 def assignment(size: int, ragged: bool, device: str) -> tuple[str, str, Hook, Hook | None]:
-    import scipy.optimize
-
     images, queries, classes = size // 10, 100, 20
     numbers = torch.randint(0, 64, (images,)).tolist() if ragged else [30] * images
     logits, boxes = torch.randn(images, queries, classes), torch.rand(images, queries, 4) * 0.5 + 0.1
@@ -245,15 +244,7 @@ def assignment(size: int, ragged: bool, device: str) -> tuple[str, str, Hook, Ho
         return logged([matcher(*batch) for batch in batches])
 
     def detr(outputs: dict[str, Tensor], targets: list[dict[str, Tensor]]) -> list[tuple[Tensor, Tensor]]:
-        """All pairs of the batch in one matrix on the device, then an image at a time on the host."""
-        labels, of_targets = (torch.cat([target[name] for target in targets]) for name in ("labels", "boxes"))
-        of_queries = outputs["pred_boxes"].flatten(0, 1)
-        cost = torch.cdist(of_queries, of_targets, p=1) - outputs["pred_logits"].flatten(0, 1).softmax(1)[:, labels]
-        cost = cost - generalized_iou(of_queries[:, None], of_targets)
-        sizes = [len(target["labels"]) for target in targets]
-        parts = cost.view(len(targets), queries, -1).cpu().split(sizes, 2)
-        solved = (scipy.optimize.linear_sum_assignment(part[n]) for n, part in enumerate(parts))
-        return [tuple(torch.as_tensor(side) for side in pair) for pair in solved]
+        return match_layer(outputs, targets, dict.fromkeys(("cost_class", "cost_bbox", "cost_giou"), 1.0), "softmax")
 
     hook = f"assignment, {images} images, {queries} queries, {'0 to 63' if ragged else '30'} targets"
     return hook, "scipy, as in DETR", ours, lambda: logged([detr(*batch) for batch in batches])

@@ -210,6 +210,7 @@ struct Solver {
       };
       // After a row with ties, try for a column with room at 0 first: where no reduced cost is negative it is a best
       // one, found without a whole scan.
+      const bool looked = tied;
       Least<T> best{T(0), T(0), tied ? first_with_room(row, T(0), costs(row), reduced_cost) : -1};
       if (best.column < 0) {
         ++scans;
@@ -228,7 +229,7 @@ struct Solver {
           continue;
         }
         tied = reduced && best.second == best.value;
-        best.column = with_room(best, row, costs(row), reduced_cost);
+        if (!(looked && best.value == T(0))) best.column = with_room(best, row, costs(row), reduced_cost);
       }
       const T second = best.second < p.unmatched ? best.second : p.unmatched;
       const T price = p.price[best.column], lower = price - (second - best.value);

@@ -1,6 +1,7 @@
 // One CPU lane that takes several columns at once, where the compiler's vectors allow it.
 #pragma once
 #include <cstring>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -106,7 +107,10 @@ template <class T, int Bytes>
 struct OneLane {
   static constexpr bool kBounded = false;
   static constexpr int32_t kWidth = Bytes / sizeof(T);
+  static constexpr int32_t kBits = 8 * sizeof(T);
   using V = Vector<T, Bytes>;
+  using Mask = decltype(V{} < V{});
+  using Word = std::conditional_t<sizeof(T) == 8, uint64_t, uint32_t>;
   std::vector<T> staged;
 
   template <class F>
@@ -157,12 +161,29 @@ struct OneLane {
     return {least[0], spread(column == lowest ? second : value)[0], static_cast<int32_t>(lowest[0])};
   }
 
+  LSA_INLINE static Mask lane_bits() {
+    Mask bits;
+    for (int k = 0; k < kWidth; ++k) bits[k] = 1 << k;
+    return bits;
+  }
+
   template <class Read, class F>
   LSA_INLINE int32_t first(int32_t n, int32_t start, T wanted, Read read, F f) const {
-    for (const int32_t begin : {start, int32_t(0)}) {
-      for (int32_t j = begin; j < n;) {
+    if (n <= kBits) {  // a bit for each column: one pass, without a search for the lowest entry of a vector
+      Mask found{};
+      for (int32_t j = 0; j < n; j += kWidth) {
+        const Columns<Bytes> here{j + kWidth <= n ? j : n - kWidth};
+        found |= (f(here, read(here)) == wanted) & (lane_bits() << here.begin);
+      }
+      Word bits = 0;
+      for (int k = 0; k < kWidth; ++k) bits |= static_cast<Word>(found[k]);
+      const Word later = bits >> start << start;
+      return bits == 0 ? -1 : __builtin_ctzll(later != 0 ? later : bits);
+    }
+    for (const auto& [begin, end] : {std::pair{start, n}, std::pair{int32_t(0), start}}) {
+      for (int32_t j = begin; j < end;) {
         V lowest = V{} + infinity<T>();
-        for (int k = 0; k < 4 && j < n; ++k, j += kWidth) {  // four vectors to one look at all of their entries
+        for (int k = 0; k < 4 && j < end; ++k, j += kWidth) {  // four vectors to one look at all of their entries
           const int32_t from = j + kWidth <= n ? j : n - kWidth;
           const V here = columns_from(from);
           const V found = f(Columns<Bytes>{from}, read(Columns<Bytes>{from})) == wanted ? here : infinity<T>();

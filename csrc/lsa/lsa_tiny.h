@@ -187,13 +187,14 @@ class Tiny {
       waiting -= active & 1;
       const auto value_at = [&](int32_t j) LSA_INLINE { return costs[j] - price_[j]; };
       I shortcut = filled(-1);
-      if (any(active & tied)) shortcut = tied & active ? first_free(row, V{}, value_at) : shortcut;
+      const I looked = active & tied;
+      if (any(looked)) shortcut = looked ? first_free(row, V{}, value_at) : shortcut;
       const I quick = shortcut >= 0;
       Best best = least(value_at);
       const I slow = active & ~quick;
       scans_ += slow & 1;
       tied = slow ? reduced_ & (best.second == best.value) : tied;
-      prefer_free(best, slow, row, value_at);
+      prefer_free(best, slow & ~(looked & (best.value == 0)), row, value_at);
       best.value = quick ? V{} : best.value;
       best.second = quick ? V{} : best.second;
       best.column = quick ? shortcut : best.column;

@@ -1,20 +1,20 @@
 """Matching predictions to targets in set-prediction losses (DETR and its descendants)."""
 
-import functools
 import math
-from collections.abc import Mapping, Sequence
-from typing import Literal, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Generator, Tensor, nn
-from torch.nn.functional import grid_sample, softplus
 
 from .. import _checks
 from .._repr import RecordedArguments
+from .matching_costs import ClassCost, at_points, check_labels, class_costs, generalized_iou, mask_costs, pad_to
 from .solver import linear_sum_assignment
 
 Pairs = list[tuple[Tensor, Tensor]]
-ClassCost = Literal["softmax", "focal"]
+Outputs = Mapping[str, Any]  # tensors by name, and whatever else a model answers
+Targets = Sequence[Mapping[str, Tensor]]
 
 
 class Input(NamedTuple):
@@ -43,6 +43,8 @@ class HungarianMatcher(RecordedArguments, nn.Module):
       pixels; predicted and target masks then have one resolution).
     A weight of 0 leaves a term and its inputs out. All images are solved at once; no cost leaves the device and, by
     default on every device, nothing waits for it:
+
+    `layers` matches all layers of a decoder in one solve.
 
     `nonfinite="avoid"` matches pairs whose cost is NaN or infinite only where no others are left, and tells by `status`
     (B,) int8 of the last call: 0 all costs finite; 1 some were not, and were avoided; 2 one had to be taken.
@@ -82,116 +84,222 @@ class HungarianMatcher(RecordedArguments, nn.Module):
         self.weights = dict(zip(INPUTS, weights, strict=True))
         if not any(self.weights.values()):
             raise ValueError(f"got weights 0 for all of {', '.join(INPUTS)}, wanted at least one other")
+        self._inputs: dict[Input, str] = {}  # that are read, and the first weight that needs them
+        for weight, names in INPUTS.items():
+            if self.weights[weight]:
+                self._inputs.setdefault(names, weight)
         self.class_cost: ClassCost = class_cost
         self.alpha, self.gamma = alpha, gamma
         self.num_points = None if num_points is None else _checks.integer_at_least("num_points", num_points, 1)
         self.nonfinite, self.status = nonfinite, torch.zeros(0, dtype=torch.int8, device="cpu")
 
     @torch.no_grad()
-    def forward(
-        self, outputs: dict[str, Tensor], targets: Sequence[dict[str, Tensor]], generator: Generator | None = None
-    ) -> Pairs:
-        """Per image (query indices, ascending, and target indices), int64 of min(Q, number of targets) entries.
+    def forward(self, outputs: Outputs, targets: Targets, generator: Generator | None = None) -> Pairs:
+        """Match the queries of one layer.
 
-        `outputs`: "pred_logits" (B, Q, K), "pred_boxes" (B, Q, 4), "pred_masks" (B, Q, H, W) logits.
-        `targets`, one per image: "labels" (n,) int64, "boxes" (n, 4), "masks" (n, H', W'); n may be 0.
-        `generator` draws the points at which masks are compared.
+        Args:
+            outputs: "pred_logits" (B, Q, K), "pred_boxes" (B, Q, 4), "pred_masks" (B, Q, H, W) logits, of which those
+                are read that a weight needs; all other entries are ignored, of whatever type.
+            targets: One for each image: "labels" (n,) int64, "boxes" (n, 4), "masks" (n, H', W'); n may be 0.
+            generator: Draws the points at which masks are compared.
+
+        Returns:
+            For each image query indices, ascending, and target indices, int64 of min(Q, number of targets) entries.
         """
-        lengths = self._check(outputs, targets)
+        _check_mapping(outputs)
+        (pairs,) = self._match([outputs], targets, generator)
+        return pairs
+
+    @torch.no_grad()
+    def layers(self, outputs: Outputs, targets: Targets, generator: Generator | None = None) -> list[Pairs]:
+        """Match all layers of a decoder, each for itself, in one batched solve.
+
+        Args:
+            outputs: Those of the final layer, with a list of those of the others as "aux_outputs"; or tensors of all
+                layers, (S, B, Q, ...), of which the last is the final one.
+            targets: As in `forward`; the same for all layers.
+            generator: As in `forward`; layers draw in the order of the answer.
+
+        Returns:
+            For each layer, the final one first and then the others in order, what `forward` returns. `status` of the
+            matcher is then (S, B).
+        """
+        _check_mapping(outputs)
+        pairs = self._match(self._split_layers(outputs), targets, generator)
+        self.status = self.status.view(len(pairs), -1)
+        return pairs
+
+    def _match(self, layers: Sequence[Outputs], targets: Targets, generator: Generator | None) -> list[Pairs]:
+        lengths = self._check(layers, targets)
         if not lengths:
             self.status = torch.zeros(0, dtype=torch.int8, device="cpu")
-            return []
-        with torch.autocast(next(iter(outputs.values())).device.type, enabled=False):
-            cost = self._costs(outputs, targets, max(lengths), generator)
-        counts = torch.tensor(lengths, device="cpu").to(cost.device, non_blocking=True)
-        inside = torch.arange(cost.shape[2], device=cost.device) < counts[:, None, None]
-        broken = inside & ~cost.isfinite()
-        if self.nonfinite == "raise" and bool(broken.any()):
-            self._raise(broken, outputs, targets)
-        solved = linear_sum_assignment(dearest(cost, broken, inside), col_lengths=counts, check=False)
-        taken = solved.col_of_row[..., None] == torch.arange(cost.shape[2], device=cost.device)
-        some, one_taken = (pairs.flatten(1).any(1).to(torch.int8) for pairs in (broken, broken & taken))
-        self.status = some + one_taken
-        queries = torch.arange(cost.shape[1], device=cost.device)
-        return [
-            (*query_of[:n].sort(),) if n <= len(queries) else (queries, target_of)
-            for query_of, target_of, n in zip(solved.row_of_col, solved.col_of_row, lengths, strict=True)
+            return [[] for _ in layers]
+        cost = self._costs(layers, targets, max(lengths), generator)
+        counts = torch.tensor(lengths, device="cpu").to(cost.device, non_blocking=True).repeat(len(layers))
+        num_queries, n = cost.shape[1:]
+        inside = torch.arange(n, device=cost.device) < counts[:, None, None]
+        broken = None if _are_ordinary(cost) else inside & ~cost.isfinite()
+        if broken is not None:
+            if self.nonfinite == "raise" and bool(broken.any()):
+                self._raise(broken, layers, targets)
+            cost = dearest(cost, broken, inside)
+        solution = linear_sum_assignment(cost, col_lengths=counts, check=False)
+        if broken is None:
+            self.status = torch.zeros(len(cost), dtype=torch.int8, device=cost.device)
+        else:
+            taken = solution.col_of_row[..., None] == torch.arange(n, device=cost.device)
+            some, one_taken = (pairs.flatten(1).any(1).to(torch.int8) for pairs in (broken, broken & taken))
+            self.status = some + one_taken
+        # Targets in the order of their queries, those without one last.
+        query_of, target_of = solution.row_of_col.where(solution.row_of_col >= 0, num_queries).sort(-1)
+        queries = torch.arange(num_queries, device=cost.device)
+        pairs = [
+            (query_of[image, :length], target_of[image, :length])
+            if length <= num_queries
+            else (queries, solution.col_of_row[image])
+            for image, length in enumerate(lengths * len(layers))
         ]
+        return [pairs[start : start + len(targets)] for start in range(0, len(pairs), len(targets))]
 
-    def _costs(
-        self, outputs: dict[str, Tensor], targets: Sequence[dict[str, Tensor]], n: int, generator: Generator | None
-    ) -> Tensor:
-        # ->  (B, Q, n)
-        terms = {}
-        given = {name: tensor.float() if tensor.dtype.itemsize < 4 else tensor for name, tensor in outputs.items()}
-        if self.weights["cost_class"]:
-            labels = pad_to(n, [target["labels"].long() for target in targets])
-            logits = given["pred_logits"]
+    def _split_layers(self, outputs: Outputs) -> list[Outputs]:
+        """Return the outputs of each layer, the final one first."""
+        if outputs.get("aux_outputs"):
+            others = _checks.listed("outputs['aux_outputs']", outputs["aux_outputs"])
+            for number, other in enumerate(others):
+                _check_mapping(other, f"outputs['aux_outputs'][{number}]")
+            return [outputs, *others]
+        shapes = {names.given: names.given_shape for names in self._inputs}
+        stacked = {name: outputs[name] for name in shapes if name in outputs}
+        if not any(isinstance(value, Tensor) and value.ndim > len(shapes[name]) for name, value in stacked.items()):
+            return [outputs]
+        for name, value in stacked.items():
+            _checks.shape(f"outputs[{name!r}]", value, "S", *shapes[name])
+        num_layers = {len(value) for value in stacked.values()}
+        if len(num_layers) > 1 or 0 in num_layers:
+            sizes = {name: len(value) for name, value in stacked.items()}
+            raise ValueError(f"outputs: got {sizes} layers, wanted as many of each, and at least one")
+        order = [-1, *range(num_layers.pop() - 1)]
+        return [{name: value[layer] for name, value in stacked.items()} for layer in order]
+
+    def _costs(self, layers: Sequence[Outputs], targets: Targets, n: int, generator: Generator | None) -> Tensor:
+        # ->  (S * B, Q, n)
+        """Sum the weighted terms of each layer; one layer at a time stays in the caches of a CPU."""
+        padded = {
+            names.wanted: pad_to(n, [target[names.wanted] for target in targets])
+            for names in self._inputs
+            if names is not MASKS
+        }
+        costs = []
+        for layer in layers:
+            tensors = {names.given: layer[names.given] for names in self._inputs}
+            with torch.autocast(next(iter(tensors.values())).device.type, enabled=False):
+                outputs = {k: value.float() if value.dtype.itemsize < 4 else value for k, value in tensors.items()}
+                (weight, term), *terms = self._terms(outputs, padded, targets, n, generator)
+                cost = weight * term
+                for weight, term in terms:
+                    cost = cost.add(term, alpha=weight)
+                costs.append(cost)
+        return costs[0] if len(costs) == 1 else torch.cat(costs)
+
+    def _terms(
+        self,
+        outputs: dict[str, Tensor],
+        padded: dict[str, Tensor],
+        targets: Targets,
+        n: int,
+        generator: Generator | None,
+    ) -> Iterator[tuple[float, Tensor]]:
+        # ->  weight, (B, Q, n)
+        weights = self.weights
+        if weight := weights["cost_class"]:
+            labels, logits = padded["labels"].long(), outputs["pred_logits"]
             check_labels(labels, logits.shape[2])
-            probable = class_costs(logits, self.class_cost, self.alpha, self.gamma)
-            terms["cost_class"] = probable.gather(2, labels[:, None].expand(-1, logits.shape[1], -1))
-        if self.weights["cost_bbox"] or self.weights["cost_giou"]:
-            boxes = pad_to(n, [target["boxes"] for target in targets]).to(given["pred_boxes"])
-            terms["cost_bbox"] = torch.cdist(given["pred_boxes"], boxes, p=1)
-            terms["cost_giou"] = -generalized_iou(given["pred_boxes"][:, :, None], boxes[:, None])
-        if self.weights["cost_mask"] or self.weights["cost_dice"]:
-            masks = [target["masks"].to(given["pred_masks"]) for target in targets]
-            sampled = at_points(given["pred_masks"], masks, self.num_points, n, generator)
-            terms["cost_mask"], terms["cost_dice"] = mask_costs(*sampled)
-        weighted = [self.weights[name] * term for name, term in terms.items() if self.weights[name]]
-        return functools.reduce(torch.add, weighted)
+            yield weight, class_costs(logits, labels, self.class_cost, self.alpha, self.gamma)
+        if weights["cost_bbox"] or weights["cost_giou"]:
+            predicted = outputs["pred_boxes"]
+            boxes = padded["boxes"].to(predicted)
+            if weight := weights["cost_bbox"]:
+                yield weight, torch.cdist(predicted, boxes, p=1)
+            if weight := weights["cost_giou"]:
+                yield -weight, generalized_iou(predicted, boxes)
+        if weights["cost_mask"] or weights["cost_dice"]:
+            masks = [target["masks"].to(outputs["pred_masks"]) for target in targets]
+            terms = mask_costs(*at_points(outputs["pred_masks"], masks, self.num_points, n, generator))
+            for name, term in zip(("cost_mask", "cost_dice"), terms, strict=True):
+                if weight := weights[name]:
+                    yield weight, term
 
-    def _raise(self, broken: Tensor, outputs: dict[str, Tensor], targets: Sequence[dict[str, Tensor]]) -> None:
-        image, query, target = broken.nonzero()[0].tolist()
-        read = [names for weight, names in INPUTS.items() if self.weights[weight]]
-        given, wanted = sorted({names.given for names in read}), sorted({names.wanted for names in read})
-        sources = {f"outputs[{name!r}]": outputs[name][image] for name in given}
+    def _raise(self, broken: Tensor, layers: Sequence[Outputs], targets: Targets) -> None:
+        row, query, target = broken.nonzero()[0].tolist()
+        layer, image = divmod(row, len(targets))
+        given, wanted = (sorted(names) for names in zip(*((i.given, i.wanted) for i in self._inputs), strict=True))
+        sources = {f"outputs[{name!r}]": layers[layer][name][image] for name in given}
         sources |= {f"targets[{image}][{name!r}]": targets[image][name] for name in wanted}
         faults = [name for name, value in sources.items() if not value.isfinite().all()] or ["no input, by overflow"]
+        where = f"layer {layer} of the answer, " if len(layers) > 1 else ""
         raise ValueError(
-            f"image {image}: got a cost that is no finite number for query {query} and target {target}, from "
+            f"{where}image {image}: got a cost that is no finite number for query {query} and target {target}, from "
             f"{', '.join(faults)}; wanted finite numbers, or nonfinite='avoid' to match the others"
         )
 
-    def _check(self, outputs: dict[str, Tensor], targets: Sequence[dict[str, Tensor]]) -> list[int]:
-        if not isinstance(outputs, Mapping):
-            raise TypeError(f"outputs: got a {type(outputs).__name__}, wanted a dict such as {{'pred_logits': ...}}")
+    def _check(self, layers: Sequence[Outputs], targets: Targets) -> list[int]:
         if isinstance(targets, Mapping) or not all(isinstance(t, Mapping) for t in _checks.listed("targets", targets)):
             raise TypeError("targets: got no list of dicts, wanted one for each image; write [{'labels': ...}, ...]")
         if not targets:
             return []
-        lengths: dict[str, list[int]] = {}
-        for weight, (given, given_shape, wanted, wanted_shape) in INPUTS.items():
-            if not self.weights[weight] or wanted in lengths:
-                continue
-            if given not in outputs:
-                raise ValueError(f"outputs: got {sorted(outputs)}, wanted {given!r} too, or {weight}=0")
-            _checks.shape(f"outputs[{given!r}]", outputs[given], *given_shape)
-            _checks.floating(f"outputs[{given!r}]", outputs[given])
-            if len(outputs[given]) != len(targets):
-                raise ValueError(f"targets: got {len(targets)} for {len(outputs[given])} images, wanted one per image")
-            for i, target in enumerate(targets):
-                if wanted not in target:
-                    raise ValueError(f"targets[{i}]: got {sorted(target)}, wanted {wanted!r} too, or {weight}=0")
-                _checks.shape(f"targets[{i}][{wanted!r}]", target[wanted], *wanted_shape)
-                _checks.same_device(outputs=outputs[given], targets=target[wanted])
-                if wanted == "labels":
-                    _checks.integral(f"targets[{i}]['labels']", target[wanted])
-            lengths[wanted] = [len(target[wanted]) for target in targets]
+        shapes = {}
+        for layer, outputs in enumerate(layers):
+            where = f"outputs['aux_outputs'][{layer - 1}]" if layer else "outputs"
+            for names, weight in self._inputs.items():
+                shapes[f"{where}[{names.given!r}]"] = _check_output(outputs, where, weight, names)
+        name, (images, queries) = next(iter(shapes.items()))
+        for other, shape in shapes.items():
+            if shape != (images, queries):
+                raise ValueError(f"{other}: got (B, Q) = {shape}, wanted {(images, queries)} as of {name}")
+        if images != len(targets):
+            raise ValueError(f"targets: got {len(targets)} for {images} images, wanted one per image")
+        given = [outputs[names.given] for outputs in layers for names in self._inputs]
+        lengths = {names.wanted: _lengths_of(targets, weight, names, given) for names, weight in self._inputs.items()}
         counts = list(lengths.values())
         if any(other != counts[0] for other in counts):
             raise ValueError(f"targets: {' and '.join(lengths)} differ in length: {counts}")
         return counts[0]
 
 
-def check_labels(labels: Tensor, classes: int) -> None:
-    # labels: (B, n), zeros behind
-    """On a CPU; a GPU would have to be waited for, and stops by itself."""
-    if labels.device.type == "cpu" and labels.numel():
-        low, high = (int(end) for end in labels.aminmax())
-        if low < 0 or high >= classes:
-            wanted = f"0 to {classes - 1} for {classes} classes in outputs['pred_logits']"
-            raise ValueError(f"targets: got the label {low if low < 0 else high}, wanted {wanted}")
+def _check_mapping(outputs: Any, name: str = "outputs") -> None:
+    if not isinstance(outputs, Mapping):
+        raise TypeError(f"{name}: got a {type(outputs).__name__}, wanted a dict such as {{'pred_logits': ...}}")
+
+
+def _check_output(outputs: Outputs, where: str, weight: str, names: Input) -> tuple[int, ...]:
+    # ->  (B, Q)
+    if names.given not in outputs:
+        raise ValueError(f"{where}: got {sorted(outputs)}, wanted {names.given!r} too, or {weight}=0")
+    value, name = outputs[names.given], f"{where}[{names.given!r}]"
+    _checks.shape(name, value, *names.given_shape)
+    _checks.floating(name, value)
+    return tuple(value.shape[:2])
+
+
+def _lengths_of(targets: Targets, weight: str, names: Input, given: Sequence[Tensor]) -> list[int]:
+    for i, target in enumerate(targets):
+        if names.wanted not in target:
+            raise ValueError(f"targets[{i}]: got {sorted(target)}, wanted {names.wanted!r} too, or {weight}=0")
+        value, name = target[names.wanted], f"targets[{i}][{names.wanted!r}]"
+        _checks.shape(name, value, *names.wanted_shape)
+        for tensor in given:
+            _checks.same_device(outputs=tensor, targets=value)
+        if names is LOGITS:
+            _checks.integral(name, value)
+    return [len(target[names.wanted]) for target in targets]
+
+
+def _are_ordinary(cost: Tensor) -> bool:
+    """Return whether all costs are finite and far from overflow; False on a device that must be waited for."""
+    if cost.device.type != "cpu" or not cost.numel():
+        return False
+    low, high = (float(end) for end in cost.aminmax())
+    return max(-low, high) < torch.finfo(cost.dtype).max / (4 * min(cost.shape[1:]) + 4)  # False for NaN
 
 
 def dearest(cost: Tensor, broken: Tensor, inside: Tensor) -> Tensor:
@@ -208,62 +316,3 @@ def dearest(cost: Tensor, broken: Tensor, inside: Tensor) -> Tensor:
     spread = torch.maximum(high - low, high.abs()).clamp(min=torch.finfo(cost.dtype).eps)
     above = (high + (pairs + 1) * spread).nan_to_num(0.0, 0.0, 0.0)  # 0 if none is finite: all are worth the same
     return above.where(broken, finite)
-
-
-def pad_to(n: int, rows: list[Tensor]) -> Tensor:
-    # rows: B of (n_b, ...)  ->  (B, n, ...), zeros behind
-    padded = rows[0].new_zeros(len(rows), n, *rows[0].shape[1:])
-    for image, row in zip(padded, rows, strict=True):
-        image[: len(row)] = row
-    return padded
-
-
-def class_costs(logits: Tensor, kind: ClassCost, alpha: float, gamma: float) -> Tensor:
-    # logits: (B, Q, K)  ->  (B, Q, K)
-    if kind == "softmax":
-        return -logits.softmax(-1)
-    p = logits.sigmoid()
-    have = alpha * (1 - p) ** gamma * softplus(-logits)
-    have_not = (1 - alpha) * p**gamma * softplus(logits)
-    return have - have_not
-
-
-def generalized_iou(a: Tensor, b: Tensor) -> Tensor:
-    # a, b: (..., 4) as cx, cy, w, h  ->  (...) in [-1, 1]
-    """Intersection over union, minus the share of the smallest enclosing box that neither covers."""
-    (a_low, a_high), (b_low, b_high) = ((x[..., :2] - x[..., 2:] / 2, x[..., :2] + x[..., 2:] / 2) for x in (a, b))
-    overlap = (torch.minimum(a_high, b_high) - torch.maximum(a_low, b_low)).clamp(min=0).prod(-1)
-    union = a[..., 2:].prod(-1) + b[..., 2:].prod(-1) - overlap
-    hull = (torch.maximum(a_high, b_high) - torch.minimum(a_low, b_low)).prod(-1)
-    # Two boxes without area have no union; they overlap in nothing.
-    return torch.where(union > 0, overlap / union, 0.0) - torch.where(hull > 0, (hull - union) / hull, 0.0)
-
-
-def at_points(
-    logits: Tensor, masks: list[Tensor], num_points: int | None, n: int, generator: Generator | None
-) -> tuple[Tensor, Tensor]:
-    # logits: (B, Q, H, W)  masks: B of (n_b, H', W')  ->  (B, Q, P), (B, n, P)
-    """Both sides at the same points: random ones, bilinearly interpolated, or all pixels."""
-    if num_points is None:
-        for i, mask in enumerate(masks):
-            _checks.shape(f"targets[{i}]['masks']", mask, "n", *logits.shape[2:])
-        return logits.flatten(2), pad_to(n, [mask.flatten(1) for mask in masks])
-    points = torch.rand(len(logits), num_points, 1, 2, device=logits.device, dtype=logits.dtype, generator=generator)
-    grid = 2 * points - 1
-    values = grid_sample(logits, grid, align_corners=False)[..., 0]
-    wanted = [
-        grid_sample(mask[None], grid[i : i + 1], align_corners=False)[0, ..., 0]
-        if len(mask)
-        else grid.new_empty(0, num_points)
-        for i, mask in enumerate(masks)
-    ]
-    return values, pad_to(n, wanted)
-
-
-def mask_costs(logits: Tensor, masks: Tensor) -> tuple[Tensor, Tensor]:
-    # logits: (B, Q, P)  masks: (B, n, P) in [0, 1]  ->  (B, Q, n), (B, Q, n)
-    """Mean binary cross entropy, and 1 - Dice coefficient (with 1 added to both of its sides), of every pair."""
-    cross_entropy = (softplus(-logits) @ masks.mT + softplus(logits) @ (1 - masks).mT) / logits.shape[-1]
-    p = logits.sigmoid()
-    dice = 1 - (2 * p @ masks.mT + 1) / (p.sum(-1)[:, :, None] + masks.sum(-1)[:, None] + 1)
-    return cross_entropy, dice

@@ -44,8 +44,10 @@ def linear_sum_assignment(
     unmatched_cost: (...).
 
     `cost` may have any strides and is read in place; float32 and float64 are solved as they are, half types in float32,
-    integers in float64. Entries of a problem must differ by less than the largest number of that dtype, and where pairs
-    are forbidden by less than that number over min(R, C): beyond, sums of them overflow.
+    integers in float64, which is exact for sums below 2**53: int64 and uint64 costs that may exceed it are a ValueError
+    of `check`; without it they are rounded, and a matching of status 0 need not be the best. Entries of a problem must
+    differ by less than the largest number of that dtype, and where pairs are forbidden by less than that number over
+    min(R, C): beyond, sums of them overflow.
     An entry of +inf (-inf when maximising), or one where `mask` is False, forbids its pair.
     `row_lengths` and `col_lengths` (int64) say how many rows and columns count; what lies beyond never matters.
     A column may serve `col_capacity` rows (default 1): then min(R, sum of capacities) pairs are matched. With
@@ -61,8 +63,12 @@ def linear_sum_assignment(
 
     R. Jonker, A. Volgenant, 1987, doi:10.1007/BF02278710; D. F. Crouse, 2016, doi:10.1109/TAES.2016.140952
 
-    >>> linear_sum_assignment(torch.tensor([[4.0, 1.0, 3.0], [2.0, 0.0, 5.0]])).col_of_row
+    >>> solution = linear_sum_assignment(torch.tensor([[4.0, 1.0, 3.0], [2.0, 0.0, 5.0]]))
+    >>> solution.col_of_row
     tensor([1, 0])
+    >>> row, col = pairs(solution)  # of one problem; with the first line what scipy returns as row, col
+    >>> row, col
+    (tensor([0, 1]), tensor([1, 0]))
     """
     _checks.shape("cost", cost, "...", "R", "C")
     if cost.dtype == torch.bool or cost.dtype.is_complex:
@@ -90,7 +96,7 @@ def linear_sum_assignment(
         unmatched_cost = torch.as_tensor(unmatched_cost, dtype=costs.dtype, device=cost.device)
         unmatched_cost = unmatched_cost.detach().expand(cost.shape[:-2]).contiguous()
     rows, cols, capacity = (None if count is None else count.long().contiguous() for count in counts.values())
-    if check and cost.dtype == torch.int64:
+    if check and cost.dtype in (torch.int64, torch.uint64):
         _check_exact(cost, rows, cols, mask, min(cost.shape[-2:]) if capacity is None else cost.shape[-2])
     result = _op.lsa(costs.detach(), bool(maximize), rows, cols, mask, capacity, unmatched_cost)
     col_of_row, row_of_col, row_dual, col_dual, status, chosen, _ = result
@@ -105,15 +111,21 @@ def linear_sum_assignment(
 def _check_exact(
     cost: Tensor, row_lengths: Tensor | None, col_lengths: Tensor | None, mask: Tensor | None, pairs: int
 ) -> None:
-    """float64 is exact on sums of int64 only below 2**53. Padding and masked pairs do not count."""
+    """Raise a ValueError where sums may exceed what float64 holds exactly. Padding and masked pairs do not count."""
     for axis, lengths in ((-2, row_lengths), (-1, col_lengths)):
         if lengths is not None:
             inside = torch.arange(cost.shape[axis], device=cost.device) < lengths[..., None]
             cost = cost.where(inside.unsqueeze(-1 if axis == -2 else -2), 0)
     cost = cost if mask is None else cost.where(mask, 0)
-    largest = max((abs(int(bound)) for bound in torch.aminmax(cost)), default=0) if cost.numel() else 0
+    if not cost.numel():
+        return
+    if cost.dtype == torch.uint64:  # torch finds no maximum of it; the other sign bit gives int64 of the same order
+        largest = int((cost.view(torch.int64) ^ -(2**63)).max()) + 2**63
+    else:
+        largest = max(abs(int(bound)) for bound in torch.aminmax(cost))
     if (most := largest * pairs) >= 2**53:
-        raise ValueError(f"cost: int64 sums may reach {most}, wanted below 2**53; scale or subtract a constant")
+        name = str(cost.dtype).removeprefix("torch.")
+        raise ValueError(f"cost: {name} sums may reach {most}, wanted below 2**53; scale or subtract a constant")
 
 
 def _raise(

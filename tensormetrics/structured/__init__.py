@@ -30,10 +30,10 @@ from .suites.amr import read_triples as read_triples
 from .suites.clusters import ClusterAccuracy as ClusterAccuracy
 from .suites.conll import read_conll_coref as read_conll_coref
 from .suites.coref import CorefScores as CorefScores
+from .suites.entities.ner_report import ner_report as ner_report
 from .suites.entities.span_errors import SpanErrors as SpanErrors
 from .suites.entities.span_errors import span_errors as span_errors
 from .suites.entities.spans import SpanScores as SpanScores
-from .suites.entities.spans import ner_report as ner_report
 from .suites.entities.tags import TagSpans as TagSpans
 from .suites.entities.tags import read_tags as read_tags
 from .suites.events import EventScores as EventScores

@@ -70,7 +70,11 @@ def discrete(tp: Any) -> StructuredMetric:
 def from_func(
     function: Callable[..., Any], dominated: bool | None = None, *, batched: bool = False
 ) -> StructuredMetric:
-    """The similarity f(x, y), a pure function; it is called at most once for each pair that is needed.
+    """The similarity f(x, y), a pure function, called once for each ordered pair of values that is needed.
+
+    Hashable values that are equal by == and of one type are one value, (x, x) is a pair like others, and an update of a
+    `Family` or a `Suite` calls f once for all that it computes. If a call fails, the answers before it are kept for the
+    next update.
 
     dominated: f(x, y) is never above f(x, x) or f(y, y). The self-overlap of a collection, which `precision` and its
     like divide by, is then the sum of f(x, x) over its items, and so it is taken if nothing is said; False asks for the

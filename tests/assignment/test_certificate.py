@@ -97,7 +97,9 @@ def test_any_layout_is_read_in_place() -> None:
     assert equal(linear_sum_assignment(one, mask=mask.T.contiguous().T), linear_sum_assignment(one, mask=mask))
 
 
-@pytest.mark.parametrize("dtype", [torch.uint8, torch.int16, torch.int32, torch.int64, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize(
+    "dtype", [torch.uint8, torch.int16, torch.int32, torch.int64, torch.uint64, torch.float16, torch.bfloat16]
+)
 def test_other_dtypes(dtype: torch.dtype) -> None:
     cost = (random_cost("uniform", 5, 12, 15) * 50).to(dtype)
     result = linear_sum_assignment(cost)
@@ -116,14 +118,16 @@ def test_invariances() -> None:
     assert linear_sum_assignment(-cost, maximize=True).cost == -base
 
 
-def test_int64_padding_may_be_huge() -> None:
+@pytest.mark.parametrize("name", ["int64", "uint64"])
+def test_padding_of_integers_may_be_huge(name: str) -> None:
     cost = torch.ones(2, 3, 3, dtype=torch.int64)
     cost[:, 2] = 2**62
+    cost = cost.to(getattr(torch, name))
     assert linear_sum_assignment(cost, row_lengths=torch.tensor([2, 1])).cost.tolist() == [2, 1]
     with pytest.raises(ValueError) as error:
         linear_sum_assignment(cost)
     assert str(error.value) == (
-        f"cost: int64 sums may reach {3 * 2**62}, wanted below 2**53; scale or subtract a constant"
+        f"cost: {name} sums may reach {3 * 2**62}, wanted below 2**53; scale or subtract a constant"
     )
 
 

@@ -63,7 +63,7 @@ def test_equals_a_loop_over_images_with_scipy(scene, weights, class_cost):
     outputs, targets = scene
     matcher = HungarianMatcher(*weights, class_cost=class_cost, num_points=None)
     lengths = [len(target["labels"]) for target in targets]
-    costs = matcher._costs(outputs, targets, max(lengths), None)
+    costs = matcher._costs([outputs], targets, max(lengths), None)
     found = matcher(outputs, targets)
     assert lengths == [4, 0, 9] and len(found) == 3
     for image, (queries, chosen) in enumerate(found):
@@ -80,7 +80,7 @@ def test_points_follow_the_generator(scene):
         target["masks"] = torch.rand(len(target["labels"]), 16, 18)  # another resolution than the prediction
     matcher = HungarianMatcher(0, 0, 0, 1, 1, num_points=50)
     first, again, other = (
-        matcher._costs(outputs, targets, 9, torch.Generator().manual_seed(seed)) for seed in (3, 3, 4)
+        matcher._costs([outputs], targets, 9, torch.Generator().manual_seed(seed)) for seed in (3, 3, 4)
     )
     assert torch.equal(first, again) and not torch.equal(first, other)
 
@@ -89,8 +89,8 @@ def test_points_are_interpolated_between_pixels():
     logits = torch.linspace(-4, 4, 64).expand(1, 1, 64, 64)  # one prediction, equal to the target's logits
     target = [{"masks": (logits[0] > 0).float()}]
     opposite = torch.cat([logits, -logits], 1)
-    costs = HungarianMatcher(0, 0, 0, 1, 1, num_points=4000)._costs({"pred_masks": opposite}, target, 1, None)
-    pixels = HungarianMatcher(0, 0, 0, 1, 1, num_points=None)._costs({"pred_masks": opposite}, target, 1, None)
+    costs = HungarianMatcher(0, 0, 0, 1, 1, num_points=4000)._costs([{"pred_masks": opposite}], target, 1, None)
+    pixels = HungarianMatcher(0, 0, 0, 1, 1, num_points=None)._costs([{"pred_masks": opposite}], target, 1, None)
     torch.testing.assert_close(costs, pixels, rtol=0.05, atol=0.02)
     assert costs[0, 0, 0] < costs[0, 1, 0]
 
@@ -270,6 +270,113 @@ def test_bad_options():
         HungarianMatcher(class_cost="sigmoid")
     with pytest.raises(ValueError, match="nonfinite: got 'ignore', wanted one of 'avoid', 'raise'"):
         HungarianMatcher(nonfinite="ignore")
+
+
+@pytest.mark.parametrize(
+    "others",
+    [
+        {"aux_outputs": [{"pred_logits": torch.zeros(1, 1, 1)}]},
+        {"dn_meta": {"num_dn": 3}},
+        {"enc_outputs": None, "time": 0.5},
+        {"pred_masks": None},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("is_first", [True, False])
+def test_matcher_other_outputs_are_ignored(scene, others, is_first):
+    outputs, targets = scene
+    del outputs["pred_masks"]
+    expected = HungarianMatcher()(outputs, targets)
+    assert_equal_pairs(HungarianMatcher()(others | outputs if is_first else outputs | others, targets), expected)
+
+
+def assert_equal_pairs(pairs, expected):
+    assert len(pairs) == len(expected)
+    for ours, theirs in zip(pairs, expected, strict=True):
+        assert torch.equal(ours[0], theirs[0]) and torch.equal(ours[1], theirs[1])
+
+
+@pytest.fixture
+def decoder(scene):
+    """Outputs of four layers, and the targets."""
+    outputs, targets = scene
+    others = [{name: tensor + torch.randn(3, 1, *tensor.shape[2:]) for name, tensor in outputs.items()} for _ in "abc"]
+    return [outputs, *others], targets
+
+
+@pytest.mark.parametrize("class_cost", ["softmax", "focal"])
+@pytest.mark.parametrize("weights", [(1, 5, 2, 0, 0), (0, 1, 0, 0, 0), (1, 2, 3, 4, 5)])
+def test_layers_in_a_list_equal_calls_one_by_one(decoder, weights, class_cost):
+    (final, *others), targets = decoder
+    matcher = HungarianMatcher(*weights, class_cost=class_cost, num_points=7)
+    one_by_one, together = torch.Generator().manual_seed(1), torch.Generator().manual_seed(1)
+    expected = [matcher(layer, targets, one_by_one) for layer in (final, *others)]
+    found = matcher.layers(final | {"aux_outputs": others, "dn_meta": {}}, targets, together)
+    assert len(found) == 4 and matcher.status.shape == (4, 3)
+    for layer, wanted in zip(found, expected, strict=True):
+        assert_equal_pairs(layer, wanted)
+
+
+def test_layers_in_one_tensor_answer_the_final_one_first(decoder):
+    (final, *others), targets = decoder
+    stacked = {name: torch.stack([layer[name] for layer in (*others, final)]) for name in final}
+    matcher = HungarianMatcher(1, 5, 2, 1, 1, num_points=None)
+    expected = matcher.layers(final | {"aux_outputs": others}, targets)
+    for found, wanted in zip(matcher.layers(stacked | {"aux_outputs": None}, targets), expected, strict=True):
+        assert_equal_pairs(found, wanted)
+
+
+def test_layers_of_one_layer_are_a_list_of_one(scene):
+    outputs, targets = scene
+    (found,) = HungarianMatcher().layers(outputs, targets)
+    assert_equal_pairs(found, HungarianMatcher()(outputs, targets))
+    assert HungarianMatcher(1, 0, 0).layers({"pred_logits": torch.zeros(2, 0, 3, 2)}, []) == [[], []]
+
+
+def test_layers_broken_query_loses_in_its_layer_alone(decoder):
+    (final, *others), targets = decoder
+    matcher = HungarianMatcher()
+    before = matcher.layers(final | {"aux_outputs": others}, targets)
+    others[1]["pred_boxes"][0, 2] = torch.nan
+    found = matcher.layers(final | {"aux_outputs": others}, targets)
+    assert matcher.status.tolist() == [[0, 0, 0], [0, 0, 0], [1, 0, 0], [0, 0, 0]]
+    assert 2 not in found[2][0][0].tolist()
+    for layer in (0, 1, 3):
+        assert_equal_pairs(found[layer], before[layer])
+    with pytest.raises(ValueError, match="layer 2 of the answer, image 0: got a cost that is no finite number for"):
+        HungarianMatcher(nonfinite="raise").layers(final | {"aux_outputs": others}, targets)
+
+
+@pytest.mark.parametrize(
+    ("others", "error", "message"),
+    [
+        ([None], TypeError, "outputs['aux_outputs'][0]: got a NoneType, wanted a dict such as {'pred_logits': ...}"),
+        (
+            [{"pred_logits": torch.zeros(3, 6, 5)}],
+            ValueError,
+            "outputs['aux_outputs'][0]: got ['pred_logits'], wanted 'pred_boxes' too, or cost_bbox=0",
+        ),
+        (
+            [{"pred_logits": torch.zeros(3, 6, 5), "pred_boxes": torch.zeros(3, 7, 4)}],
+            ValueError,
+            "outputs['aux_outputs'][0]['pred_boxes']: got (B, Q) = (3, 7), wanted (3, 6) as of outputs['pred_logits']",
+        ),
+    ],
+)
+def test_layers_bad_list_is_named(scene, others, error, message):
+    outputs, targets = scene
+    with pytest.raises(error) as raised:
+        HungarianMatcher().layers(outputs | {"aux_outputs": others}, targets)
+    assert str(raised.value) == message
+
+
+def test_layers_of_different_numbers_are_refused(scene):
+    outputs, targets = scene
+    stacked = {name: tensor.expand(4, *tensor.shape) for name, tensor in outputs.items()}
+    with pytest.raises(ValueError, match=r"got \{'pred_logits': 4, 'pred_boxes': 2\} layers, wanted as many of each"):
+        HungarianMatcher().layers(stacked | {"pred_boxes": stacked["pred_boxes"][:2]}, targets)
+    with pytest.raises(ValueError, match=r"outputs\['pred_boxes'\]: got shape \(3, 6, 4\), wanted \(S, B, Q, 4\)"):
+        HungarianMatcher().layers(stacked | {"pred_boxes": outputs["pred_boxes"]}, targets)
 
 
 def test_pairs_are_what_scipy_returns():

@@ -172,6 +172,14 @@ def test_failed_problems_leave_the_others_alone(device):
             {"cost": torch.tensor([[2**52, 0], [0, 0]])},
             f"cost: int64 sums may reach {2**53}, wanted below 2**53; scale or subtract a constant",
         ),
+        (
+            {"cost": torch.tensor([[2**60 + 1, 2**60], [2**60, 2**60 + 1]], dtype=torch.uint64)},
+            f"cost: uint64 sums may reach {2**61 + 2}, wanted below 2**53; scale or subtract a constant",
+        ),
+        (
+            {"cost": torch.tensor([[0, 2**64 - 1]], dtype=torch.uint64)},
+            f"cost: uint64 sums may reach {2**64 - 1}, wanted below 2**53; scale or subtract a constant",
+        ),
     ],
 )
 def test_bad_input(arguments, message):

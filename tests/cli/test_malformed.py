@@ -328,7 +328,11 @@ CASES = {  # command -> its arguments -> what stands in the file called bad, the
             ),
         ],
         "r.conll bad.conll": [
-            (CONLL.replace("a (0\nb 0)", "a (0)|(1)"), "bad.conll: document 0: mention (0, 0) is in two clusters")
+            (
+                CONLL.replace("a (0\nb 0)", "a (0)|(1)"),
+                "bad.conll: document '(x); part 000': mention (0, 0) is in two clusters; of predictions, "
+                "repeated_mentions='first' or 'largest' chooses one of them",
+            )
         ],
     },
     "amr": {

@@ -94,6 +94,37 @@ def test_undefined_scores_of_labels_are_left_out_of_averages():
     assert math.isnan(found["precision[PER]"]) and found["types-precision"] == found["weighted-precision"] == 0.5
 
 
+@metametric(normalizer="f1")
+@dataclass
+class Tagged:
+    label: str
+    tags: list[str]
+
+
+@metametric(normalizer="f1")
+@dataclass
+class Inner:
+    items: list[Tagged]
+
+
+@dataclass
+class Outer:
+    inner: Inner
+
+
+@pytest.mark.parametrize("wrap", [list, lambda items: Inner([*items]), lambda items: Outer(Inner([*items]))])
+def test_labels_of_normalized_items_and_collections(wrap):
+    """Items of one label have the overlap that their normalizer gives them: for A the F1 of tags, 2/3."""
+    pred, ref = [Tagged("A", ["x", "y"]), Tagged("B", ["z"])], [Tagged("A", ["x"]), Tagged("B", ["w"])]
+    kind = {list: list[Tagged], Inner: Inner, Outer: Outer}[type(wrap([]))]
+    family = Family(derive(kind), micro_average(["f1", "recall"]), by="label")
+    family.update([wrap(pred), wrap(pred)], [wrap(ref), wrap(ref[:1])])
+    found = floats(family.compute())
+    # label: overlap, predicted, expected. A 4/3 2 2, B 0 2 1
+    expected = {"f1[A]": 2 / 3, "recall[A]": 2 / 3, "f1[B]": 0, "types-f1": 1 / 3, "weighted-f1": 4 / 9}
+    assert {key: found[key] for key in expected} == pytest.approx(expected)
+
+
 @pytest.mark.parametrize(
     ("metric", "by", "message"),
     [

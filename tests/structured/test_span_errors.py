@@ -1,7 +1,9 @@
 """Categories of entities, by hand and against what nervaluate 1.2.1 counts."""
 
 import random
+from collections import Counter
 
+import numpy as np
 import pytest
 
 from tensormetrics.structured import SpanScores, read_tags, span_errors
@@ -23,8 +25,11 @@ def test_by_hand():
 
 
 def test_no_documents_and_no_spans():
-    assert [rows.shape for rows in span_errors([], [])] == [(0, 3)] * 5
-    assert [rows.shape for rows in span_errors([["O"]], [["O"]])] == [(0, 3)] * 5
+    for documents in ([], [["O"]], [[], []]):
+        errors = span_errors(documents, documents)
+        assert [rows.shape for rows in errors[:5]] == [(0, 3)] * 5
+        assert errors.labels == () and errors.counts.tolist() == [[[0]]] * 5
+        assert errors.table().rows == ("all",) and errors.confusions().rows == ("spurious",)
 
 
 def chunked(draw: random.Random, width: int) -> list[str]:
@@ -49,7 +54,7 @@ def corpus() -> tuple[list[list[str]], list[list[str]]]:
 )
 def test_what_nervaluate_counts(scheme, counts):
     """Under "type" it finds 755 correct ones, because it takes the first that overlap."""
-    assert tuple(len(rows) for rows in span_errors(*corpus(), scheme)) == counts
+    assert tuple(len(rows) for rows in span_errors(*corpus(), scheme)[:5]) == counts
     assert len(span_errors(*corpus(), "type").correct) >= 755
 
 
@@ -58,7 +63,7 @@ def test_they_add_up_to_the_scores(scheme):
     pred, ref = corpus()
     errors, metric = span_errors(pred, ref, scheme), SpanScores(scheme)
     metric.update_tags(pred, ref)
-    correct, incorrect, partial, missed, spurious = map(len, errors)
+    correct, incorrect, partial, missed, spurious = map(len, errors[:5])
     worth = correct + partial / 2
     precision, recall = (worth / (correct + incorrect + partial + alone) for alone in (spurious, missed))
     scores = metric.compute()
@@ -73,5 +78,91 @@ def test_places_are_those_of_read_tags():
     assert spans[0][document, p].equal(spans[1][document, r])
     document, p, r = errors.incorrect.unbind(-1)
     assert (spans[0][document, p] != spans[1][document, r]).any(-1).all()
-    for rows in errors:
+    for rows in errors[:5]:
         assert rows.tolist() == sorted(rows.tolist(), key=lambda row: (row[0], row[1], row[2]))
+
+
+def span_lists(tags: list[list[str]]) -> list[list[tuple[str, int, int]]]:
+    found = read_tags(tags)
+    rows = zip(found.spans.tolist(), found.lengths.tolist(), strict=True)
+    return [[(found.labels[label], first, last) for label, first, last in spans[:n]] for spans, n in rows]
+
+
+@pytest.mark.parametrize("scheme", ["strict", "exact", "partial", "type"])
+def test_lists_of_spans_give_what_their_tags_give(scheme):
+    pred, ref = corpus()
+    errors, wanted = span_errors(span_lists(pred), span_lists(ref), scheme), span_errors(pred, ref, scheme)
+    assert errors.labels == wanted.labels == ("LOC", "PER")
+    for rows, expected in zip((*errors[:5], errors.counts), (*wanted[:5], wanted.counts), strict=True):
+        assert rows.equal(expected)
+
+
+@pytest.mark.parametrize("scheme", ["strict", "exact", "partial", "type"])
+def test_tables_count_the_labels_of_the_rows(scheme):
+    pred, ref = (span_lists(side) for side in corpus())
+    errors = span_errors(pred, ref, scheme)
+    table, became = Counter(), Counter()
+    for category, rows in zip(errors._fields, errors[:5], strict=False):
+        for document, i, j in rows.tolist():
+            predicted = pred[document][i][0] if i >= 0 else "missed"
+            wanted = ref[document][j][0] if j >= 0 else "spurious"
+            table[predicted if category == "spurious" else wanted, category] += 1
+            table["all", category] += 1
+            became[wanted, predicted] += 1
+    for row in ("LOC", "PER", "all"):
+        for category in errors._fields[:5]:
+            assert errors.table()[row, category] == table[row, category]
+    for row in ("LOC", "PER", "spurious"):
+        for column in ("LOC", "PER", "missed"):
+            assert (errors.confusions()[row, column] or 0) == became[row, column]
+
+
+def test_nested_spans_are_paired_with_their_own():
+    ref = [[("ORG", 0, 5), ("LOC", 3, 5), ("LOC", 5, 5)]]
+    pred = [[("LOC", 5, 5), ("ORG", 0, 5), ("PER", 3, 5), ("PER", 8, 9)]]
+    errors = span_errors(pred, ref)
+    assert errors.correct.tolist() == [[0, 0, 2], [0, 1, 0]] and errors.incorrect.tolist() == [[0, 2, 1]]
+    assert errors.spurious.tolist() == [[0, 3, -1]] and len(errors.missed) == 0
+    assert errors.confusions()["LOC"] == {"LOC": 1, "ORG": 0, "PER": 1, "missed": 0}
+    assert errors.table()["PER"] == dict(zip(errors._fields[:5], (0, 0, 0, 0, 1), strict=True))
+    same = span_errors([[("A", 0, 1), ("A", 0, 1)]], [[("A", np.int64(0), np.int64(1))]])
+    assert same.correct.tolist() == [[0, 0, 0]] and same.spurious.tolist() == [[0, 1, -1]]
+
+
+def test_labels_that_are_called_as_a_row_is_leave_it_another_name():
+    errors = span_errors([[("all", 0, 0)]], [[("missed", 0, 0), ("spurious", 4, 4)]])
+    assert errors.table().rows == ("all", "missed", "spurious", "(all)")
+    assert list(errors.confusions().columns) == ["all", "missed", "spurious", "(missed)"]
+
+
+@pytest.mark.parametrize(
+    ("pred", "ref", "options", "message"),
+    [
+        ([["O"]], [[("A", 0, 0)]], {}, "pred: got tags beside spans of ref, wanted one form on both sides"),
+        (
+            [[], [("A", 0, 0), ("A", 3, 2)]],
+            [[], []],
+            {},
+            "pred: document 1, span 1: got ('A', 3, 2), wanted (label, first, last) with first <= last, such as "
+            "('PER', 0, 1)",
+        ),
+        (
+            [[]],
+            [[(0, 0, 1)]],
+            {},
+            "ref: document 0, span 0: got (0, 0, 1), wanted (label, first, last) with first <= last, such as "
+            "('PER', 0, 1)",
+        ),
+        ([[]], [[("A", 0, 1)], []], {}, "lengths differ: pred has 1, ref has 2"),
+        (
+            [[]],
+            [[("A", 0, 1)]],
+            {"mode": "iob2"},
+            "got mode='iob2' and suffix=False with spans, wanted tags, or neither of the two",
+        ),
+    ],
+)
+def test_what_is_no_list_of_spans_is_refused_with_its_place(pred, ref, options, message):
+    with pytest.raises(ValueError) as error:
+        span_errors(pred, ref, **options)
+    assert str(error.value) == message

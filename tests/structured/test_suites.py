@@ -81,17 +81,54 @@ w5 2)|0)
     assert list(read_conll_coref(["#begin document x", "a _", "b *", "#end document"])) == [("x", [])]
 
 
+@pytest.mark.parametrize(
+    ("head", "number"),
+    [(["# newdoc id = a", "# global.Entity = eid-etype-head-other", "# sent_id = 1"], 2), (["# newdoc id = a"], 2)],
+)
+@pytest.mark.parametrize("token", ["1", "1-2", "1.1"])
+def test_conll_u_is_refused_by_its_name(head, number, token):
+    line = f"{token}\tAnn\tAnn\tPROPN\tNNP\t_\t2\tnsubj\t_\tEntity=(e1-person-1-)"
+    with pytest.raises(ValueError) as error:
+        list(read_conll_coref([*head, line, ""]))
+    assert str(error.value) == (
+        f"line {number}: got CoNLL-U, the format of CorefUD, wanted CoNLL-2012: brackets in one column, between #begin "
+        "document and #end document"
+    )
+
+
 def test_a_mention_is_in_one_cluster():
     metric = CorefScores()
     with pytest.raises(ValueError) as error:
         metric.update_clusters([[["a", "b"]], [["a"], ["b", "a"]]], [[], []])
-    assert str(error.value) == "preds: document 1: mention 'a' is in two clusters"
+    advice = "; of predictions, repeated_mentions='first' or 'largest' chooses one of them"
+    assert str(error.value) == f"preds: document 1: mention 'a' is in two clusters{advice}"
+    with pytest.raises(ValueError) as error:
+        metric.update_clusters([[["a"], ["a"]]], [[]], names=["wsj_0001"])
+    assert str(error.value) == f"preds: document 'wsj_0001': mention 'a' is in two clusters{advice}"
+    with pytest.raises(ValueError, match="^lengths differ: preds has 1, names has 2$"):
+        metric.update_clusters([[]], [[]], names=["a", "b"])
     with pytest.raises(ValueError, match=r"^lengths differ: preds has 1, refs has 0$"):
         metric.update_clusters([[]], [])
     for clusters, got in ((["ab"], "'ab'"), ([3], "3")):
         with pytest.raises(TypeError) as error:
             metric.update_clusters([clusters], [[]])
         assert str(error.value) == f"preds: document 0: got the cluster {got}, wanted a collection of mentions"
+
+
+def test_a_mention_of_several_clusters_goes_to_one():
+    pred, ref = [["a", "b"], ["b", "c", "b"], ["c", "d", "e", "b"], ["b", "x", "y", "z"]], [["a", "b"], ["c", "d"]]
+    for repeated, cleaned in (
+        ("first", [["a", "b"], ["c"], ["d", "e"], ["x", "y", "z"]]),
+        ("largest", [["a"], [], ["c", "d", "e", "b"], ["x", "y", "z"]]),
+    ):
+        metric, wanted = CorefScores(repeated_mentions=repeated), CorefScores()
+        metric.update_clusters([pred], [ref])
+        wanted.update_clusters([cleaned], [ref])
+        assert metric.compute() == wanted.compute()
+        with pytest.raises(ValueError, match="^refs: document 0: mention 'b' is in two clusters; of predictions"):
+            metric.update_clusters([ref], [pred])
+    with pytest.raises(ValueError, match="repeated_mentions: got 'last', wanted one of 'raise', 'first', 'largest'"):
+        CorefScores(repeated_mentions="last")
 
 
 def test_objects_of_another_class():

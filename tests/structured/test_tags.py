@@ -213,6 +213,41 @@ weighted avg      0.500     0.667     0.556         3
     assert "MISC" not in metric.report() and "PER" in metric.report()
 
 
+def test_report_takes_the_names_of_seqeval():
+    wanted = ner_report(PRED, REF)
+    assert ner_report(y_true=REF, y_pred=PRED) == ner_report(pred=PRED, y_true=REF) == wanted
+    with pytest.raises(TypeError, match="^got pred and y_pred of pred, y_pred, wanted one of them$"):
+        ner_report(PRED, y_pred=PRED)
+    with pytest.raises(TypeError, match="^got neither of ref, y_true, wanted one of them$"):
+        ner_report(PRED)
+    for options in ({"mode": "strict"}, {"scheme": "IOB2"}, {"scheme": type("IOB2", (), {})}):
+        with pytest.raises(ValueError, match="which are seqeval's; write mode='iob2' for its strict IOB2"):
+            ner_report(PRED, REF, **options)
+
+
+def test_report_of_sides_that_look_swapped_warns():
+    """A model leaves out a B here and there; a corpus does not."""
+    corpus = [["B-PER", "I-PER", "O", "B-LOC"]] * 8
+    answers = [["I-PER", "I-PER", "O", "B-LOC"], *corpus[1:]]
+    with pytest.warns(UserWarning, match=r"^ref: 1 of 16 spans begin by I, .* write ner_report\(y_true=") as caught:
+        swapped = ner_report(corpus, answers)
+    assert [warning.filename for warning in caught] == [__file__]
+    assert ner_report(y_true=answers, y_pred=corpus) == swapped  # who names the sides is believed
+    ner_report(answers, corpus)
+    ner_report(corpus[:3], answers[:3])  # few spans say nothing
+    in_iob1 = [["I-PER", "I-PER", "O", "I-LOC"]] * 8
+    ner_report(corpus, in_iob1)  # a scheme, not errors
+
+
+def test_report_rounds_the_ratio_of_counts():
+    """F1 = 10 / 16 = 0.625: to even 0.62, where seqeval has 0.63 by rounded precision and recall."""
+    pred = [["B-A"] * 5 + ["B-B", "B-B", "O", "O"]]
+    ref = [["B-A"] * 5 + ["O", "O", "B-B", "B-B"] + ["B-B"] * 2]
+    pred[0] += ["O", "O"]
+    line = next(line for line in ner_report(pred, ref).splitlines() if "micro avg" in line)
+    assert line.split()[2:] == ["0.71", "0.56", "0.62", "9"]
+
+
 def test_report_of_nothing():
     wanted = """
               precision    recall  f1-score   support

@@ -76,7 +76,14 @@ def structured(
     )
 
 
-def coref(predicted: str, reference: str, *, singletons: Literal["keep", "drop"] = "keep", **options: Any) -> int:
+def coref(
+    predicted: str,
+    reference: str,
+    *,
+    singletons: Literal["keep", "drop"] = "keep",
+    repeated_mentions: Literal["raise", "first", "largest"] = "raise",
+    **options: Any,
+) -> int:
     """Coreference of PREDICTED and REFERENCE, files in the format of CoNLL-2011/2012: the last column holds brackets
     such as (0, 0) and (0)|(1, documents stand between "#begin document" and "#end document".
 
@@ -85,6 +92,8 @@ def coref(predicted: str, reference: str, *, singletons: Literal["keep", "drop"]
 
     Args:
         singletons: Clusters of one mention.
+        repeated_mentions: Where a mention in several clusters of PREDICTED belongs: nowhere, which is an error; to the
+            first of them; or to the largest.
     """
 
     def read(file: str) -> list[tuple[str, Any]]:
@@ -95,10 +104,11 @@ def coref(predicted: str, reference: str, *, singletons: Literal["keep", "drop"]
         for number, ((pred, _), (ref, _)) in enumerate(zip(preds, refs, strict=True), 1):
             if pred != ref:
                 raise BadInput(f"{file}: document {number} is {pred!r}, but in {reference} it is {ref!r}")
-        return CorefScores(singletons=singletons, **resampled)
+        return CorefScores(singletons=singletons, repeated_mentions=repeated_mentions, **resampled)
 
     def update(scores: CorefScores, *sides: list[tuple[str, Any]]) -> None:
-        scores.update_clusters(*([clusters for _, clusters in side] for side in sides))
+        preds, refs = ([clusters for _, clusters in side] for side in sides)
+        scores.update_clusters(preds, refs, names=[name for name, _ in sides[1]])
 
     return _report(read, make, update, predicted=predicted, reference=reference, **options)
 

@@ -14,7 +14,7 @@ from ..tensors.policy import Policy
 from .invalid import INVALID_DOCUMENT
 from .matching import Path
 from .metric import StructuredMetric
-from .nodes.node import Leaf, Node, Product
+from .nodes.node import Leaf, Node, Normalized, Product
 from .nodes.set import Set
 
 
@@ -114,9 +114,12 @@ def added(tables: Sequence[dict[str, Tensor]]) -> dict[str, Tensor]:
 
 
 def root_collection(node: Node) -> tuple[Callable[[Any], Sequence[Any]], Set]:
-    """How to read the items of the one collection that an object consists of, and its node."""
+    """Return how to read the items of the one collection that an object consists of, and its node.
+
+    Normalizers of the objects around the collection are left out: overlaps of single labels have none of them.
+    """
     reads = []
-    while isinstance(node, Product) and len(node.fields) == 1:
+    while isinstance(node := _without_normalizer(node), Product) and len(node.fields) == 1:
         ((read, node),) = node.fields.values()
         reads.append(read)
     if not isinstance(node, Set):
@@ -125,17 +128,24 @@ def root_collection(node: Node) -> tuple[Callable[[Any], Sequence[Any]], Set]:
 
 
 def label_reader(node: Node, by: str) -> Callable[[Any], Hashable]:
-    """How to read the label of an item; ValueError where the path leads to no plain value that is compared."""
+    """Return how to read the label of an item; ValueError where the path leads to no plain value that is compared."""
     reads = []
     for component in Path.parse(by):
+        node = _without_normalizer(node)
         if not isinstance(node, Product) or (component,) not in node.fields:
             raise ValueError(f"by: got {by!r}, which has no part {component!r} that is compared")
         read, node = node.fields[component,]
         reads.append(read)
-    if not isinstance(node, Leaf):
+    if not isinstance(_without_normalizer(node), Leaf):
         raise ValueError(f"by: got {by!r}, which is no plain value that is compared by ==")
 
     return partial(_read, reads)
+
+
+def _without_normalizer(node: Node) -> Node:
+    while isinstance(node, Normalized):  # it reads what the inner node reads, and keeps items of other labels apart
+        node = node.inner
+    return node
 
 
 def _read(reads: Sequence[Callable[[Any], Any]], value: Any) -> Any:

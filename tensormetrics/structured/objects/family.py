@@ -29,6 +29,7 @@ from .invalid import INVALID, INVALID_DOCUMENT, INVALID_FIELDS, invalid_mask, ma
 from .matching import Hook, Path
 from .metric import StructuredMetric
 from .reductions import Reduction
+from .values.answers import Answers, sharing
 from .values.columns import shared_columns
 from .values.tolerance import Tolerance, tolerating
 
@@ -67,10 +68,18 @@ class Corpus(Metric):
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.extras: list[Extra] = []
+        self._answers = Answers()  # of users' functions for the documents of an update that failed
 
-    @abstractmethod
     def update(self, preds: Sequence[Any], refs: Sequence[Any], **items: Unpack[Identity]) -> None:
         """Add documents; ValueError for lists of different lengths."""
+        with sharing(self._answers):
+            self._add(self._prepared(preds, refs), **items)
+        self._answers.clear()
+
+    def reset(self) -> None:
+        """Forget all documents."""
+        super().reset()
+        self._answers.clear()
 
     @abstractmethod
     def compute(self) -> dict[str, Tensor]:
@@ -222,10 +231,6 @@ class Family(Corpus, SumMetric):
     def documents(self) -> int:
         """The number of documents so far."""
         return int(self.num_documents)
-
-    def update(self, preds: Sequence[Any], refs: Sequence[Any], **items: Unpack[Identity]) -> None:
-        """Add documents; ValueError for lists of different lengths."""
-        self._add(self._prepared(preds, refs), **items)
 
     def _prepared(self, preds: Sequence[Any], refs: Sequence[Any]) -> Prepared:
         preds, overlap, num_invalid = self._read(preds, refs)

@@ -13,7 +13,9 @@ from ..tensors.normalizers import Normalizer, Raw, normalize, normalized, selves
 from ..tensors.overlap import Overlap
 from ..tensors.policy import Policy
 from .matching import Match, Matching, Path
+from .nodes.function import FunctionError
 from .nodes.node import Node, Normalized, NotPlain, Preprocess, bounding
+from .values.answers import Answers, sharing
 from .values.columns import read_once
 from .values.tolerance import reading
 
@@ -128,13 +130,16 @@ class StructuredMetric(nn.Module):
         """The normalised score of one pair."""
         if (node := self._node) is None:
             node = self._node = self.node()
-        if node.plain:
-            try:
-                a, b = node.read((pred, ref))
-                return node.worth(a, b) if type(self.normalizer) is Raw else self._ratio(node, a, b)
-            except (NotPlain, TypeError, ValueError):
-                pass  # tensors take more, and say what is wrong with a value
-        return self([pred], [ref]).item()
+        with sharing(Answers()):
+            if node.plain:
+                try:
+                    a, b = node.read((pred, ref))
+                    return node.worth(a, b) if type(self.normalizer) is Raw else self._ratio(node, a, b)
+                except FunctionError as error:
+                    raise error.error from None
+                except (NotPlain, TypeError, ValueError):
+                    pass  # tensors take more, and say what is wrong with a value
+            return self([pred], [ref]).item()
 
     def _ratio(self, node: Node, a: Any, b: Any) -> float:
         p = node.own(a) if "pred" in self._reads else 0.0

@@ -84,10 +84,6 @@ class Suite(Corpus):
         for name, member in self.__dict__.get("_members", {}).items():
             member._kind = kinds and kinds[name]
 
-    def update(self, preds: Sequence[Any], refs: Sequence[Any], **items: Unpack[Identity]) -> None:
-        """Add documents; ValueError for lists of different lengths."""
-        self._add(self._prepared(preds, refs), **items)
-
     def _prepared(self, preds: Sequence[Any], refs: Sequence[Any]) -> dict[str, Any]:
         _checks.same_length(preds=preds, refs=refs)
         with shared_columns():

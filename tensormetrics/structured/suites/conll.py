@@ -6,13 +6,15 @@ from collections.abc import Iterable, Iterator
 
 Span = tuple[int, int]
 NONE = ("-", "_", "*")  # where no bracket stands
+UNIVERSAL = re.compile(r"\d+([-.]\d+)?(\t[^\t]*){9}$")  # a token of CoNLL-U: its number and nine more columns
 
 
 def read_conll_coref(lines: Iterable[str], column: int = -1) -> Iterator[tuple[str, list[list[Span]]]]:
     """Yield each document's name and its clusters of (first, last) token numbers, counted through the document.
 
     `column` holds brackets such as `(3`, `3)`, `(3)`, joined by `|`. A document stands between `#begin document` and
-    `#end document`. What does not fit, such as a bracket that is never closed, is a ValueError with its line.
+    `#end document`. What does not fit, such as a bracket that is never closed, is a ValueError with its line; so is
+    CoNLL-U, the format of CorefUD, whose mentions may be discontinuous and hold empty nodes.
 
     >>> lines = ["#begin document (a)", "Ann (0)", "saw -", "her (1", "car 1)", "she (0)", "#end document"]
     >>> list(read_conll_coref(lines))
@@ -34,6 +36,11 @@ def read_conll_coref(lines: Iterable[str], column: int = -1) -> Iterator[tuple[s
         ends = line.startswith("#end document")
         fields = [] if line.startswith("#") else line.split()
         if name is None:
+            if line.startswith("# global.Entity") or UNIVERSAL.match(line):
+                raise ValueError(
+                    f"line {number}: got CoNLL-U, the format of CorefUD, wanted CoNLL-2012: brackets in one column, "
+                    "between #begin document and #end document"
+                )
             if ends or fields:
                 raise ValueError(f"line {number}: got {line.strip()!r} outside of a document, wanted #begin document")
         elif ends:

@@ -17,6 +17,7 @@ from ..tensors.reduction import CountMetric
 from ._contingency import assigned, used_width
 from ._tables import sizes
 
+REPEATED = ("raise", "first", "largest")
 METRICS = ("mentions", "muc", "b_cubed", "ceaf_m", "ceaf_e", "blanc", "lea", "conll")
 # The counts of a document: numerators, or links (c), of cells; denominators, or links, of the predicted (a) and the
 # reference (b) clusters.
@@ -33,8 +34,10 @@ class CorefScores(CountMetric):
     doi:10.3115/1220575.1220579); BLANC with predicted mentions (Luo et al. 2014, doi:10.3115/v1/P14-2005); LEA
     (Moosavi, Strube 2016, doi:10.18653/v1/P16-1060); `conll-f1`, the mean of the F1 of MUC, B-cubed and CEAF-e.
     "micro" sums numerators and denominators over documents, as CoNLL-2012 does; "macro" averages documents.
-    `singletons="drop"` takes clusters of one mention away on both sides first. Other arguments: see `CountMetric`,
-    and `normalize` for `zero_division`.
+    `singletons="drop"` takes clusters of one mention away on both sides first. `repeated_mentions`: where a mention of
+    several predicted clusters belongs, as models answer: "raise", an error; "first", to the first of them; "largest",
+    to that of the most mentions, the first of equals. Other arguments: see `CountMetric`, and `normalize` for
+    `zero_division`.
 
     >>> metric = CorefScores(["muc", "conll"])
     >>> metric.update_clusters([[["Ann", "she"], ["it", "car"]]], [[["Ann", "she", "her"], ["it", "car"]]])
@@ -48,13 +51,16 @@ class CorefScores(CountMetric):
         average: str = "micro",
         singletons: str = "keep",
         zero_division: float | str = 0.0,
+        repeated_mentions: str = "raise",
         **kwargs: Any,
     ) -> None:
         for metric in (metrics := _checks.listed("metrics", metrics)):
             _checks.one_of("metrics", metric, METRICS)
         _checks.one_of("singletons", singletons, ("keep", "drop"))
+        _checks.one_of("repeated_mentions", repeated_mentions, REPEATED)
         policy.check_zero_division(zero_division)
         self.metrics, self.singletons, self.zero_division = tuple(metrics), singletons, zero_division
+        self.repeated_mentions = repeated_mentions
         super().__init__(len(_COUNTS), average, **kwargs)
 
     update_of_lists = "update_clusters"
@@ -82,12 +88,24 @@ class CorefScores(CountMetric):
         self,
         preds: Sequence[Iterable[Iterable[Hashable]]],
         refs: Sequence[Iterable[Iterable[Hashable]]],
+        names: Sequence[str] | None = None,
         **items: Unpack[Identity],
     ) -> None:
-        """Add documents given as collections of clusters of hashable mentions. Repeats within a cluster count once."""
+        """Add documents given as collections of clusters of hashable mentions. Repeats within a cluster count once.
+
+        `names` of the documents are what errors call them, instead of their numbers.
+        """
         _checks.same_length(preds=preds, refs=refs)
-        named = {"preds": preds, "refs": refs}
-        sides = [[_cluster_of(found, f"{side}: document {i}") for i, found in enumerate(named[side])] for side in named]
+        named = {"preds": (preds, self.repeated_mentions), "refs": (refs, "raise")}
+        if names is not None:
+            _checks.same_length(preds=preds, names=names)
+        sides = [
+            [
+                _cluster_of(document, f"{side}: document {i if names is None else repr(names[i])}", repeated)
+                for i, document in enumerate(found)
+            ]
+            for side, (found, repeated) in named.items()
+        ]
         mentions = [(pred | ref).keys() for pred, ref in zip(*sides, strict=True)]
         tables = [
             torch.tensor(
@@ -128,22 +146,36 @@ class CorefScores(CountMetric):
         return {name: score for name, score in named.items() if name.split("-")[0] in self.metrics}
 
 
-def _cluster_of(clusters: Iterable[Iterable[Hashable]], where: str) -> dict[Hashable, int]:
+def _cluster_of(clusters: Iterable[Iterable[Hashable]], where: str, repeated: str) -> dict[Hashable, int]:
+    """Return the number of the cluster of each mention."""
     clusters = getattr(clusters, "entities", clusters)
     if not isinstance(clusters, Iterable):
         raise TypeError(f"{where}: got {clusters!r:.60}, wanted a collection of clusters")
+    members = [_mentions_of(cluster, where) for cluster in clusters]
+    order = list(range(len(members)))
+    if repeated == "largest":
+        order.sort(key=lambda number: -len(members[number]))
     found: dict[Hashable, int] = {}
-    for number, cluster in enumerate(clusters):
-        mentions = getattr(cluster, "mentions", cluster)
-        if isinstance(mentions, str) or not isinstance(mentions, Iterable):
-            raise TypeError(f"{where}: got the cluster {cluster!r:.60}, wanted a collection of mentions")
-        for mention in mentions:
-            try:
-                first = found.setdefault(mention, number)
-            except TypeError as error:
-                raise TypeError(f"{where}: got the mention {mention!r:.60}, wanted a hashable one") from error
-            if first != number:
-                raise ValueError(f"{where}: mention {mention!r} is in two clusters")
+    for number in order:
+        for mention in members[number]:
+            if found.setdefault(mention, number) != number and repeated == "raise":
+                raise ValueError(
+                    f"{where}: mention {mention!r} is in two clusters; of predictions, repeated_mentions='first' or "
+                    "'largest' chooses one of them"
+                )
+    return found
+
+
+def _mentions_of(cluster: Iterable[Hashable], where: str) -> dict[Hashable, None]:
+    mentions = getattr(cluster, "mentions", cluster)
+    if isinstance(mentions, str) or not isinstance(mentions, Iterable):
+        raise TypeError(f"{where}: got the cluster {cluster!r:.60}, wanted a collection of mentions")
+    found: dict[Hashable, None] = {}
+    for mention in mentions:
+        try:
+            found[mention] = None
+        except TypeError as error:
+            raise TypeError(f"{where}: got the mention {mention!r:.60}, wanted a hashable one") from error
     return found
 
 

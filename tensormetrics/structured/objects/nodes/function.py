@@ -2,23 +2,33 @@
 
 import math
 from collections.abc import Callable, Sequence
+from itertools import starmap
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from ..values.answers import current_answers
 from ..values.columns import Where
 from .node import Node, NotPlain, below
 
 
 class Values(NamedTuple):
     values: Sequence[Any]
-    known: dict[tuple[int, int], float]  # pair of rows -> similarity
+    numbers: list[int]  # of the values, equal where these are
+    known: dict[tuple[int, int], float]  # pair of numbers -> similarity
     where: Where
 
 
+class FunctionError(Exception):
+    """An error of a user's function, where other errors mean that tensors must compare."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+
 class Function(Node):
-    """f(x, y) on the host, called once for each pair that is needed; batched: f(xs, ys) of lists, for many pairs."""
+    """f(x, y) on the host, called once for each pair of values that is needed; batched: f(xs, ys) of lists."""
 
     cost = 3
 
@@ -27,42 +37,59 @@ class Function(Node):
         self.plain = not batched
 
     def read(self, values: Sequence[Any]) -> Sequence[Any]:
-        return values
+        answers = current_answers()
+        return [(answers.number(value), value) for value in values]
 
-    def worth(self, a: Any, b: Any) -> float:
-        number = _number(self.function(a, b))
-        if not number < math.inf:  # False for NaN
-            raise NotPlain
-        return number
+    def worth(self, a: tuple[int, Any], b: tuple[int, Any]) -> float:
+        known, pair = current_answers().of(self.function), (a[0], b[0])
+        if pair not in known:
+            try:
+                answer = self.function(a[1], b[1])
+            except Exception as error:
+                raise FunctionError(error) from error
+            number = _number(answer)
+            if not number < math.inf:  # False for NaN
+                raise NotPlain
+            known[pair] = number
+        return known[pair]
 
     def encode(self, values: Sequence[Any], split: int, where: Where, device: torch.device) -> Values:
-        return Values(values, {}, where)
+        answers = current_answers()
+        return Values(values, list(map(answers.number, values)), answers.of(self.function), where)
 
     def similarity(self, rows: Values, i: Tensor, j: Tensor) -> Tensor:
-        known, values = rows.known, rows.values
-        pairs = list(zip(i.tolist(), j.tolist(), strict=True))
-        if new := [pair for pair in dict.fromkeys(pairs) if pair not in known]:
-            sides = [[values[row] for row in side] for side in zip(*new, strict=True)]
-            got = self._many(*sides) if self.batched else list(map(self.function, *sides))
-            known.update(zip(new, self._numbers(got, new, rows), strict=True))
+        known, numbers = rows.known, rows.numbers
+        places = list(zip(i.tolist(), j.tolist(), strict=True))
+        pairs = [(numbers[x], numbers[y]) for x, y in places]
+        if new := {pair: place for pair, place in zip(pairs, places, strict=True) if pair not in known}:
+            self._ask(new, rows)
         return torch.tensor([known[pair] for pair in pairs], dtype=torch.float64, device=i.device)
 
-    def _many(self, xs: list[Any], ys: list[Any]) -> list[Any]:
-        got = self.function(xs, ys)
+    def _ask(self, new: dict[tuple[int, int], tuple[int, int]], rows: Values) -> None:
+        # new: pair of numbers -> pair of rows
+        """Add what the function answers; an error leaves the answers before it."""
+        places = [(rows.values[x], rows.values[y]) for x, y in new.values()]
+        answers = self._many(*zip(*places, strict=True)) if self.batched else starmap(self.function, places)
+        wrong = None
+        for (pair, place), answer in zip(new.items(), answers, strict=True):
+            number = _number(answer)
+            if number < math.inf:  # False for NaN
+                rows.known[pair] = number
+            elif wrong is None:
+                wrong = answer, *place
+                if not self.batched:
+                    break
+        if wrong is not None:
+            answer, x, y = wrong
+            pair_text = f"{rows.where(x)} and {rows.where(y)}"
+            raise ValueError(f"from_func: got {answer!r:.60} for {pair_text}, wanted a number below infinity")
+
+    def _many(self, xs: Sequence[Any], ys: Sequence[Any]) -> list[Any]:
+        got = self.function(list(xs), list(ys))
         found = got.tolist() if hasattr(got, "tolist") else list(got)  # of a tensor or an array
         if len(found) != len(xs):
             raise ValueError(f"from_func: got {len(found)} values for {len(xs)} pairs, wanted one for each")
         return found
-
-    def _numbers(self, got: list[Any], pairs: list[tuple[int, int]], rows: Values) -> list[float]:
-        numbers = list(map(_number, got))
-        for number, value, (a, b) in zip(numbers, got, pairs, strict=True):
-            if not number < math.inf:  # False for NaN
-                raise ValueError(
-                    f"from_func: got {value!r:.60} for {rows.where(a)} and {rows.where(b)}, wanted a number below "
-                    "infinity"
-                )
-        return numbers
 
 
 def _number(value: Any) -> float:

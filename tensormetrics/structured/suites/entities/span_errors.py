@@ -1,6 +1,6 @@
 """What became of each entity: correct, incorrect, partial, missed, spurious."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import torch
@@ -8,10 +8,15 @@ from torch import Tensor
 
 from .... import _checks
 from ....assignment import linear_sum_assignment
+from ....uncertainty.results.table import Table
 from ...tensors import _lengths
 from ...tensors._lengths import chunks
+from .span_lists import are_spans, read_span_lists
 from .spans import SCHEMES, read_both, span_similarity
-from .tags import MODES, Marked, Vocabulary, warn_of_both
+from .tags import MODES, Marked, Vocabulary, documents_of, warn_of_both
+
+CATEGORIES = ("correct", "incorrect", "partial", "missed", "spurious")
+MISSED, SPURIOUS = map(CATEGORIES.index, ("missed", "spurious"))
 
 
 class SpanErrors(NamedTuple):
@@ -23,41 +28,125 @@ class SpanErrors(NamedTuple):
     partial: Tensor  # (K, 3): worth 1/2
     missed: Tensor  # (K, 3): of the reference, without a partner
     spurious: Tensor  # (K, 3): predicted, without a partner
+    labels: tuple[str, ...]  # L of them, sorted
+    counts: Tensor  # (5, L + 1, L + 1) int64: spans of each category by predicted and reference label, the last none
+
+    def table(self) -> Table:
+        """Count the spans of each label: spurious ones by the predicted label, all others by that of the reference.
+
+        Example:
+            >>> print(span_errors([["B-PER", "O", "B-LOC"]], [["B-PER", "O", "B-ORG"]]).table())
+            label  correct  incorrect  partial  missed  spurious
+            LOC          0          0        0       0         0
+            ORG          0          1        0       0         0
+            PER          1          0        0       0         0
+            all          1          1        0       0         0
+        """
+        size = len(self.labels)
+        by_label = self.counts[:, :, :size].sum(1)  # (5, L)
+        by_label[SPURIOUS] = self.counts[SPURIOUS, :size].sum(1)
+        rows = torch.cat([by_label, by_label.sum(1, keepdim=True)], 1).T.tolist()
+        return Table([*self.labels, _other_than("all", self.labels)], CATEGORIES, rows, index="label")
+
+    def confusions(self) -> Table:
+        """Count which label became which: a row for each label of the reference, a column for each predicted one.
+
+        Example:
+            >>> print(span_errors([["B-PER", "O", "B-LOC"]], [["B-PER", "O", "B-ORG"]]).confusions())
+            reference  LOC  ORG  PER  missed
+            LOC          0    0    0       0
+            ORG          1    0    0       0
+            PER          0    0    1       0
+            spurious     0    0    0
+        """
+        counts = self.counts.sum(0).T.tolist()  # reference, predicted
+        counts[-1][-1] = None
+        rows, columns = ([*self.labels, _other_than(name, self.labels)] for name in ("spurious", "missed"))
+        return Table(rows, columns, counts, index="reference")
+
+
+def _other_than(name: str, labels: Sequence[str]) -> str:
+    return name if name not in labels else _other_than(f"({name})", labels)
 
 
 def span_errors(
-    pred: Sequence[Sequence[str]],
-    ref: Sequence[Sequence[str]],
+    pred: Iterable[Iterable[str | tuple[str, int, int]]],
+    ref: Iterable[Iterable[str | tuple[str, int, int]]],
     scheme: str = "strict",
     mode: str = "lenient",
     suffix: bool = False,
 ) -> SpanErrors:
-    """The categories of MUC (N. Chinchor, B. Sundheim 1993, aclanthology.org/M93-1007) for lists of tags.
+    """Sort spans into the categories of MUC.
 
     Spans that overlap are paired one-to-one so that the worth under `scheme` of `SpanScores` is largest, and then the
     number of pairs: precision is (correct + partial / 2) / predicted, as there. Only "partial" has partial pairs, and
-    it has no incorrect ones. `mode` and `suffix`: see `read_tags`, which gives the spans that the places mean.
+    it has no incorrect ones.
 
-    >>> span_errors([["B-PER", "O", "B-LOC"]], [["B-PER", "I-PER", "O"]]).incorrect
-    tensor([[0, 0, 0]])
+    Args:
+        pred: Documents: lists of tags, or lists of spans (label, first, last) with inclusive ends, which may be nested,
+            overlap and stand in any order.
+        ref: Documents in the same form.
+        scheme: What a pair is worth, see `SpanScores`.
+        mode: How tags are read, see `read_tags`, which gives the spans that the places mean. Not of spans.
+        suffix: Tags are `<label>-<prefix>`. Not of spans.
+
+    Returns:
+        The spans of each category, and counts of labels; `table` and `confusions` of it show them.
+
+    Raises:
+        ValueError: If numbers of documents or of tags differ, a tag or a span is none, or only one side has tags.
+
+    Example:
+        >>> span_errors([["B-PER", "O", "B-LOC"]], [["B-PER", "I-PER", "O"]]).incorrect
+        tensor([[0, 0, 0]])
+        >>> nested = [[("ORG", 0, 3), ("LOC", 2, 3)]]
+        >>> span_errors(nested, [[("ORG", 0, 3), ("PER", 2, 3)]]).incorrect
+        tensor([[0, 1, 1]])
+
+    References:
+        N. Chinchor, B. Sundheim 1993, aclanthology.org/M93-1007
     """
     _checks.one_of("scheme", scheme, SCHEMES)
     _checks.one_of("mode", mode, MODES)
+    pred, ref = documents_of(pred, "pred"), documents_of(ref, "ref")
+    if are_spans(pred, ref):
+        if mode != "lenient" or suffix:
+            raise ValueError(f"got mode={mode!r} and suffix={suffix} with spans, wanted tags, or neither of the two")
+        labels, tables, counts = read_span_lists(pred, ref)
+    else:
+        labels, tables, counts = _spans_of_tags(pred, ref, mode, suffix)
+    order = sorted(range(len(labels)), key=labels.__getitem__)
+    number = torch.empty(len(labels) + 1, dtype=torch.int64, device="cpu")
+    number[[*order, -1]] = torch.arange(len(labels) + 1, device="cpu")
+    tables = [torch.cat([number[table[:, :1]], table[:, 1:]], 1) for table in tables]
+    found: list[list[Tensor]] = [[] for _ in CATEGORIES]
+    for place, spans, (n, m) in chunks(tables, counts, flat=True):
+        documents = torch.arange(len(counts[0]), device="cpu")[place]
+        for rows, more in zip(found, _categories(spans[0], spans[1], n, m, scheme, documents), strict=True):
+            rows.append(more)
+    categories = [_ordered(torch.cat(rows)) for rows in found]
+    size = len(labels) + 1
+    cells = [torch.bincount(rows[:, 3] % size * size + rows[:, 4] % size, minlength=size**2) for rows in categories]
+    names = tuple(labels[place] for place in order)
+    table = torch.stack(cells).view(len(CATEGORIES), size, size)
+    correct, incorrect, partial, missed, spurious = (rows[:, :3] for rows in categories)
+    return SpanErrors(correct, incorrect, partial, missed, spurious, names, table)
+
+
+def _spans_of_tags(
+    pred: Sequence[Sequence[str]], ref: Sequence[Sequence[str]], mode: str, suffix: bool
+) -> tuple[list[str], list[Tensor], list[Tensor]]:
+    # ->  labels, (spans, 3) each, (D,) each
     known = Vocabulary((), suffix)
     *tags, lengths = read_both(pred, ref, known)
     sides = [Marked.read(*known.parts(side), lengths, mode) for side in tags]
-    warn_of_both(sides[0].unfit(mode), sides[1].unfit(mode), mode)
+    warn_of_both(sides[0].unfit(mode), sides[1].unfit(mode), mode, depth=1)
     tables, counts = zip(*(side.rows() for side in sides), strict=True)
-    found: list[list[Tensor]] = [[] for _ in SpanErrors._fields]
-    for place, spans, (n, m) in chunks(tables, counts, flat=True):
-        documents = torch.arange(len(lengths), device="cpu")[place]
-        for rows, more in zip(found, _categories(spans[0], spans[1], n, m, scheme, documents), strict=True):
-            rows.append(more)
-    return SpanErrors(*(_ordered(torch.cat(rows)) for rows in found))
+    return known.labels, [*tables], [*counts]
 
 
 def _categories(pred: Tensor, ref: Tensor, n: Tensor, m: Tensor, scheme: str, documents: Tensor) -> list[Tensor]:
-    # pred: (D, N, 3)  ref: (D, M, 3)  n, m, documents: (D,)  ->  rows of the five categories, (K, 3) each
+    # pred: (D, N, 3)  ref: (D, M, 3)  n, m, documents: (D,)  ->  rows of the five categories with labels, (K, 5) each
     pred_inside, ref_inside = _lengths.mask(n, pred.shape[1]), _lengths.mask(m, ref.shape[1])
     touching = (span_similarity(pred, ref, "partial") > 0) & pred_inside[..., None] & ref_inside[..., None, :]
     worth = span_similarity(pred, ref, scheme).double() * touching
@@ -73,19 +162,20 @@ def _categories(pred: Tensor, ref: Tensor, n: Tensor, m: Tensor, scheme: str, do
         worth = torch.zeros_like(partner, dtype=torch.float64)
     document, place = paired.nonzero(as_tuple=True)
     taken = torch.zeros_like(ref_inside).index_put_((document, partner[paired]), torch.tensor(True, device="cpu"))
-    rows = torch.stack([documents[document], place, partner[paired]], -1)
+    labels = pred[document, place, 0], ref[document, partner[paired], 0]
+    rows = torch.stack([documents[document], place, partner[paired], *labels], -1)
     worth = worth[paired]
     alone = []
-    for side, free in enumerate((pred_inside & ~paired, ref_inside & ~taken)):
+    for side, (spans, free) in enumerate(((pred, pred_inside & ~paired), (ref, ref_inside & ~taken))):
         document, place = free.nonzero(as_tuple=True)
-        row = torch.full((len(place), 3), -1, device="cpu")
-        row[:, 0], row[:, 1 + side] = documents[document], place
+        row = torch.full((len(place), 5), -1, device="cpu")
+        row[:, 0], row[:, 1 + side], row[:, 3 + side] = documents[document], place, spans[document, place, 0]
         alone.append(row)
     return [rows[worth == 1], rows[worth == 0], rows[(worth > 0) & (worth < 1)], *reversed(alone)]
 
 
 def _ordered(rows: Tensor) -> Tensor:
-    # (K, 3)  ->  (K, 3) by document, then place
+    # (K, 5)  ->  (K, 5) by document, then place
     for column in (2, 1, 0):
         rows = rows[rows[:, column].sort(stable=True).indices]
     return rows

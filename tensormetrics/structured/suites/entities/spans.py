@@ -106,7 +106,9 @@ class SpanScores(LabelScores):
         pred_tags, ref_tags, lengths = read_both(pred, ref, known)
         if self.labels is not None:
             known.check(self.labels)
-        self.add_update(self._count_tags(known, pred_tags, ref_tags, lengths, mode), **items)
+        counts, unfit = self.count_tags(known, pred_tags, ref_tags, lengths, mode)
+        warn_of_both(*unfit, mode)
+        self.add_update(counts, **items)
 
     def _update_numbers(
         self, pred: Tensor, ref: Tensor, mode: str, vocabulary: Sequence[str], suffix: bool, **items: Unpack[Identity]
@@ -123,24 +125,27 @@ class SpanScores(LabelScores):
         pred, ref = documents(pred, 1), documents(ref, 1)
         kept = (pred >= 0) & (ref >= 0)
         if kept.device.type == "cpu":
-            return self.add_update(self._count_tags(known, pred[kept], ref[kept], kept.sum(-1), mode), **items)
+            counts, unfit = self.count_tags(known, pred[kept], ref[kept], kept.sum(-1), mode)
+            warn_of_both(*unfit, mode, depth=1)
+            return self.add_update(counts, **items)
         order = kept.sort(dim=-1, descending=True, stable=True).indices
         sides = (known.parts(side.where(kept, len(vocabulary)).gather(-1, order)) for side in (pred, ref))
         (pred_spans, n_pred), (ref_spans, n_ref) = (padded_spans(*side, mode) for side in sides)
         self.add_update(in_chunks(self._count, (pred_spans, ref_spans), (n_pred, n_ref), self._cells), **items)
 
-    def _count_tags(self, known: Vocabulary, pred: Tensor, ref: Tensor, lengths: Tensor, mode: str) -> Tensor:
+    def count_tags(
+        self, known: Vocabulary, pred: Tensor, ref: Tensor, lengths: Tensor, mode: str
+    ) -> tuple[Tensor, tuple[Unfit, Unfit]]:
         # pred, ref: (T,) numbers of the tags of all documents, on the CPU  lengths: (D,)  ->  (D, 3) or (D, 3 L)
-        counts, unfit = [], [Unfit(), Unfit()]
+        counts, pred_unfit, ref_unfit = [], Unfit(), Unfit()
         few = (lengths.cumsum(0) // TOKENS).unique_consecutive(return_counts=True)[1].tolist()
         sizes = lengths.split(few or [0])
         tokens = [int(size.sum()) for size in sizes]
         for size, *tags in zip(sizes, pred.split(tokens), ref.split(tokens), strict=True):
             sides = [Marked.read(*known.parts(side), size, mode) for side in tags]
-            unfit = [before.plus(side.unfit(mode)) for before, side in zip(unfit, sides, strict=True)]
+            pred_unfit, ref_unfit = pred_unfit.plus(sides[0].unfit(mode)), ref_unfit.plus(sides[1].unfit(mode))
             counts.append(self._count_marked(*sides))
-        warn_of_both(unfit[0], unfit[1], mode, depth=1)
-        return torch.cat(counts).to(self.device)
+        return torch.cat(counts).to(self.device), (pred_unfit, ref_unfit)
 
     def _count_marked(self, pred: Marked, ref: Marked) -> Tensor:
         # ->  (D, 3) or (D, 3 L)
@@ -167,38 +172,6 @@ class SpanScores(LabelScores):
     @property
     def _cells(self) -> Cells:
         return total if self.scheme in EQUALITY else product
-
-
-def ner_report(
-    pred: Iterable[Sequence[str]],
-    ref: Iterable[Sequence[str]],
-    mode: str = "lenient",
-    suffix: bool = False,
-    digits: int = 2,
-    **options: Any,
-) -> str:
-    """The text of `SpanScores.report` for lists of tags, a row for each label that is met in them.
-
-    Without `replicates` it is letter by letter seqeval's `classification_report(ref, pred)`, with `mode` other than
-    "lenient" that of its strict mode. `options` are those of `SpanScores`, such as `replicates=1000`.
-
-    >>> print(ner_report([["B-PER", "O", "B-LOC"]], [["B-PER", "O", "B-PER"]]))  # doctest: +NORMALIZE_WHITESPACE
-                  precision    recall  f1-score   support
-    <BLANKLINE>
-             LOC       0.00      0.00      0.00         0
-             PER       1.00      0.50      0.67         2
-    <BLANKLINE>
-       micro avg       0.50      0.50      0.50         2
-       macro avg       0.50      0.25      0.33         2
-    weighted avg       1.00      0.50      0.67         2
-    <BLANKLINE>
-    """
-    pred, ref, known = documents_of(pred, "pred"), documents_of(ref, "ref"), Vocabulary((), suffix)
-    for side in (pred, ref):
-        known.learn(side)
-    scores = SpanScores(labels=sorted(known.labels) or None, **options)
-    scores.update_tags(pred, ref, mode, suffix=suffix)
-    return scores.report(digits)
 
 
 def read_both(

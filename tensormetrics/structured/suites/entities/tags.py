@@ -243,24 +243,31 @@ class Marked(NamedTuple):
         return rows, torch.bincount(self.document, minlength=len(self.start))
 
     def unfit(self, mode: str) -> "Unfit":
-        """What does not fit the scheme."""
+        """Count what does not fit the scheme."""
+        begins = self.prefix[self.first]
+        fitting = Unfit(spans=len(begins), loose=int(((begins == I) | (begins == E)).sum()))
         if mode == "lenient":
-            return Unfit()
+            return fitting
         used = torch.tensor([letter in "O" + _SCHEMES[mode].prefixes for letter in "OBIES"], device="cpu")
         tags = int((self.prefix != O).sum())
         strange = bool((~used[self.prefix]).any())
-        return Unfit(tags, tags - int((self.last[self.first] - self.first + 1).sum()), strange)
+        return fitting._replace(
+            tags=tags, lost=tags - int((self.last[self.first] - self.first + 1).sum()), strange=strange
+        )
 
 
 class Unfit(NamedTuple):
-    """How many tags other than O there are, how many are in no span, and whether the scheme lacks a prefix."""
+    """What does not fit a scheme, in some documents."""
 
-    tags: int = 0
-    lost: int = 0
-    strange: bool = False
+    tags: int = 0  # other than O
+    lost: int = 0  # of these, in no span
+    strange: bool = False  # whether the scheme lacks a prefix
+    spans: int = 0
+    loose: int = 0  # of these, begun by I or E
 
     def plus(self, other: "Unfit") -> "Unfit":
-        return Unfit(self.tags + other.tags, self.lost + other.lost, self.strange or other.strange)
+        tags, lost, strange, *spans = (a + b for a, b in zip(self, other, strict=True))
+        return Unfit(tags, lost, bool(strange), *spans)
 
 
 def warn_of(unfit: Unfit, mode: str, name: str = "", share: float = 0.0, depth: int = 0) -> None:
