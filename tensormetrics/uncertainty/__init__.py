@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from .metrics.calibration import CalibrationError as CalibrationError
     from .metrics.calibration import brier_score as brier_score
     from .metrics.calibration import calibration_error as calibration_error
+    from .metrics.passes import PassAtK as PassAtK
+    from .metrics.passes import pass_at_k as pass_at_k
     from .metrics.ranked import BinaryAUROC as BinaryAUROC
     from .metrics.ranked import BinaryAveragePrecision as BinaryAveragePrecision
     from .metrics.ranked import auroc as auroc
@@ -64,6 +66,7 @@ __all__ = [
     "ComparisonTable",
     "Density",
     "Estimate",
+    "PassAtK",
     "Scores",
     "Table",
     "Uncertain",
@@ -83,6 +86,7 @@ __all__ = [
     "hdi",
     "interval",
     "kde",
+    "pass_at_k",
     "pool_beta",
     "pool_correlated",
     "pool_fixed_effects",
@@ -105,6 +109,10 @@ _MODULES = {
         "CalibrationError",
         "brier_score",
         "calibration_error",
+    ),
+    "metrics.passes": (
+        "PassAtK",
+        "pass_at_k",
     ),
     "metrics.ranked": (
         "BinaryAUROC",

@@ -368,4 +368,51 @@ DIFFERENCES = {
         },
     ),
 }
-NUMBERS = PROBABLE | MATRICES | ASSIGNED | SAMPLES | DIFFERENCES
+
+
+def right_of_samples(problems: int, samples: int) -> Callable[[Generator], tuple[Tensor, Tensor]]:
+    return lambda generator: (
+        torch.full((problems,), samples),
+        torch.randint(samples + 1, (problems,), generator=generator),
+    )
+
+
+def each_sample(n: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
+    """Return whether each sample is right, and its problem; the samples of a problem stand far apart."""
+    index = torch.cat([torch.stack([torch.full((many,), p), torch.arange(many)], 1) for p, many in enumerate(n)])
+    index = index[index[:, 1].argsort(stable=True)]
+    return index[:, 1] < c[index[:, 0]], index[:, 0]
+
+
+def pass_at_3(n: Tensor, c: Tensor) -> uncertainty.PassAtK:
+    metric = uncertainty.PassAtK(3)
+    metric.update(c, n, ids=torch.arange(len(n)))
+    return metric
+
+
+PASSES = {
+    "pass@3": Number(
+        {
+            "ordinary": right_of_samples(20, 8),
+            "one problem": right_of_samples(1, 5),
+            "as many as k": right_of_samples(12, 3),
+            "too few samples": right_of_samples(6, 2),
+            "more right than samples": lambda generator: (torch.full((6,), 4), torch.full((6,), 5)),
+        },
+        {
+            "uncertainty.pass_at_k": lambda n, c: uncertainty.pass_at_k(n, c, 3).mean(),
+            "uncertainty.pass_at_k, several": lambda n, c: uncertainty.pass_at_k(n, c, (3, 1))[..., 0].mean(),
+            "uncertainty.PassAtK": lambda n, c: pass_at_3(n, c).compute(),
+            "uncertainty.PassAtK, samples": lambda n, c: fed(uncertainty.PassAtK(3), *each_sample(n, c)).compute(),
+        },
+        {
+            "uncertainty.interval": lambda n, c: uncertainty.interval(
+                uncertainty.pass_at_k(n, c, 3), bounds=(0.0, 1.0)
+            ),
+            "uncertainty.PassAtK": lambda n, c: pass_at_3(n, c).interval(),
+            "uncertainty.PassAtK, samples": lambda n, c: fed(uncertainty.PassAtK(3), *each_sample(n, c)).interval(),
+        },
+        without={"uncertainty.PassAtK, samples": {"more right than samples": "each sample is one"}},
+    ),
+}
+NUMBERS = PASSES | PROBABLE | MATRICES | ASSIGNED | SAMPLES | DIFFERENCES
