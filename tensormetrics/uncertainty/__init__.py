@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from .metrics.calibration import CalibrationError as CalibrationError
     from .metrics.calibration import brier_score as brier_score
     from .metrics.calibration import calibration_error as calibration_error
+    from .metrics.delong import DeLong as DeLong
+    from .metrics.delong import delong as delong
     from .metrics.passes import PassAtK as PassAtK
     from .metrics.passes import pass_at_k as pass_at_k
     from .metrics.ranked import BinaryAUROC as BinaryAUROC
@@ -64,6 +66,7 @@ __all__ = [
     "CalibrationError",
     "Comparison",
     "ComparisonTable",
+    "DeLong",
     "Density",
     "Estimate",
     "PassAtK",
@@ -82,6 +85,7 @@ __all__ = [
     "compare_folds",
     "compare_samples",
     "correct_p_values",
+    "delong",
     "five_by_two_p_value",
     "hdi",
     "interval",
@@ -109,6 +113,10 @@ _MODULES = {
         "CalibrationError",
         "brier_score",
         "calibration_error",
+    ),
+    "metrics.delong": (
+        "DeLong",
+        "delong",
     ),
     "metrics.passes": (
         "PassAtK",

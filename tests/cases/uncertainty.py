@@ -103,6 +103,11 @@ def numbers_of_samples(generator: Generator, lead: tuple[int, ...]) -> tuple[Ten
     return n, (n * torch.rand(*lead, 9, generator=generator)).round().long()
 
 
+def three_models(generator: Generator, lead: tuple[int, ...]) -> tuple[Tensor, ...]:
+    preds = torch.randn(*lead, 3, 14, generator=generator).mul(2).round()  # ties
+    return preds, torch.arange(14).expand(*lead, 14) % 3 % 2, torch.randint(6, (*lead, 14), generator=generator)
+
+
 def some_p_values(generator: Generator, lead: tuple[int, ...]) -> tuple[Tensor]:
     return (torch.rand(*lead, 9, generator=generator).double() ** 2,)
 
@@ -140,6 +145,12 @@ FUNCTIONS = {
         lambda p: tuple(uncertainty.correct_p_values(p, how) for how in ("holm", "bh")),
         some_p_values,
         not_finite=LeftOut("it is no test, and NaN", without_them),
+    ),
+    "delong": FunctionCase(
+        lambda preds, target, groups: (*uncertainty.delong(preds, target), *uncertainty.delong(preds, target, groups)),
+        three_models,
+        rtol=1e-12,
+        not_finite="nan",
     ),
     "pass_at_k": FunctionCase(
         lambda n, c: (uncertainty.pass_at_k(n, c, (1, 4)), uncertainty.pass_at_k(n, c, 3, require="all")),

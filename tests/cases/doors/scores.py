@@ -83,6 +83,7 @@ PROBABLE = {
             **of_metric(uncertainty.BinaryAUROC, "BinaryAUROC"),
             "uncertainty.auroc": uncertainty.auroc,
             "uncertainty.auroc, batch": both_sides,
+            "uncertainty.delong": lambda preds, target: uncertainty.delong(preds[None], target).auroc[0],
             "retrieval.ranking_auroc, one query": of_one_query(retrieval.ranking_auroc),
         },
         without={
