@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from .results.table import Table as Table
     from .score_files import read_scores as read_scores
     from .scores import interval as interval
+    from .statistics.components import VarianceComponents as VarianceComponents
+    from .statistics.components import variance_components as variance_components
     from .statistics.cross_validation import compare_folds as compare_folds
     from .statistics.cross_validation import five_by_two_p_value as five_by_two_p_value
     from .statistics.data_sets import compare_data_sets as compare_data_sets
@@ -74,6 +76,7 @@ __all__ = [
     "Table",
     "Uncertain",
     "UncertaintyWarning",
+    "VarianceComponents",
     "as_scalars",
     "auroc",
     "average_precision",
@@ -101,6 +104,7 @@ __all__ = [
     "truncated_gamma_icdf",
     "truncated_normal_icdf",
     "truncated_t_icdf",
+    "variance_components",
 ]
 
 # Importing the engine runs this file, and the files below import what is built on the engine: hence lazily.
@@ -139,6 +143,10 @@ _MODULES = {
     "results.table": ("Table",),
     "score_files": ("read_scores",),
     "scores": ("interval",),
+    "statistics.components": (
+        "VarianceComponents",
+        "variance_components",
+    ),
     "statistics.cross_validation": (
         "compare_folds",
         "five_by_two_p_value",

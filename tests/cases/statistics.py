@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Generator, Tensor
 
@@ -60,6 +61,16 @@ def interval(x: Tensor) -> tuple[Tensor, ...]:
     return uncertainty.hdi(x, dim=-1)
 
 
+def repeated(generator: Generator, lead: tuple[int, ...]) -> tuple[Tensor, ...]:
+    return (torch.randn(*lead, 24, generator=generator, dtype=torch.float64),)
+
+
+def component_tensors(scores: Tensor) -> tuple[Tensor, ...]:
+    ids = np.arange(24) // 4
+    nested = uncertainty.variance_components(scores, ids)
+    return nested.value, *nested.parts.values(), nested.se(), nested.se(5, 9)
+
+
 def fold_tensors(a: Tensor, b: Tensor) -> tuple[Tensor, ...]:
     comparison = uncertainty.compare_folds(a.movedim(-1, 0), b.movedim(-1, 0), rope=0.1)
     details = (comparison.details[name] for name in ("sd", "se", "t"))
@@ -93,6 +104,12 @@ FUNCTIONS = {
         means_and_variances,
         rtol=1e-9,
         not_finite="nan",
+    ),
+    "variance_components": FunctionCase(
+        component_tensors,
+        repeated,
+        rtol=1e-12,
+        not_finite=lambda place, value: LeftOut("a missing score") if value != value else "nan",
     ),
     "compare_samples": FunctionCase(
         sample_tensors,

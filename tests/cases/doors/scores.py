@@ -391,7 +391,24 @@ def pass_at_3(n: Tensor, c: Tensor) -> uncertainty.PassAtK:
     return metric
 
 
+def repeated_scores(generator: Generator) -> tuple[Tensor, Tensor]:
+    items = torch.randint(12, (60,), generator=generator)
+    return torch.rand(60, generator=generator).double(), items
+
+
 PASSES = {
+    "mean of items with repeats": Number(
+        {
+            "ordinary": repeated_scores,
+            "one repeat each": lambda generator: (torch.rand(9, generator=generator).double(), torch.arange(9)),
+        },
+        {
+            "uncertainty.interval": lambda scores, items: uncertainty.interval(scores, ids=items).value,
+            "uncertainty.variance_components": lambda scores, items: (
+                uncertainty.variance_components(scores, items).value
+            ),
+        },
+    ),
     "pass@3": Number(
         {
             "ordinary": right_of_samples(20, 8),
