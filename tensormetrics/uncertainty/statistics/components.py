@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ... import _checks
 from ..._checks import array_as_tensor
-from ..engine.noncentral_t import t_upper_quantile
+from ..._student import t_upper_quantile
 from ..engine.weights import units
 from ..results.estimates import Estimate, check_confidence
 
