@@ -6,7 +6,16 @@ import torch
 from torch import Tensor
 
 from .draws import Jackknife
-from .intervals import Operand, counts_of, draw_sets, few_units_warning, jackknife_of, ranges_of, read_operands
+from .intervals import (
+    DrawSets,
+    Operand,
+    counts_of,
+    draw_sets,
+    few_units_warning,
+    jackknife_of,
+    ranges_of,
+    read_operands,
+)
 from .resampling import Joined, Resampled, Values, values_of
 from .statements import Evidence, Question, few_swaps_warning, statements
 from .swaps import TOLERANCE, ExactTest, binomial_test, either, swap_test
@@ -31,17 +40,38 @@ def comparisons(a: Resampled | Joined, b: Resampled | Joined, question: Question
     differs = None
     if a.units is not None and b.units is not None and None not in (a.half, b.half):  # else cells or values of a model
         differs = (a.units.rows != b.units.rows).flatten(1).any(1)
+    draws = draw_sets(operands, difference, jackknife)
     evidence = Evidence(
         difference,
-        draw_sets(operands, difference, jackknife),
+        draws,
         ranges_of(operands),
         None if a.half is None or b.half is None else _swap_test(operands, a.half, b.half),
+        _standard_error(operands, jackknife, draws),
         one_unit=jackknife is not None and jackknife.num_units == 1,
         all_equal=has_same_draws or (differs is not None and not bool(differs.any())),
     )
     counts = counts_of(a, jackknife) | {"discordant": None if differs is None else int(differs.sum())}
     counts["test"] = "bootstrap" if evidence.test is None else "paired swaps"
     return statements(values, evidence, question, counts, _pairs_warning(jackknife, question.alternative, evidence))
+
+
+def _standard_error(operands: list[Operand], jackknife: Jackknife | None, draws: DrawSets) -> Tensor:
+    # ->  (V,)
+    """Return that of clusters for means (Liang & Zeger 1986, doi:10.1093/biomet/73.1.13), else the jackknife's.
+
+    Where units are too many for both it is that of the draws.
+    """
+    if jackknife is None:
+        return draws.first.std(0)
+    if not all(operand.resampled.bounds is not None and operand.resampled.bounds.is_mean for operand in operands):
+        return jackknife.standard_error
+    influences = []
+    for resampled, _, sign in operands:
+        totals, counts = resampled.observed.flatten().tensor_split(2)
+        of_units, sizes = cast(Units, resampled.units).rows.flatten(1).tensor_split(2, 1)
+        influences.append(sign * (of_units - totals / counts * sizes) / counts)
+    squares = torch.stack(influences).sum(0).square().sum(0)
+    return (squares * (jackknife.num_units / (jackknife.num_units - 1 or torch.nan))).sqrt()
 
 
 def _check_comparable(a: Resampled, b: Resampled) -> None:
@@ -96,11 +126,13 @@ def comparisons_with(a: Resampled | Joined, reference: float, question: Question
     operands = [Operand(a, values)]
     value, jackknife, ranges = values.read(a.observed), jackknife_of(operands), ranges_of(operands)
     test, is_binomial = _exact_test(a, values, reference)
+    draws = draw_sets(operands, value, jackknife).minus(reference)
     evidence = Evidence(
         value - reference,
-        draw_sets(operands, value, jackknife).minus(reference),
+        draws,
         (ranges[0] - reference, ranges[1] - reference),
         test,
+        _standard_error(operands, jackknife, draws),
         one_unit=jackknife is not None and jackknife.num_units == 1,
     )
     counts = counts_of(a, jackknife)
