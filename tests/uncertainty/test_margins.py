@@ -83,7 +83,7 @@ def test_a_value_without_sums_has_the_spread_of_its_draws(generator):
 
 
 def test_equal_answers_are_sure_to_be_equivalent_and_one_item_is_not():
-    comparison = compare([0.25, 0.5, 1.0, 0.5, 0.75], [0.25, 0.5, 1.0, 0.5, 0.75], rope=0.01)
+    comparison = compare([0.25, 0.5, 1.0, 0.5, 0.75, 0.0], [0.25, 0.5, 1.0, 0.5, 0.75, 0.0], rope=0.01)
     assert float(comparison.p_equivalent) == 0 == float(comparison.se)
     assert [*map(float, comparison.assurance(10))] == [0, 0]
     with pytest.warns(UserWarning, match="one pair"):

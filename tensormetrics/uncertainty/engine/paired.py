@@ -59,9 +59,9 @@ def _standard_error(operands: list[Operand], jackknife: Jackknife | None, draws:
     # ->  (V,)
     """Return that of clusters for means (Liang & Zeger 1986, doi:10.1093/biomet/73.1.13), else the jackknife's.
 
-    Where units are too many for both it is that of the draws.
+    Where units are too many for both, or the value is no function of their sums, it is that of the draws.
     """
-    if jackknife is None:
+    if jackknife is None or not all(operand.resampled.is_smooth for operand in operands):
         return draws.first.std(0)
     if not all(operand.resampled.bounds is not None and operand.resampled.bounds.is_mean for operand in operands):
         return jackknife.standard_error
