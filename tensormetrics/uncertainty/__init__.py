@@ -12,6 +12,7 @@ Every metric has `interval()`. Two metrics that were updated with the same items
 #   scores: the interval of a score
 #   metric_pairs, paired_scores, model_tables, comparison: the comparison of two metrics, of plain scores, of several
 #     models, and the door to all
+#   planning: the number of items of a comparison
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from .metrics.ranked import auroc as auroc
     from .metrics.ranked import average_precision as average_precision
     from .metrics.uncertain import Uncertain as Uncertain
+    from .planning import Plan as Plan
+    from .planning import plan as plan
     from .results.comparison_table import ComparisonTable as ComparisonTable
     from .results.estimates import Comparison as Comparison
     from .results.estimates import Estimate as Estimate
@@ -72,6 +75,7 @@ __all__ = [
     "Density",
     "Estimate",
     "PassAtK",
+    "Plan",
     "Scores",
     "Table",
     "Uncertain",
@@ -94,6 +98,7 @@ __all__ = [
     "interval",
     "kde",
     "pass_at_k",
+    "plan",
     "pool_beta",
     "pool_correlated",
     "pool_fixed_effects",
@@ -139,6 +144,10 @@ _MODULES = {
         "as_scalars",
     ),
     "item_scores": ("Scores",),
+    "planning": (
+        "Plan",
+        "plan",
+    ),
     "results.comparison_table": ("ComparisonTable",),
     "results.table": ("Table",),
     "score_files": ("read_scores",),
