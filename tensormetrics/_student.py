@@ -67,10 +67,16 @@ def t_quantiles_of(share: float, df: Tensor) -> Tensor:
         (5 * z**5 + 16 * z**3 + 3 * z) / 96,
         (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
     )  # Abramowitz & Stegun 1964, 26.7.5
-    table = torch.tensor([t_quantile(share, n) for n in range(1, FEW_DF + 1)], dtype=torch.float64, device=df.device)
+    table = _quantiles_of_few(df, share)
     free = df.double()
     large = z + sum(term / free ** (n + 1) for n, term in enumerate(terms))
     return torch.where(df <= FEW_DF, table[df.clamp(1, FEW_DF) - 1], large)
+
+
+@kept
+def _quantiles_of_few(device: torch.device, share: float) -> Tensor:
+    # ->  (FEW_DF,) float64
+    return torch.tensor([t_quantile(share, n) for n in range(1, FEW_DF + 1)], dtype=torch.float64, device=device)
 
 
 def log_t_pdf(t: Tensor, df: int) -> Tensor:

@@ -103,18 +103,14 @@ def plan(
     References:
         Cohen 1988, Statistical Power Analysis for the Behavioral Sciences
     """
-    if [difference, items, power].count(None) != 1:
+    if sum(number is None for number in (difference, items, power)) != 1:
         raise ValueError("difference, items, power: wanted two of them; the third one is the answer")
     confidence = check_confidence(confidence)
     if rope is not None:
         _checks.number("rope", rope, "None or a number >= 0", lambda x: x >= 0)
     spread, size = _pilot(pilot, sd)
     inputs = {"sd": spread, "difference": difference, "items": items, "power": power}
-    numbers = {
-        name: torch.as_tensor(array_as_tensor(value), dtype=torch.float64, device=spread.device)
-        for name, value in inputs.items()
-        if value is not None
-    }
+    numbers = {name: _as_numbers(value, spread.device) for name, value in inputs.items() if value is not None}
     _check(numbers, confidence, size, rope)
     shape = torch.broadcast_shapes(*(number.shape for number in numbers.values()))
     numbers = {name: number.expand(shape) for name, number in numbers.items()}
@@ -153,6 +149,13 @@ def _pilot(pilot: Any, sd: Any) -> tuple[Tensor, float]:
     if a.shape != b.shape or not a.ndim or a.shape[-1] < 2:
         raise ValueError(f"pilot: got scores {tuple(a.shape)} and {tuple(b.shape)}, wanted as many, at least 2")
     return (a - b).std(-1), 1.0
+
+
+def _as_numbers(value: Any, device: torch.device) -> Tensor:
+    # ->  (...) float64
+    if isinstance(value, int | float):  # is filled in there, not copied to the device
+        return torch.full((), float(value), dtype=torch.float64, device=device)
+    return torch.as_tensor(array_as_tensor(value), dtype=torch.float64, device=device)
 
 
 def _check(numbers: dict[str, Tensor], confidence: float, size: float, rope: float | None) -> None:
@@ -225,7 +228,8 @@ def more_items(comparison: Comparison, power: float) -> int | None:
         return float(assurance_of(size, error, more / count, confidence).better) >= power
 
     count = comparison.items
-    low, high = -1, MOST_ITEMS
+    is_open = float(comparison.low) <= 0 <= float(comparison.high)  # with the p-value, by which no items are too few
+    low, high = (0 if is_open else -1), MOST_ITEMS
     if not is_enough(high):
         return None
     while high - low > 1:

@@ -131,4 +131,5 @@ def test_more_items_are_the_fewest_that_decide():
     assert more is not None and float(pilot.assurance(more).better) >= 0.8 > float(pilot.assurance(more - 1).better)
     assert more_items(comparison(-0.02, 0.015), 0.8) == more
     assert more_items(pilot, 0.95) is None  # however many: Phi(.02 / .015) = .909
-    assert more_items(comparison(0.05, 0.015), 0.8) == 0
+    assert more_items(comparison(0.05, 0.015), 0.8) == 1  # its interval holds 0 all the same
+    assert more_items(compare([1.0] * 8 + [0.5], 0.0), 0.8) == 0
