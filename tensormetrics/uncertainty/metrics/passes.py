@@ -113,8 +113,8 @@ class PassAtK(RowMetric):
     """Mean chance over problems that at least one of k samples, or all of them, are right; see `pass_at_k`.
 
     Problems may have different numbers of samples, in any batches. `interval` and `compare` reweight the problems; the
-    interval of a chance below .01 or above .99, which few problems carry, is too short (in simulations it holds the chance
-    in .81 to .90 of data sets).
+    interval of a chance below .01 or above .99, which few problems carry, is too short: in simulations of 30 and 100
+    problems it holds the chance in .81 to .90 of data sets.
 
     Args:
         k: Number of samples that are looked at, or several.
