@@ -14,6 +14,7 @@ from typing import NamedTuple
 import _field_samples as field_samples
 import _pair_samples as pair_samples
 import _ranked_samples as ranked_samples
+import _repeat_samples as repeat_samples
 import _small_samples as simulation
 import _word_samples as word_samples
 import numpy as np
@@ -41,6 +42,13 @@ CALIBRATION_COLUMNS = "sizes", '`norm="l1"`', '`norm="rms"`'
 VERIFICATION_COLUMNS = "items, classes, distance", *(f"{name}: coverage, width" for name in pair_samples.METRICS)
 FIELD_COLUMNS = "documents", *field_samples.PATHS, *field_samples.TOTALS
 PARTITION_COLUMNS = "items, clusters", *(f"dependence {share}" for share in pair_samples.DEPENDENCES)
+PASS_COLUMNS = (
+    "chances of problems",
+    "problems",
+    *(f"{sign}{k}" for sign in ("pass@", "pass^") for k in repeat_samples.K),
+)
+CROSSED_COLUMNS = "items x seeds", "standard deviations: items, seeds, rest", "crossed t", "items alone"
+TEST_COLUMNS = "test", "sizes", "p <= .05"
 PEER_COLUMNS = "scores", "method", "coverage", "mean width", "p <= .05", "interval against p", "no interval"
 
 
@@ -272,6 +280,35 @@ def partitions(sets: int | None) -> Iterator[Cells]:
         yield f"{items}, {clusters}", *shares
 
 
+def passes(sets: int | None) -> Iterator[Cells]:
+    sizes = repeat_samples.PROBLEMS
+    for name, law in repeat_samples.LAWS.items():
+        results = [repeat_samples.pass_at_k_coverage(law, size, sets) for size in sizes]
+        yield (
+            name,
+            joined(map(str, sizes)),
+            *(joined(fraction(result[score]) for result in results) for score in results[0]),
+        )
+
+
+def crossed(sets: int | None) -> Iterator[Cells]:
+    for table in repeat_samples.TABLES:
+        deviations = f"{table.sd_items}, {table.sd_seeds}, {table.sd_rest}"
+        shares = repeat_samples.crossed_coverage(table, sets)
+        yield f"{table.items} x {table.seeds}", deviations, *map(fraction, shares)
+
+
+def tests(sets: int | None) -> Iterator[Cells]:
+    sizes = repeat_samples.RANKED
+    shares = [repeat_samples.delong_rejections(*size, sets) for size in sizes]
+    counts = joined(f"{positives} + {negatives}" for positives, negatives in sizes)
+    yield "`delong`, equal models", counts, joined(map(fraction, shares))
+    margins = [repeat_samples.margin_rejections(items, sets) for items in repeat_samples.MARGINS]
+    counts = f"{joined(map(str, repeat_samples.MARGINS))} items"
+    for name, column in zip(("p_not_worse", "p_equivalent"), zip(*margins, strict=True), strict=True):
+        yield f"`{name}`, difference at the margin", counts, joined(map(fraction, column))
+
+
 def main() -> None:
     options = arguments(__doc__, ("cpu",))
     warnings.simplefilter("ignore")  # peers warn of few items
@@ -307,6 +344,9 @@ def main() -> None:
     report.table(title, VERIFICATION_COLUMNS, verification(sets))
     title = "Fields of documents, three of ten of which are hard; `items[]` are matched objects."
     report.table(title, FIELD_COLUMNS, fields(sets))
+    report.table("Chances that k samples hold a right one, 400 sets each.", PASS_COLUMNS, passes(sets))
+    report.table("Items and seeds, 1,600 sets each.", CROSSED_COLUMNS, crossed(sets))
+    report.table("Tests by name, 4,000 sets each.", TEST_COLUMNS, tests(sets))
     title = "Adjusted mutual information, draws that the library does not offer, 200 sets each."
     report.table(title, PARTITION_COLUMNS, partitions(sets))
     peer_sets = sets or simulation.SETS

@@ -40,6 +40,7 @@ SUBPACKAGES = {  # of each domain, in the order of imports: each may import thos
         "paired_scores",
         "model_tables",
         "comparison",
+        "planning",
     ),
 }
 PUBLIC_SEARCH = "knn", "distance", "backends"  # of retrieval/search, for scores, clusters and the calculator

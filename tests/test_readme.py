@@ -11,7 +11,9 @@ from tensormetrics.posterior import temporary_registrations
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
-PAGES = README + (ROOT / "tensormetrics" / "README.md").read_text()
+NAMES = (ROOT / "tensormetrics" / "README.md").read_text()
+FOLDER = ROOT / "tensormetrics" / "pages"
+PAGES = README + NAMES + "".join(page.read_text() for page in sorted(FOLDER.glob("*.md")))
 BLOCKS = re.findall(r"^```python\n(.*?)^```\n```text\n(.*?)^```", PAGES, re.MULTILINE | re.DOTALL)
 OTHERS = "accelerate", "ignite", "matplotlib", "pytorch_lightning", "pytorch_metric_learning", "transformers"
 TRAINERS = re.compile(rf"^(?:import|from) ({'|'.join(OTHERS)})\b", re.MULTILINE)
@@ -34,7 +36,10 @@ def test_every_python_block_has_an_output():
 
 @pytest.mark.parametrize(
     "page",
-    ["README.md", "tensormetrics/README.md", "tensormetrics/pages/which_function.md", "benchmarks/results/gallery.md"],
+    [
+        *("README.md", "tensormetrics/README.md", "benchmarks/results/gallery.md"),
+        *(f"tensormetrics/pages/{page.name}" for page in sorted(FOLDER.glob("*.md"))),
+    ],
 )
 def test_links_lead_somewhere(page):
     text = re.sub(r"^```.*?^```", "", (ROOT / page).read_text(), flags=re.MULTILINE | re.DOTALL)
@@ -55,7 +60,7 @@ def test_two_commands_are_one_line_each():
 
 
 def test_names_of_which_function_are_public():
-    page = (ROOT / "tensormetrics" / "pages" / "which_function.md").read_text()
+    page = (FOLDER / "which_function.md").read_text()
     public = {*tensormetrics.__all__}
     for domain in tensormetrics._DOMAINS:
         public |= {*getattr(tensormetrics, domain).__all__}

@@ -98,6 +98,7 @@ Probability = Annotated[
     float,
     Option(type=Finite(0, 1, min_open=True, max_open=True), metavar="SHARE", help="Of the intervals."),
 ]
+Power = Annotated[float, Option(type=Finite(0, 1, min_open=True, max_open=True), metavar="SHARE")]
 Device = Annotated[str, Option(metavar="NAME", help="Such as cpu or cuda:1; default the GPU where there is one.")]
 # The options of a command that compares two models.
 SecondModel = Annotated[str, Option(metavar="FILE")]

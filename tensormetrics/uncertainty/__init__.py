@@ -12,6 +12,7 @@ Every metric has `interval()`. Two metrics that were updated with the same items
 #   scores: the interval of a score
 #   metric_pairs, paired_scores, model_tables, comparison: the comparison of two metrics, of plain scores, of several
 #     models, and the door to all
+#   planning: the number of items of a comparison
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -25,11 +26,17 @@ if TYPE_CHECKING:
     from .metrics.calibration import CalibrationError as CalibrationError
     from .metrics.calibration import brier_score as brier_score
     from .metrics.calibration import calibration_error as calibration_error
+    from .metrics.delong import DeLong as DeLong
+    from .metrics.delong import delong as delong
+    from .metrics.passes import PassAtK as PassAtK
+    from .metrics.passes import pass_at_k as pass_at_k
     from .metrics.ranked import BinaryAUROC as BinaryAUROC
     from .metrics.ranked import BinaryAveragePrecision as BinaryAveragePrecision
     from .metrics.ranked import auroc as auroc
     from .metrics.ranked import average_precision as average_precision
     from .metrics.uncertain import Uncertain as Uncertain
+    from .planning import Plan as Plan
+    from .planning import plan as plan
     from .results.comparison_table import ComparisonTable as ComparisonTable
     from .results.estimates import Comparison as Comparison
     from .results.estimates import Estimate as Estimate
@@ -37,6 +44,8 @@ if TYPE_CHECKING:
     from .results.table import Table as Table
     from .score_files import read_scores as read_scores
     from .scores import interval as interval
+    from .statistics.components import VarianceComponents as VarianceComponents
+    from .statistics.components import variance_components as variance_components
     from .statistics.cross_validation import compare_folds as compare_folds
     from .statistics.cross_validation import five_by_two_p_value as five_by_two_p_value
     from .statistics.data_sets import compare_data_sets as compare_data_sets
@@ -62,12 +71,16 @@ __all__ = [
     "CalibrationError",
     "Comparison",
     "ComparisonTable",
+    "DeLong",
     "Density",
     "Estimate",
+    "PassAtK",
+    "Plan",
     "Scores",
     "Table",
     "Uncertain",
     "UncertaintyWarning",
+    "VarianceComponents",
     "as_scalars",
     "auroc",
     "average_precision",
@@ -79,10 +92,13 @@ __all__ = [
     "compare_folds",
     "compare_samples",
     "correct_p_values",
+    "delong",
     "five_by_two_p_value",
     "hdi",
     "interval",
     "kde",
+    "pass_at_k",
+    "plan",
     "pool_beta",
     "pool_correlated",
     "pool_fixed_effects",
@@ -93,6 +109,7 @@ __all__ = [
     "truncated_gamma_icdf",
     "truncated_normal_icdf",
     "truncated_t_icdf",
+    "variance_components",
 ]
 
 # Importing the engine runs this file, and the files below import what is built on the engine: hence lazily.
@@ -105,6 +122,14 @@ _MODULES = {
         "CalibrationError",
         "brier_score",
         "calibration_error",
+    ),
+    "metrics.delong": (
+        "DeLong",
+        "delong",
+    ),
+    "metrics.passes": (
+        "PassAtK",
+        "pass_at_k",
     ),
     "metrics.ranked": (
         "BinaryAUROC",
@@ -119,10 +144,18 @@ _MODULES = {
         "as_scalars",
     ),
     "item_scores": ("Scores",),
+    "planning": (
+        "Plan",
+        "plan",
+    ),
     "results.comparison_table": ("ComparisonTable",),
     "results.table": ("Table",),
     "score_files": ("read_scores",),
     "scores": ("interval",),
+    "statistics.components": (
+        "VarianceComponents",
+        "variance_components",
+    ),
     "statistics.cross_validation": (
         "compare_folds",
         "five_by_two_p_value",

@@ -11,7 +11,7 @@ from .. import _checks
 from .engine import intervals
 from .engine.means import UNBOUNDED, resampled_means
 from .engine.resampling import Resampled
-from .engine.weights import ItemNames, check_draws, units
+from .engine.weights import ItemNames, check_draws, sums_by_item, units
 from .results.estimates import Estimate, check_confidence
 
 Ids = Tensor | Sequence[Hashable]
@@ -185,18 +185,12 @@ class Scores:
             return ItemScores(values, None, groups)
         ids = [*map(str, _as_list(self.ids))] if as_texts else self.ids
         numbers = units("ids", ids, len(self), values.device)
-        distinct, item = numbers.unique(return_inverse=True)
-        if len(distinct) == len(numbers):
+        if len(numbers.unique()) == len(numbers):
             return ItemScores(values, numbers, groups)
-        sums, counts = (values.new_zeros(len(distinct), values.shape[1]) for _ in range(2))
-        sums.index_add_(0, item, values.nan_to_num(0))
-        counts.index_add_(0, item, values.isfinite().double())
-        if groups is not None:
-            least = torch.full_like(distinct, torch.iinfo(torch.int64).max).scatter_reduce_(0, item, groups, "amin")
-            if not torch.equal(least[item], groups):
-                raise ValueError("groups: got two for an item; wanted one for all scores of an id")
-            groups = least
-        return ItemScores(sums / counts, distinct, groups)
+        rows = torch.cat([values.nan_to_num(0), values.isfinite().double()], 1)
+        sums, names = sums_by_item(rows, ItemNames(numbers, groups))
+        totals, counts = sums.chunk(2, 1)
+        return ItemScores(totals / counts, names.numbers, names.groups)
 
 
 def _numbers(scores: Any) -> Tensor:

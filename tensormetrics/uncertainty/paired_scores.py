@@ -88,14 +88,15 @@ class PairedScores(NamedTuple):
     def _single(
         self, result: Comparison, discordant: list[Any], pairs: list[list[int]], first: Scores
     ) -> Iterator[Comparison]:
-        tensors = zip(*(getattr(result, name).unbind() for name in Comparison.tensors), strict=True)
-        names = {field.name for field in dataclasses.fields(result)} - {*Comparison.tensors}
+        present = [name for name in (*Comparison.tensors, *Comparison.optional) if getattr(result, name) is not None]
+        tensors = zip(*(getattr(result, name).unbind() for name in present), strict=True)
+        names = {field.name for field in dataclasses.fields(result)} - {*present}
         fields = {name: getattr(result, name) for name in names}
         fields |= {"name": first.name, "higher_is_better": first.higher_is_better}
         for numbers, count, (a, b) in zip(tensors, discordant, pairs, strict=True):
             details = dict(self.details)
             own = {"a": self.estimates[a], "b": self.estimates[b], "discordant": count, "details": details}
-            yield Comparison(*numbers, **{**fields, **own})
+            yield Comparison(**{**fields, **dict(zip(present, numbers, strict=True)), **own})
 
 
 def _discordant(a: Any, b: Any) -> list[int | None]:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Generator, Tensor
 
@@ -60,6 +61,29 @@ def interval(x: Tensor) -> tuple[Tensor, ...]:
     return uncertainty.hdi(x, dim=-1)
 
 
+def repeated(generator: Generator, lead: tuple[int, ...]) -> tuple[Tensor, ...]:
+    return (torch.randn(*lead, 24, generator=generator, dtype=torch.float64),)
+
+
+def component_tensors(scores: Tensor) -> tuple[Tensor, ...]:
+    ids = np.arange(24) // 4
+    nested = uncertainty.variance_components(scores, ids)
+    return nested.value, *nested.parts.values(), nested.se(), nested.se(5, 9)
+
+
+def deviations_and_differences(generator: Generator, lead: tuple[int, ...]) -> tuple[Tensor, ...]:
+    return tuple(torch.rand(2, *lead, 5, generator=generator, dtype=torch.float64) * 0.5 + 0.1)
+
+
+def plan_tensors(sd: Tensor, difference: Tensor) -> tuple[Tensor, ...]:
+    plans = (
+        uncertainty.plan(sd=sd, difference=difference, power=0.8),
+        uncertainty.plan(sd=sd, difference=difference, items=50, rope=0.01),
+        uncertainty.plan(sd=sd, items=40, power=difference),
+    )
+    return tuple(tensor for plan in plans for tensor in (plan.items, plan.groups, plan.difference, plan.power))
+
+
 def fold_tensors(a: Tensor, b: Tensor) -> tuple[Tensor, ...]:
     comparison = uncertainty.compare_folds(a.movedim(-1, 0), b.movedim(-1, 0), rope=0.1)
     details = (comparison.details[name] for name in ("sd", "se", "t"))
@@ -94,6 +118,13 @@ FUNCTIONS = {
         rtol=1e-9,
         not_finite="nan",
     ),
+    "variance_components": FunctionCase(
+        component_tensors,
+        repeated,
+        rtol=1e-12,
+        not_finite=lambda place, value: LeftOut("a missing score") if value != value else "nan",
+    ),
+    "plan": FunctionCase(plan_tensors, deviations_and_differences, rtol=1e-9, not_finite="raises"),
     "compare_samples": FunctionCase(
         sample_tensors,
         samples_last,

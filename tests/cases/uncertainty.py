@@ -1,5 +1,6 @@
 """Rows of the words that all domains share."""
 
+import itertools
 import math
 from collections.abc import Callable
 
@@ -55,6 +56,17 @@ def gaps_in_bins(preds: np.ndarray, target: np.ndarray) -> list[float]:
     return [sum(abs(target[one].mean() - preds[one].mean()) * one.mean() for one in inside)]
 
 
+def samples_of_problems(generator: Generator, items: int) -> tuple[Tensor, Tensor]:
+    return torch.rand(items, generator=generator) < 0.3, torch.arange(items) % 4
+
+
+def passes_of_subsets(correct: np.ndarray, problems: np.ndarray) -> list[float]:
+    """The fraction of all subsets of k samples that hold a right one, the mean over the problems."""
+    samples = [correct[problems == problem] for problem in np.unique(problems)]
+    return [np.mean([np.mean([any(s) for s in itertools.combinations(one, k)]) for one in samples]) for k in (1, 3)]
+
+
+BAD_SAMPLES = ((torch.ones(5), torch.arange(5)), (torch.ones(5).bool(), torch.arange(4)))
 BAD = (
     (torch.rand(5), torch.rand(5)),
     (torch.rand(5), torch.zeros(4, dtype=torch.int64)),
@@ -69,6 +81,13 @@ METRICS = {
     "CalibrationError": MetricCase(
         lambda: uncertainty.CalibrationError(7), two_classes, gaps_in_bins, rtol=1e-6, bad=BAD, not_finite="nan"
     ),
+    "PassAtK": MetricCase(
+        lambda: uncertainty.PassAtK((1, 3)),
+        samples_of_problems,
+        passes_of_subsets,
+        bad=BAD_SAMPLES,
+        not_finite="no floats",
+    ),
     "Uncertain": MetricCase(
         lambda: uncertainty.Uncertain(MeanSquaredError(), replicates=0),  # with replicates: test_table.py
         two_sides,
@@ -77,6 +96,16 @@ METRICS = {
         not_finite="nan",
     ),
 }
+
+
+def numbers_of_samples(generator: Generator, lead: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+    n = torch.randint(4, 30, (*lead, 9), generator=generator)
+    return n, (n * torch.rand(*lead, 9, generator=generator)).round().long()
+
+
+def three_models(generator: Generator, lead: tuple[int, ...]) -> tuple[Tensor, ...]:
+    preds = torch.randn(*lead, 3, 14, generator=generator).mul(2).round()  # ties
+    return preds, torch.arange(14).expand(*lead, 14) % 3 % 2, torch.randint(6, (*lead, 14), generator=generator)
 
 
 def some_p_values(generator: Generator, lead: tuple[int, ...]) -> tuple[Tensor]:
@@ -116,6 +145,17 @@ FUNCTIONS = {
         lambda p: tuple(uncertainty.correct_p_values(p, how) for how in ("holm", "bh")),
         some_p_values,
         not_finite=LeftOut("it is no test, and NaN", without_them),
+    ),
+    "delong": FunctionCase(
+        lambda preds, target, groups: (*uncertainty.delong(preds, target), *uncertainty.delong(preds, target, groups)),
+        three_models,
+        rtol=1e-12,
+        not_finite="nan",
+    ),
+    "pass_at_k": FunctionCase(
+        lambda n, c: (uncertainty.pass_at_k(n, c, (1, 4)), uncertainty.pass_at_k(n, c, 3, require="all")),
+        numbers_of_samples,
+        not_finite="no floats",
     ),
 }
 ROWLESS = {}

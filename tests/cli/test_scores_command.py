@@ -42,12 +42,28 @@ def test_several_files(invoke):
     assert "a.csv - b.csv" in invoke("a.csv", "b.csv", "c.csv", "--metric", "right").stdout
 
 
+@pytest.mark.parametrize("files", [("b.csv", "c.csv"), ("b.csv", "c.csv", "a.csv")])
+def test_power_says_how_many_more_items_decide(invoke, files):
+    result = invoke(*files, "--metric", "right", "--power", "0.5", "--format", "json")
+    assert result.exit_code == 0, result.output
+    counts = json.loads(result.stdout)["more_items"]
+    assert len(counts) == len(files) * (len(files) - 1) // 2
+    comparison = compare("b.csv", "c.csv", metric="right")
+    (count, *_) = counts.values()
+    assert count > 0 and float(comparison.assurance(count).better) >= 0.5 > float(
+        comparison.assurance(count - 1).better
+    )
+    table = invoke(*files, "--metric", "right", "--power", "0.999").stdout
+    assert "more items" in table and "no number" in table
+
+
 def test_what_is_wrong_is_said(invoke, tmp_path):
     (tmp_path / "d.csv").write_text("id,right\nq1,1\n")
     for arguments, message in (
         (["a.csv"], "--metric: got 'score', wanted one of 'id', 'right', 'topic' of a.csv"),
         (["a.csv", "d.csv", "--metric", "right"], "b lacks 59 of 60, 59 are missing in some model; write --on-missing"),
         (["a.csv", "--metric", "right", "--rope", "1"], "--rope: is for several files"),
+        (["a.csv", "--metric", "right", "--power", ".8"], "--power: is for several files"),
         (["a.csv", "a.csv", "--metric", "right"], "a.csv: got this file twice"),
         (["no.csv"], "no.csv: there is no such file"),
     ):

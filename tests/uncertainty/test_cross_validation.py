@@ -6,9 +6,9 @@ import torch
 from known_statistics import KNOWN, close
 from scipy import stats
 
+from tensormetrics._student import t_quantile, t_quantiles_of, t_sf, t_upper_quantile
 from tensormetrics.uncertainty import compare_folds
 from tensormetrics.uncertainty.statistics.cross_validation import t_tail
-from tensormetrics.uncertainty.statistics.student import t_quantile, t_quantiles_of
 
 
 def test_known_answer(device):
@@ -81,3 +81,13 @@ def test_quantiles_of_many_degrees_of_freedom_agree_with_scipy():
     for share in (0.55, 0.9, 0.975, 0.995, 0.9995):
         expected = torch.from_numpy(stats.t.ppf(share, df.numpy()))
         torch.testing.assert_close(t_quantiles_of(share, df), expected, rtol=1e-6, atol=0)
+
+
+@pytest.mark.parametrize("df", [1, 1.1, 1.82, 2, 3, 9.4, 100, 1e5])
+def test_tails_of_any_degrees_of_freedom_equal_scipy(df):
+    t = torch.tensor([-5.0, -1, 0, 0.3, 1, 2, 5, 12.7, 30], dtype=torch.float64)
+    np.testing.assert_allclose(t_sf(t, df), stats.t.sf(t, df), rtol=0, atol=1e-13)
+    for shift in (0.5, 3, 10):
+        np.testing.assert_allclose(t_sf(t, df, shift), stats.nct.sf(t, df, shift), rtol=0, atol=1e-12)
+    quantiles = [float(t_upper_quantile(tail, torch.tensor(df, dtype=torch.float64))) for tail in (0.25, 0.025, 5e-4)]
+    np.testing.assert_allclose(quantiles, stats.t.isf([0.25, 0.025, 5e-4], df), rtol=1e-10)

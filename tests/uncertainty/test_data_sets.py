@@ -5,8 +5,8 @@ import pytest
 import scipy.stats
 import torch
 
+from tensormetrics._student import log_t_pdf, t_cdf, t_quantiles
 from tensormetrics.uncertainty import compare_data_sets, five_by_two_p_value
-from tensormetrics.uncertainty.statistics.student import log_t_pdf, t_cdf, t_quantiles
 
 
 @pytest.mark.parametrize("df", [1, 2, 3, 4, 5, 9, 16, 64])

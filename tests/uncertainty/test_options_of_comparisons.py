@@ -52,7 +52,7 @@ SCORING = {
         *("policy", "replicates", "restarts", "scheme", "scores", "seed", "singletons", "solver", "threshold", "top"),
         *("zero_division", "by", "members", "metric", "reduction", "schema"),
     },
-    "uncertainty": {"bins", "item_bounds", "metric", "norm", "replicates", "seed", "width"},
+    "uncertainty": {"bins", "item_bounds", "k", "metric", "norm", "replicates", "require", "seed", "width"},
 }
 
 

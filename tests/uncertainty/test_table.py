@@ -74,7 +74,10 @@ def fed(case: MetricCase, inputs: tuple[Tensor, ...], order: Tensor | None = Non
     return metric
 
 
-OTHER_ITEMS = {"retrieval.RunMetric": "its items are queries, which `indexes` names; see test_run_metric.py"}
+OTHER_ITEMS = {
+    "retrieval.RunMetric": "its items are queries, which `indexes` names; see test_run_metric.py",
+    "uncertainty.PassAtK": "its items are problems, which `problem_ids` names; see test_passes.py",
+}
 TABLE = {name: case for name, case in METRICS.items() if name not in HOLES | OTHER_ITEMS}
 rows = pytest.mark.parametrize(("name", "case"), TABLE.items(), ids=TABLE.keys())
 ids = torch.arange(N) * 7 + 2**40

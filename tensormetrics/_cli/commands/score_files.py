@@ -5,9 +5,11 @@ from typing import Annotated, Any, Literal
 
 from ...uncertainty import compare, interval, read_scores
 from ...uncertainty.item_scores import Scores as ItemScores
-from ...uncertainty.results.estimates import Estimate
+from ...uncertainty.planning import more_items
+from ...uncertainty.results.estimates import Comparison, Estimate
+from ...uncertainty.results.table import Table
 from ..inputs import BadInput, existing, naming
-from ..option_types import AtLeastTwo, Device, Option, Probability, Rope
+from ..option_types import AtLeastTwo, Device, Option, Power, Probability, Rope
 from ..output import publish
 from .scores import Comparisons, Scores
 
@@ -24,6 +26,7 @@ def scores(
     on_missing: Literal["error", "drop", "zero"] = "error",
     lower_is_better: bool = False,
     rope: Rope | None = None,
+    power: Power | None = None,
     confidence: Probability = 0.95,
     replicates: AtLeastTwo = 1000,
     device: Device | None = None,
@@ -46,10 +49,12 @@ def scores(
         on_missing: What items are that some file lacks: an error, left out, or counted as 0.
         lower_is_better: Of losses and errors.
         rope: With several files: differences up to X do not matter; how probable are such?
+        power: With several files: how many more items would decide a comparison with this probability?
         replicates: Reweightings of the items, or groups.
     """
-    if len(files) == 1 and rope is not None:
-        raise BadInput("--rope: is for several files; give another one")
+    for option, value in (("--rope", rope), ("--power", power)):
+        if len(files) == 1 and value is not None:
+            raise BadInput(f"{option}: is for several files; give another one")
     if len({*files}) < len(files):
         twice = next(file for i, file in enumerate(files) if file in files[:i])
         raise BadInput(f"{twice}: got this file twice, wanted distinct files")
@@ -57,6 +62,7 @@ def scores(
     columns = {"filter": answer_filter, "ids": ids, "groups": groups}
     options: dict[str, Any] = {"confidence": confidence, "replicates": replicates}
     estimates: dict[str, Estimate] = {}
+    results: dict[str, Comparison] = {}
     for file, name in zip(files, _distinct(files), strict=True):
         with naming(metric="--metric", filter="--filter", groups="--groups", ids="--ids"):
             read = read_scores(existing(file), metric, **columns)
@@ -73,13 +79,25 @@ def scores(
         comparisons = Comparisons.of({name: (a, b)}, (files[0], files[1]), HINTS, **options)
         tables = [comparisons.table("metric")]
         report["comparison"] = comparisons.answer()
+        results = comparisons.results
     elif len(models) > 2:
         with naming(HINTS, ids=", ".join(files)):
             pairs = compare(models, **options)
         tables = [pairs.models, pairs]
-        report["comparison"] = {row: pairs[row, "difference"].to_dict() for row in pairs.rows}
+        results = {row: pairs[row, "difference"] for row in pairs.rows}
+        report["comparison"] = {row: result.to_dict() for row, result in results.items()}
         report["ranks"] = pairs.ranks
+    if power is not None:
+        report["more_items"] = {name: more_items(result, power) for name, result in results.items()}
+        tables.append(_plan_table(report["more_items"], power))
     return publish(tables, report, means.draw, means.values.values(), **outputs)
+
+
+def _plan_table(counts: dict[str, int | None], power: float) -> Table:
+    """Return how many more items decide each comparison."""
+    cells = [["no number" if count is None else f"{count:,}"] for count in counts.values()]
+    caption = f"items to add, so that the interval excludes 0 with probability {power:g}"
+    return Table([*counts], ["more items"], cells, caption=caption, index="comparison")
 
 
 def _distinct(files: tuple[str, ...]) -> list[str]:

@@ -4,9 +4,9 @@ import torch
 from torch import Tensor
 
 from ... import _checks
+from ..._student import t_quantiles_of
 from ...uncertainty.engine.philox import MASK_32, philox4x32, philox_key
 from ...uncertainty.results.estimates import Estimate
-from ...uncertainty.statistics.student import t_quantiles_of
 from ..inputs import Sides
 from ..scores.query_metric import Average, Classes, averaged
 from ..search.knn import TorchKNN

@@ -6,7 +6,16 @@ import torch
 from torch import Tensor
 
 from .draws import Jackknife
-from .intervals import Operand, counts_of, draw_sets, few_units_warning, jackknife_of, ranges_of, read_operands
+from .intervals import (
+    DrawSets,
+    Operand,
+    counts_of,
+    draw_sets,
+    few_units_warning,
+    jackknife_of,
+    ranges_of,
+    read_operands,
+)
 from .resampling import Joined, Resampled, Values, values_of
 from .statements import Evidence, Question, few_swaps_warning, statements
 from .swaps import TOLERANCE, ExactTest, binomial_test, either, swap_test
@@ -31,11 +40,13 @@ def comparisons(a: Resampled | Joined, b: Resampled | Joined, question: Question
     operands = [Operand(a, values), Operand(b, others, -1.0)]
     difference, jackknife = read_operands(operands, lambda operand: operand.resampled.observed), jackknife_of(operands)
     differs = _differing_units(a, b)
+    draws = draw_sets(operands, difference, jackknife)
     evidence = Evidence(
         difference,
-        draw_sets(operands, difference, jackknife),
+        draws,
         ranges_of(operands),
         None if a.half is None or b.half is None else _swap_test(operands, a.half, b.half),
+        _standard_error(operands, jackknife, draws),
         one_unit=jackknife is not None and jackknife.num_units == 1,
         all_equal=has_same_draws or (differs is not None and not bool(differs.any())),
     )
@@ -50,6 +61,25 @@ def _differing_units(a: Resampled, b: Resampled) -> Tensor | None:
     if a.units is None or b.units is None or a.half is None or b.half is None:
         return None
     return (a.units.rows != b.units.rows).flatten(1).any(1)
+
+
+def _standard_error(operands: list[Operand], jackknife: Jackknife | None, draws: DrawSets) -> Tensor:
+    # ->  (V,)
+    """Return that of clusters for means (Liang & Zeger 1986, doi:10.1093/biomet/73.1.13), else the jackknife's.
+
+    Where units are too many for both, or the value is no function of their sums, it is that of the draws.
+    """
+    if jackknife is None or not all(operand.resampled.is_smooth for operand in operands):
+        return draws.first.std(0)
+    if not all(operand.resampled.bounds is not None and operand.resampled.bounds.is_mean for operand in operands):
+        return jackknife.standard_error
+    influences = []
+    for resampled, _, sign in operands:
+        totals, counts = resampled.observed.flatten().tensor_split(2)
+        of_units, sizes = cast(Units, resampled.units).rows.flatten(1).tensor_split(2, 1)
+        influences.append(sign * (of_units - totals / counts * sizes) / counts)
+    squares = torch.stack(influences).sum(0).square().sum(0)
+    return (squares * (jackknife.num_units / (jackknife.num_units - 1 or torch.nan))).sqrt()
 
 
 def _check_comparable(a: Resampled, b: Resampled) -> None:
@@ -104,11 +134,13 @@ def comparisons_with(a: Resampled | Joined, reference: float, question: Question
     operands = [Operand(a, values)]
     value, jackknife, ranges = values.read(a.observed), jackknife_of(operands), ranges_of(operands)
     test, is_binomial = _exact_test(a, values, reference)
+    draws = draw_sets(operands, value, jackknife).minus(reference)
     evidence = Evidence(
         value - reference,
-        draw_sets(operands, value, jackknife).minus(reference),
+        draws,
         (ranges[0] - reference, ranges[1] - reference),
         test,
+        _standard_error(operands, jackknife, draws),
         one_unit=jackknife is not None and jackknife.num_units == 1,
     )
     counts = counts_of(a, jackknife)

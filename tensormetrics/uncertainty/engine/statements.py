@@ -2,12 +2,13 @@
 
 import warnings
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor
 from torch.utils._pytree import tree_unflatten
 
+from ..._student import t_sf
 from ..results.estimates import Comparison
 from .errors import UncertaintyWarning
 from .intervals import DrawSets
@@ -33,6 +34,7 @@ class Evidence(NamedTuple):
     draws: DrawSets
     range: tuple[Tensor, Tensor]  # (V,) or () each, of the difference
     test: ExactTest | None
+    standard_error: Tensor | None = None  # (V,)
     one_unit: bool = False  # nothing is known of the spread
     all_equal: bool = False  # no unit differs
 
@@ -52,15 +54,35 @@ def statements(values: Values, evidence: Evidence, question: Question, counts: d
         p_rope = torch.minimum(*inside)
     if message:
         warnings.warn(message, UncertaintyWarning, stacklevel=4)
-    columns = [difference, low, high, p_value, p_better, p_rope]
-    columns = [columns[0], *(column.where(difference.isfinite(), torch.nan) for column in columns[1:])]
+    columns = dict(zip(Comparison.tensors, [difference, low, high, p_value, p_better, p_rope], strict=True))
+    if evidence.standard_error is not None:
+        columns["se"] = evidence.standard_error
+        columns["sd"] = evidence.standard_error * counts["groups"] ** 0.5
+        if question.rope is not None:
+            signs = _signs(values, question.direction).to(difference)
+            columns |= _margin_tests(signs * difference, evidence, question.rope, counts["groups"])
+    columns = {name: column.where(difference.isfinite(), torch.nan) for name, column in columns.items()}
+    columns["difference"] = difference
     fields: dict[str, Any] = {**counts, "confidence": question.confidence, "rope": question.rope}
     fields["alternative"] = question.alternative
 
     def comparison(*tensors: Tensor) -> Comparison:
-        return Comparison(**{**dict(zip(Comparison.tensors, tensors, strict=True)), **fields})
+        return Comparison(**{**dict(zip(columns, tensors, strict=True)), **fields})
 
-    return values.restored(columns, comparison)
+    return values.restored([*columns.values()], comparison)
+
+
+def _margin_tests(better: Tensor, evidence: Evidence, rope: float, num_units: int) -> dict[str, Tensor]:
+    # better: (V,), the difference in the direction of the metric  ->  (V,) each
+    """Test by Student's t that a is worse than b by less than the rope, and that the difference lies within it."""
+    error = cast(Tensor, evidence.standard_error)
+    tails = []
+    for margin in (better + rope, rope - better):
+        tail = t_sf(margin / error, max(num_units - 1, 1))
+        tails.append(torch.where(error > 0, tail, (margin <= 0).double()))
+    unknown = torch.ones_like(better)  # of one unit, whose spread is not known
+    p_not_worse, p_not_better = (unknown if evidence.one_unit else tail for tail in tails)
+    return {"p_not_worse": p_not_worse, "p_equivalent": torch.maximum(p_not_worse, p_not_better)}
 
 
 def few_swaps_warning(count: int, unit: str, alternative: str) -> str:

@@ -119,6 +119,19 @@ class ItemNames(NamedTuple):
         return tuple(column.long() for column in (self.numbers, self.groups, target) if column is not None)
 
 
+def sums_by_item(rows: Tensor, names: ItemNames) -> tuple[Tensor, ItemNames]:
+    # rows: (N, V)  ->  (I, V), and the I distinct items in the order of their numbers
+    """Return the sums over the rows of each item. ValueError for an item whose rows have two groups."""
+    distinct, item = names.numbers.unique(return_inverse=True)
+    sums = rows.new_zeros(len(distinct), rows.shape[1]).index_add_(0, item, rows)
+    if names.groups is None:
+        return sums, ItemNames(distinct)
+    groups = torch.full_like(distinct, torch.iinfo(torch.int64).max).scatter_reduce_(0, item, names.groups, "amin")
+    if not torch.equal(groups[item], names.groups):
+        raise ValueError("groups: got two for an item; wanted one for all scores of an id")
+    return sums, ItemNames(distinct, groups)
+
+
 def _digest(name: str, given: Any) -> int:
     if not isinstance(given, str):
         raise TypeError(f"{name}: got {given!r:.60} among names, wanted a str")

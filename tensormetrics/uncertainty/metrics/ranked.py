@@ -59,7 +59,7 @@ def _scored(area: Area, preds: Tensor, target: Tensor, weights: Tensor | None) -
         _checks.shape("weights", weights, *preds.shape)
         _checks.same_device(preds=preds, weights=weights)
     ordered, order = preds.sort(-1, descending=True)
-    positive, last = target.gather(-1, order).double(), _last_of_equals(ordered)
+    positive, last = target.gather(-1, order).double(), last_of_equals(ordered)
     is_valid = ordered.isfinite().all(-1) & ((target == 0) | (target == 1)).all(-1)
     if weights is None:
         return _area(area, last, positive, torch.ones_like(positive)).where(is_valid, torch.nan)
@@ -68,7 +68,7 @@ def _scored(area: Area, preds: Tensor, target: Tensor, weights: Tensor | None) -
     return _area(area, last, positive, weights.gather(-1, order)).where(is_valid, torch.nan)
 
 
-def _last_of_equals(ordered: Tensor) -> Tensor:
+def last_of_equals(ordered: Tensor) -> Tensor:
     # (..., N) sorted  ->  (..., N) bool
     last = torch.ones_like(ordered, dtype=torch.bool)
     last[..., :-1] = ordered[..., 1:] != ordered[..., :-1]
@@ -81,20 +81,20 @@ def _area(area: Area, last: Tensor, positive: Tensor, weights: Tensor) -> Tensor
     return area(right.where(last, 0), false.where(last, 0), last)
 
 
-def _steps(sums: Tensor) -> Tensor:
+def previous_steps(sums: Tensor) -> Tensor:
     # sums: (..., N), 0 but at the last of equal scores  ->  (..., N), those at the step before
     return torch.nn.functional.pad(sums.cummax(-1).values[..., :-1], (1, 0)) if sums.shape[-1] else sums
 
 
 def _roc_area(right: Tensor, false: Tensor, last: Tensor) -> Tensor:
-    added = (false - _steps(false)).where(last, 0) * (right + _steps(right))
+    added = (false - previous_steps(false)).where(last, 0) * (right + previous_steps(right))
     whole = right.sum(-1) * 0 if not right.shape[-1] else right[..., -1] * false[..., -1]
     return added.sum(-1) / 2 / whole
 
 
 def _precision_area(right: Tensor, false: Tensor, last: Tensor) -> Tensor:
     precision = (right / (right + false)).where(right > 0, 0)
-    added = (right - _steps(right)).where(last, 0) * precision
+    added = (right - previous_steps(right)).where(last, 0) * precision
     return added.sum(-1) / (right.sum(-1) if not right.shape[-1] else right[..., -1])
 
 
@@ -172,7 +172,7 @@ class RankedMetric(RowMetric):
         ordered, order = self.preds.sort(descending=True, stable=True)
         end = torch.tensor([1.0, 0.0], dtype=torch.float64, device=ordered.device)  # a positive tied with a negative
         positive = torch.cat([end, self.target[order].double(), end])
-        last = torch.cat([end == 0, _last_of_equals(ordered), end == 0])
+        last = torch.cat([end == 0, last_of_equals(ordered), end == 0])
         values, sizes = end.new_empty(2, pseudo.shape[1])
         for drawn, weights in replicate_weights(units[order], pseudo.shape[1], seed):
             above, below = pseudo[:, drawn]

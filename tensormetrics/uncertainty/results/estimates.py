@@ -14,6 +14,7 @@ from torch.utils._pytree import register_pytree_node
 from ... import _checks
 from ..._plots import plot_values
 from ..._tables import data_frame, rendered
+from .conclusions import Assurance, assurance_of, verdict_of
 from .formatting import description, interval_text, label_texts, p_value_text, result_lines, value_rows
 
 if TYPE_CHECKING:
@@ -285,6 +286,11 @@ class Comparison(Result):
             few units), "exact binomial", "random signs", "corrected t" or "hierarchical t"; "bootstrap" or "draws"
             without a test of its own.
         p_corrected: p-values corrected over all comparisons of the same call; None for a single one.
+        p_not_worse: p-values of non-inferiority, that a is not worse than b by `rope` or more; None without `rope`.
+        p_equivalent: p-values of equivalence, that the difference is smaller than `rope` (two one-sided t tests, whose
+            confidence interval is that of 1 - 2 p: at .05 that of 90 %); None without `rope`.
+        se: Standard errors of the difference; None if unknown.
+        sd: Standard deviations of the difference per group (or item), from which `plan` starts; None if unknown.
         a: Score of a with its interval; None if unknown.
         b: Score of b with its interval; None if unknown.
         higher_is_better: Direction of the metric.
@@ -294,7 +300,7 @@ class Comparison(Result):
         details: Further results of single methods by name.
 
     Shape:
-        - difference, low, high, p_value, p_better, p_rope, p_corrected: ``(...)`` each, float64
+        - all tensors: ``(...)`` each, float64
 
     Example:
         >>> ends = torch.tensor(0.042), torch.tensor(0.056)
@@ -304,7 +310,7 @@ class Comparison(Result):
     """
 
     tensors: ClassVar[tuple[str, ...]] = ("difference", "low", "high", "p_value", "p_better", "p_rope")
-    optional: ClassVar[tuple[str, ...]] = ("p_corrected", "a", "b")
+    optional: ClassVar[tuple[str, ...]] = ("p_corrected", "p_not_worse", "p_equivalent", "se", "sd", "a", "b")
 
     difference: Tensor
     low: Tensor
@@ -321,6 +327,10 @@ class Comparison(Result):
     discordant: int | None = None
     test: str | None = None
     p_corrected: Tensor | None = None
+    p_not_worse: Tensor | None = None
+    p_equivalent: Tensor | None = None
+    se: Tensor | None = None
+    sd: Tensor | None = None
     a: Estimate | None = None
     b: Estimate | None = None
     higher_is_better: bool = True
@@ -334,21 +344,39 @@ class Comparison(Result):
         """Return what the interval says, as a text; of several values as nested lists of texts.
 
         "better" or "worse" if the interval lies on one side of 0, with a `rope` also "better by more than rope",
-        "equivalent" (within it), "not worse" and "not better", else "undecided".
+        "equivalent" (within it), "not worse" and "not better", else "undecided". That is stricter than `p_equivalent`:
+        a p-value of .05 belongs to the interval of 90 %.
         """
         rows = value_rows(self, ("low", "high") if self.higher_is_better else ("high", "low"))
         sign = 1 if self.higher_is_better else -1
-        verdicts = np.array([_verdict(sign * low, sign * high, self.rope) for low, high in rows], dtype=object)
+        verdicts = np.array([verdict_of(sign * low, sign * high, self.rope) for low, high in rows], dtype=object)
         return verdicts.reshape(self.low.shape).tolist()
 
+    def assurance(self, more: int) -> Assurance:
+        """Return how likely `more` items, like those of the data, make the interval exclude 0.
 
-def _verdict(low: float, high: float, rope: float | None) -> str:
-    # low, high: the interval, oriented so that positive means better
-    cases = {"better": low > 0, "worse": high < 0}
-    if rope is not None:
-        cases = {"better by more than rope": low > rope, "worse by more than rope": high < -rope, **cases}
-        cases |= {"equivalent": -rope <= low and high <= rope, "not worse": low >= -rope, "not better": high <= rope}
-    return next((verdict for verdict, holds in cases.items() if holds), "undecided")
+        The predictive law of the larger sample, in which today's difference is not the true one (Spiegelhalter,
+        Freedman & Blackburn 1986, doi:10.1016/0197-2456(86)90003-6).
+
+        Args:
+            more: Number of items that are added.
+
+        Shape:
+            - Output: ``(...)`` each, float64
+
+        Returns:
+            The chances that a turns out better and worse than b.
+
+        Raises:
+            ValueError: If the number is negative, or standard error, items or confidence of the comparison are unknown.
+        """
+        more = _checks.integer_at_least("more", more, 0)
+        if self.se is None or self.items is None or self.confidence is None:
+            raise ValueError(
+                "assurance: got a comparison without se, items and confidence, wanted one of compare(a, b)"
+            )
+        sign = 1 if self.higher_is_better else -1
+        return assurance_of(sign * self.difference, self.se, more / self.items, self.confidence)
 
 
 def check_confidence(confidence: float) -> float:

@@ -5,11 +5,11 @@ from torch import Tensor
 
 from ... import _checks
 from ..._checks import takes_arrays
+from ..._student import t_cdf, t_quantile
 from ..results.estimates import Comparison
 from .log_concave import tabulate
 from .pooling import correlated_variance
 from .samples import check_probability, check_rope
-from .student import t_cdf, t_quantile
 from .truncated import log_t_density
 
 

@@ -9,9 +9,9 @@ from torch import Tensor
 from ... import _checks
 from ..._checks import takes_arrays
 from ..._exact_sums import cumulative_mass
+from ..._student import log_t_pdf, t_cdf, t_quantiles
 from ..results.estimates import Comparison
 from .samples import check_probability, check_rope
-from .student import log_t_pdf, t_cdf, t_quantiles
 
 TAILS = (1, 2, 4, 8, 16, 32, 64)  # degrees of freedom of the law of the data sets
 SIDE = 40  # of the grid of means and spreads

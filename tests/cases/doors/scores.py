@@ -83,6 +83,7 @@ PROBABLE = {
             **of_metric(uncertainty.BinaryAUROC, "BinaryAUROC"),
             "uncertainty.auroc": uncertainty.auroc,
             "uncertainty.auroc, batch": both_sides,
+            "uncertainty.delong": lambda preds, target: uncertainty.delong(preds[None], target).auroc[0],
             "retrieval.ranking_auroc, one query": of_one_query(retrieval.ranking_auroc),
         },
         without={
@@ -368,4 +369,68 @@ DIFFERENCES = {
         },
     ),
 }
-NUMBERS = PROBABLE | MATRICES | ASSIGNED | SAMPLES | DIFFERENCES
+
+
+def right_of_samples(problems: int, samples: int) -> Callable[[Generator], tuple[Tensor, Tensor]]:
+    return lambda generator: (
+        torch.full((problems,), samples),
+        torch.randint(samples + 1, (problems,), generator=generator),
+    )
+
+
+def each_sample(n: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
+    """Return whether each sample is right, and its problem; the samples of a problem stand far apart."""
+    index = torch.cat([torch.stack([torch.full((many,), p), torch.arange(many)], 1) for p, many in enumerate(n)])
+    index = index[index[:, 1].argsort(stable=True)]
+    return index[:, 1] < c[index[:, 0]], index[:, 0]
+
+
+def pass_at_3(n: Tensor, c: Tensor) -> uncertainty.PassAtK:
+    metric = uncertainty.PassAtK(3)
+    metric.update(c, n, ids=torch.arange(len(n)))
+    return metric
+
+
+def repeated_scores(generator: Generator) -> tuple[Tensor, Tensor]:
+    items = torch.randint(12, (60,), generator=generator)
+    return torch.rand(60, generator=generator).double(), items
+
+
+PASSES = {
+    "mean of items with repeats": Number(
+        {
+            "ordinary": repeated_scores,
+            "one repeat each": lambda generator: (torch.rand(9, generator=generator).double(), torch.arange(9)),
+        },
+        {
+            "uncertainty.interval": lambda scores, items: uncertainty.interval(scores, ids=items).value,
+            "uncertainty.variance_components": lambda scores, items: (
+                uncertainty.variance_components(scores, items).value
+            ),
+        },
+    ),
+    "pass@3": Number(
+        {
+            "ordinary": right_of_samples(20, 8),
+            "one problem": right_of_samples(1, 5),
+            "as many as k": right_of_samples(12, 3),
+            "too few samples": right_of_samples(6, 2),
+            "more right than samples": lambda generator: (torch.full((6,), 4), torch.full((6,), 5)),
+        },
+        {
+            "uncertainty.pass_at_k": lambda n, c: uncertainty.pass_at_k(n, c, 3).mean(),
+            "uncertainty.pass_at_k, several": lambda n, c: uncertainty.pass_at_k(n, c, (3, 1))[..., 0].mean(),
+            "uncertainty.PassAtK": lambda n, c: pass_at_3(n, c).compute(),
+            "uncertainty.PassAtK, samples": lambda n, c: fed(uncertainty.PassAtK(3), *each_sample(n, c)).compute(),
+        },
+        {
+            "uncertainty.interval": lambda n, c: uncertainty.interval(
+                uncertainty.pass_at_k(n, c, 3), bounds=(0.0, 1.0)
+            ),
+            "uncertainty.PassAtK": lambda n, c: pass_at_3(n, c).interval(),
+            "uncertainty.PassAtK, samples": lambda n, c: fed(uncertainty.PassAtK(3), *each_sample(n, c)).interval(),
+        },
+        without={"uncertainty.PassAtK, samples": {"more right than samples": "each sample is one"}},
+    ),
+}
+NUMBERS = PASSES | PROBABLE | MATRICES | ASSIGNED | SAMPLES | DIFFERENCES

@@ -41,6 +41,7 @@ SINGLE = {
     "structured.CorefScores": "against `EntitySet.metric` in tests/structured/test_coref_oracle.py",
     "structured.EventScores": "against `EventSet.metric` in tests/structured/test_events.py",
     "structured.graph_overlap": "the only overlap of graphs",
+    "uncertainty.plan": "the only plan of a comparison",
     "uncertainty.compare_samples": "the only comparison of draws",
     "uncertainty.compare_data_sets": "the only hierarchical model",
     "uncertainty.compare_folds": "the only test of correlated folds",

@@ -1,0 +1,147 @@
+"""DeLong's test: areas under the ROC curve of several models on the same items, and their covariance."""
+
+from collections.abc import Hashable, Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from ... import _checks
+from ..._checks import takes_arrays
+from ..engine.weights import units
+from .ranked import last_of_equals, previous_steps
+
+NO_VARIANCE = 1e-12  # of a difference, relative to the variances of both areas
+
+
+class DeLong(NamedTuple):
+    """Areas under the ROC curves of M models on the same items, see `delong`; shapes ``(..., M)``, ``(..., M, M)``."""
+
+    auroc: Tensor  # (..., M) float64
+    covariance: Tensor  # (..., M, M), of the areas
+    p_value: Tensor  # (..., M, M), two-sided, that the areas of two models are equal
+
+
+@takes_arrays
+def delong(preds: Tensor, target: Tensor, groups: Tensor | Sequence[Hashable] | None = None) -> DeLong:
+    """Compare the areas under the ROC curve of models on the same items by DeLong's test.
+
+    The test is that of large samples; `compare` of two `BinaryAUROC` reweights the items, and holds its promise for few
+    of them too.
+
+    Args:
+        preds: Scores of M models on the same N items.
+        target: Class of each item, 0 or 1.
+        groups: Integer or name of what each item belongs to, such as a patient with several images.
+
+    Shape:
+        - preds: ``(..., M, N)`` floating
+        - target: ``(..., N)`` integer or bool
+        - groups: ``(N,)``, or integers ``(..., N)``
+        - Output: `auroc` ``(..., M)``, `covariance` and `p_value` ``(..., M, M)``, float64
+
+    Returns:
+        The areas, their covariance and the p-value of each pair of models: 1 where both areas are equal, NaN where they
+        differ without any variance. The covariance is NaN with fewer than two positives or negatives (or groups that
+        have one); all results of a model are NaN if one of its scores is not finite, or a target is not 0 or 1.
+
+    Raises:
+        ValueError: If shapes or dtypes differ from these.
+
+    Example:
+        >>> target = torch.tensor([0, 0, 0, 0, 0, 1, 1, 1, 1, 1])
+        >>> a = torch.tensor([0.1, 0.3, 0.2, 0.5, 0.4, 0.6, 0.9, 0.7, 0.8, 0.45])
+        >>> b = torch.tensor([0.4, 0.3, 0.8, 0.5, 0.1, 0.6, 0.2, 0.7, 0.9, 0.45])
+        >>> result = delong(torch.stack([a, b]), target)
+        >>> result.auroc
+        tensor([0.9600, 0.6800], dtype=torch.float64)
+        >>> round(float(result.p_value[0, 1]), 3)
+        0.144
+
+    References:
+        DeLong, DeLong & Clarke-Pearson 1988, doi:10.2307/2531595
+        Sun & Xu 2014, doi:10.1109/LSP.2014.2337313
+        Obuchowski 1997, doi:10.2307/2533958
+    """
+    _checks.floating("preds", preds)
+    _checks.shape("preds", preds, "...", "M", "N")
+    _checks.integral("target", target)
+    _checks.shape("target", target, *preds.shape[:-2], preds.shape[-1])
+    _checks.same_device(preds=preds, target=target)
+    is_positive = (target == 1)[..., None, :]
+    counts = [cls.double().sum(-1) for cls in (is_positive, ~is_positive)]  # (..., 1) each
+    placements = _placements(preds, is_positive)
+    positives, negatives = counts
+    area = 1 - (placements * is_positive).sum(-1) / (positives * negatives)
+    # What each item adds to the area above the mean: of a positive the fraction of negatives below it, of a negative
+    # that of the positives above it.
+    of_positives = torch.where(is_positive, 1 - placements / negatives[..., None] - area[..., None], 0)
+    of_negatives = torch.where(is_positive, 0, placements / positives[..., None] - area[..., None])
+    parts = [of_positives / positives[..., None], of_negatives / negatives[..., None]]
+    if groups is None:
+        of_each = [_products(part, part, count) for part, count in zip(parts, counts, strict=True)]
+        covariance = of_each[0] + of_each[1]
+    else:
+        covariance = _clustered_covariance(parts, is_positive, _dense_groups(groups, preds))
+    is_valid = preds.isfinite().all(-1) & ((target == 0) | (target == 1)).all(-1, keepdim=True)
+    area = area.where(is_valid, torch.nan)
+    covariance = covariance.where(is_valid[..., None] & is_valid[..., None, :], torch.nan)
+    return DeLong(area, covariance, _p_values(area, covariance))
+
+
+def _placements(preds: Tensor, is_positive: Tensor) -> Tensor:
+    # preds: (..., M, N)  is_positive: (..., 1, N)  ->  (..., M, N) float64
+    """Return the number of items of the other class that score above each item, ties counting half."""
+    ordered, order = preds.sort(-1, descending=True)
+    positive = is_positive.expand(preds.shape).gather(-1, order)
+    last = last_of_equals(ordered)
+    halves = []
+    for of_class in (~positive, positive):
+        sums = of_class.double().cumsum(-1)
+        above = previous_steps(sums.where(last, 0))
+        through = sums.where(last, torch.inf).flip(-1).cummin(-1).values.flip(-1) if sums.shape[-1] else sums
+        halves.append((above + through) / 2)
+    return torch.empty_like(halves[0]).scatter_(-1, order, torch.where(positive, halves[0], halves[1]))
+
+
+def _products(a: Tensor, b: Tensor, count: Tensor) -> Tensor:
+    # a, b: (..., M, G) sums of groups  count: (..., 1)  ->  (..., M, M)
+    factor = torch.where(count > 1, count / (count - 1), torch.nan)
+    return (a @ b.mT) * factor[..., None]
+
+
+def _clustered_covariance(parts: list[Tensor], is_positive: Tensor, groups: Tensor) -> Tensor:
+    # parts: (..., M, N) each, of positives and of negatives  groups: (..., 1, N)  ->  (..., M, M)
+    sums = [torch.zeros_like(part).scatter_add_(-1, groups.expand(part.shape), part) for part in parts]
+    members = [is_positive.double(), 1 - is_positive.double()]
+    sizes = [torch.zeros_like(member).scatter_add_(-1, groups, member) for member in members]
+    of_positives, of_negatives = (
+        _products(part, part, (size > 0).double().sum(-1)) for part, size in zip(sums, sizes, strict=True)
+    )
+    both = _products(sums[0], sums[1], (sizes[0] + sizes[1] > 0).double().sum(-1))
+    return of_positives + of_negatives + both + both.mT
+
+
+def _dense_groups(groups: Tensor | Sequence[Hashable], preds: Tensor) -> Tensor:
+    # ->  (..., 1, N) int64 in [0, N), numbered in each row of its own
+    if not isinstance(groups, Tensor) or groups.ndim < 2:
+        groups = units("groups", groups, preds.shape[-1], preds.device)
+    _checks.integral("groups", groups)
+    _checks.same_device(preds=preds, groups=groups)
+    shape = (*preds.shape[:-2], preds.shape[-1])
+    if groups.shape not in ((preds.shape[-1],), shape):
+        raise ValueError(f"groups: got shape {tuple(groups.shape)}, wanted {(preds.shape[-1],)} or {shape}")
+    ordered, order = groups.long().expand(shape).sort(-1)
+    is_new = torch.zeros_like(ordered)
+    is_new[..., 1:] = (ordered[..., 1:] != ordered[..., :-1]).long()
+    return torch.empty_like(ordered).scatter_(-1, order, is_new.cumsum(-1))[..., None, :]
+
+
+def _p_values(area: Tensor, covariance: Tensor) -> Tensor:
+    # area: (..., M)  covariance: (..., M, M)  ->  (..., M, M)
+    variances = covariance.diagonal(dim1=-2, dim2=-1)
+    total = variances[..., None] + variances[..., None, :]
+    difference, variance = area[..., None] - area[..., None, :], total - covariance - covariance.mT
+    z = difference / torch.where(variance > NO_VARIANCE * total, variance, torch.nan).sqrt()
+    p_value = 2 * torch.special.ndtr(-z.abs())
+    return torch.where(difference == 0, torch.ones_like(p_value), p_value)
