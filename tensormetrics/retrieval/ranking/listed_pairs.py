@@ -46,11 +46,11 @@ class ListedPairs:
             cell = torch.arange(queries * reference_labels.shape[1], device=device)
             row, column = cell // reference_labels.shape[1], cell % reference_labels.shape[1]
         first = torch.arange(items, device=device)[:, None]
-        listed = [
+        rows, columns = (
             (index + first * labels.shape[1]).flatten()
             for index, labels in ((row, query_labels), (column, reference_labels))
-        ]
-        distances = distance.of_pairs(query.flatten(0, 1), reference.flatten(0, 1), *listed, memory)
+        )
+        distances = distance.of_pairs(query.flatten(0, 1), reference.flatten(0, 1), rows, columns, memory)
         self.distances, order = distances.view(items, -1).sort(-1)
         same = (query_labels[:, row] == reference_labels[:, column]).gather(-1, order)
         counts = torch.stack([same, ~same], 1).long().cumsum(-1)

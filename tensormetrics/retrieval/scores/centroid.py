@@ -1,7 +1,7 @@
 """Classification by the nearest class centroid."""
 
 import itertools
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -30,6 +30,7 @@ from ..search.knn import References, TorchKNN
 from .embedding_metric import EmbeddingOptions
 from .query_metric import Average, OnLone, QueryMetric
 
+SIDES = "query", "query_labels", "reference", "reference_labels"
 MOST_CELLS = 2**20  # queries times references of an item of a batch; for more, each item is searched by itself
 
 
@@ -74,7 +75,7 @@ def nearest_centroid(
             "self_index": self_index,
         }
         return _each_item(query, others, distance, memory_budget)
-    sides = _checked(query, query_labels, reference, reference_labels, self_index)
+    sides = _checked(query, query_labels, reference, reference_labels, self_index=self_index)
     return checked_centroids(sides, DISTANCES[distance], memory_budget)
 
 
@@ -83,6 +84,7 @@ def _checked(
     query_labels: Tensor,  # (Q,)
     reference: Tensor,  # (N, D)
     reference_labels: Tensor,  # (N,)
+    *,
     self_index: Tensor | None,  # (Q,)
 ) -> Sides:
     query, reference = as_embeddings("query", query), as_embeddings("reference", reference)
@@ -161,12 +163,15 @@ def _each_item(
             scores[item] = nearest_centroid(query[item], distance=distance, memory_budget=memory_budget, **of_item)
         return scores
     flat = {name: side.flatten(0, len(lead)) for name, side in {"query": query, **given}.items()}
-    sides = _checked(**{"self_index": None, **flat})
+    *tables, self_index = (flat.get(name) for name in (*SIDES, "self_index"))
+    sides = _checked(*cast("list[Tensor]", tables), self_index=self_index)
     rows = sides.query, sides.query_labels, sides.reference, sides.reference_labels, sides.self_index()
     memory = budget(memory_budget, query.device)
     few = max(memory // (40 * queries * references + 64 * (queries + references) * width), 1)
     parts = zip(*(side.unflatten(0, (lead.numel(), -1)).split(few) for side in rows), strict=True)
-    return torch.cat([_of_batch(*part, DISTANCES[distance], memory // 4) for part in parts]).view(query.shape[:-1])
+    return torch.cat([_of_batch(*part, distance=DISTANCES[distance], memory=memory // 4) for part in parts]).view(
+        query.shape[:-1]
+    )
 
 
 def _of_batch(
@@ -175,6 +180,7 @@ def _of_batch(
     reference: Tensor,  # (B, N, D)
     reference_labels: Tensor,  # (B, N)
     self_index: Tensor,  # (B, Q)
+    *,
     distance: Distance,
     memory: int,
 ) -> Tensor:
