@@ -204,7 +204,8 @@ def pool_gamma(samples: Tensor, u: Tensor, bounds: Bounds, *, shifted: bool = Fa
     shape, scale = shape.sum(0) - (len(shape) - 1), 1 / (1 / scale).sum(0)
     if not (shape > 0).all():
         raise ValueError(f"samples: the product of their gamma densities has no finite mass; {ADVICE}")
-    return (loc + truncated_gamma_icdf(u, *_to(u, shape, scale), 0.0, high - loc)).clamp(*bounds)
+    shape, scale = _to(u, shape, scale)
+    return (loc + truncated_gamma_icdf(u, shape, scale, 0.0, high - loc)).clamp(*bounds)
 
 
 def fit_gamma(samples: Tensor, loc: Tensor | float = 0.0) -> tuple[Tensor, Tensor]:
