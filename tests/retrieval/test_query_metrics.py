@@ -28,7 +28,7 @@ from tensormetrics.retrieval import (
     evaluate_run,
     nearest_centroid,
 )
-from tensormetrics.retrieval.scores import query_metric
+from tensormetrics.retrieval.scores import centroid, query_metric
 
 NAN = math.nan
 METRICS = {
@@ -415,6 +415,36 @@ def test_nearest_centroid_loop(distance, itself, device):
         own = int(labels[i])
         expected = float(min(far, key=far.get) == own) if own in far else NAN
         assert got[i] == pytest.approx(expected, nan_ok=True), i
+
+
+@pytest.mark.parametrize("distance", ["l2", "ip", "cosine"])
+@pytest.mark.parametrize("sides", ["own items", "references", "some are references"])
+def test_nearest_centroid_batch_equals_its_items_bit_for_bit(distance, sides, monkeypatch):
+    generator = torch.Generator().manual_seed(1)
+    x = torch.randn(3, 2, 20, 5, generator=generator)
+    x[1] = x[1].round()  # ties, and rows of zeros
+    x[2, 0] *= torch.randn(20, 1, generator=generator).exp() ** 3
+    x[2, 1, ::7] = torch.inf
+    labels = torch.randint(0, 4, (3, 2, 20), generator=generator)
+    labels[0, 0], labels[0, 1] = 1, torch.arange(20)
+    given = {"query": x, "query_labels": labels}
+    if sides != "own items":
+        others = x[:, :, torch.randperm(20, generator=generator)[:15]]
+        given |= {"reference": others, "reference_labels": torch.randint(0, 4, (3, 2, 15), generator=generator)}
+    if sides == "some are references":
+        given["self_index"] = torch.randint(-1, 15, (3, 2, 20), generator=generator)
+
+    def of_item(*item):
+        return nearest_centroid(**{name: side[item] for name, side in given.items()}, distance=distance)
+
+    expected = torch.stack([torch.stack([of_item(i, j) for j in range(2)]) for i in range(3)])
+    assert 0 < expected.nan_to_num().mean() < 1
+    for budget in (None, 2**14):  # all items at once, and one at a time
+        got = nearest_centroid(**given, distance=distance, memory_budget=budget)
+        torch.testing.assert_close(got, expected, rtol=0, atol=0, equal_nan=True)
+    monkeypatch.setattr(centroid, "MOST_CELLS", 0)
+    got = nearest_centroid(**given, distance=distance)
+    torch.testing.assert_close(got, expected, rtol=0, atol=0, equal_nan=True)
 
 
 def test_nearest_centroid_ties_go_to_the_smaller_label(device):

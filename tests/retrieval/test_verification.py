@@ -16,7 +16,7 @@ from tensormetrics.retrieval import (
     tar_at_far,
 )
 from tensormetrics.retrieval.inputs import Sides
-from tensormetrics.retrieval.ranking import pairs
+from tensormetrics.retrieval.ranking import listed_pairs, pairs
 from tensormetrics.retrieval.search.distance import DISTANCES
 
 FAR = (0.0, 1e-3, 1e-2, 0.1, 1.0)
@@ -162,6 +162,34 @@ def test_queries_references_and_both():
     fpr, tpr, _ = roc_curve(same, -distances, drop_intermediate=False)
     assert metric.compute().tar.tolist() == [tpr[fpr <= far].max() for far in FAR]
     assert float(area.compute()) == pytest.approx(roc_auc_score(same, -distances), rel=1e-12)
+
+
+@pytest.mark.parametrize("references", [None, 15])
+@pytest.mark.parametrize("distance", DISTANCES)
+def test_batches_equal_their_items_bit_for_bit(distance, references, monkeypatch):
+    generator = torch.Generator().manual_seed(4)
+    sizes = (20,) if references is None else (20, references)
+    batch = []
+    for size in sizes:
+        x = torch.randn(2, 4, size, 3, generator=generator)
+        x[1] = x[1].round()  # many pairs at equal distance
+        y = torch.randint(0, 4, (2, 4, size), generator=generator)
+        y[0, 0], y[0, 1] = 1, torch.arange(size) + 50 * len(batch)  # a kind without pairs
+        batch += [x, y]
+    calls = [
+        lambda *sides, **budget: torch.stack(pairwise_roc(*sides, far=FAR, distance=distance, **budget), -1),
+        lambda *sides, **budget: tar_at_far(*sides, far=0.1, distance=distance, **budget),
+        lambda *sides, **budget: equal_error_rate(*sides, distance=distance, **budget),
+        lambda *sides, **budget: pairwise_auroc(*sides, distance=distance, **budget),
+    ]
+    for call in calls:
+        items = [[call(*(side[i, j] for side in batch)) for j in range(4)] for i in range(2)]
+        items = torch.stack([torch.stack(row) for row in items])
+        for budget in (None, 2**14):  # all at once, and one at a time
+            torch.testing.assert_close(call(*batch, memory_budget=budget), items, rtol=0, atol=0, equal_nan=True)
+        with monkeypatch.context() as patch:
+            patch.setitem(listed_pairs.MOST, "cpu", 0)  # too many to list
+            torch.testing.assert_close(call(*batch), items, rtol=0, atol=0, equal_nan=True)
 
 
 def test_nothing_to_compare_is_nan():

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from fake_device import DEVICE, Device
 
 from tensormetrics.structured import AMR, Prop, Smatch, Variable, read_penman, read_triples
 
@@ -181,3 +182,15 @@ def test_bytes_and_generators():
         with pytest.raises(TypeError) as error:
             call()
         assert str(error.value) == message
+
+
+def test_update_of_lists_waits_for_no_device():
+    pair = [props("a instance want", "b instance boy", "a arg0 b")], [props("c instance boy", "d instance want")]
+    expected = Smatch()
+    expected.update(*pair)
+    with Device() as fake:
+        metric = Smatch().to(DEVICE)
+        fake.waits.clear()
+        metric.update(*pair)
+        assert fake.waits == []
+        assert float(metric.compute()["f1"].cpu()) == float(expected.compute()["f1"]) == 0.8

@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 import torch
 from cases.latent import best_of_all_mappings, bound_items, items_with_variables
+from fake_device import DEVICE, Device
+from test_conformance import on
 from torch import Tensor
 
 from tensormetrics.structured import LatentMatch, latent_overlap
@@ -118,6 +120,20 @@ def test_batches_chunks_and_seeds_give_the_same(options, monkeypatch, device):
     monkeypatch.setattr(_lengths, "CELLS", 1)
     monkeypatch.setattr(_lengths, "FEW_CELLS", 0)
     assert all(torch.equal(a, b) for a, b in zip(found, latent_overlap(*documents, **options), strict=True))
+
+
+def test_waits_are_as_many_for_eight_times_the_unproved_documents():
+    counts = []
+    for documents in (5, 40):
+        with Device() as fake:
+            inputs = on(DEVICE, tuple(random_documents(documents, 6)))
+            fake.waits.clear()
+            unproved = ~latent_overlap(*inputs, solver="search").exact
+            of_search = len(fake.waits)
+            latent_overlap(*inputs)
+            counts.append((len(fake.waits) - of_search) - of_search)
+            assert unproved.sum().item() > 1
+    assert counts[0] == counts[1] > 0
 
 
 def test_integer_programmes_need_no_search(monkeypatch, device):

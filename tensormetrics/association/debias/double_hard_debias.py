@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from ... import _checks
+from ..._convergence import Convergence
 from ..._exact_sums import cumulative_mass
 from ..embeddings.lookup import check_flag
 from ..embeddings.model import WordEmbeddingModel
@@ -140,14 +141,17 @@ def two_means(points: Tensor, seed: int | None, starts: int = 10, steps: int = 1
     away = cumulative_mass(squared.mT)
     drawn = torch.searchsorted(away.contiguous(), (second.unsqueeze(-1) * away[..., -1:]).contiguous(), right=True)
     centres = torch.stack([begin, _rows(points, drawn.squeeze(-1).clamp(max=points.shape[-2] - 1))], -3)
-    for _ in range(steps):  # without a look at whether they still move, which would wait for the device
+    convergence = Convergence()
+    for _ in range(steps):
         apart = centres[..., 1, :, :] - centres[..., 0, :, :]
         half_way = (apart * centres.sum(-3)).sum(-1).unsqueeze(-2) / 2
         nearer = (points @ apart.mT > half_way).to(points.dtype)  # (..., N, starts): to the second
         members = torch.stack([1 - nearer, nearer], -3).mT  # (..., 2, starts, N)
         sizes = members.sum(-1, keepdim=True)
         means = members @ points.unsqueeze(-3) / sizes.clamp(min=1)
-        centres = means.where(sizes > 0, centres)
+        before, centres = centres, means.where(sizes > 0, centres)
+        if convergence.is_reached((centres != before).any()):
+            break
     between = (sizes * means.square().sum(-1, keepdim=True)).sum(-3)  # largest where the clusters are tightest
     best = between.squeeze(-1).argmax(-1)
     return _rows(nearer.mT, best.unsqueeze(-1)).squeeze(-2) > 0

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..._convergence import Convergence
 from ..sets.word_sets import Words, dot, join, times, weighted_sum
 
 MOST_STEPS, TOLERANCE = 100, 1e-10
@@ -29,20 +30,21 @@ def logistic_regression(a: Words, b: Words, C: float, penalize_intercept: bool) 
     form = (_Dual if dual else _Primal).of(x, y, penalize_intercept)
     against = x.new_zeros(torch.broadcast_shapes(x.shape[:-1], weight.shape))  # minus the margins
     unknowns = x.new_zeros(*against.shape[:-1], x.shape[-2] if dual else x.shape[-1] + 1)
-    on_host = x.device.type == "cpu"  # elsewhere, to look would be to wait
+    on_host = x.device.type == "cpu"
+    convergence = Convergence()
     for _ in range(MOST_STEPS):
         wrong = sigmoid(against)
         pull = weight * wrong
         descent, products = form.descent(unknowns, pull)
         square = dot(descent, products)
-        if on_host and not (square.item() > TOLERANCE**2 if square.ndim == 0 else (square > TOLERANCE**2).any()):
+        going = square > TOLERANCE**2
+        if convergence.is_reached(going.any() if going.ndim else going):
             break
         step, change = form.step(descent, torch.addcmul(pull, pull, wrong, value=-1))
         length = _length(form, unknowns, against, weight, step, change)
         if length is None and on_host and square.ndim == 0:
             unknowns, against = unknowns + step, against - change
             continue
-        going = square > TOLERANCE**2
         length = (going.to(step.dtype) if length is None else going * length).unsqueeze(-1)
         unknowns = torch.addcmul(unknowns, length, step)
         against = torch.addcmul(against, length, change, value=-1)

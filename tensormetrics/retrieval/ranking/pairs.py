@@ -21,14 +21,15 @@ from ..search.product_filter import BLOCK, Filter
 
 BINS = 2**16
 _PAIR = 96  # bytes of a pair of a tile
-Condition = Callable[[Tensor, Tensor], Tensor]  # numbers of same and of different pairs, (n,) int64 each  ->  (n,) bool
+# numbers of same and of different pairs, (..., n) int64 each  ->  (..., n) bool
+Condition = Callable[[Tensor, Tensor], Tensor]
 
 
 class Found(NamedTuple):
     """The least distance at which a condition holds for the pairs up to it, inf where it never does.
 
-    at () float64, canonical; below, through (2,) int64: same and different pairs that are nearer, and these and the
-    pairs at that distance.
+    at (...) float64, canonical; below, through (..., 2) int64: same and different pairs that are nearer, and these and
+    the pairs at that distance.
     """
 
     at: Tensor

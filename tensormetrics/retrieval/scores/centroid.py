@@ -1,7 +1,7 @@
 """Classification by the nearest class centroid."""
 
 import itertools
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -11,11 +11,12 @@ from typing_extensions import Unpack
 from ... import _checks
 from ..._checks import takes_arrays
 from ..._distributed import reduced
-from ..._exact_sums import total, unit_of
+from ..._exact_sums import COARSE, parts, total, unit_of
 from ..inputs import (
     Sides,
     as_embeddings,
     both_or_neither,
+    budget,
     check_squares,
     class_parts,
     comparable_labels,
@@ -28,6 +29,9 @@ from ..search.distance import DISTANCES, Distance, DistanceName
 from ..search.knn import References, TorchKNN
 from .embedding_metric import EmbeddingOptions
 from .query_metric import Average, OnLone, QueryMetric
+
+SIDES = "query", "query_labels", "reference", "reference_labels"
+MOST_CELLS = 2**20  # queries times references of an item of a batch; for more, each item is searched by itself
 
 
 @takes_arrays
@@ -71,6 +75,18 @@ def nearest_centroid(
             "self_index": self_index,
         }
         return _each_item(query, others, distance, memory_budget)
+    sides = _checked(query, query_labels, reference, reference_labels, self_index=self_index)
+    return checked_centroids(sides, DISTANCES[distance], memory_budget)
+
+
+def _checked(
+    query: Tensor,  # (Q, D)
+    query_labels: Tensor,  # (Q,)
+    reference: Tensor,  # (N, D)
+    reference_labels: Tensor,  # (N,)
+    *,
+    self_index: Tensor | None,  # (Q,)
+) -> Sides:
     query, reference = as_embeddings("query", query), as_embeddings("reference", reference)
     _checks.shape("reference", reference, "N", query.shape[1])
     _checks.shape("query_labels", query_labels, len(query))
@@ -80,8 +96,7 @@ def nearest_centroid(
     check_squares(query=query, reference=reference)
     if self_index is None:
         self_index = torch.full((len(query),), -1, device=query.device)
-    sides = Sides(query, query_labels, reference, reference_labels, 0, own=self_index)
-    return checked_centroids(sides, DISTANCES[distance], memory_budget)
+    return Sides(query, query_labels, reference, reference_labels, 0, own=self_index)
 
 
 @torch.no_grad()
@@ -132,18 +147,84 @@ def checked_centroids(sides: Sides, distance: Distance, memory_budget: int | Non
 def _each_item(
     query: Tensor, others: dict[str, Tensor | None], distance: DistanceName, memory_budget: int | None
 ) -> Tensor:
-    # query: (..., Q, D)  others: (..., *)  ->  (..., Q), one item of the batch after the other
+    # query: (..., Q, D)  others: (..., *)  ->  (..., Q)
+    """Return the scores of a batch; of small items many are scored at once."""
     lead = query.shape[:-2]
     given = {name: other for name, other in others.items() if other is not None}
     for name, other in given.items():
         if other.shape[: len(lead)] != lead:
             wanted = f"leading dimensions {tuple(lead)}, those of query"
             raise ValueError(f"{name}: got shape {tuple(other.shape)}, wanted {wanted}")
-    scores = query.new_empty(query.shape[:-1], dtype=torch.float64)
-    for item in itertools.product(*map(range, lead)):
-        of_item = {name: other[item] for name, other in given.items()}
-        scores[item] = nearest_centroid(query[item], distance=distance, memory_budget=memory_budget, **of_item)
-    return scores
+    (queries, width), references = query.shape[-2:], given["reference"].shape[len(lead)]
+    if min(lead.numel(), queries, references) == 0 or queries * references > MOST_CELLS:
+        scores = query.new_full(query.shape[:-1], torch.nan, dtype=torch.float64)
+        for item in itertools.product(*map(range, lead)):
+            of_item = {name: other[item] for name, other in given.items()}
+            scores[item] = nearest_centroid(query[item], distance=distance, memory_budget=memory_budget, **of_item)
+        return scores
+    flat = {name: side.flatten(0, len(lead)) for name, side in {"query": query, **given}.items()}
+    *tables, self_index = (flat.get(name) for name in (*SIDES, "self_index"))
+    sides = _checked(*cast("list[Tensor]", tables), self_index=self_index)
+    rows = sides.query, sides.query_labels, sides.reference, sides.reference_labels, sides.self_index()
+    memory = budget(memory_budget, query.device)
+    few = max(memory // (40 * queries * references + 64 * (queries + references) * width), 1)
+    parts = zip(*(side.unflatten(0, (lead.numel(), -1)).split(few) for side in rows), strict=True)
+    return torch.cat([_of_batch(*part, distance=DISTANCES[distance], memory=memory // 4) for part in parts]).view(
+        query.shape[:-1]
+    )
+
+
+def _of_batch(
+    query: Tensor,  # (B, Q, D)
+    query_labels: Tensor,  # (B, Q)
+    reference: Tensor,  # (B, N, D)
+    reference_labels: Tensor,  # (B, N)
+    self_index: Tensor,  # (B, Q)
+    *,
+    distance: Distance,
+    memory: int,
+) -> Tensor:
+    # ->  (B, Q)
+    """Return the scores of `checked_centroids` by a table of each item's queries and classes."""
+    items, size = reference_labels.shape
+    finite = [finite_rows(side.flatten(0, 1)) for side in (query, reference)]
+    x, rows = (
+        distance.prepared(side.flatten(0, 1).double().where(is_finite[:, None], 0.0))
+        for side, is_finite in zip((query, reference), finite, strict=True)
+    )
+    labels, order = reference_labels.sort(stable=True)
+    is_new = torch.nn.functional.pad(labels[:, 1:] != labels[:, :-1], (1, 0), value=False)
+    ordered = is_new.cumsum(1)  # classes are numbered by their labels, from 0 in each item
+    count = int(ordered[:, -1].max()) + 1
+    item = torch.arange(items, device=query.device)[:, None]
+    codes = (torch.empty_like(ordered).scatter_(1, order, ordered) + item * count).flatten()
+    number = torch.zeros(items * count, dtype=torch.int64, device=query.device).index_add_(0, codes, finite[1].long())
+    units = unit_of(rows.view(items, size, -1).abs().amax(1)).repeat_interleave(size, 0, output_size=len(rows))
+    sums = torch.zeros(len(COARSE), len(number), rows.shape[1], dtype=torch.float64, device=query.device)
+    for of_part, part in zip(sums, parts(rows, units, COARSE), strict=True):
+        of_part.index_add_(0, codes, part)  # exact, and so in any order
+    of_classes = total(sums)
+    centroids = of_classes / number[:, None]
+
+    at = torch.searchsorted(labels, query_labels.contiguous()).clamp(max=size - 1)
+    has_class = labels.gather(1, at) == query_labels
+    own = ordered.gather(1, at)
+    of_class = (own + item * count).flatten()
+    same = (self_index.clamp(min=0) + item * size).flatten()
+    itself = (self_index.flatten() >= 0) & finite[1][same]
+    left = number[of_class] - itself.long()
+    taken = torch.where(itself[:, None], rows[same], 0.0)
+    near = distance.canonical(x, (of_classes[of_class] - taken) / left[:, None]).view_as(own)
+    cell = torch.arange(len(x) * count, device=query.device)
+    column = cell % count + cell // (count * own.shape[1]) * count
+    table = distance.of_pairs(x, centroids, cell // count, column, memory).view(*own.shape, count)
+    classes = torch.arange(count, device=query.device)
+    table = table.masked_fill(table.isnan() | (classes == own[..., None]), torch.inf)
+    rival = table.amin(-1)
+    other = torch.where(table == rival[..., None], classes, count).amin(-1)
+    won = (near < rival) | ((near == rival) & (own < other)) | (rival == torch.inf)
+    is_known = has_class & (left != 0).view_as(own) & finite[0].view_as(own)
+    return won.double().where(is_known, torch.nan)
 
 
 class NearestCentroidAccuracy(QueryMetric):

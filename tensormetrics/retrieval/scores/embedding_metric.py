@@ -100,7 +100,8 @@ class EmbeddingMetric(Metric):
     """Keeps the embeddings and labels of every update, in order, for a `compute` that calls `kept`.
 
     Subclasses have the same states, so that in a MetricCollection they form one compute group and keep one copy.
-    `store_dtype`, for example torch.float16, is the dtype in which embeddings are kept; default their own.
+    `store_dtype`, for example torch.float16, is the dtype in which embeddings are kept; default their own. `update`
+    never waits for the device; `compute` searches and does, and so does `forward`, `metric(x, labels)`, at every call.
     """
 
     model_options = (

@@ -15,7 +15,8 @@ from ... import _checks
 from ..._checks import takes_arrays
 from ...uncertainty.engine.resampling import Resampled
 from ...uncertainty.engine.weights import check_draws
-from ..inputs import Sides, as_embeddings, both_or_neither, check_finite, check_squares, comparable_labels
+from ..inputs import Sides, as_embeddings, both_or_neither, budget, check_finite, check_squares, comparable_labels
+from ..ranking.listed_pairs import PAIR, ListedPairs, may_be_listed, number_of_pairs
 from ..ranking.pair_curves import Curve, resampled_curve
 from ..ranking.pairs import Condition, Found, Pairs
 from ..search.distance import DISTANCES, DistanceName
@@ -66,11 +67,11 @@ def pairwise_roc(
     """
     asked = _asked(far)
 
-    def points(sides: Sides) -> Tensor:
-        return torch.stack(_points(Pairs(sides, DISTANCES[distance], memory_budget), asked, distance))
+    def points(pairs: Pairs | ListedPairs) -> Tensor:
+        return torch.stack(_points(pairs, asked, distance), -2)
 
-    found = _each(points, query, query_labels, reference, reference_labels, distance, (3, len(asked)))
-    return OperatingPoints(*found.unbind(-2))
+    sides = query, query_labels, reference, reference_labels
+    return OperatingPoints(*_each(points, *sides, distance, memory_budget, (3, len(asked))).unbind(-2))
 
 
 @takes_arrays
@@ -123,11 +124,7 @@ def equal_error_rate(
         >>> equal_error_rate(x, y)
         tensor(0.5000, dtype=torch.float64)
     """
-
-    def rate(sides: Sides) -> Tensor:
-        return _equal_error(Pairs(sides, DISTANCES[distance], memory_budget))
-
-    return _each(rate, query, query_labels, reference, reference_labels, distance)
+    return _each(_equal_error, query, query_labels, reference, reference_labels, distance, memory_budget)
 
 
 @takes_arrays
@@ -155,25 +152,27 @@ def pairwise_auroc(
         tensor(0.6250, dtype=torch.float64)
     """
 
-    def area(sides: Sides) -> Tensor:
-        return Pairs(sides, DISTANCES[distance], memory_budget).concordance()
+    def area(pairs: Pairs | ListedPairs) -> Tensor:
+        return pairs.concordance()
 
-    return _each(area, query, query_labels, reference, reference_labels, distance)
+    return _each(area, query, query_labels, reference, reference_labels, distance, memory_budget)
 
 
-def _points(pairs: Pairs, far: Sequence[float], distance: DistanceName) -> tuple[Tensor, Tensor, Tensor]:
-    # ->  (F,) each
-    if not pairs.total.all():
-        return (pairs.total.new_full((len(far),), torch.nan, dtype=torch.float64),) * 3
+def _points(pairs: Pairs | ListedPairs, far: Sequence[float], distance: DistanceName) -> tuple[Tensor, Tensor, Tensor]:
+    # ->  (..., F) each
+    is_known, nan = pairs.total.all(-1)[..., None], torch.nan
+    if not is_known.any():
+        return (pairs.total.new_full((*pairs.total.shape[:-1], len(far)), nan, dtype=torch.float64),) * 3
     found = _accepted(pairs, far)
-    accepted = torch.stack([each.below for each in found]).double() / pairs.total
-    threshold = DISTANCES[distance].from_canonical(torch.stack([each.at for each in found]))
-    return accepted[:, 1], accepted[:, 0], threshold
+    accepted = torch.stack([each.below for each in found], -2).double() / pairs.total[..., None, :]
+    threshold = DISTANCES[distance].from_canonical(torch.stack([each.at for each in found], -1))
+    tar, far_reached = accepted.unbind(-1)
+    return far_reached.where(is_known, nan), tar.where(is_known, nan), threshold.where(is_known, nan)
 
 
-def _accepted(pairs: Pairs, far: Sequence[float]) -> list[Found]:
+def _accepted(pairs: Pairs | ListedPairs, far: Sequence[float]) -> list[Found]:
     """Where more pairs of different labels begin to be accepted than at each rate."""
-    different = pairs.total[1].double()
+    different = pairs.total[..., 1, None].double()
 
     def exceeds(most: float) -> Condition:
         return lambda _, accepted: accepted.double() / different > most
@@ -181,20 +180,22 @@ def _accepted(pairs: Pairs, far: Sequence[float]) -> list[Found]:
     return pairs.first([exceeds(most) for most in far])
 
 
-def _equal_error_point(pairs: Pairs) -> Found:
-    same, different = pairs.total.double()
+def _equal_error_point(pairs: Pairs | ListedPairs) -> Found:
+    same, different = pairs.total[..., None].double().unbind(-2)
     (found,) = pairs.first([lambda a, b: a.double() / same + b.double() / different >= 1])
     return found
 
 
-def _equal_error(pairs: Pairs) -> Tensor:
-    if not pairs.total.all():
-        return pairs.total.new_full((), torch.nan, dtype=torch.float64)
+def _equal_error(pairs: Pairs | ListedPairs) -> Tensor:
+    # ->  (...)
+    if not (is_known := pairs.total.all(-1)).any():
+        return torch.full_like(is_known, torch.nan, dtype=torch.float64)
     found = _equal_error_point(pairs)
     before, after = (part.double() / pairs.total for part in (found.below, found.through))
     # By how much more is refused than accepted wrongly, before and after the pairs at this distance.
-    gap, left = 1 - before.sum(), after.sum() - 1
-    return before[1] + gap / (gap + left) * (after[1] - before[1])
+    gap, left = 1 - before.sum(-1), after.sum(-1) - 1
+    rate = before[..., 1] + gap / (gap + left) * (after[..., 1] - before[..., 1])
+    return rate.where(is_known, torch.nan)
 
 
 def _is_one(far: float | Sequence[float]) -> bool:
@@ -215,15 +216,19 @@ def _asked(far: Sequence[float]) -> tuple[float, ...]:
 
 
 def _each(
-    function: Callable[[Sides], Tensor],
+    function: Callable[[Pairs | ListedPairs], Tensor],
     query: Tensor,
     query_labels: Tensor,
     reference: Tensor | None,
     reference_labels: Tensor | None,
     distance: DistanceName,
+    memory_budget: int | None,
     tail: tuple[int, ...] = (),
 ) -> Tensor:
-    """The function's answers, of shape `tail`, for each item of the batch, of checked sides."""
+    """Return the function's answers, of shape `tail`, for each item of the batch.
+
+    The pairs of small items are listed, of as many items at once as the memory allows.
+    """
     _checks.one_of("distance", distance, DISTANCES)
     _checks.shape("query", query, "...", "Q", "D")
     both_or_neither(reference=reference, reference_labels=reference_labels)
@@ -235,10 +240,24 @@ def _each(
     for (name, side), shape in zip(given.items(), wanted, strict=True):
         _checks.shape(name, side, *lead, *shape)
     _checks.same_device(**given)
-    answers = query.new_empty((*lead, *tail), dtype=torch.float64)
-    for item in itertools.product(*map(range, lead)):
-        answers[item] = function(_sides(*(side[item] for side in given.values())))
-    return answers
+    kind, queries = DISTANCES[distance], query.shape[-2]
+    number = number_of_pairs(queries, None if reference is None else reference.shape[-2])
+    if not lead or not may_be_listed(number, query.device):
+        answers = query.new_empty((*lead, *tail), dtype=torch.float64)
+        for item in itertools.product(*map(range, lead)):
+            answers[item] = function(Pairs(_sides(*(side[item] for side in given.values())), kind, memory_budget))
+        return answers
+    if not number or not lead.numel():
+        return query.new_full((*lead, *tail), torch.nan, dtype=torch.float64)
+    sides = _sides(*(side.flatten(0, len(lead)) for side in given.values()))
+    rows = [sides.query, sides.query_labels]
+    if reference is not None:
+        rows += [sides.reference, sides.reference_labels]
+    memory = budget(memory_budget, query.device)
+    few = max(memory // (PAIR * number), 1)
+    parts = zip(*(side.unflatten(0, (lead.numel(), -1)).split(few) for side in rows), strict=True)
+    found = [function(ListedPairs(*part, distance=kind, memory=memory // 4)) for part in parts]
+    return torch.cat(found).view(*lead, *tail)
 
 
 def _sides(query: Tensor, query_labels: Tensor, reference: Tensor | None = None, labels: Tensor | None = None) -> Sides:

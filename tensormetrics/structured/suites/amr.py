@@ -115,7 +115,8 @@ class Smatch(CountMetric):
     `update` takes two lists of graphs: PENMAN text, `AMR`s, or lists of `Prop`s or of (source, role, target) triples.
     `top` is that of `read_triples`; `AMR`s and `Prop`s are taken as they are. `solver`, `restarts`, `node_limit` and
     `seed` are those of `latent_overlap`. `compute` gives `precision`, `recall`, `f1`; `exact`, the share of pairs whose
-    match is proved to be the best; and `bound-f1`, which the F1 of the best matches does not exceed.
+    match is proved to be the best; and `bound-f1`, which the F1 of the best matches does not exceed. `update` matches
+    the graphs on the host, and does not wait for the metric's device.
 
     >>> metric = Smatch()
     >>> metric.update(["(w / want :ARG0 (b / boy))"], ["(w / want :ARG0 (g / girl))"])
@@ -153,8 +154,9 @@ class Smatch(CountMetric):
         tables = [*_encode(pred, constants), *_encode(ref, constants)]
         n_pred, n_ref = sizes(pred), sizes(ref)
         lengths = (n_pred, n_pred, n_ref, n_ref)
-        counts = in_chunks(self._count, tables, lengths, _search_cells, flat=True, device=self.device)
-        self.add_documents(counts, **items)
+        # Lists are on the host, and so is the solver: no table is sent to a device, and nothing waits for one.
+        counts = in_chunks(self._count, tables, lengths, _search_cells, flat=True)
+        self.add_documents(counts.to(self.device, non_blocking=True), **items)
 
     def _count(self, *given: Tensor) -> Tensor:
         # props and is_var (D, N, 3) of both sides, then their lengths (D,) each  ->  (D, 6)

@@ -101,18 +101,60 @@ def _solve(
     agree = ((_agreeing(pairs.double(), links) == pairs.sum((-2, -1), keepdim=True)) | ~pairs).flatten(1).all(-1)
     climbed, found = _climb(gain, links)
     value, pairs = bound.where(agree, climbed), pairs.where(agree[:, None, None], found)
-    unproved = (value < bound).nonzero()[:, 0].tolist() if solver != "search" else []
-    for document in unproved:
-        programme = _programme(gain[document], links.pred[:, document], links.ref[:, document])
-        least, most = value[document].item(), min(bound[document].item(), relax(programme).bound)
-        if least * (1 + PROOF) < most:
-            answer = solve(programme, least, node_limit)
-            if programme.weight @ answer.taken > least:
-                least = float(programme.weight @ answer.taken)
-                pairs[document][gain[document] > 0] = torch.from_numpy(answer.taken > 0).to(pairs.device)
-            most = min(most, answer.bound)
-        value[document], bound[document] = least, most if least * (1 + PROOF) < most else least
+    if solver != "search":
+        value, bound, pairs = _prove(gain, links, value, bound, pairs, node_limit)
     return value, bound, pairs
+
+
+def _prove(
+    gain: Tensor,  # (D, N, M)
+    links: "Links",
+    value: Tensor,  # (D,)
+    bound: Tensor,  # (D,)
+    pairs: Tensor,  # (D, N, M) bool
+    node_limit: int | None,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return value, bound and pairs with those of the unproved documents replaced by what integer programmes found.
+
+    The programmes run on the host, to and from which one table of all these documents is sent.
+    """
+    unproved = (value < bound).nonzero()[:, 0]
+    if not len(unproved):
+        return value, bound, pairs
+    n, m = gain.shape[1:]
+    tables = [gain, *links.pred, *links.ref]
+    columns = [value[:, None], bound[:, None], *(table.flatten(1) for table in tables)]
+    # Through lists, since tensors inside of torch.func have no memory that numpy could read.
+    documents = np.array(torch.cat([column[unproved] for column in columns], 1).tolist())
+    proofs = []
+    for document in documents:
+        ends, weight, pred, ref = np.split(document, np.cumsum([2, n * m, 5 * n * n]))
+        programme = _programme(weight.reshape(n, m), pred.reshape(5, n, n), ref.reshape(5, m, m))
+        least, most = ends.tolist()
+        proofs.append(_proof(programme, least, most, node_limit, weight > 0))
+    found = torch.tensor(np.stack(proofs), device="cpu").to(gain.device, non_blocking=True)
+    is_better = found[:, 0] > value[unproved]
+    proved = (found[:, 2:] > 0).view(-1, n, m).where(is_better[:, None, None], pairs[unproved])
+    return (
+        value.index_copy(0, unproved, found[:, 0]),
+        bound.index_copy(0, unproved, found[:, 1]),
+        pairs.index_copy(0, unproved, proved),
+    )
+
+
+def _proof(
+    programme: Programme, least: float, most: float, node_limit: int | None, is_column: np.ndarray
+) -> np.ndarray:
+    # is_column: (N M,) bool  ->  (2 + N M,): value, bound, and the pairs where the value is above `least`
+    most = min(most, relax(programme).bound)
+    pairs = np.zeros(len(is_column))
+    if least * (1 + PROOF) < most:
+        answer = solve(programme, least, node_limit)
+        if (weight := programme.weight @ answer.taken) > least:
+            least = float(weight)
+            pairs[is_column] = answer.taken > 0
+        most = min(most, answer.bound)
+    return np.concatenate([[least, most if least * (1 + PROOF) < most else least], pairs])
 
 
 def _check_square(name: str, relation: Tensor) -> None:
@@ -194,16 +236,13 @@ def _one_hot(cell: Tensor, n: int, m: int) -> Tensor:
     return (cell[..., None] == torch.arange(n * m, device=cell.device)).unflatten(-1, (n, m))
 
 
-def _programme(gain: Tensor, pred: Tensor, ref: Tensor) -> Programme:
+def _programme(gain: np.ndarray, pred: np.ndarray, ref: np.ndarray) -> Programme:
     # gain: (N, M)  pred: (5, N, N)  ref: (5, M, M)
-    """A column for each pair, a row for each family of pairs no two of which agree."""
-    u, v = gain.nonzero(as_tuple=True)
-    # Through lists, since tensors inside of torch.func have no memory that numpy could read.
-    conflict = np.array(((pred[:, u][:, :, u] * ref[:, v][:, :, v]).sum(0) == 0).tolist())
-    families = _cliques(conflict)
+    """Return a column for each pair, a row for each family of pairs no two of which agree."""
+    u, v = gain.nonzero()
+    families = _cliques((pred[:, u][:, :, u] * ref[:, v][:, :, v]).sum(0) == 0)
     row = np.repeat(np.arange(len(families)), [len(family) for family in families])
-    weight = np.array(gain[u, v].tolist())
-    return Programme(weight, row, np.concatenate(families), np.ones(len(row)), np.ones(len(families)))
+    return Programme(gain[u, v], row, np.concatenate(families), np.ones(len(row)), np.ones(len(families)))
 
 
 def _cliques(conflict: np.ndarray) -> list[np.ndarray]:

@@ -72,11 +72,12 @@ def compare_folds(
     better = mean if higher_is_better else -mean
     is_certain = se == 0
     certainly_better = (better > 0).double() + (better == 0).double() / 2
-    tail = t_tail(t.abs(), n - 1)
+    ends = [] if rope is None else [(rope - x) / se for x in (-mean, mean)]
+    tail, *tails = t_tail(torch.stack([t.abs(), *ends]), n - 1).unbind()  # of one table
     p_rope = torch.full_like(mean, torch.nan)
     if rope is not None:
         below, above = (
-            torch.where(is_certain, (x > rope).double(), t_tail((rope - x) / se, n - 1)) for x in (-mean, mean)
+            torch.where(is_certain, (x > rope).double(), end) for x, end in zip((-mean, mean), tails, strict=True)
         )
         p_rope = (1 - below - above).clamp(min=0)
     half_width = se * t_quantile((1 + confidence) / 2, n - 1)
@@ -98,10 +99,10 @@ def compare_folds(
 def t_tail(t: Tensor, df: float) -> Tensor:  # (...) -> (...)
     """P(T > t) of Student's distribution."""
     y = (t.double() / df**0.5).asinh()
-    wide = torch.full_like(y, torch.inf)
     log_density = log_t_density(df)
-    mass = [tabulate(log_density, torch.zeros_like(y), low, wide) for low in (y.nan_to_num(0), -wide)]
-    part, whole = (table.mass[..., -1] for table in mass)
+    low = torch.nn.functional.pad(y.nan_to_num(0).flatten(), (0, 1), value=-torch.inf)  # the whole comes last
+    mass = tabulate(log_density, torch.zeros_like(low), low, torch.full_like(low, torch.inf)).mass[:, -1]
+    part, whole = mass[:-1].view_as(y), mass[-1]
     peak = torch.where(y > 0, log_density(y[..., None])[..., 0], 0)  # the table of the tail is relative to its peak
     return torch.where(y.isnan(), torch.nan, torch.where(y == torch.inf, 0, part * peak.exp() / whole))
 

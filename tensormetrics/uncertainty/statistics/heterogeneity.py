@@ -65,13 +65,17 @@ def heterogeneity_pm(means: Tensor, variances: Tensor, *, use_viechtbauer_correc
     Shapes: means, variances: (M, ...) -> (...).
 
     That is M - 1, the mean of their chi-square distribution, or its median with Viechtbauer's correction; 0 where they
-    are smaller without any tau^2. References: Paule & Mandel 1982, doi:10.6028/jres.087.022; Viechtbauer 2021.
+    are smaller without any tau^2. The bisection runs on the host, to which a GPU sends the estimates. References: Paule
+    & Mandel 1982, doi:10.6028/jres.087.022; Viechtbauer 2021.
 
     >>> means, variances = torch.tensor([0.80, 0.84, 0.90]), torch.tensor([4e-4, 4e-4, 4e-4])
     >>> round(float(heterogeneity_pm(means, variances)), 5)
     0.00213
     """
     _check(means, variances)
+    device = means.device
+    if device.type != "cpu":  # many small steps would be as many launches
+        means, variances = torch.stack([means, variances]).cpu()
     degrees = len(means) - 1
     target = _chi_square_median(means, degrees) if use_viechtbauer_correction and degrees else degrees
     low = torch.zeros_like(means.mean(0))
@@ -82,7 +86,8 @@ def heterogeneity_pm(means: Tensor, variances: Tensor, *, use_viechtbauer_correc
         middle = (low + high) / 2
         above = weighted_squares(means, 1 / (variances + middle)) > target
         low, high = torch.where(above, middle, low), torch.where(above, high, middle)
-    return _where_finite(means, variances, torch.where(positive | zero_variance, high, 0))
+    found = _where_finite(means, variances, torch.where(positive | zero_variance, high, 0))
+    return found.to(device, non_blocking=True)
 
 
 @takes_arrays
@@ -91,7 +96,8 @@ def estimate_i2(samples: Tensor) -> HeterogeneityResult:
 
     Shapes: samples: (S, M, ...) -> fields (...).
 
-    Samples that are not finite are left out.
+    Samples that are not finite are left out. A GPU makes the moments of the samples; `heterogeneity_pm` runs on the
+    host.
 
     >>> generator = torch.Generator().manual_seed(0)
     >>> samples = torch.tensor([0.80, 0.84, 0.90]) + 0.02 * torch.randn(2000, 3, generator=generator)

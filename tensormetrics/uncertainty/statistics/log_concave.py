@@ -14,6 +14,7 @@ from ..._exact_sums import cumulative_mass
 
 DROP = 45.0  # how far below its peak the log density is cut
 KNOTS = 2**12  # on each side of the peak
+CELLS, ROUNDS = 2**6, 5  # of the search for the ends: few launches, and 2^30 places in all
 
 
 class Table(NamedTuple):
@@ -29,8 +30,8 @@ def tabulate(log_density: Callable[[Tensor], Tensor], mode: Tensor, low: Tensor,
     # log_density: (..., K) -> (..., K)  mode, low, high: (...)
     """A table over [low, high], either of which may be infinite, of a log density that rises to `mode`, then falls."""
     peak = torch.minimum(torch.maximum(mode, low), high)[..., None]
-    left = torch.maximum(peak - _reach(log_density, peak, -1), low[..., None])
-    right = torch.minimum(peak + _reach(log_density, peak, 1), high[..., None])
+    below, above = _reaches(log_density, peak).split(1, -1)
+    left, right = torch.maximum(peak - below, low[..., None]), torch.minimum(peak + above, high[..., None])
     t = torch.linspace(0, 1, KNOTS + 1, dtype=peak.dtype, device=peak.device).square()  # denser around the peak
     knots = torch.cat([peak + (left - peak) * t.flip(-1)[:-1], peak + (right - peak) * t], -1)
     shift = log_density(peak)
@@ -52,12 +53,19 @@ def quantile(table: Table, u: Tensor) -> Tensor:
     return (table.knots.gather(-1, panel) + table.width.gather(-1, panel) * beyond.log1p()).movedim(-1, 0)
 
 
-def _reach(log_density: Callable[[Tensor], Tensor], peak: Tensor, side: int) -> Tensor:  # (..., 1) -> (..., 1)
-    """How far from the peak the log density has fallen by DROP, by bisection of the exponent of two."""
-    small, large = torch.full_like(peak, -60), torch.full_like(peak, 60)
+def _reaches(log_density: Callable[[Tensor], Tensor], peak: Tensor) -> Tensor:
+    # peak: (..., 1)  ->  (..., 2)
+    """Return how far below and above the peak the log density has fallen by DROP.
+
+    The exponent of two is searched for in a grid of 2^-23, by CELLS parts of a range at a time.
+    """
     floor = log_density(peak) - DROP
-    for _ in range(30):
-        middle = (small + large) / 2
-        above = log_density(peak + side * middle.exp2()) > floor
-        small, large = torch.where(above, middle, small), torch.where(above, large, middle)
-    return large.exp2()
+    interior = torch.arange(1, CELLS, dtype=peak.dtype, device=peak.device)
+    start, width = torch.full_like(peak[..., None].expand(*peak.shape[:-1], 2, 1), -60), 120.0  # (..., 2, 1)
+    for _ in range(ROUNDS):
+        width /= CELLS
+        distance = (start + width * interior).exp2()  # (..., 2, CELLS - 1)
+        below, above = distance.unbind(-2)
+        holds = log_density(torch.cat([peak - below, peak + above], -1)) > floor
+        start = start + width * holds.unflatten(-1, (2, -1)).sum(-1, keepdim=True)
+    return (start + width).exp2()[..., 0]

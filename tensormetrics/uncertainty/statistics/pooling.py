@@ -123,6 +123,8 @@ def pool_beta(samples: Tensor, u: Tensor, bounds: Bounds, *, estimation_method: 
 
     Shapes: samples: (S, M, ...); u: (S', ...) -> (S', ...).
 
+    A GPU sums the samples and makes the variates; Newton's method for the parameters runs on the host.
+
     >>> generator = torch.Generator().manual_seed(0)
     >>> samples = torch.tensor([0.80, 0.84, 0.90]) + 0.02 * torch.randn(2000, 3, generator=generator)
     >>> u = torch.linspace(0.01, 0.99, 99)  # quantiles that are asked for
@@ -137,11 +139,11 @@ def pool_beta(samples: Tensor, u: Tensor, bounds: Bounds, *, estimation_method: 
     if not ((a > 0) & (b > 0) & (a + b < torch.inf)).all():
         raise ValueError(f"samples: the product of their beta densities has no finite mass; {ADVICE}")
     low, high = bounds
-    return low + (high - low) * beta_icdf(u, a, b)
+    return low + (high - low) * beta_icdf(u, *_to(u, a, b))
 
 
 def fit_beta(samples: Tensor, bounds: Bounds, *, estimation_method: str = "mle") -> tuple[Tensor, Tensor]:
-    # samples: (S, ...)  ->  a and b: (...)
+    # samples: (S, ...)  ->  a and b: (...), on the host
     """Parameters of beta distributions, by maximum likelihood ("mle") or by moments ("mm" or "mome")."""
     _checks.one_of("estimation_method", estimation_method, ("mle", "mm", "mome"))
     low, high = bounds
@@ -149,7 +151,7 @@ def fit_beta(samples: Tensor, bounds: Bounds, *, estimation_method: str = "mle")
         raise ValueError(f"bounds: got {bounds}, 'beta' wants finite ones; {ADVICE}")
 
     if estimation_method != "mle":
-        number, mean, squares = deviations(samples)
+        number, mean, squares = torch.stack(deviations(samples)).cpu()
         mean, variance = (mean - low) / (high - low), squares / number / (high - low) ** 2
         strength = mean * (1 - mean) / variance - 1
         return mean * strength, (1 - mean) * strength
@@ -159,7 +161,7 @@ def fit_beta(samples: Tensor, bounds: Bounds, *, estimation_method: str = "mle")
         y = x.sub_(low).mul_(1 / (high - low)).clamp_(EDGE, 1 - EDGE)
         return total, logs_of_products_(torch.sub(1, y, out=spare)), logs_of_products_(y)
 
-    number, _, *logs = sum_of(samples, logarithms)
+    number, _, *logs = torch.stack(sum_of(samples, logarithms)).cpu()
     log_1_y, log_y = (log / number for log in logs)
     gap = 1 - log_y.exp() - log_1_y.exp()
     gap = torch.where(gap > ROUNDING, gap, torch.nan)  # equal samples have no density
@@ -182,6 +184,8 @@ def pool_gamma(samples: Tensor, u: Tensor, bounds: Bounds, *, shifted: bool = Fa
 
     Shapes: samples: (S, M, ...); u: (S', ...) -> (S', ...).
 
+    A GPU sums the samples and makes the variates; Newton's method for the parameters runs on the host.
+
     >>> generator = torch.Generator().manual_seed(0)
     >>> samples = torch.tensor([0.80, 0.84, 0.90]) + 0.02 * torch.randn(2000, 3, generator=generator)
     >>> u = torch.linspace(0.01, 0.99, 99)  # quantiles that are asked for
@@ -200,23 +204,24 @@ def pool_gamma(samples: Tensor, u: Tensor, bounds: Bounds, *, shifted: bool = Fa
     shape, scale = shape.sum(0) - (len(shape) - 1), 1 / (1 / scale).sum(0)
     if not (shape > 0).all():
         raise ValueError(f"samples: the product of their gamma densities has no finite mass; {ADVICE}")
+    shape, scale = _to(u, shape, scale)
     return (loc + truncated_gamma_icdf(u, shape, scale, 0.0, high - loc)).clamp(*bounds)
 
 
 def fit_gamma(samples: Tensor, loc: Tensor | float = 0.0) -> tuple[Tensor, Tensor]:
-    # samples: (S, ...)  ->  shape and scale: (...)
+    # samples: (S, ...)  ->  shape and scale: (...), on the host
     """Parameters of gamma distributions above `loc`, by maximum likelihood.
 
     Reference: Minka 2002, "Estimating a Gamma distribution".
     """
-    loc = torch.as_tensor(loc, dtype=torch.float64, device=samples.device)[..., None]
+    loc = loc[..., None] if isinstance(loc, Tensor) else loc
 
     def terms(x: Tensor, spare: Tensor) -> tuple[Tensor, ...]:
         given = x.sum(-1, keepdim=True)  # not finite where a sample is not
         y = x.sub_(loc).clamp_(min=EDGE)
         return given, y, logs_of_products_(spare.copy_(y))
 
-    number, _, total, log_x = sum_of(samples, terms)
+    number, _, total, log_x = torch.stack(sum_of(samples, terms)).cpu()
     mean = total / number
     gap = mean.log() - log_x / number  # ln shape - digamma(shape)
     shape = (3 - gap + ((gap - 3).square() + 24 * gap).sqrt()) / (12 * gap)
@@ -280,6 +285,10 @@ def _check(samples: Tensor, u: Tensor, bounds: Bounds) -> None:  # (S, M, ...), 
         raise ValueError(f"bounds: got {bounds!r:.60}, wanted (low, high)")
     for name, end in zip(("low", "high"), bounds, strict=True):
         _checks.number(f"bounds, {name}", end, "a number", lambda x: x == x)
+
+
+def _to(like: Tensor, *parameters: Tensor) -> list[Tensor]:
+    return [parameter.to(like.device, non_blocking=True) for parameter in parameters]
 
 
 def hksj_factor(means: Tensor, variances: Tensor) -> Tensor:  # (M, ...) -> (...)

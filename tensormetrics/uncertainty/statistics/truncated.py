@@ -63,7 +63,7 @@ def truncated_t_icdf(
     """
     u, loc, scale = _parameters(u, loc=loc, scale=scale)
     df, low, high = _ends(df, low, high)
-    root = torch.as_tensor(df, dtype=torch.float64, device=u.device).sqrt()
+    root = _as_tensor(df, loc).sqrt()
     low_y, high_y = (((end - loc) / (scale * root)).nan_to_num(0).asinh() for end in (low, high))
     table = tabulate(log_t_density(df), torch.zeros_like(low_y), low_y, high_y)
     return _clamp_(_quantiles(table, u).sinh_().mul_(scale * root).add_(loc), low, high)
@@ -187,6 +187,11 @@ def _normal_quantile(log_p: Tensor) -> Tensor:
 
 
 def _clamp_(x: Tensor, low: Tensor | float, high: Tensor | float) -> Tensor:
-    low, high = (torch.as_tensor(end, dtype=x.dtype, device=x.device) for end in (low, high))
+    low, high = (_as_tensor(end, x) for end in (low, high))
     nowhere = (low > high) | (low == math.inf) | (high == -math.inf)
     return x.clamp_(torch.where(nowhere, math.nan, low), high)
+
+
+def _as_tensor(value: Tensor | float, like: Tensor) -> Tensor:
+    # A number is filled in on the device: to send it there would wait.
+    return value.to(like) if isinstance(value, Tensor) else like.new_full((), value)

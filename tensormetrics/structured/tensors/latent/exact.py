@@ -17,8 +17,8 @@ def prove(
     node_limit: int | None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     # -> bound, value, mapping
-    """Bring bound and value together: by linear programmes and a search that starts from their solutions, and where
-    that is not enough by integer programmes of at most `node_limit` nodes."""
+    """Bring bound and value together, on the host: by linear programmes and a search that starts from their solutions,
+    and where that is not enough by integer programmes of at most `node_limit` nodes."""
     programmes = [_programme(terms, document) for document in range(len(bound))]
     guide = np.zeros((len(bound), terms.p, terms.r))
     most = []
@@ -50,7 +50,7 @@ def _programme(terms: Terms, document: int) -> tuple[Programme, np.ndarray]:
     such family of terms and pair.
     """
     mine = terms.document == document
-    pred, ref, weight = (x[mine].cpu().numpy() for x in (terms.pred, terms.ref, terms.weight))
+    pred, ref, weight = (x[mine].numpy() for x in (terms.pred, terms.ref, terms.weight))
     used = pred < terms.p
     pairs, pair = np.unique(np.stack([pred[used], ref[used]], 1), axis=0, return_inverse=True)
     joint = used.sum(1) > 1

@@ -95,8 +95,11 @@ def _solve(terms: Terms, solver: str, restarts: int, nodes: int | None, seed: in
     bound, value, mapping = bound_and_mapping(terms, restarts, seed)
     unproved = (value < bound).nonzero()[:, 0]
     if solver != "search" and len(unproved):
-        parts = (bound[unproved], value[unproved], mapping[unproved])
-        bound[unproved], value[unproved], mapping[unproved] = prove(terms.select(unproved), *parts, nodes)
+        # Integer programmes run on the host: the terms of all documents that need one are sent there at once.
+        host = torch.device("cpu")
+        most, least, start = (x[unproved].to(host) for x in (bound, value, mapping))
+        proved = prove(terms.select(unproved).to(host), most, least, start, nodes)
+        bound[unproved], value[unproved], mapping[unproved] = (x.to(bound.device, non_blocking=True) for x in proved)
     return terms.free + value, terms.free + bound, mapping
 
 
@@ -119,8 +122,8 @@ def _read_side(side: str, props: Tensor, is_var: Tensor, n: Tensor | None) -> Si
 class LatentMatch(OverlapMetric):
     """Scores of items with variables; see `latent_overlap`, `normalize` and `Policy`.
 
-    Under `~`, and where equal items count once, the overlap of each side with itself is solved too. `update` waits for
-    the device.
+    Under `~`, and where equal items count once, the overlap of each side with itself is solved too. `update` solves on
+    the host: on a GPU it waits once, for the copy of its arguments.
 
     >>> metric = LatentMatch()
     >>> pred, ref = torch.tensor([[7, 0, 1]]), torch.tensor([[7, 1, 0]])
@@ -166,7 +169,10 @@ class LatentMatch(OverlapMetric):
         Shapes: pred_props: (..., N, F) int64; pred_is_var: (..., N, F) bool; ref_props: (..., M, F) int64; ref_is_var:
         (..., M, F) bool; n_pred: (...); n_ref: (...).
         """
-        pred, ref = (pred_props, pred_is_var), (ref_props, ref_is_var)
+        device = pred_props.device if isinstance(pred_props, Tensor) else None
+        tables = [pred_props, pred_is_var, ref_props, ref_is_var]
+        *tables, n_pred, n_ref = _on_host([*tables, n_pred, n_ref])
+        pred, ref = (tables[0], tables[1]), (tables[2], tables[3])
 
         def solve(
             left: tuple[Tensor, Tensor], right: tuple[Tensor, Tensor], n_left: Tensor | None, n_right: Tensor | None
@@ -174,10 +180,28 @@ class LatentMatch(OverlapMetric):
             return self._overlap(*left, *right, n_left, n_right).value
 
         cross = solve(pred, ref, n_pred, n_ref)
-        *batch, n, _ = pred_props.shape
-        full_pred = _lengths.full_or_clamped("n_pred", n_pred, pred_props, batch, n)
-        full_ref = _lengths.full_or_clamped("n_ref", n_ref, ref_props, batch, ref_props.shape[-2])
+        *batch, n, _ = pred[0].shape
+        full_pred = _lengths.full_or_clamped("n_pred", n_pred, pred[0], batch, n)
+        full_ref = _lengths.full_or_clamped("n_ref", n_ref, ref[0], batch, ref[0].shape[-2])
         selves = (full_pred, full_ref)
         if self.constraint is Constraint.MANY_TO_MANY or self.policy.duplicates == "set":
             selves = (solve(pred, pred, n_pred, n_pred), solve(ref, ref, n_ref, n_ref))
-        self.add_overlap(Overlap(cross, *selves), full_pred, full_ref, **items)
+        columns = (x.to(device, non_blocking=True) for x in (cross, *selves, full_pred, full_ref))
+        *overlap, full_pred, full_ref = columns
+        self.add_overlap(Overlap(*overlap), full_pred, full_ref, **items)
+
+
+def _on_host(tensors: list[Any]) -> list[Any]:
+    """Return tensors of one device on the host, by one transfer of their bytes; None and anything else stay."""
+    given = [x for x in tensors if x is not None]
+    devices = {x.device if isinstance(x, Tensor) else None for x in given}
+    if len(devices) > 1 or None in devices or torch.device("cpu") in devices:
+        return tensors  # also what is refused later
+    order = sorted(range(len(given)), key=lambda i: -given[i].element_size())  # so that each begins where it may
+    parts = [given[i].detach().flatten().view(torch.uint8) for i in order]
+    bytes_on_host = torch.cat(parts).cpu().split([len(part) for part in parts])
+    moved = {
+        id(given[i]): part.view(given[i].dtype).view(given[i].shape)
+        for i, part in zip(order, bytes_on_host, strict=True)
+    }
+    return [moved.get(id(x), x) for x in tensors]

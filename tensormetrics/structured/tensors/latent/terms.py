@@ -38,6 +38,11 @@ class Terms(NamedTuple):
         parts = (document[mine], self.pred[mine], self.ref[mine], self.weight[mine])
         return Terms(*parts, self.free[documents], self.n_pred[documents], self.n_ref[documents], self.p, self.r)
 
+    def to(self, device: torch.device) -> "Terms":
+        """Return the terms on a device."""
+        *tables, p, r = self
+        return Terms._make([*(table.to(device) for table in tables), p, r])
+
 
 class Side(NamedTuple):
     """The items of one side of every document."""

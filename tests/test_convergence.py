@@ -1,0 +1,51 @@
+"""Loops end when the host learns that they may, and what ran on behind changes nothing."""
+
+import pytest
+import torch
+from fake_device import DEVICE, Device
+
+from tensormetrics import _convergence
+from tensormetrics._convergence import Convergence
+from tensormetrics.association import rnsb
+
+
+def steps_until_reached(flags, device):
+    convergence = Convergence()
+    return next((i for i, flag in enumerate(flags) if convergence.is_reached(flag.to(device))), None)
+
+
+def test_flag_on_the_host_is_read_at_once():
+    flags = torch.tensor([True, True, False, False, False, False])
+    assert steps_until_reached(flags, "cpu") == 2
+
+
+def test_flag_on_a_device_is_read_when_it_arrives_without_a_wait():
+    flags = torch.tensor([True, True, False, False, False, False, False, False])
+    with Device() as fake:
+        flags = flags.to(DEVICE)
+        fake.waits.clear()
+        assert 2 < steps_until_reached(flags, DEVICE) < 8
+        assert fake.waits == []
+        assert steps_until_reached(flags[:2], DEVICE) is None
+
+
+@pytest.mark.parametrize("state", ["is_tracing", "is_capturing"])
+def test_no_flag_is_read_in_a_capture_or_a_trace(state, monkeypatch):
+    monkeypatch.setattr(_convergence, state, lambda: True)
+    with Device():
+        assert steps_until_reached(torch.zeros(8, dtype=torch.bool), DEVICE) is None
+
+
+@pytest.mark.parametrize("shape", [(), (5,)])
+@pytest.mark.parametrize("penalize_intercept", [True, False])
+def test_steps_behind_the_last_change_no_bit(shape, penalize_intercept, monkeypatch, generator):
+    sets = [torch.randn(*shape, size, 12, generator=generator) for size in (6, 4, 5)]
+    with Device() as fake:
+        sets = [x.to(DEVICE) for x in sets]
+        fake.operators = 0
+        score = rnsb(*sets, penalize_intercept=penalize_intercept).cpu()
+        operators = fake.operators
+        monkeypatch.setattr(Convergence, "is_reached", lambda self, unfinished: False)
+        of_all_steps = rnsb(*sets, penalize_intercept=penalize_intercept).cpu()
+        assert operators < fake.operators / 5
+    assert score.isfinite().all() and torch.equal(score, of_all_steps)
