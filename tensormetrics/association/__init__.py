@@ -12,6 +12,8 @@ from .debias.double_hard_debias import DoubleHardDebias as DoubleHardDebias
 from .debias.half_sibling_regression import HalfSiblingRegression as HalfSiblingRegression
 from .debias.hard_debias import HardDebias as HardDebias
 from .debias.hard_debias import MulticlassHardDebias as MulticlassHardDebias
+from .debias.inlp import INLP as INLP
+from .debias.leace import LEACE as LEACE
 from .debias.repulsion_attraction_neutralization import (
     RepulsionAttractionNeutralization as RepulsionAttractionNeutralization,
 )
@@ -85,7 +87,9 @@ __all__ = [
     "GWEAT",
     "HalfSiblingRegression",
     "HardDebias",
+    "INLP",
     "IndexedQuery",
+    "LEACE",
     "LPBS",
     "Levels",
     "MAC",

@@ -172,6 +172,8 @@ DEBIASED = {
     },
     association.HalfSiblingRegression: {"definitional_words": ["x0", "y0"]},
     association.RepulsionAttractionNeutralization: {"definitional_pairs": [["x0", "y0"], ["x1", "y1"]]},
+    association.LEACE: {"groups": [["x0", "x1"], ["y0", "y1"]]},
+    association.INLP: {"groups": [["x0", "x1"], ["y0", "y1"]]},
 }
 
 
@@ -185,6 +187,7 @@ def test_debiasing(kind, value, generator):
     bad = table.clone()
     bad[words.index("y0"), 3] = value
     name = next(iter(DEBIASED[kind]))
+    name = "groups[1]" if name == "groups" else name
     with raises(ValueError, f"{name}: the vector of 'y0' holds NaN or infinity, wanted finite numbers"):
         kind(**options).fit(WordEmbeddingModel.from_tensor(bad, words), **DEBIASED[kind])
     bad = table.clone()

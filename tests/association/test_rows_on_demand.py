@@ -6,6 +6,8 @@ import pytest
 import torch
 
 from tensormetrics.association import (
+    INLP,
+    LEACE,
     DoubleHardDebias,
     HalfSiblingRegression,
     HardDebias,
@@ -20,6 +22,8 @@ METHODS = {
     "HardDebias": (HardDebias, {"definitional_pairs": PAIRS[:2], "equalize_pairs": [["man", "woman"]]}),
     "MulticlassHardDebias": (MulticlassHardDebias, {"definitional_sets": PAIRS[:2], "equalize_sets": PAIRS[2:]}),
     "HalfSiblingRegression": (HalfSiblingRegression, {"definitional_words": sum(PAIRS, [])}),
+    "LEACE": (LEACE, {"groups": [["he", "him", "man"], ["she", "her", "woman"]]}),
+    "INLP": (INLP, {"groups": [["he", "him", "man"], ["she", "her", "woman"]]}),
 }
 
 

@@ -213,6 +213,48 @@ def found_vectors(name: str, model: WordEmbeddingModel, tuples: Sequence[Sequenc
     return model.vectors.detach()[rows]
 
 
+def labelled_vectors(model: WordEmbeddingModel, groups: Any) -> tuple[Tensor, Tensor]:
+    # ->  (N, D), (N,) int64
+    """Return the vectors of the words in each group, and the number of their group; unknown words are left out."""
+    check_table(model)
+    if isinstance(groups, str) or not isinstance(groups, Sequence):
+        raise TypeError(f"groups: got a {type(groups).__name__}, wanted a list of lists of words")
+    lists = [word_list(f"groups[{i}]", words) for i, words in enumerate(groups)]
+    if len(lists) < 2:
+        raise ValueError(f"groups: got {len(lists)}, wanted at least two lists of words, one for each class")
+    vectors = [found_vectors(f"groups[{i}]", model, [[word] for word in words]) for i, words in enumerate(lists)]
+    labels = [torch.full((len(rows),), i, device=rows.device) for i, rows in enumerate(vectors)]
+    return torch.cat(vectors).squeeze(-2), torch.cat(labels)
+
+
+def check_labelled(name: str, labels: Tensor, vectors: Tensor) -> None:
+    # vectors: (..., N, D)  labels: (N,) or (..., N), integers >= 0
+    _checks.shape("vectors", vectors, "...", "N", "D")
+    _checks.floating("vectors", vectors)
+    _checks.integral(name, labels)
+    _checks.same_device(vectors=vectors, **{name: labels})
+    if labels.shape not in (vectors.shape[-2:-1], vectors.shape[:-1]):
+        sizes = " or ".join(str(tuple(shape)) for shape in dict.fromkeys((vectors.shape[-2:-1], vectors.shape[:-1])))
+        raise ValueError(f"{name}: got shape {tuple(labels.shape)}, wanted {sizes}, one for each row")
+    if labels.numel() and int(labels.min()) < 0:
+        raise ValueError(f"{name}: got {int(labels.min())}, wanted integers >= 0")
+
+
+def class_numbers(name: str, labels: Tensor, vectors: Tensor) -> Tensor:
+    # vectors: (..., N, D)  labels: (N,) or (..., N), any integers  ->  the same shape, in [0, classes)
+    _checks.integral(name, labels)
+    classes, numbers = labels.unique(return_inverse=True)
+    if len(classes) < 2:
+        raise ValueError(f"{name}: got {len(classes)} classes, wanted at least two")
+    check_labelled(name, numbers, vectors)
+    return numbers
+
+
+def check_finite_rows(*rows: Tensor) -> None:
+    if not all(each.isfinite().all() for each in rows):
+        raise ValueError("vectors: got NaN or infinity, wanted finite numbers")
+
+
 def check_finite(name: str, model: WordEmbeddingModel, rows: Tensor) -> None:
     # rows: (R,)
     for chunk in rows.split(max(1, CHUNK // model.vectors.shape[1])):
