@@ -50,6 +50,8 @@ from .metrics.mac import mac as mac
 from .metrics.ml_eat import MLEAT as MLEAT
 from .metrics.ml_eat import Levels as Levels
 from .metrics.ml_eat import ml_eat as ml_eat
+from .metrics.residual_bias import ResidualBias as ResidualBias
+from .metrics.residual_bias import residual_bias as residual_bias
 from .metrics.ripa import RIPA as RIPA
 from .metrics.ripa import ripa as ripa
 from .metrics.rnd import RND as RND
@@ -102,6 +104,7 @@ __all__ = [
     "RND",
     "RNSB",
     "RepulsionAttractionNeutralization",
+    "ResidualBias",
     "SAME",
     "SCWEAT",
     "WEAT",
@@ -136,6 +139,7 @@ __all__ = [
     "plot_ranking_correlations",
     "preprocess_word",
     "random_effects",
+    "residual_bias",
     "ripa",
     "rnd",
     "rnsb",
