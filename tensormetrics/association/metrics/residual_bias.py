@@ -115,10 +115,9 @@ def _word_scores(
     # vectors: (..., N, D)  labels: (N,) or (..., N)  words: (N,) int64
     # ->  (..., W, 4), the fraction of rows of each word that are predicted rightly  (W,) int64, the words
     numbers, places, counts = words.unique(return_inverse=True, return_counts=True)
-    if len(numbers) < 2:
-        return vectors.new_full(
-            (*vectors.shape[:-2], len(numbers), len(NAMES)), torch.nan, dtype=torch.float64
-        ), numbers
+    if len(numbers) < 2 or not vectors.numel():
+        shape = *vectors.shape[:-2], len(numbers), len(NAMES)
+        return torch.full(shape, torch.nan, dtype=torch.float64, device=vectors.device), numbers
     order = word_keys(words, seed).argsort(stable=True)  # of the rows, so that nothing depends on how they come
     places, weights = places[order], (1 / counts.double())[places[order]]
     classes = labels[..., order].unique(return_inverse=True)[1].expand(vectors.shape[:-1])
@@ -127,7 +126,7 @@ def _word_scores(
     rows = rows.where(is_finite[..., None, None], 0)
     num_folds = min(folds, len(numbers))
     fold = deal_words(classes, words[order], seed)[0] % num_folds  # (..., N)
-    members = one_hot(classes).to(rows.dtype)  # (..., N, K)
+    members = one_hot(classes, max(2, int(classes.max()) + 1)).to(rows.dtype)  # (..., N, K)
     training = weights * (
         fold.unsqueeze(-2) != torch.arange(num_folds, device=fold.device).unsqueeze(-1)
     )  # (..., F, N)
@@ -135,7 +134,7 @@ def _word_scores(
         _probe(rows, members, training, weights, C).gather(-2, fold.unsqueeze(-2)).squeeze(-2),
         _clustered(rows, members, training, seed).gather(-2, fold.unsqueeze(-2)).squeeze(-2),
         _voted(rows, members, weights, fold, neighbors),
-        (training @ members).argmax(-1).gather(-1, fold),
+        _most_frequent(training @ members).gather(-1, fold),
     ]
     right = torch.stack([(predicted == classes).to(rows.dtype) for predicted in predictions], -1)
     right = right.where(is_finite[..., None, None], torch.nan)
@@ -156,7 +155,7 @@ def _clustered(rows: Tensor, members: Tensor, training: Tensor, seed: int) -> Te
     k = members.shape[-1]
     clusters, _ = k_means(rows.unsqueeze(-3), k, seed, training)
     counts = (one_hot(clusters, k) * training.unsqueeze(-1)).mT @ members.unsqueeze(-3)  # (..., F, clusters, K)
-    return counts.argmax(-1).gather(-1, clusters)
+    return _most_frequent(counts).gather(-1, clusters)
 
 
 def _voted(rows: Tensor, members: Tensor, weights: Tensor, fold: Tensor, neighbors: int) -> Tensor:
@@ -174,9 +173,14 @@ def _voted(rows: Tensor, members: Tensor, weights: Tensor, fold: Tensor, neighbo
         votes = torch.minimum(votes, (neighbors - before).clamp(min=0))
         near_members = members.unsqueeze(-3).expand(*near.shape[:-1], *members.shape[-2:])
         of_classes = torch.take_along_dim(near_members, near.unsqueeze(-1), -2)  # (..., n, most, K)
-        # Votes are rounded, so that rows of a word that add up to one vote tie with another word.
-        classes.append(((votes.unsqueeze(-2) @ of_classes).squeeze(-2) * word_sets.GRID).round().argmax(-1))
+        classes.append(_most_frequent((votes.unsqueeze(-2) @ of_classes).squeeze(-2)))
     return torch.cat(classes, -1)
+
+
+def _most_frequent(counts: Tensor) -> Tensor:
+    # counts: (..., K), sums of the weights of rows  ->  (...) int64
+    # They are rounded, so that the rows of a word add up to as much as one row of another.
+    return (counts * word_sets.GRID).round().argmax(-1)
 
 
 class ResidualBias(RowMetric):
@@ -247,8 +251,14 @@ class ResidualBias(RowMetric):
 
     def _resampled_sums(self, replicates: int | None, seed: int | None) -> Resampled:
         scores, words, labels = self._items
+        # Folds share training words, so that words are not predicted independently: the variance of the mean over J
+        # folds is 1 + J / (J - 1) times that of independent ones (Nadeau & Bengio 2003, doi:10.1023/A:1024068626366).
+        folds = min(self.folds, len(words))
+        spread = (1 + folds / (folds - 1)) ** 0.5
+        scores = torch.lerp(scores.mean(0), scores, spread)
         means = resampled_means(scores, ItemNames(words), *check_draws(replicates, seed), (0.0, 1.0), labels)
-        return means.take(read=lambda values: dict(zip(NAMES, values.unbind(-1), strict=True)))
+        # Neither can words be swapped between two metrics one by one.
+        return means.take(read=lambda values: dict(zip(NAMES, values.unbind(-1), strict=True)))._replace(half=None)
 
     def _direction(self, name: str) -> bool | None:
         return None if name == "majority" else False
