@@ -9,6 +9,7 @@ from typing_extensions import Unpack  # torch brings it
 
 from ... import _checks
 from ..._checks import takes_arrays
+from ..._exact_sums import cumulative_mass
 from ..._metric import Options
 from ..._row_metric import RowMetric
 from ...uncertainty.engine.means import resampled_means
@@ -169,7 +170,7 @@ def _voted(rows: Tensor, members: Tensor, weights: Tensor, fold: Tensor, neighbo
         cosines = (part @ unit.mT).masked_fill(own.unsqueeze(-1) == fold.unsqueeze(-2), -torch.inf)
         near = largest_cosines(cosines, most)  # (..., n, most)
         votes = weights[near] * (cosines.gather(-1, near) > -torch.inf)
-        before = votes.cumsum(-1) - votes
+        before = cumulative_mass(votes) - votes
         votes = torch.minimum(votes, (neighbors - before).clamp(min=0))
         near_members = members.unsqueeze(-3).expand(*near.shape[:-1], *members.shape[-2:])
         of_classes = torch.take_along_dim(near_members, near.unsqueeze(-1), -2)  # (..., n, most, K)
