@@ -177,6 +177,21 @@ def test_metrics_of_other_words_or_labels_are_not_compared():
             compare(metrics[0], other)
 
 
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_a_vector_that_is_not_finite_makes_its_own_accuracies_nan(value):
+    vectors, labels, words = rows_of_words(40)
+    layers = torch.stack([vectors, vectors, vectors])
+    layers[1, 5, 2] = value
+    expected = residual_bias(vectors, labels, words)
+    for name, accuracy in residual_bias(layers, labels, words).items():
+        assert accuracy.isnan().tolist() == [False, True, False]
+        torch.testing.assert_close(accuracy[::2], expected[name].expand(2))
+    metric = ResidualBias()
+    metric.update(layers[1], labels, groups=words)
+    assert all(accuracy.isnan() for accuracy in metric.compute().values())
+    assert all(estimate.low.isnan() for estimate in metric.interval().values())
+
+
 def test_few_words_and_single_classes():
     nothing = residual_bias(torch.ones(3, 2), torch.tensor([0, 1, 1]), ["a", "a", "a"])
     assert all(accuracy.isnan() for accuracy in nothing.values())
