@@ -69,8 +69,8 @@ class DoubleHardDebias(Debias):
         base.check_table(model)
         pairs = base.word_tuples("definitional_pairs", definitional_pairs, 2)
         two = base.word_tuples("bias_representation", [bias_representation], 2)
-        representation = base.found_vectors("bias_representation", model, two)[0]
-        vectors = base.found_vectors("definitional_pairs", model, pairs)
+        representation = base.vectors_of_tuples("bias_representation", model, two)[0]
+        vectors = base.vectors_of_tuples("definitional_pairs", model, pairs)
         base.check_finite("model", model, torch.arange(len(model.vectors), device=model.vectors.device))
         self.say("finding the principal components of the table")
         return self.fit_tensors(vectors, model.vectors, representation)

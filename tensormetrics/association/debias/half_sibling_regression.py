@@ -31,7 +31,7 @@ class HalfSiblingRegression(Debias):
         """Unknown words are left out; ValueError if none is left or `alpha` is not positive."""
         base.check_table(model)
         words = [[word] for word in base.word_list("definitional_words", definitional_words)]
-        self.fit_tensors(base.found_vectors("definitional_words", model, words).squeeze(-2), alpha)
+        self.fit_tensors(base.vectors_of_tuples("definitional_words", model, words).squeeze(-2), alpha)
         self.words = {"definitional": words}
         return self
 
@@ -52,4 +52,4 @@ class HalfSiblingRegression(Debias):
         return vectors - vectors @ self.definitional.mT @ self.coefficients
 
     def untouched(self, model: WordEmbeddingModel) -> list[int]:
-        return sum(base.found_rows(model, self.words.get("definitional", []), quiet=True), [])
+        return sum(base.rows_of_tuples(model, self.words.get("definitional", []), quiet=True), [])

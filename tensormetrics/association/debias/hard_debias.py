@@ -52,8 +52,8 @@ class HardDebias(Debias):
         pairs = base.word_tuples("definitional_pairs", definitional_pairs, 2)
         equalize = pairs if equalize_pairs is None else base.word_tuples("equalize_pairs", equalize_pairs, 2)
         forms = dict.fromkeys(tuple(map(form, pair)) for pair in equalize for form in FORMS)
-        definitional = base.found_vectors("definitional_pairs", model, pairs)
-        base.found_some("equalize_pairs", model, list(forms), quiet=True)
+        definitional = base.vectors_of_tuples("definitional_pairs", model, pairs)
+        base.require_rows("equalize_pairs", model, list(forms), quiet=True)
         self.fit_tensors(definitional)
         self.words = {"equalize": [list(pair) for pair in forms]}
         return self
@@ -89,7 +89,7 @@ class HardDebias(Debias):
         return word_sets.unit(super().of_row(vectors, is_target))
 
     def write(self, table: Tensor, model: WordEmbeddingModel, rows: Tensor) -> None:
-        pairs = base.found_rows(model, self.words.get("equalize", []), quiet=True)
+        pairs = base.rows_of_tuples(model, self.words.get("equalize", []), quiet=True)
         self.say(f"equalising {len(pairs)} pairs")
         base.neutralize_and_equalize(self, self.equalize, table, rows, pairs)
 
@@ -128,9 +128,9 @@ class MulticlassHardDebias(Debias):
         """
         base.check_table(model)
         definitional = base.word_tuples("definitional_sets", definitional_sets)
-        equalize = base.word_tuples("equalize_sets", equalize_sets, own_sizes=True)
-        vectors = base.found_vectors("definitional_sets", model, definitional)
-        base.found_some("equalize_sets", model, equalize)
+        equalize = base.word_tuples("equalize_sets", equalize_sets, sizes_differ=True)
+        vectors = base.vectors_of_tuples("definitional_sets", model, definitional)
+        base.require_rows("equalize_sets", model, equalize)
         self.fit_tensors(vectors)
         self.words = {"definitional": definitional, "equalize": equalize}
         return self
@@ -164,12 +164,12 @@ class MulticlassHardDebias(Debias):
 
     def untouched(self, model: WordEmbeddingModel) -> list[int]:
         words = dict.fromkeys(word for words in self.words.get("definitional", []) for word in words)
-        return sum(base.found_rows(model, [[word] for word in words], quiet=True), [])
+        return sum(base.rows_of_tuples(model, [[word] for word in words], quiet=True), [])
 
     def of_row(self, vectors: Tensor, is_target: bool) -> Tensor:
         return word_sets.unit(super().of_row(vectors, is_target))
 
     def write(self, table: Tensor, model: WordEmbeddingModel, rows: Tensor) -> None:
-        sets = base.found_rows(model, self.words.get("equalize", []), quiet=True)
+        sets = base.rows_of_tuples(model, self.words.get("equalize", []), quiet=True)
         self.say(f"equalising {len(sets)} sets")
         base.neutralize_and_equalize(self, self.equalize, table, rows, sets)

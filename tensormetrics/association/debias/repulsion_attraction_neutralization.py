@@ -65,7 +65,7 @@ class RepulsionAttractionNeutralization(Debias):
         """Pairs with an unknown word are left out; ValueError for other than two words, or if no pair is left."""
         base.check_table(model)
         pairs = base.word_tuples("definitional_pairs", definitional_pairs, 2)
-        return self.fit_tensors(base.found_vectors("definitional_pairs", model, pairs))
+        return self.fit_tensors(base.vectors_of_tuples("definitional_pairs", model, pairs))
 
     @torch.no_grad()
     def fit_tensors(self, pairs: Tensor) -> "RepulsionAttractionNeutralization":
