@@ -12,6 +12,7 @@ from tensormetrics.association import LEACE, ResidualBias, residual_bias
 from tensormetrics.association.metrics import _linear_probe
 from tensormetrics.association.metrics import residual_bias as module
 from tensormetrics.association.resampling.folds import deal_words
+from tensormetrics.uncertainty import UncertaintyWarning
 
 
 def rows_of_words(words=60, dims=6, classes=3, seed=0, most_rows=4):
@@ -195,6 +196,10 @@ def test_a_vector_that_is_not_finite_makes_its_own_accuracies_nan(value):
 def test_few_words_and_single_classes():
     nothing = residual_bias(torch.ones(3, 2), torch.tensor([0, 1, 1]), ["a", "a", "a"])
     assert all(accuracy.isnan() for accuracy in nothing.values())
+    metric = ResidualBias()
+    metric.update(torch.ones(3, 2), torch.tensor([0, 1, 1]), groups=["a", "a", "a"])
+    with pytest.warns(UncertaintyWarning, match="^one item: its spread cannot be known"):
+        assert all(estimate.value.isnan() for estimate in metric.interval().values())
     one_class = residual_bias(torch.randn(6, 2), torch.ones(6).long())
     assert all(accuracy == 1 for accuracy in one_class.values())
     rare = residual_bias(torch.randn(31, 2), (torch.arange(31) == 7).long())  # a class that training may lack

@@ -83,8 +83,8 @@ class INLP(Debias):
         rows = base.read("vectors", vectors, "...", "N", "D")
         base.check_finite_rows(rows)
         size, device = rows.shape[-2], rows.device
-        numbers = torch.arange(size, device=device) if words is None else units("words", words, size, device)
-        _, place_in_class = deal_words(classes, numbers, self.seed)
+        word_ids = torch.arange(size, device=device) if words is None else units("words", words, size, device)
+        _, place_in_class = deal_words(classes, word_ids, self.seed)
         is_training = place_in_class % HELD_OUT != 1  # (..., N)
         if is_training.all(-1).any():
             raise ValueError("labels: got one word of each class, wanted at least two of a class, one to hold out")

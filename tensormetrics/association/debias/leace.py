@@ -12,7 +12,7 @@ from .base import Debias
 
 ROWS = 4096  # at a time; float32 sums of products are this long
 BLOCK = 128  # columns of the covariance matrix at a time
-FEW_ROWS = 4  # a dimension; fewer rows are multiplied in float64, which takes no time then
+MIN_FLOAT32_ROWS = 4  # a dimension; fewer rows are multiplied in float64, which takes no time then
 
 
 class LEACE(Debias):
@@ -109,13 +109,13 @@ class Moments:
 
     def __init__(self, vectors: Tensor) -> None:
         # vectors: (..., N, D), the first batch
-        *lead, _, dims = vectors.shape
+        *batch_shape, _, dims = vectors.shape
         precise = vectors.dtype if vectors.dtype == torch.float64 else torch.float32
         # In the precision of the rows, so that their differences from it lose nothing.
         self.shift = vectors[..., :ROWS, :].double().mean(-2, keepdim=True).nan_to_num(0).to(precise)
-        self.counts = torch.zeros(*lead, 0, dtype=torch.float64, device=vectors.device)
-        self.sums = self.counts.new_zeros(*lead, 0, dims)
-        self.products = self.counts.new_zeros(*lead, dims, dims)  # blocks below the diagonal are not read
+        self.counts = torch.zeros(*batch_shape, 0, dtype=torch.float64, device=vectors.device)
+        self.sums = self.counts.new_zeros(*batch_shape, 0, dims)
+        self.products = self.counts.new_zeros(*batch_shape, dims, dims)  # blocks below the diagonal are not read
         self.resolution = (
             dims * torch.finfo(torch.float64).eps
         )  # smaller variances, of the largest, are rounding errors
@@ -123,16 +123,16 @@ class Moments:
     def add(self, vectors: Tensor, labels: Tensor) -> None:
         # vectors: (..., N, D)  labels: (N,) or (..., N), >= 0
         if vectors.shape[:-2] != self.shift.shape[:-2] or vectors.shape[-1] != self.shift.shape[-1]:
-            *lead, _, dims = self.shift.shape
-            wanted = ", ".join(map(str, [*lead, "N", dims]))
-            raise ValueError(f"vectors: got shape {tuple(vectors.shape)}, wanted ({wanted}) as in the first batch")
+            *batch_shape, _, dims = self.shift.shape
+            expected = ", ".join(map(str, [*batch_shape, "N", dims]))
+            raise ValueError(f"vectors: got shape {tuple(vectors.shape)}, wanted ({expected}) as in the first batch")
         if not vectors.shape[-2]:
             return
         classes = max(self.counts.shape[-1], int(labels.max()) + 1)
         new = classes - self.counts.shape[-1]
         self.counts, self.sums = pad(self.counts, (0, new)), pad(self.sums, (0, 0, 0, new))
-        is_few = vectors.shape[-2] < FEW_ROWS * vectors.shape[-1]
-        dtype = torch.float64 if is_few or vectors.dtype == torch.float64 else torch.float32
+        is_small = vectors.shape[-2] < MIN_FLOAT32_ROWS * vectors.shape[-1]
+        dtype = torch.float64 if is_small or vectors.dtype == torch.float64 else torch.float32
         if dtype == torch.float32:  # whose rounding errors average out over the rows
             self.resolution = max(self.resolution, torch.finfo(dtype).eps)
         for part, part_labels in zip(vectors.split(ROWS, -2), labels.split(ROWS, -1), strict=True):

@@ -15,8 +15,8 @@ def k_means(
     # Draws on the host give the same starts on every device.
     draws = random_uniform(stream(seed, "two-means"), 0, k, starts, torch.device("cpu")).to(points)
     weights = points.new_ones(points.shape[-2]) if weights is None else weights
-    lead = torch.broadcast_shapes(points.shape[:-2], weights.shape[:-1])
-    weights = weights.expand(*lead, weights.shape[-1])
+    batch_shape = torch.broadcast_shapes(points.shape[:-2], weights.shape[:-1])
+    weights = weights.expand(*batch_shape, weights.shape[-1])
     offset = points.mean(-2, keepdim=True)
     points = points - offset
     centers = _first_centers(points, weights, draws)  # (..., k, starts, D)
@@ -33,8 +33,8 @@ def k_means(
         centers = means.where(sizes > 0, centers)
     between = (sizes * centers.square().sum(-1, keepdim=True)).sum((-3, -1))  # largest where the clusters are tightest
     best = between.argmax(-1)[..., None, None]
-    clusters = nearest.gather(-1, best.expand(*lead, nearest.shape[-2], 1)).squeeze(-1)
-    index = best.unsqueeze(-1).expand(*lead, k, 1, points.shape[-1])
+    clusters = nearest.gather(-1, best.expand(*batch_shape, nearest.shape[-2], 1)).squeeze(-1)
+    index = best.unsqueeze(-1).expand(*batch_shape, k, 1, points.shape[-1])
     return clusters, centers.gather(-2, index).squeeze(-2) + offset
 
 
@@ -45,8 +45,8 @@ def _first_centers(points: Tensor, weights: Tensor, draws: Tensor) -> Tensor:
     mass, distances, centers = weights.unsqueeze(-2), torch.tensor(torch.inf), []
     for draw in draws:
         sums = cumulative_mass(mass).expand(*mass.shape[:-2], len(draw), mass.shape[-1]).contiguous()
-        drawn = torch.searchsorted(sums, (draw.unsqueeze(-1) * sums[..., -1:]).contiguous(), right=True).squeeze(-1)
-        center = rows_at(points, drawn.clamp(max=points.shape[-2] - 1))  # (..., starts, D)
+        index = torch.searchsorted(sums, (draw.unsqueeze(-1) * sums[..., -1:]).contiguous(), right=True).squeeze(-1)
+        center = rows_at(points, index.clamp(max=points.shape[-2] - 1))  # (..., starts, D)
         centers.append(center)
         to_center = (squares - 2 * points @ center.mT + center.square().sum(-1).unsqueeze(-2)).clamp(min=0)
         distances = torch.minimum(distances.to(to_center), to_center)  # (..., N, starts)
@@ -60,10 +60,10 @@ def _assigned(points: Tensor, centers: Tensor) -> Tensor:
     return (products - centers.square().sum(-1).unsqueeze(-3) / 2).argmax(-2)
 
 
-def rows_at(vectors: Tensor, places: Tensor) -> Tensor:
-    # vectors: (..., N, D), broadcast to the leading dimensions of places: (..., K)  ->  (..., K, D)
-    vectors = vectors.expand(*places.shape[:-1], *vectors.shape[-2:])
-    return torch.take_along_dim(vectors, places.unsqueeze(-1), -2)
+def rows_at(vectors: Tensor, indices: Tensor) -> Tensor:
+    # vectors: (..., N, D), broadcast to the leading dimensions of indices: (..., K)  ->  (..., K, D)
+    vectors = vectors.expand(*indices.shape[:-1], *vectors.shape[-2:])
+    return torch.take_along_dim(vectors, indices.unsqueeze(-1), -2)
 
 
 def largest_cosines(cosines: Tensor, k: int) -> Tensor:

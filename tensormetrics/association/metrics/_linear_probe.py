@@ -26,9 +26,9 @@ def fit_probes(rows: Tensor, members: Tensor, weights: Tensor, C: float) -> tupl
     signs = signs[..., 1:, :] if signs.shape[-2] == 2 else signs
     x = (signs.unsqueeze(-1) * rows.unsqueeze(-3)).unsqueeze(-4)  # (..., 1, L, N, D)
     parts = (C * weights).split(max(1, CHUNK // max(1, x.numel())), -2)
-    fits = [fit_margins(x, signs.unsqueeze(-3), part.unsqueeze(-2), False, TOLERANCE) for part in parts]
-    w, c = (torch.cat(fit, -3 + is_intercept) for is_intercept, fit in enumerate(zip(*fits, strict=True)))
-    return w, c
+    solutions = [fit_margins(x, signs.unsqueeze(-3), part.unsqueeze(-2), False, TOLERANCE) for part in parts]
+    w, c = zip(*solutions, strict=True)
+    return torch.cat(w, -3), torch.cat(c, -2)
 
 
 def predicted_classes(rows: Tensor, w: Tensor, c: Tensor) -> Tensor:

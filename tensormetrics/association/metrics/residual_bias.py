@@ -84,8 +84,8 @@ def residual_bias(
     _check_options(folds, neighbors, C, seed)
     _check_rows(vectors, labels)
     size, device = vectors.shape[-2], vectors.device
-    numbers = torch.arange(size, device=device) if words is None else units("words", words, size, device)
-    return _named(_word_scores(vectors, labels, numbers, folds, neighbors, C, seed)[0])
+    word_ids = torch.arange(size, device=device) if words is None else units("words", words, size, device)
+    return _named(_word_scores(vectors, labels, word_ids, folds, neighbors, C, seed)[0])
 
 
 def _named(scores: Tensor) -> dict[str, Tensor]:
@@ -115,17 +115,17 @@ def _word_scores(
 ) -> tuple[Tensor, Tensor]:
     # vectors: (..., N, D)  labels: (N,) or (..., N)  words: (N,) int64
     # ->  (..., W, 4), the fraction of rows of each word that are predicted rightly  (W,) int64, the words
-    numbers, places, counts = words.unique(return_inverse=True, return_counts=True)
-    if len(numbers) < 2 or not vectors.numel():
-        shape = *vectors.shape[:-2], len(numbers), len(NAMES)
-        return torch.full(shape, torch.nan, dtype=torch.float64, device=vectors.device), numbers
+    word_ids, word_index, counts = words.unique(return_inverse=True, return_counts=True)
+    if len(word_ids) < 2 or not vectors.numel():
+        shape = *vectors.shape[:-2], len(word_ids), len(NAMES)
+        return torch.full(shape, torch.nan, dtype=torch.float64, device=vectors.device), word_ids
     order = word_keys(words, seed).argsort(stable=True)  # of the rows, so that nothing depends on how they come
-    places, weights = places[order], (1 / counts.double())[places[order]]
+    word_index, weights = word_index[order], (1 / counts.double())[word_index[order]]
     classes = labels[..., order].unique(return_inverse=True)[1].expand(vectors.shape[:-1])
     rows = word_sets.as_words(vectors[..., order, :], None).vectors
     is_finite = rows.isfinite().all(-1).all(-1)
     rows = rows.where(is_finite[..., None, None], 0)
-    num_folds = min(folds, len(numbers))
+    num_folds = min(folds, len(word_ids))
     fold = deal_words(classes, words[order], seed)[0] % num_folds  # (..., N)
     members = one_hot(classes, max(2, int(classes.max()) + 1)).to(rows.dtype)  # (..., N, K)
     training = weights * (
@@ -139,8 +139,8 @@ def _word_scores(
     ]
     right = torch.stack([(predicted == classes).to(rows.dtype) for predicted in predictions], -1)
     right = right.where(is_finite[..., None, None], torch.nan)
-    sums = rows.new_zeros(*right.shape[:-2], len(numbers), len(NAMES))
-    return sums.index_add(-2, places, right * weights.unsqueeze(-1)), numbers
+    sums = rows.new_zeros(*right.shape[:-2], len(word_ids), len(NAMES))
+    return sums.index_add(-2, word_index, right * weights.unsqueeze(-1)), word_ids
 
 
 def _probe(rows: Tensor, members: Tensor, training: Tensor, weights: Tensor, C: float) -> Tensor:
@@ -163,17 +163,17 @@ def _voted(rows: Tensor, members: Tensor, weights: Tensor, fold: Tensor, neighbo
     # rows: (..., N, D)  members: (..., N, K)  weights: (N,)  fold: (..., N)  ->  (..., N) int64
     """Return the class of the nearest words of other folds; a row of several of its word has a part of its vote."""
     unit = word_sets.unit(rows)
-    most = min(len(weights), neighbors * round(1 / float(weights.min())))  # rows that the nearest words may have
+    num_rows = min(len(weights), neighbors * round(1 / float(weights.min())))  # rows that the nearest words may have
     size = max(1, CHUNK // max(1, fold.numel()))
     classes = []
-    for part, own in zip(unit.split(size, -2), fold.split(size, -1), strict=True):
-        cosines = (part @ unit.mT).masked_fill(own.unsqueeze(-1) == fold.unsqueeze(-2), -torch.inf)
-        near = largest_cosines(cosines, most)  # (..., n, most)
+    for part, query_fold in zip(unit.split(size, -2), fold.split(size, -1), strict=True):
+        cosines = (part @ unit.mT).masked_fill(query_fold.unsqueeze(-1) == fold.unsqueeze(-2), -torch.inf)
+        near = largest_cosines(cosines, num_rows)  # (..., n, num_rows)
         votes = weights[near] * (cosines.gather(-1, near) > -torch.inf)
         before = cumulative_mass(votes) - votes
         votes = torch.minimum(votes, (neighbors - before).clamp(min=0))
         near_members = members.unsqueeze(-3).expand(*near.shape[:-1], *members.shape[-2:])
-        of_classes = torch.take_along_dim(near_members, near.unsqueeze(-1), -2)  # (..., n, most, K)
+        of_classes = torch.take_along_dim(near_members, near.unsqueeze(-1), -2)  # (..., n, num_rows, K)
         classes.append(_most_frequent((votes.unsqueeze(-2) @ of_classes).squeeze(-2)))
     return torch.cat(classes, -1)
 
@@ -244,19 +244,19 @@ class ResidualBias(RowMetric):
     def compute(self) -> dict[str, Tensor]:
         words = self.item_names().units
         options = self.folds, self.neighbors, self.C, self.seed
-        scores, numbers = _word_scores(self.vectors, self.labels, words, *options)
-        places = torch.searchsorted(numbers, words)
+        scores, word_ids = _word_scores(self.vectors, self.labels, words, *options)
+        word_index = torch.searchsorted(word_ids, words)
         # Of the labels of a word, so that the words of two metrics differ where their labels do.
-        self._items = scores, numbers, torch.zeros_like(numbers).index_add_(0, places, self.labels)
+        self._items = scores, word_ids, torch.zeros_like(word_ids).index_add_(0, word_index, self.labels)
         return _named(scores)
 
     def _resampled_sums(self, replicates: int | None, seed: int | None) -> Resampled:
         scores, words, labels = self._items
         # Folds share training words, so that words are not predicted independently: the variance of the mean over J
         # folds is 1 + J / (J - 1) times that of independent ones (Nadeau & Bengio 2003, doi:10.1023/A:1024068626366).
-        folds = min(self.folds, len(words))
-        spread = (1 + folds / (folds - 1)) ** 0.5
-        scores = torch.lerp(scores.mean(0), scores, spread)
+        folds = max(2, min(self.folds, len(words)))
+        widening = (1 + folds / (folds - 1)) ** 0.5
+        scores = torch.lerp(scores.mean(0), scores, widening)
         means = resampled_means(scores, ItemNames(words), *check_draws(replicates, seed), (0.0, 1.0), labels)
         # Neither can words be swapped between two metrics one by one.
         return means.take(read=lambda values: dict(zip(NAMES, values.unbind(-1), strict=True)))._replace(half=None)
