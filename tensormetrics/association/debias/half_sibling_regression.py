@@ -28,7 +28,7 @@ class HalfSiblingRegression(Debias):
     def fit(
         self, model: WordEmbeddingModel, definitional_words: Sequence[str], alpha: float = 60.0
     ) -> "HalfSiblingRegression":
-        """Unknown words are left out; ValueError if none is left or `alpha` is not positive."""
+        """Fit the map; unknown words are left out. ValueError if all are unknown, or `alpha` is not positive."""
         base.check_table(model)
         words = [[word] for word in base.word_list("definitional_words", definitional_words)]
         self.fit_tensors(base.vectors_of_tuples("definitional_words", model, words).squeeze(-2), alpha)
@@ -46,7 +46,10 @@ class HalfSiblingRegression(Debias):
         return self
 
     def forward(self, vectors: Tensor) -> Tensor:
-        """vectors: (..., N, D) -> the debiased ones, (..., N, D) float64."""
+        """Return debiased vectors.
+
+        Shapes: vectors: (..., N, D) -> (..., N, D) float64.
+        """
         self.check_fitted()
         vectors = base.read("vectors", vectors, "...", "N", self.definitional.shape[-1])
         return vectors - vectors @ self.definitional.mT @ self.coefficients

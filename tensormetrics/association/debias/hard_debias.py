@@ -1,7 +1,4 @@
-"""Hard debiasing: a direction is taken out of words, and pairs are put at equal distance from the others.
-
-Also hard debiasing for more than two groups.
-"""
+"""Hard debiasing, for two groups and for more: words lose a direction or subspace, and tuples are equalized."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -44,9 +41,9 @@ class HardDebias(Debias):
         definitional_pairs: Sequence[Sequence[str]],
         equalize_pairs: Sequence[Sequence[str]] | None = None,
     ) -> "HardDebias":
-        """Without `equalize_pairs` the definitional ones are equalised, in their lower, title and upper forms.
+        """Fit the direction. Without `equalize_pairs` definitional pairs are equalized, in lower, title and upper case.
 
-        Pairs with an unknown word are left out; ValueError for other than two words, or if no pair is left.
+        Pairs with an unknown word are left out; ValueError for other than two words, or if all pairs are left out.
         """
         base.check_table(model)
         pairs = base.word_tuples("definitional_pairs", definitional_pairs, 2)
@@ -66,13 +63,16 @@ class HardDebias(Debias):
         return self
 
     def forward(self, vectors: Tensor) -> Tensor:
-        """vectors: (..., N, D) -> (..., N, D) float64, unit vectors orthogonal to the direction."""
+        """Return unit vectors orthogonal to the direction.
+
+        Shapes: vectors: (..., N, D) -> (..., N, D) float64.
+        """
         self.check_fitted()
         vectors = base.read("vectors", vectors, "...", "N", self.bias_direction.shape[-1])
         return word_sets.unit(base.without(word_sets.unit(vectors), self.bias_direction.unsqueeze(-2)))
 
     def equalize(self, pairs: Tensor) -> Tensor:
-        """Each pair moved to mirror images of one another across the plane orthogonal to the direction.
+        """Move the words of each pair to mirror images across the plane orthogonal to the direction.
 
         Shapes: pairs: (..., E, 2, D), not debiased -> (..., E, 2, D) float64.
         """
@@ -122,9 +122,9 @@ class MulticlassHardDebias(Debias):
         definitional_sets: Sequence[Sequence[str]],
         equalize_sets: Sequence[Sequence[str]],
     ) -> "MulticlassHardDebias":
-        """Definitional sets are of one size, each equalised set is of its own, at least two words.
+        """Fit the subspace to definitional sets of one size; equalized sets have any sizes, at least two words.
 
-        Sets with an unknown word are left out; ValueError for other sizes, or if no set is left.
+        Sets with an unknown word are left out; ValueError for other sizes, or if all sets are left out.
         """
         base.check_table(model)
         definitional = base.word_tuples("definitional_sets", definitional_sets)
@@ -143,13 +143,16 @@ class MulticlassHardDebias(Debias):
         return self
 
     def forward(self, vectors: Tensor) -> Tensor:
-        """vectors: (..., N, D) -> (..., N, D) float64, unit vectors orthogonal to the subspace."""
+        """Return unit vectors orthogonal to the subspace.
+
+        Shapes: vectors: (..., N, D) -> (..., N, D) float64.
+        """
         self.check_fitted()
         vectors = base.read("vectors", vectors, "...", "N", self.bias_subspace.shape[-1])
         return word_sets.unit(base.without(word_sets.unit(vectors), self.bias_subspace))
 
     def equalize(self, sets: Tensor) -> Tensor:
-        """Each set around its mean outside the subspace, its words at equal distances inside it.
+        """Move the words of each set to equal distances, within the subspace, from the mean of the set outside it.
 
         Shapes: sets: (..., E, S, D), not debiased -> (..., E, S, D) float64 unit vectors.
         """

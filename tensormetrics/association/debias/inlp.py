@@ -116,7 +116,10 @@ class INLP(Debias):
         return basis.contiguous()
 
     def forward(self, vectors: Tensor) -> Tensor:
-        """vectors: (..., N, D) -> (..., N, D) float64, without the directions of all classifiers."""
+        """Project vectors onto the null space of all classifiers.
+
+        Shapes: vectors: (..., N, D) -> (..., N, D) float64.
+        """
         self.check_fitted()
         vectors = base.read("vectors", vectors, "...", "N", self.bias_subspace.shape[-1])
         return base.without(vectors, self.bias_subspace)

@@ -98,7 +98,10 @@ class LEACE(Debias):
         return self
 
     def forward(self, vectors: Tensor) -> Tensor:
-        """vectors: (..., N, D) -> (..., N, D) float64, without the concept."""
+        """Erase the concept.
+
+        Shapes: vectors: (..., N, D) -> (..., N, D) float64.
+        """
         self.check_fitted()
         vectors = base.read("vectors", vectors, "...", "N", self.mean.shape[-1])
         return vectors - (vectors - self.mean.unsqueeze(-2)) @ self.proj_right.mT @ self.proj_left.mT
