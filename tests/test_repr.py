@@ -85,6 +85,8 @@ OBJECTS = {
         lambda: association.HardDebias(criterion_name="gender"),
         "HardDebias(criterion_name='gender')",
     ),
+    "association.INLP": (lambda: association.INLP(n_iterations=5), "INLP(n_iterations=5)"),
+    "association.LEACE": (lambda: association.LEACE(criterion_name="gender"), "LEACE(criterion_name='gender')"),
     "association.MulticlassHardDebias": (
         lambda: association.MulticlassHardDebias({"n_components": 3}),
         "MulticlassHardDebias(pca_args={'n_components': 3})",

@@ -30,6 +30,7 @@ DOORS = {  # where the words of another package are its users' own
     "posterior.ExperimentGroup": {"num_samples"},
     "posterior.ExperimentResult": {"num_samples"},
     "posterior.ExperimentAggregationResult": {"num_samples"},
+    "association.INLP": {"n_iterations"},  # classifiers, none of them a draw
     "association.RNSB": {"n_iterations", "random_state"},
 }
 SEEDS = {  # defaults other than 0, and None for another default than that of the seed

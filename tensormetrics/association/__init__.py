@@ -13,6 +13,8 @@ from .debias.double_hard_debias import DoubleHardDebias as DoubleHardDebias
 from .debias.half_sibling_regression import HalfSiblingRegression as HalfSiblingRegression
 from .debias.hard_debias import HardDebias as HardDebias
 from .debias.hard_debias import MulticlassHardDebias as MulticlassHardDebias
+from .debias.inlp import INLP as INLP
+from .debias.leace import LEACE as LEACE
 from .debias.repulsion_attraction_neutralization import (
     RepulsionAttractionNeutralization as RepulsionAttractionNeutralization,
 )
@@ -46,6 +48,8 @@ from .metrics.mac import mac as mac
 from .metrics.ml_eat import MLEAT as MLEAT
 from .metrics.ml_eat import Levels as Levels
 from .metrics.ml_eat import ml_eat as ml_eat
+from .metrics.residual_bias import ResidualBias as ResidualBias
+from .metrics.residual_bias import residual_bias as residual_bias
 from .metrics.ripa import RIPA as RIPA
 from .metrics.ripa import ripa as ripa
 from .metrics.rnd import RND as RND
@@ -83,7 +87,9 @@ __all__ = [
     "GWEAT",
     "HalfSiblingRegression",
     "HardDebias",
+    "INLP",
     "IndexedQuery",
+    "LEACE",
     "LPBS",
     "Levels",
     "MAC",
@@ -96,6 +102,7 @@ __all__ = [
     "RND",
     "RNSB",
     "RepulsionAttractionNeutralization",
+    "ResidualBias",
     "SAME",
     "SCWEAT",
     "WEAT",
@@ -127,6 +134,7 @@ __all__ = [
     "plot_ranking_correlations",
     "preprocess_word",
     "random_effects",
+    "residual_bias",
     "ripa",
     "rnd",
     "rnsb",

@@ -11,6 +11,8 @@ from raising import raises
 
 from tensormetrics import association
 from tensormetrics.association import (
+    INLP,
+    LEACE,
     DoubleHardDebias,
     HalfSiblingRegression,
     HardDebias,
@@ -21,6 +23,7 @@ from tensormetrics.association import (
 
 GOLDEN = json.loads((Path(__file__).parent / "golden_debias.json").read_text())
 PAIRS = [["t1a", "t2a"], ["t1b", "t2b"]]
+GROUPS = [["t1a", "t1b"], ["t2a", "t2b"]]
 METHODS = {
     HardDebias: ({}, {"definitional_pairs": PAIRS}),
     MulticlassHardDebias: ({}, {"definitional_sets": PAIRS, "equalize_sets": [["t1c", "t2c"]]}),
@@ -30,6 +33,8 @@ METHODS = {
     ),
     HalfSiblingRegression: ({}, {"definitional_words": ["t1a", "t2a"], "alpha": 2.0}),
     RepulsionAttractionNeutralization: ({"epochs": 5, "n_neighbours": 4}, {"definitional_pairs": PAIRS}),
+    LEACE: ({}, {"groups": GROUPS}),
+    INLP: ({}, {"groups": GROUPS}),
 }
 
 
@@ -53,6 +58,8 @@ def tensors(method, x):
         MulticlassHardDebias: (x[..., :6, :].unflatten(-2, (2, 3)),),
         DoubleHardDebias: (pairs, x, x[..., :2, :]),
         HalfSiblingRegression: (x[..., :3, :],),
+        LEACE: (x, torch.arange(13) % 2),
+        INLP: (x, torch.arange(13) % 2),
     }.get(method, (pairs,))
 
 
@@ -106,7 +113,7 @@ def test_target_and_ignore(model, case, caplog):
         assert changed(target=["a1a", "a2b", "a1a", "nobody"], ignore=["a1a"]) - fixed == {"a1a", "a2b"}
     assert caplog.messages == ["nobody: left out, not in the vocabulary of 'tiny'"]
     everything = changed()
-    assert {"a1a", "a2b", "a3c"} < everything
+    assert {"a1a", "a2b", "a2d"} < everything
     assert changed(ignore=["a1a", "a2b"]) - fixed == everything - fixed - {"a1a", "a2b"}
 
 
@@ -115,9 +122,13 @@ def test_lost_tuples_are_dropped(model, case, caplog):
     name, words = next(iter(fit.items()))
     expected = method().fit_transform(model, **fit)
     with caplog.at_level(logging.WARNING):
-        lost = [["t1c", "nobody"]] if isinstance(words[0], list) else ["nobody"]
-        more = method().fit_transform(model, **{**fit, name: [*words, *lost]})
-    assert torch.equal(more.vectors, expected.vectors)
+        if name == "groups":  # of single words
+            lost, more = ["nobody"], [[*words[0], "nobody"], *words[1:]]
+        else:
+            lost = [["t1c", "nobody"]] if isinstance(words[0], list) else ["nobody"]
+            more = [*words, *lost]
+        without = method().fit_transform(model, **{**fit, name: more})
+    assert torch.equal(without.vectors, expected.vectors)
     assert set(caplog.messages) == {f"{', '.join(np.ravel(lost))}: left out, not in the vocabulary of 'tiny'"}
 
 
@@ -174,7 +185,7 @@ def test_zero_vectors_stay(case):
     model = WordEmbeddingModel.from_tensor(torch.tensor(list(words.values())).double(), list(words))
     zero = method().fit_transform(model, **fit)["zero"]
     assert np.isfinite(zero).all()
-    if "double" not in str(type(method())).lower():  # which moves the mean to 0
+    if type(method()) not in (DoubleHardDebias, LEACE):  # which move all rows
         assert not zero.any()
 
 
@@ -220,8 +231,11 @@ def test_errors(model, case):
     ):
         debias.fit(contexts, **fit)
     argument, words = next(iter(fit.items()))
-    lost = [["x", "y"]] if isinstance(words[0], list) else ["x"]
-    with raises(ValueError, f"{argument}: got 1 tuples, none of which is whole in the vocabulary of 'tiny'"):
+    if argument == "groups":
+        lost, place = [["x"], ["y"]], "groups[0]"
+    else:
+        lost, place = [["x", "y"]] if isinstance(words[0], list) else ["x"], argument
+    with raises(ValueError, f"{place}: got 1 tuples, none of which is whole in the vocabulary of 'tiny'"):
         debias.fit(model, **{**fit, argument: lost})
     with raises(TypeError, f"{argument}: got a str, wanted a list of {'lists of ' * (lost != ['x'])}words"):
         debias.fit(model, **{**fit, argument: "he"})

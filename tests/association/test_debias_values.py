@@ -1,5 +1,7 @@
 """The debiasing methods against loops in numpy over single words."""
 
+import itertools
+
 import numpy as np
 import pytest
 import torch
@@ -13,8 +15,7 @@ from tensormetrics.association import (
     RepulsionAttractionNeutralization,
     WordEmbeddingModel,
 )
-from tensormetrics.association.debias.double_hard_debias import two_means
-from tensormetrics.association.debias.repulsion_attraction_neutralization import _nearest
+from tensormetrics.association.metrics._clusters import k_means, largest_cosines
 
 
 @pytest.fixture
@@ -179,9 +180,34 @@ def test_double_hard_debias():
 def test_two_means_finds_two_clusters():
     points = torch.randn(3, 50, 4, dtype=torch.float64)
     second = torch.rand(3, 50) < torch.tensor([[0.5], [0.2], [0.8]])
-    found = two_means(points + 20 * second.unsqueeze(-1), seed=0)
-    assert all(torch.equal(f, s) or torch.equal(f, ~s) for f, s in zip(found, second, strict=True))
-    assert torch.equal(two_means(points, 1), two_means(points, 1))
+    clusters, _ = k_means(points + 20 * second.unsqueeze(-1), 2, seed=0)
+    assert all(torch.equal(c == 1, s) or torch.equal(c == 0, s) for c, s in zip(clusters, second, strict=True))
+    assert torch.equal(k_means(points, 2, 1)[0], k_means(points, 2, 1)[0])
+
+
+def test_k_means_is_the_best_clustering_of_few_points():
+    """Of all assignments of eight points to three clusters, by enumeration."""
+    points = torch.randn(8, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    clusters, centers = k_means(points, 3, seed=0, starts=50)
+    assignments = np.array(list(itertools.product(range(3), repeat=8)))
+    inertia = [
+        sum(((x := points.numpy()[a == k]) - x.mean(0)).ravel() @ (x - x.mean(0)).ravel() for k in set(a))
+        for a in assignments
+    ]
+    best = assignments[int(np.argmin(inertia))]
+    assert len({*zip(best, clusters.tolist(), strict=True)}) == 3  # the same but for the numbers of clusters
+    for k in range(3):
+        torch.testing.assert_close(centers[k], points[clusters == k].mean(0))
+
+
+def test_k_means_weights_count_like_repeated_rows():
+    points = torch.randn(12, 3, dtype=torch.float64)
+    weights = torch.tensor([1.0, 2, 0, 1, 3, 0, 1, 1, 2, 1, 1, 1], dtype=torch.float64)
+    clusters, centers = k_means(points, 2, 0, torch.stack([weights, torch.ones_like(weights)]))
+    repeated = k_means(points.repeat_interleave(weights.long(), 0), 2, 0)
+    torch.testing.assert_close(centers[0], repeated[1])
+    assert torch.equal(clusters[0].repeat_interleave(weights.long()), repeated[0])
+    torch.testing.assert_close(centers[1], k_means(points, 2, 0)[1])
 
 
 def test_double_hard_debias_errors(table):
@@ -235,9 +261,9 @@ def test_repulsion_attraction_neutralization(table):
 def test_neighbours_at_the_cut_are_taken_in_the_order_of_their_rows():
     """Rounding noise, which device, batch and chunk change, decides nothing."""
     cosines = torch.tensor([0.5, 0.9, 0.5 + 1e-15, 0.5 - 1e-15, -torch.inf, 0.5, torch.nan, -0.2], dtype=torch.float64)
-    assert _nearest(cosines, 3).tolist() == [1, 0, 2] and _nearest(cosines, 5).tolist() == [1, 0, 2, 3, 5]
-    assert _nearest(cosines[[4, 3, 2, 0]].expand(2, 4), 2).tolist() == [[1, 2], [1, 2]]
-    assert _nearest(torch.tensor([0.5, 0.5 + 1e-11], dtype=torch.float64), 1).tolist() == [1]
+    assert largest_cosines(cosines, 3).tolist() == [1, 0, 2] and largest_cosines(cosines, 5).tolist() == [1, 0, 2, 3, 5]
+    assert largest_cosines(cosines[[4, 3, 2, 0]].expand(2, 4), 2).tolist() == [[1, 2], [1, 2]]
+    assert largest_cosines(torch.tensor([0.5, 0.5 + 1e-11], dtype=torch.float64), 1).tolist() == [1]
 
 
 def test_ran_takes_bias_away(table):

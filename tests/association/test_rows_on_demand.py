@@ -8,6 +8,8 @@ import torch
 
 from tensormetrics import association
 from tensormetrics.association import (
+    INLP,
+    LEACE,
     WEAT,
     DoubleHardDebias,
     HalfSiblingRegression,
@@ -25,6 +27,8 @@ METHODS = {
     "HardDebias": (HardDebias, {"definitional_pairs": PAIRS[:2], "equalize_pairs": [["man", "woman"]]}),
     "MulticlassHardDebias": (MulticlassHardDebias, {"definitional_sets": PAIRS[:2], "equalize_sets": PAIRS[2:]}),
     "HalfSiblingRegression": (HalfSiblingRegression, {"definitional_words": sum(PAIRS, [])}),
+    "LEACE": (LEACE, {"groups": [["he", "him", "man"], ["she", "her", "woman"]]}),
+    "INLP": (INLP, {"groups": [["he", "him", "man"], ["she", "her", "woman"]]}),
 }
 
 

@@ -13,6 +13,7 @@ from torch import Generator, Tensor
 
 from tensormetrics import association, uncertainty
 from tensormetrics._metric import Metric
+from tensormetrics.association.resampling.folds import deal_words
 
 from .case import FunctionCase, LeftOut, MetricCase
 
@@ -84,6 +85,40 @@ def pad_sentences(garbage: float, *arguments: Tensor) -> tuple[Tensor, ...]:
     pad = torch.nn.functional.pad
     *sides, mask = arguments
     return *(pad(side, (2, 3), value=garbage) for side in sides), pad(mask, (2, 3))
+
+
+def word_vectors(generator: Generator, lead: tuple[int, ...]) -> tuple[Tensor, ...]:
+    """Two clusters, and labels of which some are those of the other cluster."""
+    cluster = torch.rand(*lead, generator=generator) < 0.5
+    is_other = torch.rand(*lead, generator=generator) < 0.15
+    vectors = torch.randn(*lead, 5, generator=generator) + 3 * cluster.unsqueeze(-1)
+    return vectors, (cluster ^ is_other).long()
+
+
+def recovered_classes(vectors: np.ndarray, labels: np.ndarray) -> list[float]:
+    """Accuracies of scikit-learn's classifiers, a fold at a time."""
+    import sklearn.cluster
+    import sklearn.linear_model
+    import sklearn.neighbors
+
+    fold = deal_words(torch.tensor(labels), torch.arange(len(labels)), 0)[0].numpy() % 5
+    scaled = (vectors - vectors.mean(0)) / np.sqrt(vectors.var(0).mean())
+    right = np.zeros((4, len(labels)))
+    for k in range(5):
+        train, test = fold != k, fold == k
+        probe = sklearn.linear_model.LogisticRegression(tol=1e-10).fit(scaled[train], labels[train])
+        votes = sklearn.neighbors.KNeighborsClassifier(15, metric="cosine").fit(vectors[train], labels[train])
+        means = sklearn.cluster.KMeans(2, n_init=10, random_state=0).fit(vectors[train])
+        most = [np.bincount(labels[train][means.labels_ == c]).argmax() for c in range(2)]
+        largest = np.bincount(labels[train]).argmax()
+        predictions = probe.predict(scaled), np.array(most)[means.predict(vectors)], votes.predict(vectors)
+        for row, predicted in zip(right, [*predictions, np.full_like(labels, largest)], strict=True):
+            row[test] = (predicted == labels)[test]
+    return right.mean(1).tolist()
+
+
+def accuracies(*rows: Tensor) -> tuple[Tensor, ...]:
+    return tuple(association.residual_bias(*rows).values())
 
 
 def of_queries(
@@ -176,6 +211,13 @@ METRICS = {
     ),
     "CEAT": of_samples(),
     "RNSB": of_queries(association.RNSB, "tab", negative_sentiment, rtol=1e-7),
+    "ResidualBias": MetricCase(
+        association.ResidualBias,
+        lambda generator, items: word_vectors(generator, (items,)),
+        recovered_classes,
+        bad=((torch.zeros(3, 2), torch.zeros(2, dtype=torch.int64)), (torch.zeros(3), torch.zeros(3).long())),
+        not_finite="nan",
+    ),
 }
 
 
@@ -259,6 +301,9 @@ FUNCTIONS = {
     "gweat": word_sets("XA", association.gweat),
     "same": word_sets("tG", association.same),
     "direct_bias": word_sets("tP", association.direct_bias, n_components=2),
+    "residual_bias": FunctionCase(
+        accuracies, lambda g, lead: word_vectors(g, (*lead, 30)), rtol=1e-9, not_finite="nan"
+    ),
     "ceat": FunctionCase(
         lambda *p: tensors_of(association.ceat(*p, samples=20)), pools, compiles=True, rtol=1e-9, not_finite="nan"
     ),

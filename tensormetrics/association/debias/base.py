@@ -1,4 +1,4 @@
-"""What the debiasing methods share: tables and words at the door, directions and planes below it."""
+"""The base of the debiasing methods, which reads words and tables, and their linear algebra."""
 
 import functools
 from abc import ABC, abstractmethod
@@ -22,9 +22,9 @@ Rows = list[list[int]]  # the rows of tuples of words
 class Debias(RecordedArguments, nn.Module, ABC):
     """A transform of embeddings: fitted to words of a model or to tensors, applied to models or to tensors.
 
-    What is fitted lies in buffers, and the words that `transform` needs beside the extra state of `state_dict`.
-    A subclass names its buffers in `fitted`, computes them in `fit_tensors` and applies them in `forward`; its `fit`
-    looks words up. One whose rows depend on each other, or that changes more of them, overrides `write`.
+    Fitted tensors are buffers; the words that `transform` also needs are the extra state of `state_dict`. A subclass
+    names its buffers in `fitted`, computes them in `fit_tensors` and applies them in `forward`; its `fit` looks words
+    up. A subclass whose rows depend on each other, or that changes other rows too, overrides `write`.
     """
 
     fitted: tuple[str, ...] = ()
@@ -50,7 +50,7 @@ class Debias(RecordedArguments, nn.Module, ABC):
 
     def of_row(self, vectors: Tensor, is_target: bool) -> Tensor:
         # vectors: (n, D) float64  ->  the same
-        """Return what becomes of rows that are computed later, of words that are to change and of others."""
+        """Transform rows that are computed later, either of target words or of other words."""
         return self(vectors) if is_target else vectors
 
     @torch.no_grad()
@@ -61,7 +61,7 @@ class Debias(RecordedArguments, nn.Module, ABC):
         ignore: Collection[str] | None = None,
         copy: bool = True,
     ) -> WordEmbeddingModel:
-        """A debiased model, of the words in `target`, or of all but those in `ignore`, which counts without `target`.
+        """Return a model with the words in `target` debiased, or without `target` all words but those in `ignore`.
 
         Its name is "{name}_{criterion_name}_debiased". `copy=False` writes into the model's table and returns the
         model. Where rows are computed on demand, those that come later are changed, too. RuntimeError before `fit`.
@@ -77,7 +77,7 @@ class Debias(RecordedArguments, nn.Module, ABC):
                 "demand; write WordEmbeddingModel.from_numpy(numpy.stack([*model.arrays(words).values()]), words)"
             )
         if model._table.on_demand:
-            found_rows(model, [[word] for word in _flat(self.words)], quiet=True)  # they have rows from here on
+            rows_of_tuples(model, [[word] for word in _flat(self.words)], quiet=True)  # they have rows from here on
         rows = torch.tensor(self.selected(model, target, ignore), dtype=torch.int64, device=model.vectors.device)
         self.say(f"{type(self).__name__}: {len(rows)} of {len(model)} words of {model.name!r}")
         table = model._table.copied() if copy else model._table
@@ -104,15 +104,15 @@ class Debias(RecordedArguments, nn.Module, ABC):
 
     def selected(self, model: WordEmbeddingModel, target: Any, ignore: Any) -> list[int]:
         if target is not None:
-            chosen = dict.fromkeys(sum(found_rows(model, [[word] for word in word_list("target", target)]), []))
+            candidates = dict.fromkeys(sum(rows_of_tuples(model, [[word] for word in word_list("target", target)]), []))
         else:
-            left_out = set(sum(found_rows(model, [[word] for word in word_list("ignore", ignore or [])]), []))
-            chosen = (row for row in model.vocab.values() if row not in left_out)
-        kept = set(self.untouched(model))
-        return [row for row in chosen if row not in kept]
+            left_out = set(sum(rows_of_tuples(model, [[word] for word in word_list("ignore", ignore or [])]), []))
+            candidates = (row for row in model.vocab.values() if row not in left_out)
+        fixed = set(self.untouched(model))
+        return [row for row in candidates if row not in fixed]
 
     def untouched(self, model: WordEmbeddingModel) -> list[int]:
-        """Rows that never change as others do."""
+        """Return the rows that are never transformed like the others."""
         return []
 
     def check_fitted(self) -> None:
@@ -144,12 +144,12 @@ def _changed(debias: Debias, is_target: bool, vectors: Tensor) -> Tensor:
 
 
 def _flat(words: Any) -> Iterator[str]:
-    """The words in nested lists and dicts."""
+    """Yield the words in nested lists and dicts."""
     if isinstance(words, str):
         yield words
         return
-    for each in words.values() if isinstance(words, dict) else words:
-        yield from _flat(each)
+    for part in words.values() if isinstance(words, dict) else words:
+        yield from _flat(part)
 
 
 def check_table(model: Any) -> None:
@@ -162,7 +162,7 @@ def check_table(model: Any) -> None:
 
 
 def subspace_size(pca_args: Any) -> int:
-    """`n_components` of the only option that `pca_args` knows."""
+    """Read `n_components`, the only option in `pca_args`."""
     if pca_args is None:
         return 10
     if not isinstance(pca_args, dict) or set(pca_args) != {"n_components"}:
@@ -170,34 +170,34 @@ def subspace_size(pca_args: Any) -> int:
     return _checks.integer_at_least("pca_args['n_components']", pca_args["n_components"], 1)
 
 
-def word_tuples(name: str, tuples: Any, size: int | None = None, own_sizes: bool = False) -> list[list[str]]:
-    """Checked copies; each has `size` words, or as many as the first, or at least two if all have `own_sizes`."""
+def word_tuples(name: str, tuples: Any, size: int | None = None, sizes_differ: bool = False) -> list[list[str]]:
+    """Check and copy tuples of `size` words, or as many as the first has, or at least two if sizes may differ."""
     if isinstance(tuples, str) or not isinstance(tuples, Sequence):
         raise TypeError(f"{name}: got a {type(tuples).__name__}, wanted a list of lists of words")
     copies = [word_list(f"{name}[{i}]", words) for i, words in enumerate(tuples)]
     for i, words in enumerate(copies):
-        wanted = size or max(2, len(copies[0]))
-        if len(words) < 2 if own_sizes else len(words) != wanted:
-            wanted = "at least 2" if own_sizes else wanted
-            raise ValueError(f"{name}[{i}]: got {len(words)} words, {words}, wanted {wanted}")
+        expected = size or max(2, len(copies[0]))
+        if len(words) < 2 if sizes_differ else len(words) != expected:
+            expected = "at least 2" if sizes_differ else expected
+            raise ValueError(f"{name}[{i}]: got {len(words)} words, {words}, wanted {expected}")
     return copies
 
 
-def found_rows(model: WordEmbeddingModel, tuples: Iterable[Sequence[str]], quiet: bool = False) -> Rows:
-    """The rows of the tuples that the vocabulary has whole; the others are logged unless `quiet`."""
-    found = []
+def rows_of_tuples(model: WordEmbeddingModel, tuples: Iterable[Sequence[str]], quiet: bool = False) -> Rows:
+    """Return the rows of the tuples all of whose words are known; the others are logged unless `quiet`."""
+    rows = []
     for words in tuples:
         keys = [(model.vocab_prefix or "") + word for word in words]
         if all(key in model for key in keys):
             model._table.add(keys)
-            found.append([model.vocab[key] for key in keys])
+            rows.append([model.vocab[key] for key in keys])
         elif not quiet:
             log.warning("%s: left out, not in the vocabulary of %r", ", ".join(words), model.name)
-    return found
+    return rows
 
 
-def found_some(name: str, model: WordEmbeddingModel, tuples: Sequence[Sequence[str]], quiet: bool = False) -> Rows:
-    rows = found_rows(model, tuples, quiet)
+def require_rows(name: str, model: WordEmbeddingModel, tuples: Sequence[Sequence[str]], quiet: bool = False) -> Rows:
+    rows = rows_of_tuples(model, tuples, quiet)
     if not rows:
         raise ValueError(
             f"{name}: got {len(tuples)} tuples, none of which is whole in the vocabulary of {model.name!r}"
@@ -205,12 +205,54 @@ def found_some(name: str, model: WordEmbeddingModel, tuples: Sequence[Sequence[s
     return rows
 
 
-def found_vectors(name: str, model: WordEmbeddingModel, tuples: Sequence[Sequence[str]]) -> Tensor:
-    # -> (tuples found, words of each, D)
-    """ValueError also if one of the vectors is not finite: nothing could be fitted to them."""
-    rows = torch.tensor(found_some(name, model, tuples), device=model.vectors.device)
+def vectors_of_tuples(name: str, model: WordEmbeddingModel, tuples: Sequence[Sequence[str]]) -> Tensor:
+    # -> (known tuples, words of each, D)
+    """Return the vectors of the tuples that are known; a ValueError if none is, or if a vector is not finite."""
+    rows = torch.tensor(require_rows(name, model, tuples), device=model.vectors.device)
     check_finite(name, model, rows.flatten())
     return model.vectors.detach()[rows]
+
+
+def labelled_vectors(model: WordEmbeddingModel, groups: Any) -> tuple[Tensor, Tensor]:
+    # ->  (N, D), (N,) int64
+    """Return the vectors of the words in each group, and the number of their group; unknown words are left out."""
+    check_table(model)
+    if isinstance(groups, str) or not isinstance(groups, Sequence):
+        raise TypeError(f"groups: got a {type(groups).__name__}, wanted a list of lists of words")
+    lists = [word_list(f"groups[{i}]", words) for i, words in enumerate(groups)]
+    if len(lists) < 2:
+        raise ValueError(f"groups: got {len(lists)}, wanted at least two lists of words, one for each class")
+    vectors = [vectors_of_tuples(f"groups[{i}]", model, [[word] for word in words]) for i, words in enumerate(lists)]
+    labels = [torch.full((len(rows),), i, device=rows.device) for i, rows in enumerate(vectors)]
+    return torch.cat(vectors).squeeze(-2), torch.cat(labels)
+
+
+def check_labelled(name: str, labels: Tensor, vectors: Tensor) -> None:
+    # vectors: (..., N, D)  labels: (N,) or (..., N), integers >= 0
+    _checks.shape("vectors", vectors, "...", "N", "D")
+    _checks.floating("vectors", vectors)
+    _checks.integral(name, labels)
+    _checks.same_device(vectors=vectors, **{name: labels})
+    if labels.shape not in (vectors.shape[-2:-1], vectors.shape[:-1]):
+        sizes = " or ".join(str(tuple(shape)) for shape in dict.fromkeys((vectors.shape[-2:-1], vectors.shape[:-1])))
+        raise ValueError(f"{name}: got shape {tuple(labels.shape)}, wanted {sizes}, one for each row")
+    if labels.numel() and int(labels.min()) < 0:
+        raise ValueError(f"{name}: got {int(labels.min())}, wanted integers >= 0")
+
+
+def class_numbers(name: str, labels: Tensor, vectors: Tensor) -> Tensor:
+    # vectors: (..., N, D)  labels: (N,) or (..., N), any integers  ->  the same shape, in [0, classes)
+    _checks.integral(name, labels)
+    classes, numbers = labels.unique(return_inverse=True)
+    if len(classes) < 2:
+        raise ValueError(f"{name}: got {len(classes)} classes, wanted at least two")
+    check_labelled(name, numbers, vectors)
+    return numbers
+
+
+def check_finite_rows(*rows: Tensor) -> None:
+    if not all(tensor.isfinite().all() for tensor in rows):
+        raise ValueError("vectors: got NaN or infinity, wanted finite numbers")
 
 
 def check_finite(name: str, model: WordEmbeddingModel, rows: Tensor) -> None:
@@ -230,9 +272,9 @@ def read(name: str, vectors: Tensor, *shape: int | str) -> Tensor:
 
 def subspace(tuples: Tensor, k: int) -> Tensor:
     # tuples: (..., P, S, D)  ->  (..., min(k, P * S, D), D)
-    """The first right singular vectors of the tuples, each of them centred; 0 beyond the rank.
+    """Return the first right singular vectors of the tuples, each tuple centered; 0 beyond the rank.
 
-    Each points to the first words of the tuples.
+    The vectors point to the first words of the tuples.
     """
     rows = (tuples - tuples.mean(-2, keepdim=True)).flatten(-3, -2)
     _, singular, axes = torch.linalg.svd(rows, full_matrices=False)
@@ -251,17 +293,17 @@ def neutralize_and_equalize(
     debias: Debias, equalize: Callable[[Tensor], Tensor], table: Tensor, rows: Tensor, tuples: Rows
 ) -> None:
     # table: (V, D), in place  rows: (R,)
-    """Chosen rows by `debias`, tuples of words by `equalize` of what they were before, and all at length 1.
+    """Debias rows, replace tuples by what `equalize` makes of their former vectors, and scale all rows to length 1.
 
-    Of a word that is in two tuples, the last counts.
+    The last tuple counts for a word of two tuples.
     """
     sizes = sorted(set(map(len, tuples)))
     of_size = [[i for i, words in enumerate(tuples) if len(words) == size] for size in sizes]
     equalized: dict[int, Tensor] = {}  # tuple -> its words (S, D)
-    for chosen in of_size:
-        found = equalize(table[torch.tensor([tuples[i] for i in chosen], device=table.device)])
-        equalized |= dict(zip(chosen, found, strict=True))
-    last = {row: equalized[i][place] for i, words in enumerate(tuples) for place, row in enumerate(words)}
+    for indices in of_size:
+        vectors = equalize(table[torch.tensor([tuples[i] for i in indices], device=table.device)])
+        equalized |= dict(zip(indices, vectors, strict=True))
+    last = {row: equalized[i][index] for i, words in enumerate(tuples) for index, row in enumerate(words)}
     rewrite(table, rows, debias)
     if last:
         table[list(last)] = torch.stack(list(last.values())).to(table.dtype)

@@ -8,12 +8,10 @@ import torch
 from torch import Tensor
 
 from ... import _checks
-from ..._convergence import Convergence
-from ..._exact_sums import cumulative_mass
 from ..embeddings.lookup import check_flag
 from ..embeddings.model import WordEmbeddingModel
 from ..embeddings.vocabulary import chunks, rewrite
-from ..resampling.random import random_uniform, stream
+from ..metrics._clusters import k_means, rows_at
 from ..sets import word_sets
 from . import base
 from .base import Debias
@@ -71,8 +69,8 @@ class DoubleHardDebias(Debias):
         base.check_table(model)
         pairs = base.word_tuples("definitional_pairs", definitional_pairs, 2)
         two = base.word_tuples("bias_representation", [bias_representation], 2)
-        representation = base.found_vectors("bias_representation", model, two)[0]
-        vectors = base.found_vectors("definitional_pairs", model, pairs)
+        representation = base.vectors_of_tuples("bias_representation", model, two)[0]
+        vectors = base.vectors_of_tuples("definitional_pairs", model, pairs)
         base.check_finite("model", model, torch.arange(len(model.vectors), device=model.vectors.device))
         self.say("finding the principal components of the table")
         return self.fit_tensors(vectors, model.vectors, representation)
@@ -92,7 +90,7 @@ class DoubleHardDebias(Debias):
         self.check_fitted()
         vectors = base.read("vectors", vectors, "...", "N", self.mean.shape[-1])
         judges = _extremes(self._leaning(vectors), self.n_words)
-        component = self._best_component(_rows(vectors, judges))
+        component = self._best_component(rows_at(vectors, judges))
         result = self._debiased(vectors, component)
         if self.scope == "all":
             return result
@@ -117,44 +115,16 @@ class DoubleHardDebias(Debias):
         second = torch.arange(2 * n, device=judges.device) >= n
         agreement = []
         for component in self.components.unbind(-2):
-            part = two_means(self._debiased(judges, component.unsqueeze(-2)), self.seed)
+            part, _ = k_means(self._debiased(judges, component.unsqueeze(-2)), 2, self.seed)
             same = (part == second).double().mean(-1)
             agreement.append(torch.maximum(same, 1 - same))
         best = torch.stack(agreement, -1).argmin(-1, keepdim=True)
-        return _rows(self.components, best)
+        return rows_at(self.components, best)
 
     def _debiased(self, vectors: Tensor, component: Tensor) -> Tensor:
         # vectors: (..., N, D)  component: (..., 1, D)  ->  (..., N, D)
         rest = base.without(vectors, component) - self.mean.unsqueeze(-2)
         return base.without(rest, self.bias_direction.unsqueeze(-2))
-
-
-def two_means(points: Tensor, seed: int | None, starts: int = 10, steps: int = 100) -> Tensor:
-    # points: (..., N, D)  ->  (..., N) bool, which of two clusters
-    """k-means++ for two clusters: the best of several starts."""
-    # Draws on the host give the same starts on every device.
-    first, second = random_uniform(stream(seed, "two-means"), 0, 2, starts, torch.device("cpu")).to(points).unbind(0)
-    points = points - points.mean(-2, keepdim=True)
-    squares = points.square().sum(-1, keepdim=True)
-    begin = points[..., (first * points.shape[-2]).long(), :]  # (..., starts, D)
-    squared = (squares - 2 * points @ begin.mT + begin.square().sum(-1).unsqueeze(-2)).clamp(min=0)
-    away = cumulative_mass(squared.mT)
-    drawn = torch.searchsorted(away.contiguous(), (second.unsqueeze(-1) * away[..., -1:]).contiguous(), right=True)
-    centres = torch.stack([begin, _rows(points, drawn.squeeze(-1).clamp(max=points.shape[-2] - 1))], -3)
-    convergence = Convergence()
-    for _ in range(steps):
-        apart = centres[..., 1, :, :] - centres[..., 0, :, :]
-        half_way = (apart * centres.sum(-3)).sum(-1).unsqueeze(-2) / 2
-        nearer = (points @ apart.mT > half_way).to(points.dtype)  # (..., N, starts): to the second
-        members = torch.stack([1 - nearer, nearer], -3).mT  # (..., 2, starts, N)
-        sizes = members.sum(-1, keepdim=True)
-        means = members @ points.unsqueeze(-3) / sizes.clamp(min=1)
-        before, centres = centres, means.where(sizes > 0, centres)
-        if convergence.is_reached((centres != before).any()):
-            break
-    between = (sizes * means.square().sum(-1, keepdim=True)).sum(-3)  # largest where the clusters are tightest
-    best = between.squeeze(-1).argmax(-1)
-    return _rows(nearer.mT, best.unsqueeze(-1)).squeeze(-2) > 0
 
 
 def _principal(table: Tensor, k: int) -> tuple[Tensor, Tensor]:
@@ -178,9 +148,3 @@ def _extremes(leaning: Tensor, n: int) -> Tensor:
         raise ValueError(f"DoubleHardDebias: got {leaning.shape[-1]} vectors, wanted at least 2 to compare")
     order = leaning.argsort(stable=True, dim=-1)
     return torch.cat([order[..., :n], order[..., -n:]], -1)
-
-
-def _rows(vectors: Tensor, places: Tensor) -> Tensor:
-    # vectors: (..., N, D), or without batch dims  places: (..., K)  ->  (..., K, D)
-    vectors = vectors.expand(*places.shape[:-1], *vectors.shape[-2:])
-    return torch.take_along_dim(vectors, places.unsqueeze(-1), -2)

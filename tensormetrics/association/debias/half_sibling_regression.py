@@ -28,10 +28,10 @@ class HalfSiblingRegression(Debias):
     def fit(
         self, model: WordEmbeddingModel, definitional_words: Sequence[str], alpha: float = 60.0
     ) -> "HalfSiblingRegression":
-        """Unknown words are left out; ValueError if none is left or `alpha` is not positive."""
+        """Fit the map; unknown words are left out. ValueError if all are unknown, or `alpha` is not positive."""
         base.check_table(model)
         words = [[word] for word in base.word_list("definitional_words", definitional_words)]
-        self.fit_tensors(base.found_vectors("definitional_words", model, words).squeeze(-2), alpha)
+        self.fit_tensors(base.vectors_of_tuples("definitional_words", model, words).squeeze(-2), alpha)
         self.words = {"definitional": words}
         return self
 
@@ -46,10 +46,13 @@ class HalfSiblingRegression(Debias):
         return self
 
     def forward(self, vectors: Tensor) -> Tensor:
-        """vectors: (..., N, D) -> the debiased ones, (..., N, D) float64."""
+        """Return debiased vectors.
+
+        Shapes: vectors: (..., N, D) -> (..., N, D) float64.
+        """
         self.check_fitted()
         vectors = base.read("vectors", vectors, "...", "N", self.definitional.shape[-1])
         return vectors - vectors @ self.definitional.mT @ self.coefficients
 
     def untouched(self, model: WordEmbeddingModel) -> list[int]:
-        return sum(base.found_rows(model, self.words.get("definitional", []), quiet=True), [])
+        return sum(base.rows_of_tuples(model, self.words.get("definitional", []), quiet=True), [])

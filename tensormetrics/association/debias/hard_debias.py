@@ -1,7 +1,4 @@
-"""Hard debiasing: a direction is taken out of words, and pairs are put at equal distance from the others.
-
-Also hard debiasing for more than two groups.
-"""
+"""Hard debiasing, for two groups and for more: words lose a direction or subspace, and tuples are equalized."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -44,16 +41,16 @@ class HardDebias(Debias):
         definitional_pairs: Sequence[Sequence[str]],
         equalize_pairs: Sequence[Sequence[str]] | None = None,
     ) -> "HardDebias":
-        """Without `equalize_pairs` the definitional ones are equalised, in their lower, title and upper forms.
+        """Fit the direction. Without `equalize_pairs` definitional pairs are equalized, in lower, title and upper case.
 
-        Pairs with an unknown word are left out; ValueError for other than two words, or if no pair is left.
+        Pairs with an unknown word are left out; ValueError for other than two words, or if all pairs are left out.
         """
         base.check_table(model)
         pairs = base.word_tuples("definitional_pairs", definitional_pairs, 2)
         equalize = pairs if equalize_pairs is None else base.word_tuples("equalize_pairs", equalize_pairs, 2)
         forms = dict.fromkeys(tuple(map(form, pair)) for pair in equalize for form in FORMS)
-        definitional = base.found_vectors("definitional_pairs", model, pairs)
-        base.found_some("equalize_pairs", model, list(forms), quiet=True)
+        definitional = base.vectors_of_tuples("definitional_pairs", model, pairs)
+        base.require_rows("equalize_pairs", model, list(forms), quiet=True)
         self.fit_tensors(definitional)
         self.words = {"equalize": [list(pair) for pair in forms]}
         return self
@@ -66,13 +63,16 @@ class HardDebias(Debias):
         return self
 
     def forward(self, vectors: Tensor) -> Tensor:
-        """vectors: (..., N, D) -> (..., N, D) float64, unit vectors orthogonal to the direction."""
+        """Return unit vectors orthogonal to the direction.
+
+        Shapes: vectors: (..., N, D) -> (..., N, D) float64.
+        """
         self.check_fitted()
         vectors = base.read("vectors", vectors, "...", "N", self.bias_direction.shape[-1])
         return word_sets.unit(base.without(word_sets.unit(vectors), self.bias_direction.unsqueeze(-2)))
 
     def equalize(self, pairs: Tensor) -> Tensor:
-        """Each pair moved to mirror images of one another across the plane orthogonal to the direction.
+        """Move the words of each pair to mirror images across the plane orthogonal to the direction.
 
         Shapes: pairs: (..., E, 2, D), not debiased -> (..., E, 2, D) float64.
         """
@@ -89,7 +89,7 @@ class HardDebias(Debias):
         return word_sets.unit(super().of_row(vectors, is_target))
 
     def write(self, table: Tensor, model: WordEmbeddingModel, rows: Tensor) -> None:
-        pairs = base.found_rows(model, self.words.get("equalize", []), quiet=True)
+        pairs = base.rows_of_tuples(model, self.words.get("equalize", []), quiet=True)
         self.say(f"equalising {len(pairs)} pairs")
         base.neutralize_and_equalize(self, self.equalize, table, rows, pairs)
 
@@ -122,15 +122,15 @@ class MulticlassHardDebias(Debias):
         definitional_sets: Sequence[Sequence[str]],
         equalize_sets: Sequence[Sequence[str]],
     ) -> "MulticlassHardDebias":
-        """Definitional sets are of one size, each equalised set is of its own, at least two words.
+        """Fit the subspace to definitional sets of one size; equalized sets have any sizes, at least two words.
 
-        Sets with an unknown word are left out; ValueError for other sizes, or if no set is left.
+        Sets with an unknown word are left out; ValueError for other sizes, or if all sets are left out.
         """
         base.check_table(model)
         definitional = base.word_tuples("definitional_sets", definitional_sets)
-        equalize = base.word_tuples("equalize_sets", equalize_sets, own_sizes=True)
-        vectors = base.found_vectors("definitional_sets", model, definitional)
-        base.found_some("equalize_sets", model, equalize)
+        equalize = base.word_tuples("equalize_sets", equalize_sets, sizes_differ=True)
+        vectors = base.vectors_of_tuples("definitional_sets", model, definitional)
+        base.require_rows("equalize_sets", model, equalize)
         self.fit_tensors(vectors)
         self.words = {"definitional": definitional, "equalize": equalize}
         return self
@@ -143,13 +143,16 @@ class MulticlassHardDebias(Debias):
         return self
 
     def forward(self, vectors: Tensor) -> Tensor:
-        """vectors: (..., N, D) -> (..., N, D) float64, unit vectors orthogonal to the subspace."""
+        """Return unit vectors orthogonal to the subspace.
+
+        Shapes: vectors: (..., N, D) -> (..., N, D) float64.
+        """
         self.check_fitted()
         vectors = base.read("vectors", vectors, "...", "N", self.bias_subspace.shape[-1])
         return word_sets.unit(base.without(word_sets.unit(vectors), self.bias_subspace))
 
     def equalize(self, sets: Tensor) -> Tensor:
-        """Each set around its mean outside the subspace, its words at equal distances inside it.
+        """Move the words of each set to equal distances, within the subspace, from the mean of the set outside it.
 
         Shapes: sets: (..., E, S, D), not debiased -> (..., E, S, D) float64 unit vectors.
         """
@@ -164,12 +167,12 @@ class MulticlassHardDebias(Debias):
 
     def untouched(self, model: WordEmbeddingModel) -> list[int]:
         words = dict.fromkeys(word for words in self.words.get("definitional", []) for word in words)
-        return sum(base.found_rows(model, [[word] for word in words], quiet=True), [])
+        return sum(base.rows_of_tuples(model, [[word] for word in words], quiet=True), [])
 
     def of_row(self, vectors: Tensor, is_target: bool) -> Tensor:
         return word_sets.unit(super().of_row(vectors, is_target))
 
     def write(self, table: Tensor, model: WordEmbeddingModel, rows: Tensor) -> None:
-        sets = base.found_rows(model, self.words.get("equalize", []), quiet=True)
+        sets = base.rows_of_tuples(model, self.words.get("equalize", []), quiet=True)
         self.say(f"equalising {len(sets)} sets")
         base.neutralize_and_equalize(self, self.equalize, table, rows, sets)

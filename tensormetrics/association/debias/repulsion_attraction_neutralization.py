@@ -9,6 +9,7 @@ from torch import Tensor
 from ... import _checks
 from ..embeddings.model import WordEmbeddingModel
 from ..embeddings.vocabulary import rewrite
+from ..metrics._clusters import largest_cosines
 from ..sets import word_sets
 from . import base
 from .base import Debias
@@ -64,7 +65,7 @@ class RepulsionAttractionNeutralization(Debias):
         """Pairs with an unknown word are left out; ValueError for other than two words, or if no pair is left."""
         base.check_table(model)
         pairs = base.word_tuples("definitional_pairs", definitional_pairs, 2)
-        return self.fit_tensors(base.found_vectors("definitional_pairs", model, pairs))
+        return self.fit_tensors(base.vectors_of_tuples("definitional_pairs", model, pairs))
 
     @torch.no_grad()
     def fit_tensors(self, pairs: Tensor) -> "RepulsionAttractionNeutralization":
@@ -118,7 +119,7 @@ class RepulsionAttractionNeutralization(Debias):
         # units: (..., N, D)  rows: (R,)  ->  nearest (..., R, K, D), which of them repel (..., R, K) float64
         own = torch.arange(units.shape[-2], device=units.device) == rows.unsqueeze(-1)
         cosines = (units[..., rows, :] @ units.mT).masked_fill(own, -torch.inf)
-        places = _nearest(cosines, min(self.n_neighbours, units.shape[-2] - 1))
+        places = largest_cosines(cosines, min(self.n_neighbours, units.shape[-2] - 1))
         cosines = torch.take_along_dim(cosines, places, -1)
         flat = places.flatten(-2)
         nearest = torch.take_along_dim(units, flat.unsqueeze(-1), -2).unflatten(-2, places.shape[-2:])
@@ -127,13 +128,3 @@ class RepulsionAttractionNeutralization(Debias):
         lengths = ((1 - w.square()) * (1 - v.square())).clamp(min=0).sqrt()  # of w' times of v'
         rest_cosines = (cosines - w * v) / lengths.masked_fill(lengths == 0, torch.inf)
         return nearest, ((cosines - rest_cosines) / cosines > self.theta).to(units.dtype)
-
-
-def _nearest(cosines: Tensor, k: int) -> Tensor:
-    # cosines: (..., R, N)  ->  (..., R, k) int64
-    """The places of the largest, rounded to 2^-40, equal ones in the order of their rows; NaN is the smallest."""
-    rows = cosines.shape[-1]
-    shift = rows.bit_length()
-    rank = (cosines * 2.0 ** min(40, 61 - shift)).round().nan_to_num(-torch.inf).clamp(min=-(2.0 ** (61 - shift)))
-    # One integer holds the rounded cosine and, below it, the place from the end.
-    return ((rank.long() << shift) + torch.arange(rows - 1, -1, -1, device=cosines.device)).topk(k, -1).indices

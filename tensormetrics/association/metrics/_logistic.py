@@ -24,8 +24,14 @@ NEAR, FARTHEST = 1.5, 14.0
 def logistic_regression(a: Words, b: Words, C: float, penalize_intercept: bool) -> tuple[Tensor, Tensor]:
     # a: the class +1  b: the class -1  ->  w (..., D), c (...), NaN where the gradient does not vanish
     """Minimise |v|^2 / 2 + C sum_i log(1 + exp(-y_i (w . x_i + c))), v = (w, c), or |w|^2 in place of |v|^2."""
-    x, y = _labelled(a, b)
-    weight = _weights(a, b, C)
+    return fit_margins(*_labelled(a, b), _weights(a, b, C), penalize_intercept)
+
+
+def fit_margins(
+    x: Tensor, y: Tensor, weight: Tensor, penalize_intercept: bool, tolerance: float = TOLERANCE
+) -> tuple[Tensor, Tensor]:
+    # x: (..., n, D), the rows times their labels  y: (..., n), these, 1 or -1  weight: (..., n), C times their counts
+    # ->  w (..., D), c (...), NaN where the gradient is longer than the tolerance
     dual = x.shape[-2] <= x.shape[-1]
     form = (_Dual if dual else _Primal).of(x, y, penalize_intercept)
     against = x.new_zeros(torch.broadcast_shapes(x.shape[:-1], weight.shape))  # minus the margins
@@ -37,7 +43,7 @@ def logistic_regression(a: Words, b: Words, C: float, penalize_intercept: bool) 
         pull = weight * wrong
         descent, products = form.descent(unknowns, pull)
         square = dot(descent, products)
-        going = square > TOLERANCE**2
+        going = square > tolerance**2
         if convergence.is_reached(going.any() if going.ndim else going):
             break
         step, change = form.step(descent, torch.addcmul(pull, pull, wrong, value=-1))
@@ -49,7 +55,7 @@ def logistic_regression(a: Words, b: Words, C: float, penalize_intercept: bool) 
         unknowns = torch.addcmul(unknowns, length, step)
         against = torch.addcmul(against, length, change, value=-1)
     w, c = form.solution(unknowns, against)
-    found = square <= TOLERANCE**2  # false for NaN as well
+    found = square <= tolerance**2  # false for NaN as well
     return w.where(found.unsqueeze(-1), torch.nan), c.where(found, torch.nan)
 
 
@@ -113,15 +119,15 @@ class _Dual(NamedTuple):
     """The unknowns are weights of the words, whose combination v is, for no more words than dimensions."""
 
     x: Tensor  # (..., n, D)
-    y: Tensor  # (n,)
+    y: Tensor  # (..., n)
     gram: Tensor  # (..., n, n), of the words and their labels
     identity: Tensor  # (n, n)
     penalize_intercept: bool
 
     @classmethod
     def of(cls, x: Tensor, y: Tensor, penalize_intercept: bool) -> "_Dual":
-        identity = torch.eye(len(y), dtype=y.dtype, device=y.device)
-        return cls(x, y, x @ x.mT + torch.outer(y, y), identity, penalize_intercept)
+        identity = torch.eye(y.shape[-1], dtype=y.dtype, device=y.device)
+        return cls(x, y, x @ x.mT + y.unsqueeze(-1) * y.unsqueeze(-2), identity, penalize_intercept)
 
     def descent(self, weights: Tensor, pull: Tensor) -> tuple[Tensor, Tensor]:
         descent = pull - weights

@@ -315,4 +315,46 @@ MORE = {
         },
     ),
 }
-NUMBERS = SCORES | MORE | P_VALUES | LOG_PROBABILITIES
+
+
+def labelled_rows(
+    rows: int, change: Callable[[Tensor], Tensor] = lambda vectors: vectors
+) -> Callable[[Generator], Sets]:
+    def made(generator: Generator) -> Sets:
+        labels = torch.arange(rows) % 2
+        return change(torch.randn(rows, 4, generator=generator).double() + labels.unsqueeze(-1)), labels
+
+    return made
+
+
+def repeated_rows(vectors: Tensor, labels: Tensor) -> Tensor:
+    """Words of two equal rows, which count as one."""
+    words = torch.arange(len(labels)).repeat(2)
+    return stacked(association.residual_bias(vectors.repeat(2, 1), labels.repeat(2), words))
+
+
+def stacked(accuracies: dict[str, Any]) -> Tensor:
+    return torch.stack([torch.as_tensor(accuracy).squeeze() for accuracy in accuracies.values()])
+
+
+ACCURACIES = {
+    "accuracies of recovered classes": Number(
+        {
+            "ordinary": labelled_rows(40),
+            "float32": labelled_rows(40, torch.Tensor.float),
+            "half": labelled_rows(40, torch.Tensor.half),
+            "two words": labelled_rows(2),
+            "all equal": labelled_rows(40, torch.zeros_like),
+            "not a number": labelled_rows(40, lambda vectors: vectors / 0),
+            "other lengths": labelled_rows(40, lambda vectors: vectors[1:]),
+        },
+        {
+            "association.residual_bias": lambda *rows: stacked(association.residual_bias(*rows)),
+            "association.residual_bias, batch": lambda x, y: stacked(association.residual_bias(x[None], y)),
+            "association.residual_bias, repeated rows": repeated_rows,
+            "association.ResidualBias": lambda *rows: stacked(fed(association.ResidualBias(), *rows).compute()),
+            "association.ResidualBias, forward": lambda *rows: stacked(association.ResidualBias()(*rows)),
+        },
+    )
+}
+NUMBERS = SCORES | MORE | P_VALUES | LOG_PROBABILITIES | ACCURACIES

@@ -1,0 +1,133 @@
+"""Iterative null-space projection (INLP)."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import one_hot
+
+from ... import _checks
+from ...uncertainty.engine.weights import units
+from ..embeddings.model import WordEmbeddingModel
+from ..metrics._linear_probe import fit_probes, predicted_classes, standardize
+from ..resampling.folds import deal_words
+from . import base
+from .base import Debias
+
+HELD_OUT = 5  # a fifth of the words of each class, and at least one of two
+
+
+class INLP(Debias):
+    """Iterative null-space projection: rows lose the directions of linear classifiers until none is left to find.
+
+    In each iteration logistic regression (one against the rest for more than two classes) is fitted to four fifths of
+    the words, and the rows are projected onto the null space of its weights. It ends before the iteration whose
+    classifier, on the other words, is not better than to predict always the class that is most frequent in training,
+    or after `n_iterations`. x becomes x - B'B x, where the rows of B are an orthonormal basis of all the weights.
+    `LEACE` needs no iterations and changes the rows less.
+
+    Args:
+        n_iterations: Largest number of classifiers.
+        C: Inverse strength of the penalty |w|^2 / 2, for rows whose dimensions have a mean variance of 1.
+        seed: Seed that selects the words that are held out.
+        verbose: Whether to print the accuracy of each iteration, and the steps of `transform`.
+        criterion_name: Name of the concept, for the name of the transformed model.
+
+    Shape:
+        - fit_tensors: vectors ``(..., N, D)``, labels ``(N,)`` or ``(..., N)``, integer; words ``(N,)``
+        - forward: ``(..., N, D)`` to ``(..., N, D)``, float64
+
+    Example:
+        >>> vectors = torch.tensor([[2.0, 1], [3, 1], [1, 2], [1, 3], [1, 0], [0, 1]])
+        >>> model = WordEmbeddingModel.from_tensor(vectors, ["he", "him", "she", "her", "work", "home"])
+        >>> fair = INLP().fit(model, groups=[["he", "him"], ["she", "her"]]).transform(model)
+        >>> fair["work"].round(2), fair["home"].round(2)
+        (array([0.5, 0.5], dtype=float32), array([0.5, 0.5], dtype=float32))
+
+    References:
+        Ravfogel et al. 2020, doi:10.18653/v1/2020.acl-main.647
+    """
+
+    fitted = ("bias_subspace",)
+
+    def __init__(self, *, n_iterations: int = 35, C: float = 1.0, seed: int = 0, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.n_iterations = _checks.integer_at_least("n_iterations", n_iterations, 1)
+        _checks.number("C", C, "a number > 0", lambda x: x > 0)
+        self.C = C
+        self.seed = _checks.integer_at_least("seed", seed, 0)
+
+    def fit(self, model: WordEmbeddingModel, groups: Sequence[Sequence[str]]) -> "INLP":
+        """Fit the projection to the words of each class.
+
+        Args:
+            model: Model with one vector for each word.
+            groups: At least two lists of words, one for each class. Unknown words are left out.
+
+        Returns:
+            The fitted method itself.
+
+        Raises:
+            ValueError: If there are fewer than two groups, no word of a group is known, or a vector is not finite.
+        """
+        self.fit_tensors(*base.labelled_vectors(model, groups))
+        self.words = {"groups": [list(group) for group in groups]}
+        return self
+
+    @torch.no_grad()
+    def fit_tensors(self, vectors: Tensor, labels: Tensor, words: Any = None) -> "INLP":
+        # vectors: (..., N, D)  labels: (N,) or (..., N), the classes, any integers  words: (N,), names or integers
+        """Fit the projection to rows; all rows of a word are held out together, and by default each row is a word."""
+        classes = base.class_numbers("labels", labels, vectors).expand(vectors.shape[:-1])
+        rows = base.read("vectors", vectors, "...", "N", "D")
+        base.check_finite_rows(rows)
+        size, device = rows.shape[-2], rows.device
+        word_ids = torch.arange(size, device=device) if words is None else units("words", words, size, device)
+        _, place_in_class = deal_words(classes, word_ids, self.seed)
+        is_training = place_in_class % HELD_OUT != 1  # (..., N)
+        if is_training.all(-1).any():
+            raise ValueError("labels: got one word of each class, wanted at least two of a class, one to hold out")
+        self.words = {}
+        self.bias_subspace = self._basis(rows, classes, is_training)
+        return self
+
+    def _basis(self, rows: Tensor, classes: Tensor, is_training: Tensor) -> Tensor:
+        # rows: (..., N, D)  classes, is_training: (..., N)  ->  (..., R, D), orthonormal or 0
+        members = one_hot(classes).to(rows.dtype)  # (..., N, K)
+        training, held_out = is_training.to(rows.dtype), (~is_training).to(rows.dtype)
+        rows = standardize(rows, training)
+        total = held_out.sum(-1)
+        largest = (members * training.unsqueeze(-1)).sum(-2).argmax(-1, keepdim=True)
+        majority = ((classes == largest) * held_out).sum(-1) / total
+        basis, remains = rows[..., :0, :], torch.ones_like(majority, dtype=torch.bool)
+        for iteration in range(self.n_iterations):
+            projected = base.without(rows, basis)
+            weights, intercepts = fit_probes(projected, members, training.unsqueeze(-2), self.C)
+            w, c = weights.squeeze(-3), intercepts.squeeze(-2)
+            is_right = (predicted_classes(projected, w, c) == classes) & w.isfinite().all(-1).all(-1, keepdim=True)
+            accuracy = (is_right * held_out).sum(-1) / total
+            remains = remains & (accuracy > majority)
+            if self.verbose:
+                print(f"INLP: iteration {iteration}, accuracy {accuracy.tolist()}, largest class {majority.tolist()}")
+            if not remains.any():
+                break
+            basis = torch.cat([basis, orthonormal(w, basis) * remains[..., None, None]], -2)
+        return basis.contiguous()
+
+    def forward(self, vectors: Tensor) -> Tensor:
+        """Project vectors onto the null space of all classifiers.
+
+        Shapes: vectors: (..., N, D) -> (..., N, D) float64.
+        """
+        self.check_fitted()
+        vectors = base.read("vectors", vectors, "...", "N", self.bias_subspace.shape[-1])
+        return base.without(vectors, self.bias_subspace)
+
+
+def orthonormal(weights: Tensor, basis: Tensor) -> Tensor:
+    # weights: (..., L, D)  basis: (..., R, D), orthonormal or 0  ->  (..., L, D), orthonormal or 0
+    """Return a basis of what the weights span besides the basis."""
+    rest = base.without(base.without(weights, basis), basis)  # twice, as the first time leaves rounding errors
+    _, singular, axes = torch.linalg.svd(rest, full_matrices=False)
+    return axes * (singular > 1e-10 * singular[..., :1]).unsqueeze(-1)

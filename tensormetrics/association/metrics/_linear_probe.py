@@ -1,0 +1,37 @@
+"""Linear classifiers of labelled rows, one against the rest, for several choices of training rows at once."""
+
+import torch
+from torch import Tensor
+
+from ..embeddings.vocabulary import CHUNK
+from ._logistic import fit_margins
+
+TOLERANCE = 1e-8  # of the gradient of rows at variance 1: no prediction depends on less
+
+
+def standardize(rows: Tensor, weights: Tensor) -> Tensor:
+    # rows: (..., N, D)  weights: (..., N)  ->  (..., N, D)
+    """Center the rows and divide them by one number, so that the mean variance of a dimension is 1."""
+    fractions = (weights / weights.sum(-1, keepdim=True)).unsqueeze(-1)
+    centered = rows - (fractions * rows).sum(-2, keepdim=True)
+    variance = (fractions * centered.square()).sum((-2, -1), keepdim=True) / rows.shape[-1]
+    return centered * torch.where(variance > 0, variance, 1).rsqrt()
+
+
+def fit_probes(rows: Tensor, members: Tensor, weights: Tensor, C: float) -> tuple[Tensor, Tensor]:
+    # rows: (..., N, D)  members: (..., N, K) float64, 1 where a row is of the class  weights: (..., F, N)
+    # ->  w (..., F, L, D), c (..., F, L): L is 1 for two classes, whose second is positive, and else K
+    """Fit logistic regressions with a free intercept, F of each class, whose training rows have the given weights."""
+    signs = (2 * members - 1).mT  # (..., K, N)
+    signs = signs[..., 1:, :] if signs.shape[-2] == 2 else signs
+    x = (signs.unsqueeze(-1) * rows.unsqueeze(-3)).unsqueeze(-4)  # (..., 1, L, N, D)
+    parts = (C * weights).split(max(1, CHUNK // max(1, x.numel())), -2)
+    solutions = [fit_margins(x, signs.unsqueeze(-3), part.unsqueeze(-2), False, TOLERANCE) for part in parts]
+    w, c = zip(*solutions, strict=True)
+    return torch.cat(w, -3), torch.cat(c, -2)
+
+
+def predicted_classes(rows: Tensor, w: Tensor, c: Tensor) -> Tensor:
+    # rows: (..., N, D)  w: (..., L, D)  c: (..., L)  ->  (..., N) int64
+    margins = rows @ w.mT + c.unsqueeze(-2)
+    return (margins[..., 0] > 0).long() if margins.shape[-1] == 1 else margins.argmax(-1)
