@@ -2,6 +2,7 @@
 
 # Subpackages, each built on those before it:
 #   sets: sets of vectors as tensors
+#   language_models: tokens of words, and probabilities of words and sentences
 #   embeddings: models, words and queries
 #   resampling: null distributions, permutation tests, bootstrap
 #   metrics: one file for each metric, or for metrics of one kind

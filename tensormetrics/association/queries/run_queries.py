@@ -2,8 +2,7 @@
 
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, overload
 
@@ -12,6 +11,7 @@ import torch
 from torch import Tensor
 
 from ... import _checks
+from ..._progress import progress_bar
 from ..._tables import import_pandas
 from ...uncertainty.engine.corrections import CORRECTIONS as OF_P_VALUES
 from ...uncertainty.engine.corrections import correct_p_values
@@ -253,7 +253,7 @@ def _score(
     if together:
         metric = _drawing(metric, calls is not None)
     rows, reasons = [], {}
-    with _progress(len(models) * len(plan.names), metric.metric_short_name) as progress:
+    with progress_bar(len(models) * len(plan.names), metric.metric_short_name, "score") as progress:
         for n, model in enumerate(models):
             if calls and together:
                 scores, why = corrected_p_values(metric, plan, calls[n], progress)
@@ -327,18 +327,6 @@ def _check_value(metric: BaseMetric, value: str) -> None:
     numbers = ["result", *(key for key, kind in metric.result_keys.items() if kind is float)]
     if metric.result_keys and value not in numbers:
         raise TypeError(f"value: got {value!r}, wanted one of the numbers {numbers} of {metric.metric_short_name}")
-
-
-@contextmanager
-def _progress(total: int, name: str) -> Iterator[Callable[[int], Any]]:
-    """What is to be told how many scores are done; on a terminal it shows a bar after a second, if tqdm is there."""
-    try:
-        from tqdm import tqdm
-    except ImportError:
-        yield lambda done: None
-        return
-    with tqdm(total=total, desc=name, unit="score", delay=1, leave=False, disable=None) as bar:
-        yield bar.update
 
 
 def _aggregated(
