@@ -1,5 +1,6 @@
 """Tokens of texts, and those of a marked word, from fast and slow tokenizers."""
 
+import itertools
 from collections.abc import Sequence
 from typing import Any, NamedTuple, NoReturn
 
@@ -99,10 +100,16 @@ def padded(ids: Sequence[Sequence[int]], tokenizer: Any, device: Any) -> tuple[T
     return rows.to(device), (torch.arange(width, device="cpu") < lengths[:, None]).to(device)
 
 
-def batches_by_length(lengths: Sequence[int], batch_size: int) -> list[list[int]]:
-    """Return the indices of sequences in batches of similar lengths, the longest first."""
+def batches_by_length(model: Any, lengths: Sequence[int], batch_size: int) -> list[list[int]]:
+    """Return the indices of sequences in batches of similar lengths, the longest first.
+
+    CANINE mixes tokens with the padding next to them: its batches have one length each.
+    """
     order = sorted(range(len(lengths)), key=lambda i: -lengths[i])
-    return [order[start : start + batch_size] for start in range(0, len(order), batch_size)]
+    groups = [order]
+    if model.config.model_type == "canine":
+        groups = [list(group) for _, group in itertools.groupby(order, key=lambda i: lengths[i])]
+    return [group[start : start + batch_size] for group in groups for start in range(0, len(group), batch_size)]
 
 
 def device_of(model: Any) -> torch.device:

@@ -75,7 +75,7 @@ class Transformer:
         tokens.check_evaluating(self.model)
         pooled = self.pooled_tokens(strings)
         vectors: list[Tensor] = []
-        for batch in tokens.batches_by_length([len(row.ids) for row, _ in pooled], self.batch_size):
+        for batch in tokens.batches_by_length(self.model, [len(row.ids) for row, _ in pooled], self.batch_size):
             states = self.hidden_states([pooled[i][0].ids for i in batch])
             pools = [pooled[i][1] for i in batch]
             rows = [_mean_of_tokens(self._layer(states, layer), pools) for layer in layers]
