@@ -31,6 +31,14 @@ from .embeddings.lookup import preprocess_word as preprocess_word
 from .embeddings.model import WordEmbeddingModel as WordEmbeddingModel
 from .embeddings.query import IndexedQuery as IndexedQuery
 from .embeddings.query import Query as Query
+from .language_models.likelihoods import log_probabilities as log_probabilities
+from .language_models.likelihoods import pseudo_log_likelihood as pseudo_log_likelihood
+from .language_models.likelihoods import sentence_log_likelihood as sentence_log_likelihood
+from .language_models.pair_files import SentencePairs as SentencePairs
+from .language_models.pair_files import SentenceTriples as SentenceTriples
+from .language_models.pair_files import read_sentence_pairs as read_sentence_pairs
+from .language_models.pair_files import read_sentence_triples as read_sentence_triples
+from .language_models.pair_scores import score_pairs as score_pairs
 from .metrics.base import BaseMetric as BaseMetric
 from .metrics.ceat import CEAT as CEAT
 from .metrics.ceat import ceat as ceat
@@ -49,6 +57,8 @@ from .metrics.mac import mac as mac
 from .metrics.ml_eat import MLEAT as MLEAT
 from .metrics.ml_eat import Levels as Levels
 from .metrics.ml_eat import ml_eat as ml_eat
+from .metrics.pair_preference import PairPreference as PairPreference
+from .metrics.pair_preference import pair_preference as pair_preference
 from .metrics.ripa import RIPA as RIPA
 from .metrics.ripa import ripa as ripa
 from .metrics.rnd import RND as RND
@@ -92,6 +102,7 @@ __all__ = [
     "MAC",
     "MLEAT",
     "MulticlassHardDebias",
+    "PairPreference",
     "PreprocessorArgs",
     "Query",
     "QueryScores",
@@ -101,6 +112,8 @@ __all__ = [
     "RepulsionAttractionNeutralization",
     "SAME",
     "SCWEAT",
+    "SentencePairs",
+    "SentenceTriples",
     "WEAT",
     "WordEmbeddingModel",
     "WordSet",
@@ -122,23 +135,30 @@ __all__ = [
     "load_bingliu",
     "load_weat",
     "load_weat_w2v",
+    "log_probabilities",
     "lpbs",
     "mac",
     "mean_sc_weat",
     "ml_eat",
+    "pair_preference",
     "permutation_p_value",
     "plot_eat_map",
     "plot_queries_results",
     "plot_ranking",
     "plot_ranking_correlations",
     "preprocess_word",
+    "pseudo_log_likelihood",
     "random_effects",
+    "read_sentence_pairs",
+    "read_sentence_triples",
     "ripa",
     "rnd",
     "rnsb",
     "run_queries",
     "same",
     "sc_weat",
+    "score_pairs",
+    "sentence_log_likelihood",
     "sign_flip_p_value",
     "target_permutation_p_value",
     "weat",

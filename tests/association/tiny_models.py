@@ -41,7 +41,8 @@ def byte_pairs(specials: bool = False) -> "transformers.PreTrainedTokenizerFast"
     inner.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
     inner.post_processor = tokenizers.processors.ByteLevel(trim_offsets=True)
     if not specials:
-        return transformers.PreTrainedTokenizerFast(tokenizer_object=inner, eos_token="<|endoftext|>")
+        end = "<|endoftext|>"
+        return transformers.PreTrainedTokenizerFast(tokenizer_object=inner, eos_token=end, bos_token=end)
     inner.post_processor = tokenizers.processors.RobertaProcessing(("</s>", 2), ("<s>", 0), add_prefix_space=False)
     own = {"bos_token": "<s>", "eos_token": "</s>", "pad_token": "<pad>", "mask_token": "<mask>"}
     return transformers.PreTrainedTokenizerFast(tokenizer_object=inner, cls_token="<s>", sep_token="</s>", **own)

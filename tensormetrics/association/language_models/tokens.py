@@ -51,10 +51,10 @@ def tokenize(tokenizer: Any, strings: Sequence[str]) -> list[Tokens]:
     tokens = []
     for i, words in enumerate(spans):
         offsets, special = batch["offset_mapping"][i], batch["special_tokens_mask"][i]
-        is_special = [bool(mark) or end <= start for (start, end), mark in zip(offsets, special, strict=True)]
+        is_special = list(map(bool, special))
         is_word = [
-            not left_out and any(start < stop and begin < end for begin, stop in words)
-            for (start, end), left_out in zip(offsets, is_special, strict=True)
+            not mark and any(start < stop and begin < end for begin, stop in words)
+            for (start, end), mark in zip(offsets, special, strict=True)
         ]
         tokens.append(Tokens(batch["input_ids"][i], is_special, is_word))
     return tokens
