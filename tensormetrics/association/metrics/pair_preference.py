@@ -56,7 +56,7 @@ def pair_preference(more: Tensor, less: Tensor, *, protocol: str | None = None, 
     """
     if protocol is not None:
         _checks.one_of("protocol", protocol, PROTOCOLS[:1])
-    preferred = _preferred(more, less, protocol)
+    preferred = _preferred(more, less, protocol) * (1.0 if protocol is None else 100.0)
     if mask is None:
         return preferred.mean(-1)
     _checks.tensor("mask", mask)
@@ -78,7 +78,7 @@ class PairPreference(RowMetric):
             counts as not preferred. ``"stereoset"``: of triples with an unrelated sentence ``ss``, ``lms`` and
             ``icat`` in percent: means over the target terms of the share of items whose stereotype has the higher
             score, and of the comparisons with the unrelated sentence that a related one wins; and
-            ``lms * min(ss, 100 - ss) / 50``. A term is the unit of intervals.
+            ``lms * min(ss, 100 - ss) / 50``. A term counts once: it is the item of intervals.
         categories: Kinds of bias: `compute` then returns the value of each, too.
         **kwargs: Options of torchmetrics' `Metric`.
 
@@ -286,8 +286,12 @@ class PairPreference(RowMetric):
 
     def _items_of(self, rows: Tensor, read: Any, bounds: Bounds) -> Items:
         names = self.item_names()
+        units = names.units
+        if self.protocol == "stereoset":  # a term is one item, however many sentences it has
+            units, term = units.unique(return_inverse=True)
+            rows = rows.new_zeros(len(units), rows.shape[1]).index_add_(0, term, rows)
         identity = names.columns(self.category)
-        return Items(rows, names.units, read, bounds=bounds, range=(0.0, self.scale), identity=identity)
+        return Items(rows, units, read, bounds=bounds, range=(0.0, self.scale), identity=identity)
 
     def _resampled_sums(self, replicates: int | None, seed: int | None) -> Resampled | Joined:
         draws = check_draws(replicates, seed)
