@@ -26,7 +26,7 @@ class InputTable(EncodedTable):
         super().__init__(self._encode, *options, **own)
 
     def _clear(self) -> None:
-        Table.__init__(self, torch.empty(0, 0), {})
+        Table.__init__(self, torch.empty(0, 0, dtype=torch.float32, device=self.device), {})
         self.row_of: dict[str, int] = {}
         self.token_ids: list[int] = []
         self.row_ids: list[int] = []  # of each token
@@ -116,9 +116,9 @@ class InputTable(EncodedTable):
     def _means(self, token_ids: Sequence[int], row_ids: Sequence[int], weights: Sequence[float]) -> Tensor:
         # (N,) each  ->  (V, D)
         if not token_ids:
-            return torch.empty(0, 0, device=self.device)
-        ids = torch.tensor(token_ids, device=self.device)
-        rows = torch.tensor(row_ids, device=self.device)
+            return torch.empty(0, 0, dtype=torch.float32, device=self.device)
+        ids = torch.tensor(token_ids, dtype=torch.int64, device=self.device)
+        rows = torch.tensor(row_ids, dtype=torch.int64, device=self.device)
         scale = torch.tensor(weights, dtype=torch.float64, device="cpu").to(self.device)
         states = self.module(ids[None])[0]
         sums = states.new_zeros(row_ids[-1] + 1, states.shape[1], dtype=torch.float64)

@@ -43,7 +43,7 @@ def log_probabilities(
     its tokens, each given the ones before. A word with an unknown token has NaN.
 
     Args:
-        model: A masked language model of transformers, in evaluation mode, as of `AutoModelForMaskedLM`.
+        model: A masked language model of transformers, in evaluation mode, as of AutoModelForMaskedLM.
         tokenizer: Its tokenizer.
         templates: Texts with one ``{}`` for the word, and with `attributes` one ``{attribute}``.
         words: The W words, written as they are within a text.
@@ -62,10 +62,17 @@ def log_probabilities(
         ValueError: If a template has no place for the word or the attribute, or a text is too long for the model.
 
     Example:
-        ::
-
-            log_p, prior = log_probabilities(bert, tokenizer, ["{} is a {attribute}."], ["he", "she"], ["nurse"])
-            LPBS().update(log_p[..., 0].ravel(), prior[..., 0].ravel(), log_p[..., 1].ravel(), prior[..., 1].ravel())
+        >>> from transformers import BertConfig, BertForMaskedLM, BertTokenizer
+        >>> words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "he", "she", "is", "a", "nurse", "doctor"]
+        >>> tokenizer = BertTokenizer(vocab={word: i for i, word in enumerate(words)})
+        >>> sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
+        >>> bert = BertForMaskedLM(BertConfig(vocab_size=len(words), **sizes)).eval()  # or one that was trained
+        >>> targets, attributes = ["he", "she"], ["nurse", "doctor"]
+        >>> log_p, prior = log_probabilities(bert, tokenizer, ["{} is a {attribute}"], targets, attributes)
+        >>> log_p.shape
+        torch.Size([1, 2, 2])
+        >>> metric = LPBS()
+        >>> metric.update(log_p[..., 0].ravel(), prior[..., 0].ravel(), log_p[..., 1].ravel(), prior[..., 1].ravel())
 
     References:
         Kurita et al. 2019, arXiv:1906.07337
@@ -103,7 +110,7 @@ def sentence_log_likelihood(
     The first token is given the tokenizer's token for the beginning of a text; without one it is not scored.
 
     Args:
-        model: A causal language model of transformers, in evaluation mode, as of `AutoModelForCausalLM`.
+        model: A causal language model of transformers, in evaluation mode, as of AutoModelForCausalLM.
         tokenizer: Its tokenizer.
         sentences: N sentences.
         contexts: A text before each sentence, joined by a space, which is read and not scored.
@@ -120,9 +127,12 @@ def sentence_log_likelihood(
         ValueError: If the numbers of sentences and contexts differ, or a text is too long for the model.
 
     Example:
-        ::
-
-            sentence_log_likelihood(gpt2, tokenizer, ["She left."], contexts=["The nurse was tired."])
+        >>> from transformers import GPT2Config, GPT2LMHeadModel, GPT2Tokenizer
+        >>> tokenizer = GPT2Tokenizer(vocab={"<|endoftext|>": 0, "Ġ": 1, "h": 2, "e": 3, "i": 4, "s": 5}, merges=[])
+        >>> sizes = {"n_embd": 8, "n_layer": 1, "n_head": 2, "bos_token_id": 0, "eos_token_id": 0}
+        >>> gpt2 = GPT2LMHeadModel(GPT2Config(vocab_size=len(tokenizer), **sizes)).eval()  # or one that was trained
+        >>> sentence_log_likelihood(gpt2, tokenizer, ["he is", "she is his"]).shape
+        torch.Size([2])
     """
     check_causal(model, "sentence_log_likelihood")
     _check_sentences("sentences", sentences)
@@ -144,7 +154,7 @@ def pseudo_log_likelihood(model: Any, tokenizer: Any, sentences: Sequence[str], 
     """Compute the pseudo-log-likelihoods of sentences under a masked language model.
 
     Args:
-        model: A masked language model of transformers, in evaluation mode, as of `AutoModelForMaskedLM`.
+        model: A masked language model of transformers, in evaluation mode, as of AutoModelForMaskedLM.
         tokenizer: Its tokenizer.
         sentences: N sentences.
         batch_size: Texts in a forward pass; texts of similar lengths go together.
@@ -161,9 +171,13 @@ def pseudo_log_likelihood(model: Any, tokenizer: Any, sentences: Sequence[str], 
         ValueError: If a sentence is too long for the model.
 
     Example:
-        ::
-
-            pseudo_log_likelihood(bert, tokenizer, ["She is a nurse.", "He is a nurse."])
+        >>> from transformers import BertConfig, BertForMaskedLM, BertTokenizer
+        >>> words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "he", "she", "is", "a", "nurse", "doctor"]
+        >>> tokenizer = BertTokenizer(vocab={word: i for i, word in enumerate(words)})
+        >>> sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
+        >>> bert = BertForMaskedLM(BertConfig(vocab_size=len(words), **sizes)).eval()  # or one that was trained
+        >>> pseudo_log_likelihood(bert, tokenizer, ["She is a nurse", "He is a doctor"]).shape
+        torch.Size([2])
 
     References:
         Salazar et al. 2020, doi:10.18653/v1/2020.acl-main.240

@@ -1,15 +1,17 @@
 """Pairs and triples of sentences that differ in what they say of a group, and the files that such data sets come in."""
 
 import csv
+import io
 import json
 import string
 from collections.abc import Iterator, Mapping, Sequence
 from os import PathLike
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+
+from ..._files import parsing, read_text
 
 LABELS = ("stereotype", "anti-stereotype", "unrelated")
 
@@ -55,8 +57,9 @@ class SentenceTriples(NamedTuple):
         """
         if missing := [key for row in self.ids for key in row if key not in values]:
             raise ValueError(f"values: got no score of {missing[0]!r} and {len(missing) - 1} others, wanted all")
-        table = torch.tensor([[float(values[key]) for key in row] for row in self.ids], dtype=torch.float64)
-        first, second, third = table.reshape(-1, 3).unbind(1)
+        table = [[float(values[key]) for key in row] for row in self.ids]
+        columns = torch.tensor(table, dtype=torch.float64, device="cpu").view(-1, 3)
+        first, second, third = columns.unbind(1)
         return first, second, third
 
 
@@ -82,12 +85,14 @@ def read_sentence_pairs(path: str | PathLike) -> SentencePairs:
         Nangia et al. 2020, doi:10.18653/v1/2020.emnlp-main.154
     """
     names = ("sent_more", "sent_less", "bias_type")
-    with open(path, encoding="utf-8-sig", newline="") as file:
-        reader = csv.DictReader(file)
+    content = io.StringIO(read_text(path), newline=None)
+    with parsing(path, "a .csv file"):
+        reader = csv.DictReader(content, strict=True)
         columns = reader.fieldnames or []
-        if missing := [name for name in names if name not in columns]:
-            raise ValueError(f"{path}: got the columns {', '.join(columns) or 'none'}, wanted {', '.join(missing)} too")
-        rows = [[(row[name] or "").strip() for name in names] for row in reader]
+        table = list(reader)
+    if missing := [name for name in names if name not in columns]:
+        raise ValueError(f"{path}: got the columns {', '.join(columns) or 'none'}, wanted {', '.join(missing)} too")
+    rows = [[(row[name] or "").strip() for name in names] for row in table]
     for number, row in enumerate(rows, 2):
         if not all(row):
             raise ValueError(f"{path}: row {number} has no {names[row.index('')]}")
@@ -123,10 +128,9 @@ def read_sentence_triples(path: str | PathLike, kind: str = "intrasentence") -> 
     References:
         Nadeem et al. 2021, doi:10.18653/v1/2021.acl-long.416
     """
-    try:
-        content = json.loads(Path(path).read_text(encoding="utf-8"))
-    except json.JSONDecodeError as error:
-        raise ValueError(f"{path}: wanted JSON; {error}") from error
+    text = read_text(path)
+    with parsing(path, "JSON"):
+        content = json.loads(text)
     items = _items(content, kind)
     if not isinstance(items, list) or not items:
         raise ValueError(f"{path}: wanted a list of items at data, {kind}")

@@ -53,11 +53,16 @@ def score_pairs(
         ValueError: If a text is too long for the model.
 
     Example:
-        ::
-
-            pairs = read_sentence_pairs("crows_pairs_anonymized.csv")
-            metric = PairPreference("crows-pairs", categories=sorted(set(pairs.categories)))
-            metric.update(*score_pairs(bert, tokenizer, pairs), categories=pairs.categories)
+        >>> from transformers import BertConfig, BertForMaskedLM, BertTokenizer
+        >>> words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "he", "she", "is", "a", "nurse", "doctor"]
+        >>> tokenizer = BertTokenizer(vocab={word: i for i, word in enumerate(words)})
+        >>> sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
+        >>> bert = BertForMaskedLM(BertConfig(vocab_size=len(words), **sizes)).eval()  # or one that was trained
+        >>> pairs = SentencePairs(["she is a nurse"], ["he is a nurse"], ["gender"])  # or read_sentence_pairs(path)
+        >>> metric = PairPreference("crows-pairs", categories=sorted(set(pairs.categories)))
+        >>> metric.update(*score_pairs(bert, tokenizer, pairs), categories=pairs.categories)
+        >>> [*metric.compute()]
+        ['all', 'gender']
 
     References:
         Nangia et al. 2020, doi:10.18653/v1/2020.emnlp-main.154; Nadeem et al. 2021,
@@ -138,5 +143,5 @@ def _blank_log_probability(
             probes.append(Probe(tuple(ids), position, row.ids[position]))
             owners.append(i)
     log_p = masked_log_p(model, tokenizer, probes, batch_size)
-    counts = torch.bincount(torch.tensor(owners), minlength=len(marked)).to(log_p)
+    counts = sums_by_owner(torch.ones_like(log_p), owners, len(marked))
     return (sums_by_owner(log_p.exp(), owners, len(marked)) / counts).log()

@@ -80,7 +80,7 @@ class PairPreference(RowMetric):
             score, and of the comparisons with the unrelated sentence that a related one wins; and
             ``lms * min(ss, 100 - ss) / 50``. A term counts once: it is the item of intervals.
         categories: Kinds of bias: `compute` then returns the value of each, too.
-        **kwargs: Options of torchmetrics' `Metric`.
+        **kwargs: Options of torchmetrics' metrics.
 
     Example:
         >>> metric = PairPreference(categories=["age", "race"])
@@ -176,7 +176,8 @@ class PairPreference(RowMetric):
         if not isinstance(categories, Tensor):
             if unknown := [name for name in categories if name not in self.categories]:
                 raise ValueError(f"categories: got {unknown[0]!r}, wanted one of {self.categories}")
-            categories = torch.tensor([self.categories.index(name) for name in categories], dtype=torch.int64)
+            indices = [self.categories.index(name) for name in categories]
+            categories = torch.tensor(indices, dtype=torch.int64, device=rows.device)
         _checks.integral("categories", categories)
         _checks.shape("categories", categories, len(rows))
         return categories.to(rows.device, torch.int64)
