@@ -107,7 +107,7 @@ def batches_by_length(model: Any, lengths: Sequence[int], batch_size: int) -> li
     """
     order = sorted(range(len(lengths)), key=lambda i: -lengths[i])
     groups = [order]
-    if model.config.model_type == "canine":
+    if getattr(getattr(model, "config", None), "model_type", None) == "canine":
         groups = [list(group) for _, group in itertools.groupby(order, key=lambda i: lengths[i])]
     return [group[start : start + batch_size] for group in groups for start in range(0, len(group), batch_size)]
 

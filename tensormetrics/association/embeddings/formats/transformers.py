@@ -30,7 +30,8 @@ class Transformer:
         self.model, self.tokenizer, self.pool = model, tokenizer, pool
         self.batch_size = _checks.integer_at_least("batch_size", batch_size, 1)
         self.limit = tokens.token_limit(model, tokenizer, max_length)
-        self.net = model.get_encoder() if getattr(model.config, "is_encoder_decoder", False) else model.base_model
+        has_decoder = getattr(getattr(model, "config", None), "is_encoder_decoder", False)
+        self.net = model.get_encoder() if has_decoder else getattr(model, "base_model", model)
 
     def knows(self, word: str) -> bool:
         """A word is lost if it has no token, or none but the one for what is unknown."""
