@@ -180,6 +180,23 @@ def test_arguments_of_another_protocol_are_refused():
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(("share", "terms"), [(0.5, 12), (0.65, 12), (0.5, 60)])
+def test_intervals_of_stereoset_hold_the_scores_of_the_population(share, terms):
+    """Of 5 items a term, of which related sentences win 4 times of 5; 200 data sets."""
+    generator = torch.Generator().manual_seed(0)
+    wanted = {"ss": 100 * share, "lms": 80.0, "icat": 80 * min(share, 1 - share) / 0.5}
+    held, size = Counter(), 200
+    for _ in range(size):
+        more, related = (torch.rand(5 * terms, generator=generator) < p for p in (share, 0.8))
+        metric = PairPreference("stereoset")
+        unrelated = torch.where(related, -1.0, 2.0)
+        metric.update(more.float(), 1 - more.float(), unrelated, terms=torch.arange(terms).repeat_interleave(5))
+        for name, (_, low, high) in metric.interval(replicates=200).items():
+            held[name] += bool(low <= wanted[name] <= high)
+    assert all(held[name] / size >= 0.92 for name in wanted), held
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("share", [0.5, 0.65, 0.9])
 def test_intervals_hold_the_share_of_the_population(share):
     """Of pairs one by one, and of StereoSet's terms; 300 data sets of 60 pairs, of 12 terms."""

@@ -17,7 +17,7 @@ from ...uncertainty.engine.corrections import correct_p_values
 from ...uncertainty.engine.draws import Bounds, mean_bounds
 from ...uncertainty.engine.resampling import Items, Joined, Resampled, together
 from ...uncertainty.engine.weights import check_draws
-from ...uncertainty.results.estimates import Comparison
+from ...uncertainty.results.estimates import Comparison, Estimate
 
 PROTOCOLS = ("crows-pairs", "stereoset")
 ALL = "all"
@@ -230,8 +230,13 @@ class PairPreference(RowMetric):
         merged = {name: value for result in results for name, value in result.items()}
         if self.protocol != "stereoset":
             return merged
-        prefixes = ["", *(f"{name}/" for name in self.categories)]
-        return {f"{prefix}{name}": merged[f"{prefix}{name}"] for prefix in prefixes for name in ("ss", "lms", "icat")}
+        ordered = {}
+        for prefix in ("", *(f"{name}/" for name in self.categories)):
+            share, wins, score = (merged[f"{prefix}{name}"] for name in ("ss", "lms", "icat"))
+            if isinstance(score, Estimate):
+                score = _with_summit(score, share, wins)
+            ordered |= {f"{prefix}ss": share, f"{prefix}lms": wins, f"{prefix}icat": score}
+        return ordered
 
     def _weights(self) -> Tensor:
         # ->  (N, 1 + C) float64
@@ -300,6 +305,16 @@ class PairPreference(RowMetric):
         if self.protocol != "stereoset":
             return means
         return together([means, self._icat().resampled(*draws)], self._in_order)
+
+
+def _with_summit(score: Estimate, share: Estimate, wins: Estimate) -> Estimate:
+    """Raise the upper end of icat to that of lms where ss may be 50.
+
+    There icat has its largest value, lms, and draws of it lie below: without this the interval holds it in .80 of data
+    sets of 12 terms, and in .91 of those of 60.
+    """
+    may_be_half = (share.low <= 50) & (share.high >= 50)
+    return dataclasses.replace(score, high=torch.where(may_be_half, torch.fmax(score.high, wins.high), score.high))
 
 
 def _preferred(more: Tensor, less: Tensor, protocol: str | None) -> Tensor:
