@@ -277,3 +277,22 @@ def test_names_are_of_what_was_loaded_or_of_the_class():
     net.name_or_path = "tiny-bert"
     assert from_transformers(net, tokenizer, layer=-1).name == "tiny-bert"
     assert from_transformers(net, tokenizer, layer=[1])[0].name == "tiny-bert, layer 1"
+
+
+def test_encoding_reports_its_progress(monkeypatch):
+    tqdm = pytest.importorskip("tqdm")
+    bars = []
+
+    class Bar(tqdm.tqdm):
+        def __init__(self, **options):
+            super().__init__(**options)
+            self.steps = []
+            bars.append(self)
+
+        def update(self, count=1):
+            self.steps.append(count)
+
+    monkeypatch.setattr(tqdm, "tqdm", Bar)
+    model = WordEmbeddingModel.from_encoder(lambda texts: torch.ones(len(texts), 2), batch_size=2)
+    model.index_query(Query([["a", "b"]], [["c"]]))
+    assert [(bar.total, bar.steps) for bar in bars] == [(3, [2, 1])]

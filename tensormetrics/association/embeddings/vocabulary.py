@@ -162,6 +162,8 @@ class EncodedTable(Table):
     def add(self, words: Iterable[str]) -> None:
         encode, templates, contexts, batch_size = self.options
         words = [word for word in dict.fromkeys(words) if word not in self.vocab]
+        if not words:
+            return
         contexts_of = {word: self.strings_of(word) for word in words}
         has_means = contexts == "mean" and len(templates) > 1
         known = {} if has_means and self.changes else self.row_of  # a mean is that of rows before their changes
@@ -179,7 +181,7 @@ class EncodedTable(Table):
                 word: [rows[s] if s in rows else self.row_of[s] for s in strings]
                 for word, strings in contexts_of.items()
             }
-            if has_means and words:
+            if has_means:
                 means = torch.stack([self.vectors[rows_of_word].mean(0) for rows_of_word in members.values()])
                 members = {word: [self._count + i] for i, word in enumerate(words)}
                 self._append(means, needed)
