@@ -172,7 +172,7 @@ METRICS = {
         lambda generator, items: tuple(torch.randint(-4, 0, (items,), generator=generator).double() for _ in range(2)),
         share_preferred,
         bad=((torch.zeros(3), torch.zeros(2)), (torch.zeros(3, 2), torch.zeros(3, 2))),
-        not_finite="nan",
+        not_finite=LEFT_OUT,
     ),
     "GWEAT": of_queries(
         association.GWEAT,

@@ -71,7 +71,8 @@ class PairPreference(RowMetric):
 
     Scores are log-likelihoods (causal models) or pseudo-log-likelihoods (masked ones), as of `score_pairs`. Without
     protocol a tie counts half and the share is in [0, 1]: 0.5 is no bias. `interval` and `compare` as of any metric;
-    `sign_test` tells whether the share differs from one half.
+    `sign_test` tells whether the share differs from one half. A pair with a score that is not finite is left out and
+    counted in `not_finite`.
 
     Args:
         protocol: ``"crows-pairs"``: the published number, in percent: scores are rounded to 3 decimals, and a tie
@@ -189,6 +190,18 @@ class PairPreference(RowMetric):
         values = [part.read(part.rows.sum(0)[None]) for part in parts]
         return values[0] if isinstance(values[0], Tensor) else self._in_order(values)
 
+    @property
+    def finite(self) -> Tensor:
+        # ->  () int64
+        """Number of pairs with a value."""
+        return self.preferred.view(-1, 2).isfinite().all(-1).sum()
+
+    @property
+    def not_finite(self) -> Tensor:
+        # ->  () int64
+        """Number of pairs without a value, of which a score is NaN or infinite."""
+        return len(self.preferred) - self.finite
+
     def sign_test(self, *, correction: str = "holm", **options: Any) -> Any:
         """Test whether the share differs from one half.
 
@@ -242,7 +255,8 @@ class PairPreference(RowMetric):
         # ->  (N, 1 + C) float64
         """Return the weight of each item in the mean over all, and in that of each category."""
         index = torch.arange(-1, len(self.categories), device=self.category.device)
-        weights = ((index < 0) | (self.category[:, None] == index)).double()
+        is_counted = self.preferred.isfinite().all(-1, keepdim=True)
+        weights = (is_counted & ((index < 0) | (self.category[:, None] == index))).double()
         if self.protocol != "stereoset":
             return weights
         _, term = self.groups.unique(return_inverse=True)
