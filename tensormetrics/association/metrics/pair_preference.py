@@ -200,7 +200,7 @@ class PairPreference(RowMetric):
     def not_finite(self) -> Tensor:
         # ->  () int64
         """Number of pairs without a value, of which a score is NaN or infinite."""
-        return len(self.preferred) - self.finite
+        return (~self.preferred.view(-1, 2).isfinite().all(-1)).sum()
 
     def sign_test(self, *, correction: str = "holm", **options: Any) -> Any:
         """Test whether the share differs from one half.
@@ -243,7 +243,7 @@ class PairPreference(RowMetric):
         merged = {name: value for result in results for name, value in result.items()}
         if self.protocol != "stereoset":
             return merged
-        ordered = {}
+        ordered: dict[str, Any] = {}
         for prefix in ("", *(f"{name}/" for name in self.categories)):
             share, wins, score = (merged[f"{prefix}{name}"] for name in ("ss", "lms", "icat"))
             if isinstance(score, Estimate):
