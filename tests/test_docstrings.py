@@ -87,7 +87,8 @@ def test_names_in_docstrings_are_exported():
     assert unknown == set()
 
 
-OTHERS = {"FaissKMeans": "faiss", "FaissKNN": "faiss"}
+OF_MODELS = "log_probabilities", "pseudo_log_likelihood", "score_pairs", "sentence_log_likelihood"
+OTHERS = {"FaissKMeans": "faiss", "FaissKNN": "faiss", **dict.fromkeys(OF_MODELS, "transformers")}
 PLOTS = "plot_", "create_ranking", "calculate_ranking", "run_queries"
 READABLE = 500  # characters of a docstring that may leave the example to the function it names
 

@@ -20,7 +20,7 @@ METRIC_BASES = "_metric", "_sum_metric"
 GROUND = {path.stem for path in FILES if len(path.parts) == 1} - {"__init__", *COMMAND_LINE}
 SHARED_DOMAINS = "assignment", "uncertainty"  # which every domain may import
 SUBPACKAGES = {  # of each domain, in the order of imports: each may import those before it
-    "association": ("sets", "embeddings", "resampling", "metrics", "queries", "debias"),
+    "association": ("sets", "language_models", "embeddings", "resampling", "metrics", "queries", "debias"),
     "posterior": ("sampling", "metrics", "summaries", "comparison", "plots", "study"),
     "retrieval": (
         *("deterministic", "relevance", "sources", "inputs", "search", "ranking", "scores", "clusters", "calculator"),

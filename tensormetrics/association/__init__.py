@@ -2,6 +2,7 @@
 
 # Subpackages, each built on those before it:
 #   sets: sets of vectors as tensors
+#   language_models: tokens of words, and probabilities of words and sentences
 #   embeddings: models, words and queries
 #   resampling: null distributions, permutation tests, bootstrap
 #   metrics: one file for each metric, or for metrics of one kind
@@ -30,6 +31,14 @@ from .embeddings.lookup import preprocess_word as preprocess_word
 from .embeddings.model import WordEmbeddingModel as WordEmbeddingModel
 from .embeddings.query import IndexedQuery as IndexedQuery
 from .embeddings.query import Query as Query
+from .language_models.likelihoods import log_probabilities as log_probabilities
+from .language_models.likelihoods import pseudo_log_likelihood as pseudo_log_likelihood
+from .language_models.likelihoods import sentence_log_likelihood as sentence_log_likelihood
+from .language_models.pair_files import SentencePairs as SentencePairs
+from .language_models.pair_files import SentenceTriples as SentenceTriples
+from .language_models.pair_files import read_sentence_pairs as read_sentence_pairs
+from .language_models.pair_files import read_sentence_triples as read_sentence_triples
+from .language_models.pair_scores import score_pairs as score_pairs
 from .metrics.base import BaseMetric as BaseMetric
 from .metrics.ceat import CEAT as CEAT
 from .metrics.ceat import ceat as ceat
@@ -48,6 +57,8 @@ from .metrics.mac import mac as mac
 from .metrics.ml_eat import MLEAT as MLEAT
 from .metrics.ml_eat import Levels as Levels
 from .metrics.ml_eat import ml_eat as ml_eat
+from .metrics.pair_preference import PairPreference as PairPreference
+from .metrics.pair_preference import pair_preference as pair_preference
 from .metrics.residual_bias import ResidualBias as ResidualBias
 from .metrics.residual_bias import residual_bias as residual_bias
 from .metrics.ripa import RIPA as RIPA
@@ -95,6 +106,7 @@ __all__ = [
     "MAC",
     "MLEAT",
     "MulticlassHardDebias",
+    "PairPreference",
     "PreprocessorArgs",
     "Query",
     "QueryScores",
@@ -105,6 +117,8 @@ __all__ = [
     "ResidualBias",
     "SAME",
     "SCWEAT",
+    "SentencePairs",
+    "SentenceTriples",
     "WEAT",
     "WordEmbeddingModel",
     "WordSet",
@@ -123,24 +137,31 @@ __all__ = [
     "load_bingliu",
     "load_weat",
     "load_weat_w2v",
+    "log_probabilities",
     "lpbs",
     "mac",
     "mean_sc_weat",
     "ml_eat",
+    "pair_preference",
     "permutation_p_value",
     "plot_eat_map",
     "plot_queries_results",
     "plot_ranking",
     "plot_ranking_correlations",
     "preprocess_word",
+    "pseudo_log_likelihood",
     "random_effects",
     "residual_bias",
+    "read_sentence_pairs",
+    "read_sentence_triples",
     "ripa",
     "rnd",
     "rnsb",
     "run_queries",
     "same",
     "sc_weat",
+    "score_pairs",
+    "sentence_log_likelihood",
     "sign_flip_p_value",
     "target_permutation_p_value",
     "weat",

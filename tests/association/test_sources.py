@@ -302,19 +302,20 @@ def test_errors_of_transformers(bert):
     net, tokenizer, _ = bert
     with raises(ValueError, "pool: got 'mean', wanted one of 'word', 'all', 'first', 'last'"):
         WordEmbeddingModel.from_transformers(net, tokenizer, pool="mean")
-    with raises(TypeError, "layer: got 'last', wanted 'input' or the number of a layer, such as -1 for the last"):
+    message = "wanted 'input', the number of a layer, such as -1 for the last, or a list of numbers"
+    with raises(TypeError, f"layer: got 'last', {message}"):
         WordEmbeddingModel.from_transformers(net, tokenizer, layer="last")
     message = "pool: got 'first' with layer='input', where that token is the same in every string"
     with raises(ValueError, message):
         WordEmbeddingModel.from_transformers(net, tokenizer, pool="first")
     with raises(ValueError, "templates: got 'it', wanted a str with {} in the place of the word"):
         WordEmbeddingModel.from_transformers(net, tokenizer, templates=["it"])
-    message = "tokenizer: got a object, wanted a fast one, which tells where a token stands; "
-    with raises(TypeError, message + "write AutoTokenizer.from_pretrained(name, use_fast=True)"):
+    message = "tokenizer: got a object, wanted one of transformers; write AutoTokenizer.from_pretrained(name)"
+    with raises(TypeError, message):
         WordEmbeddingModel.from_transformers(net, object())
     with raises(ValueError, "layer: got 3, wanted -3 to 2 of this model"):
         WordEmbeddingModel.from_transformers(net, tokenizer, layer=3)["a"]
-    with raises(ValueError, "model: got one in training mode, whose dropout changes vectors; call model.eval()"):
+    with raises(ValueError, "model: got one in training mode, whose dropout changes its outputs; call model.eval()"):
         try:
             WordEmbeddingModel.from_transformers(net.train(), tokenizer, layer=0)["a"]
         finally:

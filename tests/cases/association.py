@@ -121,6 +121,21 @@ def accuracies(*rows: Tensor) -> tuple[Tensor, ...]:
     return tuple(association.residual_bias(*rows).values())
 
 
+def pair_scores(generator: Generator, lead: tuple[int, ...]) -> tuple[Tensor, ...]:
+    """Scores with ties, and which pairs count."""
+    mask = torch.rand(*lead, 6, generator=generator) < 0.7
+    more, less = (torch.randint(-4, 0, (*lead, 6), generator=generator).double() for _ in range(2))
+    return more, less, mask.index_fill(-1, torch.tensor([0]), True)
+
+
+def preference_of_pairs(more: Tensor, less: Tensor, mask: Tensor) -> tuple[Tensor, ...]:
+    return (association.pair_preference(more, less, mask=mask),)
+
+
+def share_preferred(more: np.ndarray, less: np.ndarray) -> list[float]:
+    return [np.mean([1.0 if x > y else 0.5 if x == y else 0.0 for x, y in zip(more, less, strict=True)])]
+
+
 def of_queries(
     metric: Callable[[], Metric], names: str, score: Callable[..., float], rtol: float = 1e-12
 ) -> MetricCase:
@@ -185,6 +200,13 @@ METRICS = {
             np.mean([np.log(np.exp(p - q) / np.exp(r - s)) for p, q, r, s in zip(x, x_prior, y, y_prior, strict=True)])
         ],
         bad=((torch.zeros(3), torch.zeros(2), torch.zeros(3), torch.zeros(3)), (torch.zeros(3, 2),) * 4),
+        not_finite=LEFT_OUT,
+    ),
+    "PairPreference": MetricCase(
+        association.PairPreference,
+        lambda generator, items: tuple(torch.randint(-4, 0, (items,), generator=generator).double() for _ in range(2)),
+        share_preferred,
+        bad=((torch.zeros(3), torch.zeros(2)), (torch.zeros(3, 2), torch.zeros(3, 2))),
         not_finite=LEFT_OUT,
     ),
     "GWEAT": of_queries(
@@ -292,6 +314,9 @@ FUNCTIONS = {
     "mean_sc_weat": word_sets("wab", association.mean_sc_weat),
     "ml_eat": word_sets("xyab", association.ml_eat),
     "lpbs": FunctionCase(bias_of_sentences, sentences, pad_sentences, compiles=True, rtol=1e-12, not_finite="nan"),
+    "pair_preference": FunctionCase(
+        preference_of_pairs, pair_scores, pad_sentences, compiles=True, rtol=1e-12, not_finite="nan"
+    ),
     "rnd": word_sets("xya", association.rnd),
     "rnd_cos": word_sets("xya", association.rnd, distance="cos"),
     "ripa": word_sets("ppa", association.ripa),
@@ -330,3 +355,7 @@ FUNCTIONS = {
         "xyab", functools.partial(association.bootstrap_interval, association.weat), compiles=False, replicates=20
     ),
 }
+ROWLESS = dict.fromkeys(
+    ("log_probabilities", "pseudo_log_likelihood", "score_pairs", "sentence_log_likelihood"),
+    "reads texts by a language model",
+)

@@ -319,6 +319,17 @@ def column_of(path: Path) -> Any:
     return [str(value) for value in column.given()] if column.names else column.numbers.tolist()
 
 
+LABELS = "stereotype", "anti-stereotype", "unrelated"
+SENTENCES = [{"id": f"s{i}", "sentence": f"She is {i}.", "gold_label": label} for i, label in enumerate(LABELS)]
+TRIPLE = {"context": "She is BLANK.", "target": "she", "bias_type": "gender", "sentences": SENTENCES}
+PAIR_FILES = "association.language_models.pair_files"
+
+
+def plain_sentences(content: Content) -> Any:
+    table = [*csv.DictReader(io.StringIO(decoded(content), newline=None), strict=True)]
+    return [[row[name].strip() for row in table] for name in ("sent_more", "sent_less", "bias_type")]
+
+
 FORMATS = "association.embeddings.formats."
 ARRAYS, INPUTS = f"{FORMATS}arrays", "_cli.inputs."
 SETS = "association.embeddings.datasets"
@@ -550,5 +561,18 @@ READERS = {
     ),
     "command line, lines of JSON": Reader(
         ".jsonl", text('{"a": 1}', "[2]"), lambda path: [*json_lines(path)], (f"{INPUTS}text",), BAD_INPUT
+    ),
+    "pairs of sentences": Reader(
+        ".csv",
+        text("id,sent_more,sent_less,bias_type", '0,"She, too",He,gender', "1,old,young,age"),
+        lambda path: [*association.read_sentence_pairs(path)],
+        (PAIR_FILES,),
+        again=plain_sentences,
+    ),
+    "triples of sentences": Reader(
+        ".json",
+        text(json.dumps({"data": {"intrasentence": [TRIPLE]}})),
+        lambda path: [*association.read_sentence_triples(path)],
+        (PAIR_FILES,),
     ),
 }

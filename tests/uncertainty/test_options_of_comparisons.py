@@ -22,6 +22,7 @@ SCORING = {
         *("C", "correction", "direction", "distance", "estimator", "estimator_params", "holdout", "n_components"),
         *("n_iterations", "normalize_direction", "penalize_intercept", "print_model_evaluation"),
         *("random_state", "replicates", "return_effect_size", "samples", "seed", "strictness", "variance", "weighting"),
+        *("categories", "protocol"),
     },
     "posterior": {
         *("batch_shape", "confidence", "confusion_prior", "dtype", "ignore_index", "interval", "method", "metrics"),

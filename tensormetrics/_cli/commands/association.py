@@ -23,6 +23,7 @@ from ..inputs import BadInput, existing, naming, open_text
 from ..names import ASSOCIATION, CORRECTIONS
 from ..option_types import Device, Finite, Option, Probability, Replicates, Rope, SecondModel
 from ..output import Size, find_device, publish
+from .pairs import prefer
 from .scores import Comparisons, caption_of, estimate_of
 
 Rows = dict[str, dict[str, Any]]  # query -> its score, what else the metric says of it, and why it has none
@@ -51,9 +52,12 @@ STANDARD = (  # the ten tests of Caliskan, Bryson & Narayanan 2017, doi:10.1126/
 
 
 def association(
-    vectors: str,
+    vectors: str | None = None,
     *,
     queries: str | None = None,
+    pairs: str | None = None,
+    model: str | None = None,
+    protocol: Literal["crows-pairs", "stereoset"] | None = None,
     metrics: Annotated[tuple[str, ...], Option(name="--metric", type=click.Choice(ASSOCIATION))] = ("weat",),
     p_value: Literal["exact", "approximate", "auto"] | None = None,
     correction: Annotated[str, Option(type=click.Choice(CORRECTIONS))] | None = None,
@@ -76,10 +80,19 @@ def association(
     tensormetrics association glove.6B.zip --member glove.6B.100d.txt
     tensormetrics association vectors.bin.gz --queries mine.json --metric weat --metric rnd --json scores.json
 
+    \b
+    Or, instead of VECTORS, which sentences of pairs a language model prefers:
+    tensormetrics association --pairs crows_pairs.csv --model bert --protocol crows-pairs --replicates 1000
+
     Args:
         queries (FILE): A .json list of {"target_sets": [["he", ...], ["she", ...]], "attribute_sets": [[...], [...]],
             "target_sets_names": ["male", "female"], "attribute_sets_names": [...]}.
             [default: the ten published WEAT tests]
+        pairs (FILE): Pairs of sentences as of CrowS-Pairs: a .csv file with the columns sent_more, sent_less and
+            bias_type; or a .json file as of StereoSet, of which the sentences with a blank are scored.
+        model (DIRECTORY): Of --pairs: a masked or causal language model, as transformers' save_pretrained writes it.
+        protocol: Of --pairs: the published number in percent. [default: stereoset of .json files; of others the share
+            of pairs, of which a tie counts half]
         metrics: May be repeated; a query of more sets than a metric takes is split.
         p_value: Also p-values of permutation tests: all permutations (of two sets of 50 words together at most), 10,000
             random ones, or exact where that is cheap. [default: none]
@@ -95,13 +108,22 @@ def association(
         replicates: Intervals from N bootstrap samples of the words of each set; with --compare of the queries; 0: none,
             with --compare 1000.
     """
+    if pairs is not None:
+        given = {"VECTORS": vectors, "--queries": queries, "--compare": compare, "--p-value": p_value}
+        if others := [name for name, value in given.items() if value is not None]:
+            raise BadInput(f"--pairs: got {others[0]} too, wanted one of them")
+        return prefer(pairs, model, protocol, correction, replicates, confidence, device, outputs)
+    if vectors is None:
+        raise BadInput("VECTORS: got nothing, wanted a file; or --pairs FILE --model DIRECTORY")
+    if lonely := [name for name, value in (("--model", model), ("--protocol", protocol)) if value is not None]:
+        raise BadInput(f"{lonely[0]}: is for --pairs; write both")
     _check_options(metrics, p_value, correction)
     asked = _read_queries(queries) if queries else _standard()
     files = [vectors, *filter(None, [compare])]
     models = [_read_vectors(file, asked, member, words).to(find_device(device)) for file in files]
     options: dict[str, Any] = {"preprocessors": [{}, {"lowercase": True}] if lowercase else [{}]}
     by_metric: dict[str, Rows] = {}
-    pairs: dict[str, tuple[Any, Any]] = {}
+    common: dict[str, tuple[Any, Any]] = {}
     tables = []
     for metric in dict.fromkeys(metrics):
         resampled = {"replicates": replicates, "confidence": confidence} if replicates else {}
@@ -112,12 +134,12 @@ def association(
             _warn_of_reasons(scored, f"{file}: " if compare else "")
         tables.append(_table(metric, rows, confidence))
         for other in others:
-            pairs[metric] = _common_scores(metric, rows, other)
+            common[metric] = _common_scores(metric, rows, other)
     answer: dict[str, Any] = {"files": {"vectors": vectors, "queries": queries}, "metrics": by_metric}
     if compare:
         answer["files"]["compare"] = compare
         statement: dict[str, Any] = {"confidence": confidence, "replicates": replicates, "rope": rope}
-        comparisons = Comparisons.of(pairs, (vectors, compare), has_direction=False, **statement)
+        comparisons = Comparisons.of(common, (vectors, compare), has_direction=False, **statement)
         tables.append(comparisons.table("mean over queries"))
         answer["comparison"] = comparisons.answer()
     scores = [row["score"] for rows in by_metric.values() for row in rows.values()]

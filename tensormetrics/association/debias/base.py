@@ -81,7 +81,7 @@ class Debias(RecordedArguments, nn.Module, ABC):
         rows = torch.tensor(self.selected(model, target, ignore), dtype=torch.int64, device=model.vectors.device)
         self.say(f"{type(self).__name__}: {len(rows)} of {len(model)} words of {model.name!r}")
         table = model._table.copied() if copy else model._table
-        self.write(table.vectors, model, rows)
+        self.write(table.writable(), model, rows)
         if isinstance(table, EncodedTable):
             # A copy, as this method may be fitted again.
             table.changes += (functools.partial(_changed, deepcopy(self), target is None),)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, overload
 
 import numpy as np
 import torch
@@ -14,8 +14,9 @@ from ... import _checks
 from ..sets import word_sets
 from .formats.arrays import npz_table, safetensors_table
 from .formats.fasttext import FastText
-from .formats.transformers import MARK, Transformer
+from .formats.transformers import Transformer, model_name
 from .formats.word2vec import Options, read_word2vec
+from .layer_tables import TransformerOptions, tables_of_transformer
 from .lookup import (
     AS_THEY_STAND,
     PreprocessorArgs,
@@ -143,33 +144,70 @@ class WordEmbeddingModel:
         table, words = safetensors_table(path, words, tensor)
         return cls.from_tensor(table, words, Path(path).stem if name is None else name)
 
+    @overload
+    @classmethod
+    def from_transformers(
+        cls, model: Any, tokenizer: Any, *, layer: int | Literal["input"] = ..., **options: Unpack[TransformerOptions]
+    ) -> "WordEmbeddingModel": ...
+
+    @overload
+    @classmethod
+    def from_transformers(
+        cls, model: Any, tokenizer: Any, *, layer: Sequence[Any], **options: Unpack[TransformerOptions]
+    ) -> "list[WordEmbeddingModel]": ...
+
     @classmethod
     def from_transformers(
         cls,
         model: Any,
         tokenizer: Any,
         *,
-        layer: int | Literal["input"] = "input",
+        layer: Any = "input",
         templates: Sequence[str] = ("{}",),
-        contexts: Literal["all", "mean"] = "all",
-        pool: Literal["word", "all", "first", "last"] = "word",
+        contexts: Any = "all",
+        pool: str = "word",
         batch_size: int = 64,
+        max_length: int | None = None,
         name: str | None = None,
-    ) -> "WordEmbeddingModel":
-        """A language model of the transformers library, with its fast tokenizer.
+    ) -> Any:
+        """A language model of the transformers library, of an encoder and a decoder its encoder.
 
-        A vector is the mean, over the tokens of the word in a template (`pool`; or all that are not special, or the
-        first or last token), of the input embeddings, or of hidden states: `layer` 0 comes before the first layer, -1
-        is the last. `templates`, `contexts` as in `from_encoder`; write " {}" for tokenizers such as GPT-2's, to which
-        a word within a text begins with a space. Words of unknown tokens alone are lost. Vectors are kept: after
-        training write `.refresh()`.
+        A vector is the mean over the tokens of the word (`pool`; or all that are not special, or the first or last
+        token) in a text. Texts are `templates` as in `from_encoder`; write " {}" for tokenizers such as GPT-2's, to
+        which a word within a text begins with a space. Words of unknown tokens alone are lost. Slow tokenizers serve
+        where their tokens of a text's beginning are the first tokens of the text.
 
-            WordEmbeddingModel.from_transformers(bert, tokenizer, layer=-1, templates=["This is {}.", "I see {}."])
+        Args:
+            model: The model, as of `AutoModel.from_pretrained`, in evaluation mode, on any device and in any dtype.
+            tokenizer: Its tokenizer.
+            layer: ``"input"``: the input embeddings by reference, so that training is seen and rows have gradients. A
+                number: hidden states, 0 before the first layer, -1 after the last; they are kept, so write
+                ``.refresh()`` after training. A list, such as ``[0, 6, -1]`` or ``[0, ..., -1]`` for all: a list of
+                models, one for each layer, which share forward passes; `run_queries` makes a table of them and
+                `plot_queries_results(table, by="model", kind="lines")` draws it.
+            templates: Texts with a "{}" for the word.
+            contexts: ``"all"`` or ``"mean"`` of the templates as in `from_encoder`. Or the sentences of each word,
+                which then has a vector for each of them: ``{"nurse": ["The nurse left.", "Nurses know."]}``. The word
+                is looked for as it is, in other case, and with a regular English ending; for other forms write
+                ``("Women vote.", "Women")`` or ``("Women vote.", (0, 5))``, its span.
+            pool: Tokens whose mean is taken.
+            batch_size: Texts in a forward pass; texts of similar lengths go together.
+            max_length: Most tokens of a text, by default those that the model can read: of longer texts a window
+                around the word is read.
+            name: Default: the name the model was loaded by, or its class.
+
+        Example:
+            ::
+
+                WordEmbeddingModel.from_transformers(bert, tokenizer, layer=-1, templates=["This is {}.", "I see {}."])
+                WordEmbeddingModel.from_transformers(bert, tokenizer, layer=-1, contexts={"she": ["Was she there?"]})
         """
-        encoder = Transformer(model, tokenizer, layer, pool)
-        device = model.get_input_embeddings().weight.device
-        table = EncodedTable(encoder.encode, templates, contexts, batch_size, device, known=encoder.knows, mark=MARK)
-        return cls(table, getattr(model, "name_or_path", None) if name is None else name)
+        transformer = Transformer(model, tokenizer, pool, batch_size, max_length)
+        name = model_name(model) if name is None else name
+        tables = tables_of_transformer(transformer, layer, templates, contexts)
+        if isinstance(layer, int | str):
+            return cls(tables[layer], name)
+        return [cls(table, f"{name}, layer {number}") for number, table in tables.items()]
 
     @classmethod
     def from_encoder(
@@ -309,7 +347,8 @@ class WordEmbeddingModel:
                 f"embeddings: got {vectors.dtype}, which {own} of the model {self.name!r} cannot hold without "
                 "loss; convert them first"
             )
-        self.vectors[[self.vocab[word] for word in words]] = vectors.to(self.vectors)
+        table = self._table.writable()
+        table[[self.vocab[word] for word in words]] = vectors.to(table)
 
     def index_query(
         self,

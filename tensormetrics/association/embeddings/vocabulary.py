@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from ... import _checks
+from ..._progress import progress_bar
 from ..sets import word_sets
 
 Encode = Callable[[list[str]], "Tensor | np.ndarray | Sequence[Any]"]
@@ -67,6 +68,11 @@ class Table:
             return False
         return (a.device, a.dtype) == (b.device, b.dtype) and torch.equal(a, b)
 
+    def writable(self) -> Tensor:
+        # ->  (V, D)
+        """Return the rows to write into."""
+        return self.vectors
+
     def rows(self, word: str) -> Sequence[int]:
         return self.members[word] if word in self.members else (self.vocab[word],)
 
@@ -85,8 +91,9 @@ class EncodedTable(Table):
     """Its templates, filled in with a word, are encoded once and kept. "mean" adds a row for their mean.
 
     Every word is in it, or those that `known` says yes to; `words` are those that the source lists. `mark` is how a
-    word is written in a template. `changes` were made to all rows and are made to those that come later; some words may
-    have rows of their own beside (`has_own_rows`), which cannot be computed anew.
+    word is written in a template; with `sentences` each word has texts of its own instead. `changes` were made to all
+    rows and are made to those that come later; some words may have rows of their own beside (`has_own_rows`), which
+    cannot be computed anew.
     """
 
     on_demand = True
@@ -102,6 +109,7 @@ class EncodedTable(Table):
         known: Callable[[str], bool] = lambda word: True,
         mark: str = "{}",
         words: Sized | None = None,
+        sentences: Mapping[str, list[str]] | None = None,
     ) -> None:
         _checks.one_of("contexts", contexts, ("all", "mean"))
         batch_size = _checks.integer_at_least("batch_size", batch_size, 1)
@@ -111,7 +119,7 @@ class EncodedTable(Table):
             if "{}" not in template:
                 raise ValueError(f"templates: got {template!r}, wanted a str with {{}} in the place of the word")
         self.options = (encode, tuple(templates), contexts, batch_size)
-        self.known, self.mark, self.words = known, mark, words
+        self.known, self.mark, self.words, self.sentences = known, mark, words, sentences
         self.device, self.dtype = device, dtype
         self.changes: tuple[Change, ...] = ()
         self.has_own_rows = False
@@ -130,6 +138,13 @@ class EncodedTable(Table):
     def vectors(self, vectors: Tensor) -> None:
         self._store, self._count = vectors, len(vectors)
 
+    def strings_of(self, word: str) -> list[str]:
+        """Return what is encoded for a word."""
+        if self.sentences is not None:
+            return self.sentences[word]
+        _, templates, _, _ = self.options
+        return [template.replace("{}", self.mark.replace("{}", word)) for template in templates]
+
     def __len__(self) -> int:
         return len(self.vocab) if self.words is None else len(self.words)
 
@@ -143,7 +158,7 @@ class EncodedTable(Table):
     @property
     def has_several_rows(self) -> bool:
         _, templates, contexts, _ = self.options
-        return contexts == "all" and len(templates) > 1
+        return contexts == "all" and (len(templates) > 1 or self.sentences is not None)
 
     @torch.no_grad()
     def add(self, words: Iterable[str]) -> None:
@@ -165,16 +180,18 @@ class EncodedTable(Table):
     def _encoded(self, words: list[str]) -> tuple[dict[str, int], dict[str, list[int]]]:
         """Append the rows of new words, and return those of each new string and of each word."""
         encode, templates, contexts, batch_size = self.options
-        strings_of = {word: [t.replace("{}", self.mark.replace("{}", word)) for t in templates] for word in words}
+        strings_of = {word: self.strings_of(word) for word in words}
         has_means = contexts == "mean" and len(templates) > 1
         known = {} if has_means and self.changes else self.row_of  # a mean is that of rows before their changes
         new = [s for s in dict.fromkeys(itertools.chain.from_iterable(strings_of.values())) if s not in known]
         needed = self._count + len(new) + has_means * len(words)
         rows: dict[str, int] = {}  # of the new strings
-        for start in range(0, len(new), batch_size):
-            strings = new[start : start + batch_size]
-            self._append(self._checked(_encode(encode, strings), len(strings)), needed)
-            rows.update(zip(strings, range(self._count - len(strings), self._count), strict=True))
+        with progress_bar(len(new), "text", description="encode", transient=True) as progress:
+            for start in range(0, len(new), batch_size):
+                strings = new[start : start + batch_size]
+                self._append(self._checked(_encode(encode, strings), len(strings)), needed)
+                rows.update(zip(strings, range(self._count - len(strings), self._count), strict=True))
+                progress.advance(len(strings))
         members = {
             word: [rows[s] if s in rows else self.row_of[s] for s in strings] for word, strings in strings_of.items()
         }
@@ -210,11 +227,11 @@ class EncodedTable(Table):
         # Rows that nobody asked for say nothing: tables are equal where their rows always will be.
         if not isinstance(other, EncodedTable):
             return False
-        names = "options", "known", "mark", "changes", "device", "dtype"
+        names = "options", "known", "mark", "sentences", "changes", "device", "dtype"
         return all(getattr(self, name) == getattr(other, name) for name in names)
 
     def to(self, device: Any, dtype: torch.dtype | None) -> "EncodedTable":
-        own = {"known": self.known, "mark": self.mark, "words": self.words}
+        own = {"known": self.known, "mark": self.mark, "words": self.words, "sentences": self.sentences}
         table = EncodedTable(*self.options, device or self.device, dtype or self.dtype, **own)  # type: ignore[arg-type]
         table.vectors = _moved(self.vectors, device, dtype)
         table.changes, table.has_own_rows = self.changes, self.has_own_rows

@@ -43,10 +43,14 @@ def plot_queries_results(
     by: str = "query",
     ax: "Axes | None" = None,
     *,
+    kind: str = "bars",
     title: str = "",
     figsize: tuple[float, float] | None = None,
 ) -> "Figure":
     """Bars of scores: a group for each query and a colour for each model, with `by="model"` the other way round.
+
+    `kind="lines"` draws a line instead of bars of one color: with `by="model"` a line for each query over the models,
+    such as the layers of a language model.
 
     `results` is what `run_queries` answered; `figsize` (inches) is chosen by the labels unless it is given.
     Corrected p-values (`attrs["correction"]`) get a line at .05, and a star where they stay below it.
@@ -59,6 +63,7 @@ def plot_queries_results(
     """
     check_table("results", results)
     _checks.one_of("by", by, ("query", "model"))
+    _checks.one_of("kind", kind, ("bars", "lines"))
     table = results if by == "query" else results.T
     bars, groups = table.shape
     upright = groups > 8  # for more labels side by side no screen is wide enough
@@ -70,11 +75,14 @@ def plot_queries_results(
     figure, (ax,) = new_axes(ax, figsize or (max(6.0, across), max(3.2 + below, _legend_height(legend))))
     dress(ax, grid="y")
     ax.set_title(title, fontsize=FONT + 1)
-    width = 0.8 / max(bars, 2)  # a lone bar is no wall
+    width = 0.8 / max(bars, 2) if kind == "bars" else 0.0  # a lone bar is no wall
     places = np.arange(groups) + (np.arange(bars)[:, None] - (bars - 1) / 2) * width
     values = table.to_numpy(float)
     for i, name in enumerate(legend):
-        ax.bar(places[i], values[i], width, label=name, **bar_style(i))
+        if kind == "bars":
+            ax.bar(places[i], values[i], width, label=name, **bar_style(i))
+        else:
+            ax.plot(places[i], values[i], label=name, **line_style(i))
     for place in places[np.isnan(values)]:
         ax.annotate(
             "no score", (place, 0), (0, 3), textcoords="offset points", rotation=90, ha="center", fontsize=SMALL

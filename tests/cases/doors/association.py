@@ -229,6 +229,52 @@ def lpbs_data() -> dict[str, Callable[[Generator], Sets]]:
     return {"ordinary": made(6), "one sentence": made(1), "other lengths": lambda g: (*made(3)(g)[:3], torch.zeros(2))}
 
 
+def pair_data() -> dict[str, Callable[[Generator], Sets]]:
+    def made(items: int, dtype: torch.dtype = torch.float64) -> Callable[[Generator], Sets]:
+        return lambda g: tuple(torch.randint(-3, 0, (items,), generator=g).to(dtype) for _ in range(2))
+
+    return {
+        "ordinary": made(20),
+        "one pair": made(1),
+        "half": made(20, torch.float16),
+        "not a number": lambda g: (made(5)(g)[0] / 0 * 0, made(5)(g)[1]),
+        "other lengths": lambda g: (made(3)(g)[0], torch.zeros(2)),
+        "integers": made(3, torch.int64),
+    }
+
+
+def of_pairs(*given: Tensor, groups: Tensor | None = None, protocol: str | None = None) -> Any:
+    metric = association.PairPreference(protocol)
+    metric.update(*given, groups=groups)
+    return metric
+
+
+def in_categories(*given: Tensor) -> Any:
+    metric = association.PairPreference(categories=["a", "b"])
+    metric.update(*given, categories=torch.arange(len(given[0])) % 2)
+    return metric.compute()["all"]
+
+
+PAIRS = {
+    "preference of pairs": Number(
+        pair_data(),
+        {
+            "association.pair_preference": association.pair_preference,
+            "association.PairPreference": lambda *given: of_pairs(*given).compute(),
+            "association.PairPreference, forward": lambda *given: association.PairPreference()(*given),
+            "association.PairPreference, with categories": in_categories,
+        },
+    ),
+    "score of CrowS-Pairs": Number(
+        pair_data(),
+        {
+            "association.pair_preference, protocol": lambda *given: association.pair_preference(
+                *given, protocol="crows-pairs"
+            ),
+            "association.PairPreference, protocol": lambda *given: of_pairs(*given, protocol="crows-pairs").compute(),
+        },
+    ),
+}
 LOG_PROBABILITIES = {
     "LPBS": Number(
         lpbs_data(),
@@ -357,4 +403,4 @@ ACCURACIES = {
         },
     )
 }
-NUMBERS = SCORES | MORE | P_VALUES | LOG_PROBABILITIES | ACCURACIES
+NUMBERS = SCORES | MORE | P_VALUES | LOG_PROBABILITIES | ACCURACIES | PAIRS

@@ -4,6 +4,7 @@ NO_NUMBER = {
     "association": (
         *("calculate_ranking_correlations", "create_ranking", "fetch_debias_multiclass", "fetch_debiaswe"),
         *("fetch_eds", "fetch_gn_glove", "load_bingliu", "load_weat", "load_weat_w2v", "plot_eat_map"),
+        *("read_sentence_pairs", "read_sentence_triples"),
         *("plot_queries_results", "plot_ranking", "plot_ranking_correlations", "preprocess_word"),
     ),
     "posterior": (
@@ -19,6 +20,10 @@ NO_NUMBER = {
     "uncertainty": ("as_scalars",),
 }
 BASES = "association.BaseMetric", "structured.CountMetric", "structured.OverlapMetric"
+OF_MODELS = (
+    *("association.log_probabilities", "association.pseudo_log_likelihood", "association.score_pairs"),
+    "association.sentence_log_likelihood",
+)
 DRAWS = ("sample_confusion_matrices", "sample_dirichlet", "sample_log_gamma", "sample_paired_matrices", "sample_sums")
 DENSITIES = (
     *("beta_icdf", "kde", "pool_beta", "pool_correlated", "pool_fixed_effects", "pool_gamma", "pool_histogram"),
@@ -30,6 +35,7 @@ SINGLE = {
     **{f"posterior.{name}": "gives random draws" for name in DRAWS},
     **{f"uncertainty.{name}": "gives samples or a density" for name in DENSITIES},
     "association.ceat": "draws its samples; `CEAT` is given them",
+    **dict.fromkeys(OF_MODELS, "against loops over single texts in tests/association/test_language_model_scores.py"),
     "posterior.compute_confusion_matrix": "counts what entries of matrices are given",
     "posterior.sums_from_matrices": "counts, which the metrics of matrices read",
     "posterior.items_needed": "the only plan of a number of items",

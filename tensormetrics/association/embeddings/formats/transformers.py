@@ -1,90 +1,178 @@
 """Vectors of words from language models of the transformers library."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from .... import _checks
+from ...language_models import tokens
+from ...language_models.contexts import unmarked
+from ...language_models.tokens import Tokens
 
-OPEN, CLOSE = "\ue000", "\ue001"  # characters for private use, which no text holds
-MARK = f"{OPEN}{{}}{CLOSE}"  # how a word is written in a template, so that its tokens can be found
+Layers = int | str | Sequence[Any]  # "input", the number of a layer, or several numbers and ...
 
 
 class Transformer:
     """Encodes marked strings: the mean of a layer's vectors over the tokens that `pool` names."""
 
-    def __init__(self, model: Any, tokenizer: Any, layer: int | str, pool: str) -> None:
+    def __init__(
+        self,
+        model: Any,
+        tokenizer: Any,
+        pool: str = "word",
+        batch_size: int = 64,
+        max_length: int | None = None,
+    ) -> None:
         _checks.one_of("pool", pool, ("word", "all", "first", "last"))
-        if layer != "input" and (isinstance(layer, bool) or not isinstance(layer, int)):
-            raise TypeError(f"layer: got {layer!r}, wanted 'input' or the number of a layer, such as -1 for the last")
-        if layer == "input" and pool in ("first", "last"):
-            raise ValueError(f"pool: got {pool!r} with layer='input', where that token is the same in every string")
-        if not getattr(tokenizer, "is_fast", False):
-            raise TypeError(
-                f"tokenizer: got a {type(tokenizer).__name__}, wanted a fast one, which tells where a token stands; "
-                "write AutoTokenizer.from_pretrained(name, use_fast=True)"
-            )
+        tokens.check_tokenizer(tokenizer)
         self.model, self.tokenizer, self.pool = model, tokenizer, pool
-        self.layer = None if layer == "input" else int(layer)
+        self.batch_size = _checks.integer_at_least("batch_size", batch_size, 1)
+        self.limit = tokens.token_limit(model, tokenizer, max_length)
+        has_decoder = getattr(getattr(model, "config", None), "is_encoder_decoder", False)
+        self.net = model.get_encoder() if has_decoder else getattr(model, "base_model", model)
 
     def knows(self, word: str) -> bool:
         """A word is lost if it has no token, or none but the one for what is unknown."""
-        tokens = self.tokenizer(word, add_special_tokens=False)["input_ids"]
-        return any(token != self.tokenizer.unk_token_id for token in tokens)
+        return tokens.has_known_token(self.tokenizer, word)
 
-    def encode(self, strings: list[str]) -> Tensor:
-        # -> (len(strings), D)
-        if self.layer is not None and self.model.training:
-            raise ValueError("model: got one in training mode, whose dropout changes vectors; call model.eval()")
-        texts, spans = zip(*map(_spans, strings), strict=True)
-        read = self.tokenizer(list(texts), return_offsets_mapping=True, return_special_tokens_mask=True)
-        lengths = [len(tokens) for tokens in read["input_ids"]]
-        shape = len(texts), max(lengths)
-        padding = self.tokenizer.pad_token_id
-        ids = torch.full(shape, 0 if padding is None else padding, device="cpu")
-        real = torch.zeros(shape, dtype=torch.bool, device="cpu")
-        weights = torch.zeros(shape, dtype=torch.float64, device="cpu")
-        for i, length in enumerate(lengths):
-            ids[i, :length] = torch.tensor(read["input_ids"][i], device="cpu")
-            real[i, :length] = True
-            chosen = self._chosen(read["offset_mapping"][i], read["special_tokens_mask"][i], spans[i])
-            if not any(chosen):
-                raise ValueError(f"tokenizer: found no token for the word in {texts[i]!r}")
-            weights[i, :length] = torch.tensor(chosen, dtype=torch.float64, device="cpu") / sum(chosen)
-        states = self._states(ids, real)
-        return torch.einsum("btd,bt->bd", states.double(), weights.to(states.device)).to(states.dtype)
+    def input_embeddings(self) -> torch.nn.Module:
+        """Return the model's table of input embeddings."""
+        try:
+            module = self.model.get_input_embeddings()
+        except (AttributeError, NotImplementedError):
+            module = None
+        if not isinstance(module, torch.nn.Module):
+            raise TypeError(
+                f"layer: got 'input' for a {type(self.model).__name__}, which has no table of input embeddings; write "
+                "layer=0"
+            )
+        return module
 
-    def _chosen(self, offsets: list, special: list[int], spans: list[tuple[int, int]]) -> list[bool]:
+    def bags(self, strings: Sequence[str]) -> list[list[int]]:
+        """Return the tokens that the vector of each string is the mean of."""
+        return [[row.ids[i] for i in positions] for row, positions in self.pooled_tokens(strings)]
+
+    def pooled_tokens(self, strings: Sequence[str]) -> list[tuple[Tokens, list[int]]]:
+        """Return the tokens of each string, and the positions of those that its vector is the mean of."""
+        pooled = []
+        for string, row in zip(strings, tokens.tokenize(self.tokenizer, strings), strict=True):
+            row = row if self.limit is None else row.window(self.limit)
+            positions = self._positions(row)
+            if not positions:
+                raise ValueError(f"tokenizer: found no token for the word in {unmarked(string)[0]!r}")
+            pooled.append((row, positions))
+        return pooled
+
+    def _positions(self, row: Tokens) -> list[int]:
         if self.pool in ("first", "last"):
-            place = 0 if self.pool == "first" else len(offsets) - 1
-            return [i == place for i in range(len(offsets))]
-        inside = [not mark and end > start for (start, end), mark in zip(offsets, special, strict=True)]
-        if self.pool == "all":
-            return inside
-        return [
-            kept and any(start < end_of and begin < end for begin, end_of in spans)
-            for (start, end), kept in zip(offsets, inside, strict=True)
-        ]
+            return [0 if self.pool == "first" else len(row.ids) - 1]
+        return [i for i in range(len(row.ids)) if (row.is_word[i] if self.pool == "word" else not row.is_special[i])]
 
-    def _states(self, ids: Tensor, real: Tensor) -> Tensor:
-        # ids, real: (B, T)  ->  (B, T, D)
-        table = self.model.get_input_embeddings()
-        ids, real = ids.to(table.weight.device), real.to(table.weight.device)
-        if self.layer is None:
-            return table(ids)
-        layers = self.model(input_ids=ids, attention_mask=real.long(), output_hidden_states=True).hidden_states
-        if not -len(layers) <= self.layer < len(layers):
-            raise ValueError(f"layer: got {self.layer}, wanted {-len(layers)} to {len(layers) - 1} of this model")
-        return layers[self.layer]
+    def encode(self, strings: Sequence[str], layers: Sequence[int]) -> list[Tensor]:
+        # ->  (len(strings), D) for each layer
+        """Encode strings by one forward pass, in batches of similar lengths."""
+        tokens.check_evaluating(self.model)
+        pooled = self.pooled_tokens(strings)
+        vectors: list[Tensor] = []
+        for batch in tokens.batches_by_length(self.model, [len(row.ids) for row, _ in pooled], self.batch_size):
+            states = self.hidden_states([pooled[i][0].ids for i in batch])
+            pools = [pooled[i][1] for i in batch]
+            rows = [_mean_of_tokens(self._layer(states, layer), pools) for layer in layers]
+            vectors = vectors or [row.new_empty(len(strings), row.shape[1]) for row in rows]
+            for whole, part in zip(vectors, rows, strict=True):
+                whole[torch.tensor(batch, device=whole.device)] = part
+        return vectors
+
+    def hidden_states(self, ids: Sequence[Sequence[int]]) -> tuple[Tensor, ...]:
+        # ->  (B, T, D) each
+        """Return the states before the first layer and after each layer."""
+        rows, real = tokens.padded(ids, self.tokenizer, tokens.device_of(self.net))
+        return self.net(input_ids=rows, attention_mask=real.long(), output_hidden_states=True).hidden_states
+
+    def _layer(self, states: tuple[Tensor, ...], layer: int) -> Tensor:
+        # ->  (B, T, D)
+        if not -len(states) <= layer < len(states):
+            raise ValueError(f"layer: got {layer}, wanted {-len(states)} to {len(states) - 1} of this model")
+        if states[layer].shape[:2] != states[0].shape[:2]:
+            raise ValueError(
+                f"layer: got {layer} of a {type(self.model).__name__}, which has {states[layer].shape[1]} states for "
+                f"{states[0].shape[1]} tokens there; wanted one for each, as in layer -1"
+            )
+        return states[layer]
+
+    @torch.no_grad()
+    def numbers(self, layers: Sequence[Any]) -> list[int]:
+        """Read a list of layers, in which `...` is all layers between its neighbors."""
+        if ... not in layers:
+            return [_layer_number(layer) for layer in layers]
+        count = len(self.hidden_states([self.tokenizer("a")["input_ids"]]))
+        numbers: list[int] = []
+        for i, layer in enumerate(layers):
+            if layer is not ...:
+                numbers.append(_layer_number(layer) % count)
+            elif not 0 < i < len(layers) - 1 or ... in (layers[i - 1], layers[i + 1]):
+                raise ValueError(f"layer: got {list(layers)}, wanted a number before and after ...")
+            else:
+                numbers += range(numbers[-1] + 1, _layer_number(layers[i + 1]) % count)
+        return numbers
 
 
-def _spans(string: str) -> tuple[str, list[tuple[int, int]]]:
-    """A string without its marks, and where the word stands in it."""
-    text, spans = "", []
-    for part in string.split(OPEN):
-        word, found, rest = part.partition(CLOSE)
-        if found:
-            spans.append((len(text), len(text) + len(word)))
-        text += word + rest
-    return text, spans
+class LayerEncoders:
+    """Encoders of several layers, which share forward passes.
+
+    Where one layer encodes strings, the vectors of all others are kept until these ask for them, or until a parameter
+    changes.
+    """
+
+    def __init__(self, transformer: Transformer, layers: Sequence[int]) -> None:
+        if not layers or len(set(layers)) < len(layers):
+            raise ValueError(f"layer: got {list(layers)}, wanted distinct layers, at least one")
+        self.transformer, self.layers = transformer, layers
+        self.pending: list[dict[str, Tensor]] = [{} for _ in layers]  # string -> (D,)
+        self.version: object = None
+
+    def encode(self, index: int, strings: Sequence[str]) -> Tensor:
+        # ->  (len(strings), D)
+        if len(self.layers) == 1:
+            return self.transformer.encode(strings, self.layers)[0]
+        version = parameter_version(self.transformer.model)
+        if version != self.version:
+            self.pending, self.version = [{} for _ in self.layers], version
+        own = self.pending[index]
+        if missing := [string for string in strings if string not in own]:
+            for pending, rows in zip(self.pending, self.transformer.encode(missing, self.layers), strict=True):
+                pending.update(zip(missing, rows, strict=True))
+        return torch.stack([own.pop(string) for string in strings])
+
+
+def parameter_version(module: torch.nn.Module) -> object:
+    """Return a value that changes when a parameter is written to or replaced."""
+    parameters = list(module.parameters())
+    return [(p.data_ptr(), 0 if p.is_inference() else p._version) for p in parameters]
+
+
+def model_name(model: Any) -> str:
+    """Return the name that a model was loaded by, or that of its class."""
+    return getattr(model, "name_or_path", None) or type(model).__name__
+
+
+def _layer_number(layer: Any) -> int:
+    if isinstance(layer, bool) or not isinstance(layer, int):
+        raise TypeError(
+            f"layer: got {layer!r}, wanted 'input', the number of a layer, such as -1 for the last, or a list of "
+            "numbers"
+        )
+    return layer
+
+
+def _mean_of_tokens(states: Tensor, positions: Sequence[Sequence[int]]) -> Tensor:
+    # states: (B, T, D)  positions: of each row those that count  ->  (B, D)
+    width = max(map(len, positions))
+    index = torch.tensor([[*row, *[row[0]] * (width - len(row))] for row in positions], device="cpu")
+    rows = [[1 / len(row)] * len(row) + [0.0] * (width - len(row)) for row in positions]
+    weights = torch.tensor(rows, dtype=torch.float64, device="cpu").to(states.device)
+    index = index.to(states.device)
+    picked = states.gather(1, index.unsqueeze(-1).expand(-1, -1, states.shape[-1]))
+    return (picked.double() * weights.unsqueeze(-1)).sum(1).to(states.dtype)

@@ -1,0 +1,96 @@
+"""Which sentences of pairs a language model prefers."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+from ...association import PairPreference, read_sentence_pairs, read_sentence_triples, score_pairs
+from ...uncertainty.results.estimates import Estimate
+from ...uncertainty.results.table import Table
+from ..inputs import BadInput, existing, naming
+from ..output import Size, find_device, publish
+from .scores import caption_of, estimate_of
+
+
+def prefer(
+    pairs: str,
+    model: str | None,
+    protocol: str | None,
+    correction: str | None,
+    replicates: int,
+    confidence: float,
+    device: str | None,
+    outputs: dict[str, Any],
+) -> int:
+    """Score the pairs of a file by the language model of a folder; the status of the command."""
+    if model is None:
+        raise BadInput("--pairs: wanted --model DIRECTORY, too")
+    if correction == "max-t":
+        raise BadInput("--correction: got max-t with --pairs, wanted holm or bh")
+    with naming():
+        is_triples = existing(pairs).suffix == ".json"
+        read: Any = read_sentence_triples(pairs) if is_triples else read_sentence_pairs(pairs)
+    if protocol is not None and is_triples != (protocol == "stereoset"):
+        raise BadInput(f"--protocol: got {protocol} for {pairs}, wanted a .json file for stereoset alone")
+    protocol = "stereoset" if is_triples else protocol
+    with naming(model=f"--model {model}"):
+        network, tokenizer = _load(model)
+        scores = score_pairs(network.to(find_device(device)), tokenizer, read)
+        metric = PairPreference(protocol, categories=sorted(set(read.categories)))
+        metric.update(*scores, categories=read.categories, **({"terms": read.terms} if is_triples else {}))
+        values = {name: float(value) for name, value in metric.compute().items()}
+        draws = {"replicates": replicates} if replicates else {}
+        estimates = metric.interval(confidence=confidence, **draws) if replicates else None
+        tests = metric.sign_test(correction=correction or "holm", confidence=confidence, **draws)
+    rows = {
+        name: {
+            "score": value,
+            **({"low": float(estimates[name].low), "high": float(estimates[name].high)} if estimates else {}),
+            "p": float(tests[name].p_value) if name in tests else math.nan,
+            "corrected p": _corrected(tests.get(name)),
+        }
+        for name, value in values.items()
+    }
+    answer = {"files": {"pairs": pairs, "model": model}, "protocol": protocol, "metrics": {"pairpreference": rows}}
+    drawn = estimates or metric.compute()
+    table = _table(rows, confidence)
+    return publish([table], answer, lambda size: _draw(metric, drawn, size), list(values.values()), **outputs)
+
+
+def _load(folder: str) -> tuple[Any, Any]:
+    """Load the model and the tokenizer of a folder, by the class that the folder names."""
+    if not (Path(folder) / "config.json").is_file():
+        raise BadInput(f"--model: got {folder}, wanted a folder with config.json, as save_pretrained writes it")
+    try:
+        import transformers
+    except ImportError as error:
+        raise BadInput("--model: transformers is not installed; write pip install transformers") from error
+    try:
+        config = transformers.AutoConfig.from_pretrained(folder, local_files_only=True)
+        kind = getattr(transformers, (config.architectures or ["AutoModel"])[0], transformers.AutoModel)
+        model = kind.from_pretrained(folder, local_files_only=True).eval()
+        return model, transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    except OSError as error:
+        raise BadInput(f"--model: {folder}: {str(error).splitlines()[0]}") from error
+
+
+def _corrected(test: Any) -> float:
+    return math.nan if test is None or test.p_corrected is None else float(test.p_corrected)
+
+
+def _table(rows: dict[str, dict[str, float]], confidence: float) -> Table:
+    """Return a row for each value, in which the score and its ends are one cell."""
+    has_intervals = "low" in next(iter(rows.values()))
+    cells: list[list[float | Estimate]] = []
+    for row in rows.values():
+        score = estimate_of(row["score"], (row["low"], row["high"]), confidence) if has_intervals else row["score"]
+        cells.append([score, row["p"], row["corrected p"]])
+    caption = caption_of(confidence) if has_intervals else None
+    return Table([*rows], ["score", "p", "corrected p"], cells, caption=caption, index="pairpreference")
+
+
+def _draw(metric: PairPreference, values: Any, size: Size) -> Any:
+    figure, _ = metric.plot(values)
+    if size:
+        figure.set_size_inches(size)
+    return figure

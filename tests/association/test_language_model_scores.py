@@ -1,0 +1,278 @@
+"""Probabilities of words and sentences, and scores of pairs, against loops over single texts."""
+
+import difflib
+import functools
+import json
+
+import numpy as np
+import pytest
+import torch
+from raising import raises
+from tiny_models import make
+
+from tensormetrics.association import (
+    LPBS,
+    PairPreference,
+    SentencePairs,
+    SentenceTriples,
+    log_probabilities,
+    pseudo_log_likelihood,
+    read_sentence_pairs,
+    read_sentence_triples,
+    score_pairs,
+    sentence_log_likelihood,
+)
+
+model_of = functools.cache(make)
+MASKED, CAUSAL = ["bert_mlm", "roberta_mlm"], ["gpt2", "llama"]
+SENTENCES = ["She was a nurse.", "the doctors went home and he saw the man", "he left"]
+PAIRS = SentencePairs(
+    ["the women left home.", "the man was a good doctor", "he is old, he left"],
+    ["the men left home.", "the woman was a good nurse, and a doctor", "she is old and she left"],
+    ["gender", "gender", "age"],
+)
+
+
+@torch.no_grad()
+def log_softmax_of(net, ids):
+    return net(input_ids=torch.tensor([ids])).logits[0].double().log_softmax(-1)
+
+
+def masked_log_p(net, tokenizer, ids, position):
+    """Of the token at a position, which is masked."""
+    masked = list(ids)
+    masked[position] = tokenizer.mask_token_id
+    return float(log_softmax_of(net, masked)[position, ids[position]])
+
+
+def near(wanted):
+    return pytest.approx(wanted, rel=1e-5, abs=1e-5)
+
+
+@pytest.mark.parametrize("name", MASKED)
+def test_log_probabilities_fill_masks_from_left_to_right(name):
+    net, tokenizer = model_of(name)
+    templates, words, attributes = (
+        ["{} is a {attribute}.", "the {attribute} saw {}"],
+        ["he", "doctors"],
+        ["nurses", "man"],
+    )
+    log_p, prior = log_probabilities(net, tokenizer, templates, words, attributes, batch_size=3)
+    assert log_p.shape == prior.shape == (2, 2, 2) and log_p.dtype == torch.float64
+    for t, template in enumerate(templates):
+        for a, attribute in enumerate(attributes):
+            for w, word in enumerate(words):
+                text = template.replace("{attribute}", attribute).replace("{}", word)
+                batch = tokenizer(text)
+                ids = batch["input_ids"]
+                start = template.replace("{attribute}", attribute).index("{}")
+                other = template.replace("{}", word).index("{attribute}")
+                tokens = sorted({batch.char_to_token(start + i) for i in range(len(word))})
+                hidden = {batch.char_to_token(other + i) for i in range(len(attribute))}
+                for is_prior, found in enumerate((log_p, prior)):
+                    wanted = 0.0
+                    for k, position in enumerate(tokens):
+                        masks = {*tokens[k:], *(hidden if is_prior else ())}
+                        masked = [tokenizer.mask_token_id if i in masks else token for i, token in enumerate(ids)]
+                        wanted += float(log_softmax_of(net, masked)[position, ids[position]])
+                    assert float(found[t, a, w]) == near(wanted)
+
+
+def test_log_probabilities_read_texts_with_equal_masks_once():
+    net, tokenizer = make("bert_mlm")
+    texts = []
+    net.register_forward_pre_hook(lambda _, args, kwargs: texts.extend(kwargs["input_ids"].tolist()), with_kwargs=True)
+    found = log_probabilities(net, tokenizer, ["{} is a nurse"], ["he", "she", "man"])
+    assert found.shape == (1, 3) and len(texts) == 1
+
+
+def test_log_probabilities_of_unknown_words_are_nan():
+    net, tokenizer = model_of("bert_mlm")
+    found = log_probabilities(net, tokenizer, ["{} is a nurse"], ["he", "xylophone"])
+    assert found.isnan().tolist() == [[False, True]]
+
+
+def test_log_probabilities_feed_lpbs():
+    net, tokenizer = model_of("bert_mlm")
+    log_p, prior = log_probabilities(net, tokenizer, ["{} is a {attribute}"], ["he", "she"], ["nurse", "doctor"])
+    metric = LPBS()
+    metric.update(log_p[..., 0].ravel(), prior[..., 0].ravel(), log_p[..., 1].ravel(), prior[..., 1].ravel())
+    wanted = np.mean([(log_p[0, i, 0] - prior[0, i, 0]) - (log_p[0, i, 1] - prior[0, i, 1]) for i in range(2)])
+    assert float(metric.compute()) == near(wanted)
+
+
+def test_models_of_another_kind_are_type_errors_that_name_the_way():
+    causal, masked, encoder = model_of("gpt2"), model_of("bert_mlm"), model_of("bert")
+    message = "which is causal; log_probabilities wants a masked language model; write sentence_log_likelihood, and "
+    with raises(TypeError, f"model: got a GPT2LMHeadModel, {message}PairPreference for its scores"):
+        log_probabilities(*causal, ["{}"], ["he"])
+    message = "pseudo_log_likelihood wants a masked language model; write AutoModelForMaskedLM.from_pretrained(name)"
+    with raises(TypeError, f"model: got a BertModel, {message}"):
+        pseudo_log_likelihood(*encoder, ["he"])
+    message = "sentence_log_likelihood wants a causal language model; write AutoModelForCausalLM.from_pretrained(name)"
+    with raises(TypeError, f"model: got a BertForMaskedLM, {message}"):
+        sentence_log_likelihood(*masked, ["he"])
+    with raises(ValueError, "templates: got '{}', wanted a str with one {attribute}"):
+        log_probabilities(*masked, ["{}"], ["he"], ["nurse"])
+    with raises(ValueError, "model: got a text of 102 tokens, of which it reads 64; write a shorter text"):
+        sentence_log_likelihood(*causal, ["b" * 101])
+    with raises(ValueError, "contexts: got 1 for 2 sentences, wanted one for each"):
+        sentence_log_likelihood(*causal, ["a", "b"], ["a"])
+
+
+@pytest.mark.parametrize("name", CAUSAL)
+def test_sentence_log_likelihood_equals_loop(name):
+    net, tokenizer = model_of(name)
+    beginning = [tokenizer.bos_token_id]
+    found = sentence_log_likelihood(net, tokenizer, SENTENCES, batch_size=2)
+    for sentence, value in zip(SENTENCES, found.tolist(), strict=True):
+        ids = beginning + tokenizer(sentence)["input_ids"]
+        log_p = log_softmax_of(net, ids)
+        assert value == near(sum(float(log_p[i - 1, ids[i]]) for i in range(1, len(ids))))
+    contexts = ["He was bad.", "home", ""]
+    found = sentence_log_likelihood(net, tokenizer, SENTENCES, contexts, batch_size=2)
+    for context, sentence, value in zip(contexts, SENTENCES, found.tolist(), strict=True):
+        first = beginning + tokenizer(context)["input_ids"] if context else beginning
+        ids = beginning + tokenizer(f"{context} {sentence}" if context else sentence)["input_ids"]
+        log_p = log_softmax_of(net, ids)
+        assert ids[: len(first)] == first
+        assert value == near(sum(float(log_p[i - 1, ids[i]]) for i in range(len(first), len(ids))))
+
+
+@pytest.mark.parametrize("name", MASKED)
+def test_pseudo_log_likelihood_equals_loop(name):
+    net, tokenizer = model_of(name)
+    found = pseudo_log_likelihood(net, tokenizer, SENTENCES, batch_size=7)
+    for sentence, value in zip(SENTENCES, found.tolist(), strict=True):
+        ids = tokenizer(sentence)["input_ids"]
+        assert value == near(sum(masked_log_p(net, tokenizer, ids, i) for i in range(1, len(ids) - 1)))
+
+
+@pytest.mark.parametrize("name", MASKED)
+def test_score_pairs_masks_shared_tokens_as_crows_pairs_does(name):
+    net, tokenizer = model_of(name)
+    found = score_pairs(net, tokenizer, PAIRS, batch_size=5)
+    for i, pair in enumerate(zip(PAIRS.more, PAIRS.less, strict=True)):
+        ids = [tokenizer(sentence)["input_ids"] for sentence in pair]
+        spans = [op for op in difflib.SequenceMatcher(None, *ids).get_opcodes() if op[0] == "equal"]
+        shared = [[j for op in spans for j in range(op[1 + 2 * k], op[2 + 2 * k])] for k in (0, 1)]
+        for k in (0, 1):
+            wanted = sum(masked_log_p(net, tokenizer, ids[k], j) for j in shared[k][1:-1])
+            assert float(found[k][i]) == near(wanted)
+
+
+def test_score_pairs_of_causal_models_are_log_likelihoods():
+    net, tokenizer = model_of("gpt2")
+    more, less = score_pairs(net, tokenizer, PAIRS)
+    assert more.tolist() == near(sentence_log_likelihood(net, tokenizer, PAIRS.more).tolist())
+    assert less.tolist() == near(sentence_log_likelihood(net, tokenizer, PAIRS.less).tolist())
+
+
+TRIPLES = SentenceTriples(
+    ["The doctor was BLANK.", "a BLANK man left"],
+    [("The doctor was old.", "The doctor was engineers.", "The doctor was home."), ("a good man left",) * 3],
+    [("1", "2", "3"), ("4", "5", "6")],
+    ["doctor", "man"],
+    ["profession", "gender"],
+)
+
+
+def test_score_pairs_of_stereoset_blanks_average_probabilities_of_tokens():
+    net, tokenizer = model_of("bert_mlm")
+    found = score_pairs(net, tokenizer, TRIPLES)
+    mask = tokenizer.mask_token_id
+    for i, (context, sentences) in enumerate(zip(TRIPLES.contexts, TRIPLES.sentences, strict=True)):
+        words = ["old", "engineers", "home"] if i == 0 else ["good"] * 3
+        for k in range(len(sentences)):
+            pieces = tokenizer(words[k], add_special_tokens=False)["input_ids"]
+            blank = tokenizer(context.replace("BLANK", tokenizer.mask_token))["input_ids"]
+            place = blank.index(mask)
+            probabilities = []
+            for n, piece in enumerate(pieces):
+                ids = [*blank[:place], *pieces[:n], mask, *blank[place + 1 :]]
+                probabilities.append(float(log_softmax_of(net, ids)[place + n, piece].exp()))
+            assert len(pieces) == (2 if words[k] == "engineers" else 1)
+            assert float(found[k][i].exp()) == near(np.mean(probabilities))
+
+
+def test_score_pairs_of_stereoset_sentences_average_log_probabilities_of_tokens():
+    net, tokenizer = model_of("gpt2")
+    found = score_pairs(net, tokenizer, TRIPLES)
+    for i, sentences in enumerate(TRIPLES.sentences):
+        for k, sentence in enumerate(sentences):
+            ids = tokenizer(sentence)["input_ids"]
+            log_p = [float(log_softmax_of(net, [tokenizer.bos_token_id])[0, ids[0]])]
+            log_p += [float(log_softmax_of(net, ids)[j - 1, ids[j]]) for j in range(1, len(ids))]
+            assert float(found[k][i]) == near(np.mean(log_p))
+
+
+def test_score_pairs_of_stereoset_continuations_are_log_likelihoods():
+    net, tokenizer = model_of("gpt2")
+    triples = TRIPLES._replace(contexts=["He saw a doctor.", "this man was old."])
+    found = score_pairs(net, tokenizer, triples)
+    for k in range(3):
+        sentences = [row[k] for row in triples.sentences]
+        wanted = sentence_log_likelihood(net, tokenizer, sentences, triples.contexts)
+        assert found[k].tolist() == near(wanted.tolist())
+    with pytest.raises(TypeError, match="score_pairs of continuations wants a causal language model"):
+        score_pairs(*model_of("bert_mlm"), triples)
+
+
+def write(path, text):
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_sentence_pairs_are_read_from_the_columns_of_crows_pairs(tmp_path):
+    head = ",sent_more,sent_less,stereo_antistereo,bias_type,annotations,anon_writer,anon_annotators\n"
+    rows = (
+        '0,"She left, then.",He left.,stereo,gender,[[]],a0,[]\n1,"Old ""men""",Young men,antistereo,age,[[]],a1,[]\n'
+    )
+    pairs = read_sentence_pairs(write(tmp_path / "pairs.csv", "\ufeff" + head + rows))
+    assert pairs == SentencePairs(["She left, then.", 'Old "men"'], ["He left.", "Young men"], ["gender", "age"])
+    path = write(tmp_path / "short.csv", "sent_more,bias_type\na,b\n")
+    with raises(ValueError, f"{path}: got the columns sent_more, bias_type, wanted sent_less too"):
+        read_sentence_pairs(path)
+    path = write(tmp_path / "empty.csv", "sent_more,sent_less,bias_type\na,,b\n")
+    with raises(ValueError, f"{path}: row 2 has no sent_less"):
+        read_sentence_pairs(path)
+    path = write(tmp_path / "none.csv", "sent_more,sent_less,bias_type\n")
+    with raises(ValueError, f"{path}: got no pair, wanted at least one"):
+        read_sentence_pairs(path)
+
+
+def test_sentence_triples_are_read_from_the_format_of_stereoset(tmp_path):
+    labels = ["unrelated", "anti-stereotype", "stereotype"]
+    rows = [{"id": f"s{i}", "sentence": f"She is {i}.", "labels": [], "gold_label": x} for i, x in enumerate(labels)]
+    item = {"id": "x", "target": "she", "bias_type": "gender", "context": "She is BLANK.", "sentences": rows}
+    content = {"version": "1.1", "data": {"intersentence": [{**item, "context": "Here."}], "intrasentence": [item]}}
+    path = write(tmp_path / "dev.json", json.dumps(content))
+    triples = read_sentence_triples(path)
+    assert triples.sentences == [("She is 2.", "She is 1.", "She is 0.")] and triples.ids == [("s2", "s1", "s0")]
+    assert (triples.contexts, triples.terms, triples.categories) == (["She is BLANK."], ["she"], ["gender"])
+    assert read_sentence_triples(path, "intersentence").contexts == ["Here."]
+    assert [float(x) for x in triples.scores({"s0": 1, "s1": 2, "s2": 3})] == [3, 2, 1]
+    with raises(ValueError, "values: got no score of 's2' and 0 others, wanted all"):
+        triples.scores({"s0": 1, "s1": 2})
+    with raises(ValueError, f"{path}: wanted a list of items at data, other"):
+        read_sentence_triples(path, "other")
+    path = write(tmp_path / "bad.json", json.dumps({"data": {"intrasentence": [{**item, "sentences": rows[:2]}]}}))
+    with raises(ValueError, f"{path}: item 0: wanted 'stereotype' in it"):
+        read_sentence_triples(path)
+    path = write(tmp_path / "no.json", "[")
+    with pytest.raises(ValueError, match="wanted JSON"):
+        read_sentence_triples(path)
+
+
+def test_published_number_of_crows_pairs_from_sentences_to_percent():
+    net, tokenizer = model_of("bert_mlm")
+    metric = PairPreference("crows-pairs", categories=["age", "gender"])
+    scores = score_pairs(net, tokenizer, PAIRS)
+    metric.update(*scores, categories=PAIRS.categories)
+    preferred = [round(a, 3) > round(b, 3) for a, b in zip(*(x.tolist() for x in scores), strict=True)]
+    found = {name: float(value) for name, value in metric.compute().items()}
+    assert found == {
+        "all": near(100 * sum(preferred) / 3),
+        "age": 100 * preferred[2],
+        "gender": 50 * sum(preferred[:2]),
+    }
