@@ -56,6 +56,16 @@ def test_options():
     assert set(evaluate_run(RUN, QRELS, ["success"]).values) == {"success_1", "success_5", "success_10"}
 
 
+@pytest.mark.parametrize("gain", [-1, -2])
+def test_judged_only_negative_gain_is_dropped_as_not_judged(gain):
+    run, qrels = {"q": {"a": 3.0, "b": 2.0, "c": 1.0}}, {"q": {"a": gain, "c": 1}}
+    dropped = evaluate_run(run, qrels, ["map", "num_ret", "bpref"], judged_only=True)
+    assert dropped.summary() == {"map": 1.0, "num_ret": 1.0, "bpref": 1.0}
+    assert evaluate_run(run, qrels, ["map"]).summary() == {"map": 1 / 3}
+    never_judged = evaluate_run(run, {"q": {"c": 1}}, ["map", "num_ret", "bpref"], judged_only=True)
+    assert dropped.summary() == never_judged.summary()
+
+
 def test_equal_scores_are_ordered_by_name_and_scores_are_those_of_float32():
     qrels = {"q": {"d10": 1}}
     assert evaluate_run({"q": {"d10": 1.0, "d9": 1.0, "d1": 1.0}}, qrels, "recip_rank").values["recip_rank"] == 1 / 2

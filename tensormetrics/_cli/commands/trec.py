@@ -43,7 +43,7 @@ def trec(
             usual depths.
         level: The least gain that is relevant.
         complete: Queries of the judgements that RUN lacks count as 0.
-        judged_only: Leave documents without a judgement out of the lists.
+        judged_only: Leave documents without a judgement, or with a negative one, out of the lists.
         per_query: Also each query's scores.
         compare: The RUN of a second model: also its scores, and the differences from them, item by item.
         replicates: Intervals from N resamples of the queries; 0: none, with --compare 1000.

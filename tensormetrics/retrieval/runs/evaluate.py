@@ -128,7 +128,8 @@ def evaluate_run(
     Files, dicts or `Run` and `Qrels`. Documents are ranked by score, rounded to float32, and of equal ones the greater
     name comes first. `relevance_level`: the least gain that is relevant (not for nDCG, which takes gains as they are,
     negative ones as 0). Queries that lack a run or judgements are left out; `complete` takes those of the judgements
-    without a run, as 0. `judged_only` removes what was not judged from the lists. Values in [0, 1], higher is better;
+    without a run, as 0. `judged_only` removes documents without a judgement from the lists, and those of negative
+    gains, as trec_eval's -J does. Values in [0, 1], higher is better;
     `num_` are counts. Time O(n log n), memory O(n). ValueError for other names of metrics, a document twice, a file
     that does not fit, and where run and judgements have no query in common.
 
