@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 
+from ._labels import label_of
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
@@ -33,7 +35,7 @@ def plot_values(
     """Scalars of one step as points in rows, of several steps as lines; intervals as bars. See `Metric.plot`."""
     rows = [dict(scalars(step, name)) for step in steps]
     names = list(dict.fromkeys(label for row in rows for label in row))
-    labels, name = [broken(in_words(label)) for label in names], in_words(name)
+    labels, name = [broken(label_of(label)) for label in names], label_of(name)
     many = len(rows) > 1
     size = (4.5, 3.0) if many else (3.5 + inches(labels), 0.9 + 2 * LINE * max(len(names), lines_of(labels)))
     figure, (axes,) = new_axes(ax, size)
@@ -62,6 +64,28 @@ def plot_values(
     return figure, axes
 
 
+def plot_curves(
+    curves: "Mapping[str, tuple[np.ndarray, np.ndarray]]",
+    names: tuple[str, str],
+    ax: "Axes | None" = None,
+) -> "tuple[Figure, Axes]":
+    # curves: (n,) positive numbers and (n, 3) values with both ends each
+    """Draw a line for each curve over a logarithmic axis, with intervals as bars. Points at 0 are left out."""
+    figure, (axes,) = new_axes(ax, (4.5, 3.0))
+    for i, (label, (x, rows)) in enumerate(curves.items()):
+        order = np.argsort(x[x > 0])
+        x, (middle, low, high) = x[x > 0][order], rows[x > 0][order].T
+        sides = np.stack([middle - low, high - middle])
+        axes.errorbar(x, middle, yerr=None if np.isnan(sides).all() else sides, label=label, capsize=2, **line_style(i))
+    axes.set_xscale("log")
+    axes.set_xlabel(names[0])
+    axes.set_ylabel(names[1])
+    if len(curves) > 1:
+        legend_beside(axes)
+    dress(axes, grid="y")
+    return figure, axes
+
+
 def plot_panels(
     names: Sequence[str],
     panels: "Mapping[str, np.ndarray]",
@@ -78,7 +102,7 @@ def plot_panels(
         sides = np.stack([middle - low, high - middle])
         spread = None if np.isnan(sides).all() else sides
         panel.errorbar(middle, range(len(names)), xerr=spread, capsize=2, **line_style(0) | {"linestyle": "none"})
-        panel.set_xlabel(broken(f"{in_words(column)}{direction_text(higher_is_better.get(column))}"))
+        panel.set_xlabel(broken(f"{label_of(column)}{direction_text(higher_is_better.get(column))}"))
         dress(panel, grid="x")
         if i == 0:
             name_rows(panel, labels)
@@ -92,15 +116,6 @@ def direction_text(higher_is_better: bool | None) -> str:
 def steps_of(val: Any) -> Sequence[Any]:
     """What `plot` is given, as a list of answers: one answer alone is one step."""
     return val if isinstance(val, list | tuple) and not hasattr(val, "_fields") else [val]
-
-
-def in_words(name: str) -> str:
-    """A name of code as a label: "mean_average_precision" and "HitRate" in words; what stands in brackets stays."""
-    words = re.sub(r"_(?![^\[]*\])", " ", name)
-    if words.isidentifier():
-        words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", words)
-        words = re.sub(r"\b[A-Z](?=[a-z])", lambda found: found[0].lower(), words)
-    return re.sub(r"\br precision\b", "R-precision", re.sub(r"\bat r\b", "at R", words))
 
 
 def scalars(value: Any, name: str) -> Iterable[tuple[str, tuple[float, float, float]]]:

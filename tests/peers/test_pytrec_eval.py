@@ -25,9 +25,7 @@ def test_every_measure_of_every_query(decimals, least, level, judged_only):
         }
         qrels[f"q{q}"] = {f"d{d}": int(g) for d, g in zip(judged, draw.integers(least, 4, size=30), strict=True)}
     del run["q0"], qrels["q1"]
-    peer = pytrec_eval.RelevanceEvaluator(
-        qrels, {*FAMILIES}, relevance_level=level, judged_docs_only_flag=judged_only
-    )
+    peer = pytrec_eval.RelevanceEvaluator(qrels, {*FAMILIES}, relevance_level=level, judged_docs_only_flag=judged_only)
     theirs = peer.evaluate(run)
     ours = evaluate_run(run, qrels, FAMILIES, relevance_level=level, judged_only=judged_only)
     assert set(ours.queries) == set(theirs)

@@ -115,6 +115,14 @@ def run_rank(rank: int, folder: str) -> None:
     dist.destroy_process_group()
 
 
+def counted(function, calls: list[object]):
+    def call(*args):
+        calls.append(args)
+        return function(*args)
+
+    return call
+
+
 def of_a_small_budget(rank: int):
     """The values, the exchanges and the warnings of a budget with which rows would travel one by one."""
     outcomes = {}
@@ -125,8 +133,7 @@ def of_a_small_budget(rank: int):
         with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             for module in (sharded, ring_pass):
-                exchange = module.exchange
-                patch.setattr(module, "exchange", lambda *args, e=exchange: (exchanges.append(args), e(*args))[1])
+                patch.setattr(module, "exchange", counted(module.exchange, exchanges))
             values = metric.compute()
         outcomes[k] = values, len(exchanges), [str(warning.message) for warning in caught]
     return outcomes
@@ -189,7 +196,7 @@ def test_budget_for_single_rows_is_raised_with_one_warning(ranks, k, bytes_per_r
     assert labels().bincount().max() == 13  # relevant references of a query
     alone = AccuracyCalculator(NAMES, k=k)
     alone.update(families()["gaussian"], labels())
-    message = f"memory_budget: got 4000 bytes, for which rows travel between ranks few at a time; "
+    message = "memory_budget: got 4000 bytes, for which rows travel between ranks few at a time; "
     for number, rank in enumerate(ranks):
         values, exchanges, warned = rank["floor"][k]
         assert values == alone.compute()
