@@ -195,6 +195,35 @@ def test_names_that_mean_something_else_are_refused(name):
         evaluate_run(RUN, QRELS, [name])
 
 
+SWAPPED = (
+    r"run, qrels: the run looks like judgements .*; if they are swapped, write evaluate_run\(run=\.\.\., qrels=\.\.\.\)"
+)
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        {"q": {"a": 3.0, "b": 2.0, "c": 1.0}},  # floats
+        {"q": {"a": 5, "b": 4, "c": 3, "d": 2, "e": 1}},  # ranks
+    ],
+)
+def test_swapped_run_and_judgements_are_a_warning(run):
+    judgements = {"q": {"a": 1, "b": 0, "c": 0}}
+    with pytest.warns(UserWarning, match=SWAPPED):
+        evaluate_run(judgements, run)
+    evaluate_run(run, judgements)  # warnings are errors in tests
+    evaluate_run(qrels=judgements, run=run, metrics=["map"])  # the names of ranx, in its order
+    evaluate_run(judgements, judgements)
+
+
+def test_swapped_run_and_judgements_are_an_error_where_types_tell():
+    run, qrels = Run({"q": {"a": 0.5}}), Qrels({"q": {"a": 1}})
+    with pytest.raises(TypeError, match=r"run, qrels: got a Qrels as the run and a Run as judgements; write eval"):
+        evaluate_run(qrels, run)
+    with pytest.raises(ValueError, match=r"qrels: got 0.5 for 'q', 'a', wanted int; scores go into the run: write"):
+        evaluate_run({"q": {"a": 1}}, {"q": {"a": 0.5}})
+
+
 def test_errors():
     with pytest.raises(ValueError, match=r"metrics: got 'ndgc', wanted some of map, .*; perhaps 'ndcg'"):
         evaluate_run(RUN, QRELS, ["ndgc"])
