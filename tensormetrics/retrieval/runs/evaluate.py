@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ... import _checks
 from ..._plots import plot_values
 from ...uncertainty.engine.intervals import interval, with_values
 from ...uncertainty.engine.means import resampled_means
@@ -116,6 +117,7 @@ class RunScores(NamedTuple):
         return means.take(read=lambda values: dict(zip(self._means(), values.unbind(-1), strict=True)))
 
 
+@_checks.names_arguments
 def evaluate_run(
     run: Run | str | PathLike | Mapping[str, Mapping[str, float]],
     qrels: Qrels | str | PathLike | Mapping[str, Mapping[str, int]],
