@@ -74,9 +74,7 @@ class StoredKNN(ConstructorRepr):
         k = _checks.integer_at_least("k", k, 1)
         stored, width = self.indices.shape
         if len(query) != stored:
-            raise ValueError(
-                f"query: got {len(query)} rows, wanted the {stored} that the lists are of, all in one call"
-            )
+            raise ValueError(f"query: got {len(query)} rows, wanted the {stored} of the lists, all in one call")
         if k > width:
             raise ValueError(f"k: got {k}, wanted at most the {width} neighbors of a list; write k={width} or less")
         indices = self.indices.to(query.device, torch.int64).clamp(min=-1)
