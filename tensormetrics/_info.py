@@ -2,6 +2,7 @@
 
 import json
 import platform
+import shlex
 from collections.abc import Iterator
 from importlib import metadata
 from importlib.util import find_spec
@@ -11,6 +12,7 @@ import torch
 
 from . import _cuda_build, _gpu_kernels, _native, assignment, posterior, retrieval, structured  # noqa: F401  domains define the operators
 
+INSTALL = "pip install --no-build-isolation -e ."
 COMPILE = "pip install --no-build-isolation --force-reinstall --no-deps ."
 
 
@@ -117,25 +119,34 @@ def _extras() -> Iterator[str]:
     try:
         about = metadata.metadata("tensormetrics")
     except metadata.PackageNotFoundError:
-        yield "extras: tensormetrics is not installed here, so they are not known"
+        yield f"extras: not known, for tensormetrics is not installed; in a copy of the sources type: {INSTALL}"
         return
     requirements = [Requirement(line) for line in about.get_all("Requires-Dist") or []]
     yield "extras"
     for extra in about.get_all("Provides-Extra") or []:
-        lacking = sorted(dict.fromkeys(_lacking(extra, requirements)))
-        answer = f"lacks {', '.join(lacking)}: pip install 'tensormetrics[{extra}]'" if lacking else "there"
+        missing = {requirement.name: _written(requirement) for requirement in _missing(extra, requirements)}
+        # Packages by name: no index has tensormetrics, and its sources may be elsewhere.
+        command = " ".join(shlex.quote(written) for _, written in sorted(missing.items()))
+        answer = f"lacks {', '.join(sorted(missing))}: pip install {command}" if missing else "there"
         yield f"  {extra:<16} {answer}"
 
 
-def _lacking(extra: str, requirements: list[Any]) -> Iterator[str]:
-    for each in requirements:
-        if each.marker is None or each.marker.evaluate({"extra": ""}) or not each.marker.evaluate({"extra": extra}):
+def _written(requirement: Any) -> str:
+    extras = f"[{','.join(sorted(requirement.extras))}]" if requirement.extras else ""
+    return f"{requirement.name}{extras}{requirement.specifier}"
+
+
+def _missing(extra: str, requirements: list[Any]) -> Iterator[Any]:
+    """Yield the requirements of an extra that are not installed."""
+    for requirement in requirements:
+        marker = requirement.marker
+        if marker is None or marker.evaluate({"extra": ""}) or not marker.evaluate({"extra": extra}):
             continue
-        if each.name == "tensormetrics":
-            for inner in each.extras:
-                yield from _lacking(inner, requirements)
-        elif _version(each.name) is None:
-            yield each.name
+        if requirement.name == "tensormetrics":
+            for inner in requirement.extras:
+                yield from _missing(inner, requirements)
+        elif _version(requirement.name) is None:
+            yield requirement
 
 
 def _version(package: str) -> str | None:
