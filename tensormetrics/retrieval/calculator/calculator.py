@@ -31,8 +31,8 @@ from ..sources.state import SECONDS
 from .audit import Auditor, drawn, estimates, of_finite_population
 from .knn_labels import EQUALITY, average_of, get_label_match_counts, get_lone_query_labels
 from .methods import MetricMethods
-from .metric_names import CENTROID, CLUSTERING, Depth, checked_k, rank_score, statistic_of
-from .scoring import Evaluation, Keep, QueryScorer, Result, centroid_scores, levels_of
+from .metric_names import CENTROID, CLUSTERING, Depth, RankScore, checked_k, rank_score, statistic_of
+from .scoring import Evaluation, Keep, QueryScorer, Result, Scored, centroid_scores, levels_of
 from .search import Neighbours, Search
 from .streaming import Partial, in_blocks
 from .validation import as_sides, called, default_device, with_options
@@ -400,13 +400,7 @@ class AccuracyCalculator(MetricMethods, EmbeddingMetric):
             scored = scored_queries(lone, self.on_lone) if of_neighbours or not len(lone) else ~lone
             if tables:
                 given |= self._neighbour_arguments(sides, includes, neighbours)
-            if self.auditor:
-                self.auditor.look(neighbours, len(sides.reference_labels) - sides.all_shared())
-            scores, ranks, nearest = self.scorer(ranked, sides, relevant, neighbours)
-            if CENTROID in own:
-                scores[CENTROID] = centroid_scores(sides, self.search)
-            if self.on_lone == "zero":
-                scores = {name: score.masked_fill(lone, 0) for name, score in scores.items()}
+            scores, ranks, nearest = self._scores(own, ranked, sides, relevant, neighbours)
             given |= {"scores": scores, "classes": Classes.of(sides.query_labels, scored)}
             if len(lone) and any(map(self._needs_clusters, names)):
                 whole = sides.spread is None
@@ -416,6 +410,21 @@ class AccuracyCalculator(MetricMethods, EmbeddingMetric):
         averages, labels = {"": (scores, classes)}, {"": sides.query_labels}
         queries = Queries(ItemNames(torch.arange(len(lone), device=lone.device)), None, len(lone))
         return given, Evaluation(names, result, classes.labels, averages, labels, queries)
+
+    def _scores(
+        self, own: list[str], ranked: dict[str, RankScore], sides: Sides, relevant: Tensor, neighbours: Neighbours
+    ) -> Scored:
+        # relevant: (Q,)
+        """Return the scores of all queries, by the metrics of ranks and of class means."""
+        if self.auditor:
+            self.auditor.look(neighbours, len(sides.reference_labels) - sides.all_shared())
+        scored = self.scorer(ranked, sides, relevant, neighbours)
+        scores = dict(scored.scores)
+        if CENTROID in own:
+            scores[CENTROID] = centroid_scores(sides, self.search)
+        if self.on_lone == "zero":
+            scores = {name: score.masked_fill(relevant == 0, 0) for name, score in scores.items()}
+        return scored._replace(scores=scores)
 
     def _neighbour_arguments(self, sides: Sides, includes: bool, neighbours: Neighbours) -> dict[str, Any]:
         counts = get_label_match_counts(sides.query_labels, sides.reference_labels, self.label_comparison_fn)
