@@ -1,6 +1,7 @@
 """What an approximate search costs the scores: some queries, drawn at random, are searched exactly too."""
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Literal
 
 import torch
@@ -31,6 +32,18 @@ def drawn(
     high, low, *_ = philox4x32((number & WORD, number >> 32, 0, 0), philox_key(seed, "queries", purpose, "order"))
     key = (high << 31) ^ low  # below 2^63
     return key.argsort(stable=True)[:size].sort().values
+
+
+def sampled(count: int, size: int, seed: int, device: torch.device, unable: Sequence[str]) -> Tensor:
+    # ->  (A,) int64 ascending
+    """Return which of `count` queries are scored; ValueError for metrics that are `unable` to do with some."""
+    if unable:
+        raise ValueError(
+            f"sample_queries: {', '.join(unable)} {'needs' if len(unable) == 1 else 'need'} the clusters of all "
+            f"queries; write exclude={(*unable,)!r}"
+        )
+    size = _checks.integer_at_least("sample_queries", size, 1)
+    return drawn(count, size, _checks.integer_at_least("sample_seed", seed, 0), device, "score")
 
 
 class Auditor:

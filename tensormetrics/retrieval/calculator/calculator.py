@@ -28,7 +28,7 @@ from ..scores.query_metric import ON_LONE, Classes, OnLone, averaged, items_of_s
 from ..search.distance import DEFAULT, DistanceName
 from ..search.knn import TorchKNN
 from ..sources.state import SECONDS
-from .audit import Auditor, drawn, estimates, of_finite_population
+from .audit import Auditor, estimates, of_finite_population, sampled
 from .knn_labels import EQUALITY, average_of, get_label_match_counts, get_lone_query_labels
 from .methods import MetricMethods
 from .metric_names import CENTROID, CLUSTERING, Depth, RankScore, checked_k, rank_score, statistic_of
@@ -247,7 +247,8 @@ class AccuracyCalculator(MetricMethods, EmbeddingMetric):
             sides = as_sides(**given, device=device, columns=self.label_columns)
             all_sides = sides = with_options(sides, **options, ignore=self.ignore)
             if sample_queries is not None:
-                sample = self._sample(names, len(sides.query_labels), sample_queries, sample_seed, device)
+                unable = [name for name in names if self._needs_clusters(name)]
+                sample = sampled(len(sides.query_labels), sample_queries, sample_seed, device, unable)
                 sides = sides.of_queries(sample)
             values, evaluation = self._evaluated(
                 names, sides, lambda arguments: self._get_accuracy(functions, **arguments)
@@ -288,17 +289,6 @@ class AccuracyCalculator(MetricMethods, EmbeddingMetric):
             return found
         size = len(evaluation.queries.names.numbers)
         return {name: of_finite_population(each, size, evaluation.population) for name, each in found.items()}
-
-    def _sample(self, names: Sequence[str], count: int, size: int, seed: int, device: torch.device) -> Tensor:
-        # ->  (A,) int64 ascending
-        """Return which of `count` queries are scored."""
-        if unable := tuple(name for name in names if self._needs_clusters(name)):
-            raise ValueError(
-                f"sample_queries: {', '.join(unable)} {'needs' if len(unable) == 1 else 'need'} the clusters of all "
-                f"queries; write exclude={unable!r}"
-            )
-        size = _checks.integer_at_least("sample_queries", size, 1)
-        return drawn(count, size, _checks.integer_at_least("sample_seed", seed, 0), device, "score")
 
     def _estimates(self, resampled: Any, confidence: float) -> dict[str, Estimate]:
         values = {
