@@ -6,7 +6,7 @@ import inspect
 import operator
 import warnings
 from collections.abc import Callable, Collection, Iterable, Sized
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, NoReturn, ParamSpec, TypeVar
 
 import numpy as np
 import torch
@@ -67,11 +67,27 @@ def no_others(owner: type, unknown: Collection[str]) -> None:
         takes_positional &= inspect.Parameter.VAR_POSITIONAL in kinds
         if inspect.Parameter.VAR_KEYWORD not in kinds:
             break
-    name = min(unknown)
+    _refuse(owner.__name__, min(unknown), names)
+
+
+def _refuse(owner: str, name: str, names: Collection[str]) -> NoReturn:
     close = difflib.get_close_matches(name, names, 1)
     write = f"; write {close[0]}" if close else ""
     expected = f"one of {', '.join(names)}" if names else "none"
-    raise TypeError(f"{owner.__name__}: got the argument {name!r}, wanted {expected}{write}")
+    raise TypeError(f"{owner}: got the argument {name!r}, wanted {expected}{write}")
+
+
+def names_arguments(function: Callable[P, R]) -> Callable[P, R]:
+    """Decorate a public function so that the TypeError for an unknown keyword names the arguments that it takes."""
+    names = [p.name for p in inspect.signature(function).parameters.values() if p.name != "self"]
+
+    @functools.wraps(function)
+    def check(*args: P.args, **kwargs: P.kwargs) -> R:
+        if unknown := kwargs.keys() - names:
+            _refuse(function.__name__, min(unknown), names)
+        return function(*args, **kwargs)
+
+    return check
 
 
 def tensor(name: str, value: Any) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import platform
+import shlex
 from collections.abc import Iterator
 from importlib import metadata
 from importlib.util import find_spec
@@ -11,6 +12,7 @@ import torch
 
 from . import _cuda_build, _gpu_kernels, _native, assignment, posterior, retrieval, structured  # noqa: F401  domains define the operators
 
+INSTALL = "pip install --no-build-isolation -e ."
 COMPILE = "pip install --no-build-isolation --force-reinstall --no-deps ."
 
 
@@ -117,17 +119,25 @@ def _extras() -> Iterator[str]:
     try:
         about = metadata.metadata("tensormetrics")
     except metadata.PackageNotFoundError:
-        yield "extras: tensormetrics is not installed here, so they are not known"
+        yield f"extras: not known, for tensormetrics is not installed; in a copy of the sources type: {INSTALL}"
         return
     requirements = [Requirement(line) for line in about.get_all("Requires-Dist") or []]
     yield "extras"
     for extra in about.get_all("Provides-Extra") or []:
-        missing = sorted(dict.fromkeys(_missing(extra, requirements)))
-        answer = f"lacks {', '.join(missing)}: pip install 'tensormetrics[{extra}]'" if missing else "there"
+        missing = {requirement.name: _written(requirement) for requirement in _missing(extra, requirements)}
+        # Packages by name: no index has tensormetrics, and its sources may be elsewhere.
+        command = " ".join(shlex.quote(written) for _, written in sorted(missing.items()))
+        answer = f"lacks {', '.join(sorted(missing))}: pip install {command}" if missing else "there"
         yield f"  {extra:<16} {answer}"
 
 
-def _missing(extra: str, requirements: list[Any]) -> Iterator[str]:
+def _written(requirement: Any) -> str:
+    extras = f"[{','.join(sorted(requirement.extras))}]" if requirement.extras else ""
+    return f"{requirement.name}{extras}{requirement.specifier}"
+
+
+def _missing(extra: str, requirements: list[Any]) -> Iterator[Any]:
+    """Yield the requirements of an extra that are not installed."""
     for requirement in requirements:
         marker = requirement.marker
         if marker is None or marker.evaluate({"extra": ""}) or not marker.evaluate({"extra": extra}):
@@ -136,7 +146,7 @@ def _missing(extra: str, requirements: list[Any]) -> Iterator[str]:
             for inner in requirement.extras:
                 yield from _missing(inner, requirements)
         elif _version(requirement.name) is None:
-            yield requirement.name
+            yield requirement
 
 
 def _version(package: str) -> str | None:

@@ -107,6 +107,9 @@ def usable(name: str, device: torch.device) -> bool:
     return True
 
 
+vars(usable)["_dynamo_marked_constant"] = True  # as of philox.random_key
+
+
 @functools.cache
 def say_missing(name: str, device: str) -> None:
     operator = OPERATORS[name]

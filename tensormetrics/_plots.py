@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 
+from ._labels import label_of
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
@@ -32,7 +34,7 @@ def plot_values(
     """Plot scalars of one step as points in rows, of several steps as lines; intervals as bars. See `Metric.plot`."""
     rows = [dict(scalars(step, name)) for step in steps]
     names = list(dict.fromkeys(label for row in rows for label in row))
-    labels, name = [broken(in_words(label)) for label in names], in_words(name)
+    labels, name = [broken(label_of(label)) for label in names], label_of(name)
     has_steps = len(rows) > 1
     size = (4.5, 3.0) if has_steps else (3.5 + inches(labels), 0.9 + 2 * LINE * max(len(names), lines_of(labels)))
     figure, (axes,) = new_axes(ax, size)
@@ -65,6 +67,30 @@ def _widened(low: float | None, high: float | None) -> tuple[float | None, float
     return None if low is None else low - margin, None if high is None else high + margin
 
 
+def plot_curves(
+    curves: "Mapping[str, tuple[np.ndarray, np.ndarray]]",
+    names: tuple[str, str],
+    ax: "Axes | None" = None,
+) -> "tuple[Figure, Axes]":
+    # curves: (n,) positive numbers and (n, 3) values with both ends each
+    """Draw a line for each curve over a logarithmic axis, with intervals as bars. Points at 0 are left out."""
+    figure, (axes,) = new_axes(ax, (4.5, 3.0))
+    for i, (label, (x, rows)) in enumerate(curves.items()):
+        order = np.argsort(x[x > 0])
+        x, (values, low, high) = x[x > 0][order], rows[x > 0][order].T
+        errors = np.stack([values - low, high - values])
+        axes.errorbar(
+            x, values, yerr=None if np.isnan(errors).all() else errors, label=label, capsize=2, **line_style(i)
+        )
+    axes.set_xscale("log")
+    axes.set_xlabel(names[0])
+    axes.set_ylabel(names[1])
+    if len(curves) > 1:
+        legend_beside(axes)
+    dress(axes, grid="y")
+    return figure, axes
+
+
 def plot_panels(
     names: Sequence[str],
     panels: "Mapping[str, np.ndarray]",
@@ -81,7 +107,7 @@ def plot_panels(
         errors = np.stack([values - low, high - values])
         errorbars = None if np.isnan(errors).all() else errors
         panel.errorbar(values, range(len(names)), xerr=errorbars, capsize=2, **line_style(0) | {"linestyle": "none"})
-        panel.set_xlabel(broken(f"{in_words(column)}{direction_text(higher_is_better.get(column))}"))
+        panel.set_xlabel(broken(f"{label_of(column)}{direction_text(higher_is_better.get(column))}"))
         dress(panel, grid="x")
         if i == 0:
             name_rows(panel, labels)
@@ -95,15 +121,6 @@ def direction_text(higher_is_better: bool | None) -> str:
 def steps_of(val: Any) -> Sequence[Any]:
     """Return the argument of `plot` as a list of results; a single result is one step."""
     return val if isinstance(val, list | tuple) and not hasattr(val, "_fields") else [val]
-
-
-def in_words(name: str) -> str:
-    """Return a label for an identifier such as "mean_average_precision" or "HitRate"; text in brackets stays."""
-    text = re.sub(r"_(?![^\[]*\])", " ", name)
-    if text.isidentifier():
-        text = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", text)
-        text = re.sub(r"\b[A-Z](?=[a-z])", lambda match: match[0].lower(), text)
-    return re.sub(r"\br precision\b", "R-precision", re.sub(r"\bat r\b", "at R", text))
 
 
 def scalars(value: Any, name: str) -> Iterable[tuple[str, tuple[float, float, float]]]:

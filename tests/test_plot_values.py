@@ -1,6 +1,7 @@
 """Every metric's `plot`: what stands in the axes is what `compute` answers; and `repr`."""
 
 import math
+import re
 from dataclasses import dataclass
 
 import matplotlib.pyplot as plt
@@ -12,7 +13,8 @@ from torch import tensor
 from torch.utils._pytree import tree_leaves
 from torchmetrics import MetricCollection
 
-from tensormetrics._plots import COLORS, in_words, palette, plot_values
+from tensormetrics._labels import LABELS, label_of
+from tensormetrics._plots import COLORS, palette, plot_values
 from tensormetrics.association import (
     WEAT,
     Query,
@@ -23,8 +25,11 @@ from tensormetrics.association import (
 )
 from tensormetrics.posterior import ConfusionPosterior, Study, plot_difference
 from tensormetrics.posterior.comparison.pairwise import pairwise_compare
-from tensormetrics.retrieval import AccuracyCalculator, HitRate, TorchKNN
+from tensormetrics.retrieval import AccuracyCalculator, HitRate, PairwiseROC, TorchKNN
+from tensormetrics.retrieval.calculator.metric_names import NAMES as NAMES_OF_CALCULATOR
+from tensormetrics.retrieval.runs.measures import CUT, FLAT
 from tensormetrics.structured import Family, Suite, derive, macro_average, micro_average
+from tensormetrics.structured.suites.coref import METRICS as COREFERENCE
 from tensormetrics.uncertainty import Estimate
 
 pd = pytest.importorskip("pandas")
@@ -46,6 +51,8 @@ def test_every_metric_shows_its_values(case, generator):
     metric = case.make()
     metric.update(*case.inputs(generator, 60))
     values = [float(leaf) for leaf in tree_leaves(middles(metric.compute()))]
+    if isinstance(metric, PairwiseROC):  # a curve, with a test of its own
+        return
     figure, ax = metric.plot()
     assert figure is ax.figure and points(ax, 0) == pytest.approx(values, nan_ok=True)
     low, high = metric.plot_lower_bound, metric.plot_upper_bound
@@ -63,6 +70,25 @@ def test_every_metric_says_whether_forward_has_a_gradient(case, generator):
         leaf.requires_grad_()
     answers = [leaf for leaf in tree_leaves(metric(*inputs)) if isinstance(leaf, torch.Tensor)]
     assert any(answer.requires_grad for answer in answers) == metric.is_differentiable
+
+
+def test_roc_is_drawn_as_tar_over_far_on_a_logarithmic_axis(generator):
+    far = (0.5, 0.0, 1e-2, 0.1)
+    metric = PairwiseROC(far)
+    metric.update(torch.randn(40, 2, generator=generator), torch.randint(3, (40,), generator=generator))
+    value, estimates = metric.compute(), metric.interval()
+    order = [2, 3, 0]  # by rate; 0 has no logarithm
+    figure, ax = metric.plot()
+    assert figure is ax.figure and ax.get_xscale() == "log"
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("FAR at most", "TAR, higher is better")
+    assert points(ax, 0) == [far[i] for i in order] and points(ax, 1) == value.tar[order].tolist()
+    _, ax = metric.plot([value, estimates])
+    assert len(ax.containers) == 2 and [text.get_text() for text in ax.get_legend().get_texts()] == ["step 0", "step 1"]
+    bars = [segment[:, 1] for segment in ax.containers[1].lines[2][0].get_segments()]
+    ends = torch.stack([estimates["tar"].low, estimates["tar"].high], 1)[order]
+    torch.testing.assert_close(torch.stack([*map(torch.as_tensor, bars)]), ends)
+    _, theirs = metric.plot(ax=plt.figure().subplots())
+    assert points(theirs, 1) == value.tar[order].tolist()
 
 
 def test_intervals_gaps_and_classes():
@@ -153,20 +179,48 @@ def test_an_answer_of_run_query():
 
 
 @pytest.mark.parametrize(
-    ("name", "words"),
+    ("name", "label"),
     [
-        ("AveragePrecisionAtR", "average precision at R"),
-        ("mean_average_precision_at_r", "mean average precision at R"),
-        ("r_precision", "R-precision"),
+        ("TARAtFAR", "TAR@FAR"),
+        ("VMeasure", "V-measure"),
+        ("v_measure", "V-measure"),
+        ("RPrecision", "R-precision"),
+        ("r_precision_level0", "R-precision, level 0"),
+        ("AveragePrecisionAtR", "MAP@R"),
+        ("mean_average_precision_at_r", "MAP@R"),
+        ("mean_average_precision_at_10", "MAP@10"),
+        ("precision_at_1", "precision@1"),
+        ("P_10", "P@10"),
+        ("ndcg_cut_10", "nDCG@10"),
+        ("map@100", "MAP@100"),
+        ("recall_100", "recall@100"),
+        ("hit_rate_at_5", "hit rate@5"),
+        ("recip_rank", "MRR"),
         ("RankingAUROC", "ranking AUROC"),
-        ("NDCG", "NDCG"),
-        ("f1[BORN_IN]", "f1[BORN_IN]"),
-        ("micro-f1", "micro-f1"),
-        ("f1@macro", "f1@macro"),
+        ("EqualErrorRate", "equal error rate"),
+        ("b_cubed-f1", "B-cubed F1"),
+        ("ceaf_e-recall", "CEAF-e recall"),
+        ("conll-f1", "CoNLL F1"),
+        ("trigger_identification-f1", "trigger identification F1"),
+        ("micro-f1", "micro F1"),
+        ("f1@macro", "macro F1"),
+        ("f1[BORN_IN]", "F1[BORN_IN]"),
+        ("f1[others[]]", "F1[others[]]"),
+        ("micro-f1[a_b]", "micro F1[a_b]"),
+        ("my model (large)", "my model (large)"),
     ],
 )
-def test_names_in_words(name, words):
-    assert in_words(name) == words
+def test_label_of_a_name_is_what_people_write(name, label):
+    assert label_of(name) == label
+
+
+def test_labels_of_every_name_have_no_mark_of_code():
+    names = [*NAMES_OF_CALCULATOR, *FLAT, *(f"{family}_10" for family in CUT)]
+    names += [f"{name}-f1" for name in COREFERENCE] + [case.make.__name__ for case in METRICS.values()]
+    labels = {name: label_of(name.format(k=5)) for name in names}
+    wrong = {name: label for name, label in labels.items() if re.search(r"_|[a-z][A-Z][a-z]|\bat \d|-f1", label)}
+    assert not wrong
+    assert [*LABELS] == sorted(LABELS)
 
 
 def test_a_dark_style_has_light_lines():

@@ -123,6 +123,10 @@ OBJECTS = {
         lambda: retrieval.ShardedKNN(knn=retrieval.TorchKNN("cosine")),
         "ShardedKNN(knn=TorchKNN(distance='cosine'))",
     ),
+    "retrieval.StoredKNN": (
+        lambda: retrieval.StoredKNN(torch.tensor([[0, 1]]), distance="cosine"),
+        "StoredKNN(indices=tensor of (1, 2), distance='cosine', queries=1, k=2)",
+    ),
     "retrieval.TorchKMeans": (lambda: retrieval.TorchKMeans(3, seed=7), "TorchKMeans(niter=3, seed=7)"),
     "retrieval.TorchKNN": (
         lambda: trained(retrieval.TorchKNN("cosine", exact=False)),

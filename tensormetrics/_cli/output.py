@@ -17,7 +17,8 @@ import numpy as np
 import torch
 
 from .._files import written
-from .._plots import CHARACTER, COLORS, FONT, LINE, broken, dress, in_words, legend_below, lines_of, name_rows, new_axes
+from .._labels import label_of
+from .._plots import CHARACTER, COLORS, FONT, LINE, broken, dress, legend_below, lines_of, name_rows, new_axes
 from .._version import __version__
 from ..uncertainty.results.table import Table
 from ..uncertainty.results.table_formats import json_value
@@ -188,7 +189,7 @@ def draw_scores(
     size: Size = None,
 ) -> Any:
     """A line for each score: a point with its interval, and a small mark for the value of each class."""
-    color, names = COLORS[0], [broken(in_words(name)) for name in values]
+    color, names = COLORS[0], [broken(label_of(name)) for name in values]
     figure, (ax,) = new_axes(None, size or (7, 1.1 + len(values) * max(0.35, LINE * lines_of(names) + 0.1)))
     dress(ax, grid="x")
     for y, (name, value) in enumerate(values.items()):

@@ -9,6 +9,7 @@ from typing_extensions import Unpack  # torch brings it
 
 from .. import _checks
 from .._checks import takes_arrays
+from .._compiling import break_graph
 from .._native import derivative_wanted
 from .._repr import RecordedArguments
 from . import _op
@@ -70,6 +71,8 @@ def linear_sum_assignment(
     >>> row, col
     (tensor([0, 1]), tensor([1, 0]))
     """
+    if check:
+        break_graph("linear_sum_assignment reads costs and solutions with check=True; write check=False for one graph")
     _checks.shape("cost", cost, "...", "R", "C")
     if cost.dtype == torch.bool or cost.dtype.is_complex:
         raise ValueError(f"cost: got {cost.dtype}, wanted a real dtype; write cost.float()")

@@ -81,6 +81,7 @@ from .scores.verification import tar_at_far as tar_at_far
 from .search.backends.faiss_knn import FaissKNN as FaissKNN
 from .search.backends.keops_knn import KeOpsKNN as KeOpsKNN
 from .search.backends.sharded import ShardedKNN as ShardedKNN
+from .search.backends.stored import StoredKNN as StoredKNN
 from .search.knn import TorchKNN as TorchKNN
 from .sources.files import open_rows as open_rows
 from .sources.source import RowSource as RowSource
@@ -123,6 +124,7 @@ __all__ = [
     "RunMetric",
     "RunScores",
     "ShardedKNN",
+    "StoredKNN",
     "TARAtFAR",
     "TorchKMeans",
     "TorchKNN",

@@ -11,10 +11,11 @@ FAMILIES = "map ndcg Rprec recip_rank bpref set_P set_recall set_F num_ret num_r
 FAMILIES += "map_cut ndcg_cut P recall success".split()
 
 
+@pytest.mark.parametrize("judged_only", [False, True])
 @pytest.mark.parametrize("level", [1, 2])
 @pytest.mark.parametrize("least", [-2, 0])
 @pytest.mark.parametrize("decimals", [1, 9])
-def test_every_measure_of_every_query(decimals, least, level):
+def test_every_measure_of_every_query(decimals, least, level, judged_only):
     draw = np.random.default_rng(10 * decimals + least + level)
     run, qrels = {}, {}
     for q in range(40):
@@ -24,8 +25,9 @@ def test_every_measure_of_every_query(decimals, least, level):
         }
         qrels[f"q{q}"] = {f"d{d}": int(g) for d, g in zip(judged, draw.integers(least, 4, size=30), strict=True)}
     del run["q0"], qrels["q1"]
-    theirs = pytrec_eval.RelevanceEvaluator(qrels, {*FAMILIES}, relevance_level=level).evaluate(run)
-    ours = evaluate_run(run, qrels, FAMILIES, relevance_level=level)
+    peer = pytrec_eval.RelevanceEvaluator(qrels, {*FAMILIES}, relevance_level=level, judged_docs_only_flag=judged_only)
+    theirs = peer.evaluate(run)
+    ours = evaluate_run(run, qrels, FAMILIES, relevance_level=level, judged_only=judged_only)
     assert set(ours.queries) == set(theirs)
     for name, values in ours.values.items():
         np.testing.assert_allclose(values, [theirs[query][name] for query in ours.queries], rtol=1e-12, err_msg=name)

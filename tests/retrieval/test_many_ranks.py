@@ -16,6 +16,7 @@ from tensormetrics.retrieval import (
     TorchKNN,
 )
 from tensormetrics.retrieval.clusters import communicator
+from tensormetrics.retrieval.ranking import sharded
 from tensormetrics.retrieval.scores import embedding_metric
 from tensormetrics.retrieval.search.ring import int16_pairs, ring_pass
 
@@ -77,6 +78,7 @@ def of_sums(group=None):
 
 def run_rank(rank: int, folder: str) -> None:
     warnings.simplefilter("error")
+    warnings.filterwarnings("ignore", "memory_budget: got")  # many blocks of few rows are the point
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{folder}/rendezvous", rank=rank, world_size=WORLD)
     ring_pass.FEWEST = 5  # so that a small budget sends rows in many blocks
@@ -107,8 +109,34 @@ def run_rank(rank: int, folder: str) -> None:
                         metric.update(own, labels(True).split(sizes)[rank])
                     assert metric.rows_may_stay()
                     results[sizes, family, name] = metric.compute()
+    ring_pass.FEWEST = 64
+    results["floor"] = of_a_small_budget(rank)
     torch.save(results, Path(folder) / f"{rank}.pt")
     dist.destroy_process_group()
+
+
+def counted(function, calls: list[object]):
+    def call(*args):
+        calls.append(args)
+        return function(*args)
+
+    return call
+
+
+def of_a_small_budget(rank: int):
+    """The values, the exchanges and the warnings of a budget with which rows would travel one by one."""
+    outcomes = {}
+    for k in (None, 3):  # counted, and from neighbors
+        metric = AccuracyCalculator(NAMES, k=k, memory_budget=4_000)
+        metric.update(families()["gaussian"].split(18)[rank], labels().split(18)[rank])
+        exchanges: list[object] = []
+        with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            for module in (sharded, ring_pass):
+                patch.setattr(module, "exchange", counted(module.exchange, exchanges))
+            values = metric.compute()
+        outcomes[k] = values, len(exchanges), [str(warning.message) for warning in caught]
+    return outcomes
 
 
 @pytest.fixture(scope="module")
@@ -161,6 +189,19 @@ def test_sums_are_those_of_one(ranks, sizes, family):
         wanted = alone.compute()
         for rank in ranks[: len(sizes)]:
             assert torch.equal(rank[sizes, family, name], wanted), name
+
+
+@pytest.mark.parametrize(("k", "bytes_per_row"), [(None, 128 * DIM + 512 * 13 + 128), (3, 8 * 4 * DIM)])
+def test_budget_for_single_rows_is_raised_with_one_warning(ranks, k, bytes_per_row):
+    assert labels().bincount().max() == 13  # relevant references of a query
+    alone = AccuracyCalculator(NAMES, k=k)
+    alone.update(families()["gaussian"], labels())
+    message = "memory_budget: got 4000 bytes, for which rows travel between ranks few at a time; "
+    for number, rank in enumerate(ranks):
+        values, exchanges, warned = rank["floor"][k]
+        assert values == alone.compute()
+        assert exchanges <= 4 * WORLD  # two rounds of a block a rank; row by row it would be one for each of 90 rows
+        assert warned == ([f"{message}{18 * bytes_per_row} are used, for 18 rows at once"] if number == 0 else [])
 
 
 def test_different_rows_have_different_digests():

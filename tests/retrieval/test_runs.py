@@ -56,6 +56,16 @@ def test_options():
     assert set(evaluate_run(RUN, QRELS, ["success"]).values) == {"success_1", "success_5", "success_10"}
 
 
+@pytest.mark.parametrize("gain", [-1, -2])
+def test_judged_only_negative_gain_is_dropped_as_not_judged(gain):
+    run, qrels = {"q": {"a": 3.0, "b": 2.0, "c": 1.0}}, {"q": {"a": gain, "c": 1}}
+    dropped = evaluate_run(run, qrels, ["map", "num_ret", "bpref"], judged_only=True)
+    assert dropped.summary() == {"map": 1.0, "num_ret": 1.0, "bpref": 1.0}
+    assert evaluate_run(run, qrels, ["map"]).summary() == {"map": 1 / 3}
+    never_judged = evaluate_run(run, {"q": {"c": 1}}, ["map", "num_ret", "bpref"], judged_only=True)
+    assert dropped.summary() == never_judged.summary()
+
+
 def test_equal_scores_are_ordered_by_name_and_scores_are_those_of_float32():
     qrels = {"q": {"d10": 1}}
     assert evaluate_run({"q": {"d10": 1.0, "d9": 1.0, "d1": 1.0}}, qrels, "recip_rank").values["recip_rank"] == 1 / 2
@@ -137,12 +147,81 @@ def test_judgements_that_cannot_be_read(write, text, message):
 
 
 @pytest.mark.parametrize(
-    ("name", "meant"),
-    [("nDCG@10", "ndcg_cut_10"), ("precision@3", "P_3"), ("MRR", "recip_rank"), ("hit_rate@7", "success_7")],
+    ("name", "trec_name"),
+    [
+        ("nDCG@10", "ndcg_cut_10"),  # of ir_measures
+        ("ndcg@3", "ndcg_cut_3"),  # of ranx
+        ("nDCG", "ndcg"),
+        ("map@100", "map_cut_100"),
+        ("AP@3", "map_cut_3"),
+        ("AP", "map"),
+        ("MRR", "recip_rank"),
+        ("RR", "recip_rank"),
+        ("mrr@1", "recip_rank_cut_1"),
+        ("recall@100", "recall_100"),
+        ("R@2", "recall_2"),
+        ("precision@3", "P_3"),
+        ("P@3", "P_3"),
+        ("hit_rate@7", "success_7"),
+        ("Success@7", "success_7"),
+        ("r-precision", "Rprec"),
+        ("Bpref", "bpref"),
+        ("f1", "set_F"),
+        ("precision", "set_P"),
+        ("SetR", "set_recall"),
+    ],
 )
-def test_other_names_of_measures(name, meant):
-    with pytest.raises(ValueError, match=rf"metrics: got '{name}', wanted some of map, .*; perhaps '{meant}'"):
-        evaluate_run({"q": {"d": 1.0}}, {"q": {"d": 1}}, metrics=[name])
+def test_names_of_other_packages_are_those_measures(name, trec_name):
+    scores = evaluate_run(RUN, QRELS, [name, trec_name])
+    assert [*scores.values] == [name, trec_name]
+    assert torch.equal(scores.values[name], scores.values[trec_name])
+
+
+def test_depths_after_a_dot_are_those_of_trec_eval():
+    scores = evaluate_run(RUN, QRELS, ["P.1,3", "ndcg_cut.3"])
+    assert [*scores.values] == ["P_1", "P_3", "ndcg_cut_3"]
+    assert scores.values["P_3"][0] == pytest.approx(1 / 3)
+
+
+@pytest.mark.parametrize("depth", [1, 2, 3])
+def test_reciprocal_rank_below_the_depth_is_zero(depth):
+    first = evaluate_run(RUN, QRELS, [f"mrr@{depth}"]).values[f"mrr@{depth}"][0]
+    assert first == (1 / 2 if depth >= 2 else 0)  # the first relevant document is the second
+
+
+@pytest.mark.parametrize("name", ["hits@3", "f1@3", "mrr@0", "P.", "P.0", "P.a", "ndcg@", "AP(rel=2)@10", "rbp.95"])
+def test_names_that_mean_something_else_are_refused(name):
+    with pytest.raises(ValueError, match=r"metrics: got '.*', wanted some of map, .*; perhaps '"):
+        evaluate_run(RUN, QRELS, [name])
+
+
+SWAPPED = (
+    r"run, qrels: the run looks like judgements .*; if they are swapped, write evaluate_run\(run=\.\.\., qrels=\.\.\.\)"
+)
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        {"q": {"a": 3.0, "b": 2.0, "c": 1.0}},  # floats
+        {"q": {"a": 5, "b": 4, "c": 3, "d": 2, "e": 1}},  # ranks
+    ],
+)
+def test_swapped_run_and_judgements_are_a_warning(run):
+    judgements = {"q": {"a": 1, "b": 0, "c": 0}}
+    with pytest.warns(UserWarning, match=SWAPPED):
+        evaluate_run(judgements, run)
+    evaluate_run(run, judgements)  # warnings are errors in tests
+    evaluate_run(qrels=judgements, run=run, metrics=["map"])  # the names of ranx, in its order
+    evaluate_run(judgements, judgements)
+
+
+def test_swapped_run_and_judgements_are_an_error_where_types_tell():
+    run, qrels = Run({"q": {"a": 0.5}}), Qrels({"q": {"a": 1}})
+    with pytest.raises(TypeError, match=r"run, qrels: got a Qrels as the run and a Run as judgements; write eval"):
+        evaluate_run(qrels, run)
+    with pytest.raises(ValueError, match=r"qrels: got 0.5 for 'q', 'a', wanted int; scores go into the run: write"):
+        evaluate_run({"q": {"a": 1}}, {"q": {"a": 0.5}})
 
 
 def test_errors():

@@ -179,19 +179,21 @@ def _check(options: dict[str, Any], ranks: int) -> None:
         raise BadInput(f"--per-class: not {'on several ranks; run it without torchrun' if ranks > 1 else why}")
     if options["state"] and not options["reference"]:
         raise BadInput("--state: wanted a --reference, which is read in blocks; leave it out")
-    if options["compare"] and (options["state"] or ranks > 1):
-        why = (
-            "together with --state; leave one out" if options["state"] else "on several ranks; run it without torchrun"
-        )
-        raise BadInput(f"--compare: not {why}")
-    if bool(options["compare_reference"]) != bool(options["compare"] and options["reference"]):
-        raise BadInput("--compare-reference: give it where there are both --compare and --reference, and only there")
+    _check_comparison(options, ranks)
     if (options["index"] or options["audit"]) and options["knn"] != "faiss":
         option = "index" if options["index"] else "audit"
         raise BadInput(f"--{option}: wanted --knn faiss, whose search may not be exact")
-    if unable := [name for name in options["metrics"] if name in CLUSTERING or name == CENTROID]:
-        if options["gains"]:
-            raise BadInput(f"--gains: {unable[0]} knows labels alone; leave out --metric {unable[0]}")
+    unable = [name for name in options["metrics"] if name in CLUSTERING or name == CENTROID]
+    if unable and options["gains"]:
+        raise BadInput(f"--gains: {unable[0]} knows labels alone; leave out --metric {unable[0]}")
+
+
+def _check_comparison(options: dict[str, Any], ranks: int) -> None:
+    if options["compare"] and (options["state"] or ranks > 1):
+        several = "on several ranks; run it without torchrun"
+        raise BadInput(f"--compare: not {'together with --state; leave one out' if options['state'] else several}")
+    if bool(options["compare_reference"]) != bool(options["compare"] and options["reference"]):
+        raise BadInput("--compare-reference: give it where there are both --compare and --reference, and only there")
 
 
 def _compiler_output_aside(options: dict[str, Any]) -> AbstractContextManager[None]:

@@ -1,5 +1,9 @@
 """What an approximate search costs the scores: some queries, drawn at random, are searched exactly too."""
 
+import dataclasses
+from collections.abc import Sequence
+from typing import Literal
+
 import torch
 from torch import Tensor
 
@@ -18,14 +22,28 @@ DEEPEST = 1000  # neighbours by which recall is told
 UNBOUNDED = ("mean_rank",)
 
 
-def drawn(count: int, size: int, seed: int, device: torch.device | str = "cpu") -> Tensor:
+def drawn(
+    count: int, size: int, seed: int, device: torch.device | str = "cpu", purpose: Literal["audit", "score"] = "audit"
+) -> Tensor:
     # ->  (A,) int64 ascending, A = min(size, count)
-    """A random sample of `count` queries without replacement: those with the least words of Philox, whose counter is
-    the number of a query."""
+    """Draw a random sample of `count` queries without replacement: those with the least words of Philox, whose counter
+    is the number of a query."""
     number = torch.arange(count, device=device)
-    high, low, *_ = philox4x32((number & MASK_32, number >> 32, 0, 0), philox_key(seed, "queries", "audit", "order"))
+    high, low, *_ = philox4x32((number & MASK_32, number >> 32, 0, 0), philox_key(seed, "queries", purpose, "order"))
     key = (high << 31) ^ low  # below 2^63
     return key.argsort(stable=True)[:size].sort().values
+
+
+def sampled(count: int, size: int, seed: int, device: torch.device, unable: Sequence[str]) -> Tensor:
+    # ->  (A,) int64 ascending
+    """Return which of `count` queries are scored; ValueError for metrics that are `unable` to do with some."""
+    if unable:
+        raise ValueError(
+            f"sample_queries: {', '.join(unable)} {'needs' if len(unable) == 1 else 'need'} the clusters of all "
+            f"queries; write exclude={(*unable,)!r}"
+        )
+    size = _checks.integer_at_least("sample_queries", size, 1)
+    return drawn(count, size, _checks.integer_at_least("sample_seed", seed, 0), device, "score")
 
 
 class Auditor:
@@ -116,8 +134,21 @@ def interval_around(
     # mean: (C,)  deviation: (A, C) from it, of samples of `size` (C,) among `count` (C,); two more are +-extreme
     variance = (deviation.square().sum(0) + 2 * extreme**2) / (size - 1).clamp(min=1)
     t = t_quantiles_of((1 + confidence) / 2, (size - 1).long().clamp(min=1))
-    half = t * (variance / size * (1 - size / count)).clamp(min=0).sqrt()
+    half = t * (variance / size).sqrt() * unsampled(size, count)
     return Estimate(mean, mean - half, mean + half)
+
+
+def unsampled(size: Tensor, count: Tensor) -> Tensor:
+    """Return the finite population correction: by how much the error of a mean over a sample without replacement is
+    smaller than that of one with replacement (Cochran, Sampling Techniques, 1977, chapter 2)."""
+    return (1 - size / count).clamp(min=0).sqrt()
+
+
+def of_finite_population(estimate: Estimate, size: int, count: int) -> Estimate:
+    """Return the interval of the mean over `count` queries, from that of a larger population, of `size` of them."""
+    value, low, high = estimate
+    factor = unsampled(value.new_tensor(size), value.new_tensor(count))
+    return dataclasses.replace(estimate, low=value + factor * (low - value), high=value + factor * (high - value))
 
 
 def estimates(

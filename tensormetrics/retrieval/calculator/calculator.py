@@ -28,11 +28,11 @@ from ..scores.query_metric import ON_LONE, Classes, OnLone, averaged, items_of_s
 from ..search.distance import DEFAULT, DistanceName
 from ..search.knn import TorchKNN
 from ..sources.state import SECONDS
-from .audit import Auditor, estimates
+from .audit import Auditor, estimates, of_finite_population, sampled
 from .knn_labels import EQUALITY, average_of, get_label_match_counts, get_lone_query_labels
 from .methods import MetricMethods
-from .metric_names import CENTROID, CLUSTERING, Depth, checked_k, rank_score, statistic_of
-from .scoring import Evaluation, Keep, QueryScorer, Result, centroid_scores, levels_of
+from .metric_names import CENTROID, CLUSTERING, Depth, RankScore, checked_k, rank_score, statistic_of
+from .scoring import Evaluation, Keep, QueryScorer, Result, Scored, centroid_scores, levels_of
 from .search import Neighbours, Search
 from .streaming import Partial, in_blocks
 from .validation import as_sides, called, default_device, with_options
@@ -183,6 +183,7 @@ class AccuracyCalculator(MetricMethods, EmbeddingMetric):
         self._items = evaluation._replace(queries=queries)
         return {name: torch.as_tensor(v, dtype=torch.float64, device=sides.query.device) for name, v in values.items()}
 
+    @_checks.names_arguments
     @torch.no_grad()
     def get_accuracy(
         self,
@@ -199,6 +200,8 @@ class AccuracyCalculator(MetricMethods, EmbeddingMetric):
         reference_cameras: Any = None,
         gains: Any = None,
         groups: Any = None,
+        sample_queries: int | None = None,
+        sample_seed: int = 0,
         state: str | os.PathLike | None = None,
         state_seconds: float = SECONDS,
         group: torch.distributed.ProcessGroup | None = None,
@@ -211,6 +214,10 @@ class AccuracyCalculator(MetricMethods, EmbeddingMetric):
         `query_cameras` (Q,), `reference_cameras` (N,): relevant references of the query's group, such as pictures of
         one camera, are left out. `gains`: as in `positive_ranks`, for this call. `groups` (Q,), integers or names: of
         queries that are reweighted together by `interval` and `compare`.
+
+        `sample_queries`: score so many queries, drawn without replacement by `sample_seed`, against all references; all
+        other arguments are those of all queries. The values estimate those of all queries, and `interval` is that of a
+        finite population: it has no width where all are drawn. Scores of clusters need all queries: a ValueError.
 
         `reference=open_rows(...)`, or another `RowSource`, is read in blocks: once where k or the metrics look at few
         neighbours, else twice. `state` is then a file to which partial counts are written every `state_seconds`: the
@@ -234,13 +241,21 @@ class AccuracyCalculator(MetricMethods, EmbeddingMetric):
             given = {"query": query, "query_labels": query_labels, "reference": reference}
             given |= {"reference_labels": reference_labels, "ref_includes_query": ref_includes_query}
             options = {"self_index": self_index, "cameras": (query_cameras, reference_cameras), "gains": gains}
+            sampling = {} if sample_queries is None else {"sample_queries": sample_queries, "sample_seed": sample_seed}
             partial = Partial(state, state_seconds, group)
-            given["reference"] = in_blocks(names, given | options, self, device, partial)
+            given["reference"] = in_blocks(names, given | options | sampling, self, device, partial)
             sides = as_sides(**given, device=device, columns=self.label_columns)
-            sides = with_options(sides, **options, ignore=self.ignore)
+            all_sides = sides = with_options(sides, **options, ignore=self.ignore)
+            if sample_queries is not None:
+                unable = [name for name in names if self._needs_clusters(name)]
+                sample = sampled(len(sides.query_labels), sample_queries, sample_seed, device, unable)
+                sides = sides.of_queries(sample)
             values, evaluation = self._evaluated(
                 names, sides, lambda arguments: self._get_accuracy(functions, **arguments)
             )
+            if sample_queries is not None:
+                count = len(all_sides.query_labels)
+                evaluation = evaluation._replace(queries=Queries(ItemNames(sample), sample, count), population=count)
             evaluation = evaluation._replace(queries=evaluation.queries.grouped(groups))
         with self._lock:
             # `compute`, whose value may be of other rows, is to score them again before it is the latest call.
@@ -263,11 +278,17 @@ class AccuracyCalculator(MetricMethods, EmbeddingMetric):
         Queries of one class share their references, so that intervals without `groups` are too narrow: `groups=labels`
         is recommended. Those of `update` and `get_accuracy` need not be repeated. They stand in the order in which the
         rows were fed, also where `ids` put these in another one; or pass a mapping from id to group, on several
-        processes above all.
+        processes above all. Of a call with `sample_queries`, intervals are those of all its queries; with groups they
+        are of other groups than these, too, and of any number of queries.
         Scores of clusters, medians and own metrics have none.
         """
         confidence = check_confidence(confidence)
-        return self._estimates(self._resampled("interval", replicates, seed, groups), confidence)
+        found = self._estimates(self._resampled("interval", replicates, seed, groups), confidence)
+        evaluation = self._latest()
+        if evaluation.population is None or groups is not None or evaluation.queries.names.groups is not None:
+            return found
+        size = len(evaluation.queries.names.numbers)
+        return {name: of_finite_population(each, size, evaluation.population) for name, each in found.items()}
 
     def _estimates(self, resampled: Any, confidence: float) -> dict[str, Estimate]:
         values = {
@@ -369,13 +390,7 @@ class AccuracyCalculator(MetricMethods, EmbeddingMetric):
             scored = scored_queries(lone, self.on_lone) if of_neighbours or not len(lone) else ~lone
             if tables:
                 given |= self._neighbour_arguments(sides, includes, neighbours)
-            if self.auditor:
-                self.auditor.look(neighbours, len(sides.reference_labels) - sides.all_shared())
-            scores, ranks, nearest = self.scorer(ranked, sides, relevant, neighbours)
-            if CENTROID in own:
-                scores[CENTROID] = centroid_scores(sides, self.search)
-            if self.on_lone == "zero":
-                scores = {name: score.masked_fill(lone, 0) for name, score in scores.items()}
+            scores, ranks, nearest = self._scores(own, ranked, sides, relevant, neighbours)
             given |= {"scores": scores, "classes": Classes.of(sides.query_labels, scored)}
             if len(lone) and any(map(self._needs_clusters, names)):
                 whole = sides.spread is None
@@ -385,6 +400,21 @@ class AccuracyCalculator(MetricMethods, EmbeddingMetric):
         averages, labels = {"": (scores, classes)}, {"": sides.query_labels}
         queries = Queries(ItemNames(torch.arange(len(lone), device=lone.device)), None, len(lone))
         return given, Evaluation(names, result, classes.labels, averages, labels, queries)
+
+    def _scores(
+        self, own: list[str], ranked: dict[str, RankScore], sides: Sides, relevant: Tensor, neighbours: Neighbours
+    ) -> Scored:
+        # relevant: (Q,)
+        """Return the scores of all queries, by the metrics of ranks and of class means."""
+        if self.auditor:
+            self.auditor.look(neighbours, len(sides.reference_labels) - sides.all_shared())
+        scored = self.scorer(ranked, sides, relevant, neighbours)
+        scores = dict(scored.scores)
+        if CENTROID in own:
+            scores[CENTROID] = centroid_scores(sides, self.search)
+        if self.on_lone == "zero":
+            scores = {name: score.masked_fill(relevant == 0, 0) for name, score in scores.items()}
+        return scored._replace(scores=scores)
 
     def _neighbour_arguments(self, sides: Sides, includes: bool, neighbours: Neighbours) -> dict[str, Any]:
         counts = get_label_match_counts(sides.query_labels, sides.reference_labels, self.label_comparison_fn)

@@ -64,6 +64,7 @@ class Evaluation(NamedTuple):
     class_labels: (C,) or (C, L), the classes of the scored queries, or a tuple of them, one for each level.
     averages: the scores that were averaged and their classes, by the suffix of a level, "" without levels.
     labels: (Q,) or (Q, L) of the queries, by the same suffixes.
+    population: the number of queries of which these are a random sample; None: they are no sample.
     """
 
     names: tuple[str, ...]
@@ -72,6 +73,7 @@ class Evaluation(NamedTuple):
     averages: dict[str, tuple[dict[str, Tensor], Classes]]
     labels: dict[str, Tensor]
     queries: Queries
+    population: int | None = None
 
     @classmethod
     def of_levels(cls, evaluations: "dict[str, Evaluation]") -> "Evaluation":

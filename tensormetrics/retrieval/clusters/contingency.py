@@ -11,6 +11,7 @@ from typing_extensions import Unpack
 
 from ... import _checks
 from ..._checks import takes_arrays
+from ..._compiling import breaks_graph
 from ..._metric import Metric, Options
 from ..._row_metric import RowMetric
 from ...uncertainty.engine.resampling import Items
@@ -35,6 +36,7 @@ class Contingency(NamedTuple):
     total: int
 
 
+@breaks_graph("contingency counts outside of graphs: the size of its table depends on the labels")
 @takes_arrays
 def contingency(labels: Tensor, clusters: Tensor) -> Contingency:
     """Count the pairs of label and cluster, in memory proportional to N.

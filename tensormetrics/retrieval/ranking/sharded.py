@@ -22,7 +22,7 @@ from ..search.distance import equal_rows
 from ..search.knn import TorchKNN
 from ..search.product_filter import Frame
 from ..search.ring.normalization import common_frame
-from ..search.ring.ring_pass import Ring, at_once, in_places, told_of_places
+from ..search.ring.ring_pass import Ring, at_once, in_places, told_of_places, travel_memory
 from .blockwise import Measured, parts_of, pieces
 from .out_of_core import streamed_tiles
 from .positive_ranks import PositiveRanks, rank_tiles, read_off, within_depth
@@ -69,12 +69,15 @@ class _SpreadCounter:
 
     def __init__(self, sides: Sides, ranking: Ranking) -> None:
         self.sides, self.spread, self.ranking = sides, spread_of(sides), ranking
-        self.memory, self.group = self.spread.memory, self.spread.group
+        self.group = self.spread.group
+        relevance, (_, dim) = _relevance(sides, ranking), sides.reference.shape
+        # What `at_once`, `parts_of` and the tiles below take for one query or reference.
+        each = max(8 * dim * sides.reference.element_size(), 128 * dim) + 4 * relevance.bytes_per_query + 128
+        rows = max(*self.spread.query, *self.spread.reference)
+        self.memory = travel_memory(self.spread.memory, max(exchange(each, self.group)), rows, self.group)
         self.first = [sum(self.spread.reference[:rank]) for rank in range(len(self.spread.reference))]
-        each = max(_relevance(sides, ranking).bytes_per_query, 32 * sides.query.shape[1])
-        self.most = max(self.memory // 4 // each, 1)
+        self.most = max(self.memory // 4 // max(relevance.bytes_per_query, 32 * dim), 1)
         # Those of like numbers of positives together, so that tables are not as wide as the widest.
-        relevance = _relevance(sides, ranking)
         number = [relevance(tile).relevant for tile in pieces(len(sides.query), self.most)]
         self.number, self.order = torch.cat([sides.self_index()[:0], *number]).sort(stable=True)
         self.relevance = _relevance(sides, ranking, self.order)

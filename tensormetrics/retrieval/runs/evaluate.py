@@ -1,12 +1,15 @@
 """`evaluate_run`: the door to the measures."""
 
+import warnings
 from collections.abc import Mapping, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from ... import _checks
 from ..._plots import plot_values
 from ...uncertainty.engine.intervals import interval, with_values
 from ...uncertainty.engine.means import resampled_means
@@ -15,7 +18,7 @@ from ...uncertainty.engine.weights import ItemNames, check_draws
 from ...uncertainty.results.estimates import Estimate, check_confidence
 from ...uncertainty.results.table import Table, table_of
 from .measures import SUMMED, measures
-from .pairs import Qrels, Run
+from .pairs import Pairs, Qrels, Run
 from .ranking import hits_of
 
 if TYPE_CHECKING:
@@ -114,6 +117,7 @@ class RunScores(NamedTuple):
         return means.take(read=lambda values: dict(zip(self._means(), values.unbind(-1), strict=True)))
 
 
+@_checks.names_arguments
 def evaluate_run(
     run: Run | str | PathLike | Mapping[str, Mapping[str, float]],
     qrels: Qrels | str | PathLike | Mapping[str, Mapping[str, int]],
@@ -123,15 +127,34 @@ def evaluate_run(
     complete: bool = False,
     judged_only: bool = False,
 ) -> RunScores:
-    """The measures of trec_eval for each query, by its names and rules: equal to it to the last digits.
+    """Compute the measures of trec_eval for each query, by its names and rules: equal to it to the last digits.
 
-    Files, dicts or `Run` and `Qrels`. Documents are ranked by score, rounded to float32, and of equal ones the greater
-    name comes first. `relevance_level`: the least gain that is relevant (not for nDCG, which takes gains as they are,
-    negative ones as 0). Queries that lack a run or judgements are left out; `complete` takes those of the judgements
-    without a run, as 0. `judged_only` removes what was not judged from the lists. Values in [0, 1], higher is better;
-    `num_` are counts. Time O(n log n), memory O(n). ValueError for other names of metrics, a document twice, a file
-    that does not fit, and where run and judgements have no query in common.
+    Documents are ranked by score, rounded to float32, and of equal scores the greater name comes first.
 
+    Args:
+        run: Scores of documents by query: a file, a dictionary or a `Run`. The order of the arguments is that of
+            trec_eval's tables; ``ranx.evaluate`` and ir_measures take ``qrels`` first.
+        qrels: Gains of documents by query: a file, a dictionary or `Qrels`.
+        metrics: Names of trec_eval (``"ndcg_cut_10"``, ``"P.5,10"``), ranx (``"ndcg@10"``, ``"mrr"``) or ir_measures
+            (``"nDCG@10"``, ``"RR"``); of those with a prefix ``num_`` the result is a count.
+        relevance_level: Least gain that is relevant. nDCG takes gains as they are, negative ones as 0.
+        complete: Score queries that have judgements but no run as 0; they are left out by default, and so are queries
+            without judgements.
+        judged_only: Remove documents without a judgement from the lists, and those of negative gains, as trec_eval's
+            -J does.
+
+    Returns:
+        The values of each query, in [0, 1], higher is better. Time O(n log n), memory O(n).
+
+    Raises:
+        TypeError: If ``run`` is a `Qrels` or ``qrels`` a `Run`.
+        ValueError: If a name of metrics is unknown, a document occurs twice, a file does not fit, or run and judgements
+            have no query in common.
+
+    Warns:
+        UserWarning: If the values look as if run and judgements were swapped.
+
+    Example:
         >>> scores = evaluate_run({"q": {"a": 3.0, "b": 2.0}}, {"q": {"b": 1}}, ["recip_rank", "P_1"])
         >>> scores.summary()
         {'recip_rank': 0.5, 'P_1': 0.0}
@@ -139,7 +162,17 @@ def evaluate_run(
     chosen = measures((metrics,) if isinstance(metrics, str) else tuple(metrics))
     if not chosen:
         raise ValueError("metrics: got none, wanted at least one name")
+    if isinstance(run, Qrels) or isinstance(qrels, Run):
+        got = f"a {type(run).__name__} as the run and a {type(qrels).__name__} as judgements"
+        raise TypeError(f"run, qrels: got {got}; write evaluate_run(run=..., qrels=...)")
+    types = _types_of(run), _types_of(qrels)
     run, qrels = _as(Run, run), _as(Qrels, qrels)
+    if types == ({int}, {float}) or _look_swapped(run, qrels):
+        warnings.warn(
+            "run, qrels: the run looks like judgements (integers, with ties) and the judgements like a run; if they "
+            "are swapped, write evaluate_run(run=..., qrels=...)",
+            stacklevel=2,
+        )
     queries, hits = hits_of(run, qrels, relevance_level, complete, judged_only)
     if not queries:
         some = ", ".join(repr(query) for side in (run, qrels) for query in side.queries[:2])
@@ -152,3 +185,25 @@ def _as(kind: type[Kind], given: Any) -> Kind:
     if isinstance(given, kind):
         return given
     return kind.read(given) if isinstance(given, str | PathLike) else kind(given)
+
+
+def _types_of(argument: Any) -> set[type]:
+    """Return the types of the numbers in a dictionary of dictionaries."""
+    if not isinstance(argument, Mapping):
+        return set()
+    return {
+        type(value) for documents in argument.values() if isinstance(documents, Mapping) for value in documents.values()
+    }
+
+
+def _look_swapped(run: Run, qrels: Qrels) -> bool:
+    """Return whether scores are integers that repeat, while no gain of at least five of a query does."""
+    if len(run) == 0 or (run.value != np.rint(run.value)).any() or np.bincount(qrels.query, minlength=1).max() < 5:
+        return False
+    return _has_ties(run) and not _has_ties(qrels)
+
+
+def _has_ties(pairs: Pairs) -> bool:
+    order = np.lexsort((pairs.value, pairs.query))
+    query, value = pairs.query[order], pairs.value[order]
+    return bool(((query[1:] == query[:-1]) & (value[1:] == value[:-1])).any())

@@ -61,8 +61,8 @@ def r_precision(hits: Hits) -> np.ndarray:
     return _over(_relevant_in(hits, hits.relevant), hits.relevant)
 
 
-def reciprocal_rank(hits: Hits) -> np.ndarray:
-    good = hits.gain >= hits.level
+def reciprocal_rank(hits: Hits, depth: float = np.inf) -> np.ndarray:
+    good = (hits.gain >= hits.level) & (hits.rank <= depth)
     return hits.total(np.where(good & (hits.before(good) == 1), 1 / hits.rank, 0))
 
 
@@ -102,37 +102,68 @@ CUT: dict[str, Callable[..., np.ndarray]] = {  # of hits, depth
     "ndcg_cut": ndcg,
     "P": precision,
     "recall": recall,
+    "recip_rank_cut": reciprocal_rank,
     "success": success,
 }
-OTHER_NAMES = {"mrr": "recip_rank", "rr": "recip_rank", "ap": "map", "r_precision": "Rprec", "precision": "P"}
-OTHER_FAMILIES = {"precision": "P", "p": "P", "ap": "map_cut", "map": "map_cut", "ndcg": "ndcg_cut", "recall": "recall"}
-OTHER_FAMILIES |= {"r": "recall", "hit_rate": "success", "hits": "success", "success": "success"}
+# Names of ranx and ir_measures, in lower case.
+OTHER_NAMES = {
+    **{
+        "ap": "map",
+        "f1": "set_F",
+        "mrr": "recip_rank",
+        "precision": "set_P",
+        "r-precision": "Rprec",
+        "rr": "recip_rank",
+    },
+    **{"setf": "set_F", "setp": "set_P", "setr": "set_recall"},
+    **{name.lower(): name for name in FLAT if not name.startswith("num_")},
+}
+OTHER_FAMILIES = {  # before "@" and a depth
+    **{"ap": "map_cut", "map": "map_cut", "ndcg": "ndcg_cut", "p": "P", "precision": "P", "r": "recall"},
+    **{"mrr": "recip_rank_cut", "rr": "recip_rank_cut", "recip_rank": "recip_rank_cut"},
+    **{"hit_rate": "success", "recall": "recall", "success": "success"},
+}
 SUMMED = "num_ret", "num_rel", "num_rel_ret"  # over queries; of the others the mean is taken
 
 
 def measures(names: tuple[str, ...]) -> dict[str, Measure]:
-    """Name -> measure; "P" stands for all the depths of trec_eval. ValueError for other names."""
-    found: dict[str, Measure] = {}
+    """Return the measures by the names that were written, those of trec_eval, ranx or ir_measures.
+
+    A family such as "P" stands for all depths of trec_eval, and "P.5,10" for these. ValueError for other names.
+    """
+    selected: dict[str, Measure] = {}
     for name in names:
-        family, _, depth = name.rpartition("_")
-        if name in FLAT:
-            found[name] = FLAT[name]
-        elif name in CUT:
+        family, separator, depths = name.partition(".") if "." in name else (name, "", "")
+        if name in CUT:
             cuts = CUTS_OF_SUCCESS if name == "success" else CUTS
-            found |= {f"{name}_{k}": functools.partial(CUT[name], depth=k) for k in cuts}
-        elif family in CUT and depth.isdecimal() and int(depth) > 0:
-            found[name] = functools.partial(CUT[family], depth=int(depth))
+            selected |= {f"{name}_{k}": functools.partial(CUT[name], depth=k) for k in cuts}
+        elif separator and family in CUT and all(map(_is_depth, depths.split(","))):
+            selected |= {f"{family}_{k}": functools.partial(CUT[family], depth=int(k)) for k in depths.split(",")}
+        elif measure := _measure_of(name) or _measure_of(_trec_name(name) or ""):
+            selected[name] = measure
         else:
             known = [*FLAT, *(f"{cut}_10" for cut in CUT)]
-            near = _meant(name) or difflib.get_close_matches(name, known, 1, 0)[0]
+            near = difflib.get_close_matches(name, known, 1, 0)[0]
             raise ValueError(f"metrics: got {name!r}, wanted some of {', '.join(known)}; perhaps {near!r}")
-    return found
+    return selected
 
 
-def _meant(name: str) -> str | None:
-    """What "nDCG@10", "MRR", "precision@5" and the like are called here."""
-    word, _, depth = name.lower().partition("@")
-    if not depth:
+def _measure_of(name: str) -> Measure | None:
+    """Return the measure of a name of trec_eval, such as "map" or "P_10"."""
+    family, _, depth = name.rpartition("_")
+    if family in CUT and _is_depth(depth):
+        return functools.partial(CUT[family], depth=int(depth))
+    return FLAT.get(name)
+
+
+def _trec_name(name: str) -> str | None:
+    """Return trec_eval's name of a measure of ranx or ir_measures, such as "nDCG@10" or "mrr"; None for others."""
+    word, at, depth = name.lower().partition("@")
+    if not at:
         return OTHER_NAMES.get(word)
     family = OTHER_FAMILIES.get(word)
-    return f"{family}_{depth}" if family and depth.isdecimal() and int(depth) > 0 else None
+    return f"{family}_{depth}" if family and _is_depth(depth) else None
+
+
+def _is_depth(text: str) -> bool:
+    return text.isdecimal() and int(text) > 0

@@ -196,7 +196,8 @@ def _from_mapping(
             if not (isinstance(query, str) and isinstance(document, str)):
                 raise TypeError(f"{name}: got the names {query!r} and {document!r}, wanted two str")
             if not _is(kind, value):
-                raise ValueError(f"{name}: got {value!r} for {query!r}, {document!r}, wanted {kind.__name__}")
+                hint = "; scores go into the run: write evaluate_run(run=..., qrels=...)" if kind is int else ""
+                raise ValueError(f"{name}: got {value!r} for {query!r}, {document!r}, wanted {kind.__name__}{hint}")
     sizes = [len(each) for each in given.values()]
     documents = [document for each in given.values() for document in each]
     values: np.ndarray = np.array([value for each in given.values() for value in each.values()], kind)

@@ -57,7 +57,7 @@ def hits_of(run: Run, qrels: Qrels, level: int, complete: bool, judged_only: boo
     gain, found = _gains(run, qrels, of_run, of_qrels)
     kept = of_run[run.query] >= 0
     if judged_only:
-        kept &= found
+        kept &= found & (gain >= 0)  # a negative gain is no judgement: not in the pool, or junk
     places = np.flatnonzero(kept)
     places = places[_order(run, of_run, places)]
     query = of_run[run.query[places]]

@@ -3,9 +3,10 @@
 import itertools
 import numbers
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, cast
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch import distributed as dist
@@ -13,14 +14,20 @@ from typing_extensions import Unpack
 
 from ... import _checks
 from ..._checks import takes_arrays
+from ..._plots import direction_text, plot_curves, steps_of
 from ...uncertainty.engine.resampling import Resampled
 from ...uncertainty.engine.weights import check_draws
+from ...uncertainty.results.estimates import Estimate
 from ..inputs import Sides, as_embeddings, both_or_neither, budget, check_finite, check_squares, comparable_labels
 from ..ranking.listed_pairs import PAIR, ListedPairs, may_be_listed, number_of_pairs
 from ..ranking.pair_curves import Curve, resampled_curve
 from ..ranking.pairs import Condition, Found, Pairs
 from ..search.distance import DISTANCES, DistanceName
 from .embedding_metric import EmbeddingMetric, EmbeddingOptions
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 FAR = (1e-4, 1e-3, 1e-2, 1e-1)
 
@@ -415,5 +422,33 @@ class PairwiseROC(PairMetric):
         unbounded = torch.full_like(bounded, torch.inf)
         return torch.cat([bounded, -unbounded]), torch.cat([bounded + 1, unbounded])
 
+    def plot(self, val: Any = None, ax: "Axes | None" = None) -> "tuple[Figure, Axes]":
+        """Draw the true accept rate over the false accept rate, on a logarithmic axis.
+
+        Args:
+            val: What `compute`, `forward` or `interval` returned, or a list of such values, one for each step, of
+                which each is a curve; default `compute()`.
+            ax: Axes to draw on; default those of a new figure.
+
+        Returns:
+            The figure and its axes. A point stands at the rate of `far` that it does not exceed; 0 has no place there.
+
+        Raises:
+            ImportError: Without matplotlib.
+        """
+        steps = steps_of(self.compute() if val is None else val)
+        x = np.array(self.far)
+        curves = {f"step {i}": (x, _with_ends(step)) for i, step in enumerate(steps)}
+        figure, axes = plot_curves(curves, ("FAR at most", f"TAR{direction_text(True)}"), ax)
+        axes.set_ylim(-0.03, 1.03)
+        return figure, axes
+
     def _direction(self, name: str) -> bool | None:
         return True if name == "tar" else None
+
+
+def _with_ends(points: OperatingPoints | Mapping[str, Estimate]) -> np.ndarray:
+    # ->  (F, 3) the true accept rates and the ends of their intervals, NaN without
+    if isinstance(points, OperatingPoints):
+        return np.stack([points.tar.cpu().numpy(), *[np.full(len(points.tar), np.nan)] * 2], 1)
+    return np.stack([side.cpu().numpy() for side in points["tar"]], 1)

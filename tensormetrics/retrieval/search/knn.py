@@ -9,6 +9,7 @@ from typing_extensions import Unpack
 
 from ... import _checks
 from ..._checks import takes_arrays
+from ..._compiling import breaks_graph
 from ..._files import load_tensors, written
 from ..._repr import ConstructorRepr
 from ..inputs import as_embeddings, budget, check_squares
@@ -86,6 +87,7 @@ class TorchKNN(ConstructorRepr):
         """What `distance` means."""
         return distance_of(self.distance)
 
+    @breaks_graph("TorchKNN searches outside of graphs: how it does depends on the values of the rows")
     @takes_arrays
     @torch.no_grad()
     def __call__(

@@ -138,6 +138,9 @@ def of_calculator(name: str) -> dict[str, Way]:
 
     return {
         f"retrieval.AccuracyCalculator, get_accuracy of {name}": lambda *data: calculator().get_accuracy(*data)[name],
+        f"retrieval.AccuracyCalculator, a sample of all queries, {name}": lambda *data: calculator().get_accuracy(
+            *data, sample_queries=1_000
+        )[name],
         f"retrieval.AccuracyCalculator, compute of {name}": lambda *data: fed(calculator(), *data).compute()[name],
         f"retrieval.AccuracyCalculator, levels of {name}": lambda x, labels: retrieval.AccuracyCalculator(
             [name], label_levels=True

@@ -18,7 +18,7 @@ from ..backend import nearest, search_arguments
 from ..distance import Distance
 from ..knn import TorchKNN
 from ..ring.normalization import frame_of, told_of
-from ..ring.ring_pass import Ring, at_once
+from ..ring.ring_pass import Ring, at_once, travel_memory
 from ..ring.symmetric import Known
 from ..ring.symmetric_ring import MutualRing
 
@@ -137,7 +137,8 @@ class ShardedKNN(ConstructorRepr):
             check_squares(query=query)
             told = told_of(query, distance)
         every, memories = zip(*exchange((told, memory), self.group), strict=True)
-        least = min(memories)
+        most = max(sizes, default=0)
+        least = travel_memory(min(memories), 8 * reference.shape[1] * reference.element_size(), most, self.group)
         if None not in every:
             ring = MutualRing(query, sizes, memory, self.knn, frame_of(every, query), at_once(query, least), self.group)
             ring(known)

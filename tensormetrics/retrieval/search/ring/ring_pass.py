@@ -1,5 +1,6 @@
 """Rows of all ranks: each in its place, and passed round, the next block under way while the present one is used."""
 
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -10,6 +11,7 @@ from torch import distributed as dist
 from ...._distributed import FEW_RANKS, Group, exchange, global_rank, reaching
 
 FEWEST = 64  # rows that are sent at once
+HIGHEST_FLOOR = 2**24  # bytes; rows that take more than this by 64 keep a rank busy for longer than a message takes
 
 
 class Ring:
@@ -66,6 +68,20 @@ def at_once(rows: Tensor, memory: int, besides: int = 0) -> int:
     """How many rows to send at once, of which two blocks and what is made of them take half of the memory; `besides`:
     bytes that go with each."""
     return max(memory // 8 // max(rows.shape[1] * rows.element_size() + besides, 1), FEWEST)
+
+
+def travel_memory(memory: int, bytes_per_row: int, rows: int, group: Group) -> int:
+    # memory, bytes_per_row, rows: the same on all ranks; rows: the most of any rank
+    """Return the memory budget, raised to what `FEWEST` rows take; the first rank warns where it was below."""
+    at_least = min(FEWEST, rows)
+    floor = min(at_least * bytes_per_row, HIGHEST_FLOOR)
+    if memory < floor and not dist.get_rank(group):
+        warnings.warn(
+            f"memory_budget: got {memory} bytes, for which rows travel between ranks few at a time; {floor} are used, "
+            f"for {at_least} rows at once",
+            stacklevel=2,
+        )
+    return max(memory, floor)
 
 
 def begin(

@@ -1,0 +1,120 @@
+"""Neighbors that an index found elsewhere, behind the protocol of `TorchKNN`."""
+
+import os
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from .... import _checks
+from ...._checks import takes_arrays
+from ...._repr import ConstructorRepr
+from ...inputs import check_self_index
+from ...sources.files import open_rows
+from ..backend import first_references
+from ..distance import DISTANCES, DistanceName
+
+PIECE = 2**22  # indices that are checked at once
+
+Lists = Tensor | np.ndarray | str | os.PathLike
+
+
+class StoredKNN(ConstructorRepr):
+    """Lists of the nearest references that an index found before, such as a file of FAISS's answers.
+
+    A list may hold the query itself, which is left out where a search says that queries are references. The lists
+    answer for all queries they were made of, in their order, and for no part of them.
+
+    Args:
+        indices: ``(Q, K)`` integers, nearest first, -1 where there is none: a tensor, an array (memory-mapped, too) or
+            the file that `open_rows` would open.
+        distances: ``(Q, K)`` of these, in the same forms; without them, distances are NaN.
+        distance: Distance of the index, by which an ``audit`` of `AccuracyCalculator` searches exactly.
+
+    Raises:
+        ValueError: If a list names a reference twice, or shapes differ.
+
+    Example:
+        >>> import numpy as np
+        >>> x, labels = torch.tensor([[0.0], [0.1], [5.0], [5.1], [0.3]]), torch.tensor([0, 0, 1, 1, 1])
+        >>> np.save("lists.npy", [[0, 1, 4], [1, 0, 4], [2, 3, 4], [3, 2, 4], [4, 0, 1]])  # by an index
+        >>> knn = StoredKNN("lists.npy")
+        >>> calculator = AccuracyCalculator(include=("precision_at_1",), knn_func=knn, audit=5)
+        >>> calculator.get_accuracy(x, labels)
+        {'precision_at_1': 0.8}
+        >>> calculator.audited()["recall"].value  # the last query has a nearer neighbor than its first
+        tensor([0.8000], dtype=torch.float64)
+    """
+
+    def __init__(self, indices: Lists, distances: Lists | None = None, *, distance: DistanceName = "l2") -> None:
+        _checks.one_of("distance", distance, DISTANCES)
+        self.distance = distance
+        self.indices = _read("indices", indices)
+        _checks.integral("indices", self.indices)
+        self.distances = None if distances is None else _read("distances", distances)
+        if self.distances is not None:
+            _checks.shape("distances", self.distances, *self.indices.shape)
+        _refuse_repeated(self.indices)
+
+    @takes_arrays
+    @torch.no_grad()
+    def __call__(
+        self,
+        query: Tensor,
+        k: int,
+        reference: Tensor,
+        ref_includes_query: bool,
+        *,
+        self_index: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """Return distances and indices of the k nearest references as they are stored; see `TorchKNN`.
+
+        Shapes: query: (Q, D); reference: (R, D); self_index: (Q,) int64 -> (Q, k) floating, (Q, k) int64.
+        """
+        k = _checks.integer_at_least("k", k, 1)
+        stored, width = self.indices.shape
+        if len(query) != stored:
+            raise ValueError(f"query: got {len(query)} rows, wanted the {stored} of the lists, all in one call")
+        if k > width:
+            raise ValueError(f"k: got {k}, wanted at most the {width} neighbors of a list; write k={width} or less")
+        indices = self.indices.to(query.device, torch.int64).clamp(min=-1)
+        distances = indices.new_full((), torch.nan, dtype=torch.float32).expand(indices.shape)
+        if self.distances is not None:
+            distances = self.distances.to(query.device)
+        if stored and (highest := int(indices.max())) >= len(reference):
+            raise ValueError(f"indices: got {highest}, wanted -1 to {len(reference) - 1}")
+        if self_index is None and ref_includes_query:
+            self_index = first_references(stored, len(reference), query.device)
+        if self_index is None:
+            return distances[:, :k], indices[:, :k]
+        is_self = indices == check_self_index(self_index, stored, len(reference))[:, None]
+        is_self &= indices >= 0
+        if k == width and bool(is_self.any()):
+            raise ValueError(
+                f"k: got {k}, and lists of {width} that hold the query itself, wanted at most {width - 1}; store one "
+                "neighbor more"
+            )
+        order = is_self.byte().argsort(dim=1, stable=True)[:, :k]
+        return distances.gather(1, order), indices.gather(1, order)
+
+    def _sizes(self) -> dict[str, int]:
+        return {"queries": len(self.indices), "k": self.indices.shape[1]}
+
+
+def _read(name: str, lists: Lists) -> Tensor:
+    # ->  (Q, K)
+    if isinstance(lists, str | os.PathLike):
+        source = open_rows(lists)
+        return source.read(0, len(source))
+    lists = _checks.array_as_tensor(lists)
+    _checks.shape(name, lists, "Q", "K")
+    return lists
+
+
+def _refuse_repeated(indices: Tensor) -> None:
+    rows = max(PIECE // max(indices.shape[1], 1), 1)
+    for start in range(0, len(indices), rows):
+        ordered = indices[start : start + rows].sort(1).values
+        is_repeated = ((ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)).any(1)
+        if is_repeated.any():
+            raise ValueError(f"indices: list {start + int(is_repeated.nonzero()[0])} holds a reference twice")

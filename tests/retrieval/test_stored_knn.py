@@ -1,0 +1,140 @@
+"""Neighbors that were found elsewhere: scores are those of the search that found them, and so is the audit."""
+
+import numpy as np
+import pytest
+import torch
+
+from tensormetrics.retrieval import AccuracyCalculator, StoredKNN, TorchKNN
+
+NAMES = ("precision_at_1", "mean_average_precision_at_5", "mean_reciprocal_rank", "recall_at_3")
+N, K = 150, 8
+
+
+def data():
+    generator = torch.Generator().manual_seed(3)
+    labels = torch.randint(12, (N,), generator=generator)
+    return torch.randn(12, 6, generator=generator)[labels] + torch.randn(N, 6, generator=generator), labels
+
+
+def approximate_lists(x, references, skip=0.2):
+    """Lists of an index that misses some neighbors; queries of x itself find themselves first."""
+    distances, order = TorchKNN()(x, len(references), references, False)
+    is_found = torch.rand(order.shape, generator=torch.Generator().manual_seed(4)) > skip
+    is_found[:, 0] = True
+    kept = (~is_found).byte().argsort(dim=1, stable=True)[:, : K + 1]
+    return order.gather(1, kept), distances.gather(1, kept)
+
+
+class Lists:
+    """The same as a function of one's own."""
+
+    distance = "l2"
+
+    def __init__(self, indices):
+        self.indices = indices
+
+    def __call__(self, query, k, reference, ref_includes_query, self_index=None):
+        rows = [[i for i in row if i != n][:k] for n, row in enumerate(self.indices.tolist())]
+        return torch.zeros(len(query), k), torch.tensor(rows)
+
+
+@pytest.fixture(params=["tensor", "array", "mapped", "npy", "safetensors"])
+def stored(request, tmp_path):
+    """Both columns in a form that a user may have."""
+
+    def store(*columns):
+        paths = []
+        for number, column in enumerate(columns):
+            path = tmp_path / f"{number}.npy"
+            np.save(path, column.numpy().astype(np.int32) if number == 0 else column.numpy())
+            paths.append(path)
+        if request.param == "tensor":
+            return columns
+        if request.param == "array":
+            return tuple(column.numpy() for column in columns)
+        if request.param == "mapped":
+            return tuple(np.load(path, mmap_mode="r") for path in paths)
+        if request.param == "npy":
+            return tuple(paths)
+        save_file = pytest.importorskip("safetensors.torch").save_file
+        for number, column in enumerate(columns):
+            save_file({"rows": column}, tmp_path / f"{number}.safetensors")
+        return tuple(str(tmp_path / f"{number}.safetensors") for number in range(len(columns)))
+
+    return store
+
+
+def test_scores_and_audit_are_those_of_the_index(stored):
+    x, labels = data()
+    indices, distances = approximate_lists(x, x)
+    ours, theirs = (
+        AccuracyCalculator(NAMES, k=K, knn_func=knn, audit=40)
+        for knn in (StoredKNN(*stored(indices, distances)), Lists(indices))
+    )
+    assert ours.get_accuracy(x, labels) == theirs.get_accuracy(x, labels)
+    exact = AccuracyCalculator(NAMES, k=K).get_accuracy(x, labels)
+    for name, estimate in ours.audited().items():
+        assert all(map(torch.equal, estimate, theirs.audited()[name]))
+        if name != "recall":
+            assert estimate.low <= exact[name] <= estimate.high
+
+
+@pytest.mark.parametrize("arrangement", ["prefix", "self_index", "none"])
+def test_queries_are_left_out_by_index(arrangement):
+    x, labels = data()
+    query, own = x[:40], None
+    indices, distances = approximate_lists(query, x)
+    if arrangement == "self_index":
+        own = torch.arange(40)
+    got = StoredKNN(indices, distances)(query, K, x, arrangement == "prefix", self_index=own)
+    expected = indices[:, :K] if arrangement == "none" else indices[:, 1:]
+    assert torch.equal(got[1], expected)
+    assert torch.equal(got[0], distances[:, :K] if arrangement == "none" else distances[:, 1:])
+    assert StoredKNN(indices)(query, 3, x, False)[0].isnan().all()
+
+
+def test_missing_neighbors_are_none():
+    x, labels = data()
+    indices = approximate_lists(x, x)[0]
+    indices[:, 4:] = -1
+    got = StoredKNN(indices)(x, K, x, True)[1]
+    assert torch.equal(got[:, :3], indices[:, 1:4]) and (got[:, 3:] == -1).all()
+    missing = AccuracyCalculator(("recall_at_8",), k=K, knn_func=StoredKNN(indices)).get_accuracy(x, labels)
+    short = AccuracyCalculator(("recall_at_3",), k=K, knn_func=StoredKNN(indices)).get_accuracy(x, labels)
+    assert missing["recall_at_8"] == short["recall_at_3"]
+
+
+ERRORS = {
+    "distance: got 'l3', wanted one of 'l2'": lambda: StoredKNN([[0]], distance="l3"),
+    "indices: got torch.float32, wanted an integer dtype": lambda: StoredKNN(torch.zeros(2, 2)),
+    r"indices: got shape \(2,\), wanted \(Q, K\)": lambda: StoredKNN(torch.zeros(2).long()),
+    r"distances: got shape \(2, 3\), wanted \(2, 2\)": lambda: StoredKNN(
+        torch.tensor([[0, 1], [1, 0]]), torch.zeros(2, 3)
+    ),
+    "indices: list 1 holds a reference twice": lambda: StoredKNN(torch.tensor([[0, 1], [1, 1]])),
+    "query: got 3 rows, wanted the 2 of the lists, all in one call": lambda: searched(rows=3),
+    "k: got 3, wanted at most the 2 neighbors of a list; write k=2 or less": lambda: searched(k=3),
+    "indices: got 5, wanted -1 to 1": lambda: searched(indices=[[0, 1], [1, 5]]),
+    "k: got 2, and lists of 2 that hold the query itself, wanted at most 1; store one neighbor more": lambda: searched(
+        own=True
+    ),
+}
+
+
+def searched(indices=((0, 1), (1, 0)), rows=2, k=2, own=False):
+    return StoredKNN(torch.tensor(indices))(torch.zeros(rows, 1), k, torch.zeros(2, 1), own)
+
+
+@pytest.mark.parametrize("message", ERRORS)
+def test_errors(message):
+    with pytest.raises(ValueError, match=message):
+        ERRORS[message]()
+
+
+def test_calculator_without_k_says_what_to_write():
+    x, labels = data()
+    knn = StoredKNN(approximate_lists(x, x)[0])
+    with pytest.raises(ValueError, match="k: got 149, wanted at most the 9 neighbors of a list; write k=9 or less"):
+        AccuracyCalculator(("mean_average_precision",), knn_func=knn).get_accuracy(x, labels)
+    with pytest.raises(ValueError, match="query: got 20 rows, wanted the 150 of the lists"):
+        AccuracyCalculator(("precision_at_1",), knn_func=knn).get_accuracy(x, labels, sample_queries=20)

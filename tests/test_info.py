@@ -1,0 +1,50 @@
+"""`info`: the commands that it gives for what is missing."""
+
+from email.message import Message
+from importlib import metadata
+
+import pytest
+
+from tensormetrics import _info
+
+ABOUT = """Requires-Dist: torch>=2.11
+Provides-Extra: keops
+Requires-Dist: pykeops; extra == "keops"
+Provides-Extra: trainers
+Requires-Dist: accelerate>=1,<2; extra == "trainers"
+Requires-Dist: ignite[all]==0.5; extra == "trainers"
+Requires-Dist: torchmetrics; extra == "trainers"
+Provides-Extra: all
+Requires-Dist: tensormetrics[keops,trainers]; extra == "all"
+Provides-Extra: plot
+Requires-Dist: torchmetrics; extra == "plot"
+"""
+
+
+@pytest.fixture
+def extras(monkeypatch):
+    about = Message()
+    for line in ABOUT.splitlines():
+        about.add_header(*line.split(": ", 1))
+    monkeypatch.setattr(metadata, "metadata", lambda name: about)
+    return [line.split(maxsplit=1) for line in _info.report().split("\nextras\n")[1].splitlines()]
+
+
+def test_hints_name_packages_and_not_tensormetrics_which_no_index_has(extras):
+    assert extras == [
+        ["keops", "lacks pykeops: pip install pykeops"],
+        ["trainers", "lacks accelerate, ignite: pip install 'accelerate<2,>=1' 'ignite[all]==0.5'"],
+        ["all", "lacks accelerate, ignite, pykeops: pip install 'accelerate<2,>=1' 'ignite[all]==0.5' pykeops"],
+        ["plot", "there"],
+    ]
+
+
+def test_extras_of_sources_that_are_not_installed_say_how_to_install(monkeypatch):
+    def metadata_of(name):
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(metadata, "metadata", metadata_of)
+    assert _info.report().endswith(
+        "\n\nextras: not known, for tensormetrics is not installed; in a copy of the sources type: "
+        "pip install --no-build-isolation -e ."
+    )
