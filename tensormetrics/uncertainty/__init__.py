@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from .results.table import Table as Table
     from .score_files import read_scores as read_scores
     from .scores import interval as interval
+    from .statistics.bradley_terry import bradley_terry as bradley_terry
     from .statistics.cross_validation import compare_folds as compare_folds
     from .statistics.cross_validation import five_by_two_p_value as five_by_two_p_value
     from .statistics.data_sets import compare_data_sets as compare_data_sets
@@ -72,6 +73,7 @@ __all__ = [
     "auroc",
     "average_precision",
     "beta_icdf",
+    "bradley_terry",
     "brier_score",
     "calibration_error",
     "compare",
@@ -123,6 +125,7 @@ _MODULES = {
     "results.table": ("Table",),
     "score_files": ("read_scores",),
     "scores": ("interval",),
+    "statistics.bradley_terry": ("bradley_terry",),
     "statistics.cross_validation": (
         "compare_folds",
         "five_by_two_p_value",

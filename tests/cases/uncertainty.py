@@ -96,6 +96,11 @@ def without_them(p_values: Tensor) -> tuple[Tensor, ...]:
     )
 
 
+def outcomes(generator: Generator, lead: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+    wins, ties = torch.randint(0, 9, (2, *lead, 4, 4), generator=generator).double()
+    return wins, ties + ties.mT
+
+
 FUNCTIONS = {
     "auroc": FunctionCase(
         lambda *sides: (uncertainty.auroc(*sides), uncertainty.auroc(*sides, sides[0].double() + 1)),
@@ -105,6 +110,9 @@ FUNCTIONS = {
     ),
     "average_precision": FunctionCase(
         lambda *sides: (uncertainty.average_precision(*sides),), as_rows(two_classes), not_finite="nan"
+    ),
+    "bradley_terry": FunctionCase(
+        lambda *sides: uncertainty.bradley_terry(*sides), outcomes, rtol=1e-9, not_finite="nan"
     ),
     "brier_score": FunctionCase(
         lambda *sides: (uncertainty.brier_score(*sides),), as_rows(three_classes), rtol=1e-12, not_finite="nan"
