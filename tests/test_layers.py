@@ -39,6 +39,7 @@ SUBPACKAGES = {  # of each domain, in the order of imports: each may import thos
         "metric_pairs",
         "paired_scores",
         "model_tables",
+        "battles",
         "comparison",
     ),
 }

@@ -12,11 +12,14 @@ Every metric has `interval()`. Two metrics that were updated with the same items
 #   scores: the interval of a score
 #   metric_pairs, paired_scores, model_tables, comparison: the comparison of two metrics, of plain scores, of several
 #     models, and the door to all
+#   battles: strengths and ratings of models from pairwise judgements
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .battles.bradley_terry import bradley_terry as bradley_terry
+    from .battles.ratings import Ratings as Ratings
     from .comparison import compare as compare
     from .engine.corrections import correct_p_values as correct_p_values
     from .engine.errors import UncertaintyWarning as UncertaintyWarning
@@ -37,7 +40,6 @@ if TYPE_CHECKING:
     from .results.table import Table as Table
     from .score_files import read_scores as read_scores
     from .scores import interval as interval
-    from .statistics.bradley_terry import bradley_terry as bradley_terry
     from .statistics.cross_validation import compare_folds as compare_folds
     from .statistics.cross_validation import five_by_two_p_value as five_by_two_p_value
     from .statistics.data_sets import compare_data_sets as compare_data_sets
@@ -65,6 +67,7 @@ __all__ = [
     "ComparisonTable",
     "Density",
     "Estimate",
+    "Ratings",
     "Scores",
     "Table",
     "Uncertain",
@@ -125,7 +128,8 @@ _MODULES = {
     "results.table": ("Table",),
     "score_files": ("read_scores",),
     "scores": ("interval",),
-    "statistics.bradley_terry": ("bradley_terry",),
+    "battles.bradley_terry": ("bradley_terry",),
+    "battles.ratings": ("Ratings",),
     "statistics.cross_validation": (
         "compare_folds",
         "five_by_two_p_value",

@@ -55,6 +55,30 @@ def gaps_in_bins(preds: np.ndarray, target: np.ndarray) -> list[float]:
     return [sum(abs(target[one].mean() - preds[one].mean()) * one.mean() for one in inside)]
 
 
+def judged(generator: Generator, items: int) -> tuple[Tensor, Tensor, Tensor]:
+    first = torch.randint(3, (items,), generator=generator)
+    second = (first + torch.randint(1, 3, (items,), generator=generator)) % 3
+    return first, second, torch.randint(3, (items,), generator=generator).double() / 2
+
+
+def strengths_by_ascent(first: np.ndarray, second: np.ndarray, outcome: np.ndarray) -> list[float]:
+    """The maximum of the likelihood of Davidson, battle by battle, by the method of Newton with a numeric Hessian."""
+    sign = np.eye(3)[first] - np.eye(3)[second]
+
+    def gradient(point: np.ndarray) -> np.ndarray:
+        strengths, log_nu = point[:3], point[3]
+        logits = np.stack([-sign @ strengths / 2, np.full(len(sign), log_nu), sign @ strengths / 2])
+        p = np.exp(logits) / np.exp(logits).sum(0)
+        score = (outcome == 1) / 2 - (outcome == 0) / 2 - (p[2] - p[0]) / 2
+        return np.append(score @ sign - strengths / 9, (outcome == 0.5).sum() - p[1].sum())
+
+    point = np.zeros(4)
+    for _ in range(50):
+        hessian = np.stack([(gradient(point + step) - gradient(point - step)) / 2e-5 for step in np.eye(4) * 1e-5])
+        point = point - np.linalg.solve(hessian, gradient(point))
+    return [1000 + 400 / math.log(10) * strength for strength in point[:3]]
+
+
 BAD = (
     (torch.rand(5), torch.rand(5)),
     (torch.rand(5), torch.zeros(4, dtype=torch.int64)),
@@ -68,6 +92,19 @@ METRICS = {
     "BrierScore": MetricCase(uncertainty.BrierScore, three_classes, squares, rtol=1e-7, bad=BAD, not_finite="nan"),
     "CalibrationError": MetricCase(
         lambda: uncertainty.CalibrationError(7), two_classes, gaps_in_bins, rtol=1e-6, bad=BAD, not_finite="nan"
+    ),
+    "Ratings": MetricCase(
+        lambda: uncertainty.Ratings(3),
+        judged,
+        strengths_by_ascent,
+        rtol=1e-7,
+        bad=(
+            (torch.tensor([0]), torch.tensor([0]), torch.tensor([1.0])),
+            (torch.tensor([0]), torch.tensor([3]), torch.tensor([1.0])),
+            (torch.tensor([0]), torch.tensor([1]), torch.tensor([0.7])),
+            (torch.tensor([0, 1]), torch.tensor([1]), torch.tensor([0.5])),
+        ),
+        not_finite=lambda place, value: LeftOut("no judgement") if value != value else "raises",
     ),
     "Uncertain": MetricCase(
         lambda: uncertainty.Uncertain(MeanSquaredError(), replicates=0),  # with replicates: test_table.py

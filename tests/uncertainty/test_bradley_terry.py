@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from tensormetrics.uncertainty import bradley_terry
-from tensormetrics.uncertainty.statistics.bradley_terry import CHUNK
+from tensormetrics.uncertainty.battles.bradley_terry import CHUNK
 
 GOLDEN = json.loads((Path(__file__).parent / "golden_ratings.json").read_text())
 

@@ -52,7 +52,10 @@ SCORING = {
         *("policy", "replicates", "restarts", "scheme", "scores", "seed", "singletons", "solver", "threshold", "top"),
         *("zero_division", "by", "members", "metric", "reduction", "schema"),
     },
-    "uncertainty": {"bins", "item_bounds", "metric", "norm", "replicates", "seed", "width"},
+    "uncertainty": {
+        *("bins", "item_bounds", "metric", "norm", "replicates", "seed", "width"),
+        *("anchor", "models", "prior_sd", "scale", "ties"),  # of `Ratings`
+    },
 }
 
 

@@ -368,4 +368,53 @@ DIFFERENCES = {
         },
     ),
 }
-NUMBERS = PROBABLE | MATRICES | ASSIGNED | SAMPLES | DIFFERENCES
+
+
+def battles(models: int, count: int, outcomes: int = 3) -> Callable[[Generator], tuple[Tensor, ...]]:
+    def made(generator: Generator) -> tuple[Tensor, ...]:
+        first = torch.randint(models, (count,), generator=generator)
+        second = (first + torch.randint(1, models, (count,), generator=generator)) % models
+        return first, second, torch.randint(outcomes, (count,), generator=generator).double() * (1 / (outcomes - 1))
+
+    return made
+
+
+def of_counts(first: Tensor, second: Tensor, outcome: Tensor) -> Tensor:
+    wins, ties = (torch.zeros(4, 4).double() for _ in range(2))
+    for i, j, score in zip(first.tolist(), second.tolist(), outcome.tolist(), strict=True):
+        for table, sides in ((wins, [(i, j)] * (score == 1) + [(j, i)] * (score == 0)), (ties, [(i, j), (j, i)])):
+            for winner, loser in sides if (table is wins) != (score == 0.5) else ():
+                table[winner, loser] += 1
+    return uncertainty.bradley_terry(wins, ties)[0]
+
+
+def of_names(first: Tensor, second: Tensor, outcome: Tensor) -> Tensor:
+    metric = uncertainty.Ratings([*"abcd"], scale="logit")
+    metric.update(*(["abcd"[i] for i in side.tolist()] for side in (first, second)), outcome.tolist())
+    return torch.stack([*metric.compute().values()])
+
+
+def rated(**options: Any) -> uncertainty.Ratings:
+    return uncertainty.Ratings(4, scale="logit", **options)
+
+
+BATTLES = {
+    "strengths of models": Number(
+        {
+            "ordinary": battles(4, 90),
+            "no ties": battles(4, 60, 2),
+            "few": lambda _: (torch.tensor([0, 1, 2]), torch.tensor([1, 2, 3]), torch.tensor([1.0, 0.5, 0.0])),
+            "never lost": lambda _: (torch.zeros(6).long(), torch.arange(6) % 3 + 1, torch.ones(6).double()),
+            "apart": lambda _: (torch.tensor([0, 2]), torch.tensor([1, 3]), torch.ones(2).double()),
+        },
+        {
+            "uncertainty.bradley_terry": of_counts,
+            "uncertainty.Ratings": lambda *data: torch.stack([*fed(rated(), *data).compute().values()]),
+            "uncertainty.Ratings, forward": lambda *data: torch.stack([*rated()(*data).values()]),
+            "uncertainty.Ratings, interval": lambda *data: fed(rated(), *data).interval().value,
+            "uncertainty.Ratings, names": of_names,
+        },
+        without={"uncertainty.Ratings, forward": {"apart": "a batch need not connect the models, and is NaN"}},
+    ),
+}
+NUMBERS = BATTLES | PROBABLE | MATRICES | ASSIGNED | SAMPLES | DIFFERENCES
