@@ -36,17 +36,17 @@ def outcome_codes(first: Tensor, second: Tensor, score: Tensor, count: int | Non
     """Return what happened in each battle; a ValueError where no battle is, on the CPU alone, since it reads values."""
     known = (score == 0) | (score == 0.5) | (score == 1)
     codes = torch.where(known, 2 * score, torch.where(score.isnan(), MISSING, INVALID)).to(torch.int8)
-    sides = first == second
+    unknown = torch.zeros_like(known)
     if count is not None:
-        sides = sides | (first < 0) | (first >= count) | (second < 0) | (second >= count)
-    codes = codes.masked_fill(sides, INVALID)
+        unknown = (first < 0) | (first >= count) | (second < 0) | (second >= count)
+    codes = codes.masked_fill(unknown | (first == second), INVALID)
     if codes.device.type == "cpu" and bool((codes == INVALID).any()):
         row = int((codes == INVALID).nonzero()[0])
-        if bool(sides[row]):
-            wanted = "two models" if count is None else f"two models of 0 to {count - 1}"
-            raise ValueError(
-                f"a, b: battle {row}: got {int(first[row])} and {int(second[row])}, wanted the numbers of {wanted}"
-            )
+        if bool(unknown[row]):
+            got, last = f"{int(first[row])} and {int(second[row])}", (count or 0) - 1
+            raise ValueError(f"a, b: battle {row}: got {got}, wanted two of 0 to {last}")
+        if first[row] == second[row]:
+            raise ValueError(f"a, b: battle {row}: got a model against itself, wanted two models")
         raise ValueError(f"outcome: battle {row}: got {float(score[row])}, wanted 1, 0, 0.5 or NaN")
     return codes
 
