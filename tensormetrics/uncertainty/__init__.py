@@ -9,9 +9,10 @@ Every metric has `interval()`. Two metrics that were updated with the same items
 #   statistics: samples, pooling, tests over folds and data sets; imports no metric
 #   metrics: metrics of binary scores and probabilities, and the wrapper of torchmetrics' metrics
 #   item_scores, score_files, score_sources: scores that exist already, in files, and whatever else they are given as
+#   sequences: intervals that hold at every number of items
 #   scores: the interval of a score
-#   metric_pairs, paired_scores, model_tables, comparison: the comparison of two metrics, of plain scores, of several
-#     models, and the door to all
+#   metric_pairs, paired_scores, paired_sequences, model_tables, comparison: the comparison of two metrics, of plain
+#     scores, of these at every number of items, of several models, and the door to all
 #   battles: strengths and ratings of models from pairwise judgements
 
 from importlib import import_module
