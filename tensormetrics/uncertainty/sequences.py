@@ -7,7 +7,7 @@ Waudby-Smith & Ramdas 2023, doi:10.1093/jrsssb/qkad009, theorem 3.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -19,7 +19,9 @@ from .item_scores import ItemScores, Scores
 from .results.estimates import Estimate, check_confidence
 
 METHOD = "betting confidence sequence"
-BISECTIONS = 60
+PRECISION = 2.0**-44  # of an end, in parts of the range
+MAX_STEPS = 50  # six more than bisection needs
+BISECTIONS = 8  # the first steps, until a function is smooth between the ends
 
 
 class Bets(NamedTuple):
@@ -52,12 +54,8 @@ class Bets(NamedTuple):
     def interval(self, count: int) -> tuple[Tensor, Tensor]:
         # ->  (...) each, in [0, 1]
         """Return the ends after `count` units: the least and the largest mean that no capital has ruled out so far."""
-        low = self.units.new_zeros(self.units.shape[:-1])
-        high = torch.ones_like(low)
-        for _ in range(BISECTIONS):
-            center = (low + high) / 2
-            is_out = self.capital(center, count) >= self.threshold
-            low, high = center.where(is_out, low), high.where(is_out, center)
+        low = torch.zeros(self.units.shape[:-1], dtype=torch.float64, device=self.units.device)
+        low = decreasing_root(lambda mean: self.capital(mean, count) - self.threshold, low, -self.threshold)
         return low[0], 1 - low[1]
 
     def p_values(self, mean: float, count: int) -> tuple[Tensor, Tensor]:
@@ -66,6 +64,32 @@ class Bets(NamedTuple):
         sides = torch.tensor([mean, 1 - mean], dtype=torch.float64, device=self.units.device)
         capital = self.capital(sides.view(2, *[1] * (self.units.ndim - 2)).expand(self.units.shape[:-1]), count)
         return (-capital[0]).exp(), (-capital[1]).exp()
+
+
+def decreasing_root(function: Callable[[Tensor], Tensor], start: Tensor, last: float) -> Tensor:
+    # start: (...), all 0  last: the value at 1  ->  (...) in [0, 1]
+    """Return the largest number, up to `PRECISION`, at which a decreasing function is not negative; 0 if there is none.
+
+    Bisection, then interpolate, truncate and project (Oliveira & Takahashi 2020, doi:10.1145/3423597): hardly more
+    steps than bisection in the worst case, a third of them for smooth functions.
+    """
+    low, low_value = start, function(start)
+    high, high_value = torch.ones_like(low).where(low_value >= 0, 0), torch.full_like(low, last)
+    for step in range(MAX_STEPS):
+        center, width = (low + high) / 2, high - low
+        is_open = width > PRECISION
+        if low.device.type == "cpu" and not bool(is_open.any()):  # elsewhere the steps are cheaper than to ask
+            break
+        secant = (low * high_value - high * low_value) / (high_value - low_value)
+        distance = center - secant
+        truncated = secant + distance.sign() * torch.minimum(0.2 * width.square(), distance.abs())
+        radius = (PRECISION / 2 * 2.0 ** (MAX_STEPS - step) - width / 2) * (step >= BISECTIONS)
+        trial = center - (center - truncated).clamp(-radius, radius)
+        value = function(trial)
+        above, below = is_open & (value >= 0), is_open & (value < 0)
+        low, low_value = trial.where(above, low), value.where(above, low_value)
+        high, high_value = trial.where(below, high), value.where(below, high_value)
+    return low
 
 
 class UnitScores(NamedTuple):
