@@ -282,7 +282,7 @@ class Ratings(RowMetric):
         estimate = interval(resampled, confidence)
         return dataclasses.replace(estimate, name="rating", labels=tuple(table.models))
 
-    def compare(  # noqa: D417
+    def compare(
         self,
         a: str | None = None,
         b: str | None = None,
