@@ -19,7 +19,7 @@ NU = 0.6
 AHEAD = 0.3
 ALIKE = 0.7
 ELO = 400 / math.log(10)
-SETS = 400
+SETS = 200
 SIZES = 5, 10, 20  # battles of a pair
 
 

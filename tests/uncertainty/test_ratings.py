@@ -190,6 +190,18 @@ def test_copy_of_a_model_with_the_same_battles_is_equal_to_it(battles):
     assert first_ranks[0] == first_ranks[1] == 1
 
 
+def test_copy_with_battles_of_its_own_differs_at_most_at_the_nominal_rate(generator):
+    strengths = torch.tensor([-0.5, 0.0, 0.5, 0.5]).double()
+    differs = covered = 0
+    for number in range(40):
+        metric = Ratings(4, scale="logit")
+        metric.update(*judged(generator, strengths, 120), ids=torch.arange(120) + 120 * number)
+        comparison = metric.compare("2", "3", replicates=200)
+        differs += float(comparison.p_value) <= 0.05
+        covered += sum(float(side.low) <= 0.375 <= float(side.high) for side in (comparison.a, comparison.b))
+    assert differs <= 6 and covered >= 0.9 * 80
+
+
 def test_compare_pairs_agree_with_single_pairs_and_with_ratings(ratings):
     table = ratings.compare()
     assert table.rows[0] == "gpt - llama" and len(table.rows) == 6

@@ -135,7 +135,8 @@ class Ratings(RowMetric):
         count = None if self.models is None else len(self.models)
         codes = outcome_codes(first, second, score, count)
         self.append_items({"first": first, "second": second, "outcome": codes}, **items)
-        if new := [name for name, number in names.items() if number not in self._names()]:
+        known = self._names() if names else {}
+        if new := [name for name, number in names.items() if number not in known]:
             lines = "".join(f"{json.dumps(name)}\n" for name in new).encode("ascii")
             self.append_rows("model_names", torch.frombuffer(bytearray(lines), dtype=torch.uint8))
 

@@ -398,6 +398,45 @@ def rated(**options: Any) -> uncertainty.Ratings:
     return uncertainty.Ratings(4, scale="logit", **options)
 
 
+def at_any_time(scores: Tensor) -> uncertainty.Estimate:
+    return uncertainty.interval(scores, anytime=True)
+
+
+def of_one_file(scores: Tensor) -> uncertainty.Estimate:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "scores.csv"
+        path.write_text("\n".join(["id,score", *(f"q{i},{score}" for i, score in enumerate(scores.tolist()))]))
+        return uncertainty.interval(path, anytime=True)
+
+
+SEQUENCES = {
+    "mean of right answers at any time": Number(
+        {
+            "ordinary": lambda generator: right_of_two(60)(generator)[:1],
+            "all right": lambda _: (torch.ones(30).long(),),
+            "one item": lambda _: (torch.ones(1).long(),),
+            "other scores": lambda generator: (torch.rand(20, generator=generator).double(),),  # without bounds
+            "no items": lambda _: (torch.ones(0),),
+        },
+        {
+            "uncertainty.interval": at_any_time,
+            "uncertainty.interval, batch": lambda scores: at_any_time(scores.double()[None])[0],
+            "uncertainty.interval, list": lambda scores: at_any_time(scores.tolist()),
+            "uncertainty.interval, by name": lambda scores: at_any_time(
+                dict(zip(named(scores), scores.tolist(), strict=True))
+            ),
+            "uncertainty.interval, last look": lambda scores: uncertainty.interval(
+                scores, anytime=True, looks=[1, len(scores)]
+            )[-1],
+            "uncertainty.compare, the first of both": lambda scores: (
+                uncertainty.compare(scores, scores, anytime=True).a
+            ),
+            "uncertainty.read_scores": of_one_file,
+        },
+        without={"uncertainty.read_scores": {"no items": "a file without a row is not one of scores"}},
+        rtol=1e-9,
+    ),
+}
 BATTLES = {
     "strengths of models": Number(
         {
@@ -417,4 +456,4 @@ BATTLES = {
         without={"uncertainty.Ratings, forward": {"apart": "a batch need not connect the models, and is NaN"}},
     ),
 }
-NUMBERS = BATTLES | PROBABLE | MATRICES | ASSIGNED | SAMPLES | DIFFERENCES
+NUMBERS = BATTLES | SEQUENCES | PROBABLE | MATRICES | ASSIGNED | SAMPLES | DIFFERENCES
