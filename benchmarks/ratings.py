@@ -41,7 +41,8 @@ def seconds(call: Callable[[], Any]) -> float:
 def in_turns(ours: Callable[[], Any], rival: Callable[[], Any], turns: int) -> tuple[str, str, str]:
     times = [(seconds(ours), seconds(rival)) for _ in range(turns)]
     own, other = (statistics.median(column) for column in zip(*times, strict=True))
-    return f"{1000 * own:.1f}", f"{1000 * other:,.0f}", f"{statistics.median(b / a for a, b in times):.0f}"
+    ratio = statistics.median(b / a for a, b in times)
+    return f"{1000 * own:.1f}", f"{1000 * other:,.1f}", f"{ratio:.2g}"
 
 
 def strengths(models: int, winners: np.ndarray, losers: np.ndarray, prior_sd: float | None) -> np.ndarray:
