@@ -42,7 +42,7 @@ def in_turns(ours: Callable[[], Any], rival: Callable[[], Any], turns: int) -> t
     times = [(seconds(ours), seconds(rival)) for _ in range(turns)]
     own, other = (statistics.median(column) for column in zip(*times, strict=True))
     ratio = statistics.median(b / a for a, b in times)
-    return f"{1000 * own:.1f}", f"{1000 * other:,.1f}", f"{ratio:.2g}"
+    return f"{1000 * own:.1f}", f"{1000 * other:,.1f}", f"{ratio:.0f}" if ratio > 1 else f"{ratio:.2f}"
 
 
 def strengths(models: int, winners: np.ndarray, losers: np.ndarray, prior_sd: float | None) -> np.ndarray:
