@@ -11,10 +11,12 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
+import _battle_samples as battle_samples
 import _field_samples as field_samples
 import _pair_samples as pair_samples
 import _ranked_samples as ranked_samples
 import _repeat_samples as repeat_samples
+import _sequence_samples as sequence_samples
 import _small_samples as simulation
 import _word_samples as word_samples
 import numpy as np
@@ -49,6 +51,19 @@ PASS_COLUMNS = (
 )
 CROSSED_COLUMNS = "items x seeds", "standard deviations: items, seeds, rest", "crossed t", "items alone"
 TEST_COLUMNS = "test", "sizes", "p <= .05"
+BATTLE_COLUMNS = (
+    "battles",
+    "of each pair",
+    "coverage of ratings",
+    "mean width in Elo",
+    "coverage of differences",
+    "a copy differs, `p_value` <= .05",
+    "both best among `best`",
+    "all ranks right",
+)
+POSITION_COLUMNS = "battles of each pair", "coverage", "mean width"
+SEQUENCE_COLUMNS = "scores", "missed at any look", "by the t interval", "mean width at 500", "of the t interval"
+LOOK_COLUMNS = "models of equal score", "`p_value` <= .05 at any look", "by the t test"
 PEER_COLUMNS = "scores", "method", "coverage", "mean width", "p <= .05", "interval against p", "no interval"
 
 
@@ -309,6 +324,35 @@ def tests(sets: int | None) -> Iterator[Cells]:
         yield f"`{name}`, difference at the margin", counts, joined(map(fraction, column))
 
 
+def battles(sets: int | None) -> Iterator[Cells]:
+    for row in battle_samples.rows():
+        shares = battle_samples.shares_of(row, sets)
+        after = joined_shares(shares.differences, shares.copy_differs, shares.best_hold, shares.ranks_hold)
+        yield row.kind, str(row.battles), fraction(shares.ratings), f"{shares.width:.0f}", *after
+
+
+def position_effects(sets: int | None) -> Iterator[Cells]:
+    for size, covered, mean in battle_samples.position_effects(sets):
+        yield str(size), fraction(covered), width(mean)
+
+
+def sequences(sets: int | None) -> Iterator[Cells]:
+    for row in sequence_samples.ROWS:
+        shares = sequence_samples.sequence_of(row, sets)
+        missed = joined_shares(shares.missed, shares.missed_by_t)
+        yield row.kind, *missed, width(shares.width), width(shares.width_of_t)
+
+
+def looks(sets: int | None) -> Iterator[Cells]:
+    for rate, alike in ((0.7, 0.0), (0.7, 0.8), (0.9, 0.8)):
+        name = f"right or wrong, {fraction(rate)}, alike in {alike:.0%} of items"
+        yield name, *joined_shares(*sequence_samples.equal_models(rate, alike, sets))
+
+
+def joined_shares(*shares: float) -> Cells:
+    return tuple(map(fraction, shares))
+
+
 def main() -> None:
     options = arguments(__doc__, ("cpu",))
     warnings.simplefilter("ignore")  # peers warn of few items
@@ -349,6 +393,12 @@ def main() -> None:
     report.table("Tests by name, 4,000 sets each.", TEST_COLUMNS, tests(sets))
     title = "Adjusted mutual information, draws that the library does not offer, 200 sets each."
     report.table(title, PARTITION_COLUMNS, partitions(sets))
+    title = f"Ratings of six models from battles, {battle_samples.SETS} sets each."
+    report.table(title, BATTLE_COLUMNS, battles(sets))
+    report.table("Position effect where there is none.", POSITION_COLUMNS, position_effects(sets))
+    title = f"Means at twenty looks, after 25 to 500 items, {sequence_samples.SETS} sets each."
+    report.table(title, SEQUENCE_COLUMNS, sequences(sets))
+    report.table("Equal models at the same looks.", LOOK_COLUMNS, looks(sets))
     peer_sets = sets or simulation.SETS
     report.table("Other packages, one model.", PEER_COLUMNS, peers(simulation.peer_rows(), peer_sets, False))
     report.table("Other packages, equal models.", PEER_COLUMNS, peers(simulation.peer_pair_rows(), peer_sets, True))

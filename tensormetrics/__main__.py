@@ -33,6 +33,7 @@ COMMANDS = {  # name -> file in _cli/commands, and what it answers
     "ner": ("structured", "How good are named entities, in BIO files?"),
     "amr": ("structured", "How good are AMR graphs, in PENMAN notation? (Smatch)"),
     "scores": ("score_files", "How sure are scores of items, in logs and tables? Which model is better?"),
+    "ratings": ("ratings", "Which model is better, by battles that people or judges decided? Who is tied?"),
     "info": ("installation", "What is installed, what native code is loaded, and what is missing."),
     "check-gpu": ("installation", "Does everything run on this GPU, and answer as on the CPU? How fast?"),
     "warm-up": ("installation", "Compile the kernels for this GPU now, so that no first call does."),

@@ -9,15 +9,19 @@ Every metric has `interval()`. Two metrics that were updated with the same items
 #   statistics: samples, pooling, tests over folds and data sets; imports no metric
 #   metrics: metrics of binary scores and probabilities, and the wrapper of torchmetrics' metrics
 #   item_scores, score_files, score_sources: scores that exist already, in files, and whatever else they are given as
+#   sequences: intervals that hold at every number of items
 #   scores: the interval of a score
-#   metric_pairs, paired_scores, model_tables, comparison: the comparison of two metrics, of plain scores, of several
-#     models, and the door to all
+#   metric_pairs, paired_scores, paired_sequences, model_tables, comparison: the comparison of two metrics, of plain
+#     scores, of these at every number of items, of several models, and the door to all
 #   planning: the number of items of a comparison
+#   battles: strengths and ratings of models from pairwise judgements
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .battles.bradley_terry import bradley_terry as bradley_terry
+    from .battles.ratings import Ratings as Ratings
     from .comparison import compare as compare
     from .engine.corrections import correct_p_values as correct_p_values
     from .engine.errors import UncertaintyWarning as UncertaintyWarning
@@ -76,6 +80,7 @@ __all__ = [
     "Estimate",
     "PassAtK",
     "Plan",
+    "Ratings",
     "Scores",
     "Table",
     "Uncertain",
@@ -85,6 +90,7 @@ __all__ = [
     "auroc",
     "average_precision",
     "beta_icdf",
+    "bradley_terry",
     "brier_score",
     "calibration_error",
     "compare",
@@ -156,6 +162,8 @@ _MODULES = {
         "VarianceComponents",
         "variance_components",
     ),
+    "battles.bradley_terry": ("bradley_terry",),
+    "battles.ratings": ("Ratings",),
     "statistics.cross_validation": (
         "compare_folds",
         "five_by_two_p_value",

@@ -1,12 +1,15 @@
 """Two metrics on the same items, one against a number, or several models: which is better, and how sure is that?"""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .metric_pairs import Options, SampledMetric, check_comparable, compare_sampled
 from .model_tables import compare_models
 from .paired_scores import PairedScores
+from .paired_sequences import compare_sequences
+from .results.estimates import Comparison
 from .score_sources import NO_SOURCE, Source, is_number, is_scores
+from .sequences import check_anytime
 
 
 def compare(
@@ -29,6 +32,8 @@ def compare(
     rope: float | None = None,
     correction: str = "holm",
     baseline: str | None = None,
+    anytime: bool = False,
+    looks: Sequence[int] | None = None,
 ) -> Any:
     """Compare two models on the same items, one with a number, or several models.
 
@@ -79,6 +84,9 @@ def compare(
             see `correct_p_values`.
         baseline: Name of the model from which the others differ.
         rope: Differences up to it do not matter in practice; `p_rope` is the probability of such a difference.
+        anytime: Whether interval and p-value hold at every number of items at once, see `interval`: of scores of two
+            models, or of one and a number. Items count in the order of a; nothing is said of `p_better` and `p_rope`.
+        looks: With `anytime`, the numbers of items (or groups) after which the comparison is wanted.
 
     Returns:
         A `Comparison` of a minus b, or several by name; a `Table` of several models.
@@ -107,6 +115,7 @@ def compare(
         +0.17 [+0.06, +0.60], p = 0.007
     """
     options = Options(confidence, alternative, replicates, seed, rope)
+    check_anytime(anytime, looks, replicates=replicates, seed=seed)
     source = Source(ids, groups, bounds, score, metric, filter, higher_is_better)
     if model is not None:
         a = source.models(a, model)
@@ -114,10 +123,14 @@ def compare(
     if isinstance(a, Mapping) and not (b is not None and is_scores(a)):
         if b is not None:
             raise TypeError("b: got a second argument beside several models, wanted baseline='name of a model'")
+        if anytime:
+            raise TypeError("anytime: got several models, wanted two, or one and a number")
         return compare_models(a, options, correction, baseline, source, on_missing)
     if baseline is not None:
         raise ValueError(f"baseline: got {baseline!r} for two metrics, wanted several models as {{name: metric}}")
     options.question(bool)  # which checks them before any work
+    if anytime:
+        return _compared_anytime(a, b, source, options, on_missing, looks)
     if is_scores(a) and is_number(b):
         on_missing = "drop" if on_missing == "error" else on_missing
         return PairedScores.of({"a": source.read(a, "a")}, options, on_missing).compared_with(float(b), options)
@@ -129,3 +142,16 @@ def compare(
     source.check_unused(source._fields, f"a {type(a).__name__}, which knows its items")
     comparisons = compare_sampled(SampledMetric.of(a, options), SampledMetric.of(b, options), options)
     return a.corrected(b, comparisons, correction) if hasattr(a, "corrected") and type(a) is type(b) else comparisons
+
+
+def _compared_anytime(
+    a: Any, b: Any, source: Source, options: Options, on_missing: str, looks: Sequence[int] | None
+) -> Comparison:
+    models = {"a": a} if is_number(b) else {"a": a, "b": b}
+    for name, model in models.items():
+        if not is_scores(model):
+            raise TypeError(f"{name}: got a {type(model).__name__} with anytime=True, wanted scores of items in order")
+    scores = {name: source.read(model, name) for name, model in models.items()}
+    if len(models) == 2:
+        return compare_sequences(scores, None, options, on_missing, looks)
+    return compare_sequences(scores, float(b), options, "drop" if on_missing == "error" else on_missing, looks)

@@ -177,14 +177,19 @@ class Scores:
         )
         return means.take(read=self.shaped)
 
+    def id_numbers(self, as_texts: bool = False) -> Tensor:
+        # ->  (N,) int64
+        """Return the number of each score's item; `as_texts` takes integers for texts."""
+        ids = [*map(str, _as_list(cast(Ids, self.ids)))] if as_texts else self.ids
+        return units("ids", ids, len(self), self.scores.device)
+
     def _items(self, as_texts: bool = False) -> ItemScores:
         """Return the items with their ids as numbers; `as_texts` takes integers for texts."""
         values = self.scores.reshape(-1, len(self)).T
         groups = None if self.groups is None else units("groups", self.groups, len(self), values.device)
         if self.ids is None:
             return ItemScores(values, None, groups)
-        ids = [*map(str, _as_list(self.ids))] if as_texts else self.ids
-        numbers = units("ids", ids, len(self), values.device)
+        numbers = self.id_numbers(as_texts)
         if len(numbers.unique()) == len(numbers):
             return ItemScores(values, numbers, groups)
         rows = torch.cat([values.nan_to_num(0), values.isfinite().double()], 1)

@@ -45,7 +45,7 @@ def compare_models(
     options.question(bool)  # which checks them before any work
     members = {model: _members(metrics, source, model) for model, metrics in models.items()}
     _check_members(members)
-    with _one_warning():
+    with one_warning():
         samples, paired = _samples(members, options, on_missing)
         pairs = [*itertools.combinations(samples, 2)]
         all_pairs = functools.cache(lambda: _comparisons(samples, paired, pairs, options, correction))
@@ -148,14 +148,14 @@ def _ranked(samples: Models, confidence: float) -> Table:
     resampled = [sample.resampled for metrics in samples.values() for sample in metrics.values()]
     (direction, *others) = columns.values()
     if direction is not None and not others and all(isinstance(part, Resampled) for part in resampled):
-        ranks = _rank_sets(resampled, direction, confidence)
+        ranks = rank_models(resampled, direction, confidence)
         columns |= {"first rank": None, "last rank": None, "best": None}
         for row, first, last in zip(rows, ranks.first.tolist(), ranks.last.tolist(), strict=True):
             row |= {"first rank": first, "last rank": last, "best": first == 1}
     return Table(list(samples), columns, rows, index="model")
 
 
-def _rank_sets(resampled: list[Resampled], direction: bool, confidence: float) -> RankSets:
+def rank_models(resampled: list[Resampled], direction: bool, confidence: float) -> RankSets:
     """Return the ranks of models of one value each; where their units are kept, with the errors of few of them."""
     sign = 1.0 if direction else -1.0
     readers = [values_of(part).read for part in resampled]
@@ -212,7 +212,7 @@ def _table(samples: Models, differences: Comparisons, baseline: str, correction:
     return Table(list(samples), columns, rows, caption=caption, index="model")
 
 
-class _one_warning(warnings.catch_warnings):
+class one_warning(warnings.catch_warnings):
     """Inside, equal warnings of many comparisons are one."""
 
     def __init__(self) -> None:

@@ -35,8 +35,8 @@ class PairedScores(NamedTuple):
     @classmethod
     def of(cls, models: dict[str, Scores], options: Options, on_missing: str) -> "PairedScores":
         """Pair the items by id, or by position where no model has ids, and draw the replicates once for all."""
-        items, details = _paired(models, on_missing)
-        bounds = _common_bounds(models, items.values)
+        items, details = paired_items(models, on_missing)
+        bounds = common_bounds(models, items.values)
         means = resampled_means(items.values, items.names(), *check_draws(options.replicates, options.seed), bounds)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UncertaintyWarning)  # that of the comparison says it
@@ -114,7 +114,7 @@ def _columns(models: dict[str, Scores]) -> list[Tensor]:
     return list(torch.arange(sum(sizes), device=device).split(sizes))
 
 
-def _common_bounds(models: dict[str, Scores], values: Tensor) -> tuple[float, float]:
+def common_bounds(models: dict[str, Scores], values: Tensor) -> tuple[float, float]:
     """Return the bounds that hold for all models; ValueError for a score outside, such as one that counts as 0."""
     bounds = {scores.bounds or UNBOUNDED for scores in models.values()}
     low, high = (end(ends) for end, ends in zip((min, max), zip(*bounds, strict=True), strict=True))
@@ -123,7 +123,7 @@ def _common_bounds(models: dict[str, Scores], values: Tensor) -> tuple[float, fl
     return low, high
 
 
-def _paired(models: dict[str, Scores], on_missing: str) -> tuple[ItemScores, dict[str, Any]]:
+def paired_items(models: dict[str, Scores], on_missing: str) -> tuple[ItemScores, dict[str, Any]]:
     """Return the scores of all models on the same items, side by side, and what happened to the others."""
     _checks.one_of("on_missing", on_missing, ON_MISSING)
     _checks.same_device(**{name: scores.scores for name, scores in models.items()})
@@ -133,8 +133,7 @@ def _paired(models: dict[str, Scores], on_missing: str) -> tuple[ItemScores, dic
         having = next(name for name, kind in kinds.items() if kind is not None)
         raise ValueError(f"ids: got some for {having} and none for {without}; wanted them for all models or for none")
     _check_documents(models)
-    as_texts = {*kinds.values()} == {True, False}
-    items = {name: scores._items(as_texts) for name, scores in models.items()}
+    items = {name: scores._items(mixes_names(models)) for name, scores in models.items()}
     first, *_ = items.values()
     lengths = {name: len(part.values) for name, part in items.items()}
     if first.ids is None and len({*lengths.values()}) > 1:
@@ -147,6 +146,11 @@ def _paired(models: dict[str, Scores], on_missing: str) -> tuple[ItemScores, dic
         torch.cat([part.values for part in items.values()], 1), next(iter(items.values())).ids, _common_groups(items)
     )
     return _without_missing(paired, items, on_missing)
+
+
+def mixes_names(models: dict[str, Scores]) -> bool:
+    """Tell whether some models have integers for ids and some have texts."""
+    return len({isinstance(scores.ids, Tensor) for scores in models.values()}) > 1
 
 
 def _by_id(items: dict[str, ItemScores], union: Tensor) -> dict[str, ItemScores]:

@@ -88,23 +88,37 @@ def read_scores(
         Scores(correct=0.6667, items=3)
     """
     request = Request(path, metric, filter, ids, groups)
+    contents = _contents(path)
+    return _of_records(contents, request) if isinstance(contents, Records) else _of_inspect(contents, request)
+
+
+def read_records(path: str | os.PathLike) -> Records:
+    """Read the rows of a table: CSV and TSV with a heading, JSONL, a JSON list of objects, or Parquet."""
+    contents = _contents(path)
+    if not isinstance(contents, Records):
+        raise ValueError(f"{path}: got a log of inspect_ai, wanted a table, JSONL or a JSON list of objects")
+    return contents
+
+
+def _contents(path: str | os.PathLike) -> Records | dict[str, Any]:
+    """Return the objects of a file, or the whole log of inspect_ai."""
     data = read_bytes(path, MAX_BYTES)
     if data.startswith(b"PAR1"):
         with parsing(path, "a Parquet file"):
             frame = import_pandas().read_parquet(io.BytesIO(data))
         rows = frame.to_dict("records")
-        return _of_records(Records(rows, [f"{path}, row {i}" for i in range(1, len(rows) + 1)]), request)
+        return Records(rows, [f"{path}, row {i}" for i in range(1, len(rows) + 1)])
     text = _text(data, path)
     start = text.lstrip()[:1]
     if start == "[":
         rows = _json(text, str(path))
-        return _of_records(_objects(rows, [f"{path}, object {i}" for i in range(1, len(rows) + 1)]), request)
+        return _objects(rows, [f"{path}, object {i}" for i in range(1, len(rows) + 1)])
     if start == "{":
         log = _whole_json(text)
         if log is not None and isinstance(log.get("samples"), list):
-            return _of_inspect(log, request)
-        return _of_records(_json_lines(text, path), request)
-    return _of_records(_delimited(text, path), request)
+            return log
+        return _json_lines(text, path)
+    return _delimited(text, path)
 
 
 def _text(data: bytearray, path: str | os.PathLike) -> str:

@@ -67,6 +67,32 @@ def passes_of_subsets(correct: np.ndarray, problems: np.ndarray) -> list[float]:
 
 
 BAD_SAMPLES = ((torch.ones(5), torch.arange(5)), (torch.ones(5).bool(), torch.arange(4)))
+
+
+def judged(generator: Generator, items: int) -> tuple[Tensor, Tensor, Tensor]:
+    first = torch.randint(3, (items,), generator=generator)
+    second = (first + torch.randint(1, 3, (items,), generator=generator)) % 3
+    return first, second, torch.randint(3, (items,), generator=generator).double() / 2
+
+
+def strengths_by_ascent(first: np.ndarray, second: np.ndarray, outcome: np.ndarray) -> list[float]:
+    """The maximum of the likelihood of Davidson, battle by battle, by the method of Newton with a numeric Hessian."""
+    sign = np.eye(3)[first] - np.eye(3)[second]
+
+    def gradient(point: np.ndarray) -> np.ndarray:
+        strengths, log_nu = point[:3], point[3]
+        logits = np.stack([-sign @ strengths / 2, np.full(len(sign), log_nu), sign @ strengths / 2])
+        p = np.exp(logits) / np.exp(logits).sum(0)
+        score = (outcome == 1) / 2 - (outcome == 0) / 2 - (p[2] - p[0]) / 2
+        return np.append(score @ sign - strengths / 9, (outcome == 0.5).sum() - p[1].sum())
+
+    point = np.zeros(4)
+    for _ in range(50):
+        hessian = np.stack([(gradient(point + step) - gradient(point - step)) / 2e-5 for step in np.eye(4) * 1e-5])
+        point = point - np.linalg.solve(hessian, gradient(point))
+    return [1000 + 400 / math.log(10) * strength for strength in point[:3]]
+
+
 BAD = (
     (torch.rand(5), torch.rand(5)),
     (torch.rand(5), torch.zeros(4, dtype=torch.int64)),
@@ -87,6 +113,19 @@ METRICS = {
         passes_of_subsets,
         bad=BAD_SAMPLES,
         not_finite="no floats",
+    ),
+    "Ratings": MetricCase(
+        lambda: uncertainty.Ratings(3),
+        judged,
+        strengths_by_ascent,
+        rtol=1e-7,
+        bad=(
+            (torch.tensor([0]), torch.tensor([0]), torch.tensor([1.0])),
+            (torch.tensor([0]), torch.tensor([3]), torch.tensor([1.0])),
+            (torch.tensor([0]), torch.tensor([1]), torch.tensor([0.7])),
+            (torch.tensor([0, 1]), torch.tensor([1]), torch.tensor([0.5])),
+        ),
+        not_finite=lambda place, value: LeftOut("no judgement") if value != value else "raises",
     ),
     "Uncertain": MetricCase(
         lambda: uncertainty.Uncertain(MeanSquaredError(), replicates=0),  # with replicates: test_table.py
@@ -125,6 +164,11 @@ def without_them(p_values: Tensor) -> tuple[Tensor, ...]:
     )
 
 
+def outcomes(generator: Generator, lead: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+    wins, ties = torch.randint(0, 9, (2, *lead, 4, 4), generator=generator).double()
+    return wins, ties + ties.mT
+
+
 FUNCTIONS = {
     "auroc": FunctionCase(
         lambda *sides: (uncertainty.auroc(*sides), uncertainty.auroc(*sides, sides[0].double() + 1)),
@@ -134,6 +178,9 @@ FUNCTIONS = {
     ),
     "average_precision": FunctionCase(
         lambda *sides: (uncertainty.average_precision(*sides),), as_rows(two_classes), not_finite="nan"
+    ),
+    "bradley_terry": FunctionCase(
+        lambda *sides: uncertainty.bradley_terry(*sides), outcomes, rtol=1e-9, not_finite="nan"
     ),
     "brier_score": FunctionCase(
         lambda *sides: (uncertainty.brier_score(*sides),), as_rows(three_classes), rtol=1e-12, not_finite="nan"

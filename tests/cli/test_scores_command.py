@@ -57,14 +57,41 @@ def test_power_says_how_many_more_items_decide(invoke, files):
     assert "more items" in table and "no number" in table
 
 
+def test_anytime_of_one_and_two_files(invoke):
+    result = invoke("a.csv", "--metric", "right", "--anytime", "--format", "json")
+    (model,) = json.loads(result.stdout)["models"].values()
+    assert [*model.values()] == [float(x) for x in interval("a.csv", metric="right", anytime=True)]
+    result = invoke("a.csv", "b.csv", "--metric", "right", "--anytime", "--format", "json")
+    expected = compare("a.csv", "b.csv", metric="right", anytime=True)
+    (comparison,) = json.loads(result.stdout)["comparison"].values()
+    assert comparison["p_value"] == float(expected.p_value) and comparison["test"] == "anytime"
+    assert f"{expected:.4f}".partition(", p")[0] in invoke("a.csv", "b.csv", "--metric", "right", "--anytime").stdout
+
+
+def test_bounds_of_scores(invoke, tmp_path):
+    (tmp_path / "judge.csv").write_text("score\n" + "\n".join(str(i * i % 11) for i in range(40)))
+    for options in ([], ["--anytime"]):
+        result = invoke("judge.csv", "--bounds", "0", "10", *options, "--format", "json")
+        (model,) = json.loads(result.stdout)["models"].values()
+        expected = interval("judge.csv", metric="score", bounds=(0, 10), anytime=bool(options))
+        assert [*model.values()] == [float(x) for x in expected]
+
+
 def test_what_is_wrong_is_said(invoke, tmp_path):
     (tmp_path / "d.csv").write_text("id,right\nq1,1\n")
+    (tmp_path / "e.csv").write_text("score\n5\n2\n")
     for arguments, message in (
         (["a.csv"], "--metric: got 'score', wanted one of 'id', 'right', 'topic' of a.csv"),
         (["a.csv", "d.csv", "--metric", "right"], "b lacks 59 of 60, 59 are missing in some model; write --on-missing"),
         (["a.csv", "--metric", "right", "--rope", "1"], "--rope: is for several files"),
         (["a.csv", "--metric", "right", "--power", ".8"], "--power: is for several files"),
         (["a.csv", "a.csv", "--metric", "right"], "a.csv: got this file twice"),
+        (["a.csv", "b.csv", "c.csv", "--metric", "right", "--anytime"], "--anytime: is for one file or two"),
+        (
+            ["e.csv", "--anytime"],
+            "--bounds: got none, wanted the least and the largest possible score; write --bounds 0",
+        ),
+        (["e.csv", "--bounds", "0", "1"], "got 5.0, wanted scores within the bounds 0.0 and 1.0"),
         (["no.csv"], "no.csv: there is no such file"),
     ):
         result = invoke(*arguments)

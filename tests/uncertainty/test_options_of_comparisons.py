@@ -53,7 +53,10 @@ SCORING = {
         *("policy", "replicates", "restarts", "scheme", "scores", "seed", "singletons", "solver", "threshold", "top"),
         *("zero_division", "by", "members", "metric", "reduction", "schema"),
     },
-    "uncertainty": {"bins", "item_bounds", "k", "metric", "norm", "replicates", "require", "seed", "width"},
+    "uncertainty": {
+        *("bins", "item_bounds", "k", "metric", "norm", "replicates", "require", "seed", "width"),
+        *("anchor", "models", "prior_sd", "scale", "ties"),  # of `Ratings`
+    },
 }
 
 

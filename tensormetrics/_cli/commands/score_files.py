@@ -13,7 +13,10 @@ from ..option_types import AtLeastTwo, Device, Option, Power, Probability, Rope
 from ..output import publish
 from .scores import Comparisons, Scores
 
-HINTS = {'write on_missing="drop" to leave these out, or "zero"': "write --on-missing drop to leave these out, or zero"}
+HINTS = {
+    'write on_missing="drop" to leave these out, or "zero"': "write --on-missing drop to leave these out, or zero",
+    "write bounds=(0, 1)": "write --bounds 0 1",
+}
 
 
 def scores(
@@ -25,6 +28,8 @@ def scores(
     groups: str | None = None,
     on_missing: Literal["error", "drop", "zero"] = "error",
     lower_is_better: bool = False,
+    bounds: Annotated[tuple[float, float] | None, Option(type=float, nargs=2, metavar="LOW HIGH")] = None,
+    anytime: bool = False,
     rope: Rope | None = None,
     power: Power | None = None,
     confidence: Probability = 0.95,
@@ -40,6 +45,7 @@ def scores(
     tensormetrics scores samples_gsm8k.jsonl --metric exact_match
     tensormetrics scores large.jsonl small.jsonl --metric exact_match --groups subject --rope 0.01
     tensormetrics scores large.csv middle.csv small.csv --metric acc --ids question
+    tensormetrics scores so_far.jsonl --metric judge --bounds 0 10 --anytime
 
     Args:
         metric (NAME): Metric or scorer of a log, or column of a table. [default: the only one]
@@ -48,6 +54,9 @@ def scores(
         groups (COLUMN): What items belong to, such as documents: they share a weight.
         on_missing: What items are that some file lacks: an error, left out, or counted as 0.
         lower_is_better: Of losses and errors.
+        bounds: Least and largest possible score. [default: 0 and 1 if all scores are, else unknown]
+        anytime: Of one file or two: intervals and p-values that hold at every number of items, so that one may look
+            while scores are still written, and stop.
         rope: With several files: differences up to X do not matter; how probable are such?
         power: With several files: how many more items would decide a comparison with this probability?
         replicates: Reweightings of the items, or groups.
@@ -55,20 +64,23 @@ def scores(
     for option, value in (("--rope", rope), ("--power", power)):
         if len(files) == 1 and value is not None:
             raise BadInput(f"{option}: is for several files; give another one")
+    if len(files) > 2 and anytime:
+        raise BadInput("--anytime: is for one file or two")
     if len({*files}) < len(files):
         twice = next(file for i, file in enumerate(files) if file in files[:i])
         raise BadInput(f"{twice}: got this file twice, wanted distinct files")
     models: dict[str, ItemScores] = {}
     columns = {"filter": answer_filter, "ids": ids, "groups": groups}
-    options: dict[str, Any] = {"confidence": confidence, "replicates": replicates}
+    options: dict[str, Any] = {"confidence": confidence}
+    options |= {"anytime": True} if anytime else {"replicates": replicates}
     estimates: dict[str, Estimate] = {}
     results: dict[str, Comparison] = {}
     for file, name in zip(files, _distinct(files), strict=True):
         with naming(metric="--metric", filter="--filter", groups="--groups", ids="--ids"):
             read = read_scores(existing(file), metric, **columns)
-            models[name] = read.replaced(higher_is_better=not lower_is_better)
+            models[name] = read.replaced(higher_is_better=not lower_is_better, bounds=bounds)
     for name, model in models.items():
-        with naming():
+        with naming(HINTS, bounds="--bounds", scores=name):
             estimates[name] = interval(model, **options)
     means = Scores({name: float(estimate) for name, estimate in estimates.items()}, estimates, confidence)
     report: dict[str, Any] = {"files": list(files), "models": means.answer()}

@@ -50,7 +50,7 @@ def units(name: str, given: Any, count: int, device: torch.device) -> Tensor:
         raise TypeError(f"{name}: got a {type(given).__name__}, wanted a tensor of integers or a list of names")
     if not isinstance(given, Tensor):
         names = len(given) > 0 and isinstance(given[0], str)
-        given = torch.from_numpy(np.asarray([_digest(name, each) for each in given] if names else given))
+        given = torch.from_numpy(np.asarray([_named(name, each) for each in given] if names else given))
     if not given.numel():
         given = given.long()
     _checks.integral(name, given)
@@ -132,10 +132,15 @@ def sums_by_item(rows: Tensor, names: ItemNames) -> tuple[Tensor, ItemNames]:
     return sums, ItemNames(distinct, groups)
 
 
-def _digest(name: str, given: Any) -> int:
+def _named(name: str, given: Any) -> int:
     if not isinstance(given, str):
         raise TypeError(f"{name}: got {given!r:.60} among names, wanted a str")
-    return int.from_bytes(hashlib.blake2b(given.encode(), digest_size=8).digest(), "little", signed=True)
+    return digest(given)
+
+
+def digest(name: str) -> int:
+    """Return the number of a name, of 64 bits."""
+    return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "little", signed=True)
 
 
 def check_draws(replicates: int | None, seed: int | None) -> tuple[int, int]:

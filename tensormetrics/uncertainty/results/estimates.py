@@ -273,7 +273,7 @@ class Comparison(Result):
         low: Lower ends of the interval of the difference.
         high: Upper ends.
         p_value: Two-sided, where U pairs that differ cannot fall below 2^(1-U), or that of the alternative.
-        p_better: Probability that a is better, ties half, in the metric's direction.
+        p_better: Probability that a is better, ties half, in the metric's direction; NaN with `anytime`.
         p_rope: Probability that the difference lies within the region of practical equivalence; NaN without `rope`.
         confidence: Mass of the interval, in (0, 1).
         alternative: ``"two-sided"``, ``"greater"`` (a is above b) or ``"less"``; of `p_value` and the interval, whose
@@ -283,8 +283,8 @@ class Comparison(Result):
         effective_groups: Groups of equal size that would tell as much as these; None if unknown.
         discordant: Groups (or items) on which a and b differ; None if unknown.
         test: Where `p_value` comes from: "paired swaps" (exact for differences of one size, as McNemar's test, and for
-            few units), "exact binomial", "random signs", "corrected t" or "hierarchical t"; "bootstrap" or "draws"
-            without a test of its own.
+            few units), "exact binomial", "random signs", "corrected t", "hierarchical t" or "anytime"; "bootstrap" or
+            "draws" without a test of its own.
         p_corrected: p-values corrected over all comparisons of the same call; None for a single one.
         p_not_worse: p-values of non-inferiority, that a is not worse than b by `rope` or more; None without `rope`.
         p_equivalent: p-values of equivalence, that the difference is smaller than `rope` (two one-sided t tests, whose

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 from click.testing import CliRunner
-from torch import Tensor
+from torch import Generator, Tensor
 
 from tensormetrics import association, posterior, retrieval, uncertainty
 from tensormetrics.__main__ import main
@@ -111,6 +111,28 @@ def weat_of_files(*given: Tensor) -> float:
     return row["score"]
 
 
+def judged(generator: Generator) -> tuple[Tensor, ...]:
+    first = torch.randint(4, (80,), generator=generator)
+    return (
+        first,
+        (first + torch.randint(1, 4, (80,), generator=generator)) % 4,
+        torch.randint(3, (80,), generator=generator).double() / 2,
+    )
+
+
+def rated(*battles: Tensor) -> Tensor:
+    metric = uncertainty.Ratings(4)
+    metric.update(*battles)
+    return torch.stack([*metric.compute().values()])
+
+
+def rated_files(*battles: Tensor) -> Tensor:
+    rows = zip(*(side.tolist() for side in battles), strict=True)
+    text = "\n".join(["a,b,outcome", *(",".join(map(str, row)) for row in rows)])
+    models = answered({"battles.csv": text}, "ratings", "battles.csv", "--replicates", "2")["models"]
+    return torch.tensor([models[str(i)]["value"] for i in range(4)])
+
+
 MATRIX = torch.tensor([[8, 2, 0], [1, 9, 0], [3, 0, 5]])
 
 
@@ -136,6 +158,11 @@ NUMBERS = {
         {"ordinary": sets("xyab")},
         {"association.weat": association.weat, "association.WEAT, tensormetrics association": weat_of_files},
         rtol=1e-6,  # files hold float32
+    ),
+    "ratings of files": Number(
+        {"ordinary": judged},
+        {"uncertainty.Ratings": rated, "uncertainty.Ratings, tensormetrics ratings": rated_files},
+        rtol=1e-6,
     ),
     "macro F1 of files": Number(
         {"ordinary": lambda _: (MATRIX,)},

@@ -433,4 +433,92 @@ PASSES = {
         without={"uncertainty.PassAtK, samples": {"more right than samples": "each sample is one"}},
     ),
 }
-NUMBERS = PASSES | PROBABLE | MATRICES | ASSIGNED | SAMPLES | DIFFERENCES
+
+
+def battles(models: int, count: int, outcomes: int = 3) -> Callable[[Generator], tuple[Tensor, ...]]:
+    def made(generator: Generator) -> tuple[Tensor, ...]:
+        first = torch.randint(models, (count,), generator=generator)
+        second = (first + torch.randint(1, models, (count,), generator=generator)) % models
+        return first, second, torch.randint(outcomes, (count,), generator=generator).double() * (1 / (outcomes - 1))
+
+    return made
+
+
+def of_counts(first: Tensor, second: Tensor, outcome: Tensor) -> Tensor:
+    wins, ties = (torch.zeros(4, 4).double() for _ in range(2))
+    for i, j, score in zip(first.tolist(), second.tolist(), outcome.tolist(), strict=True):
+        for table, sides in ((wins, [(i, j)] * (score == 1) + [(j, i)] * (score == 0)), (ties, [(i, j), (j, i)])):
+            for winner, loser in sides if (table is wins) != (score == 0.5) else ():
+                table[winner, loser] += 1
+    return uncertainty.bradley_terry(wins, ties)[0]
+
+
+def of_names(first: Tensor, second: Tensor, outcome: Tensor) -> Tensor:
+    metric = uncertainty.Ratings([*"abcd"], scale="logit")
+    metric.update(*(["abcd"[i] for i in side.tolist()] for side in (first, second)), outcome.tolist())
+    return torch.stack([*metric.compute().values()])
+
+
+def rated(**options: Any) -> uncertainty.Ratings:
+    return uncertainty.Ratings(4, scale="logit", **options)
+
+
+def at_any_time(scores: Tensor) -> uncertainty.Estimate:
+    return uncertainty.interval(scores, anytime=True)
+
+
+def of_one_file(scores: Tensor) -> uncertainty.Estimate:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "scores.csv"
+        path.write_text("\n".join(["id,score", *(f"q{i},{score}" for i, score in enumerate(scores.tolist()))]))
+        return uncertainty.interval(path, anytime=True)
+
+
+SEQUENCES = {
+    "mean of right answers at any time": Number(
+        {
+            "ordinary": lambda generator: right_of_two(60)(generator)[:1],
+            "all right": lambda _: (torch.ones(30).long(),),
+            "one item": lambda _: (torch.ones(1).long(),),
+            "other scores": lambda generator: (torch.rand(20, generator=generator).double(),),  # without bounds
+            "no items": lambda _: (torch.ones(0),),
+        },
+        {
+            "uncertainty.interval": at_any_time,
+            "uncertainty.interval, batch": lambda scores: at_any_time(scores.double()[None])[0],
+            "uncertainty.interval, list": lambda scores: at_any_time(scores.tolist()),
+            "uncertainty.interval, by name": lambda scores: at_any_time(
+                dict(zip(named(scores), scores.tolist(), strict=True))
+            ),
+            "uncertainty.interval, last look": lambda scores: uncertainty.interval(
+                scores, anytime=True, looks=[1, len(scores)]
+            )[-1],
+            "uncertainty.compare, the first of both": lambda scores: (
+                uncertainty.compare(scores, scores, anytime=True).a
+            ),
+            "uncertainty.read_scores": of_one_file,
+        },
+        without={"uncertainty.read_scores": {"no items": "a file without a row is not one of scores"}},
+        rtol=1e-9,
+    ),
+}
+BATTLES = {
+    "strengths of models": Number(
+        {
+            "ordinary": battles(4, 90),
+            "no ties": battles(4, 60, 2),
+            "few": lambda _: (torch.tensor([0, 1, 2]), torch.tensor([1, 2, 3]), torch.tensor([1.0, 0.5, 0.0])),
+            "never lost": lambda _: (torch.zeros(6).long(), torch.arange(6) % 3 + 1, torch.ones(6).double()),
+            "apart": lambda _: (torch.tensor([0, 2]), torch.tensor([1, 3]), torch.ones(2).double()),
+        },
+        {
+            "uncertainty.bradley_terry": of_counts,
+            "uncertainty.Ratings": lambda *data: torch.stack([*fed(rated(), *data).compute().values()]),
+            "uncertainty.Ratings, forward": lambda *data: torch.stack([*rated()(*data).values()]),
+            "uncertainty.Ratings, interval": lambda *data: fed(rated(), *data).interval().value,
+            "uncertainty.Ratings, names": of_names,
+        },
+        without={"uncertainty.Ratings, forward": {"apart": "a batch need not connect the models, and is NaN"}},
+    ),
+}
+NUMBERS = PASSES | BATTLES | SEQUENCES | PROBABLE | MATRICES | ASSIGNED | SAMPLES | DIFFERENCES

@@ -1,0 +1,105 @@
+"""Simulated battles between models of known strengths, and how often intervals of ratings hold these.
+
+Outcomes are drawn from Davidson's model with nu = .6. The last two models are equal and the best: one is a copy of the
+other with battles of its own. "Two orders": each prompt is judged in both orders, the second time like the first with
+a probability of .7, and prompts are groups; the answer that is shown first is ahead by .3.
+"""
+
+import math
+import warnings
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import torch
+
+from tensormetrics.uncertainty import Ratings
+
+STRENGTHS = torch.tensor([-1.0, -0.6, -0.2, 0.2, 0.9, 0.9], dtype=torch.float64)
+NU = 0.6
+AHEAD = 0.3
+ALIKE = 0.7
+ELO = 400 / math.log(10)
+SETS = 200
+SIZES = 5, 10, 20  # battles of a pair
+
+
+class Row(NamedTuple):
+    kind: str
+    battles: int  # of a pair
+    in_two_orders: bool
+
+    def models(self, sets: int) -> Iterator[Ratings]:
+        generator = torch.Generator().manual_seed(self.battles)
+        pairs = torch.combinations(torch.arange(len(STRENGTHS))).repeat_interleave(self.battles, 0)
+        for number in range(sets):
+            turned = torch.rand(len(pairs), generator=generator) < 0.5
+            first, second = pairs.T.where(~turned, pairs.T.flip(0))
+            outcome = self.outcomes(first, second, generator)
+            metric = Ratings(len(STRENGTHS))
+            units = torch.arange(len(first)) + number * len(first)  # other weights in each set
+            if self.in_two_orders:
+                again = self.outcomes(second, first, generator)
+                alike = torch.rand(len(first), generator=generator) < ALIKE
+                metric.update(second, first, (1 - outcome).where(alike, again), groups=units)
+            metric.update(first, second, outcome, **{"groups" if self.in_two_orders else "ids": units})
+            yield metric
+
+    def outcomes(self, first: torch.Tensor, second: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+        half = (STRENGTHS[first] - STRENGTHS[second] + AHEAD * self.in_two_orders) / 2
+        odds = torch.stack([(-half).exp(), torch.full_like(half, NU), half.exp()], 1)
+        return torch.multinomial(odds, 1, generator=generator)[:, 0].double() / 2
+
+
+class Shares(NamedTuple):
+    """Shares of sets, and a mean width."""
+
+    ratings: float
+    width: float
+    differences: float
+    copy_differs: float  # p_value <= .05
+    best_hold: float  # both best models are among the `best`
+    ranks_hold: float  # all intervals of ranks are right
+
+
+def rows() -> list[Row]:
+    return [Row(kind, size, two) for kind, two in (("independent", False), ("two orders", True)) for size in SIZES]
+
+
+def shares_of(row: Row, sets: int | None) -> Shares:
+    truth = 1000 + ELO * (STRENGTHS - STRENGTHS.mean())
+    first = 1 + (truth[:, None] < truth - 1e-9).sum(1)
+    last = len(truth) - (truth[:, None] > truth + 1e-9).sum(1)
+    results = []
+    for metric in row.models(sets or SETS):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            table = metric.compare()
+        ratings = table.models.columns["rating"]
+        pairs = torch.combinations(torch.arange(len(truth)))
+        differences = table.columns["difference"]
+        wanted = truth[pairs[:, 0]] - truth[pairs[:, 1]]
+        ranks = torch.tensor([*table.ranks.values()])
+        results.append([
+            holds(ratings.low, truth, ratings.high),
+            float((ratings.high - ratings.low).mean()),
+            holds(differences.low, wanted, differences.high),
+            float(table.columns["p"][-1] <= 0.05),
+            float({"4", "5"} <= {*table.best}),
+            float(((ranks[:, 0] <= first) & (ranks[:, 1] >= last)).all()),
+        ])  # fmt: skip
+    return Shares(*torch.tensor(results, dtype=torch.float64).mean(0).tolist())
+
+
+def holds(low: torch.Tensor, truth: torch.Tensor, high: torch.Tensor) -> float:
+    return float(((low <= truth) & (truth <= high)).double().mean())
+
+
+def position_effects(sets: int | None) -> list[tuple[int, float, float]]:
+    """Return battles of a pair, and how often the interval of the position effect holds it, and its mean width."""
+    results = []
+    for size in SIZES:
+        row = Row("no effect", size, False)
+        ends = [tuple(map(float, metric.position_effect())) for metric in row.models(sets or SETS)]
+        covered = sum(low <= 0 <= high for _, low, high in ends) / len(ends)
+        results.append((size, covered, sum(high - low for _, low, high in ends) / len(ends)))
+    return results

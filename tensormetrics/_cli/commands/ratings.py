@@ -1,0 +1,89 @@
+"""Ratings of models from battles in tables."""
+
+import math
+from typing import Annotated, Any, Literal
+
+import torch
+
+from ...uncertainty import Ratings
+from ..inputs import BadInput, naming
+from ..inputs.battles import read_battles
+from ..option_types import AtLeastTwo, Device, Finite, Option, Probability
+from ..output import find_device, publish
+from .scores import Scores, caption_of
+
+HINTS = {"write prior_sd=3.0": "write --prior-sd 3", "battles: ": ""}
+
+
+def ratings(
+    files: Annotated[tuple[str, ...], Option(metavar="FILE...")],
+    *,
+    a: Annotated[str | None, Option(metavar="COLUMN")] = None,
+    b: Annotated[str | None, Option(metavar="COLUMN")] = None,
+    outcome: Annotated[str | None, Option(metavar="COLUMN")] = None,
+    groups: Annotated[str | None, Option(metavar="COLUMN")] = None,
+    ties: bool = True,
+    prior_sd: Annotated[float, Option(type=Finite(0), metavar="X")] = 3.0,
+    scale: Literal["elo", "logit"] = "elo",
+    anchor: str | None = None,
+    pairs: bool = False,
+    win_rates: bool = False,
+    confidence: Probability = 0.95,
+    replicates: AtLeastTwo = 1000,
+    device: Device | None = None,
+    **outputs: Any,
+) -> int:
+    """Rate models by battles in which people or judges say which of two answers is better (Bradley-Terry, with ties
+    Davidson), with intervals, ranks and the models that cannot be told apart from the best. Files are tables with a row
+    for each battle: CSV, TSV, JSON, JSONL or Parquet.
+
+    \b
+    tensormetrics ratings battles.csv --groups question_id
+    tensormetrics ratings votes.jsonl --a left --b right --outcome vote --anchor gpt-4=1200 --pairs
+
+    Args:
+        a: Model whose answer was shown first; default model_a, or a.
+        b: Model whose answer was shown second; default model_b, or b.
+        outcome: Who won: model_a, model_b, tie, the name of the model, or 1, 0, 0.5; default winner, or outcome.
+        groups: What battles belong to, such as the question: they share a weight.
+        ties: Is a tie an outcome of its own? Else it is half a win for each.
+        prior_sd: Standard deviation of the strengths in their prior; 0 without one.
+        scale: Elo, with mean 1000, or logits, with mean 0.
+        anchor (NAME=RATING): A model and its rating.
+        pairs: Also print the differences of all pairs of models.
+        win_rates: Also print how often each model beat each other one.
+        replicates: Reweightings of the battles, or groups.
+    """
+    rows = read_battles(files, groups, a=a, b=b, outcome=outcome)
+    options: dict[str, Any] = {"confidence": confidence, "replicates": replicates}
+    with naming(HINTS, anchor="--anchor"):
+        metric = Ratings(ties=ties, prior_sd=prior_sd or None, scale=scale, anchor=_anchored(anchor))
+        score = torch.tensor(rows.outcomes, dtype=torch.float64).to(find_device(device))
+        metric.update(rows.a, rows.b, score, groups=rows.groups)
+        table = metric.table(**options)
+        effect = metric.position_effect(**options)
+        further = [metric.win_rates(**options)] if win_rates else []
+        compared = metric.compare(**options) if pairs else None
+    estimates = {model: table[model, "rating"] for model in table.rows}
+    scores = Scores({model: float(estimate) for model, estimate in estimates.items()}, estimates, confidence)
+    report: dict[str, Any] = {"files": list(files), "models": scores.answer(), "position_effect": effect.to_dict()}
+    report["ranks"] = {model: [table[model, f"{end} rank"] for end in ("first", "last")] for model in table.rows}
+    report["best"] = [model for model in table.rows if table[model, "best"]]
+    caption = f"{caption_of(confidence)}; position effect: {effect:+.3f}"
+    tables = [table._with(caption=caption), *([compared] if compared is not None else []), *further]
+    if compared is not None:
+        report["comparison"] = {row: compared[row, "difference"].to_dict() for row in compared.rows}
+    return publish(tables, report, scores.draw, scores.values.values(), **outputs)
+
+
+def _anchored(anchor: str | None) -> tuple[str, float] | None:
+    if anchor is None:
+        return None
+    name, _, rating = anchor.rpartition("=")
+    try:
+        number = float(rating)
+    except ValueError:
+        number = math.nan
+    if not name or not math.isfinite(number):
+        raise BadInput(f"--anchor: got {anchor!r}, wanted a model and its rating, such as base=1200")
+    return name, number

@@ -1,0 +1,79 @@
+"""Battles between models from tables, such as those of chatbot arenas."""
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from ...uncertainty.score_files import MISSING, Record, read_records
+from ..option_types import BadInput
+from .naming import naming
+from .text import existing
+
+COLUMNS = {"a": ("model_a", "a"), "b": ("model_b", "b"), "outcome": ("winner", "outcome")}  # by default
+OUTCOMES = {
+    **dict.fromkeys(("a", "model_a"), 1.0),
+    **dict.fromkeys(("b", "model_b"), 0.0),
+    **dict.fromkeys(("tie", "draw", "tie (bothbad)", "bothbad", "both_bad"), 0.5),
+}
+
+
+class BattleRows(NamedTuple):
+    """Columns of battles."""
+
+    a: list[str]
+    b: list[str]
+    outcomes: list[float]  # NaN where there is no judgement
+    groups: list[str] | None
+
+
+def read_battles(files: Sequence[str], groups: str | None, **columns: str | None) -> BattleRows:
+    """Read battles from files; `columns` are the names of those in `COLUMNS`, None for the usual ones."""
+    rows = BattleRows([], [], [], None if groups is None else [])
+    for file in files:
+        with naming():
+            records = read_records(existing(file))
+        if not records.rows:
+            raise BadInput(f"{file}: got no battles, wanted at least one")
+        names = {side: _column(side, columns[side], records.rows[0], file) for side in COLUMNS}
+        for row, location in zip(*records, strict=True):
+            a, b = (_text(row, names[side], location) for side in ("a", "b"))
+            rows.a.append(a)
+            rows.b.append(b)
+            rows.outcomes.append(_outcome(row.get(names["outcome"]), a, b, location))
+            if rows.groups is not None:
+                rows.groups.append(_text(row, str(groups), location))
+    return rows
+
+
+def _column(side: str, name: str | None, row: Record, file: str) -> str:
+    present = [column for column in ((name,) if name else COLUMNS[side]) if column in row]
+    if not present:
+        got = f"no column {name!r}" if name else f"neither {' nor '.join(COLUMNS[side])}"
+        raise BadInput(f"--{side}: got {got} in {file}, wanted one of {', '.join(map(repr, row))}")
+    return present[0]
+
+
+def _text(row: Record, column: str, location: str) -> str:
+    value = row.get(column)
+    if value is None or value == "":
+        raise BadInput(f"{location}: got no {column!r}; it has {', '.join(map(repr, row))}")
+    return str(value)
+
+
+def _outcome(value: Any, a: str, b: str, location: str) -> float:
+    """Return the score of a: a text of `OUTCOMES`, the name of a model, or a number."""
+    text = "" if value is None else str(value).strip()
+    if text in (a, b) and a != b:
+        return float(text == a)
+    if text.lower() in OUTCOMES:
+        return OUTCOMES[text.lower()]
+    if text.lower() in MISSING:
+        return math.nan
+    try:
+        score = float(text)
+    except ValueError:
+        score = -1.0
+    if score not in (0, 0.5, 1):
+        wanted = "model_a, model_b, tie, the name of a model, or 1, 0 or 0.5"
+        raise BadInput(f"{location}: got {value!r:.60} for an outcome, wanted {wanted}")
+    return score

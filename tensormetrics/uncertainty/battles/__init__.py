@@ -1,0 +1,1 @@
+"""Pairwise judgements: `bradley_terry` estimates strengths from counts of outcomes, `ratings` keeps the battles."""

@@ -1,0 +1,471 @@
+"""Ratings of models from pairwise judgements, with ties and intervals."""
+
+import dataclasses
+import itertools
+import json
+import math
+import warnings
+from collections.abc import Sequence
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+from typing_extensions import Unpack
+
+from ... import _checks
+from ..._metric import Options
+from ..._row_metric import RowMetric
+from ..engine.errors import UncertaintyWarning
+from ..engine.intervals import interval
+from ..engine.paired import comparisons_with
+from ..engine.resampling import Joined, Resampled
+from ..engine.weights import Identity, ItemNames, check_draws, digest, fingerprint
+from ..metric_pairs import Options as ComparisonOptions
+from ..model_tables import correct_comparisons, one_warning, rank_models
+from ..results.comparison_table import ComparisonTable
+from ..results.estimates import Comparison, Estimate, check_confidence
+from ..results.table import Table, pairs_table
+from .bradley_terry import Battles, check_connected, check_prior, fit
+from .outcomes import INVALID, MISSING, BattleTable, outcome_codes, read_outcomes
+from .rates import resampled_position_effect, win_rates
+
+ELO = 400 / math.log(10)
+SCALES = {"elo": (ELO, 1000.0), "logit": (1.0, 0.0)}  # factor of a strength, rating of the mean
+FEW_BATTLES = 10  # of a model: fewer say little
+EQUAL = 1e-9  # strengths nearer than this are equal but for rounding
+CHUNK = 2**18  # draws of differences at a time
+
+Models = Tensor | Sequence[str] | Sequence[int]
+
+
+class Ratings(RowMetric):
+    """Ratings of models from battles: who is stronger if people or judges only say which of two answers is better?
+
+    Strengths are those of `bradley_terry`, with ties the model of Davidson; intervals reweigh the battles, or groups of
+    them. A rating is relative to the mean of the models, or to the `anchor`: whether one model is better than another
+    is the question of `compare`, which knows that errors of ratings belong together.
+
+    Args:
+        models: Names of the models, or their number. By default those that occur; a number is then a name.
+        ties: Whether a tie is an outcome of its own; else it is half a win for each.
+        prior_sd: Standard deviation of the strengths (natural logarithms of odds) in their prior. None: without a
+            prior, so that a model that lost all of its battles is an error.
+        scale: ``"elo"`` for 1000 + 400 / ln 10 times the strength, ``"logit"`` for the strength.
+        anchor: A model and its rating, such as ``("base", 1200.0)``; by default the mean is 1000, or 0 on the scale
+            of logits.
+        **kwargs: Options of `torchmetrics.Metric`.
+
+    Example:
+        >>> ratings = Ratings()  # a judge sees the answers of two models to 30 questions, in both orders
+        >>> questions = [f"q{i}" for i in range(30)]
+        >>> ratings.update(["large"] * 30, ["small"] * 30, ["a", "a", "tie"] * 10, groups=questions)
+        >>> ratings.update(["small"] * 30, ["large"] * 30, ["b", "a", "b"] * 10, groups=questions)
+        >>> ratings.update(["small"] * 30, ["tiny"] * 30, ["a", "tie", "b"] * 10, groups=questions)
+        >>> {model: round(float(rating)) for model, rating in ratings.compute().items()}
+        {'large': 1170, 'small': 914, 'tiny': 916}
+        >>> print(f"{ratings.compare('large', 'small'):.0f}")
+        +256 [+177, +343], p = 0.002
+        >>> ratings.compare().best
+        ('large',)
+        >>> print(f"{ratings.position_effect():.2f}")
+        0.08 [-0.02, 0.20]
+    """
+
+    higher_is_better = True
+    first: Tensor
+    second: Tensor
+    outcome: Tensor
+    model_names: Tensor  # (n,) uint8, a line of JSON for each model that was named; without `models`
+
+    def __init__(
+        self,
+        models: Sequence[str] | int | None = None,
+        *,
+        ties: bool = True,
+        prior_sd: float | None = 3.0,
+        scale: str = "elo",
+        anchor: tuple[str, float] | None = None,
+        **kwargs: Unpack[Options],
+    ) -> None:
+        super().__init__(**kwargs)
+        check_prior(prior_sd)
+        _checks.one_of("scale", scale, SCALES)
+        if isinstance(models, int):
+            models = [str(i) for i in range(_checks.integer_at_least("models", models, 2))]
+        self.models = None if models is None else [str(name) for name in _checks.listed("models", models)]
+        if self.models is not None and len({*self.models}) < max(len(self.models), 2):
+            raise ValueError(f"models: got {self.models}, wanted at least two distinct names")
+        if anchor is not None:
+            name, rating = anchor
+            _checks.number("anchor", rating, "a model and its rating, such as ('base', 1200.0)", math.isfinite)
+            if self.models is not None:
+                _checks.one_of("anchor", name, self.models)
+        self.ties, self.prior_sd, self.scale, self.anchor = ties, prior_sd, scale, anchor
+        self.add_columns("first", "second", "outcome")
+        if self.models is None:
+            self.add_rows("model_names")
+
+    def rows_of_items(self) -> list[tuple[str, ...]]:
+        return [tuple(name for name in group if name != "model_names") for group in super().rows_of_items()]
+
+    def update(self, a: Models, b: Models, outcome: Any, **items: Unpack[Identity]) -> None:
+        """Append a batch of battles.
+
+        Both orders of one prompt are one group, so that a judge who prefers the first answer is no independent
+        evidence: ``groups=prompts``.
+
+        Args:
+            a: Names or numbers of the models whose answers were shown first.
+            b: Those whose answers were shown second.
+            outcome: 1 or "a" where a won, 0 or "b" where b won, 0.5 or "tie"; NaN or None for no judgement.
+            **items: `ids` and `groups` of the battles, integers or names.
+
+        Shape:
+            - a, b, outcome, ids, groups: ``(N,)``
+
+        Raises:
+            ValueError: If a model is unknown or battles against itself, or an outcome is another number; on a GPU
+                `compute` raises it, since `update` does not wait for values.
+        """
+        score = read_outcomes(outcome)
+        names: dict[str, int] = {}
+        first, second = (self._numbers(name, side, score.device, names) for name, side in (("a", a), ("b", b)))
+        _checks.same_length(a=first, b=second, outcome=score)
+        _checks.same_device(a=first, b=second, outcome=score)
+        count = None if self.models is None else len(self.models)
+        codes = outcome_codes(first, second, score, count)
+        self.append_items({"first": first, "second": second, "outcome": codes}, **items)
+        known = self._names() if names else {}
+        if new := [name for name, number in names.items() if number not in known]:
+            lines = "".join(f"{json.dumps(name)}\n" for name in new).encode("ascii")
+            self.append_rows("model_names", torch.frombuffer(bytearray(lines), dtype=torch.uint8))
+
+    def _numbers(self, argument: str, side: Any, device: torch.device, names: dict[str, int]) -> Tensor:
+        # ->  (N,) int64; adds the names of new models and their numbers to `names`
+        if isinstance(side, Tensor):
+            _checks.shape(argument, side, "N")
+            _checks.integral(argument, side)
+            return side.long()
+        side = _checks.listed(argument, side)
+        if not all(isinstance(name, str) for name in side):
+            return torch.tensor([_checks.integer_at_least(argument, name, 0) for name in side], dtype=torch.int64).to(
+                device
+            )
+        if self.models is None:
+            numbers = {name: digest(name) for name in dict.fromkeys(side)}
+            names |= numbers
+        else:
+            numbers = {name: i for i, name in enumerate(self.models)}
+            for name in dict.fromkeys(side):
+                _checks.one_of(argument, name, numbers)
+        return torch.tensor([numbers[name] for name in side], dtype=torch.int64).to(device)
+
+    def _names(self) -> dict[int, str]:
+        """Return the models that were named, by number."""
+        lines = bytes(self.model_names.to(torch.uint8).cpu().numpy()).decode("ascii").splitlines()
+        return {digest(name): name for name in map(json.loads, lines)}
+
+    def compute(self) -> dict[str, Tensor]:
+        # ->  () float64 each
+        """Return the rating of each model.
+
+        Raises:
+            ValueError: If some models never battled against the others, or without a prior never lost or never won.
+        """
+        table = self._table()
+        return self._by_model(table.models, self._fitted(table))
+
+    def batch_value(self) -> dict[str, Tensor]:
+        """Return the ratings of a batch; NaN where some models of it never battled against the others."""
+        table = self._table()
+        try:
+            return self._by_model(table.models, self._fitted(table))
+        except ValueError:
+            return dict.fromkeys(table.models, torch.full((), torch.nan, dtype=torch.float64, device=self.first.device))
+
+    def _by_model(self, models: Sequence[str], parameters: Tensor) -> dict[str, Tensor]:
+        return dict(zip(models, self._rated(models, parameters).unbind(), strict=True))
+
+    def _table(self) -> BattleTable:
+        """Return the battles that were judged, with the models numbered from 0."""
+        names = self.item_names()
+        if bool((self.outcome == INVALID).any()):
+            raise ValueError(
+                "a, b, outcome: got a battle of no two models, or with an outcome that is not 1, 0, 0.5 or NaN"
+            )
+        first, second, models = self.first.long(), self.second.long(), self.models
+        if models is None:
+            models, (first, second) = self._numbered(torch.stack([first, second]))
+        judged = self.outcome != MISSING
+        if bool(judged.all()):
+            return BattleTable(models, first, second, self.outcome, names)
+        groups = None if names.groups is None else names.groups[judged]
+        names = ItemNames(names.numbers[judged], groups)
+        return BattleTable(models, first[judged], second[judged], self.outcome[judged], names)
+
+    def _numbered(self, sides: Tensor) -> tuple[list[str], Tensor]:
+        # sides: (2, N) int64  ->  names of K models, (2, N) in [0, K)
+        """Number the models that occur: those that were named in the order of their names, then numbers."""
+        distinct, position = sides.unique(return_inverse=True)
+        known = self._names()
+        models = [known.get(number, str(number)) for number in distinct.tolist()]
+        order = sorted(
+            range(len(models)),
+            key=lambda i: (int(distinct[i]) not in known, known.get(int(distinct[i]), ""), int(distinct[i])),
+        )
+        rank = torch.empty(len(models), dtype=torch.int64, device=sides.device)
+        rank[torch.tensor(order, dtype=torch.int64, device=sides.device)] = torch.arange(
+            len(models), device=sides.device
+        )
+        return [models[i] for i in order], rank[position]
+
+    def _fitted(self, table: BattleTable) -> Tensor:
+        # ->  (K + 1,), strengths and nu
+        battles = table.counts(self.ties)
+        if len(table.first):
+            check_connected(battles, self.prior_sd, table.models, "battles")
+        return _with_nu(fit(battles, self.prior_sd))
+
+    def _rated(self, models: Sequence[str], parameters: Tensor) -> Tensor:
+        # parameters: (..., K + 1)  ->  (..., K)
+        factor, mean = SCALES[self.scale]
+        ratings = factor * parameters[..., :-1] + mean
+        if self.anchor is None:
+            return ratings
+        name, rating = self.anchor
+        _checks.one_of("anchor", name, models)
+        anchored = ratings[..., models.index(name)].unsqueeze(-1)
+        return ratings - anchored + rating
+
+    def _resampled_sums(self, replicates: int | None, seed: int | None) -> Resampled:
+        # Strengths and nu of the replicates stand for sums: whatever is said of the models is read off them.
+        replicates, seed = check_draws(replicates, seed)
+        table = self._table()
+        observed = self._fitted(table)
+        start = torch.cat([observed[:-1], observed[-1:].log()])
+        chunks = list(table.weighted_counts(replicates, seed, self.ties))
+        weighted = torch.cat([self._refitted(counts, start) for counts, _ in chunks])
+        units = table.units()
+        if units is not None:
+            without = torch.cat([self._refitted(counts, start) for counts in table.counts_without(self.ties)])
+            units = units._replace(rows=observed - without)
+        models = table.models
+        return Resampled(
+            observed=observed,
+            weighted=weighted,
+            half=None,
+            read=lambda parameters: self._rated(models, parameters),
+            items=fingerprint(*table.names.columns(table.first * len(models) + table.second)),
+            units=units,
+            num_items=len(table.first),
+            sizes=torch.cat([sizes for _, sizes in chunks]),
+            seed=seed,
+        )
+
+    def _replicates(self, asked: str, replicates: int | None = None, seed: int | None = None) -> Resampled:
+        return cast(Resampled, self._resampled(asked, replicates, seed))
+
+    def _refitted(self, counts: Battles, start: Tensor) -> Tensor:
+        # counts: (B, K, K)  ->  (B, K + 1)
+        return _with_nu(fit(counts, self.prior_sd, start))
+
+    def _estimates(self, resampled: Resampled | Joined, confidence: float) -> Estimate:
+        table = self._table()
+        wins, ties = table.counts(ties=True)
+        few = [
+            f"{model} has {count:.0f}"
+            for model, count in zip(table.models, (wins + wins.mT + ties).sum(-1).tolist(), strict=True)
+            if count < FEW_BATTLES
+        ]
+        if few:
+            message = f"few battles: {', '.join(few[:5])}; wanted at least {FEW_BATTLES} of each model"
+            warnings.warn(message, UncertaintyWarning, stacklevel=3)
+        estimate = interval(resampled, confidence)
+        return dataclasses.replace(estimate, name="rating", labels=tuple(table.models))
+
+    def compare(
+        self,
+        a: str | None = None,
+        b: str | None = None,
+        *,
+        correction: str = "holm",
+        confidence: float = 0.95,
+        alternative: str = "two-sided",
+        replicates: int | None = None,
+        seed: int | None = None,
+        rope: float | None = None,
+    ) -> Any:
+        """Compare the ratings of two models, or of all pairs; the errors of both ratings are taken together.
+
+        Args:
+            a: A model; None for all pairs.
+            b: Another one.
+            correction: Of the p-values of all pairs; see `correct_p_values`.
+            confidence: Mass of the interval, in (0, 1).
+            alternative: ``"two-sided"``, ``"greater"``: a is above b, or ``"less"``.
+            replicates: Number of random draws, by default 1000.
+            seed: Seed of the draws, by default 0.
+            rope: Differences up to it do not matter in practice.
+
+        Returns:
+            A `Comparison` of a minus b; or a `ComparisonTable` of all pairs, with `best` and `ranks`.
+
+        Raises:
+            ValueError: If a model is unknown, or as in `compute`.
+        """
+        options = ComparisonOptions(confidence, alternative, replicates, seed, rope)
+        options.question(self._direction)  # which checks them before any work
+        resampled = self._replicates("compare", replicates, seed)
+        models = self._table().models
+        with one_warning():
+            estimate = self._estimates(resampled, confidence)
+            if a is not None or b is not None:
+                for argument, name in (("a", a), ("b", b)):
+                    _checks.one_of(argument, name, models)
+                return self._compared(resampled, estimate, [(models.index(str(a)), models.index(str(b)))], options)[0]
+            pairs = list(itertools.combinations(range(len(models)), 2))
+            compared = self._compared(resampled, estimate, pairs, options)
+        by_pair = {
+            (models[i], models[j]): {"rating": comparison} for (i, j), comparison in zip(pairs, compared, strict=True)
+        }
+        table = pairs_table(correct_comparisons(by_pair, correction), ["rating"])
+        return ComparisonTable._of(table, self._model_table(resampled, estimate))
+
+    def _compared(
+        self, resampled: Resampled, estimate: Estimate, pairs: list[tuple[int, int]], options: ComparisonOptions
+    ) -> list[Comparison]:
+        compared = []
+        for chunk in torch.tensor(pairs, device=self.first.device).split(max(CHUNK // len(resampled.weighted), 1)):
+            differences = resampled._replace(read=self._difference_of(*chunk.unbind(1)))
+            result = comparisons_with(differences, 0.0, options.question(self._direction))
+            for position, (i, j) in enumerate(chunk.tolist()):
+                single = result[position]
+                compared.append(dataclasses.replace(single, name="rating", a=estimate[i], b=estimate[j]))
+        return compared
+
+    def _difference_of(self, i: Tensor, j: Tensor) -> Any:
+        # i, j: (V,) int64
+        factor = SCALES[self.scale][0]
+
+        def read(parameters: Tensor) -> Tensor:
+            difference = parameters[..., i] - parameters[..., j]
+            return factor * difference.masked_fill(difference.abs() <= EQUAL, 0)
+
+        return read
+
+    def table(self, name: str | None = None, **options: Any) -> Table:
+        """Return a table of the models: rating, battles, win rate (ties half), and what their ranks may be.
+
+        "first rank" and "last rank" are right for all models at once with probability `confidence`; "best" are the
+        models that cannot be told apart from the best one.
+
+        Args:
+            name: Title of the table.
+            **options: Those of `interval`.
+
+        Raises:
+            ValueError: As `interval`.
+        """
+        confidence = check_confidence(options.pop("confidence", 0.95))
+        resampled = self._replicates("table", **options)
+        table = self._model_table(resampled, self._estimates(resampled, confidence))
+        return table._with(title=name).sort("rating")
+
+    def _model_table(self, resampled: Resampled, estimate: Estimate) -> Table:
+        table = self._table()
+        wins, ties = table.counts(ties=True)
+        battles = (wins + wins.mT + ties).sum(-1)
+        rates = (wins + ties / 2).sum(-1) / battles
+        rating = resampled.read
+
+        def one(i: int) -> Resampled:
+            return resampled._replace(read=lambda parameters: rating(parameters)[..., i])
+
+        ranks = rank_models([one(i) for i in range(len(table.models))], True, estimate.confidence or 0.95)
+        directions = {"rating": True, "battles": None, "win rate": True}
+        columns = directions | dict.fromkeys(("first rank", "last rank", "best"))
+        rows = []
+        lists = (battles.tolist(), rates.tolist(), ranks.first.tolist(), ranks.last.tolist())
+        for i, (count, rate, first, last) in enumerate(zip(*lists, strict=True)):
+            rows.append([estimate[i], int(count), rate, first, last, first == 1])
+        return Table(list(table.models), columns, rows, index="model")
+
+    def predict(
+        self,
+        a: str,
+        b: str,
+        *,
+        confidence: float = 0.95,
+        replicates: int | None = None,
+        seed: int | None = None,
+    ) -> Estimate:
+        """Estimate the probabilities that a beats b, of a tie, and that b beats a.
+
+        Args:
+            a: A model.
+            b: Another one.
+            confidence: Mass of the intervals, in (0, 1).
+            replicates: Number of random draws, by default 1000.
+            seed: Seed of the draws, by default 0.
+
+        Returns:
+            An `Estimate` of three values, labelled "a", "tie" and "b".
+
+        Raises:
+            ValueError: If a model is unknown, or as in `compute`.
+        """
+        confidence = check_confidence(confidence)
+        models = self._table().models
+        for argument, name in (("a", a), ("b", b)):
+            _checks.one_of(argument, name, models)
+        i, j = models.index(a), models.index(b)
+
+        def read(parameters: Tensor) -> Tensor:
+            odds = ((parameters[..., i] - parameters[..., j]) / 2).exp()
+            weights = torch.stack([odds, parameters[..., -1].expand_as(odds), 1 / odds], -1)
+            return weights / weights.sum(-1, keepdim=True)
+
+        resampled = self._replicates("predict", replicates, seed)._replace(read=read, range=(0.0, 1.0))
+        return dataclasses.replace(interval(resampled, confidence), name="probability", labels=("a", "tie", "b"))
+
+    def win_rates(self, *, confidence: float = 0.95, replicates: int | None = None, seed: int | None = None) -> Table:
+        """Return how often the model of each row beat that of each column, ties half: without any model of strengths.
+
+        Args:
+            confidence: Mass of the intervals, in (0, 1).
+            replicates: Number of random draws, by default 1000.
+            seed: Seed of the draws, by default 0.
+
+        Returns:
+            A `Table` of an `Estimate` for each pair that battled; each is the interval of its scores by themselves.
+        """
+        with self._whole_state("win_rates"):
+            table = self._table()
+        return win_rates(table, confidence=confidence, replicates=replicates, seed=seed)
+
+    def position_effect(
+        self, *, confidence: float = 0.95, replicates: int | None = None, seed: int | None = None
+    ) -> Estimate:
+        """Estimate how many more points than half the answer that is shown first wins: 0 without an effect.
+
+        Of each pair of models that battled in both orders, the mean of the first one's win rates in the two orders,
+        ties half, less 1/2: strengths cancel. Pairs count by n1 n2 / (n1 + n2), the battles in both orders.
+
+        Args:
+            confidence: Mass of the interval, in (0, 1).
+            replicates: Number of random draws, by default 1000.
+            seed: Seed of the draws, by default 0.
+
+        Returns:
+            An `Estimate` in [-0.5, 0.5]; NaN where no pair battled in both orders.
+        """
+        confidence = check_confidence(confidence)
+        with self._whole_state("position_effect"):
+            table = self._table()
+        resampled = resampled_position_effect(table, *check_draws(replicates, seed))
+        return dataclasses.replace(interval(resampled, confidence), name="position effect")
+
+
+def _with_nu(parameters: Tensor) -> Tensor:
+    # parameters: (..., K + 1), strengths and log nu  ->  (..., K + 1), strengths and nu
+    return torch.cat([parameters[..., :-1], parameters[..., -1:].exp()], -1)

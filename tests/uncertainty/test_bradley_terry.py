@@ -1,0 +1,161 @@
+"""Strengths of models from battles, against stored values, closed forms and a likelihood written as a loop."""
+
+import itertools
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from tensormetrics.uncertainty import bradley_terry
+from tensormetrics.uncertainty.battles.bradley_terry import CHUNK
+
+GOLDEN = json.loads((Path(__file__).parent / "golden_ratings.json").read_text())
+
+
+def battles(generator, count, rate=8, tie_rate=3):
+    wins = torch.poisson(torch.full((count, count), float(rate)), generator=generator)
+    ties = torch.poisson(torch.full((count, count), float(tie_rate)), generator=generator).triu(1)
+    return wins.fill_diagonal_(0).double(), (ties + ties.T).double()
+
+
+def log_likelihood(parameters, wins, ties, prior_sd):
+    """Davidson 1970, pair by pair; `parameters` are the strengths and log nu."""
+    *strengths, log_nu = parameters
+    value = 0.0 if prior_sd is None else -sum(s * s for s in strengths) / (2 * prior_sd**2)
+    for i, j in itertools.combinations(range(len(wins)), 2):
+        first, second, tie = (strengths[i] - strengths[j]) / 2, (strengths[j] - strengths[i]) / 2, log_nu
+        total = math.log(math.exp(first) + math.exp(second) + math.exp(tie))
+        value += wins[i][j] * (first - total) + wins[j][i] * (second - total)
+        value += ties[i][j] * (tie - total) if ties[i][j] else 0.0
+    return value
+
+
+@pytest.mark.parametrize("case", GOLDEN, ids=lambda case: case["id"])
+def test_bradley_terry_golden_battles_give_stored_strengths(case):
+    inputs, expected = case["inputs"], case["expected"]
+    wins = torch.tensor(inputs["wins"])
+    ties = None if inputs["ties"] is None else torch.tensor(inputs["ties"])
+    if "error" in expected:
+        with pytest.raises(ValueError, match=expected["names"]):
+            bradley_terry(wins, ties, prior_sd=inputs["prior_sd"])
+        return
+    strengths, nu = bradley_terry(wins, ties, prior_sd=inputs["prior_sd"])
+    tolerance = case["tolerance"]
+    np.testing.assert_allclose(strengths, expected["strengths"], rtol=0, atol=tolerance["strengths"])
+    assert float(nu) == pytest.approx(expected["nu"], rel=0, abs=tolerance["nu"])
+
+
+@pytest.mark.parametrize("prior_sd", [None, 1.0, 3.0])
+@pytest.mark.parametrize("count", [2, 3, 7])
+def test_bradley_terry_any_step_away_lowers_the_likelihood(generator, count, prior_sd):
+    wins, ties = battles(generator, count)
+    strengths, nu = bradley_terry(wins, ties, prior_sd=prior_sd)
+    best = [*strengths.tolist(), float(nu.log())]
+    assert sum(best[:-1]) == pytest.approx(0, abs=1e-9)
+
+    def at(moved):
+        return log_likelihood(moved, wins.tolist(), ties.tolist(), prior_sd)
+
+    for place in range(count + 1):
+        step = np.eye(count + 1)[place] * 1e-3
+        above, below = at(np.add(best, step)), at(np.subtract(best, step))
+        assert max(above, below) < at(best)
+        assert above - below == pytest.approx(0, abs=1e-7)  # a zero slope
+
+
+@pytest.mark.parametrize(("first", "second", "tied"), [(8, 4, 0), (1, 1, 6), (300, 2, 9)])
+def test_bradley_terry_two_models_have_the_closed_form(first, second, tied):
+    wins, ties = torch.tensor([[0, first], [second, 0]]), torch.tensor([[0, tied], [tied, 0]])
+    strengths, nu = bradley_terry(wins, ties, prior_sd=None)
+    assert float(strengths[0] - strengths[1]) == pytest.approx(math.log(first / second), abs=1e-9)
+    assert float(nu) == pytest.approx(tied / math.sqrt(first * second), rel=1e-9, abs=1e-12)
+
+
+def test_bradley_terry_wide_prior_approaches_the_maximum_of_the_likelihood(generator):
+    wins, ties = battles(generator, 5)
+    without, wide = (bradley_terry(wins, ties, prior_sd=sd)[0] for sd in (None, 1e4))
+    torch.testing.assert_close(wide, without, rtol=0, atol=1e-7)
+
+
+@pytest.mark.parametrize("num_battles", [1, 30, 10**6, 10**9])
+def test_bradley_terry_model_without_a_win_has_a_finite_strength(num_battles):
+    strengths, nu = bradley_terry(torch.tensor([[0, num_battles], [0, 0]]), prior_sd=3.0)
+    difference = float(strengths[0] - strengths[1])
+    assert num_battles / (1 + math.exp(difference)) == pytest.approx(difference / 2 / 9, rel=1e-6)
+    assert float(nu) == 0
+
+
+def test_bradley_terry_copies_of_a_model_have_equal_strengths(generator):
+    wins, ties = battles(generator, 4)
+    wins, ties = (x[[0, 1, 2, 3, 3]][:, [0, 1, 2, 3, 3]] for x in (wins, ties))
+    strengths, _ = bradley_terry(wins, ties)
+    assert float(strengths[3]) == pytest.approx(float(strengths[4]), abs=1e-12)
+
+
+def test_bradley_terry_all_ties_give_equal_strengths_and_infinite_nu():
+    strengths, nu = bradley_terry(torch.zeros(3, 3), torch.ones(3, 3))
+    assert strengths.tolist() == [0, 0, 0] and float(nu) == torch.inf
+
+
+def test_bradley_terry_diagonal_does_not_count(generator):
+    wins, ties = battles(generator, 4)
+    filled = wins + 5 * torch.eye(4), ties + 2 * torch.eye(4)
+    for a, b in zip(bradley_terry(wins, ties), bradley_terry(*filled), strict=True):
+        torch.testing.assert_close(a, b, rtol=0, atol=0)
+
+
+def test_bradley_terry_batch_in_several_chunks_equals_single_fits(generator, monkeypatch):
+    monkeypatch.setitem(CHUNK, "cpu", 40)
+    several = [battles(generator, 4, tie_rate=rate) for rate in (0, 1, 3, 0, 6)]
+    wins, ties = (torch.stack(side) for side in zip(*several, strict=True))
+    strengths, nu = bradley_terry(wins, ties)
+    for i, single in enumerate(several):
+        expected = bradley_terry(*single)
+        torch.testing.assert_close((strengths[i], nu[i]), expected, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("bad", [-1.0, float("nan"), float("inf")])
+def test_bradley_terry_impossible_count_makes_its_fit_alone_nan(generator, bad):
+    wins, ties = (torch.stack([x, x]) for x in battles(generator, 3))
+    wins[0, 1, 2] = bad
+    strengths, nu = bradley_terry(wins, ties)
+    assert strengths[0].isnan().all() and nu[0].isnan()
+    torch.testing.assert_close(strengths[1], bradley_terry(wins[1], ties[1])[0], rtol=0, atol=1e-10)
+
+
+def blocks(upper):
+    wins = torch.ones(5, 5).fill_diagonal_(0)
+    wins[3:, :3] = 0
+    wins[:3, 3:] = upper
+    return wins
+
+
+@pytest.mark.parametrize(
+    ("wins", "prior_sd", "message"),
+    [
+        (blocks(0), 3.0, "no battle between model 0, model 1, model 2 and model 3, model 4"),
+        (blocks(0), None, "no battle between model 0, model 1, model 2 and model 3, model 4"),
+        (blocks(1), None, "model 3, model 4 never won against the others, .* write prior_sd=3.0"),
+        (blocks(1)[:4, :4], None, "model 3 never won, so"),
+        (blocks(1).T[2:, 2:], None, "model 0 never won, so"),
+        (torch.zeros(3, 3), 3.0, "no battle between model 0 and model 1, model 2"),
+    ],
+)
+def test_bradley_terry_without_an_answer_raises_and_names_the_models(wins, prior_sd, message):
+    with pytest.raises(ValueError, match=message):
+        bradley_terry(wins, prior_sd=prior_sd)
+
+
+@pytest.mark.parametrize("prior_sd", [0, -1.0, float("nan"), "wide", True])
+def test_bradley_terry_impossible_prior_raises(prior_sd):
+    with pytest.raises(ValueError, match="prior_sd: got"):
+        bradley_terry(torch.ones(3, 3), prior_sd=prior_sd)
+
+
+@pytest.mark.parametrize(("wins", "ties"), [((3, 4), None), ((3,), None), ((3, 3), (2, 2)), ((2, 3, 3), (3, 3))])
+def test_bradley_terry_other_shapes_raise(wins, ties):
+    with pytest.raises(ValueError, match="got shape"):
+        bradley_terry(torch.ones(wins), None if ties is None else torch.ones(ties))

@@ -1,0 +1,379 @@
+"""Ratings from pairwise judgements: against counts, single win rates and the battles that made them."""
+
+import copy
+import math
+import pickle
+import warnings
+
+import pytest
+import torch
+
+from tensormetrics import compare, interval
+from tensormetrics.uncertainty import Ratings, UncertaintyWarning, bradley_terry
+from tensormetrics.uncertainty.battles import outcomes
+
+NAMES = ["gpt", "llama", "mistral", "qwen"]
+ELO = 400 / math.log(10)
+
+
+def judged(generator, strengths, battles, nu=0.6, first_ahead=0.0):
+    """Draw battles of random pairs from Davidson's model; `first_ahead` is added to the strength of the first."""
+    count = len(strengths)
+    first = torch.randint(count, (battles,), generator=generator)
+    second = (first + torch.randint(1, count, (battles,), generator=generator)) % count
+    half = (strengths[first] - strengths[second] + first_ahead) / 2
+    odds = torch.stack([(-half).exp(), torch.full_like(half, nu), half.exp()], 1)
+    return first, second, torch.multinomial(odds, 1, generator=generator)[:, 0].double() / 2
+
+
+@pytest.fixture
+def battles(generator):
+    return judged(generator, torch.linspace(-1, 1, 4).double(), 400)
+
+
+@pytest.fixture
+def ratings(battles):
+    metric = Ratings(NAMES)
+    metric.update(*battles)
+    return metric
+
+
+def counted(first, second, outcome):
+    wins, ties = torch.zeros(2, 4, 4)
+    for i, j, score in zip(first.tolist(), second.tolist(), outcome.tolist(), strict=True):
+        if score == 0.5:
+            ties[i, j] += 1
+            ties[j, i] += 1
+        else:
+            winner, loser = (i, j) if score == 1 else (j, i)
+            wins[winner, loser] += 1
+    return wins, ties
+
+
+def values(result):
+    return torch.stack([*result.values()]) if isinstance(result, dict) else result
+
+
+@pytest.mark.parametrize("ties", [True, False])
+@pytest.mark.parametrize("prior_sd", [None, 1.0, 3.0])
+def test_ratings_equal_the_strengths_of_counted_outcomes(battles, ties, prior_sd):
+    metric = Ratings(NAMES, ties=ties, prior_sd=prior_sd, scale="logit")
+    metric.update(*battles)
+    wins, tied = counted(*battles)
+    expected = (wins, tied) if ties else (wins + tied / 2, None)
+    strengths, _ = bradley_terry(*expected, prior_sd=prior_sd)
+    torch.testing.assert_close(values(metric.compute()), strengths, rtol=0, atol=1e-9)
+
+
+def test_ratings_scales_and_anchor_move_all_models_alike(battles):
+    elo, logit, anchored = Ratings(NAMES), Ratings(NAMES, scale="logit"), Ratings(NAMES, anchor=("llama", 1200.0))
+    for metric in (elo, logit, anchored):
+        metric.update(*battles)
+    torch.testing.assert_close(values(elo.compute()), 1000 + ELO * values(logit.compute()))
+    assert float(anchored.compute()["llama"]) == pytest.approx(1200)
+    moved = values(anchored.compute()) - values(elo.compute())
+    torch.testing.assert_close(moved, moved[:1].expand(4))
+    low, high = anchored.interval()["llama"].low, anchored.interval()["llama"].high
+    assert float(low) == pytest.approx(1200) == float(high)
+
+
+def test_ratings_named_models_equal_numbered_ones_in_any_split(battles, ratings):
+    first, second, outcome = battles
+    named = [[NAMES[i] for i in side] for side in (first.tolist(), second.tolist())]
+    texts = ["b", "tie", "a"]
+    metric, other = Ratings(), Ratings()
+    for start in range(0, 200, 50):
+        part = slice(start, start + 50)
+        metric.update(named[0][part], named[1][part], [texts[int(2 * score)] for score in outcome[part]])
+    other.update(named[0][200:], named[1][200:], outcome[200:].numpy())
+    other = pickle.loads(pickle.dumps(copy.deepcopy(other)))
+    metric.merge_state(other)
+    assert list(metric.compute()) == NAMES
+    torch.testing.assert_close(metric.compute(), ratings.compute(), rtol=0, atol=0)
+    restored = Ratings()
+    metric.persistent(True)
+    restored.load_state_dict(metric.state_dict())
+    torch.testing.assert_close(restored.compute(), ratings.compute(), rtol=0, atol=0)
+    assert torch.equal(restored.interval().low, ratings.interval().low)
+
+
+def test_ratings_of_unknown_numbers_name_models_by_them(battles, ratings):
+    metric = Ratings()
+    metric.update(*(10 + side for side in battles[:2]), battles[2])
+    assert list(metric.compute()) == ["10", "11", "12", "13"]
+    torch.testing.assert_close(values(metric.compute()), values(ratings.compute()), rtol=0, atol=0)
+
+
+def test_ratings_swapped_sides_give_the_same_ratings(battles, ratings):
+    first, second, outcome = battles
+    swapped = Ratings(NAMES)
+    swapped.update(second, first, 1 - outcome)
+    for a, b in zip(swapped.interval(), ratings.interval(), strict=True):
+        torch.testing.assert_close(a, b, rtol=0, atol=1e-6)
+
+
+def test_ratings_battle_without_judgement_is_left_out(battles, ratings):
+    first, second, outcome = (torch.cat([side, side[:9]]) for side in battles)
+    outcome[400:] = torch.nan
+    metric = Ratings(NAMES)
+    metric.update(first, second, outcome)
+    assert metric.interval().items == 400
+    for a, b in zip(metric.interval(), ratings.interval(), strict=True):
+        torch.testing.assert_close(a, b, rtol=0, atol=0)
+
+
+def test_interval_replicates_in_several_chunks_are_the_same(ratings, monkeypatch):
+    expected = ratings.interval(replicates=40)
+    monkeypatch.setattr(outcomes, "CHUNK", 900)
+    assert all(torch.equal(a, b) for a, b in zip(ratings.interval(replicates=40), expected, strict=True))
+
+
+def test_interval_depends_on_ids_alone(battles, generator):
+    order = torch.randperm(400, generator=generator)
+    estimates = []
+    for index in (torch.arange(400), order):
+        metric = Ratings(NAMES)
+        metric.update(*(side[index] for side in battles), ids=index)
+        estimates.append(metric.interval())
+    for a, b in zip(*estimates, strict=True):
+        torch.testing.assert_close(a, b, rtol=0, atol=1e-6)
+    assert estimates[0].labels == tuple(NAMES) and estimates[0].name == "rating"
+
+
+def test_interval_both_orders_of_a_prompt_in_a_group_are_no_new_evidence(battles):
+    once, twice, grouped = Ratings(NAMES), Ratings(NAMES), Ratings(NAMES)
+    first, second, outcome = battles
+    both = torch.cat([first, second]), torch.cat([second, first]), torch.cat([outcome, 1 - outcome])
+    once.update(*battles)
+    twice.update(*both)
+    grouped.update(*both, groups=torch.arange(400).repeat(2))
+    widths = [float((metric.interval().high - metric.interval().low).mean()) for metric in (once, twice, grouped)]
+    assert grouped.interval().groups == 400
+    assert widths[1] < 0.8 * widths[0] and widths[2] == pytest.approx(widths[0], rel=0.05)
+
+
+def test_interval_many_units_agrees_with_few_but_for_the_jackknife(generator, monkeypatch):
+    metric = Ratings(NAMES)
+    metric.update(*judged(generator, torch.linspace(-1, 1, 4).double(), 900))
+    kept = metric.interval()
+    monkeypatch.setattr(outcomes, "MAX_UNITS", 100)
+    dropped = metric.interval()
+    assert dropped.groups == pytest.approx(900, rel=0.2) and kept.groups == 900
+    torch.testing.assert_close(dropped.high - dropped.low, kept.high - kept.low, rtol=0.05, atol=0)
+
+
+def test_few_battles_of_a_model_warn(generator):
+    metric = Ratings(["a", "b", "c"])
+    metric.update([*"ababab" * 4, "c"], [*"bababa" * 4, "a"], [*[1, 0, 0.5] * 8, 1])
+    with pytest.warns(UncertaintyWarning, match="few battles: c has 1; wanted at least 10 of each model"):
+        metric.interval()
+
+
+def test_copy_of_a_model_with_the_same_battles_is_equal_to_it(battles):
+    """Each battle of one model is fought by its copy too, as part of the same unit."""
+    first, second, outcome = battles
+    swap = [torch.where(side == 3, 4, side) for side in (first, second)]
+    has_copy = (first == 3) | (second == 3)
+    metric = Ratings([*NAMES, "copy"])
+    ids = torch.arange(400)
+    groups = torch.cat([ids, ids[has_copy]])
+    metric.update(*(torch.cat([x, y[has_copy]]) for x, y in zip(battles, (*swap, outcome), strict=True)), groups=groups)
+    estimate = metric.interval()
+    for end in estimate:
+        assert float(end[3]) == pytest.approx(float(end[4]), abs=1e-6)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UncertaintyWarning)
+        comparison = metric.compare("qwen", "copy")
+    assert [float(x) for x in comparison] == [0, 0, 0]
+    assert float(comparison.p_value) == 1 and float(comparison.p_better) == 0.5
+    first_ranks = metric.table().columns["first rank"]
+    assert first_ranks[0] == first_ranks[1] == 1
+
+
+def test_copy_with_battles_of_its_own_differs_at_most_at_the_nominal_rate(generator):
+    strengths = torch.tensor([-0.5, 0.0, 0.5, 0.5]).double()
+    differs = covered = 0
+    for number in range(40):
+        metric = Ratings(4, scale="logit")
+        metric.update(*judged(generator, strengths, 120), ids=torch.arange(120) + 120 * number)
+        comparison = metric.compare("2", "3", replicates=200)
+        differs += float(comparison.p_value) <= 0.05
+        covered += sum(float(side.low) <= 0.375 <= float(side.high) for side in (comparison.a, comparison.b))
+    assert differs <= 6 and covered >= 0.9 * 80
+
+
+def test_compare_pairs_agree_with_single_pairs_and_with_ratings(ratings):
+    table = ratings.compare()
+    assert table.rows[0] == "gpt - llama" and len(table.rows) == 6
+    single = ratings.compare("qwen", "gpt")
+    computed = ratings.compute()
+    assert float(single.difference) == pytest.approx(float(computed["qwen"] - computed["gpt"]))
+    assert single.verdict == "better" and float(single.p_better) > 0.99
+    cell = table["gpt - qwen", "difference"]
+    assert float(cell.difference) == pytest.approx(-float(single.difference))
+    assert float(cell.low) == pytest.approx(-float(single.high), rel=1e-9)
+    assert float(cell.p_corrected) >= float(cell.p_value)
+    assert float(cell.a) == pytest.approx(float(computed["gpt"]))
+    assert table.best == ("qwen",) and table.ranks["gpt"] == (3, 4)
+
+
+def test_compare_pairs_in_several_chunks_are_the_same(ratings, monkeypatch):
+    expected = ratings.compare(replicates=50)
+    monkeypatch.setattr("tensormetrics.uncertainty.battles.ratings.CHUNK", 100)
+    assert ratings.compare(replicates=50).to_json() == expected.to_json()
+
+
+@pytest.mark.parametrize("alternative", ["two-sided", "greater", "less"])
+def test_compare_interval_and_p_value_are_one_statement(generator, alternative):
+    metric = Ratings(6)
+    metric.update(*judged(generator, torch.linspace(-0.3, 0.3, 6).double(), 300))
+    for cells in metric.compare(alternative=alternative).cells:
+        excludes = float(cells[0].low) > 0 or float(cells[0].high) < 0
+        assert excludes == (float(cells[0].p_value) <= 0.05)
+
+
+def test_compare_two_judges_of_the_same_battles(battles, ratings, generator):
+    first, second, outcome = battles
+    flipped = torch.rand(400, generator=generator) < 0.3
+    other = Ratings(NAMES)
+    other.update(first, second, outcome.where(~flipped, 1 - outcome))
+    comparison = compare(ratings, other)
+    assert comparison.labels == tuple(NAMES)
+    torch.testing.assert_close(comparison.difference, values(ratings.compute()) - values(other.compute()))
+    assert comparison["qwen"].verdict == "better" and comparison["gpt"].verdict == "worse"
+    unlike = Ratings(NAMES)
+    unlike.update(second, first, outcome)
+    with pytest.raises(ValueError, match="their items differ"):
+        compare(ratings, unlike)
+
+
+def test_table_has_battles_win_rates_and_ranks(ratings, battles):
+    table = ratings.table("arena")
+    wins, ties = counted(*battles)
+    assert table.title == "arena" and table.rows[0] == "qwen"
+    for i, name in enumerate(NAMES):
+        fought = float((wins + wins.T + ties)[i].sum())
+        assert table[name, "battles"] == fought
+        assert table[name, "win rate"] == pytest.approx(float((wins + ties / 2)[i].sum()) / fought)
+    assert table["qwen", "best"] and not table["gpt", "best"]
+    assert (table["gpt", "first rank"], table["gpt", "last rank"]) == (3, 4)
+
+
+def test_win_rates_are_intervals_of_single_pairs(ratings, battles):
+    first, second, outcome = battles
+    table = ratings.win_rates()
+    scores = torch.where(first == 0, outcome, 1 - outcome)
+    of_pair = ((first == 0) & (second == 1)) | ((first == 1) & (second == 0))
+    index = torch.arange(400)[of_pair]
+    expected = interval(scores[of_pair], bounds=(0, 1), groups=index)
+    for a, b in zip(table["gpt", "llama"], expected, strict=True):
+        assert float(a) == pytest.approx(float(b))
+    for a, b in zip(table["llama", "gpt"], (1 - expected.value, 1 - expected.high, 1 - expected.low), strict=True):
+        assert float(a) == pytest.approx(float(b))
+    assert table["gpt", "gpt"] is None
+
+
+def test_win_rates_of_models_that_never_battled_are_missing():
+    metric = Ratings()
+    metric.update([*"ab" * 10], [*"bc" * 10], [1, 0] * 10)
+    assert metric.win_rates()["a", "c"] is None and metric.win_rates()["c", "a"] is None
+    assert float(metric.win_rates()["a", "b"]) == 1
+
+
+def test_predict_probabilities_are_those_of_davidson(ratings, battles):
+    strengths, nu = bradley_terry(*counted(*battles))
+    odds = float(((strengths[3] - strengths[0]) / 2).exp())
+    weights = torch.tensor([odds, float(nu), 1 / odds])
+    estimate = ratings.predict("qwen", "gpt")
+    torch.testing.assert_close(estimate.value.float(), weights / weights.sum())
+    assert estimate.labels == ("a", "tie", "b") and bool((estimate.low > 0).all() & (estimate.high < 1).all())
+    mirrored = ratings.predict("gpt", "qwen")
+    assert float(mirrored["b"].low) == pytest.approx(float(estimate["a"].low))
+
+
+@pytest.mark.parametrize(("ahead", "is_seen"), [(0.0, False), (0.8, True)])
+def test_position_effect_is_seen_where_there_is_one_and_strengths_cancel(generator, ahead, is_seen):
+    metric = Ratings(NAMES)
+    metric.update(*judged(generator, torch.linspace(-2, 2, 4).double(), 600, first_ahead=ahead))
+    effect = metric.position_effect()
+    assert (float(effect.low) > 0) == is_seen and float(effect.high) > 0
+
+
+def test_position_effect_of_one_pair_is_the_mean_of_both_orders():
+    metric = Ratings(["a", "b"])
+    first = torch.tensor([0] * 12 + [1] * 8)
+    outcome = torch.tensor([1.0] * 9 + [0.5] + [0.0] * 2 + [1.0] * 4 + [0.0] * 4)
+    metric.update(first, 1 - first, outcome)
+    assert float(metric.position_effect()) == pytest.approx((9.5 / 12 + 4 / 8) / 2 - 0.5)
+
+
+def test_position_effect_without_both_orders_is_nan():
+    metric = Ratings(["a", "b"])
+    metric.update([0] * 12, [1] * 12, [1, 0] * 6)
+    assert all(math.isnan(float(end)) for end in metric.position_effect())
+
+
+def test_position_effect_where_the_first_always_wins_has_a_width():
+    metric = Ratings(["a", "b"])
+    metric.update([0, 1] * 10, [1, 0] * 10, [1] * 20)
+    effect = metric.position_effect()
+    assert float(effect) == 0.5 and 0 < float(effect.low) < 0.49
+
+
+def test_models_apart_raise_in_compute_and_are_nan_in_forward():
+    metric = Ratings(["a", "b", "c", "d"])
+    value = metric(["a", "c"], ["b", "d"], ["a", "b"])
+    assert all(math.isnan(float(rating)) for rating in value.values())
+    with pytest.raises(ValueError, match="battles: got no battle between a, b and c, d"):
+        metric.compute()
+
+
+def test_model_without_a_loss_raises_without_a_prior():
+    metric = Ratings(prior_sd=None)
+    metric.update(["opus", "gpt", "llama"], ["gpt", "llama", "gpt"], ["a", "a", "a"])
+    with pytest.raises(ValueError, match="battles: opus never lost, .*write prior_sd=3.0"):
+        metric.compute()
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "outcome", "message"),
+    [
+        (["gpt"], ["claude"], ["a"], "b: got 'claude', wanted one of 'gpt'"),
+        (["gpt"], ["llama"], ["draw"], "outcome: got 'draw', wanted one of 'a', 'b', 'tie'"),
+        (["gpt"], ["llama"], [2], "outcome: battle 0: got 2.0, wanted 1, 0, 0.5"),
+        (["gpt", "gpt"], ["llama", "gpt"], ["a", "a"], "a, b: battle 1: got a model against itself"),
+        ([0], [4], [1], "a, b: battle 0: got 0 and 4, wanted two of 0 to 3"),
+        (["gpt", "llama"], ["llama"], ["a"], "lengths differ"),
+        (torch.tensor([0.0]), [1], [1], "a: got torch.float32"),
+    ],
+)
+def test_impossible_battles_raise(a, b, outcome, message):
+    metric = Ratings(NAMES)
+    with pytest.raises(ValueError, match=message):
+        metric.update(a, b, outcome)
+    assert not metric.update_called
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"models": 1}, "models: got 1"),
+        ({"models": ["a", "a"]}, "models: got"),
+        ({"models": ["a"]}, "models: got"),
+        ({"scale": "rank"}, "scale: got 'rank'"),
+        ({"prior_sd": 0}, "prior_sd: got 0"),
+        ({"models": NAMES, "anchor": ("claude", 1000)}, "anchor: got 'claude'"),
+        ({"anchor": ("gpt", math.inf)}, "anchor: got inf"),
+    ],
+)
+def test_impossible_options_raise(options, message):
+    with pytest.raises(ValueError, match=message):
+        Ratings(**options)
+
+
+@pytest.mark.parametrize(
+    "ask", [lambda r: r.compare("gpt", "x"), lambda r: r.predict("x", "gpt"), lambda r: r.compare("gpt")]
+)
+def test_unknown_model_raises(ratings, ask):
+    with pytest.raises(ValueError, match="wanted one of 'gpt'"):
+        ask(ratings)
