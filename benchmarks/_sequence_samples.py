@@ -5,9 +5,9 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from tensormetrics.uncertainty.statistics.student import t_quantile
 
 from tensormetrics import compare, interval
+from tensormetrics._student import t_quantile
 
 SETS = 2000
 LOOKS = [*range(25, 501, 25)]  # twenty

@@ -18,7 +18,7 @@ R = TypeVar("R")
 POSITIONAL = inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD
 
 
-def integer_at_least(name: str, value: Any, minimum: int) -> int:
+def check_int(name: str, value: Any, minimum: int) -> int:
     """Return `value` as an int (anything with `__index__` but bool), or raise a ValueError."""
     try:
         integer = operator.index(value)
@@ -29,7 +29,7 @@ def integer_at_least(name: str, value: Any, minimum: int) -> int:
     return integer
 
 
-def number(name: str, value: Any, expected: str, predicate: Callable[[float], bool]) -> None:
+def check_number(name: str, value: Any, expected: str, predicate: Callable[[float], bool]) -> None:
     """Raise a ValueError unless `value` is a number (no text, no bool) that passes `fits`; `wanted` describes these."""
     try:
         is_valid = not isinstance(value, str | bool) and predicate(float(value))
@@ -39,12 +39,12 @@ def number(name: str, value: Any, expected: str, predicate: Callable[[float], bo
         raise ValueError(f"{name}: got {value!r}, wanted {expected}")
 
 
-def one_of(name: str, value: Any, choices: Collection) -> None:
+def check_choice(name: str, value: Any, choices: Collection) -> None:
     if value not in choices:
         raise ValueError(f"{name}: got {value!r}, wanted one of {', '.join(map(repr, choices))}")
 
 
-def listed(name: str, value: Any) -> list:
+def as_list(name: str, value: Any) -> list:
     """Return the items of a list, an array, ...; TypeError for a str, whose items are characters, and for a scalar."""
     if isinstance(value, str):
         raise TypeError(f"{name}: got the text {value!r:.60}, wanted a list; write [{value!r:.60}]")
@@ -53,7 +53,7 @@ def listed(name: str, value: Any) -> list:
     return list(value)
 
 
-def no_others(owner: type, unknown: Collection[str]) -> None:
+def check_unknown_kwargs(owner: type, unknown: Collection[str]) -> None:
     """Raise a TypeError for an argument that no constructor of a class takes; it names the valid ones."""
     if not unknown:
         return
@@ -173,7 +173,7 @@ def integral(name: str, value: Tensor) -> None:
         raise ValueError(f"{name}: got {value.dtype}, wanted an integer dtype; write {name}.long()")
 
 
-def same_length(**tensors: Sized) -> None:
+def check_consistent_length(**tensors: Sized) -> None:
     for name, value in tensors.items():
         if not hasattr(value, "__len__"):
             raise TypeError(f"{name}: got a {type(value).__name__}, wanted a list; write list({name})")

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, normalize
 from torch.utils.data import DataLoader, TensorDataset, random_split
 
-from ._files import written
-from ._plots import FONT, dress, ink, legend_beside, line_style, new_axes, palette
+from ._files import open_atomic
+from ._plots import FONT, dress, ink, legend_outside, line_style, new_axes, palette
 from ._progress import progress_bar
 from .posterior import ConfusionPosterior
 from .retrieval import AccuracyCalculator, EmbeddingClusterAccuracy, TorchKMeans
@@ -127,10 +127,10 @@ def run(device: torch.device, *, epochs: int, seed: int, out: Path | None) -> in
             "seconds": round(time.perf_counter() - started, 1),
             "epochs": history,
         }
-        with written(out / "report.json") as file:
+        with open_atomic(out / "report.json") as file:
             file.write((json.dumps(report, indent=1) + "\n").encode())
         if history:
-            with torch.inference_mode(), written(out / "report.png") as file:
+            with torch.inference_mode(), open_atomic(out / "report.png") as file:
                 pixels, labels = held_out[:]
                 draw(history, model(pixels)[0], labels).savefig(file, format="png", dpi=150)
         print(f"wrote {', '.join(str(path) for path in sorted(out.glob('report.*')))}")
@@ -173,7 +173,7 @@ def draw_curves(curves: Any, history: list[dict[str, Any]]) -> None:
     curves.set(xlabel="Epoch", ylabel="Score", xlim=(0.5, len(history) + 0.5))
     curves.set_title("Held-out digits (bars: 95% highest-density intervals)", fontsize=FONT + 1)
     curves.locator_params(axis="x", integer=True, min_n_ticks=1)
-    legend_beside(curves)
+    legend_outside(curves)
 
 
 def draw_view(view: Any, embeddings: Tensor, labels: Tensor) -> None:

@@ -11,7 +11,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 Table = TypeVar("Table", Tensor, tuple[Tensor, Tensor])
 
 
-def kept(make: Callable[..., Table]) -> Callable[..., Table]:
+def cached_per_device(make: Callable[..., Table]) -> Callable[..., Table]:
     """Cache the tensors that `make(device, ...)` returns, by device and arguments: table(like, ...).
 
     Fake tensors get a new table, which is not cached: their table has no values, and real values must not meet them.

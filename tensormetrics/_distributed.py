@@ -21,10 +21,17 @@ from torch import Tensor
 from torch import distributed as dist
 
 Group = dist.ProcessGroup | None
-Kind = tuple[tuple[int, ...], torch.dtype, str]  # shape, dtype, type of the device
+TensorMeta = tuple[tuple[int, ...], torch.dtype, str]  # shape, dtype, type of the device
 # Options that may differ between ranks: device, memory, progress and communication.
-OWN = ("device", "progress", "memory_budget", "process_group", "dist_sync_fn", "distributed_available_fn")
-OWN += ("compute_on_cpu", "compute_with_cache", "dist_sync_on_step", "sync_on_compute")
+RANK_LOCAL_OPTIONS = (
+    "device",
+    "progress",
+    "memory_budget",
+    "process_group",
+    "dist_sync_fn",
+    "distributed_available_fn",
+)
+RANK_LOCAL_OPTIONS += ("compute_on_cpu", "compute_with_cache", "dist_sync_on_step", "sync_on_compute")
 _HEAD, _SHORT = 8, 2048  # bytes of the length of a payload, and of a payload that one collective sends
 _SMALL, FEW_RANKS = 2**19, 8  # bytes and ranks for which one all-to-all replaces rounds of sends
 _LARGE = 2**24  # bytes: ranks first agree that larger buffers were allocated
@@ -36,7 +43,7 @@ class LostRankError(RuntimeError):
     """The ranks of a group cannot reach each other any more; their states are unchanged and work in a new group."""
 
 
-def exchange(outcome: Any, group: Group = None) -> list[Any]:
+def all_gather_status(outcome: Any, group: Group = None) -> list[Any]:
     """Return the outcomes of all ranks in rank order.
 
     If one is an exception, all ranks raise: the others a RuntimeError that names the rank."""
@@ -49,7 +56,7 @@ def exchange(outcome: Any, group: Group = None) -> list[Any]:
     if failed:
         # An exception may not survive pickling; its text does.
         payload = pickle.dumps((True, f"{type(outcome).__name__}: {outcome}"))
-    with reaching(group):
+    with translate_collective_errors(group):
         outcomes = [pickle.loads(received) for received in _gather_payloads(payload, group)]
     if failed:
         raise _mark_as_shared(outcome)
@@ -80,19 +87,19 @@ def _gather_payloads(payload: bytes, group: Group) -> list[bytes]:
 
 
 @contextmanager
-def together(group: Group = None) -> Iterator[None]:
+def raise_on_all_ranks(group: Group = None) -> Iterator[None]:
     """Raise on all ranks what one of them raises in this context, here or in an exchange inside."""
     try:
         yield
     except BaseException as error:
         if not getattr(error, "all_ranks_know", False):
-            exchange(error, group)
+            all_gather_status(error, group)
         raise
-    exchange(None, group)
+    all_gather_status(None, group)
 
 
 @contextmanager
-def reaching(group: Group = None) -> Iterator[None]:
+def translate_collective_errors(group: Group = None) -> Iterator[None]:
     """Raise a LostRankError that names the ranks that do not answer if a collective in this context fails."""
     try:
         yield
@@ -120,18 +127,18 @@ def travel_device(types: Iterable[str], group: Group = None) -> torch.device | N
 def gather(tensor: Tensor, group: Group = None) -> list[Tensor]:
     """Gather the tensors of all ranks in rank order. First dimensions may differ; without rows shape (0,) will do."""
     if tensor.ndim == 0:
-        return list(gathered(tensor[None], group))
-    kinds = exchange(kind_of(tensor), group)
-    return list(gathered(tensor, group, kinds).split([_length(kind) for kind in kinds]))
+        return list(all_gather_cat(tensor[None], group))
+    kinds = all_gather_status(tensor_meta(tensor), group)
+    return list(all_gather_cat(tensor, group, kinds).split([_length(kind) for kind in kinds]))
 
 
-def gathered(tensor: Tensor, group: Group = None, kinds: list[Kind] | None = None) -> Tensor:
+def all_gather_cat(tensor: Tensor, group: Group = None, kinds: list[TensorMeta] | None = None) -> Tensor:
     """Gather and concatenate the tensors of all ranks; `kinds`: shapes and dtypes of all ranks, if known.
 
     Less than 16 MB go without an outcome before them, which would double the time of small states: an interrupt between
     the kinds and the rows leaves the other ranks waiting, and the group of processes must be ended.
     """
-    kinds = kinds or exchange(kind_of(tensor), group)
+    kinds = kinds or all_gather_status(tensor_meta(tensor), group)
     (_, *tail), dtype, _ = common_kind(kinds)
     sizes, result, device = [_length(kind) for kind in kinds], tensor, tensor.device
     travel = travel_device([kind[2] for kind in kinds], group)
@@ -139,11 +146,11 @@ def gathered(tensor: Tensor, group: Group = None, kinds: list[Kind] | None = Non
         tensor = tensor.detach() if travel is None else tensor.detach().to(travel)
         result = torch.empty(sum(sizes), *tail, dtype=dtype, device=tensor.device)
     except Exception as error:
-        exchange(error, group)
+        all_gather_status(error, group)
     if result.nbytes > _LARGE:
-        exchange(None, group)
+        all_gather_status(None, group)
     parts, rank = result.split(sizes), dist.get_rank(group)
-    with reaching(group):
+    with translate_collective_errors(group):
         if len(set(sizes)) == 1 and result.numel():
             by_rank = result.view(len(parts), *parts[0].shape)
             _gather_equal(by_rank, tensor.contiguous().view(parts[0].shape), group)
@@ -169,17 +176,17 @@ def from_rank(tensor: Tensor, source: int, group: Group = None) -> None:
     """Fill a contiguous tensor of one or more dimensions and any dtype with that of the rank `source`."""
     travel = travel_device([tensor.device.type], group)
     sent = tensor if travel is None else tensor.to(travel)
-    with reaching(group):
+    with translate_collective_errors(group):
         dist.broadcast(sent.view(torch.uint8), global_rank(source, group), group=group)
     if travel is not None:
         tensor.copy_(sent)
 
 
-def reduced(tensor: Tensor, operation: Any, group: Group = None) -> Tensor:
+def all_reduce(tensor: Tensor, operation: Any, group: Group = None) -> Tensor:
     """Reduce the tensors of all ranks in place by a sum, a minimum, ..."""
-    travel = travel_device(exchange(tensor.device.type, group), group)
+    travel = travel_device(all_gather_status(tensor.device.type, group), group)
     sent = tensor if travel is None else tensor.to(travel)
-    with reaching(group):
+    with translate_collective_errors(group):
         dist.all_reduce(sent, operation, group=group)
     return tensor if travel is None else tensor.copy_(sent)
 
@@ -188,15 +195,15 @@ def global_rank(rank: int, group: Group = None) -> int:
     return rank if group is None else dist.get_global_rank(group, rank)
 
 
-def _length(kind: Kind) -> int:
+def _length(kind: TensorMeta) -> int:
     return kind[0][0]
 
 
-def kind_of(tensor: Tensor) -> Kind:
+def tensor_meta(tensor: Tensor) -> TensorMeta:
     return tuple(tensor.shape), tensor.dtype, tensor.device.type
 
 
-def common_kind(kinds: list[Kind]) -> Kind:
+def common_kind(kinds: list[TensorMeta]) -> TensorMeta:
     """Return the kind of the largest tensor; ValueError if others with rows differ in more than their number."""
     shape, dtype, device = max(kinds, key=lambda kind: math.prod(kind[0]))
     if any(math.prod(other) and (other[1:], other_dtype) != (shape[1:], dtype) for other, other_dtype, _ in kinds):
@@ -204,7 +211,7 @@ def common_kind(kinds: list[Kind]) -> Kind:
     return shape, dtype, device
 
 
-def given_options(metric: Any) -> dict[str, Any]:
+def constructor_options(metric: Any) -> dict[str, Any]:
     """Return the arguments of the constructor, defaults included, by name."""
     args, kwargs = metric._arguments
     signature = inspect.signature(type(metric).__init__)
@@ -217,7 +224,9 @@ def given_options(metric: Any) -> dict[str, Any]:
 
 def options_of(metric: Any) -> dict[str, str]:
     """Describe the arguments of the constructor by texts that are equal on ranks with equal arguments."""
-    descriptions = {name: described(value) for name, value in given_options(metric).items() if name not in OWN}
+    descriptions = {
+        name: described(value) for name, value in constructor_options(metric).items() if name not in RANK_LOCAL_OPTIONS
+    }
     return {"the metric": f"{type(metric).__module__}.{type(metric).__qualname__}"} | descriptions
 
 
@@ -281,6 +290,6 @@ def described(value: Any, depth: int = 4) -> str:
     options = ", ".join(
         f"{name}={described(getattr(value, name), inner)}"
         for name in parameters
-        if name not in OWN and name in getattr(value, "__dict__", ())
+        if name not in RANK_LOCAL_OPTIONS and name in getattr(value, "__dict__", ())
     )
     return f"{kind.__qualname__}({options})"

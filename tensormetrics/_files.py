@@ -61,7 +61,7 @@ def _reason(fault: Exception) -> str:
     return lines[0]
 
 
-def kind_of(path: str | os.PathLike) -> str:
+def file_suffix(path: str | os.PathLike) -> str:
     """Return the suffix of a file, of a packed one that below ".gz"."""
     path = Path(path)
     return Path(path.stem).suffix if path.suffix == ".gz" else path.suffix
@@ -274,7 +274,7 @@ def _as_windows_writes(data: bytes | bytearray, offset: int, path: str | os.Path
 
 
 @contextlib.contextmanager
-def written(path: str | os.PathLike) -> Iterator[BinaryIO]:
+def open_atomic(path: str | os.PathLike) -> Iterator[BinaryIO]:
     """Open a file that replaces `path` once all is written; a failure leaves the former file.
 
     Links are followed and the mode is kept. Pipes, terminals and other files that are not regular, and the standard

@@ -67,7 +67,7 @@ if hasattr(os, "register_at_fork"):  # where there are forks
     os.register_at_fork(after_in_child=_forget_lock)
 
 
-def usable(name: str, device: torch.device) -> bool:
+def can_use(name: str, device: torch.device) -> bool:
     """Return whether the kernels of a family run on a device; the first call on a GPU tries them.
 
     Tracing (`torch.compile`, fake tensors, functorch) always takes the plain path.
@@ -101,7 +101,7 @@ def usable(name: str, device: torch.device) -> bool:
 def answers(device: torch.device) -> dict[str, Answer]:
     """Return what each family answers on a GPU, trying those that were not tried yet."""
     for name in FAMILIES:
-        usable(name, device)
+        can_use(name, device)
     return {name: _ANSWERS.get((name, _index(device)), Answer(False, "out of memory")) for name in FAMILIES}
 
 
@@ -113,7 +113,7 @@ def ask(name: str, device: torch.device) -> Answer | None:
     reason = _obstacle(family, device)
     if reason:
         return Answer(False, reason)
-    missing = [name for name in family.needs if not usable(name, device)]
+    missing = [name for name in family.needs if not can_use(name, device)]
     if missing:
         return Answer(False, f"the {missing[0]} kernels do not run")
     try:

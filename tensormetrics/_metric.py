@@ -15,15 +15,15 @@ from typing_extensions import Self, Unpack  # torch brings it
 
 from . import _checks
 from ._distributed import (
-    Kind,
+    TensorMeta,
+    all_gather_cat,
+    all_gather_status,
     check_same_options,
-    exchange,
+    constructor_options,
     gather,
-    gathered,
-    given_options,
-    kind_of,
     options_of,
-    together,
+    raise_on_all_ranks,
+    tensor_meta,
 )
 from ._plots import plot_values, steps_of
 from ._repr import RecordedArguments
@@ -106,7 +106,7 @@ class Metric(RecordedArguments, torchmetrics.Metric):
                 setattr(cls, name, one_at_a_time(vars(cls)[name]))
 
     def __init__(self, **kwargs: Unpack[Options]) -> None:
-        _checks.no_others(type(self), kwargs.keys() - Options.__annotations__.keys())
+        _checks.check_unknown_kwargs(type(self), kwargs.keys() - Options.__annotations__.keys())
         kwargs.setdefault("dist_sync_fn", gather)
         super().__init__(**kwargs)
         self._lock = Lock()
@@ -141,7 +141,7 @@ class Metric(RecordedArguments, torchmetrics.Metric):
 
         Metrics of a torchmetrics collection where this is equal keep one state for all, and `update` runs once.
         """
-        return {"class": type(self), **given_options(self)}
+        return {"class": type(self), **constructor_options(self)}
 
     def add_rows(self, name: str) -> None:
         """Declare a state that keeps every row given to `append_rows`, in order; (0,) until the first."""
@@ -371,10 +371,12 @@ class Metric(RecordedArguments, torchmetrics.Metric):
             state = getattr(self, name)
             if reduction is dim_zero_cat:
                 metas = kinds.get(name)
-                merged[name] = gathered(state, group, metas) if metas else torch.cat(dist_sync_fn(state, group=group))
+                merged[name] = (
+                    all_gather_cat(state, group, metas) if metas else torch.cat(dist_sync_fn(state, group=group))
+                )
             else:
                 metas = [((1, *shape), dtype, device) for shape, dtype, device in kinds.get(name, ())]
-                parts = gathered(state[None], group, metas) if metas else dist_sync_fn(state, group=group)
+                parts = all_gather_cat(state[None], group, metas) if metas else dist_sync_fn(state, group=group)
                 is_store = reduction is merge_stores
                 merged[name] = merge_stores(torch.stack([*parts])) if is_store else functools.reduce(torch.add, parts)
         for name, state in merged.items():
@@ -384,10 +386,10 @@ class Metric(RecordedArguments, torchmetrics.Metric):
         """Return descriptions of the options that have to be the same on all ranks, by name."""
         return options_of(self)
 
-    def _agreed_kinds(self, group: Any) -> dict[str, list[Kind]]:
+    def _agreed_kinds(self, group: Any) -> dict[str, list[TensorMeta]]:
         """Return the kinds of all states on every rank; ValueError on all ranks if their options differ."""
-        local = self.rank_options(), {name: kind_of(getattr(self, name)) for name in self._defaults}
-        options, kinds = zip(*exchange(local, group), strict=True)
+        local = self.rank_options(), {name: tensor_meta(getattr(self, name)) for name in self._defaults}
+        options, kinds = zip(*all_gather_status(local, group), strict=True)
         check_same_options(options)
         return {name: [kind[name] for kind in kinds] for name in self._defaults}
 
@@ -436,7 +438,7 @@ class Metric(RecordedArguments, torchmetrics.Metric):
     def _whole_state(self, method: str) -> Iterator[None]:
         """Hold the state of all ranks in this context. NoDataError, which names `method`, if it is empty."""
         syncs = self._to_sync and self.dist_sync_fn is gather and self.distributed_available_fn()
-        with self._lock, together(self.process_group) if syncs else nullcontext():
+        with self._lock, raise_on_all_ranks(self.process_group) if syncs else nullcontext():
             self._sync_to_compute()
             try:
                 may_be_empty = method == "compute" and self.nan_without_data

@@ -65,7 +65,7 @@ def reference(name: str) -> Callable[[Reference], Reference]:
     def register(function: Reference) -> Reference:
         @functools.wraps(function)
         def fallback(*arguments: Any) -> Any:
-            say_missing(name, next(x for x in arguments if isinstance(x, torch.Tensor)).device.type)
+            warn_missing(name, next(x for x in arguments if isinstance(x, torch.Tensor)).device.type)
             return function(*arguments)
 
         LIBRARY.impl(name, fallback, "CompositeExplicitAutograd")
@@ -83,7 +83,7 @@ def try_before_use(name: str, function: Callable[..., Any], dispatch_key: str) -
 
     def guarded(keys: Any, *arguments: Any) -> Any:
         device = next(argument for argument in arguments if isinstance(argument, Tensor)).device
-        if _gpu_kernels.usable(family, device):
+        if _gpu_kernels.can_use(family, device):
             return kernel.call_boxed(keys, *arguments)
         return function(*arguments)
 
@@ -97,21 +97,21 @@ def has_kernel(name: str, device: str) -> bool:
     return torch._C._dispatch_has_kernel_for_dispatch_key(f"tensormetrics::{name}", device.upper())
 
 
-def usable(name: str, device: torch.device) -> bool:
+def has_usable_kernel(name: str, device: torch.device) -> bool:
     """Return whether the CPU kernel of an operator without another kernel can be used; warn once if it is missing."""
     if device.type != "cpu":
         return False
     if not has_kernel(name, "cpu"):
-        say_missing(name, "cpu")
+        warn_missing(name, "cpu")
         return False
     return True
 
 
-vars(usable)["_dynamo_marked_constant"] = True  # as of philox.random_key
+vars(has_usable_kernel)["_dynamo_marked_constant"] = True  # as of philox.random_key
 
 
 @functools.cache
-def say_missing(name: str, device: str) -> None:
+def warn_missing(name: str, device: str) -> None:
     operator = OPERATORS[name]
     slower = f"about {operator.slower:g} times slower" if device == "cpu" else "many times slower"
     warnings.warn(
@@ -122,7 +122,7 @@ def say_missing(name: str, device: str) -> None:
     )
 
 
-def derivative_wanted(x: Tensor) -> bool:
+def needs_derivative(x: Tensor) -> bool:
     """Return whether derivatives by `x` are needed, which operators do not have and plain torch has."""
     # Tangents may live at any functorch level, so any active forward-mode level counts as needing derivatives.
     return x.requires_grad and torch.is_grad_enabled() or forward_ad._current_level >= 0

@@ -34,7 +34,7 @@ def plot_values(
     """Plot scalars of one step as points in rows, of several steps as lines; intervals as bars. See `Metric.plot`."""
     rows = [dict(scalars(step, name)) for step in steps]
     names = list(dict.fromkeys(label for row in rows for label in row))
-    labels, name = [broken(label_of(label)) for label in names], label_of(name)
+    labels, name = [wrapped(label_of(label)) for label in names], label_of(name)
     has_steps = len(rows) > 1
     size = (4.5, 3.0) if has_steps else (3.5 + inches(labels), 0.9 + 2 * LINE * max(len(names), lines_of(labels)))
     figure, (axes,) = new_axes(ax, size)
@@ -49,12 +49,12 @@ def plot_values(
             axes.errorbar(values, positions, xerr=errorbars, capsize=2, **line_style(0) | {"linestyle": "none"})
     set_limits, set_label = (axes.set_ylim, axes.set_ylabel) if has_steps else (axes.set_xlim, axes.set_xlabel)
     set_limits(*_widened(*bounds))
-    set_label(broken(f"{name}{direction_text(higher_is_better)}"))
+    set_label(wrapped(f"{name}{direction_text(higher_is_better)}"))
     if has_steps:
         axes.set_xlabel("step")
         axes.locator_params(axis="x", integer=True)
         if len(names) > 1:
-            legend_beside(axes)
+            legend_outside(axes)
     else:
         name_rows(axes, labels)
     dress(axes, grid="y" if has_steps else "x")
@@ -86,7 +86,7 @@ def plot_curves(
     axes.set_xlabel(names[0])
     axes.set_ylabel(names[1])
     if len(curves) > 1:
-        legend_beside(axes)
+        legend_outside(axes)
     dress(axes, grid="y")
     return figure, axes
 
@@ -99,7 +99,7 @@ def plot_panels(
 ) -> "tuple[Figure, list[Axes]]":
     # panels: (len(names), 3) each, numbers and both ends
     """Draw a panel for each column: a row for each name, with a point and its interval."""
-    labels = [broken(name) for name in names]
+    labels = [wrapped(name) for name in names]
     size = (inches(labels) + 2.5 * len(panels), 0.9 + 2 * LINE * max(len(names), lines_of(labels)))
     figure, axes = new_axes(ax, size, 1, len(panels), sharey=True)
     for i, (panel, (column, rows)) in enumerate(zip(axes, panels.items(), strict=True)):
@@ -107,7 +107,7 @@ def plot_panels(
         errors = np.stack([values - low, high - values])
         errorbars = None if np.isnan(errors).all() else errors
         panel.errorbar(values, range(len(names)), xerr=errorbars, capsize=2, **line_style(0) | {"linestyle": "none"})
-        panel.set_xlabel(broken(f"{label_of(column)}{direction_text(higher_is_better.get(column))}"))
+        panel.set_xlabel(wrapped(f"{label_of(column)}{direction_text(higher_is_better.get(column))}"))
         dress(panel, grid="x")
         if i == 0:
             name_rows(panel, labels)
@@ -227,7 +227,7 @@ def line_style(i: int) -> dict[str, Any]:
     return {"color": strong[i % 6], "linestyle": stroke, "marker": marker, "markersize": 4, "linewidth": 1.2}
 
 
-def legend_beside(ax: "Axes", title: str | None = None) -> None:
+def legend_outside(ax: "Axes", title: str | None = None) -> None:
     if ax.get_legend_handles_labels()[0]:
         ax.legend(title=title, loc="upper left", bbox_to_anchor=(1.01, 1), borderaxespad=0, alignment="left", **LEGEND)
 
@@ -248,7 +248,7 @@ def name_rows(ax: "Axes", names: Sequence[str]) -> None:
     ax.set_ylim(len(names) - 0.4, -0.6)
 
 
-def broken(name: Any, width: int = WIDTH) -> str:
+def wrapped(name: Any, width: int = WIDTH) -> str:
     """Wrap a label: a break after "wrt", and in long lines after a space, a slash or the like."""
     line_pattern = rf".{{1,{width}}}(?:(?<=[ /_:-])|$)|.{{1,{width}}}"
     lines = str(name).replace(" wrt ", "\u00a0wrt\n").split("\n")  # "wrt" stays with the word before it

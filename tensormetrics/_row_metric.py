@@ -5,7 +5,7 @@ from typing import Any
 from torch import Tensor
 
 from ._metric import Metric
-from .uncertainty.engine.weights import ItemNames, check_same_kind, identity, kind_of, kind_of_rows
+from .uncertainty.engine.weights import ItemNames, check_same_kind, identity, kind_of_rows, kind_of_units
 
 
 class RowMetric(Metric):
@@ -30,7 +30,7 @@ class RowMetric(Metric):
         first = next(iter(columns.values()))
         names = identity(len(first), first.device, **items)
         if len(first):
-            check_same_kind(kind_of("ids" in names, "groups" in names), self._kind_of_kept(self.metric_state))
+            check_same_kind(kind_of_units("ids" in names, "groups" in names), self._kind_of_kept(self.metric_state))
         for name, rows in {**names, **columns}.items():
             self.append_rows(name, rows)
 

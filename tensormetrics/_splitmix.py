@@ -9,12 +9,12 @@ from torch import Tensor
 STEP, FIRST, SECOND = (c - 2**64 for c in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
 
 
-def words_at(key: Tensor | int, index: Tensor) -> Tensor:
+def random_bits_at(key: Tensor | int, index: Tensor) -> Tensor:
     # place: int64  ->  int64, 64 random bits for every place
-    return mixed(key + index * STEP)
+    return mix(key + index * STEP)
 
 
-def mixed(z: Tensor) -> Tensor:
+def mix(z: Tensor) -> Tensor:
     # int64  ->  int64, every bit of which depends on all bits
     z = (z ^ _shift(z, 30)) * FIRST
     z = (z ^ _shift(z, 27)) * SECOND

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ._device_cache import kept
+from ._device_cache import cached_per_device
 
 FEW_DF = 100  # beyond, an expansion is as good
 NODES = 200  # of a Gauss-Legendre rule
@@ -73,7 +73,7 @@ def t_quantiles_of(share: float, df: Tensor) -> Tensor:
     return torch.where(df <= FEW_DF, table[df.clamp(1, FEW_DF) - 1], large)
 
 
-@kept
+@cached_per_device
 def _quantiles_of_few(device: torch.device, share: float) -> Tensor:
     # ->  (FEW_DF,) float64
     return torch.tensor([t_quantile(share, n) for n in range(1, FEW_DF + 1)], dtype=torch.float64, device=device)
@@ -113,7 +113,7 @@ def t_upper_quantile(tail: float, df: Tensor) -> Tensor:
     return ((low + high) / 2).tan() * root
 
 
-@kept
+@cached_per_device
 def _nodes(device: torch.device) -> tuple[Tensor, Tensor]:
     # ->  (NODES,) float64 each, in [0, 1]
     nodes, weights = np.polynomial.legendre.leggauss(NODES)

@@ -8,7 +8,7 @@ from torch import Tensor
 from typing_extensions import Unpack
 
 from . import _checks
-from ._device_cache import kept
+from ._device_cache import cached_per_device
 from ._metric import Metric, Options
 from .uncertainty.engine.draws import Bounds
 from .uncertainty.engine.resampling import Joined, Resampled
@@ -30,7 +30,7 @@ from .uncertainty.engine.weights import (
     fingerprint,
     identity,
     joined,
-    kind_of,
+    kind_of_units,
     split_rows,
     weighted_sums,
 )
@@ -52,8 +52,8 @@ class SumMetric(Metric):
 
     def __init__(self, *, replicates: int = 0, seed: int = 0, **kwargs: Unpack[Options]) -> None:
         super().__init__(**kwargs)
-        self.replicates = _checks.integer_at_least("replicates", replicates, 0)
-        self.seed: int | None = _checks.integer_at_least("seed", seed, 0)
+        self.replicates = _checks.check_int("replicates", replicates, 0)
+        self.seed: int | None = _checks.check_int("seed", seed, 0)
         self._first_item: Tensor | None = None  # of a batch of `forward`: how many the metric has
         if self.replicates and type(self).no_interval is not Metric.no_interval:
             raise ValueError(f"replicates: got {replicates}, but there is no interval: {self.no_interval}")
@@ -94,7 +94,7 @@ class SumMetric(Metric):
         if not self._weighs_items:
             return
         assert self.seed is not None  # a metric with replicates has a seed
-        kind = kind_of(ids is not None, groups is not None)
+        kind = kind_of_units(ids is not None, groups is not None)
         if len(rows):
             check_same_kind(kind, self._kind)
             self._kind = kind
@@ -197,7 +197,7 @@ class SumMetric(Metric):
         super()._load_from_state_dict(state_dict, prefix, *args)
 
 
-@kept
+@cached_per_device
 def _kinds(device: torch.device, kind: int) -> Tensor:
     return torch.eye(len(KINDS), dtype=torch.int64, device=device)[kind]
 

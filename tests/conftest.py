@@ -104,9 +104,9 @@ def both(monkeypatch: pytest.MonkeyPatch, device: torch.device) -> Callable[[Cal
     pytest.importorskip("triton")
 
     def run(function: Callable) -> tuple:
-        monkeypatch.setattr(_gpu_kernels, "usable", lambda name, device: False)
+        monkeypatch.setattr(_gpu_kernels, "can_use", lambda name, device: False)
         plain = function()
-        monkeypatch.setattr(_gpu_kernels, "usable", lambda name, device: True)
+        monkeypatch.setattr(_gpu_kernels, "can_use", lambda name, device: True)
         return plain, function()
 
     return run

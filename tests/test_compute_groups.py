@@ -11,7 +11,7 @@ from cases import METRICS, MetricCase
 from test_conformance import assert_same, on
 from torchmetrics import MetricCollection
 
-from tensormetrics._distributed import given_options
+from tensormetrics._distributed import constructor_options
 from tensormetrics._metric import Metric
 from tensormetrics.association import ECT, RND
 from tensormetrics.posterior import ConfusionPosterior
@@ -53,7 +53,7 @@ def variants(case: MetricCase) -> Iterator[Metric]:
     args, kwargs = made._arguments
     for name, values in OTHER_VALUES.items():
         for value in values:
-            given = given_options(made)
+            given = constructor_options(made)
             try:
                 if name in given and value != given[name] and "args" not in given:
                     yield type(made)(**{**given, name: value})

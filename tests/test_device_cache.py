@@ -8,7 +8,7 @@ import torch
 from torch._subclasses import FakeTensorMode
 
 import tensormetrics
-from tensormetrics._device_cache import kept
+from tensormetrics._device_cache import cached_per_device
 from tensormetrics.association.resampling import subset_sums
 from tensormetrics.structured.suites.entities import tags
 from tensormetrics.uncertainty.engine import weights
@@ -43,7 +43,7 @@ def test_a_table_is_made_once(table):
 
 
 def test_what_no_tensor_tells_is_not_kept():
-    made = kept(lambda device: torch.arange(3, device=device))
+    made = cached_per_device(lambda device: torch.arange(3, device=device))
     outside = torch.empty(0)
     with FakeTensorMode():
         made(outside)
@@ -51,7 +51,7 @@ def test_what_no_tensor_tells_is_not_kept():
 
 
 def test_no_table_is_one_of_inference_mode():
-    made = kept(lambda device: torch.arange(3.0, device=device))
+    made = cached_per_device(lambda device: torch.arange(3.0, device=device))
     with torch.inference_mode():
         made(torch.empty(0))
     table = made(torch.empty(0))

@@ -12,7 +12,7 @@ import torch
 from torch import distributed as dist
 
 import tensormetrics
-from tensormetrics._distributed import LostRankError, together
+from tensormetrics._distributed import LostRankError, raise_on_all_ranks
 from tensormetrics.posterior import ConfusionPosterior
 from tensormetrics.retrieval import AccuracyCalculator, AveragePrecision, ShardedKNN, TorchKNN
 from tensormetrics.retrieval.calculator.audit import Auditor
@@ -142,7 +142,7 @@ def run_rank(rank: int, world: int, folder: str) -> None:
     if odd:
         type(metric.scorer).__call__ = out_of_memory
     found["scoring"] = raised(metric.compute)
-    with pytest.raises(KeyboardInterrupt if odd else RuntimeError), together():
+    with pytest.raises(KeyboardInterrupt if odd else RuntimeError), raise_on_all_ranks():
         if odd:
             raise KeyboardInterrupt
 
@@ -214,17 +214,17 @@ def test_a_rank_that_fails_is_named_at_once(others, what, said):
 
 def test_the_group_goes_on(others):
     world = max(others) + 1 + (len(others) == 1)
-    together = AccuracyCalculator(("mean_average_precision",))
+    raise_on_all_ranks = AccuracyCalculator(("mean_average_precision",))
     shallow = AccuracyCalculator(("mean_average_precision",), k=2)
     for rank in range(world):
-        together.update(*rows(rank))
+        raise_on_all_ranks.update(*rows(rank))
         shallow.update(*rows(rank))
     for _, results, *_ in others.values():
         of_labels = results.pop("labels")
         assert of_labels["f1[x]"] == 1 and of_labels["f1[y]"] == 0
         assert results == {
-            "budgets": together.compute(),
-            "counting": together.compute(),
+            "budgets": raise_on_all_ranks.compute(),
+            "counting": raise_on_all_ranks.compute(),
             "neighbours": shallow.compute(),
             **{name: shallow.compute() for name in BESIDES},
         }

@@ -12,12 +12,12 @@ from contextlib import nullcontext
 
 import pytest
 
-from tensormetrics._files import written
+from tensormetrics._files import open_atomic
 from tensormetrics.posterior import Study
 
 
 def write(path, content=b"new"):
-    with written(path) as file:
+    with open_atomic(path) as file:
         file.write(content)
 
 
@@ -46,7 +46,7 @@ def test_links_are_followed_and_the_mode_is_kept(tmp_path):
 def test_a_failure_leaves_what_was_there(tmp_path, error):
     (tmp_path / "a").write_bytes(b"old")
     for name in ("a", "b"):
-        with pytest.raises(type(error)), written(tmp_path / name) as file:
+        with pytest.raises(type(error)), open_atomic(tmp_path / name) as file:
             file.write(b"half")
             raise error
     assert (tmp_path / "a").read_bytes() == b"old" and os.listdir(tmp_path) == ["a"]
@@ -54,7 +54,7 @@ def test_a_failure_leaves_what_was_there(tmp_path, error):
 
 def test_a_reader_sees_the_old_file_or_the_new_one(tmp_path):
     (tmp_path / "a").write_bytes(b"old")
-    with written(tmp_path / "a") as file:
+    with open_atomic(tmp_path / "a") as file:
         file.write(b"new")
         file.flush()
         assert (tmp_path / "a").read_bytes() == b"old"

@@ -21,7 +21,7 @@ from torch.utils._pytree import tree_map
 from tensormetrics import _gpu_checks, _gpu_kernels, _gpu_report, _native
 from tensormetrics.__main__ import main
 from tensormetrics._gpu_checks import check_same
-from tensormetrics._gpu_kernels import FAMILIES, Answer, usable
+from tensormetrics._gpu_kernels import FAMILIES, Answer, can_use
 from tensormetrics.association import permutation_p_value
 from tensormetrics.association.resampling import draws
 from tensormetrics.retrieval.search.distance import DISTANCES
@@ -128,7 +128,7 @@ def asking() -> set[str]:
     asked, rows = [], set()
     with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        patch.setattr(_gpu_kernels, "usable", lambda name, device: asked.append(device) and False)
+        patch.setattr(_gpu_kernels, "can_use", lambda name, device: asked.append(device) and False)
         for name, case in ROWS.items():
             asked.clear()
             with Device():
@@ -188,7 +188,7 @@ def test_kernels_that_answer_right_are_used(gpu, monkeypatch):
     install(monkeypatch, right(calls))
     with warnings.catch_warnings(), Device():
         warnings.simplefilter("error")
-        assert usable("drawn sums", DEVICE) and usable("canonical distances", DEVICE)
+        assert can_use("drawn sums", DEVICE) and can_use("canonical distances", DEVICE)
         calls.clear()
         found = permutation_p_value(u.to(DEVICE), v.to(DEVICE), method="approximate", replicates=500)
         assert torch.equal(found.cpu(), expected) and {"random_partitions", "count_extreme"} <= {*calls}
@@ -199,21 +199,21 @@ def test_the_environment_switches_kernels_off_without_a_warning(gpu, monkeypatch
     install(monkeypatch, fails("was asked"))
     with warnings.catch_warnings(), Device():
         warnings.simplefilter("error")
-        assert {name: usable(name, DEVICE) for name in FAMILIES} == dict.fromkeys(FAMILIES, False)
+        assert {name: can_use(name, DEVICE) for name in FAMILIES} == dict.fromkeys(FAMILIES, False)
     monkeypatch.delenv("TENSORMETRICS_PLAIN")
     assert _gpu_kernels.is_plain()  # read once
 
 
 def test_nothing_is_tried_on_a_cpu(gpu, monkeypatch):
     monkeypatch.setattr(_gpu_kernels, "ask", lambda *_: pytest.fail("was tried"))
-    assert not any(usable(name, torch.device("cpu")) for name in FAMILIES)
+    assert not any(can_use(name, torch.device("cpu")) for name in FAMILIES)
 
 
 def traced_by_compile() -> None:
     found = []
 
     def function(x: Tensor) -> Tensor:
-        found.append(usable("search", DEVICE))
+        found.append(can_use("search", DEVICE))
         return x + 1
 
     torch.compile(function, backend="eager")(torch.ones(2))
@@ -222,11 +222,11 @@ def traced_by_compile() -> None:
 
 def traced_by_fake_tensors() -> None:
     with FakeTensorMode():
-        assert not usable("search", DEVICE)
+        assert not can_use("search", DEVICE)
 
 
 def traced_by_vmap() -> None:
-    torch.func.vmap(lambda x: x * float(not usable("search", DEVICE)))(torch.ones(2))
+    torch.func.vmap(lambda x: x * float(not can_use("search", DEVICE)))(torch.ones(2))
 
 
 @pytest.mark.parametrize("trace", [traced_by_compile, traced_by_fake_tensors, traced_by_vmap])
@@ -273,7 +273,7 @@ def test_the_report_says_what_differs(report, monkeypatch):
 
 def test_the_report_times_with_kernels_and_without(gpu, monkeypatch):
     used: list[bool] = []
-    parts = (None, lambda: used.append(usable("solver", DEVICE)))
+    parts = (None, lambda: used.append(can_use("solver", DEVICE)))
     monkeypatch.setattr(_gpu_kernels, "ask", lambda *_: Answer(True))
     monkeypatch.setattr(_gpu_report, "TIMED", {"an operation": (lambda device: parts, lambda device: parts)})
     assert len([*_gpu_report._times(DEVICE)]) == 1 and used == [True] * 12 + [False] * 12
@@ -303,10 +303,10 @@ def test_check_gpu_refuses_what_names_no_device():
 def test_a_graph_capture_before_the_first_use_says_what_to_do(gpu, monkeypatch):
     monkeypatch.setattr(_gpu_kernels, "is_capturing", lambda: True)
     with pytest.raises(RuntimeError, match="call it once before capturing"):
-        usable("search", DEVICE)
+        can_use("search", DEVICE)
     assert _gpu_kernels._ANSWERS == {}
     _gpu_kernels._ANSWERS["search", 0] = Answer(True)
-    assert usable("search", DEVICE)
+    assert can_use("search", DEVICE)
 
 
 def test_want_of_memory_is_no_answer(gpu, monkeypatch):
@@ -319,8 +319,8 @@ def test_want_of_memory_is_no_answer(gpu, monkeypatch):
 
     monkeypatch.setitem(sys.modules["tensormetrics._gpu_trials"].TRIALS, "solver", trial)
     with Device():
-        assert not usable("solver", DEVICE) and _gpu_kernels._ANSWERS == {}
-        assert usable("solver", DEVICE)
+        assert not can_use("solver", DEVICE) and _gpu_kernels._ANSWERS == {}
+        assert can_use("solver", DEVICE)
 
 
 def test_a_trial_restores_what_it_touches(gpu, monkeypatch):
@@ -337,7 +337,7 @@ def test_a_trial_restores_what_it_touches(gpu, monkeypatch):
     torch.use_deterministic_algorithms(True, warn_only=True)
     try:
         with torch.inference_mode(), Device(), pytest.warns(RuntimeWarning, match="linear_sum_assignment"):
-            assert not usable("solver", DEVICE)
+            assert not can_use("solver", DEVICE)
         assert seen == [(torch.float32, False, False)]
         assert torch.get_default_dtype() == torch.float64
         assert torch.are_deterministic_algorithms_enabled() and torch.is_deterministic_algorithms_warn_only_enabled()
@@ -357,7 +357,7 @@ def test_threads_that_come_at_once_try_once(gpu, monkeypatch):
 
     def use() -> None:
         start.wait()
-        assert usable("search", DEVICE)
+        assert can_use("search", DEVICE)
 
     threads = [threading.Thread(target=use) for _ in range(4)]
     for thread in threads:

@@ -263,7 +263,7 @@ def test_the_nearest_of_what_is_listed_among_those_known(without_warnings):
 
 def test_a_fallback_is_told_at_the_callers_line(monkeypatch):
     monkeypatch.setattr(_native, "has_kernel", lambda name, device: False)
-    _native.say_missing.cache_clear()
+    _native.warn_missing.cache_clear()
     with pytest.warns(RuntimeWarning) as told:
         retrieval.TorchKNN().indices(torch.eye(3), 1, torch.eye(3), True)
         retrieval.AccuracyCalculator(include=("mean_average_precision",)).get_accuracy(
@@ -275,7 +275,7 @@ def test_a_fallback_is_told_at_the_callers_line(monkeypatch):
         "positive_ranks and scores with k=None: there is no native code for cpu",
     ]
     assert len(told) == 2
-    _native.say_missing.cache_clear()
+    _native.warn_missing.cache_clear()
 
 
 def test_one_choice_of_vectors_and_one_loop_over_threads():

@@ -240,8 +240,8 @@ def test_bars_and_lines_differ_in_grey():
     ],
 )
 def test_labels_in_lines(name, lines):
-    assert _plots.broken(name).split("\n") == lines
-    assert _plots.lines_of([_plots.broken(name)]) == len(lines)
+    assert _plots.wrapped(name).split("\n") == lines
+    assert _plots.lines_of([_plots.wrapped(name)]) == len(lines)
 
 
 def test_a_score_without_a_value_and_one_at_the_bound():

@@ -1,6 +1,6 @@
 import torch
 
-from tensormetrics._splitmix import words_at
+from tensormetrics._splitmix import random_bits_at
 
 
 def splitmix(seed, count):
@@ -14,7 +14,7 @@ def splitmix(seed, count):
 def test_the_stream_of_bits(device):
     # The first words of the published generator seeded with 1234567, whose state moves before every word.
     gamma = torch.tensor(0x9E3779B97F4A7C15 - 2**64, device=device)
-    first = words_at(gamma + 1234567, torch.arange(3, device=device))
+    first = random_bits_at(gamma + 1234567, torch.arange(3, device=device))
     assert first.tolist() == [6457827717110365317, 3203168211198807973, 9817491932198370423 - 2**64]
-    words = words_at(torch.tensor(-987654321987654321, device=device), torch.arange(300, device=device))
+    words = random_bits_at(torch.tensor(-987654321987654321, device=device), torch.arange(300, device=device))
     assert [word % 2**64 for word in words.tolist()] == list(splitmix(-987654321987654321, 300))

@@ -42,14 +42,14 @@ def native(name: str):
 @contextlib.contextmanager
 def on_the_card() -> Iterator[None]:
     """On a stand-in Triton's interpreter runs the kernels that are launched within, if Triton is there."""
-    usable = _gpu_kernels.usable
+    usable = _gpu_kernels.can_use
     if STAND_IN and find_spec("triton"):
         os.environ["TRITON_INTERPRET"] = "1"  # before Triton is imported
-        _gpu_kernels.usable = lambda name, device: True
+        _gpu_kernels.can_use = lambda name, device: True
     try:
         yield
     finally:
-        _gpu_kernels.usable = usable
+        _gpu_kernels.can_use = usable
 
 
 # Neighbors, ranks, clusters.

@@ -16,9 +16,9 @@ import click
 import numpy as np
 import torch
 
-from .._files import written
+from .._files import open_atomic
 from .._labels import label_of
-from .._plots import CHARACTER, COLORS, FONT, LINE, broken, dress, legend_below, lines_of, name_rows, new_axes
+from .._plots import CHARACTER, COLORS, FONT, LINE, dress, legend_below, lines_of, name_rows, new_axes, wrapped
 from .._version import __version__
 from ..uncertainty.results.table import Table
 from ..uncertainty.results.table_formats import json_value
@@ -113,7 +113,7 @@ def publish(
         with naming():
             figure = draw(size)
             if title:
-                lines = broken(title, int(figure.get_figwidth() / CHARACTER))
+                lines = wrapped(title, int(figure.get_figwidth() / CHARACTER))
                 figure.suptitle(lines, fontsize=FONT + 1, parse_math=False)  # "$5 to $10" is no formula
             figure.savefig(image, format=plot.suffix[1:], dpi=150)
         files[plot] = image.getvalue()
@@ -124,7 +124,7 @@ def publish(
     click.echo(text)
     for path, content in files.items():
         try:
-            with written(path) as file:
+            with open_atomic(path) as file:
                 file.write(content)
         except OSError as error:
             raise OutputFailed(f"{path}: cannot be written: {error.strerror}") from error
@@ -189,7 +189,7 @@ def draw_scores(
     size: Size = None,
 ) -> Any:
     """A line for each score: a point with its interval, and a small mark for the value of each class."""
-    color, names = COLORS[0], [broken(label_of(name)) for name in values]
+    color, names = COLORS[0], [wrapped(label_of(name)) for name in values]
     figure, (ax,) = new_axes(None, size or (7, 1.1 + len(values) * max(0.35, LINE * lines_of(names) + 0.1)))
     dress(ax, grid="x")
     for y, (name, value) in enumerate(values.items()):

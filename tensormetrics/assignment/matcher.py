@@ -75,12 +75,12 @@ class HungarianMatcher(RecordedArguments, nn.Module):
         nonfinite: Literal["avoid", "raise"] = "avoid",
     ) -> None:
         super().__init__()
-        _checks.one_of("nonfinite", nonfinite, ("avoid", "raise"))
+        _checks.check_choice("nonfinite", nonfinite, ("avoid", "raise"))
         weights = cost_class, cost_bbox, cost_giou, cost_mask, cost_dice
-        _checks.one_of("class_cost", class_cost, ("softmax", "focal"))
+        _checks.check_choice("class_cost", class_cost, ("softmax", "focal"))
         numbers = zip((*INPUTS, "alpha", "gamma"), (*weights, alpha, gamma), strict=True)
         for name, number in numbers:
-            _checks.number(name, number, "a finite number", math.isfinite)
+            _checks.check_number(name, number, "a finite number", math.isfinite)
         self.weights = dict(zip(INPUTS, weights, strict=True))
         if not any(self.weights.values()):
             raise ValueError(f"got weights 0 for all of {', '.join(INPUTS)}, wanted at least one other")
@@ -90,7 +90,7 @@ class HungarianMatcher(RecordedArguments, nn.Module):
                 self._inputs.setdefault(names, weight)
         self.class_cost: ClassCost = class_cost
         self.alpha, self.gamma = alpha, gamma
-        self.num_points = None if num_points is None else _checks.integer_at_least("num_points", num_points, 1)
+        self.num_points = None if num_points is None else _checks.check_int("num_points", num_points, 1)
         self.nonfinite, self.status = nonfinite, torch.zeros(0, dtype=torch.int8, device="cpu")
 
     @torch.no_grad()
@@ -164,7 +164,7 @@ class HungarianMatcher(RecordedArguments, nn.Module):
     def _split_layers(self, outputs: Outputs) -> list[Outputs]:
         """Return the outputs of each layer, the final one first."""
         if outputs.get("aux_outputs"):
-            others = _checks.listed("outputs['aux_outputs']", outputs["aux_outputs"])
+            others = _checks.as_list("outputs['aux_outputs']", outputs["aux_outputs"])
             for number, other in enumerate(others):
                 _check_mapping(other, f"outputs['aux_outputs'][{number}]")
             return [outputs, *others]
@@ -243,7 +243,7 @@ class HungarianMatcher(RecordedArguments, nn.Module):
         )
 
     def _check(self, layers: Sequence[Outputs], targets: Targets) -> list[int]:
-        if isinstance(targets, Mapping) or not all(isinstance(t, Mapping) for t in _checks.listed("targets", targets)):
+        if isinstance(targets, Mapping) or not all(isinstance(t, Mapping) for t in _checks.as_list("targets", targets)):
             raise TypeError("targets: got no list of dicts, wanted one for each image; write [{'labels': ...}, ...]")
         if not targets:
             return []

@@ -10,7 +10,7 @@ from typing_extensions import Unpack  # torch brings it
 from .. import _checks
 from .._checks import takes_arrays
 from .._compiling import break_graph
-from .._native import derivative_wanted
+from .._native import needs_derivative
 from .._repr import RecordedArguments
 from . import _op
 from ._reference import INFEASIBLE, OPTIMAL
@@ -90,8 +90,10 @@ def linear_sum_assignment(
         if mask.dtype != torch.bool:
             raise ValueError(f"mask: got {mask.dtype}, wanted torch.bool; write mask.bool()")
     if unmatched_cost is not None and not isinstance(unmatched_cost, Tensor):
-        _checks.number("unmatched_cost", unmatched_cost, "a finite number, or None where not allowed", math.isfinite)
-    _checks.one_of("maximize", maximize, (False, True))
+        _checks.check_number(
+            "unmatched_cost", unmatched_cost, "a finite number, or None where not allowed", math.isfinite
+        )
+    _checks.check_choice("maximize", maximize, (False, True))
 
     working = torch.float32 if cost.dtype in (torch.float16, torch.bfloat16) else torch.float64
     costs = cost if cost.dtype in (torch.float32, torch.float64) else cost.to(working)
@@ -103,7 +105,7 @@ def linear_sum_assignment(
         _check_exact(cost, rows, cols, mask, min(cost.shape[-2:]) if capacity is None else cost.shape[-2])
     result = _op.lsa(costs.detach(), bool(maximize), rows, cols, mask, capacity, unmatched_cost)
     col_of_row, row_of_col, row_dual, col_dual, status, chosen, _ = result
-    if derivative_wanted(costs) and costs.shape[-1]:
+    if needs_derivative(costs) and costs.shape[-1]:
         chosen = costs.gather(-1, col_of_row.clamp(min=0)[..., None])[..., 0].where(col_of_row >= 0, 0)
     total = chosen.sum(-1, dtype=torch.float64).masked_fill(status != OPTIMAL, torch.nan)
     if check and not bool(total.isfinite().all()):

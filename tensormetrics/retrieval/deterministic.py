@@ -43,7 +43,7 @@ _one_operator.register_autograd(
 )
 
 
-def sum_by_place(terms: Tensor, place: Tensor) -> Tensor:
+def sum_by_position(terms: Tensor, place: Tensor) -> Tensor:
     # terms: (..., P), 0 where there is none  place: (..., P) int64, 1, 2, ... of the others in order  ->  (...)
     """The sum over P, in which neither padding nor the device decides how it is rounded."""
     return halving_sum(torch.zeros_like(terms).scatter_add_(-1, (place - 1).clamp(min=0), terms))

@@ -88,7 +88,7 @@ def labelled(
     # rows: (N, D)  labels: as in as_labels  ->  (N, D) floating, (N,) or (N, L) int64 or floating
     rows = as_embeddings(names[0], as_tensor(names[0], rows, device))
     labels = as_labels(names[1], as_tensor(names[1], labels, device), columns)
-    _checks.same_length(**dict(zip(names, (rows, labels), strict=True)))
+    _checks.check_consistent_length(**dict(zip(names, (rows, labels), strict=True)))
     return rows, labels
 
 
@@ -221,7 +221,7 @@ def budget(memory_budget: int | None, device: torch.device) -> int:
     return memory_budget or (2**28 if device.type == "cpu" else 2**30)
 
 
-class Spread(NamedTuple):
+class ShardLayout(NamedTuple):
     """Where rows stay on several ranks, one after the other: how many queries and references every rank has.
 
     group: the ranks, None = all; memory: the budget of the rank with the least; found: neighbours of its own queries
@@ -256,7 +256,7 @@ class Stream(NamedTuple):
     group: ProcessGroup | None = None
 
 
-class Sides(NamedTuple):
+class RetrievalInputs(NamedTuple):
     """Who is scored against whom.
 
     query (Q, D), reference (N, D) floating; query_labels (Q,) or (Q, L), reference_labels (N,) or (N, L).
@@ -275,7 +275,7 @@ class Sides(NamedTuple):
     ignore: Ignore | None = None
     gains: Gains | None = None
     own: Tensor | None = None
-    spread: Spread | None = None
+    spread: ShardLayout | None = None
     stream: Stream | None = None
 
     def self_index(self) -> Tensor:
@@ -285,7 +285,7 @@ class Sides(NamedTuple):
         rows = torch.arange(len(self.query_labels), device=self.query_labels.device)
         return torch.where(rows < self.shared, rows, -1)
 
-    def without(self, ignore: Ignore | None) -> "Sides":
+    def without(self, ignore: Ignore | None) -> "RetrievalInputs":
         """The same, with these references ignored."""
         if ignore is None:
             return self
@@ -293,7 +293,7 @@ class Sides(NamedTuple):
             raise ValueError("ignore: got some together with cameras, wanted one of them")
         return self._replace(ignore=ignore)
 
-    def of_queries(self, queries: Tensor) -> "Sides":
+    def of_queries(self, queries: Tensor) -> "RetrievalInputs":
         # queries: (q,) int64, whose rows are here
         """The same for some of the queries."""
         ignore, gains = self.ignore, self.gains

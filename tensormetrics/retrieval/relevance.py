@@ -193,10 +193,10 @@ def triples_of(triples: Triples, queries: Tensor, shape: tuple[int, int]) -> Tri
     # queries: (q,) int64, distinct
     """The triples of some of the queries, which are numbered in this order."""
     check_triples(triples, shape)
-    return numbered_anew(triples, places_among(queries, shape[0]), torch.arange(shape[1], device=queries.device))
+    return numbered_anew(triples, positions_among(queries, shape[0]), torch.arange(shape[1], device=queries.device))
 
 
-def places_among(chosen: Tensor, count: int) -> Tensor:
+def positions_among(chosen: Tensor, count: int) -> Tensor:
     # chosen: (n,) int64, distinct, below count  ->  (count,) int64, -1 = not chosen
     place = chosen.new_full((count,), -1)
     place[chosen] = torch.arange(len(chosen), device=chosen.device)

@@ -133,7 +133,7 @@ def mean(
         if unknown := [name for name in weights if name not in metrics]:
             raise ValueError(f"weights: got the field {unknown[0]!r}, wanted one of {', '.join(metrics)}")
         for name, weight in weights.items():
-            _checks.number(f"weights[{name!r}]", weight, "a finite number >= 0", lambda x: 0 <= x < math.inf)
+            _checks.check_number(f"weights[{name!r}]", weight, "a finite number >= 0", lambda x: 0 <= x < math.inf)
         product = build_product(metrics)
         return _metric(partial(_mean, product.plan, [float(weights.get(name, 1)) for name in metrics]), normalizer)
 

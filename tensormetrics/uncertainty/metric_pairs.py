@@ -32,11 +32,11 @@ class Options(NamedTuple):
     def question(self, direction: Callable[[str], bool | None]) -> Question:
         """Return what is asked; ValueError for an option that is out of range."""
         confidence = check_confidence(self.confidence)
-        _checks.one_of("alternative", self.alternative, ALTERNATIVES)
+        _checks.check_choice("alternative", self.alternative, ALTERNATIVES)
         if self.alternative != "two-sided":  # below .5 a bound lies beyond the difference itself
-            _checks.number("confidence", confidence, "a number between 0.5 and 1 for one side", lambda x: x > 0.5)
+            _checks.check_number("confidence", confidence, "a number between 0.5 and 1 for one side", lambda x: x > 0.5)
         if self.rope is not None:
-            _checks.number("rope", self.rope, "None or a number >= 0", lambda x: x >= 0)
+            _checks.check_number("rope", self.rope, "None or a number >= 0", lambda x: x >= 0)
         return Question(confidence, self.alternative, self.rope, direction)
 
 
@@ -86,7 +86,7 @@ def _with_scores(result: Any, a: SampledMetric, b: SampledMetric) -> Any:
 def check_comparable(a: Any, b: Any, names: tuple[str, str] = ("a", "b")) -> None:
     """Raise an error before any work: for what is no metric, another kind, or other options that say what is scored."""
     if isinstance(b, int | float | np.number) and not isinstance(b, bool):
-        _checks.number(names[1], b, "a metric or a finite number", math.isfinite)
+        _checks.check_number(names[1], b, "a metric or a finite number", math.isfinite)
         samples = [a]
     else:
         samples = [a, b]

@@ -37,11 +37,11 @@ def compare_models(
     on_missing: str = "error",
 ) -> Table:
     """Return the table of all pairs, or with a baseline that of all models; see `compare`."""
-    _checks.one_of("correction", correction, CORRECTIONS)
+    _checks.check_choice("correction", correction, CORRECTIONS)
     if len(models) < 2:
         raise ValueError(f"a: got {len(models)} models, wanted at least two")
     if baseline is not None:
-        _checks.one_of("baseline", baseline, models)
+        _checks.check_choice("baseline", baseline, models)
     options.question(bool)  # which checks them before any work
     members = {model: _members(metrics, source, model) for model, metrics in models.items()}
     _check_members(members)
@@ -183,7 +183,7 @@ def rank_models(resampled: list[Resampled], direction: bool, confidence: float) 
 
 def correct_comparisons(by_pair: Comparisons, correction: str) -> Comparisons:
     """Correct the p-values of each column over the pairs, where there are several."""
-    _checks.one_of("correction", correction, CORRECTIONS)
+    _checks.check_choice("correction", correction, CORRECTIONS)
     if len(by_pair) < 2:
         return by_pair
     corrected: dict[tuple[str, str], dict[str, Comparison]] = {pair: {} for pair in by_pair}

@@ -125,7 +125,7 @@ def common_bounds(models: dict[str, Scores], values: Tensor) -> tuple[float, flo
 
 def paired_items(models: dict[str, Scores], on_missing: str) -> tuple[ItemScores, dict[str, Any]]:
     """Return the scores of all models on the same items, side by side, and what happened to the others."""
-    _checks.one_of("on_missing", on_missing, ON_MISSING)
+    _checks.check_choice("on_missing", on_missing, ON_MISSING)
     _checks.same_device(**{name: scores.scores for name, scores in models.items()})
     kinds = {name: None if scores.ids is None else isinstance(scores.ids, Tensor) for name, scores in models.items()}
     if None in kinds.values() and {*kinds.values()} != {None}:

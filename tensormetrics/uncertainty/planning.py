@@ -107,7 +107,7 @@ def plan(
         raise ValueError("difference, items, power: wanted two of them; the third one is the answer")
     confidence = check_confidence(confidence)
     if rope is not None:
-        _checks.number("rope", rope, "None or a number >= 0", lambda x: x >= 0)
+        _checks.check_number("rope", rope, "None or a number >= 0", lambda x: x >= 0)
     spread, size = _pilot(pilot, sd)
     inputs = {"sd": spread, "difference": difference, "items": items, "power": power}
     numbers = {name: _as_numbers(value, spread.device) for name, value in inputs.items() if value is not None}

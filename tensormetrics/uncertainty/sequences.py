@@ -158,7 +158,7 @@ def check_looks(looks: Any, units: UnitScores) -> tuple[list[int], bool]:
     count = units.values.shape[1]
     if looks is None:
         return [count], False
-    looks = [_checks.integer_at_least("looks", look, 1) for look in _checks.listed("looks", looks)]
+    looks = [_checks.check_int("looks", look, 1) for look in _checks.as_list("looks", looks)]
     if not looks or max(looks) > count:
         unit = "groups" if units.is_grouped else "items"
         raise ValueError(f"looks: got {looks}, wanted numbers of {unit} from 1 to {count}")

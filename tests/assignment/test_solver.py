@@ -220,7 +220,7 @@ def test_compiles_without_a_graph_break(device):
 
 
 def test_without_native_code_the_reference_answers_and_says_so_once(recwarn):
-    _native.say_missing.cache_clear()
+    _native.warn_missing.cache_clear()
     cost = torch.rand(4, 3, 3)
     reference = torch._C.DispatchKeySet(torch._C.DispatchKey.CompositeExplicitAutograd)
     with pytest.warns(RuntimeWarning, match="^linear_sum_assignment: there is no native code for cpu, ") as told:

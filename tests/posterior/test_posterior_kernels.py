@@ -182,7 +182,7 @@ def test_operator_contracts(device):
 
 
 def test_without_native_code_the_reference_answers_and_says_so_once(recwarn):
-    _native.say_missing.cache_clear()
+    _native.warn_missing.cache_clear()
     arguments = torch.ones(1, 1, 3, dtype=torch.float64), keys(1, device="cpu"), 0
     fallen, native = (torch.empty(1, 1, 3, 5, dtype=torch.float64) for _ in range(2))
     reference = torch._C.DispatchKeySet(torch._C.DispatchKey.CompositeExplicitAutograd)

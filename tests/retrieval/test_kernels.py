@@ -28,7 +28,7 @@ def test_interpreted_kernels(which):
 
 @pytest.fixture(autouse=True)
 def plain_torch(monkeypatch):
-    monkeypatch.setattr(_native, "usable", lambda name, device: False)
+    monkeypatch.setattr(_native, "has_usable_kernel", lambda name, device: False)
 
 
 FAMILIES = [name if name in HARD else pytest.param(name, marks=pytest.mark.slow) for name in families(N)]

@@ -9,7 +9,7 @@ from retrieval_oracle import TINY, cases, neighbours
 
 from tensormetrics.retrieval import TorchKNN, positive_ranks
 from tensormetrics.retrieval.search.distance import DISTANCES
-from tensormetrics.retrieval.search.product_filter import Filter, plain_products
+from tensormetrics.retrieval.search.product_filter import Filter, exact_float32_products
 from tensormetrics.retrieval.search.topk import smallest
 
 N = 45
@@ -23,21 +23,21 @@ def test_threads_share_the_precision_of_products():
     read = []
 
     def other():
-        with plain_products(cpu):
+        with exact_float32_products(cpu):
             inside.set()
             left.wait(10)
             read.append(backend.fp32_precision)
 
     try:
         thread = threading.Thread(target=other)
-        with plain_products(cpu):
+        with exact_float32_products(cpu):
             thread.start()
             inside.wait(10)
             read.append(backend.fp32_precision)
         left.set()
         thread.join()
         assert read == ["ieee", "ieee"] and backend.fp32_precision == "bf16"
-        with plain_products(cpu):
+        with exact_float32_products(cpu):
             backend.fp32_precision = "tf32"
         assert backend.fp32_precision == "tf32"
     finally:

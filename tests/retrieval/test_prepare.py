@@ -16,7 +16,7 @@ from torch.utils._pytree import tree_leaves
 from tensormetrics import _gpu_kernels, _warm_up
 from tensormetrics.retrieval.search.distance import DISTANCES
 from tensormetrics.retrieval.search.fp16_filter import HalfFilter
-from tensormetrics.retrieval.search.product_filter import Filter, Frame
+from tensormetrics.retrieval.search.product_filter import Filter, Normalization
 
 N = 70
 HARD = ("gaussian", "large common mean", "outliers", "three distinct points", "all zeros")
@@ -29,7 +29,7 @@ def test_interpreted_kernels():
     assert result.returncode == 0, result.stdout
 
 
-def made(x: Tensor, distance: str, parts: int, frame: Frame | None = None) -> HalfFilter:
+def made(x: Tensor, distance: str, parts: int, frame: Normalization | None = None) -> HalfFilter:
     from tensormetrics.retrieval.search.kernels import nearest
 
     return HalfFilter(Filter(x, DISTANCES[distance], torch.float32, frame=frame), nearest, parts)
@@ -104,7 +104,7 @@ def test_tables_are_those_of_plain_torch(dtype, distance, parts, both, device):
     x = (torch.randn(N, 70, device=device) * torch.logspace(-3, 0, N, device=device)[:, None] + 1).to(dtype)
     x[3, 5], x[9, 0] = torch.nan, torch.inf
     close = {"rtol": 2**-9, "atol": 1e-6 if parts == 1 else 0.01}  # a low part may be that of another high part
-    frame = Frame(x[20:].double().mean(0), torch.tensor(2.0**-5, dtype=torch.float64, device=device))
+    frame = Normalization(x[20:].double().mean(0), torch.tensor(2.0**-5, dtype=torch.float64, device=device))
     plain, found = both(lambda: made(x, distance, parts, frame))
     for name in ("rows", "bias", "order", "position"):
         of_plain, of_kernel = getattr(plain, name), getattr(found, name)
@@ -172,7 +172,7 @@ def test_few_launches_and_bytes(device, monkeypatch):
         pytest.skip("the interpreter's launches are counted")
     from triton.runtime.interpreter import GridExecutor
 
-    monkeypatch.setattr(_gpu_kernels, "usable", lambda name, device: True)
+    monkeypatch.setattr(_gpu_kernels, "can_use", lambda name, device: True)
     x, counted, called = torch.randn(2560, 512, device=device), Launches(), GridExecutor.__call__
 
     @functools.wraps(called)
@@ -205,7 +205,7 @@ def test_warming_up_launches_every_kernel(device, monkeypatch):
         return called(executor, *args, **kwargs)
 
     monkeypatch.setattr(GridExecutor, "__call__", launch)
-    monkeypatch.setattr(_gpu_kernels, "usable", lambda name, device: True)
+    monkeypatch.setattr(_gpu_kernels, "can_use", lambda name, device: True)
     for job in _warm_up.jobs((6,)):
         if job[1] != "cosine":  # as "ip"
             _warm_up.run(job, str(device))

@@ -15,7 +15,7 @@ from tensormetrics.retrieval import (
     positive_ranks,
     ranking_auroc,
 )
-from tensormetrics.retrieval.inputs import Sides, Spread, finite_rows
+from tensormetrics.retrieval.inputs import RetrievalInputs, ShardLayout, finite_rows
 from tensormetrics.retrieval.ranking.positive_ranks import joined
 from tensormetrics.retrieval.ranking.ranking import Ranking
 from tensormetrics.retrieval.ranking.sharded import gathered_ranks, tiles_of
@@ -56,7 +56,7 @@ def located(distances, relevant, out, ties, depth):
 @pytest.fixture(params=["native", "plain"])
 def path(request, monkeypatch):
     if request.param == "plain":
-        monkeypatch.setattr(_native, "usable", lambda name, device: False)
+        monkeypatch.setattr(_native, "has_usable_kernel", lambda name, device: False)
     return request.param
 
 
@@ -171,8 +171,8 @@ def results_of(rank, pair):
     places = torch.arange(rank, N, 3)
     told = [told_of_places(torch.arange(other, N, 3), N, 3) for other in range(3)]
     own, sizes = in_places(x[places], places, N, told, None)
-    spread = Spread(sizes, sizes, None, 2**28, {})
-    sides = Sides(own, labels, own, labels, N, spread=spread)
+    spread = ShardLayout(sizes, sizes, None, 2**28, {})
+    sides = RetrievalInputs(own, labels, own, labels, N, spread=spread)
     return gathered_ranks(joined(tiles_of(sides, Ranking()), len(own), False, None, x.device), spread)
 
 

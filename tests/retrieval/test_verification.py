@@ -15,7 +15,7 @@ from tensormetrics.retrieval import (
     pairwise_roc,
     tar_at_far,
 )
-from tensormetrics.retrieval.inputs import Sides
+from tensormetrics.retrieval.inputs import RetrievalInputs
 from tensormetrics.retrieval.ranking import listed_pairs, pairs
 from tensormetrics.retrieval.search.distance import DISTANCES
 
@@ -113,7 +113,7 @@ def test_area_equals_that_of_a_sorted_list(kind, distance):
         assert wanted == pytest.approx(roc_auc_score(near, -distances.numpy()), rel=1e-12)
         assert float(pairwise_auroc(*sides, distance=distance)) == wanted
         shared = 0 if len(sides) > 2 else len(sides[0])
-        counted = pairs.Pairs(Sides(*sides[:2], *sides[-2:], shared), DISTANCES[distance])
+        counted = pairs.Pairs(RetrievalInputs(*sides[:2], *sides[-2:], shared), DISTANCES[distance])
         counted.most = 300  # distances that may be kept: all pairs are seen several times
         assert float(counted.concordance()) == wanted
 
@@ -121,7 +121,7 @@ def test_area_equals_that_of_a_sorted_list(kind, distance):
 def test_ranges_are_divided_until_few_pairs_are_left(monkeypatch):
     monkeypatch.setattr(pairs, "BINS", 32)
     x, y = rows("plain")
-    counted = pairs.Pairs(Sides(x, y, x, y, len(x)), DISTANCES["l2"], 2**12)
+    counted = pairs.Pairs(RetrievalInputs(x, y, x, y, len(x)), DISTANCES["l2"], 2**12)
     passes, histograms = [], counted._histograms
     counted._histograms = lambda ranges: passes.append(len(ranges)) or histograms(ranges)
     counted.most = 3

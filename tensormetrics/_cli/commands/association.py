@@ -14,7 +14,7 @@ import click
 import numpy as np
 
 from ... import association as domain
-from ..._plots import COLORS, FONT, LINE, broken, dress, inches, ink, legend_below, lines_of, name_rows, new_axes
+from ..._plots import COLORS, FONT, LINE, dress, inches, ink, legend_below, lines_of, name_rows, new_axes, wrapped
 from ...association import BaseMetric, Query, WordEmbeddingModel
 from ...association.embeddings.formats.fasttext import is_fasttext
 from ...association.queries.plots import LEVEL
@@ -311,7 +311,7 @@ def _scores(
 def draw(answer: dict[str, Rows], correction: str | None = None, size: Size = None) -> Any:
     """A panel for each metric, a bar for each query; bars of (corrected) p-values below 0.05 are filled."""
     column = f"p ({correction})" if correction else "p"
-    labels = {metric: [broken(name, 60) for name in rows] for metric, rows in answer.items()}
+    labels = {metric: [wrapped(name, 60) for name in rows] for metric, rows in answer.items()}
     names = sum(labels.values(), [])
     row = max(0.3, LINE * (lines_of(names) + 0.5))
     size = size or (inches(names) + 4.5, row * len(names) + 0.7 * len(answer) + 0.3)

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 import click
 
-from ..._files import kind_of
+from ..._files import file_suffix
 from ..._plots import legend_below, new_axes
 from ...posterior import (
     Experiment,
@@ -184,7 +184,7 @@ def _summary_table(rows: list[dict[str, Any]], confidence: float, name: str) -> 
 
 def _read_matrix(file: str) -> tuple[list[str] | None, Any]:
     """The names of its classes, if it has any, and the matrix."""
-    if kind_of(file) != ".csv":
+    if file_suffix(file) != ".csv":
         return None, read_tensor(file)
     with naming(confusion_matrix=file):
         matrix, labels = load_csv(existing(file), with_labels=True)

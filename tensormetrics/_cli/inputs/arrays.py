@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..._files import Npz, kind_of, load_tensors, map_array, open_safetensors, parsing
+from ..._files import Npz, file_suffix, load_tensors, map_array, open_safetensors, parsing
 from ...retrieval.sources.arrow import TABLES
 from ...retrieval.sources.files import found_files, open_rows
 from ...retrieval.sources.source import RowSource
@@ -27,7 +27,7 @@ NUMBERS = {getattr(torch, name) for name in ("bool", "float16", "bfloat16", "flo
 def read_tensor(location: str) -> Tensor:
     """The array in a file, memory-mapped where the format allows it; `file:name` picks one of several."""
     path, name = split_location(location)
-    kind = kind_of(path)
+    kind = file_suffix(path)
     if kind not in READERS:
         raise BadInput(f"{path}: got a file of type {kind!r}, wanted one of {', '.join(READERS)}")
     if name is not None and kind not in NAMED:

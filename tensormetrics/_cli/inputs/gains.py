@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..._files import kind_of
+from ..._files import file_suffix
 from ..option_types import BadInput
 from .labels import Column
 from .text import csv_rows, existing, is_number, open_text
@@ -105,7 +105,7 @@ def _columns(path: Path) -> tuple[list[int], list[str], list[str], list[str]]:
 
 def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
     """(line number, cells) of every row: of .csv and .tsv by what separates the first, of others by white space."""
-    if kind_of(path) in (".csv", ".tsv"):
+    if file_suffix(path) in (".csv", ".tsv"):
         yield from csv_rows(path, None)
         return
     for line, text in enumerate(open_text(path), 1):

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..._files import kind_of
+from ..._files import file_suffix
 from ...retrieval.sources.arrow import TABLES, read_column
 from ...retrieval.sources.files import found_files
 from ..option_types import BadInput
@@ -72,7 +72,7 @@ def _columns_of(location: str, file: str, name: str | None, wanted: str, most: i
         column = Column(torch.from_numpy(np.array(numbers, dtype=np.int64)), words)
         return [column if words is None else _in_turn([column])]
     path, _ = split_location(location)
-    if (kind := kind_of(path)) in TEXT_LABELS:
+    if (kind := file_suffix(path)) in TEXT_LABELS:
         return [_numbered(path, words) for words in TEXT_LABELS[kind](path, most)]
     labels = read_tensor(location)
     if labels.is_floating_point():

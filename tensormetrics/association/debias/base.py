@@ -167,7 +167,7 @@ def subspace_size(pca_args: Any) -> int:
         return 10
     if not isinstance(pca_args, dict) or set(pca_args) != {"n_components"}:
         raise ValueError(f"pca_args: got {pca_args!r}, wanted {{'n_components': 10}} or another number")
-    return _checks.integer_at_least("pca_args['n_components']", pca_args["n_components"], 1)
+    return _checks.check_int("pca_args['n_components']", pca_args["n_components"], 1)
 
 
 def word_tuples(name: str, tuples: Any, size: int | None = None, sizes_differ: bool = False) -> list[list[str]]:

@@ -50,12 +50,12 @@ class DoubleHardDebias(Debias):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        _checks.one_of("scope", scope, ("all", "biased"))
+        _checks.check_choice("scope", scope, ("all", "biased"))
         check_flag("incremental_pca", incremental_pca)
         base.subspace_size(pca_args)
-        self.n_words = _checks.integer_at_least("n_words", n_words, 1)
-        self.n_components = _checks.integer_at_least("n_components", n_components, 1)
-        self.seed = None if seed is None else _checks.integer_at_least("seed", seed, 0)
+        self.n_words = _checks.check_int("n_words", n_words, 1)
+        self.n_components = _checks.check_int("n_components", n_components, 1)
+        self.seed = None if seed is None else _checks.check_int("seed", seed, 0)
         self.scope = scope
 
     def fit(

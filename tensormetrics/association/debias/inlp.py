@@ -53,10 +53,10 @@ class INLP(Debias):
 
     def __init__(self, *, n_iterations: int = 35, C: float = 1.0, seed: int = 0, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.n_iterations = _checks.integer_at_least("n_iterations", n_iterations, 1)
-        _checks.number("C", C, "a number > 0", lambda x: x > 0)
+        self.n_iterations = _checks.check_int("n_iterations", n_iterations, 1)
+        _checks.check_number("C", C, "a number > 0", lambda x: x > 0)
         self.C = C
-        self.seed = _checks.integer_at_least("seed", seed, 0)
+        self.seed = _checks.check_int("seed", seed, 0)
 
     def fit(self, model: WordEmbeddingModel, groups: Sequence[Sequence[str]]) -> "INLP":
         """Fit the projection to the words of each class.

@@ -50,8 +50,8 @@ class RepulsionAttractionNeutralization(Debias):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.epochs = _checks.integer_at_least("epochs", epochs, 1)
-        self.n_neighbours = _checks.integer_at_least("n_neighbours", n_neighbours, 1)
+        self.epochs = _checks.check_int("epochs", epochs, 1)
+        self.n_neighbours = _checks.check_int("n_neighbours", n_neighbours, 1)
         if len(weights) != 3:
             raise ValueError(f"weights: got {weights!r}, wanted three numbers: repulsion, attraction, neutralization")
         if not learning_rate > 0:

@@ -96,7 +96,7 @@ def fetch_eds(
     >>> "male_occupations" in fetch_eds(1940)  # doctest: +SKIP
     True
     """
-    top = _checks.integer_at_least("top_n_race_occupations", top_n_race_occupations, 1)
+    top = _checks.check_int("top_n_race_occupations", top_n_race_occupations, 1)
 
     def text(name: str) -> str:
         folder = "nikhgarg/EmbeddingDynamicStereotypes/master/data/"
@@ -232,7 +232,7 @@ def read_file(
     """`name` in the local folder `path`, or without one in `folder` of the host; only the latter is held to a hash."""
     if path is not None:
         return bytes(read_bytes(Path(path) / name))
-    n_retries = _checks.integer_at_least("n_retries", n_retries, 0)
+    n_retries = _checks.check_int("n_retries", n_retries, 0)
     url = f"{HOST}{folder}{name}"
     try:
         content = _retry_request(_get, url, timeout=timeout, n_retries=n_retries)

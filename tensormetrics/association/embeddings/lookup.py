@@ -53,9 +53,9 @@ def preprocessing(options: PreprocessorArgs, argument: str) -> Preprocess:
                 stacklevel=2,
             )
         elif name in CASES:
-            _checks.one_of(f"{argument}[{name!r}]", value, (None, True, False))
+            _checks.check_choice(f"{argument}[{name!r}]", value, (None, True, False))
         elif name == "strip_accents":
-            _checks.one_of(f"{argument}['strip_accents']", value, (None, True, False, *ACCENTS))
+            _checks.check_choice(f"{argument}['strip_accents']", value, (None, True, False, *ACCENTS))
     function = options.get("preprocessor")
     if function is not None:
         if not callable(function):
@@ -104,7 +104,7 @@ class Search:
         preprocessors: list[PreprocessorArgs],
         strategy: str = "first",
     ) -> None:
-        _checks.one_of("strategy", strategy, ("first", "all"))
+        _checks.check_choice("strategy", strategy, ("first", "all"))
         self.vocabulary = vocabulary
         self.prefix = prefix or ""
         self.functions = [str] if preprocessors is AS_THEY_STAND else preprocessings(preprocessors)

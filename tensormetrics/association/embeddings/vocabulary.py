@@ -111,8 +111,8 @@ class EncodedTable(Table):
         words: Sized | None = None,
         sentences: Mapping[str, list[str]] | None = None,
     ) -> None:
-        _checks.one_of("contexts", contexts, ("all", "mean"))
-        batch_size = _checks.integer_at_least("batch_size", batch_size, 1)
+        _checks.check_choice("contexts", contexts, ("all", "mean"))
+        batch_size = _checks.check_int("batch_size", batch_size, 1)
         if isinstance(templates, str) or not templates:
             raise TypeError(f"templates: got {templates!r}, wanted a list of str such as ['This is {{}}.']")
         for template in templates:

@@ -78,7 +78,7 @@ def has_known_token(tokenizer: Any, word: str) -> bool:
 def token_limit(model: Any, tokenizer: Any, max_length: int | None) -> int | None:
     """Return the largest number of tokens that a model reads at a time; None if there is none."""
     if max_length is not None:
-        return _checks.integer_at_least("max_length", max_length, 1)
+        return _checks.check_int("max_length", max_length, 1)
     limits = [getattr(tokenizer, "model_max_length", None)]
     config = getattr(model, "config", None)
     for name, module in model.named_modules():

@@ -303,13 +303,13 @@ class BaseMetric(SumMetric):
     def _check_shared_options(self) -> None:
         for name in ("calculate_p_value", "p_value_verbose"):
             check_flag(name, getattr(self, name))
-        _checks.one_of("p_value_test_type", self.p_value_test_type, tuple(TEST_TYPES))
-        _checks.one_of("p_value_method", self.p_value_method, METHODS)
-        _checks.integer_at_least("p_value_iterations", self.p_value_iterations, 1)
-        _checks.one_of("unit", self.unit, UNITS)
+        _checks.check_choice("p_value_test_type", self.p_value_test_type, tuple(TEST_TYPES))
+        _checks.check_choice("p_value_method", self.p_value_method, METHODS)
+        _checks.check_int("p_value_iterations", self.p_value_iterations, 1)
+        _checks.check_choice("unit", self.unit, UNITS)
         check_confidence(self.confidence)
         if self.p_value_seed is not None:
-            _checks.integer_at_least("p_value_seed", self.p_value_seed, 0)
+            _checks.check_int("p_value_seed", self.p_value_seed, 0)
 
     @property
     def _alternative(self) -> Alternative:

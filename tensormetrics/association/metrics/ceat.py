@@ -55,7 +55,7 @@ def random_effects(e: Tensor, v: Tensor, *, alternative: Alternative = "greater"
     References:
         DerSimonian & Laird 1986, doi:10.1016/0197-2456(86)90046-2
     """
-    _checks.one_of("alternative", alternative, ALTERNATIVES)
+    _checks.check_choice("alternative", alternative, ALTERNATIVES)
     confidence = check_confidence(confidence)
     _checks.floating("e", e)
     _checks.floating("v", v)
@@ -118,8 +118,8 @@ def ceat(
     >>> print(ceat(x, y, a, b))
     1.074 [1.031, 1.116]
     """
-    _checks.one_of("variance", variance, VARIANCES)
-    samples = _checks.integer_at_least("samples", samples, 1)
+    _checks.check_choice("variance", variance, VARIANCES)
+    samples = _checks.check_int("samples", samples, 1)
     word_sets.check_correction(correction)
     pools = word_sets.read("x", "y", "a", "b", x=x, y=y, a=a, b=b)
     begin = [stream(seed, f"contexts/{name}") for name in "xyab"]
@@ -213,16 +213,14 @@ class CEAT(BaseMetric):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.replicates = _checks.integer_at_least(
-            "replicates", replicates, 0
-        )  # of words: none of its streamed samples
+        self.replicates = _checks.check_int("replicates", replicates, 0)  # of words: none of its streamed samples
         if self.replicates:
             self.result_keys = {**self.result_keys, "effect_size": float, "low": float, "high": float}
-        self.samples = _checks.integer_at_least("samples", samples, 1)
+        self.samples = _checks.check_int("samples", samples, 1)
         if seed is not None:
-            _checks.integer_at_least("seed", seed, 0)
+            _checks.check_int("seed", seed, 0)
         word_sets.check_correction(correction)
-        _checks.one_of("variance", variance, VARIANCES)
+        _checks.check_choice("variance", variance, VARIANCES)
         self.seed = seed
         self.correction = correction
         self.variance = variance

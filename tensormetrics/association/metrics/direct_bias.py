@@ -96,8 +96,8 @@ def direct_bias(
 
 
 def check_options(strictness: float, n_components: int, direction: str) -> None:
-    _checks.one_of("direction", direction, ("pca", "mean_difference"))
-    _checks.integer_at_least("n_components", n_components, 1)
+    _checks.check_choice("direction", direction, ("pca", "mean_difference"))
+    _checks.check_int("n_components", n_components, 1)
     if not strictness > 0:
         raise ValueError(f"strictness: got {strictness!r}, wanted a number > 0")
 

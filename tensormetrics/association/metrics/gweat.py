@@ -135,7 +135,7 @@ class GWEAT(BaseMetric):
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        _checks.one_of("p_value_method", self.p_value_method, ("auto", "approximate"))  # shuffles are not counted
+        _checks.check_choice("p_value_method", self.p_value_method, ("auto", "approximate"))  # shuffles are not counted
 
     def measure(self, x: Vectors, a: Vectors) -> dict[str, Tensor]:
         score, terms = gweat(x, a, per_group=True)

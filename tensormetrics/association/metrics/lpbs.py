@@ -10,7 +10,7 @@ from ... import _checks
 from ..._checks import takes_arrays
 from ..._exact_sums import GRIDS, parts, total
 from ..._sum_metric import SumMetric
-from ...uncertainty.engine.weights import Identity, identity
+from ...uncertainty.engine.weights import ResamplingUnits, identity
 
 
 @takes_arrays
@@ -76,7 +76,7 @@ class LPBS(SumMetric):
         self.add_state("finite", torch.zeros((), dtype=torch.int64), "sum")
         self.add_state("not_finite", torch.zeros((), dtype=torch.int64), "sum")
 
-    def update(self, x: Tensor, x_prior: Tensor, y: Tensor, y_prior: Tensor, **items: Unpack[Identity]) -> None:
+    def update(self, x: Tensor, x_prior: Tensor, y: Tensor, y_prior: Tensor, **items: Unpack[ResamplingUnits]) -> None:
         # x, x_prior, y, y_prior: (N,)  ids, groups: (N,) integer or names
         """Add sentences: logarithms of the probabilities of both targets, and of both without the attribute; (N,)."""
         _checks.shape("x", x, "N")

@@ -55,7 +55,7 @@ def pair_preference(more: Tensor, less: Tensor, *, protocol: str | None = None, 
         Nangia et al. 2020, doi:10.18653/v1/2020.emnlp-main.154
     """
     if protocol is not None:
-        _checks.one_of("protocol", protocol, PROTOCOLS[:1])
+        _checks.check_choice("protocol", protocol, PROTOCOLS[:1])
     preferred = _preferred(more, less, protocol) * (1.0 if protocol is None else 100.0)
     if mask is None:
         return preferred.mean(-1)
@@ -106,7 +106,7 @@ class PairPreference(RowMetric):
     ) -> None:
         super().__init__(**kwargs)
         if protocol is not None:
-            _checks.one_of("protocol", protocol, PROTOCOLS)
+            _checks.check_choice("protocol", protocol, PROTOCOLS)
         names = [] if categories is None else list(categories)
         if isinstance(categories, str) or not all(isinstance(name, str) for name in names):
             raise TypeError(f"categories: got {categories!r:.60}, wanted a list of names")

@@ -14,7 +14,7 @@ from ..._metric import Options
 from ..._row_metric import RowMetric
 from ...uncertainty.engine.means import resampled_means
 from ...uncertainty.engine.resampling import Resampled
-from ...uncertainty.engine.weights import Identity, ItemNames, check_draws, units
+from ...uncertainty.engine.weights import ItemNames, ResamplingUnits, check_draws, units
 from ..embeddings.vocabulary import CHUNK
 from ..resampling.folds import deal_words, word_keys
 from ..sets import word_sets
@@ -94,10 +94,10 @@ def _named(scores: Tensor) -> dict[str, Tensor]:
 
 
 def _check_options(folds: int, neighbors: int, C: float, seed: int) -> None:
-    _checks.integer_at_least("folds", folds, 2)
-    _checks.integer_at_least("neighbors", neighbors, 1)
-    _checks.number("C", C, "a number > 0", lambda x: x > 0)
-    _checks.integer_at_least("seed", seed, 0)
+    _checks.check_int("folds", folds, 2)
+    _checks.check_int("neighbors", neighbors, 1)
+    _checks.check_number("C", C, "a number > 0", lambda x: x > 0)
+    _checks.check_int("seed", seed, 0)
 
 
 def _check_rows(vectors: Tensor, labels: Tensor) -> None:
@@ -223,7 +223,7 @@ class ResidualBias(RowMetric):
         self.folds, self.neighbors, self.C, self.seed = folds, neighbors, C, seed
         self.add_columns("vectors", "labels")
 
-    def update(self, vectors: Tensor, labels: Tensor, **items: Unpack[Identity]) -> None:
+    def update(self, vectors: Tensor, labels: Tensor, **items: Unpack[ResamplingUnits]) -> None:
         """Append a batch of rows.
 
         Args:

@@ -149,7 +149,7 @@ class RNSB(BaseMetric):
         if holdout is not None:
             check_flag("holdout", holdout)
         if random_state is not None:
-            _checks.integer_at_least("random_state", random_state, 0)
+            _checks.check_int("random_state", random_state, 0)
         check_estimator(estimator, estimator_params)
         if self.replicates and (holdout or estimator):
             got = "holdout=True" if holdout else "an estimator"
@@ -158,7 +158,7 @@ class RNSB(BaseMetric):
         self.penalize_intercept = penalize_intercept
         self.holdout = holdout
         self.random_state = random_state
-        self.n_iterations = _checks.integer_at_least("n_iterations", n_iterations, 1)
+        self.n_iterations = _checks.check_int("n_iterations", n_iterations, 1)
         self.print_model_evaluation = print_model_evaluation
         self.estimator = estimator
         self.estimator_params = dict(estimator_params) if estimator_params else None

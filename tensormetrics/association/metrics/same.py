@@ -74,7 +74,7 @@ def same(
     >>> same(torch.tensor([[1.0, -1.0], [1.0, 1.0]]), groups)
     tensor(0.5000, dtype=torch.float64)
     """
-    _checks.one_of("weighting", weighting, WEIGHTINGS)
+    _checks.check_choice("weighting", weighting, WEIGHTINGS)
     given = WordSet.of(groups).values
     t, groups = word_sets.read("groups", t=t, groups=groups)
     least = max(1e-10, word_sets.resolution(given))
@@ -120,7 +120,7 @@ class SAME(BaseMetric):
 
     def __init__(self, *, weighting: Weighting = "length", **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        _checks.one_of("weighting", weighting, WEIGHTINGS)
+        _checks.check_choice("weighting", weighting, WEIGHTINGS)
         self.weighting: Weighting = weighting
 
     def measure(self, t: Vectors, groups: Vectors) -> dict[str, Tensor]:

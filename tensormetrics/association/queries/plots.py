@@ -15,15 +15,15 @@ from ..._plots import (
     LINE,
     WIDTH,
     bar_style,
-    broken,
     dress,
     inches,
     ink,
-    legend_beside,
+    legend_outside,
     line_style,
     lines_of,
     name_rows,
     new_axes,
+    wrapped,
 )
 from .ranking import check_table
 
@@ -62,13 +62,13 @@ def plot_queries_results(
     >>> plot_queries_results(run_queries(RND, queries, [model]), title="RND").savefig("rnd.png")
     """
     check_table("results", results)
-    _checks.one_of("by", by, ("query", "model"))
-    _checks.one_of("kind", kind, ("bars", "lines"))
+    _checks.check_choice("by", by, ("query", "model"))
+    _checks.check_choice("kind", kind, ("bars", "lines"))
     table = results if by == "query" else results.T
     bars, groups = table.shape
     upright = groups > 8  # for more labels side by side no screen is wide enough
-    labels = [broken(name, 40 if upright else WIDTH) for name in table.columns]
-    legend = list(map(broken, table.index))
+    labels = [wrapped(name, 40 if upright else WIDTH) for name in table.columns]
+    legend = list(map(wrapped, table.index))
     label = LINE * (0.5 + lines_of(labels)) if upright else inches(labels)
     across = 1.2 + inches(legend) + groups * max(label, 0.12 * (bars + 1))
     below = inches(labels) if upright else LINE * lines_of(labels)
@@ -96,7 +96,7 @@ def plot_queries_results(
     ax.set_xticks(np.arange(groups), labels, rotation=90 if upright else 0)
     ax.set_xlim(-0.6, groups - 0.4)
     ax.set_ylabel(f"p-value ({correction}), * below {LEVEL}" if correction else "Bias measure")
-    legend_beside(ax, "Model" if by == "query" else "Query")
+    legend_outside(ax, "Model" if by == "query" else "Query")
     return figure
 
 
@@ -122,7 +122,7 @@ def plot_ranking(
     models, metrics = table.shape
     if use_metric_as_facet and ax is not None:
         raise ValueError("ax: got an Axes for one panel per metric, wanted None")
-    names, legend = list(map(broken, table.index)), list(map(broken, table.columns))
+    names, legend = list(map(wrapped, table.index)), list(map(wrapped, table.columns))
     height = 0.9 + models * max(0.3, LINE * (0.5 + lines_of(names)))
     if use_metric_as_facet:
         across = min(metrics, PANELS)
@@ -155,7 +155,7 @@ def plot_ranking(
         if use_metric_as_facet:
             panel.set_title(legend[stacked[0]], fontsize=FONT)
     if not use_metric_as_facet:
-        legend_beside(panels[0], "Metric")
+        legend_outside(panels[0], "Metric")
     return figure
 
 
@@ -178,7 +178,7 @@ def plot_ranking_correlations(
     >>> plot_ranking_correlations(correlations).savefig("agreement.png")
     """
     check_table("correlation_matrix", correlation_matrix)
-    rows, columns = (list(map(broken, names)) for names in (correlation_matrix.index, correlation_matrix.columns))
+    rows, columns = (list(map(wrapped, names)) for names in (correlation_matrix.index, correlation_matrix.columns))
     size = inches(rows) + 0.8 * len(columns) + 1.2, 0.7 * inches(columns) + 0.6 * len(rows) + 0.8
     figure, (ax,) = new_axes(ax, figsize or size)
     dress(ax, frame=())
@@ -220,7 +220,7 @@ def plot_eat_map(
     >>> answer = {"query_name": "flowers and insects", "effect_size_x": 1.3, "effect_size_y": -0.9}
     >>> plot_eat_map([answer]).savefig("map.png")
     """
-    _checks.number("negligible", negligible, "a number >= 0", lambda x: 0 <= x < math.inf)
+    _checks.check_number("negligible", negligible, "a number >= 0", lambda x: 0 <= x < math.inf)
     points = [_point(answer) for answer in results]
     figure, (axes,) = new_axes(ax, figsize or (6.5, 4.5))
     dress(axes)
@@ -235,7 +235,7 @@ def plot_eat_map(
     drawn = 0
     for name, x, y in points:
         if math.isfinite(x) and math.isfinite(y):
-            axes.plot([x], [y], label=broken(name), clip_on=False, **{**line_style(drawn), "linestyle": "none"})
+            axes.plot([x], [y], label=wrapped(name), clip_on=False, **{**line_style(drawn), "linestyle": "none"})
             drawn += 1
     axes.set_xlim(-reach, reach)
     axes.set_ylim(-reach, reach)
@@ -243,7 +243,7 @@ def plot_eat_map(
     axes.set_ylabel("Effect size of target y, a rather than b")
     axes.set_title(title, fontsize=FONT + 1)
     if drawn:
-        legend_beside(axes, "Query")
+        legend_outside(axes, "Query")
     return figure
 
 

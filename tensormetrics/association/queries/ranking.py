@@ -33,7 +33,7 @@ def create_ranking(
     large   1.0  2.0
     """
     pd = import_pandas()
-    _checks.one_of("method", method, METHODS)
+    _checks.check_choice("method", method, METHODS)
     if not isinstance(results_dataframes, list | tuple) or not results_dataframes:
         raise TypeError(f"results_dataframes: got {results_dataframes!r}, wanted a list of DataFrames")
     for i, table in enumerate(results_dataframes):
@@ -59,7 +59,7 @@ def calculate_ranking_correlations(
     """
     check_table("rankings", rankings)
     if not callable(method):
-        _checks.one_of("method", method, CORRELATIONS)
+        _checks.check_choice("method", method, CORRELATIONS)
     return rankings.corr(_kendall if method == "kendall" else method)
 
 

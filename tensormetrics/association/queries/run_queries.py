@@ -170,7 +170,7 @@ def run_queries(
         got = "an empty str" if queries_set_name == "" else f"a {type(queries_set_name).__name__}"
         raise TypeError(f"queries_set_name: got {got}, wanted a name")
     if not callable(aggregation_function):
-        _checks.one_of("aggregation_function", aggregation_function, tuple(AGGREGATIONS))
+        _checks.check_choice("aggregation_function", aggregation_function, tuple(AGGREGATIONS))
     if aggregate_results and not as_dataframe:
         raise ValueError("aggregate_results: got True with as_dataframe=False, wanted a table to append a column to")
     if as_dataframe:
@@ -198,7 +198,7 @@ def _check_value_is_for(correction: str | None, intervals: bool, value: str, agg
     if intervals and (value != "result" or aggregated):
         raise ValueError("intervals: got True with another value or an aggregate, wanted value='result' alone")
     if correction is not None:
-        _checks.one_of("correction", correction, CORRECTIONS)
+        _checks.check_choice("correction", correction, CORRECTIONS)
         if value != "p_value":
             raise ValueError(f"correction: got {correction!r} with value={value!r}, wanted value='p_value'")
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ... import _checks
 from ..._checks import takes_arrays
-from ..._device_cache import kept
+from ..._device_cache import cached_per_device
 from ...uncertainty.engine.draws import joint_jackknife, scaled_draws, t_scales
 from ...uncertainty.engine.errors import UncertaintyWarning
 from ...uncertainty.results.estimates import Estimate, check_confidence
@@ -68,7 +68,7 @@ def bootstrap_interval(
     """
     if isinstance(metric, torch.nn.Module):
         raise TypeError(f"metric: got a {type(metric).__name__}, wanted a function; write metric.score_function()")
-    replicates = _checks.integer_at_least("replicates", replicates, 1)
+    replicates = _checks.check_int("replicates", replicates, 1)
     confidence = check_confidence(confidence)
     seed = concrete_seed(seed)
     value = metric(*sets)  # its own checks, before anything is taken apart
@@ -159,8 +159,8 @@ class _Population:
                 raise TypeError(f"{names[0]}.mask: got {mask.dtype}, wanted torch.bool: the words that are drawn")
             of_set = mask.unsqueeze(-2) if groups_of_tuples else mask
             for name in names:
-                kept = self.sets[name].values.where(of_set.unsqueeze(-1), 0)
-                self.sets[name] = self.sets[name]._replace(values=kept)
+                cached_per_device = self.sets[name].values.where(of_set.unsqueeze(-1), 0)
+                self.sets[name] = self.sets[name]._replace(values=cached_per_device)
         return word_sample(mask, joint_words(*words), values.shape[-dims:-1], values.device)
 
     def _are_groups_of_tuples(self, names: tuple[str, ...]) -> bool:
@@ -257,7 +257,7 @@ def _t_scales(df: Tensor, num_words: int, replicates: int, seed: int) -> Tensor:
     return _t_scales_up_to(df, most, replicates, seed)[:, df.long() - 1]
 
 
-@kept
+@cached_per_device
 def _t_scales_up_to(device: torch.device, most: int, replicates: int, seed: int) -> Tensor:
     # ->  (R, most), of 1, 2, ... degrees of freedom
     df = torch.arange(1, most + 1, device="cpu")

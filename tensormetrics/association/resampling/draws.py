@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ... import _gpu_kernels, _native
 from ..._interruptible import interruptible
-from ..._splitmix import words_at
+from ..._splitmix import random_bits_at
 from .random import Tails, random_words
 
 BUDGET = 2**22  # numbers held at a time
@@ -36,7 +36,7 @@ def extreme_draws(
     A draw takes n of the first `size` places, as `random_partitions` does, or what `random_signs` does.
     """
     units = units.double()
-    if units.device.type == "cpu" and not _gpu_kernels.usable("drawn sums", units.device):
+    if units.device.type == "cpu" and not _gpu_kernels.can_use("drawn sums", units.device):
         tensors = (None if each is None else each.contiguous() for each in (units, n, size, *tails))
         return _native_draws(*tensors, begin, iterations)
     return _extreme_draws(units, n, size, *tails, begin, iterations)
@@ -61,7 +61,7 @@ def _extreme_draws(
             return random_signs(begin, places, start, rows, device)
         return random_partitions(begin, n, size, places, start, rows)
 
-    if groups == 1 and places <= KERNEL_PLACES and _gpu_kernels.usable("drawn sums", device):
+    if groups == 1 and places <= KERNEL_PLACES and _gpu_kernels.can_use("drawn sums", device):
         from . import kernels
 
         pieces, whole = chunks(iterations, max(places, batch // 256), GPU_BUDGET), units.long()
@@ -87,7 +87,7 @@ def random_partitions(begin: int, n: Tensor, size: Tensor, places: int, start: i
     Each place in turn is chosen with the probability (still needed) / (still left), which needs no sorting: algorithm
     S of Knuth, The Art of Computer Programming 2, 3.4.2.
     """
-    if _gpu_kernels.usable("drawn sums", n.device):
+    if _gpu_kernels.can_use("drawn sums", n.device):
         from . import kernels
 
         out = torch.empty(len(n), rows, places, dtype=torch.bool, device=n.device)
@@ -105,7 +105,7 @@ def random_partitions(begin: int, n: Tensor, size: Tensor, places: int, start: i
 
 def random_signs(begin: int, pairs: int, start: int, rows: int, device: torch.device) -> Tensor:
     # ->  (1, rows, pairs) bool: which pairs are swapped
-    if _gpu_kernels.usable("drawn sums", device):
+    if _gpu_kernels.can_use("drawn sums", device):
         from . import kernels
 
         return kernels.random_signs(torch.empty(1, rows, pairs, dtype=torch.bool, device=device), begin, start)
@@ -135,7 +135,7 @@ def _in_order(numbers: Tensor) -> Tensor:
 def random_words_of(begin: int, words: Tensor, start: int, rows: int) -> Tensor:
     # words: (..., W) int64  ->  (..., rows, W) int64, the random numbers of each word
     draw = torch.arange(start, start + rows, device=words.device).unsqueeze(-1)
-    return words_at(words_at(begin, words).unsqueeze(-2), draw)
+    return random_bits_at(random_bits_at(begin, words).unsqueeze(-2), draw)
 
 
 def chunks(iterations: int, cost: int, budget: int | None = None, least: int = 1) -> Iterator[tuple[int, int]]:

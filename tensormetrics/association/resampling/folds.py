@@ -3,14 +3,14 @@
 import torch
 from torch import Tensor
 
-from ..._splitmix import words_at
+from ..._splitmix import random_bits_at
 from .random import stream
 
 
 def word_keys(words: Tensor, seed: int) -> Tensor:
     # words: (N,) int64  ->  (N,) int64
     """Draw a random number for each word, a function of the seed and the word alone."""
-    return words_at(stream(seed, "folds"), words)
+    return random_bits_at(stream(seed, "folds"), words)
 
 
 def deal_words(labels: Tensor, words: Tensor, seed: int) -> tuple[Tensor, Tensor]:

@@ -80,9 +80,9 @@ class NullDistribution:
     def p_value(self, alternative: Alternative = "greater", method: Method = "auto", replicates: int = 10000) -> Tensor:
         # ->  (...) float64
         """Compute the share of cases at least as extreme as the observed scores, which are one of them."""
-        _checks.one_of("alternative", alternative, ALTERNATIVES)
-        _checks.one_of("method", method, METHODS)
-        _checks.integer_at_least("replicates", replicates, 1)
+        _checks.check_choice("alternative", alternative, ALTERNATIVES)
+        _checks.check_choice("method", method, METHODS)
+        _checks.check_int("replicates", replicates, 1)
         if method == "exact" and self.exact is None:
             raise ValueError("method: got 'exact', wanted 'approximate': these cases are only drawn")
         if self.exact is not None and self.exact.is_used(method):

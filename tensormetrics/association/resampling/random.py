@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from ... import _checks
-from ..._splitmix import words_at
+from ..._splitmix import random_bits_at
 from ...uncertainty.engine.philox import random_key
 
 
@@ -19,7 +19,7 @@ class Tails(NamedTuple):
 
 
 def concrete_seed(seed: int | None) -> int:
-    return secrets.randbits(63) if seed is None else _checks.integer_at_least("seed", seed, 0)
+    return secrets.randbits(63) if seed is None else _checks.check_int("seed", seed, 0)
 
 
 def stream(seed: int | None, name: str = "permutations") -> int:
@@ -30,7 +30,7 @@ def stream(seed: int | None, name: str = "permutations") -> int:
 def random_words(begin: int, start: int, rows: int, columns: int, device: torch.device) -> Tensor:
     # ->  (rows, columns) int64, all values equally likely; row `start` is the first
     row = torch.arange(start, start + rows, device=device).unsqueeze(-1)
-    return words_at(begin, row * 2**24 + torch.arange(columns, device=device))
+    return random_bits_at(begin, row * 2**24 + torch.arange(columns, device=device))
 
 
 def random_uniform(begin: int, start: int, rows: int, columns: int, device: torch.device) -> Tensor:

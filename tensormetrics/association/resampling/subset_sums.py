@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ... import _native
-from ..._device_cache import kept
+from ..._device_cache import cached_per_device
 from ..._interruptible import interruptible
 from .random import Tails
 
@@ -59,7 +59,7 @@ def number_of_subsets(size: Tensor, n: Tensor) -> Tensor:
     return _binomials(size)[0, size, n]
 
 
-@kept
+@cached_per_device
 def _binomials(device: torch.device) -> Tensor:
     # ->  (2, 51, 52) int64, [:, s, k]: how many subsets of s places have k of them, and how many have fewer
     exact = [[math.comb(s, k) for k in range(MOST_PLACES + 2)] for s in range(MOST_PLACES + 1)]

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from ..._splitmix import words_at
+from ..._splitmix import random_bits_at
 
 
 def check_words(name: str, words: Tensor | None, like: str, rows: Tensor) -> None:
@@ -49,7 +49,7 @@ def joint_words(*words: Tensor | None) -> Tensor | None:
 def mixed_words(*words: Tensor | None) -> Tensor | None:
     # as in `joint_words`, but the number of a tuple depends on those of its words alone: 64 bits, mixed
     if all(each is not None for each in words):
-        return functools.reduce(words_at, (each for each in words if each is not None))
+        return functools.reduce(random_bits_at, (each for each in words if each is not None))
     return joint_words(*words)
 
 
@@ -97,7 +97,7 @@ def numbers_by_place(words: Tensor, present: Tensor, places: Tensor, width: int)
     index = torch.arange(width, device=words.device)
     is_repeated = pad(ordered.diff(dim=-1) == 0, (1, 0)) if width else ordered.bool()
     occurrence = index - index.masked_fill(is_repeated, 0).cummax(-1).values
-    return words_at(numbers, torch.empty_like(order).scatter(-1, order, occurrence))
+    return random_bits_at(numbers, torch.empty_like(order).scatter(-1, order, occurrence))
 
 
 def word_means(units: Tensor, present: Tensor, places: Tensor) -> tuple[Tensor, Tensor]:

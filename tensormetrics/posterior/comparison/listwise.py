@@ -51,7 +51,7 @@ def listwise_compare(
         return ListwiseComparisonResult([], metric, empty, empty.flatten())
     for name, values in samples.items():
         _checks.shape(f"samples[{name!r}]", values, "S")
-    _checks.same_length(**{str(name): values for name, values in samples.items()})
+    _checks.check_consistent_length(**{str(name): values for name, values in samples.items()})
     probabilities = rank_probabilities(torch.stack(list(samples.values()), -1), higher_is_better)
     reciprocal = probabilities @ (
         1 / torch.arange(1, len(probabilities) + 1, dtype=probabilities.dtype, device=probabilities.device)

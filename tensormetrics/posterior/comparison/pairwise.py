@@ -185,7 +185,7 @@ def pairwise_compare(
     _checks.floating("diff", diff)
     check_probability("ci_probability", ci_probability)
     if min_sig_diff is not None:
-        _checks.number("min_sig_diff", min_sig_diff, "None or a number >= 0", lambda x: x >= 0)
+        _checks.check_number("min_sig_diff", min_sig_diff, "None or a number >= 0", lambda x: x >= 0)
     if random_diff is not None:
         _checks.floating("random_diff", random_diff)
     ordered, num_defined = sort_samples(diff, 0)  # (..., S) and (..., 1)

@@ -271,7 +271,7 @@ def check_option(name: str, value: Any, default: Any) -> Any:
 
 
 def check_zero_division(value: Any) -> None:
-    _checks.number("zero_division", value, "0, 1 or nan", lambda x: x in (0, 1) or math.isnan(x))
+    _checks.check_number("zero_division", value, "0, 1 or nan", lambda x: x in (0, 1) or math.isnan(x))
 
 
 def check_aliases(cls: type[Extension] | type[ExperimentAggregator], *tables: Mapping[str, Any]) -> None:

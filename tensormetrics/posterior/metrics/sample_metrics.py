@@ -52,10 +52,10 @@ def sample_metrics(
     >>> round(float(accuracy.median()), 2)
     0.89
     """
-    _checks.one_of("method", method, METHODS)
-    replicates = _checks.integer_at_least("replicates", replicates, 0)
-    start = _checks.integer_at_least("start", start, 0)
-    _checks.one_of("dtype", dtype, DTYPES)
+    _checks.check_choice("method", method, METHODS)
+    replicates = _checks.check_int("replicates", replicates, 0)
+    start = _checks.check_int("start", start, 0)
+    _checks.check_choice("dtype", dtype, DTYPES)
     collection = MetricCollection(metrics)
     _checks.tensor("counts", counts)
     counts = counts[None] if counts.ndim == 2 else counts

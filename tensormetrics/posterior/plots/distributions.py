@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from torch import Tensor
 
-from ..._plots import LINE, broken, dress, inches, lines_of
+from ..._plots import LINE, dress, inches, lines_of, wrapped
 from ..comparison.pairwise import PairwiseComparisonResult, short
 from .drawing import Look, Mark, Outline, interval_of, one_scale, only_lowest_ticks, outline, x_range
 
@@ -74,7 +74,7 @@ def plot_distributions(
     >>> study.plot_metric_summaries("acc", title="Two models").savefig("both.png")  # which calls this
     """
     look = Look(parts=DISTRIBUTION, **options)
-    names = [broken(distribution.name) for distribution in shown]
+    names = [wrapped(distribution.name) for distribution in shown]
     outlines = [outline(distribution.samples, bounds, look) for distribution in shown]
     size = max(6.3, 4.5 + inches(names)), max(len(shown) * max(0.625, LINE * lines_of(names) + 0.12) + 0.2, 2.5)
     figure, axes = look.axes(len(shown), size)
@@ -98,9 +98,9 @@ def plot_distributions(
         for ax in axes:
             ax.set_ylim(-0.05 * peak, 1.05 * peak)
     line_width = look.characters(axes[-1], names)
-    axes[-1].set_xlabel(broken(metric, line_width))
+    axes[-1].set_xlabel(wrapped(metric, line_width))
     if title:
-        axes[0].set_title(broken(title, line_width), fontsize=look.fontsize + 1)
+        axes[0].set_title(wrapped(title, line_width), fontsize=look.fontsize + 1)
     look.finish(figure, axes)
     return figure
 
@@ -186,7 +186,7 @@ def plot_difference(
         text_options = {"transform": ax.transAxes, "ha": align, "va": "bottom", "fontsize": look.fontsize}
         look.draw("proportions", ax.text, x, 1.02, text.format(percent), **text_options)
     label = f"{metric or result.metric}: {left} − {right}"
-    ax.set_xlabel(broken(label, look.characters(ax)))
+    ax.set_xlabel(wrapped(label, look.characters(ax)))
     look.finish(figure, [ax])
     return figure
 
@@ -240,14 +240,14 @@ def plot_forest(
             placement = {"xycoords": "axes fraction", "xytext": (10, 2), "textcoords": "offset points"}
             look.draw("header", ax.annotate, header, (1, 1), va="bottom", **placement, **ticks)
         bold = {"fontsize": look.fontsize, "fontweight": "bold"}  # and wider
-        ax.set_title(broken(group.name, max(line_width - 4, 10)), loc="left", **bold)
+        ax.set_title(wrapped(group.name, max(line_width - 4, 10)), loc="left", **bold)
     ends = [end for rows in blocks for row in rows for end in row.mark if np.isfinite(end)] or [0.0, 1.0]
     margin = 0.05 * (max(ends) - min(ends)) or 0.01
     xlim = max(min(ends) - margin, bounds[0]), min(max(ends) + margin, bounds[1])
     for ax in axes:
         ax.set_xlim(look.xlim or xlim)
     axes[-1].locator_params(axis="x", nbins=5)
-    axes[-1].set_xlabel(broken(metric, line_width))
+    axes[-1].set_xlabel(wrapped(metric, line_width))
     look.finish(figure, axes)
     return figure
 
@@ -259,7 +259,7 @@ class _Row(NamedTuple):
 
 
 def _rows(group: ForestGroup, confidence: float) -> list[_Row]:
-    rows = [_Row(broken(name), interval_of(samples, confidence), False) for name, samples, _ in group.shown]
+    rows = [_Row(wrapped(name), interval_of(samples, confidence), False) for name, samples, _ in group.shown]
     heterogeneity = f" (I² = {group.i2:.0%})" if np.isfinite(group.i2) else ""
     return [*rows, _Row("Aggregate" + heterogeneity, interval_of(group.pooled, confidence), True)]
 

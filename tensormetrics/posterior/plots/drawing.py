@@ -43,12 +43,12 @@ class Look:
     parts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # of this plot: part -> default keywords
 
     def __post_init__(self) -> None:
-        _checks.one_of("method", self.method, ("kde", "hist", "histogram"))
-        _checks.integer_at_least("grid_samples", self.grid_samples, 2)
+        _checks.check_choice("method", self.method, ("kde", "hist", "histogram"))
+        _checks.check_int("grid_samples", self.grid_samples, 2)
         if isinstance(self.bins, str):
-            _checks.one_of("bins", self.bins, ("auto",))
+            _checks.check_choice("bins", self.bins, ("auto",))
         elif isinstance(self.bins, int):
-            _checks.integer_at_least("bins", self.bins, 1)
+            _checks.check_int("bins", self.bins, 1)
         for name, parts in ("style", self.style or ()), ("hide", self.hide):
             for part in [parts] if isinstance(parts, str) else parts:
                 if part not in self.parts:

@@ -110,7 +110,7 @@ def _cells_of_labels(
     if labels is not None and num_classes is not None:
         raise ValueError("labels, num_classes: got both, wanted one")
     if num_classes is not None:
-        labels = np.arange(_checks.integer_at_least("num_classes", num_classes, 2))
+        labels = np.arange(_checks.check_int("num_classes", num_classes, 2))
     if labels is None:
         labels = np.union1d(true, pred)
         labels = labels[labels == labels]  # nan is no label

@@ -105,7 +105,7 @@ def sample_sums(
     >>> sums.tp.shape, round(float((sums.tp + sums.fn).sum(-1).mean()), 3)
     (torch.Size([1000, 1, 2]), 1.0)
     """
-    _checks.one_of("need", need, NEEDS)
+    _checks.check_choice("need", need, NEEDS)
     counts, names, replicates = _checked(counts, replicates, method, names, dtype)
     E, C, _ = counts.shape
     if weights is not None:
@@ -117,7 +117,7 @@ def sample_sums(
     if method == "input":
         return sums_from_matrices(counts[None], weights)
     model = _model(counts, prevalence_prior, confusion_prior, method)
-    start = _checks.integer_at_least("start", start, 0)
+    start = _checks.check_int("start", start, 0)
     if model.right is not None:
         return _shared_sums(model, weights, need, dtype, replicates, seed=seed, names=names, method=method, start=start)
     keys = [stream_keys(seed, names, method, stream, counts.device) for stream in ("prevalence", "split", "spread")]
@@ -167,7 +167,7 @@ def sample_confusion_matrices(
     if method == "input":
         return normalize_counts(counts[None])
     model = _model(counts, prevalence_prior, confusion_prior, method)
-    start = _checks.integer_at_least("start", start, 0)
+    start = _checks.check_int("start", start, 0)
     draws: dict[str, Any] = {"seed": seed, "names": names, "method": method, "start": start}
     right, wrong = _right_and_wrong(model, replicates, **draws)
     out = torch.empty(*right.shape, right.shape[-1], dtype=dtype, device=right.device)
@@ -251,9 +251,9 @@ def _logs(alpha: Tensor, replicates: int, keys: Tensor, start: int) -> Tensor:  
 def _checked(
     counts: Tensor, replicates: int, method: Method, names: Sequence[str] | None, dtype: torch.dtype
 ) -> tuple[Tensor, Sequence[str], int]:  # counts: (E, C, C)
-    _checks.one_of("method", method, METHODS)
-    _checks.one_of("dtype", dtype, DTYPES)
-    replicates = _checks.integer_at_least("replicates", replicates, 0)
+    _checks.check_choice("method", method, METHODS)
+    _checks.check_choice("dtype", dtype, DTYPES)
+    replicates = _checks.check_int("replicates", replicates, 0)
     _check_square("counts", counts)
     counts = counts.double()[None] if counts.ndim == 2 else counts.double()
     _checks.shape("counts", counts, "E", "C", "C")

@@ -51,10 +51,10 @@ def sample_paired_matrices(
     >>> sample_paired_matrices(Items("test", cells), 2, 1000).shape
     torch.Size([1000, 2, 2, 2])
     """
-    C = _checks.integer_at_least("num_classes", num_classes, 2)
-    replicates = _checks.integer_at_least("replicates", replicates, 0)
-    start = _checks.integer_at_least("start", start, 0)
-    _checks.one_of("dtype", dtype, DTYPES)
+    C = _checks.check_int("num_classes", num_classes, 2)
+    replicates = _checks.check_int("replicates", replicates, 0)
+    start = _checks.check_int("start", start, 0)
+    _checks.check_choice("dtype", dtype, DTYPES)
     cells = torch.atleast_2d(items.cells).contiguous()
     _checks.shape("items.cells", cells, "E", "N")
     E, device = len(cells), cells.device

@@ -38,7 +38,7 @@ class RNG:
     @seed.setter
     def seed(self, seed: int) -> None:
         """Setting the seed starts the stream again."""
-        self._seed = _checks.integer_at_least("seed", seed, 0)
+        self._seed = _checks.check_int("seed", seed, 0)
         self._keys = stream_keys(seed, [self.name], "rng", "", self.device)  # (1, 2)
         self._draws = 0
 

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..._files import kind_of, parsing, read_text, written
+from ..._files import file_suffix, open_atomic, parsing, read_text
 from ...uncertainty.engine.weights import units
 from ..sampling.confusion_matrix import label_cells
 from ..sampling.errors import ConfigError, ConfigWarning, PosteriorWarning, UnknownNameError
@@ -192,7 +192,7 @@ def write(config: dict[str, Any], path: str | Path) -> None:
         text = _package("tomli_w", path).dumps(config)
     else:
         text = _package("yaml", path).safe_dump(config, sort_keys=False)
-    with written(path) as file:
+    with open_atomic(path) as file:
         file.write(text.encode())
 
 
@@ -259,9 +259,9 @@ def _number(name: str, value: Any, kind: type) -> Any:
 
 def _suffix(path: Path) -> str:
     kinds = {".json": "json", ".toml": "toml", ".yaml": "yaml", ".yml": "yaml"}
-    if kind_of(path) not in kinds:
+    if file_suffix(path) not in kinds:
         raise ValueError(f"path: got {str(path)!r}, wanted a name that ends in {', '.join(kinds)}")
-    return kinds[kind_of(path)]
+    return kinds[file_suffix(path)]
 
 
 def _package(name: str, path: Path) -> Any:
@@ -269,7 +269,7 @@ def _package(name: str, path: Path) -> Any:
         return __import__(name)
     except ImportError:
         raise ImportError(
-            f'{kind_of(path)} files need {name}: pip install "tensormetrics[files]", or use a .json file'
+            f'{file_suffix(path)} files need {name}: pip install "tensormetrics[files]", or use a .json file'
         ) from None
 
 

@@ -13,7 +13,7 @@ from ... import _checks
 from ..._metric import Metric, Options
 from ...uncertainty.engine.draws import Bounds
 from ...uncertainty.engine.resampling import Items, Resampled
-from ...uncertainty.engine.weights import Identity, check_draws, identity
+from ...uncertainty.engine.weights import ResamplingUnits, check_draws, identity
 from ...uncertainty.results.estimates import Estimate, as_scalars, check_confidence
 from ...uncertainty.statistics.samples import check_probability, equal_tailed, estimate
 from ..metrics.parse import MetricCollection, get_metric
@@ -97,7 +97,7 @@ class ConfusionPosterior(Metric):
         **kwargs: Unpack[Options],
     ) -> None:
         super().__init__(**kwargs)
-        C = self.num_classes = _checks.integer_at_least("num_classes", num_classes, 2)
+        C = self.num_classes = _checks.check_int("num_classes", num_classes, 2)
         collection = MetricCollection(metrics, zero_division)
         if not collection:
             raise ValueError(f"metrics: got {metrics!r}, wanted at least one, such as 'acc'")
@@ -108,28 +108,28 @@ class ConfusionPosterior(Metric):
         self.metrics = tuple(self.per_class)
         check_probability("confidence", confidence)
         self.confidence = confidence
-        _checks.one_of("interval", interval, ("hdi", "eti"))
+        _checks.check_choice("interval", interval, ("hdi", "eti"))
         self.interval_kind = interval
-        self.replicates = _checks.integer_at_least("replicates", replicates, 1)
+        self.replicates = _checks.check_int("replicates", replicates, 1)
         self.prevalence_prior = dirichlet_prior(prevalence_prior, (C,), argument="prevalence_prior")
         self.confusion_prior = confusion_prior_of(confusion_prior, C)
-        _checks.one_of("method", method, METHODS)
+        _checks.check_choice("method", method, METHODS)
         self.method = method
-        self.seed = _checks.integer_at_least("seed", seed, 0)
+        self.seed = _checks.check_int("seed", seed, 0)
         self.name = name
         if ignore_index is not None:
-            _checks.number("ignore_index", ignore_index, "None or an integer", lambda x: x.is_integer())
+            _checks.check_number("ignore_index", ignore_index, "None or an integer", lambda x: x.is_integer())
         self.ignore_index = ignore_index
         if threshold is not None:
-            _checks.number("threshold", threshold, "None or a number", math.isfinite)
+            _checks.check_number("threshold", threshold, "None or a number", math.isfinite)
             if C != 2:
                 raise ValueError(f"threshold: got {threshold} for {C} classes, wanted num_classes=2")
         self.threshold = threshold
         self.labels = checked_labels(labels, C)
         if not isinstance(batch_shape, Sequence):
             raise ValueError(f"batch_shape: got {batch_shape!r}, wanted a tuple of integers; write ({batch_shape!r},)")
-        self.batch_shape = tuple(_checks.integer_at_least("batch_shape", size, 0) for size in batch_shape)
-        _checks.one_of("dtype", dtype, DTYPES)
+        self.batch_shape = tuple(_checks.check_int("batch_shape", size, 0) for size in batch_shape)
+        _checks.check_choice("dtype", dtype, DTYPES)
         self.sample_dtype = dtype
         self.add_state("counts", torch.zeros(*self.batch_shape, C, C, dtype=torch.int64), "sum")
         for name in ("cells", "ids", "groups"):  # of items, where there are ids or groups
@@ -140,7 +140,7 @@ class ConfusionPosterior(Metric):
         names = ("num_classes", "ignore_index", "threshold", "batch_shape")
         return {"class": type(self)} | {name: getattr(self, name) for name in names}
 
-    def update(self, preds: Tensor, target: Tensor, **items: Unpack[Identity]) -> None:
+    def update(self, preds: Tensor, target: Tensor, **items: Unpack[ResamplingUnits]) -> None:
         """Count a batch. Labels outside 0..C-1 or nan scores: ValueError, on CUDA raised by `compute` instead.
 
         Shapes: preds: (*batch, N, ...) labels, or scores if there is a threshold, or (*batch, N, C, ...) scores, of
@@ -194,7 +194,7 @@ class ConfusionPosterior(Metric):
         self.counts = self.counts + counted[:, : C * C].view(*batch, C, C)
         self.spilled = self.spilled + spilled
 
-    def _keep_items(self, cell: Tensor, count: int, **items: Unpack[Identity]) -> None:
+    def _keep_items(self, cell: Tensor, count: int, **items: Unpack[ResamplingUnits]) -> None:
         # cell: (batch, positions), of `count` items
         if not items and not len(self.cells):
             return
@@ -358,7 +358,7 @@ class ConfusionPosterior(Metric):
         `options` are those of `drawing.Look`; the result is a matplotlib Figure.
         """
         metric = self.metrics[0] if metric is None else metric
-        _checks.one_of("metric", metric, self.metrics)
+        _checks.check_choice("metric", metric, self.metrics)
         quantity = get_metric(metric, self.zero_division)
         with self._whole_state("plot_posterior"):
             (samples,) = self._samples([metric])

@@ -30,7 +30,7 @@ def format_table(
     | ----- | ---- | ------------ |
     | a     | 0.90 | [0.85, 0.94] |
     """
-    precision = _checks.integer_at_least("precision", precision, 0)
+    precision = _checks.check_int("precision", precision, 0)
     rows = [{header: _plain(row[header]) for header in headers} for row in rows]
     if table_fmt == "records":
         return rows

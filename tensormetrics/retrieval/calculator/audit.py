@@ -11,7 +11,7 @@ from ... import _checks
 from ..._student import t_quantiles_of
 from ...uncertainty.engine.philox import MASK_32, philox4x32, philox_key
 from ...uncertainty.results.estimates import Estimate
-from ..inputs import Sides
+from ..inputs import RetrievalInputs
 from ..scores.query_metric import Average, Classes, averaged
 from ..search.knn import TorchKNN
 from .metric_names import Depth, RankScore, statistic_of
@@ -42,8 +42,8 @@ def sampled(count: int, size: int, seed: int, device: torch.device, unable: Sequ
             f"sample_queries: {', '.join(unable)} {'needs' if len(unable) == 1 else 'need'} the clusters of all "
             f"queries; write exclude={(*unable,)!r}"
         )
-    size = _checks.integer_at_least("sample_queries", size, 1)
-    return drawn(count, size, _checks.integer_at_least("sample_seed", seed, 0), device, "score")
+    size = _checks.check_int("sample_queries", size, 1)
+    return drawn(count, size, _checks.check_int("sample_seed", seed, 0), device, "score")
 
 
 class Auditor:
@@ -52,8 +52,8 @@ class Auditor:
     def __init__(self, size: int, seed: int, search: Search, k: Depth) -> None:
         if search.counted is not None:
             raise ValueError("audit: got some queries with the exact search, wanted a knn_func that is not exact")
-        self.size = _checks.integer_at_least("audit", size, 1)
-        self.seed, self.k = _checks.integer_at_least("audit_seed", seed, 0), k
+        self.size = _checks.check_int("audit", size, 1)
+        self.seed, self.k = _checks.check_int("audit_seed", seed, 0), k
         self.knn = TorchKNN(distance_of_search("audit", search.knn_func).name, memory_budget=search.memory_budget)
         self.search = Search(self.knn, search.comparison, "index", search.memory_budget)
 
@@ -62,7 +62,9 @@ class Auditor:
         if isinstance(self.k, int):
             neighbours.indices(min(self.k, available))
 
-    def __call__(self, ranked: dict[str, RankScore], sides: Sides, relevant: Tensor, neighbours: Neighbours) -> Audit:
+    def __call__(
+        self, ranked: dict[str, RankScore], sides: RetrievalInputs, relevant: Tensor, neighbours: Neighbours
+    ) -> Audit:
         # relevant: (Q,)
         queries = drawn(len(relevant), self.size, self.seed, relevant.device)
         some = sides.of_queries(queries)

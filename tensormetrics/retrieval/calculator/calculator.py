@@ -12,7 +12,7 @@ from torch import Tensor
 from typing_extensions import Unpack
 
 from ... import _checks
-from ..._distributed import together as failing_together
+from ..._distributed import raise_on_all_ranks as failing_together
 from ...uncertainty.engine.intervals import interval as intervals
 from ...uncertainty.engine.intervals import with_values
 from ...uncertainty.engine.resampling import Joined, together
@@ -20,7 +20,7 @@ from ...uncertainty.engine.weights import ItemNames, check_draws
 from ...uncertainty.results.estimates import Estimate, check_confidence
 from ..clusters.communicator import AmongRanks
 from ..clusters.kmeans import TorchKMeans
-from ..inputs import Sides, need_no_table
+from ..inputs import RetrievalInputs, need_no_table
 from ..ranking.ranking import TIES, Ties
 from ..relevance import Gains, Ignore
 from ..scores.embedding_metric import EmbeddingMetric, Queries, StoreOptions
@@ -119,8 +119,8 @@ class AccuracyCalculator(MetricMethods, EmbeddingMetric):
             raise ValueError(f"distance: got {distance!r} together with a knn_func; give the distance to the knn_func")
         if knn_func is not None and not exact:
             raise ValueError("exact: got False together with a knn_func; give exact=False to the knn_func")
-        _checks.one_of("ties", ties, TIES)
-        _checks.one_of("on_lone", on_lone, ON_LONE)
+        _checks.check_choice("ties", ties, TIES)
+        _checks.check_choice("on_lone", on_lone, ON_LONE)
         if custom and gains is not None:
             raise ValueError("gains and label_comparison_fn: got both, wanted one; a gain above 0 means relevant")
         default = TorchKNN(distance, exact=exact, memory_budget=memory_budget)
@@ -344,7 +344,7 @@ class AccuracyCalculator(MetricMethods, EmbeddingMetric):
         # No rows are kept from which a copy could find again what `get_accuracy` found.
         return {**super().__getstate__(), "_computed": self._computed, "_items": self._items}
 
-    def _spread_clusters(self, sides: Sides) -> Tensor:
+    def _spread_clusters(self, sides: RetrievalInputs) -> Tensor:
         # ->  (Q,) int64
         """Return the clusters of the rows of all processes, which stay where they are."""
         assert isinstance(self.kmeans_func, TorchKMeans) and sides.spread is not None  # else they would not stay
@@ -352,7 +352,7 @@ class AccuracyCalculator(MetricMethods, EmbeddingMetric):
         return among.all_of(self.kmeans_func.clusters(sides.query, len(sides.query_labels.unique(dim=0)), among))
 
     def _evaluated(
-        self, names: tuple[str, ...], sides: Sides, evaluate: Callable[[dict[str, Any]], dict[str, Any]]
+        self, names: tuple[str, ...], sides: RetrievalInputs, evaluate: Callable[[dict[str, Any]], dict[str, Any]]
     ) -> tuple[dict[str, Any], Evaluation]:
         """Return the values of `names`, once for each level of labels, and what they were read off."""
         neighbours = Neighbours(self.knn_func, sides)
@@ -372,7 +372,7 @@ class AccuracyCalculator(MetricMethods, EmbeddingMetric):
         return {name + suffix: value for suffix in levels for name, value in values[suffix].items()}, evaluation
 
     def _given(
-        self, names: tuple[str, ...], sides: Sides, relevant: Tensor, neighbours: Neighbours
+        self, names: tuple[str, ...], sides: RetrievalInputs, relevant: Tensor, neighbours: Neighbours
     ) -> tuple[dict[str, Any], Evaluation]:
         # relevant: (Q,)
         """Return what the functions of `names` are given, sides, scores, neighbours and clusters, and what is kept."""
@@ -402,7 +402,12 @@ class AccuracyCalculator(MetricMethods, EmbeddingMetric):
         return given, Evaluation(names, result, classes.labels, averages, labels, queries)
 
     def _scores(
-        self, own: list[str], ranked: dict[str, RankScore], sides: Sides, relevant: Tensor, neighbours: Neighbours
+        self,
+        own: list[str],
+        ranked: dict[str, RankScore],
+        sides: RetrievalInputs,
+        relevant: Tensor,
+        neighbours: Neighbours,
     ) -> Scored:
         # relevant: (Q,)
         """Return the scores of all queries, by the metrics of ranks and of class means."""
@@ -416,7 +421,7 @@ class AccuracyCalculator(MetricMethods, EmbeddingMetric):
             scores = {name: score.masked_fill(relevant == 0, 0) for name, score in scores.items()}
         return scored._replace(scores=scores)
 
-    def _neighbour_arguments(self, sides: Sides, includes: bool, neighbours: Neighbours) -> dict[str, Any]:
+    def _neighbour_arguments(self, sides: RetrievalInputs, includes: bool, neighbours: Neighbours) -> dict[str, Any]:
         counts = get_label_match_counts(sides.query_labels, sides.reference_labels, self.label_comparison_fn)
         lone_labels, mask = get_lone_query_labels(sides.query_labels, counts, includes, self.label_comparison_fn)
         return {

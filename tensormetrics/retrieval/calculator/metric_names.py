@@ -85,7 +85,7 @@ def checked_k(k: Any) -> Depth:
     if k is None or k == "max_bin_count":
         return k
     try:
-        return _checks.integer_at_least("k", k, 1)
+        return _checks.check_int("k", k, 1)
     except ValueError:
         raise ValueError(f"k must be an integer >= 1, None or 'max_bin_count', got {k!r}") from None
 

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from ... import _checks
 from ..._progress import progress_bar
-from ..inputs import Sides
+from ..inputs import RetrievalInputs
 from ..ranking.positive_ranks import PositiveRanks, joined
 from ..ranking.sharded import gathered_ranks
 from ..scores.centroid import checked_centroids
@@ -105,7 +105,7 @@ class QueryScorer:
     """`scorer(ranked, sides, relevant, neighbours)` scores all queries of one call by functions of their ranks."""
 
     def __init__(self, search: Search, k: Depth, keep: Keep, progress: bool) -> None:
-        _checks.one_of("keep", keep, KEEP)
+        _checks.check_choice("keep", keep, KEEP)
         if keep == "neighbours" and k is None:
             raise ValueError("k: got None with keep='neighbours', wanted how many to keep, such as k=10")
         if keep == "neighbours" and search.ties != "index":
@@ -114,7 +114,9 @@ class QueryScorer:
             )
         self.search, self.k, self.keep, self.progress = search, k, keep, progress
 
-    def __call__(self, ranked: dict[str, RankScore], sides: Sides, relevant: Tensor, neighbours: Neighbours) -> Scored:
+    def __call__(
+        self, ranked: dict[str, RankScore], sides: RetrievalInputs, relevant: Tensor, neighbours: Neighbours
+    ) -> Scored:
         # relevant: (Q,)
         longest, available = (
             int(relevant.max()) if len(relevant) else 0,
@@ -146,7 +148,7 @@ def _with_progress(tiles: Iterator[tuple[Any, PositiveRanks]], queries: int) -> 
             progress.advance(len(ranks.relevant))
 
 
-def centroid_scores(sides: Sides, search: Search) -> Tensor:
+def centroid_scores(sides: RetrievalInputs, search: Search) -> Tensor:
     # ->  (Q,) float64
     if sides.ignore is not None:
         name = "cameras" if isinstance(sides.ignore, tuple) else "ignore"
@@ -200,7 +202,7 @@ def built_in(
     return averaged(values, Classes.of(query_labels, scored), average, statistic)
 
 
-def levels_of(sides: Sides) -> Iterator[tuple[str, Sides]]:
+def levels_of(sides: RetrievalInputs) -> Iterator[tuple[str, RetrievalInputs]]:
     """Yield the suffix of each level of labels, and the sides with the labels of that level."""
     labels = [side if side.ndim == 2 else side[:, None] for side in (sides.query_labels, sides.reference_labels)]
     for i, (query_labels, reference_labels) in enumerate(zip(*(side.unbind(1) for side in labels), strict=True)):

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from ... import _checks
-from ..inputs import Sides, alike, budget
+from ..inputs import RetrievalInputs, alike, budget
 from ..ranking.positive_ranks import PositiveRanks, hits, read_off, within_depth
 from ..ranking.ranking import Ranking, Ties
 from ..ranking.sharded import tiles_of
@@ -34,7 +34,9 @@ class Nearest(NamedTuple):
 class Neighbours:
     """The nearest references of the queries of one call, looked for once for all its metrics and levels of labels."""
 
-    def __init__(self, knn_func: Callable[[Tensor, int, Tensor, bool], tuple[Tensor, Tensor]], sides: Sides) -> None:
+    def __init__(
+        self, knn_func: Callable[[Tensor, int, Tensor, bool], tuple[Tensor, Tensor]], sides: RetrievalInputs
+    ) -> None:
         self.knn_func, self.sides = knn_func, sides
         empty = torch.empty(len(sides.query), 0, dtype=torch.int64, device=sides.query.device)
         self._distances = self._indices = empty
@@ -79,7 +81,7 @@ class Search:
         self.knn_func, self.comparison, self.ties, self.memory_budget = knn_func, comparison, ties, memory_budget
 
     def tiles(
-        self, sides: Sides, relevant: Tensor, depth: int | None, neighbours: Neighbours
+        self, sides: RetrievalInputs, relevant: Tensor, depth: int | None, neighbours: Neighbours
     ) -> Iterator[tuple[slice | Tensor, PositiveRanks]]:
         # relevant: (Q,)
         """Slices of the queries with their ranks; `neighbours` are those of `sides`, for whatever labels."""
@@ -116,12 +118,12 @@ class Search:
             yield tile, ranks._replace(depth=depth)
 
     def _of_relevance(
-        self, sides: Sides, depth: int, neighbours: Neighbours, allowed: int
+        self, sides: RetrievalInputs, depth: int, neighbours: Neighbours, allowed: int
     ) -> Iterator[tuple[slice, PositiveRanks]]:
         for tile, positives, order, _ in self._candidates(sides, depth, neighbours, allowed, False):
             yield tile, within_depth(*read_off(order, positives), positives, depth)
 
-    def nearest(self, sides: Sides, k: int, neighbours: Neighbours) -> Nearest:
+    def nearest(self, sides: RetrievalInputs, k: int, neighbours: Neighbours) -> Nearest:
         """Those of all queries, by the search that scores them."""
         parts, allowed = [], budget(self.memory_budget, sides.query.device)
         for _, positives, order, distances in self._candidates(sides, k, neighbours, allowed, True) if k else ():
@@ -137,7 +139,7 @@ class Search:
         return Nearest(*map(torch.cat, zip(*parts, strict=True)))
 
     def _candidates(
-        self, sides: Sides, depth: int, neighbours: Neighbours, allowed: int, far: bool
+        self, sides: RetrievalInputs, depth: int, neighbours: Neighbours, allowed: int, far: bool
     ) -> Iterator[tuple[slice, Positives, Tensor, Tensor]]:
         # ->  tiles of the queries, (q, depth) int64, -1 = none, and with `far` their distances, (q, depth)
         """From more neighbours than `depth`, as many as may be ignored: those that are, are dropped."""
@@ -162,7 +164,7 @@ class Search:
                 order = order.masked_fill(dropped, -1)
             yield tile, positives, order.gather(1, columns), distances[tile].gather(1, columns)
 
-    def tables(self, sides: Sides, k: int, neighbours: Neighbours) -> dict[str, Tensor]:
+    def tables(self, sides: RetrievalInputs, k: int, neighbours: Neighbours) -> dict[str, Tensor]:
         """The k neighbours of all queries, as metrics of a subclass are given them."""
         size, allowed = 8 * len(sides.query) * k, budget(self.memory_budget, sides.query.device)
         if size > allowed:
@@ -176,7 +178,7 @@ class Search:
         return {"knn_labels": knn_labels, "knn_distances": distances, "knn_indices": indices}
 
 
-def searched(knn: Callable, sides: Sides, k: int) -> tuple[Tensor, Tensor]:
+def searched(knn: Callable, sides: RetrievalInputs, k: int) -> tuple[Tensor, Tensor]:
     # ->  (Q, k) floating, (Q, k) int64 with -1 = none
     """What a `knn_func` finds for all queries, checked."""
     if not k or not len(sides.query):

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch import distributed as dist
 
-from ..._distributed import Group, check_same_options, described, exchange, options_of
+from ..._distributed import Group, all_gather_status, check_same_options, described, options_of
 from ..._version import __version__
 from ..inputs import Stream, as_tensor, budget, need_no_table
 from ..relevance import Ignore
@@ -107,7 +107,7 @@ def _state_of(
     said = options_of(calculator) | own | {"version": __version__}
     said |= {name: _identity(name, value) for name, value in given.items()}
     if group is not None:
-        memories, ranks = zip(*exchange((memory, said), group), strict=True)
+        memories, ranks = zip(*all_gather_status((memory, said), group), strict=True)
         check_same_options(ranks)
         memory, rank, world = min(memories), dist.get_rank(group), dist.get_world_size(group)
         path, said["process"] = path and f"{os.fspath(path)}.rank{rank}", f"{rank} of {world}"

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ... import _checks
 from ..inputs import (
-    Sides,
+    RetrievalInputs,
     Stream,
     as_embeddings,
     as_gains,
@@ -42,7 +42,7 @@ def as_sides(
     ref_includes_query: bool,
     device: torch.device,
     columns: bool,
-) -> Sides:
+) -> RetrievalInputs:
     # reference: rows, or a Stream of them
     """Return both as finite tensors of comparable labels; no reference: the queries against each other."""
     both_or_neither(reference=reference, reference_labels=reference_labels)
@@ -51,7 +51,7 @@ def as_sides(
     check_finite(query=query, query_labels=query_labels)
     check_squares(query=query)
     if reference is None:
-        return Sides(query, query_labels, query, query_labels, len(query))
+        return RetrievalInputs(query, query_labels, query, query_labels, len(query))
     if isinstance(reference, Stream):
         return _streamed(query, query_labels, reference, reference_labels, ref_includes_query, columns)
     names = ("reference", "reference_labels")
@@ -62,35 +62,35 @@ def as_sides(
     query_labels, reference_labels = comparable_labels(query_labels, reference_labels)
     if ref_includes_query:
         _check_prefix(query, query_labels, reference, reference_labels)
-    return Sides(query, query_labels, reference, reference_labels, len(query) if ref_includes_query else 0)
+    return RetrievalInputs(query, query_labels, reference, reference_labels, len(query) if ref_includes_query else 0)
 
 
 def _streamed(
     query: Tensor, query_labels: Tensor, stream: Stream, labels: Any, ref_includes_query: bool, columns: bool
-) -> Sides:
+) -> RetrievalInputs:
     # query: (Q, D)  query_labels: (Q[, L])
     source = stream.source
     if source.shape[1] != query.shape[1]:
         raise ValueError(f"reference: got shape {tuple(source.shape)}, wanted (N, {query.shape[1]})")
     labels = as_labels("reference_labels", as_tensor("reference_labels", labels, query.device), columns)
-    _checks.same_length(reference=source, reference_labels=labels)
+    _checks.check_consistent_length(reference=source, reference_labels=labels)
     check_finite(reference_labels=labels)
     query_labels, labels = comparable_labels(query_labels, labels)
     if ref_includes_query:
         head = source.read(0, min(len(query), len(source))).to(query.device)
         _check_prefix(query, query_labels, as_embeddings("reference", head), labels)
     shared = len(query) if ref_includes_query else 0
-    return Sides(query, query_labels, query[:0], labels, shared, stream=stream)
+    return RetrievalInputs(query, query_labels, query[:0], labels, shared, stream=stream)
 
 
 def with_options(
-    sides: Sides,
+    sides: RetrievalInputs,
     *,
     cameras: tuple[Any, Any] = (None, None),
     self_index: Any = None,
     gains: Any = None,
     ignore: Any = None,
-) -> Sides:
+) -> RetrievalInputs:
     """The same with what else says who is a candidate, and of what worth; arrays and lists become tensors."""
     device, references = sides.query.device, len(sides.reference_labels)
     if any(side is not None for side in cameras):

@@ -59,7 +59,7 @@ class ClusterAccuracy(ClusteringMetric):
     def __init__(self, memory_budget: int | None = None, **kwargs: Unpack[Options]) -> None:
         super().__init__(**kwargs)
         if memory_budget is not None:
-            memory_budget = _checks.integer_at_least("memory_budget", memory_budget, 1)
+            memory_budget = _checks.check_int("memory_budget", memory_budget, 1)
         self.memory_budget = memory_budget
 
     def score(self, table: Contingency) -> Tensor:
@@ -93,10 +93,10 @@ class EmbeddingClusterAccuracy(EmbeddingMetric):
         **kwargs: Unpack[Options],
     ) -> None:
         super().__init__(**kwargs)
-        self.n_clusters = None if n_clusters is None else _checks.integer_at_least("n_clusters", n_clusters, 1)
+        self.n_clusters = None if n_clusters is None else _checks.check_int("n_clusters", n_clusters, 1)
         self.kmeans_func = kmeans_func or TorchKMeans()
         if memory_budget is not None:
-            memory_budget = _checks.integer_at_least("memory_budget", memory_budget, 1)
+            memory_budget = _checks.check_int("memory_budget", memory_budget, 1)
         self.memory_budget = memory_budget
 
     def rows_may_stay(self) -> bool:

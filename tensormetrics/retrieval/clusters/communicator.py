@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 from torch import distributed as dist
 
-from ..._distributed import exchange, gathered, reduced
-from ..._splitmix import mixed
+from ..._distributed import all_gather_cat, all_gather_status, all_reduce
+from ..._splitmix import mix
 from ..deterministic import by_content, content_keys
-from ..inputs import Spread, few_rows
+from ..inputs import ShardLayout, few_rows
 
 
 class Among(Protocol):
@@ -80,7 +80,7 @@ ALONE: Among = Alone()
 class AmongRanks:
     """Each process holds some, one after the other in the order of ranks."""
 
-    def __init__(self, spread: Spread) -> None:
+    def __init__(self, spread: ShardLayout) -> None:
         self.sizes, self.group, self.own = spread.query, spread.group, spread.own()
 
     def count(self, x: Tensor) -> int:
@@ -88,17 +88,17 @@ class AmongRanks:
 
     def totals(self, *values: Tensor) -> Sequence[Tensor]:
         packed = torch.cat([each.double().flatten() for each in values])  # counts are below 2^53
-        sums = reduced(packed, dist.ReduceOp.SUM, self.group).split([each.numel() for each in values])
+        sums = all_reduce(packed, dist.ReduceOp.SUM, self.group).split([each.numel() for each in values])
         return [part.view(each.shape).to(each.dtype) for part, each in zip(sums, values, strict=True)]
 
     def largest(self, values: Tensor) -> Tensor:
-        return reduced(values.contiguous(), dist.ReduceOp.MAX, self.group)
+        return all_reduce(values.contiguous(), dist.ReduceOp.MAX, self.group)
 
     def all_of(self, values: Tensor) -> Tensor:
-        return gathered(values, self.group)
+        return all_gather_cat(values, self.group)
 
     def everywhere(self, holds: bool) -> bool:
-        return all(exchange(holds, self.group))
+        return all(all_gather_status(holds, self.group))
 
     def order(self, x: Tensor) -> Tensor:
         keys, digests = (self.all_of(part) for part in (content_keys(x, few_rows(x)), _digests(x)))
@@ -122,4 +122,4 @@ def _digests(x: Tensor) -> Tensor:
     bounds = torch.iinfo(torch.int64)
     keys = torch.randint(bounds.min, bounds.max, (x.shape[1],), generator=random, device="cpu").to(x.device)
     pieces = ((piece.double() + 0.0).view(torch.int64) for piece in x.split(few_rows(x)))  # -0 as 0
-    return torch.cat([keys.new_empty(0), *(mixed(bits + keys).sum(1) for bits in pieces)])
+    return torch.cat([keys.new_empty(0), *(mix(bits + keys).sum(1) for bits in pieces)])

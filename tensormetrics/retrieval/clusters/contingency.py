@@ -15,7 +15,7 @@ from ..._compiling import breaks_graph
 from ..._metric import Metric, Options
 from ..._row_metric import RowMetric
 from ...uncertainty.engine.resampling import Items
-from ...uncertainty.engine.weights import Identity, ItemNames
+from ...uncertainty.engine.weights import ItemNames, ResamplingUnits
 from ..deterministic import distinct
 from ..inputs import as_labels, as_tensor, budget, check_finite
 
@@ -179,7 +179,7 @@ class ClusteringMetric(RowMetric):
         # ->  (...) float64
         """The score of a table, or of a batch of them."""
 
-    def update(self, labels: Tensor, clusters: Tensor, **items: Unpack[Identity]) -> None:
+    def update(self, labels: Tensor, clusters: Tensor, **items: Unpack[ResamplingUnits]) -> None:
         """Append a batch. NaN and infinity are a ValueError: here on a CPU, in `compute` elsewhere (no waiting).
 
         Shapes: labels, clusters: (N,) or (N, 1) integer or floating; ids, groups: (N,), for `interval`.
@@ -187,7 +187,7 @@ class ClusteringMetric(RowMetric):
         device = labels.device if isinstance(labels, Tensor) else self.device
         labels = as_labels("labels", as_tensor("labels", labels, device))
         clusters = as_labels("clusters", as_tensor("clusters", clusters, device))
-        _checks.same_length(labels=labels, clusters=clusters)
+        _checks.check_consistent_length(labels=labels, clusters=clusters)
         if device.type == "cpu":
             check_finite(labels=labels, clusters=clusters)
         self.append_items({"labels": labels, "clusters": clusters}, **items)

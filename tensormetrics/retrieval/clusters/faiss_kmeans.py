@@ -38,7 +38,7 @@ class FaissKMeans(ConstructorRepr):
         # x: (N, D)  ->  (N,) int64
         check_finite(x=x)
         rows = as_embeddings("x", x).detach().float().cpu().contiguous().numpy()
-        n_clusters = _checks.integer_at_least("n_clusters", n_clusters, 1)
+        n_clusters = _checks.check_int("n_clusters", n_clusters, 1)
         if n_clusters > len(x):
             raise ValueError(f"n_clusters: got {n_clusters}, wanted at most the number of rows of x, {len(x)}")
         kmeans = self._kmeans(x.shape[1], n_clusters, **self.options)

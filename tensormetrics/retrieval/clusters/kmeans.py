@@ -53,16 +53,16 @@ class TorchKMeans(ConstructorRepr):
         spherical: bool = False,
     ) -> None:
         if not isinstance(init, Tensor):
-            _checks.one_of("init", init, ("random", "k-means++"))
-        self.niter = _checks.integer_at_least("niter", niter, 1)
+            _checks.check_choice("init", init, ("random", "k-means++"))
+        self.niter = _checks.check_int("niter", niter, 1)
         self.init = init
-        self.seed = _checks.integer_at_least("seed", seed, 0)
-        self.n_init = _checks.integer_at_least("n_init", n_init, 1)
+        self.seed = _checks.check_int("seed", seed, 0)
+        self.n_init = _checks.check_int("n_init", n_init, 1)
         if not tol >= 0:
             raise ValueError(f"tol: got {tol!r}, wanted a number >= 0")
         self.tol = tol
         if max_points_per_centroid is not None:
-            _checks.integer_at_least("max_points_per_centroid", max_points_per_centroid, 1)
+            _checks.check_int("max_points_per_centroid", max_points_per_centroid, 1)
         self.max_points_per_centroid = max_points_per_centroid
         self.spherical = spherical
 
@@ -81,7 +81,7 @@ class TorchKMeans(ConstructorRepr):
 
         Shapes: x: (N, D) -> (N,) int64.
         """
-        n_clusters = _checks.integer_at_least("n_clusters", n_clusters, 1)
+        n_clusters = _checks.check_int("n_clusters", n_clusters, 1)
         count = among.count(x)
         if n_clusters > count:
             raise ValueError(f"n_clusters: got {n_clusters}, wanted at most the number of rows of x, {count}")

@@ -77,7 +77,7 @@ def normalized_mutual_info(
     >>> normalized_mutual_info(labels, clusters)
     tensor(0.4325, dtype=torch.float64)
     """
-    _checks.one_of("average", average, AVERAGES)
+    _checks.check_choice("average", average, AVERAGES)
     info, class_entropy, cluster_entropy = _information(as_contingency(labels, clusters))
     share = info / _average(class_entropy, cluster_entropy, average)
     return torch.where((info == class_entropy) & (info == cluster_entropy), 1.0, share.where(info > 0, 0.0))
@@ -99,7 +99,7 @@ def adjusted_mutual_info(
     >>> adjusted_mutual_info(labels, clusters)
     tensor(0.2513, dtype=torch.float64)
     """
-    _checks.one_of("average", average, AVERAGES)
+    _checks.check_choice("average", average, AVERAGES)
     table = as_contingency(labels, clusters)
     info, class_entropy, cluster_entropy = _information(table)
     expected = expected_mutual_info(table)
@@ -168,7 +168,7 @@ class NormalizedMutualInfo(ClusteringMetric):
 
     def __init__(self, average: Average = "arithmetic", **kwargs: Unpack[Options]) -> None:
         super().__init__(**kwargs)
-        _checks.one_of("average", average, AVERAGES)
+        _checks.check_choice("average", average, AVERAGES)
         self.average = average
 
     def score(self, table: Contingency) -> Tensor:
@@ -191,7 +191,7 @@ class AdjustedMutualInfo(ClusteringMetric):
 
     def __init__(self, average: Average = "arithmetic", **kwargs: Unpack[Options]) -> None:
         super().__init__(**kwargs)
-        _checks.one_of("average", average, AVERAGES)
+        _checks.check_choice("average", average, AVERAGES)
         self.average = average
 
     def score(self, table: Contingency) -> Tensor:

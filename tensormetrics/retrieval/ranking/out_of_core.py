@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 from torch import distributed as dist
 
-from ..._distributed import exchange, from_rank, reduced
-from ..inputs import Sides, Stream, as_embeddings, budget, check_count, check_finite, check_squares
-from ..relevance import Comparison, Positives, Relevance, Triples, check_triples, numbered_anew, places_among
+from ..._distributed import all_gather_status, all_reduce, from_rank
+from ..inputs import RetrievalInputs, Stream, as_embeddings, budget, check_count, check_finite, check_squares
+from ..relevance import Comparison, Positives, Relevance, Triples, check_triples, numbered_anew, positions_among
 from ..search.backend import nearest
 from ..search.backends.sharded import merge_block
 from ..search.knn import TorchKNN
@@ -29,7 +29,9 @@ BESIDES = 72  # bytes for each reference of a block: what is made of its row
 
 
 @torch.no_grad()
-def streamed_tiles(sides: Sides, stream: Stream, ranking: Ranking) -> Iterator[tuple[slice | Tensor, PositiveRanks]]:
+def streamed_tiles(
+    sides: RetrievalInputs, stream: Stream, ranking: Ranking
+) -> Iterator[tuple[slice | Tensor, PositiveRanks]]:
     """Ranks of all queries; see `rank_tiles`."""
     search = StreamSearch(sides, stream, ranking)
     depth, count = ranking.depth, len(stream.source)
@@ -42,7 +44,7 @@ def streamed_tiles(sides: Sides, stream: Stream, ranking: Ranking) -> Iterator[t
 class StreamSearch:
     """Looks for the positives of all queries in a stream of references."""
 
-    def __init__(self, sides: Sides, stream: Stream, ranking: Ranking) -> None:
+    def __init__(self, sides: RetrievalInputs, stream: Stream, ranking: Ranking) -> None:
         check_count(len(stream.source))
         self.sides, self.source, self.state, self.ranking = sides, stream.source, stream.state, ranking
         self.memory, self.own = ranking.memory(sides.query.device), sides.self_index()
@@ -52,7 +54,7 @@ class StreamSearch:
         if self.group is not None:
             rank, world = dist.get_rank(self.group), dist.get_world_size(self.group)
             self.first, self.stop = (len(stream.source) * r // world for r in (rank, rank + 1))
-            told = exchange((self.memory, self.finished), self.group)
+            told = all_gather_status((self.memory, self.finished), self.group)
             self.memory, self.finished = (min(of_ranks) for of_ranks in zip(*told, strict=True))
         # Two blocks are held, one of them being read.
         self.step = max(self.memory // 8 // (self.source.row_bytes + BESIDES), 1)
@@ -100,7 +102,7 @@ class StreamSearch:
             return delta, index
         best = torch.full_like(delta, torch.inf), torch.full_like(index, -1)
         for rank in range(dist.get_world_size(self.group)):
-            exchange(None, self.group)
+            all_gather_status(None, self.group)
             told = [part.clone() for part in (delta, index)]
             for part in told:
                 from_rank(part, rank, self.group)
@@ -141,7 +143,7 @@ class StreamSearch:
         # ->  ranks (q, P) and gains
         self._measure(known)
         if self.group is not None:
-            known.delta = reduced(known.delta.clone(), dist.ReduceOp.MIN, self.group)
+            known.delta = all_reduce(known.delta.clone(), dist.ReduceOp.MIN, self.group)
         known.put_in_order()
         if "before" in self.kept:
             known.before = self.kept["before"].to(self.own.device)
@@ -151,7 +153,7 @@ class StreamSearch:
             self.keep(before=known.before, counted=first + len(block))
         before = known.before
         if self.group is not None:
-            before = reduced(before.clone(), dist.ReduceOp.SUM, self.group)
+            before = all_reduce(before.clone(), dist.ReduceOp.SUM, self.group)
         return [*ranks_of(before, known.found, known.gain)]
 
     def _measure(self, known: Measured) -> None:
@@ -169,7 +171,7 @@ class StreamSearch:
 class BlockRelevance:
     """Which references are relevant, found block by block of their labels, so that tables have few columns."""
 
-    def __init__(self, sides: Sides, comparison: Comparison | None, memory: int) -> None:
+    def __init__(self, sides: RetrievalInputs, comparison: Comparison | None, memory: int) -> None:
         if sides.ignore is not None and not isinstance(sides.ignore, tuple):
             raise ValueError("ignore: got a mask or a function with references in blocks, wanted pairs of groups")
         self.triples: Triples | None = None
@@ -187,7 +189,7 @@ class BlockRelevance:
     def _of_blocks(self, part: Tensor) -> Iterator[tuple[Tensor, int, Positives]]:
         # part: (q,) int64  ->  places in it, first reference, what is known of them
         sides, labels = self.sides, self.sides.reference_labels
-        place = places_among(part, len(self.own))
+        place = positions_among(part, len(self.own))
         for first in range(0, len(labels), LABELS):
             here = labels[first : first + LABELS]
             own = self.own[part] - first
@@ -252,6 +254,6 @@ def _table(pairs: Tensor, rows: int) -> tuple[Tensor, Tensor, tuple[Tensor, Tens
     return table, order, (row, place)
 
 
-def counts_by_blocks(sides: Sides, comparison: Comparison | None, memory_budget: int | None) -> Tensor:
+def counts_by_blocks(sides: RetrievalInputs, comparison: Comparison | None, memory_budget: int | None) -> Tensor:
     # ->  (Q,) int64, R of every query
     return BlockRelevance(sides, comparison, budget(memory_budget, sides.query.device)).numbers()

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ..._distributed import gathered
+from ..._distributed import all_gather_cat
 from ...uncertainty.engine.weights import replicate_weights
 from .pairs import Found, Pairs, Tile
 
@@ -80,7 +80,7 @@ def count_pairs(pairs: Pairs, starts: Tensor, replicates: int) -> PairCounts:
                 parts[kind].append(torch.stack([*items, cell[selected] - kind * num_bins], 1))
     lists = [torch.cat(rows) if short else None for rows, short in zip(parts, is_short, strict=True)]
     if pairs.several:
-        lists = [None if rows is None else gathered(rows, pairs.group) for rows in lists]
+        lists = [None if rows is None else all_gather_cat(rows, pairs.group) for rows in lists]
     counts = pairs.of_all_ranks(of_items).view(-1, 2, num_bins)
     return PairCounts(starts, counts, (lists[SAME], lists[DIFFERENT]))
 

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 from torch import distributed as dist
 
-from ..._distributed import gathered, reduced
-from ..inputs import Sides, budget
+from ..._distributed import all_gather_cat, all_reduce
+from ..inputs import RetrievalInputs, budget
 from ..search.distance import Distance
 from ..search.product_filter import BLOCK, Filter
 
@@ -63,7 +63,7 @@ class Pairs:
 
     def __init__(
         self,
-        sides: Sides,
+        sides: RetrievalInputs,
         distance: Distance,
         memory_budget: int | None = None,
         several: bool = False,
@@ -163,7 +163,7 @@ class Pairs:
             parts.append(self.canonical(*tile.pairs(here)))
             seen += len(place)
         found = torch.cat(parts)
-        return (gathered(found, self.group) if self.several else found).sort().values
+        return (all_gather_cat(found, self.group) if self.several else found).sort().values
 
     def _closer(
         self, where: tuple[float, float], known: tuple[Tensor, Tensor], condition: Condition
@@ -219,7 +219,7 @@ class Pairs:
         # parts: (n, 3) float64 each: a distance, and how many same and different pairs have it
         none = torch.zeros(0, 3, dtype=torch.float64, device=self.own.device)
         whole = torch.cat([none, *parts])
-        whole = gathered(whole, self.group) if self.several else whole
+        whole = all_gather_cat(whole, self.group) if self.several else whole
         value, same, different = _counted(*whole.unbind(1)).unbind(1)
         return value, torch.stack([same, different]).long()
 
@@ -285,7 +285,7 @@ class Pairs:
 
     def of_all_ranks(self, counts: Tensor) -> Tensor:
         """The sum over the ranks."""
-        return reduced(counts.contiguous(), dist.ReduceOp.SUM, self.group) if self.several else counts
+        return all_reduce(counts.contiguous(), dist.ReduceOp.SUM, self.group) if self.several else counts
 
 
 def _counted(value: Tensor, same: Tensor, different: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from ... import _checks
 from ..._checks import takes_arrays
-from ..inputs import Sides, as_embeddings, both_or_neither, check_count, check_self_index, check_squares
+from ..inputs import RetrievalInputs, as_embeddings, both_or_neither, check_count, check_self_index, check_squares
 from ..relevance import (
     BatchGains,
     Comparison,
@@ -136,14 +136,14 @@ class Given(NamedTuple):
     gains: Gains | None = None
     ignore: Ignore | None = None
 
-    def checked(self) -> Sides:
+    def checked(self) -> RetrievalInputs:
         """Without leading dimensions and masks; ValueError where they do not fit each other."""
         query = as_embeddings("query", self.query)
         reference, reference_labels, own = self.candidates()
         reference = query if reference is self.query else as_embeddings("reference", reference)
         _checks.shape("reference", reference, "N", query.shape[1])
-        _checks.same_length(query=query, query_labels=self.query_labels)
-        _checks.same_length(reference=reference, reference_labels=reference_labels)
+        _checks.check_consistent_length(query=query, query_labels=self.query_labels)
+        _checks.check_consistent_length(reference=reference, reference_labels=reference_labels)
         _checks.same_device(**{name: side for name, side in self._asdict().items() if isinstance(side, Tensor)})
         if own is None:
             own = torch.full((len(query),), -1, device=query.device)
@@ -151,7 +151,7 @@ class Given(NamedTuple):
         check_squares(query=query)
         if reference is not query:
             check_squares(reference=reference)
-        return Sides(query, self.query_labels, reference, reference_labels, 0, self.ignore, self.gains, own)
+        return RetrievalInputs(query, self.query_labels, reference, reference_labels, 0, self.ignore, self.gains, own)
 
     def candidates(self) -> tuple[Tensor, Tensor, Tensor | None]:
         """References, their labels and self_index; by default the queries, each of which is no candidate of its own."""
@@ -164,7 +164,7 @@ class Given(NamedTuple):
         return query, self.query_labels, own
 
 
-def rank_tiles(sides: Sides, ranking: Ranking) -> Iterator[tuple[slice, PositiveRanks]]:
+def rank_tiles(sides: RetrievalInputs, ranking: Ranking) -> Iterator[tuple[slice, PositiveRanks]]:
     # ->  slices of the queries, in order, with their ranks; P = the largest R of a tile
     """`positive_ranks` a tile of queries at a time, of sides that a door has checked.
 

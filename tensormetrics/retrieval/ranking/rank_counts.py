@@ -14,7 +14,7 @@ from ..relevance import Positives
 from ..search import operators
 from ..search.distance import equal_rows
 from ..search.fp16_filter import HalfFilter
-from ..search.product_filter import BLOCK, Filter, Frame, plain_products
+from ..search.product_filter import BLOCK, Filter, Normalization, exact_float32_products
 from .ranking import TIES, Ranking
 
 _PAIR = 24  # bytes of a pair: a filter value, its place among the edges, and what is made of both
@@ -73,7 +73,7 @@ class RankCounter:
         reference: Tensor,
         ranking: Ranking,
         equal: Tensor | None = None,
-        frame: Frame | None = None,
+        frame: Normalization | None = None,
         norms: Tensor | None = None,
     ) -> None:
         # query: (Q, D)  self_index: (Q,) int64, -1 = none  reference: (R, D)  equal: (R,) from `equal_rows`
@@ -145,7 +145,7 @@ class RankCounter:
         sides = asked.query.double().contiguous(), self.reference, self.equal
         places = (part.contiguous() for part in (asked.delta, asked.positive, asked.relevant, *interval))
         options = *places, self.distance.code, TIES.index(self.ties)
-        with plain_products(x.device):
+        with exact_float32_products(x.device):
             for first, rows in self.filter.pieces():
                 operators.count_before(x, rows, self.filter.bias, first, *hidden, *sides, *options, before)
 

@@ -24,9 +24,9 @@ class Ranking(NamedTuple):
     memory_budget: int | None = None
 
     def checked(self) -> "Ranking":
-        _checks.one_of("ties", self.ties, TIES)
-        _checks.one_of("distance", self.distance, DISTANCES)
-        return self if self.depth is None else self._replace(depth=_checks.integer_at_least("depth", self.depth, 1))
+        _checks.check_choice("ties", self.ties, TIES)
+        _checks.check_choice("distance", self.distance, DISTANCES)
+        return self if self.depth is None else self._replace(depth=_checks.check_int("depth", self.depth, 1))
 
     @property
     def order(self) -> Distance:

@@ -14,13 +14,13 @@ import torch
 from torch import Tensor
 from torch import distributed as dist
 
-from ..._distributed import common_kind, exchange, from_rank, gathered, kind_of, reduced
-from ..inputs import Sides, Spread, check_squares, few_rows, finite_rows
+from ..._distributed import all_gather_cat, all_gather_status, all_reduce, common_kind, from_rank, tensor_meta
+from ..inputs import RetrievalInputs, ShardLayout, check_squares, few_rows, finite_rows
 from ..relevance import Relevance, triples_of
 from ..search.backends.sharded import ShardedKNN
 from ..search.distance import equal_rows
 from ..search.knn import TorchKNN
-from ..search.product_filter import Frame
+from ..search.product_filter import Normalization
 from ..search.ring.normalization import common_frame
 from ..search.ring.ring_pass import Ring, at_once, in_places, told_of_places, travel_memory
 from .blockwise import Measured, parts_of, pieces
@@ -30,7 +30,7 @@ from .rank_counts import RankCounter
 from .ranking import Ranking
 
 
-def tiles_of(sides: Sides, ranking: Ranking) -> Iterator[tuple[slice | Tensor, PositiveRanks]]:
+def tiles_of(sides: RetrievalInputs, ranking: Ranking) -> Iterator[tuple[slice | Tensor, PositiveRanks]]:
     """Ranks of all queries, or where they are spread of those of this process, numbered among these."""
     if sides.stream is not None:
         return streamed_tiles(sides, sides.stream, ranking)
@@ -38,7 +38,7 @@ def tiles_of(sides: Sides, ranking: Ranking) -> Iterator[tuple[slice | Tensor, P
 
 
 @torch.no_grad()
-def _spread_tiles(sides: Sides, ranking: Ranking) -> Iterator[tuple[slice | Tensor, PositiveRanks]]:
+def _spread_tiles(sides: RetrievalInputs, ranking: Ranking) -> Iterator[tuple[slice | Tensor, PositiveRanks]]:
     spread, count = spread_of(sides), len(sides.reference_labels)
     # As one process decides, if there is room for the neighbours of all queries.
     depth = ranking.depth
@@ -50,7 +50,7 @@ def _spread_tiles(sides: Sides, ranking: Ranking) -> Iterator[tuple[slice | Tens
         yield from _SpreadCounter(sides, ranking._replace(memory_budget=spread.memory)).tiles()
 
 
-def _tiles_of_neighbours(sides: Sides, ranking: Ranking, depth: int) -> Iterator[tuple[slice, PositiveRanks]]:
+def _tiles_of_neighbours(sides: RetrievalInputs, ranking: Ranking, depth: int) -> Iterator[tuple[slice, PositiveRanks]]:
     spread = spread_of(sides)
     found = spread.found
     if "index" not in found or found["index"].shape[1] < depth:
@@ -67,14 +67,14 @@ def _tiles_of_neighbours(sides: Sides, ranking: Ranking, depth: int) -> Iterator
 class _SpreadCounter:
     """Ranks of the queries of this process, by counting the references of all."""
 
-    def __init__(self, sides: Sides, ranking: Ranking) -> None:
+    def __init__(self, sides: RetrievalInputs, ranking: Ranking) -> None:
         self.sides, self.spread, self.ranking = sides, spread_of(sides), ranking
         self.group = self.spread.group
         relevance, (_, dim) = _relevance(sides, ranking), sides.reference.shape
         # What `at_once`, `parts_of` and the tiles below take for one query or reference.
         each = max(8 * dim * sides.reference.element_size(), 128 * dim) + 4 * relevance.bytes_per_query + 128
         rows = max(*self.spread.query, *self.spread.reference)
-        self.memory = travel_memory(self.spread.memory, max(exchange(each, self.group)), rows, self.group)
+        self.memory = travel_memory(self.spread.memory, max(all_gather_status(each, self.group)), rows, self.group)
         self.first = [sum(self.spread.reference[:rank]) for rank in range(len(self.spread.reference))]
         self.most = max(self.memory // 4 // max(relevance.bytes_per_query, 32 * dim), 1)
         # Those of like numbers of positives together, so that tables are not as wide as the widest.
@@ -88,7 +88,7 @@ class _SpreadCounter:
         spread, row = self.spread, self.sides.reference[:0].element_size() * self.sides.reference.shape[1]
         width = int(self.number[-1]) if len(self.number) else 0
         parts = parts_of(self.number, self.memory)
-        told = exchange((width, len(parts)), self.group)
+        told = all_gather_status((width, len(parts)), self.group)
         width, most = (max(of_ranks) for of_ranks in zip(*told, strict=True))
         parts += [slice(0, 0)] * (most - len(parts))
         # Distances and counts, 8 bytes each, go twice: to be added, and the sum back.
@@ -111,15 +111,15 @@ class _SpreadCounter:
                     if owner == rank
                     else sides.query.new_empty(_size(piece), sides.query.shape[1])
                 )
-                exchange(None, self.group)
+                all_gather_status(None, self.group)
                 from_rank(query, owner, self.group)
                 known = Measured.of(query, own[here], relevance(here))
                 known.measure(sides.reference, self.first[rank], self.ranking.order, self.memory // 8)
-                known.delta = reduced(known.delta, dist.ReduceOp.MIN, self.group)
+                known.delta = all_reduce(known.delta, dist.ReduceOp.MIN, self.group)
                 known.put_in_order()
                 if counter:
                     known.count(counter, self.first[rank])
-                known.before = reduced(known.before, dist.ReduceOp.SUM, self.group)
+                known.before = all_reduce(known.before, dist.ReduceOp.SUM, self.group)
                 if owner == rank:
                     yield piece, known.ranks(self.ranking.depth)
             first += count
@@ -139,7 +139,7 @@ class _SpreadCounter:
         for part in parts:
             yield from self._ranks(ring, frame, part)
 
-    def _ranks(self, ring: Ring, frame: Frame, part: slice) -> Iterator[tuple[Tensor, PositiveRanks]]:
+    def _ranks(self, ring: Ring, frame: Normalization, part: slice) -> Iterator[tuple[Tensor, PositiveRanks]]:
         query = self.sides.query
         tiles = [slice(rows.start + part.start, rows.stop + part.start) for rows in pieces(_size(part), self.most)]
         kept = 64 * _size(part) * query.shape[1] <= self.memory
@@ -162,7 +162,7 @@ class _SpreadCounter:
             yield self.order[tile], of_tile.ranks(self.ranking.depth)
 
 
-def _relevance(sides: Sides, ranking: Ranking, order: Tensor | None = None) -> Relevance:
+def _relevance(sides: RetrievalInputs, ranking: Ranking, order: Tensor | None = None) -> Relevance:
     """Of the queries of this process, in this order."""
     own = spread_of(sides).own()
 
@@ -178,28 +178,28 @@ def _relevance(sides: Sides, ranking: Ranking, order: Tensor | None = None) -> R
     return Relevance(*labels, part(sides.self_index()), ranking.label_comparison_fn, gains, ignore)
 
 
-def spread_of(sides: Sides) -> Spread:
+def spread_of(sides: RetrievalInputs) -> ShardLayout:
     assert sides.spread is not None  # who asks has seen that rows are spread
     return sides.spread
 
 
-def gathered_scores(scores: Tensor, spread: Spread | None) -> Tensor:
+def gathered_scores(scores: Tensor, spread: ShardLayout | None) -> Tensor:
     # scores: (F, q) of the queries of this process  ->  (F, Q) of all
-    return scores if spread is None else gathered(scores.T.contiguous(), spread.group).T.contiguous()
+    return scores if spread is None else all_gather_cat(scores.T.contiguous(), spread.group).T.contiguous()
 
 
-def gathered_ranks(ranks: PositiveRanks, spread: Spread | None) -> PositiveRanks:
+def gathered_ranks(ranks: PositiveRanks, spread: ShardLayout | None) -> PositiveRanks:
     """Of the queries of all processes, from those of this one."""
     if spread is None:
         return ranks
-    width = max(exchange(ranks.rank.shape[1], spread.group))
+    width = max(all_gather_status(ranks.rank.shape[1], spread.group))
 
     def whole(part: Any) -> Any:
         if not isinstance(part, Tensor):
             return part
         if part.ndim == 2:
             part = torch.nn.functional.pad(part, (0, width - part.shape[1]))
-        return gathered(part, spread.group)
+        return all_gather_cat(part, spread.group)
 
     return PositiveRanks(*map(whole, ranks))
 
@@ -215,8 +215,8 @@ def rows_in_places(
         finite = [finite_rows(piece) for piece in rows.split(few_rows(rows))] if len(rows) else ()
         bad = places[(~torch.cat([*finite])).nonzero()[:, 0]] if finite else places
         first = int(bad[0]) if len(bad) else count
-        told.append((kind_of(rows), len(bad), first, told_of_places(places, count, dist.get_world_size(group))))
-    of_sides, memories = zip(*exchange((told, memory), group), strict=True)
+        told.append((tensor_meta(rows), len(bad), first, told_of_places(places, count, dist.get_world_size(group))))
+    of_sides, memories = zip(*all_gather_status((told, memory), group), strict=True)
     settled = []
     for (rows, places, count), of_ranks in zip(sides, zip(*of_sides, strict=True), strict=True):
         kinds, wrong, firsts, of_places = zip(*of_ranks, strict=True)

@@ -89,9 +89,9 @@ class RunMetric(Metric):
         self.measures = measures((metrics,) if isinstance(metrics, str) else tuple(metrics))
         if not self.measures:
             raise ValueError("metrics: got none, wanted at least one name")
-        _checks.one_of("empty_target_action", empty_target_action, EMPTY_TARGET_ACTIONS)
+        _checks.check_choice("empty_target_action", empty_target_action, EMPTY_TARGET_ACTIONS)
         self.relevance_level, self.empty_target_action = relevance_level, empty_target_action
-        self.top_k = None if top_k is None else _checks.integer_at_least("top_k", top_k, 1)
+        self.top_k = None if top_k is None else _checks.check_int("top_k", top_k, 1)
         self.ignore_index = ignore_index
         for name in ("preds", "target", "indexes", "doc_ids", "groups"):
             self.add_rows(name)

@@ -8,7 +8,7 @@ from typing_extensions import Unpack  # torch brings it
 
 from ... import _checks
 from ..._checks import takes_arrays
-from ..deterministic import sum_by_place
+from ..deterministic import sum_by_position
 from ..ranking.positive_ranks import PositiveRanks
 from .depths import Depths, at_depths, scores_at
 from .query_metric import QueryMetric, QueryOptions
@@ -70,7 +70,7 @@ def average_precision_at_r(ranks: PositiveRanks) -> Tensor:
 
 
 def _check_denominator(k: Depths | None, denominator: Denominator) -> None:
-    _checks.one_of("denominator", denominator, DENOMINATORS)
+    _checks.check_choice("denominator", denominator, DENOMINATORS)
     if k is None and denominator != "relevant":
         raise ValueError(f"k: got None with denominator={denominator!r}, wanted an integer >= 1")
 
@@ -79,7 +79,7 @@ def _precisions(ranks: PositiveRanks, found: Tensor) -> Tensor:
     # found: (..., Q, P) bool, no gaps in rank  ->  (..., Q), the sum of j / r_j
     order = found.cumsum(-1)
     terms = torch.where(found, order.double() / ranks.rank, 0.0)
-    return sum_by_place(terms, order)
+    return sum_by_position(terms, order)
 
 
 class AveragePrecision(QueryMetric):

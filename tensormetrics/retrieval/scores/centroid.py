@@ -10,10 +10,10 @@ from typing_extensions import Unpack
 
 from ... import _checks
 from ..._checks import takes_arrays
-from ..._distributed import reduced
+from ..._distributed import all_reduce
 from ..._exact_sums import COARSE, parts, total, unit_of
 from ..inputs import (
-    Sides,
+    RetrievalInputs,
     as_embeddings,
     both_or_neither,
     budget,
@@ -60,7 +60,7 @@ def nearest_centroid(
     >>> nearest_centroid(x, labels)
     tensor([1., 1., 1., 1., 0.], dtype=torch.float64)
     """
-    _checks.one_of("distance", distance, DISTANCES)
+    _checks.check_choice("distance", distance, DISTANCES)
     _checks.shape("query", query, "...", "Q", "D")
     both_or_neither(reference=reference, reference_labels=reference_labels)
     if reference is None or reference_labels is None:
@@ -86,7 +86,7 @@ def _checked(
     reference_labels: Tensor,  # (N,)
     *,
     self_index: Tensor | None,  # (Q,)
-) -> Sides:
+) -> RetrievalInputs:
     query, reference = as_embeddings("query", query), as_embeddings("reference", reference)
     _checks.shape("reference", reference, "N", query.shape[1])
     _checks.shape("query_labels", query_labels, len(query))
@@ -96,11 +96,11 @@ def _checked(
     check_squares(query=query, reference=reference)
     if self_index is None:
         self_index = torch.full((len(query),), -1, device=query.device)
-    return Sides(query, query_labels, reference, reference_labels, 0, own=self_index)
+    return RetrievalInputs(query, query_labels, reference, reference_labels, 0, own=self_index)
 
 
 @torch.no_grad()
-def checked_centroids(sides: Sides, distance: Distance, memory_budget: int | None) -> Tensor:
+def checked_centroids(sides: RetrievalInputs, distance: Distance, memory_budget: int | None) -> Tensor:
     # ->  (Q,) float64
     """`nearest_centroid` of sides that a door has checked. Of rows that stay on their ranks sums are put together."""
     spread, query, reference = sides.spread, sides.query, sides.reference
@@ -115,7 +115,7 @@ def checked_centroids(sides: Sides, distance: Distance, memory_budget: int | Non
         return distance.prepared(rows.double().where(finite_rows(rows)[:, None], 0.0))
 
     def together(values: Tensor, how: Any) -> Tensor:
-        return values if spread is None else reduced(values, how, spread.group)
+        return values if spread is None else all_reduce(values, how, spread.group)
 
     classes, codes = sides.reference_labels.unique(return_inverse=True)
     codes = codes[here]
@@ -249,7 +249,7 @@ class NearestCentroidAccuracy(QueryMetric):
     def rows_may_stay(self) -> bool:
         return True
 
-    def scores(self, sides: Sides) -> tuple[Tensor, Tensor]:
+    def scores(self, sides: RetrievalInputs) -> tuple[Tensor, Tensor]:
         # ->  (Q,) float64, NaN = lone; (Q,) bool, lone
         if sides.ignore is not None:
             raise ValueError("cameras: got some, wanted none: a class mean cannot leave out references of each query")

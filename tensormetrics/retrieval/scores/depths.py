@@ -23,8 +23,8 @@ def at_depths(k: Depths, score: Callable[[int], Tensor]) -> Tensor:
 def checked_depths(k: Depths) -> int | tuple[int, ...]:
     """One integer, or several that differ; ValueError for none and for k < 1."""
     if isinstance(k, str) or not isinstance(k, Sequence):
-        return _checks.integer_at_least("k", k, 1)
-    several = tuple(_checks.integer_at_least("k", each, 1) for each in k)
+        return _checks.check_int("k", k, 1)
+    several = tuple(_checks.check_int("k", each, 1) for each in k)
     if not several or len(set(several)) < len(several):
         raise ValueError(f"k: got {k!r}, wanted an integer >= 1, or one or more such integers that differ")
     return several

@@ -11,10 +11,26 @@ from torch import distributed as dist
 from typing_extensions import Unpack
 
 from ... import _checks
-from ..._distributed import common_kind, exchange, gather, gathered, travel_device
+from ..._distributed import all_gather_cat, all_gather_status, common_kind, gather, travel_device
 from ..._metric import Metric, Options
-from ...uncertainty.engine.weights import Identity, ItemNames, check_same_kind, kind_of, kind_of_rows, units
-from ..inputs import Sides, Spread, both_or_neither, budget, check_finite, check_squares, comparable_labels, labelled
+from ...uncertainty.engine.weights import (
+    ItemNames,
+    ResamplingUnits,
+    check_same_kind,
+    kind_of_rows,
+    kind_of_units,
+    units,
+)
+from ..inputs import (
+    RetrievalInputs,
+    ShardLayout,
+    both_or_neither,
+    budget,
+    check_finite,
+    check_squares,
+    comparable_labels,
+    labelled,
+)
 from ..ranking.sharded import rows_in_places
 
 Role = Literal["both", "query", "reference"]
@@ -143,7 +159,7 @@ class EmbeddingMetric(Metric):
         *,
         role: Role = "both",
         cameras: Tensor | np.ndarray | None = None,
-        **items: Unpack[Identity],
+        **items: Unpack[ResamplingUnits],
     ) -> None:
         """Append a batch of queries, of references, or of items that are both.
 
@@ -160,7 +176,7 @@ class EmbeddingMetric(Metric):
         such as patients, classes or pictures of one scene, are weighed together by `interval`. NaN and infinity are
         a ValueError: here on a CPU, in `compute` elsewhere (no waiting).
         """
-        _checks.one_of("role", role, ROLES)
+        _checks.check_choice("role", role, ROLES)
         both_or_neither(reference=reference, reference_labels=reference_labels)
         if reference is not None and reference_labels is not None:
             if role != "both" or cameras is not None or any(each is not None for each in items.values()):
@@ -193,7 +209,7 @@ class EmbeddingMetric(Metric):
         options = {name: None if v is None else units(name, v, len(embeddings), device) for name, v in options.items()}
         kept, before = self._rows(role), self._kind_of_rows(role, self.metric_state)
         if len(embeddings):
-            check_same_kind(kind_of(ids is not None, groups is not None), before)
+            check_same_kind(kind_of_units(ids is not None, groups is not None), before)
             if len(kept[0]) and (cameras is None) != (not len(kept[3])):
                 got = "none" if cameras is None else "some"
                 raise ValueError(f"cameras: got {got} after updates that differ in this; call reset()")
@@ -216,7 +232,7 @@ class EmbeddingMetric(Metric):
         """Whether `compute` can do with the `kept` rows of this rank alone; else it is given those of all ranks."""
         return False
 
-    def kept(self) -> tuple[Sides, Queries]:
+    def kept(self) -> tuple[RetrievalInputs, Queries]:
         """Return everything kept, and who the queries are.
 
         ValueError where it is not finite or lacks queries or references.
@@ -246,7 +262,7 @@ class EmbeddingMetric(Metric):
             allowed = budget(getattr(self, "memory_budget", None), query.device)
             settled, memory = rows_in_places(sides, allowed, group)
             (query, query_sizes), (reference, reference_sizes) = settled[0], settled[-1]
-            spread = Spread(query_sizes, reference_sizes, group, memory, {})
+            spread = ShardLayout(query_sizes, reference_sizes, group, memory, {})
             check_squares(**{f"embeddings of rank {dist.get_rank(group)}": query})
             if reference is not query:
                 check_squares(**{f"embeddings of rank {dist.get_rank(group)}": reference})
@@ -266,7 +282,9 @@ class EmbeddingMetric(Metric):
         elif [*map(len, cameras)] != [len(query_labels), len(reference_labels)]:
             raise ValueError("cameras: got some for a part of the rows, wanted them in every update or in none")
         shared = len(both.labels)
-        return Sides(query, query_labels, reference, reference_labels, shared, cameras, spread=spread), identities
+        return RetrievalInputs(
+            query, query_labels, reference, reference_labels, shared, cameras, spread=spread
+        ), identities
 
     def _rows(self, role: str) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
         # ->  (N, D), (N,) or (N, L), (N,) thrice; each (0,) before the first row, the last three also where not given
@@ -322,7 +340,7 @@ class EmbeddingMetric(Metric):
                 setattr(self, name, getattr(self, name).to(travel))
                 kinds[name] = [(shape, dtype, travel.type) for shape, dtype, _ in kinds[name]]
         of_all = [name for role in ROLES for name in _states(role)[1:]]
-        whole = {name: gathered(getattr(self, name), self.process_group, kinds[name]) for name in of_all}
+        whole = {name: all_gather_cat(getattr(self, name), self.process_group, kinds[name]) for name in of_all}
         for name, state in whole.items():
             setattr(self, name, state)
         self._lengths = {role: [shape[0] for shape, *_ in kinds[_states(role)[1]]] for role in ROLES}
@@ -330,7 +348,7 @@ class EmbeddingMetric(Metric):
     def _warn_of_all_rows(self) -> None:
         """Where what every rank is to hold is large."""
         held = sum(getattr(self, _states(role)[0]).nbytes for role in ROLES)
-        whole = sum(exchange(held, self.process_group))
+        whole = sum(all_gather_status(held, self.process_group))
         if whole > MUCH:
             warnings.warn(
                 f"{type(self).__name__} brings all rows, {whole / 1e9:.1f} GB, to every process: its options want them "

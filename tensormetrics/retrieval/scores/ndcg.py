@@ -8,7 +8,7 @@ from typing_extensions import Unpack  # torch brings it
 
 from ... import _checks
 from ..._checks import takes_arrays
-from ..deterministic import halving_sum, sum_by_place
+from ..deterministic import halving_sum, sum_by_position
 from ..ranking.positive_ranks import PositiveRanks
 from ..relevance import Gains
 from .depths import Depths, at_depths, scores_at
@@ -34,7 +34,7 @@ def ndcg(ranks: PositiveRanks, k: Depths | None = None, gain: Gain = "linear") -
     >>> ndcg(ranks, k=3)
     tensor([1.0000, 1.0000, 1.0000, 1.0000, 0.3066], dtype=torch.float64)
     """
-    _checks.one_of("gain", gain, GAINS)
+    _checks.check_choice("gain", gain, GAINS)
     if k is None:
         return _ndcg(ranks, ranks.depth, gain)
     return at_depths(k, lambda depth: _ndcg(ranks, depth, gain))
@@ -46,7 +46,7 @@ def _ndcg(ranks: PositiveRanks, k: int | None, gain: Gain) -> Tensor:
     gains = found.double() if ranks.gain is None else torch.where(found, _scaled(ranks.gain, gain), 0.0)
     order = found.cumsum(-1)
     terms = torch.where(found, gains / torch.log2(1 + ranks.rank.double()), 0.0)
-    reached = sum_by_place(terms, order)
+    reached = sum_by_position(terms, order)
     place = torch.arange(1, 1 + (ranks.rank.shape[-1] if k is None else k), device=ranks.rank.device)
     if ranks.ideal is None:
         best = (place <= ranks.relevant.unsqueeze(-1)).double()
@@ -77,5 +77,5 @@ class NDCG(QueryMetric):
         gains: Gains | None = None,
         **options: Unpack[RankOptions],
     ) -> None:
-        _checks.one_of("gain", gain, GAINS)
+        _checks.check_choice("gain", gain, GAINS)
         super().__init__(*scores_at(k, ndcg, gain=gain), gains=gains, **options)

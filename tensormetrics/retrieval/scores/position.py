@@ -83,7 +83,7 @@ class FirstRank(QueryMetric):
     plot_upper_bound: float | None = None
 
     def __init__(self, statistic: Statistic = "median", **options: Unpack[QueryOptions]) -> None:
-        _checks.one_of("statistic", statistic, STATISTICS)
+        _checks.check_choice("statistic", statistic, STATISTICS)
         if options.get("on_lone") == "zero":
             raise ValueError("on_lone: got 'zero', which is better than any rank; wanted 'exclude' or 'error'")
         super().__init__(first_rank, None, statistic, **options)

@@ -14,7 +14,7 @@ from ..._exact_sums import cumulative_mass
 from ...uncertainty.engine.draws import Bounds, mean_bounds
 from ...uncertainty.engine.resampling import Items
 from ...uncertainty.engine.weights import ItemNames
-from ..inputs import Sides, as_gains, budget, need_no_table
+from ..inputs import RetrievalInputs, as_gains, budget, need_no_table
 from ..ranking.out_of_core import counts_by_blocks
 from ..ranking.positive_ranks import PositiveRanks, count_relevant
 from ..ranking.ranking import TIES, Ranking, Ties
@@ -34,7 +34,7 @@ STATISTICS: tuple[Statistic, ...] = get_args(Statistic)
 log = logging.getLogger("tensormetrics.retrieval")
 
 
-def relevant_counts(sides: Sides, comparison: Comparison | None, memory_budget: int | None) -> Tensor:
+def relevant_counts(sides: RetrievalInputs, comparison: Comparison | None, memory_budget: int | None) -> Tensor:
     # ->  (Q,) int64, R of every query
     own = sides.self_index()
     if sides.stream is not None:
@@ -53,7 +53,7 @@ def relevant_counts(sides: Sides, comparison: Comparison | None, memory_budget: 
 def query_scores(
     functions: Sequence[Callable[[PositiveRanks], Tensor]],
     tiles: Iterable[tuple[slice | Tensor, PositiveRanks]],
-    sides: Sides,
+    sides: RetrievalInputs,
 ) -> Tensor:
     # ->  (F, Q) float64
     """Every function on the ranks of all queries, tile by tile: only the scores are kept."""
@@ -281,12 +281,12 @@ class QueryMetric(EmbeddingMetric):
         **kwargs: Unpack[EmbeddingOptions],
     ) -> None:
         super().__init__(label_columns=label_comparison_fn is not None or callable(gains), **kwargs)
-        _checks.one_of("average", average, AVERAGES)
-        _checks.one_of("on_lone", on_lone, ON_LONE)
-        _checks.one_of("ties", ties, TIES)
-        _checks.one_of("distance", distance, DISTANCES)
+        _checks.check_choice("average", average, AVERAGES)
+        _checks.check_choice("on_lone", on_lone, ON_LONE)
+        _checks.check_choice("ties", ties, TIES)
+        _checks.check_choice("distance", distance, DISTANCES)
         if memory_budget is not None:
-            memory_budget = _checks.integer_at_least("memory_budget", memory_budget, 1)
+            memory_budget = _checks.check_int("memory_budget", memory_budget, 1)
         self.score, self.depth, self.statistic = score, depth, statistic
         self.gains, self.label_comparison_fn = gains, label_comparison_fn
         self.average, self.on_lone = average, on_lone
@@ -320,7 +320,7 @@ class QueryMetric(EmbeddingMetric):
         return {name: averaged(score, classes, self.average) for name, score in by_name.items()}
 
     @torch.no_grad()
-    def scores(self, sides: Sides) -> tuple[Tensor, Tensor]:
+    def scores(self, sides: RetrievalInputs) -> tuple[Tensor, Tensor]:
         # ->  (Q,) float64, NaN = undefined, or (M, Q) of several scores; (Q,) bool, lone
         depth = self.depth
         if depth == "relevant":

@@ -18,7 +18,15 @@ from ..._plots import direction_text, plot_curves, steps_of
 from ...uncertainty.engine.resampling import Resampled
 from ...uncertainty.engine.weights import check_draws
 from ...uncertainty.results.estimates import Estimate
-from ..inputs import Sides, as_embeddings, both_or_neither, budget, check_finite, check_squares, comparable_labels
+from ..inputs import (
+    RetrievalInputs,
+    as_embeddings,
+    both_or_neither,
+    budget,
+    check_finite,
+    check_squares,
+    comparable_labels,
+)
 from ..ranking.listed_pairs import PAIR, ListedPairs, may_be_listed, number_of_pairs
 from ..ranking.pair_curves import Curve, resampled_curve
 from ..ranking.pairs import Condition, Found, Pairs
@@ -236,7 +244,7 @@ def _each(
 
     The pairs of small items are listed, of as many items at once as the memory allows.
     """
-    _checks.one_of("distance", distance, DISTANCES)
+    _checks.check_choice("distance", distance, DISTANCES)
     _checks.shape("query", query, "...", "Q", "D")
     both_or_neither(reference=reference, reference_labels=reference_labels)
     lead, given = query.shape[:-2], {"query": query, "query_labels": query_labels}
@@ -267,17 +275,19 @@ def _each(
     return torch.cat(found).view(*lead, *tail)
 
 
-def _sides(query: Tensor, query_labels: Tensor, reference: Tensor | None = None, labels: Tensor | None = None) -> Sides:
+def _sides(
+    query: Tensor, query_labels: Tensor, reference: Tensor | None = None, labels: Tensor | None = None
+) -> RetrievalInputs:
     query = as_embeddings("query", query)
     check_finite(query=query, query_labels=query_labels)
     check_squares(query=query)
     if reference is None or labels is None:
-        return Sides(query, query_labels, query, query_labels, len(query))
+        return RetrievalInputs(query, query_labels, query, query_labels, len(query))
     reference = as_embeddings("reference", reference)
     check_finite(reference=reference, reference_labels=labels)
     check_squares(reference=reference)
     query_labels, labels = comparable_labels(query_labels, labels)
-    return Sides(query, query_labels, reference, labels, 0)
+    return RetrievalInputs(query, query_labels, reference, labels, 0)
 
 
 class PairMetric(EmbeddingMetric):
@@ -298,7 +308,7 @@ class PairMetric(EmbeddingMetric):
         self, distance: DistanceName = "l2", *, memory_budget: int | None = None, **kwargs: Unpack[EmbeddingOptions]
     ) -> None:
         super().__init__(**kwargs)
-        _checks.one_of("distance", distance, DISTANCES)
+        _checks.check_choice("distance", distance, DISTANCES)
         self.distance, self.memory_budget = distance, memory_budget
 
     @abstractmethod
@@ -312,7 +322,7 @@ class PairMetric(EmbeddingMetric):
     def pairs(self) -> Pairs:
         return self._pairs_of(self.kept()[0])
 
-    def _pairs_of(self, sides: Sides) -> Pairs:
+    def _pairs_of(self, sides: RetrievalInputs) -> Pairs:
         several = self._is_synced and dist.is_initialized() and dist.get_world_size(self.process_group) > 1
         return Pairs(sides, DISTANCES[self.distance], self.memory_budget, several, self.process_group)
 

@@ -57,7 +57,7 @@ def search_arguments(
 
     `most`: how many references a self_index may be one of; None: these.
     """
-    k = _checks.integer_at_least("k", k, 1)
+    k = _checks.check_int("k", k, 1)
     query, reference = as_embeddings("query", query), as_embeddings("reference", reference)
     _checks.same_device(query=query, reference=reference, self_index=self_index)
     if query.shape[1] != reference.shape[1]:

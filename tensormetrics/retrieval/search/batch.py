@@ -8,7 +8,7 @@ from torch import Tensor
 
 from ... import _checks
 from ..inputs import as_embeddings, check_self_index, check_squares, finite_rows
-from ..relevance import BatchGains, Triples, numbered_anew, places_among
+from ..relevance import BatchGains, Triples, numbered_anew, positions_among
 from .distance import Distance
 from .product_filter import Filter
 from .stages import kept_of, settled
@@ -40,7 +40,7 @@ class Item:
 
     def of_triples(self, gains: BatchGains) -> Triples:
         """Those of pairs that are present."""
-        return numbered_anew(gains(self.item), places_among(self.query, self.queries), self.place)
+        return numbered_anew(gains(self.item), positions_among(self.query, self.queries), self.place)
 
     def index(self, index: Tensor) -> Tensor:
         # index: (B, Q) int64 among all references, -1 = none  ->  (q,) among those present

@@ -10,7 +10,7 @@ from typing_extensions import Unpack
 from ... import _checks
 from ..._checks import takes_arrays
 from ..._compiling import breaks_graph
-from ..._files import load_tensors, written
+from ..._files import load_tensors, open_atomic
 from ..._repr import ConstructorRepr
 from ..inputs import as_embeddings, budget, check_squares
 from ..relevance import rows_of
@@ -71,9 +71,9 @@ class TorchKNN(ConstructorRepr):
         memory_budget: int | None = None,
     ) -> None:
         if not callable(distance):
-            _checks.one_of("distance", distance, DISTANCES)
+            _checks.check_choice("distance", distance, DISTANCES)
         if memory_budget is not None:
-            memory_budget = _checks.integer_at_least("memory_budget", memory_budget, 1)
+            memory_budget = _checks.check_int("memory_budget", memory_budget, 1)
         self.distance = distance
         self.exact = exact
         self.memory_budget = memory_budget
@@ -154,7 +154,7 @@ class TorchKNN(ConstructorRepr):
 
     def save(self, path: str | os.PathLike) -> None:
         rows = _rows_of(self._references())
-        with written(path) as file:
+        with open_atomic(path) as file:
             torch.save({"embeddings": rows}, file)
 
     def load(self, path: str | os.PathLike, map_location: torch.device | str | None = None) -> None:
@@ -199,7 +199,7 @@ class TorchKNN(ConstructorRepr):
                 check_squares(query=query)
             return self.search(query, k, references, own, ignore, with_distances)
 
-        k = _checks.integer_at_least("k", k, 1)
+        k = _checks.check_int("k", k, 1)
         if reference is None:
             reference = _rows_of(self._references()).expand(*query.shape[:-2], -1, -1)
         if callable(ignore):

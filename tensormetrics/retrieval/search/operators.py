@@ -130,17 +130,17 @@ count_before = interruptible(_count_before, lambda x, rows, *_: len(x) * (rows.n
 
 def selects(device: torch.device) -> bool:
     """Whether the operators that keep the least values can be used."""
-    return _native.usable("update_topk", device)
+    return _native.has_usable_kernel("update_topk", device)
 
 
 def counts(device: torch.device) -> bool:
     """Whether the operator that counts what is before each positive can be used."""
-    return _native.usable("count_before", device)
+    return _native.has_usable_kernel("count_before", device)
 
 
 def kernels(device: torch.device, family: str) -> ModuleType | None:
     """Return the module of the Triton kernels if those of a family run on a device."""
-    if not _gpu_kernels.usable(family, device):
+    if not _gpu_kernels.can_use(family, device):
         return None
     from .kernels import nearest
 
@@ -149,7 +149,7 @@ def kernels(device: torch.device, family: str) -> ModuleType | None:
 
 def preparing(rows: Tensor) -> ModuleType | None:
     """The Triton kernels that make rows ready for products, where they can run."""
-    if not _gpu_kernels.usable("preparation", rows.device):
+    if not _gpu_kernels.can_use("preparation", rows.device):
         return None
     from .kernels import prepare
 

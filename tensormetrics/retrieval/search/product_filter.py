@@ -23,7 +23,7 @@ BLOCK = 64  # the filter's columns are a multiple of it
 _KNOWN = 2.0**40  # beyond this norm a square may leave the range of a dtype: then nothing is known
 
 
-class Frame(NamedTuple):
+class Normalization(NamedTuple):
     """What is subtracted from rows, and what they are then multiplied by."""
 
     centre: Tensor  # (D,) float64
@@ -67,7 +67,7 @@ class Filter:
         dtype: torch.dtype,
         memory: float = math.inf,
         chosen: Tensor | None = None,
-        frame: Frame | None = None,
+        frame: Normalization | None = None,
         norms: Tensor | None = None,
     ) -> None:
         # reference: (R, D)  chosen: (M,) int64, the references to take, None = all of them
@@ -88,7 +88,7 @@ class Filter:
         rows = memory / max(dim * dtype.itemsize, 1)
         self.step = self.size if self.size <= rows else max(int(rows / 4) // BLOCK, 1) * BLOCK
 
-    def _lengths(self, frame: Frame | None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def _lengths(self, frame: Normalization | None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         # ->  (D,) centre, (M,) norms, (M,) hidden, (3,)
         if frame is None:
             given = self.reference if self.chosen is None else self.reference[self.chosen[:: self.count // 1024 + 1]]
@@ -100,9 +100,9 @@ class Filter:
         hidden = ~norms.isfinite()
         norms.masked_fill_(hidden, 0.0)
         longest = norms.amax()
-        return centre, norms, hidden, _sizes(frame or Frame(centre, power_of_two(longest)), longest)
+        return centre, norms, hidden, _sizes(frame or Normalization(centre, power_of_two(longest)), longest)
 
-    def _known(self, frame: Frame, norms: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def _known(self, frame: Normalization, norms: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         # ->  as `_lengths`
         hidden = ~norms.isfinite()
         norms = norms.masked_fill(hidden, 0.0)
@@ -184,7 +184,7 @@ class Filter:
         bias = self.bias[columns]
         start = columns.start or 0
         rows = self.ready(slice(start, start + len(bias))) if self.rows is None else self.rows[columns]
-        with plain_products(x.device):
+        with exact_float32_products(x.device):
             return torch.addmm(bias, x, rows.T)
 
     def ready(self, rows: slice) -> Tensor:
@@ -213,7 +213,7 @@ class Filter:
         return rows - self.centre if centred else rows.double()
 
 
-def _sizes(frame: Frame, longest: Tensor) -> Tensor:
+def _sizes(frame: Normalization, longest: Tensor) -> Tensor:
     # ->  (3,) float64
     longest = longest if frame.longest is None else frame.longest
     return torch.stack([frame.scale, frame.scale * longest, frame.scale * frame.centre.norm()])
@@ -250,7 +250,7 @@ _precision = _Precision()
 
 
 @contextlib.contextmanager
-def plain_products(device: torch.device) -> Iterator[None]:
+def exact_float32_products(device: torch.device) -> Iterator[None]:
     _precision.take()
     try:
         with torch.autocast(device.type, enabled=False):

@@ -10,13 +10,13 @@ from ..inputs import check_count
 from .distance import DISTANCES, Distance, equal_rows, rows_at_once
 from .fp16_filter import HalfFilter
 from .kernels.tables import Halves
-from .product_filter import Filter, Frame
+from .product_filter import Filter, Normalization
 
 
 class References:
     """Rows to search, with what is computed from them once."""
 
-    def __init__(self, rows: Tensor, distance: Distance, frame: Frame | None = None) -> None:
+    def __init__(self, rows: Tensor, distance: Distance, frame: Normalization | None = None) -> None:
         # rows: (R, D)  frame: that of the first filter, None = their own
         check_count(len(rows))
         self.rows, self.distance, self.frame = rows, distance, frame
@@ -42,7 +42,7 @@ class References:
         return self._filter(torch.float64, memory, chosen)
 
     def _filter(
-        self, dtype: torch.dtype, memory: int, chosen: Tensor | None = None, frame: Frame | None = None
+        self, dtype: torch.dtype, memory: int, chosen: Tensor | None = None, frame: Normalization | None = None
     ) -> Filter:
         # On a GPU a copy of all rows is kept.
         allowed = memory // 2 if self.rows.device.type == "cpu" else math.inf
@@ -72,7 +72,7 @@ class KnownQueries:
         self.dtype = torch.float64 if rows.dtype == torch.float64 else torch.float32
         self.kept = rows.device.type != "cpu" or 2 * rows.numel() * self.dtype.itemsize <= memory
         own = Filter(rows, self.distance, self.dtype)
-        self.frame = Frame(own.centre, own.scale / 2)
+        self.frame = Normalization(own.centre, own.scale / 2)
         self._scaled: tuple[Tensor, Tensor] | None = None
         self._halves: Halves | None = None
 

@@ -5,7 +5,7 @@ from torch import Tensor
 
 from ... import _native
 from . import operators
-from .product_filter import Filter, plain_products
+from .product_filter import Filter, exact_float32_products
 
 
 class Least:
@@ -28,7 +28,7 @@ class Least:
         """The filter's values of these queries. With `start`, the rows are all references, the queries are those from
         `start` on, and a value counts for its reference too, if that comes behind its query.
         """
-        with plain_products(x.device):
+        with exact_float32_products(x.device):
             for first, rows in filter_.pieces(start or 0):
                 operators.update_topk(
                     x,

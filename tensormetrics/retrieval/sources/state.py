@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from ..._files import load_tensors, written
+from ..._files import load_tensors, open_atomic
 
 SECONDS = 120.0  # between two writes
 
@@ -51,6 +51,6 @@ class State:
         """Writes tensors and plain values if it is time, or `now`."""
         if not now and time.monotonic() - self.last < self.seconds:
             return
-        with written(self.path) as file:
+        with open_atomic(self.path) as file:
             torch.save({"fingerprint": self.fingerprint, "found": found()}, file)
         self.last = time.monotonic()

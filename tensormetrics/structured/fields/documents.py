@@ -60,12 +60,12 @@ class DocumentOptions:
     validate: Callable[[Any], Any] | None = None
 
     def __post_init__(self) -> None:
-        _checks.one_of("extract", self.extract, get_args(Extract))
-        _checks.one_of("on_invalid", self.on_invalid, ON_INVALID)
-        _checks.one_of("extra", self.extra, EXTRA)
-        _checks.number("match", self.match, "a number in [0, 1]", lambda value: 0 <= value <= 1)
+        _checks.check_choice("extract", self.extract, get_args(Extract))
+        _checks.check_choice("on_invalid", self.on_invalid, ON_INVALID)
+        _checks.check_choice("extra", self.extra, EXTRA)
+        _checks.check_number("match", self.match, "a number in [0, 1]", lambda value: 0 <= value <= 1)
         for name in ("numbers_in_strings", "unlabelled", "defaults"):
-            _checks.one_of(name, getattr(self, name), (False, True))
+            _checks.check_choice(name, getattr(self, name), (False, True))
         if isinstance(self.null_strings, str):
             raise TypeError(f"null_strings: got {self.null_strings!r}, wanted several; write [{self.null_strings!r}]")
         if self.validate is not None and not callable(self.validate):

@@ -75,7 +75,7 @@ def evaluate(
         >>> report.worst(1)[0].id
         1
     """
-    predictions, references = _checks.listed("predictions", predictions), _checks.listed("references", references)
+    predictions, references = _checks.as_list("predictions", predictions), _checks.as_list("references", references)
     if not references:
         raise ValueError("references: got no documents, wanted at least one")
     if len(predictions) != len(references):
@@ -108,7 +108,7 @@ def _names(name: str, given: Any, count: int) -> list[Any] | None:
     """
     if given is None:
         return None
-    names = given.tolist() if hasattr(given, "tolist") else _checks.listed(name, given)
+    names = given.tolist() if hasattr(given, "tolist") else _checks.as_list(name, given)
     if len(names) != count:
         raise ValueError(f"{name}: got {len(names)}, wanted {count}, one for each document")
     return names

@@ -282,7 +282,7 @@ class FieldReport:
 
     def worst(self, k: int = 10) -> list[DocumentScore]:
         """Return the documents of lowest similarity, then of most errors, then in their order."""
-        k = _checks.integer_at_least("k", k, 0)
+        k = _checks.check_int("k", k, 0)
         return sorted(self.documents, key=lambda each: (each.similarity, -each.num_errors))[:k]
 
     def compare(self, other: FieldReport, **options: Any) -> Table:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from ... import _checks
-from ..._distributed import given_options
+from ..._distributed import constructor_options
 from ..._metric import Options
 from ..._sum_metric import SumMetric
 from ...uncertainty.engine.corrections import correct_p_values
@@ -131,7 +131,7 @@ class FieldScores(SumMetric):
         return scored[0]
 
     def _add(self, preds: Sequence[Any], refs: Sequence[Any], ids: Any, groups: Any) -> ScoredDocuments:
-        preds, refs = _checks.listed("preds", preds), _checks.listed("refs", refs)
+        preds, refs = _checks.as_list("preds", preds), _checks.as_list("refs", refs)
         if len(preds) != len(refs):
             raise ValueError(f"preds: got {len(preds)} documents, wanted {len(refs)}, one for each reference")
         names = None if ids is None else ids.tolist() if isinstance(ids, Tensor) else list(ids)
@@ -242,7 +242,7 @@ class FieldScores(SumMetric):
 
     def scoring_options(self) -> dict[str, Any]:
         """Return the options that two metrics must share to be compared."""
-        options = given_options(self) | vars(self.scorer.options)
+        options = constructor_options(self) | vars(self.scorer.options)
         return {name: value for name, value in options.items() if name not in self.model_options}
 
     def corrected(

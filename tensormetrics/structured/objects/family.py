@@ -18,7 +18,7 @@ from ..._metric import Metric, Options
 from ..._plots import steps_of
 from ..._sum_metric import SumMetric
 from ...uncertainty.engine.resampling import Joined, together
-from ...uncertainty.engine.weights import Identity
+from ...uncertainty.engine.weights import ResamplingUnits
 from ..tensors.normalizers import selves_read
 from ..tensors.overlap import Overlap
 from ..tensors.policy import Policy
@@ -70,7 +70,7 @@ class Corpus(Metric):
         self.extras: list[Extra] = []
         self._answers = Answers()  # of users' functions for the documents of an update that failed
 
-    def update(self, preds: Sequence[Any], refs: Sequence[Any], **items: Unpack[Identity]) -> None:
+    def update(self, preds: Sequence[Any], refs: Sequence[Any], **items: Unpack[ResamplingUnits]) -> None:
         """Add documents; ValueError for lists of different lengths."""
         with sharing(self._answers):
             self._add(self._prepared(preds, refs), **items)
@@ -90,7 +90,7 @@ class Corpus(Metric):
         """All that can fail: what is to be added for some documents."""
 
     @abstractmethod
-    def _add(self, batch: Any, **items: Unpack[Identity]) -> None:
+    def _add(self, batch: Any, **items: Unpack[ResamplingUnits]) -> None:
         """Add what was prepared."""
 
     def update_single(self, pred: Any, ref: Any) -> None:
@@ -184,7 +184,7 @@ class Family(Corpus, SumMetric):
         **kwargs: Unpack[Options],
     ) -> None:
         super().__init__(replicates=replicates, seed=seed, **kwargs)
-        _checks.one_of("on_invalid", on_invalid, ("raise", "wrong", "empty"))
+        _checks.check_choice("on_invalid", on_invalid, ("raise", "wrong", "empty"))
         if not isinstance(metric, StructuredMetric):
             raise TypeError(f"metric: got {metric!r:.60}, wanted the metric of a class, such as Document.metric")
         reductions = dict(reduction) if isinstance(reduction, Mapping) else {"": reduction}
@@ -238,7 +238,7 @@ class Family(Corpus, SumMetric):
         labels = self.by_label.sums_of(preds, refs) if self.by_label else {}
         return Prepared(preds, refs, torch.stack(overlap, -1).double(), labels, num_invalid)
 
-    def _add(self, batch: Prepared, **items: Unpack[Identity]) -> None:
+    def _add(self, batch: Prepared, **items: Unpack[ResamplingUnits]) -> None:
         first = self._first_document + self.documents if self.hooks else 0
         self.add_items(torch.cat([self._rows(average, batch) for average in self.averages], -1), **items)
         self.num_documents = self.num_documents + len(batch.preds)
@@ -360,7 +360,7 @@ class Family(Corpus, SumMetric):
     def _read(self, preds: Sequence[Any], refs: Sequence[Any]) -> Read:
         if self.on_invalid == "raise":
             return Read(preds, self.metric.cross_and_selves(preds, refs, self.reads), 0)
-        _checks.same_length(preds=preds, refs=refs)
+        _checks.check_consistent_length(preds=preds, refs=refs)
         self_overlap = float(self.on_invalid == "wrong")
         with shared_columns(), self._tolerance() as tolerance:  # what is looked at twice is read once
             preds = mark_invalid(self.metric, preds, refs)

@@ -96,7 +96,7 @@ class StructuredMetric(nn.Module):
     ) -> Overlap:
         # B objects each  ->  (B,) each
         """What `overlap` gives, without the proof; a self-overlap that nobody `reads` is 0, and costs nothing."""
-        _checks.same_length(preds=preds, refs=refs)
+        _checks.check_consistent_length(preds=preds, refs=refs)
         rows, i, j = self._encode(preds, refs)
         return self._overlap(rows, i, j, reads)
 
@@ -113,7 +113,7 @@ class StructuredMetric(nn.Module):
     def overlap(self, preds: Sequence[Any], refs: Sequence[Any]) -> SolvedOverlap:
         # B objects each  ->  (B,) each
         """The overlaps of each pair, before any normalizer; ValueError for lists of different lengths."""
-        _checks.same_length(preds=preds, refs=refs)
+        _checks.check_consistent_length(preds=preds, refs=refs)
         rows, i, j = self._encode(preds, refs)
         found = self._overlap(rows, i, j)
         if not self.node().inexact:

@@ -11,7 +11,7 @@ from ... import _checks
 from ..._distributed import options_of
 from ..._metric import Options
 from ...uncertainty.engine.resampling import Joined, together
-from ...uncertainty.engine.weights import Identity
+from ...uncertainty.engine.weights import ResamplingUnits
 from .family import Corpus, Family, keyed
 from .matching import Hook, Path
 from .values.columns import shared_columns
@@ -85,11 +85,11 @@ class Suite(Corpus):
             member._kind = kinds and kinds[name]
 
     def _prepared(self, preds: Sequence[Any], refs: Sequence[Any]) -> dict[str, Any]:
-        _checks.same_length(preds=preds, refs=refs)
+        _checks.check_consistent_length(preds=preds, refs=refs)
         with shared_columns():
             return {name: member._prepared(preds, refs) for name, member in self._members.items()}
 
-    def _add(self, batch: dict[str, Any], **items: Unpack[Identity]) -> None:
+    def _add(self, batch: dict[str, Any], **items: Unpack[ResamplingUnits]) -> None:
         for name, member in self._members.items():
             member._add(batch[name], **items)
 

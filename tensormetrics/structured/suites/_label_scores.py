@@ -36,8 +36,8 @@ class LabelScores(CountMetric):
     """
 
     def __init__(self, average: str = "micro", labels: Sequence[str] | None = None, **kwargs: Any) -> None:
-        _checks.one_of("average", average, ("micro", "macro", "types", "weighted"))
-        labels = None if labels is None else _checks.listed("labels", labels)
+        _checks.check_choice("average", average, ("micro", "macro", "types", "weighted"))
+        labels = None if labels is None else _checks.as_list("labels", labels)
         by_label = average in ("types", "weighted")
         if by_label and labels is None:
             raise ValueError(f"labels: got None with average={average!r}, wanted the names of the labels")

@@ -9,7 +9,7 @@ from torch import Tensor
 from typing_extensions import Unpack
 
 from ... import _checks
-from ...uncertainty.engine.weights import Identity
+from ...uncertainty.engine.weights import ResamplingUnits
 from ..objects.variable import Variable
 from ..tensors._integer_program import check_solver
 from ..tensors._lengths import in_chunks
@@ -80,8 +80,8 @@ def read_triples(triples: Iterable[Triple], top: bool | str = True, root: str | 
     >>> [(prop.subj.name, prop.pred) for prop in found]  # the inverse role is turned round
     [('w', 'instance'), ('w', 'arg0')]
     """
-    _checks.one_of("top", top, (True, False, "concept"))
-    triples = _checks.listed("triples", triples)
+    _checks.check_choice("top", top, (True, False, "concept"))
+    triples = _checks.as_list("triples", triples)
     if wrong := [triple for triple in triples if not isinstance(triple, tuple | list) or len(triple) != 3]:
         raise ValueError(f"triples: got {wrong[0]!r:.60}, wanted (source, role, target)")
     triples = [(source, role.lstrip(":").lower(), target) for source, role, target in triples]
@@ -135,17 +135,17 @@ class Smatch(CountMetric):
         **kwargs: Any,
     ) -> None:
         super().__init__(6, average, seed=seed, **kwargs)
-        _checks.one_of("top", top, (True, False, "concept"))
+        _checks.check_choice("top", top, (True, False, "concept"))
         check_solver(solver, node_limit)
         self.top = top
         self.options: dict[str, Any] = {"solver": solver, "restarts": restarts, "node_limit": node_limit, "seed": seed}
 
-    def update(self, preds: Sequence[Any], refs: Sequence[Any], **items: Unpack[Identity]) -> None:
+    def update(self, preds: Sequence[Any], refs: Sequence[Any], **items: Unpack[ResamplingUnits]) -> None:
         """Add pairs of graphs."""
         for name, graphs in (("preds", preds), ("refs", refs)):
             if isinstance(graphs, str | bytes):
                 raise TypeError(f"{name}: got a {type(graphs).__name__}, wanted a list of graphs; write [{name}]")
-        _checks.same_length(preds=preds, refs=refs)
+        _checks.check_consistent_length(preds=preds, refs=refs)
         constants: dict[Variable | str, int] = {}
         pred, ref = (
             [_read(graph, self.top, f"{name}[{number}]") for number, graph in enumerate(graphs)]

@@ -7,7 +7,7 @@ from torch import Tensor
 from typing_extensions import Unpack
 
 from ... import _checks
-from ...uncertainty.engine.weights import Identity
+from ...uncertainty.engine.weights import ResamplingUnits
 from ..tensors import _lengths
 from ..tensors._lengths import documents, in_chunks, total
 from ..tensors.overlap import numbered
@@ -29,7 +29,7 @@ class ClusterAccuracy(CountMetric):
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(2, **kwargs)
 
-    def update(self, pred: Tensor, ref: Tensor, **items: Unpack[Identity]) -> None:
+    def update(self, pred: Tensor, ref: Tensor, **items: Unpack[ResamplingUnits]) -> None:
         """Add documents of W items.
 
         Shapes: pred, ref: (..., W) int, negative where either is padding.

@@ -8,7 +8,7 @@ from torch import Tensor
 from typing_extensions import Unpack
 
 from ... import _checks
-from ...uncertainty.engine.weights import Identity
+from ...uncertainty.engine.weights import ResamplingUnits
 from ..tensors import _lengths, policy
 from ..tensors._lengths import documents, in_chunks, total
 from ..tensors.normalizers import normalize
@@ -54,10 +54,10 @@ class CorefScores(CountMetric):
         repeated_mentions: str = "raise",
         **kwargs: Any,
     ) -> None:
-        for metric in (metrics := _checks.listed("metrics", metrics)):
-            _checks.one_of("metrics", metric, METRICS)
-        _checks.one_of("singletons", singletons, ("keep", "drop"))
-        _checks.one_of("repeated_mentions", repeated_mentions, REPEATED)
+        for metric in (metrics := _checks.as_list("metrics", metrics)):
+            _checks.check_choice("metrics", metric, METRICS)
+        _checks.check_choice("singletons", singletons, ("keep", "drop"))
+        _checks.check_choice("repeated_mentions", repeated_mentions, REPEATED)
         policy.check_zero_division(zero_division)
         self.metrics, self.singletons, self.zero_division = tuple(metrics), singletons, zero_division
         self.repeated_mentions = repeated_mentions
@@ -65,7 +65,7 @@ class CorefScores(CountMetric):
 
     update_of_lists = "update_clusters"
 
-    def update(self, pred_ids: Tensor, ref_ids: Tensor, **items: Unpack[Identity]) -> None:
+    def update(self, pred_ids: Tensor, ref_ids: Tensor, **items: Unpack[ResamplingUnits]) -> None:
         """Add documents of W mentions: the cluster of each mention on the two sides, negative where it has none.
 
         Shapes: pred_ids, ref_ids: (..., W) int. Lists of clusters go to `update_clusters`.
@@ -89,16 +89,16 @@ class CorefScores(CountMetric):
         preds: Sequence[Iterable[Iterable[Hashable]]],
         refs: Sequence[Iterable[Iterable[Hashable]]],
         names: Sequence[str] | None = None,
-        **items: Unpack[Identity],
+        **items: Unpack[ResamplingUnits],
     ) -> None:
         """Add documents given as collections of clusters of hashable mentions. Repeats within a cluster count once.
 
         `names` of the documents are what errors call them, instead of their numbers.
         """
-        _checks.same_length(preds=preds, refs=refs)
+        _checks.check_consistent_length(preds=preds, refs=refs)
         named = {"preds": (preds, self.repeated_mentions), "refs": (refs, "raise")}
         if names is not None:
-            _checks.same_length(preds=preds, names=names)
+            _checks.check_consistent_length(preds=preds, names=names)
         sides = [
             [
                 _cluster_of(document, f"{side}: document {i if names is None else repr(names[i])}", repeated)

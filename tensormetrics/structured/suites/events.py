@@ -8,7 +8,7 @@ from torch import Tensor
 from typing_extensions import Unpack
 
 from ... import _checks
-from ...uncertainty.engine.weights import Identity
+from ...uncertainty.engine.weights import ResamplingUnits
 from ..objects.values.columns import numbers
 from ..tensors import _lengths
 from ..tensors._lengths import Cells, documents, in_chunks, total
@@ -42,7 +42,7 @@ class EventScores(CountMetric):
     def __init__(
         self, link: str = "trigger", average: str = "micro", policy: str | Policy = "conventional", **kwargs: Any
     ) -> None:
-        _checks.one_of("link", link, ("trigger", "type"))
+        _checks.check_choice("link", link, ("trigger", "type"))
         self.link, self.policy = link, Policy.parse(policy)
         super().__init__(3 * len(METRICS), average, **kwargs)
 
@@ -58,7 +58,7 @@ class EventScores(CountMetric):
         n_ref: Tensor | None = None,
         n_pred_args: Tensor | None = None,
         n_ref_args: Tensor | None = None,
-        **items: Unpack[Identity],
+        **items: Unpack[ResamplingUnits],
     ) -> None:
         """Add documents.
 
@@ -93,10 +93,10 @@ class EventScores(CountMetric):
         self,
         preds: Sequence[EventSet | Iterable[Event]],
         refs: Sequence[EventSet | Iterable[Event]],
-        **items: Unpack[Identity],
+        **items: Unpack[ResamplingUnits],
     ) -> None:
         """Add documents given as `EventSet`s or collections of `Event`s."""
-        _checks.same_length(preds=preds, refs=refs)
+        _checks.check_consistent_length(preds=preds, refs=refs)
         types, roles = numbers(), numbers()
 
         def read_triggers(events: Sequence[Event]) -> list[list[int]]:

@@ -9,7 +9,7 @@ from typing_extensions import Unpack
 
 from ... import _checks
 from ..._exact_sums import prefix_sums
-from ...uncertainty.engine.weights import Identity
+from ...uncertainty.engine.weights import ResamplingUnits
 from ..objects.nodes.ranking import Ranking
 from ..tensors import _lengths, policy
 from ..tensors._lengths import documents, in_chunks, total
@@ -48,9 +48,9 @@ class RankingScores(CountMetric):
         zero_division: float | str = 0.0,
         **kwargs: Any,
     ) -> None:
-        self.ks = tuple(_checks.integer_at_least("ks", k, 1) for k in _checks.listed("ks", ks))
-        for score in (scores := _checks.listed("scores", scores)):
-            _checks.one_of("scores", score, tuple(dict.fromkeys(AT_K + WHOLE)))
+        self.ks = tuple(_checks.check_int("ks", k, 1) for k in _checks.as_list("ks", ks))
+        for score in (scores := _checks.as_list("scores", scores)):
+            _checks.check_choice("scores", score, tuple(dict.fromkeys(AT_K + WHOLE)))
         policy.check_zero_division(zero_division)
         self.zero_division = zero_division
         self.names = tuple(f"{score}@{k}" for score in scores if score in AT_K for k in self.ks)
@@ -64,7 +64,7 @@ class RankingScores(CountMetric):
         n_pred: Tensor | None = None,
         n_ref: Tensor | None = None,
         ref_gain: Tensor | None = None,
-        **items: Unpack[Identity],
+        **items: Unpack[ResamplingUnits],
     ) -> None:
         """Add queries.
 
@@ -92,7 +92,7 @@ class RankingScores(CountMetric):
         preds: Sequence[Sequence[Any]],
         refs: Sequence[Any],
         gains: Sequence[Sequence[float]] | None = None,
-        **items: Unpack[Identity],
+        **items: Unpack[ResamplingUnits],
     ) -> None:
         """Add queries of objects: the predictions, best first, the references and, if wanted, their gains in order.
 

@@ -6,7 +6,7 @@ from torch import Tensor
 from typing_extensions import Unpack
 
 from ... import _checks
-from ...uncertainty.engine.weights import Identity
+from ...uncertainty.engine.weights import ResamplingUnits
 from ..objects.values.columns import numbers
 from ..tensors import _lengths
 from ..tensors._lengths import documents, in_chunks, total
@@ -37,7 +37,7 @@ class RelationScores(LabelScores):
         ref_relations: Tensor,
         n_pred: Tensor | None = None,
         n_ref: Tensor | None = None,
-        **items: Unpack[Identity],
+        **items: Unpack[ResamplingUnits],
     ) -> None:
         """Add documents. Rows of a negative type do not count.
 
@@ -62,10 +62,10 @@ class RelationScores(LabelScores):
         self,
         preds: Sequence[RelationSet | Iterable[Relation]],
         refs: Sequence[RelationSet | Iterable[Relation]],
-        **items: Unpack[Identity],
+        **items: Unpack[ResamplingUnits],
     ) -> None:
         """Add documents given as `RelationSet`s or collections of `Relation`s, whose types are among the labels."""
-        _checks.same_length(preds=preds, refs=refs)
+        _checks.check_consistent_length(preds=preds, refs=refs)
         types = numbers()
         for label in self.labels or ():
             types[label]

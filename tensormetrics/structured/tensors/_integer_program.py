@@ -18,7 +18,7 @@ class Solved(NamedTuple):
     exact: Tensor  # (...) bool
 
 
-class Programme(NamedTuple):
+class IntegerProgram(NamedTuple):
     """Take columns so that rows @ taken <= limit. The rows are sparse: an entry has a row, a column, a coefficient."""
 
     weight: np.ndarray  # (C,) >= 0
@@ -35,12 +35,12 @@ class Answer(NamedTuple):
 
 def check_solver(solver: str, node_limit: int) -> int | None:
     """The limit of nodes that `solver` works under; None for no limit."""
-    _checks.one_of("solver", solver, ("auto", "exact", "search"))
-    limit = _checks.integer_at_least("node_limit", node_limit, 0)
+    _checks.check_choice("solver", solver, ("auto", "exact", "search"))
+    limit = _checks.check_int("node_limit", node_limit, 0)
     return limit if solver == "auto" else None
 
 
-def relax(programme: Programme) -> Answer:
+def relax(programme: IntegerProgram) -> Answer:
     """The best choice if columns may be taken in part."""
     scale = _scale(programme.weight)
     found = _milp(programme._replace(weight=scale * programme.weight), whole_columns=False)
@@ -49,12 +49,12 @@ def relax(programme: Programme) -> Answer:
     return Answer(found.x, _round_down(-found.fun / scale, programme.weight))
 
 
-def solve(programme: Programme, value: float, node_limit: int | None) -> Answer:
+def solve(programme: IntegerProgram, value: float, node_limit: int | None) -> Answer:
     """A choice of more than `value`, which some choice weighs, or no better; the bound is the most that one weighs,
     unless the search had to stop after `node_limit` nodes."""
     weight, limit, scale = programme.weight, programme.limit, _scale(programme.weight)
     least = value + 1 if _is_whole(weight) else value * (1 - PROOF)
-    better = Programme(
+    better = IntegerProgram(
         scale * weight,
         np.append(programme.row, np.full(len(weight), len(limit))),
         np.append(programme.column, np.arange(len(weight))),
@@ -75,7 +75,7 @@ def solve(programme: Programme, value: float, node_limit: int | None) -> Answer:
 SOLVED, OUT_OF_NODES, INFEASIBLE = range(3)  # the status of scipy.optimize.milp
 
 
-def _milp(programme: Programme, whole_columns: bool, node_limit: int | None = None) -> Any:
+def _milp(programme: IntegerProgram, whole_columns: bool, node_limit: int | None = None) -> Any:
     try:
         from scipy.optimize import Bounds, LinearConstraint, milp
         from scipy.sparse import csr_array

@@ -9,7 +9,7 @@ from typing_extensions import Unpack
 
 from ... import _checks
 from ..._checks import takes_arrays
-from ...uncertainty.engine.weights import Identity
+from ...uncertainty.engine.weights import ResamplingUnits
 from . import _lengths
 from ._lengths import documents, in_chunks
 from .normalizers import normalize
@@ -42,11 +42,11 @@ class BoxMatch(CountMetric):
         average: str = "micro",
         **kwargs: Any,
     ) -> None:
-        _checks.one_of("format", format, ("xyxy", "xywh", "cxcywh"))
-        _checks.one_of("objective", objective, ("iou", "count"))
+        _checks.check_choice("format", format, ("xyxy", "xywh", "cxcywh"))
+        _checks.check_choice("objective", objective, ("iou", "count"))
         several = not isinstance(threshold, float | int)
         thresholds = (
-            (threshold,) if isinstance(threshold, float | int) else tuple(_checks.listed("threshold", threshold))
+            (threshold,) if isinstance(threshold, float | int) else tuple(_checks.as_list("threshold", threshold))
         )
         for t in thresholds:
             if not (isinstance(t, float | int) and 0 <= t <= 1):
@@ -63,7 +63,7 @@ class BoxMatch(CountMetric):
         n_ref: Tensor | None = None,
         pred_labels: Tensor | None = None,
         ref_labels: Tensor | None = None,
-        **items: Unpack[Identity],
+        **items: Unpack[ResamplingUnits],
     ) -> None:
         """Add images.
 

@@ -8,8 +8,8 @@ from torch import Tensor
 
 from ... import _checks
 from ..._checks import takes_arrays
-from ..._native import derivative_wanted
-from ._integer_program import PROOF, Programme, Solved, check_solver, relax, solve
+from ..._native import needs_derivative
+from ._integer_program import PROOF, IntegerProgram, Solved, check_solver, relax, solve
 from ._lengths import cuts, documents
 from .constraints import Constraint
 from .overlap import read_similarity, set_overlap
@@ -80,7 +80,7 @@ def graph_overlap(
         value[place], bound[place], pairs[:, :n, :m][place] = _solve(worth, pred, ref, constraint, solver, nodes)
     value, bound = (x.reshape(batch).masked_fill(~valid, torch.nan) for x in (value, bound))
     exact = value == bound
-    if derivative_wanted(similarity):
+    if needs_derivative(similarity):
         taken = similarity.where(pairs.reshape(similarity.shape), 0).sum((-2, -1), dtype=torch.float64)
         value = value + (taken - taken.detach())  # adds 0, whose derivative is that of the pairs
     return Solved(value, bound, exact)
@@ -143,7 +143,7 @@ def _prove(
 
 
 def _proof(
-    programme: Programme, least: float, most: float, node_limit: int | None, is_column: np.ndarray
+    programme: IntegerProgram, least: float, most: float, node_limit: int | None, is_column: np.ndarray
 ) -> np.ndarray:
     # is_column: (N M,) bool  ->  (2 + N M,): value, bound, and the pairs where the value is above `least`
     most = min(most, relax(programme).bound)
@@ -236,13 +236,13 @@ def _one_hot(cell: Tensor, n: int, m: int) -> Tensor:
     return (cell[..., None] == torch.arange(n * m, device=cell.device)).unflatten(-1, (n, m))
 
 
-def _programme(gain: np.ndarray, pred: np.ndarray, ref: np.ndarray) -> Programme:
+def _programme(gain: np.ndarray, pred: np.ndarray, ref: np.ndarray) -> IntegerProgram:
     # gain: (N, M)  pred: (5, N, N)  ref: (5, M, M)
     """Return a column for each pair, a row for each family of pairs no two of which agree."""
     u, v = gain.nonzero()
     families = _cliques((pred[:, u][:, :, u] * ref[:, v][:, :, v]).sum(0) == 0)
     row = np.repeat(np.arange(len(families)), [len(family) for family in families])
-    return Programme(gain[u, v], row, np.concatenate(families), np.ones(len(row)), np.ones(len(families)))
+    return IntegerProgram(gain[u, v], row, np.concatenate(families), np.ones(len(row)), np.ones(len(families)))
 
 
 def _cliques(conflict: np.ndarray) -> list[np.ndarray]:

@@ -121,7 +121,7 @@ class FScore(Normalizer):
     name: str = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        _checks.number("beta", self.beta, "a positive finite number", lambda beta: 0 < beta < math.inf)
+        _checks.check_number("beta", self.beta, "a positive finite number", lambda beta: 0 < beta < math.inf)
         object.__setattr__(self, "name", f"f{self.beta:g}")
 
     def ratio(self, cross: Side, pred: Side, ref: Side) -> tuple[Side, Side]:

@@ -164,7 +164,7 @@ def multiset_overlap(
     tensor(2)
     """
     constraint = Constraint.parse(constraint)
-    _checks.one_of("duplicates", duplicates, ("multiset", "set", "set_cross"))
+    _checks.check_choice("duplicates", duplicates, ("multiset", "set", "set_cross"))
     _checks.integral("pred_keys", pred_keys)
     _checks.integral("ref_keys", ref_keys)
     if not columns:

@@ -23,9 +23,9 @@ class Policy:
     duplicates: str = "multiset"
 
     def __post_init__(self) -> None:
-        _checks.one_of("empty", self.empty, ("zero", "one"))
+        _checks.check_choice("empty", self.empty, ("zero", "one"))
         check_zero_division(self.zero_division)
-        _checks.one_of("duplicates", self.duplicates, ("multiset", "set", "set_cross"))
+        _checks.check_choice("duplicates", self.duplicates, ("multiset", "set", "set_cross"))
 
     @classmethod
     def parse(
@@ -38,7 +38,7 @@ class Policy:
     ) -> "Policy":
         """A preset ("conventional", "agree" or "metametric") or a Policy, with the arguments given put in its place."""
         if not isinstance(preset, Policy):
-            _checks.one_of("policy", preset, tuple(_PRESETS))
+            _checks.check_choice("policy", preset, tuple(_PRESETS))
             preset = _PRESETS[preset]
         return replace(
             preset,

@@ -12,7 +12,7 @@ from typing_extensions import Unpack
 from ... import _checks
 from ..._sum_metric import SumMetric
 from ...uncertainty.engine.draws import Bounds, mean_bounds
-from ...uncertainty.engine.weights import Identity
+from ...uncertainty.engine.weights import ResamplingUnits
 from .constraints import Constraint
 from .normalizers import Normalizer, normalize, parse_normalizers
 from .overlap import Overlap
@@ -101,7 +101,7 @@ class CountMetric(SumMetric):
         **kwargs: Any,
     ) -> None:
         super().__init__(replicates=replicates, seed=seed, **kwargs)
-        _checks.one_of("average", average, ("micro", "macro"))
+        _checks.check_choice("average", average, ("micro", "macro"))
         self.average, self.n_counts = average, counts
         self.add_sums(self._average.width)
 
@@ -116,7 +116,7 @@ class CountMetric(SumMetric):
         Shapes: counts: (..., K) -> name: (...).
         """
 
-    def add_documents(self, counts: Tensor, **items: Unpack[Identity]) -> None:
+    def add_documents(self, counts: Tensor, **items: Unpack[ResamplingUnits]) -> None:
         """Add documents to the running sums.
 
         Shapes: counts: (..., K).
@@ -124,7 +124,7 @@ class CountMetric(SumMetric):
         counts = torch.atleast_2d(counts.detach().double()).flatten(0, -2)
         self.add_items(self._average.rows(counts), **items)
 
-    def add_update(self, counts: Tensor, **items: Unpack[Identity]) -> None:
+    def add_update(self, counts: Tensor, **items: Unpack[ResamplingUnits]) -> None:
         """Add documents as an `update` does, for what reads objects: once, and not at all where it fails.
 
         Shapes: counts: (..., K).
@@ -216,7 +216,7 @@ class OverlapMetric(CountMetric):
     def count_bounds(self) -> Bounds:
         return bounds_of_overlaps(self.sums)
 
-    def add_overlap(self, overlap: Overlap, n_pred: Tensor, n_ref: Tensor, **items: Unpack[Identity]) -> None:
+    def add_overlap(self, overlap: Overlap, n_pred: Tensor, n_ref: Tensor, **items: Unpack[ResamplingUnits]) -> None:
         """Add the overlaps of documents whose collections have these lengths.
 
         Shapes: overlap, n_pred, n_ref: (...).

@@ -6,7 +6,7 @@ from torch import Tensor
 from ... import _native
 from ..._checks import takes_arrays
 from ..._interruptible import interruptible
-from ..._native import derivative_wanted
+from ..._native import needs_derivative
 from .constraints import Constraint
 from .overlap import without_padding
 
@@ -55,7 +55,7 @@ def sequence_overlap(
     if n == 0 or m == 0:
         return similarity.sum((-2, -1), dtype=torch.float64)
     documents = similarity.reshape(-1, n, m)
-    if similarity.device.type == "cpu" and not derivative_wanted(similarity):
+    if similarity.device.type == "cpu" and not needs_derivative(similarity):
         by_row = constraint in (Constraint.ONE_TO_ONE, Constraint.ONE_TO_MANY)
         by_column = constraint in (Constraint.ONE_TO_ONE, Constraint.MANY_TO_ONE)
         return heaviest_chain(documents.contiguous(), by_row, by_column).reshape(batch)

@@ -10,7 +10,7 @@ from torch import Tensor
 from typing_extensions import Unpack
 
 from ... import _checks
-from ...uncertainty.engine.weights import Identity
+from ...uncertainty.engine.weights import ResamplingUnits
 from . import _lengths
 from ._lengths import cuts, documents, in_chunks, total
 from .constraints import Constraint
@@ -45,7 +45,7 @@ class SimilarityMatch(OverlapMetric):
         *,
         pred_self: Tensor | None = None,
         ref_self: Tensor | None = None,
-        **items: Unpack[Identity],
+        **items: Unpack[ResamplingUnits],
     ) -> None:
         """Add documents. A self-overlap left out is the number of items: right where an item's similarity to itself is
         1 and none is higher, but under `~` it must be given.
@@ -117,7 +117,7 @@ class MultisetMatch(OverlapMetric):
         ref_keys: Tensor,
         n_pred: Tensor | None = None,
         n_ref: Tensor | None = None,
-        **items: Unpack[Identity],
+        **items: Unpack[ResamplingUnits],
     ) -> None:
         """Add documents.
 

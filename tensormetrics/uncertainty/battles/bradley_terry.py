@@ -65,7 +65,7 @@ def bradley_terry(wins: Tensor, ties: Tensor | None = None, *, prior_sd: float |
 
 def check_prior(prior_sd: float | None) -> None:
     if prior_sd is not None:
-        _checks.number("prior_sd", prior_sd, "None or a number above 0", lambda x: 0 < x < torch.inf)
+        _checks.check_number("prior_sd", prior_sd, "None or a number above 0", lambda x: 0 < x < torch.inf)
 
 
 class Battles(NamedTuple):

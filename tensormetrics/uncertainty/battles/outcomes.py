@@ -23,9 +23,9 @@ def read_outcomes(outcome: Any) -> Tensor:
         _checks.shape("outcome", outcome, "N")
         return outcome.detach().double()
     values = []
-    for value in _checks.listed("outcome", outcome):
+    for value in _checks.as_list("outcome", outcome):
         if isinstance(value, str):
-            _checks.one_of("outcome", value, TEXTS)
+            _checks.check_choice("outcome", value, TEXTS)
             value = TEXTS[value]
         values.append(float("nan") if value is None else float(value))
     return torch.tensor(values, dtype=torch.float64, device="cpu")

@@ -19,7 +19,7 @@ from ..engine.errors import UncertaintyWarning
 from ..engine.intervals import interval
 from ..engine.paired import comparisons_with
 from ..engine.resampling import Joined, Resampled
-from ..engine.weights import Identity, ItemNames, check_draws, digest, fingerprint
+from ..engine.weights import ItemNames, ResamplingUnits, check_draws, digest, fingerprint
 from ..metric_pairs import Options as ComparisonOptions
 from ..model_tables import correct_comparisons, one_warning, rank_models
 from ..results.comparison_table import ComparisonTable
@@ -89,17 +89,17 @@ class Ratings(RowMetric):
     ) -> None:
         super().__init__(**kwargs)
         check_prior(prior_sd)
-        _checks.one_of("scale", scale, SCALES)
+        _checks.check_choice("scale", scale, SCALES)
         if isinstance(models, int):
-            models = [str(i) for i in range(_checks.integer_at_least("models", models, 2))]
-        self.models = None if models is None else [str(name) for name in _checks.listed("models", models)]
+            models = [str(i) for i in range(_checks.check_int("models", models, 2))]
+        self.models = None if models is None else [str(name) for name in _checks.as_list("models", models)]
         if self.models is not None and len({*self.models}) < max(len(self.models), 2):
             raise ValueError(f"models: got {self.models}, wanted at least two distinct names")
         if anchor is not None:
             name, rating = anchor
-            _checks.number("anchor", rating, "a model and its rating, such as ('base', 1200.0)", math.isfinite)
+            _checks.check_number("anchor", rating, "a model and its rating, such as ('base', 1200.0)", math.isfinite)
             if self.models is not None:
-                _checks.one_of("anchor", name, self.models)
+                _checks.check_choice("anchor", name, self.models)
         self.ties, self.prior_sd, self.scale, self.anchor = ties, prior_sd, scale, anchor
         self.add_columns("first", "second", "outcome")
         if self.models is None:
@@ -108,7 +108,7 @@ class Ratings(RowMetric):
     def rows_of_items(self) -> list[tuple[str, ...]]:
         return [tuple(name for name in group if name != "model_names") for group in super().rows_of_items()]
 
-    def update(self, a: Models, b: Models, outcome: Any, **items: Unpack[Identity]) -> None:
+    def update(self, a: Models, b: Models, outcome: Any, **items: Unpack[ResamplingUnits]) -> None:
         """Append a batch of battles.
 
         Both orders of one prompt are one group, so that a judge who prefers the first answer is no independent
@@ -130,7 +130,7 @@ class Ratings(RowMetric):
         score = read_outcomes(outcome)
         names: dict[str, int] = {}
         first, second = (self._numbers(name, side, score.device, names) for name, side in (("a", a), ("b", b)))
-        _checks.same_length(a=first, b=second, outcome=score)
+        _checks.check_consistent_length(a=first, b=second, outcome=score)
         _checks.same_device(a=first, b=second, outcome=score)
         count = None if self.models is None else len(self.models)
         codes = outcome_codes(first, second, score, count)
@@ -146,18 +146,16 @@ class Ratings(RowMetric):
             _checks.shape(argument, side, "N")
             _checks.integral(argument, side)
             return side.long()
-        side = _checks.listed(argument, side)
+        side = _checks.as_list(argument, side)
         if not all(isinstance(name, str) for name in side):
-            return torch.tensor([_checks.integer_at_least(argument, name, 0) for name in side], dtype=torch.int64).to(
-                device
-            )
+            return torch.tensor([_checks.check_int(argument, name, 0) for name in side], dtype=torch.int64).to(device)
         if self.models is None:
             numbers = {name: digest(name) for name in dict.fromkeys(side)}
             names |= numbers
         else:
             numbers = {name: i for i, name in enumerate(self.models)}
             for name in dict.fromkeys(side):
-                _checks.one_of(argument, name, numbers)
+                _checks.check_choice(argument, name, numbers)
         return torch.tensor([numbers[name] for name in side], dtype=torch.int64).to(device)
 
     def _names(self) -> dict[int, str]:
@@ -233,7 +231,7 @@ class Ratings(RowMetric):
         if self.anchor is None:
             return ratings
         name, rating = self.anchor
-        _checks.one_of("anchor", name, models)
+        _checks.check_choice("anchor", name, models)
         anchored = ratings[..., models.index(name)].unsqueeze(-1)
         return ratings - anchored + rating
 
@@ -321,7 +319,7 @@ class Ratings(RowMetric):
             estimate = self._estimates(resampled, confidence)
             if a is not None or b is not None:
                 for argument, name in (("a", a), ("b", b)):
-                    _checks.one_of(argument, name, models)
+                    _checks.check_choice(argument, name, models)
                 return self._compared(resampled, estimate, [(models.index(str(a)), models.index(str(b)))], options)[0]
             pairs = list(itertools.combinations(range(len(models)), 2))
             compared = self._compared(resampled, estimate, pairs, options)
@@ -417,7 +415,7 @@ class Ratings(RowMetric):
         confidence = check_confidence(confidence)
         models = self._table().models
         for argument, name in (("a", a), ("b", b)):
-            _checks.one_of(argument, name, models)
+            _checks.check_choice(argument, name, models)
         i, j = models.index(a), models.index(b)
 
         def read(parameters: Tensor) -> Tensor:

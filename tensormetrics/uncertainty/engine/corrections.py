@@ -23,7 +23,7 @@ def correct_p_values(p_values: Tensor, correction: str = "holm") -> Tensor:
     >>> correct_p_values(torch.tensor([0.01, 0.03, 0.04]))
     tensor([0.0300, 0.0600, 0.0600], dtype=torch.float64)
     """
-    _checks.one_of("correction", correction, CORRECTIONS)
+    _checks.check_choice("correction", correction, CORRECTIONS)
     _checks.shape("p_values", p_values, "...", "T")
     _checks.floating("p_values", p_values)
     tested = (p_values >= 0) & (p_values <= 1)

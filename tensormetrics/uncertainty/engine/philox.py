@@ -9,7 +9,7 @@ from typing import overload
 
 from torch import Tensor
 
-Words = tuple[int, int, int, int]  # of 32 bits
+RandomBits = tuple[int, int, int, int]  # of 32 bits
 Lanes = tuple[Tensor, Tensor, Tensor, Tensor]  # of such words in int64
 Mixed = int | Tensor
 
@@ -20,7 +20,7 @@ KEY_STEPS = 0x9E3779B9, 0xBB67AE85
 
 
 @overload
-def philox4x32(counter: Words, key: tuple[int, int]) -> Words: ...
+def philox4x32(counter: RandomBits, key: tuple[int, int]) -> RandomBits: ...
 @overload
 def philox4x32(counter: tuple[Mixed, Mixed, Mixed, Mixed], key: Sequence[Tensor]) -> Lanes: ...
 @overload

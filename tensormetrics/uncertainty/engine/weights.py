@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from ... import _checks, _native
-from ..._device_cache import kept
+from ..._device_cache import cached_per_device
 from ..._exact_sums import parts, total
 from ..._interruptible import interruptible
 from .philox import MASK_32, philox4x32, philox_key
@@ -31,7 +31,7 @@ ODD_FACTORS = 0x1E3779B97F4A7C15, 0x3F58476D1CE4E5B9  # of the second and third 
 LANES = defaultdict(lambda: 2**22, cpu=2**15)  # weights at a time, eighths of them
 
 
-class Identity(TypedDict, total=False):
+class ResamplingUnits(TypedDict, total=False):
     """Who the items of an `update` are, both (B,): integers, or names in a list.
 
     ids: items of one id weigh the same wherever, in whatever order and batch they come. Without, items are numbered as
@@ -64,7 +64,7 @@ def identity(count: int, device: torch.device, ids: Any = None, groups: Any = No
     return {name: units(name, each, count, device) for name, each in given.items() if each is not None}
 
 
-def kind_of(has_ids: bool, has_groups: bool) -> int:
+def kind_of_units(has_ids: bool, has_groups: bool) -> int:
     """Return how items are identified: `NUMBERED`, `WITH_IDS`, `WITH_GROUPS` or `WITH_BOTH`."""
     return WITH_IDS * has_ids + WITH_GROUPS * has_groups
 
@@ -75,7 +75,7 @@ def kind_of_rows(count: int, ids: Tensor, groups: Tensor) -> int | None:
     for name, column in (("ids", ids), ("groups", groups)):
         if len(column) not in (0, count):
             raise ValueError(f"{name}: got some for a part of the items; give every update the same, or call reset()")
-    return kind_of(len(ids) > 0, len(groups) > 0) if count else None
+    return kind_of_units(len(ids) > 0, len(groups) > 0) if count else None
 
 
 def check_same_kind(kind: int | None, before: int | None) -> None:
@@ -145,8 +145,8 @@ def digest(name: str) -> int:
 
 def check_draws(replicates: int | None, seed: int | None) -> tuple[int, int]:
     """Both with their defaults, 1000 and 0."""
-    replicates = REPLICATES if replicates is None else _checks.integer_at_least("replicates", replicates, 2)
-    return replicates, 0 if seed is None else _checks.integer_at_least("seed", seed, 0)
+    replicates = REPLICATES if replicates is None else _checks.check_int("replicates", replicates, 2)
+    return replicates, 0 if seed is None else _checks.check_int("seed", seed, 0)
 
 
 def weighted_sums(
@@ -245,7 +245,7 @@ item_weights = interruptible(
 _native.reference("item_weights")(_item_weights)
 
 
-@kept
+@cached_per_device
 def _tables(device: torch.device) -> tuple[Tensor, Tensor]:
     # ->  (VALUES,) float64 each: weights, and which half
     number = torch.arange(VALUES, device="cpu")

@@ -10,7 +10,7 @@ from ..._metric import Options
 from ..._sum_metric import SumMetric
 from ..engine.draws import Bounds, mean_bounds
 from ..engine.resampling import Resampled
-from ..engine.weights import Identity
+from ..engine.weights import ResamplingUnits
 
 GRID = 2.0**30  # values of items are its multiples: sums of 2^22 of them are exact, whatever their order
 
@@ -45,8 +45,8 @@ def calibration_error(preds: Tensor, target: Tensor, bins: int = 15, norm: str =
     >>> calibration_error(torch.tensor([0.9, 0.8]), torch.tensor([1, 1]))
     tensor(0.1500, dtype=torch.float64)
     """
-    bins = _checks.integer_at_least("bins", bins, 1)
-    _checks.one_of("norm", norm, NORMS)
+    bins = _checks.check_int("bins", bins, 1)
+    _checks.check_choice("norm", norm, NORMS)
     rows = _bin_rows(preds, target, bins, norm == "rms")
     return READERS[norm](rows.sum(-2), rows.shape[-2], bins)
 
@@ -131,7 +131,7 @@ class _Calibration(SumMetric):
         super().__init__(replicates=replicates, seed=seed, **kwargs)
         self.add_sums(width + 1)
 
-    def add_values(self, values: Tensor, target: Tensor, **items: Unpack[Identity]) -> None:
+    def add_values(self, values: Tensor, target: Tensor, **items: Unpack[ResamplingUnits]) -> None:
         # values: (N, width)  target: (N,)
         values = (values.detach() * GRID).round() / GRID
         rows = torch.cat([values, torch.ones_like(values[:, :1])], 1)
@@ -158,7 +158,7 @@ class BrierScore(_Calibration):
         if self.replicates:
             self.add_state("multiclass", torch.zeros((), dtype=torch.int64), "sum")  # items with several probabilities
 
-    def update(self, preds: Tensor, target: Tensor, **items: Unpack[Identity]) -> None:
+    def update(self, preds: Tensor, target: Tensor, **items: Unpack[ResamplingUnits]) -> None:
         """Add a batch.
 
         Shapes: preds: (N,) probabilities of 1, or (N, C); target: (N,) integer; ids, groups: (N,) integers or names.
@@ -200,12 +200,12 @@ class CalibrationError(_Calibration):
     def __init__(
         self, bins: int = 15, *, norm: str = "l1", replicates: int = 0, seed: int = 0, **kwargs: Unpack[Options]
     ) -> None:
-        _checks.one_of("norm", norm, NORMS)
-        self.bins, self.norm = _checks.integer_at_least("bins", bins, 1), norm
+        _checks.check_choice("norm", norm, NORMS)
+        self.bins, self.norm = _checks.check_int("bins", bins, 1), norm
         self.with_squares = norm == "rms" or replicates != 0
         super().__init__(3 * bins if self.with_squares else bins, replicates=replicates, seed=seed, **kwargs)
 
-    def update(self, preds: Tensor, target: Tensor, **items: Unpack[Identity]) -> None:
+    def update(self, preds: Tensor, target: Tensor, **items: Unpack[ResamplingUnits]) -> None:
         """Add a batch.
 
         Shapes: preds: (N,) probabilities of 1, or (N, C); target: (N,) integer; ids, groups: (N,) integers or names.

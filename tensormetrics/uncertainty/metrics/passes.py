@@ -53,7 +53,7 @@ def pass_at_k(n: Any, c: Any, k: int | Sequence[int], *, require: str = "any") -
         Yao et al. 2024, doi:10.48550/arXiv.2406.12045
     """
     sizes = _sizes(k)
-    _checks.one_of("require", require, REQUIREMENTS)
+    _checks.check_choice("require", require, REQUIREMENTS)
     device = next((count.device for count in (n, c) if isinstance(count, Tensor)), torch.device("cpu"))
     counts = [torch.as_tensor(count, device=device) for count in (n, c)]
     _checks.integral("n", counts[0])
@@ -73,7 +73,7 @@ def pass_at_k(n: Any, c: Any, k: int | Sequence[int], *, require: str = "any") -
 
 
 def _sizes(k: Any) -> tuple[int, ...]:
-    sizes = tuple(_checks.integer_at_least("k", size, 1) for size in (k if isinstance(k, Sequence) else [k]))
+    sizes = tuple(_checks.check_int("k", size, 1) for size in (k if isinstance(k, Sequence) else [k]))
     if not sizes:
         raise ValueError("k: got no number, wanted at least one")
     return sizes
@@ -143,7 +143,7 @@ class PassAtK(RowMetric):
 
     def __init__(self, k: int | Sequence[int] = (1, 5, 10), *, require: str = "any", **kwargs: Unpack[Options]) -> None:
         super().__init__(**kwargs)
-        _checks.one_of("require", require, REQUIREMENTS)
+        _checks.check_choice("require", require, REQUIREMENTS)
         self.k, self.require, self.is_single = _sizes(k), require, not isinstance(k, Sequence)
         self._problem_names: dict[int, str] = {}  # of the ids, for messages
         self.add_columns("right", "drawn")

@@ -16,7 +16,7 @@ from ..._row_metric import RowMetric
 from ..engine.draws import pseudo_masses
 from ..engine.resampling import Resampled
 from ..engine.units import group_size, units_of_values
-from ..engine.weights import Identity, check_draws, fingerprint, replicate_weights
+from ..engine.weights import ResamplingUnits, check_draws, fingerprint, replicate_weights
 
 
 @takes_arrays
@@ -125,7 +125,7 @@ class RankedMetric(RowMetric):
         # right, false: (..., N), the positives and negatives down to each score  last: (..., N)  ->  (...)
         """The score; sums are 0 but at the `last` of equal scores."""
 
-    def update(self, preds: Tensor, target: Tensor, **items: Unpack[Identity]) -> None:
+    def update(self, preds: Tensor, target: Tensor, **items: Unpack[ResamplingUnits]) -> None:
         """Append a batch.
 
         Shapes: preds: (N,) floating; target: (N,) integer or bool, 0 or 1; ids, groups: (N,) integers or names.

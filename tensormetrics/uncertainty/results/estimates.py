@@ -370,7 +370,7 @@ class Comparison(Result):
         Raises:
             ValueError: If the number is negative, or standard error, items or confidence of the comparison are unknown.
         """
-        more = _checks.integer_at_least("more", more, 0)
+        more = _checks.check_int("more", more, 0)
         if self.se is None or self.items is None or self.confidence is None:
             raise ValueError(
                 "assurance: got a comparison without se, items and confidence, wanted one of compare(a, b)"
@@ -381,7 +381,7 @@ class Comparison(Result):
 
 def check_confidence(confidence: float) -> float:
     """Return a number in (0, 1) as a float, or raise a ValueError."""
-    _checks.number("confidence", confidence, "a number between 0 and 1", lambda x: 0 < x < 1)
+    _checks.check_number("confidence", confidence, "a number between 0 and 1", lambda x: 0 < x < 1)
     return float(confidence)
 
 

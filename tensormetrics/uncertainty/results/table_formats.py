@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from ... import _checks
-from ..._files import parsing, read_text, written
+from ..._files import open_atomic, parsing, read_text
 from ..._tables import cell_text, escaped_latex, latex_tabular, rendered
 from .cells import Cell
 from .estimates import Comparison, Estimate, Result
@@ -47,8 +47,8 @@ def _text(cell: Cell, precision: int, intervals: Intervals = "brackets") -> Any:
 
 
 def to_latex(table: Any, precision: int, intervals: Intervals, bold: str | None, booktabs: bool) -> str:
-    _checks.one_of("intervals", intervals, ("brackets", "plusminus", None))
-    _checks.one_of("bold", bold, ("best", "tied", None))
+    _checks.check_choice("intervals", intervals, ("brackets", "plusminus", None))
+    _checks.check_choice("bold", bold, ("best", "tied", None))
     is_bold = {name: _bold_rows(table, name, bold) for name in table.higher_is_better}
     rows = []
     for name, row in zip(table.rows, table.cells, strict=True):
@@ -93,7 +93,7 @@ def latex_float(tabular: str, caption: str | None, label: str | None) -> str:
 
 def frame_columns(table: Any, style: str = "numbers") -> tuple[list[str], list[list[Any]]]:
     """Return headers and rows: texts, or numbers in which each end and each p-value has a column of its own."""
-    _checks.one_of("style", style, ("numbers", "text"))
+    _checks.check_choice("style", style, ("numbers", "text"))
     if style == "text":
         return [*table.higher_is_better], [[cell_text(_text(cell, 3), 3) for cell in row] for row in table.cells]
     headers: list[str] = []
@@ -206,6 +206,6 @@ def _float(value: float | str | None) -> float:
 def saved(text: str, path: str | os.PathLike | None) -> str:
     """Return the text, and write it to `path` if there is one."""
     if path is not None:
-        with written(path) as file:
+        with open_atomic(path) as file:
             file.write(text.encode())
     return text

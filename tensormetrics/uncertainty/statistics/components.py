@@ -63,7 +63,7 @@ class VarianceComponents:
         """
         for name, count in (("items", items), ("repeats", repeats)):
             if count is not None:
-                _checks.number(name, count, "a number >= 1", lambda x: x >= 1)
+                _checks.check_number(name, count, "a number >= 1", lambda x: x >= 1)
         if items is None and repeats is None:
             return self._variance.sqrt()
         num_items = self.num_items if items is None else items

@@ -79,7 +79,7 @@ def compare_data_sets(
     if sets < 3 or results < 4:
         raise ValueError(f"a, b: got shape {tuple(a.shape)}, wanted at least 3 data sets of 4 results each")
     rho = 1 / results if rho is None else rho
-    _checks.number("rho", rho, "None or a number in [0, 1)", lambda x: 0 <= x < 1)
+    _checks.check_number("rho", rho, "None or a number in [0, 1)", lambda x: 0 <= x < 1)
     values = a.double() - b.double()
     unit = values.abs().amax()
     values = values / unit  # squares of very small or large differences would be 0 or infinite

@@ -48,10 +48,10 @@ def kde(
     (tensor([-1.,  0.,  1.], dtype=torch.float64), tensor([0.5120, 0.4951, 0.5120], dtype=torch.float64))
     """
     _checks.floating("samples", samples)
-    _checks.one_of("boundary", boundary, ("none", "reflect"))
-    grid_samples = _checks.integer_at_least("grid_samples", grid_samples, 2)
-    _checks.number("bw_adjust", bw_adjust, "a finite number > 0", lambda x: 0 < x < torch.inf)
-    _checks.number("cut", cut, "a finite number >= 0", lambda x: 0 <= x < torch.inf)
+    _checks.check_choice("boundary", boundary, ("none", "reflect"))
+    grid_samples = _checks.check_int("grid_samples", grid_samples, 2)
+    _checks.check_number("bw_adjust", bw_adjust, "a finite number > 0", lambda x: 0 < x < torch.inf)
+    _checks.check_number("cut", cut, "a finite number >= 0", lambda x: 0 <= x < torch.inf)
     if samples.ndim == 0:
         raise ValueError("samples: got shape (), wanted (S, ...)")
     if clip is not None and not (isinstance(clip, tuple | list) and len(clip) == 2 and clip[0] < clip[1]):

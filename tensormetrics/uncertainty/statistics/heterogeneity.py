@@ -123,7 +123,7 @@ def interpret_i2(i2: float) -> str:
     >>> interpret_i2(0.8)
     'considerable heterogeneity'
     """
-    _checks.number("i2", i2, "a number in [0, 1]", lambda x: 0 <= x <= 1)
+    _checks.check_number("i2", i2, "a number in [0, 1]", lambda x: 0 <= x <= 1)
     return next(words for limit, words in INTERPRETATIONS if i2 < limit) + " heterogeneity"
 
 
@@ -132,7 +132,7 @@ def _check(means: Tensor, variances: Tensor) -> None:  # (M, ...), (M, ...)
         _checks.floating(name, values)
         if values.ndim == 0:
             raise ValueError(f"{name}: got shape (), wanted (M, ...) of M experiments")
-    _checks.same_length(means=means, variances=variances)
+    _checks.check_consistent_length(means=means, variances=variances)
 
 
 def weighted_squares(means: Tensor, w: Tensor) -> Tensor:  # (M, ...) -> (...)

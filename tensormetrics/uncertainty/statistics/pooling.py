@@ -112,7 +112,7 @@ def correlated_variance(values: Tensor, rho: float | None = None) -> Tensor:  # 
     """Squared standard error of the mean of M values from overlapping training sets."""
     M = len(values)
     rho = 1 / M if rho is None else rho
-    _checks.number("rho", rho, "None or a number in [0, 1)", lambda x: 0 <= x < 1)
+    _checks.check_number("rho", rho, "None or a number in [0, 1)", lambda x: 0 <= x < 1)
     distance = values - values[0]  # exactly 0 for equal values
     return (1 / M + rho / (1 - rho)) * (distance - distance.mean(0)).square().sum(0) / (M - 1)
 
@@ -145,7 +145,7 @@ def pool_beta(samples: Tensor, u: Tensor, bounds: Bounds, *, estimation_method: 
 def fit_beta(samples: Tensor, bounds: Bounds, *, estimation_method: str = "mle") -> tuple[Tensor, Tensor]:
     # samples: (S, ...)  ->  a and b: (...), on the host
     """Parameters of beta distributions, by maximum likelihood ("mle") or by moments ("mm" or "mome")."""
-    _checks.one_of("estimation_method", estimation_method, ("mle", "mm", "mome"))
+    _checks.check_choice("estimation_method", estimation_method, ("mle", "mm", "mome"))
     low, high = bounds
     if not math.isfinite(high - low):
         raise ValueError(f"bounds: got {bounds}, 'beta' wants finite ones; {ADVICE}")
@@ -244,7 +244,7 @@ def pool_histogram(samples: Tensor, u: Tensor, bounds: Bounds, *, pseudo_count_w
     >>> print(f"{pooled.median():.2f} in [{pooled.min():.2f}, {pooled.max():.2f}]")
     0.83 in [0.78, 0.92]
     """
-    _checks.number("pseudo_count_weight", pseudo_count_weight, "a finite number > 0", lambda x: 0 < x < math.inf)
+    _checks.check_number("pseudo_count_weight", pseudo_count_weight, "a finite number > 0", lambda x: 0 < x < math.inf)
     _check(samples, u, bounds)
     x, n = sort_samples(samples, 0)  # (M, ..., S)
     finite = finite_part(x, n)
@@ -284,7 +284,7 @@ def _check(samples: Tensor, u: Tensor, bounds: Bounds) -> None:  # (S, M, ...), 
     if not isinstance(bounds, tuple | list) or len(bounds) != 2:
         raise ValueError(f"bounds: got {bounds!r:.60}, wanted (low, high)")
     for name, end in zip(("low", "high"), bounds, strict=True):
-        _checks.number(f"bounds, {name}", end, "a number", lambda x: x == x)
+        _checks.check_number(f"bounds, {name}", end, "a number", lambda x: x == x)
 
 
 def _to(like: Tensor, *parameters: Tensor) -> list[Tensor]:

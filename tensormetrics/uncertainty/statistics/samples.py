@@ -53,12 +53,12 @@ def equal_tailed(samples: Tensor, confidence: float = 0.95, dim: int = 0) -> Est
 
 
 def check_probability(name: str, value: float) -> None:
-    _checks.number(name, value, "a number in (0, 1]", lambda x: 0 < x <= 1)
+    _checks.check_number(name, value, "a number in (0, 1]", lambda x: 0 < x <= 1)
 
 
 def check_rope(rope: float | None) -> None:
     if rope is not None:
-        _checks.number("rope", rope, "None or a number >= 0", lambda x: x >= 0)
+        _checks.check_number("rope", rope, "None or a number >= 0", lambda x: x >= 0)
 
 
 def sort_samples(samples: Tensor, dim: int) -> tuple[Tensor, Tensor]:

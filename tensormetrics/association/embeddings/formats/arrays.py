@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from ...._files import Npz, kind_of, open_safetensors, parsing, read_text
+from ...._files import Npz, file_suffix, open_safetensors, parsing, read_text
 from ..vocabulary import from_array
 
 TEXT = "US"  # kinds of arrays: of str, and of bytes
@@ -60,7 +60,7 @@ def word_list(words: Any) -> Sequence[str]:
     if not isinstance(words, str | PathLike):
         return words
     text = read_text(words).replace("\r\n", "\n")
-    if kind_of(words) != ".json":
+    if file_suffix(words) != ".json":
         return text.removesuffix("\n").split("\n")
     with parsing(words, "JSON"):
         read = json.loads(text)

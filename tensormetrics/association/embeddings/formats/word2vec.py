@@ -56,7 +56,7 @@ def read_word2vec(
     """
     path = Path(path)
     if limit is not None:
-        limit = _checks.integer_at_least("limit", limit, 1)
+        limit = _checks.check_int("limit", limit, 1)
     if isinstance(only, str):
         raise TypeError(f"only: got the str {only!r}, wanted a collection of words")
     if binary and no_header:

@@ -13,7 +13,7 @@ from typing_extensions import Unpack
 
 from .... import _checks
 from ...._checks import takes_arrays
-from ...._files import open_stream, parsing, written
+from ...._files import open_atomic, open_stream, parsing
 from ...._repr import ConstructorRepr
 from ...inputs import as_embeddings
 from ..backend import Candidates, asked_of, eligible, most_ignored, unit_rows
@@ -56,7 +56,7 @@ class FaissKNN(ConstructorRepr):
         *,
         distance: DistanceName = "l2",
     ) -> None:
-        _checks.one_of("distance", distance, DISTANCES)
+        _checks.check_choice("distance", distance, DISTANCES)
         if gpus is not None and not isinstance(gpus, list | tuple):
             raise TypeError(f"gpus: got {gpus!r}, wanted a list or tuple of GPU numbers")
         if gpus is not None and not gpus:
@@ -144,7 +144,7 @@ class FaissKNN(ConstructorRepr):
             raise ValueError("save: got no index to write; train() first")
         faiss = _faiss()
         index = faiss.index_gpu_to_cpu(self.index) if _gpu(self.index) else self.index
-        with written(path) as file:
+        with open_atomic(path) as file:
             faiss.write_index(index, faiss.PyCallbackIOWriter(file.write))
 
     def load(self, path: str | PathLike) -> None:

@@ -26,7 +26,7 @@ class KeOpsKNN(ConstructorRepr):
     """
 
     def __init__(self, distance: DistanceName = "l2") -> None:
-        _checks.one_of("distance", distance, DISTANCES)
+        _checks.check_choice("distance", distance, DISTANCES)
         _lazy_tensor()
         self.distance = distance
 

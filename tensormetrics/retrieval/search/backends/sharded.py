@@ -9,7 +9,15 @@ from torch import distributed as dist
 
 from .... import _checks
 from ...._checks import takes_arrays
-from ...._distributed import Kind, check_same_options, described, exchange, kind_of, together, travel_device
+from ...._distributed import (
+    TensorMeta,
+    all_gather_status,
+    check_same_options,
+    described,
+    raise_on_all_ranks,
+    tensor_meta,
+    travel_device,
+)
 from ...._repr import ConstructorRepr
 from ...inputs import budget, check_squares
 from ...relevance import rows_of
@@ -78,16 +86,16 @@ class ShardedKNN(ConstructorRepr):
             query, k, reference, own = search_arguments(*sides, most=2**63 - 1)  # how many there are is not yet known
             _checks.same_device(query=query, ignore=ignore if isinstance(ignore, Tensor) else None)
             options = {"distance": described(self.knn.distance), "exact": repr(self.knn.exact), "k": repr(k)}
-            outcome = kind_of(query), kind_of(reference), options
+            outcome = tensor_meta(query), tensor_meta(reference), options
         except BaseException as error:
             outcome = error
-        queries, references, options = zip(*exchange(outcome, self.group), strict=True)
+        queries, references, options = zip(*all_gather_status(outcome, self.group), strict=True)
         check_same_options(options)
         _check_alike(queries, references)
         query, reference = _like_others(query, queries), _like_others(reference, references)
         home, travel = query.device, travel_device([kind[2] for kind in (*queries, *references)], self.group)
         if travel is not None:
-            with together(self.group):
+            with raise_on_all_ranks(self.group):
                 is_self_retrieval = query is reference
                 query, reference, own, ignore = (_moved(each, travel) for each in (query, reference, own, ignore))
                 reference = query if is_self_retrieval else reference
@@ -96,7 +104,7 @@ class ShardedKNN(ConstructorRepr):
             own = torch.full((len(query),), -1, device=query.device)
         elif self_index is None:
             own = own + sum(sizes[: dist.get_rank(self.group)])
-        with together(self.group):
+        with raise_on_all_ranks(self.group):
             delta, indices = self.search(query, k, reference, own, sizes, ignore)
         distance = self.knn.order
         if isinstance(distance, Distance):
@@ -136,7 +144,7 @@ class ShardedKNN(ConstructorRepr):
         if alone and isinstance(distance, Distance):
             check_squares(query=query)
             told = told_of(query, distance)
-        every, memories = zip(*exchange((told, memory), self.group), strict=True)
+        every, memories = zip(*all_gather_status((told, memory), self.group), strict=True)
         most = max(sizes, default=0)
         least = travel_memory(min(memories), 8 * reference.shape[1] * reference.element_size(), most, self.group)
         if None not in every:
@@ -203,7 +211,7 @@ def _with_columns(rows: Tensor, like: Tensor) -> Tensor:
     return rows.new_empty(0, like.shape[-1]) if rows.shape == (0,) else rows
 
 
-def _check_alike(queries: tuple[Kind, ...], references: tuple[Kind, ...]) -> None:
+def _check_alike(queries: tuple[TensorMeta, ...], references: tuple[TensorMeta, ...]) -> None:
     """Rows of all ranks have one number of columns, and one dtype on either side."""
     held = [{(shape[1], dtype) for shape, dtype, _ in side if shape[0]} for side in (queries, references)]
     if max(map(len, held)) > 1 or len({columns for side in held for columns, _ in side}) > 1:
@@ -214,7 +222,7 @@ def _check_alike(queries: tuple[Kind, ...], references: tuple[Kind, ...]) -> Non
         raise ValueError(f"query and reference: got {got}; wanted one number of columns and one dtype of each")
 
 
-def _like_others(rows: Tensor, kinds: tuple[Kind, ...]) -> Tensor:
+def _like_others(rows: Tensor, kinds: tuple[TensorMeta, ...]) -> Tensor:
     # rows: (N, D)  ->  the same; without rows, with the columns and the dtype of the other ranks' rows
     if len(rows):
         return rows

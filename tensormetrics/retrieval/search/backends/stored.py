@@ -47,7 +47,7 @@ class StoredKNN(ConstructorRepr):
     """
 
     def __init__(self, indices: Lists, distances: Lists | None = None, *, distance: DistanceName = "l2") -> None:
-        _checks.one_of("distance", distance, DISTANCES)
+        _checks.check_choice("distance", distance, DISTANCES)
         self.distance = distance
         self.indices = _read("indices", indices)
         _checks.integral("indices", self.indices)
@@ -71,7 +71,7 @@ class StoredKNN(ConstructorRepr):
 
         Shapes: query: (Q, D); reference: (R, D); self_index: (Q,) int64 -> (Q, k) floating, (Q, k) int64.
         """
-        k = _checks.integer_at_least("k", k, 1)
+        k = _checks.check_int("k", k, 1)
         stored, width = self.indices.shape
         if len(query) != stored:
             raise ValueError(f"query: got {len(query)} rows, wanted the {stored} of the lists, all in one call")

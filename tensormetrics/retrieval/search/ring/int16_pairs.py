@@ -14,7 +14,7 @@ from .. import operators
 from ..backend import nearest as in_order
 from ..distance import DISTANCES, Distance
 from ..int16.quantize import LARGEST, UP, Lists, Rounded, capacity_of
-from ..product_filter import BLOCK, Filter, Frame
+from ..product_filter import BLOCK, Filter, Normalization
 from .symmetric import Known, nearest_of
 
 FEWEST, SOME = 256, 64  # rows for which it pays; rows that are tried first
@@ -49,7 +49,9 @@ class WordPairs:
     x are the same rows in every call, of which the first `cut` may be left out. y are at most `most`.
     """
 
-    def __init__(self, k: int, distance: Distance, frame: Frame, memory: int, cut: int = 0, most: int = 2**62) -> None:
+    def __init__(
+        self, k: int, distance: Distance, frame: Normalization, memory: int, cut: int = 0, most: int = 2**62
+    ) -> None:
         dim = len(frame.centre)
         self.k, self.distance, self.memory, self.cut = k, distance, memory, cut
         self.step = min(_rows_at_once(k, dim, memory), max(most, cut))

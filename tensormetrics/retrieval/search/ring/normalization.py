@@ -6,10 +6,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ...._distributed import Group, exchange
+from ...._distributed import Group, all_gather_status
 from ...._exact_sums import power_of_two
 from ..distance import Distance, rows_at_once
-from ..product_filter import Frame, middle
+from ..product_filter import Normalization, middle
 
 Told = tuple[int, bytes, float]  # number of rows, their middle, how far from it they are at most
 
@@ -26,7 +26,7 @@ def told_of(rows: Tensor, distance: Distance) -> Told:
     return len(rows), own.numpy().tobytes(), float(away.where(away.isfinite(), 0.0).amax())
 
 
-def frame_of(told: Sequence[Told], rows: Tensor) -> Frame:
+def frame_of(told: Sequence[Told], rows: Tensor) -> Normalization:
     # rows: (n, D) of this rank  ->  the same on all ranks
     kind = np.dtype("float64" if rows.dtype == torch.float64 else "float32")
     centre, count = torch.zeros(rows.shape[1], dtype=torch.float64, device="cpu"), 0
@@ -39,16 +39,16 @@ def frame_of(told: Sequence[Told], rows: Tensor) -> Frame:
     ways = [each[2] for each in told if each[0]]
     longest = max((away + float((m - centre).norm()) for away, m in zip(ways, middles, strict=True)), default=0.0)
     whole = rows.new_tensor(longest * (1 + 1e-9), dtype=torch.float64)
-    return Frame(centre.to(rows.device), power_of_two(whole), whole)
+    return Normalization(centre.to(rows.device), power_of_two(whole), whole)
 
 
-def common_frame(rows: Tensor, distance: Distance, group: Group) -> tuple[Frame, Tensor]:
+def common_frame(rows: Tensor, distance: Distance, group: Group) -> tuple[Normalization, Tensor]:
     # rows: (n, D) of this rank  ->  the same on all ranks; (n,) float64, norms in it, inf where not finite
-    frame = frame_of(exchange(told_of(rows, distance), group), rows)
+    frame = frame_of(all_gather_status(told_of(rows, distance), group), rows)
     return frame, norms_in(frame, rows, distance)
 
 
-def norms_in(frame: Frame, rows: Tensor, distance: Distance) -> Tensor:
+def norms_in(frame: Normalization, rows: Tensor, distance: Distance) -> Tensor:
     # rows: (N, D)  ->  (N,) float64, inf where not finite
     norms = lengths(rows, frame.centre, distance)
     return norms.masked_fill(~norms.isfinite(), torch.inf)

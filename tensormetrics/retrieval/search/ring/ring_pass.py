@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch import distributed as dist
 
-from ...._distributed import FEW_RANKS, Group, exchange, global_rank, reaching
+from ...._distributed import FEW_RANKS, Group, all_gather_status, global_rank, translate_collective_errors
 
 FEWEST = 64  # rows that are sent at once
 HIGHEST_FLOOR = 2**24  # bytes; rows that take more than this by 64 keep a rank busy for longer than a message takes
@@ -37,13 +37,13 @@ class Ring:
             self.room += [[t.new_empty(self.most, *t.shape[1:]) for t in self.tensors] for _ in buffers]
         except BaseException as error:
             failure = error
-        exchange(failure, self.group)
+        all_gather_status(failure, self.group)
         turns = [(step, start) for step in range(self.world) for start in range(0, max(self.sizes), self.most)]
         block, requests = self._begin(0, *turns[0]) if turns else ([], [])
         for number, (step, start) in enumerate(turns):
             finish(requests, self.group)
             if number:
-                exchange(failure, self.group)
+                all_gather_status(failure, self.group)
             requests = []
             present, owner = block, (self.rank - step) % self.world
             if number + 1 < len(turns):
@@ -52,7 +52,7 @@ class Ring:
                 work(sum(self.sizes[:owner]) + min(start, self.sizes[owner]), *present)
             except BaseException as error:  # the others wait for our blocks
                 failure = error
-        exchange(failure, self.group)
+        all_gather_status(failure, self.group)
 
     def _begin(self, number: int, step: int, start: int) -> tuple[list[Tensor], list[dist.Work]]:
         own = [tensor[start : start + self.most] for tensor in self.tensors]
@@ -91,7 +91,7 @@ def begin(
     ends: list[tuple[Any, int, Tensor]] = [(dist.isend, rank, part) for rank, parts in sent for part in parts]
     ends += [(dist.irecv, rank, part) for rank, parts in received for part in parts]
     transfers = [dist.P2POp(op, part, global_rank(rank, group), group=group) for op, rank, part in ends if part.numel()]
-    with reaching(group):
+    with translate_collective_errors(group):
         return dist.batch_isend_irecv(transfers) if transfers else []
 
 
@@ -102,7 +102,7 @@ def shift(sent: Sequence[Tensor], to: int, received: Sequence[Tensor], source: i
         return begin([(to, sent)], [(source, received)], group)
     # Where ranks share cores, threads that wait for single messages of gloo are busy for milliseconds.
     requests: list[dist.Work] = []
-    with reaching(group):
+    with translate_collective_errors(group):
         for out, come in zip(sent, received, strict=True):
             # A tensor of one number may have any strides.
             out, come = (part.as_strided((part.numel(),), (1,)).view(torch.uint8) for part in (out, come))
@@ -114,7 +114,7 @@ def shift(sent: Sequence[Tensor], to: int, received: Sequence[Tensor], source: i
 
 
 def finish(requests: Sequence[dist.Work], group: Group) -> None:
-    with reaching(group):
+    with translate_collective_errors(group):
         for request in requests:
             request.wait()
 

@@ -10,7 +10,7 @@ from .. import operators
 from ..backend import nearest
 from ..distance import Distance
 from ..nearest import NearestSearch
-from ..product_filter import Filter, Frame, plain_products
+from ..product_filter import Filter, Normalization, exact_float32_products
 from ..references import References
 from ..stages import kept_of
 from ..topk import Least
@@ -54,7 +54,7 @@ class Side(NamedTuple):
 
 
 def mutual_neighbours(
-    x: Side, y: Side, k: int, distance: Distance, frame: Frame, memory: int
+    x: Side, y: Side, k: int, distance: Distance, frame: Normalization, memory: int
 ) -> Iterator[tuple[bool, slice, Tensor, Tensor]]:
     # ->  whether of x, slices of its rows or of y's, (n, k) float64, (n, k) int64, -1 = none
     """Of each row the k nearest rows of the other side by (Euclidean distance, index), as far as they are not further
@@ -88,7 +88,7 @@ class _Stacked:
 
 
 def _neighbours(
-    x: Side, y: Side, k: int, distance: Distance, frame: Frame, memory: int
+    x: Side, y: Side, k: int, distance: Distance, frame: Normalization, memory: int
 ) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
     dtype = torch.float64 if x.rows.dtype == torch.float64 else torch.float32
     stacked = cast(Tensor, _Stacked(x.rows, y.rows))  # of which slices of rows alone are read
@@ -110,7 +110,7 @@ def _neighbours(
             tile = slice(start, start + some)
             queries = filter_.query(x.rows[tile])[0] if x.scaled is None else x.scaled[tile]
             tables = least.keys, least.number, least.limit, least.kept, start
-            with plain_products(queries.device):
+            with exact_float32_products(queries.device):
                 operators.update_topk(queries, rows, filter_.bias, first, own[: len(queries)], None, *tables)
     values, columns = least.sorted()
     of_x, of_y = slice(size), slice(size, None)

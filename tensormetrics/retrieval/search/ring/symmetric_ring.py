@@ -4,11 +4,11 @@ import torch
 from torch import Tensor
 from torch import distributed as dist
 
-from ...._distributed import Group, exchange
+from ...._distributed import Group, all_gather_status
 from .. import operators
 from ..distance import Distance, rows_at_once
 from ..knn import TorchKNN
-from ..product_filter import Filter, Frame
+from ..product_filter import Filter, Normalization
 from .int16_pairs import Looking, WordPairs
 from .normalization import norms_in
 from .ring_pass import finish, shift
@@ -32,7 +32,7 @@ class MutualRing:
         sizes: list[int],
         memory: int,
         knn: TorchKNN,
-        frame: Frame,
+        frame: Normalization,
         most: int,
         group: Group,
     ) -> None:
@@ -54,7 +54,7 @@ class MutualRing:
             self._prepare(k)
         except BaseException as error:
             failure = error
-        exchange(failure, self.group)
+        all_gather_status(failure, self.group)
         requests = self._begin(0, turns, room)
         try:
             self._among_own(known)
@@ -80,7 +80,7 @@ class MutualRing:
             finish(requests, self.group)
             work += max(self.sizes) * min(self.most, max(self.sizes)) * self.rows.shape[1]
             if work > LONG:
-                exchange(failure, self.group)
+                all_gather_status(failure, self.group)
                 work = 0.0
             finish(shift([found], owner, [answer], other, self.group), self.group)
             try:

@@ -126,9 +126,9 @@ def typed(key: Any) -> Hashable:
 
 def check_fraction(name: str, value: Any) -> None:
     """Raise a ValueError unless a value is in [0, 1]."""
-    _checks.number(name, value, "a number in [0, 1]", lambda number: 0 <= number <= 1)
+    _checks.check_number(name, value, "a number in [0, 1]", lambda number: 0 <= number <= 1)
 
 
 def check_not_negative(name: str, value: Any) -> None:
     """Raise a ValueError unless a value is finite and at least 0."""
-    _checks.number(name, value, "a finite number >= 0", lambda number: 0 <= number < math.inf)
+    _checks.check_number(name, value, "a finite number >= 0", lambda number: 0 <= number < math.inf)

@@ -44,7 +44,7 @@ class from_func(Comparator):
         if not callable(self.function):
             raise TypeError(f"from_func: got {self.function!r:.60}, wanted a function of a prediction and a reference")
         check_fraction("from_func: threshold", self.threshold)
-        _checks.integer_at_least("from_func: batch_size", self.batch_size, 1)
+        _checks.check_int("from_func: batch_size", self.batch_size, 1)
 
     def _compare(
         self, keys: Sequence[Any], i: np.ndarray, j: np.ndarray, cutoff: float, answers: Answers | None

@@ -90,7 +90,7 @@ class similar(_TextComparator):
 
     def __post_init__(self) -> None:
         check_fraction("similar: threshold", self.threshold)
-        _checks.one_of("similar: method", self.method, ("levenshtein", "tokens"))
+        _checks.check_choice("similar: method", self.method, ("levenshtein", "tokens"))
 
     def _text_key(self, text: str) -> Hashable:
         text = nfc(text)
@@ -199,7 +199,7 @@ class parsed(_TextComparator):
     formats: Sequence[str] = ()
 
     def __post_init__(self) -> None:
-        formats = tuple(_checks.listed("parsed: formats", self.formats))
+        formats = tuple(_checks.as_list("parsed: formats", self.formats))
         if wrong := [text for text in formats if not isinstance(text, str) or "%" not in text]:
             raise ValueError(f"parsed: formats: got {wrong[0]!r}, wanted a format such as '%d/%m/%Y'")
         object.__setattr__(self, "formats", formats)

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ...tensors._integer_program import PROOF, Answer, Programme, solve
+from ...tensors._integer_program import PROOF, Answer, IntegerProgram, solve
 from ...tensors._pairs import expand, matched, places
 from ...tensors.constraints import Constraint
 from ...tensors.latent.latent import SolvedMapping, latent_overlap
@@ -159,5 +159,5 @@ def consistent_choice(
     sign[len(sign) - len(need) :] = -1
     limit = np.concatenate([np.ones(end), np.zeros(len(need))])
     gain = np.concatenate([weight, np.zeros(len(links))])
-    answer = solve(Programme(gain, np.concatenate(row), np.concatenate(col), sign, limit), 0.0, NODE_LIMIT)
+    answer = solve(IntegerProgram(gain, np.concatenate(row), np.concatenate(col), sign, limit), 0.0, NODE_LIMIT)
     return Answer(answer.taken[: len(weight)] > 0.5, answer.bound)

@@ -34,13 +34,13 @@ class Ranking(nn.Module):
 
     def __init__(self, items: StructuredMetric, max_k: int) -> None:
         super().__init__()
-        self.items, self.max_k = items, _checks.integer_at_least("max_k", max_k, 1)
+        self.items, self.max_k = items, _checks.check_int("max_k", max_k, 1)
 
     def forward(
         self, preds: Sequence[Sequence[Any]], refs: Sequence[Any], gains: Sequence[Sequence[float]] | None = None
     ) -> Queries:
         """B queries, read together; gains stand in the order of the references, default 1."""
-        _checks.same_length(preds=preds, refs=refs)
+        _checks.check_consistent_length(preds=preds, refs=refs)
         size, node, device = len(preds), cast(Collection, self.items.node()), self.items.device
         if gains is not None and not node.inner.equality:
             raise ValueError(
@@ -75,12 +75,12 @@ def _flat_gains(gains: Sequence[Sequence[float]] | None, n_ref: Tensor) -> Tenso
     # n_ref: (B,)  ->  (n_ref.sum(),) float64
     if gains is None:
         return torch.ones(int(n_ref.sum()), dtype=torch.float64, device=n_ref.device)
-    _checks.same_length(gains=gains, refs=n_ref)
+    _checks.check_consistent_length(gains=gains, refs=n_ref)
     for number, (own, wanted) in enumerate(zip(gains, n_ref.tolist(), strict=True)):
         if len(own) != wanted:
             raise ValueError(f"gains[{number}]: got {len(own)} numbers, wanted one for each of {wanted} references")
         for place, gain in enumerate(own):
-            _checks.number(f"gains[{number}][{place}]", gain, "a finite number", math.isfinite)
+            _checks.check_number(f"gains[{number}][{place}]", gain, "a finite number", math.isfinite)
     return torch.tensor(list(chain.from_iterable(gains)), dtype=torch.float64, device=n_ref.device)
 
 

@@ -106,8 +106,8 @@ def span_errors(
     References:
         N. Chinchor, B. Sundheim 1993, aclanthology.org/M93-1007
     """
-    _checks.one_of("scheme", scheme, SCHEMES)
-    _checks.one_of("mode", mode, MODES)
+    _checks.check_choice("scheme", scheme, SCHEMES)
+    _checks.check_choice("mode", mode, MODES)
     pred, ref = documents_of(pred, "pred"), documents_of(ref, "ref")
     if are_spans(pred, ref):
         if mode != "lenient" or suffix:

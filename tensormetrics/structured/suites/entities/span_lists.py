@@ -34,7 +34,7 @@ def read_span_lists(*sides: Sequence[Sequence[Any]]) -> tuple[list[str], list[Te
     Raises:
         ValueError: If numbers of documents differ, or something is no span; the message has its place.
     """
-    _checks.same_length(pred=sides[0], ref=sides[1])
+    _checks.check_consistent_length(pred=sides[0], ref=sides[1])
     numbers: dict[str, int] = {}
     tables, counts = [], []
     for name, documents in zip(("pred", "ref"), sides, strict=True):

@@ -8,7 +8,7 @@ from torch import Tensor
 from typing_extensions import Unpack
 
 from .... import _checks
-from ....uncertainty.engine.weights import Identity
+from ....uncertainty.engine.weights import ResamplingUnits
 from ...tensors import _lengths
 from ...tensors._lengths import Cells, documents, in_chunks, product, total
 from .._label_scores import LabelScores
@@ -37,7 +37,7 @@ class SpanScores(LabelScores):
     def __init__(
         self, scheme: str = "strict", average: str = "micro", labels: Sequence[str] | None = None, **kwargs: Any
     ) -> None:
-        _checks.one_of("scheme", scheme, SCHEMES)
+        _checks.check_choice("scheme", scheme, SCHEMES)
         if labels is not None and scheme in ("exact", "partial"):
             raise ValueError(f"labels: got {labels!r} with scheme={scheme!r}, which ignores labels; leave them out")
         self.scheme = scheme
@@ -51,7 +51,7 @@ class SpanScores(LabelScores):
         ref_spans: Tensor,
         n_pred: Tensor | None = None,
         n_ref: Tensor | None = None,
-        **items: Unpack[Identity],
+        **items: Unpack[ResamplingUnits],
     ) -> None:
         """Add documents of N and M spans. Rows beyond `n_pred` and `n_ref`, and those of a negative label, are padding.
 
@@ -88,7 +88,7 @@ class SpanScores(LabelScores):
         mode: str = "lenient",
         vocabulary: Sequence[str] | None = None,
         suffix: bool = False,
-        **items: Unpack[Identity],
+        **items: Unpack[ResamplingUnits],
     ) -> None:
         """Add documents given as lists of tags, or as numbers of tags in `vocabulary`; `mode`, `suffix`: `read_tags`.
 
@@ -97,7 +97,7 @@ class SpanScores(LabelScores):
         Of numbers, a token that is negative on either side is left out on both. A warning says when tags do not fit
         the scheme: any of the reference, or half of the predicted ones.
         """
-        _checks.one_of("mode", mode, MODES)
+        _checks.check_choice("mode", mode, MODES)
         if vocabulary is not None:
             return self._update_numbers(cast(Tensor, pred), cast(Tensor, ref), mode, vocabulary, suffix, **items)
         if isinstance(pred, Tensor) or isinstance(ref, Tensor):
@@ -111,7 +111,13 @@ class SpanScores(LabelScores):
         self.add_update(counts, **items)
 
     def _update_numbers(
-        self, pred: Tensor, ref: Tensor, mode: str, vocabulary: Sequence[str], suffix: bool, **items: Unpack[Identity]
+        self,
+        pred: Tensor,
+        ref: Tensor,
+        mode: str,
+        vocabulary: Sequence[str],
+        suffix: bool,
+        **items: Unpack[ResamplingUnits],
     ) -> None:
         # pred, ref: (..., W)
         _checks.integral("pred", pred)
@@ -180,7 +186,7 @@ def read_both(
     # ->  numbers of the tags of either side (T,), lengths of the documents (D,)
     """Two sides of the same tokens."""
     pred, ref = documents_of(pred, "pred"), documents_of(ref, "ref")
-    _checks.same_length(pred=pred, ref=ref)
+    _checks.check_consistent_length(pred=pred, ref=ref)
     (pred_tags, lengths), (ref_tags, n_ref) = known.read(pred), known.read(ref)
     for document in (lengths != n_ref).nonzero().flatten().tolist():
         n, m = int(lengths[document]), int(n_ref[document])

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .._integer_program import Programme, relax, solve
+from .._integer_program import IntegerProgram, relax, solve
 from .search import climb
 from .terms import Terms
 
@@ -42,7 +42,7 @@ def prove(
     return bound, value, mapping
 
 
-def _programme(terms: Terms, document: int) -> tuple[Programme, np.ndarray]:
+def _programme(terms: Terms, document: int) -> tuple[IntegerProgram, np.ndarray]:
     # -> programme, pairs (C', 2) of variables that its first columns stand for
     """A column for each pair of variables and for each term of several variables.
 
@@ -74,4 +74,4 @@ def _programme(terms: Terms, document: int) -> tuple[Programme, np.ndarray]:
     rows, columns, coefficients = (
         np.concatenate(part) for part in zip(*(np.broadcast_arrays(*entry) for entry in entries), strict=True)
     )
-    return Programme(gain, rows, columns, coefficients, np.concatenate(limits)), pairs
+    return IntegerProgram(gain, rows, columns, coefficients, np.concatenate(limits)), pairs

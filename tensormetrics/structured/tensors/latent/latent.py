@@ -10,7 +10,7 @@ from typing_extensions import Unpack
 
 from .... import _checks
 from ...._checks import takes_arrays
-from ....uncertainty.engine.weights import Identity
+from ....uncertainty.engine.weights import ResamplingUnits
 from .. import _lengths
 from .._integer_program import check_solver
 from .._lengths import cuts
@@ -70,10 +70,10 @@ def latent_overlap(
     tensor([1, 0])
     """
     constraint = Constraint.parse(constraint)
-    _checks.one_of("duplicates", duplicates, ("multiset", "set"))
+    _checks.check_choice("duplicates", duplicates, ("multiset", "set"))
     nodes = check_solver(solver, node_limit)
-    restarts = _checks.integer_at_least("restarts", restarts, 0)
-    seed = _checks.integer_at_least("seed", seed, 0)
+    restarts = _checks.check_int("restarts", restarts, 0)
+    seed = _checks.check_int("seed", seed, 0)
     pred = _read_side("pred", pred_props, pred_is_var, n_pred)
     ref = _read_side("ref", ref_props, ref_is_var, n_ref)
     *batch, _, width = pred_props.shape
@@ -162,7 +162,7 @@ class LatentMatch(OverlapMetric):
         ref_is_var: Tensor,
         n_pred: Tensor | None = None,
         n_ref: Tensor | None = None,
-        **items: Unpack[Identity],
+        **items: Unpack[ResamplingUnits],
     ) -> None:
         """Add documents.
 
