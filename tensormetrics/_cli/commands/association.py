@@ -23,8 +23,8 @@ from ..inputs import BadInput, existing, naming, open_text
 from ..names import ASSOCIATION, CORRECTIONS
 from ..option_types import Device, Finite, Option, Probability, Replicates, Rope, SecondModel
 from ..output import Size, find_device, publish
+from ..score_tables import Comparisons, caption_of, estimate_of
 from .pairs import prefer
-from .scores import Comparisons, caption_of, estimate_of
 
 Rows = dict[str, dict[str, Any]]  # query -> its score, what else the metric says of it, and why it has none
 METRICS: dict[str, type[BaseMetric]] = {

@@ -9,7 +9,7 @@ from ...uncertainty.results.estimates import Estimate
 from ...uncertainty.results.table import Table
 from ..inputs import BadInput, existing, naming
 from ..output import Size, find_device, publish
-from .scores import caption_of, estimate_of
+from ..score_tables import caption_of, estimate_of
 
 
 def prefer(

@@ -22,7 +22,7 @@ from ...uncertainty.results.table import Table
 from ..inputs import BadInput, csv_rows, existing, is_number, naming, read_tensor
 from ..option_types import AtLeastOne, Device, Finite, Option, Rope
 from ..output import Size, find_device, publish
-from .scores import caption_of, estimate_of
+from ..score_tables import caption_of, estimate_of
 
 HINTS = {"a positive confusion_prior": "a positive --prior", "wanted None or a number": "wanted a number"}
 PRIORS = {"prevalence_prior": "--prior", "confusion_prior": "--prior"}

@@ -10,7 +10,7 @@ from ..inputs import BadInput, naming
 from ..inputs.battles import read_battles
 from ..option_types import AtLeastTwo, Device, Finite, Option, Probability
 from ..output import find_device, publish
-from .scores import Scores, caption_of
+from ..score_tables import Scores, caption_of
 
 HINTS = {"write prior_sd=3.0": "write --prior-sd 3", "battles: ": ""}
 

@@ -19,8 +19,8 @@ from ..inputs import BadInput, Column, naming
 from ..names import DISTANCES, RETRIEVAL_OF_NEIGHBOURS, TIES
 from ..option_types import AtLeastOne, Device, Finite, Option, Probability, Replicates, Rope, SecondModel
 from ..output import find_device, on_a_terminal, publish, status_of, stdout_aside
+from ..score_tables import Comparisons, Scores, caption_of
 from .retrieval_inputs import FILES, Asked, part_of, read_sides
-from .scores import Comparisons, Scores, caption_of
 
 KNN = {"faiss": FaissKNN, "keops": KeOpsKNN}
 HINTS = {  # of the library -> of the command

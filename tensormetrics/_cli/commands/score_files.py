@@ -11,7 +11,7 @@ from ...uncertainty.results.table import Table
 from ..inputs import BadInput, existing, naming
 from ..option_types import AtLeastTwo, Device, Option, Power, Probability, Rope
 from ..output import publish
-from .scores import Comparisons, Scores
+from ..score_tables import Comparisons, Scores
 
 HINTS = {
     'write on_missing="drop" to leave these out, or "zero"': "write --on-missing drop to leave these out, or zero",

@@ -34,7 +34,7 @@ from ..inputs.documents import answers_of, read_lines, without_blank_end
 from ..names import CONSTRAINTS, TAGS
 from ..option_types import Device, Option, Probability, Replicates, Rope, SecondModel
 from ..output import find_device, publish
-from .scores import Comparisons, Scores
+from ..score_tables import Comparisons, Scores
 
 NORMALIZERS = ("precision", "recall", "f1")
 

@@ -9,7 +9,7 @@ from ..inputs import existing, naming
 from ..names import TREC
 from ..option_types import Device, Option, Probability, Replicates, Rope, SecondModel
 from ..output import publish
-from .scores import Comparisons, Scores
+from ..score_tables import Comparisons, Scores
 
 SAME_ITEMS = "feed both with the same ids (or, without ids, the same order)"  # of the library
 HINTS = {SAME_ITEMS: "write --complete, which counts a query that a run lacks as 0", "metrics: ": "--metric: "}

@@ -6,11 +6,11 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ...uncertainty import compare
-from ...uncertainty.results.estimates import Comparison, Estimate
-from ...uncertainty.results.table import Table
-from ..inputs import naming
-from ..output import Size, draw_scores, percent
+from ..uncertainty import compare
+from ..uncertainty.results.estimates import Comparison, Estimate
+from ..uncertainty.results.table import Table
+from .inputs import naming
+from .output import Size, draw_scores, percent
 
 
 class Scores(NamedTuple):
