@@ -26,7 +26,7 @@ def test_python_blocks_print_what_stands_below_them(block, output, capsys, tmp_p
         for package in TRAINERS.findall(block):
             warnings.simplefilter("ignore")  # theirs
             pytest.importorskip(package)
-        exec(compile(block, "README.md", "exec"), {"__name__": "readme"})
+        exec(compile(block, "a page", "exec"), {"__name__": "readme"})
     assert capsys.readouterr().out == output
 
 

@@ -1,4 +1,4 @@
-"""A person arrives with a file or a loop and has the README alone: it leads to a number, an interval and a picture."""
+"""The README's pages lead from a file or a training loop to a number, an interval and a picture."""
 
 import random
 import re
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from test_readme import README
+from test_readme import PAGES
 
 from tensormetrics.__main__ import main
 from tensormetrics.posterior import temporary_registrations
@@ -24,8 +24,8 @@ def folder(tmp_path, monkeypatch) -> Path:
 
 
 def words(about: str, language: str) -> str:
-    """The first block of the README behind these words."""
-    return re.search(rf"^```{language}\n(.*?)^```", README.partition(about)[2], re.MULTILINE | re.DOTALL)[1]
+    """Return the first block of the pages after a text."""
+    return re.search(rf"^```{language}\n(.*?)^```", PAGES.partition(about)[2], re.MULTILINE | re.DOTALL)[1]
 
 
 def run_line(line: str, picture: str) -> str:
@@ -39,7 +39,7 @@ def run_line(line: str, picture: str) -> str:
 def run_block(block: str, picture: str, capsys) -> str:
     with warnings.catch_warnings(), temporary_registrations():
         warnings.simplefilter("ignore")  # of trainers
-        exec(compile(block, "README.md", "exec"), {"__name__": "readme"})
+        exec(compile(block, "a page", "exec"), {"__name__": "readme"})
     assert Path(picture).stat().st_size > 3000
     return capsys.readouterr().out
 

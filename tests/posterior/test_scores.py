@@ -14,7 +14,7 @@ from tensormetrics.posterior.metrics.averaging import AVERAGINGS
 from tensormetrics.posterior.metrics.classification import SCORES
 
 GOLDEN = json.loads((Path(__file__).parent / "golden_metrics.json").read_text())
-README = (Path(__file__).parents[2] / "README.md").read_text()
+PAGE = (Path(__file__).parents[2] / "tensormetrics" / "pages" / "posterior.md").read_text()
 NAMES = [score.aliases[0] for score in SCORES]
 MATRICES = torch.randint(1, 30, (4, 3, 5, 5), generator=torch.Generator().manual_seed(3))
 ORACLE = [[scores(matrix.numpy()) for matrix in row] for row in MATRICES]
@@ -51,7 +51,7 @@ def test_every_score_has_known_values_and_an_oracle():
 
 def test_the_readme_says_how_many_there_are():
     words = f"{len(SCORES)} metrics and {len(AVERAGINGS)} averagings as strings"
-    assert words in README, f"write in README.md, under Posterior: {words}"
+    assert words in PAGE, f"write in tensormetrics/pages/posterior.md: {words}"
 
 
 def test_every_alias_names_its_score():

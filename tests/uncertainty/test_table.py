@@ -228,8 +228,8 @@ def test_forward_and_copies_draw_alike(name, case, generator):
         assert torch.equal(one.low, two.low) and torch.equal(one.high, two.high)
 
 
-def test_the_readme_names_the_metrics_without_an_interval():
-    text = (Path(__file__).parents[2] / "README.md").read_text()
+def test_the_page_of_intervals_names_the_metrics_without_one():
+    text = (Path(__file__).parents[2] / "tensormetrics" / "pages" / "intervals.md").read_text()
     (sentence,) = re.findall(r"`metric\.interval\(\)` of every metric but (.*?), which say why", text, re.DOTALL)
     assert set(re.findall(r"`(\w+)`", sentence)) == {name.partition(".")[2] for name in HOLES}
 
