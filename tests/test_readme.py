@@ -42,15 +42,20 @@ def test_every_python_block_has_an_output():
     ],
 )
 def test_links_lead_somewhere(page):
-    text = re.sub(r"^```.*?^```", "", (ROOT / page).read_text(), flags=re.MULTILINE | re.DOTALL)
-    titles = re.findall(r"^#+ (.*)", text, re.MULTILINE)
-    headings = {re.sub(r"[^\w -]", "", title).lower().replace(" ", "-") for title in titles}
+    text = without_blocks(ROOT / page)
     for target in re.findall(r"\]\(([^)]+)\)|src(?:set)?=\"([^\"]+)\"", text):
-        name = "".join(target)
-        if name.startswith("#"):
-            assert name[1:] in headings, name
-        elif not name.startswith("https://"):
-            assert ((ROOT / page).parent / name).exists(), name
+        name, _, anchor = "".join(target).partition("#")
+        if name.startswith("https:"):
+            continue
+        path = (ROOT / page).parent / name if name else ROOT / page
+        assert path.exists(), name
+        if anchor:
+            titles = re.findall(r"^#+ (.*)", without_blocks(path), re.MULTILINE)
+            assert anchor in {re.sub(r"[^\w -]", "", title).lower().replace(" ", "-") for title in titles}, target
+
+
+def without_blocks(page: Path) -> str:
+    return re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
 
 
 def test_two_commands_are_one_line_each():
