@@ -91,13 +91,13 @@ class StreamSearch:
             done = first + len(block)
             self.keep(delta=neighbors[0], index=neighbors[1], done=done)
         self.keep(now=True)
-        neighbors = self._of_all(*neighbors)
+        neighbors = self._merge_over_ranks(*neighbors)
         for part in self._parts():
             tile = slice(int(part[0]), int(part[-1]) + 1)
             positives, _ = self.relevance.positives(part)
             yield tile, within_depth(*read_off(neighbors[1][tile], positives), positives, self.ranking.depth)
 
-    def _of_all(self, delta: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
+    def _merge_over_ranks(self, delta: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
         # delta, index: (Q, k) of this process  ->  the same of all
         if self.group is None:
             return delta, index

@@ -366,7 +366,7 @@ def ranks_of_neighbours(
 ) -> PositiveRanks:
     """Return the ranks of relevant references among the K nearest, which `indices` lists nearest first; P = K.
 
-    Shapes: indices: (..., Q, K), -1 = no neighbour; query_labels: (..., Q); reference_labels: (..., N); relevant: (...,
+    Shapes: indices: (..., Q, K), -1 = no neighbor; query_labels: (..., Q); reference_labels: (..., N); relevant: (...,
     Q).
 
     >>> query_labels, reference_labels = torch.tensor([0]), torch.tensor([1, 0, 1, 0])

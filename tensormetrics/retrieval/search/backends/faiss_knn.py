@@ -141,6 +141,7 @@ class FaissKNN(ConstructorRepr):
         self._append("embeddings", rows)
 
     def save(self, path: str | PathLike) -> None:
+        """Write the index to a file that `load` reads."""
         if self.index is None:
             raise ValueError("save: got no index to write; train() first")
         faiss = _faiss()
@@ -149,7 +150,7 @@ class FaissKNN(ConstructorRepr):
             faiss.write_index(index, faiss.PyCallbackIOWriter(file.write))
 
     def load(self, path: str | PathLike) -> None:
-        """Load an index written by `save`, or by faiss for the same distance. The first search on a GPU moves it there."""
+        """Load an index written by `save`, or by faiss for the same distance. It moves to a GPU when first used."""
         faiss = _faiss()
         with open_stream(path) as file, parsing(path, "an index of faiss"):
             index = faiss.read_index(faiss.PyCallbackIOReader(file.read))
@@ -233,7 +234,7 @@ class FaissKNN(ConstructorRepr):
             return None
         if kind != "cuda" or not hasattr(_faiss(), "StandardGpuResources"):
             return f"the installed faiss does not support {kind}"
-        return f"faiss finds at most {_LARGEST_GPU_K} neighbours on a GPU, not {k}" if k > _LARGEST_GPU_K else None
+        return f"faiss finds at most {_LARGEST_GPU_K} neighbors on a GPU, not {k}" if k > _LARGEST_GPU_K else None
 
     def _metric(self) -> int:
         faiss = _faiss()

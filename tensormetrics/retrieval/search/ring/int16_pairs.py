@@ -105,11 +105,11 @@ class Int16Pairs:
             if skipped > chunk.start:
                 part = part._replace(slots=slice(_padded(skipped - chunk.start), part.slots.stop))
             if y is None:
-                self._pair(part, None)
+                self._search_pair(part, None)
             queries, others = (x, chunks[i + 1 :]) if y is None else (y, self._chunks(y.rows))
             for other in others:
                 order = _shuffled(other.start, other.stop)
-                self._pair(part, self._load(queries, order, part.slots.stop))
+                self._search_pair(part, self._load(queries, order, part.slots.stop))
 
     def _chunks(self, rows: Tensor) -> list[slice]:
         return [slice(i, min(i + self.step, len(rows))) for i in range(0, len(rows), self.step)]
@@ -142,7 +142,7 @@ class Int16Pairs:
             term[slots] = values
         return Part(queries, slots)
 
-    def _pair(self, x: Part, y: Part | None) -> None:
+    def _search_pair(self, x: Part, y: Part | None) -> None:
         """Search two loaded sets in each other, or one in itself."""
         self_index = torch.arange(x.slots.stop - x.slots.start, device="cpu")
         self._candidate_lists(x, y or x, self_index if y is None else self_index.fill_(-1))
