@@ -202,7 +202,7 @@ def test_torch_takes_over_with_a_warning(rows, gpus, monkeypatch):
             assert torch.equal(got, wanted)
 
     many = torch.randn(2050, 2)
-    check("faiss finds at most 2048 neighbours on a GPU, not 2049", 2048, many)
+    check("faiss finds at most 2048 neighbors on a GPU, not 2049", 2048, many)
     assert FaissKNN(gpus=[0])(many[:5], 2047, many, True)[1].shape == (5, 2047)
 
     def full(*args):
@@ -222,7 +222,7 @@ def test_rows_in_an_index_cannot_go_to_torch(rows, gpus, monkeypatch):
     knn = FaissKNN(gpus=[0], reset_after=False)
     knn.train(torch.randn(2050, 2))
     assert raised(RuntimeError, knn, torch.randn(3, 2), 2049) == (
-        "faiss finds at most 2048 neighbours on a GPU, not 2049; pass the references, for TorchKNN to search them"
+        "faiss finds at most 2048 neighbors on a GPU, not 2049; pass the references, for TorchKNN to search them"
     )
     assert knn(torch.randn(3, 2), 2048)[1].shape == (3, 2048)  # they are still there
     monkeypatch.delattr(faiss, "StandardGpuResources")

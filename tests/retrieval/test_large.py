@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from tensormetrics.retrieval import TorchKNN, positive_ranks
-from tensormetrics.retrieval.ranking.positive_ranks import Given, rank_tiles
+from tensormetrics.retrieval.ranking.positive_ranks import RankingInputs, rank_tiles
 from tensormetrics.retrieval.ranking.ranking import Ranking
 from tensormetrics.retrieval.search.stages import Exhaustive
 
@@ -69,7 +69,7 @@ def test_collapsed_rows_take_about_the_time_of_others(points, device):
     def seconds(x):
         start = time.process_time()
         TorchKNN().indices(x, 99, x, True)
-        for _ in rank_tiles(Given(x, torch.arange(len(x), device=device) % 100).checked(), Ranking()):
+        for _ in rank_tiles(RankingInputs(x, torch.arange(len(x), device=device) % 100).checked(), Ranking()):
             pass
         return time.process_time() - start
 

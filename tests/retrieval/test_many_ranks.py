@@ -82,7 +82,7 @@ def run_rank(rank: int, folder: str) -> None:
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{folder}/rendezvous", rank=rank, world_size=WORLD)
     ring_pass.FEWEST = 5  # so that a small budget sends rows in many blocks
-    int16_pairs.FEWEST = int16_pairs.ROOM = 1  # so that so few rows are multiplied as words
+    int16_pairs.FEWEST = int16_pairs.MIN_CAPACITY = 1  # so that so few rows are multiplied as words
     groups = {4: dist.new_group(range(4)), 5: None}
     results = {}
     for sizes in SPLITS:
@@ -133,7 +133,7 @@ def of_a_small_budget(rank: int):
         with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             for module in (sharded, ring_pass):
-                patch.setattr(module, "exchange", counted(module.exchange, exchanges))
+                patch.setattr(module, "all_gather_status", counted(module.all_gather_status, exchanges))
             values = metric.compute()
         outcomes[k] = values, len(exchanges), [str(warning.message) for warning in caught]
     return outcomes
@@ -217,7 +217,7 @@ def test_different_rows_have_different_digests():
 def test_who_brings_all_rows_is_told(monkeypatch):
     metric = AccuracyCalculator(("nearest_centroid_accuracy",))
     metric.update(torch.zeros(10, 4), torch.zeros(10, dtype=torch.int64))
-    monkeypatch.setattr(embedding_metric, "exchange", lambda held, group: [held] * 3)
+    monkeypatch.setattr(embedding_metric, "all_gather_status", lambda held, group: [held] * 3)
     monkeypatch.setattr(embedding_metric, "MUCH", 479)
     with pytest.warns(UserWarning, match="^AccuracyCalculator brings all rows, 0.0 GB, to every process"):
         metric._warn_of_all_rows()

@@ -92,7 +92,7 @@ import numpy as np, torch
 from pathlib import Path
 from tensormetrics.retrieval import AccuracyCalculator, TorchKNN, nearest_centroid
 from tensormetrics.retrieval.ranking.ranking import Ranking
-from tensormetrics.retrieval.ranking.positive_ranks import Given, rank_tiles
+from tensormetrics.retrieval.ranking.positive_ranks import RankingInputs, rank_tiles
 
 def anonymous():
     line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("RssAnon"))
@@ -111,7 +111,7 @@ before = anonymous()
 peak = [before]
 threading.Thread(target=watch, daemon=True).start()
 TorchKNN(**budget)(x[:1000], 10, x, True)
-sides = Given(x[:300], labels[:300], x, labels, torch.arange(300)).checked()
+sides = RankingInputs(x[:300], labels[:300], x, labels, torch.arange(300)).checked()
 for _ in rank_tiles(sides, Ranking(**budget)):
     pass
 nearest_centroid(x[:1000], labels[:1000], x, labels, **budget)

@@ -14,7 +14,7 @@ from tensormetrics.retrieval import (
     r_precision,
     ranks_of_neighbours,
 )
-from tensormetrics.retrieval.ranking.positive_ranks import Given, rank_tiles
+from tensormetrics.retrieval.ranking.positive_ranks import RankingInputs, rank_tiles
 from tensormetrics.retrieval.ranking.ranking import Ranking
 
 
@@ -183,7 +183,7 @@ def test_tiles_are_the_whole_in_pieces(device):
     x, labels, *_ = labelled_points(device)
     whole = positive_ranks(x, labels)
     end = 0
-    for rows, ranks in rank_tiles(Given(x, labels).checked(), Ranking(memory_budget=20_000)):
+    for rows, ranks in rank_tiles(RankingInputs(x, labels).checked(), Ranking(memory_budget=20_000)):
         assert rows.start == end and ranks.rank.shape == (rows.stop - rows.start, ranks.relevant.max())
         assert found(ranks.rank) == found(whole.rank[rows])
         assert torch.equal(ranks.candidates, whole.candidates[rows])
@@ -195,7 +195,7 @@ def test_gradients_are_not_followed(device):
     x, labels, *_ = labelled_points(device)
     for depth in (None, 5):
         ranks = positive_ranks(x, labels, depth=depth)
-        for _, tile in rank_tiles(Given(x.clone().requires_grad_(), labels).checked(), Ranking(depth=depth)):
+        for _, tile in rank_tiles(RankingInputs(x.clone().requires_grad_(), labels).checked(), Ranking(depth=depth)):
             assert torch.equal(tile.rank, ranks.rank)
         assert torch.is_grad_enabled()
 

@@ -19,7 +19,7 @@ from tensormetrics.retrieval.inputs import RetrievalInputs, ShardLayout, finite_
 from tensormetrics.retrieval.ranking.positive_ranks import joined
 from tensormetrics.retrieval.ranking.ranking import Ranking
 from tensormetrics.retrieval.ranking.sharded import gathered_ranks, tiles_of
-from tensormetrics.retrieval.search.ring.ring_pass import in_places, told_of_places
+from tensormetrics.retrieval.search.ring.ring_pass import redistribute_rows, summarize_positions
 
 N, CLASSES = 200, 20
 BAD = [math.nan, math.inf, -math.inf]
@@ -169,8 +169,8 @@ def results_of(rank, pair):
     """The ranks of rows that stay on three processes."""
     x, labels = spread_rows()
     places = torch.arange(rank, N, 3)
-    told = [told_of_places(torch.arange(other, N, 3), N, 3) for other in range(3)]
-    own, sizes = in_places(x[places], places, N, told, None)
+    told = [summarize_positions(torch.arange(other, N, 3), N, 3) for other in range(3)]
+    own, sizes = redistribute_rows(x[places], places, N, told, None)
     spread = ShardLayout(sizes, sizes, None, 2**28, {})
     sides = RetrievalInputs(own, labels, own, labels, N, spread=spread)
     return gathered_ranks(joined(tiles_of(sides, Ranking()), len(own), False, None, x.device), spread)

@@ -84,7 +84,7 @@ def test_equals_a_sorted_list_of_all_pairs(kind, distance, monkeypatch):
 
     def with_few_pairs_kept(self, *args):
         usual(self, *args)
-        self.rows, self.columns, self.most = 30, 64, 42
+        self.rows, self.columns, self.max_pairs = 30, 64, 42
 
     monkeypatch.setattr(pairs.Pairs, "__init__", with_few_pairs_kept)  # ranges are divided again
     for sides in (one_set, two_sets):
@@ -114,7 +114,7 @@ def test_area_equals_that_of_a_sorted_list(kind, distance):
         assert float(pairwise_auroc(*sides, distance=distance)) == wanted
         shared = 0 if len(sides) > 2 else len(sides[0])
         counted = pairs.Pairs(RetrievalInputs(*sides[:2], *sides[-2:], shared), DISTANCES[distance])
-        counted.most = 300  # distances that may be kept: all pairs are seen several times
+        counted.max_pairs = 300  # distances that may be kept: all pairs are seen several times
         assert float(counted.concordance()) == wanted
 
 
@@ -124,7 +124,7 @@ def test_ranges_are_divided_until_few_pairs_are_left(monkeypatch):
     counted = pairs.Pairs(RetrievalInputs(x, y, x, y, len(x)), DISTANCES["l2"], 2**12)
     passes, histograms = [], counted._histograms
     counted._histograms = lambda ranges: passes.append(len(ranges)) or histograms(ranges)
-    counted.most = 3
+    counted.max_pairs = 3
     (found,) = counted.first([lambda same, different: same >= 100])
     distances, same = listed("l2", x, y)
     assert found.at == distances[same].sort().values[99] and passes
@@ -188,7 +188,7 @@ def test_batches_equal_their_items_bit_for_bit(distance, references, monkeypatch
         for budget in (None, 2**14):  # all at once, and one at a time
             torch.testing.assert_close(call(*batch, memory_budget=budget), items, rtol=0, atol=0, equal_nan=True)
         with monkeypatch.context() as patch:
-            patch.setitem(listed_pairs.MOST, "cpu", 0)  # too many to list
+            patch.setitem(listed_pairs.MAX_PAIRS, "cpu", 0)  # too many to list
             torch.testing.assert_close(call(*batch), items, rtol=0, atol=0, equal_nan=True)
 
 

@@ -8,9 +8,9 @@ from tensormetrics.retrieval import ShardedKNN, TorchKNN
 from tensormetrics.retrieval.search import operators
 from tensormetrics.retrieval.search.distance import DISTANCES
 from tensormetrics.retrieval.search.int16.search import WordSearch
-from tensormetrics.retrieval.search.ring.int16_pairs import Looking, WordPairs
-from tensormetrics.retrieval.search.ring.normalization import frame_of, told_of
-from tensormetrics.retrieval.search.ring.symmetric import Known
+from tensormetrics.retrieval.search.ring.int16_pairs import Int16Pairs, QueryRows
+from tensormetrics.retrieval.search.ring.normalization import merged_normalization, summarize_rows
+from tensormetrics.retrieval.search.ring.symmetric import Neighbors
 
 N = 450
 SHARES = {"two": (250, 200), "ragged": (1, 0, 199, 205, 45), "one": (450,), "three": (100, 200, 150)}
@@ -53,17 +53,17 @@ KINDS = ["Gaussian", "far from 0", "sizes", "outliers", "clusters", "sorted clus
 KINDS += ["one class on one rank", "not finite", "tiny", "whole numbers", "half", "bfloat16"]
 
 
-def of_shares(x: torch.Tensor, sizes: tuple[int, ...], k: int, memory: int, skips: bool) -> Known:
+def of_shares(x: torch.Tensor, sizes: tuple[int, ...], k: int, memory: int, skips: bool) -> Neighbors:
     """As ranks do: each share in itself, then each pair of shares; what they find."""
     distance, shares = DISTANCES["l2"], x.split(sizes)
-    frame = frame_of([told_of(share, distance) for share in shares], x)
+    frame = merged_normalization([summarize_rows(share, distance) for share in shares], x)
     most = max(sizes)
-    pairs = [WordPairs(k, distance, frame, memory, len(share) // 2 if skips else 0, most) for share in shares]
-    known = [Known.nothing(len(share), k) for share in shares]
+    pairs = [Int16Pairs(k, distance, frame, memory, len(share) // 2 if skips else 0, most) for share in shares]
+    known = [Neighbors.empty(len(share), k) for share in shares]
     first = [sum(sizes[:i]) for i in range(len(sizes))]
     for i, share in enumerate(shares):
         if len(share):
-            pairs[i](Looking.of(share, first[i], known[i]))
+            pairs[i](QueryRows.of(share, first[i], known[i]))
     for i, own in enumerate(shares):
         for j in range(i):
             cut = len(own) // 2 if skips else 0  # the other half is multiplied by the other rank
@@ -71,16 +71,16 @@ def of_shares(x: torch.Tensor, sizes: tuple[int, ...], k: int, memory: int, skip
                 there = i + j - here
                 if not len(of) or not len(shares[here]):
                     continue
-                block = Known.nothing(len(of), k)
+                block = Neighbors.empty(len(of), k)
                 worst = known[there].delta[: len(of), -1].clone()
-                sides = Looking(
+                sides = QueryRows(
                     shares[here], first[here], known[here], torch.full((len(shares[here]),), torch.inf).double()
                 )
-                pairs[here](sides, Looking(of, first[there], block, worst), skipped)
+                pairs[here](sides, QueryRows(of, first[there], block, worst), skipped)
                 operators.merge_nearest(
                     block.delta, block.index.int(), 0, known[there].delta[: len(of)], known[there].index[: len(of)]
                 )
-    return Known(torch.cat([each.delta for each in known]), torch.cat([each.index for each in known]))
+    return Neighbors(torch.cat([each.delta for each in known]), torch.cat([each.index for each in known]))
 
 
 @needs_words
@@ -102,8 +102,8 @@ def test_a_try_tells_whether_it_says_enough(generator):
     distance = DISTANCES["l2"]
     for kind, works in (("Gaussian", True), ("far from 0", True), ("clusters", False), ("all equal", False)):
         x = rows(kind, 64, generator)
-        pairs = WordPairs(10, distance, frame_of([told_of(x, distance)], x), 2**28)
-        assert pairs.pays(x, 10, 2**28) and pairs.works(x) == works, kind
+        pairs = Int16Pairs(10, distance, merged_normalization([summarize_rows(x, distance)], x), 2**28)
+        assert pairs.is_faster(x, 10, 2**28) and pairs.is_effective(x) == works, kind
 
 
 @needs_words

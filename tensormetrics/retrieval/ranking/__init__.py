@@ -1,1 +1,1 @@
-"""At which places of its ranking a query finds its relevant references: by search or by counting, also over ranks."""
+"""Ranks of the relevant references of queries, by search or by counting, also over several processes."""

@@ -1,4 +1,4 @@
-"""The pairs of each item of a batch, listed and sorted: for sets so small that the lists of several fit in memory."""
+"""Sorted lists of the pairs of each item of a batch, for sets so small that the lists of several fit in memory."""
 
 import torch
 from torch import Tensor
@@ -6,25 +6,25 @@ from torch import Tensor
 from ..search.distance import Distance
 from .pairs import Condition, Found
 
-MOST = {"cpu": 2**15}  # pairs of an item; for more, the bins of `Pairs` are faster than sorting
-MOST_ON_GPU = 2**20  # where launches for each item take longer than to sort
-PAIR = 160  # bytes of a pair
+MAX_PAIRS = {"cpu": 2**15}  # per item; for more, the bins of `Pairs` are faster than sorting
+MAX_PAIRS_ON_GPU = 2**20  # kernel launches for each item take longer than sorting
+PAIR = 160  # bytes per pair
 
 
 def number_of_pairs(queries: int, references: int | None) -> int:
-    """Return how many pairs an item has; None: those of its queries."""
+    """Return the number of pairs of an item; without references, those among its queries."""
     return queries * (queries - 1) // 2 if references is None else queries * references
 
 
 def may_be_listed(pairs: int, device: torch.device) -> bool:
-    """Return whether items with this number of pairs are listed."""
-    return pairs <= MOST.get(device.type, MOST_ON_GPU)
+    """Return whether the pairs of an item are few enough to be listed."""
+    return pairs <= MAX_PAIRS.get(device.type, MAX_PAIRS_ON_GPU)
 
 
 class ListedPairs:
-    """The pairs of queries and references of B items, or of each item's queries; answers are those of `Pairs`.
+    """Pairs of queries and references of B items, or among each item's queries, with the results of `Pairs`.
 
-    `total` (B, 2) int64: how many pairs of the same label there are, and of different labels.
+    `total` (B, 2) int64: the numbers of pairs of the same label and of different labels.
     """
 
     def __init__(
@@ -57,27 +57,29 @@ class ListedPairs:
         before = torch.searchsorted(self.distances, self.distances)  # pairs at equal distance are accepted together
         after = torch.searchsorted(self.distances, self.distances, right=True)
         counts = torch.nn.functional.pad(counts, (1, 0))
-        self.below, self.through = (counts.gather(-1, at[:, None].expand(-1, 2, -1)) for at in (before, after))
+        self.below, self.through = (
+            counts.gather(-1, position[:, None].expand(-1, 2, -1)) for position in (before, after)
+        )
         self.total, self._same = counts[..., -1], same
 
     def first(self, conditions: list[Condition]) -> list[Found]:
-        """Return where each condition first holds, of conditions that hold on from there: (B, ...) of each item."""
+        """Return the first point (B, ...) at which each condition holds; from there on it keeps holding."""
         return [self._first(condition(*self.through.unbind(1))) for condition in conditions]
 
     def _first(self, holds: Tensor) -> Found:
         # holds: (B, P)
-        at = (~holds).sum(-1, keepdim=True)
-        exists = at < holds.shape[-1]
-        at = at.clamp(max=holds.shape[-1] - 1)
+        position = (~holds).sum(-1, keepdim=True)
+        exists = position < holds.shape[-1]
+        position = position.clamp(max=holds.shape[-1] - 1)
         below, through = (
-            counts.gather(-1, at[:, None].expand(-1, 2, -1))[..., 0].where(exists, self.total)
+            counts.gather(-1, position[:, None].expand(-1, 2, -1))[..., 0].where(exists, self.total)
             for counts in (self.below, self.through)
         )
-        return Found(self.distances.gather(-1, at).where(exists, torch.inf)[..., 0], below, through)
+        return Found(self.distances.gather(-1, position).where(exists, torch.inf)[..., 0], below, through)
 
     def concordance(self) -> Tensor:
-        # ->  (B,) float64, NaN where a kind has no pair
-        """Return the shares of `Pairs.concordance`."""
-        nearer = (self.below[:, 0] + self.through[:, 0]).where(~self._same, 0).sum(-1)  # doubled, equal ones once
+        # ->  (B,) float64, NaN where all pairs are of one kind
+        """Return `Pairs.concordance` of each item."""
+        nearer = (self.below[:, 0] + self.through[:, 0]).where(~self._same, 0).sum(-1)  # doubled; ties count once
         same, different = self.total.double().unbind(-1)
         return nearer / (2.0 * same * different)

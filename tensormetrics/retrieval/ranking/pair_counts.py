@@ -1,8 +1,9 @@
-"""Pairs of items counted by item and by bin of distance: the sums that a reweighted ROC curve of pairs is read off.
+"""Counts of pairs by item and by bin of distance, from which reweighted ROC curves of pairs are computed.
 
-A pair weighs the product of its items' weights (Owen & Eckles 2012, doi:10.1214/12-AOAS547). To redo it for each pair
-and replicate would cost R times the pairs. Of many pairs the product (1 + a)(1 + b) is therefore taken as 1 + a + b,
-which needs the counts of each item alone; the few pairs of small data sets and rare classes have their products.
+The weight of a pair is the product of its items' weights (Owen & Eckles 2012, doi:10.1214/12-AOAS547). Evaluating it
+for each pair and replicate would cost R times the pairs. For many pairs the product (1 + a)(1 + b) is therefore
+approximated by 1 + a + b, which needs only the counts of each item; the few pairs of small data sets and rare classes
+use exact products.
 """
 
 import math
@@ -16,23 +17,23 @@ from ..._distributed import all_gather_cat
 from ...uncertainty.engine.weights import replicate_weights
 from .pairs import Found, Pairs, Tile
 
-SAMPLED = 2**18  # pairs of each kind that bins are chosen by
+SAMPLED = 2**18  # pairs of each kind that the bins are chosen from
 BINS = 512
-PRODUCTS = 2**26  # of weights: replicates times pairs of a kind
-CHUNK = 2**22  # products that are held at a time
+PRODUCTS = 2**26  # the most products of weights: replicates times pairs of a kind
+CHUNK = 2**22  # products in memory at a time
 SAME, DIFFERENT = 0, 1
-_STEPS = 0.7548776662466927, 0.5698402909980532  # of the points of a plane that fill it evenly (Roberts 2018)
+_STEPS = 0.7548776662466927, 0.5698402909980532  # of a quasirandom sequence that fills a plane (Roberts 2018)
 
 
 class PairCounts(NamedTuple):
-    """Pairs of V items, a query and a reference each or both at once.
+    """Counts of the pairs of V items; an item is a query, a reference or both.
 
-    Bins are ascending and each begins at its start; the first also holds what is nearer.
+    Bins are ascending and each begins at its start; the first also holds all nearer pairs.
     """
 
     starts: Tensor  # (B,) float64, canonical distances
     of_items: Tensor  # (V, 2, B) int64, pairs of each item, of the same and of different labels
-    lists: tuple[Tensor | None, Tensor | None]  # of each kind (P, 3) int64: both items and the bin; None: too many
+    lists: tuple[Tensor | None, Tensor | None]  # for each kind (P, 3) int64: both items and the bin; None: too many
 
     @staticmethod
     def of_none(num_items: int, device: torch.device) -> "PairCounts":
@@ -48,20 +49,20 @@ class PairCounts(NamedTuple):
 
 def count_pairs(pairs: Pairs, starts: Tensor, replicates: int) -> PairCounts:
     # starts: (B,) float64
-    """Count all pairs by item and bin, and list those of a kind of which there are few.
+    """Count all pairs by item and bin, and list the pairs of a kind that has few.
 
-    Items are the queries and then the references that are no queries.
+    Items are the queries, followed by the references that are no queries.
     """
     num_bins, device = len(starts), starts.device
-    num_queries, num_shared = len(pairs.sides.query), pairs.sides.shared
-    of_items = pairs.own.new_zeros(num_queries + len(pairs.sides.reference) - num_shared, 2 * num_bins)
+    num_queries, num_shared = len(pairs.inputs.query), pairs.inputs.shared
+    of_items = pairs.self_index.new_zeros(num_queries + len(pairs.inputs.reference) - num_shared, 2 * num_bins)
     is_short = [int(count) * replicates <= PRODUCTS for count in pairs.total]
     parts: list[list[Tensor]] = [[of_items.new_zeros(0, 3)] for _ in is_short]
     error = pairs.error if math.isfinite(pairs.error) else 0.0
-    edges = (starts[1:] - error).contiguous()  # values are off by the error: equal distances stay in one bin
+    edges = (starts[1:] - error).contiguous()  # values have this error: equal distances stay in one bin
     for tile in pairs.tiles():
         width = tile.columns.stop - tile.columns.start
-        position = torch.arange(len(tile.same), device=device) if tile.at is None else tile.at
+        position = torch.arange(len(tile.same), device=device) if tile.positions is None else tile.positions
         row, column = position // width, position % width
         values = pairs.values(tile) if math.isfinite(pairs.error) else pairs.canonical(*_all_pairs(tile))
         cell = torch.searchsorted(edges, values, right=True).add_(torch.where(tile.same, 0, num_bins))
@@ -113,8 +114,8 @@ def bin_starts(pairs: Pairs, far: Sequence[float], thresholds: Sequence[Found]) 
 
 def _samples(pairs: Pairs) -> list[Tensor]:
     # ->  (n,) float64, ascending, of pairs of the same label and of different ones
-    """Return the distances of all pairs of a kind, or of some that are spread over all items."""
-    query_labels, reference_labels = pairs.sides.query_labels, pairs.sides.reference_labels
+    """Return the distances of all pairs of each kind, or of a sample that covers all items evenly."""
+    query_labels, reference_labels = pairs.inputs.query_labels, pairs.inputs.reference_labels
     device, num_queries, num_references = query_labels.device, len(query_labels), len(reference_labels)
     if num_queries * num_references <= SAMPLED:
         position = torch.arange(num_queries * num_references, device=device)
@@ -127,7 +128,7 @@ def _samples(pairs: Pairs) -> list[Tensor]:
         first, last = (torch.searchsorted(labels, query_labels[row], right=right) for right in (False, True))
         partner = order[(first + (second_fraction * (last - first)).long()).clamp(max=num_references - 1)]
         row, column = row.repeat(2), torch.cat([(second_fraction * num_references).long(), partner])
-    is_pair = pairs.own[row] != column
+    is_pair = pairs.self_index[row] != column
     row, column = row[is_pair], column[is_pair]
     same = query_labels[row] == reference_labels[column]
     return [pairs.canonical(row[kind], column[kind]).sort().values for kind in (same, ~same)]

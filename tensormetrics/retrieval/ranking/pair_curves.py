@@ -1,4 +1,4 @@
-"""The ROC curve of pairs counted in bins of distance, and what is read off it in each replicate."""
+"""ROC curves of pairs counted in bins of distance, in the data and in each replicate."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -16,7 +16,7 @@ from .pairs import Found, Pairs
 
 
 class Curve(NamedTuple):
-    """Shares of the pairs of both kinds that are accepted before the first bin and after each."""
+    """Accept rates of both kinds of pairs before the first bin and after each bin."""
 
     tar: Tensor  # (..., B + 1) float64, NaN without a pair of the same label
     far: Tensor  # (..., B + 1) float64, NaN without a pair of different labels
@@ -34,28 +34,28 @@ class Curve(NamedTuple):
     def at(self, rates: Sequence[float]) -> tuple[Tensor, Tensor]:
         # rates: F in [0, 1]  ->  (..., F) float64 each
         """Return the true accept rates at false accept rates of at most `rates`, and the canonical thresholds."""
-        most = torch.tensor(rates, dtype=torch.float64, device=self.far.device)[:, None]
-        bins = _first(self.far[..., None, 1:] > most)
-        found = self.tar[..., None, :].expand(*bins.shape, -1).gather(-1, bins[..., None])[..., 0]
-        known = self._is_known()[..., None]
-        return found.where(known, torch.nan), self.starts[bins].where(known, torch.nan)
+        max_rates = torch.tensor(rates, dtype=torch.float64, device=self.far.device)[:, None]
+        bins = _first(self.far[..., None, 1:] > max_rates)
+        true_rates = self.tar[..., None, :].expand(*bins.shape, -1).gather(-1, bins[..., None])[..., 0]
+        is_valid = self._is_valid()[..., None]
+        return true_rates.where(is_valid, torch.nan), self.starts[bins].where(is_valid, torch.nan)
 
     def equal_error_rate(self) -> Tensor:
         # ->  (...) float64
-        """Return where as many are accepted wrongly as refused, on the lines between the points."""
+        """Return the rate at which false accepts equal false rejects, by linear interpolation."""
         bins = _first(self.tar[..., 1:] + self.far[..., 1:] >= 1).clamp(max=self.far.shape[-1] - 2)[..., None]
         ends = torch.cat([bins, bins + 1], -1)
         tar, tar_after = self.tar.gather(-1, ends).unbind(-1)
         far, far_after = self.far.gather(-1, ends).unbind(-1)
         gap, left = 1 - tar - far, tar_after + far_after - 1
-        return (far + gap / (gap + left) * (far_after - far)).where(self._is_known(), torch.nan)
+        return (far + gap / (gap + left) * (far_after - far)).where(self._is_valid(), torch.nan)
 
     def area(self) -> Tensor:
         # ->  (...) float64
-        """Return the area under the lines between the points."""
+        """Return the area under the linearly interpolated curve."""
         return ((self.tar[..., 1:] + self.tar[..., :-1]) * self.far.diff(dim=-1)).sum(-1) / 2
 
-    def _is_known(self) -> Tensor:
+    def _is_valid(self) -> Tensor:
         return self.tar[..., -1].isfinite() & self.far[..., -1].isfinite()
 
 
@@ -73,14 +73,14 @@ def resampled_curve(
     replicates: int,
     seed: int,
 ) -> Resampled:
-    """Return the pairs in bins, of the data and in all replicates, and what is read off their curve.
+    """Return the binned pairs, of the data and of all replicates, with a function that reads values off their curve.
 
-    names: of the V items, the queries and then the references that are no queries. points: of pairs of both kinds,
-    rates of false acceptance around which, and thresholds at which, the curve is to be exact. Pseudo-items have pairs
-    of the same label at one end of the distances and pairs of different labels like those of the data: of one item that
-    is near to all others the data say nothing, but it would undo every threshold.
+    names: of the V items, the queries followed by the references that are no queries. points: returns the false accept
+    rates around which, and the thresholds at which, the curve has to be exact, if both kinds have pairs. Pseudo-items
+    have their pairs of the same label at one end of the distances, and pairs of different labels distributed like those
+    of the data: the data contain no evidence of an item near to all others, but it would invalidate every threshold.
     """
-    counts = PairCounts.of_none(len(names.units), names.units.device)  # if one kind has none, there is no curve
+    counts = PairCounts.of_none(len(names.units), names.units.device)  # there is no curve if a kind has no pairs
     if bool(pairs.total.all()):
         rates, thresholds = points(pairs)
         counts = count_pairs(pairs, bin_starts(pairs, rates, thresholds), replicates)
@@ -96,8 +96,8 @@ def resampled_curve(
     for row, end in ((worst, -1), (best, 0)):
         row[SAME] = 0
         row[SAME, end] = per_item[SAME].sum()
-    query_labels, reference_labels = pairs.sides.query_labels, pairs.sides.reference_labels
-    labels = torch.cat([query_labels, reference_labels[pairs.sides.shared :].to(query_labels.dtype)])
+    query_labels, reference_labels = pairs.inputs.query_labels, pairs.inputs.reference_labels
+    labels = torch.cat([query_labels, reference_labels[pairs.inputs.shared :].to(query_labels.dtype)])
     identity = names.columns(None if labels.is_floating_point() else labels)
     return Resampled(
         observed=observed,

@@ -1,4 +1,4 @@
-"""Ranks of the positives: the integers from which every retrieval score is made."""
+"""Ranks of the positives: the integers that all retrieval scores are computed from."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
@@ -28,14 +28,14 @@ from .ranking import Ranking, Ties
 
 
 class PositiveRanks(NamedTuple):
-    """Where the relevant references of each query stand among its candidates.
+    """Ranks of the relevant references of each query among its candidates.
 
-    rank (..., Q, P) integers: 1-based ranks, ascending; 0 means no positive here, or one that was not found (deeper
-        than `depth`, or it or the query holds NaN or infinity), and may stand anywhere.
+    rank (..., Q, P) integers: 1-based ranks, ascending. 0 marks an empty entry or a positive that was not found (it is
+        deeper than `depth`, or it or the query holds NaN or infinity), and may occur at any position.
     relevant (..., Q) int64: R, the number of relevant references, found or not.
-    candidates (..., Q) int64: C, the number of all references but the query itself and ignored ones.
+    candidates (..., Q) int64: C, the number of all references except the query itself and ignored ones.
     gain, ideal (..., Q, P) float64: the gain of each entry of rank, and all gains, largest first; None: all are 1.
-    depth: ranks above it were not looked for; None: all were.
+    depth: the largest rank that was searched for; None: no limit.
     """
 
     rank: Tensor
@@ -46,7 +46,7 @@ class PositiveRanks(NamedTuple):
     depth: int | None = None
 
     def within(self, depth: int | Tensor) -> Tensor:
-        """Which entries are positives of rank <= depth.
+        """Return which entries are positives of rank <= depth.
 
         Shapes: depth: broadcasts against (..., Q, P) -> (..., Q, P) bool.
         """
@@ -73,23 +73,22 @@ def positive_ranks(
     query_mask: Tensor | None = None,
     reference_mask: Tensor | None = None,
 ) -> PositiveRanks:
-    """Ranks of the relevant references of every query, exact for each distance and the same on every device.
+    """Compute the ranks of the relevant references of every query, exact for each distance and equal on every device.
 
     Shapes: query: (..., Q, D); query_labels: (..., Q) or (..., Q, L); reference: (..., N, D); reference_labels: (...,
     N) or (..., N, L); self_index: (..., Q) int64; gains, ignore: (..., Q, N); query_mask: (..., Q) bool;
     reference_mask: (..., N) bool -> rank (..., Q, P) int32, P = max R.
 
-    Takes O(Q P) memory. A relevant reference that holds NaN or
-    infinity is not found (rank 0), and a query that does finds nothing; they count in R all the same. ValueError for
-    arguments that do not fit each other.
+    Needs O(Q P) memory. A relevant reference that holds NaN or infinity is not found (rank 0), and a query that does
+    finds nothing; both still count in R. Raises a ValueError if the arguments do not match.
 
     Args:
-        reference: default: the queries, each of which is no candidate of its own.
-        self_index: the reference that is this query, which it leaves out; -1 = none.
+        reference: default: the queries; no query is its own candidate.
+        self_index: the reference that is this query, and therefore no candidate; -1 = none.
         label_comparison_fn: `(x, y)` for pairs of labels, (n,) or (n, L) each, to (n,) bool; default equality.
         gains: graded relevance, 0 = not relevant: for each pair, or a function of pairs of labels, or a tuple (queries,
             references, gains), (n,) each: the indices of some pairs, each once, and their gains; all other pairs have
-            0. These take O(n) memory. With leading dimensions the tuple begins with an index (n,) for each of these.
+            0. The tuple needs O(n) memory. With leading dimensions it begins with an index (n,) for each of them.
         ignore: True = no candidate: for each pair, or (without leading dimensions and masks) a function of a slice of
             the queries that gives its rows. A pair (query groups (..., Q), reference groups (..., N)): relevant
             references of the same group are no candidates.
@@ -97,7 +96,7 @@ def positive_ranks(
         ties: the order at equal distance: "index" (of the reference), "optimistic" (relevant ones first) or
             "pessimistic" (last).
         distance, exact, memory_budget: as in `TorchKNN`.
-        query_mask, reference_mask: False = padding, which counts for nothing and has R = 0.
+        query_mask, reference_mask: False = padding, which is never counted and has R = 0.
 
     >>> x, labels = torch.tensor([[0.0], [0.1], [5.0], [5.1], [0.3]]), torch.tensor([0, 0, 1, 1, 1])
     >>> ranks = positive_ranks(x, labels)  # each row is a query among the others
@@ -110,23 +109,23 @@ def positive_ranks(
     >>> average_precision(ranks)
     tensor([1.0000, 1.0000, 1.0000, 1.0000, 0.4167], dtype=torch.float64)
     """
-    sides = Given(query, query_labels, reference, reference_labels, self_index, gains, ignore)
+    inputs = RankingInputs(query, query_labels, reference, reference_labels, self_index, gains, ignore)
     ranking = Ranking(label_comparison_fn, depth, ties, distance, exact, memory_budget).checked()
     graded = gains is not None
     _checks.tensor("query", query)
     if query.ndim <= 2 and query_mask is None and reference_mask is None:
-        return joined(rank_tiles(sides.checked(), ranking), len(query), graded, ranking.depth, query.device)
+        return joined(rank_tiles(inputs.checked(), ranking), len(query), graded, ranking.depth, query.device)
     _checks.shape("query", query, "...", "N", "D")
-    lead, queries = query.shape[:-2], query.shape[-2]
-    tiles = _batch_tiles(sides, (query_mask, reference_mask), ranking)
-    ranks = joined(tiles, lead.numel() * queries, graded, ranking.depth, query.device)
+    batch_shape, queries = query.shape[:-2], query.shape[-2]
+    tiles = _batch_tiles(inputs, (query_mask, reference_mask), ranking)
+    ranks = joined(tiles, batch_shape.numel() * queries, graded, ranking.depth, query.device)
     tables: dict[str, Any] = {name: part for name, part in ranks._asdict().items() if isinstance(part, Tensor)}
-    tables = {name: part.view(*lead, queries, *part.shape[1:]) for name, part in tables.items()}
+    tables = {name: part.view(*batch_shape, queries, *part.shape[1:]) for name, part in tables.items()}
     return ranks._replace(**tables)
 
 
-class Given(NamedTuple):
-    """Who is ranked for whom, as `positive_ranks` was given it."""
+class RankingInputs(NamedTuple):
+    """Unchecked queries and references of `positive_ranks`."""
 
     query: Tensor
     query_labels: Tensor
@@ -137,56 +136,58 @@ class Given(NamedTuple):
     ignore: Ignore | None = None
 
     def checked(self) -> RetrievalInputs:
-        """Without leading dimensions and masks; ValueError where they do not fit each other."""
+        """Check inputs without leading dimensions and masks; raise a ValueError if they do not match."""
         query = as_embeddings("query", self.query)
-        reference, reference_labels, own = self.candidates()
+        reference, reference_labels, self_index = self.candidates()
         reference = query if reference is self.query else as_embeddings("reference", reference)
         _checks.shape("reference", reference, "N", query.shape[1])
         _checks.check_consistent_length(query=query, query_labels=self.query_labels)
         _checks.check_consistent_length(reference=reference, reference_labels=reference_labels)
-        _checks.same_device(**{name: side for name, side in self._asdict().items() if isinstance(side, Tensor)})
-        if own is None:
-            own = torch.full((len(query),), -1, device=query.device)
-        own = check_self_index(own, len(query), len(reference))
+        _checks.same_device(**{name: value for name, value in self._asdict().items() if isinstance(value, Tensor)})
+        if self_index is None:
+            self_index = torch.full((len(query),), -1, device=query.device)
+        self_index = check_self_index(self_index, len(query), len(reference))
         check_squares(query=query)
         if reference is not query:
             check_squares(reference=reference)
-        return RetrievalInputs(query, self.query_labels, reference, reference_labels, 0, self.ignore, self.gains, own)
+        return RetrievalInputs(
+            query, self.query_labels, reference, reference_labels, 0, self.ignore, self.gains, self_index
+        )
 
     def candidates(self) -> tuple[Tensor, Tensor, Tensor | None]:
-        """References, their labels and self_index; by default the queries, each of which is no candidate of its own."""
+        """Return references, their labels and self_index; by default the queries, none its own candidate."""
         both_or_neither(reference=self.reference, reference_labels=self.reference_labels)
         if self.reference is not None and self.reference_labels is not None:
             return self.reference, self.reference_labels, self.self_index
-        query, own = self.query, self.self_index
-        if own is None:
-            own = torch.arange(query.shape[-2], device=query.device).expand(query.shape[:-1])
-        return query, self.query_labels, own
+        query, self_index = self.query, self.self_index
+        if self_index is None:
+            self_index = torch.arange(query.shape[-2], device=query.device).expand(query.shape[:-1])
+        return query, self.query_labels, self_index
 
 
-def rank_tiles(sides: RetrievalInputs, ranking: Ranking) -> Iterator[tuple[slice, PositiveRanks]]:
+def rank_tiles(inputs: RetrievalInputs, ranking: Ranking) -> Iterator[tuple[slice, PositiveRanks]]:
     # ->  slices of the queries, in order, with their ranks; P = the largest R of a tile
-    """`positive_ranks` a tile of queries at a time, of sides that a door has checked.
+    """Yield `positive_ranks` of checked inputs, a tile of queries at a time.
 
-    What is read from a tile can be reduced before the next one is made, so that memory stays within the budget.
+    A tile can be reduced before the next one is computed, so that memory stays within the budget.
     """
-    query, query_labels, reference, reference_labels = sides[:4]
+    query, query_labels, reference, reference_labels = inputs[:4]
     check_count(len(reference))
-    own, depth = sides.self_index(), ranking.depth
-    compared = ranking.label_comparison_fn, sides.gains, sides.ignore
-    relevance = Relevance(query_labels, reference_labels, own, *compared)
+    self_index, depth = inputs.self_index(), ranking.depth
+    compared = ranking.label_comparison_fn, inputs.gains, inputs.ignore
+    relevance = Relevance(query_labels, reference_labels, self_index, *compared)
     memory = ranking.memory(query.device)
     ranks_of: Callable[[slice, Positives], tuple[Tensor, Tensor | None]]
-    # Both ways give the same integers; which is faster changes around this depth.
+    # Searching and counting give the same integers; beyond about this depth counting is faster.
     if not len(reference):
         rows, ranks_of = max(len(query), 1), lambda _, positives: no_ranks(positives)
     elif depth is not None and depth <= max(64, len(reference) // 32) and ranking.ties == "index":
-        references, found = References(reference, ranking.order), min(depth, len(reference))
-        ignoring = sides.ignore is not None
-        search = NearestSearch(query, own, found, references, memory, exact=ranking.exact, ignoring=ignoring)
+        references, k = References(reference, ranking.order), min(depth, len(reference))
+        ignoring = inputs.ignore is not None
+        search = NearestSearch(query, self_index, k, references, memory, exact=ranking.exact, ignoring=ignoring)
         rows, ranks_of = search.rows, lambda tile, positives: read_off(search(tile, positives.ignored), positives)
     else:
-        ranks_of = counter = RankCounter(query, own, reference, ranking)
+        ranks_of = counter = RankCounter(query, self_index, reference, ranking)
         rows = counter.rows
     if len(reference):
         rows = max(min(rows, memory // 4 // relevance.bytes_per_query), 1)
@@ -208,18 +209,18 @@ def no_ranks(positives: Positives) -> tuple[Tensor, Tensor | None]:
 
 
 def _batch_tiles(
-    given: Given, masks: tuple[Tensor | None, Tensor | None], ranking: Ranking
+    inputs: RankingInputs, masks: tuple[Tensor | None, Tensor | None], ranking: Ranking
 ) -> Iterator[tuple[Tensor, PositiveRanks]]:
-    """`rank_tiles` of every item of a batch, without padding; the queries are numbered through all items."""
-    if given.reference is None:
+    """Yield `rank_tiles` of every item of a batch, without padding; query numbers run through all items."""
+    if inputs.reference is None:
         if masks[1] is not None:
             raise ValueError("reference_mask: got one without reference, wanted query_mask")
         masks = (masks[0], masks[0])
-    query, query_labels, gains, ignore = given.query, given.query_labels, given.gains, given.ignore
-    reference, reference_labels, own = given.candidates()
+    query, query_labels, gains, ignore = inputs.query, inputs.query_labels, inputs.gains, inputs.ignore
+    reference, reference_labels, self_index = inputs.candidates()
     if callable(ignore):
         raise ValueError("ignore: got a function with leading dimensions or masks, wanted a mask (..., Q, N)")
-    batch = Batch(query, reference, *masks, own)
+    batch = Batch(query, reference, *masks, self_index)
     queries, size = query.shape[-2], reference.shape[-2]
     of_item = BatchGains(gains, batch.lead, queries, size) if isinstance(gains, tuple) else None
 
@@ -236,13 +237,13 @@ def _batch_tiles(
     elif ignore is not None:
         ignore = flat("ignore", ignore, queries, size)
     left = torch.ones(len(batch), dtype=torch.bool, device=query.device)
-    plain = gains is None and ignore is None and ranking.label_comparison_fn is None and query_labels.ndim == 2
-    if plain and ranking.ties == "index":
-        for items, numbers, ranks in _ranks_together(batch, query_labels, reference_labels, ranking):
+    labels_only = gains is None and ignore is None and ranking.label_comparison_fn is None and query_labels.ndim == 2
+    if labels_only and ranking.ties == "index":
+        for items, query_ids, ranks in _ranks_of_small_items(batch, query_labels, reference_labels, ranking):
             left[items] = False
-            yield numbers, ranks
+            yield query_ids, ranks
     for item in map(batch.item, left.nonzero()[:, 0].tolist()):
-        here = Given(
+        of_one_item = RankingInputs(
             item.of_query(batch.query),
             item.of_query(query_labels),
             item.of_reference(batch.reference),
@@ -252,15 +253,15 @@ def _batch_tiles(
             (item.of_query(ignore[0]), item.of_reference(ignore[1])) if isinstance(ignore, tuple)
             else None if ignore is None else item.of_pairs(ignore),
         )  # fmt: skip
-        for tile, ranks in rank_tiles(here.checked(), ranking):
+        for tile, ranks in rank_tiles(of_one_item.checked(), ranking):
             yield item.number[tile], ranks
 
 
-def _ranks_together(
+def _ranks_of_small_items(
     batch: Batch, query_labels: Tensor, reference_labels: Tensor, ranking: Ranking
 ) -> Iterator[tuple[Tensor, Tensor, PositiveRanks]]:
     # query_labels: (B, Q)  reference_labels: (B, N)  ->  (b,) items, (b Q,) numbers of queries, their ranks
-    """Ranks of small items, read off all their neighbours."""
+    """Yield the ranks of small items, read off their sorted neighbors."""
     size, memory = reference_labels.shape[1], ranking.memory(batch.query.device)
     depth = min(ranking.depth or size, size)
     labels = same_kind(query_labels.flatten(), reference_labels.flatten())
@@ -270,15 +271,19 @@ def _ranks_together(
     query_codes = (codes[0].view_as(query_labels) + item).masked_fill(~batch.query_mask, -1)
     reference_codes = (codes[1].view_as(reference_labels) + item).masked_fill(~batch.reference_mask, -2)
     for items, order in batch.together(depth, ranking.order, ranking.exact, memory):
-        own, present, first = batch.self_index[items], batch.reference_mask[items], size * item[: len(items)]
-        own = torch.where((own >= 0) & present.gather(1, own.clamp(min=0)), own + first, -1).flatten()
-        relevance = Relevance(query_codes[items].flatten(), reference_codes[items].flatten(), own)
-        positives = relevance(slice(0, len(own)))
-        candidates = present.sum(1).repeat_interleave(query_labels.shape[1]) - (own >= 0).long()
+        self_index, is_valid, first = batch.self_index[items], batch.reference_mask[items], size * item[: len(items)]
+        self_index = torch.where(
+            (self_index >= 0) & is_valid.gather(1, self_index.clamp(min=0)), self_index + first, -1
+        ).flatten()
+        relevance = Relevance(query_codes[items].flatten(), reference_codes[items].flatten(), self_index)
+        positives = relevance(slice(0, len(self_index)))
+        candidates = is_valid.sum(1).repeat_interleave(query_labels.shape[1]) - (self_index >= 0).long()
         positives = positives._replace(candidates=candidates * batch.query_mask[items].flatten())
         rank, _ = read_off(torch.where(order < 0, -1, order + first[..., None]).flatten(0, 1), positives)
-        numbers = items[:, None] * query_labels.shape[1] + torch.arange(query_labels.shape[1], device=own.device)
-        yield items, numbers.flatten(), within_depth(rank, None, positives, ranking.depth)
+        query_ids = items[:, None] * query_labels.shape[1] + torch.arange(
+            query_labels.shape[1], device=self_index.device
+        )
+        yield items, query_ids.flatten(), within_depth(rank, None, positives, ranking.depth)
 
 
 def joined(
@@ -288,33 +293,33 @@ def joined(
     depth: int | None,
     device: torch.device,
 ) -> PositiveRanks:
-    """The ranks of all queries, from tiles of them."""
+    """Join tiles into the ranks of all queries."""
     tiles = list(tiles)
     width = max((part.rank.shape[1] for _, part in tiles), default=0)
 
-    def whole(field: str, dtype: torch.dtype, *columns: int) -> Tensor:
+    def assemble(field: str, dtype: torch.dtype, *columns: int) -> Tensor:
         table = torch.zeros(queries, *columns, dtype=dtype, device=device)
         for rows, part in tiles:
-            piece = getattr(part, field)
-            table[(rows, slice(piece.shape[-1])) if columns else rows] = piece
+            values = getattr(part, field)
+            table[(rows, slice(values.shape[-1])) if columns else rows] = values
         return table
 
     return PositiveRanks(
-        whole("rank", torch.int32, width),
-        whole("relevant", torch.int64),
-        whole("candidates", torch.int64),
-        whole("gain", torch.float64, width) if graded else None,
-        whole("ideal", torch.float64, width) if graded else None,
+        assemble("rank", torch.int32, width),
+        assemble("relevant", torch.int64),
+        assemble("candidates", torch.int64),
+        assemble("gain", torch.float64, width) if graded else None,
+        assemble("ideal", torch.float64, width) if graded else None,
         depth,
     )
 
 
 def within_depth(rank: Tensor, gain: Tensor | None, positives: Positives, depth: int | None) -> PositiveRanks:
     # rank: (Q, P)  gain: (Q, P)
-    """What is known of the positives, without ranks above `depth`."""
+    """Return the ranks of the positives, without those above `depth`."""
     if depth is not None:
-        near = rank <= depth
-        rank, gain = rank * near, None if gain is None else gain * near
+        is_within = rank <= depth
+        rank, gain = rank * is_within, None if gain is None else gain * is_within
     ideal = None if positives.gain is None else positives.gain.sort(1, descending=True).values[:, : rank.shape[1]]
     return PositiveRanks(rank, positives.relevant, positives.candidates, gain, ideal, depth)
 
@@ -324,25 +329,25 @@ def read_off(order: Tensor, positives: Positives) -> tuple[Tensor, Tensor | None
     width = int(positives.relevant.max())
     if not width:
         return no_ranks(positives)
-    hit, found = hits(order, positives)
-    place = torch.where(hit, hit.cumsum(1) - 1, -1)
+    hit, column = hits(order, positives)
+    slot = torch.where(hit, hit.cumsum(1) - 1, -1)
     rank = torch.arange(1, order.shape[1] + 1, dtype=torch.int32, device=order.device).expand_as(order)
-    gain = None if positives.gain is None else scattered(place, positives.gain.gather(1, found), width)
-    return scattered(place, rank, width), gain
+    gain = None if positives.gain is None else scattered(slot, positives.gain.gather(1, column), width)
+    return scattered(slot, rank, width), gain
 
 
 def hits(order: Tensor, positives: Positives) -> tuple[Tensor, Tensor]:
     # order: (Q, K) int64, -1 = none  ->  (Q, K) bool, (Q, K) int64
-    """Which of these references are relevant, and where they stand among the positives, of which there is one."""
-    # Where there is none, the one before again, which keeps the order.
+    """Return which of these references are relevant, and their columns among the positives; at least one exists."""
+    # Empty entries repeat the previous index, which keeps the order.
     ascending = positives.index.cummax(1).values
-    found = torch.searchsorted(ascending, order).clamp(max=ascending.shape[1] - 1)
-    return (order >= 0) & (positives.index.gather(1, found) == order), found
+    column = torch.searchsorted(ascending, order).clamp(max=ascending.shape[1] - 1)
+    return (order >= 0) & (positives.index.gather(1, column) == order), column
 
 
 @takes_arrays
 def count_relevant(query_labels: Tensor, reference_labels: Tensor, ref_includes_query: bool = False) -> Tensor:
-    """R: how many references share the query's label, the query itself not counted.
+    """Count the references that share the query's label, without the query itself (R).
 
     Shapes: query_labels: (..., Q); reference_labels: (..., N), of the same dtype -> (..., Q) int64.
 
@@ -359,13 +364,13 @@ def count_relevant(query_labels: Tensor, reference_labels: Tensor, ref_includes_
 def ranks_of_neighbours(
     indices: Tensor, query_labels: Tensor, reference_labels: Tensor, relevant: Tensor
 ) -> PositiveRanks:
-    """The ranks among the K nearest references, which `indices` lists nearest first; P = K.
+    """Return the ranks of relevant references among the K nearest, which `indices` lists nearest first; P = K.
 
-    Shapes: indices: (..., Q, K), -1 = no neighbour; query_labels: (..., Q); reference_labels: (..., N); relevant: (...,
+    Shapes: indices: (..., Q, K), -1 = no neighbor; query_labels: (..., Q); reference_labels: (..., N); relevant: (...,
     Q).
 
     >>> query_labels, reference_labels = torch.tensor([0]), torch.tensor([1, 0, 1, 0])
-    >>> neighbours = torch.tensor([[2, 1, 3]])  # of the query, nearest first
+    >>> neighbours = torch.tensor([[2, 1, 3]])  # nearest first
     >>> ranks_of_neighbours(neighbours, query_labels, reference_labels, relevant=torch.tensor([2])).rank
     tensor([[0, 2, 3]])
     """

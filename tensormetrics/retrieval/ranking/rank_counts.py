@@ -1,4 +1,4 @@
-"""Ranks of all positives without sorting all references: a positive's rank is 1 + how many entries come before it."""
+"""Ranks of all positives without sorting all references: the rank is 1 + the number of entries before a positive."""
 
 import functools
 import math
@@ -17,53 +17,53 @@ from ..search.fp16_filter import HalfFilter
 from ..search.product_filter import BLOCK, Filter, Normalization, exact_float32_products
 from .ranking import TIES, Ranking
 
-_PAIR = 24  # bytes of a pair: a filter value, its place among the edges, and what is made of both
-_WIDEST = 512  # positives with each of which the kernel compares each entry
+_PAIR_BYTES = 24  # of a pair: a filter value, its bin, and temporaries
+_WIDEST = 512  # the most positives for which the kernel compares each entry with each positive
 
 
-class Asked(NamedTuple):
-    """Some queries with their positives, which are in canonical order."""
+class RankQueries(NamedTuple):
+    """Queries with their positives in canonical order."""
 
     query: Tensor  # (Q, D)
-    own: Tensor  # (Q,) int64, the reference to leave out, -1 = none
+    self_index: Tensor  # (Q,) int64, the reference to leave out, -1 = none
     ignored: Tensor | None  # (Q, R) bool
-    delta: Tensor  # (Q, P) float64, canonical distances of the positives, inf where there is none
-    positive: Tensor  # (Q, P) int64, those without a distance last
-    relevant: Tensor  # (Q,) int64, how many have a distance
-    ready: tuple[Tensor, ...] | None = None  # from `RankCounter.ready`, where that is known
+    delta: Tensor  # (Q, P) float64, canonical distances of the positives, inf = none
+    positive: Tensor  # (Q, P) int64, the positives; those without a distance are last
+    relevant: Tensor  # (Q,) int64, the number of positives with a distance
+    prepared: tuple[Tensor, ...] | None = None  # from `RankCounter.prepare`
 
-    def at(self, rows: Tensor) -> "Asked":
+    def select(self, rows: Tensor) -> "RankQueries":
         # rows: (q,) int64
         ignored = None if self.ignored is None else self.ignored[rows]
-        places = self.delta[rows], self.positive[rows], self.relevant[rows]
-        return Asked(self.query[rows], self.own[rows], ignored, *places)
+        positives = self.delta[rows], self.positive[rows], self.relevant[rows]
+        return RankQueries(self.query[rows], self.self_index[rows], ignored, *positives)
 
     def values(self, factor: Tensor, shift: Tensor) -> Tensor:
-        # factor, shift: (Q, 1)  ->  (Q, P), what the filter's values of the positives are, inf where there is none
+        # factor, shift: (Q, 1)  ->  (Q, P), filter values of the positives, inf = none
         return (factor * self.delta + shift).masked_fill(self.delta == torch.inf, torch.inf)
 
-    def place(self, row: Tensor, other: Tensor, column: Tensor, ties: str) -> Tensor:
-        # row, column: (n,) int64  other: (n,) canonical distances  ->  (n,), how many positives are before each
+    def insertion_index(self, row: Tensor, other: Tensor, column: Tensor, ties: str) -> Tensor:
+        # row, column: (n,) int64  other: (n,) canonical distances  ->  (n,), the number of positives before each
         low, high = torch.zeros_like(row), self.relevant[row]
         for _ in range(self.delta.shape[1].bit_length()):
-            middle = (low + high) // 2
-            at = row, middle.clamp(max=self.delta.shape[1] - 1)
-            before, equal = self.delta[at] < other, self.delta[at] == other
+            mid = (low + high) // 2
+            cell = row, mid.clamp(max=self.delta.shape[1] - 1)
+            before, equal = self.delta[cell] < other, self.delta[cell] == other
             if ties == "optimistic":
                 before |= equal
             elif ties == "index":
-                before |= equal & (self.positive[at] < column)
+                before |= equal & (self.positive[cell] < column)
             before &= low < high
-            low, high = torch.where(before, middle + 1, low), torch.where(before, high, middle)
+            low, high = torch.where(before, mid + 1, low), torch.where(before, high, mid)
         return low
 
 
 class RankCounter:
-    """`counter(rows, positives)` gives the ranks of all positives of a slice of the queries, however deep they lie.
+    """Counter of the references before each positive: `counter(rows, positives)` ranks a slice of the queries.
 
-    Positives are put in canonical order. The filter says which other entries are before each of them, and canonical
-    distances of an entry decide where the filter's error leaves its place open. A positive without a distance, for it
-    or the query holds NaN or infinity, has rank 0, and comes before nothing.
+    Positives are sorted in canonical order. The filter bounds the number of other entries before each of them, and
+    canonical distances decide the entries whose position the filter's error leaves open. A positive without a distance,
+    because it or the query holds NaN or infinity, has rank 0 and comes before no other.
     """
 
     def __init__(
@@ -73,137 +73,145 @@ class RankCounter:
         reference: Tensor,
         ranking: Ranking,
         equal: Tensor | None = None,
-        frame: Normalization | None = None,
+        normalization: Normalization | None = None,
         norms: Tensor | None = None,
     ) -> None:
         # query: (Q, D)  self_index: (Q,) int64, -1 = none  reference: (R, D)  equal: (R,) from `equal_rows`
-        # frame, norms: as in `Filter`
+        # normalization, norms: as in `Filter`
         check_count(len(reference))
         self.query, self.reference, self.self_index = query, reference, self_index
         self.equal = equal_rows(reference) if equal is None else equal
         self.distance, self.ties, self.exact = ranking.order, ranking.ties, ranking.exact
         self.memory = memory = ranking.memory(query.device)
         self.native = operators.counts(query.device)
-        # Where each open entry costs little, the narrow product is faster.
+        # If each open entry is cheap, the float32 product is faster.
         dtype = torch.float32 if self.native else torch.float64
         allowed = memory // 2 if query.device.type == "cpu" else math.inf
-        self.filter = Filter(reference, self.distance, dtype, allowed, frame=frame, norms=norms)
+        self.filter = Filter(reference, self.distance, dtype, allowed, frame=normalization, norms=norms)
         self.kernels = operators.kernels(query.device, "counting")
         if self.native:
             self.rows = max(min(memory // 8 // (48 * query.shape[1] + 64), 1024), 1)
         else:
-            # Larger tiles would leave a CPU's cache; a GPU wants all columns of as many rows as the memory takes.
-            most_rows, columns = (256, 2**13) if query.device.type == "cpu" else (2**13, len(reference))
-            self.rows = max(min(memory // (_PAIR * min(columns, 2**10 if self.kernels else columns)), most_rows), 1)
+            # Larger tiles would exceed a CPU's cache; a GPU is fastest with all columns and as many rows as fit.
+            max_rows, columns = (256, 2**13) if query.device.type == "cpu" else (2**13, len(reference))
+            self.rows = max(
+                min(memory // (_PAIR_BYTES * min(columns, 2**10 if self.kernels else columns)), max_rows), 1
+            )
 
     @functools.cached_property
-    def halves(self) -> HalfFilter:
-        assert self.kernels is not None  # who asks has them
+    def fp16_filter(self) -> HalfFilter:
+        assert self.kernels is not None  # checked by the caller
         return HalfFilter(self.filter, self.kernels, parts=2)
 
     def __call__(self, rows: slice, positives: Positives) -> tuple[Tensor, Tensor | None]:
         # ->  (Q, P) int32 ascending, 0 = none, (Q, P) float64 their gains or None
         query, index, gain = self.query[rows], positives.index, positives.gain
-        # The width has to be known on the host: once per tile.
+        # The width is needed on the host: one synchronization per tile.
         width = int(positives.relevant.max())
         if not width:
             return index.new_zeros(index.shape[0], 0, dtype=torch.int32), None if gain is None else gain[:, :0]
-        delta, index, gain = self._in_order(query, index, gain, width)
-        found = (delta < torch.inf).sum(1)
-        asked = Asked(query, self.self_index[rows], positives.ignored, delta, index, found)
-        return ranks_of(self.before(asked), found, gain)
+        delta, index, gain = self._measure_positives(query, index, gain, width)
+        num_measured = (delta < torch.inf).sum(1)
+        queries = RankQueries(query, self.self_index[rows], positives.ignored, delta, index, num_measured)
+        return ranks_of(self.before(queries), num_measured, gain)
 
-    def before(self, asked: Asked) -> Tensor:
+    def before(self, queries: RankQueries) -> Tensor:
         # ->  (Q, P + 1) int64
-        """How many references, which are none of them, come before each positive and after those before it."""
-        before = asked.own.new_zeros(len(asked.own), asked.delta.shape[1] + 1)
-        halves = self.halves if self.kernels and asked.ignored is None and asked.delta.shape[1] <= _WIDEST else None
-        if not (halves and self._count_by_kernel(halves, asked, before)):
-            x, factor, shift, error = asked.ready or self.ready(asked.query)
+        """Count the references, other than positives, between each positive and the previous one."""
+        before = queries.self_index.new_zeros(len(queries.self_index), queries.delta.shape[1] + 1)
+        fp16_filter = (
+            self.fp16_filter if self.kernels and queries.ignored is None and queries.delta.shape[1] <= _WIDEST else None
+        )
+        if not (fp16_filter and self._count_by_kernel(fp16_filter, queries, before)):
+            x, factor, shift, error = queries.prepared or self.prepare(queries.query)
             count = self._count_native if self.native else self._count
-            count(x, asked, (factor, shift, error), before)
+            count(x, queries, (factor, shift, error), before)
         return before
 
-    def ready(self, query: Tensor) -> tuple[Tensor, ...]:
-        # query: (Q, D)  ->  (Q, D), (Q,) factor, shift and error of the filter's values; the same in a common frame
+    def prepare(self, query: Tensor) -> tuple[Tensor, ...]:
+        # query: (Q, D)  ->  (Q, D), (Q,) factor, shift and error of the filter's values; equal for equal normalization
         x, error = self.filter.query(query)
         return x, *self.filter.place(query), error.clamp(max=1e30) * self.exact
 
-    def _in_order(
+    def _measure_positives(
         self, query: Tensor, index: Tensor, gain: Tensor | None, width: int
     ) -> tuple[Tensor, Tensor, Tensor | None]:
         # query: (Q, D)  index, gain: (Q, K)  ->  (Q, P) float64 canonical distances, (Q, P) indices, (Q, P) gains
         delta = torch.full(index.shape, torch.inf, dtype=torch.float64, device=index.device)
-        there = index >= 0
-        at = row, _ = there.nonzero().unbind(1)
-        distances = self.distance.of_pairs(query, self.reference, row, index[at], self.memory // 4)
-        delta[at] = distances.nan_to_num_(nan=torch.inf)
-        return in_order(delta, index, gain, width)
+        exists = index >= 0
+        cells = row, _ = exists.nonzero().unbind(1)
+        distances = self.distance.of_pairs(query, self.reference, row, index[cells], self.memory // 4)
+        delta[cells] = distances.nan_to_num_(nan=torch.inf)
+        return sort_positives(delta, index, gain, width)
 
-    def _count_native(self, x: Tensor, asked: Asked, interval: tuple[Tensor, Tensor, Tensor], before: Tensor) -> None:
-        hidden = asked.own.contiguous(), asked.ignored
-        sides = asked.query.double().contiguous(), self.reference, self.equal
-        places = (part.contiguous() for part in (asked.delta, asked.positive, asked.relevant, *interval))
-        options = *places, self.distance.code, TIES.index(self.ties)
+    def _count_native(
+        self, x: Tensor, queries: RankQueries, interval: tuple[Tensor, Tensor, Tensor], before: Tensor
+    ) -> None:
+        excluded = queries.self_index.contiguous(), queries.ignored
+        operands = queries.query.double().contiguous(), self.reference, self.equal
+        positives = (part.contiguous() for part in (queries.delta, queries.positive, queries.relevant, *interval))
+        options = *positives, self.distance.code, TIES.index(self.ties)
         with exact_float32_products(x.device):
             for first, rows in self.filter.pieces():
-                operators.count_before(x, rows, self.filter.bias, first, *hidden, *sides, *options, before)
+                operators.count_before(x, rows, self.filter.bias, first, *excluded, *operands, *options, before)
 
-    def _count_by_kernel(self, halves: HalfFilter, asked: Asked, before: Tensor) -> bool:
-        """For all columns at once; False where too many entries are left open."""
+    def _count_by_kernel(self, fp16_filter: HalfFilter, queries: RankQueries, before: Tensor) -> bool:
+        """Count all columns at once; return False if too many entries are left open."""
         from ..search.kernels.counting import counts
 
-        size = asked.delta.shape[1]
-        x = halves.query(asked.query)
-        factor, shift = (part[:, None] for part in halves.place(asked.query, x))
-        at, error = asked.values(factor, shift), halves.error(x).clamp(max=1e30)[:, None] * self.exact
+        size = queries.delta.shape[1]
+        x = fp16_filter.query(queries.query)
+        factor, shift = (part[:, None] for part in fp16_filter.place(queries.query, x))
+        center, error = queries.values(factor, shift), fp16_filter.error(x).clamp(max=1e30)[:, None] * self.exact
         low, high = (
-            torch.nextafter(edge.float(), edge.new_full((), side).float())
-            for edge, side in ((at - error, -torch.inf), (at + error, torch.inf))
+            torch.nextafter(edge.float(), edge.new_full((), direction).float())
+            for edge, direction in ((center - error, -torch.inf), (center + error, torch.inf))
         )
-        high.masked_fill_(asked.delta == torch.inf, -torch.inf)
-        own = torch.where(asked.own < 0, asked.own, halves.position[asked.own])
+        high.masked_fill_(queries.delta == torch.inf, -torch.inf)
+        self_position = torch.where(
+            queries.self_index < 0, queries.self_index, fp16_filter.position[queries.self_index]
+        )
         capacity = self.memory // 128
-        below, row, place, number = counts(x, own, halves, low, high, capacity)
-        if number > capacity:
+        below, row, position, num_open = counts(x, self_position, fp16_filter, low, high, capacity)
+        if num_open > capacity:
             return False
-        row, column = row.long(), halves.order[place].long()
-        other = self._distances(asked.query, row, column)
-        place = asked.place(row, other, column, "index")
+        row, column = row.long(), fp16_filter.order[position].long()
+        other = self._distances(queries.query, row, column)
+        position = queries.insertion_index(row, other, column, "index")
         # The positives are among them: each is in its own interval.
-        negative = (place == asked.relevant[row]) | (asked.positive[row, place.clamp(max=size - 1)] != column)
+        negative = (position == queries.relevant[row]) | (queries.positive[row, position.clamp(max=size - 1)] != column)
         row, other, column = row[negative], other[negative], column[negative]
-        place = asked.place(row, other, column, self.ties)
+        position = queries.insertion_index(row, other, column, self.ties)
         before[:, :-1] += torch.diff(below, dim=1, prepend=below.new_zeros(len(below), 1))
-        before.view(-1).scatter_add_(0, row * (size + 1) + place, torch.ones_like(place))
+        before.view(-1).scatter_add_(0, row * (size + 1) + position, torch.ones_like(position))
         return True
 
-    def _count(self, x: Tensor, asked: Asked, interval: tuple[Tensor, Tensor, Tensor], before: Tensor) -> None:
-        # interval: (Q,) factor, shift and error of the filter's values  before: (Q, P + 1), what is added to
+    def _count(self, x: Tensor, queries: RankQueries, interval: tuple[Tensor, Tensor, Tensor], before: Tensor) -> None:
+        # interval: (Q,) factor, shift and error of the filter's values  before: (Q, P + 1), updated in place
         factor, shift, error = (part[:, None] for part in interval)
-        edges = _edges(asked.values(factor, shift), error)
+        edges = _edges(queries.values(factor, shift), error)
         sums = before.new_zeros(len(before), edges.shape[1] + 1)
-        for start, tile in self._tiles(x, asked):
-            _add_places(tile, start, asked, edges, sums)
+        for start, tile in self._tiles(x, queries):
+            _add_bin_counts(tile, start, queries, edges, sums)
         before += sums[:, ::2]
-        # Of these an entry lies in an interval. Sums of other rows may be rounded otherwise: all is counted again.
+        # In these rows an entry lies in an interval. Products of fewer rows may round differently: count all again.
         left = sums[:, 1::2].any(1).nonzero()[:, 0]
         for rows in left.split(max(self.rows // 4, 1)) if len(left) else ():
-            part = asked.at(rows)
+            part = queries.select(rows)
             again = torch.zeros_like(before[rows])
             for start, tile in self._tiles(x[rows], part):
                 _count_tile(tile, start, part, edges[rows], self._distances, self.ties, again)
             before[rows] = again
 
-    def _tiles(self, x: Tensor, asked: Asked) -> Iterator[tuple[int, Tensor]]:
+    def _tiles(self, x: Tensor, queries: RankQueries) -> Iterator[tuple[int, Tensor]]:
         # x: (Q, D)  ->  (Q, C) filter values of references start, start + 1, ...
         columns = 2**13 if x.device.type == "cpu" else len(self.filter)
-        columns = max(min(columns, self.memory // (_PAIR * len(x))) // BLOCK, 1) * BLOCK
+        columns = max(min(columns, self.memory // (_PAIR_BYTES * len(x))) // BLOCK, 1) * BLOCK
         for start in range(0, len(self.filter), columns):
             tile = self.filter.values(x, slice(start, start + columns))
-            if asked.ignored is not None:
-                hidden = asked.ignored[:, start : start + tile.shape[1]]
-                tile[:, : hidden.shape[1]].masked_fill_(hidden, torch.inf)
+            if queries.ignored is not None:
+                is_ignored = queries.ignored[:, start : start + tile.shape[1]]
+                tile[:, : is_ignored.shape[1]].masked_fill_(is_ignored, torch.inf)
             yield start, tile
 
     def _distances(self, query: Tensor, row: Tensor, column: Tensor) -> Tensor:
@@ -214,63 +222,68 @@ class RankCounter:
         return self.distance.of_pairs(query, self.reference, *pairs)[inverse]
 
 
-def _edges(at: Tensor, error: Tensor) -> Tensor:
-    # at: (Q, P) ascending  error: (Q, 1)  ->  (Q, 2 P) ascending
-    """Where the interval of each positive begins, and what follows its end: as many edges are at most a value that lies
-    in some interval as is odd. One that overlaps the next ends where that begins."""
-    low, end = at - error, torch.nextafter(at + error, at.new_full((), torch.inf))
+def _edges(center: Tensor, error: Tensor) -> Tensor:
+    # center: (Q, P) ascending  error: (Q, 1)  ->  (Q, 2 P) ascending
+    """Return the start of the interval of each positive and the number after its end.
+
+    A value lies in an interval if the number of edges at or below it is odd. An interval that overlaps the next one
+    ends where that begins.
+    """
+    low, end = center - error, torch.nextafter(center + error, center.new_full((), torch.inf))
     end[:, :-1] = torch.minimum(end[:, :-1], low[:, 1:])
     return torch.stack([low, end], 2).flatten(1)
 
 
-def _taken(start: int, columns: int, asked: Asked) -> tuple[Tensor, Tensor]:
-    # ->  (Q, P + 1) columns of a tile that are no negatives, (Q, P + 1) bool, which of them are there
-    here = torch.cat([asked.own[:, None], asked.positive], 1) - start
-    return here.clamp(0, columns - 1), (here >= 0) & (here < columns)
+def _excluded_columns(start: int, columns: int, queries: RankQueries) -> tuple[Tensor, Tensor]:
+    # ->  (Q, P + 1) columns of a tile that are no negatives, (Q, P + 1) bool, which of them lie in the tile
+    column = torch.cat([queries.self_index[:, None], queries.positive], 1) - start
+    return column.clamp(0, columns - 1), (column >= 0) & (column < columns)
 
 
-def _add_places(tile: Tensor, start: int, asked: Asked, edges: Tensor, sums: Tensor) -> None:
+def _add_bin_counts(tile: Tensor, start: int, queries: RankQueries, edges: Tensor, sums: Tensor) -> None:
     # tile: (Q, C) filter values of references start, start + 1, ...  edges: (Q, 2 P)  sums: (Q, 2 P + 1)
-    """Counts the negatives between any two edges."""
-    place = torch.searchsorted(edges, tile, right=True)
-    sums.scatter_add_(1, place, torch.ones_like(sums[:1, :1]).expand_as(place))
-    here, there = _taken(start, tile.shape[1], asked)
-    sums.scatter_add_(1, place.gather(1, here), -there.long())
+    """Count the negatives between consecutive edges."""
+    bins = torch.searchsorted(edges, tile, right=True)
+    sums.scatter_add_(1, bins, torch.ones_like(sums[:1, :1]).expand_as(bins))
+    column, is_in_tile = _excluded_columns(start, tile.shape[1], queries)
+    sums.scatter_add_(1, bins.gather(1, column), -is_in_tile.long())
 
 
-def in_order(delta: Tensor, index: Tensor, gain: Tensor | None, width: int) -> tuple[Tensor, Tensor, Tensor | None]:
+def sort_positives(
+    delta: Tensor, index: Tensor, gain: Tensor | None, width: int
+) -> tuple[Tensor, Tensor, Tensor | None]:
     # delta, index, gain: (Q, K), inf and -1 = none  ->  the first `width` of each by (distance, index)
     order = torch.where(index >= 0, index, torch.iinfo(torch.int64).max).argsort(1)
     order = order.gather(1, delta.gather(1, order).argsort(dim=1, stable=True))[:, :width]
     return delta.gather(1, order), index.gather(1, order), None if gain is None else gain.gather(1, order)
 
 
-def ranks_of(before: Tensor, found: Tensor, gain: Tensor | None) -> tuple[Tensor, Tensor | None]:
-    # before: (Q, P + 1) from `RankCounter`  found: (Q,)  gain: (Q, P)  ->  (Q, P) int32, (Q, P) or None
-    place = torch.arange(1, before.shape[1], device=before.device)
-    rank = place + before[:, :-1].cumsum(1)
-    missing = place > found[:, None]
+def ranks_of(before: Tensor, num_measured: Tensor, gain: Tensor | None) -> tuple[Tensor, Tensor | None]:
+    # before: (Q, P + 1) from `RankCounter`  num_measured: (Q,)  gain: (Q, P)  ->  (Q, P) int32, (Q, P) or None
+    position = torch.arange(1, before.shape[1], device=before.device)
+    rank = position + before[:, :-1].cumsum(1)
+    missing = position > num_measured[:, None]
     return rank.masked_fill_(missing, 0).int(), None if gain is None else gain.masked_fill(missing, 0.0)
 
 
 def _count_tile(
     tile: Tensor,
     start: int,
-    asked: Asked,
+    queries: RankQueries,
     edges: Tensor,
     distances: Callable[[Tensor, Tensor, Tensor], Tensor],
     ties: str,
     before: Tensor,
 ) -> None:
     # tile: (Q, C) filter values of references start, start + 1, ...  edges: (Q, 2 P)  before: (Q, P + 1)
-    """Counts the negatives before each positive; canonical distances decide where a value lies in an interval."""
-    place = torch.searchsorted(edges, tile.to(edges.dtype), right=True)
-    here, there = _taken(start, tile.shape[1], asked)
-    place.scatter_reduce_(1, here, there * edges.shape[1], "amax")  # behind all positives
-    row, column = (place & 1).nonzero().unbind(1)
-    other = distances(asked.query, row, column + start)
-    place[row, column] = 2 * asked.place(row, other, column + start, ties)
-    before.scatter_add_(1, place >> 1, torch.ones_like(before[:1, :1]).expand_as(place))
+    """Count the negatives before each positive; canonical distances decide for values that lie in an interval."""
+    bins = torch.searchsorted(edges, tile.to(edges.dtype), right=True)
+    excluded, is_in_tile = _excluded_columns(start, tile.shape[1], queries)
+    bins.scatter_reduce_(1, excluded, is_in_tile * edges.shape[1], "amax")  # after all positives
+    row, column = (bins & 1).nonzero().unbind(1)
+    other = distances(queries.query, row, column + start)
+    bins[row, column] = 2 * queries.insertion_index(row, other, column + start, ties)
+    before.scatter_add_(1, bins >> 1, torch.ones_like(before[:1, :1]).expand_as(bins))
 
 
 @_native.reference("count_before")
@@ -279,7 +292,7 @@ def _count_before(
     rows: Tensor,
     bias: Tensor,
     first: int,
-    own: Tensor,
+    self_index: Tensor,
     ignored: Tensor | None,
     query: Tensor,
     reference: Tensor,
@@ -300,6 +313,6 @@ def _count_before(
     tile = torch.addmm(bias[first : first + len(rows)], x, rows.T)
     if ignored is not None:
         tile.masked_fill_(ignored[:, first : first + len(rows)], torch.inf)
-    asked = Asked(query, own, ignored, delta, index, relevant)
-    edges = _edges(asked.values(factor[:, None], shift[:, None]), error[:, None])
-    _count_tile(tile, first, asked, edges, distances, TIES[ties], before)
+    queries = RankQueries(query, self_index, ignored, delta, index, relevant)
+    edges = _edges(queries.values(factor[:, None], shift[:, None]), error[:, None])
+    _count_tile(tile, first, queries, edges, distances, TIES[ties], before)

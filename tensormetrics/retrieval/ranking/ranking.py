@@ -1,4 +1,4 @@
-"""The options of a ranking, in one record."""
+"""Options of a ranking."""
 
 from typing import Literal, NamedTuple, get_args
 
@@ -14,7 +14,7 @@ TIES: tuple[Ties, ...] = get_args(Ties)
 
 
 class Ranking(NamedTuple):
-    """Which references are relevant, in what order all of them stand, and how deep to look; see `positive_ranks`."""
+    """Options of a ranking: relevance, order of the references and depth; see `positive_ranks`."""
 
     label_comparison_fn: Comparison | None = None
     depth: int | None = None
@@ -30,9 +30,9 @@ class Ranking(NamedTuple):
 
     @property
     def order(self) -> Distance:
-        """What `distance` means."""
+        """Distance that `distance` names."""
         return DISTANCES[self.distance]
 
     def memory(self, device: torch.device) -> int:
-        """Bytes that temporaries may take."""
+        """Return the number of bytes that temporaries may take."""
         return budget(self.memory_budget, device)

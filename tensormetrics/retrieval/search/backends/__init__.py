@@ -1,1 +1,1 @@
-"""Searches of the same form as `TorchKNN`: FAISS, KeOps, and rows that lie on several processes."""
+"""Searches with the interface of `TorchKNN`: FAISS, KeOps, stored neighbors, and rows on several processes."""

@@ -1,4 +1,4 @@
-"""k nearest neighbours by faiss, behind the protocol of `TorchKNN`."""
+"""k nearest neighbors by faiss, with the interface of `TorchKNN`."""
 
 import functools
 import warnings
@@ -24,18 +24,19 @@ _LARGEST_GPU_K = 2048  # of faiss's selection kernels
 
 
 class FaissKNN(ConstructorRepr):
-    """k nearest neighbours by faiss: `knn(query, k, reference, ref_includes_query)`, or `train` and `knn(query, k)`.
+    """k nearest neighbors by faiss: `knn(query, k, reference, ref_includes_query)`, or `train` and `knn(query, k)`.
 
-    The order is faiss's, from float32 values; equal distances among the returned are ordered by index. CUDA tensors
-    are searched on their GPU. Where faiss cannot (no GPU support in the package, more than 2,048 neighbours, GPU out
-    of memory), a warning says why and `TorchKNN` answers on the same device. float64 is cast to float32 with a warning.
+    faiss orders by float32 values; equal distances among the returned are ordered by index. CUDA tensors are searched
+    on their GPU. If faiss cannot (no GPU support in the package, more than 2,048 neighbors, GPU out of memory), a
+    warning gives the reason and `TorchKNN` searches on the same device. float64 is cast to float32 with a warning.
     Johnson, Douze and Jegou, 2021, DOI 10.1109/TBDATA.2019.2921572.
 
     Args:
-        reset_before: references of a call go to a new index; False: to the present one, which must be empty.
-        reset_after: forget the index after a call.
-        index_init_fn: function of D that makes an index for `distance`, or a faiss factory string; default "Flat".
-        gpus: numbers of the GPUs to use, each for its share of the queries; default the GPU of the tensors.
+        reset_before: build a new index from the references of a call; False: add them to the index, which must be
+        empty.
+        reset_after: delete the index after a call.
+        index_init_fn: function of D that returns an index for `distance`, or a faiss factory string; default "Flat".
+        gpus: numbers of the GPUs to use, each for a part of the queries; default the GPU of the tensors.
         distance: "l2", "sqeuclidean", "ip" (inner product, largest first) or "cosine" (1 - cosine similarity).
 
     >>> x = torch.tensor([[0.0], [0.1], [5.0], [5.3]])
@@ -74,7 +75,7 @@ class FaissKNN(ConstructorRepr):
 
     @property
     def index(self) -> Any:
-        """The faiss index, None before the first rows. With several GPUs each has one with the same rows."""
+        """Index of faiss, None before the first rows. With several GPUs each has one with the same rows."""
         return self._indexes[0] if self._indexes else None
 
     @takes_arrays
@@ -87,22 +88,22 @@ class FaissKNN(ConstructorRepr):
         ref_includes_query: bool = False,
         **candidates: Unpack[Candidates],
     ) -> tuple[Tensor, Tensor]:
-        """Distances and indices of the k nearest references, nearest first, as `TorchKNN` returns them.
+        """Return distances and indices of the k nearest references, nearest first, as `TorchKNN` returns them.
 
         Shapes: query: (Q, D); reference: (R, D); self_index: (Q,) int64; ignore: (Q, R) -> (Q, k) float32, (Q, k)
         int64.
 
-        Without `reference` the rows in the index are searched, whatever `reset_before` says.
+        Without `reference` the rows in the index are searched, regardless of `reset_before`.
         """
         rows = self._rows(query, reference)
-        query, k, rows, own, ignored = asked_of(query, k, rows, ref_includes_query, **candidates)
-        wanted = max(min(k + most_ignored(ignored), len(rows)) + (own is not None), 1)
-        reason = self._unable(query.device, wanted)
+        query, k, rows, self_index, ignored = asked_of(query, k, rows, ref_includes_query, **candidates)
+        num_candidates = max(min(k + most_ignored(ignored), len(rows)) + (self_index is not None), 1)
+        reason = self._unable(query.device, num_candidates)
         if not reason:
             try:
                 if reference is not None:
                     self._build("reference", rows)
-                distances, indices = self._search(query, wanted, own, ignored, k)
+                distances, indices = self._search(query, num_candidates, self_index, ignored, k)
             except RuntimeError as error:
                 if "out of memory" not in str(error):
                     raise
@@ -112,7 +113,7 @@ class FaissKNN(ConstructorRepr):
         if reason:
             warnings.warn(f"{reason}: TorchKNN searches instead", stacklevel=3)
             self.reset()  # its memory may be needed
-            distances, indices = TorchKNN(self.distance)(query, k, rows, False, self_index=own, ignore=ignored)
+            distances, indices = TorchKNN(self.distance)(query, k, rows, False, self_index=self_index, ignore=ignored)
         if self.reset_after:
             self.reset()
         return distances, indices
@@ -120,7 +121,7 @@ class FaissKNN(ConstructorRepr):
     @takes_arrays
     @torch.no_grad()
     def train(self, embeddings: Tensor) -> None:
-        """A new index, trained where its kind needs it, of these rows.
+        """Build a new index of these rows, and train it if its type requires that.
 
         Shapes: embeddings: (N, D).
         """
@@ -140,6 +141,7 @@ class FaissKNN(ConstructorRepr):
         self._append("embeddings", rows)
 
     def save(self, path: str | PathLike) -> None:
+        """Write the index to a file that `load` reads."""
         if self.index is None:
             raise ValueError("save: got no index to write; train() first")
         faiss = _faiss()
@@ -148,14 +150,14 @@ class FaissKNN(ConstructorRepr):
             faiss.write_index(index, faiss.PyCallbackIOWriter(file.write))
 
     def load(self, path: str | PathLike) -> None:
-        """An index written by `save`, or by faiss for the same distance. It moves to a GPU at the first use there."""
+        """Load an index written by `save`, or by faiss for the same distance. It moves to a GPU when first used."""
         faiss = _faiss()
         with open_stream(path) as file, parsing(path, "an index of faiss"):
             index = faiss.read_index(faiss.PyCallbackIOReader(file.read))
         self._indexes = [self._checked(index)]
 
     def reset(self) -> None:
-        """Forget the index."""
+        """Delete the index."""
         self._indexes = []
 
     def _rows(self, query: Tensor, reference: Tensor | None) -> Tensor:
@@ -168,7 +170,7 @@ class FaissKNN(ConstructorRepr):
                 f"reference: got {len(reference)} rows while the index holds {held}; search these with "
                 "reference=None, or reset() first"
             )
-        # Of the rows in the index only the shape is asked; this tensor has it without the memory.
+        # Only the shape of the rows in the index is needed; this tensor has it without the memory.
         return query.new_empty((), dtype=torch.float32).expand(held, self.index.d) if reference is None else reference
 
     def _build(self, name: str, rows: Tensor) -> None:
@@ -184,7 +186,7 @@ class FaissKNN(ConstructorRepr):
     def _append(self, name: str, rows: Tensor) -> None:
         # rows: (N, D)
         rows = self._prepared(name, rows)
-        self._spread(rows.device)
+        self._move_to_gpus(rows.device)
         for index in self._indexes:
             part = rows.to(_device(index))
             with torch.cuda.device_of(part):
@@ -193,19 +195,19 @@ class FaissKNN(ConstructorRepr):
                 index.add(part)
 
     def _search(
-        self, query: Tensor, wanted: int, self_index: Tensor | None, ignored: Tensor | None, k: int
+        self, query: Tensor, num_candidates: int, self_index: Tensor | None, ignored: Tensor | None, k: int
     ) -> tuple[Tensor, Tensor]:
         # query: (Q, D)  self_index: (Q,)  ignored: (Q, R)  ->  (Q, k) float32, (Q, k) int64
         query = self._prepared("query", query)
-        self._spread(query.device)
-        found = []
+        self._move_to_gpus(query.device)
+        results = []
         for index, part in zip(self._indexes, query.tensor_split(len(self._indexes)), strict=True):
             part = part.to(_device(index))
             with torch.cuda.device_of(part):
-                found.append(index.search(part, wanted))
-        values, indices = (torch.cat([part.to(query.device) for part in parts]) for parts in zip(*found, strict=True))
+                results.append(index.search(part, num_candidates))
+        values, indices = (torch.cat([part.to(query.device) for part in parts]) for parts in zip(*results, strict=True))
         distance = DISTANCES[self.distance]
-        # faiss gives squares, by a matrix product
+        # faiss returns squares, computed by a matrix product
         delta = values.clamp(min=0) if distance.euclidean else distance.of_product(values)
         delta, indices = eligible(delta, indices, k, self_index, ignored)
         return distance.from_canonical(delta), indices
@@ -217,8 +219,8 @@ class FaissKNN(ConstructorRepr):
         rows = rows.float().contiguous()
         return unit_rows(rows) if DISTANCES[self.distance].unit else rows
 
-    def _spread(self, device: torch.device) -> None:
-        """Moves an index from the host to the GPUs that search for tensors on `device`."""
+    def _move_to_gpus(self, device: torch.device) -> None:
+        """Move an index from the host to the GPUs that search tensors on `device`."""
         if reason := self._unable(device, 1):
             raise RuntimeError(f"{reason}; move the tensors with .cpu(), or use TorchKNN")
         gpus = self.gpus or ([device.index] if device.type == "cuda" else [])
@@ -226,13 +228,13 @@ class FaissKNN(ConstructorRepr):
             self._indexes = [_to_gpu(self.index, gpu) for gpu in gpus]
 
     def _unable(self, device: torch.device, k: int) -> str | None:
-        """Why faiss cannot find k neighbours of tensors on `device`."""
+        """Return why faiss cannot find k neighbors of tensors on `device`, None if it can."""
         kind = "cuda" if self.gpus else device.type
         if kind == "cpu":
             return None
         if kind != "cuda" or not hasattr(_faiss(), "StandardGpuResources"):
             return f"the installed faiss does not support {kind}"
-        return f"faiss finds at most {_LARGEST_GPU_K} neighbours on a GPU, not {k}" if k > _LARGEST_GPU_K else None
+        return f"faiss finds at most {_LARGEST_GPU_K} neighbors on a GPU, not {k}" if k > _LARGEST_GPU_K else None
 
     def _metric(self) -> int:
         faiss = _faiss()
@@ -250,7 +252,7 @@ class FaissKNN(ConstructorRepr):
 def _faiss() -> ModuleType:
     try:
         import faiss
-        import faiss.contrib.torch_utils  # teaches faiss to take tensors, without copies
+        import faiss.contrib.torch_utils  # makes faiss accept tensors, without copies
     except ModuleNotFoundError as error:
         raise ImportError(
             "FaissKNN needs faiss: pip install faiss-cpu, or the official faiss-gpu (CUDA 12); "

@@ -1,4 +1,4 @@
-"""k nearest neighbours by KeOps, behind the protocol of `TorchKNN`."""
+"""k nearest neighbors by KeOps, with the interface of `TorchKNN`."""
 
 import torch
 from torch import Tensor
@@ -12,11 +12,11 @@ from ..distance import DISTANCES, DistanceName
 
 
 class KeOpsKNN(ConstructorRepr):
-    """k nearest neighbours by a compiled reduction of KeOps: `knn(query, k, reference, ref_includes_query)`.
+    """k nearest neighbors by a compiled reduction of KeOps: `knn(query, k, reference, ref_includes_query)`.
 
     Fast for few dimensions, below about 64. Compiles once per number of dimensions and k, so k is rounded up to 1, 2,
-    5, 10, 20, 50, ... and cut. The order is that of distances in the input's dtype; equal ones among the returned are
-    ordered by index. Charlier et al., JMLR 22(74), 2021.
+    5, 10, 20, 50, ... and the result truncated. Distances are compared in the input's dtype; equal ones among the
+    returned are ordered by index. Charlier et al., JMLR 22(74), 2021.
 
     Args:
         distance: "l2", "sqeuclidean", "ip" (inner product, largest first) or "cosine" (1 - cosine similarity).
@@ -40,21 +40,21 @@ class KeOpsKNN(ConstructorRepr):
         ref_includes_query: bool,
         **candidates: Unpack[Candidates],
     ) -> tuple[Tensor, Tensor]:
-        """Distances and indices of the k nearest references, nearest first; see `TorchKNN`.
+        """Return distances and indices of the k nearest references, nearest first; see `TorchKNN`.
 
         Shapes: query: (Q, D); reference: (R, D); self_index: (Q,) int64; ignore: (Q, R) -> (Q, k) floating, (Q, k)
         int64.
         """
-        query, k, reference, own, ignored = asked_of(query, k, reference, ref_includes_query, **candidates)
+        query, k, reference, self_index, ignored = asked_of(query, k, reference, ref_includes_query, **candidates)
         dtype = torch.promote_types(torch.promote_types(query.dtype, reference.dtype), torch.float32)
         delta = torch.empty(len(query), 0, dtype=dtype, device=query.device)
         indices = torch.empty(len(query), 0, dtype=torch.int64, device=query.device)
         if len(query) and len(reference):
             # KeOps keeps indices in the dtype of the values.
-            wanted = k + (own is not None) + most_ignored(ignored)
+            num_candidates = k + (self_index is not None) + most_ignored(ignored)
             exact = torch.float64 if len(reference) > 2**24 else dtype
-            delta, indices = self._search(query.to(exact), reference.to(exact), _rounded(wanted))
-        delta, indices = eligible(delta.to(dtype), indices, k, own, ignored)
+            delta, indices = self._search(query.to(exact), reference.to(exact), _rounded(num_candidates))
+        delta, indices = eligible(delta.to(dtype), indices, k, self_index, ignored)
         return DISTANCES[self.distance].from_canonical(delta), indices
 
     def _search(self, query: Tensor, reference: Tensor, k: int) -> tuple[Tensor, Tensor]:
@@ -70,7 +70,7 @@ class KeOpsKNN(ConstructorRepr):
 
 
 def _rounded(k: int) -> int:
-    """k rounded up to 1, 2 or 5 times a power of ten."""
+    """Round k up to 1, 2 or 5 times a power of ten."""
     power = 10 ** (len(str(k)) - 1)
     return next(step * power for step in (1, 2, 5, 10) if k <= step * power)
 

@@ -1,4 +1,4 @@
-"""k nearest neighbours among references that are spread over the ranks of a process group."""
+"""k nearest neighbors among references that are sharded over the ranks of a process group."""
 
 from collections.abc import Callable
 from typing import Any
@@ -25,19 +25,19 @@ from .. import operators
 from ..backend import nearest, search_arguments
 from ..distance import Distance
 from ..knn import TorchKNN
-from ..ring.normalization import frame_of, told_of
-from ..ring.ring_pass import Ring, at_once, travel_memory
-from ..ring.symmetric import Known
-from ..ring.symmetric_ring import MutualRing
+from ..ring.normalization import merged_normalization, summarize_rows
+from ..ring.ring_pass import Ring, block_rows, travel_memory
+from ..ring.symmetric import Neighbors
+from ..ring.symmetric_ring import SymmetricRing
 
 
 class ShardedKNN(ConstructorRepr):
-    """Exact k nearest neighbours over the references of all ranks; every rank calls it, with its own rows.
+    """Exact k nearest neighbors over the references of all ranks; every rank calls it, with its own rows.
 
-    The index of a reference is its position among those of all ranks, in rank order. Results have the same bits as
-    `TorchKNN`'s for the concatenated references, for any number of ranks and any split, with ranks without rows too.
-    Blocks of references go round a ring: besides its own rows, a rank holds the block it searches and the next one.
-    Where the distance is a function, bits are the same as far as its values do not depend on the other references.
+    The index of a reference is its position among the references of all ranks, in rank order. Results have the same
+    bits as `TorchKNN`'s for the concatenated references, for any number of ranks and any split, even if some ranks have
+    no rows. Blocks of references go round a ring: in addition to its own rows, a rank holds the block it searches and
+    the next one. If the distance is a function, bits are the same if its values do not depend on the other references.
 
     Args:
         group: the process group; default all ranks.
@@ -71,7 +71,7 @@ class ShardedKNN(ConstructorRepr):
     ) -> tuple[Tensor, Tensor]:
         # query: (Q, D)  reference: (R, D)  self_index: (Q,) int64  ignore: (Q, N), N of all ranks
         # ->  (Q, k) floating, (Q, k) int64
-        """Distances and global indices of the k nearest references of this rank's queries, nearest first.
+        """Return distances and global indices of the k nearest references of this rank's queries, nearest first.
 
         `ref_includes_query=True`: this rank's reference i is its query i. `self_index` is global, and `ignore` has a
         column for each reference of all ranks. A tensor without rows may have any dtype, and shape (0,). An exception
@@ -82,8 +82,8 @@ class ShardedKNN(ConstructorRepr):
             _checks.tensor("query", query)
             _checks.tensor("reference", reference)
             query, reference = _with_columns(query, reference), _with_columns(reference, query)
-            sides = query, k, reference, ref_includes_query, self_index
-            query, k, reference, own = search_arguments(*sides, most=2**63 - 1)  # how many there are is not yet known
+            arguments = query, k, reference, ref_includes_query, self_index
+            query, k, reference, excluded = search_arguments(*arguments, most=2**63 - 1)  # N is not yet known
             _checks.same_device(query=query, ignore=ignore if isinstance(ignore, Tensor) else None)
             options = {"distance": described(self.knn.distance), "exact": repr(self.knn.exact), "k": repr(k)}
             outcome = tensor_meta(query), tensor_meta(reference), options
@@ -91,21 +91,23 @@ class ShardedKNN(ConstructorRepr):
             outcome = error
         queries, references, options = zip(*all_gather_status(outcome, self.group), strict=True)
         check_same_options(options)
-        _check_alike(queries, references)
+        _check_compatible(queries, references)
         query, reference = _like_others(query, queries), _like_others(reference, references)
         home, travel = query.device, travel_device([kind[2] for kind in (*queries, *references)], self.group)
         if travel is not None:
             with raise_on_all_ranks(self.group):
                 is_self_retrieval = query is reference
-                query, reference, own, ignore = (_moved(each, travel) for each in (query, reference, own, ignore))
+                query, reference, excluded, ignore = (
+                    _moved(value, travel) for value in (query, reference, excluded, ignore)
+                )
                 reference = query if is_self_retrieval else reference
         sizes = [shape[0] for shape, *_ in references]
-        if own is None:
-            own = torch.full((len(query),), -1, device=query.device)
+        if excluded is None:
+            excluded = torch.full((len(query),), -1, device=query.device)
         elif self_index is None:
-            own = own + sum(sizes[: dist.get_rank(self.group)])
+            excluded = excluded + sum(sizes[: dist.get_rank(self.group)])
         with raise_on_all_ranks(self.group):
-            delta, indices = self.search(query, k, reference, own, sizes, ignore)
+            delta, indices = self.search(query, k, reference, excluded, sizes, ignore)
         distance = self.knn.order
         if isinstance(distance, Distance):
             delta = distance.from_canonical(delta)
@@ -124,86 +126,96 @@ class ShardedKNN(ConstructorRepr):
         sizes: list[int],
         ignore: Tensor | Callable[[slice], Tensor] | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """Neighbours of rows that a door has checked.
+        """Search the neighbors of checked rows.
 
-        Shapes: query: (Q, D); reference: (R, D); own: (Q,) global; sizes: R of every rank; ignore: (Q, N) -> (Q, k)
-        float64, smaller is nearer, (Q, k) int64.
+        Shapes: query: (Q, D); reference: (R, D); own: (Q,) global self_index; sizes: R of every rank; ignore: (Q, N) ->
+        (Q, k) float64, smaller is nearer, (Q, k) int64.
         """
-        known = Known(
+        neighbors = Neighbors(
             query.new_full((len(query), k), torch.inf, dtype=torch.float64), own.new_full((len(query), k), -1)
         )
-        here = torch.arange(len(query), device=query.device) + sum(sizes[: dist.get_rank(self.group)])
+        query_ids = torch.arange(len(query), device=query.device) + sum(sizes[: dist.get_rank(self.group)])
         same = query is reference or not len(query) + len(reference)
-        alone = same and ignore is None and torch.equal(own, here)
-        # More would travel than is saved where many neighbours do.
-        distance, few = self.knn.order, 12 * k <= 2 * query.shape[1] * query.element_size()
-        halved = isinstance(distance, Distance) and distance.euclidean and self.knn.exact
-        alone &= few and halved and operators.selects(query.device)
+        is_self_search = same and ignore is None and torch.equal(own, query_ids)
+        # For a large k, sending neighbors back costs more than the products that are saved.
+        distance, is_small = self.knn.order, 12 * k <= 2 * query.shape[1] * query.element_size()
+        is_symmetric = isinstance(distance, Distance) and distance.euclidean and self.knn.exact
+        is_self_search &= is_small and is_symmetric and operators.selects(query.device)
         memory = budget(self.knn.memory_budget, query.device)
-        told = None
-        if alone and isinstance(distance, Distance):
+        summary = None
+        if is_self_search and isinstance(distance, Distance):
             check_squares(query=query)
-            told = told_of(query, distance)
-        every, memories = zip(*all_gather_status((told, memory), self.group), strict=True)
-        most = max(sizes, default=0)
-        least = travel_memory(min(memories), 8 * reference.shape[1] * reference.element_size(), most, self.group)
-        if None not in every:
-            ring = MutualRing(query, sizes, memory, self.knn, frame_of(every, query), at_once(query, least), self.group)
-            ring(known)
-            return known.delta, known.index
+            summary = summarize_rows(query, distance)
+        summaries, memories = zip(*all_gather_status((summary, memory), self.group), strict=True)
+        max_rows = max(sizes, default=0)
+        min_memory = travel_memory(
+            min(memories), 8 * reference.shape[1] * reference.element_size(), max_rows, self.group
+        )
+        if None not in summaries:
+            ring = SymmetricRing(
+                query,
+                sizes,
+                memory,
+                self.knn,
+                merged_normalization(summaries, query),
+                block_rows(query, min_memory),
+                self.group,
+            )
+            ring(neighbors)
+            return neighbors.delta, neighbors.index
 
         def merge(start: int, block: Tensor) -> None:
             if len(query) and len(block):
                 ignored = rows_of("ignore", ignore, (len(query), sum(sizes)))
-                merge_block(self.knn, (known.delta, known.index), query, own, ignored, block, start)
+                merge_block(self.knn, (neighbors.delta, neighbors.index), query, own, ignored, block, start)
 
-        Ring([reference], sizes, self.group, at_once(reference, least))(merge)
-        return known.delta, known.index
+        Ring([reference], sizes, self.group, block_rows(reference, min_memory))(merge)
+        return neighbors.delta, neighbors.index
 
 
 def merge_block(
     knn: TorchKNN,
-    found: tuple[Tensor, Tensor],
+    neighbors: tuple[Tensor, Tensor],
     query: Tensor,
     self_index: Tensor,
     ignored: Callable[[slice], Tensor] | None,
     block: Tensor,
     offset: int,
 ) -> None:
-    # found: (Q, k) distances and indices, changed in place  query: (Q, D)  self_index: (Q,)
+    # neighbors: (Q, k) distances and indices, updated in place  query: (Q, D)  self_index: (Q,)
     # block: (R, D) from index `offset`
-    """Puts the neighbours among a block of references with those that were found before."""
-    (delta, indices), k = found, found[1].shape[1]
-    here = (self_index >= offset) & (self_index < offset + len(block))
-    own = torch.where(here, self_index - offset, -1)
+    """Merge the neighbors in a block of references into those that were found before."""
+    (delta, indices), k = neighbors, neighbors[1].shape[1]
+    is_in_block = (self_index >= offset) & (self_index < offset + len(block))
+    self_column = torch.where(is_in_block, self_index - offset, -1)
     stop = offset + len(block)
-    hidden = None if ignored is None else lambda rows: ignored(rows)[:, offset:stop]
+    block_ignored = None if ignored is None else lambda rows: ignored(rows)[:, offset:stop]
     search = query, min(k, len(block)), block, False
     distance = knn.order
     if not isinstance(distance, Distance):
-        values, columns = knn(*search, self_index=own, ignore=hidden)
+        values, columns = knn(*search, self_index=self_column, ignore=block_ignored)
         values = torch.cat([delta, -values if distance.largest_first else values], 1)
         candidates = torch.cat([indices, torch.where(columns < 0, -1, columns + offset)], 1)
         delta[:], indices[:] = nearest(values, candidates, k)
         return
-    near_here = knn.indices(*search, self_index=own, ignore=hidden)
+    block_columns = knn.indices(*search, self_index=self_column, ignore=block_ignored)
     memory = budget(knn.memory_budget, query.device) // 2
     rows = max(memory // (256 * k + 32 * query.shape[1]), 1)
     for start in range(0, len(query), rows):
         tile = slice(start, start + rows)
-        near = near_here[tile]
-        row = torch.arange(len(near), device=near.device).repeat_interleave(near.shape[1])
-        pairs = row, near.flatten().clamp(min=0), memory // 2
-        values = torch.cat([delta[tile], distance.of_pairs(query[tile], block, *pairs).view(near.shape)], 1)
-        candidates = torch.cat([indices[tile], torch.where(near < 0, -1, near + offset)], 1)
+        tile_columns = block_columns[tile]
+        row = torch.arange(len(tile_columns), device=tile_columns.device).repeat_interleave(tile_columns.shape[1])
+        pairs = row, tile_columns.flatten().clamp(min=0), memory // 2
+        values = torch.cat([delta[tile], distance.of_pairs(query[tile], block, *pairs).view(tile_columns.shape)], 1)
+        candidates = torch.cat([indices[tile], torch.where(tile_columns < 0, -1, tile_columns + offset)], 1)
         delta[tile], indices[tile] = nearest(values, candidates, k)
 
 
-def _moved(given: Any, device: torch.device) -> Any:
+def _moved(value: Any, device: torch.device) -> Any:
     """Return a tensor, or a function that gives one, on a device."""
-    if isinstance(given, Tensor):
-        return given.to(device)
-    return given and (lambda rows: given(rows).to(device))
+    if isinstance(value, Tensor):
+        return value.to(device)
+    return value and (lambda rows: value(rows).to(device))
 
 
 def _with_columns(rows: Tensor, like: Tensor) -> Tensor:
@@ -211,10 +223,10 @@ def _with_columns(rows: Tensor, like: Tensor) -> Tensor:
     return rows.new_empty(0, like.shape[-1]) if rows.shape == (0,) else rows
 
 
-def _check_alike(queries: tuple[TensorMeta, ...], references: tuple[TensorMeta, ...]) -> None:
-    """Rows of all ranks have one number of columns, and one dtype on either side."""
-    held = [{(shape[1], dtype) for shape, dtype, _ in side if shape[0]} for side in (queries, references)]
-    if max(map(len, held)) > 1 or len({columns for side in held for columns, _ in side}) > 1:
+def _check_compatible(queries: tuple[TensorMeta, ...], references: tuple[TensorMeta, ...]) -> None:
+    """Check that rows of all ranks have one number of columns, queries one dtype, and references one dtype."""
+    held = [{(shape[1], dtype) for shape, dtype, _ in metas if shape[0]} for metas in (queries, references)]
+    if max(map(len, held)) > 1 or len({columns for metas in held for columns, _ in metas}) > 1:
         got = "; ".join(
             f"query {query[0]} {query[1]} and reference {reference[0]} {reference[1]} on rank {rank}"
             for rank, (query, reference) in enumerate(zip(queries, references, strict=True))

@@ -1,4 +1,4 @@
-"""Neighbors that an index found elsewhere, behind the protocol of `TorchKNN`."""
+"""Stored neighbors of an external index, with the interface of `TorchKNN`."""
 
 import os
 
@@ -14,22 +14,22 @@ from ...sources.files import open_rows
 from ..backend import first_references
 from ..distance import DISTANCES, DistanceName
 
-PIECE = 2**22  # indices that are checked at once
+CHUNK = 2**22  # indices that are checked at once
 
 Lists = Tensor | np.ndarray | str | os.PathLike
 
 
 class StoredKNN(ConstructorRepr):
-    """Lists of the nearest references that an index found before, such as a file of FAISS's answers.
+    """Stored lists of nearest references that an index returned, such as a file of FAISS results.
 
-    A list may hold the query itself, which is left out where a search says that queries are references. The lists
-    answer for all queries they were made of, in their order, and for no part of them.
+    A list may hold the query itself, which is left out if a search declares that queries are references. A search has
+    to pass all queries of the lists at once, in their order.
 
     Args:
-        indices: ``(Q, K)`` integers, nearest first, -1 where there is none: a tensor, an array (memory-mapped, too) or
-            the file that `open_rows` would open.
-        distances: ``(Q, K)`` of these, in the same forms; without them, distances are NaN.
-        distance: Distance of the index, by which an ``audit`` of `AccuracyCalculator` searches exactly.
+        indices: ``(Q, K)`` integers, nearest first, -1 for none: a tensor, an array (memory-mapped, too) or a file
+            that `open_rows` can open.
+        distances: ``(Q, K)`` distances of these references, of the same types; by default distances are NaN.
+        distance: Distance of the index, which an ``audit`` of `AccuracyCalculator` uses for its exact search.
 
     Raises:
         ValueError: If a list names a reference twice, or shapes differ.
@@ -67,7 +67,7 @@ class StoredKNN(ConstructorRepr):
         *,
         self_index: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """Return distances and indices of the k nearest references as they are stored; see `TorchKNN`.
+        """Return stored distances and indices of the k nearest references; see `TorchKNN`.
 
         Shapes: query: (Q, D); reference: (R, D); self_index: (Q,) int64 -> (Q, k) floating, (Q, k) int64.
         """
@@ -112,7 +112,7 @@ def _read(name: str, lists: Lists) -> Tensor:
 
 
 def _refuse_repeated(indices: Tensor) -> None:
-    rows = max(PIECE // max(indices.shape[1], 1), 1)
+    rows = max(CHUNK // max(indices.shape[1], 1), 1)
     for start in range(0, len(indices), rows):
         ordered = indices[start : start + rows].sort(1).values
         is_repeated = ((ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)).any(1)

@@ -1,1 +1,1 @@
-"""The search of rows that are spread over ranks: blocks on their way, and products that serve two ranks."""
+"""Search among rows that are sharded over ranks: exchange of blocks, and products that are shared by two ranks."""
