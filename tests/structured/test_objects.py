@@ -487,7 +487,7 @@ def test_a_single_score_is_that_of_a_batch(constraint, policy):
         for chosen in (policy, Policy.parse(policy, duplicates="set"))
     ]
     for metric, make in metrics:
-        assert metric.node().plain
+        assert metric.node().supports_scalar_path
         for normalizer in ("none", "precision", "recall", "jaccard", "f2"):
             scored = StructuredMetric(metric.plan, Normalizer.parse(normalizer), metric.policy)
             for _ in range(25):

@@ -1,4 +1,4 @@
-"""`@metametric`: a dataclass gets the metric that its fields imply."""
+"""The decorator `@metametric`, which derives the metric of a dataclass from its fields."""
 
 import sys
 from collections.abc import Mapping
@@ -21,24 +21,28 @@ def metametric(
     zero_division: float | str | None = None,
     duplicates: str | None = None,
 ) -> Any:
-    """Give a dataclass a `metric` derived from its fields; written above `@dataclass`, with or without arguments.
-    Classes of attrs, msgspec and pydantic, NamedTuples and TypedDicts are treated alike.
+    """Add a `metric`, derived from the fields, to a dataclass; written above `@dataclass`, with or without arguments.
 
-    The similarity of two objects is the product over their fields: 1 or 0 for plain values, that of its own class for
-    a nested dataclass, and for a collection the overlap, the largest sum of similarities of items that the constraint
-    lets be matched. The normalizer makes a score of the overlap and the two self-overlaps. The constraint and the
-    policy hold for every collection below the class that has no metric of its own. An empty collection is worth 0, and
-    so is what holds one beside other fields, unless `empty="one"`.
+    It also supports classes of attrs, msgspec and pydantic, NamedTuples and TypedDicts. The similarity of two objects
+    is the product over their fields: 1 or 0 for scalars, the metric of its class for a nested dataclass, and for a
+    collection the overlap, the largest sum of similarities over the pairs of items that the constraint allows. The
+    normalizer computes a score from the overlap and the two self-overlaps. The constraint and the policy apply to every
+    collection below the class without a separate metric. The overlap of an empty collection is 0, and so is that of an
+    object with an empty collection among its fields, unless `empty="one"`.
 
-    normalizer: "none", "precision", "recall", "jaccard", "dice", "f1", "f0.5", ... constraint: see `Constraint`; `->`
-    and `1:*` are the same, and so are `<-` and `*:1`: the code of the package metametric reads the ratios otherwise.
-    policy, empty, zero_division, duplicates: see `Policy`; "conventional" unless the enclosing metric says otherwise.
+    A class with a `Variable` outside of any collection gets a `latent_metric` instead: collections of its objects are
+    matched under the best one-to-one mapping of their variables. Undefined names in annotations are resolved at first
+    use.
 
-    A class that holds a `Variable` outside of any collection gets a `latent_metric` instead: collections of it are
-    matched under the best one-to-one mapping of their variables.
+    Args:
+        normalizer: "none", "precision", "recall", "jaccard", "dice", "f1", "f0.5", ...
+        constraint: See `Constraint`; `->` and `1:*` are the same, and so are `<-` and `*:1`, whereas the code of the
+            package metametric swaps the ratios.
+        policy, empty, zero_division, duplicates: See `Policy`; default: those of the enclosing metric, else
+            "conventional".
 
-    TypeError for other classes, a field called metric, and types that have no metric; names that are not defined yet
-    are looked up at first use.
+    Raises:
+        TypeError: If the class is no record, has a field named metric, or a type without a metric.
 
     >>> from dataclasses import dataclass
     >>> @metametric(normalizer="f1")
@@ -48,11 +52,13 @@ def metametric(
     >>> round(Bag.metric.score(Bag(["a", "b"]), Bag(["a", "b", "c"])), 3)
     0.8
     """
-    # Without arguments it is the class that stands at the normalizer's place.
+    # Without arguments the first parameter is the class.
     ratio = Normalizer.parse(normalizer if isinstance(normalizer, str | Normalizer) else "none")
-    constraint, chosen = Constraint.parse(constraint), None
-    if any(given is not None for given in (policy, empty, zero_division, duplicates)):
-        chosen = Policy.parse(policy or "conventional", empty=empty, zero_division=zero_division, duplicates=duplicates)
+    constraint, own_policy = Constraint.parse(constraint), None
+    if any(option is not None for option in (policy, empty, zero_division, duplicates)):
+        own_policy = Policy.parse(
+            policy or "conventional", empty=empty, zero_division=zero_division, duplicates=duplicates
+        )
     localns = dict(sys._getframe(1).f_locals)
 
     def decorate(cls: type) -> type:
@@ -61,7 +67,7 @@ def metametric(
         for name in ("metric", "latent_metric"):
             if name in field_names(cls, all_of_them=True):
                 raise TypeError(f"{cls.__name__}.{name}: this name is where the metric goes; rename the field")
-        metric = StructuredMetric(Plan(cls, constraint, localns, decorated=True), ratio, chosen)
+        metric = StructuredMetric(Plan(cls, constraint, localns, decorated=True), ratio, own_policy)
         try:
             latent = metric.node().has_variables
         except UnknownName:  # until its first use
@@ -73,9 +79,10 @@ def metametric(
 
 
 def metric_of(tp: type) -> StructuredMetric:
-    """The metric of a class under `@metametric`: its attribute `metric`, which type checkers cannot see.
+    """Return the metric of a class under `@metametric`: its attribute `metric`, which type checkers cannot see.
 
-    TypeError for a class that has none.
+    Raises:
+        TypeError: If the class has no metric.
 
     >>> from dataclasses import dataclass
     >>> @metametric(normalizer="f1")
@@ -98,7 +105,7 @@ def derive(
     policy: str | Policy = "conventional",
     localns: Mapping[str, Any] | None = None,
 ) -> StructuredMetric:
-    """The metric of a type, such as `list[tuple[str, int]]`, without a normalizer; see `metametric`.
+    """Derive the metric of a type, such as `list[tuple[str, int]]`, without a normalizer; see `metametric`.
 
     >>> derive(list[tuple[str, int]]).score([("a", 1), ("b", 2)], [("a", 1)])  # the overlap
     1.0

@@ -1,4 +1,4 @@
-"""Averages of normalized scores over documents, by which a `Family` is made."""
+"""Averages of normalized scores over documents, for `Family`."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -7,14 +7,14 @@ from ..tensors.normalizers import Normalizer, parse_normalizers
 
 
 class Reduction(NamedTuple):
-    """An average of normalised scores; made by `micro_average` and `macro_average`."""
+    """Average of normalized scores; made by `micro_average` and `macro_average`."""
 
     average: str
     normalizers: tuple[Normalizer, ...]
 
 
 def micro_average(normalizers: Sequence[str | Normalizer]) -> Reduction:
-    """Overlaps are summed over documents, then normalised.
+    """Make the reduction that sums overlaps over documents, then normalizes the sums.
 
     >>> from dataclasses import dataclass
     >>> @metametric(normalizer="f1")
@@ -30,7 +30,7 @@ def micro_average(normalizers: Sequence[str | Normalizer]) -> Reduction:
 
 
 def macro_average(normalizers: Sequence[str | Normalizer]) -> Reduction:
-    """Overlaps are normalised in each document; the mean is over the documents where the score is defined.
+    """Make the reduction that normalizes overlaps by document, then averages over documents with a defined score.
 
     >>> from dataclasses import dataclass
     >>> @metametric(normalizer="f1")
