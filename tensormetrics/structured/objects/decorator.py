@@ -54,9 +54,9 @@ def metametric(
     """
     # Without arguments the first parameter is the class.
     ratio = Normalizer.parse(normalizer if isinstance(normalizer, str | Normalizer) else "none")
-    constraint, own_policy = Constraint.parse(constraint), None
+    constraint, class_policy = Constraint.parse(constraint), None
     if any(option is not None for option in (policy, empty, zero_division, duplicates)):
-        own_policy = Policy.parse(
+        class_policy = Policy.parse(
             policy or "conventional", empty=empty, zero_division=zero_division, duplicates=duplicates
         )
     localns = dict(sys._getframe(1).f_locals)
@@ -67,7 +67,7 @@ def metametric(
         for name in ("metric", "latent_metric"):
             if name in field_names(cls, all_of_them=True):
                 raise TypeError(f"{cls.__name__}.{name}: this name is where the metric goes; rename the field")
-        metric = StructuredMetric(Plan(cls, constraint, localns, decorated=True), ratio, own_policy)
+        metric = StructuredMetric(Plan(cls, constraint, localns, decorated=True), ratio, class_policy)
         try:
             latent = metric.node().has_variables
         except UnknownName:  # until its first use

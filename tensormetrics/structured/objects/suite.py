@@ -148,7 +148,7 @@ class Suite(Corpus):
         """Return the state of a member from the state of the suite."""
         return {inner: state[full_name] for full_name, (member, inner) in self._homes.items() if member == name}
 
-    def _batch(self, **own: Any) -> Self:
+    def _batch(self, **kwargs: Any) -> Self:
         return super()._batch(_members={name: member._batch() for name, member in self._members.items()})
 
     def _number_after(self, state: dict[str, Any]) -> None:

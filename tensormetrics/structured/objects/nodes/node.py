@@ -103,7 +103,7 @@ class Node(ABC):
         return 1.0 if self.equality else self.scalar_similarity(a, a)
 
     def key(self, rows: Any) -> Keys | None:
-        """Return the keys of the rows: different keys imply similarity 0 and, if `equality` holds, equal keys imply 1."""
+        """Return the keys of the rows: different keys imply similarity 0 and, if `equality` holds, equal keys 1."""
         return None
 
     def variables(self, rows: Any) -> list[Sequence[Variable | None]]:
@@ -248,7 +248,7 @@ class Choice(NamedTuple):
 
 
 class Union(Node):
-    """Similarity of the case if both values have the same case, else 0. choose(value): the case, None if there is none."""
+    """Similarity of the case if both values have the same case, else 0. choose: value -> case, None if it has no case."""
 
     def __init__(self, cases: Sequence[Node], choose: Callable[[Any], int | None], expected: str) -> None:
         self.cases, self.choose, self.expected = cases, choose, expected

@@ -63,7 +63,7 @@ class RaggedRows(Protocol):
 
 
 class Collection(Node):
-    """Base of sets, sequences and the best pair: reading and encoding. `items` returns the items of a value in order."""
+    """Base of sets, sequences and the best pair: reading and encoding. `items` returns the ordered items of a value."""
 
     cost = 1
 

@@ -2,4 +2,4 @@
 
 
 class WrongTypeError(TypeError, ValueError):
-    """Error of a value of a wrong type; both a TypeError and a ValueError, as for other invalid values of a document."""
+    """Error of a value of a wrong type; also a ValueError, like the errors of other invalid values of a document."""
