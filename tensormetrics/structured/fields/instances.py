@@ -1,4 +1,4 @@
-"""Objects of a class from JSON values, without constructors: what is no value of its type stays as it is."""
+"""Construction of objects of a class from JSON values, without constructors; values of a wrong type are unchanged."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ MISSING = object()
 
 
 def instance_of(edge: Edge, value: Any, missing: Any = None) -> Any:
-    """Return the object that a JSON value stands for.
+    """Build the object that a JSON value represents.
 
     Args:
         edge: The type, see `compile_schema`.
-        value: What `json.loads` returned.
-        missing: Value of a required key that is not there.
+        value: The result of `json.loads`.
+        missing: Value of a missing required key.
     """
     return _built(edge.slot, value, missing)
 

@@ -13,7 +13,16 @@ from torch import Tensor
 from typing_extensions import is_typeddict
 
 from ..fields.reading.values import INVALID
-from ..fields.schemas.records import class_of, field_names, is_record, is_tuple, plain, position, reader, resolved_types
+from ..fields.schemas.records import (
+    class_of,
+    field_names,
+    is_record,
+    is_tuple,
+    position,
+    reader,
+    resolve_alias,
+    resolved_types,
+)
 from ..tensors.constraints import Constraint
 from ..tensors.policy import Policy
 from .metric import StructuredMetric
@@ -74,7 +83,7 @@ class Derivation:
 
     def node(self, tp: Any, path: str) -> Node:
         """Derive the node of a type; `path` is for messages."""
-        tp = plain(tp)
+        tp = resolve_alias(tp)
         origin, arguments = typing.get_origin(tp), typing.get_args(tp)
         if origin is typing.Annotated:
             return self.annotated(tp, path)
@@ -120,7 +129,7 @@ class Derivation:
 
     def number_readers(self, tp: Any, path: str) -> list[list[Reader]]:
         """Return the readers of each number of a value, in order."""
-        tp = plain(tp.__origin__ if typing.get_origin(tp) is typing.Annotated else tp)
+        tp = resolve_alias(tp.__origin__ if typing.get_origin(tp) is typing.Annotated else tp)
         if tp in (int, float, bool):
             return [[]]
         if not is_record(tp):
@@ -201,7 +210,7 @@ def is_discrete(tp: Any) -> bool:
 
 def runtime_classes(case: Any) -> list[Any]:
     """Return the classes of the values of a case; for a Literal its members, as (type, value)."""
-    case = plain(case)
+    case = resolve_alias(case)
     origin = typing.get_origin(case)
     if origin is typing.Annotated:
         return runtime_classes(case.__origin__)

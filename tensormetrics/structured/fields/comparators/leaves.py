@@ -18,7 +18,7 @@ from .base import Comparator, check_fraction, check_not_negative, distinct_pairs
 
 RELATIVE_TOLERANCE = 1e-9  # of the bound of `near`, so that 0.3 is within 0.1 of 0.2
 CUTOFF_MARGIN = 1e-4  # rapidfuzz returns 0 for similarities that are less than 1e-5 above its cutoff
-MAX_DENSE_RATIO = 4  # all pairs of two columns are compared if so many times the requested ones
+MAX_DENSE_RATIO = 4  # maximum ratio of all pairs to requested ones up to which all pairs are compared
 DAY = 24 * 60 * 60 * 10**6  # microseconds
 
 
@@ -75,7 +75,7 @@ class similar(_TextComparator):
 
     Args:
         threshold: Smallest similarity of a correct value, in [0, 1].
-        method: "levenshtein", or "tokens": of the words in alphabetical order.
+        method: "levenshtein", or "tokens": sort the tokens of both strings first.
 
     Raises:
         ImportError: At the first comparison, without rapidfuzz.
@@ -141,8 +141,8 @@ class near(Comparator):
 
     def _compare(self, keys: Sequence[Any], i: np.ndarray, j: np.ndarray, *_: Any) -> np.ndarray:
         codes, (pred_index, ref_index) = _used_codes(i, j)
-        numbers = np.array([_float(keys[n]) for n in codes])
-        pred, ref = numbers[pred_index], numbers[ref_index]
+        values = np.array([_float(keys[n]) for n in codes])
+        pred, ref = values[pred_index], values[ref_index]
         with np.errstate(invalid="ignore", over="ignore"):  # infinite: integers beyond float64, equal to no other
             bound = np.maximum(self.rel * np.abs(ref), self.abs)
             return (np.isfinite(pred) & np.isfinite(ref)) & (np.abs(pred - ref) <= bound * (1 + RELATIVE_TOLERANCE))
@@ -173,7 +173,7 @@ class within(Comparator):
         check_not_negative("within: seconds", self.seconds)
 
     def fits(self, value: Any) -> bool:
-        return isinstance(value, date)  # or a datetime, which is one
+        return isinstance(value, date)  # includes datetime
 
     def _compare(self, keys: Sequence[Any], i: np.ndarray, j: np.ndarray, *_: Any) -> np.ndarray:
         codes, (pred_index, ref_index) = _used_codes(i, j)
@@ -205,7 +205,9 @@ class parsed(_TextComparator):
         object.__setattr__(self, "formats", formats)
 
     def _text_key(self, text: str) -> Hashable:
-        readers: list[Callable[[str], datetime]] = [functools.partial(_strptime, form) for form in self.formats]
+        readers: list[Callable[[str], datetime]] = [
+            functools.partial(_strptime, date_format) for date_format in self.formats
+        ]
         for read in (*readers, read_datetime):
             try:
                 moment = read(text.strip())
@@ -233,12 +235,12 @@ def _float(value: Any) -> float:
 
 
 def _microseconds(value: date) -> tuple[int, int]:
-    """Return the kind of a date (0), a naive (1) or an aware (2) date-time, and its microseconds."""
+    """Return the kind, 0 for a date, 1 for a naive and 2 for an aware date-time, and the microseconds."""
     if not isinstance(value, datetime):
         return 0, value.toordinal() * DAY
     kind, zero = (1, datetime.min) if value.tzinfo is None else (2, datetime.min.replace(tzinfo=timezone.utc))
     return kind, (value - zero) // timedelta(microseconds=1)
 
 
-def _strptime(form: str, text: str) -> datetime:
-    return datetime.strptime(text, form)
+def _strptime(date_format: str, text: str) -> datetime:
+    return datetime.strptime(text, date_format)

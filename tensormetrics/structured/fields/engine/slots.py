@@ -1,7 +1,7 @@
-"""The slots of a schema, a slot for each node at each path: what is compared there, and in which row it is counted.
+"""The slots of a schema, one for each node at each path, with the comparison and the row of the report.
 
-Cases of a union share the rows of their slot. A type that is met again below itself has the slot of its first
-occurrence, so that slots may form a cycle.
+Cases of a union share the rows of their slot. A recursive type has the slot of its first occurrence, so that slots may
+form a cycle.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ EXTRA = "(extra)"
 
 @dataclass(eq=False)
 class Edge:
-    """One part of a record or tuple, or the items or values of a collection.
+    """Part of a record or tuple, or the items or values of a collection.
 
     Attributes:
-        keys: The keys that an object may have it under; empty for positions, items and other keys.
+        keys: The alternative keys of the part in an object; empty for positions, items and other keys.
         position: Position in a tuple.
     """
 
@@ -44,14 +44,14 @@ class Edge:
 
 @dataclass(eq=False)
 class Slot:
-    """A node of the schema at one path.
+    """Node of the schema at one path.
 
     Attributes:
-        row: Row of a scalar, or of the items of a list; -1 elsewhere.
+        row: Row of a scalar, or of the items of a list; else -1.
         extra_row: Row of extra keys of an object.
         path_index: Index of the path among all paths, for invalid values.
         is_item: Whether a scalar is an item of a list, whose matching is counted with the list.
-        is_shared: Whether a recursive type refers to the slot, so that a value may be met there several times.
+        is_shared: Whether a recursive type refers to the slot, so that a value may occur there several times.
     """
 
     node: Type
@@ -68,17 +68,17 @@ class Slot:
     match: float = 0.5
     by: Edge | None = None
     known_keys: frozenset[str] = frozenset()
-    other_keys: Edge | None = None  # of a record: the values of keys that it does not name
+    other_keys: Edge | None = None  # of a record: the values of its other keys
 
     @property
     def is_leaf(self) -> bool:
-        """Whether all values are scalars."""
+        """True if all values are scalars."""
         return isinstance(self.node, Leaf) or isinstance(self.node, Union) and all(e.slot.is_leaf for e in self.edges)
 
 
 @dataclass
 class Rows:
-    """The rows of the report."""
+    """Rows of the report."""
 
     paths: list[str] = field(default_factory=list)
     is_leaf: list[bool] = field(default_factory=list)
@@ -86,11 +86,11 @@ class Rows:
 
 @dataclass(eq=False)
 class Plan:
-    """A schema with options, compiled for encoding and comparison.
+    """Schema with options, compiled for encoding and comparison.
 
     Attributes:
         paths: All paths at which a value may be invalid; the root is "@".
-        rows: What is counted.
+        rows: The rows of the report.
     """
 
     schema: Schema
@@ -137,14 +137,14 @@ def compile_schema(
 def annotations_by_path(fields: Mapping[str, Any]) -> dict[str, list[Annotation]]:
     """Read annotations by path: objects, lists of them, keywords of JSON Schemas, or text of the command line."""
     result = {}
-    for path, given in fields.items():
-        if isinstance(given, str):
-            annotations = [annotation_of_text(given, f"fields[{path!r}]")]
-        elif isinstance(given, Mapping):
-            annotations = annotations_of_keywords(given, f"fields[{path!r}]")
+    for path, spec in fields.items():
+        if isinstance(spec, str):
+            annotations = [annotation_of_text(spec, f"fields[{path!r}]")]
+        elif isinstance(spec, Mapping):
+            annotations = annotations_of_keywords(spec, f"fields[{path!r}]")
         else:
-            annotations = [given] if isinstance(given, Annotation) else list(given)
-            if wrong := [each for each in annotations if not isinstance(each, Annotation)]:
+            annotations = [spec] if isinstance(spec, Annotation) else list(spec)
+            if wrong := [annotation for annotation in annotations if not isinstance(annotation, Annotation)]:
                 raise TypeError(f"fields[{path!r}]: got {wrong[0]!r:.60}, wanted an annotation such as similar(0.9)")
         result[path.replace("[*]", "[]")] = annotations
     return result
@@ -152,7 +152,7 @@ def annotations_by_path(fields: Mapping[str, Any]) -> dict[str, list[Annotation]
 
 def _compared(edge: Edge | None, path: str) -> Edge:
     if edge is None:
-        raise ValueError(f"{path or '@'}: got ignore() on the items, wanted it on the whole; leave out the items")
+        raise ValueError(f"{path or '@'}: got ignore() on the items, wanted it on the collection")
     return edge
 
 
@@ -225,7 +225,7 @@ class _Builder:
         return edge
 
     def _described(self, node: Type, path: str) -> tuple[Type, bool, Scoring, list[str]]:
-        """Return what a node refers to, with the annotations of all references and those given for the path."""
+        """Resolve a node, and merge the annotations of all references and of the path."""
         names, nullable, scoring = [], False, Scoring()
         while True:
             nullable = nullable or node.nullable
@@ -241,7 +241,7 @@ class _Builder:
         if path in self.annotations or not path and "@" in self.annotations:
             annotations = self.annotations[path or "@"]
             self.used.add(path or "@")
-            if any(isinstance(each, Comparator) for each in annotations):
+            if any(isinstance(annotation, Comparator) for annotation in annotations):
                 scoring = dataclasses.replace(scoring, comparator=None)
             node = annotated(dataclasses.replace(node, scoring=scoring), annotations, f"fields[{path or '@'!r}]")
             scoring = node.scoring
@@ -263,11 +263,13 @@ class _Builder:
         return self.row_indices[path]
 
     def _record(self, slot: Slot, node: Record, path: str) -> Steps[None]:
-        slot.known_keys = frozenset(itertools.chain.from_iterable(each.keys or (each.name,) for each in node.fields))
-        for each in node.fields:
-            part = yield self.edge(each.type, joined(path, each.name))
+        slot.known_keys = frozenset(
+            itertools.chain.from_iterable(record_field.keys or (record_field.name,) for record_field in node.fields)
+        )
+        for record_field in node.fields:
+            part = yield self.edge(record_field.type, joined(path, record_field.name))
             if part is not None:
-                part.keys, part.field = each.keys or (each.name,), each
+                part.keys, part.field = record_field.keys or (record_field.name,), record_field
                 slot.edges.append(part)
         if node.extra is not None:
             slot.other_keys = _compared((yield self.edge(FreeKeys(node.extra), path)), path)
@@ -281,7 +283,7 @@ class _Builder:
         item = _compared((yield self.edge(node.item, f"{path}[]", is_item=True)), path)
         slot.edges = [item]
         if node.by is not None:
-            keys = [each for each in item.slot.edges if node.by in each.keys]
+            keys = [edge for edge in item.slot.edges if node.by in edge.keys]
             if not keys or not isinstance(keys[0].slot.node, Leaf):
                 raise ValueError(f"{path or '@'}: got by({node.by!r}), wanted the name of a scalar field of the items")
             slot.by = keys[0]
@@ -315,11 +317,11 @@ def _kinds(slot: Slot, numbers_in_strings: bool) -> set[str]:
         return {"object"}
     if node.kind == "enum":
         return {json_kind(value) for value in node.values}
-    number = {"number", "string"} if numbers_in_strings else {"number"}
+    number_kinds = {"number", "string"} if numbers_in_strings else {"number"}
     kinds = {
         "boolean": {"boolean"},
-        "integer": number,
-        "number": number,
+        "integer": number_kinds,
+        "number": number_kinds,
         "decimal": {"number", "string"},
         "null": set(),
     }

@@ -248,7 +248,7 @@ class Choice(NamedTuple):
 
 
 class Union(Node):
-    """Similarity of the case if both values have the same case, else 0. choose: value -> case, None if it has no case."""
+    """Similarity of the case if both values have the same case, else 0. choose: value -> case, None without a case."""
 
     def __init__(self, cases: Sequence[Node], choose: Callable[[Any], int | None], expected: str) -> None:
         self.cases, self.choose, self.expected = cases, choose, expected

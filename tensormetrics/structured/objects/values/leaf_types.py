@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
-from ...fields.reading.values import INVALID, leaf_reader, wanted
+from ...fields.reading.values import INVALID, leaf_reader, type_description
 from ...fields.schemas.class_tree import scalar_type
 from ...fields.schemas.types import LeafKind
 from .columns import RowPath
@@ -34,7 +34,7 @@ class LeafType:
     def __init__(self, tp: Any) -> None:
         leaf = scalar_type(tp)
         self.allows_none = leaf.nullable
-        self.name = wanted(leaf)
+        self.name = type_description(leaf)
         self._read = leaf_reader(leaf)
         self.exact = EXACT.get(leaf.kind, frozenset())
         self.members: frozenset[Hashable] = frozenset()
