@@ -72,15 +72,15 @@ coref_suite = Suite(
 ).with_extra(mean_f1)
 
 
-def of_events(fields: dict[str, Any]) -> StructuredMetric:
+def event_metric(fields: dict[str, Any]) -> StructuredMetric:
     return dsl.dataclass[EventSet]({"events": dsl.set_matching[Event](dsl.dataclass[Event](fields))})
 
 
 _spans = dsl.set_matching[Argument](dsl.dataclass[Argument]({"mention": ...}))
-trigger_identification = of_events({"trigger": dsl.dataclass[Trigger]({"mention": ...})})
-trigger_classification = of_events({"trigger": ...})
-argument_identification = of_events({"trigger": ..., "args": _spans})
-argument_classification = of_events({"trigger": ..., "args": dsl.set_matching[Argument](...)})
+trigger_identification = event_metric({"trigger": dsl.dataclass[Trigger]({"mention": ...})})
+trigger_classification = event_metric({"trigger": ...})
+argument_identification = event_metric({"trigger": ..., "args": _spans})
+argument_classification = event_metric({"trigger": ..., "args": dsl.set_matching[Argument](...)})
 event_extraction_suite = Suite(
     {
         "trigger_identification": family(trigger_identification),

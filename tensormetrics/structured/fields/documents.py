@@ -199,7 +199,7 @@ class DocumentScorer:
             readings=readings,
             included=included,
             is_readable=readable,
-            is_valid=readable & counts.is_conforming & self._validated(values),
+            is_valid=readable & counts.is_conforming & self._validate(values),
             is_exact=readable & (counts.counts[..., 1:].sum((1, 2)) == 0) & (counts.invalid.sum(1) == 0),
             similarity=np.where(readable, counts.document_similarity, 0.0),
             comparison=comparison,
@@ -236,7 +236,7 @@ class DocumentScorer:
                     message += "; the predictions conform to the schema: were the two swapped?"
                 raise ValueError(message)
 
-    def _validated(self, values: list[Any]) -> np.ndarray:
+    def _validate(self, values: list[Any]) -> np.ndarray:
         validate = self.options.validate
         if validate is None:
             return np.ones(len(values), dtype=bool)

@@ -82,7 +82,7 @@ def evaluate(
         raise ValueError(f"predictions: got {len(predictions)} documents, wanted {len(references)}")
     ids, groups = _names("ids", ids, len(references)), _names("groups", groups, len(references))
     is_inferred = schema is None
-    tree = _completed(schema, references)
+    tree = _complete(schema, references)
     if is_inferred and options.get("extra") is None:
         options = options | {"extra": "invented"}
     metric = FieldScores(tree, replicates=replicates, seed=seed, **options)
@@ -114,7 +114,7 @@ def _names(name: str, values: Any, count: int) -> list[Any] | None:
     return names
 
 
-def _completed(schema: Any, references: Sequence[Any]) -> Schema:
+def _complete(schema: Any, references: Sequence[Any]) -> Schema:
     if schema is None:
         return infer_schema([read_json(reference, n) for n, reference in enumerate(references)])
     tree = read_schema(schema)

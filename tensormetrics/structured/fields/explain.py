@@ -15,7 +15,7 @@ from .engine.encode import ABSENT, INVALID_PARENT, Column
 from .engine.faults import type_name
 from .engine.matching import Edges, best_matching
 from .engine.recursion import Steps, run
-from .engine.slots import Edge, Slot, joined
+from .engine.slots import Edge, Slot, join_path
 from .page import explanation_html, explanation_page
 from .reading.read import Reading
 from .reading.values import object_of
@@ -255,9 +255,9 @@ class _Alignment:
                 yield self._visit(edge.slot, pred, ref, paths, "", depth)
                 continue
             name = _name(edge)
-            below = (paths[0] + name, paths[1] + name) if name[0] == "[" else tuple(joined(p, name) for p in paths)
+            below = (paths[0] + name, paths[1] + name) if name[0] == "[" else tuple(join_path(p, name) for p in paths)
             if edge.field is not None:
-                below = joined(paths[0], edge.field.name), joined(paths[1], edge.field.name)
+                below = join_path(paths[0], edge.field.name), join_path(paths[1], edge.field.name)
             yield self._visit(edge.slot, pred, ref, (below[0], below[1]), name, depth)
         if slot.extra_row >= 0 and preds.num_extra[i]:
             self.rows.append(
@@ -278,13 +278,13 @@ class _Alignment:
                 {names[k]: int(item) for k, item in zip(column.item_keys[part], column.items[part], strict=True)}
             )
         for key in dict.fromkeys([*items[1], *items[0]]):
-            below = joined(paths[0], key), joined(paths[1], key)
+            below = join_path(paths[0], key), join_path(paths[1], key)
             yield self._visit(edge.slot, items[0].get(key, ABSENT), items[1].get(key, ABSENT), below, key, depth)
 
     def _items(self, slot: Slot, i: int, j: int, paths: tuple[str, str], depth: int) -> Steps[None]:
         (edge,) = slot.edges
         preds, refs = self._columns(slot)
-        matched = yield self.comparison.matched(slot, np.array([i]), np.array([j]))
+        matched = yield self.comparison.match_items(slot, np.array([i]), np.array([j]))
         near = yield self._near_misses(slot, i, j, matched)
         partners = {int(b): (int(a), float(s), False) for a, b, s in _positions(matched)}
         partners |= {int(b): (int(a), float(s), True) for a, b, s in _positions(near)}
@@ -344,7 +344,7 @@ class _Alignment:
         similarity = yield self.comparison.visit(edge.slot, pred, ref)
         self.comparison.keeps_all_credit = False
         edges = Edges(np.zeros(len(a), dtype=np.int64), a, b, pred, ref, similarity)
-        edges = edges.take((similarity > 0) & (self.comparison.evidence(edge.slot, pred, ref)))
+        edges = edges.take((similarity > 0) & (self.comparison.has_content(edge.slot, pred, ref)))
         sizes = [np.array([len(positions)]) for positions in remaining]
         return edges.take(best_matching(edges, edges.similarity, sizes[0], sizes[1]))
 

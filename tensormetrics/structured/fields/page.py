@@ -96,16 +96,16 @@ def _aligned_table(rows: Sequence[Any]) -> str:
         return "<p>No errors.</p>"
     lines = []
     for row in rows:
-        prediction, reference = _marked(row.texts, row.status in ("wrong", "near miss"))
+        prediction, reference = _mark_differences(row.texts, row.status in ("wrong", "near miss"))
         kind = ' class="error"' if row.status not in ("", "correct") else ""
         name = f'<td style="padding-left: {0.6 + INDENT * row.depth:.1f}em">{escape(row.name)}</td>'
         cells = f"<td><code>{prediction}</code></td><td><code>{reference}</code></td>"
         lines.append(f"<tr>{name}{cells}<td{kind}>{escape(row.status_text)}</td></tr>")
     head = "".join(f'<th scope="col">{name}</th>' for name in ("path", "prediction", "reference", "status"))
-    return _scrolling(f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(lines)}</tbody></table>")
+    return _scrollable(f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(lines)}</tbody></table>")
 
 
-def _marked(texts: tuple[str, str], marks: bool) -> tuple[str, str]:
+def _mark_differences(texts: tuple[str, str], marks: bool) -> tuple[str, str]:
     """Return two texts as HTML; `marks` highlights the differences of similar texts."""
     prediction, reference = texts
     matcher = difflib.SequenceMatcher(None, prediction, reference, autojunk=False)
@@ -129,7 +129,7 @@ def _table(table: Table, picture: str = "") -> str:
         cells = "".join(f'<td class="number">{escape(_cell(table[row, name]))}</td>' for name in columns)
         drawing = f"<td>{_interval(table[row, picture])}</td>" if picture else ""
         lines.append(f'<tr><th scope="row">{escape(row)}</th>{cells}{drawing}</tr>')
-    return _scrolling(f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(lines)}</tbody></table>")
+    return _scrollable(f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(lines)}</tbody></table>")
 
 
 def _cell(value: Any) -> str:
@@ -159,7 +159,7 @@ def _interval(value: Any) -> str:
     return f'<svg {size} role="img" aria-label="{label}">{frame}{line}{dot}</svg>'
 
 
-def _scrolling(table: str) -> str:
+def _scrollable(table: str) -> str:
     return f'<div class="scroll" tabindex="0">{table}</div>'
 
 

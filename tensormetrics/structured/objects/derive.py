@@ -55,7 +55,7 @@ class Plan:
     def __call__(self, policy: Policy) -> Node:
         derivation, name = Derivation(self.constraint, policy, self.names), name_of(self.tp)
         if self.at_work:
-            raise recursive(name, [name, "...", name])
+            raise recursion_error(name, [name, "...", name])
         self.at_work = True
         try:
             return (derivation.record if self.decorated else derivation.node)(self.tp, name)
@@ -143,7 +143,7 @@ class Derivation:
     def components(self, tp: Any, path: str) -> Iterator[tuple[tuple, Callable, Any, str, "Derivation"]]:
         """Yield the path suffix, reader, type, path and derivation of each component of a record."""
         if tp in self.stack:
-            raise recursive(path, map(name_of, (*self.stack[self.stack.index(tp) :], tp)))
+            raise recursion_error(path, map(name_of, (*self.stack[self.stack.index(tp) :], tp)))
         inner = dataclasses.replace(self, stack=(*self.stack, tp))
         if is_tuple(tp):
             for n, hint in enumerate(typing.get_args(tp)):
@@ -181,10 +181,10 @@ def union_of(tp: Any, nodes: list[Node], path: str) -> Union:
                     "wrap one of them in a dataclass"
                 )
     leaf_types = {n: node.type for n, node in enumerate(nodes) if isinstance(node, Leaf) and node.type is not None}
-    return Union(nodes, chooser(runtime, leaf_types), name_of(tp))
+    return Union(nodes, make_chooser(runtime, leaf_types), name_of(tp))
 
 
-def recursive(path: str, names: Iterable[str]) -> TypeError:
+def recursion_error(path: str, names: Iterable[str]) -> TypeError:
     return TypeError(f"{path}: got the recursive type {' -> '.join(names)}; use dsl.graph_matching over its nodes")
 
 
@@ -221,7 +221,7 @@ def runtime_classes(case: Any) -> list[Any]:
     return [origin or (type(None) if case is None else case)]
 
 
-def chooser(runtime: list[list[Any]], leaf_types: Mapping[int, LeafType]) -> Callable[[Any], int | None]:
+def make_chooser(runtime: list[list[Any]], leaf_types: Mapping[int, LeafType]) -> Callable[[Any], int | None]:
     """Build the function that returns the case of a value.
 
     It is the Literal with an equal member of the same type, else the exact class, else the first scalar type that reads

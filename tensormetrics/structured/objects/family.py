@@ -29,9 +29,9 @@ from .invalid import INVALID, INVALID_DOCUMENT, INVALID_FIELDS, invalid_mask, ma
 from .matching import Hook, Path
 from .metric import StructuredMetric
 from .reductions import Reduction
-from .values.answers import Answers, sharing
+from .values.answers import Answers, share_answers
 from .values.columns import shared_columns
-from .values.tolerance import Tolerance, tolerating
+from .values.tolerance import Tolerance, tolerate_invalid
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -76,7 +76,7 @@ class Corpus(Metric):
         Raises:
             ValueError: If the lists have different lengths.
         """
-        with sharing(self._answers):
+        with share_answers(self._answers):
             self._add(self._prepared(preds, refs), **items)
         self._answers.clear()
 
@@ -245,7 +245,7 @@ class Family(Corpus, SumMetric):
 
     def _prepared(self, preds: Sequence[Any], refs: Sequence[Any]) -> Prepared:
         preds, overlap, num_invalid = self._read(preds, refs)
-        self._warn_of_worthless(overlap.ref)
+        self._warn_about_zero_references(overlap.ref)
         labels = self.by_label.sums_of(preds, refs) if self.by_label else {}
         return Prepared(preds, refs, torch.stack(overlap, -1).double(), labels, num_invalid)
 
@@ -272,16 +272,14 @@ class Family(Corpus, SumMetric):
         scores, counted = rows.tensor_split(2, -1)
         return torch.cat([scores.masked_fill(wrong, 0), counted.masked_fill(wrong, 1)], -1)
 
-    def _warn_of_worthless(self, refs: Tensor) -> None:
+    def _warn_about_zero_references(self, refs: Tensor) -> None:
         # refs: (B,) self-overlaps
         """Warn once about references for which a perfect prediction scores 0."""
         if not self._warnings_left or refs.device.type != "cpu":  # other devices would synchronize in every update
             return
-        if num_worthless := int((refs == 0).sum()):
+        if num_zero := int((refs == 0).sum()):
             self._warnings_left.clear()
-            warnings.warn(
-                f'{num_worthless} of {len(refs)} references can score nothing; write policy="agree"', stacklevel=6
-            )
+            warnings.warn(f'{num_zero} of {len(refs)} references can score nothing; write policy="agree"', stacklevel=6)
 
     def _label_sums(self) -> dict[str, Tensor]:
         """Return the sums by encoded label."""
@@ -385,11 +383,11 @@ class Family(Corpus, SumMetric):
     def _tolerance(self) -> AbstractContextManager[Tolerance]:
         """Tolerate invalid fields of predictions, unless labels are read from them."""
         is_tolerant = self.on_invalid != "raise" and self.by_label is None and self.metric.node().tolerant
-        return tolerating() if is_tolerant else nullcontext(Tolerance())
+        return tolerate_invalid() if is_tolerant else nullcontext(Tolerance())
 
     def _keyed(self, scores: Sequence[dict[str, Tensor]]) -> dict[str, Tensor]:
         named = zip(self.prefixes, scores, strict=True)
-        return {keyed(prefix, name): value for prefix, part in named for name, value in part.items()}
+        return {join_key(prefix, name): value for prefix, part in named for name, value in part.items()}
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
         _join_averages(state_dict, prefix, [average.kind for average in self.averages])
@@ -417,7 +415,7 @@ def _join_averages(state_dict: dict[str, Any], prefix: str, kinds: list[str]) ->
     )
 
 
-def keyed(prefix: str, name: str) -> str:
+def join_key(prefix: str, name: str) -> str:
     """Join a prefix and the name of a score; either may be empty, and the name "overlap" is omitted after a prefix."""
     return prefix if prefix and name == "overlap" else "-".join(filter(None, (prefix, name)))
 

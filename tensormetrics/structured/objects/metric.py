@@ -15,9 +15,9 @@ from ..tensors.policy import Policy
 from .matching import Match, Matching, Path
 from .nodes.function import FunctionError
 from .nodes.node import NeedsTensors, Node, Normalized, Preprocess, upper_bound_mode
-from .values.answers import Answers, sharing
+from .values.answers import Answers, share_answers
 from .values.columns import read_once
-from .values.tolerance import reading
+from .values.tolerance import set_documents
 
 
 class SolvedOverlap(NamedTuple):
@@ -134,7 +134,7 @@ class StructuredMetric(nn.Module):
         """Compute the normalized score of one pair."""
         if (node := self._node) is None:
             node = self._node = self.node()
-        with sharing(Answers()):
+        with share_answers(Answers()):
             if node.supports_scalar_path:
                 try:
                     a, b = node.read((pred, ref))
@@ -190,7 +190,7 @@ class StructuredMetric(nn.Module):
             return f"preds[{row}]" if row < split else f"refs[{row - split}]"
 
         values = read_once(lambda: [*preds, *refs], "objects", preds, refs)
-        reading(values)
+        set_documents(values)
         rows = self.node().encode(values, split, where, device)
         index = torch.arange(len(values), device=device)
         return rows, index[:split], index[split:]

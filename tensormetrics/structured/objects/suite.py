@@ -12,7 +12,7 @@ from ..._distributed import options_of
 from ..._metric import Options
 from ...uncertainty.engine.resampling import Joined, together
 from ...uncertainty.engine.weights import ResamplingUnits
-from .family import Corpus, Family, keyed
+from .family import Corpus, Family, join_key
 from .matching import Hook, Path
 from .values.columns import shared_columns
 
@@ -142,7 +142,7 @@ class Suite(Corpus):
         return fresh
 
     def _named(self, scores: Mapping[str, dict[str, Tensor]]) -> dict[str, Tensor]:
-        return {keyed(name, key): value for name, part in scores.items() for key, value in part.items()}
+        return {join_key(name, key): value for name, part in scores.items() for key, value in part.items()}
 
     def _part(self, name: str, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Return the state of a member from the state of the suite."""

@@ -85,12 +85,12 @@ def annotations_of_keywords(keywords: Any, path: str) -> list[Annotation]:
         raise ValueError(f'{path}: got {keywords!r:.60}, wanted an object such as {{"compare": "similar"}}')
     rest, annotations, parameters = dict(keywords), [], []
     if "compare" in rest:
-        cls = COMPARATORS[_known(f"{path}.compare", rest.pop("compare"), COMPARATORS)]
+        cls = COMPARATORS[_check_name(f"{path}.compare", rest.pop("compare"), COMPARATORS)]
         parameters = _parameters(cls)
         values = {name: rest.pop(name) for name in parameters if name in rest}
         annotations.append(_make(f"{path}.", cls, **values))
     for name, value in rest.items():
-        other = OTHERS[_known(path, name, OTHERS, ["compare", *parameters])]
+        other = OTHERS[_check_name(path, name, OTHERS, ["compare", *parameters])]
         if _parameters(other):
             annotations.append(_make(f"{path}.", other, value))
         elif not isinstance(value, bool):
@@ -139,7 +139,7 @@ def annotation_of_text(text: str, source: str = "field") -> Annotation:
     """
     table = {**COMPARATORS, **OTHERS}
     name, colon, rest = text.partition(":")
-    cls = table[_known(source, name.strip(), table)]
+    cls = table[_check_name(source, name.strip(), table)]
     parameters = {field.name: field for field in fields(cls)}
     if cls is parsed:
         return _make(f"{source}: ", parsed, rest.removeprefix("formats=").split("|") if colon else ())
@@ -151,7 +151,7 @@ def annotation_of_text(text: str, source: str = "field") -> Annotation:
                 expected = f"at most {len(parameters)}" if parameters else "none"
                 raise ValueError(f"{source}: got {position + 1} values in {text!r}, wanted {expected}")
             parameter, value = list(parameters)[position], part
-        parameter = _known(source, parameter.strip(), parameters)
+        parameter = _check_name(source, parameter.strip(), parameters)
         values[parameter] = value.strip() if parameters[parameter].type in (str, "str") else _number(source, value)
     if missing := [n for n, field in parameters.items() if field.default is MISSING and n not in values]:
         raise ValueError(f"{source}: got {text!r}, wanted a value; write {name}:{missing[0].upper()}")
@@ -169,13 +169,13 @@ def _make(prefix: str, make: Callable[..., Annotation], *args: Any, **kwargs: An
         raise ValueError(f"{prefix}{error}") from error
 
 
-def _known(path: str, name: Any, names: Collection[str], more: Collection[str] = ()) -> str:
+def _check_name(path: str, name: Any, known_names: Collection[str], more: Collection[str] = ()) -> str:
     """Return a name if it is in a table; else raise a ValueError with the closest one."""
-    if isinstance(name, str) and name in names:
+    if isinstance(name, str) and name in known_names:
         return name
-    close = difflib.get_close_matches(str(name), [*names, *more], 1)
+    close = difflib.get_close_matches(str(name), [*known_names, *more], 1)
     hint = f"; perhaps {close[0]!r}" if close else ""
-    raise ValueError(f"{path}: got {name!r:.60}, wanted one of {', '.join([*names, *more])}{hint}")
+    raise ValueError(f"{path}: got {name!r:.60}, wanted one of {', '.join([*known_names, *more])}{hint}")
 
 
 def _number(path: str, text: str) -> float:

@@ -18,7 +18,7 @@ from .base import Comparator, check_fraction, check_not_negative, distinct_pairs
 
 RELATIVE_TOLERANCE = 1e-9  # of the bound of `near`, so that 0.3 is within 0.1 of 0.2
 CUTOFF_MARGIN = 1e-4  # rapidfuzz returns 0 for similarities that are less than 1e-5 above its cutoff
-MAX_DENSE_RATIO = 4  # maximum ratio of all pairs to requested ones up to which all pairs are compared
+MAX_DENSE_RATIO = 4  # maximum ratio of all pairs to the requested ones for a dense comparison
 DAY = 24 * 60 * 60 * 10**6  # microseconds
 
 

@@ -60,14 +60,14 @@ class Comparison:
         self.similarity = np.zeros(shape)
         self.wrong: list[tuple[Slot, np.ndarray, np.ndarray]] = []  # rows of wrong values and of their references
         self.keeps_all_credit = False  # of values below their thresholds
-        self.order = [_cheap_first(slot) for slot in plan.slots]
+        self.order = [_order_by_cost(slot) for slot in plan.slots]
 
     def count(self) -> Counts:
         """Compare all documents."""
         documents, slot = np.arange(len(self.preds.roots)), self.plan.root.slot
         i, j = self.preds.roots, self.refs.roots
         similarity = run(self.visit(slot, i, j, documents))
-        similarity[~self.evidence(slot, i, j)] = 1.0
+        similarity[~self.has_content(slot, i, j)] = 1.0
         faults = Faults(self.plan, self.preds)
         return Counts(self.counts, self.similarity, similarity, faults.invalid, faults.is_conforming, faults.num_extra)
 
@@ -83,7 +83,7 @@ class Comparison:
     def _columns(self, slot: Slot) -> tuple[Column, Column]:
         return self.preds.columns[slot.index], self.refs.columns[slot.index]
 
-    def evidence(self, slot: Slot, i: np.ndarray, j: np.ndarray) -> np.ndarray:
+    def has_content(self, slot: Slot, i: np.ndarray, j: np.ndarray) -> np.ndarray:
         # i, j: (P,)  ->  (P,) bool
         """Return whether at least one of two values has content."""
         preds, refs = self._columns(slot)
@@ -198,7 +198,7 @@ class Comparison:
         columns, size = self._columns(edge.slot), max(len(self.tables[slot.index].codes), 1)
         owners, names, rows, values = [], [], [], np.zeros(len(i))
         for column, index, parts in zip((preds, refs), (i, j), columns, strict=True):
-            owner, flat = expanded(column, index)
+            owner, flat = expand_items(column, index)
             row = column.items[flat]
             values += np.bincount(owner[parts.content[row]], minlength=len(i))
             owners.append(owner)
@@ -228,7 +228,7 @@ class Comparison:
         (edge,) = slot.edges
         preds, refs = self._columns(slot)
         sizes = preds.lengths[i] + refs.lengths[j]
-        edges = yield self.matched(slot, i, j)
+        edges = yield self.match_items(slot, i, j)
         total = np.bincount(edges.pair, edges.similarity, minlength=len(i))
         if documents is not None:
             matched = np.bincount(edges.pair, minlength=len(i))
@@ -245,7 +245,7 @@ class Comparison:
             yield self.visit(edge.slot, pred, ref, documents[owner])
         return np.divide(2 * total, sizes, out=np.zeros(len(i)), where=sizes > 0)
 
-    def matched(self, slot: Slot, i: np.ndarray, j: np.ndarray) -> Steps[Edges]:
+    def match_items(self, slot: Slot, i: np.ndarray, j: np.ndarray) -> Steps[Edges]:
         """Return the matched pairs of items of pairs of lists."""
         assert isinstance(slot.node, Items)
         (edge,) = slot.edges
@@ -259,7 +259,7 @@ class Comparison:
             if slot.by is not None:
                 cells = cells.take(self._has_equal_keys(slot, cells))
             similarity = yield self.visit(item, cells.pred, cells.ref, None, floor)
-            similarity[~self.evidence(item, cells.pred, cells.ref)] = 1.0
+            similarity[~self.has_content(item, cells.pred, cells.ref)] = 1.0
             admissible = (similarity > 0) & (similarity >= floor - TOLERANCE) | (slot.by is not None)
             chunks.append(cells.with_similarity(similarity).take(admissible))
         edges = Edges.concatenate(chunks)
@@ -280,7 +280,7 @@ class Comparison:
         (edge,) = slot.edges
         item_columns = []
         for column, index, items in zip(self._columns(slot), (i, j), self._columns(edge.slot), strict=True):
-            owner, flat = expanded(column, index)
+            owner, flat = expand_items(column, index)
             row = column.items[flat]
             item_columns.append((owner, flat - column.starts[index[owner]], row, items.codes[row]))
         return equal_items(*item_columns)
@@ -314,7 +314,7 @@ class Faults:
         np.add.at(self.num_extra, documents, column.num_extra[rows])
         for n, part in enumerate(slot.edges):
             if isinstance(slot.node, Items | FreeKeys):
-                owner, flat = expanded(column, rows)
+                owner, flat = expand_items(column, rows)
                 yield self._visit(part, column.items[flat], documents[owner])
             elif isinstance(slot.node, Union):
                 is_case = column.cases[rows] == n
@@ -323,7 +323,7 @@ class Faults:
                 yield self._visit(part, column.children[n][rows], documents)
 
 
-def expanded(column: Column, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def expand_items(column: Column, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     # rows: (P,)  ->  (T,) index into rows, (T,) index into column.items
     """Return the concatenated items of collections."""
     lengths = column.lengths[rows]
@@ -336,7 +336,7 @@ def _unmatched(
     column: Column, rows: np.ndarray, pair: np.ndarray, position: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     # ->  (T,) index into rows, (T,) rows of the items
-    owner, flat = expanded(column, rows)
+    owner, flat = expand_items(column, rows)
     is_matched = np.zeros(len(column.items) + 1, dtype=bool)
     start = np.cumsum(column.lengths[rows]) - column.lengths[rows]
     is_matched = np.zeros(len(owner), dtype=bool)
@@ -346,7 +346,7 @@ def _unmatched(
 
 def _cells(preds: Column, refs: Column, i: np.ndarray, j: np.ndarray) -> Iterator[Edges]:
     """Yield all pairs of items of pairs of lists in chunks."""
-    owner, flat = expanded(preds, i)
+    owner, flat = expand_items(preds, i)
     widths = refs.lengths[j][owner]
     ends = np.cumsum(widths)
     first = 0
@@ -367,7 +367,7 @@ def _cells(preds: Column, refs: Column, i: np.ndarray, j: np.ndarray) -> Iterato
         first = last
 
 
-def _cheap_first(slot: Slot) -> list[int]:
+def _order_by_cost(slot: Slot) -> list[int]:
     """Return the parts of a slot in the order in which they are compared, users' functions last."""
     return sorted(range(len(slot.edges)), key=lambda n: _cost(slot.edges[n].slot))
 

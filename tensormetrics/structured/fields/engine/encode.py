@@ -228,7 +228,7 @@ class _Encoder:
         column.invalid.extend(items is None for items in arrays)
         item_lists = [[] if items is None else list(self._present_items(edge, items)) for items in arrays]
         if slot.node.unique:
-            item_lists = [list({run(frozen(item)): item for item in items}.values()) for items in item_lists]
+            item_lists = [list({run(to_hashable(item)): item for item in items}.values()) for items in item_lists]
         self._collections(edge, column, item_lists)
 
     def _present_items(self, edge: Edge, items: Iterable[Any]) -> Iterator[Any]:
@@ -306,17 +306,17 @@ class _Encoder:
         return result | (column.num_extra[rows] > 0 if slot.extra_row >= 0 else False)
 
 
-def frozen(value: Any) -> Steps[Hashable]:
+def to_hashable(value: Any) -> Steps[Hashable]:
     """Return a hashable form of a JSON value: numbers by value, but True is not 1."""
     if (values := object_of(value)) is not None:
         items = []
         for key, part in values.items():
-            items.append((key, (yield frozen(part))))
+            items.append((key, (yield to_hashable(part))))
         return "object", frozenset(items)
     if (array := array_of(value)) is not None:
         parts = []
         for part in array:
-            parts.append((yield frozen(part)))
+            parts.append((yield to_hashable(part)))
         return "array", tuple(parts)
     return json_kind(value), value
 

@@ -8,7 +8,7 @@ from ..reading.values import INVALID, array_of, object_of, type_description
 from ..schemas.types import Fixed, FreeKeys, Items, Leaf, Record, Union
 from .cases import NO_CASE, best_case, num_misfits
 from .recursion import Steps, run
-from .slots import Edge, Plan, Slot, joined
+from .slots import Edge, Plan, Slot, join_path
 
 
 def first_fault(plan: Plan, document: Any) -> str:
@@ -100,5 +100,5 @@ def _fault_of_object(plan: Plan, slot: Slot, value: Any, path: str) -> Steps[str
 
 
 def _below(parent: str, name: str) -> str:
-    path = joined("x", name)
+    path = join_path("x", name)
     return parent + path[1:]

@@ -16,7 +16,7 @@ from typing import Any
 from ..comparators import Annotation, Comparator, annotation_of_text, annotations_of_keywords, exact
 from ..reading.read import json_kind
 from ..reading.values import LeafReader, leaf_reader
-from ..schemas.class_tree import annotated
+from ..schemas.class_tree import annotate
 from ..schemas.types import Field, Fixed, FreeKeys, Items, Leaf, Record, Reference, Schema, Scoring, Type, Union
 from .recursion import Steps, run
 
@@ -120,7 +120,7 @@ def compile_schema(
         ValueError: If a path of ``fields`` is unknown, or an annotation does not fit its slot.
     """
     builder = _Builder(schema, match, extra == "invented", numbers_in_strings, annotations_by_path(fields or {}))
-    root = _compared(run(builder.edge(schema.root, "")), "")
+    root = _require_edge(run(builder.edge(schema.root, "")), "")
     builder.check_annotations()
     return Plan(
         schema=schema,
@@ -150,13 +150,13 @@ def annotations_by_path(fields: Mapping[str, Any]) -> dict[str, list[Annotation]
     return result
 
 
-def _compared(edge: Edge | None, path: str) -> Edge:
+def _require_edge(edge: Edge | None, path: str) -> Edge:
     if edge is None:
         raise ValueError(f"{path or '@'}: got ignore() on the items, wanted it on the collection")
     return edge
 
 
-def joined(path: str, name: str) -> str:
+def join_path(path: str, name: str) -> str:
     """Return the path of a key below a path; names with a special character are quoted."""
     if not name or SPECIAL & set(name) or name == EXTRA:
         escaped = name.replace("\\", "\\\\").replace('"', '\\"')
@@ -182,7 +182,7 @@ class _Builder:
         self, node: Type, path: str, *, is_item: bool = False, comparator: Comparator | None = None
     ) -> Steps[Edge | None]:
         """Compile the part at a path; None if it is ignored."""
-        node, nullable, scoring, names = self._described(node, path)
+        node, nullable, scoring, names = self._resolve(node, path)
         if scoring.ignore:
             return None
         edge = Edge(None, nullable, scoring.weight)  # type: ignore[arg-type]
@@ -217,14 +217,14 @@ class _Builder:
             yield self._items(slot, node, path)
         elif isinstance(node, FreeKeys):
             value = yield self.edge(node.value, f"{path}.*" if path else "*")
-            slot.edges = [_compared(value, path)]
+            slot.edges = [_require_edge(value, path)]
         else:
             raise ValueError(f"{path or '@'}: got any value, wanted a type; write FieldScores.infer(references)")
         for name in names:
             del self.open_references[name]
         return edge
 
-    def _described(self, node: Type, path: str) -> tuple[Type, bool, Scoring, list[str]]:
+    def _resolve(self, node: Type, path: str) -> tuple[Type, bool, Scoring, list[str]]:
         """Resolve a node, and merge the annotations of all references and of the path."""
         names, nullable, scoring = [], False, Scoring()
         while True:
@@ -243,7 +243,7 @@ class _Builder:
             self.used.add(path or "@")
             if any(isinstance(annotation, Comparator) for annotation in annotations):
                 scoring = dataclasses.replace(scoring, comparator=None)
-            node = annotated(dataclasses.replace(node, scoring=scoring), annotations, f"fields[{path or '@'!r}]")
+            node = annotate(dataclasses.replace(node, scoring=scoring), annotations, f"fields[{path or '@'!r}]")
             scoring = node.scoring
         return node, nullable, scoring, names
 
@@ -267,12 +267,12 @@ class _Builder:
             itertools.chain.from_iterable(record_field.keys or (record_field.name,) for record_field in node.fields)
         )
         for record_field in node.fields:
-            part = yield self.edge(record_field.type, joined(path, record_field.name))
+            part = yield self.edge(record_field.type, join_path(path, record_field.name))
             if part is not None:
                 part.keys, part.field = record_field.keys or (record_field.name,), record_field
                 slot.edges.append(part)
         if node.extra is not None:
-            slot.other_keys = _compared((yield self.edge(FreeKeys(node.extra), path)), path)
+            slot.other_keys = _require_edge((yield self.edge(FreeKeys(node.extra), path)), path)
             slot.edges.append(slot.other_keys)
         elif self.counts_extra:
             slot.extra_row = self._row(f"{path}.{EXTRA}" if path else EXTRA, is_leaf=True)
@@ -280,7 +280,7 @@ class _Builder:
     def _items(self, slot: Slot, node: Items, path: str) -> Steps[None]:
         slot.match = self.match if node.match is None else node.match
         slot.row = self._row(f"{path}[]", is_leaf=self._is_scalar(node.item))
-        item = _compared((yield self.edge(node.item, f"{path}[]", is_item=True)), path)
+        item = _require_edge((yield self.edge(node.item, f"{path}[]", is_item=True)), path)
         slot.edges = [item]
         if node.by is not None:
             keys = [edge for edge in item.slot.edges if node.by in edge.keys]

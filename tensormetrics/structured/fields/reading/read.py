@@ -138,7 +138,7 @@ class Reader:
                 return failure._replace(reason=_reason(error), position=start)
             except ValueError as error:
                 end = getattr(error, "pos", start + 1)
-                if _ended(text, error) or JSON_LIKE.match(text, start):
+                if _is_truncated(text, error) or JSON_LIKE.match(text, start):
                     return failure._replace(reason=_reason(error), position=end)
                 still_open.update(_open_brackets(text, start, end))
                 continue
@@ -180,7 +180,7 @@ def json_kind(value: Any) -> str:
     return "object" if isinstance(value, dict) else "array" if isinstance(value, list) else "other"
 
 
-def without_conflicts(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def build_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Build an object from keys and values; a key with different values has a `Conflict`."""
     value = dict(pairs)
     if len(value) < len(pairs):
@@ -211,7 +211,7 @@ def same_json(a: Any, b: Any) -> bool:
     return True
 
 
-def _refused(constant: str) -> Any:
+def _refuse_constant(constant: str) -> Any:
     raise NotStandard(f"{constant} is no JSON")
 
 
@@ -226,8 +226,8 @@ def _decoders(parse_float: Callable[[str], Any] | None) -> list[json.JSONDecoder
     # The second decoder is for integers with too many digits for int(): a Python function for each integer is slow.
     return [
         json.JSONDecoder(
-            object_pairs_hook=without_conflicts,
-            parse_constant=_refused,
+            object_pairs_hook=build_object,
+            parse_constant=_refuse_constant,
             parse_float=parse_float,
             parse_int=parse_int,
         )
@@ -238,7 +238,7 @@ def _decoders(parse_float: Callable[[str], Any] | None) -> list[json.JSONDecoder
 _FLOATS, _DECIMALS = _decoders(None), _decoders(Decimal)
 
 
-def _ended(text: str, error: ValueError) -> bool:
+def _is_truncated(text: str, error: ValueError) -> bool:
     """Return whether decoding failed at the end of the text."""
     if not isinstance(error, json.JSONDecodeError):
         return False
@@ -286,7 +286,7 @@ def _fenced_blocks(text: str) -> list[str]:
 
 def _reason(error: ValueError) -> str:
     if isinstance(error, json.JSONDecodeError):
-        return "truncated" if _ended(error.doc, error) else f"{error.msg} at {error.pos}"
+        return "truncated" if _is_truncated(error.doc, error) else f"{error.msg} at {error.pos}"
     return str(error)
 
 

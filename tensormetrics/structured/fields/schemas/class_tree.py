@@ -65,7 +65,7 @@ class _Builder:
         origin, arguments = typing.get_origin(tp), typing.get_args(tp)
         if origin is typing.Annotated:
             extras = [extra for extra in tp.__metadata__ if isinstance(extra, Annotation)]
-            return annotated(self.type(tp.__origin__, path), extras, path)
+            return annotate(self.type(tp.__origin__, path), extras, path)
         if origin in UNIONS:
             return self._union(arguments, path)
         if tp in ANYTHING or isinstance(tp, typing.TypeVar):
@@ -106,7 +106,7 @@ class _Builder:
         for record_field in record_fields(cls) or []:
             path = f"{cls.__name__}.{record_field.name}"
             node = self.type(hints[record_field.name], path)
-            node = node if record_field.is_compared else annotated(node, [ignore()], path)
+            node = node if record_field.is_compared else annotate(node, [ignore()], path)
             fields.append(
                 Field(
                     record_field.key,
@@ -131,7 +131,7 @@ def scalar_type(tp: Any) -> Leaf:
     return Leaf("instance", classes=(tp,))
 
 
-def annotated(node: Type, annotations: Sequence[Annotation], path: str) -> Type:
+def annotate(node: Type, annotations: Sequence[Annotation], path: str) -> Type:
     """Return a node of the tree with annotations.
 
     Raises:

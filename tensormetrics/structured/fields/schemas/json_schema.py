@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..comparators import KEYWORD, annotations_of_keywords
-from .class_tree import annotated
+from .class_tree import annotate
 from .types import Anything, Field, Fixed, FreeKeys, Items, Leaf, LeafKind, Record, Reference, Schema, Type, Union
 
 FORMATS: dict[str, LeafKind] = {
@@ -65,7 +65,7 @@ class _Reader:
         if schema.get("nullable") is True:
             node = replace(node, nullable=True)
         annotations = annotations_of_keywords(schema.get(KEYWORD, {}), f"{path}.{KEYWORD}")
-        return annotated(node, annotations, path)
+        return annotate(node, annotations, path)
 
     def _node(self, schema: Mapping[str, Any], path: str) -> Type:
         for key in ("$ref", *CHOICES):
@@ -74,7 +74,7 @@ class _Reader:
                     raise ValueError(f"{path}: got {others[0]!r} beside {key!r}, wanted one of them")
                 return self._reference(schema[key], path) if key == "$ref" else self._choice(key, schema[key], path)
         if "const" in schema or "enum" in schema:
-            values = [schema["const"]] if "const" in schema else _listed(schema["enum"], f"{path}.enum")
+            values = [schema["const"]] if "const" in schema else _check_array(schema["enum"], f"{path}.enum")
             members = tuple(value for value in values if value is not None)
             return Leaf("enum", members, nullable=None in values)
         kinds = schema.get("type", _implied_type(schema))
@@ -83,7 +83,7 @@ class _Reader:
         return self._typed(schema, kinds, path)
 
     def _typed(self, schema: Mapping[str, Any], kinds: Any, path: str) -> Type:
-        names = [kinds] if isinstance(kinds, str) else _listed(kinds, f"{path}.type")
+        names = [kinds] if isinstance(kinds, str) else _check_array(kinds, f"{path}.type")
         for name in names:
             if name not in TYPES:
                 raise ValueError(f"{path}.type: got {name!r:.60}, wanted one of {', '.join(TYPES)}")
@@ -108,7 +108,7 @@ class _Reader:
             raise ValueError(f"{path}.properties: got {properties!r:.60}, wanted an object of types by key")
         if not properties and rest is not False:
             return FreeKeys(self.type(rest, f"{path}.additionalProperties"))
-        required = _listed(schema.get("required", []), f"{path}.required")
+        required = _check_array(schema.get("required", []), f"{path}.required")
         fields = tuple(
             Field(name, self.type(part, f"{path}.properties.{name}"), required=name in required)
             for name, part in properties.items()
@@ -127,12 +127,12 @@ class _Reader:
                     f"{path}: got types of items beyond {len(prefix)} positions, which is not supported; "
                     "write false, or one type of all items"
                 )
-            parts = _listed(prefix, f"{path}.prefixItems")
+            parts = _check_array(prefix, f"{path}.prefixItems")
             return Fixed(tuple(self.type(part, f"{path}.prefixItems[{n}]") for n, part in enumerate(parts)))
         return Items(self.type(items, f"{path}.items"), unique=schema.get("uniqueItems") is True)
 
     def _choice(self, key: str, cases: Any, path: str) -> Type:
-        cases = _listed(cases, f"{path}.{key}")
+        cases = _check_array(cases, f"{path}.{key}")
         if key == "allOf" and len(cases) > 1:
             raise ValueError(
                 f"{path}: got 'allOf' of {len(cases)}, which is not supported; write one type that has all"
@@ -182,7 +182,7 @@ def _implied_type(schema: Mapping[str, Any]) -> str | None:
     return None
 
 
-def _listed(value: Any, path: str) -> list[Any]:
+def _check_array(value: Any, path: str) -> list[Any]:
     if not isinstance(value, list | tuple):
         raise ValueError(f"{path}: got {value!r:.60}, wanted an array")
     return list(value)

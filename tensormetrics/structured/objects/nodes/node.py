@@ -24,10 +24,10 @@ from ...tensors.normalizers import (
     normalize,
     selves_read,
 )
-from ..values.columns import EQUAL_THEMSELVES, Keys, RowPath, check_no_nan, combined, read_once
+from ..values.columns import EQUAL_THEMSELVES, Keys, RowPath, check_no_nan, combine_keys, read_once
 from ..values.errors import WrongTypeError
 from ..values.leaf_types import LeafType
-from ..values.tolerance import checked
+from ..values.tolerance import check_or_replace
 from ..variable import Variable
 
 upper_bound_mode = ContextVar("bounding", default=False)  # if set, inexact nodes return an upper bound
@@ -201,7 +201,7 @@ class Product(Node):
         )
 
     def encode(self, values: Sequence[Any], split: int, where: RowPath, device: torch.device) -> Record:
-        values = checked(self.check, values, split, where)
+        values = check_or_replace(self.check, values, split, where)
         columns = [
             node.encode(read_once(partial(_read_all, read, values), read, values), split, below(where, names), device)
             for names, (read, node) in self.fields.items()
@@ -209,7 +209,7 @@ class Product(Node):
         keys = [key for node, rows in zip(self.nodes, columns, strict=True) if (key := node.key(rows)) is not None]
         if not keys and not self.equality:
             return Record(None, columns)
-        key = read_once(lambda: combined(keys, len(values), where, device), (combined, device), *keys)
+        key = read_once(lambda: combine_keys(keys, len(values), where, device), (combine_keys, device), *keys)
         return Record(key, columns)
 
     def similarity(self, rows: Record, i: Tensor, j: Tensor) -> Tensor:
@@ -278,7 +278,7 @@ class Union(Node):
     def encode(self, values: Sequence[Any], split: int, where: RowPath, device: torch.device) -> Choice:
         cases = [case for case in map(self.choose, values) if case is not None]
         if len(cases) < len(values):
-            values = checked(self._check, values, split, where)
+            values = check_or_replace(self._check, values, split, where)
             cases = [self.choose(value) or 0 for value in values]  # an invalid value is assigned to the first case
         case = torch.tensor(cases, dtype=torch.int64, device="cpu")
         case_row, columns = torch.zeros_like(case), []

@@ -71,18 +71,18 @@ class Keys:
     @property
     def ids(self) -> Tensor:
         """Ids of the values, (n,) int64 from 0; equal values have equal ids."""
-        return self._numbered[0]
+        return self._ids_and_size[0]
 
     @property
     def size(self) -> int:
         """Upper bound of the ids, exclusive."""
-        return self._numbered[1]
+        return self._ids_and_size[1]
 
     @cached_property
-    def _numbered(self) -> tuple[Tensor, int]:
-        return self._number()
+    def _ids_and_size(self) -> tuple[Tensor, int]:
+        return self._compute_ids()
 
-    def _number(self) -> tuple[Tensor, int]:
+    def _compute_ids(self) -> tuple[Tensor, int]:
         table = numbers()
         try:
             ids = np.fromiter(map(table.__getitem__, self.values), np.int64, len(self.values))
@@ -105,7 +105,7 @@ class Keys:
                 ) from None
 
 
-class Rows(Keys):
+class TupleKeys(Keys):
     """Column of the tuples of two or more columns."""
 
     def __init__(self, parts: Sequence[Keys], length: int, where: RowPath, device: torch.device) -> None:
@@ -115,9 +115,9 @@ class Rows(Keys):
     def values(self) -> Sequence[Any]:  # type: ignore[override]  # computed at first access
         return [*zip(*(part.values for part in self.parts), strict=True)]
 
-    def _number(self) -> tuple[Tensor, int]:
+    def _compute_ids(self) -> tuple[Tensor, int]:
         if self.length <= MAX_TUPLES:
-            return super()._number()
+            return super()._compute_ids()
         ids, size = self.parts[0].ids, self.parts[0].size
         for part in self.parts[1:]:
             ids, size = ids * part.size + part.ids, size * part.size
@@ -126,11 +126,11 @@ class Rows(Keys):
         return ids, size
 
 
-def combined(parts: Sequence[Keys], length: int, where: RowPath, device: torch.device) -> Keys:
+def combine_keys(parts: Sequence[Keys], length: int, where: RowPath, device: torch.device) -> Keys:
     """Return the column of the tuples of several columns."""
     if not parts:
         return Keys([()] * length, where, device)
-    return parts[0] if len(parts) == 1 else Rows(parts, length, where, device)
+    return parts[0] if len(parts) == 1 else TupleKeys(parts, length, where, device)
 
 
 def check_no_nan(values: Sequence[Any], where: RowPath) -> None:

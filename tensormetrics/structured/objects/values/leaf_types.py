@@ -12,7 +12,7 @@ from ...fields.schemas.class_tree import scalar_type
 from ...fields.schemas.types import LeafKind
 from .columns import RowPath
 from .errors import WrongTypeError
-from .tolerance import MissingValue, stand_in
+from .tolerance import MissingValue, placeholder
 
 EXACT: dict[LeafKind, frozenset[type]] = {  # classes whose values are all values of the kind, without conversion
     "boolean": frozenset({bool}),
@@ -63,7 +63,7 @@ class LeafType:
         for row, value in enumerate(result):
             if value is not INVALID:
                 continue
-            result[row] = stand_in(values[row], row, split)
+            result[row] = placeholder(values[row], row, split)
             if isinstance(result[row], MissingValue):
                 result[row] = None
             elif result[row] is None:

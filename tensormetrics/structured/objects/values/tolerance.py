@@ -67,7 +67,7 @@ _tolerance: ContextVar[Tolerance | None] = ContextVar("tolerance", default=None)
 
 
 @contextmanager
-def tolerating() -> Iterator[Tolerance]:
+def tolerate_invalid() -> Iterator[Tolerance]:
     """Replace invalid fields of predictions by `InvalidValue` within the context."""
     tolerance = Tolerance()
     token = _tolerance.set(tolerance)
@@ -77,13 +77,13 @@ def tolerating() -> Iterator[Tolerance]:
         _tolerance.reset(token)
 
 
-def reading(documents: Sequence[Any]) -> None:
+def set_documents(documents: Sequence[Any]) -> None:
     """Set the documents that are read next."""
     if tolerance := _tolerance.get():
         tolerance.documents = documents
 
 
-def checked(
+def check_or_replace(
     check: Callable[[Sequence[Any], Callable[[int], str]], Any],
     values: Sequence[Any],
     split: int,
@@ -105,10 +105,10 @@ def checked(
         if tolerance is None:
             raise
     is_document = values is tolerance.documents
-    return [_tolerated(check, value, row, split, where, tolerance, is_document) for row, value in enumerate(values)]
+    return [_check_value(check, value, row, split, where, tolerance, is_document) for row, value in enumerate(values)]
 
 
-def _tolerated(
+def _check_value(
     check: Callable[..., Any],
     value: Any,
     row: int,
@@ -132,7 +132,7 @@ def _tolerated(
     return InvalidValue()
 
 
-def stand_in(value: Any, row: int, split: int) -> Any:
+def placeholder(value: Any, row: int, split: int) -> Any:
     """Return the placeholder of an invalid scalar, or None if it is not tolerated.
 
     Args:
