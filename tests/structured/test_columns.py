@@ -19,7 +19,7 @@ def test_many_rows(choices, monkeypatch):
     a, b, c, d, e = map(keys, zip(*rows, strict=True))
     monkeypatch.setattr(columns, "MAX_TUPLES", 0)
     device = torch.device("cpu")
-    nested = columns.combined([columns.combined([a, b], 200, str, device), c, d, e], 200, str, device)
+    nested = columns.combine_keys([columns.combine_keys([a, b], 200, str, device), c, d, e], 200, str, device)
     assert 0 <= nested.ids.min() and nested.ids.max() < nested.size < 2**62
     expected = torch.tensor([[x == y for y in rows] for x in rows])
     assert torch.equal(nested.ids == nested.ids.unsqueeze(1), expected)

@@ -285,17 +285,17 @@ COLLECTION = "wanted a collection such as a list"
         (
             ValueError,
             lambda: Path.parse("a.b[x]"),
-            "path: got 'a.b[x]', which cannot be read at position 3; wanted such as a.b[1].c",
+            "path: got 'a.b[x]', which cannot be read at position 3; wanted a path such as a.b[1].c",
         ),
         (
             ValueError,
             lambda: Path.parse(""),
-            "path: got '', which cannot be read at position 0; wanted such as a.b[1].c",
+            "path: got '', which cannot be read at position 0; wanted a path such as a.b[1].c",
         ),
         (
             ValueError,
             lambda: Path.parse("a..b"),
-            "path: got 'a..b', which cannot be read at position 1; wanted such as a.b[1].c",
+            "path: got 'a..b', which cannot be read at position 1; wanted a path such as a.b[1].c",
         ),
     ],
 )

@@ -67,7 +67,9 @@ class DocumentOptions:
         for name in ("numbers_in_strings", "unlabelled", "defaults"):
             _checks.check_choice(name, getattr(self, name), (False, True))
         if isinstance(self.null_strings, str):
-            raise TypeError(f"null_strings: got {self.null_strings!r}, wanted several; write [{self.null_strings!r}]")
+            raise TypeError(
+                f"null_strings: got {self.null_strings!r}, wanted a list of strings; write [{self.null_strings!r}]"
+            )
         if self.validate is not None and not callable(self.validate):
             raise TypeError(f"validate: got {self.validate!r:.60}, wanted a function of a document")
 

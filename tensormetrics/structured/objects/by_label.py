@@ -124,7 +124,7 @@ def root_collection(node: Node) -> tuple[Callable[[Any], Sequence[Any]], Set]:
         ((read, node),) = node.fields.values()
         reads.append(read)
     if not isinstance(node, Set):
-        raise ValueError("by: got a metric of something else than one collection, wanted a collection of items")
+        raise ValueError("by: got a metric of another type, wanted the metric of one collection of items")
     return partial(_read, [*reads, node.items]), node
 
 
@@ -142,7 +142,7 @@ def label_reader(node: Node, by: str) -> Callable[[Any], Hashable]:
         read, node = node.fields[component,]
         reads.append(read)
     if not isinstance(_without_normalizer(node), Leaf):
-        raise ValueError(f"by: got {by!r}, which is no plain value that is compared by ==")
+        raise ValueError(f"by: got {by!r}, which is no scalar that is compared by ==")
 
     return partial(_read, reads)
 

@@ -66,7 +66,7 @@ def metametric(
             raise TypeError(f"metametric: got {cls!r}, wanted a dataclass; write @metametric above @dataclass")
         for name in ("metric", "latent_metric"):
             if name in field_names(cls, all_of_them=True):
-                raise TypeError(f"{cls.__name__}.{name}: this name is where the metric goes; rename the field")
+                raise TypeError(f"{cls.__name__}.{name}: got a field of this name, wanted none; rename the field")
         metric = StructuredMetric(Plan(cls, constraint, localns, decorated=True), ratio, class_policy)
         try:
             latent = metric.node().has_variables

@@ -103,7 +103,7 @@ class Derivation:
             return self.set(self.node(arguments[0], f"{path}[*]"), as_list)
         if origin is typing.Literal or tp is None or tp in SCALARS or is_discrete(tp):
             return Leaf(LeafType(tp))
-        remedy = "say what it stands for, as in Box[int]" if isinstance(tp, typing.TypeVar) else REMEDY
+        remedy = "bind the type variable, as in Box[int]" if isinstance(tp, typing.TypeVar) else REMEDY
         raise TypeError(f"{path}: got the type {name_of(tp)}, which has no metric; {remedy}")
 
     def set(self, inner: Node, items: Callable) -> Matched:

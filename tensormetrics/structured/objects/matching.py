@@ -29,7 +29,8 @@ class Path(tuple):
         while end < len(text) or not components:
             match = COMPONENT.match(text, end)
             if match is None or (match[2] and end and text[end] != "."):
-                raise ValueError(f"path: got {text!r}, which cannot be read at position {end}; wanted such as a.b[1].c")
+                got = f"got {text!r}, which cannot be read at position {end}"
+                raise ValueError(f"path: {got}; wanted a path such as a.b[1].c")
             if match[2] is not None:
                 components.append(match[2])
             else:

@@ -71,7 +71,7 @@ class _Reader:
         for key in ("$ref", *CHOICES):
             if key in schema:
                 if others := [other for other in STRUCTURE if other in schema and other not in (key, "type")]:
-                    raise ValueError(f"{path}: got {others[0]!r} beside {key!r}, wanted one of them")
+                    raise ValueError(f"{path}: got {others[0]!r} and {key!r}, wanted one of them")
                 return self._reference(schema[key], path) if key == "$ref" else self._choice(key, schema[key], path)
         if "const" in schema or "enum" in schema:
             values = [schema["const"]] if "const" in schema else _check_array(schema["enum"], f"{path}.enum")
@@ -142,13 +142,13 @@ class _Reader:
 
     def _reference(self, target: Any, path: str) -> Reference:
         if not isinstance(target, str) or not target.startswith("#"):
-            raise ValueError(f"{path}.$ref: got {target!r:.60}, wanted a place in this schema, such as '#/$defs/name'")
+            raise ValueError(f"{path}.$ref: got {target!r:.60}, wanted a local reference such as '#/$defs/name'")
         if target not in self.definitions:
             part = self.document
             for name in target[1:].strip("/").split("/") if target.strip("#/") else ():
                 name = name.replace("~1", "/").replace("~0", "~")
                 if not isinstance(part, Mapping) or name not in part:
-                    raise ValueError(f"{path}.$ref: got {target!r:.60}, which is no place in this schema")
+                    raise ValueError(f"{path}.$ref: got {target!r:.60}, which is not defined in this schema")
                 part = part[name]
             self.definitions[target] = Anything()  # until it is read
             self.definitions[target] = self.type(part, f"schema{target[1:].replace('/', '.')}")

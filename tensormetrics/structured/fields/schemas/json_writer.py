@@ -28,7 +28,7 @@ SCALARS: Mapping[LeafKind, dict[str, Any]] = {
     "uuid": {"type": "string", "format": "uuid"},
     "null": {"type": "null"},
 }
-EXPECTED = "a type that JSON has values of, such as str, int, float, list[str] or a record class"
+EXPECTED = "a type with JSON values, such as str, int, float, list[str] or a record class"
 
 
 def json_schema(tp: Any) -> dict[str, Any]:
@@ -176,4 +176,4 @@ def _json_value(value: Any) -> Any:
         return str(value)
     if isinstance(value, set | frozenset | collections.deque):
         return list(value)
-    raise TypeError(f"got {value!r:.60}, which JSON has no value of")
+    raise TypeError(f"got {value!r:.60}, wanted a value that JSON supports")

@@ -145,7 +145,7 @@ def check_no_nan(values: Sequence[Any], where: RowPath) -> None:
         if isinstance(value, Tensor):
             raise TypeError(f"{where(row)}: got a tensor, wanted a number or a text; write .item(), or .tolist()")
         if isinstance(value, MAY_DIFFER) and value != value:
-            raise ValueError(f"{where(row)}: got nan, which equals nothing; wanted a number or None")
+            raise ValueError(f"{where(row)}: got nan, which is unequal to itself; wanted a number or None")
 
 
 def check_type(expected: type, values: Sequence[Any], where: RowPath) -> None:
