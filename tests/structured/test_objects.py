@@ -279,7 +279,9 @@ def test_functions_of_a_copy_do_not_share_answers():
     with pytest.raises(TypeError):
         family.update([["a"], [3]], [["a"], ["a"]])
     assert calls
-    assert not vars(copy.deepcopy(family)._answers)["_known"] and not vars(family.new()._answers)["_known"]
+    assert (
+        not vars(copy.deepcopy(family)._answers)["_similarities"] and not vars(family.new()._answers)["_similarities"]
+    )
 
 
 def test_functions_that_prefer_others_have_solved_selves():

@@ -66,13 +66,13 @@ class ByLabel:
         else:
             sums = {label: label_sums.get(encode_label(label), none) for label in self.labels}
         table = torch.stack([*sums.values(), none])[:-1]  # (L, 3)
-        met = (table[:, 1:] > 0).any(-1)
+        occurs = (table[:, 1:] > 0).any(-1)
         cross, pred, ref = table.unbind(-1)
         result: dict[str, Tensor] = {}
         for name, normalizer in self.normalizers.items():
             scores = normalize(cross, pred, ref, normalizer, self.zero_division)
             result |= {f"{name}[{label}]": score for label, score in zip(sums, scores, strict=True)}
-            result[f"types-{name}"] = scores[met].nanmean()
+            result[f"types-{name}"] = scores[occurs].nanmean()
             weight = ref.where(~scores.isnan(), 0)
             result[f"weighted-{name}"] = (scores * weight).nansum() / weight.sum()
         return result

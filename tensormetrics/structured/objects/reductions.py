@@ -30,7 +30,7 @@ def micro_average(normalizers: Sequence[str | Normalizer]) -> Reduction:
 
 
 def macro_average(normalizers: Sequence[str | Normalizer]) -> Reduction:
-    """Make the reduction that normalizes overlaps by document, then averages over documents with a defined score.
+    """Make the reduction that normalizes overlaps by document, then averages over documents where the score is defined.
 
     >>> from dataclasses import dataclass
     >>> @metametric(normalizer="f1")

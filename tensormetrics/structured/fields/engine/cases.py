@@ -53,7 +53,7 @@ def _record_misfits(slot: Slot, node: Record, values: Mapping[Any, Any]) -> int:
 
 
 def _fits(edge: Edge, part: Any) -> bool:
-    """Return whether a value is of the kind of a type, regardless of its parts."""
+    """Return whether a value is of the kind of a type, ignoring its parts."""
     if part is None:
         return edge.nullable
     node = edge.slot.node
