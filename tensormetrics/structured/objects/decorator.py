@@ -44,13 +44,14 @@ def metametric(
     Raises:
         TypeError: If the class is no record, has a field named metric, or a type without a metric.
 
-    >>> from dataclasses import dataclass
-    >>> @metametric(normalizer="f1")
-    ... @dataclass
-    ... class Bag:
-    ...     items: list[str]
-    >>> round(Bag.metric.score(Bag(["a", "b"]), Bag(["a", "b", "c"])), 3)
-    0.8
+    Example:
+        >>> from dataclasses import dataclass
+        >>> @metametric(normalizer="f1")
+        ... @dataclass
+        ... class Bag:
+        ...     items: list[str]
+        >>> round(Bag.metric.score(Bag(["a", "b"]), Bag(["a", "b", "c"])), 3)
+        0.8
     """
     # Without arguments the first parameter is the class.
     ratio = Normalizer.parse(normalizer if isinstance(normalizer, str | Normalizer) else "none")
@@ -84,13 +85,14 @@ def metric_of(tp: type) -> StructuredMetric:
     Raises:
         TypeError: If the class has no metric.
 
-    >>> from dataclasses import dataclass
-    >>> @metametric(normalizer="f1")
-    ... @dataclass
-    ... class Bag:
-    ...     items: list[str]
-    >>> metric_of(Bag).score(Bag(["a"]), Bag(["a"]))
-    1.0
+    Example:
+        >>> from dataclasses import dataclass
+        >>> @metametric(normalizer="f1")
+        ... @dataclass
+        ... class Bag:
+        ...     items: list[str]
+        >>> metric_of(Bag).score(Bag(["a"]), Bag(["a"]))
+        1.0
     """
     metric = getattr(tp, "metric", None)
     if not isinstance(metric, StructuredMetric):
@@ -107,8 +109,18 @@ def derive(
 ) -> StructuredMetric:
     """Derive the metric of a type, such as `list[tuple[str, int]]`, without a normalizer; see `metametric`.
 
-    >>> derive(list[tuple[str, int]]).score([("a", 1), ("b", 2)], [("a", 1)])  # the overlap
-    1.0
+    Args:
+        tp: A record class or another type.
+        constraint: See `Constraint`.
+        policy: See `Policy`.
+        localns: Further names in scope, for annotations.
+
+    Raises:
+        TypeError: If a part of the type has no metric.
+
+    Example:
+        >>> derive(list[tuple[str, int]]).score([("a", 1), ("b", 2)], [("a", 1)])  # the overlap
+        1.0
     """
     constraint, policy = Constraint.parse(constraint), Policy.parse(policy)
     names = {**sys._getframe(1).f_locals, **(localns or {})}

@@ -156,15 +156,16 @@ class Family(Corpus, SumMetric):
             function, a prediction with such a field is invalid. References must be valid.
         replicates, seed: For `interval`.
 
-    >>> from dataclasses import dataclass
-    >>> @metametric(normalizer="f1")
-    ... @dataclass
-    ... class Bag:
-    ...     items: list[str]
-    >>> scores = Family(metric_of(Bag), {"micro": micro_average(["f1"]), "macro": macro_average(["f1"])})
-    >>> scores.update([Bag(["a"]), Bag([])], [Bag(["a"]), Bag(["b"])])
-    >>> {name: round(float(value), 3) for name, value in scores.compute().items()}
-    {'micro-f1': 0.667, 'macro-f1': 0.5}
+    Example:
+        >>> from dataclasses import dataclass
+        >>> @metametric(normalizer="f1")
+        ... @dataclass
+        ... class Bag:
+        ...     items: list[str]
+        >>> scores = Family(metric_of(Bag), {"micro": micro_average(["f1"]), "macro": macro_average(["f1"])})
+        >>> scores.update([Bag(["a"]), Bag([])], [Bag(["a"]), Bag(["b"])])
+        >>> {name: round(float(value), 3) for name, value in scores.compute().items()}
+        {'micro-f1': 0.667, 'macro-f1': 0.5}
     """
 
     model_options = (*Metric.model_options, "hooks", "on_invalid")

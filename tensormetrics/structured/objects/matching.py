@@ -98,14 +98,15 @@ class Hook(Protocol):
 class Matching:
     """Matches of one pair of objects: the pair itself, then its parts in order, to any depth. Built at first access.
 
-    >>> from dataclasses import dataclass
-    >>> @metametric(normalizer="f1")
-    ... @dataclass
-    ... class Bag:
-    ...     items: list[str]
-    >>> score, matching = metric_of(Bag).compute(Bag(["a"]), Bag(["b", "a"]))
-    >>> [(str(match.pred_path), str(match.ref_path)) for match in matching]
-    [('@', '@'), ('items', 'items'), ('items[0]', 'items[1]')]
+    Example:
+        >>> from dataclasses import dataclass
+        >>> @metametric(normalizer="f1")
+        ... @dataclass
+        ... class Bag:
+        ...     items: list[str]
+        >>> score, matching = metric_of(Bag).compute(Bag(["a"]), Bag(["b", "a"]))
+        >>> [(str(match.pred_path), str(match.ref_path)) for match in matching]
+        [('@', '@'), ('items', 'items'), ('items[0]', 'items[1]')]
     """
 
     def __init__(self, find: Callable[[], Iterator[Match]]) -> None:

@@ -36,17 +36,23 @@ class StructuredMetric(nn.Module):
     `plan` builds the tree of nodes for a policy at first use, because types may be defined after the decorator has run.
     A metric is pickled as its plan.
 
-    >>> from dataclasses import dataclass
-    >>> @metametric(normalizer="f1")
-    ... @dataclass
-    ... class Bag:
-    ...     items: list[str]
-    >>> score, matching = metric_of(Bag).compute(Bag(["a"]), Bag(["b", "a"]))
-    >>> print(*matching, sep=", ")
-    @ -> @ (0.666667), items -> items (1), items[0] -> items[1] (1)
-    >>> metric_of(Bag).gram_matrix([Bag(["a"]), Bag(["b"])], [Bag(["a"])])
-    tensor([[1.],
-            [0.]], dtype=torch.float64)
+    Args:
+        plan: Function from a policy to the tree of nodes.
+        normalizer: Normalizer of the overlap.
+        policy: Policy of the collections; None for that of the enclosing metric.
+
+    Example:
+        >>> from dataclasses import dataclass
+        >>> @metametric(normalizer="f1")
+        ... @dataclass
+        ... class Bag:
+        ...     items: list[str]
+        >>> score, matching = metric_of(Bag).compute(Bag(["a"]), Bag(["b", "a"]))
+        >>> print(*matching, sep=", ")
+        @ -> @ (0.666667), items -> items (1), items[0] -> items[1] (1)
+        >>> metric_of(Bag).gram_matrix([Bag(["a"]), Bag(["b"])], [Bag(["a"])])
+        tensor([[1.],
+                [0.]], dtype=torch.float64)
     """
 
     _place: Tensor

@@ -16,15 +16,19 @@ class Reduction(NamedTuple):
 def micro_average(normalizers: Sequence[str | Normalizer]) -> Reduction:
     """Make the reduction that sums overlaps over documents, then normalizes the sums.
 
-    >>> from dataclasses import dataclass
-    >>> @metametric(normalizer="f1")
-    ... @dataclass
-    ... class Bag:
-    ...     items: list[str]
-    >>> scores = Family(metric_of(Bag), micro_average(["f1"]))
-    >>> scores.update([Bag(["a"]), Bag(["b"])], [Bag(["a", "c", "d"]), Bag(["b"])])
-    >>> scores.compute()
-    {'f1': tensor(0.6667, dtype=torch.float64)}
+    Args:
+        normalizers: Names or normalizers, such as ``["precision", "f1"]``.
+
+    Example:
+        >>> from dataclasses import dataclass
+        >>> @metametric(normalizer="f1")
+        ... @dataclass
+        ... class Bag:
+        ...     items: list[str]
+        >>> scores = Family(metric_of(Bag), micro_average(["f1"]))
+        >>> scores.update([Bag(["a"]), Bag(["b"])], [Bag(["a", "c", "d"]), Bag(["b"])])
+        >>> scores.compute()
+        {'f1': tensor(0.6667, dtype=torch.float64)}
     """
     return Reduction("micro", parse_normalizers("normalizers", normalizers))
 
@@ -32,14 +36,18 @@ def micro_average(normalizers: Sequence[str | Normalizer]) -> Reduction:
 def macro_average(normalizers: Sequence[str | Normalizer]) -> Reduction:
     """Make the reduction that normalizes overlaps by document, then averages over documents where the score is defined.
 
-    >>> from dataclasses import dataclass
-    >>> @metametric(normalizer="f1")
-    ... @dataclass
-    ... class Bag:
-    ...     items: list[str]
-    >>> scores = Family(metric_of(Bag), macro_average(["f1"]))
-    >>> scores.update([Bag(["a"]), Bag(["b"])], [Bag(["a", "c", "d"]), Bag(["b"])])
-    >>> scores.compute()
-    {'f1': tensor(0.7500, dtype=torch.float64)}
+    Args:
+        normalizers: Names or normalizers, such as ``["precision", "f1"]``.
+
+    Example:
+        >>> from dataclasses import dataclass
+        >>> @metametric(normalizer="f1")
+        ... @dataclass
+        ... class Bag:
+        ...     items: list[str]
+        >>> scores = Family(metric_of(Bag), macro_average(["f1"]))
+        >>> scores.update([Bag(["a"]), Bag(["b"])], [Bag(["a", "c", "d"]), Bag(["b"])])
+        >>> scores.compute()
+        {'f1': tensor(0.7500, dtype=torch.float64)}
     """
     return Reduction("macro", parse_normalizers("normalizers", normalizers))

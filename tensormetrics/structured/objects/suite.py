@@ -20,15 +20,23 @@ from .values.columns import shared_columns
 class Suite(Corpus):
     """Families and suites by name, updated with the same objects; the names are the first part of the keys.
 
-    >>> from dataclasses import dataclass
-    >>> @metametric(normalizer="f1")
-    ... @dataclass
-    ... class Bag:
-    ...     items: list[str]
-    >>> suite = Suite({"all": Family(metric_of(Bag), micro_average(["recall"]))})
-    >>> suite.update([Bag(["a"])], [Bag(["a", "b"])])
-    >>> suite.compute()
-    {'all-recall': tensor(0.5000, dtype=torch.float64)}
+    Args:
+        members: Families and suites by name.
+
+    Raises:
+        TypeError: If a member is neither a family nor a suite.
+        ValueError: If two states would have the same name.
+
+    Example:
+        >>> from dataclasses import dataclass
+        >>> @metametric(normalizer="f1")
+        ... @dataclass
+        ... class Bag:
+        ...     items: list[str]
+        >>> suite = Suite({"all": Family(metric_of(Bag), micro_average(["recall"]))})
+        >>> suite.update([Bag(["a"])], [Bag(["a", "b"])])
+        >>> suite.compute()
+        {'all-recall': tensor(0.5000, dtype=torch.float64)}
     """
 
     _members: dict[str, "Family | Suite"]

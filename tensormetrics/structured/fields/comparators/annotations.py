@@ -134,8 +134,9 @@ def annotation_of_text(text: str, source: str = "field") -> Annotation:
     Raises:
         ValueError: If a name or a value is unknown.
 
-    >>> annotation_of_text("near:rel=0.01")
-    near(rel=0.01, abs=0.0)
+    Example:
+        >>> annotation_of_text("near:rel=0.01")
+        near(rel=0.01, abs=0.0)
     """
     table = {**COMPARATORS, **OTHERS}
     name, colon, rest = text.partition(":")

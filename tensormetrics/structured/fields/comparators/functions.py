@@ -29,8 +29,9 @@ class from_func(Comparator):
     Raises:
         ValueError: If a similarity is NaN or no number; the message has the pair.
 
-    >>> from_func(lambda pred, ref: 1 - abs(len(pred) - len(ref)) / 10).similarity("abc", "a")
-    0.8
+    Example:
+        >>> from_func(lambda pred, ref: 1 - abs(len(pred) - len(ref)) / 10).similarity("abc", "a")
+        0.8
     """
 
     function: Callable[..., Any]

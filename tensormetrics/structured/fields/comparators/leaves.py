@@ -45,8 +45,9 @@ class _TextComparator(Comparator):
 class casefold(_TextComparator):
     """Equality of strings after `str.casefold`.
 
-    >>> casefold().similarity("ACME", "Acme")
-    1.0
+    Example:
+        >>> casefold().similarity("ACME", "Acme")
+        1.0
     """
 
     def _text_key(self, text: str) -> Hashable:
@@ -57,8 +58,9 @@ class casefold(_TextComparator):
 class normalized(_TextComparator):
     """Equality of strings after NFKC and `str.casefold`, with punctuation and separators as one space.
 
-    >>> normalized().similarity("A.C.M.E., Ltd.", "a c m e ltd")
-    1.0
+    Example:
+        >>> normalized().similarity("A.C.M.E., Ltd.", "a c m e ltd")
+        1.0
     """
 
     def _text_key(self, text: str) -> Hashable:
@@ -80,8 +82,9 @@ class similar(_TextComparator):
     Raises:
         ImportError: At the first comparison, without rapidfuzz.
 
-    >>> round(similar(0.8).similarity("collar", "colour"), 3)
-    0.667
+    Example:
+        >>> round(similar(0.8).similarity("collar", "colour"), 3)
+        0.667
     """
 
     threshold: float = 0.8
@@ -123,8 +126,9 @@ class near(Comparator):
         rel: Relative tolerance, at least 0.
         abs: Absolute tolerance, at least 0.
 
-    >>> near(abs=0.1).similarity(0.3, 0.2)
-    1.0
+    Example:
+        >>> near(abs=0.1).similarity(0.3, 0.2)
+        1.0
     """
 
     rel: float = 0.0
@@ -158,9 +162,10 @@ class within(Comparator):
         days: Tolerance in days, at least 0.
         seconds: Tolerance in seconds, at least 0; added to the days.
 
-    >>> from datetime import date
-    >>> within(days=1).similarity(date(2024, 3, 1), date(2024, 2, 29))
-    1.0
+    Example:
+        >>> from datetime import date
+        >>> within(days=1).similarity(date(2024, 3, 1), date(2024, 2, 29))
+        1.0
     """
 
     days: float = 0.0
@@ -192,8 +197,9 @@ class parsed(_TextComparator):
     Args:
         formats: Formats of `datetime.strptime`.
 
-    >>> parsed(["%d/%m/%Y"]).similarity("01/03/2024", "2024-03-01")
-    1.0
+    Example:
+        >>> parsed(["%d/%m/%Y"]).similarity("01/03/2024", "2024-03-01")
+        1.0
     """
 
     formats: Sequence[str] = ()
