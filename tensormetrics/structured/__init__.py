@@ -1,8 +1,8 @@
 """Scores of predicted structures: sets, sequences, spans, clusters, boxes and rankings.
 
-`tensors` finds the weight of the best matching and makes a score of it. `objects` makes a tree of nodes from a type and
-scores Python objects by it, `dsl` names these nodes one by one. `evaluate` scores the JSON answers of a language model
-field by field, `fields` has the annotations that say how. `suites` are ready-made scores of one structure each.
+`tensors` computes the weight of the best matching and normalizes it. `objects` derives a tree of nodes from a type and
+scores Python objects by it; `dsl` has a constructor for each node. `evaluate` scores the JSON answers of a language
+model field by field, by the annotations of `fields`. `suites` are ready-made scores of one structure each.
 """
 
 from . import dsl as dsl

@@ -1,7 +1,7 @@
-"""Metrics of objects written out, constructor by constructor: `from tensormetrics.structured import dsl as mm`.
+"""Constructors of metrics of objects: `from tensormetrics.structured import dsl as mm`.
 
-Square brackets hold a type, then, if wanted, a constraint and a normalizer. An inner metric is one of these
-constructors' results, or `...` for what the type implies.
+Square brackets hold a type, then, optionally, a constraint and a normalizer. An inner metric is the result of another
+constructor, or `...` for the metric that the type implies.
 
     mm.set_matching[Box, "<->", "f1"](mm.tensor_func(iou)[Box]).score(predicted, expected)
 """
@@ -44,7 +44,7 @@ Inner = StructuredMetric | types.EllipsisType
 
 
 class Bracketed:
-    """A constructor that takes its first arguments in square brackets."""
+    """Constructor that takes its first arguments in square brackets."""
 
     def __init__(self, construct: Callable[..., Any]) -> None:
         self.construct = construct
@@ -56,38 +56,45 @@ class Bracketed:
 
 @Bracketed
 def auto(tp: Any, constraint: str | Constraint = "<->", normalizer: str | Normalizer = "none") -> StructuredMetric:
-    """auto[X]: the metric that a type implies."""
+    """Derive the metric that a type implies: auto[X]."""
     plan = Plan(tp, Constraint.parse(constraint), None, decorated=False)
     return StructuredMetric(plan, Normalizer.parse(normalizer))
 
 
 @Bracketed
 def discrete(tp: Any) -> StructuredMetric:
-    """discrete[X]: 1 for values that are equal by ==, whatever their type, else 0; they must be hashable."""
+    """Compare hashable values by ==, 1 for equal ones of any types, else 0: discrete[X]."""
     return _metric(_leaf)
 
 
 def from_func(
     function: Callable[..., Any], dominated: bool | None = None, *, batched: bool = False
 ) -> StructuredMetric:
-    """The similarity f(x, y), a pure function, called once for each ordered pair of values that is needed.
+    """Make a metric of a similarity f(x, y), a pure function, called once for each required ordered pair of values.
 
-    Hashable values that are equal by == and of one type are one value, (x, x) is a pair like others, and an update of a
-    `Family` or a `Suite` calls f once for all that it computes. If a call fails, the answers before it are kept for the
-    next update.
+    Hashable values that are equal by == and of the same type count as one value; (x, x) is a pair too. An update of a
+    `Family` or a `Suite` calls f once for all its scores. If a call fails, the results before it are kept for the next
+    update.
 
-    dominated: f(x, y) is never above f(x, x) or f(y, y). The self-overlap of a collection, which `precision` and its
-    like divide by, is then the sum of f(x, x) over its items, and so it is taken if nothing is said; False asks for the
-    best matching of the collection with itself. batched: f takes two lists of as many values, and gives a number for
-    each pair, as a tensor, an array or a list: for models.
+    Args:
+        function: The similarity f.
+        dominated: f(x, y) never exceeds f(x, x) or f(y, y). The self-overlap of a collection, by which `precision` and
+            similar scores divide, is then the sum of f(x, x) over its items; None means True, and False computes the
+            best matching of the collection with itself.
+        batched: f takes two lists of equal length, and returns a number for each pair, as a tensor, an array or a list;
+            for models.
     """
     return _metric(partial(_function, function, dominated is not False, batched))
 
 
 def tensor_func(function: Callable[[Tensor, Tensor], Tensor], dominated: bool = False) -> Bracketed:
-    """tensor_func(f)[X]: f of the numbers in values of X, in the order of its fields, for many pairs at once.
+    """Make a metric of a function of the numbers in values of X, in the order of its fields: tensor_func(f)[X].
 
-    f takes two tensors (pairs, F) float64 on the metric's device and gives (pairs,). dominated: see `from_func`.
+    f takes two tensors (pairs, F) float64 on the device of the metric and returns (pairs,).
+
+    Args:
+        function: The similarity f.
+        dominated: See `from_func`.
     """
     return Bracketed(lambda tp: _metric(partial(_tensor_function, function, dominated, tp)))
 
@@ -96,7 +103,7 @@ def tensor_func(function: Callable[[Tensor, Tensor], Tensor], dominated: bool = 
 def preprocess(
     f_pred: Callable[[Any], Any], f_ref: Callable[[Any], Any] | None = None
 ) -> Callable[[StructuredMetric], StructuredMetric]:
-    """preprocess[f](m): the metric m of images under f; preprocess[f, g](m): of references under g."""
+    """Apply f before the metric m: preprocess[f](m), or preprocess[f, g](m) to apply g to references."""
     return lambda metric: metric.contramap(f_pred, f_ref)
 
 
@@ -104,14 +111,18 @@ def preprocess(
 def dataclass(
     tp: type, constraint: str | Constraint = "<->", normalizer: str | Normalizer = "none"
 ) -> Callable[[Mapping[str, Inner]], StructuredMetric]:
-    """dataclass[X]({field: metric or ...}): the product over these fields alone; ValueError for an unknown field."""
+    """Make a product over some fields of a class: dataclass[X]({field: metric or ...}).
+
+    Raises:
+        ValueError: If the class has no such field.
+    """
     if is_tuple(tp) or not is_record(tp):
         raise TypeError(f"dataclass: got {name_of(tp)}, wanted a dataclass or another class with fields")
-    known = field_names(tp, all_of_them=True)
+    all_fields = field_names(tp, all_of_them=True)
 
     def build(metrics: Mapping[str, Inner]) -> StructuredMetric:
-        if unknown := [name for name in metrics if name not in known]:
-            raise ValueError(f"dataclass: got the field {unknown[0]!r}, wanted one of {', '.join(known)}")
+        if unknown := [name for name in metrics if name not in all_fields]:
+            raise ValueError(f"dataclass: got the field {unknown[0]!r}, wanted one of {', '.join(all_fields)}")
         inner = {name: None if metric is ... else _inner(metric, tp, constraint) for name, metric in metrics.items()}
         return _metric(partial(_product, tp, Constraint.parse(constraint), inner), normalizer)
 
@@ -122,9 +133,10 @@ def dataclass(
 def mean(
     tp: type, constraint: str | Constraint = "<->", normalizer: str | Normalizer = "none"
 ) -> Callable[..., StructuredMetric]:
-    """mean[X]({field: metric or ...}, weights={field: w}): the weighted mean over the fields that either value has.
+    """Make a weighted mean over fields that either value has: mean[X]({field: metric or ...}, weights={field: w}).
 
-    None and an empty collection are no value. Metrics of fields should be at most 1, as normalised ones are.
+    None and an empty collection count as a missing field. Metrics of fields should be at most 1, as normalized ones
+    are.
     """
     build_product = dataclass[tp, constraint, normalizer]
 
@@ -144,21 +156,24 @@ def mean(
 def union(
     tp: Any, constraint: str | Constraint = "<->", normalizer: str | Normalizer = "none"
 ) -> Callable[[Mapping[Any, Inner]], StructuredMetric]:
-    """union[A | B]({A: metric or ..., B: metric or ...}): that of the case both sides take, else 0.
+    """Make the metric of a union: union[A | B]({A: metric or ..., B: metric or ...}).
 
-    ValueError unless the cases given are those of the type.
+    The similarity is that of the case if both values have the same case, else 0.
+
+    Raises:
+        ValueError: If the cases are not those of the type.
     """
     cases = typing.get_args(tp)
     if typing.get_origin(tp) not in (typing.Union, types.UnionType):
         raise TypeError(f"union: got {name_of(tp)}, wanted a union such as int | str")
 
     def build(metrics: Mapping[Any, Inner]) -> StructuredMetric:
-        given = [type(None) if case is None else case for case in metrics]
-        if sorted(map(repr, given)) != sorted(map(repr, cases)):
-            got, wanted = (", ".join(map(name_of, side)) for side in (given, cases))
-            raise ValueError(f"union: got the cases {got}, wanted {wanted}")
-        inner = [_inner(metric, case, constraint) for case, metric in zip(given, metrics.values(), strict=True)]
-        ordered = [inner[given.index(case)] for case in cases]
+        case_types = [type(None) if case is None else case for case in metrics]
+        if sorted(map(repr, case_types)) != sorted(map(repr, cases)):
+            got, expected = (", ".join(map(name_of, group)) for group in (case_types, cases))
+            raise ValueError(f"union: got the cases {got}, wanted {expected}")
+        inner = [_inner(metric, case, constraint) for case, metric in zip(case_types, metrics.values(), strict=True)]
+        ordered = [inner[case_types.index(case)] for case in cases]
         return _metric(partial(_union, tp, ordered), normalizer)
 
     return build
@@ -174,36 +189,38 @@ def _matching_of(kind: type[Matched], doc: str) -> Bracketed:
     return Bracketed(construct)
 
 
-set_matching = _matching_of(
-    Set, "set_matching[X, c, N](inner): collections of X whose items are matched whatever their order."
-)
+set_matching = _matching_of(Set, "Match the items of collections of X in any order: set_matching[X, c, N](inner).")
 sequence_matching = _matching_of(
     Sequence,
-    "sequence_matching[X, c, N](inner): sequences of X whose items are matched in order; see `sequence_overlap`.",
+    "Match the items of sequences of X in order: sequence_matching[X, c, N](inner); see `sequence_overlap`.",
 )
 latent_set_matching = _matching_of(
     LatentSet,
-    "latent_set_matching[X, c, N](inner): of X that hold variables, under the best mapping; see `latent_overlap`.",
+    "Match items with variables under the best mapping: latent_set_matching[X, c, N](inner); see `latent_overlap`.",
 )
 graph_matching = _matching_of(
-    Graph, "graph_matching[X, c, N](inner): graphs, with nodes() of type X and successors(node); see `graph_overlap`."
+    Graph,
+    "Match graphs with nodes() of type X and successors(node): graph_matching[X, c, N](inner); see `graph_overlap`.",
 )
 
 
 def max_pair(metric: StructuredMetric) -> StructuredMetric:
-    """The best single pair of items of two collections."""
+    """Make the metric of the best single pair of items of two collections."""
     return _metric(partial(_max_pair, metric))
 
 
 @Bracketed
 def ranking(max_k: int) -> Callable[[StructuredMetric], Ranking]:
-    """ranking[max_k](inner): the first max_k of predictions in order of rank; see `RankingScores.update_rankings`."""
+    """Encode the first max_k predictions in order of rank: ranking[max_k](inner).
+
+    See `RankingScores.update_rankings`.
+    """
     return partial(_ranking, max_k)
 
 
 @Bracketed
 def normalize(normalizer: str | Normalizer) -> Callable[[StructuredMetric], StructuredMetric]:
-    """normalize[N](m): the score that a normalizer makes of m and its values on either side alone."""
+    """Normalize the overlap of m by its self-overlaps: normalize[N](m)."""
     return lambda metric: _metric(metric.nested, normalizer)
 
 
@@ -231,7 +248,7 @@ def _inner(metric: Inner, tp: Any, constraint: str | Constraint) -> StructuredMe
     return metric
 
 
-# What is built when a policy is known. Plans are pickled, so that they are functions of the module.
+# Plans, called with a policy. They are functions of the module because they are pickled.
 
 
 def _leaf(policy: Policy) -> Node:
@@ -243,7 +260,7 @@ def _function(function: Callable[..., Any], dominated: bool, batched: bool, poli
 
 
 def _tensor_function(function: Callable[[Tensor, Tensor], Tensor], dominated: bool, tp: Any, policy: Policy) -> Node:
-    columns = Derivation(Constraint.ONE_TO_ONE, policy).numbers(tp, name_of(tp))
+    columns = Derivation(Constraint.ONE_TO_ONE, policy).number_readers(tp, name_of(tp))
     return TensorFunction(function, columns, record_check(tp) if is_record(tp) else no_check, dominated)
 
 

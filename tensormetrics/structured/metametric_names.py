@@ -1,8 +1,9 @@
-"""What the package metametric calls by names of its own: `from tensormetrics.structured.metametric_names import muc`.
+"""Names of the package metametric: `from tensormetrics.structured.metametric_names import muc`.
 
-Its `metametric.dsl` is `tensormetrics.structured.dsl`, its decorator and classes of structures have the same names in
-`tensormetrics.structured`. Suites answer with its values, a mean over documents; `CorefScores`, `EventScores`, `Smatch`
-and `RankingScores` are faster, sum over documents and follow the field's reference scorers.
+`metametric.dsl` corresponds to `tensormetrics.structured.dsl`; the decorator and the classes of structures have the
+same names in `tensormetrics.structured`. Suites return the values of metametric, a mean over documents; `CorefScores`,
+`EventScores`, `Smatch` and `RankingScores` are faster, sum over documents and follow the reference scorers of the
+field.
 """
 
 from collections.abc import Iterable, Sequence
@@ -24,7 +25,7 @@ Metric, MetricFamily, MetricSuite, MatchingConstraint = StructuredMetric, Family
 
 
 def common_links(pred: Entity, ref: Entity) -> int:
-    """Of MUC: the links that it takes to join the mentions that two entities share."""
+    """Count the links of MUC, those that join the mentions that two entities share."""
     return max(len({*pred.mentions} & {*ref.mentions}) - 1, 0)
 
 
@@ -32,9 +33,9 @@ def memberships(entities: EntitySet) -> list[Membership]:
     return [Membership(mention, entity) for entity in entities.entities for mention in entity.mentions]
 
 
-def b_cubed(side: str) -> StructuredMetric:
-    inner = dsl.dataclass[Membership]({"mention": ..., "entity": dsl.normalize[side](dsl.auto[Entity])})
-    return dsl.preprocess[memberships](dsl.set_matching[Membership, "<->", side](inner))
+def b_cubed(normalizer: str) -> StructuredMetric:
+    inner = dsl.dataclass[Membership]({"mention": ..., "entity": dsl.normalize[normalizer](dsl.auto[Entity])})
+    return dsl.preprocess[memberships](dsl.set_matching[Membership, "<->", normalizer](inner))
 
 
 muc = dsl.dataclass[EntitySet]({"entities": dsl.set_matching[Entity, "~"](dsl.from_func(common_links))})
@@ -71,15 +72,15 @@ coref_suite = Suite(
 ).with_extra(mean_f1)
 
 
-def of_events(fields: dict[str, Any]) -> StructuredMetric:
+def event_metric(fields: dict[str, Any]) -> StructuredMetric:
     return dsl.dataclass[EventSet]({"events": dsl.set_matching[Event](dsl.dataclass[Event](fields))})
 
 
 _spans = dsl.set_matching[Argument](dsl.dataclass[Argument]({"mention": ...}))
-trigger_identification = of_events({"trigger": dsl.dataclass[Trigger]({"mention": ...})})
-trigger_classification = of_events({"trigger": ...})
-argument_identification = of_events({"trigger": ..., "args": _spans})
-argument_classification = of_events({"trigger": ..., "args": dsl.set_matching[Argument](...)})
+trigger_identification = event_metric({"trigger": dsl.dataclass[Trigger]({"mention": ...})})
+trigger_classification = event_metric({"trigger": ...})
+argument_identification = event_metric({"trigger": ..., "args": _spans})
+argument_classification = event_metric({"trigger": ..., "args": dsl.set_matching[Argument](...)})
 event_extraction_suite = Suite(
     {
         "trigger_identification": family(trigger_identification),
@@ -93,24 +94,24 @@ s_match = dsl.normalize["f1"](dsl.auto[AMR])
 
 
 class RankedScores:
-    """Of one ranking of (item, score) pairs against another, at the depths 1 to 10: `score(pred, ref)`, (10,) float64.
+    """Scores of a ranking of (item, score) pairs against another one at depths 1 to 10, (10,) float64.
 
-    side: "precision", o_k / min(k, n), or "recall", o_k / min(k, m); with `average` the sum of P_k (R_k - R_(k-1)).
+    measure: "precision", o_k / min(k, n), or "recall", o_k / min(k, m); with `average` the sum of P_k (R_k - R_(k-1)).
     """
 
-    def __init__(self, side: str, average: bool = False) -> None:
-        self.side, self.average, self.ranking = side, average, dsl.ranking[10](dsl.auto[str])
+    def __init__(self, measure: str, average: bool = False) -> None:
+        self.measure, self.average, self.ranking = measure, average, dsl.ranking[10](dsl.auto[str])
 
     def score(self, pred: Iterable[tuple[str, float]], ref: Iterable[tuple[str, float]]) -> Tensor:
         # ->  (10,), or () with `average`
-        names = [[name for name, _ in sorted(side, key=lambda pair: pair[1], reverse=True)] for side in (pred, ref)]
+        names = [[name for name, _ in sorted(items, key=lambda pair: pair[1], reverse=True)] for items in (pred, ref)]
         hits = self.ranking(names[:1], names[1:]).hits
         depth = torch.arange(1, 11, device="cpu")
-        found = torch.cat([hits.new_zeros(1), hits])[depth.clamp(max=len(hits))]
-        precision, recall = (found / depth.clamp(max=max(len(side), 1)) for side in names)
+        padded = torch.cat([hits.new_zeros(1), hits])[depth.clamp(max=len(hits))]
+        precision, recall = (padded / depth.clamp(max=max(len(items), 1)) for items in names)
         if self.average:
             return precision @ recall.diff(prepend=recall.new_zeros(1))
-        return precision if self.side == "precision" else recall
+        return precision if self.measure == "precision" else recall
 
 
 p_at_k, r_at_k, ranking_ap = RankedScores("precision"), RankedScores("recall"), RankedScores("precision", average=True)

@@ -17,9 +17,9 @@ def test_many_rows(choices, monkeypatch):
     draw = random.Random(0)
     rows = [tuple(draw.randrange(choices) for _ in range(5)) for _ in range(100)] * 2
     a, b, c, d, e = map(keys, zip(*rows, strict=True))
-    monkeypatch.setattr(columns, "FEW", 0)
+    monkeypatch.setattr(columns, "MAX_TUPLES", 0)
     device = torch.device("cpu")
-    nested = columns.combined([columns.combined([a, b], 200, str, device), c, d, e], 200, str, device)
+    nested = columns.combine_keys([columns.combine_keys([a, b], 200, str, device), c, d, e], 200, str, device)
     assert 0 <= nested.ids.min() and nested.ids.max() < nested.size < 2**62
     expected = torch.tensor([[x == y for y in rows] for x in rows])
     assert torch.equal(nested.ids == nested.ids.unsqueeze(1), expected)

@@ -260,7 +260,7 @@ def test_decoration():
         metric: int
 
     assert message(TypeError, lambda: metametric()(Named)) == (
-        "Named.metric: this name is where the metric goes; rename the field"
+        "Named.metric: got a field of this name, wanted none; rename the field"
     )
 
 

@@ -129,11 +129,11 @@ def test_labels_of_normalized_items_and_collections(wrap):
     ("metric", "by", "message"),
     [
         (Doc.metric, "name", "by: got 'name', which has no part 'name' that is compared"),
-        (Doc.metric, "span", "by: got 'span', which is no plain value that is compared by =="),
+        (Doc.metric, "span", "by: got 'span', which is no scalar that is compared by =="),
         (
             derive(Entity),
             "label",
-            "by: got a metric of something else than one collection, wanted a collection of items",
+            "by: got a metric of another type, wanted the metric of one collection of items",
         ),
     ],
 )

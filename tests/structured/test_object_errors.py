@@ -105,7 +105,7 @@ COLLECTION = "wanted a collection such as a list"
             TypeError,
             lambda: dsl.set_matching[list](dsl.discrete[list]).score([], ["a", ["b"]]),
             "refs[0][1]: got an unhashable list, wanted a hashable value; "
-            "give its field a similarity of your own by Annotated[..., dsl.from_func(f)]",
+            "give its field a similarity function by Annotated[..., dsl.from_func(f)]",
         ),
         (
             ValueError,
@@ -183,7 +183,7 @@ COLLECTION = "wanted a collection such as a list"
             TypeError,
             lambda: derive(tuple[Fact, list[Fact]]).node(),
             "tuple[test_object_errors.Fact, list[test_object_errors.Fact]]: got variables both inside and outside of "
-            "a collection; wrap it in a collection of its own",
+            "a collection; wrap the latter in a collection",
         ),
         (
             TypeError,
@@ -232,14 +232,14 @@ COLLECTION = "wanted a collection such as a list"
         (
             ValueError,
             lambda: Family(dsl.sequence_matching[int](...), macro_average(["f1"]), duplicates="set").update([[]], [[]]),
-            "duplicates: got 'set' for a sequence, whose equal items stand at different places; wanted 'multiset', "
-            "which a dataclass of its own may say by @metametric(duplicates='multiset')",
+            "duplicates: got 'set' for a sequence, whose equal items have different positions; wanted 'multiset'; "
+            "write a separate dataclass with @metametric(duplicates='multiset')",
         ),
         (
             ValueError,
             lambda: Family(dsl.graph_matching[int](...), macro_average(["f1"]), duplicates="set").update([], []),
-            "duplicates: got 'set' for a graph, whose equal items stand at different places; wanted 'multiset', "
-            "which a dataclass of its own may say by @metametric(duplicates='multiset')",
+            "duplicates: got 'set' for a graph, whose equal items have different positions; wanted 'multiset'; "
+            "write a separate dataclass with @metametric(duplicates='multiset')",
         ),
         (
             ValueError,
@@ -285,17 +285,17 @@ COLLECTION = "wanted a collection such as a list"
         (
             ValueError,
             lambda: Path.parse("a.b[x]"),
-            "path: got 'a.b[x]', which cannot be read at position 3; wanted such as a.b[1].c",
+            "path: got 'a.b[x]', which cannot be read at position 3; wanted a path such as a.b[1].c",
         ),
         (
             ValueError,
             lambda: Path.parse(""),
-            "path: got '', which cannot be read at position 0; wanted such as a.b[1].c",
+            "path: got '', which cannot be read at position 0; wanted a path such as a.b[1].c",
         ),
         (
             ValueError,
             lambda: Path.parse("a..b"),
-            "path: got 'a..b', which cannot be read at position 1; wanted such as a.b[1].c",
+            "path: got 'a..b', which cannot be read at position 1; wanted a path such as a.b[1].c",
         ),
     ],
 )

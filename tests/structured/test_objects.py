@@ -279,7 +279,9 @@ def test_functions_of_a_copy_do_not_share_answers():
     with pytest.raises(TypeError):
         family.update([["a"], [3]], [["a"], ["a"]])
     assert calls
-    assert not vars(copy.deepcopy(family)._answers)["_known"] and not vars(family.new()._answers)["_known"]
+    assert (
+        not vars(copy.deepcopy(family)._answers)["_similarities"] and not vars(family.new()._answers)["_similarities"]
+    )
 
 
 def test_functions_that_prefer_others_have_solved_selves():
@@ -487,7 +489,7 @@ def test_a_single_score_is_that_of_a_batch(constraint, policy):
         for chosen in (policy, Policy.parse(policy, duplicates="set"))
     ]
     for metric, make in metrics:
-        assert metric.node().plain
+        assert metric.node().supports_scalar_path
         for normalizer in ("none", "precision", "recall", "jaccard", "f2"):
             scored = StructuredMetric(metric.plan, Normalizer.parse(normalizer), metric.policy)
             for _ in range(25):

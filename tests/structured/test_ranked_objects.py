@@ -236,8 +236,8 @@ def test_a_copy_and_a_failure():
         (
             ValueError,
             lambda: scored(CLOSE, [[]], [[1]], [[1]]),
-            "gains: got some with an inner metric that is no equality, and so does not say what a part of a gain is "
-            "worth; leave them out, or write dsl.discrete[...]",
+            "gains: got gains with an inner metric that is no equality, for which fractions of a gain are not "
+            "defined; leave them out, or write dsl.discrete[...]",
         ),
     ],
 )

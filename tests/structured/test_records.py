@@ -191,7 +191,7 @@ def test_generic_records_of_other_kinds():
 
 def test_what_a_variable_stands_for_must_be_said():
     for tp in (Box, list[Box[X]], X):
-        with pytest.raises(TypeError, match="got the type ~X, which has no metric; say what it stands for, as in Box"):
+        with pytest.raises(TypeError, match="got the type ~X, which has no metric; bind the type variable, as in Box"):
             derive(tp).score(Box(1), Box(1))
 
     @dataclass

@@ -1,4 +1,4 @@
-"""What is counted of documents, and the scores that the counts stand for."""
+"""Counts of documents, and their scores."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from torch import Tensor
 
 COUNTS = ("correct", "wrong", "missed", "invented")
 COLUMNS = (*COUNTS, "similarity")  # of each row in the sums
-DOCUMENT_COLUMNS = ("documents", "readable", "valid", "exact", "similarity")  # behind them
+DOCUMENT_COLUMNS = ("documents", "readable", "valid", "exact", "similarity")  # after the rows in the sums
 FIELD_SCORES = ("precision", "recall", "f1", "similarity")
 
 

@@ -1,4 +1,4 @@
-"""Answers of a model and references, read and compared: what is counted of each document."""
+"""Reading and comparison of answers of a model and references, with counts of each document."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ class DocumentOptions:
     """Options of `evaluate`, `FieldScores` and `tensormetrics json`.
 
     Attributes:
-        extract: Where JSON is looked for in an answer: ``"strict"``: the answer is JSON; ``"fences"``: also in blocks
-            of Markdown; ``"lenient"``: also among prose.
-        on_invalid: What an unreadable answer is: ``"wrong"``: everything of the reference is missed, and the similarity
-            is 0; ``"raise"``: a ValueError; ``"skip"``: left out.
-        extra: What keys are that the schema does not name: ``"ignore"``, or ``"invented"`` values. Default: "ignore",
-            but "invented" where the types are inferred.
+        extract: Locations of JSON in an answer: ``"strict"``: the answer is JSON; ``"fences"``: also code blocks of
+            Markdown; ``"lenient"``: also within prose.
+        on_invalid: Treatment of an unreadable answer: ``"wrong"``: all values of the reference are missed, and the
+            similarity is 0; ``"raise"``: a ValueError; ``"skip"``: the document is skipped.
+        extra: Treatment of keys that the schema does not define: ``"ignore"``, or ``"invented"`` values. Default:
+            "ignore", but "invented" if the types are inferred.
         numbers_in_strings: A string such as "12" is a number.
-        null_strings: Strings that mean null.
+        null_strings: Strings that denote null.
         unlabelled: A key that a reference lacks was not annotated, and is not compared.
-        defaults: Missing keys have the default of the class, on both sides.
+        defaults: Missing keys of predictions and references have the default of the class.
         match: Smallest similarity of matched items of a list, in [0, 1].
         fields: Annotations by path, which replace those of the schema.
         validate: Function of a value that raises a ValueError if it is not valid; for the rate of valid documents.
@@ -67,40 +67,42 @@ class DocumentOptions:
         for name in ("numbers_in_strings", "unlabelled", "defaults"):
             _checks.check_choice(name, getattr(self, name), (False, True))
         if isinstance(self.null_strings, str):
-            raise TypeError(f"null_strings: got {self.null_strings!r}, wanted several; write [{self.null_strings!r}]")
+            raise TypeError(
+                f"null_strings: got {self.null_strings!r}, wanted a list of strings; write [{self.null_strings!r}]"
+            )
         if self.validate is not None and not callable(self.validate):
             raise TypeError(f"validate: got {self.validate!r:.60}, wanted a function of a document")
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> DocumentOptions:
-        """Make them of keyword arguments; TypeError with the nearest name for an unknown one."""
-        known = list(inspect.signature(cls).parameters)
+        """Create options from keyword arguments; raise a TypeError with the closest name for an unknown one."""
+        names = list(inspect.signature(cls).parameters)
         for name in options:
-            if name not in known:
-                close = difflib.get_close_matches(name, known, 1)
+            if name not in names:
+                close = difflib.get_close_matches(name, names, 1)
                 hint = f"; perhaps {close[0]!r}" if close else ""
-                raise TypeError(f"got an unknown option {name!r}, wanted one of {', '.join(known)}{hint}")
+                raise TypeError(f"got an unknown option {name!r}, wanted one of {', '.join(names)}{hint}")
         return cls(**options)
 
 
 @dataclass(eq=False)
 class ScoredDocuments:
-    """What is known of some documents after their comparison.
+    """Results of the comparison of a batch of documents.
 
     Attributes:
         references: The values of all references.
-        counts: What was counted, of kept documents alone.
-        readings: How each answer was read.
-        kept: Indices of the documents that count; others were skipped.
-        is_readable, is_valid, is_exact: (D,) bool, of kept documents.
+        counts: The counts of the included documents.
+        readings: The result of reading each answer.
+        included: Indices of the documents that count; the others are skipped.
+        is_readable, is_valid, is_exact: (D,) bool, of the included documents.
         similarity: (D,) float64, 0 for unreadable documents.
-        comparison: The comparison of the kept documents.
+        comparison: The comparison of the included documents.
     """
 
     references: list[Any]
     counts: Counts
     readings: list[Reading]
-    kept: np.ndarray
+    included: np.ndarray
     is_readable: np.ndarray
     is_valid: np.ndarray
     is_exact: np.ndarray
@@ -120,11 +122,11 @@ def read_schema(schema: Any) -> Schema:
 
 
 class DocumentScorer:
-    """Reads and compares documents by a schema whose types are all known.
+    """Reader and comparator of documents by a schema without unspecified types.
 
     Args:
         schema: The types.
-        options: How answers are read and compared.
+        options: Options of reading and comparison.
     """
 
     def __init__(self, schema: Schema, options: DocumentOptions) -> None:
@@ -168,13 +170,13 @@ class DocumentScorer:
             references: Values, or texts of JSON.
             names: Ids of the documents, for messages.
             first: Position of the first document, for messages.
-            keeps_all: Count unreadable answers as wrong, whatever the option says.
+            keeps_all: Count unreadable answers as wrong, regardless of the option.
 
         Raises:
             ValueError: If a reference is no value of the schema, or an answer is unreadable with on_invalid="raise".
         """
         readings = [self.read(prediction) for prediction in predictions]
-        wanted = [self.read_reference(reference, first + n) for n, reference in enumerate(references)]
+        reference_values = [self.read_reference(reference, first + n) for n, reference in enumerate(references)]
         if self.options.on_invalid == "raise" and not keeps_all:
             for n, reading in enumerate(readings):
                 if reading.how == "unreadable":
@@ -182,31 +184,31 @@ class DocumentScorer:
                     raise ValueError(f"predictions[{name!r}]: unreadable, {reading.reason}; write on_invalid='wrong'")
         is_readable = np.array([reading.how != "unreadable" for reading in readings], dtype=bool)
         skips = self.options.on_invalid == "skip" and not keeps_all
-        (kept,) = np.nonzero(is_readable) if skips else (np.arange(len(readings)),)
-        values = [readings[n].value if is_readable[n] else MISSING for n in kept]
+        (included,) = np.nonzero(is_readable) if skips else (np.arange(len(readings)),)
+        values = [readings[n].value if is_readable[n] else MISSING for n in included]
         tables = [Keys() for _ in self.plan.slots]
         preds = encode(self.plan, values, tables, is_reference=False)
-        refs = encode(self.plan, wanted, tables, is_reference=True)
-        self._check_references(refs, wanted, values, first)
-        refs.roots = refs.roots[kept]
+        refs = encode(self.plan, reference_values, tables, is_reference=True)
+        self._check_references(refs, reference_values, values, first)
+        refs.roots = refs.roots[included]
         comparison = Comparison(self.plan, tables, preds, refs, self.answers)
         counts = comparison.count()
         self.answers.clear()
-        readable = is_readable[kept]
+        readable = is_readable[included]
         return ScoredDocuments(
-            references=wanted,
+            references=reference_values,
             counts=counts,
             readings=readings,
-            kept=kept,
+            included=included,
             is_readable=readable,
-            is_valid=readable & counts.is_conforming & self._validated(values),
+            is_valid=readable & counts.is_conforming & self._validate(values),
             is_exact=readable & (counts.counts[..., 1:].sum((1, 2)) == 0) & (counts.invalid.sum(1) == 0),
             similarity=np.where(readable, counts.document_similarity, 0.0),
             comparison=comparison,
         )
 
     def read(self, prediction: Any) -> Reading:
-        """Read an answer; one of a kind that documents do not have is unreadable, a text or not."""
+        """Read an answer; a value of a kind that the schema does not allow is unreadable."""
         reading = self.reader.read(prediction)
         kind = kind_of_value(reading.value) if reading.how == "object" else "other"
         if kind == "other" or kind in self.reader.kinds:
@@ -214,7 +216,7 @@ class DocumentScorer:
         return Reading(None, "unreadable", f"got {kind}, wanted {' or '.join(sorted(self.reader.kinds))}")
 
     def read_reference(self, reference: Any, position: int) -> Any:
-        """Return the value of a reference: a text is read as JSON, unless documents are strings."""
+        """Return the value of a reference: a text is parsed as JSON, unless documents are strings."""
         if not isinstance(reference, str) or "string" in self.reader.kinds:
             return reference
         reading = self.reference_reader.read(reference)
@@ -222,13 +224,13 @@ class DocumentScorer:
             raise ValueError(f"references[{position}]: got {reference!r:.60}, wanted JSON: {reading.reason}")
         return reading.value
 
-    def _check_references(self, refs: Encoded, wanted: list[Any], values: list[Any], first: int) -> None:
-        """Raise a ValueError with the path of the first value of a reference that is none of its type."""
+    def _check_references(self, refs: Encoded, reference_values: list[Any], values: list[Any], first: int) -> None:
+        """Raise a ValueError with the path of the first value of a reference of a wrong type."""
         is_absent = (refs.roots == ABSENT) & (not self.plan.root.nullable)
         if not is_absent.any() and not any(column.invalid[:-3].any() for column in refs.columns):
             if self.plan.unlabelled or not any(column.missing.any() for column in refs.columns):
                 return
-        for n, value in enumerate(wanted):
+        for n, value in enumerate(reference_values):
             if fault := first_fault(self.plan, value):
                 message = f"references[{first + n}]{fault}"
                 read = [value for value in values if value is not MISSING]
@@ -236,7 +238,7 @@ class DocumentScorer:
                     message += "; the predictions conform to the schema: were the two swapped?"
                 raise ValueError(message)
 
-    def _validated(self, values: list[Any]) -> np.ndarray:
+    def _validate(self, values: list[Any]) -> np.ndarray:
         validate = self.options.validate
         if validate is None:
             return np.ones(len(values), dtype=bool)
@@ -247,7 +249,7 @@ def _is_valid(validate: Callable[[Any], Any], value: Any) -> bool:
     try:
         validate(value)
     except Exception as error:
-        # pydantic's is a ValueError; msgspec and jsonschema have others of this name.
+        # The ValidationError of pydantic is a ValueError; those of msgspec and jsonschema are not.
         if isinstance(error, ValueError) or type(error).__name__ == "ValidationError":
             return False
         raise
@@ -255,6 +257,6 @@ def _is_valid(validate: Callable[[Any], Any], value: Any) -> bool:
 
 
 def read_counts(readings: Sequence[Reading]) -> list[int]:
-    """Return how many answers were read in each way of `HOWS`."""
+    """Count the answers by the formats `HOWS`."""
     hows = [reading.how for reading in readings]
     return [hows.count(cast(Any, how)) for how in HOWS]

@@ -1,4 +1,4 @@
-"""`evaluate`: scores of structured documents, field by field, in one call."""
+"""The function `evaluate`, which scores structured documents field by field in one call."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .report import BATCH, DocumentScore, FieldReport
 from .schemas.types import Schema
 from .scores import FieldScores, read_json
 
-MAX_WEIGHTED = 1 << 23  # replicates times sums: of more, the replicates stay as few as they were asked for
+MAX_WEIGHTED = 1 << 23  # replicates times sums; beyond, the number of replicates is not increased
 
 
 def evaluate(
@@ -29,29 +29,29 @@ def evaluate(
 ) -> FieldReport:
     """Compare structured answers, such as the JSON of a language model, with references, field by field.
 
-    A value is correct, wrong, missed (the reference alone has it) or invented (the prediction alone has it). Items of
-    lists are matched one to one so that their similarities have the greatest sum; pairs below `match` are not matched.
-    An answer that is no JSON misses everything.
+    A value is correct, wrong, missed (only in the reference) or invented (only in the prediction). Items of lists are
+    matched one-to-one with the maximum sum of similarities; pairs below `match` are not matched. An answer that is no
+    JSON misses all values.
 
     Args:
-        predictions: An answer for each document: a text, None, or a value that was parsed already.
+        predictions: An answer for each document: a text, None, or a parsed value.
         references: A reference for each document: a value, or a text of JSON.
         schema: A record class (dataclass, TypedDict, NamedTuple, attrs, msgspec, pydantic), another type such as
             ``list[Invoice]``, or a JSON Schema as a dictionary; default: types are inferred from the references, and
-            keys that these lack count as invented.
-        ids: Integers or names of the documents, which may come in another order in the report of another model.
-        groups: Integers or names of what the documents belong to, such as customers; they are sampled as a whole.
+            keys that the references lack count as invented.
+        ids: Integers or names of the documents, which may have another order in the report of another model.
+        groups: Integers or names of the groups of the documents, such as customers; groups are resampled as units.
         confidence: Mass of the intervals, in (0, 1).
         replicates: Number of random draws, 0 for no intervals.
         seed: Seed of the draws.
-        **options: How answers are read and compared.
-            ``extract``: where JSON is looked for: "lenient" (default): also in Markdown's fences and among prose;
-            "fences": also in fences; "strict": the answer is JSON.
-            ``on_invalid``: an unreadable answer is "wrong" (default), an error ("raise"), or left out ("skip").
+        **options: Options of reading and comparison.
+            ``extract``: locations of JSON: "lenient" (default): also code blocks of Markdown and prose; "fences": also
+            code blocks; "strict": the answer is JSON.
+            ``on_invalid``: an unreadable answer is "wrong" (default), an error ("raise"), or skipped ("skip").
             ``extra``: keys that the schema lacks: "ignore" (default with a schema), or "invented" values.
-            ``numbers_in_strings``: "12" is a number. ``null_strings``: texts that mean null.
+            ``numbers_in_strings``: "12" is a number. ``null_strings``: texts that denote null.
             ``unlabelled``: keys that a reference lacks were not annotated, and are not compared.
-            ``defaults``: missing keys have the default of the class, on both sides.
+            ``defaults``: missing keys of predictions and references have the default of the class.
             ``match``: smallest similarity of matched items of lists, in [0, 1], default 0.5.
             ``fields``: annotations of `tensormetrics.structured.fields` by path, such as ``{"name": similar(0.9)}``.
             ``validate``: function of a value that raises a ValueError if it is not valid, for the rate of valid ones.
@@ -82,11 +82,11 @@ def evaluate(
         raise ValueError(f"predictions: got {len(predictions)} documents, wanted {len(references)}")
     ids, groups = _names("ids", ids, len(references)), _names("groups", groups, len(references))
     is_inferred = schema is None
-    tree = _completed(schema, references)
+    tree = _complete(schema, references)
     if is_inferred and options.get("extra") is None:
         options = options | {"extra": "invented"}
     metric = FieldScores(tree, replicates=replicates, seed=seed, **options)
-    needed = 20 * len(metric.paths) - 1  # below, Holm's correction could not reach .05
+    needed = 20 * len(metric.paths) - 1  # with fewer, corrected p-values could not reach .05
     if 0 < replicates < needed and needed * metric.sums.numel() <= MAX_WEIGHTED:
         metric = FieldScores(tree, replicates=needed, seed=seed, **options)
     documents: list[DocumentScore] = []
@@ -96,25 +96,25 @@ def evaluate(
         names, units = (None if column is None else column[part] for column in (ids, groups))
         scored = metric.add_batch(predictions[part], references[part], names, units)
         documents += _documents(scored, range(start, start + len(scored.readings)) if names is None else names)
-        positions += (start + scored.kept).tolist()
+        positions += (start + scored.included).tolist()
     return FieldReport(metric, confidence, predictions, references, documents, positions, is_inferred)
 
 
-def _names(name: str, given: Any, count: int) -> list[Any] | None:
+def _names(name: str, values: Any, count: int) -> list[Any] | None:
     """Return ids or groups as a list.
 
     Raises:
         ValueError: If there are more or fewer than documents.
     """
-    if given is None:
+    if values is None:
         return None
-    names = given.tolist() if hasattr(given, "tolist") else _checks.as_list(name, given)
+    names = values.tolist() if hasattr(values, "tolist") else _checks.as_list(name, values)
     if len(names) != count:
         raise ValueError(f"{name}: got {len(names)}, wanted {count}, one for each document")
     return names
 
 
-def _completed(schema: Any, references: Sequence[Any]) -> Schema:
+def _complete(schema: Any, references: Sequence[Any]) -> Schema:
     if schema is None:
         return infer_schema([read_json(reference, n) for n, reference in enumerate(references)])
     tree = read_schema(schema)
@@ -135,5 +135,5 @@ def _documents(scored: ScoredDocuments, ids: Sequence[Any]) -> list[DocumentScor
             read=scored.readings[n].how,
             reason=scored.readings[n].reason,
         )
-        for position, n in enumerate(scored.kept.tolist())
+        for position, n in enumerate(scored.included.tolist())
     ]

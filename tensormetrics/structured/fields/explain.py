@@ -1,4 +1,4 @@
-"""The alignment of one document: which value was compared with which, and what is wrong."""
+"""Alignment of one document: the compared values and the errors."""
 
 from __future__ import annotations
 
@@ -11,33 +11,33 @@ import numpy as np
 
 from .documents import DocumentScorer, ScoredDocuments
 from .engine.compare import CORRECT, INVENTED, MISSED, TOLERANCE, WRONG, Comparison
-from .engine.encode import ABSENT, BROKEN, Column
+from .engine.encode import ABSENT, INVALID_PARENT, Column
 from .engine.faults import type_name
 from .engine.matching import Edges, best_matching
 from .engine.recursion import Steps, run
-from .engine.slots import Edge, Slot, joined
+from .engine.slots import Edge, Slot, join_path
 from .page import explanation_html, explanation_page
 from .reading.read import Reading
 from .reading.values import object_of
 from .schemas.types import FreeKeys, Items, Leaf, Union
 
 MAX_TEXT = 60  # characters of a value that are shown
-EXCERPT = 80  # characters around the position where an answer is no JSON
+EXCERPT = 80  # characters around the position of a JSON error
 
 Status = Literal["correct", "wrong", "invalid", "missed", "invented", "near miss", ""]
 
 
 class AlignedValues(NamedTuple):
-    """One row of an explanation.
+    """Row of an explanation.
 
     Attributes:
         depth: Levels below the document.
-        name: Key, position or pair of positions, that of the reference first.
-        prediction_path, reference_path: None where the side has no such value.
-        prediction, reference: The values; None where there is none, and of objects and lists.
-        status: What is counted; "" for an object or a pair of items that is not counted itself.
-        similarity: In [0, 1]; None where it is not defined.
-        note: What was wanted, or the threshold that is not reached.
+        name: Key, position or pair of positions, the position in the reference first.
+        prediction_path, reference_path: Paths of the values; None for a missing value.
+        prediction, reference: The values; None for a missing value, an object or a list.
+        status: Category in which the row is counted; "" for an object or a pair of items that is not counted.
+        similarity: In [0, 1]; None if it is undefined.
+        note: The expected type, or the threshold that is not reached.
     """
 
     depth: int
@@ -52,17 +52,17 @@ class AlignedValues(NamedTuple):
 
     @property
     def texts(self) -> tuple[str, str]:
-        """Return both values as JSON, cut around the first difference."""
-        sides = [
+        """Both values as JSON, shortened around the first difference."""
+        texts = [
             "" if path is None or value is None else _json(value)
             for path, value in ((self.prediction_path, self.prediction), (self.reference_path, self.reference))
         ]
-        first = next((n for n, (a, b) in enumerate(zip(*sides, strict=False)) if a != b), 0) if all(sides) else 0
-        return _cut(sides[0], first), _cut(sides[1], first)
+        first = next((n for n, (a, b) in enumerate(zip(*texts, strict=False)) if a != b), 0) if all(texts) else 0
+        return _cut(texts[0], first), _cut(texts[1], first)
 
     @property
     def status_text(self) -> str:
-        """Return the status in words, with the similarity where it says more."""
+        """Status as text, with the similarity if it is informative."""
         parts: list[str] = [] if self.status in ("", "correct") else [self.status]
         if self.similarity is not None and (self.status in ("", "near miss") or 0 < self.similarity < 1):
             parts.append(f"{self.similarity:.2f}")
@@ -71,14 +71,14 @@ class AlignedValues(NamedTuple):
 
 @dataclass(frozen=True)
 class Explanation:
-    """The alignment of a prediction with its reference: `print` shows it as text.
+    """Alignment of a prediction with its reference: `print` shows it as text.
 
     Attributes:
-        id: Of the document.
-        similarity: Of the document, in [0, 1].
-        counts: Correct, wrong, missed and invented scalars.
-        reading: How the answer was read.
-        rows: All values; correct ones are folded where they are shown.
+        id: Id of the document.
+        similarity: Similarity of the document, in [0, 1].
+        counts: Numbers of correct, wrong, missed and invented scalars.
+        reading: Result of reading the answer.
+        rows: All values; correct ones are folded in the output.
         excerpt: The part of an unreadable answer that is no JSON.
     """
 
@@ -90,7 +90,7 @@ class Explanation:
     excerpt: str = ""
 
     def shown_rows(self, all: bool = False) -> list[AlignedValues]:
-        """Return the rows that are not correct, with the objects and items that they are in.
+        """Return the rows that are not correct, with the objects and items that contain them.
 
         Args:
             all: Return all rows.
@@ -99,7 +99,7 @@ class Explanation:
             return self.rows
         shown: list[AlignedValues] = []
         depth = -1
-        for row in reversed(self.rows):  # a row is above the rows of its parts
+        for row in reversed(self.rows):  # a row precedes the rows of its parts
             is_error = row.status not in ("", "correct")
             if is_error or row.depth < depth:
                 shown.append(row)
@@ -110,7 +110,7 @@ class Explanation:
         """Return aligned columns of text.
 
         Args:
-            all: Also show what is correct.
+            all: Also show correct rows.
         """
         rows = self.shown_rows(all)
         cells = [("path", "prediction", "reference", "")]
@@ -132,7 +132,7 @@ class Explanation:
         return "\n".join(lines)
 
     def title(self) -> str:
-        """Return the id, the similarity and the errors in one line."""
+        """Return the id, the similarity and the errors as one line."""
         errors = ", ".join(f"{count} {name}" for name, count in self.counts.items() if count and name != "correct")
         reason = f": {self.reading.reason}" if self.reading.reason else ""
         return (
@@ -142,7 +142,7 @@ class Explanation:
     __str__ = __repr__ = to_text
 
     def to_html(self) -> str:
-        """Return a page of HTML that needs no other file."""
+        """Return a self-contained HTML page."""
         return explanation_page(self)
 
     def _repr_html_(self) -> str:
@@ -167,7 +167,7 @@ def explain(scorer: DocumentScorer, prediction: Any, reference: Any, id: Any = 0
 
 
 class _Alignment:
-    """Walks through the compared values of one document, and lists them in `rows`."""
+    """Traversal of the compared values of one document, which collects `rows`."""
 
     def __init__(self, scored: ScoredDocuments) -> None:
         self.comparison: Comparison = scored.comparison
@@ -182,12 +182,12 @@ class _Alignment:
         return self.preds.columns[slot.index], self.refs.columns[slot.index]
 
     def _visit(self, slot: Slot, i: int, j: int, paths: tuple[str, str], name: str, depth: int) -> Steps[None]:
-        """List the values below a pair of rows, ABSENT for none, after a row of the pair itself if it has a name."""
-        if i in (ABSENT, BROKEN) and j == ABSENT:
+        """Add the row of a pair of values, if it has a name, then those of its parts; ABSENT is a missing value."""
+        if i in (ABSENT, INVALID_PARENT) and j == ABSENT:
             return
         if isinstance(slot.node, Union):
             preds, refs = self._columns(slot)
-            case = max(int(preds.own_case[i] if j == ABSENT else refs.own_case[j]), 0)
+            case = max(int(preds.cases[i] if j == ABSENT else refs.cases[j]), 0)
             i, j = int(preds.children[case][i]), int(refs.children[case][j])
             yield self._visit(slot.edges[case].slot, i, j, paths, name, depth)
             return
@@ -214,7 +214,7 @@ class _Alignment:
         return AlignedValues(
             depth,
             name,
-            None if i in (ABSENT, BROKEN) else paths[0],
+            None if i in (ABSENT, INVALID_PARENT) else paths[0],
             None if j == ABSENT else paths[1],
             preds.values[i] if shows and i >= 0 else None,
             refs.values[j] if isinstance(slot.node, Leaf) and j >= 0 else None,
@@ -255,9 +255,9 @@ class _Alignment:
                 yield self._visit(edge.slot, pred, ref, paths, "", depth)
                 continue
             name = _name(edge)
-            below = (paths[0] + name, paths[1] + name) if name[0] == "[" else tuple(joined(p, name) for p in paths)
+            below = (paths[0] + name, paths[1] + name) if name[0] == "[" else tuple(join_path(p, name) for p in paths)
             if edge.field is not None:
-                below = joined(paths[0], edge.field.name), joined(paths[1], edge.field.name)
+                below = join_path(paths[0], edge.field.name), join_path(paths[1], edge.field.name)
             yield self._visit(edge.slot, pred, ref, (below[0], below[1]), name, depth)
         if slot.extra_row >= 0 and preds.num_extra[i]:
             self.rows.append(
@@ -271,20 +271,20 @@ class _Alignment:
     def _free_keys(self, slot: Slot, i: int, j: int, paths: tuple[str, str], depth: int) -> Steps[None]:
         (edge,) = slot.edges
         names = list(self.comparison.tables[slot.index].codes)
-        sides = []
+        items = []
         for column, row in zip(self._columns(slot), (i, j), strict=True):
             part = slice(int(column.starts[row]), int(column.starts[row] + column.lengths[row]))
-            sides.append(
+            items.append(
                 {names[k]: int(item) for k, item in zip(column.item_keys[part], column.items[part], strict=True)}
             )
-        for key in dict.fromkeys([*sides[1], *sides[0]]):
-            below = joined(paths[0], key), joined(paths[1], key)
-            yield self._visit(edge.slot, sides[0].get(key, ABSENT), sides[1].get(key, ABSENT), below, key, depth)
+        for key in dict.fromkeys([*items[1], *items[0]]):
+            below = join_path(paths[0], key), join_path(paths[1], key)
+            yield self._visit(edge.slot, items[0].get(key, ABSENT), items[1].get(key, ABSENT), below, key, depth)
 
     def _items(self, slot: Slot, i: int, j: int, paths: tuple[str, str], depth: int) -> Steps[None]:
         (edge,) = slot.edges
         preds, refs = self._columns(slot)
-        matched = yield self.comparison.matched(slot, np.array([i]), np.array([j]))
+        matched = yield self.comparison.match_items(slot, np.array([i]), np.array([j]))
         near = yield self._near_misses(slot, i, j, matched)
         partners = {int(b): (int(a), float(s), False) for a, b, s in _positions(matched)}
         partners |= {int(b): (int(a), float(s), True) for a, b, s in _positions(near)}
@@ -327,22 +327,25 @@ class _Alignment:
             self.rows[start] = self.rows[start]._replace(status=status, similarity=similarity)
 
     def _near_misses(self, slot: Slot, i: int, j: int, matched: Edges) -> Steps[Edges]:
-        """Match the items that are left on both sides by their similarities, whatever the threshold."""
+        """Match the unmatched items of both lists by their similarities, regardless of the threshold."""
         (edge,) = slot.edges
         preds, refs = self._columns(slot)
         used = set(matched.pred_position.tolist()), set(matched.ref_position.tolist())
-        left = [
-            [n for n in range(int(column.lengths[row])) if n not in taken]
-            for column, row, taken in ((preds, i, used[0]), (refs, j, used[1]))
+        remaining = [
+            [n for n in range(int(column.lengths[row])) if n not in excluded]
+            for column, row, excluded in ((preds, i, used[0]), (refs, j, used[1]))
         ]
-        a, b = (grid.ravel() for grid in np.meshgrid(*(np.array(side, dtype=np.int64) for side in left), indexing="ij"))
+        a, b = (
+            grid.ravel()
+            for grid in np.meshgrid(*(np.array(positions, dtype=np.int64) for positions in remaining), indexing="ij")
+        )
         pred, ref = preds.items[preds.starts[i] + a], refs.items[refs.starts[j] + b]
         self.comparison.keeps_all_credit = True
         similarity = yield self.comparison.visit(edge.slot, pred, ref)
         self.comparison.keeps_all_credit = False
         edges = Edges(np.zeros(len(a), dtype=np.int64), a, b, pred, ref, similarity)
-        edges = edges.take((similarity > 0) & (self.comparison.evidence(edge.slot, pred, ref)))
-        sizes = [np.array([len(side)]) for side in left]
+        edges = edges.take((similarity > 0) & (self.comparison.has_content(edge.slot, pred, ref)))
+        sizes = [np.array([len(positions)]) for positions in remaining]
         return edges.take(best_matching(edges, edges.similarity, sizes[0], sizes[1]))
 
     def _add_near_miss(
@@ -370,7 +373,7 @@ def _json(value: Any) -> str:
 
 
 def _cut(text: str, first: int) -> str:
-    """Return at most MAX_TEXT characters, with those around a position."""
+    """Return at most MAX_TEXT characters around a position."""
     if len(text) <= MAX_TEXT:
         return text
     start = max(min(first - MAX_TEXT // 3, len(text) - MAX_TEXT), 0)

@@ -1,4 +1,4 @@
-"""Types of documents without a schema, from the values of references."""
+"""Inference of types from the values of references."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ SCALARS: dict[str, LeafKind] = {"boolean": "boolean", "number": "number", "strin
 
 
 def infer_schema(references: Sequence[Any]) -> Schema:
-    """Infer the type of documents: at each place the kinds of values that occur, numbers of one kind, null ignored."""
+    """Infer the type of documents from the kinds of values at each path; all numbers are one kind, null is ignored."""
     return Schema(run(infer(references)))
 
 
 def complete_schema(schema: Schema, references: Sequence[Any]) -> Schema:
-    """Replace each place of any value by the type that the references have there."""
+    """Replace each node that allows any value by the type that its values in the references have."""
     if not any(_allows_anything(node) for node in (schema.root, *schema.definitions.values())):
         return schema
     values = _values_of_anything(schema, references)
@@ -58,22 +58,22 @@ def _allows_anything(node: Type) -> bool:
 
 
 def _values_of_anything(schema: Schema, references: Sequence[Any]) -> dict[int, list[Any]]:
-    """Return the values by the identity of the place, where a schema allows anything."""
-    found: dict[int, list[Any]] = {}
+    """Return the values by the identity of the node, for nodes that allow any value."""
+    values_by_node: dict[int, list[Any]] = {}
     pending: deque[tuple[Type, list[Any]]] = deque([(schema.root, list(references))])
     seen: set[str] = set()
     while pending:
         node, values = pending.popleft()
         values = [value for value in values if value is not None]
         if isinstance(node, Anything):
-            found.setdefault(id(node), []).extend(values)
+            values_by_node.setdefault(id(node), []).extend(values)
         elif isinstance(node, Reference):
             if values or node.name not in seen:
                 seen.add(node.name)
                 pending.append((schema.definitions[node.name], values))
         else:
             pending.extend(_parts(node, values))
-    return found
+    return values_by_node
 
 
 def _parts(node: Type, values: list[Any]) -> list[tuple[Type, list[Any]]]:
@@ -89,10 +89,10 @@ def _parts(node: Type, values: list[Any]) -> list[tuple[Type, list[Any]]]:
     if isinstance(node, FreeKeys):
         return [(node.value, [part for value in objects for part in value.values()])]
     if isinstance(node, Record):
-        known = [(each.type, each.keys or (each.name,)) for each in node.fields]
-        parts = [(tp, [value[key] for value in objects for key in keys if key in value]) for tp, keys in known]
+        field_keys = [(field.type, field.keys or (field.name,)) for field in node.fields]
+        parts = [(tp, [value[key] for value in objects for key in keys if key in value]) for tp, keys in field_keys]
         if node.extra is not None:
-            names = {key for _, keys in known for key in keys}
+            names = {key for _, keys in field_keys for key in keys}
             parts.append((node.extra, [part for value in objects for key, part in value.items() if key not in names]))
         return parts
     return []
@@ -119,8 +119,8 @@ class _Completer:
             return replace(node, cases=(yield self._types(node.cases)))
         if isinstance(node, Record):
             fields = []
-            for each in node.fields:
-                fields.append(replace(each, type=(yield self.type(each.type))))
+            for record_field in node.fields:
+                fields.append(replace(record_field, type=(yield self.type(record_field.type))))
             extra = None if node.extra is None else (yield self.type(node.extra))
             return replace(node, fields=tuple(fields), extra=extra)
         return node
@@ -133,7 +133,7 @@ class _Completer:
 
 
 def infer(values: Sequence[Any]) -> Steps[Type]:
-    """Return the type of all values of one place."""
+    """Return the type of all values at one path."""
     kinds: dict[str, list[Any]] = {}
     for value in values:
         if value is not None and not isinstance(value, Conflict):

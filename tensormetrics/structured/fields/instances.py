@@ -1,4 +1,4 @@
-"""Objects of a class from JSON values, without constructors: what is no value of its type stays as it is."""
+"""Construction of objects of a class from JSON values, without constructors; values of a wrong type are unchanged."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ MISSING = object()
 
 
 def instance_of(edge: Edge, value: Any, missing: Any = None) -> Any:
-    """Return the object that a JSON value stands for.
+    """Build the object that a JSON value represents.
 
     Args:
         edge: The type, see `compile_schema`.
-        value: What `json.loads` returned.
-        missing: Value of a required key that is not there.
+        value: The result of `json.loads`.
+        missing: Value of a missing required key.
     """
-    return _built(edge.slot, value, missing)
+    return _build(edge.slot, value, missing)
 
 
-def _built(slot: Slot, value: Any, missing: Any) -> Any:
+def _build(slot: Slot, value: Any, missing: Any) -> Any:
     node = slot.node
     if value is None:
         return None
@@ -37,14 +37,14 @@ def _built(slot: Slot, value: Any, missing: Any) -> Any:
         return value if read is INVALID else read
     if isinstance(node, Union):
         case = best_case(slot, value)
-        return value if case == NO_CASE else _built(slot.edges[case].slot, value, missing)
+        return value if case == NO_CASE else _build(slot.edges[case].slot, value, missing)
     if isinstance(node, Items | Fixed):
         return _array(slot, value, missing)
     values = object_of(value)
     if values is None:
         return value
     if isinstance(node, FreeKeys):
-        return {key: _built(slot.edges[0].slot, part, missing) for key, part in values.items()}
+        return {key: _build(slot.edges[0].slot, part, missing) for key, part in values.items()}
     assert isinstance(node, Record)
     return _record(slot, node, values, missing)
 
@@ -57,9 +57,9 @@ def _array(slot: Slot, value: Any, missing: Any) -> Any:
         built = list(items)
         for edge in slot.edges:
             if edge.position < len(items):
-                built[edge.position] = _built(edge.slot, items[edge.position], missing)
+                built[edge.position] = _build(edge.slot, items[edge.position], missing)
         return tuple(built)
-    built = [_built(slot.edges[0].slot, item, missing) for item in items]
+    built = [_build(slot.edges[0].slot, item, missing) for item in items]
     try:
         return list(dict.fromkeys(built)) if isinstance(slot.node, Items) and slot.node.unique else built
     except TypeError:  # unhashable
@@ -73,7 +73,7 @@ def _record(slot: Slot, node: Record, values: Mapping[str, Any], missing: Any) -
     for field in record_fields(cls) or []:
         value = values.get(field.key, MISSING)
         if value is not MISSING:
-            parts[field.name] = _built(edges[field.key].slot, value, missing) if field.key in edges else value
+            parts[field.name] = _build(edges[field.key].slot, value, missing) if field.key in edges else value
         elif not is_typeddict(cls):
             parts[field.name] = missing if field.default is None else field.default()
     if is_typeddict(cls):

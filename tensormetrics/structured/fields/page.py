@@ -1,4 +1,4 @@
-"""Reports and explanations as HTML: one file without scripts that needs no other, for light and dark displays."""
+"""Reports and explanations as self-contained HTML pages without scripts, for light and dark displays."""
 
 from __future__ import annotations
 
@@ -47,17 +47,17 @@ def report_page(report: Any, worst: int = 10, other: Any = None) -> str:
 
     Args:
         report: A `FieldReport`.
-        worst: Largest number of documents that are explained.
-        other: The report of another model, with which it is compared.
+        worst: Maximum number of documents that are explained.
+        other: Report of another model to compare with.
     """
     table = report.table()
     parts = ["<h1>Fields</h1>", _table(table, picture="f1"), *(f"<p>{escape(line)}</p>" for line in _lines(table))]
     if other is not None:
         parts += ["<h2>Comparison</h2>", "<p>a: this model, b: the other one.</p>", _table(report.compare(other))]
-    shown = [each for each in report.worst(worst) if each.num_errors or each.similarity < 1]
+    shown = [document for document in report.worst(worst) if document.num_errors or document.similarity < 1]
     if shown:
         parts.append("<h2>Documents of lowest similarity</h2>")
-        parts += [_details(report.explain(each.id), is_open=n == 0) for n, each in enumerate(shown)]
+        parts += [_details(report.explain(document.id), is_open=n == 0) for n, document in enumerate(shown)]
     return page("Fields of structured documents", parts)
 
 
@@ -69,19 +69,21 @@ def explanation_page(explanation: Any) -> str:
 
 
 def page(title: str, parts: Sequence[str]) -> str:
-    """Return a whole page of HTML."""
+    """Return a complete HTML page."""
     return PAGE.format(title=escape(title), style=STYLE, body="\n".join(parts))
 
 
 def explanation_html(explanation: Any) -> str:
-    """Return the table of an explanation; the rows that are correct are in a part that can be opened."""
+    """Return the table of an explanation, with correct rows in a collapsed element."""
     excerpt = f"<p><code>{escape(explanation.excerpt)}</code></p>" if explanation.excerpt else ""
     errors = _aligned_table(explanation.shown_rows())
     num_folded = len(explanation.rows) - len(explanation.shown_rows())
     if not num_folded:
         return excerpt + errors
-    whole = f"<details><summary>All {len(explanation.rows)} rows</summary>{_aligned_table(explanation.rows)}</details>"
-    return f"{excerpt}{errors}{whole}"
+    full_table = (
+        f"<details><summary>All {len(explanation.rows)} rows</summary>{_aligned_table(explanation.rows)}</details>"
+    )
+    return f"{excerpt}{errors}{full_table}"
 
 
 def _details(explanation: Any, is_open: bool) -> str:
@@ -94,27 +96,27 @@ def _aligned_table(rows: Sequence[Any]) -> str:
         return "<p>No errors.</p>"
     lines = []
     for row in rows:
-        prediction, reference = _marked(row.texts, row.status in ("wrong", "near miss"))
+        prediction, reference = _mark_differences(row.texts, row.status in ("wrong", "near miss"))
         kind = ' class="error"' if row.status not in ("", "correct") else ""
         name = f'<td style="padding-left: {0.6 + INDENT * row.depth:.1f}em">{escape(row.name)}</td>'
         cells = f"<td><code>{prediction}</code></td><td><code>{reference}</code></td>"
         lines.append(f"<tr>{name}{cells}<td{kind}>{escape(row.status_text)}</td></tr>")
     head = "".join(f'<th scope="col">{name}</th>' for name in ("path", "prediction", "reference", "status"))
-    return _scrolling(f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(lines)}</tbody></table>")
+    return _scrollable(f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(lines)}</tbody></table>")
 
 
-def _marked(texts: tuple[str, str], marks: bool) -> tuple[str, str]:
-    """Return two texts as HTML; with `marks`, the characters in which similar ones differ are marked."""
+def _mark_differences(texts: tuple[str, str], marks: bool) -> tuple[str, str]:
+    """Return two texts as HTML; `marks` highlights the differences of similar texts."""
     prediction, reference = texts
     matcher = difflib.SequenceMatcher(None, prediction, reference, autojunk=False)
     if not marks or not prediction or not reference or matcher.ratio() < 0.5:
         return escape(prediction), escape(reference)
-    sides: tuple[list[str], list[str]] = [], []
+    marked: tuple[list[str], list[str]] = [], []
     for tag, *ends in matcher.get_opcodes():
-        for side, text, (start, stop) in zip(sides, (prediction, reference), (ends[:2], ends[2:]), strict=True):
+        for target, text, (start, stop) in zip(marked, (prediction, reference), (ends[:2], ends[2:]), strict=True):
             part = escape(text[start:stop])
-            side.append(f"<mark>{part}</mark>" if part and tag != "equal" else part)
-    return "".join(sides[0]), "".join(sides[1])
+            target.append(f"<mark>{part}</mark>" if part and tag != "equal" else part)
+    return "".join(marked[0]), "".join(marked[1])
 
 
 def _table(table: Table, picture: str = "") -> str:
@@ -127,7 +129,7 @@ def _table(table: Table, picture: str = "") -> str:
         cells = "".join(f'<td class="number">{escape(_cell(table[row, name]))}</td>' for name in columns)
         drawing = f"<td>{_interval(table[row, picture])}</td>" if picture else ""
         lines.append(f'<tr><th scope="row">{escape(row)}</th>{cells}{drawing}</tr>')
-    return _scrolling(f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(lines)}</tbody></table>")
+    return _scrollable(f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(lines)}</tbody></table>")
 
 
 def _cell(value: Any) -> str:
@@ -140,24 +142,24 @@ def _cell(value: Any) -> str:
 
 def _interval(value: Any) -> str:
     """Return a picture of a number in [0, 1] with its interval."""
-    number = value_of(value)
-    if number != number:
+    estimate = value_of(value)
+    if estimate != estimate:
         return ""
-    x, middle = WIDTH * number, HEIGHT / 2
+    x, center = WIDTH * estimate, HEIGHT / 2
     line = ""
     if isinstance(value, Estimate):
         low, high = (WIDTH * float(end) for end in (value.low, value.high))
         line = (
-            f'<line x1="{low:.1f}" x2="{high:.1f}" y1="{middle}" y2="{middle}" stroke="currentColor" stroke-width="2"/>'
+            f'<line x1="{low:.1f}" x2="{high:.1f}" y1="{center}" y2="{center}" stroke="currentColor" stroke-width="2"/>'
         )
-    label = escape(_cell(value) if isinstance(value, Estimate) else f"{number:.2f}")
+    label = escape(_cell(value) if isinstance(value, Estimate) else f"{estimate:.2f}")
     frame = f'<line x1="0" x2="{WIDTH}" y1="{HEIGHT}" y2="{HEIGHT}" stroke="currentColor" stroke-opacity=".3"/>'
-    dot = f'<circle cx="{x:.1f}" cy="{middle}" r="3.5" fill="currentColor"/>'
+    dot = f'<circle cx="{x:.1f}" cy="{center}" r="3.5" fill="currentColor"/>'
     size = f'width="{WIDTH + 8}" height="{HEIGHT + 2}" viewBox="-4 0 {WIDTH + 8} {HEIGHT + 2}"'
     return f'<svg {size} role="img" aria-label="{label}">{frame}{line}{dot}</svg>'
 
 
-def _scrolling(table: str) -> str:
+def _scrollable(table: str) -> str:
     return f'<div class="scroll" tabindex="0">{table}</div>'
 
 

@@ -1,4 +1,4 @@
-"""The report of an evaluation: a row for each field, the totals, and the documents that need attention."""
+"""Report of an evaluation: a row for each field, the totals, and the documents of lowest similarity."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .explain import Explanation, explain
 from .page import report_page
 from .schemas.json_writer import write_json_schema
 
-FEW_DOCUMENTS = 10
+MIN_DOCUMENTS = 10
 MICRO = "micro (leaves)"
 NUM_NAMED = 3  # documents of lowest similarity below a table
 BATCH = 1000  # documents that are compared at a time
@@ -31,15 +31,15 @@ BATCH = 1000  # documents that are compared at a time
 
 @dataclass(frozen=True)
 class FieldScore:
-    """What is known of one field.
+    """Counts and scores of one field.
 
     Attributes:
-        support: Values, or items, of the references.
-        documents: Documents whose reference has the field.
-        correct, wrong, missed, invented: Numbers of values; a list's items are never wrong.
-        invalid: Values of predictions that are none of the type.
+        support: Number of values, or items, of the references.
+        documents: Number of documents with the field in the reference.
+        correct, wrong, missed, invented: Numbers of values; items of a list are never wrong.
+        invalid: Number of values of predictions of a wrong type.
         precision, recall, f1: In [0, 1]; NaN for 0 / 0. An `Estimate`, or a number without replicates.
-        similarity: Mean similarity of values that both have.
+        similarity: Mean similarity of values that prediction and reference both have.
     """
 
     path: str
@@ -57,7 +57,7 @@ class FieldScore:
 
 
 class DocumentScore(NamedTuple):
-    """What is known of one document; `read` says how its answer was read, `reason` why it is unreadable."""
+    """Scores of one document; `read` is the format of its answer, `reason` the error of an unreadable one."""
 
     id: Any
     similarity: float
@@ -69,7 +69,7 @@ class DocumentScore(NamedTuple):
 
 
 class Confusion(NamedTuple):
-    """A wrong value, the right one, and how often."""
+    """Pair of a wrong value and the correct one, with its frequency."""
 
     prediction: Any
     reference: Any
@@ -77,18 +77,18 @@ class Confusion(NamedTuple):
 
 
 class FieldReport:
-    """What `evaluate` returns: `print` shows a table with a row for each field.
+    """Result of `evaluate`: `print` shows a table with a row for each field.
 
-    ``report["lines[].price"].f1`` is F1 of a field with its interval; there are also ``support``, ``documents``,
-    ``correct``, ``wrong``, ``missed``, ``invented``, ``invalid``, ``precision``, ``recall`` and ``similarity``.
-    `compare` of two reports compares two models by field.
+    ``report["lines[].price"].f1`` is the F1 of a field with its interval; the other attributes are ``support``,
+    ``documents``, ``correct``, ``wrong``, ``missed``, ``invented``, ``invalid``, ``precision``, ``recall`` and
+    ``similarity``. `compare` of two reports compares two models by field.
 
     Args:
         metric: A `FieldScores`.
         confidence: Mass of the intervals, in (0, 1).
-        predictions, references: Those of `evaluate`, for `explain` and `confusions`.
-        documents: What is known of each document that counts.
-        positions: Position of each of these in the predictions.
+        predictions, references: The documents of `evaluate`, for `explain` and `confusions`.
+        documents: Scores of each document that counts.
+        positions: Position of each scored document in the predictions.
         is_inferred: Whether the types were inferred from the references.
 
     Example:
@@ -139,7 +139,7 @@ class FieldReport:
 
     @property
     def paths(self) -> list[str]:
-        """Return the paths of the rows."""
+        """Paths of the rows."""
         return self.metric.paths
 
     def __getitem__(self, path: str) -> FieldScore:
@@ -175,7 +175,7 @@ class FieldReport:
 
     @property
     def invalid(self) -> dict[str, int]:
-        """Return how many values of predictions are none of their type, by path; the root is "@"."""
+        """Numbers of values of predictions of a wrong type, by path; the root is "@"."""
         return {
             path: int(count)
             for path, count in zip(self.metric.scorer.plan.paths, self._invalid.tolist(), strict=True)
@@ -184,7 +184,7 @@ class FieldReport:
 
     @property
     def schema(self) -> dict[str, Any]:
-        """Return the types as a JSON Schema, to be edited and given next time.
+        """Types as a JSON Schema, to be edited and passed to the next evaluation.
 
         Raises:
             TypeError, ValueError: If JSON cannot express a type or a comparator of a class.
@@ -192,10 +192,10 @@ class FieldReport:
         return write_json_schema(self.metric.scorer.schema)
 
     def table(self, *, all: bool = False) -> Table:
-        """Return the report as a table of a row for each field, and one for all scalar fields together.
+        """Return the report as a table with a row for each field, and one for all scalar fields together.
 
         Args:
-            all: Also show the fields that neither predictions nor references have.
+            all: Also show fields without values.
         """
         columns = {**dict.fromkeys(("support", "docs", *COUNTS)), **dict.fromkeys(FIELD_SCORES, True)}
         rows: dict[str, dict[str, Any]] = {}
@@ -224,8 +224,8 @@ class FieldReport:
         rates = [f"readable {_text(self.totals['readable'])} ({read})"] if read else []
         rates += [f"{name} {_text(self.totals[name])}" for name in ("valid", "exact", "similarity")]
         lines = [f"documents {self._num_documents}: {', '.join(rates)}"]
-        if few := [path for path in self.paths if 0 < self[path].documents < FEW_DOCUMENTS]:
-            lines.append(f"few documents: {', '.join(few)}")
+        if rare := [path for path in self.paths if 0 < self[path].documents < MIN_DOCUMENTS]:
+            lines.append(f"few documents: {', '.join(rare)}")
         if self.invalid:
             counts = ", ".join(f"{path} {count}" for path, count in self.invalid.items())
             lines.append(f"invalid values: {counts}")
@@ -237,9 +237,12 @@ class FieldReport:
             lines.append(f"calls of functions: {self.metric.scorer.answers.num_calls}")
         if self.is_inferred:
             lines.append("types inferred from the references")
-        if worst := [each for each in self.worst(NUM_NAMED) if each.similarity < 1]:
-            reasons = [f" ({each.read}: {each.reason})" if each.reason else "" for each in worst]
-            named = [f"{each.id} {each.similarity:.2f}{reason}" for each, reason in zip(worst, reasons, strict=True)]
+        if worst := [document for document in self.worst(NUM_NAMED) if document.similarity < 1]:
+            reasons = [f" ({document.read}: {document.reason})" if document.reason else "" for document in worst]
+            named = [
+                f"{document.id} {document.similarity:.2f}{reason}"
+                for document, reason in zip(worst, reasons, strict=True)
+            ]
             lines.append(f"lowest: {', '.join(named)}")
         return lines
 
@@ -260,12 +263,12 @@ class FieldReport:
         return self.table(all=True).to_json(path)
 
     def to_html(self, path: Any = None, *, worst: int = 10, other: FieldReport | None = None) -> str:
-        """Return a page of HTML that needs no other file: the table, and the documents of lowest similarity explained.
+        """Return a self-contained HTML page: the table, and explanations of the documents of lowest similarity.
 
         Args:
-            path: File to which it is written.
-            worst: Largest number of documents.
-            other: The report of another model, with which this one is compared.
+            path: File to write.
+            worst: Maximum number of documents.
+            other: Report of another model to compare with.
         """
         text = report_page(self, worst if self.documents else 0, other)
         if path is not None:
@@ -283,17 +286,18 @@ class FieldReport:
     def worst(self, k: int = 10) -> list[DocumentScore]:
         """Return the documents of lowest similarity, then of most errors, then in their order."""
         k = _checks.check_int("k", k, 0)
-        return sorted(self.documents, key=lambda each: (each.similarity, -each.num_errors))[:k]
+        return sorted(self.documents, key=lambda document: (document.similarity, -document.num_errors))[:k]
 
     def compare(self, other: FieldReport, **options: Any) -> Table:
         """Compare two models by field: this report minus the other.
 
         Args:
             other: The report of another model for the same references.
-            **options: Those of `tensormetrics.compare`.
+            **options: Options of `tensormetrics.compare`.
 
         Returns:
-            A table of F1 of both, the difference with its interval, and the p-values; the most significant field first.
+            A table of F1 of both models, the difference with its interval, and the p-values; the most significant field
+            first.
         """
         comparisons = compare(self, other, **options)
         rows = {}
@@ -308,22 +312,22 @@ class FieldReport:
                 "p": float(comparison.p_value),
                 "corrected p": None if comparison.p_corrected is None else float(comparison.p_corrected),
             }
-        totals = [name for name in rows if name in self.totals]
-        fields = sorted((name for name in rows if name not in self.totals), key=lambda name: _p_value(rows[name]))
-        order = [*fields, *totals]
+        total_names = [name for name in rows if name in self.totals]
+        field_names = sorted((name for name in rows if name not in self.totals), key=lambda name: _p_value(rows[name]))
+        order = [*field_names, *total_names]
         columns: dict[str, bool | None] = {"a": True, "b": True, "difference": None, "p": None, "corrected p": None}
         return Table(order, columns, [rows[name] for name in order], index="path")
 
     def confusions(self, path: str, k: int = 10) -> list[Confusion]:
-        """Return the most frequent pairs of a wrong value and the right one.
+        """Return the most frequent pairs of a wrong value and the correct one.
 
         Args:
             path: A row of scalars.
-            k: Largest number of pairs.
+            k: Maximum number of pairs.
 
         Raises:
             KeyError: If the report has no such row.
-            ValueError: If the report has no documents, as that of `FieldScores` has.
+            ValueError: If the report has no documents, as from `FieldScores.report`.
         """
         row = self._row(path)
         self._check_documents("confusions")
@@ -342,14 +346,14 @@ class FieldReport:
         """Align the prediction and the reference of a document.
 
         Args:
-            id: Its id, or its position if it has none.
+            id: Id of the document, or its position if the documents have no ids.
 
         Raises:
             KeyError: If no document has the id.
-            ValueError: If the report has no documents, as that of `FieldScores` has.
+            ValueError: If the report has no documents, as from `FieldScores.report`.
         """
         self._check_documents("explain")
-        ids = [each.id for each in self.documents]
+        ids = [document.id for document in self.documents]
         if id not in ids:
             raise KeyError(f"id: got {id!r}, wanted the id of a document")
         n = self.positions[ids.index(id)]
@@ -359,7 +363,7 @@ class FieldReport:
         if not self.documents:
             raise ValueError(f"{name}: this report has no documents; write evaluate(predictions, references, ...)")
 
-    # What `compare` asks of metrics.
+    # The interface of metrics that `compare` uses.
     def _resampled(self, *args: Any) -> Any:
         return self.metric._resampled(*args)
 

@@ -1,4 +1,4 @@
-"""`FieldScores`: precision, recall and F1 of every field of structured documents."""
+"""The metric `FieldScores`: precision, recall and F1 of every field of structured documents."""
 
 from __future__ import annotations
 
@@ -28,25 +28,25 @@ from .reading.read import Reader, json_kind
 from .reading.values import array_of, object_of
 from .report import FieldReport
 
-GRID = 2.0**34  # similarities are its multiples: sums of 2^18 of them are exact, whatever their order
+GRID = 2.0**34  # similarities are multiples of its inverse, so that sums of 2^18 of them are exact in any order
 
 
 class FieldScores(SumMetric):
     """Precision, recall and F1 of every field of structured documents, such as the JSON answers of a language model.
 
-    A value is correct, wrong, missed (the reference alone has it) or invented (the prediction alone has it). Items of
-    lists are matched one to one so that their similarities have the greatest sum. `evaluate` does it in one call.
+    A value is correct, wrong, missed (only in the reference) or invented (only in the prediction). Items of lists are
+    matched one-to-one with the maximum sum of similarities. `evaluate` computes the same scores in one call.
 
     Args:
         schema: A record class (dataclass, TypedDict, NamedTuple, attrs, msgspec, pydantic), another type such as
-            ``list[Invoice]``, or a JSON Schema as a dictionary. `infer` makes one from references.
+            ``list[Invoice]``, or a JSON Schema as a dictionary. `infer` infers it from references.
         replicates: Number of random draws for `interval` and `compare`, 0 for none.
         seed: Seed of the draws.
-        **options: Those of `evaluate` that say how answers are read and compared, and those of torchmetrics' metrics.
+        **options: Options of `evaluate` for reading and comparison, and options of torchmetrics.
 
     Raises:
         TypeError: If an option is unknown.
-        ValueError: If the schema has places of any type, or a path of ``fields`` is unknown.
+        ValueError: If the schema allows any value at some path, or a path of ``fields`` is unknown.
 
     Example:
         >>> from dataclasses import dataclass
@@ -67,15 +67,15 @@ class FieldScores(SumMetric):
     plot_upper_bound = 1.0
     model_options = (*SumMetric.model_options, "extract")
 
-    support: Tensor  # (R,), documents in which a reference has the field
-    invalid: Tensor  # (P,), values that are none of their type
+    support: Tensor  # (R,), number of documents with the field in the reference
+    invalid: Tensor  # (P,), number of values of a wrong type
     read: Tensor  # (len(HOWS),)
     num_extra: Tensor  # ()
     num_skipped: Tensor  # ()
 
     def __init__(self, schema: Any, *, replicates: int = 0, seed: int = 0, **options: Any) -> None:
-        own = {name: options.pop(name) for name in list(options) if name in Options.__annotations__}
-        super().__init__(replicates=replicates, seed=seed, **own)
+        metric_options = {name: options.pop(name) for name in list(options) if name in Options.__annotations__}
+        super().__init__(replicates=replicates, seed=seed, **metric_options)
         self.scorer = DocumentScorer(read_schema(schema), DocumentOptions.of(options))
         num_rows = len(self.paths)
         self.add_sums(len(COLUMNS) * num_rows + len(DOCUMENT_COLUMNS))
@@ -90,28 +90,28 @@ class FieldScores(SumMetric):
 
     @classmethod
     def infer(cls, references: Sequence[Any], **options: Any) -> FieldScores:
-        """Make one whose types are inferred from references; keys that these lack count as invented.
+        """Create a metric with types inferred from references; keys that the references lack count as invented.
 
         Args:
             references: Values, or texts of JSON.
-            **options: Those of the class.
+            **options: Options of the class.
         """
         schema = infer_schema([read_json(reference, n) for n, reference in enumerate(references)])
         return cls(schema, **{"extra": "invented", **options})
 
     @property
     def paths(self) -> list[str]:
-        """Return the paths of the rows: scalars, and items of lists."""
+        """Paths of the rows: scalars, and items of lists."""
         return self.scorer.plan.rows.paths
 
     def update(self, preds: Sequence[Any], refs: Sequence[Any], ids: Any = None, groups: Any = None) -> None:
         """Add documents.
 
         Args:
-            preds: An answer for each document: a text, None, or a value that was parsed already.
+            preds: An answer for each document: a text, None, or a parsed value.
             refs: A reference for each document: a value, or a text of JSON.
-            ids: Integers or names of the documents; those of one id weigh the same in every replicate.
-            groups: Integers or names of what the documents belong to, such as customers.
+            ids: Integers or names of the documents; documents of the same id have equal weights in every replicate.
+            groups: Integers or names of the groups of the documents, such as customers.
 
         Raises:
             ValueError: If the numbers of documents differ, or a reference is no value of the schema.
@@ -121,7 +121,7 @@ class FieldScores(SumMetric):
     def add_batch(
         self, preds: Sequence[Any], refs: Sequence[Any], ids: Any = None, groups: Any = None
     ) -> ScoredDocuments:
-        """Add documents as `update` does, and return what is known of them."""
+        """Add documents as `update` does, and return their scores."""
         scored: list[ScoredDocuments] = []
 
         def update() -> None:
@@ -143,24 +143,26 @@ class FieldScores(SumMetric):
         of_documents = torch.stack([torch.ones_like(rates[0]), *rates, torch.from_numpy(scored.similarity)], -1)
         rows = (torch.cat([rows, of_documents], -1) * GRID).round() / GRID
         rows = rows.to(self.device)
-        kept = scored.kept.tolist()
+        included = scored.included.tolist()
         target = None
         if self.replicates:
-            target = torch.tensor([_digest(scored.references[n]) for n in kept], dtype=torch.int64, device=self.device)
-        self.add_items(rows, _taken(ids, kept), _taken(groups, kept), target)
+            target = torch.tensor(
+                [_digest(scored.references[n]) for n in included], dtype=torch.int64, device=self.device
+            )
+        self.add_items(rows, _select(ids, included), _select(groups, included), target)
         has_support = torch.from_numpy(counts.counts[..., :3].sum(-1) > 0).sum(0)
         self.support = self.support + has_support.to(self.support)
         self.invalid = self.invalid + torch.from_numpy(counts.invalid.sum(0)).to(self.invalid)
         self.read = self.read + torch.tensor(read_counts(scored.readings), dtype=torch.float64, device=self.device)
         self.num_extra = self.num_extra + int(counts.num_extra.sum())
-        self.num_skipped = self.num_skipped + len(preds) - len(kept)
+        self.num_skipped = self.num_skipped + len(preds) - len(included)
         return scored
 
     def compute(self) -> dict[str, Tensor]:
-        """Return `micro-precision`, ..., `macro-f1`, `similarity`, `exact`, `valid`, `readable` and `f1[PATH]`.
+        """Compute `micro-precision`, ..., `macro-f1`, `similarity`, `exact`, `valid`, `readable` and `f1[PATH]`.
 
         Returns:
-            name -> () float64 in [0, 1]; NaN for a field that no document has.
+            Scores by name, () float64 in [0, 1]; NaN for a field that no document has.
         """
         return self.read_sums(self.sums)
 
@@ -170,7 +172,7 @@ class FieldScores(SumMetric):
 
     def read_totals(self, sums: Tensor) -> dict[str, Tensor]:
         # sums: (..., K)  ->  name: (...)
-        """Return the scores of all fields together, and the rates of documents."""
+        """Compute the scores over all fields, and the rates of documents."""
         rows = torch.tensor(self._leaf_rows(), dtype=torch.int64, device=sums.device)
         by_row = self.counts_by_row(sums).index_select(-2, rows)
         micro = field_scores(by_row.sum(-2))
@@ -186,7 +188,7 @@ class FieldScores(SumMetric):
 
     def read_fields(self, sums: Tensor) -> dict[str, Tensor]:
         # sums: (..., K)  ->  name: (..., R)
-        """Return the scores of all rows by name; items that are no scalars have no similarity of their own."""
+        """Compute the scores of all rows by name; items that are no scalars have no similarity."""
         scores = field_scores(self.counts_by_row(sums))
         is_leaf = torch.tensor(self.scorer.plan.rows.is_leaf, device=sums.device)
         return scores | {"similarity": scores["similarity"].where(is_leaf, torch.nan)}
@@ -216,16 +218,16 @@ class FieldScores(SumMetric):
         return together([self.resampled_totals(resampled), self.resampled_fields(resampled, f1_by_path)], join)
 
     def resampled_totals(self, resampled: Resampled) -> Resampled:
-        """Return the totals, to which an imagined document of usual size is added."""
+        """Return the totals with bounds of a pseudo-document of average size."""
         return resampled._replace(read=self.read_totals, bounds=self._bounds(by_field=False))
 
     def resampled_fields(self, resampled: Resampled, read: Callable[[Tensor], Any]) -> Resampled:
-        """Return scores of single fields, to each of which an imagined document is added that has the field."""
+        """Return the scores of single fields with bounds of a pseudo-document that has the field."""
         return resampled._replace(read=read, bounds=self._bounds(by_field=True))
 
     def _bounds(self, by_field: bool) -> Bounds:
         # ->  (K,) each
-        """Return the counts of the worst and the best possible document of usual size."""
+        """Return the counts of the worst and the best possible document of average size."""
         sums = self.sums.cpu()
         size = self.counts_by_row(sums)[..., : len(COUNTS)].sum(-1) / sums[-len(DOCUMENT_COLUMNS)]  # (R,)
         size = size.nan_to_num(0.0)
@@ -248,7 +250,7 @@ class FieldScores(SumMetric):
     def corrected(
         self, other: FieldScores, comparisons: dict[str, Comparison], correction: str
     ) -> dict[str, Comparison]:
-        """Correct the p-values of the fields in which the two models differ in some document, over all of them."""
+        """Correct the p-values jointly for all fields in which the two models differ in at least one document."""
         with self._whole_state("comparison"), other._whole_state("comparison"):
             sums = self.counts_by_row(self.weighted), self.counts_by_row(other.weighted)
         differs = (sums[0] != sums[1]).flatten(0, 2).any(-1).any(0)
@@ -262,7 +264,7 @@ class FieldScores(SumMetric):
         }
 
     def explain(self, pred: Any, ref: Any) -> Explanation:
-        """Align a prediction with its reference, with the options of the metric; nothing is added.
+        """Align a prediction with its reference by the options of the metric, without changing the state.
 
         Args:
             pred: An answer, see `update`.
@@ -280,7 +282,7 @@ class FieldScores(SumMetric):
 
 
 def read_json(reference: Any, position: int) -> Any:
-    """Return the value of a reference without schema: a text is JSON.
+    """Return the value of a reference without a schema: a text is parsed as JSON.
 
     Raises:
         ValueError: If a text is no JSON; the message has the position.
@@ -293,14 +295,14 @@ def read_json(reference: Any, position: int) -> Any:
     return reading.value
 
 
-def _taken(names: Any, kept: list[int]) -> Any:
+def _select(names: Any, indices: list[int]) -> Any:
     if names is None:
         return None
-    return names[kept] if isinstance(names, Tensor) else [names[n] for n in kept]
+    return names[indices] if isinstance(names, Tensor) else [names[n] for n in indices]
 
 
 def _digest(reference: Any) -> int:
-    """Return a number that other references do not have, by which comparisons check that both models had the same."""
+    """Return a hash of a reference, by which comparisons check that both models had the same references."""
     try:
         text = json.dumps(reference, sort_keys=True, default=_json_value)
     except (TypeError, ValueError, RecursionError):  # keys of several types, or no JSON

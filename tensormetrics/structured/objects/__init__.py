@@ -1,1 +1,1 @@
-"""Metrics of Python objects: a type becomes a tree of nodes, which reads objects once and scores them as tensors."""
+"""Metrics of Python objects: a tree of nodes, derived from a type, encodes objects once and scores them as tensors."""

@@ -21,9 +21,10 @@ from .nodes.set import Set
 class ByLabel:
     """Overlaps by the label of the items, to be summed over documents.
 
-    by: the path, from an item of the one collection that an object consists of, to the plain value that is its label;
-    only items of one label match. labels: those that count, in this order; default all that are met. `scores` gives
-    "f1[label]", "types-f1", the mean over the labels met, and "weighted-f1", weighted by the references' self-overlap.
+    by: path from an item, of an object that consists of one collection, to the scalar that is its label; only items of
+    the same label match. labels: the labels that count, in this order; default all that occur. `scores` returns
+    "f1[label]", "types-f1", the mean over the labels that occur, and "weighted-f1", weighted by the self-overlaps of
+    the references.
     """
 
     def __init__(
@@ -35,77 +36,77 @@ class ByLabel:
     ) -> None:
         self.normalizers, self.labels, self.by = normalizers, labels, by
         self.zero_division = metric.policy.zero_division
-        policy = dataclasses.replace(metric.policy, empty="zero")  # other labels' items are no empty collection
+        policy = dataclasses.replace(metric.policy, empty="zero")  # an object may have items of other labels
         self.metric = StructuredMetric(partial(_collection, metric), Raw(), policy).to(metric.device)
         self.items, node = root_collection(metric.node(policy))
         self.label = label_reader(node.inner, by)
 
     def sums_of(self, preds: Sequence[Any], refs: Sequence[Any]) -> dict[Hashable, Tensor]:
         # ->  label: (3,) float64
-        """The overlaps of each label in some documents."""
+        """Compute the overlaps of each label in a batch of documents."""
         groups: dict[tuple[int, Hashable], tuple[list[Any], list[Any]]] = {}
-        for side, objects in enumerate((preds, refs)):
-            for number, value in enumerate(objects):
+        for is_ref, objects in enumerate((preds, refs)):
+            for document, value in enumerate(objects):
                 for item in () if value is INVALID_DOCUMENT else self.items(value):
-                    groups.setdefault((number, self.label(item)), ([], []))[side].append(item)
+                    groups.setdefault((document, self.label(item)), ([], []))[is_ref].append(item)
         labels = self.labels if self.labels is not None else dict.fromkeys(label for _, label in groups)
-        place = {label: n for n, label in enumerate(labels)}
-        groups = {key: sides for key, sides in groups.items() if key[1] in place}
+        label_ids = {label: n for n, label in enumerate(labels)}
+        groups = {key: items for key, items in groups.items() if key[1] in label_ids}
         preds, refs = zip(*groups.values(), strict=True) if groups else ((), ())
         overlap = torch.stack(self.metric.cross_and_selves(preds, refs), -1).cpu()
-        number = torch.tensor([place[label] for _, label in groups], dtype=torch.int64, device="cpu")
-        return dict(zip(labels, overlap.new_zeros(len(place), 3).index_add(0, number, overlap), strict=True))
+        ids = torch.tensor([label_ids[label] for _, label in groups], dtype=torch.int64, device="cpu")
+        return dict(zip(labels, overlap.new_zeros(len(label_ids), 3).index_add(0, ids, overlap), strict=True))
 
-    def scores(self, found: Mapping[str, Tensor], device: torch.device) -> dict[str, Tensor]:
-        # found: label as it is spelled: (3,)
-        """Key -> () float64."""
+    def scores(self, label_sums: Mapping[str, Tensor], device: torch.device) -> dict[str, Tensor]:
+        # label_sums: encoded label: (3,)
+        """Compute the scores: key -> () float64."""
         none = torch.zeros(3, dtype=torch.float64, device=device)
         if self.labels is None:
-            sums: dict[Hashable, Tensor] = {_shown(text): row for text, row in found.items()}
+            sums: dict[Hashable, Tensor] = {_label_text(text): row for text, row in label_sums.items()}
         else:
-            sums = {label: found.get(spelled(label), none) for label in self.labels}
+            sums = {label: label_sums.get(encode_label(label), none) for label in self.labels}
         table = torch.stack([*sums.values(), none])[:-1]  # (L, 3)
-        met = (table[:, 1:] > 0).any(-1)
+        occurs = (table[:, 1:] > 0).any(-1)
         cross, pred, ref = table.unbind(-1)
         result: dict[str, Tensor] = {}
         for name, normalizer in self.normalizers.items():
             scores = normalize(cross, pred, ref, normalizer, self.zero_division)
             result |= {f"{name}[{label}]": score for label, score in zip(sums, scores, strict=True)}
-            result[f"types-{name}"] = scores[met].nanmean()
+            result[f"types-{name}"] = scores[occurs].nanmean()
             weight = ref.where(~scores.isnan(), 0)
             result[f"weighted-{name}"] = (scores * weight).nansum() / weight.sum()
         return result
 
 
-def spelled(label: Hashable) -> str:
-    """How a state holds a label: plain values as JSON, others by their class and text."""
+def encode_label(label: Hashable) -> str:
+    """Encode a label for a state: scalars as JSON, others by their class and text."""
     if label is None or type(label) in (str, bool, int, float):
         return json.dumps(label)
     return json.dumps([type(label).__qualname__, f"{label}"])
 
 
-def _shown(text: str) -> str:
+def _label_text(text: str) -> str:
     label = json.loads(text)
     return f"{label[1] if isinstance(label, list) else label}"
 
 
-def as_states(sums: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
+def encode_sums(sums: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
     # sums: (3,) each  ->  (n,) uint8, the labels line by line; (L, 3)
-    """The labels and their sums as rows, which may stand one behind the other."""
+    """Encode labels and their sums as rows, which can be concatenated."""
     table = torch.stack([*sums.values()])
     lines = "".join(f"{label}\n" for label in sums).encode("ascii")
     return torch.frombuffer(bytearray(lines), dtype=torch.uint8).to(table.device), table
 
 
-def table_of(names: Tensor, sums: Tensor) -> dict[str, Tensor]:
+def decode_sums(names: Tensor, sums: Tensor) -> dict[str, Tensor]:
     # names: (n,) uint8  sums: (L, 3)  ->  label: (3,)
-    """What the states hold: the sums of each label, which may stand in several rows."""
+    """Decode the states: the sums of each label, which may be in several rows."""
     labels = bytes(names.to(torch.uint8).cpu().numpy()).decode("ascii").splitlines()
-    return added([{label: row} for label, row in zip(labels, sums, strict=True)])
+    return add_tables([{label: row} for label, row in zip(labels, sums, strict=True)])
 
 
-def added(tables: Sequence[dict[str, Tensor]]) -> dict[str, Tensor]:
-    """The sums of each label, in the order in which labels are met."""
+def add_tables(tables: Sequence[dict[str, Tensor]]) -> dict[str, Tensor]:
+    """Add tables of sums by label, in the order in which labels occur."""
     result: dict[str, Tensor] = {}
     for table in tables:
         for label, row in table.items():
@@ -114,21 +115,25 @@ def added(tables: Sequence[dict[str, Tensor]]) -> dict[str, Tensor]:
 
 
 def root_collection(node: Node) -> tuple[Callable[[Any], Sequence[Any]], Set]:
-    """Return how to read the items of the one collection that an object consists of, and its node.
+    """Return the reader of the items of the one collection that an object consists of, and its node.
 
-    Normalizers of the objects around the collection are left out: overlaps of single labels have none of them.
+    Normalizers around the collection are skipped, since they do not apply to overlaps of single labels.
     """
     reads = []
     while isinstance(node := _without_normalizer(node), Product) and len(node.fields) == 1:
         ((read, node),) = node.fields.values()
         reads.append(read)
     if not isinstance(node, Set):
-        raise ValueError("by: got a metric of something else than one collection, wanted a collection of items")
+        raise ValueError("by: got a metric of another type, wanted the metric of one collection of items")
     return partial(_read, [*reads, node.items]), node
 
 
 def label_reader(node: Node, by: str) -> Callable[[Any], Hashable]:
-    """Return how to read the label of an item; ValueError where the path leads to no plain value that is compared."""
+    """Return the reader of the label of an item.
+
+    Raises:
+        ValueError: If the path does not lead to a scalar that is compared.
+    """
     reads = []
     for component in Path.parse(by):
         node = _without_normalizer(node)
@@ -137,13 +142,13 @@ def label_reader(node: Node, by: str) -> Callable[[Any], Hashable]:
         read, node = node.fields[component,]
         reads.append(read)
     if not isinstance(_without_normalizer(node), Leaf):
-        raise ValueError(f"by: got {by!r}, which is no plain value that is compared by ==")
+        raise ValueError(f"by: got {by!r}, which is no scalar that is compared by ==")
 
     return partial(_read, reads)
 
 
 def _without_normalizer(node: Node) -> Node:
-    while isinstance(node, Normalized):  # it reads what the inner node reads, and keeps items of other labels apart
+    while isinstance(node, Normalized):  # reads values as the inner node does, and separates items by label too
         node = node.inner
     return node
 

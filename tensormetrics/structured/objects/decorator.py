@@ -1,4 +1,4 @@
-"""`@metametric`: a dataclass gets the metric that its fields imply."""
+"""The decorator `@metametric`, which derives the metric of a dataclass from its fields."""
 
 import sys
 from collections.abc import Mapping
@@ -21,38 +21,45 @@ def metametric(
     zero_division: float | str | None = None,
     duplicates: str | None = None,
 ) -> Any:
-    """Give a dataclass a `metric` derived from its fields; written above `@dataclass`, with or without arguments.
-    Classes of attrs, msgspec and pydantic, NamedTuples and TypedDicts are treated alike.
+    """Add a `metric`, derived from the fields, to a dataclass; written above `@dataclass`, with or without arguments.
 
-    The similarity of two objects is the product over their fields: 1 or 0 for plain values, that of its own class for
-    a nested dataclass, and for a collection the overlap, the largest sum of similarities of items that the constraint
-    lets be matched. The normalizer makes a score of the overlap and the two self-overlaps. The constraint and the
-    policy hold for every collection below the class that has no metric of its own. An empty collection is worth 0, and
-    so is what holds one beside other fields, unless `empty="one"`.
+    It also supports classes of attrs, msgspec and pydantic, NamedTuples and TypedDicts. The similarity of two objects
+    is the product over their fields: 1 or 0 for scalars, the metric of its class for a nested dataclass, and for a
+    collection the overlap, the largest sum of similarities over the pairs of items that the constraint allows. The
+    normalizer computes a score from the overlap and the two self-overlaps. The constraint and the policy apply to every
+    collection below the class without a separate metric. The overlap of an empty collection is 0, and so is that of an
+    object with an empty collection among its fields, unless `empty="one"`.
 
-    normalizer: "none", "precision", "recall", "jaccard", "dice", "f1", "f0.5", ... constraint: see `Constraint`; `->`
-    and `1:*` are the same, and so are `<-` and `*:1`: the code of the package metametric reads the ratios otherwise.
-    policy, empty, zero_division, duplicates: see `Policy`; "conventional" unless the enclosing metric says otherwise.
+    A class with a `Variable` outside of any collection gets a `latent_metric` instead: collections of its objects are
+    matched under the best one-to-one mapping of their variables. Undefined names in annotations are resolved at first
+    use.
 
-    A class that holds a `Variable` outside of any collection gets a `latent_metric` instead: collections of it are
-    matched under the best one-to-one mapping of their variables.
+    Args:
+        normalizer: "none", "precision", "recall", "jaccard", "dice", "f1", "f0.5", ...
+        constraint: See `Constraint`; `->` and `1:*` are the same, and so are `<-` and `*:1`, whereas the code of the
+            package metametric swaps the ratios.
+        policy, empty, zero_division, duplicates: See `Policy`; default: those of the enclosing metric, else
+            "conventional".
 
-    TypeError for other classes, a field called metric, and types that have no metric; names that are not defined yet
-    are looked up at first use.
+    Raises:
+        TypeError: If the class is no record, has a field named metric, or a type without a metric.
 
-    >>> from dataclasses import dataclass
-    >>> @metametric(normalizer="f1")
-    ... @dataclass
-    ... class Bag:
-    ...     items: list[str]
-    >>> round(Bag.metric.score(Bag(["a", "b"]), Bag(["a", "b", "c"])), 3)
-    0.8
+    Example:
+        >>> from dataclasses import dataclass
+        >>> @metametric(normalizer="f1")
+        ... @dataclass
+        ... class Bag:
+        ...     items: list[str]
+        >>> round(Bag.metric.score(Bag(["a", "b"]), Bag(["a", "b", "c"])), 3)
+        0.8
     """
-    # Without arguments it is the class that stands at the normalizer's place.
+    # Without arguments the first parameter is the class.
     ratio = Normalizer.parse(normalizer if isinstance(normalizer, str | Normalizer) else "none")
-    constraint, chosen = Constraint.parse(constraint), None
-    if any(given is not None for given in (policy, empty, zero_division, duplicates)):
-        chosen = Policy.parse(policy or "conventional", empty=empty, zero_division=zero_division, duplicates=duplicates)
+    constraint, class_policy = Constraint.parse(constraint), None
+    if any(option is not None for option in (policy, empty, zero_division, duplicates)):
+        class_policy = Policy.parse(
+            policy or "conventional", empty=empty, zero_division=zero_division, duplicates=duplicates
+        )
     localns = dict(sys._getframe(1).f_locals)
 
     def decorate(cls: type) -> type:
@@ -60,8 +67,8 @@ def metametric(
             raise TypeError(f"metametric: got {cls!r}, wanted a dataclass; write @metametric above @dataclass")
         for name in ("metric", "latent_metric"):
             if name in field_names(cls, all_of_them=True):
-                raise TypeError(f"{cls.__name__}.{name}: this name is where the metric goes; rename the field")
-        metric = StructuredMetric(Plan(cls, constraint, localns, decorated=True), ratio, chosen)
+                raise TypeError(f"{cls.__name__}.{name}: got a field of this name, wanted none; rename the field")
+        metric = StructuredMetric(Plan(cls, constraint, localns, decorated=True), ratio, class_policy)
         try:
             latent = metric.node().has_variables
         except UnknownName:  # until its first use
@@ -73,17 +80,19 @@ def metametric(
 
 
 def metric_of(tp: type) -> StructuredMetric:
-    """The metric of a class under `@metametric`: its attribute `metric`, which type checkers cannot see.
+    """Return the metric of a class under `@metametric`: its attribute `metric`, which type checkers cannot see.
 
-    TypeError for a class that has none.
+    Raises:
+        TypeError: If the class has no metric.
 
-    >>> from dataclasses import dataclass
-    >>> @metametric(normalizer="f1")
-    ... @dataclass
-    ... class Bag:
-    ...     items: list[str]
-    >>> metric_of(Bag).score(Bag(["a"]), Bag(["a"]))
-    1.0
+    Example:
+        >>> from dataclasses import dataclass
+        >>> @metametric(normalizer="f1")
+        ... @dataclass
+        ... class Bag:
+        ...     items: list[str]
+        >>> metric_of(Bag).score(Bag(["a"]), Bag(["a"]))
+        1.0
     """
     metric = getattr(tp, "metric", None)
     if not isinstance(metric, StructuredMetric):
@@ -98,10 +107,20 @@ def derive(
     policy: str | Policy = "conventional",
     localns: Mapping[str, Any] | None = None,
 ) -> StructuredMetric:
-    """The metric of a type, such as `list[tuple[str, int]]`, without a normalizer; see `metametric`.
+    """Derive the metric of a type, such as `list[tuple[str, int]]`, without a normalizer; see `metametric`.
 
-    >>> derive(list[tuple[str, int]]).score([("a", 1), ("b", 2)], [("a", 1)])  # the overlap
-    1.0
+    Args:
+        tp: A record class or another type.
+        constraint: See `Constraint`.
+        policy: See `Policy`.
+        localns: Further names in scope, for annotations.
+
+    Raises:
+        TypeError: If a part of the type has no metric.
+
+    Example:
+        >>> derive(list[tuple[str, int]]).score([("a", 1), ("b", 2)], [("a", 1)])  # the overlap
+        1.0
     """
     constraint, policy = Constraint.parse(constraint), Policy.parse(policy)
     names = {**sys._getframe(1).f_locals, **(localns or {})}

@@ -1,4 +1,4 @@
-"""From a type to the plan of its metric."""
+"""Derivation of the plan of a metric from a type."""
 
 import collections
 import dataclasses
@@ -13,7 +13,16 @@ from torch import Tensor
 from typing_extensions import is_typeddict
 
 from ..fields.reading.values import INVALID
-from ..fields.schemas.records import class_of, field_names, is_record, is_tuple, plain, position, reader, resolved_types
+from ..fields.schemas.records import (
+    class_of,
+    field_names,
+    is_record,
+    is_tuple,
+    position,
+    reader,
+    resolve_alias,
+    resolved_types,
+)
 from ..tensors.constraints import Constraint
 from ..tensors.policy import Policy
 from .metric import StructuredMetric
@@ -21,7 +30,7 @@ from .nodes.function import Reader
 from .nodes.latent import LatentSet, VariableLeaf
 from .nodes.node import Leaf, Node, Product, Union
 from .nodes.set import Matched, Set
-from .values.columns import Where, as_list, elements_of, pairs_of, record_check
+from .values.columns import RowPath, as_list, elements_of, pairs_of, record_check
 from .values.leaf_types import LeafType
 from .variable import Variable
 
@@ -34,9 +43,9 @@ REMEDY = "write Annotated[..., dsl.discrete[...]] to compare it by ==, or a type
 
 
 class Plan:
-    """The nodes of a type, for a policy. names: what is in sight where it is written; pickles do without.
+    """Function from a policy to the nodes of a type. names: names in scope at the type, not pickled.
 
-    decorated: the type is a dataclass that asks for a metric of its own.
+    decorated: the type is a dataclass under `@metametric`.
     """
 
     def __init__(self, tp: Any, constraint: Constraint, names: Mapping[str, Any] | None, decorated: bool) -> None:
@@ -46,7 +55,7 @@ class Plan:
     def __call__(self, policy: Policy) -> Node:
         derivation, name = Derivation(self.constraint, policy, self.names), name_of(self.tp)
         if self.at_work:
-            raise recursive(name, [name, "...", name])
+            raise recursion_error(name, [name, "...", name])
         self.at_work = True
         try:
             return (derivation.record if self.decorated else derivation.node)(self.tp, name)
@@ -65,99 +74,102 @@ class Plan:
 
 @dataclasses.dataclass
 class Derivation:
-    """How the types below one class become nodes: the constraint and policy of collections, the names in sight."""
+    """Derivation of nodes from the types below one class, by the constraint and policy of collections."""
 
     constraint: Constraint
     policy: Policy
     localns: Mapping[str, Any] | None = None
     stack: tuple[type, ...] = ()
 
-    def node(self, tp: Any, at: str) -> Node:
-        """The node of a type. `at` is where it stands, for messages."""
-        tp = plain(tp)
+    def node(self, tp: Any, path: str) -> Node:
+        """Derive the node of a type; `path` is for messages."""
+        tp = resolve_alias(tp)
         origin, arguments = typing.get_origin(tp), typing.get_args(tp)
         if origin is typing.Annotated:
-            return self.annotated(tp, at)
+            return self.annotated(tp, path)
         if tp is Variable:
             return VariableLeaf()
-        if (metric := own_metric(tp)) is not None:
+        if (metric := metric_of_class(tp)) is not None:
             return metric.nested(self.policy)
         if is_record(tp):
-            return self.record(tp, at)
+            return self.record(tp, path)
         if origin in (typing.Union, types.UnionType):
-            return self.union(tp, at)
+            return self.union(tp, path)
         if origin is collections.Counter:
-            return self.set(self.node(arguments[0], f"{at}[0]"), elements_of)
+            return self.set(self.node(arguments[0], f"{path}[0]"), elements_of)
         if origin in MAPPINGS:
-            return self.mapping(arguments, at)
+            return self.mapping(arguments, path)
         if origin in (*COLLECTIONS, *SEQUENCES):
-            return self.set(self.node(arguments[0], f"{at}[*]"), as_list)
+            return self.set(self.node(arguments[0], f"{path}[*]"), as_list)
         if origin is typing.Literal or tp is None or tp in SCALARS or is_discrete(tp):
             return Leaf(LeafType(tp))
-        remedy = "say what it stands for, as in Box[int]" if isinstance(tp, typing.TypeVar) else REMEDY
-        raise TypeError(f"{at}: got the type {name_of(tp)}, which has no metric; {remedy}")
+        remedy = "bind the type variable, as in Box[int]" if isinstance(tp, typing.TypeVar) else REMEDY
+        raise TypeError(f"{path}: got the type {name_of(tp)}, which has no metric; {remedy}")
 
     def set(self, inner: Node, items: Callable) -> Matched:
         return (LatentSet if inner.has_variables else Set).under(self.policy, inner, items, self.constraint)
 
-    def annotated(self, tp: Any, at: str) -> Node:
+    def annotated(self, tp: Any, path: str) -> Node:
         for extra in tp.__metadata__:
             if isinstance(extra, StructuredMetric):
                 return extra.nested(self.policy)
-        return self.node(tp.__origin__, at)
+        return self.node(tp.__origin__, path)
 
-    def record(self, tp: Any, at: str) -> Product:
-        nodes = {names: (read, inner.node(hint, here)) for names, read, hint, here, inner in self.components(tp, at)}
+    def record(self, tp: Any, path: str) -> Product:
+        nodes = {
+            names: (read, inner.node(hint, part_path))
+            for names, read, hint, part_path, inner in self.components(tp, path)
+        }
         product = Product(nodes, record_check(tp))
         if product.has_variables and product.binds:
             raise TypeError(
-                f"{at}: got variables both inside and outside of a collection; wrap it in a collection of its own"
+                f"{path}: got variables both inside and outside of a collection; wrap the latter in a collection"
             )
         return product
 
-    def numbers(self, tp: Any, at: str) -> list[list[Reader]]:
-        """How to read the numbers that a value consists of, in order."""
-        tp = plain(tp.__origin__ if typing.get_origin(tp) is typing.Annotated else tp)
+    def number_readers(self, tp: Any, path: str) -> list[list[Reader]]:
+        """Return the readers of each number of a value, in order."""
+        tp = resolve_alias(tp.__origin__ if typing.get_origin(tp) is typing.Annotated else tp)
         if tp in (int, float, bool):
             return [[]]
         if not is_record(tp):
-            raise TypeError(f"{at}: got the type {name_of(tp)}, wanted numbers, or records of them, for tensor_func")
+            raise TypeError(f"{path}: got the type {name_of(tp)}, wanted numbers, or records of them, for tensor_func")
         return [
             [(names, read), *readers]
-            for names, read, hint, here, inner in self.components(tp, at)
-            for readers in inner.numbers(hint, here)
+            for names, read, hint, part_path, inner in self.components(tp, path)
+            for readers in inner.number_readers(hint, part_path)
         ]
 
-    def components(self, tp: Any, at: str) -> Iterator[tuple[tuple, Callable, Any, str, "Derivation"]]:
-        """Of a record: what its path is extended by, how to read it, its type, its place, and what derives it."""
+    def components(self, tp: Any, path: str) -> Iterator[tuple[tuple, Callable, Any, str, "Derivation"]]:
+        """Yield the path suffix, reader, type, path and derivation of each component of a record."""
         if tp in self.stack:
-            raise recursive(at, map(name_of, (*self.stack[self.stack.index(tp) :], tp)))
+            raise recursion_error(path, map(name_of, (*self.stack[self.stack.index(tp) :], tp)))
         inner = dataclasses.replace(self, stack=(*self.stack, tp))
         if is_tuple(tp):
             for n, hint in enumerate(typing.get_args(tp)):
-                yield (n,), position(n), hint, f"{at}[{n}]", inner
+                yield (n,), position(n), hint, f"{path}[{n}]", inner
             return
         hints = self.hints(tp)
         for name in field_names(tp):
-            yield (name,), reader(tp, name), hints[name], f"{at}.{name}".removeprefix("."), inner
+            yield (name,), reader(tp, name), hints[name], f"{path}.{name}".removeprefix("."), inner
 
     def hints(self, tp: Any) -> dict[str, Any]:
         return resolved_types(tp, self.localns or {})
 
-    def mapping(self, arguments: tuple, at: str) -> Node:
+    def mapping(self, arguments: tuple, path: str) -> Node:
         key, value = (
-            (name, (position(n), self.node(tp, f"{at}[*].{name}")))
+            (name, (position(n), self.node(tp, f"{path}[*].{name}")))
             for n, (name, tp) in enumerate(zip(("key", "value"), arguments, strict=True))
         )
         pair = Product({(key[0],): key[1], (value[0],): value[1]}, no_check)
         return self.set(pair, pairs_of)
 
-    def union(self, tp: Any, at: str) -> Node:
-        return union_of(tp, [self.node(case, at) for case in typing.get_args(tp)], at)
+    def union(self, tp: Any, path: str) -> Node:
+        return union_of(tp, [self.node(case, path) for case in typing.get_args(tp)], path)
 
 
-def union_of(tp: Any, nodes: list[Node], at: str) -> Union:
-    """A union whose cases, in order, have these nodes; TypeError where values do not tell the case."""
+def union_of(tp: Any, nodes: list[Node], path: str) -> Union:
+    """Build a union of the nodes of its cases; raise a TypeError if values do not determine the case."""
     cases = typing.get_args(tp)
     runtime = [runtime_classes(case) for case in cases]
     for n, classes in enumerate(runtime):
@@ -165,30 +177,30 @@ def union_of(tp: Any, nodes: list[Node], at: str) -> Union:
             if shared := [c for c in classes if c in runtime[earlier] and not isinstance(c, tuple)]:
                 both = f"{name_of(cases[earlier])} and {name_of(cases[n])}"
                 raise TypeError(
-                    f"{at}: {both} of {name_of(tp)} are both {shared[0].__name__} at run time; "
+                    f"{path}: {both} of {name_of(tp)} are both {shared[0].__name__} at run time; "
                     "wrap one of them in a dataclass"
                 )
     leaf_types = {n: node.type for n, node in enumerate(nodes) if isinstance(node, Leaf) and node.type is not None}
-    return Union(nodes, chooser(runtime, leaf_types), name_of(tp))
+    return Union(nodes, make_chooser(runtime, leaf_types), name_of(tp))
 
 
-def recursive(at: str, names: Iterable[str]) -> TypeError:
-    return TypeError(f"{at}: got the recursive type {' -> '.join(names)}; use dsl.graph_matching over its nodes")
+def recursion_error(path: str, names: Iterable[str]) -> TypeError:
+    return TypeError(f"{path}: got the recursive type {' -> '.join(names)}; use dsl.graph_matching over its nodes")
 
 
-def own_metric(tp: Any) -> StructuredMetric | None:
-    """The metric of a decorated class."""
+def metric_of_class(tp: Any) -> StructuredMetric | None:
+    """Return the metric of a decorated class, None for other types."""
     names = vars(tp) if isinstance(tp, type) else {}
-    found = (names.get(name) for name in ("metric", "latent_metric"))
-    return next((metric for metric in found if isinstance(metric, StructuredMetric)), None)
+    attributes = (names.get(name) for name in ("metric", "latent_metric"))
+    return next((metric for metric in attributes if isinstance(metric, StructuredMetric)), None)
 
 
-def no_check(values: Sequence[Any], where: Where) -> None:
-    """Whatever comes is right."""
+def no_check(values: Sequence[Any], where: RowPath) -> None:
+    """Accept all values."""
 
 
 def is_discrete(tp: Any) -> bool:
-    """Hashable, and compared by an equality of its own."""
+    """Return whether a type is hashable and defines its own equality."""
     if not isinstance(tp, type) or tp in (object, type, tuple, frozenset) or issubclass(tp, Tensor):
         return False
     if issubclass(tp, enum.Enum):
@@ -197,8 +209,8 @@ def is_discrete(tp: Any) -> bool:
 
 
 def runtime_classes(case: Any) -> list[Any]:
-    """The classes of a case's values; of a Literal its members, as (type, value)."""
-    case = plain(case)
+    """Return the classes of the values of a case; for a Literal its members, as (type, value)."""
+    case = resolve_alias(case)
     origin = typing.get_origin(case)
     if origin is typing.Annotated:
         return runtime_classes(case.__origin__)
@@ -209,11 +221,14 @@ def runtime_classes(case: Any) -> list[Any]:
     return [origin or (type(None) if case is None else case)]
 
 
-def chooser(runtime: list[list[Any]], leaf_types: Mapping[int, LeafType]) -> Callable[[Any], int | None]:
-    """Literal members by type and value; else the case of exactly the value's class, else the first scalar type that it
-    is a value of, else the first class that it is an instance of; JSON writes a tuple as a list."""
+def make_chooser(runtime: list[list[Any]], leaf_types: Mapping[int, LeafType]) -> Callable[[Any], int | None]:
+    """Build the function that returns the case of a value.
+
+    It is the Literal with an equal member of the same type, else the exact class, else the first scalar type that reads
+    the value, else the first class by isinstance. JSON writes a tuple as a list.
+    """
     members = {member: n for n, classes in enumerate(runtime) for member in classes if isinstance(member, tuple)}
-    classes = {cls: n for n, found in enumerate(runtime) for cls in found if not isinstance(cls, tuple)}
+    classes = {cls: n for n, case_classes in enumerate(runtime) for cls in case_classes if not isinstance(cls, tuple)}
     others = {cls: n for cls, n in classes.items() if n not in leaf_types}
 
     def choose(value: Any) -> int | None:

@@ -23,15 +23,15 @@ from ..tensors.normalizers import selves_read
 from ..tensors.overlap import Overlap
 from ..tensors.policy import Policy
 from ..tensors.reduction import Average, bounds_of_overlaps, scores_of_overlaps
-from .by_label import ByLabel, added, as_states, spelled, table_of
+from .by_label import ByLabel, add_tables, decode_sums, encode_label, encode_sums
 from .derive import Plan
 from .invalid import INVALID, INVALID_DOCUMENT, INVALID_FIELDS, invalid_mask, mark_invalid, overlap_of_valid
 from .matching import Hook, Path
 from .metric import StructuredMetric
 from .reductions import Reduction
-from .values.answers import Answers, sharing
+from .values.answers import Answers, share_answers
 from .values.columns import shared_columns
-from .values.tolerance import Tolerance, tolerating
+from .values.tolerance import Tolerance, tolerate_invalid
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -41,17 +41,17 @@ Extra = Callable[[dict[str, Tensor]], dict[str, Tensor]]
 
 
 class Prepared(NamedTuple):
-    """What a family has found in some documents, before any of it is counted."""
+    """Overlaps of a batch of documents, before they are added to the state."""
 
-    preds: Sequence[Any]  # INVALID_DOCUMENT where one is invalid
+    preds: Sequence[Any]  # INVALID_DOCUMENT for invalid ones
     refs: Sequence[Any]
     overlap: Tensor  # (B, 3)
     labels: dict[Hashable, Tensor]  # (3,) each
-    num_invalid: int  # fields
+    num_invalid: int  # number of invalid fields
 
 
 class Read(NamedTuple):
-    """Predictions, INVALID_DOCUMENT for invalid ones, their overlaps (B,), and how many fields were invalid."""
+    """Predictions, INVALID_DOCUMENT for invalid ones, their overlaps (B,), and the number of invalid fields."""
 
     preds: Sequence[Any]
     overlap: Overlap
@@ -59,7 +59,7 @@ class Read(NamedTuple):
 
 
 class Corpus(Metric):
-    """Base of what scores a corpus of objects: lists of predictions and references in, numbers by key out."""
+    """Base of metrics of a corpus of objects: lists of predictions and references in, scores by key out."""
 
     higher_is_better = True
     plot_lower_bound: float | None = 0.0
@@ -71,8 +71,12 @@ class Corpus(Metric):
         self._answers = Answers()  # of users' functions for the documents of an update that failed
 
     def update(self, preds: Sequence[Any], refs: Sequence[Any], **items: Unpack[ResamplingUnits]) -> None:
-        """Add documents; ValueError for lists of different lengths."""
-        with sharing(self._answers):
+        """Add documents.
+
+        Raises:
+            ValueError: If the lists have different lengths.
+        """
+        with share_answers(self._answers):
             self._add(self._prepared(preds, refs), **items)
         self._answers.clear()
 
@@ -83,39 +87,39 @@ class Corpus(Metric):
 
     @abstractmethod
     def compute(self) -> dict[str, Tensor]:
-        """Key -> () float64."""
+        """Compute all scores: key -> () float64."""
 
     @abstractmethod
     def _prepared(self, preds: Sequence[Any], refs: Sequence[Any]) -> Any:
-        """All that can fail: what is to be added for some documents."""
+        """Compute the batch that `_add` adds; all errors are raised here."""
 
     @abstractmethod
     def _add(self, batch: Any, **items: Unpack[ResamplingUnits]) -> None:
-        """Add what was prepared."""
+        """Add a prepared batch to the state."""
 
     def update_single(self, pred: Any, ref: Any) -> None:
         """Add one document."""
         self.update([pred], [ref])
 
     def update_batch(self, preds: Sequence[Any], refs: Sequence[Any]) -> None:
-        """`update` under the name that it has in metametric."""
+        """Call `update`; this is its name in metametric."""
         self.update(preds, refs)
 
     def plot(self, val: Any = None, ax: "Axes | None" = None) -> "tuple[Figure, Axes]":
-        """As `plot` of every metric: of what `compute` or `interval` answered, or a list of such answers."""
+        """Plot the result of `compute` or `interval`, or a list of such results, as every metric does."""
         steps = steps_of(self.compute() if val is None else val)
-        shares = [
+        plotted = [
             {key: step[key] for key in step if key.rpartition("-")[2] not in (INVALID, INVALID_FIELDS)}
             for step in steps
         ]
-        return super().plot(shares, ax)
+        return super().plot(plotted, ax)
 
     @abstractmethod
     def scoring_options(self) -> dict[str, Any]:
-        """Return what two of them have in common that `compare` takes: it says what is scored."""
+        """Return the options that two metrics must share to be compared."""
 
     def with_extra(self, function: Extra) -> Self:
-        """Let `function` of the computed values add values of its own."""
+        """Add a function that computes further values from the computed ones."""
         self.extras.append(function)
         return self
 
@@ -129,33 +133,39 @@ class Corpus(Metric):
 class Family(Corpus, SumMetric):
     """Averages of one metric over a corpus: `update(preds, refs)` with lists of B objects each, then `compute()`.
 
-    reduction: `micro_average([...])`, `macro_average([...])`, or several by prefix. A key is the prefix and the name
-    of the normalizer, such as "micro-f1"; before the first document its value is NaN. "none" is the metric as it is,
-    under its own normalizer if it has one; its name is empty, or "overlap" on its own.
-    by: the path, from an item of the one collection of an object, to the value that is its label: also "f1[label]" and
-    the averages "types-f1" and "weighted-f1". labels: those that count, in this order; default all that are met.
-    hooks: selector -> function, called at each update for the matches whose predicted path the selector selects, with
-    the number of the document. policy, empty, zero_division, duplicates: see `Policy`, default the metric's own.
-    replicates, seed: of `interval`. on_invalid: what to do with predictions that are no values of their type, such as
-    None for an answer that a parser refused: "raise"; "wrong": they share nothing with any reference, count as one item
-    of the prediction, and score 0; "empty": they count as empty, which rewards a refusal if the reference is empty too
-    and the policy gives credit for that. `compute` adds how many there were as "invalid". In predictions that are a
-    value of the type as a whole, a field of a wrong type has nothing in common with the reference, and counts as one
-    item of the prediction; a key that a dictionary lacks is None, or an empty collection. `compute` adds the number of
-    such fields as "invalid_fields". With `by`, or a similarity of your own, such predictions are invalid as a whole.
-    References must be valid.
-    Without any of policy, empty and zero_division a UserWarning says once, on a CPU, if a reference can score nothing:
-    a perfect prediction of an empty reference then scores 0 in a macro average.
+    A key is the prefix and the name of the normalizer, such as "micro-f1"; before the first document its value is NaN.
+    Without any of policy, empty and zero_division, a UserWarning is issued once, on a CPU, if a reference can score
+    nothing: a perfect prediction of an empty reference then scores 0 in a macro average.
 
-    >>> from dataclasses import dataclass
-    >>> @metametric(normalizer="f1")
-    ... @dataclass
-    ... class Bag:
-    ...     items: list[str]
-    >>> scores = Family(metric_of(Bag), {"micro": micro_average(["f1"]), "macro": macro_average(["f1"])})
-    >>> scores.update([Bag(["a"]), Bag([])], [Bag(["a"]), Bag(["b"])])
-    >>> {name: round(float(value), 3) for name, value in scores.compute().items()}
-    {'micro-f1': 0.667, 'macro-f1': 0.5}
+    Args:
+        metric: The metric of a class, such as ``Document.metric``.
+        reduction: `micro_average([...])`, `macro_average([...])`, or several by prefix. The normalizer "none" denotes
+            the metric under its own normalizer, if it has one; its name is empty, or "overlap" without a prefix.
+        by: Path from an item, of an object that consists of one collection, to its label: adds "f1[label]" and the
+            averages "types-f1" and "weighted-f1".
+        labels: The labels that count, in this order; default all that occur.
+        hooks: Selector -> function, called at each update with the index of the document for the matches whose
+            predicted path matches the selector.
+        policy, empty, zero_division, duplicates: See `Policy`; default the policy of the metric.
+        on_invalid: Treatment of predictions of a wrong type, such as None for an answer that a parser refused:
+            "raise"; "wrong": they have overlap 0, count as one item of the prediction, and score 0; "empty": they count
+            as empty, which rewards a refusal if the reference is empty too and the policy gives credit for that.
+            `compute` adds their number as "invalid". If only a field of a prediction has a wrong type, the field has
+            similarity 0 and counts as one item of the prediction; a missing key of a dictionary is None, or an empty
+            collection. `compute` adds the number of such fields as "invalid_fields". With `by`, or a similarity
+            function, a prediction with such a field is invalid. References must be valid.
+        replicates, seed: For `interval`.
+
+    Example:
+        >>> from dataclasses import dataclass
+        >>> @metametric(normalizer="f1")
+        ... @dataclass
+        ... class Bag:
+        ...     items: list[str]
+        >>> scores = Family(metric_of(Bag), {"micro": micro_average(["f1"]), "macro": macro_average(["f1"])})
+        >>> scores.update([Bag(["a"]), Bag([])], [Bag(["a"]), Bag(["b"])])
+        >>> {name: round(float(value), 3) for name, value in scores.compute().items()}
+        {'micro-f1': 0.667, 'macro-f1': 0.5}
     """
 
     model_options = (*Metric.model_options, "hooks", "on_invalid")
@@ -163,7 +173,7 @@ class Family(Corpus, SumMetric):
     num_documents: Tensor
     invalid: Tensor
     invalid_fields: Tensor
-    label_names: Tensor  # (n,) uint8, see `by_label.spelled`
+    label_names: Tensor  # (n,) uint8, see `by_label.encode_label`
     label_sums: Tensor  # (L, 3)
 
     def __init__(
@@ -188,24 +198,26 @@ class Family(Corpus, SumMetric):
         if not isinstance(metric, StructuredMetric):
             raise TypeError(f"metric: got {metric!r:.60}, wanted the metric of a class, such as Document.metric")
         reductions = dict(reduction) if isinstance(reduction, Mapping) else {"": reduction}
-        for prefix, given in reductions.items():
-            if not isinstance(given, Reduction):
+        for prefix, part in reductions.items():
+            if not isinstance(part, Reduction):
                 raise TypeError(
-                    f"reduction {prefix!r}: got {given!r}, wanted micro_average([...]) or macro_average([...])"
+                    f"reduction {prefix!r}: got {part!r}, wanted micro_average([...]) or macro_average([...])"
                 )
-        own = Policy.parse(policy or metric.policy, empty=empty, zero_division=zero_division, duplicates=duplicates)
-        self.metric = metric.under(own)
+        resolved = Policy.parse(
+            policy or metric.policy, empty=empty, zero_division=zero_division, duplicates=duplicates
+        )
+        self.metric = metric.under(resolved)
         self.prefixes = list(reductions)
         self.scores = [
-            {score.name or "overlap": score if score.name else metric.normalizer for score in given.normalizers}
-            for given in reductions.values()
+            {score.name or "overlap": score if score.name else metric.normalizer for score in part.normalizers}
+            for part in reductions.values()
         ]
         self.averages = [
-            Average(given.average, 3, partial(scores_of_overlaps, scores, own.zero_division))
-            for given, scores in zip(reductions.values(), self.scores, strict=True)
+            Average(part.average, 3, partial(scores_of_overlaps, scores, resolved.zero_division))
+            for part, scores in zip(reductions.values(), self.scores, strict=True)
         ]
         all_scores = {name: score for scores in self.scores for name, score in scores.items()}
-        self.reads = selves_read(all_scores.values(), own.zero_division)
+        self.reads = selves_read(all_scores.values(), resolved.zero_division)
         nothing = torch.zeros(3, dtype=torch.float64, device="cpu")
         macros = [average for average in self.averages if average.kind == "macro" and "ref" in self.reads]
         is_default = (policy, empty, zero_division, metric.own_policy) == (None,) * 4
@@ -214,7 +226,7 @@ class Family(Corpus, SumMetric):
         self.by_label = None if by is None else ByLabel(self.metric, by, all_scores, labels)
         self.on_invalid = on_invalid
         self.hooks = dict(hooks or {})
-        self._first_document = 0  # of a batch of `forward`: how many the metric has
+        self._first_document = 0  # index of the first document of a batch of `forward`
         self.add_sums(sum(average.width for average in self.averages))
         self.add_state("num_documents", torch.zeros((), dtype=torch.int64, device="cpu"), "sum")
         if on_invalid != "raise":
@@ -225,7 +237,7 @@ class Family(Corpus, SumMetric):
             self.add_rows("label_sums")
 
     def rows_of_items(self) -> list[tuple[str, ...]]:
-        return []  # those of labels hold names and sums, whose lengths differ
+        return []  # the rows of labels are names and sums of different lengths
 
     @property
     def documents(self) -> int:
@@ -234,7 +246,7 @@ class Family(Corpus, SumMetric):
 
     def _prepared(self, preds: Sequence[Any], refs: Sequence[Any]) -> Prepared:
         preds, overlap, num_invalid = self._read(preds, refs)
-        self._warn_of_worthless(overlap.ref)
+        self._warn_about_zero_references(overlap.ref)
         labels = self.by_label.sums_of(preds, refs) if self.by_label else {}
         return Prepared(preds, refs, torch.stack(overlap, -1).double(), labels, num_invalid)
 
@@ -246,38 +258,36 @@ class Family(Corpus, SumMetric):
             self.invalid = self.invalid + sum(pred is INVALID_DOCUMENT for pred in batch.preds)
             self.invalid_fields = self.invalid_fields + batch.num_invalid
         if batch.labels:
-            sums = {spelled(label): row.to(self.sums.device) for label, row in batch.labels.items()}
-            self._keep_labels(added([self._label_sums(), sums]))
-        for number, (pred, ref) in enumerate(zip(batch.preds, batch.refs, strict=True) if self.hooks else (), first):
+            sums = {encode_label(label): row.to(self.sums.device) for label, row in batch.labels.items()}
+            self._keep_labels(add_tables([self._label_sums(), sums]))
+        for document, (pred, ref) in enumerate(zip(batch.preds, batch.refs, strict=True) if self.hooks else (), first):
             if pred is not INVALID_DOCUMENT:
                 with self._tolerance():
-                    self.metric.compute(pred, ref)[1].run_with_hooks(self.hooks, number)
+                    self.metric.compute(pred, ref)[1].run_with_hooks(self.hooks, document)
 
     def _rows(self, average: Average, batch: Prepared) -> Tensor:  # ->  (B, width)
         rows = average.rows(batch.overlap)
         if self.on_invalid != "wrong" or average.kind == "micro":
             return rows
-        wrong = invalid_mask(batch.preds, rows.device)[:, None]  # 0 also where the policy has another value for 0 / 0
+        wrong = invalid_mask(batch.preds, rows.device)[:, None]  # score 0 even if the policy defines 0 / 0 otherwise
         scores, counted = rows.tensor_split(2, -1)
         return torch.cat([scores.masked_fill(wrong, 0), counted.masked_fill(wrong, 1)], -1)
 
-    def _warn_of_worthless(self, refs: Tensor) -> None:
+    def _warn_about_zero_references(self, refs: Tensor) -> None:
         # refs: (B,) self-overlaps
-        """Warn once of references for which a perfect prediction scores 0."""
-        if not self._warnings_left or refs.device.type != "cpu":  # elsewhere it would wait in every update
+        """Warn once about references for which a perfect prediction scores 0."""
+        if not self._warnings_left or refs.device.type != "cpu":  # other devices would synchronize in every update
             return
-        if num_worthless := int((refs == 0).sum()):
+        if num_zero := int((refs == 0).sum()):
             self._warnings_left.clear()
-            warnings.warn(
-                f'{num_worthless} of {len(refs)} references can score nothing; write policy="agree"', stacklevel=6
-            )
+            warnings.warn(f'{num_zero} of {len(refs)} references can score nothing; write policy="agree"', stacklevel=6)
 
     def _label_sums(self) -> dict[str, Tensor]:
-        """The sums of each label, by how it is spelled."""
-        return table_of(self.label_names, self.label_sums)
+        """Return the sums by encoded label."""
+        return decode_sums(self.label_names, self.label_sums)
 
     def _keep_labels(self, sums: dict[str, Tensor]) -> None:
-        self.label_names, self.label_sums = as_states(sums)
+        self.label_names, self.label_sums = encode_sums(sums)
 
     def _add_state(self, state: dict[str, Tensor]) -> None:
         super()._add_state(state)
@@ -285,7 +295,7 @@ class Family(Corpus, SumMetric):
             self._keep_labels(self._label_sums())  # in one row each
 
     def compute(self) -> dict[str, Tensor]:
-        """Key -> () float64."""
+        """Compute all scores: key -> () float64."""
         values = self.read_sums(self.sums)
         if self.on_invalid != "raise":
             values[INVALID] = self.invalid.masked_fill(self.num_documents == 0, torch.nan)
@@ -300,15 +310,15 @@ class Family(Corpus, SumMetric):
         return self._keyed([average.scores(part) for average, part in zip(self.averages, parts, strict=True)])
 
     def _resampled_sums(self, replicates: int | None, seed: int | None) -> Joined:
-        """Of each average apart: what is known of its best and worst documents is its own."""
-        whole, parts = self._resampled_state(replicates, seed), []
+        """Resample each average separately, because each has its own bounds of a document."""
+        resampled, parts = self._resampled_state(replicates, seed), []
         ends = accumulate([average.width for average in self.averages], initial=0)
         for average, (start, stop) in zip(self.averages, pairwise(ends), strict=True):
-            half, units = whole.half, whole.units
+            half, units = resampled.half, resampled.units
             parts.append(
-                whole._replace(
-                    observed=whole.observed[..., start:stop],
-                    weighted=whole.weighted[..., start:stop],
+                resampled._replace(
+                    observed=resampled.observed[..., start:stop],
+                    weighted=resampled.weighted[..., start:stop],
                     half=None if half is None else half[..., start:stop],
                     units=None if units is None else units._replace(rows=units.rows[..., start:stop]),
                     read=average.scores,
@@ -320,19 +330,19 @@ class Family(Corpus, SumMetric):
         return together(parts, self._keyed)
 
     def scoring_options(self) -> dict[str, Any]:
-        """Return what two families have in common that `compare` takes: the metric, its averages and their options."""
+        """Return the options that two families must share to be compared: the metric, its averages and options."""
         averages = [(prefix, average.kind) for prefix, average in zip(self.prefixes, self.averages, strict=True)]
         labels = {} if self.by_label is None else {"by": self.by_label.by, "labels": self.by_label.labels}
         scores = {"reduction": averages, "scores": self.scores, "policy": self.metric.policy}
-        own = {"replicates": self.replicates, "seed": self.seed}
-        return {"metric": _kind_of(self.metric), **scores, **labels, **own}
+        resampling = {"replicates": self.replicates, "seed": self.seed}
+        return {"metric": _kind_of(self.metric), **scores, **labels, **resampling}
 
     def update_options(self) -> dict[str, Any]:
-        # Each of two families with hooks calls them.
+        # Families with hooks never share an update, so that each calls its hooks.
         return {**super().update_options(), "hooks": self if self.hooks else None}
 
     def per_document(self, preds: Sequence[Any], refs: Sequence[Any]) -> dict[str, Tensor]:
-        """Normalizer -> (B,) float64; the state is left as it is."""
+        """Compute the scores of each document without changing the state: normalizer -> (B,) float64."""
         preds, overlap, _ = self._read(preds, refs)
         scores = {k: v for average in self.averages for k, v in average.read(torch.stack(overlap, -1)).items()}
         if self.on_invalid != "wrong":
@@ -351,7 +361,7 @@ class Family(Corpus, SumMetric):
         self._first_document = 0
 
     def new(self, hooks: Mapping[Path | str, Hook] | None = None) -> "Family":
-        """The same without documents."""
+        """Return a copy without documents."""
         fresh = copy.deepcopy(self)
         fresh.reset()
         fresh.hooks = dict(hooks or {})
@@ -362,7 +372,7 @@ class Family(Corpus, SumMetric):
             return Read(preds, self.metric.cross_and_selves(preds, refs, self.reads), 0)
         _checks.check_consistent_length(preds=preds, refs=refs)
         self_overlap = float(self.on_invalid == "wrong")
-        with shared_columns(), self._tolerance() as tolerance:  # what is looked at twice is read once
+        with shared_columns(), self._tolerance() as tolerance:  # valid documents are read once
             preds = mark_invalid(self.metric, preds, refs)
             if tolerance.num_invalid:
                 tolerance.num_invalid = 0  # counted again in each reading
@@ -372,13 +382,13 @@ class Family(Corpus, SumMetric):
             return Read(preds, overlap, num_invalid)
 
     def _tolerance(self) -> AbstractContextManager[Tolerance]:
-        """Tolerate invalid fields of predictions, where labels need not be read off them."""
+        """Tolerate invalid fields of predictions, unless labels are read from them."""
         is_tolerant = self.on_invalid != "raise" and self.by_label is None and self.metric.node().tolerant
-        return tolerating() if is_tolerant else nullcontext(Tolerance())
+        return tolerate_invalid() if is_tolerant else nullcontext(Tolerance())
 
     def _keyed(self, scores: Sequence[dict[str, Tensor]]) -> dict[str, Tensor]:
         named = zip(self.prefixes, scores, strict=True)
-        return {keyed(prefix, name): value for prefix, part in named for name, value in part.items()}
+        return {join_key(prefix, name): value for prefix, part in named for name, value in part.items()}
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
         _join_averages(state_dict, prefix, [average.kind for average in self.averages])
@@ -389,12 +399,12 @@ class Family(Corpus, SumMetric):
 
 def _join_averages(state_dict: dict[str, Any], prefix: str, kinds: list[str]) -> None:
     """Replace the states of the averages by those of the family, in a state dict of an earlier version."""
-    names = [f"{prefix}averages.{number}." for number in range(len(kinds))]
+    names = [f"{prefix}averages.{index}." for index in range(len(kinds))]
     if any(name + "sums" not in state_dict for name in names):
         return
     sums = [state_dict.pop(name + "sums") for name in names]
     state_dict[prefix + "sums"] = torch.cat(sums)
-    if names[0] + "weighted" in state_dict:  # which is refused
+    if names[0] + "weighted" in state_dict:  # raises an error when it is loaded
         state_dict[prefix + "weighted"] = state_dict[names[0] + "weighted"]
     documents = [part[-1] for part, kind in zip(sums, kinds, strict=True) if kind == "micro"]
     invalid = state_dict.pop(prefix + "invalid.0.sums", None)
@@ -406,12 +416,12 @@ def _join_averages(state_dict: dict[str, Any], prefix: str, kinds: list[str]) ->
     )
 
 
-def keyed(prefix: str, name: str) -> str:
-    """The key of a score: both, joined, or that which is not empty; the prefix alone for what is called overlap."""
+def join_key(prefix: str, name: str) -> str:
+    """Join a prefix and the name of a score; either may be empty, and the name "overlap" is omitted after a prefix."""
     return prefix if prefix and name == "overlap" else "-".join(filter(None, (prefix, name)))
 
 
 def _kind_of(metric: StructuredMetric) -> list[Any]:
-    """Return the type whose values are compared, or the function that plans it, and the normalizer."""
+    """Return the type, or the function that builds the plan, and the normalizer."""
     plan = metric.plan
     return [repr(plan.tp) if isinstance(plan, Plan) else getattr(plan, "func", plan), metric.normalizer]

@@ -1,4 +1,4 @@
-"""Predictions that are no values of their type, such as what a parser made of a language model's broken answer."""
+"""Predictions of a wrong type, such as those parsed from a malformed answer of a language model."""
 
 from collections.abc import Sequence
 from itertools import compress
@@ -10,13 +10,13 @@ from torch import Tensor
 from ..tensors.overlap import Overlap
 from .metric import StructuredMetric
 
-INVALID_DOCUMENT = object()  # in the place of an invalid prediction
-INVALID = "invalid"  # the key of their number
-INVALID_FIELDS = "invalid_fields"  # that of the number of invalid fields of other predictions
+INVALID_DOCUMENT = object()  # replaces an invalid prediction
+INVALID = "invalid"  # key of the number of invalid predictions
+INVALID_FIELDS = "invalid_fields"  # key of the number of invalid fields of other predictions
 
 
 def mark_invalid(metric: StructuredMetric, preds: Sequence[Any], refs: Sequence[Any]) -> list[Any]:
-    """Return the predictions, with INVALID_DOCUMENT in place of those that cannot be read.
+    """Replace predictions that cannot be read by INVALID_DOCUMENT.
 
     The cost grows with the number of invalid predictions, each of which is found by bisection.
 
@@ -50,7 +50,7 @@ def _reads(metric: StructuredMetric, preds: Sequence[Any], refs: Sequence[Any]) 
 
 def invalid_mask(preds: Sequence[Any], device: torch.device) -> Tensor:
     # B objects  ->  (B,) bool
-    """Return which predictions are invalid."""
+    """Return the mask of invalid predictions."""
     return torch.tensor([pred is INVALID_DOCUMENT for pred in preds], dtype=torch.bool, device=device)
 
 
@@ -58,7 +58,7 @@ def overlap_of_valid(
     metric: StructuredMetric, preds: Sequence[Any], refs: Sequence[Any], reads: Sequence[str], self_overlap: float
 ) -> Overlap:
     # B objects each  ->  (B,) each
-    """Compute the overlaps, where an invalid prediction shares nothing with any reference.
+    """Compute the overlaps; an invalid prediction has overlap 0 with every reference.
 
     Args:
         self_overlap: Overlap of an invalid prediction with itself.
@@ -66,11 +66,11 @@ def overlap_of_valid(
     valid = [pred is not INVALID_DOCUMENT for pred in preds]
     if all(valid):
         return metric.cross_and_selves(preds, refs, reads)
-    known = torch.tensor(valid, device=metric.device)
-    found = metric.cross_and_selves(list(compress(preds, valid)), list(compress(refs, valid)), reads)
-    cross, pred, ref = (side.new_zeros(len(valid)).index_put_((known,), side) for side in found)
+    mask = torch.tensor(valid, device=metric.device)
+    overlaps = metric.cross_and_selves(list(compress(preds, valid)), list(compress(refs, valid)), reads)
+    cross, pred, ref = (overlap.new_zeros(len(valid)).index_put_((mask,), overlap) for overlap in overlaps)
     if "pred" in reads:
-        pred[~known] = self_overlap
+        pred[~mask] = self_overlap
     if "ref" in reads:
-        ref[~known] = metric.selves([r for r, is_known in zip(refs, valid, strict=True) if not is_known])
+        ref[~mask] = metric.selves([r for r, is_valid in zip(refs, valid, strict=True) if not is_valid])
     return Overlap(cross, pred, ref)

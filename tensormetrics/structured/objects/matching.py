@@ -1,4 +1,4 @@
-"""Who was matched with whom: paths into objects, matches, and hooks that are called for them."""
+"""Matched components: paths into objects, matches, and hooks that are called for matches."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -9,7 +9,7 @@ COMPONENT = re.compile(r"\[(\d+|\*)\]|(?:^|\.)([^.\[\]@]+)")
 
 
 class Path(tuple):
-    """Where a component stands: names of fields and numbers of items. Text: `@`, `a.b[1].c`, `[*]` and `*` for any.
+    """Path of a component: names of fields and indices of items. Text: `@`, `a.b[1].c`, wildcards `[*]` and `*`.
 
     Texts may begin at the root: `@.a.b`, `@[1]`, `.a`.
     """
@@ -21,20 +21,21 @@ class Path(tuple):
 
     @classmethod
     def parse(cls, text: str) -> "Path":
-        """The path of a text; ValueError with the position where it is none."""
+        """Parse a path; raise a ValueError with the position of the first error."""
         if text == "@":
             return cls()
         components: list[str | int] = []
         end = int(text[:2] in ("@.", "@["))
         while end < len(text) or not components:
-            found = COMPONENT.match(text, end)
-            if found is None or (found[2] and end and text[end] != "."):
-                raise ValueError(f"path: got {text!r}, which cannot be read at position {end}; wanted such as a.b[1].c")
-            if found[2] is not None:
-                components.append(found[2])
+            match = COMPONENT.match(text, end)
+            if match is None or (match[2] and end and text[end] != "."):
+                got = f"got {text!r}, which cannot be read at position {end}"
+                raise ValueError(f"path: {got}; wanted a path such as a.b[1].c")
+            if match[2] is not None:
+                components.append(match[2])
             else:
-                components.append(cls.ANY_ITEM if found[1] == "*" else int(found[1]))
-            end = found.end()
+                components.append(cls.ANY_ITEM if match[1] == "*" else int(match[1]))
+            end = match.end()
         return cls(components)
 
     def __str__(self) -> str:
@@ -45,8 +46,8 @@ class Path(tuple):
         return f"Path({str(self)!r})"
 
     def __getitem__(self, index: Any) -> Any:
-        found = super().__getitem__(index)
-        return Path(found) if isinstance(index, slice) else found
+        component = super().__getitem__(index)
+        return Path(component) if isinstance(index, slice) else component
 
     @property
     def components(self) -> tuple[str | int, ...]:
@@ -62,17 +63,17 @@ class Path(tuple):
         return Path((*components, *self))
 
     def selects(self, other: "Path") -> bool:
-        """Whether other is this path, whose wildcards stand for one component of their kind each."""
+        """Return whether this path, in which a wildcard matches one component of its kind, matches another path."""
         return len(self) == len(other) and all(
-            own == given
-            or (own == self.ANY_FIELD and isinstance(given, str))
-            or (own == self.ANY_ITEM and isinstance(given, int))
-            for own, given in zip(self, other, strict=True)
+            pattern == component
+            or (pattern == self.ANY_FIELD and isinstance(component, str))
+            or (pattern == self.ANY_ITEM and isinstance(component, int))
+            for pattern, component in zip(self, other, strict=True)
         )
 
 
 class Match(NamedTuple):
-    """A predicted and a reference component that stand for each other, and their similarity."""
+    """Pair of a predicted and a reference component that are matched, and their similarity."""
 
     pred_path: Path
     pred: Any
@@ -85,7 +86,7 @@ class Match(NamedTuple):
 
 
 class Hook(Protocol):
-    """What is called for a match."""
+    """Function that is called for each match."""
 
     def __call__(self, data_id: int, pred_path: str, pred: Any, ref_path: str, ref: Any, score: float) -> None: ...
 
@@ -95,27 +96,28 @@ class Hook(Protocol):
 
 
 class Matching:
-    """The matches of one pair of objects: the pair itself, then its parts in order, to any depth. Built when read.
+    """Matches of one pair of objects: the pair itself, then its parts in order, to any depth. Built at first access.
 
-    >>> from dataclasses import dataclass
-    >>> @metametric(normalizer="f1")
-    ... @dataclass
-    ... class Bag:
-    ...     items: list[str]
-    >>> score, matching = metric_of(Bag).compute(Bag(["a"]), Bag(["b", "a"]))
-    >>> [(str(match.pred_path), str(match.ref_path)) for match in matching]
-    [('@', '@'), ('items', 'items'), ('items[0]', 'items[1]')]
+    Example:
+        >>> from dataclasses import dataclass
+        >>> @metametric(normalizer="f1")
+        ... @dataclass
+        ... class Bag:
+        ...     items: list[str]
+        >>> score, matching = metric_of(Bag).compute(Bag(["a"]), Bag(["b", "a"]))
+        >>> [(str(match.pred_path), str(match.ref_path)) for match in matching]
+        [('@', '@'), ('items', 'items'), ('items[0]', 'items[1]')]
     """
 
     def __init__(self, find: Callable[[], Iterator[Match]]) -> None:
         self._find = find
-        self._found: list[Match] | None = None
+        self._matches: list[Match] | None = None
 
     @property
     def matches(self) -> list[Match]:
-        if self._found is None:
-            self._found = list(self._find())
-        return self._found
+        if self._matches is None:
+            self._matches = list(self._find())
+        return self._matches
 
     def __iter__(self) -> Iterator[Match]:
         return iter(self.matches)

@@ -1,4 +1,4 @@
-"""Averages of normalized scores over documents, by which a `Family` is made."""
+"""Averages of normalized scores over documents, for `Family`."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -7,39 +7,47 @@ from ..tensors.normalizers import Normalizer, parse_normalizers
 
 
 class Reduction(NamedTuple):
-    """An average of normalised scores; made by `micro_average` and `macro_average`."""
+    """Average of normalized scores; made by `micro_average` and `macro_average`."""
 
     average: str
     normalizers: tuple[Normalizer, ...]
 
 
 def micro_average(normalizers: Sequence[str | Normalizer]) -> Reduction:
-    """Overlaps are summed over documents, then normalised.
+    """Make the reduction that sums overlaps over documents, then normalizes the sums.
 
-    >>> from dataclasses import dataclass
-    >>> @metametric(normalizer="f1")
-    ... @dataclass
-    ... class Bag:
-    ...     items: list[str]
-    >>> scores = Family(metric_of(Bag), micro_average(["f1"]))
-    >>> scores.update([Bag(["a"]), Bag(["b"])], [Bag(["a", "c", "d"]), Bag(["b"])])
-    >>> scores.compute()
-    {'f1': tensor(0.6667, dtype=torch.float64)}
+    Args:
+        normalizers: Names or normalizers, such as ``["precision", "f1"]``.
+
+    Example:
+        >>> from dataclasses import dataclass
+        >>> @metametric(normalizer="f1")
+        ... @dataclass
+        ... class Bag:
+        ...     items: list[str]
+        >>> scores = Family(metric_of(Bag), micro_average(["f1"]))
+        >>> scores.update([Bag(["a"]), Bag(["b"])], [Bag(["a", "c", "d"]), Bag(["b"])])
+        >>> scores.compute()
+        {'f1': tensor(0.6667, dtype=torch.float64)}
     """
     return Reduction("micro", parse_normalizers("normalizers", normalizers))
 
 
 def macro_average(normalizers: Sequence[str | Normalizer]) -> Reduction:
-    """Overlaps are normalised in each document; the mean is over the documents where the score is defined.
+    """Make the reduction that normalizes overlaps by document, then averages over documents where the score is defined.
 
-    >>> from dataclasses import dataclass
-    >>> @metametric(normalizer="f1")
-    ... @dataclass
-    ... class Bag:
-    ...     items: list[str]
-    >>> scores = Family(metric_of(Bag), macro_average(["f1"]))
-    >>> scores.update([Bag(["a"]), Bag(["b"])], [Bag(["a", "c", "d"]), Bag(["b"])])
-    >>> scores.compute()
-    {'f1': tensor(0.7500, dtype=torch.float64)}
+    Args:
+        normalizers: Names or normalizers, such as ``["precision", "f1"]``.
+
+    Example:
+        >>> from dataclasses import dataclass
+        >>> @metametric(normalizer="f1")
+        ... @dataclass
+        ... class Bag:
+        ...     items: list[str]
+        >>> scores = Family(metric_of(Bag), macro_average(["f1"]))
+        >>> scores.update([Bag(["a"]), Bag(["b"])], [Bag(["a", "c", "d"]), Bag(["b"])])
+        >>> scores.compute()
+        {'f1': tensor(0.7500, dtype=torch.float64)}
     """
     return Reduction("macro", parse_normalizers("normalizers", normalizers))

@@ -1,4 +1,4 @@
-"""Families of scores by name, as one metric."""
+"""Several families of scores as one metric."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
@@ -12,27 +12,35 @@ from ..._distributed import options_of
 from ..._metric import Options
 from ...uncertainty.engine.resampling import Joined, together
 from ...uncertainty.engine.weights import ResamplingUnits
-from .family import Corpus, Family, keyed
+from .family import Corpus, Family, join_key
 from .matching import Hook, Path
 from .values.columns import shared_columns
 
 
 class Suite(Corpus):
-    """Families and suites by name, fed with the same objects; the names are the first part of the keys.
+    """Families and suites by name, updated with the same objects; the names are the first part of the keys.
 
-    >>> from dataclasses import dataclass
-    >>> @metametric(normalizer="f1")
-    ... @dataclass
-    ... class Bag:
-    ...     items: list[str]
-    >>> suite = Suite({"all": Family(metric_of(Bag), micro_average(["recall"]))})
-    >>> suite.update([Bag(["a"])], [Bag(["a", "b"])])
-    >>> suite.compute()
-    {'all-recall': tensor(0.5000, dtype=torch.float64)}
+    Args:
+        members: Families and suites by name.
+
+    Raises:
+        TypeError: If a member is neither a family nor a suite.
+        ValueError: If two states would have the same name.
+
+    Example:
+        >>> from dataclasses import dataclass
+        >>> @metametric(normalizer="f1")
+        ... @dataclass
+        ... class Bag:
+        ...     items: list[str]
+        >>> suite = Suite({"all": Family(metric_of(Bag), micro_average(["recall"]))})
+        >>> suite.update([Bag(["a"])], [Bag(["a", "b"])])
+        >>> suite.compute()
+        {'all-recall': tensor(0.5000, dtype=torch.float64)}
     """
 
     _members: dict[str, "Family | Suite"]
-    _homes: dict[str, tuple[str, str]]  # of each state the member, and its name there
+    _homes: dict[str, tuple[str, str]]  # state -> member, name of the state in the member
 
     def __init__(self, members: Mapping[str, "Family | Suite"], **kwargs: Unpack[Options]) -> None:
         super().__init__(**kwargs)
@@ -42,12 +50,14 @@ class Suite(Corpus):
         self._members, self._homes = dict(members), {}
         for name, member in members.items():
             for state, default in member._defaults.items():
-                own = f"{name}-{state}"
-                if own in self._homes:
-                    raise ValueError(f"member {name!r}: got two states named {own!r}, wanted other names of members")
-                self._homes[own] = name, state
-                self._defaults[own] = default
-                self._reductions[own], self._persistent[own] = member._reductions[state], False
+                full_name = f"{name}-{state}"
+                if full_name in self._homes:
+                    raise ValueError(
+                        f"member {name!r}: got two states named {full_name!r}, wanted other names of members"
+                    )
+                self._homes[full_name] = name, state
+                self._defaults[full_name] = default
+                self._reductions[full_name], self._persistent[full_name] = member._reductions[state], False
         self._update_count = max((member._update_count for member in members.values()), default=0)
 
     @property
@@ -55,8 +65,8 @@ class Suite(Corpus):
         """Families and suites by name, which hold what the suite was updated with."""
         return dict(self._members)
 
-    # The states are those of the members, which no module knows as parts: a state has one home and is moved, saved and
-    # synchronised once.
+    # The states are those of the members, which are not registered as submodules, so that each state is moved, saved
+    # and synchronized once.
 
     def __getattr__(self, name: str) -> Any:
         homes = self.__dict__.get("_homes", {})
@@ -94,9 +104,9 @@ class Suite(Corpus):
             member._add(batch[name], **items)
 
     def compute(self) -> dict[str, Tensor]:
-        """Key -> () float64."""
-        found = {name: type(member).compute(cast(Any, member)) for name, member in self._members.items()}
-        return self.extended(self._named(found))
+        """Compute all scores: key -> () float64."""
+        values = {name: type(member).compute(cast(Any, member)) for name, member in self._members.items()}
+        return self.extended(self._named(values))
 
     def _resampled_sums(self, replicates: int | None, seed: int | None) -> Joined:
         parts = [member._resampled_sums(replicates, seed) for member in self._members.values()]
@@ -107,7 +117,7 @@ class Suite(Corpus):
         return together(parts, named)
 
     def scoring_options(self) -> dict[str, Any]:
-        """Return the names of the members, and what is scored by each."""
+        """Return the names of the members and their scoring options."""
         options: dict[str, Any] = {"members": list(self._members)}
         for name, member in self._members.items():
             options |= {f"{name}: {option}": value for option, value in member.scoring_options().items()}
@@ -123,7 +133,7 @@ class Suite(Corpus):
         return {"class": type(self)} | {name: member.update_options() for name, member in self._members.items()}
 
     def per_document(self, preds: Sequence[Any], refs: Sequence[Any]) -> dict[str, Tensor]:
-        """Key -> (B,) float64; the state is left as it is."""
+        """Compute the scores of each document without changing the state: key -> (B,) float64."""
         with shared_columns():
             return self._named({name: member.per_document(preds, refs) for name, member in self._members.items()})
 
@@ -134,19 +144,19 @@ class Suite(Corpus):
             member.reset()
 
     def new(self, hooks: Mapping[Path | str, Hook] | None = None) -> "Suite":
-        """The same without documents; every family runs the hooks, in order."""
+        """Return a copy without documents; every family runs the hooks, in order."""
         fresh = Suite({name: member.new(hooks) for name, member in self._members.items()})
         fresh.extras = list(self.extras)
         return fresh
 
-    def _named(self, found: Mapping[str, dict[str, Tensor]]) -> dict[str, Tensor]:
-        return {keyed(name, key): value for name, part in found.items() for key, value in part.items()}
+    def _named(self, scores: Mapping[str, dict[str, Tensor]]) -> dict[str, Tensor]:
+        return {join_key(name, key): value for name, part in scores.items() for key, value in part.items()}
 
     def _part(self, name: str, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """The state of a member, out of the suite's."""
-        return {inner: state[own] for own, (member, inner) in self._homes.items() if member == name}
+        """Return the state of a member from the state of the suite."""
+        return {inner: state[full_name] for full_name, (member, inner) in self._homes.items() if member == name}
 
-    def _batch(self, **own: Any) -> Self:
+    def _batch(self, **kwargs: Any) -> Self:
         return super()._batch(_members={name: member._batch() for name, member in self._members.items()})
 
     def _number_after(self, state: dict[str, Any]) -> None:
@@ -168,13 +178,13 @@ class Suite(Corpus):
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
         loaded = False
-        for number, (name, member) in enumerate(self._members.items()):
-            before, inner = f"{prefix}parts.{number}.", f"{prefix}{name}-"  # of an earlier version, and of this one
+        for index, (name, member) in enumerate(self._members.items()):
+            before, inner = f"{prefix}parts.{index}.", f"{prefix}{name}-"  # of an earlier version, and of this one
             names = {key: inner + key.removeprefix(before) for key in state_dict if key.startswith(before)}
             names |= {inner + state: inner + state for state in member._defaults if inner + state in state_dict}
-            own = {new: state_dict.pop(key) for key, new in names.items()}
-            loaded |= bool(own)
-            member._load_from_state_dict(own, inner, *args)
+            member_state = {new: state_dict.pop(key) for key, new in names.items()}
+            loaded |= bool(member_state)
+            member._load_from_state_dict(member_state, inner, *args)
         if loaded:
             self._update_count = max(member._update_count for member in self._members.values())
             self._computed = None

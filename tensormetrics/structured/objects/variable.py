@@ -1,10 +1,10 @@
-"""Names that are bound anew in every structure."""
+"""Names that are local to a structure."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Variable:
-    """A name that has a meaning inside its own structure only."""
+    """Name that has a meaning only within its structure, such as a variable of a graph."""
 
     name: str

@@ -294,6 +294,6 @@ def test_schema_of_other_collections():
 @pytest.mark.parametrize("tp", [complex, types.SimpleNamespace, type], ids=str)
 def test_schema_of_types_without_json_raises_with_the_path(tp):
     cls = dataclasses.make_dataclass("Doc", [("values", list[tp])])
-    message = f"Doc.values[]: got the type {tp.__name__}, wanted a type that JSON has values of"
+    message = f"Doc.values[]: got the type {tp.__name__}, wanted a type with JSON values"
     with pytest.raises(TypeError, match=f"^{re.escape(message)}"):
         json_schema(cls)

@@ -1,4 +1,4 @@
-"""Annotations of fields: how leaves are compared, how lists are matched, what a field weighs."""
+"""Annotations of fields: comparators of scalars, matching of lists, and weights of fields."""
 
 from .annotations import (
     KEYWORD,

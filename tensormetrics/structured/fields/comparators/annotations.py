@@ -1,4 +1,4 @@
-"""Annotations of fields, and their three notations: objects, keys of a JSON Schema and text of the command line."""
+"""Annotations of fields in three notations: objects, keys of a JSON Schema and text of the command line."""
 
 import difflib
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -13,7 +13,7 @@ KEYWORD = "x-tensormetrics"  # of a JSON Schema
 
 @dataclass(frozen=True)
 class weight(Annotation):
-    """Weight of a field in the similarity of its object; 0: it appears in the table only.
+    """Weight of a field in the similarity of its object; 0: the field only appears in the table.
 
     Args:
         value: At least 0, by default 1 for every field.
@@ -27,20 +27,20 @@ class weight(Annotation):
 
 @dataclass(frozen=True)
 class ignore(Annotation):
-    """A field that is not compared and has no row."""
+    """Annotation of a field that is not compared and has no row."""
 
 
 @dataclass(frozen=True)
 class ordered(Annotation):
-    """A list whose items are matched in order."""
+    """Annotation of a list with items that are matched in order."""
 
 
 @dataclass(frozen=True)
 class match(Annotation):
-    """A list whose items are matched if they are at least so similar.
+    """Annotation of a list with items that are matched if their similarity reaches a threshold.
 
     Args:
-        threshold: In [0, 1].
+        threshold: Smallest similarity of matched items, in [0, 1].
     """
 
     threshold: float
@@ -51,7 +51,7 @@ class match(Annotation):
 
 @dataclass(frozen=True)
 class by(Annotation):
-    """A list of objects that are matched if and only if the values of a key are equal.
+    """Annotation of a list of objects that are matched if and only if the values of a key are equal.
 
     Args:
         key: Name of a field of the items.
@@ -71,37 +71,37 @@ COMPARATORS: dict[str, type[Comparator]] = {
 OTHERS: dict[str, type[Annotation]] = {cls.__name__: cls for cls in (weight, ignore, ordered, match, by)}
 
 
-def annotations_of_keywords(keywords: Any, at: str) -> list[Annotation]:
+def annotations_of_keywords(keywords: Any, path: str) -> list[Annotation]:
     """Read the value of the key `x-tensormetrics` of a JSON Schema.
 
     Args:
         keywords: For example ``{"compare": "similar", "threshold": 0.8, "weight": 2}``.
-        at: Path of the value in the schema, for messages.
+        path: Path of the value in the schema, for messages.
 
     Raises:
         ValueError: If a key or a value is unknown; the message has the path.
     """
     if not isinstance(keywords, Mapping):
-        raise ValueError(f'{at}: got {keywords!r:.60}, wanted an object such as {{"compare": "similar"}}')
+        raise ValueError(f'{path}: got {keywords!r:.60}, wanted an object such as {{"compare": "similar"}}')
     rest, annotations, parameters = dict(keywords), [], []
     if "compare" in rest:
-        cls = COMPARATORS[_known(f"{at}.compare", rest.pop("compare"), COMPARATORS)]
+        cls = COMPARATORS[_check_name(f"{path}.compare", rest.pop("compare"), COMPARATORS)]
         parameters = _parameters(cls)
         values = {name: rest.pop(name) for name in parameters if name in rest}
-        annotations.append(_make(f"{at}.", cls, **values))
+        annotations.append(_make(f"{path}.", cls, **values))
     for name, value in rest.items():
-        other = OTHERS[_known(at, name, OTHERS, ["compare", *parameters])]
+        other = OTHERS[_check_name(path, name, OTHERS, ["compare", *parameters])]
         if _parameters(other):
-            annotations.append(_make(f"{at}.", other, value))
+            annotations.append(_make(f"{path}.", other, value))
         elif not isinstance(value, bool):
-            raise ValueError(f"{at}.{name}: got {value!r:.60}, wanted true or false")
+            raise ValueError(f"{path}.{name}: got {value!r:.60}, wanted true or false")
         elif value:
             annotations.append(other())
     return annotations
 
 
-def keywords_of_annotations(annotations: Sequence[Annotation], at: str) -> dict[str, Any]:
-    """Write annotations as the value of the key `x-tensormetrics`; parameters with default values are left out.
+def keywords_of_annotations(annotations: Sequence[Annotation], path: str) -> dict[str, Any]:
+    """Write annotations as the value of the key `x-tensormetrics`; parameters with default values are omitted.
 
     Raises:
         ValueError: If an annotation holds a function, which JSON cannot express.
@@ -110,12 +110,12 @@ def keywords_of_annotations(annotations: Sequence[Annotation], at: str) -> dict[
     for annotation in annotations:
         names = [name for name, cls in {**COMPARATORS, **OTHERS}.items() if type(annotation) is cls]
         if not names:
-            raise ValueError(f"{at}: got {annotation!r:.60}, which JSON cannot express; wanted a comparator by name")
-        values = {each.name: getattr(annotation, each.name) for each in fields(annotation)}
+            raise ValueError(f"{path}: got {annotation!r:.60}, which JSON cannot express; wanted a comparator by name")
+        values = {field.name: getattr(annotation, field.name) for field in fields(annotation)}
         if names[0] in OTHERS:
             keywords[names[0]] = next(iter(values.values()), True)
             continue
-        defaults = {each.name: each.default for each in fields(annotation)}
+        defaults = {field.name: field.default for field in fields(annotation)}
         changed = {name: value for name, value in values.items() if value != defaults[name]}
         keywords |= {"compare": names[0]} | {
             name: list(value) if isinstance(value, tuple) else value for name, value in changed.items()
@@ -123,43 +123,44 @@ def keywords_of_annotations(annotations: Sequence[Annotation], at: str) -> dict[
     return keywords
 
 
-def annotation_of_text(text: str, at: str = "field") -> Annotation:
-    """Read an annotation as the command line writes it.
+def annotation_of_text(text: str, source: str = "field") -> Annotation:
+    """Read an annotation in the notation of the command line.
 
     Args:
         text: A name, or name:values, such as ``near:rel=0.01,abs=1``, ``similar:0.9``, ``by:sku``. Values are in the
             order of the parameters, or named. The formats of ``parsed`` are separated by ``|``.
-        at: Name of the option, for messages.
+        source: Name of the option, for messages.
 
     Raises:
         ValueError: If a name or a value is unknown.
 
-    >>> annotation_of_text("near:rel=0.01")
-    near(rel=0.01, abs=0.0)
+    Example:
+        >>> annotation_of_text("near:rel=0.01")
+        near(rel=0.01, abs=0.0)
     """
     table = {**COMPARATORS, **OTHERS}
     name, colon, rest = text.partition(":")
-    cls = table[_known(at, name.strip(), table)]
-    known = {each.name: each for each in fields(cls)}
+    cls = table[_check_name(source, name.strip(), table)]
+    parameters = {field.name: field for field in fields(cls)}
     if cls is parsed:
-        return _make(f"{at}: ", parsed, rest.removeprefix("formats=").split("|") if colon else ())
+        return _make(f"{source}: ", parsed, rest.removeprefix("formats=").split("|") if colon else ())
     values: dict[str, Any] = {}
     for position, part in enumerate(rest.split(",") if colon else ()):
         parameter, equals, value = part.partition("=")
         if not equals:
-            if position >= len(known):
-                wanted = f"at most {len(known)}" if known else "none"
-                raise ValueError(f"{at}: got {position + 1} values in {text!r}, wanted {wanted}")
-            parameter, value = list(known)[position], part
-        parameter = _known(at, parameter.strip(), known)
-        values[parameter] = value.strip() if known[parameter].type in (str, "str") else _number(at, value)
-    if missing := [n for n, each in known.items() if each.default is MISSING and n not in values]:
-        raise ValueError(f"{at}: got {text!r}, wanted a value; write {name}:{missing[0].upper()}")
-    return _make(f"{at}: ", cls, **values)
+            if position >= len(parameters):
+                expected = f"at most {len(parameters)}" if parameters else "none"
+                raise ValueError(f"{source}: got {position + 1} values in {text!r}, wanted {expected}")
+            parameter, value = list(parameters)[position], part
+        parameter = _check_name(source, parameter.strip(), parameters)
+        values[parameter] = value.strip() if parameters[parameter].type in (str, "str") else _number(source, value)
+    if missing := [n for n, field in parameters.items() if field.default is MISSING and n not in values]:
+        raise ValueError(f"{source}: got {text!r}, wanted a value; write {name}:{missing[0].upper()}")
+    return _make(f"{source}: ", cls, **values)
 
 
 def _parameters(cls: type[Annotation]) -> list[str]:
-    return [each.name for each in fields(cls)]
+    return [field.name for field in fields(cls)]
 
 
 def _make(prefix: str, make: Callable[..., Annotation], *args: Any, **kwargs: Any) -> Annotation:
@@ -169,17 +170,17 @@ def _make(prefix: str, make: Callable[..., Annotation], *args: Any, **kwargs: An
         raise ValueError(f"{prefix}{error}") from error
 
 
-def _known(at: str, name: Any, names: Collection[str], more: Collection[str] = ()) -> str:
-    """Return a name of a table; ValueError with the nearest one for another."""
-    if isinstance(name, str) and name in names:
+def _check_name(path: str, name: Any, known_names: Collection[str], more: Collection[str] = ()) -> str:
+    """Return a name if it is in a table; else raise a ValueError with the closest one."""
+    if isinstance(name, str) and name in known_names:
         return name
-    close = difflib.get_close_matches(str(name), [*names, *more], 1)
+    close = difflib.get_close_matches(str(name), [*known_names, *more], 1)
     hint = f"; perhaps {close[0]!r}" if close else ""
-    raise ValueError(f"{at}: got {name!r:.60}, wanted one of {', '.join([*names, *more])}{hint}")
+    raise ValueError(f"{path}: got {name!r:.60}, wanted one of {', '.join([*known_names, *more])}{hint}")
 
 
-def _number(at: str, text: str) -> float:
+def _number(path: str, text: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise ValueError(f"{at}: got {text!r}, wanted a number") from None
+        raise ValueError(f"{path}: got {text!r}, wanted a number") from None

@@ -1,4 +1,4 @@
-"""Base of annotations and comparators of fields."""
+"""Base classes of annotations and comparators of fields."""
 
 import math
 import unicodedata
@@ -19,19 +19,19 @@ class Annotation:
 
 
 class Answers:
-    """Results of a user's function for pairs of values. They survive a failed call until `clear` is called.
+    """Cache of a user's function of pairs of values; results are kept after a failed call until `clear` is called.
 
     Attributes:
-        num_calls: Pairs for which the function was called.
+        num_calls: Number of pairs for which the function was called.
     """
 
     def __init__(self) -> None:
-        self.known: dict[tuple[Hashable, Hashable], float] = {}
+        self.results: dict[tuple[Hashable, Hashable], float] = {}
         self.num_calls = 0
 
     def clear(self) -> None:
         """Forget the results of a batch; the number of calls remains."""
-        self.known.clear()
+        self.results.clear()
 
 
 @dataclass(frozen=True)
@@ -42,20 +42,20 @@ class Comparator(Annotation):
         name: Name of the class.
         threshold: A pair is correct if its similarity is at least this.
         is_equality: Values are similar, with similarity 1, if and only if their keys are equal.
-        wanted: The values that are compared; values of other kinds have similarity 1 if they are equal, else 0.
+        wanted: Description of the supported values; others have similarity 1 if they are equal, else 0.
     """
 
-    threshold = 1.0  # without annotation: a parameter of some comparators, in an order of their own
-    name = "comparator"  # of each class its own
+    threshold = 1.0  # without a type annotation, because some comparators define it as a parameter
+    name = "comparator"  # set by each class
     is_equality: ClassVar[bool] = True
     wanted: ClassVar[str] = "a value"
 
     def fits(self, value: Any) -> bool:
-        """Return whether the comparator compares such values."""
+        """Return whether the comparator supports a value."""
         return True
 
     def key(self, value: Any) -> Hashable:
-        """Return what of a value is compared: values of equal keys have similarity 1."""
+        """Return the key of a value; values with equal keys have similarity 1."""
         return nfc(value)
 
     def __init_subclass__(cls) -> None:
@@ -73,7 +73,7 @@ class Comparator(Annotation):
         return torch.from_numpy(self.pair_similarities(keys, preds, refs, answers=Answers()))
 
     def code(self, value: Any, codes: dict[Hashable, int], keys: list[Hashable]) -> int:
-        """Return the index of the key of a value in a table of distinct keys, where it is added if it is new."""
+        """Return the index of the key of a value in a table of distinct keys, adding a new key."""
         key = self.key(value)
         code = codes.setdefault(typed(key), len(keys))
         if code == len(keys):
@@ -114,21 +114,21 @@ def nfc(value: Any) -> Any:
 
 def distinct_pairs(i: np.ndarray, j: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     # i, j: (P,) in [0, count)  ->  (D,), (D,), (P,)
-    """Return the distinct pairs, and which of them each pair is."""
+    """Return the distinct pairs, and the index of each pair among them."""
     pairs, inverse = np.unique(i * count + j, return_inverse=True)
     return pairs // count, pairs % count, inverse.reshape(-1)
 
 
 def typed(key: Any) -> Hashable:
-    """Return what distinguishes a key from others: numbers by value, but True from 1."""
+    """Return a key that distinguishes True from 1, and compares numbers by value."""
     return isinstance(key, bool), key
 
 
 def check_fraction(name: str, value: Any) -> None:
     """Raise a ValueError unless a value is in [0, 1]."""
-    _checks.check_number(name, value, "a number in [0, 1]", lambda number: 0 <= number <= 1)
+    _checks.check_number(name, value, "a number in [0, 1]", lambda x: 0 <= x <= 1)
 
 
 def check_not_negative(name: str, value: Any) -> None:
     """Raise a ValueError unless a value is finite and at least 0."""
-    _checks.check_number(name, value, "a finite number >= 0", lambda number: 0 <= number < math.inf)
+    _checks.check_number(name, value, "a finite number >= 0", lambda x: 0 <= x < math.inf)

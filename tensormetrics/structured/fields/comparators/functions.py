@@ -13,7 +13,7 @@ from .base import Answers, Comparator, check_fraction, distinct_pairs, typed
 
 @dataclass(frozen=True)
 class from_func(Comparator):
-    """Similarity of two values by a function of Python, clamped to [0, 1].
+    """Similarity of two values by a Python function, clamped to [0, 1].
 
     The function is called at most once for each distinct ordered pair of values in a batch, and never for equal values,
     which have similarity 1. If a call fails, the results before it are kept for the next attempt. This is a comparator
@@ -23,14 +23,15 @@ class from_func(Comparator):
         function: f(prediction, reference) -> number; if batched, f(predictions, references) -> one number per pair.
         threshold: Smallest similarity of a correct value, in [0, 1].
         batched: The function takes two lists.
-        symmetric: f(a, b) equals f(b, a), so that one of them is called.
-        batch_size: Largest number of pairs of one batched call.
+        symmetric: f(a, b) equals f(b, a), so that only one of them is computed.
+        batch_size: Maximum number of pairs of a batched call.
 
     Raises:
         ValueError: If a similarity is NaN or no number; the message has the pair.
 
-    >>> from_func(lambda pred, ref: 1 - abs(len(pred) - len(ref)) / 10).similarity("abc", "a")
-    0.8
+    Example:
+        >>> from_func(lambda pred, ref: 1 - abs(len(pred) - len(ref)) / 10).similarity("abc", "a")
+        0.8
     """
 
     function: Callable[..., Any]
@@ -55,12 +56,12 @@ class from_func(Comparator):
         names = [(typed(pred), typed(ref)) for pred, ref in pairs]
         unknown: dict[tuple[Hashable, Hashable], tuple[Any, Any]] = {}
         for name, pair in zip(names, pairs, strict=True):
-            if name not in answers.known and not (self.symmetric and name[::-1] in unknown):
+            if name not in answers.results and not (self.symmetric and name[::-1] in unknown):
                 unknown.setdefault(name, pair)
         size, todo = self.batch_size if self.batched else 1, list(unknown.items())
         for start in range(0, len(todo), size):
             self._call(todo[start : start + size], answers)
-        return np.array([answers.known[name] for name in names])[index]
+        return np.array([answers.results[name] for name in names])[index]
 
     def _call(self, todo: list[tuple[tuple[Hashable, Hashable], tuple[Any, Any]]], answers: Answers) -> None:
         lefts, rights = zip(*(pair for _, pair in todo), strict=True)
@@ -77,9 +78,9 @@ class from_func(Comparator):
             if math.isnan(similarity):
                 wrong = wrong or (result, pair)
                 continue
-            answers.known[key] = similarity
+            answers.results[key] = similarity
             if self.symmetric:
-                answers.known[key[::-1]] = similarity
+                answers.results[key[::-1]] = similarity
         if wrong is not None:
             result, (pred, ref) = wrong
             raise ValueError(f"from_func: got {result!r:.60} for {pred!r:.60} and {ref!r:.60}, wanted a number")
@@ -88,7 +89,7 @@ class from_func(Comparator):
 def _similarity(result: Any) -> float:
     """Return a user's result in [0, 1], or NaN if it is no number."""
     try:
-        number = math.nan if isinstance(result, str | bytes) else float(result)
+        value = math.nan if isinstance(result, str | bytes) else float(result)
     except (TypeError, ValueError):
         return math.nan
-    return number if math.isnan(number) else min(max(number, 0.0), 1.0)
+    return value if math.isnan(value) else min(max(value, 0.0), 1.0)

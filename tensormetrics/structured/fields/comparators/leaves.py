@@ -18,7 +18,7 @@ from .base import Comparator, check_fraction, check_not_negative, distinct_pairs
 
 RELATIVE_TOLERANCE = 1e-9  # of the bound of `near`, so that 0.3 is within 0.1 of 0.2
 CUTOFF_MARGIN = 1e-4  # rapidfuzz returns 0 for similarities that are less than 1e-5 above its cutoff
-MAX_DENSE_RATIO = 4  # all pairs of two columns are compared if so many times the requested ones
+MAX_DENSE_RATIO = 4  # maximum ratio of all pairs to the requested ones for a dense comparison
 DAY = 24 * 60 * 60 * 10**6  # microseconds
 
 
@@ -45,8 +45,9 @@ class _TextComparator(Comparator):
 class casefold(_TextComparator):
     """Equality of strings after `str.casefold`.
 
-    >>> casefold().similarity("ACME", "Acme")
-    1.0
+    Example:
+        >>> casefold().similarity("ACME", "Acme")
+        1.0
     """
 
     def _text_key(self, text: str) -> Hashable:
@@ -57,8 +58,9 @@ class casefold(_TextComparator):
 class normalized(_TextComparator):
     """Equality of strings after NFKC and `str.casefold`, with punctuation and separators as one space.
 
-    >>> normalized().similarity("A.C.M.E., Ltd.", "a c m e ltd")
-    1.0
+    Example:
+        >>> normalized().similarity("A.C.M.E., Ltd.", "a c m e ltd")
+        1.0
     """
 
     def _text_key(self, text: str) -> Hashable:
@@ -75,13 +77,14 @@ class similar(_TextComparator):
 
     Args:
         threshold: Smallest similarity of a correct value, in [0, 1].
-        method: "levenshtein", or "tokens": of the words in alphabetical order.
+        method: "levenshtein", or "tokens": sort the tokens of both strings first.
 
     Raises:
         ImportError: At the first comparison, without rapidfuzz.
 
-    >>> round(similar(0.8).similarity("collar", "colour"), 3)
-    0.667
+    Example:
+        >>> round(similar(0.8).similarity("collar", "colour"), 3)
+        0.667
     """
 
     threshold: float = 0.8
@@ -123,8 +126,9 @@ class near(Comparator):
         rel: Relative tolerance, at least 0.
         abs: Absolute tolerance, at least 0.
 
-    >>> near(abs=0.1).similarity(0.3, 0.2)
-    1.0
+    Example:
+        >>> near(abs=0.1).similarity(0.3, 0.2)
+        1.0
     """
 
     rel: float = 0.0
@@ -141,8 +145,8 @@ class near(Comparator):
 
     def _compare(self, keys: Sequence[Any], i: np.ndarray, j: np.ndarray, *_: Any) -> np.ndarray:
         codes, (pred_index, ref_index) = _used_codes(i, j)
-        numbers = np.array([_float(keys[n]) for n in codes])
-        pred, ref = numbers[pred_index], numbers[ref_index]
+        values = np.array([_float(keys[n]) for n in codes])
+        pred, ref = values[pred_index], values[ref_index]
         with np.errstate(invalid="ignore", over="ignore"):  # infinite: integers beyond float64, equal to no other
             bound = np.maximum(self.rel * np.abs(ref), self.abs)
             return (np.isfinite(pred) & np.isfinite(ref)) & (np.abs(pred - ref) <= bound * (1 + RELATIVE_TOLERANCE))
@@ -158,9 +162,10 @@ class within(Comparator):
         days: Tolerance in days, at least 0.
         seconds: Tolerance in seconds, at least 0; added to the days.
 
-    >>> from datetime import date
-    >>> within(days=1).similarity(date(2024, 3, 1), date(2024, 2, 29))
-    1.0
+    Example:
+        >>> from datetime import date
+        >>> within(days=1).similarity(date(2024, 3, 1), date(2024, 2, 29))
+        1.0
     """
 
     days: float = 0.0
@@ -173,7 +178,7 @@ class within(Comparator):
         check_not_negative("within: seconds", self.seconds)
 
     def fits(self, value: Any) -> bool:
-        return isinstance(value, date)  # or a datetime, which is one
+        return isinstance(value, date)  # includes datetime
 
     def _compare(self, keys: Sequence[Any], i: np.ndarray, j: np.ndarray, *_: Any) -> np.ndarray:
         codes, (pred_index, ref_index) = _used_codes(i, j)
@@ -192,8 +197,9 @@ class parsed(_TextComparator):
     Args:
         formats: Formats of `datetime.strptime`.
 
-    >>> parsed(["%d/%m/%Y"]).similarity("01/03/2024", "2024-03-01")
-    1.0
+    Example:
+        >>> parsed(["%d/%m/%Y"]).similarity("01/03/2024", "2024-03-01")
+        1.0
     """
 
     formats: Sequence[str] = ()
@@ -205,7 +211,9 @@ class parsed(_TextComparator):
         object.__setattr__(self, "formats", formats)
 
     def _text_key(self, text: str) -> Hashable:
-        readers: list[Callable[[str], datetime]] = [functools.partial(_strptime, form) for form in self.formats]
+        readers: list[Callable[[str], datetime]] = [
+            functools.partial(_strptime, date_format) for date_format in self.formats
+        ]
         for read in (*readers, read_datetime):
             try:
                 moment = read(text.strip())
@@ -233,12 +241,12 @@ def _float(value: Any) -> float:
 
 
 def _microseconds(value: date) -> tuple[int, int]:
-    """Return the kind of a date (0), a naive (1) or an aware (2) date-time, and its microseconds."""
+    """Return the kind, 0 for a date, 1 for a naive and 2 for an aware date-time, and the microseconds."""
     if not isinstance(value, datetime):
         return 0, value.toordinal() * DAY
     kind, zero = (1, datetime.min) if value.tzinfo is None else (2, datetime.min.replace(tzinfo=timezone.utc))
     return kind, (value - zero) // timedelta(microseconds=1)
 
 
-def _strptime(form: str, text: str) -> datetime:
-    return datetime.strptime(text, form)
+def _strptime(date_format: str, text: str) -> datetime:
+    return datetime.strptime(text, date_format)

@@ -1,4 +1,4 @@
-"""The case of a union that a value fits best."""
+"""Selection of the best fitting case of a union."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ NO_CASE = -1
 
 
 def best_case(slot: Slot, value: Any) -> int:
-    """Return the case of a union that a value fits best, the first of equally good ones; NO_CASE if it fits none."""
+    """Return the case of a union with the fewest misfits, the first of equal ones; NO_CASE if no case fits."""
     misfits = [(count, n) for n, edge in enumerate(slot.edges) if (count := num_misfits(edge.slot, value)) is not None]
     return min(misfits)[1] if misfits else NO_CASE
 
 
 def num_misfits(slot: Slot, value: Any) -> int | None:
-    """Return how many parts of a value do not fit a type, or None if the value itself is none."""
+    """Count the parts of a value that do not fit a type; None if the value itself does not fit."""
     node = slot.node
     if isinstance(node, Leaf):
         assert slot.read is not None
@@ -40,20 +40,20 @@ def num_misfits(slot: Slot, value: Any) -> int | None:
         return sum(not _fits(slot.edges[0], part) for part in values.values())
     assert isinstance(node, Record)
     if node.instance_of is not None and isinstance(node.instance_of, type) and type(value) is node.instance_of:
-        return -1  # whatever its values: an instance of the class
+        return -1  # an instance of the class fits best, regardless of its values
     return _record_misfits(slot, node, values)
 
 
 def _record_misfits(slot: Slot, node: Record, values: Mapping[Any, Any]) -> int:
     count = 0 if slot.other_keys else sum(key not in slot.known_keys for key in values)
-    count += sum(each.required and not any(k in values for k in each.keys or (each.name,)) for each in node.fields)
+    count += sum(field.required and not any(k in values for k in field.keys or (field.name,)) for field in node.fields)
     for edge in slot.edges:
         count += sum(key in values and not _fits(edge, values[key]) for key in edge.keys)
     return count
 
 
 def _fits(edge: Edge, part: Any) -> bool:
-    """Return whether a value is of the kind of a type, whatever it contains."""
+    """Return whether a value is of the kind of a type, ignoring its parts."""
     if part is None:
         return edge.nullable
     node = edge.slot.node

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..comparators import Answers
 from ..schemas.types import FreeKeys, Items, Leaf, Record, Union
-from .encode import ABSENT, BROKEN, Column, Encoded, Keys
+from .encode import ABSENT, INVALID_PARENT, Column, Encoded, Keys
 from .matching import Edges, best_matching, equal_items
 from .recursion import Steps, run
 from .slots import Edge, Plan, Slot
@@ -23,15 +23,15 @@ CORRECT, WRONG, MISSED, INVENTED = range(4)
 
 @dataclass(eq=False)
 class Counts:
-    """What is counted of documents.
+    """Counts of documents.
 
     Attributes:
         counts: (D, R, 4) int64, correct, wrong, missed and invented values by row of the report.
         similarity: (D, R) float64, sums of the similarities of the correct and wrong values.
         document_similarity: (D,) float64.
-        invalid: (D, P) int64, values that are none of their type by path.
+        invalid: (D, P) int64, values of a wrong type by path.
         is_conforming: (D,) bool, without invalid values, missing required keys and forbidden keys.
-        num_extra: (D,) int64, keys that the schema does not name.
+        num_extra: (D,) int64, keys that the schema does not define.
     """
 
     counts: np.ndarray
@@ -43,12 +43,12 @@ class Counts:
 
 
 class Comparison:
-    """The comparison of predictions with references.
+    """Comparison of predictions with references.
 
     Args:
         plan: The compiled schema.
-        tables: Keys by slot, of both.
-        preds: Encoded predictions, a row ABSENT where there is none.
+        tables: Keys by slot, of predictions and references.
+        preds: Encoded predictions; the row of a missing one is ABSENT.
         refs: Encoded references.
         answers: Results of users' functions.
     """
@@ -60,32 +60,32 @@ class Comparison:
         self.similarity = np.zeros(shape)
         self.wrong: list[tuple[Slot, np.ndarray, np.ndarray]] = []  # rows of wrong values and of their references
         self.keeps_all_credit = False  # of values below their thresholds
-        self.order = [_cheap_first(slot) for slot in plan.slots]
+        self.order = [_order_by_cost(slot) for slot in plan.slots]
 
     def count(self) -> Counts:
         """Compare all documents."""
         documents, slot = np.arange(len(self.preds.roots)), self.plan.root.slot
         i, j = self.preds.roots, self.refs.roots
         similarity = run(self.visit(slot, i, j, documents))
-        similarity[~self.evidence(slot, i, j)] = 1.0
+        similarity[~self.has_content(slot, i, j)] = 1.0
         faults = Faults(self.plan, self.preds)
         return Counts(self.counts, self.similarity, similarity, faults.invalid, faults.is_conforming, faults.num_extra)
 
     def wrong_values(self, row: int) -> Iterator[tuple[Any, Any]]:
-        """Return the wrong values of a row of the report, with those of the references."""
+        """Yield the wrong values of a row of the report, with the values of the references."""
         for slot, i, j in self.wrong:
             if slot.row == row:
                 preds, refs = self._columns(slot)
                 for pred, ref in zip(i, j, strict=True):
-                    if pred >= 0:  # else below an object of a wrong type
+                    if pred >= 0:  # negative below an object of a wrong type
                         yield preds.values[pred], refs.values[ref]
 
     def _columns(self, slot: Slot) -> tuple[Column, Column]:
         return self.preds.columns[slot.index], self.refs.columns[slot.index]
 
-    def evidence(self, slot: Slot, i: np.ndarray, j: np.ndarray) -> np.ndarray:
+    def has_content(self, slot: Slot, i: np.ndarray, j: np.ndarray) -> np.ndarray:
         # i, j: (P,)  ->  (P,) bool
-        """Return whether one of both values has content."""
+        """Return whether at least one of two values has content."""
         preds, refs = self._columns(slot)
         return preds.content[i] | refs.content[j]
 
@@ -132,7 +132,7 @@ class Comparison:
                 if wrong.any():
                     self.wrong.append((slot, i[wrong], j[wrong]))
                 self._add(slot.row, MISSED, documents, has_ref & ~has_pred)
-                self._add(slot.row, INVENTED, documents, has_pred & ~has_ref & (pred != BROKEN))
+                self._add(slot.row, INVENTED, documents, has_pred & ~has_ref & (pred != INVALID_PARENT))
         return similarity if self.keeps_all_credit else np.where(correct, similarity, 0.0)
 
     def _add(self, row: int, kind: int, documents: np.ndarray, amounts: np.ndarray) -> None:
@@ -141,7 +141,7 @@ class Comparison:
     def _parts(
         self, slot: Slot, i: np.ndarray, j: np.ndarray, documents: np.ndarray | None, floor: float
     ) -> Steps[np.ndarray]:
-        """Compare objects or tuples: the weighted mean over the parts that one of both has."""
+        """Compare objects or tuples: the weighted mean over the parts that at least one of them has."""
         preds, refs = self._columns(slot)
         total, open_weight, weight = np.zeros(len(i)), np.zeros(len(i)), np.zeros(len(i))
         parts = []
@@ -153,7 +153,8 @@ class Comparison:
             if self.plan.unlabelled and isinstance(slot.node, Record):
                 pred = np.where(refs.labelled[n][j], pred, ABSENT)
             has_pred, has_ref = (
-                side.columns[edge.slot.index].content[rows] for side, rows in ((self.preds, pred), (self.refs, ref))
+                encoded.columns[edge.slot.index].content[rows]
+                for encoded, rows in ((self.preds, pred), (self.refs, ref))
             )
             weight += edge.weight * (has_pred | has_ref)
             open_weight += edge.weight * (has_pred & has_ref)
@@ -168,8 +169,8 @@ class Comparison:
                 seen = seen & (total + open_weight >= floor * weight - TOLERANCE)
             (rows,) = np.nonzero(seen)
             if len(rows):
-                some = None if documents is None else documents[rows]
-                total[rows] += edge.weight * (yield self.visit(edge.slot, pred[rows], ref[rows], some))
+                row_documents = None if documents is None else documents[rows]
+                total[rows] += edge.weight * (yield self.visit(edge.slot, pred[rows], ref[rows], row_documents))
             open_weight -= edge.weight * both
         similarity = np.divide(total, weight, out=np.ones(len(i)), where=weight > 0)
         similarity[preds.invalid[i]] = 0.0
@@ -178,26 +179,26 @@ class Comparison:
     def _union(
         self, slot: Slot, i: np.ndarray, j: np.ndarray, documents: np.ndarray | None, floor: float
     ) -> Steps[np.ndarray]:
-        """Compare values of the case of the reference, or of the prediction where there is no reference."""
+        """Compare values of the case of the reference, or of the prediction if there is no reference."""
         preds, refs = self._columns(slot)
-        cases = np.maximum(np.where(j == ABSENT, preds.own_case[i], refs.own_case[j]), 0)
+        cases = np.maximum(np.where(j == ABSENT, preds.cases[i], refs.cases[j]), 0)
         similarity = np.zeros(len(i))
         for n, edge in enumerate(slot.edges):
             (rows,) = np.nonzero(cases == n)
             if len(rows):
-                some = None if documents is None else documents[rows]
+                row_documents = None if documents is None else documents[rows]
                 pred, ref = preds.children[n][i[rows]], refs.children[n][j[rows]]
-                similarity[rows] = yield self.visit(edge.slot, pred, ref, some, floor)
+                similarity[rows] = yield self.visit(edge.slot, pred, ref, row_documents, floor)
         return similarity
 
     def _free_keys(self, slot: Slot, i: np.ndarray, j: np.ndarray, documents: np.ndarray | None) -> Steps[np.ndarray]:
-        """Compare objects with any keys: values of equal keys, as a share of all values."""
+        """Compare objects with any keys: the similarities of values of equal keys, as a fraction of all values."""
         (edge,) = slot.edges
         preds, refs = self._columns(slot)
         columns, size = self._columns(edge.slot), max(len(self.tables[slot.index].codes), 1)
         owners, names, rows, values = [], [], [], np.zeros(len(i))
         for column, index, parts in zip((preds, refs), (i, j), columns, strict=True):
-            owner, flat = expanded(column, index)
+            owner, flat = expand_items(column, index)
             row = column.items[flat]
             values += np.bincount(owner[parts.content[row]], minlength=len(i))
             owners.append(owner)
@@ -209,23 +210,25 @@ class Comparison:
             both = columns[0].content[pred] & columns[1].content[ref]
             pred, ref, owner = pred[both], ref[both], owner[both]
         else:
-            alone = [np.delete(np.arange(len(row)), used) for row, used in zip(rows, (in_pred, in_ref), strict=True)]
-            absent = [np.full(len(index), ABSENT) for index in alone]
-            pred = np.concatenate([pred, rows[0][alone[0]], absent[1]])
-            ref = np.concatenate([ref, absent[0], rows[1][alone[1]]])
-            owner = np.concatenate([owner, owners[0][alone[0]], owners[1][alone[1]]])
-        some = None if documents is None else documents[owner]
-        parts_similarity = yield self.visit(edge.slot, pred, ref, some)
+            unmatched = [
+                np.delete(np.arange(len(row)), used) for row, used in zip(rows, (in_pred, in_ref), strict=True)
+            ]
+            absent = [np.full(len(index), ABSENT) for index in unmatched]
+            pred = np.concatenate([pred, rows[0][unmatched[0]], absent[1]])
+            ref = np.concatenate([ref, absent[0], rows[1][unmatched[1]]])
+            owner = np.concatenate([owner, owners[0][unmatched[0]], owners[1][unmatched[1]]])
+        row_documents = None if documents is None else documents[owner]
+        parts_similarity = yield self.visit(edge.slot, pred, ref, row_documents)
         parts_similarity = np.where(columns[0].content[pred] & columns[1].content[ref], parts_similarity, 0.0)
         total = np.bincount(owner, parts_similarity, minlength=len(i))
         return np.divide(2 * total, values, out=np.zeros(len(i)), where=values > 0)
 
     def _items(self, slot: Slot, i: np.ndarray, j: np.ndarray, documents: np.ndarray | None) -> Steps[np.ndarray]:
-        """Compare lists: twice the similarity of the matched items, as a share of all items."""
+        """Compare lists: twice the similarity of the matched items, as a fraction of all items."""
         (edge,) = slot.edges
         preds, refs = self._columns(slot)
         sizes = preds.lengths[i] + refs.lengths[j]
-        edges = yield self.matched(slot, i, j)
+        edges = yield self.match_items(slot, i, j)
         total = np.bincount(edges.pair, edges.similarity, minlength=len(i))
         if documents is not None:
             matched = np.bincount(edges.pair, minlength=len(i))
@@ -234,15 +237,15 @@ class Comparison:
             self._add(slot.row, INVENTED, documents, preds.lengths[i] - matched + preds.invalid[i])
             pred, ref, owner = edges.pred, edges.ref, edges.pair
             if not edge.slot.is_leaf:
-                pred_owner, pred_alone = _unmatched(preds, i, edges.pair, edges.pred_position)
-                ref_owner, ref_alone = _unmatched(refs, j, edges.pair, edges.ref_position)
-                pred = np.concatenate([pred, pred_alone, np.full(len(ref_alone), ABSENT)])
-                ref = np.concatenate([ref, np.full(len(pred_alone), ABSENT), ref_alone])
+                pred_owner, pred_unmatched = _unmatched(preds, i, edges.pair, edges.pred_position)
+                ref_owner, ref_unmatched = _unmatched(refs, j, edges.pair, edges.ref_position)
+                pred = np.concatenate([pred, pred_unmatched, np.full(len(ref_unmatched), ABSENT)])
+                ref = np.concatenate([ref, np.full(len(pred_unmatched), ABSENT), ref_unmatched])
                 owner = np.concatenate([owner, pred_owner, ref_owner])
             yield self.visit(edge.slot, pred, ref, documents[owner])
         return np.divide(2 * total, sizes, out=np.zeros(len(i)), where=sizes > 0)
 
-    def matched(self, slot: Slot, i: np.ndarray, j: np.ndarray) -> Steps[Edges]:
+    def match_items(self, slot: Slot, i: np.ndarray, j: np.ndarray) -> Steps[Edges]:
         """Return the matched pairs of items of pairs of lists."""
         assert isinstance(slot.node, Items)
         (edge,) = slot.edges
@@ -256,7 +259,7 @@ class Comparison:
             if slot.by is not None:
                 cells = cells.take(self._has_equal_keys(slot, cells))
             similarity = yield self.visit(item, cells.pred, cells.ref, None, floor)
-            similarity[~self.evidence(item, cells.pred, cells.ref)] = 1.0
+            similarity[~self.has_content(item, cells.pred, cells.ref)] = 1.0
             admissible = (similarity > 0) & (similarity >= floor - TOLERANCE) | (slot.by is not None)
             chunks.append(cells.with_similarity(similarity).take(admissible))
         edges = Edges.concatenate(chunks)
@@ -268,23 +271,23 @@ class Comparison:
         (edge,), by = slot.edges, slot.by
         n = edge.slot.edges.index(by)
         codes = [
-            side.columns[by.slot.index].codes[side.columns[edge.slot.index].children[n][rows]]
-            for side, rows in ((self.preds, cells.pred), (self.refs, cells.ref))
+            encoded.columns[by.slot.index].codes[encoded.columns[edge.slot.index].children[n][rows]]
+            for encoded, rows in ((self.preds, cells.pred), (self.refs, cells.ref))
         ]
         return (codes[0] == codes[1]) & (codes[0] >= 0)
 
     def _equal_items(self, slot: Slot, i: np.ndarray, j: np.ndarray) -> Edges:
         (edge,) = slot.edges
-        sides = []
+        item_columns = []
         for column, index, items in zip(self._columns(slot), (i, j), self._columns(edge.slot), strict=True):
-            owner, flat = expanded(column, index)
+            owner, flat = expand_items(column, index)
             row = column.items[flat]
-            sides.append((owner, flat - column.starts[index[owner]], row, items.codes[row]))
-        return equal_items(*sides)
+            item_columns.append((owner, flat - column.starts[index[owner]], row, items.codes[row]))
+        return equal_items(*item_columns)
 
 
 class Faults:
-    """What of predictions is no value of its type.
+    """Values of predictions of a wrong type.
 
     Attributes:
         invalid, is_conforming, num_extra: See `Counts`.
@@ -311,18 +314,18 @@ class Faults:
         np.add.at(self.num_extra, documents, column.num_extra[rows])
         for n, part in enumerate(slot.edges):
             if isinstance(slot.node, Items | FreeKeys):
-                owner, flat = expanded(column, rows)
+                owner, flat = expand_items(column, rows)
                 yield self._visit(part, column.items[flat], documents[owner])
             elif isinstance(slot.node, Union):
-                own = column.own_case[rows] == n
-                yield self._visit(part, column.children[n][rows[own]], documents[own])
+                is_case = column.cases[rows] == n
+                yield self._visit(part, column.children[n][rows[is_case]], documents[is_case])
             else:
                 yield self._visit(part, column.children[n][rows], documents)
 
 
-def expanded(column: Column, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def expand_items(column: Column, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     # rows: (P,)  ->  (T,) index into rows, (T,) index into column.items
-    """Return the items of collections, one after the other."""
+    """Return the concatenated items of collections."""
     lengths = column.lengths[rows]
     owner = np.repeat(np.arange(len(rows)), lengths)
     first = column.starts[rows] - (np.cumsum(lengths) - lengths)
@@ -333,7 +336,7 @@ def _unmatched(
     column: Column, rows: np.ndarray, pair: np.ndarray, position: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     # ->  (T,) index into rows, (T,) rows of the items
-    owner, flat = expanded(column, rows)
+    owner, flat = expand_items(column, rows)
     is_matched = np.zeros(len(column.items) + 1, dtype=bool)
     start = np.cumsum(column.lengths[rows]) - column.lengths[rows]
     is_matched = np.zeros(len(owner), dtype=bool)
@@ -342,8 +345,8 @@ def _unmatched(
 
 
 def _cells(preds: Column, refs: Column, i: np.ndarray, j: np.ndarray) -> Iterator[Edges]:
-    """Return all pairs of items of pairs of lists, some at a time."""
-    owner, flat = expanded(preds, i)
+    """Yield all pairs of items of pairs of lists in chunks."""
+    owner, flat = expand_items(preds, i)
     widths = refs.lengths[j][owner]
     ends = np.cumsum(widths)
     first = 0
@@ -364,7 +367,7 @@ def _cells(preds: Column, refs: Column, i: np.ndarray, j: np.ndarray) -> Iterato
         first = last
 
 
-def _cheap_first(slot: Slot) -> list[int]:
+def _order_by_cost(slot: Slot) -> list[int]:
     """Return the parts of a slot in the order in which they are compared, users' functions last."""
     return sorted(range(len(slot.edges)), key=lambda n: _cost(slot.edges[n].slot))
 

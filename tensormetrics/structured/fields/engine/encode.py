@@ -1,4 +1,4 @@
-"""Documents as columns: for each slot of a schema the rows of its values, with links to the rows of their parts."""
+"""Encoding of documents as columns: the values of each slot of a schema as rows that refer to the rows of parts."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from .cases import best_case, num_misfits
 from .recursion import Steps, run
 from .slots import Edge, Plan, Slot
 
-# Rows that every column has at its end, so that these indices read them.
+# Every column ends with these sentinel rows, so that the negative indices read them.
 ABSENT = -1  # no value
-BROKEN = -2  # below an object of a wrong type
-MISFIT = -3  # a value that is none of its type
-SENTINELS = (MISFIT, BROKEN, ABSENT)
+INVALID_PARENT = -2  # below an object of a wrong type
+MISFIT = -3  # a value of a wrong type
+SENTINELS = (MISFIT, INVALID_PARENT, ABSENT)
 MISSING = object()
 
 
 @dataclass(eq=False)
 class Keys:
-    """Distinct keys of the values of a slot, of predictions and references alike."""
+    """Distinct keys of the values of a slot, shared by predictions and references."""
 
     codes: dict[Hashable, int] = field(default_factory=dict)
     keys: list[Any] = field(default_factory=list)
@@ -34,20 +34,20 @@ class Keys:
 
 @dataclass(eq=False)
 class Column:
-    """The values of a slot.
+    """Values of a slot.
 
     Attributes:
-        values: As they were given.
+        values: The values before reading.
         codes: (N,) of scalars: index of the key; MISFIT for invalid values, else the sentinel itself.
-        invalid: (N,) values that are none of the type.
+        invalid: (N,) values of a wrong type.
         content: (N,) values that count as evidence: all but empty collections and objects without content.
         children: For each part of an object, tuple or union (N,) rows in the column of the part.
-        own_case: (N,) of a union: its case, ABSENT if the value fits none.
+        cases: (N,) of a union: the case, ABSENT if no case fits the value.
         starts, lengths: (N,) of a collection, in `items`.
         items: Rows in the column of the items, of all values.
         item_keys: Codes of the keys of `items`, of objects with any keys.
-        missing: (N,) objects without a required key, or with null where the type does not allow it.
-        num_extra: (N,) keys with content that the type does not name.
+        missing: (N,) objects without a required key, or with a null that the type does not allow.
+        num_extra: (N,) keys with content that the type does not define.
         forbidden: (N,) objects with other keys although the type forbids them.
         labelled: For each part (N,) whether an object has its key.
     """
@@ -57,7 +57,7 @@ class Column:
     invalid: Any = field(default_factory=list)
     content: Any = field(default_factory=list)
     children: list[Any] = field(default_factory=list)
-    own_case: Any = field(default_factory=list)
+    cases: Any = field(default_factory=list)
     starts: Any = field(default_factory=list)
     lengths: Any = field(default_factory=list)
     items: Any = field(default_factory=list)
@@ -82,7 +82,7 @@ def encode(plan: Plan, documents: Sequence[Any], tables: list[Keys], is_referenc
     Args:
         plan: The compiled schema.
         documents: Values of JSON or of Python.
-        tables: Keys by slot, which are added to.
+        tables: Keys by slot, updated in place.
         is_reference: Values of a union are read as its best case alone; otherwise as every case.
     """
     encoder = _Encoder(plan, tables, is_reference)
@@ -102,7 +102,7 @@ class _Encoder:
         self.known_rows: dict[tuple[int, int], int] = {}
 
     def rows_of(self, edge: Edge, parts: Sequence[Any]) -> list[int]:
-        """Return the rows of the values that are present, in the column of a part, and ABSENT for others."""
+        """Append values to the column of a part; return their rows, ABSENT for None."""
         if self.plan.null_strings:
             parts = [None if self._is_null(part) else part for part in parts]
         slot = edge.slot
@@ -110,12 +110,12 @@ class _Encoder:
         self.pending.setdefault(slot, len(values))
         if slot.is_shared:
             return [ABSENT if part is None else self._shared_row(slot, part, values) for part in parts]
-        present = [part for part in parts if part is not None]
+        non_null = [part for part in parts if part is not None]
         row = len(values)
-        values.extend(present)
-        if len(present) == len(parts):
+        values.extend(non_null)
+        if len(non_null) == len(parts):
             return list(range(row, row + len(parts)))
-        rows = iter(range(row, row + len(present)))
+        rows = iter(range(row, row + len(non_null)))
         return [ABSENT if part is None else next(rows) for part in parts]
 
     def _shared_row(self, slot: Slot, value: Any, values: list[Any]) -> int:
@@ -166,14 +166,14 @@ class _Encoder:
                 labelled.extend(part is not MISSING for part in parts)
             rows = self.rows_of(edge, [None if part is MISSING else part for part in parts])
             for n in invalid:
-                rows[n], missing[n] = BROKEN, False
+                rows[n], missing[n] = INVALID_PARENT, False
             children.extend(rows)
         column.missing.extend(missing)
         column.invalid.extend(_flags(len(objects), invalid))
         self._extra_keys(slot, column, objects)
 
     def _fields(self, edge: Edge, objects: list[Any], missing: list[bool]) -> list[Any]:
-        """Return the values of a field, and set `missing` where a required one is not there."""
+        """Return the values of a field, and set `missing` for objects without a required value."""
         field = edge.field
         assert field is not None
         key, *others = edge.keys
@@ -193,9 +193,11 @@ class _Encoder:
 
     def _extra_keys(self, slot: Slot, column: Column, objects: list[Any]) -> None:
         assert isinstance(slot.node, Record)
-        known = slot.known_keys
+        known_keys = slot.known_keys
         for value in objects:
-            extra = [] if slot.other_keys or value.keys() <= known else [key for key in value if key not in known]
+            extra = (
+                [] if slot.other_keys or value.keys() <= known_keys else [key for key in value if key not in known_keys]
+            )
             column.num_extra.append(sum(self._has_content(value[key]) for key in extra))
             column.forbidden.append(slot.node.closed and bool(extra))
 
@@ -224,13 +226,13 @@ class _Encoder:
         (edge,) = slot.edges
         arrays = [array_of(value) for value in values]
         column.invalid.extend(items is None for items in arrays)
-        kept = [[] if items is None else list(self._present_items(edge, items)) for items in arrays]
+        item_lists = [[] if items is None else list(self._present_items(edge, items)) for items in arrays]
         if slot.node.unique:
-            kept = [list({run(frozen(item)): item for item in items}.values()) for items in kept]
-        self._collections(edge, column, kept)
+            item_lists = [list({run(to_hashable(item)): item for item in items}.values()) for items in item_lists]
+        self._collections(edge, column, item_lists)
 
     def _present_items(self, edge: Edge, items: Iterable[Any]) -> Iterator[Any]:
-        """Return the items of an array; null is left out, or invalid where the type does not allow it."""
+        """Yield the items of an array; null is omitted, or invalid if the type does not allow it."""
         for item in items:
             if item is None:
                 if not edge.nullable:
@@ -242,15 +244,15 @@ class _Encoder:
         (edge,) = slot.edges
         objects = [object_of(value) for value in values]
         column.invalid.extend(value is None for value in objects)
-        present = [
+        non_null = [
             {str(key): part for key, part in (value or {}).items() if part is not None and not self._is_null(part)}
             for value in objects
         ]
         if not edge.nullable:
             column.missing.extend(value is not None and None in value.values() for value in objects)
         codes = self.tables[slot.index].codes
-        column.item_keys.extend(codes.setdefault(key, len(codes)) for key in chain.from_iterable(present))
-        self._collections(edge, column, [list(value.values()) for value in present])
+        column.item_keys.extend(codes.setdefault(key, len(codes)) for key in chain.from_iterable(non_null))
+        self._collections(edge, column, [list(value.values()) for value in non_null])
 
     def _collections(self, edge: Edge, column: Column, collections: list[list[Any]]) -> None:
         start = len(column.items)
@@ -261,17 +263,17 @@ class _Encoder:
         column.items.extend(self.rows_of(edge, list(chain.from_iterable(collections))))
 
     def _union(self, slot: Slot, column: Column, values: list[Any]) -> None:
-        own = [best_case(slot, value) for value in values]
-        column.own_case.extend(own)
-        column.invalid.extend(case == ABSENT for case in own)
+        cases = [best_case(slot, value) for value in values]
+        column.cases.extend(cases)
+        column.invalid.extend(case == ABSENT for case in cases)
         for n, (edge, children) in enumerate(zip(slot.edges, column.children, strict=True)):
             if self.is_reference:
-                fits = [case == n for case in own]
+                mask = [case == n for case in cases]
             else:
-                fits = [num_misfits(edge.slot, value) is not None for value in values]
-            rows = iter(self.rows_of(edge, [value for value, fit in zip(values, fits, strict=True) if fit]))
+                mask = [num_misfits(edge.slot, value) is not None for value in values]
+            rows = iter(self.rows_of(edge, [value for value, fit in zip(values, mask, strict=True) if fit]))
             other = ABSENT if self.is_reference else MISFIT
-            children.extend(next(rows) if fit else other for fit in fits)
+            children.extend(next(rows) if fit else other for fit in mask)
 
     def finished(self) -> list[Column]:
         for slot, column in zip(self.plan.slots, self.columns, strict=True):
@@ -293,10 +295,10 @@ class _Encoder:
             has = content[column.items[start : start + count]]
             return np.bincount(owners[has] - rows.start, minlength=rows.stop - rows.start) > 0
         if isinstance(slot.node, Union):
-            result = column.own_case[rows] == ABSENT
+            result = column.cases[rows] == ABSENT
             for n, (edge, children) in enumerate(zip(slot.edges, column.children, strict=True)):
                 content = self.columns[edge.slot.index].content[children[rows]]
-                result |= content & (column.own_case[rows] == n)
+                result |= content & (column.cases[rows] == n)
             return result
         result = np.zeros(rows.stop - rows.start, dtype=bool)
         for edge, children in zip(slot.edges, column.children, strict=True):
@@ -304,27 +306,27 @@ class _Encoder:
         return result | (column.num_extra[rows] > 0 if slot.extra_row >= 0 else False)
 
 
-def frozen(value: Any) -> Steps[Hashable]:
+def to_hashable(value: Any) -> Steps[Hashable]:
     """Return a hashable form of a JSON value: numbers by value, but True is not 1."""
     if (values := object_of(value)) is not None:
         items = []
         for key, part in values.items():
-            items.append((key, (yield frozen(part))))
+            items.append((key, (yield to_hashable(part))))
         return "object", frozenset(items)
     if (array := array_of(value)) is not None:
         parts = []
         for part in array:
-            parts.append((yield frozen(part)))
+            parts.append((yield to_hashable(part)))
         return "array", tuple(parts)
     return json_kind(value), value
 
 
-def _other_keys(value: Mapping[Any, Any], known: frozenset[str]) -> dict[Any, Any]:
-    return {key: part for key, part in value.items() if key not in known}
+def _other_keys(value: Mapping[Any, Any], known_keys: frozenset[str]) -> dict[Any, Any]:
+    return {key: part for key, part in value.items() if key not in known_keys}
 
 
 def _below_fixed(edge: Edge) -> int:
-    return BROKEN if edge.slot.is_leaf else ABSENT
+    return INVALID_PARENT if edge.slot.is_leaf else ABSENT
 
 
 def _flags(count: int, indices: list[int]) -> list[bool]:
@@ -335,16 +337,16 @@ def _flags(count: int, indices: list[int]) -> list[bool]:
 
 
 def _finish(slot: Slot, column: Column) -> None:
-    """Turn the lists of a column into arrays that end with the sentinels' rows."""
+    """Convert the lists of a column to arrays that end with the sentinel rows."""
     count, is_leaf = len(column.values), isinstance(slot.node, Leaf)
     column.codes = np.array([*column.codes, *SENTINELS], dtype=np.int64)
     invalid = column.codes[:-3] == MISFIT if is_leaf else np.array(column.invalid, dtype=bool)
     column.invalid = np.concatenate([invalid, [True, False, False]])
     column.content = column.invalid.copy()
     for name in ("missing", "num_extra", "forbidden", "starts", "lengths"):
-        given = getattr(column, name)
-        setattr(column, name, np.concatenate([np.array(given or [0] * count, dtype=np.int64), [0, 0, 0]]))
-    column.own_case = np.array([*(column.own_case or [ABSENT] * count), ABSENT, ABSENT, ABSENT], dtype=np.int64)
+        values = getattr(column, name)
+        setattr(column, name, np.concatenate([np.array(values or [0] * count, dtype=np.int64), [0, 0, 0]]))
+    column.cases = np.array([*(column.cases or [ABSENT] * count), ABSENT, ABSENT, ABSENT], dtype=np.int64)
     column.items, column.item_keys = (np.array(part, dtype=np.int64) for part in (column.items, column.item_keys))
     ends = [_below(slot, edge) for edge in slot.edges]
     if not isinstance(slot.node, Items | FreeKeys):
@@ -355,9 +357,9 @@ def _finish(slot: Slot, column: Column) -> None:
 
 
 def _below(slot: Slot, edge: Edge) -> tuple[int, int, int]:
-    """Return what a part is of a value that is a misfit, broken and absent."""
+    """Return the rows of a part for the sentinels MISFIT, INVALID_PARENT and ABSENT of the value."""
     if isinstance(slot.node, Fixed):
         return _below_fixed(edge), ABSENT, ABSENT
     if isinstance(slot.node, Union):
-        return MISFIT, BROKEN, ABSENT
-    return BROKEN, BROKEN, ABSENT
+        return MISFIT, INVALID_PARENT, ABSENT
+    return INVALID_PARENT, INVALID_PARENT, ABSENT

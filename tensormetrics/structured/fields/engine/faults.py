@@ -1,18 +1,18 @@
-"""The first value of a document that is none of its type, in words."""
+"""Message about the first value of a document of a wrong type."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from ..reading.values import INVALID, array_of, object_of, wanted
+from ..reading.values import INVALID, array_of, object_of, type_description
 from ..schemas.types import Fixed, FreeKeys, Items, Leaf, Record, Union
 from .cases import NO_CASE, best_case, num_misfits
 from .recursion import Steps, run
-from .slots import Edge, Plan, Slot, joined
+from .slots import Edge, Plan, Slot, join_path
 
 
 def first_fault(plan: Plan, document: Any) -> str:
-    """Return where and what is wrong with a document, such as ``.people[0].born: got '12', wanted int``; "" if nothing.
+    """Describe the first error of a document, such as ``.people[0].born: got '12', wanted int``; "" if it has none.
 
     Args:
         plan: The compiled schema.
@@ -27,7 +27,7 @@ def type_name(slot: Slot) -> str:
     """Return the name of a type, for messages."""
     node = slot.node
     if isinstance(node, Leaf):
-        return wanted(node)
+        return type_description(node)
     if isinstance(node, Union):
         return " or ".join(dict.fromkeys(type_name(edge.slot) for edge in slot.edges))
     if isinstance(node, Fixed):
@@ -35,7 +35,7 @@ def type_name(slot: Slot) -> str:
     return "an array" if isinstance(node, Items) else "an object"
 
 
-def _fault(plan: Plan, edge: Edge, value: Any, at: str) -> Steps[str]:
+def _fault(plan: Plan, edge: Edge, value: Any, path: str) -> Steps[str]:
     slot = edge.slot
     if value is None or isinstance(value, str) and value in plan.null_strings:
         return ""
@@ -43,42 +43,42 @@ def _fault(plan: Plan, edge: Edge, value: Any, at: str) -> Steps[str]:
     if isinstance(node, Union):
         case = best_case(slot, value)
         if case != NO_CASE:
-            return (yield _fault(plan, slot.edges[case], value, at))
+            return (yield _fault(plan, slot.edges[case], value, path))
     elif num_misfits(slot, value) is not None:
-        return (yield _fault_of_parts(plan, slot, value, at))
-    return f"{at}: got {value!r:.60}, wanted {type_name(slot)}"
+        return (yield _fault_of_parts(plan, slot, value, path))
+    return f"{path}: got {value!r:.60}, wanted {type_name(slot)}"
 
 
-def _fault_of_parts(plan: Plan, slot: Slot, value: Any, at: str) -> Steps[str]:
+def _fault_of_parts(plan: Plan, slot: Slot, value: Any, path: str) -> Steps[str]:
     node = slot.node
     if isinstance(node, Leaf):
         assert slot.read is not None and slot.read(value) is not INVALID
     elif isinstance(node, Items):
         for n, item in enumerate(array_of(value) or []):
             if item is None and not slot.edges[0].nullable:
-                return f"{at}[{n}]: got null, wanted {type_name(slot.edges[0].slot)}"
-            if fault := (yield _fault(plan, slot.edges[0], item, f"{at}[{n}]")):
+                return f"{path}[{n}]: got null, wanted {type_name(slot.edges[0].slot)}"
+            if fault := (yield _fault(plan, slot.edges[0], item, f"{path}[{n}]")):
                 return fault
     elif isinstance(node, Fixed):
         items = array_of(value) or []
         for part in slot.edges:
-            name = f"{at}[{part.position}]"
+            name = f"{path}[{part.position}]"
             if items[part.position] is None and not part.nullable and not plan.unlabelled:
                 return f"{name}: got null, wanted {type_name(part.slot)}"
             if fault := (yield _fault(plan, part, items[part.position], name)):
                 return fault
     else:
-        return (yield _fault_of_object(plan, slot, object_of(value) or {}, at))
+        return (yield _fault_of_object(plan, slot, object_of(value) or {}, path))
     return ""
 
 
-def _fault_of_object(plan: Plan, slot: Slot, value: Any, at: str) -> Steps[str]:
+def _fault_of_object(plan: Plan, slot: Slot, value: Any, path: str) -> Steps[str]:
     if isinstance(slot.node, Record):
         for part in slot.edges:
             if part.field is None:
                 continue
             key = next((key for key in part.keys if key in value), None)
-            name = _below(at, part.field.name)
+            name = _below(path, part.field.name)
             is_filled = plan.defaults and part.field.default is not None
             is_missing = value.get(key) is None and not part.nullable if key is not None else not is_filled
             if part.field.required and is_missing and not plan.unlabelled:
@@ -93,12 +93,12 @@ def _fault_of_object(plan: Plan, slot: Slot, value: Any, at: str) -> Steps[str]:
         if key in slot.known_keys:
             continue
         if item is None and not part.nullable and not plan.unlabelled:
-            return f"{_below(at, str(key))}: got null, wanted {type_name(part.slot)}"
-        if fault := (yield _fault(plan, part, item, _below(at, str(key)))):
+            return f"{_below(path, str(key))}: got null, wanted {type_name(part.slot)}"
+        if fault := (yield _fault(plan, part, item, _below(path, str(key)))):
             return fault
     return ""
 
 
-def _below(at: str, name: str) -> str:
-    path = joined("x", name)
-    return at + path[1:]
+def _below(parent: str, name: str) -> str:
+    path = join_path("x", name)
+    return parent + path[1:]

@@ -14,7 +14,7 @@ from ...tensors._lengths import cuts
 SCALE = 1 << 20  # similarities are rounded to multiples of its inverse
 MAX_SHIFT = 15  # beyond, positions of equally similar items make no difference
 
-Side = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]  # pair, position, row and code of each item
+ItemColumns = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]  # pair, position, row and code of each item
 
 
 @dataclass(eq=False)
@@ -37,7 +37,7 @@ class Edges:
 
     def take(self, index: np.ndarray) -> Edges:
         """Return some of the pairs."""
-        return Edges(*(getattr(self, each.name)[index] for each in fields(self)))
+        return Edges(*(getattr(self, field.name)[index] for field in fields(self)))
 
     def with_similarity(self, similarity: np.ndarray) -> Edges:
         """Return the pairs with other similarities."""
@@ -49,28 +49,28 @@ class Edges:
         if not parts:
             empty = np.zeros(0, dtype=np.int64)
             return cls(empty, empty, empty, empty, empty, np.zeros(0))
-        return cls(*(np.concatenate([getattr(part, each.name) for part in parts]) for each in fields(cls)))
+        return cls(*(np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(cls)))
 
 
-def equal_items(preds: Side, refs: Side) -> Edges:
-    """Match items of equal codes, the first of the one list with the first of the other."""
+def equal_items(preds: ItemColumns, refs: ItemColumns) -> Edges:
+    """Match items of equal codes in order, the n-th of one list with the n-th of the other."""
     names = []
     for pair, _, _, code in (preds, refs):
         names.append(np.stack([pair, code]))
     keys, index = np.unique(np.concatenate(names, axis=1), axis=1, return_inverse=True)
     index = index.reshape(-1)
-    ranked, kept = [], []
+    ranked, valid_indices = [], []
     for part, (_, _, _, code) in ((index[: len(preds[0])], preds), (index[len(preds[0]) :], refs)):
         (valid,) = np.nonzero(code >= 0)
-        kept.append(valid)
+        valid_indices.append(valid)
         ranked.append(part[valid] * (1 + max(len(preds[0]), len(refs[0]))) + _ranks(part[valid]))
     _, i, j = np.intersect1d(ranked[0], ranked[1], assume_unique=True, return_indices=True)
-    i, j = kept[0][i], kept[1][j]
+    i, j = valid_indices[0][i], valid_indices[1][j]
     return Edges(preds[0][i], preds[1][i], refs[1][j], preds[2][i], refs[2][j], np.ones(len(i)))
 
 
 def _ranks(groups: np.ndarray) -> np.ndarray:
-    # (N,)  ->  (N,) how many earlier elements are equal
+    # (N,)  ->  (N,) number of earlier elements that are equal
     order = np.argsort(groups, kind="stable")
     ordered = groups[order]
     starts = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]])[: len(ordered)]
@@ -83,7 +83,7 @@ def best_matching(
     edges: Edges, weights: np.ndarray, num_preds: np.ndarray, num_refs: np.ndarray, ordered: bool = False
 ) -> np.ndarray:
     # weights: (E,)  num_preds, num_refs: (P,) lengths of the lists  ->  (M,) index into edges
-    """Choose pairs of greatest total weight so that each item is in one; ties by the smallest shifts of position.
+    """Select pairs of maximum total weight with each item in at most one; ties prefer the smallest position shifts.
 
     Args:
         ordered: Matched pairs do not cross.
@@ -94,9 +94,11 @@ def best_matching(
     row, rows = _compact(edges.pair, edges.pred_position)
     column, columns = _compact(edges.pair, edges.ref_position)
     if not ordered:
-        is_alone = (np.bincount(rows)[rows] == 1) & (np.bincount(columns)[columns] == 1) if len(rows) else rows == 0
+        is_uncontested = (
+            (np.bincount(rows)[rows] == 1) & (np.bincount(columns)[columns] == 1) if len(rows) else rows == 0
+        )
         contested = np.zeros(len(num_preds), dtype=bool)
-        contested[edges.pair[~is_alone]] = True
+        contested[edges.pair[~is_uncontested]] = True
         (todo,) = np.nonzero(contested[edges.pair])
         free = np.nonzero(~contested[edges.pair])[0]
     else:
@@ -104,24 +106,24 @@ def best_matching(
     pairs, problem = np.unique(edges.pair[todo], return_inverse=True)
     problem = problem.reshape(-1)
     heights, widths = (_max_by(problem, index[todo] + 1, len(pairs)) for index in (row, column))
-    chosen = [free]
+    results = [free]
     if len(pairs):
         for slot, sizes in cuts([torch.from_numpy(heights), torch.from_numpy(widths)], []):
-            some = np.arange(len(pairs))[slot if isinstance(slot, slice) else slot.numpy()]
+            subset = np.arange(len(pairs))[slot if isinstance(slot, slice) else slot.numpy()]
             local = np.full(len(pairs), -1)
-            local[some] = np.arange(len(some))
-            (own,) = np.nonzero(local[problem] >= 0)
-            index = todo[own]
-            table = np.zeros((len(some), *sizes))
-            table[local[problem[own]], row[index], column[index]] = gains[index]
+            local[subset] = np.arange(len(subset))
+            (members,) = np.nonzero(local[problem] >= 0)
+            index = todo[members]
+            table = np.zeros((len(subset), *sizes))
+            table[local[problem[members]], row[index], column[index]] = gains[index]
             solve = _best_chain if ordered else _best_assignment
-            selected = solve(table)[local[problem[own]], row[index]] == column[index]
-            chosen.append(index[selected])
-    return np.sort(np.concatenate(chosen))
+            selected = solve(table)[local[problem[members]], row[index]] == column[index]
+            results.append(index[selected])
+    return np.sort(np.concatenate(results))
 
 
 def _compact(pair: np.ndarray, position: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    # ->  (E,) index of the item among those of its list that have an edge, (E,) among all
+    # ->  (E,) index of the item among the items of its list with an edge, (E,) among those of all lists
     size = int(position.max(initial=0)) + 1
     items, index = np.unique(pair * size + position, return_inverse=True)
     index = index.reshape(-1)
@@ -153,7 +155,7 @@ def _best_chain(gains: np.ndarray) -> np.ndarray:
     problems, width_left = np.arange(count), np.full(count, width)
     for n in range(height, 0, -1):
         value = best[n][problems, width_left]
-        # The first prefix that reaches the value ends with the column of this row, if the row is used at all.
+        # The first prefix that reaches the value ends with the column of this row, if the row is used.
         reached = best[n] >= value[:, None]
         last = reached.argmax(axis=1)
         used = best[n - 1][problems, width_left] < value

@@ -1,14 +1,14 @@
-"""Recursion without the stack of Python, for documents of hundreds of levels."""
+"""Recursion without the call stack of Python, for deeply nested documents."""
 
 from collections.abc import Generator
 from typing import Any, TypeVar
 
 Result = TypeVar("Result")
-Steps = Generator[Any, Any, Result]  # yields the generators of calls, and is sent what they return
+Steps = Generator[Any, Any, Result]  # yields the generators of recursive calls, and receives their results
 
 
 def run(steps: Steps[Result]) -> Result:
-    """Return what a recursive generator returns."""
+    """Run a recursive generator and return its result."""
     stack: list[Steps[Any]] = [steps]
     value: Any = None
     while True:

@@ -1,7 +1,7 @@
-"""The slots of a schema, a slot for each node at each path: what is compared there, and in which row it is counted.
+"""The slots of a schema, one for each node at each path, with the comparison and the row of the report.
 
-Cases of a union share the rows of their slot. A type that is met again below itself has the slot of its first
-occurrence, so that slots may form a cycle.
+Cases of a union share the rows of their slot. A recursive type has the slot of its first occurrence, so that slots may
+form a cycle.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 from ..comparators import Annotation, Comparator, annotation_of_text, annotations_of_keywords, exact
 from ..reading.read import json_kind
 from ..reading.values import LeafReader, leaf_reader
-from ..schemas.class_tree import annotated
+from ..schemas.class_tree import annotate
 from ..schemas.types import Field, Fixed, FreeKeys, Items, Leaf, Record, Reference, Schema, Scoring, Type, Union
 from .recursion import Steps, run
 
@@ -27,10 +27,10 @@ EXTRA = "(extra)"
 
 @dataclass(eq=False)
 class Edge:
-    """One part of a record or tuple, or the items or values of a collection.
+    """Part of a record or tuple, or the items or values of a collection.
 
     Attributes:
-        keys: The keys that an object may have it under; empty for positions, items and other keys.
+        keys: The alternative keys of the part in an object; empty for positions, items and other keys.
         position: Position in a tuple.
     """
 
@@ -44,14 +44,14 @@ class Edge:
 
 @dataclass(eq=False)
 class Slot:
-    """A node of the schema at one path.
+    """Node of the schema at one path.
 
     Attributes:
-        row: Row of a scalar, or of the items of a list; -1 elsewhere.
+        row: Row of a scalar, or of the items of a list; else -1.
         extra_row: Row of extra keys of an object.
         path_index: Index of the path among all paths, for invalid values.
         is_item: Whether a scalar is an item of a list, whose matching is counted with the list.
-        is_shared: Whether a recursive type refers to the slot, so that a value may be met there several times.
+        is_shared: Whether a recursive type refers to the slot, so that a value may occur there several times.
     """
 
     node: Type
@@ -68,17 +68,17 @@ class Slot:
     match: float = 0.5
     by: Edge | None = None
     known_keys: frozenset[str] = frozenset()
-    other_keys: Edge | None = None  # of a record: the values of keys that it does not name
+    other_keys: Edge | None = None  # of a record: the values of its other keys
 
     @property
     def is_leaf(self) -> bool:
-        """Whether all values are scalars."""
+        """True if all values are scalars."""
         return isinstance(self.node, Leaf) or isinstance(self.node, Union) and all(e.slot.is_leaf for e in self.edges)
 
 
 @dataclass
 class Rows:
-    """The rows of the report."""
+    """Rows of the report."""
 
     paths: list[str] = field(default_factory=list)
     is_leaf: list[bool] = field(default_factory=list)
@@ -86,11 +86,11 @@ class Rows:
 
 @dataclass(eq=False)
 class Plan:
-    """A schema with options, compiled for encoding and comparison.
+    """Schema with options, compiled for encoding and comparison.
 
     Attributes:
         paths: All paths at which a value may be invalid; the root is "@".
-        rows: What is counted.
+        rows: The rows of the report.
     """
 
     schema: Schema
@@ -120,7 +120,7 @@ def compile_schema(
         ValueError: If a path of ``fields`` is unknown, or an annotation does not fit its slot.
     """
     builder = _Builder(schema, match, extra == "invented", numbers_in_strings, annotations_by_path(fields or {}))
-    root = _compared(run(builder.edge(schema.root, "")), "")
+    root = _require_edge(run(builder.edge(schema.root, "")), "")
     builder.check_annotations()
     return Plan(
         schema=schema,
@@ -137,26 +137,26 @@ def compile_schema(
 def annotations_by_path(fields: Mapping[str, Any]) -> dict[str, list[Annotation]]:
     """Read annotations by path: objects, lists of them, keywords of JSON Schemas, or text of the command line."""
     result = {}
-    for path, given in fields.items():
-        if isinstance(given, str):
-            annotations = [annotation_of_text(given, f"fields[{path!r}]")]
-        elif isinstance(given, Mapping):
-            annotations = annotations_of_keywords(given, f"fields[{path!r}]")
+    for path, spec in fields.items():
+        if isinstance(spec, str):
+            annotations = [annotation_of_text(spec, f"fields[{path!r}]")]
+        elif isinstance(spec, Mapping):
+            annotations = annotations_of_keywords(spec, f"fields[{path!r}]")
         else:
-            annotations = [given] if isinstance(given, Annotation) else list(given)
-            if wrong := [each for each in annotations if not isinstance(each, Annotation)]:
+            annotations = [spec] if isinstance(spec, Annotation) else list(spec)
+            if wrong := [annotation for annotation in annotations if not isinstance(annotation, Annotation)]:
                 raise TypeError(f"fields[{path!r}]: got {wrong[0]!r:.60}, wanted an annotation such as similar(0.9)")
         result[path.replace("[*]", "[]")] = annotations
     return result
 
 
-def _compared(edge: Edge | None, path: str) -> Edge:
+def _require_edge(edge: Edge | None, path: str) -> Edge:
     if edge is None:
-        raise ValueError(f"{path or '@'}: got ignore() on the items, wanted it on the whole; leave out the items")
+        raise ValueError(f"{path or '@'}: got ignore() on the items, wanted it on the collection")
     return edge
 
 
-def joined(path: str, name: str) -> str:
+def join_path(path: str, name: str) -> str:
     """Return the path of a key below a path; names with a special character are quoted."""
     if not name or SPECIAL & set(name) or name == EXTRA:
         escaped = name.replace("\\", "\\\\").replace('"', '\\"')
@@ -182,7 +182,7 @@ class _Builder:
         self, node: Type, path: str, *, is_item: bool = False, comparator: Comparator | None = None
     ) -> Steps[Edge | None]:
         """Compile the part at a path; None if it is ignored."""
-        node, nullable, scoring, names = self._described(node, path)
+        node, nullable, scoring, names = self._resolve(node, path)
         if scoring.ignore:
             return None
         edge = Edge(None, nullable, scoring.weight)  # type: ignore[arg-type]
@@ -217,15 +217,15 @@ class _Builder:
             yield self._items(slot, node, path)
         elif isinstance(node, FreeKeys):
             value = yield self.edge(node.value, f"{path}.*" if path else "*")
-            slot.edges = [_compared(value, path)]
+            slot.edges = [_require_edge(value, path)]
         else:
             raise ValueError(f"{path or '@'}: got any value, wanted a type; write FieldScores.infer(references)")
         for name in names:
             del self.open_references[name]
         return edge
 
-    def _described(self, node: Type, path: str) -> tuple[Type, bool, Scoring, list[str]]:
-        """Return what a node refers to, with the annotations of all references and those given for the path."""
+    def _resolve(self, node: Type, path: str) -> tuple[Type, bool, Scoring, list[str]]:
+        """Resolve a node, and merge the annotations of all references and of the path."""
         names, nullable, scoring = [], False, Scoring()
         while True:
             nullable = nullable or node.nullable
@@ -241,9 +241,9 @@ class _Builder:
         if path in self.annotations or not path and "@" in self.annotations:
             annotations = self.annotations[path or "@"]
             self.used.add(path or "@")
-            if any(isinstance(each, Comparator) for each in annotations):
+            if any(isinstance(annotation, Comparator) for annotation in annotations):
                 scoring = dataclasses.replace(scoring, comparator=None)
-            node = annotated(dataclasses.replace(node, scoring=scoring), annotations, f"fields[{path or '@'!r}]")
+            node = annotate(dataclasses.replace(node, scoring=scoring), annotations, f"fields[{path or '@'!r}]")
             scoring = node.scoring
         return node, nullable, scoring, names
 
@@ -263,14 +263,16 @@ class _Builder:
         return self.row_indices[path]
 
     def _record(self, slot: Slot, node: Record, path: str) -> Steps[None]:
-        slot.known_keys = frozenset(itertools.chain.from_iterable(each.keys or (each.name,) for each in node.fields))
-        for each in node.fields:
-            part = yield self.edge(each.type, joined(path, each.name))
+        slot.known_keys = frozenset(
+            itertools.chain.from_iterable(record_field.keys or (record_field.name,) for record_field in node.fields)
+        )
+        for record_field in node.fields:
+            part = yield self.edge(record_field.type, join_path(path, record_field.name))
             if part is not None:
-                part.keys, part.field = each.keys or (each.name,), each
+                part.keys, part.field = record_field.keys or (record_field.name,), record_field
                 slot.edges.append(part)
         if node.extra is not None:
-            slot.other_keys = _compared((yield self.edge(FreeKeys(node.extra), path)), path)
+            slot.other_keys = _require_edge((yield self.edge(FreeKeys(node.extra), path)), path)
             slot.edges.append(slot.other_keys)
         elif self.counts_extra:
             slot.extra_row = self._row(f"{path}.{EXTRA}" if path else EXTRA, is_leaf=True)
@@ -278,10 +280,10 @@ class _Builder:
     def _items(self, slot: Slot, node: Items, path: str) -> Steps[None]:
         slot.match = self.match if node.match is None else node.match
         slot.row = self._row(f"{path}[]", is_leaf=self._is_scalar(node.item))
-        item = _compared((yield self.edge(node.item, f"{path}[]", is_item=True)), path)
+        item = _require_edge((yield self.edge(node.item, f"{path}[]", is_item=True)), path)
         slot.edges = [item]
         if node.by is not None:
-            keys = [each for each in item.slot.edges if node.by in each.keys]
+            keys = [edge for edge in item.slot.edges if node.by in edge.keys]
             if not keys or not isinstance(keys[0].slot.node, Leaf):
                 raise ValueError(f"{path or '@'}: got by({node.by!r}), wanted the name of a scalar field of the items")
             slot.by = keys[0]
@@ -315,11 +317,11 @@ def _kinds(slot: Slot, numbers_in_strings: bool) -> set[str]:
         return {"object"}
     if node.kind == "enum":
         return {json_kind(value) for value in node.values}
-    number = {"number", "string"} if numbers_in_strings else {"number"}
+    number_kinds = {"number", "string"} if numbers_in_strings else {"number"}
     kinds = {
         "boolean": {"boolean"},
-        "integer": number,
-        "number": number,
+        "integer": number_kinds,
+        "number": number_kinds,
         "decimal": {"number", "string"},
         "null": set(),
     }

@@ -13,7 +13,7 @@ MOMENT_PATTERN = re.compile(f"({DATE})(?:[Tt ]({TIME}))?", re.ASCII)
 
 
 def read_date(text: str) -> date:
-    """Read a date, or a date-time at midnight without time zone; ValueError for another text."""
+    """Read a date, or a date-time at midnight without time zone; raise a ValueError for other texts."""
     moment = read_datetime(text)
     if moment.tzinfo is not None or moment.time() != time():
         raise ValueError("not a date")
@@ -21,7 +21,7 @@ def read_date(text: str) -> date:
 
 
 def read_datetime(text: str) -> datetime:
-    """Read a date-time, or a date as its midnight; ValueError for another text."""
+    """Read a date-time, or a date as its midnight; raise a ValueError for other texts."""
     match = MOMENT_PATTERN.fullmatch(text)
     if match is None:
         raise ValueError("not ISO 8601")
@@ -32,7 +32,7 @@ def read_datetime(text: str) -> datetime:
 
 
 def read_time(text: str) -> time:
-    """Read a time of day, with or without time zone; ValueError for another text."""
+    """Read a time of day, with or without time zone; raise a ValueError for other texts."""
     match = TIME_PATTERN.fullmatch(text)
     if match is None:
         raise ValueError("not ISO 8601")

@@ -1,4 +1,4 @@
-"""From the text of a language model to a JSON value."""
+"""Reader of JSON values in texts of a language model."""
 
 import json
 import re
@@ -8,10 +8,10 @@ from decimal import Decimal
 from typing import Any, Literal, NamedTuple
 
 MAX_DEPTH = 500
-LONGEST_TOKEN = 16  # of a literal or an escape that the end of a window may cut
+LONGEST_TOKEN = 16  # longest literal or escape that the end of a window may split
 SPACE = " \t\n\r"
 TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"?|[\[{\]}]', re.DOTALL)
-# A bracket after which JSON may go on, or the text ends; decoding fails at others.
+# A bracket that JSON or the end of the text may follow; decoding fails at other brackets.
 OPENING = re.compile(r'\{[ \t\n\r]*(?:["}]|\Z)|\[[ \t\n\r]*(?:[\[{"\-0-9tfn\]]|\Z)')
 # A bracket that begins an object or an array of JSON rather than of a sentence.
 JSON_LIKE = re.compile(r'\{[ \t\n\r]*"|\[[ \t\n\r]*["{\[]')
@@ -23,14 +23,14 @@ HOWS: tuple[How, ...] = ("json", "fence", "prose", "object", "unreadable")
 
 
 class Conflict:
-    """The value of a key that an object has several times, with different values."""
+    """Marker of the value of a duplicate key with different values."""
 
     def __repr__(self) -> str:
         return "several values of one key"
 
 
 class Reading(NamedTuple):
-    """What was read: a value and how, or why there is none, and from which position of the text on."""
+    """Result of reading: the value and how it was found, or the reason and position of the error."""
 
     value: Any
     how: How
@@ -40,12 +40,12 @@ class Reading(NamedTuple):
 
 @dataclass(frozen=True)
 class Reader:
-    """Reads the answers of a model.
+    """Reader of the answers of a model.
 
     Args:
-        kinds: The kinds of JSON values that a document may have, such as {"object"}.
-        extract: Where JSON is looked for: "strict": the text is JSON; "fences": also in blocks of Markdown; "lenient":
-            also among prose.
+        kinds: The allowed kinds of JSON values, such as {"object"}.
+        extract: Locations of JSON: "strict": the text is JSON; "fences": also code blocks of Markdown; "lenient": also
+            within prose.
         decimals: Keep the digits of numbers, as `Decimal`.
     """
 
@@ -54,7 +54,7 @@ class Reader:
     decimals: bool = False
 
     def read(self, answer: Any) -> Reading:
-        """Read a text, or take a value that was parsed already."""
+        """Read a text, or return a value that is already parsed."""
         if answer is None:
             return Reading(None, "unreadable", "no answer")
         if not isinstance(answer, str):
@@ -82,11 +82,11 @@ class Reader:
     def _of_kind(self, value: Any, how: How) -> Reading:
         kind = json_kind(value)
         if kind not in self.kinds:
-            return Reading(None, "unreadable", f"got {_article(kind)}, wanted {_wanted(self.kinds)}")
+            return Reading(None, "unreadable", f"got {_article(kind)}, wanted {_describe_kinds(self.kinds)}")
         return Reading(value, how)
 
     def _decode(self, text: str) -> Any:
-        """Decode a text that is JSON as a whole; ValueError if it is none."""
+        """Decode a text that is JSON; raise a ValueError otherwise."""
         value, end = self._decode_at(text, 0)
         if end != len(text):
             raise json.JSONDecodeError("Extra data", text, end)
@@ -108,7 +108,7 @@ class Reader:
         return value, end
 
     def _decode_near(self, text: str, start: int) -> tuple[Any, int]:
-        """Decode as `_decode_at`, in windows that double: an error costs the characters before it, not all of them."""
+        """Decode as `_decode_at`, in windows of doubling size, so that an error does not cost a pass over the text."""
         width = 256
         while start + width < len(text):
             try:
@@ -123,12 +123,12 @@ class Reader:
         return self._decode_at(text, start)
 
     def _from_prose(self, text: str, failure: Reading) -> Reading:
-        """Return the last value among prose, in linear time: no part of a text is decoded more than twice."""
-        found, position, still_open = failure, 0, set[int]()
+        """Return the last value within prose, in linear time: no part of a text is decoded more than twice."""
+        last, position, still_open = failure, 0, set[int]()
         while match := OPENING.search(text, position):
             start = match.start()
             position = start + 1
-            if start in still_open:  # of an array or object that failed further on, and so does this
+            if start in still_open:  # within an array or object that failed later, as this one would
                 if JSON_LIKE.match(text, start):
                     return failure._replace(position=start)
                 continue
@@ -138,22 +138,22 @@ class Reader:
                 return failure._replace(reason=_reason(error), position=start)
             except ValueError as error:
                 end = getattr(error, "pos", start + 1)
-                if _ended(text, error) or JSON_LIKE.match(text, start):
+                if _is_truncated(text, error) or JSON_LIKE.match(text, start):
                     return failure._replace(reason=_reason(error), position=end)
                 still_open.update(_open_brackets(text, start, end))
                 continue
             reading = self._of_kind(value, "prose")
             if reading.how == "prose":
-                found = reading
-        return found
+                last = reading
+        return last
 
 
 class NotStandard(ValueError):
-    """NaN or an infinity, which are no JSON."""
+    """Error of NaN or an infinity, which are no JSON."""
 
 
 class Failure(ValueError):
-    """Why and at which position a text is no JSON."""
+    """Error of a text that is no JSON, with its position."""
 
     def __init__(self, message: str, pos: int) -> None:
         super().__init__(f"{message} at {pos}")
@@ -161,14 +161,14 @@ class Failure(ValueError):
 
 
 class TooDeep(ValueError):
-    """More than MAX_DEPTH levels."""
+    """Error of a text with more than MAX_DEPTH levels."""
 
     def __str__(self) -> str:
         return f"deeper than {MAX_DEPTH} levels"
 
 
 def json_kind(value: Any) -> str:
-    """Return the kind of JSON value that a decoded value is of."""
+    """Return the JSON kind of a decoded value."""
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -180,8 +180,8 @@ def json_kind(value: Any) -> str:
     return "object" if isinstance(value, dict) else "array" if isinstance(value, list) else "other"
 
 
-def without_conflicts(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Make an object of its keys and values; a key with different values has a `Conflict`."""
+def build_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Build an object from keys and values; a key with different values has a `Conflict`."""
     value = dict(pairs)
     if len(value) < len(pairs):
         for key, part in pairs:
@@ -211,7 +211,7 @@ def same_json(a: Any, b: Any) -> bool:
     return True
 
 
-def _refused(constant: str) -> Any:
+def _refuse_constant(constant: str) -> Any:
     raise NotStandard(f"{constant} is no JSON")
 
 
@@ -223,11 +223,11 @@ def _integer(text: str) -> int | float:
 
 
 def _decoders(parse_float: Callable[[str], Any] | None) -> list[json.JSONDecoder]:
-    # The second for integers of more digits than int() takes: a function of Python for each integer is slow.
+    # The second decoder is for integers with too many digits for int(): a Python function for each integer is slow.
     return [
         json.JSONDecoder(
-            object_pairs_hook=without_conflicts,
-            parse_constant=_refused,
+            object_pairs_hook=build_object,
+            parse_constant=_refuse_constant,
             parse_float=parse_float,
             parse_int=parse_int,
         )
@@ -238,15 +238,15 @@ def _decoders(parse_float: Callable[[str], Any] | None) -> list[json.JSONDecoder
 _FLOATS, _DECIMALS = _decoders(None), _decoders(Decimal)
 
 
-def _ended(text: str, error: ValueError) -> bool:
-    """Return whether decoding failed for want of more text."""
+def _is_truncated(text: str, error: ValueError) -> bool:
+    """Return whether decoding failed at the end of the text."""
     if not isinstance(error, json.JSONDecodeError):
         return False
     return error.msg.startswith("Unterminated string") or not text[error.pos :].strip(SPACE)
 
 
 def _open_brackets(text: str, start: int, end: int) -> list[int]:
-    """Return where the brackets are that begin at or after `start` and are open at `end`."""
+    """Return the positions of the brackets that begin at or after `start` and are open at `end`."""
     opened: list[int] = []
     for token in TOKEN.finditer(text, start, end):
         if token[0] in "[{":
@@ -268,7 +268,7 @@ def _depth(text: str) -> int:
 
 
 def _fenced_blocks(text: str) -> list[str]:
-    """Return the contents of the code blocks of Markdown; one that is not closed goes to the end."""
+    """Return the contents of the code blocks of Markdown; an open block extends to the end of the text."""
     blocks: list[str] = []
     fence, lines = "", list[str]()
     for line in text.split("\n"):
@@ -286,7 +286,7 @@ def _fenced_blocks(text: str) -> list[str]:
 
 def _reason(error: ValueError) -> str:
     if isinstance(error, json.JSONDecodeError):
-        return "truncated" if _ended(error.doc, error) else f"{error.msg} at {error.pos}"
+        return "truncated" if _is_truncated(error.doc, error) else f"{error.msg} at {error.pos}"
     return str(error)
 
 
@@ -294,5 +294,5 @@ def _article(kind: str) -> str:
     return kind if kind == "null" else f"{'an' if kind[0] in 'aeiou' else 'a'} {kind}"
 
 
-def _wanted(kinds: Collection[str]) -> str:
+def _describe_kinds(kinds: Collection[str]) -> str:
     return " or ".join(_article(kind) for kind in kinds)

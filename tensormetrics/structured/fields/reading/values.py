@@ -1,4 +1,4 @@
-"""The values of a type: one rule for texts of a model, parsed JSON and objects of Python."""
+"""Values of a type: the same rules for texts of a model, parsed JSON and objects of Python."""
 
 import base64
 import binascii
@@ -23,7 +23,7 @@ from .read import json_kind, same_json
 
 NUMBER = re.compile(r"[ \t\n\r]*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)[ \t\n\r]*", re.ASCII)
 UUID = re.compile(r"[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}", re.IGNORECASE | re.ASCII)
-WANTED: dict[LeafKind, str] = {
+TYPE_NAMES: dict[LeafKind, str] = {
     "boolean": "bool",
     "integer": "int",
     "number": "float",
@@ -39,14 +39,14 @@ WANTED: dict[LeafKind, str] = {
 
 
 class Invalid:
-    """The marker of a value that is none of its type."""
+    """Marker of a value of a wrong type."""
 
     def __repr__(self) -> str:
         return "INVALID"
 
 
 INVALID = Invalid()
-LeafReader = Callable[[Any], Any]  # a value of JSON or Python -> what is compared, or INVALID
+LeafReader = Callable[[Any], Any]  # value of JSON or Python -> value that is compared, or INVALID
 
 
 def leaf_reader(leaf: Leaf, numbers_in_strings: bool = False) -> LeafReader:
@@ -64,17 +64,17 @@ def leaf_reader(leaf: Leaf, numbers_in_strings: bool = False) -> LeafReader:
     return read
 
 
-def wanted(leaf: Leaf) -> str:
+def type_description(leaf: Leaf) -> str:
     """Return the name of the type of a leaf, for messages."""
     if leaf.kind == "enum":
         return "one of " + ", ".join(map(repr, leaf.values))
     if leaf.kind == "instance":
         return " or ".join(getattr(cls, "__name__", str(cls)) for cls in leaf.classes)
-    return WANTED[leaf.kind]
+    return TYPE_NAMES[leaf.kind]
 
 
 def array_of(value: Any) -> list[Any] | None:
-    """Return the items of an array, or None for a value that is none."""
+    """Return the items of an array, or None for other values."""
     if type(value) is list:
         return value
     if isinstance(value, list | tuple | deque | Set) and not hasattr(value, "_fields"):
@@ -85,7 +85,7 @@ def array_of(value: Any) -> list[Any] | None:
 
 
 def object_of(value: Any) -> Mapping[Any, Any] | None:
-    """Return the values of an object by their keys, or None for a value that is none."""
+    """Return the values of an object by their keys, or None for other values."""
     if not isinstance(value, Mapping):
         return record_values(value)
     return value if all(type(key) is str for key in value) else {str(key): part for key, part in value.items()}
@@ -102,7 +102,7 @@ def _integer(value: Any) -> Any:
         return INVALID
     if isinstance(value, numbers.Integral):
         return int(value)
-    return whole if math.isfinite(value) and (whole := math.trunc(value)) == value else INVALID
+    return integer if math.isfinite(value) and (integer := math.trunc(value)) == value else INVALID
 
 
 def _number(value: Any) -> Any:
@@ -183,7 +183,7 @@ def _base64(value: Any) -> Any:
 
 
 def _null(value: Any) -> Any:
-    return INVALID  # null itself is absent
+    return INVALID  # null itself counts as absent
 
 
 def _member_reader(values: tuple[Any, ...]) -> LeafReader:
@@ -221,7 +221,7 @@ READERS: dict[LeafKind, LeafReader] = {
 
 
 def kind_of_value(value: Any) -> str:
-    """Return the kind of JSON value that a parsed value stands for, "other" for a scalar of Python."""
+    """Return the JSON kind of a parsed value, "other" for a scalar of Python."""
     if object_of(value) is not None:
         return "object"
     return "array" if array_of(value) is not None else json_kind(value)

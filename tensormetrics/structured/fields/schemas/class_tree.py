@@ -1,4 +1,4 @@
-"""From classes of Python to the schema tree."""
+"""Builder of schema trees from classes of Python."""
 
 import collections
 import datetime
@@ -15,7 +15,7 @@ from typing import Any
 import typing_extensions
 
 from ..comparators import Annotation, Comparator, by, ignore, match, ordered, weight
-from .records import class_of, forbids_extra, is_record, is_tuple, plain, record_fields, resolved_types
+from .records import class_of, forbids_extra, is_record, is_tuple, record_fields, resolve_alias, resolved_types
 from .types import Anything, Field, Fixed, FreeKeys, Items, Leaf, LeafKind, Record, Reference, Schema, Type, Union
 
 SCALARS: dict[Any, LeafKind] = {
@@ -60,32 +60,32 @@ class _Builder:
     references: dict[Any, str] = field(default_factory=dict)
     definitions: dict[str, Type] = field(default_factory=dict)
 
-    def type(self, tp: Any, at: str) -> Type:
-        tp = plain(tp)
+    def type(self, tp: Any, path: str) -> Type:
+        tp = resolve_alias(tp)
         origin, arguments = typing.get_origin(tp), typing.get_args(tp)
         if origin is typing.Annotated:
             extras = [extra for extra in tp.__metadata__ if isinstance(extra, Annotation)]
-            return annotated(self.type(tp.__origin__, at), extras, at)
+            return annotate(self.type(tp.__origin__, path), extras, path)
         if origin in UNIONS:
-            return self._union(arguments, at)
+            return self._union(arguments, path)
         if tp in ANYTHING or isinstance(tp, typing.TypeVar):
             return Anything()
         if is_tuple(tp) and Ellipsis not in arguments:
-            return Fixed(tuple(self.type(item, f"{at}[{n}]") for n, item in enumerate(arguments)))
+            return Fixed(tuple(self.type(item, f"{path}[{n}]") for n, item in enumerate(arguments)))
         if is_record(tp):
             return self._reference(tp)
         cls = origin or tp
         if cls is collections.Counter:
             return FreeKeys(Leaf("integer"))
         if cls in MAPPINGS:
-            return FreeKeys(self.type(arguments[1], f"{at}.*") if arguments else Anything())
+            return FreeKeys(self.type(arguments[1], f"{path}.*") if arguments else Anything())
         if cls in (*ARRAYS, *SETS):
-            return Items(self.type(arguments[0], f"{at}[]") if arguments else Anything(), unique=cls in SETS)
+            return Items(self.type(arguments[0], f"{path}[]") if arguments else Anything(), unique=cls in SETS)
         return scalar_type(tp)
 
-    def _union(self, arguments: Sequence[Any], at: str) -> Type:
+    def _union(self, arguments: Sequence[Any], path: str) -> Type:
         is_null = [case in (None, python_types.NoneType) for case in arguments]
-        cases = [self.type(case, at) for case, null in zip(arguments, is_null, strict=True) if not null]
+        cases = [self.type(case, path) for case, null in zip(arguments, is_null, strict=True) if not null]
         if len(cases) == 1:
             return replace(cases[0], nullable=True)
         return Union(tuple(cases), nullable=any(is_null))
@@ -103,18 +103,24 @@ class _Builder:
     def _record(self, tp: Any) -> Record:
         cls, hints = class_of(tp), resolved_types(tp, self.names)
         fields = []
-        for each in record_fields(cls) or []:
-            at = f"{cls.__name__}.{each.name}"
-            node = self.type(hints[each.name], at)
-            node = node if each.is_compared else annotated(node, [ignore()], at)
+        for record_field in record_fields(cls) or []:
+            path = f"{cls.__name__}.{record_field.name}"
+            node = self.type(hints[record_field.name], path)
+            node = node if record_field.is_compared else annotate(node, [ignore()], path)
             fields.append(
-                Field(each.key, node, required=not each.has_default, attribute=each.name, default=each.default)
+                Field(
+                    record_field.key,
+                    node,
+                    required=not record_field.has_default,
+                    attribute=record_field.name,
+                    default=record_field.default,
+                )
             )
         return Record(tuple(fields), closed=forbids_extra(cls), instance_of=cls)
 
 
 def scalar_type(tp: Any) -> Leaf:
-    """Return the scalar that a type is; a class without values in JSON is known by isinstance."""
+    """Return the scalar of a type; a class without JSON values is checked by isinstance."""
     if typing.get_origin(tp) is typing.Literal or isinstance(tp, type) and issubclass(tp, enum.Enum):
         members = typing.get_args(tp) or list(tp)
         values = [member.value if isinstance(member, enum.Enum) else member for member in members]
@@ -125,24 +131,24 @@ def scalar_type(tp: Any) -> Leaf:
     return Leaf("instance", classes=(tp,))
 
 
-def annotated(node: Type, annotations: Sequence[Annotation], at: str) -> Type:
+def annotate(node: Type, annotations: Sequence[Annotation], path: str) -> Type:
     """Return a node of the tree with annotations.
 
     Raises:
-        ValueError: If an annotation of lists is on another type, or two comparators are on one; the message has `at`.
+        ValueError: If an annotation of lists is on another type, or a node has two comparators; the message has `path`.
     """
     for annotation in annotations:
         scoring = node.scoring
         if isinstance(annotation, Comparator):
             if scoring.comparator is not None:
-                raise ValueError(f"{at}: got {scoring.comparator} and {annotation}, wanted one comparator")
+                raise ValueError(f"{path}: got {scoring.comparator} and {annotation}, wanted one comparator")
             node = replace(node, scoring=replace(scoring, comparator=annotation))
         elif isinstance(annotation, weight):
             node = replace(node, scoring=replace(scoring, weight=float(annotation.value)))
         elif isinstance(annotation, ignore):
             node = replace(node, scoring=replace(scoring, ignore=True))
         elif not isinstance(node, Items):
-            raise ValueError(f"{at}: got {annotation}, wanted it on a list")
+            raise ValueError(f"{path}: got {annotation}, wanted it on a list")
         elif isinstance(annotation, ordered):
             node = replace(node, ordered=True)
         elif isinstance(annotation, match):

@@ -1,4 +1,4 @@
-"""From JSON Schemas (drafts 7 to 2020-12) to the schema tree."""
+"""Reader of JSON Schemas (drafts 7 to 2020-12) as schema trees."""
 
 import difflib
 from collections.abc import Mapping, Sequence
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..comparators import KEYWORD, annotations_of_keywords
-from .class_tree import annotated
+from .class_tree import annotate
 from .types import Anything, Field, Fixed, FreeKeys, Items, Leaf, LeafKind, Record, Reference, Schema, Type, Union
 
 FORMATS: dict[str, LeafKind] = {
@@ -40,8 +40,8 @@ def read_json_schema(document: Any) -> Schema:
         document: The schema as `json.loads` returns it.
 
     Raises:
-        ValueError: If it has a keyword that is not supported, a reference that leads nowhere, or a value that a keyword
-            cannot have; the message has the place.
+        ValueError: If it has an unsupported keyword, an unresolved reference, or an invalid value of a keyword; the
+            message has the path.
     """
     reader = _Reader(document)
     root = reader.type(document, "schema")
@@ -53,100 +53,102 @@ class _Reader:
     document: Any
     definitions: dict[str, Type] = field(default_factory=dict)
 
-    def type(self, schema: Any, at: str) -> Type:
+    def type(self, schema: Any, path: str) -> Type:
         if schema is True:
             return Anything()
         if not isinstance(schema, Mapping):
-            raise ValueError(f"{at}: got {schema!r:.60}, wanted an object that describes a type")
+            raise ValueError(f"{path}: got {schema!r:.60}, wanted an object that describes a type")
         for key in schema:
             if key not in KNOWN:
-                raise ValueError(f"{at}: got {key!r}, which is not supported; {_remedy(key)}")
-        node = self._node(schema, at)
+                raise ValueError(f"{path}: got {key!r}, which is not supported; {_remedy(key)}")
+        node = self._node(schema, path)
         if schema.get("nullable") is True:
             node = replace(node, nullable=True)
-        annotations = annotations_of_keywords(schema.get(KEYWORD, {}), f"{at}.{KEYWORD}")
-        return annotated(node, annotations, at)
+        annotations = annotations_of_keywords(schema.get(KEYWORD, {}), f"{path}.{KEYWORD}")
+        return annotate(node, annotations, path)
 
-    def _node(self, schema: Mapping[str, Any], at: str) -> Type:
+    def _node(self, schema: Mapping[str, Any], path: str) -> Type:
         for key in ("$ref", *CHOICES):
             if key in schema:
-                if beside := [other for other in STRUCTURE if other in schema and other not in (key, "type")]:
-                    raise ValueError(f"{at}: got {beside[0]!r} beside {key!r}, wanted one of them")
-                return self._reference(schema[key], at) if key == "$ref" else self._choice(key, schema[key], at)
+                if others := [other for other in STRUCTURE if other in schema and other not in (key, "type")]:
+                    raise ValueError(f"{path}: got {others[0]!r} and {key!r}, wanted one of them")
+                return self._reference(schema[key], path) if key == "$ref" else self._choice(key, schema[key], path)
         if "const" in schema or "enum" in schema:
-            values = [schema["const"]] if "const" in schema else _listed(schema["enum"], f"{at}.enum")
+            values = [schema["const"]] if "const" in schema else _check_array(schema["enum"], f"{path}.enum")
             members = tuple(value for value in values if value is not None)
             return Leaf("enum", members, nullable=None in values)
         kinds = schema.get("type", _implied_type(schema))
         if kinds is None:
             return Anything()
-        return self._typed(schema, kinds, at)
+        return self._typed(schema, kinds, path)
 
-    def _typed(self, schema: Mapping[str, Any], kinds: Any, at: str) -> Type:
-        names = [kinds] if isinstance(kinds, str) else _listed(kinds, f"{at}.type")
+    def _typed(self, schema: Mapping[str, Any], kinds: Any, path: str) -> Type:
+        names = [kinds] if isinstance(kinds, str) else _check_array(kinds, f"{path}.type")
         for name in names:
             if name not in TYPES:
-                raise ValueError(f"{at}.type: got {name!r:.60}, wanted one of {', '.join(TYPES)}")
-        cases = [self._one_type(schema, name, at) for name in names if name != "null"]
+                raise ValueError(f"{path}.type: got {name!r:.60}, wanted one of {', '.join(TYPES)}")
+        cases = [self._one_type(schema, name, path) for name in names if name != "null"]
         return _union(cases, "null" in names)
 
-    def _one_type(self, schema: Mapping[str, Any], name: str, at: str) -> Type:
+    def _one_type(self, schema: Mapping[str, Any], name: str, path: str) -> Type:
         if name == "object":
-            return self._object(schema, at)
+            return self._object(schema, path)
         if name == "array":
-            return self._array(schema, at)
-        form = schema.get("format")
+            return self._array(schema, path)
+        format_name = schema.get("format")
         if name == "string" and schema.get("contentEncoding") == "base64":
             return Leaf("bytes", base64=True)
-        if name == "string" and form in FORMATS or name == "number" and form == "decimal":
-            return Leaf(FORMATS[form])
+        if name == "string" and format_name in FORMATS or name == "number" and format_name == "decimal":
+            return Leaf(FORMATS[format_name])
         return Leaf(SCALARS[name])
 
-    def _object(self, schema: Mapping[str, Any], at: str) -> Type:
+    def _object(self, schema: Mapping[str, Any], path: str) -> Type:
         properties, rest = schema.get("properties", {}), schema.get("additionalProperties", True)
         if not isinstance(properties, Mapping):
-            raise ValueError(f"{at}.properties: got {properties!r:.60}, wanted an object of types by key")
+            raise ValueError(f"{path}.properties: got {properties!r:.60}, wanted an object of types by key")
         if not properties and rest is not False:
-            return FreeKeys(self.type(rest, f"{at}.additionalProperties"))
-        required = _listed(schema.get("required", []), f"{at}.required")
+            return FreeKeys(self.type(rest, f"{path}.additionalProperties"))
+        required = _check_array(schema.get("required", []), f"{path}.required")
         fields = tuple(
-            Field(name, self.type(part, f"{at}.properties.{name}"), required=name in required)
+            Field(name, self.type(part, f"{path}.properties.{name}"), required=name in required)
             for name, part in properties.items()
         )
         is_free = rest is not True and rest is not False and rest != {}
-        extra = self.type(rest, f"{at}.additionalProperties") if is_free else None
+        extra = self.type(rest, f"{path}.additionalProperties") if is_free else None
         return Record(fields, closed=rest is False, extra=extra)
 
-    def _array(self, schema: Mapping[str, Any], at: str) -> Type:
+    def _array(self, schema: Mapping[str, Any], path: str) -> Type:
         items, prefix = schema.get("items", True), schema.get("prefixItems")
         if isinstance(items, Sequence) and not isinstance(items, str):
             items, prefix = schema.get("additionalItems", False), items  # of draft 7
         if prefix is not None:
             if items not in (True, False):
                 raise ValueError(
-                    f"{at}: got types of items beyond {len(prefix)} positions, which is not supported; "
+                    f"{path}: got types of items beyond {len(prefix)} positions, which is not supported; "
                     "write false, or one type of all items"
                 )
-            parts = _listed(prefix, f"{at}.prefixItems")
-            return Fixed(tuple(self.type(part, f"{at}.prefixItems[{n}]") for n, part in enumerate(parts)))
-        return Items(self.type(items, f"{at}.items"), unique=schema.get("uniqueItems") is True)
+            parts = _check_array(prefix, f"{path}.prefixItems")
+            return Fixed(tuple(self.type(part, f"{path}.prefixItems[{n}]") for n, part in enumerate(parts)))
+        return Items(self.type(items, f"{path}.items"), unique=schema.get("uniqueItems") is True)
 
-    def _choice(self, key: str, cases: Any, at: str) -> Type:
-        cases = _listed(cases, f"{at}.{key}")
+    def _choice(self, key: str, cases: Any, path: str) -> Type:
+        cases = _check_array(cases, f"{path}.{key}")
         if key == "allOf" and len(cases) > 1:
-            raise ValueError(f"{at}: got 'allOf' of {len(cases)}, which is not supported; write one type that has all")
-        nodes = [self.type(case, f"{at}.{key}[{n}]") for n, case in enumerate(cases) if not _is_null(case)]
+            raise ValueError(
+                f"{path}: got 'allOf' of {len(cases)}, which is not supported; write one type that has all"
+            )
+        nodes = [self.type(case, f"{path}.{key}[{n}]") for n, case in enumerate(cases) if not _is_null(case)]
         return _union(nodes, any(map(_is_null, cases)))
 
-    def _reference(self, target: Any, at: str) -> Reference:
+    def _reference(self, target: Any, path: str) -> Reference:
         if not isinstance(target, str) or not target.startswith("#"):
-            raise ValueError(f"{at}.$ref: got {target!r:.60}, wanted a place in this schema, such as '#/$defs/name'")
+            raise ValueError(f"{path}.$ref: got {target!r:.60}, wanted a local reference such as '#/$defs/name'")
         if target not in self.definitions:
             part = self.document
             for name in target[1:].strip("/").split("/") if target.strip("#/") else ():
                 name = name.replace("~1", "/").replace("~0", "~")
                 if not isinstance(part, Mapping) or name not in part:
-                    raise ValueError(f"{at}.$ref: got {target!r:.60}, which is no place in this schema")
+                    raise ValueError(f"{path}.$ref: got {target!r:.60}, which is not defined in this schema")
                 part = part[name]
             self.definitions[target] = Anything()  # until it is read
             self.definitions[target] = self.type(part, f"schema{target[1:].replace('/', '.')}")
@@ -154,7 +156,7 @@ class _Reader:
 
 
 def _union(cases: Sequence[Type], nullable: bool) -> Type:
-    """Make one type of several cases; a union among them is replaced by its own."""
+    """Build one type of several cases; a nested union is replaced by its cases."""
     flat: list[Type] = []
     for case in cases:
         if isinstance(case, Union):
@@ -180,9 +182,9 @@ def _implied_type(schema: Mapping[str, Any]) -> str | None:
     return None
 
 
-def _listed(value: Any, at: str) -> list[Any]:
+def _check_array(value: Any, path: str) -> list[Any]:
     if not isinstance(value, list | tuple):
-        raise ValueError(f"{at}: got {value!r:.60}, wanted an array")
+        raise ValueError(f"{path}: got {value!r:.60}, wanted an array")
     return list(value)
 
 

@@ -1,4 +1,4 @@
-"""From the schema tree to JSON Schemas (2020-12), with the annotations of fields as `x-tensormetrics`."""
+"""Writer of schema trees as JSON Schemas (2020-12), with the annotations of fields as `x-tensormetrics`."""
 
 import collections
 import datetime
@@ -28,7 +28,7 @@ SCALARS: Mapping[LeafKind, dict[str, Any]] = {
     "uuid": {"type": "string", "format": "uuid"},
     "null": {"type": "null"},
 }
-WANTED = "a type that JSON has values of, such as str, int, float, list[str] or a record class"
+EXPECTED = "a type with JSON values, such as str, int, float, list[str] or a record class"
 
 
 def json_schema(tp: Any) -> dict[str, Any]:
@@ -42,7 +42,7 @@ def json_schema(tp: Any) -> dict[str, Any]:
         A dictionary for `json.dumps`. Keys of objects are aliases where the class has them.
 
     Raises:
-        TypeError: If a field has a type that JSON has no values of; the message has the path.
+        TypeError: If a field has a type without JSON values; the message has the path.
         ValueError: If a field has a comparator that JSON cannot express.
 
     Example:
@@ -70,7 +70,7 @@ def write_json_schema(schema: Schema, name: str = "schema") -> dict[str, Any]:
     """
     writer = _Writer(schema)
     if isinstance(schema.root, Reference):
-        writer.places[schema.root.name] = "#"
+        writer.pointers[schema.root.name] = "#"
         written = writer.type(schema.definitions[schema.root.name], schema.root.name)
     else:
         written = writer.type(schema.root, name)
@@ -82,11 +82,11 @@ def write_json_schema(schema: Schema, name: str = "schema") -> dict[str, Any]:
 @dataclass
 class _Writer:
     schema: Schema
-    places: dict[str, str] = field(default_factory=dict)
+    pointers: dict[str, str] = field(default_factory=dict)
     definitions: dict[str, dict[str, Any]] = field(default_factory=dict)
 
-    def type(self, node: Type, at: str) -> dict[str, Any]:
-        written = self._node(node, at)
+    def type(self, node: Type, path: str) -> dict[str, Any]:
+        written = self._node(node, path)
         allows_null = isinstance(node, Anything) or isinstance(node, Leaf) and node.kind == "null"
         if node.nullable and not allows_null:
             if isinstance(node, Leaf) and node.kind == "enum":
@@ -94,57 +94,59 @@ class _Writer:
             else:
                 written = {"anyOf": [*(written["anyOf"] if [*written] == ["anyOf"] else [written]), {"type": "null"}]}
         annotations = _annotations(node)
-        return written | ({KEYWORD: keywords_of_annotations(annotations, at)} if annotations else {})
+        return written | ({KEYWORD: keywords_of_annotations(annotations, path)} if annotations else {})
 
-    def _node(self, node: Type, at: str) -> dict[str, Any]:
+    def _node(self, node: Type, path: str) -> dict[str, Any]:
         if isinstance(node, Leaf):
-            return _leaf(node, at)
+            return _leaf(node, path)
         if isinstance(node, Union):
-            return {"anyOf": [self.type(case, at) for case in node.cases]}
+            return {"anyOf": [self.type(case, path) for case in node.cases]}
         if isinstance(node, Fixed):
-            items = [self.type(part, f"{at}[{n}]") for n, part in enumerate(node.positions)]
+            items = [self.type(part, f"{path}[{n}]") for n, part in enumerate(node.positions)]
             return {"type": "array", "prefixItems": items, "minItems": len(items), "maxItems": len(items)}
         if isinstance(node, Items):
             unique = {"uniqueItems": True} if node.unique else {}
-            return {"type": "array", "items": self.type(node.item, f"{at}[]"), **unique}
+            return {"type": "array", "items": self.type(node.item, f"{path}[]"), **unique}
         if isinstance(node, FreeKeys):
-            return {"type": "object", "additionalProperties": self.type(node.value, f"{at}.*")}
+            return {"type": "object", "additionalProperties": self.type(node.value, f"{path}.*")}
         if isinstance(node, Reference):
             return {"$ref": self._reference(node.name)}
-        return self._record(node, at) if isinstance(node, Record) else {}
+        return self._record(node, path) if isinstance(node, Record) else {}
 
     def _reference(self, name: str) -> str:
-        if name not in self.places:
+        if name not in self.pointers:
             label = name.rsplit("/", 1)[-1].strip("#") or "root"
-            self.places[name] = f"#/$defs/{label}"
+            self.pointers[name] = f"#/$defs/{label}"
             self.definitions[label] = {}  # in the order of first use
             self.definitions[label] |= self.type(self.schema.definitions[name], label)
-        return self.places[name]
+        return self.pointers[name]
 
-    def _record(self, node: Record, at: str) -> dict[str, Any]:
-        properties = {each.name: self._property(each, f"{at}.{each.name}") for each in node.fields}
+    def _record(self, node: Record, path: str) -> dict[str, Any]:
+        properties = {field.name: self._property(field, f"{path}.{field.name}") for field in node.fields}
         written: dict[str, Any] = {"type": "object", "properties": properties}
-        if required := [each.name for each in node.fields if each.required]:
+        if required := [field.name for field in node.fields if field.required]:
             written["required"] = required
         if node.extra is not None:
-            written["additionalProperties"] = self.type(node.extra, f"{at}.*")
+            written["additionalProperties"] = self.type(node.extra, f"{path}.*")
         return written | ({"additionalProperties": False} if node.closed else {})
 
-    def _property(self, each: Field, at: str) -> dict[str, Any]:
-        written = self.type(each.type, at)
-        if each.default is None:
+    def _property(self, field: Field, path: str) -> dict[str, Any]:
+        written = self.type(field.type, path)
+        if field.default is None:
             return written
         try:
-            return written | {"default": json.loads(json.dumps(each.default(), default=_json_value, allow_nan=False))}
+            return written | {"default": json.loads(json.dumps(field.default(), default=_json_value, allow_nan=False))}
         except (TypeError, ValueError):
             return written  # JSON has no such value
 
 
-def _leaf(node: Leaf, at: str) -> dict[str, Any]:
+def _leaf(node: Leaf, path: str) -> dict[str, Any]:
     if node.kind == "enum":
         return {"enum": list(node.values)}
     if node.kind == "instance":
-        raise TypeError(f"{at}: got the type {getattr(node.classes[0], '__name__', node.classes[0])}, wanted {WANTED}")
+        raise TypeError(
+            f"{path}: got the type {getattr(node.classes[0], '__name__', node.classes[0])}, wanted {EXPECTED}"
+        )
     if node.base64:
         return {"type": "string", "contentEncoding": "base64"}
     return dict(SCALARS[node.kind])
@@ -163,7 +165,7 @@ def _annotations(node: Type) -> list[Annotation]:
 
 
 def _json_value(value: Any) -> Any:
-    """Return what JSON writes for a value of Python that it does not know."""
+    """Convert a value of Python to a value that JSON supports."""
     if (fields := record_values(value)) is not None:
         return fields
     if isinstance(value, enum.Enum):
@@ -174,4 +176,4 @@ def _json_value(value: Any) -> Any:
         return str(value)
     if isinstance(value, set | frozenset | collections.deque):
         return list(value)
-    raise TypeError(f"got {value!r:.60}, which JSON has no value of")
+    raise TypeError(f"got {value!r:.60}, wanted a value that JSON supports")

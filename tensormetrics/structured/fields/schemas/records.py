@@ -1,7 +1,7 @@
-"""Records: what components values of a type have, of what types these are, how they are read.
+"""Records: the components of the values of a type, their types, and their readers.
 
-Dataclasses, NamedTuples, TypedDicts, tuples of fixed length, and classes of attrs, msgspec and pydantic, which are
-known by what they carry, without an import; with type variables that stand for something, as in Box[int].
+Records are dataclasses, NamedTuples, TypedDicts, tuples of fixed length, and classes of attrs, msgspec and pydantic,
+which are recognized by their attributes, without an import; type variables may be bound, as in Box[int].
 """
 
 import copy
@@ -15,19 +15,19 @@ from functools import cache, partial
 from operator import attrgetter, itemgetter, methodcaller
 from typing import Any, NamedTuple
 
-import typing_extensions  # knows its own kinds too; torch brings it
+import typing_extensions  # also supports its backports; a dependency of torch
 
 QUALIFIERS = typing_extensions.Required, typing_extensions.NotRequired, typing_extensions.ReadOnly
-field, position = cache(attrgetter), cache(itemgetter)  # one object for each, by which a column is known
+attribute_reader, position = cache(attrgetter), cache(itemgetter)  # cached: columns are identified by their readers
 optional = cache(partial(methodcaller, "get"))
 
 
 class UnknownName(TypeError):
-    """A name in an annotation that is not defined, or not yet."""
+    """Error of a name in an annotation that is not defined, or not yet."""
 
 
 def class_of(tp: Any) -> Any:
-    """Box of Box[int]; another type itself."""
+    """Return the class of a type: Box for Box[int], other types unchanged."""
     return typing.get_origin(tp) or tp
 
 
@@ -36,23 +36,23 @@ def is_tuple(tp: Any) -> bool:
 
 
 def is_record(tp: Any) -> bool:
-    """Whether values are products of a fixed number of components."""
+    """Return whether the values of a type have a fixed number of components."""
     return Ellipsis not in typing.get_args(tp) if is_tuple(tp) else record_fields(class_of(tp)) is not None
 
 
 def field_names(tp: Any, all_of_them: bool = False) -> list[str]:
-    """The fields of a class that take part in its comparisons, or all of them."""
+    """Return the names of the fields that take part in comparisons, or of all fields."""
     fields = record_fields(class_of(tp))
     assert fields is not None  # it is a record
-    return [each.name for each in fields if each.is_compared or all_of_them]
+    return [field.name for field in fields if field.is_compared or all_of_them]
 
 
 class Field(NamedTuple):
-    """A field of a record class.
+    """Field of a record class.
 
     Attributes:
-        name: Of the attribute, or the key of a TypedDict.
-        key: In JSON: the alias where the class has one.
+        name: Name of the attribute, or key of a TypedDict.
+        key: Key in JSON: the alias if the class has one.
         is_compared: Whether the field takes part in comparisons of instances.
         has_default: Whether the field may be missing.
         default: Function that returns the value of a missing field, None if there is no value.
@@ -69,14 +69,14 @@ def record_fields(tp: Any) -> list[Field] | None:
     """Return the fields of a class, or None if it is no record."""
     if not isinstance(tp, type):
         return None
-    cls: Any = tp  # whose attributes depend on its kind
+    cls: Any = tp  # its attributes depend on its kind
     if isinstance(fields := getattr(cls, "__pydantic_fields__", None), dict):
         compared = (
-            {each.name: each.compare for each in dataclasses.fields(cls)} if dataclasses.is_dataclass(cls) else {}
+            {field.name: field.compare for field in dataclasses.fields(cls)} if dataclasses.is_dataclass(cls) else {}
         )
         return [_pydantic_field(name, info, compared.get(name, True)) for name, info in fields.items()]
     if dataclasses.is_dataclass(cls):
-        return [_dataclass_field(each) for each in dataclasses.fields(cls)]
+        return [_dataclass_field(field) for field in dataclasses.fields(cls)]
     if typing_extensions.is_typeddict(cls):
         return [Field(name, name, has_default=name not in cls.__required_keys__) for name in cls.__annotations__]
     if issubclass(cls, tuple) and hasattr(cls, "_fields"):
@@ -93,10 +93,10 @@ def _field(name: str, default: Any, key: str | None = None, is_compared: bool = 
     return Field(name, key or name, is_compared, has_default, partial(copy.deepcopy, default) if has_default else None)
 
 
-def _dataclass_field(each: Any) -> Field:
-    if each.default_factory is MISSING:
-        return _field(each.name, each.default, is_compared=bool(each.compare))
-    return Field(each.name, each.name, bool(each.compare), True, each.default_factory)
+def _dataclass_field(field: Any) -> Field:
+    if field.default_factory is MISSING:
+        return _field(field.name, field.default, is_compared=bool(field.compare))
+    return Field(field.name, field.name, bool(field.compare), True, field.default_factory)
 
 
 def _pydantic_field(name: str, info: Any, is_compared: bool) -> Field:
@@ -116,8 +116,10 @@ def _attrs_field(attribute: Any) -> Field:
 
 def _msgspec_fields(cls: Any) -> list[Field]:
     names, defaults = cls.__struct_fields__, cls.__struct_defaults__
-    required = len(names) - len(defaults)  # those come first
-    values = [MISSING] * required + [MISSING if type(each).__name__ == "NoDefaultType" else each for each in defaults]
+    required = len(names) - len(defaults)  # required fields come first
+    values = [MISSING] * required + [
+        MISSING if type(default).__name__ == "NoDefaultType" else default for default in defaults
+    ]
     fields = []
     for name, key, value in zip(names, cls.__struct_encode_fields__, values, strict=True):
         factory = getattr(value, "factory", None) if type(value).__module__.startswith("msgspec") else None
@@ -126,7 +128,7 @@ def _msgspec_fields(cls: Any) -> list[Field]:
 
 
 def forbids_extra(cls: Any) -> bool:
-    """Return whether a class refuses keys that it does not have."""
+    """Return whether a class forbids unknown keys."""
     pydantic = getattr(cls, "model_config", None) or getattr(cls, "__pydantic_config__", None) or {}
     struct = getattr(cls, "__struct_config__", None)
     return pydantic.get("extra") == "forbid" or bool(struct and struct.forbid_unknown_fields)
@@ -142,27 +144,27 @@ def record_values(value: Any) -> dict[str, Any] | None:
 @cache
 def _instance_fields(cls: Any) -> list[tuple[str, str]] | None:
     fields = record_fields(cls)
-    return None if fields is None else [(each.name, each.key) for each in fields]
+    return None if fields is None else [(field.name, field.key) for field in fields]
 
 
 def reader(tp: Any, name: str) -> Callable[[Any], Any]:
-    """How to read a field; a key that a TypedDict may lack is None."""
+    """Return the reader of a field; an optional missing key of a TypedDict is None."""
     cls = class_of(tp)
     if not typing_extensions.is_typeddict(cls):
-        return field(name)
+        return attribute_reader(name)
     return position(name) if name in cls.__required_keys__ else optional(name)
 
 
 def field_types(tp: Any, names: Mapping[str, Any]) -> dict[str, Any]:
-    """The type of each field, where `names` are in sight; NameError for one that is not."""
+    """Return the type of each field, with `names` in scope; raise a NameError for other names."""
     cls = class_of(tp)
     if isinstance(fields := getattr(cls, "__pydantic_fields__", None), dict) and not dataclasses.is_dataclass(cls):
         return {name: _annotated(info.annotation, info.metadata) for name, info in fields.items()}
     hints = typing_extensions.get_type_hints(cls, dict(names), dict(names), include_extras=True)
-    known = variables(tp)
-    if any(known.values()):
+    bindings = variables(tp)
+    if any(bindings.values()):
         for base in reversed(cls.__mro__):
-            hints |= {name: bound(hints[name], known.get(base, {})) for name in inspect.get_annotations(base)}
+            hints |= {name: bound(hints[name], bindings.get(base, {})) for name in inspect.get_annotations(base)}
     for name in hints:
         while typing.get_origin(hints[name]) in QUALIFIERS:
             (hints[name],) = typing.get_args(hints[name])
@@ -172,10 +174,10 @@ def field_types(tp: Any, names: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def resolved_types(tp: Any, names: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the type of each field, with the names of the module of a class and those given in scope.
+    """Return the type of each field, with the names of the module of the class and `names` in scope.
 
     Raises:
-        UnknownName: If an annotation has another name; the message has the field.
+        UnknownName: If an annotation has another name; the message names the field.
     """
     cls = class_of(tp)
     module = vars(sys.modules[cls.__module__]) if cls.__module__ in sys.modules else {}
@@ -188,11 +190,11 @@ def resolved_types(tp: Any, names: Mapping[str, Any]) -> dict[str, Any]:
         ) from error
 
 
-def plain(tp: Any) -> Any:
-    """Return the type that a NewType or an alias stands for."""
+def resolve_alias(tp: Any) -> Any:
+    """Return the type that a NewType or a type alias denotes."""
     while isinstance(tp, typing.NewType) or type(tp).__name__ == "TypeAliasType":
-        meant: Any = tp.__supertype__ if isinstance(tp, typing.NewType) else tp.__value__
-        tp = meant
+        target: Any = tp.__supertype__ if isinstance(tp, typing.NewType) else tp.__value__
+        tp = target
     return tp
 
 
@@ -203,22 +205,22 @@ def _annotated(hint: Any, extras: Sequence[Any]) -> Any:
 
 
 def variables(tp: Any) -> dict[Any, dict[Any, Any]]:
-    """Class -> type variable -> what it stands for, of a type and of the classes that it derives from."""
+    """Return the bindings of type variables by class, for a type and its base classes."""
     cls = class_of(tp)
-    known = dict(zip(getattr(cls, "__parameters__", ()), typing.get_args(tp), strict=False))
-    found = {cls: known}
+    substitutions = dict(zip(getattr(cls, "__parameters__", ()), typing.get_args(tp), strict=False))
+    bindings = {cls: substitutions}
     for base in vars(cls).get("__orig_bases__", ()):
         if class_of(base) not in (typing.Generic, typing.Protocol):
-            found |= variables(bound(base, known))
+            bindings |= variables(bound(base, substitutions))
     for base in getattr(cls, "__bases__", ()):
-        if base is not object and base not in found:
-            found |= variables(base)
-    return found
+        if base is not object and base not in bindings:
+            bindings |= variables(base)
+    return bindings
 
 
-def bound(hint: Any, known: Mapping[Any, Any]) -> Any:
-    """A type with its variables replaced by what they stand for."""
+def bound(hint: Any, substitutions: Mapping[Any, Any]) -> Any:
+    """Substitute the type variables of a type."""
     if isinstance(hint, typing.TypeVar):
-        return known.get(hint, hint)
+        return substitutions.get(hint, hint)
     parameters = getattr(hint, "__parameters__", ()) if not isinstance(hint, type) or typing.get_origin(hint) else ()
-    return hint[tuple(known.get(parameter, parameter) for parameter in parameters)] if parameters else hint
+    return hint[tuple(substitutions.get(parameter, parameter) for parameter in parameters)] if parameters else hint

@@ -1,7 +1,7 @@
-"""The schema tree that readers of classes and of JSON Schemas build.
+"""The schema tree, built from classes or JSON Schemas.
 
-Null is no case of a union: a type that allows it is `nullable`. Every place of the tree has `Scoring`, what an
-annotation says of it. A recursive type refers to itself by `Reference(name)`; `Schema.definitions` holds what it means.
+Null is no case of a union: a type that allows it is `nullable`. Every node of the tree has `Scoring`, the content of
+its annotations. A recursive type refers to itself by `Reference(name)`, a key of `Schema.definitions`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ LeafKind = Literal[
 
 @dataclass(frozen=True)
 class Scoring:
-    """What the annotations of one place say: its comparator (None: exact), its weight, whether it is left out."""
+    """Content of the annotations of one node: its comparator (None: exact), its weight, whether it is ignored."""
 
     comparator: Comparator | None = None
     weight: float = 1.0
@@ -40,10 +40,10 @@ class Scoring:
 
 @dataclass(frozen=True)
 class Leaf:
-    """A scalar of one kind.
+    """Scalar of one kind.
 
     `values` are the members of an enum or Literal, by their JSON values, `classes` the type of an "instance" (checked
-    by isinstance), `base64` says that the text of bytes is encoded.
+    by isinstance); `base64` means that the text of bytes is encoded.
     """
 
     kind: LeafKind
@@ -56,10 +56,10 @@ class Leaf:
 
 @dataclass(frozen=True)
 class Field:
-    """One key of a record: its name in paths, its type, the keys that a document may write, whether one must be there.
+    """Field of a record: its name in paths, its type, the keys allowed in a document, and whether it is required.
 
-    `keys` is empty if the name is the only key. `attribute` is read from an instance of the record's class.
-    `default` makes the value of a missing key (read with `defaults=True` only).
+    `keys` is empty if the name is the only key. `attribute` is read from an instance of the class of the record.
+    `default` returns the value of a missing key (only used with `defaults=True`).
     """
 
     name: str
@@ -72,10 +72,10 @@ class Field:
 
 @dataclass(frozen=True)
 class Record:
-    """An object with known keys; `closed` if other keys make a document not valid.
+    """Object with known keys; `closed` if other keys make a document invalid.
 
-    `extra` is the type of other keys where a schema names one; they are free keys at `path.*`. `instance_of` is the
-    class whose instances are read by their attributes.
+    `extra` is the type of other keys if the schema defines one; they are free keys at `path.*`. `instance_of` is the
+    class of instances that are read by their attributes.
     """
 
     fields: tuple[Field, ...]
@@ -88,9 +88,9 @@ class Record:
 
 @dataclass(frozen=True)
 class Items:
-    """A list, or a set if `unique`; `ordered` matches in order, `by` pairs items with equal values of that key.
+    """List, or set if `unique`; `ordered` matches in order, `by` pairs items with equal values of that key.
 
-    `match` is the least similarity of a matched pair (None: the option of the whole evaluation).
+    `match` is the smallest similarity of a matched pair (None: the option of the evaluation).
     """
 
     item: Type
@@ -104,7 +104,7 @@ class Items:
 
 @dataclass(frozen=True)
 class Fixed:
-    """A tuple of that many positions, each with its type."""
+    """Tuple of fixed length with a type for each position."""
 
     positions: tuple[Type, ...]
     nullable: bool = False
@@ -113,7 +113,7 @@ class Fixed:
 
 @dataclass(frozen=True)
 class FreeKeys:
-    """An object with any keys, whose values have one type."""
+    """Object with any keys and values of one type."""
 
     value: Type
     nullable: bool = False
@@ -122,7 +122,7 @@ class FreeKeys:
 
 @dataclass(frozen=True)
 class Union:
-    """One of several cases in declared order, chosen by content; none is a union or null."""
+    """Union of cases in declared order, selected by content; no case is a union or null."""
 
     cases: tuple[Type, ...]
     nullable: bool = False
@@ -131,7 +131,7 @@ class Union:
 
 @dataclass(frozen=True)
 class Anything:
-    """Any JSON value, compared by the kind that the reference has there."""
+    """Any JSON value, compared by the kind of the reference."""
 
     nullable: bool = True
     scoring: Scoring = field(default_factory=Scoring)
@@ -139,7 +139,7 @@ class Anything:
 
 @dataclass(frozen=True)
 class Reference:
-    """A type of `Schema.definitions`, by name."""
+    """Reference to a type of `Schema.definitions` by name."""
 
     name: str
     nullable: bool = False
@@ -151,13 +151,13 @@ Type: TypeAlias = Leaf | Record | Items | Fixed | FreeKeys | Union | Anything | 
 
 @dataclass(frozen=True)
 class Schema:
-    """The type of a document and what its references mean."""
+    """Type of a document and the definitions of its references."""
 
     root: Type
     definitions: dict[str, Type] = field(default_factory=dict)
 
     def resolved(self, node: Type) -> Type:
-        """Return the type that a reference means, or the type itself."""
+        """Return the target of a reference, or the type itself."""
         while isinstance(node, Reference):
             node = self.definitions[node.name]
         return node

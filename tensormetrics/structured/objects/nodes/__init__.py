@@ -1,4 +1,4 @@
-"""One node for each kind of field: it encodes values of its kind as numbers and gives their similarities.
+"""Nodes, one class for each kind of field, that encode values as tensors and compute their similarities.
 
-`node` holds the contract of all nodes, the leaves, products and unions.
+`node` defines the interface of all nodes, and the nodes of leaves, products and unions.
 """

@@ -1,4 +1,4 @@
-"""Node of graphs: nodes are matched so that they agree on who reaches whom."""
+"""Node of graphs: nodes are matched so that reachability agrees."""
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -10,37 +10,37 @@ from torch import Tensor
 from ...tensors._integer_program import Solved
 from ...tensors._pairs import expand
 from ...tensors.graph import graph_overlap, reachability
-from ..values.columns import Keys, Where
+from ..values.columns import Keys, RowPath
 from .node import Part
 from .set import Bounded
 
 
 class GraphRows(NamedTuple):
     start: Tensor  # (n,) int64: the first node of each graph
-    count: Tensor  # type: ignore[assignment]  # (n,) int64, in place of the method of tuples
+    count: Tensor  # type: ignore[assignment]  # (n,) int64, shadows the method of tuples
     items: Any  # rows of the inner node
     key: Keys | None  # of the nodes
     first: Tensor  # (n,) int64: the first edge of each graph
-    edges: Tensor  # (n,) int64: how many it has
-    ends: Tensor  # (edges, 2) int64: numbers of nodes within their graph
-    known: dict[tuple, list[float]]  # value and bound of pairs of rows, see `Bounded`
+    edges: Tensor  # (n,) int64: the number of edges of each graph
+    ends: Tensor  # (edges, 2) int64: indices of nodes within their graph
+    cache: dict[tuple, list[float]]  # value and bound of pairs of rows, see `Bounded`
 
 
 class Graph(Bounded):
-    """The heaviest relation of nodes that agrees on reachability; see `graph_overlap`.
+    """Heaviest relation of nodes that agrees on reachability; see `graph_overlap`.
 
     A value has `nodes()`, hashable, and `successors(node)`.
     """
 
     ordered = "a graph"
 
-    def check(self, values: Sequence[Any], where: Where) -> None:
+    def check(self, values: Sequence[Any], where: RowPath) -> None:
         for row, value in enumerate(values):
             if not (hasattr(value, "nodes") and hasattr(value, "successors")):
                 got = f"{value!r:.60} of type {type(value).__name__}"
                 raise TypeError(f"{where(row)}: got {got}, wanted a graph with nodes() and successors(node)")
 
-    def encode(self, values: Sequence[Any], split: int, where: Where, device: torch.device) -> GraphRows:
+    def encode(self, values: Sequence[Any], split: int, where: RowPath, device: torch.device) -> GraphRows:
         rows = super().encode(values, split, where, device)
         ends = [_edges(graph, partial(where, row)) for row, graph in enumerate(values)]
         edges = torch.tensor(list(map(len, ends)), dtype=torch.int64, device=device)
@@ -51,7 +51,7 @@ class Graph(Bounded):
         return self._solve(rows, self.dense(rows, i, j), i, j)[:2]
 
     def parts(self, rows: GraphRows, i: int, j: int, x: Any, y: Any) -> Iterator[Part]:
-        """Of the pairs of nodes those without which the value is less, taken out one after another, the last first."""
+        """Return the pairs of nodes that the value requires; the others are removed one by one, the last first."""
         x, y = self.items(x), self.items(y)
         one, other = torch.tensor([[i], [j]], device=rows.start.device)
         gain = self.dense(rows, one, other).clamp(min=0)
@@ -66,10 +66,10 @@ class Graph(Bounded):
 
     def _solve(self, rows: GraphRows, similarity: Tensor, i: Tensor, j: Tensor) -> Solved:
         # similarity: (P, N, M)
-        reach = self._reach(rows, i), self._reach(rows, j)
-        return graph_overlap(similarity, *reach, rows.count[i], rows.count[j], self.constraint)
+        reachable = self._reachability(rows, i), self._reachability(rows, j)
+        return graph_overlap(similarity, *reachable, rows.count[i], rows.count[j], self.constraint)
 
-    def _reach(self, rows: GraphRows, i: Tensor) -> Tensor:
+    def _reachability(self, rows: GraphRows, i: Tensor) -> Tensor:
         # i: (P,)  ->  (P, N, N) bool
         owner, edge = expand(rows.first[i], rows.edges[i])
         size = int(rows.count[i].max()) if len(i) else 0
@@ -79,13 +79,13 @@ class Graph(Bounded):
 
 
 def _edges(graph: Any, where: Callable[[], str]) -> list[tuple[int, int]]:
-    """The edges of a graph, as numbers of its nodes."""
-    number = {node: place for place, node in enumerate(graph.nodes())}
-    edges = [(node, after) for node in number for after in graph.successors(node)]
+    """Return the edges of a graph as indices of its nodes."""
+    node_index = {node: index for index, node in enumerate(graph.nodes())}
+    edges = [(node, after) for node in node_index for after in graph.successors(node)]
     for node, after in edges:
-        if after not in number:
+        if after not in node_index:
             raise ValueError(f"{where()}: got an edge from {node!r} to {after!r}, which is not among its nodes()")
-    return [(number[node], number[after]) for node, after in edges]
+    return [(node_index[node], node_index[after]) for node, after in edges]
 
 
 def nodes_of(graph: Any) -> list[Any]:

@@ -11,7 +11,7 @@ from ...tensors._integer_program import PROOF, Answer, IntegerProgram, solve
 from ...tensors._pairs import expand, matched, places
 from ...tensors.constraints import Constraint
 from ...tensors.latent.latent import SolvedMapping, latent_overlap
-from ..values.columns import Keys, Where, check_type
+from ..values.columns import Keys, RowPath, check_type
 from ..variable import Variable
 from .node import Node, Part
 from .relations import equal_pairs
@@ -26,11 +26,11 @@ class Named(NamedTuple):
 
 
 class VariableLeaf(Node):
-    """1: on their own any two variables stand for each other."""
+    """Similarity 1: any two variables can be mapped to each other."""
 
     equality = dominated = has_variables = True
 
-    def encode(self, values: Sequence[Any], split: int, where: Where, device: torch.device) -> Named:
+    def encode(self, values: Sequence[Any], split: int, where: RowPath, device: torch.device) -> Named:
         check_type(Variable, values, where)
         return Named(Keys([None] * len(values), where, device), values)
 
@@ -46,62 +46,62 @@ class VariableLeaf(Node):
 
 class BoundRows(NamedTuple):
     start: Tensor  # (n,) int64: the first item of each collection
-    count: Tensor  # type: ignore[assignment]  # (n,) int64, in place of the method of tuples
+    count: Tensor  # type: ignore[assignment]  # (n,) int64, shadows the method of tuples
     items: Any  # rows of the inner node
     key: Keys | None  # of the items
-    numbers: Tensor  # (items, S) int64: variables, from 0 in each collection; -1: none in this slot
-    known: dict[tuple, list[float]]  # value and bound of pairs of rows, see `Bounded`
+    variable_ids: Tensor  # (items, S) int64: variables, from 0 in each collection; -1: none in this slot
+    cache: dict[tuple, list[float]]  # value and bound of pairs of rows, see `Bounded`
 
 
-class Chosen(NamedTuple):
+class Selection(NamedTuple):
     value: Tensor  # (P,) float64
     bound: Tensor  # (P,) float64
-    pairs: list[tuple[int, int]]  # places in the collections, of all documents
+    pairs: list[tuple[int, int]]  # positions in the collections, of all documents
 
 
 class LatentSet(Bounded):
-    """The heaviest relation that one one-to-one mapping of the variables explains; see `latent_overlap`."""
+    """Heaviest relation that is consistent with a one-to-one mapping of the variables; see `latent_overlap`."""
 
     binds = True
 
-    def encode(self, values: Sequence[Any], split: int, where: Where, device: torch.device) -> BoundRows:
+    def encode(self, values: Sequence[Any], split: int, where: RowPath, device: torch.device) -> BoundRows:
         rows = super().encode(values, split, where, device)
         ids: dict[Variable | None, int] = {None: -1}
         slots = [[ids.setdefault(variable, len(ids)) for variable in slot] for slot in self.inner.variables(rows.items)]
         slots = torch.tensor(slots, dtype=torch.int64, device=device).mT
         owner = torch.repeat_interleave(rows.count)
         used = slots >= 0
-        numbers = torch.full_like(slots, -1)
-        numbers[used] = places(owner[:, None].expand_as(slots)[used], slots[used])[0]
-        return BoundRows(rows.start, rows.count, rows.items, rows.key, numbers, {})
+        variable_ids = torch.full_like(slots, -1)
+        variable_ids[used] = places(owner[:, None].expand_as(slots)[used], slots[used])[0]
+        return BoundRows(rows.start, rows.count, rows.items, rows.key, variable_ids, {})
 
     def solve(self, rows: BoundRows, i: Tensor, j: Tensor, distinct: bool) -> tuple[Tensor, Tensor]:
-        found = self._mapped(rows, i, j, distinct) if self.inner.equality else self._chosen(rows, i, j)
-        return found[:2]
+        solution = self._map_variables(rows, i, j, distinct) if self.inner.equality else self._select_pairs(rows, i, j)
+        return solution[:2]
 
     def parts(self, rows: BoundRows, i: int, j: int, x: Any, y: Any) -> Iterator[Part]:
         x, y = self.items(x), self.items(y)
         for a, b in self._relation(rows, *torch.tensor([[i], [j]], device=rows.start.device)):
             yield self.part(rows, i, j, a, b, x, y)
 
-    def _mapped(self, rows: BoundRows, i: Tensor, j: Tensor, distinct: bool) -> SolvedMapping:
-        # i, j: (P,) of like length
-        sides = *self._props(rows, i), *self._props(rows, j)
+    def _map_variables(self, rows: BoundRows, i: Tensor, j: Tensor, distinct: bool) -> SolvedMapping:
+        # i, j: (P,) of equal length
+        inputs = *self._props(rows, i), *self._props(rows, j)
         duplicates = "set" if distinct else "multiset"
-        return latent_overlap(*sides, rows.count[i], rows.count[j], self.constraint, duplicates=duplicates)
+        return latent_overlap(*inputs, rows.count[i], rows.count[j], self.constraint, duplicates=duplicates)
 
     def _props(self, rows: BoundRows, i: Tensor) -> tuple[Tensor, Tensor]:
-        # ->  (P, N, 1 + S) int64, bool: what must be equal, then the variables
-        assert rows.key is not None  # items of an equality have one
+        # ->  (P, N, 1 + S) int64, bool: the key, then the variables
+        assert rows.key is not None  # items that are compared by equality have a key
         owner, item = expand(rows.start[i], rows.count[i])
-        place = owner, item - rows.start[i][owner]
-        numbers = rows.numbers[item]
-        shape = len(i), int(rows.count[i].max()) if len(i) else 0, 1 + numbers.shape[1]
-        props = torch.cat([rows.key.ids[item, None], numbers.clamp(min=0)], 1)
-        is_var = torch.nn.functional.pad(numbers >= 0, (1, 0))
-        return props.new_zeros(shape).index_put_(place, props), is_var.new_zeros(shape).index_put_(place, is_var)
+        index = owner, item - rows.start[i][owner]
+        variable_ids = rows.variable_ids[item]
+        shape = len(i), int(rows.count[i].max()) if len(i) else 0, 1 + variable_ids.shape[1]
+        props = torch.cat([rows.key.ids[item, None], variable_ids.clamp(min=0)], 1)
+        is_var = torch.nn.functional.pad(variable_ids >= 0, (1, 0))
+        return props.new_zeros(shape).index_put_(index, props), is_var.new_zeros(shape).index_put_(index, is_var)
 
-    def _chosen(self, rows: BoundRows, i: Tensor, j: Tensor) -> Chosen:
+    def _select_pairs(self, rows: BoundRows, i: Tensor, j: Tensor) -> Selection:
         # i, j: (P,)
         candidates = Candidates.of(rows, i, j)
         delta = self.inner.similarity(rows.items, candidates.x, candidates.y)
@@ -109,30 +109,30 @@ class LatentSet(Bounded):
         bound, _ = matched(a, b, delta, candidates.block, owner, len(i), self.constraint)
         value, pairs = torch.zeros_like(bound), []
         for document in bound.nonzero()[:, 0].tolist():
-            here = (owner == document) & (delta > 0)
-            x, y = (rows.numbers[side[here]].cpu().numpy() for side in (candidates.x, candidates.y))
-            found = consistent_choice(a[here], b[here], delta[here].cpu().numpy(), x, y, self.constraint)
-            taken = here.nonzero()[:, 0][torch.from_numpy(found.taken).to(here.device)]
-            value[document] = delta[taken].sum()
-            proved = found.bound <= value[document] * (1 + PROOF)
-            bound[document] = torch.where(proved, value[document], bound[document].clamp(max=found.bound))
+            mask = (owner == document) & (delta > 0)
+            x, y = (rows.variable_ids[index[mask]].cpu().numpy() for index in (candidates.x, candidates.y))
+            answer = select_consistent(a[mask], b[mask], delta[mask].cpu().numpy(), x, y, self.constraint)
+            selected = mask.nonzero()[:, 0][torch.from_numpy(answer.taken).to(mask.device)]
+            value[document] = delta[selected].sum()
+            proved = answer.bound <= value[document] * (1 + PROOF)
+            bound[document] = torch.where(proved, value[document], bound[document].clamp(max=answer.bound))
             start = torch.stack([rows.start[i[document]], rows.start[j[document]]])
-            pairs += (torch.stack([candidates.x[taken], candidates.y[taken]], 1) - start).tolist()
-        return Chosen(value, bound, sorted(map(tuple, pairs)))
+            pairs += (torch.stack([candidates.x[selected], candidates.y[selected]], 1) - start).tolist()
+        return Selection(value, bound, sorted(map(tuple, pairs)))
 
     def _relation(self, rows: BoundRows, i: Tensor, j: Tensor) -> list[tuple[int, int]]:
         if not self.inner.equality:
-            return self._chosen(rows, i, j).pairs
+            return self._select_pairs(rows, i, j).pairs
         assert rows.key is not None
-        (mapping,) = self._mapped(rows, i, j, self.distinct).mapping
+        (mapping,) = self._map_variables(rows, i, j, self.distinct).mapping
         (_, x), (_, y) = expand(rows.start[i], rows.count[i]), expand(rows.start[j], rows.count[j])
         table = torch.cat([mapping.where(mapping >= 0, -2), mapping.new_tensor([-1])])  # the last: no variable
-        numbers = torch.cat([table[rows.numbers[x]], rows.numbers[y]])
-        keys = list(map(tuple, torch.cat([rows.key.ids[torch.cat([x, y]), None], numbers], 1).tolist()))
+        variable_ids = torch.cat([table[rows.variable_ids[x]], rows.variable_ids[y]])
+        keys = list(map(tuple, torch.cat([rows.key.ids[torch.cat([x, y]), None], variable_ids], 1).tolist()))
         return equal_pairs(keys[: len(x)], keys[len(x) :], self.constraint, self.distinct)
 
 
-def consistent_choice(
+def select_consistent(
     a: Tensor,  # (K,) items
     b: Tensor,  # (K,)
     weight: np.ndarray,  # (K,), positive
@@ -140,7 +140,7 @@ def consistent_choice(
     y: np.ndarray,  # (K, S)
     constraint: Constraint,
 ) -> Answer:
-    """Which of K pairs of items to take: a column for each, and for each pair of variables that some of them need."""
+    """Select pairs of items by an integer program with a column per item pair and per required variable pair."""
     used = x >= 0
     links, link = np.unique(np.stack([x[used], y[used]], 1), axis=0, return_inverse=True)
     item, column = np.arange(len(weight)), len(weight) + np.arange(len(links))
@@ -151,8 +151,8 @@ def consistent_choice(
     col: list[np.ndarray] = []
     end = 0
     for group, columns in once:
-        number = np.unique(group, return_inverse=True)[1]
-        row, col, end = [*row, end + number], [*col, columns], end + number.max() + 1
+        group_ids = np.unique(group, return_inverse=True)[1]
+        row, col, end = [*row, end + group_ids], [*col, columns], end + group_ids.max() + 1
     need = np.arange(used.sum())  # an item needs its links
     row, col = [*row, end + need, end + need], [*col, used.nonzero()[0], len(weight) + link]
     sign = np.ones(sum(map(len, row)))

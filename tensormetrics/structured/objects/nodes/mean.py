@@ -6,48 +6,50 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ..values.columns import Keys, Where, read_once
-from ..values.tolerance import checked
+from ..values.columns import Keys, RowPath, read_once
+from ..values.tolerance import check_or_replace
 from .node import Leaf, Node, Normalized, Part, Product, below
 
 
 class MeanRows(NamedTuple):
     columns: list[Any]
-    present: Tensor  # (F, n) bool
+    has_value: Tensor  # (F, n) bool
 
 
 class Mean(Product):
-    """The weighted mean over the fields that one of both values has, 1 if neither has any.
+    """Weighted mean over the fields that at least one of two values has, 1 if neither has any.
 
-    None and an empty collection are no value of a field.
+    None and an empty collection count as a missing field.
     """
 
     def __init__(
         self,
         fields: dict[tuple[str | int, ...], tuple[Callable[[Any], Any], Node]],
-        check: Callable[[Sequence[Any], Where], None],
+        check: Callable[[Sequence[Any], RowPath], None],
         weights: Sequence[float],
     ) -> None:
         super().__init__(fields, check)
         self.weights = weights
-        self.equality = self.plain = False
-        # Then no value is more similar to another one than to itself.
+        self.equality = self.supports_scalar_path = False
+        # For these nodes no value is more similar to another one than to itself.
         self.dominated = all(isinstance(node, Leaf | Normalized) and node.dominated for node in self.nodes)
 
-    def encode(self, values: Sequence[Any], split: int, where: Where, device: torch.device) -> MeanRows:  # type: ignore[override]
-        values = checked(self.check, values, split, where)
-        columns, present = [], []
+    def encode(self, values: Sequence[Any], split: int, where: RowPath, device: torch.device) -> MeanRows:  # type: ignore[override]
+        values = check_or_replace(self.check, values, split, where)
+        columns, has_value = [], []
         for names, (read, node) in self.fields.items():
             parts = read_once(lambda read=read: list(map(read, values)), read, values)  # type: ignore[misc]
             columns.append(node.encode(parts, split, below(where, names), device))
-            present.append([_has_value(part) for part in parts])
-        return MeanRows(columns, torch.tensor(present, dtype=torch.bool, device=device).view(len(columns), len(values)))
+            has_value.append([_has_value(part) for part in parts])
+        return MeanRows(
+            columns, torch.tensor(has_value, dtype=torch.bool, device=device).view(len(columns), len(values))
+        )
 
     def similarity(self, rows: MeanRows, i: Tensor, j: Tensor) -> Tensor:  # type: ignore[override]
         total = torch.zeros(len(i), dtype=torch.float64, device=i.device)
         size = torch.zeros_like(total)
-        for node, column, present, weight in zip(self.nodes, rows.columns, rows.present, self.weights, strict=True):
-            counts = weight * (present[i] | present[j]).double()
+        for node, column, has_value, weight in zip(self.nodes, rows.columns, rows.has_value, self.weights, strict=True):
+            counts = weight * (has_value[i] | has_value[j]).double()
             total += counts * node.similarity(column, i, j)
             size += counts
         return torch.where(size > 0, total / size, 1.0)

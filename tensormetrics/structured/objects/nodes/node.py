@@ -1,7 +1,7 @@
 """The plan of a metric: a tree of nodes, each of which encodes a column of objects and compares pairs of its rows.
 
-A batch is encoded once, predictions first, references after them: rows of both sides are rows of one encoding, and
-`split` says how many of them are predictions. Objects are walked column by column; what follows sees tensors.
+A batch is encoded once: predictions and references are rows of one encoding, predictions first, and `split` is the
+number of predictions. Objects are traversed column by column; all later steps work on tensors.
 """
 
 import math
@@ -24,23 +24,23 @@ from ...tensors.normalizers import (
     normalize,
     selves_read,
 )
-from ..values.columns import EQUAL_THEMSELVES, Keys, Where, check_no_nan, combined, read_once
+from ..values.columns import EQUAL_THEMSELVES, Keys, RowPath, check_no_nan, combine_keys, read_once
 from ..values.errors import WrongTypeError
 from ..values.leaf_types import LeafType
-from ..values.tolerance import checked
+from ..values.tolerance import check_or_replace
 from ..variable import Variable
 
-bounding = ContextVar("bounding", default=False)  # nodes that are inexact answer with a bound from above
+upper_bound_mode = ContextVar("bounding", default=False)  # if set, inexact nodes return an upper bound
 
 
-class NotPlain(Exception):
-    """More than is compared without tensors, or a value about which their way has something to say."""
+class NeedsTensors(Exception):
+    """Signal that values must be compared with tensors: they are too many, or the tensor path reports an error."""
 
 
 class Part(NamedTuple):
-    """A component of a pair of matched values: where it stands on both sides, and its own node and rows."""
+    """A component of a pair of matched values: its path and row in both values, and its own node."""
 
-    names: tuple[str | int, ...]  # what the path of the prediction is extended by
+    names: tuple[str | int, ...]  # appended to the path of the prediction
     ref_names: tuple[str | int, ...]
     node: "Node"
     rows: Any
@@ -51,16 +51,17 @@ class Part(NamedTuple):
 
 
 class Node(ABC):
-    """delta(x, y) of one type.
+    """Similarity delta(x, y) of the values of one type.
 
-    equality: its values are 0 and 1, and it is an equivalence relation.
+    equality: the similarity is 0 or 1, and is an equivalence relation.
     dominated: delta(x, y) <= min(delta(x, x), delta(y, y)).
-    inexact: what is found may be less than there is; see `bounding`.
+    inexact: the solver may return less than the optimum; see `upper_bound_mode`.
     has_variables: values hold variables outside of any collection. binds: they hold collections that bind variables.
-    cost: factors of a product are evaluated in this order, on the pairs that are left.
-    tolerant: a value that is none of the type may be an `InvalidValue`.
-    plain: a single pair of few values can be compared without tensors, which cost more: `read`, then `worth` and
-    `own` in the place of `encode`, `similarity` and `self_similarity`. What raises there is left to these to refuse.
+    cost: factors of a product are evaluated in this order, on the remaining pairs.
+    tolerant: a value of another type may be an `InvalidValue`.
+    supports_scalar_path: a single pair of small values can be compared without tensors, which is faster: `read`, then
+    `scalar_similarity` and `scalar_self_similarity` instead of `encode`, `similarity` and `self_similarity`. If the
+    scalar path raises an error, the tensor path runs and reports it.
     """
 
     equality = False
@@ -69,16 +70,16 @@ class Node(ABC):
     has_variables = False
     binds = False
     tolerant = False
-    plain = False
+    supports_scalar_path = False
     cost = 0
 
-    def take_on(self, nodes: Iterable["Node"]) -> None:
-        """What holds of a node once it holds of one of its parts."""
+    def inherit_flags(self, nodes: Iterable["Node"]) -> None:
+        """Set the flags that hold for a node as soon as they hold for one of its parts."""
         for name in ("inexact", "has_variables", "binds"):
             setattr(self, name, getattr(self, name) or any(getattr(node, name) for node in nodes))
 
     @abstractmethod
-    def encode(self, values: Sequence[Any], split: int, where: Where, device: torch.device) -> Any: ...
+    def encode(self, values: Sequence[Any], split: int, where: RowPath, device: torch.device) -> Any: ...
 
     @abstractmethod
     def similarity(self, rows: Any, i: Tensor, j: Tensor) -> Tensor: ...  # i, j: (P,)  ->  (P,) float64
@@ -92,32 +93,32 @@ class Node(ABC):
         return self.similarity(rows, i.flatten(), j.flatten()).view(i.shape)
 
     def read(self, values: Sequence[Any]) -> Sequence[Any]:
-        """What `worth` compares; hashable where `equality` holds."""
+        """Return the operands of `scalar_similarity`; hashable where `equality` holds."""
         raise NotImplementedError
 
-    def worth(self, a: Any, b: Any) -> float:
+    def scalar_similarity(self, a: Any, b: Any) -> float:
         return float(len({a, b}) == 1)  # of an equality
 
-    def own(self, a: Any) -> float:
-        return 1.0 if self.equality else self.worth(a, a)
+    def scalar_self_similarity(self, a: Any) -> float:
+        return 1.0 if self.equality else self.scalar_similarity(a, a)
 
     def key(self, rows: Any) -> Keys | None:
-        """Rows of different keys have similarity 0; where `equality` holds, those of equal keys have 1."""
+        """Return the keys of the rows: different keys imply similarity 0 and, if `equality` holds, equal keys 1."""
         return None
 
     def variables(self, rows: Any) -> list[Sequence[Variable | None]]:
-        """For each place where a variable may stand what stands there in each row; not inside of collections."""
+        """Return the variable of each row for each position outside of collections that can hold one."""
         return []
 
     def parts(self, rows: Any, i: int, j: int, x: Any, y: Any) -> Iterator[Part]:
-        """What of row i, which is x, stands for what of row j, which is y."""
+        """Return the matched components of row i, whose value is x, and row j, whose value is y."""
         return iter(())
 
 
 class Leaf(Node):
-    """1 if x == y else 0. leaf_type: whose values are compared; default any that equal themselves."""
+    """1 if x == y else 0. leaf_type: the type of the values; default any values that equal themselves."""
 
-    equality = dominated = plain = True
+    equality = dominated = supports_scalar_path = True
 
     def __init__(self, leaf_type: LeafType | None = None) -> None:
         self.type = leaf_type
@@ -130,7 +131,7 @@ class Leaf(Node):
             check_no_nan(values, str)
         return values
 
-    def encode(self, values: Sequence[Any], split: int, where: Where, device: torch.device) -> Keys:
+    def encode(self, values: Sequence[Any], split: int, where: RowPath, device: torch.device) -> Keys:
         if self.type is None:
             check_no_nan(values, where)
         else:
@@ -150,25 +151,26 @@ class Record(NamedTuple):
 
 
 class Product(Node):
-    """The product over fields, 1 for no field.
+    """Product over fields, 1 for no field.
 
-    fields: component of the path -> (how to read it from a value, node). check: raises for values of another type.
+    fields: component of the path -> (function that reads it from a value, node). check: raises an error for values of
+    another type.
     """
 
     def __init__(
         self,
         fields: dict[tuple[str | int, ...], tuple[Callable[[Any], Any], Node]],
-        check: Callable[[Sequence[Any], Where], None],
+        check: Callable[[Sequence[Any], RowPath], None],
     ) -> None:
         self.fields, self.check = fields, check
         self.nodes = [node for _, node in fields.values()]
         self.equality = all(node.equality for node in self.nodes)
         self.dominated = all(node.dominated for node in self.nodes)
-        self.take_on(self.nodes)
+        self.inherit_flags(self.nodes)
         self.cost = max((node.cost for node in self.nodes), default=0)
-        unequal = [place for place, node in enumerate(self.nodes) if not node.equality]
-        self.factors = sorted(unequal, key=lambda place: self.nodes[place].cost)  # beside the key
-        self.plain = all(node.plain for node in self.nodes)
+        unequal = [index for index, node in enumerate(self.nodes) if not node.equality]
+        self.factors = sorted(unequal, key=lambda index: self.nodes[index].cost)  # in addition to the key
+        self.supports_scalar_path = all(node.supports_scalar_path for node in self.nodes)
         self.tolerant = all(node.tolerant for node in self.nodes)
 
     def read(self, values: Sequence[Any]) -> Sequence[Any]:
@@ -178,26 +180,28 @@ class Product(Node):
         rows = [*zip(*keys, strict=True)] if keys else [()] * len(values)
         if self.equality:
             return rows
-        hash(tuple(rows))  # an unhashable one is found whether or not it is compared
-        return [*zip(rows, *(columns[place] for place in self.factors), strict=True)]
+        hash(tuple(rows))  # raises for an unhashable value even if it is not compared
+        return [*zip(rows, *(columns[index] for index in self.factors), strict=True)]
 
-    def worth(self, a: Any, b: Any) -> float:
+    def scalar_similarity(self, a: Any, b: Any) -> float:
         if self.equality:
-            return super().worth(a, b)
+            return super().scalar_similarity(a, b)
         value = float(a[0] == b[0])
-        for place, x, y in zip(self.factors, a[1:], b[1:], strict=True):
+        for index, x, y in zip(self.factors, a[1:], b[1:], strict=True):
             if not value:
                 break
-            value *= self.nodes[place].worth(x, y)
+            value *= self.nodes[index].scalar_similarity(x, y)
         return value
 
-    def own(self, a: Any) -> float:
+    def scalar_self_similarity(self, a: Any) -> float:
         if self.equality:
             return 1.0
-        return math.prod(self.nodes[place].own(x) for place, x in zip(self.factors, a[1:], strict=True))
+        return math.prod(
+            self.nodes[index].scalar_self_similarity(x) for index, x in zip(self.factors, a[1:], strict=True)
+        )
 
-    def encode(self, values: Sequence[Any], split: int, where: Where, device: torch.device) -> Record:
-        values = checked(self.check, values, split, where)
+    def encode(self, values: Sequence[Any], split: int, where: RowPath, device: torch.device) -> Record:
+        values = check_or_replace(self.check, values, split, where)
         columns = [
             node.encode(read_once(partial(_read_all, read, values), read, values), split, below(where, names), device)
             for names, (read, node) in self.fields.items()
@@ -205,25 +209,25 @@ class Product(Node):
         keys = [key for node, rows in zip(self.nodes, columns, strict=True) if (key := node.key(rows)) is not None]
         if not keys and not self.equality:
             return Record(None, columns)
-        key = read_once(lambda: combined(keys, len(values), where, device), (combined, device), *keys)
+        key = read_once(lambda: combine_keys(keys, len(values), where, device), (combine_keys, device), *keys)
         return Record(key, columns)
 
     def similarity(self, rows: Record, i: Tensor, j: Tensor) -> Tensor:
         value = None if rows.key is None else (rows.key.ids[i] == rows.key.ids[j]).double()
-        for place in self.factors:
-            node, column = self.nodes[place], rows.columns[place]
+        for index in self.factors:
+            node, column = self.nodes[index], rows.columns[index]
             if value is None:
                 value = node.similarity(column, i, j)
             else:
                 (left,) = value.nonzero(as_tuple=True)
                 value = value.index_put((left,), value[left] * node.similarity(column, i[left], j[left]))
-        assert value is not None  # what has no key has a factor
+        assert value is not None  # a product without a key has a factor
         return value
 
     def self_similarity(self, rows: Record, i: Tensor) -> Tensor:
         if self.equality:
             return torch.ones(len(i), dtype=torch.float64, device=i.device)
-        return reduce(torch.mul, (self.nodes[place].self_similarity(rows.columns[place], i) for place in self.factors))
+        return reduce(torch.mul, (self.nodes[index].self_similarity(rows.columns[index], i) for index in self.factors))
 
     def key(self, rows: Record) -> Keys | None:
         return rows.key
@@ -238,79 +242,80 @@ class Product(Node):
 
 class Choice(NamedTuple):
     case: Tensor  # (n,) int64
-    place: Tensor  # (n,) int64: the row among those of its case
+    case_row: Tensor  # (n,) int64: the row among the rows of its case
     columns: list[Any]
     key: Keys
 
 
 class Union(Node):
-    """The case's similarity if both sides take the same case, else 0. choose(value) is the case, None for no case."""
+    """Similarity of the case if both values have the same case, else 0. choose: value -> case, None without a case."""
 
-    def __init__(self, cases: Sequence[Node], choose: Callable[[Any], int | None], wanted: str) -> None:
-        self.cases, self.choose, self.wanted = cases, choose, wanted
+    def __init__(self, cases: Sequence[Node], choose: Callable[[Any], int | None], expected: str) -> None:
+        self.cases, self.choose, self.expected = cases, choose, expected
         self.equality = all(node.equality for node in cases)
         self.dominated = all(node.dominated for node in cases)
-        self.take_on(cases)
+        self.inherit_flags(cases)
         self.cost = max(node.cost for node in cases)
-        self.plain = all(node.plain for node in cases)
+        self.supports_scalar_path = all(node.supports_scalar_path for node in cases)
         self.tolerant = all(node.tolerant for node in cases)
 
     def read(self, values: Sequence[Any]) -> Sequence[Any]:
-        chosen = [case for case in map(self.choose, values) if case is not None]
-        if len(chosen) < len(values):
-            raise NotPlain
-        rows = [(case, *self.cases[case].read([value])) for case, value in zip(chosen, values, strict=True)]
+        cases = [case for case in map(self.choose, values) if case is not None]
+        if len(cases) < len(values):
+            raise NeedsTensors
+        rows = [(case, *self.cases[case].read([value])) for case, value in zip(cases, values, strict=True)]
         hash(tuple(row for row in rows if self.cases[row[0]].equality))
         return rows
 
-    def worth(self, a: Any, b: Any) -> float:
+    def scalar_similarity(self, a: Any, b: Any) -> float:
         if self.equality or a[0] != b[0]:
-            return super().worth(a, b) if self.equality else 0.0
-        return self.cases[a[0]].worth(a[1], b[1])
+            return super().scalar_similarity(a, b) if self.equality else 0.0
+        return self.cases[a[0]].scalar_similarity(a[1], b[1])
 
-    def own(self, a: Any) -> float:
-        return self.cases[a[0]].own(a[1])
+    def scalar_self_similarity(self, a: Any) -> float:
+        return self.cases[a[0]].scalar_self_similarity(a[1])
 
-    def encode(self, values: Sequence[Any], split: int, where: Where, device: torch.device) -> Choice:
-        chosen = [case for case in map(self.choose, values) if case is not None]
-        if len(chosen) < len(values):
-            values = checked(self._check, values, split, where)
-            chosen = [self.choose(value) or 0 for value in values]  # the first case stands for an invalid value
-        case = torch.tensor(chosen, dtype=torch.int64, device="cpu")
-        place, columns = torch.zeros_like(case), []
-        for number, node in enumerate(self.cases):
-            (here,) = (case == number).nonzero(as_tuple=True)
-            own = here.tolist()
-            taken = list(compress(values, (case == number).tolist()))
-            part = int((here < split).sum())
-            column = node.encode(taken, part, _among(where, own), device)
+    def encode(self, values: Sequence[Any], split: int, where: RowPath, device: torch.device) -> Choice:
+        cases = [case for case in map(self.choose, values) if case is not None]
+        if len(cases) < len(values):
+            values = check_or_replace(self._check, values, split, where)
+            cases = [self.choose(value) or 0 for value in values]  # an invalid value is assigned to the first case
+        case = torch.tensor(cases, dtype=torch.int64, device="cpu")
+        case_row, columns = torch.zeros_like(case), []
+        for index, node in enumerate(self.cases):
+            (rows,) = (case == index).nonzero(as_tuple=True)
+            row_list = rows.tolist()
+            case_values = list(compress(values, (case == index).tolist()))
+            case_split = int((rows < split).sum())
+            column = node.encode(case_values, case_split, _paths_of_rows(where, row_list), device)
             columns.append(column)
-            place[here] = torch.arange(len(here), device="cpu")
+            case_row[rows] = torch.arange(len(rows), device="cpu")
         parts = [node.key(column) for node, column in zip(self.cases, columns, strict=True)]
-        own = [repeat(None) if part is None else iter(part.values) for part in parts]
-        key = Keys([(n, next(own[n])) for n in chosen], where, device, [part for part in parts if part is not None])
-        return Choice(case.to(device), place.to(device), columns, key)
+        key_values = [repeat(None) if part is None else iter(part.values) for part in parts]
+        pairs = [(n, next(key_values[n])) for n in cases]
+        key = Keys(pairs, where, device, [part for part in parts if part is not None])
+        return Choice(case.to(device), case_row.to(device), columns, key)
 
-    def _check(self, values: Sequence[Any], where: Where) -> None:
+    def _check(self, values: Sequence[Any], where: RowPath) -> None:
         for row, value in enumerate(values):
             if self.choose(value) is None:
                 got = f"got {value!r:.60} of type {type(value).__name__}"
-                raise WrongTypeError(f"{where(row)}: {got}, wanted {self.wanted}")
+                raise WrongTypeError(f"{where(row)}: {got}, wanted {self.expected}")
 
     def similarity(self, rows: Choice, i: Tensor, j: Tensor) -> Tensor:
         value = (rows.key.ids[i] == rows.key.ids[j]).double()
-        for number, (node, column) in enumerate(zip(self.cases, rows.columns, strict=True)):
+        for index, (node, column) in enumerate(zip(self.cases, rows.columns, strict=True)):
             if not node.equality:
-                (left,) = ((value > 0) & (rows.case[i] == number)).nonzero(as_tuple=True)
-                value[left] = node.similarity(column, rows.place[i[left]], rows.place[j[left]])
+                (left,) = ((value > 0) & (rows.case[i] == index)).nonzero(as_tuple=True)
+                value[left] = node.similarity(column, rows.case_row[i[left]], rows.case_row[j[left]])
         return value
 
     def self_similarity(self, rows: Choice, i: Tensor) -> Tensor:
         value = torch.ones(len(i), dtype=torch.float64, device=i.device)
-        for number, (node, column) in enumerate(zip(self.cases, rows.columns, strict=True)):
+        for index, (node, column) in enumerate(zip(self.cases, rows.columns, strict=True)):
             if not node.equality:
-                (left,) = (rows.case[i] == number).nonzero(as_tuple=True)
-                value[left] = node.self_similarity(column, rows.place[i[left]])
+                (left,) = (rows.case[i] == index).nonzero(as_tuple=True)
+                value[left] = node.self_similarity(column, rows.case_row[i[left]])
         return value
 
     def key(self, rows: Choice) -> Keys:
@@ -318,35 +323,35 @@ class Union(Node):
 
     def variables(self, rows: Choice) -> list[Sequence[Variable | None]]:
         slots: list[Sequence[Variable | None]] = []
-        for number, (node, column) in enumerate(zip(self.cases, rows.columns, strict=True)):
+        for index, (node, column) in enumerate(zip(self.cases, rows.columns, strict=True)):
             for slot in node.variables(column):
-                taken = zip(rows.case.tolist(), rows.place.tolist(), strict=True)
-                slots.append([slot[place] if case == number else None for case, place in taken])
+                case_rows = zip(rows.case.tolist(), rows.case_row.tolist(), strict=True)
+                slots.append([slot[row] if case == index else None for case, row in case_rows])
         return slots
 
     def parts(self, rows: Choice, i: int, j: int, x: Any, y: Any) -> Iterator[Part]:
         case = int(rows.case[i])
-        places = int(rows.place[i]), int(rows.place[j])
-        return self.cases[case].parts(rows.columns[case], *places, x, y)
+        case_rows = int(rows.case_row[i]), int(rows.case_row[j])
+        return self.cases[case].parts(rows.columns[case], *case_rows, x, y)
 
 
 class Normalized(Node):
-    """A score of delta(x, y), delta(x, x), delta(y, y) of the inner node; with itself, of three times the same."""
+    """Normalized score of delta(x, y), delta(x, x) and delta(y, y) of the inner node."""
 
     cost = 1
 
     def __init__(self, inner: Node, normalizer: Normalizer, zero_division: float | str) -> None:
         self.inner, self.normalizer, self.zero_division = inner, normalizer, zero_division
-        known = isinstance(normalizer, Precision | Recall | Jaccard | FScore)
-        self.equality, self.dominated = known and inner.equality, known and inner.dominated
-        self.take_on([inner])
-        self.plain = self.equality and inner.plain
+        is_standard = isinstance(normalizer, Precision | Recall | Jaccard | FScore)
+        self.equality, self.dominated = is_standard and inner.equality, is_standard and inner.dominated
+        self.inherit_flags([inner])
+        self.supports_scalar_path = self.equality and inner.supports_scalar_path
         self.tolerant = inner.tolerant
 
     def read(self, values: Sequence[Any]) -> Sequence[Any]:
         return self.inner.read(values)
 
-    def encode(self, values: Sequence[Any], split: int, where: Where, device: torch.device) -> Any:
+    def encode(self, values: Sequence[Any], split: int, where: RowPath, device: torch.device) -> Any:
         return self.inner.encode(values, split, where, device)
 
     def key(self, rows: Any) -> Keys | None:
@@ -356,17 +361,17 @@ class Normalized(Node):
         return self.inner.variables(rows)
 
     def _ratio(self, cross: Tensor, pred: Tensor, ref: Tensor) -> Tensor:
-        # One undefined part must not make a whole document undefined.
+        # One undefined part must not make a document undefined.
         ratio = normalize(cross, pred, ref, self.normalizer, self.zero_division)
         return ratio.masked_fill(ratio.isnan(), 0)
 
     def similarity(self, rows: Any, i: Tensor, j: Tensor) -> Tensor:
         cross, reads = self.inner.similarity(rows, i, j), selves_read([self.normalizer], self.zero_division)
-        selves = (
-            self.inner.self_similarity(rows, side) if name in reads else torch.zeros_like(cross)
-            for name, side in (("pred", i), ("ref", j))
+        self_overlaps = (
+            self.inner.self_similarity(rows, index) if name in reads else torch.zeros_like(cross)
+            for name, index in (("pred", i), ("ref", j))
         )
-        return self._ratio(cross, *selves)
+        return self._ratio(cross, *self_overlaps)
 
     def self_similarity(self, rows: Any, i: Tensor) -> Tensor:
         s = self.inner.self_similarity(rows, i)
@@ -377,15 +382,15 @@ class Normalized(Node):
 
 
 class Preprocess(Node):
-    """The inner similarity of images: of predictions under `pred`, of references under `ref`."""
+    """Inner similarity after preprocessing: predictions by `pred`, references by `ref`."""
 
     def __init__(self, inner: Node, pred: Callable[[Any], Any], ref: Callable[[Any], Any]) -> None:
         self.inner, self.pred, self.ref = inner, pred, ref
         self.equality = inner.equality and pred is ref
         self.dominated, self.cost = inner.dominated, inner.cost
-        self.take_on([inner])
+        self.inherit_flags([inner])
 
-    def encode(self, values: Sequence[Any], split: int, where: Where, device: torch.device) -> Any:
+    def encode(self, values: Sequence[Any], split: int, where: RowPath, device: torch.device) -> Any:
         images = [*map(self.pred, values[:split]), *map(self.ref, values[split:])]
         return self.inner.encode(images, split, where, device)
 
@@ -409,13 +414,13 @@ def _read_all(read: Callable[[Any], Any], values: Sequence[Any]) -> list[Any]:
     return list(map(read, values))
 
 
-def _among(where: Where, rows: Sequence[int]) -> Where:
-    """The path of a value that was taken from one of these rows."""
+def _paths_of_rows(where: RowPath, rows: Sequence[int]) -> RowPath:
+    """Return the path function of the values in these rows."""
     return lambda row: where(rows[row])
 
 
-def below(where: Where, names: tuple[str | int, ...]) -> Where:
-    """The path of a component, from that of the value it belongs to."""
+def below(where: RowPath, names: tuple[str | int, ...]) -> RowPath:
+    """Return the path function of a component from that of the value it belongs to."""
 
     def path(row: int) -> str:
         text = "".join(f"[{name}]" if isinstance(name, int) else f".{name}" for name in names)

@@ -10,23 +10,23 @@ from torch import Tensor
 from ...tensors.sequence import sequence_overlap
 from .node import Part
 from .relations import chains, heaviest_chain
-from .set import Matched, RaggedRows, alike
+from .set import Matched, RaggedRows, length_groups
 
 
 class Sequence(Matched):
-    """The heaviest chain of pairs of items along which neither index falls; see `sequence_overlap`."""
+    """Heaviest chain of pairs of items along which neither index decreases; see `sequence_overlap`."""
 
     ordered = "a sequence"
 
-    def plain_overlap(self, a: Items[Any], b: Items[Any], distinct: bool) -> float:
+    def scalar_overlap(self, a: Items[Any], b: Items[Any], distinct: bool) -> float:
         return chains(self.gains(a, b), self.constraint)[0][0]
 
     def overlap(self, rows: RaggedRows, i: Tensor, j: Tensor, distinct: bool) -> Tensor:
         value = torch.zeros(len(i), dtype=torch.float64, device=i.device)
-        for part in alike(rows.count[i], rows.count[j]):
-            here, there = i[part], j[part]
-            dense = self.dense(rows, here, there)
-            value[part] = sequence_overlap(dense, rows.count[here], rows.count[there], self.constraint)
+        for part in length_groups(rows.count[i], rows.count[j]):
+            first, second = i[part], j[part]
+            dense = self.dense(rows, first, second)
+            value[part] = sequence_overlap(dense, rows.count[first], rows.count[second], self.constraint)
         return value
 
     def parts(self, rows: RaggedRows, i: int, j: int, x: Any, y: Any) -> Iterator[Part]:

@@ -17,9 +17,9 @@ from ...tensors.policy import Policy
 from ..values.columns import (
     COLLECTIONS,
     EQUAL_THEMSELVES,
-    FEW,
+    MAX_TUPLES,
     Keys,
-    Where,
+    RowPath,
     as_list,
     check_collection,
     check_mapping,
@@ -27,30 +27,30 @@ from ..values.columns import (
     pairs_of,
     read_once,
 )
-from ..values.tolerance import checked
-from .node import Leaf, Node, NotPlain, Part, bounding
+from ..values.tolerance import check_or_replace
+from .node import Leaf, NeedsTensors, Node, Part, upper_bound_mode
 from .relations import equal_pairs, heaviest_relation
 
-COMMON: dict[Constraint, Callable[[int, int], int]] = {  # of equal items that occur so often on the two sides
+COMMON: dict[Constraint, Callable[[int, int], int]] = {  # matches of p equal predicted and r equal reference items
     Constraint.ONE_TO_ONE: min,
     Constraint.ONE_TO_MANY: lambda p, r: p,
     Constraint.MANY_TO_ONE: lambda p, r: r,
     Constraint.MANY_TO_MANY: lambda p, r: p * r,
 }
-FEW_UNEQUAL = 5  # items of a collection: of more of them tensors are quicker than Python
+MAX_UNEQUAL_ITEMS = 5  # items of a collection; for more of them tensors are faster than Python
 MAX_PAIRS = 2**22  # candidate pairs of items at a time
-MAX_TABLE = 2**16  # cells in a table of how often each key occurs in each collection
+MAX_TABLE = 2**16  # cells in a table of the counts of each key in each collection
 
 
 class Ragged(NamedTuple):
     start: Tensor  # (n,) int64: the first item of each collection
-    count: Tensor  # type: ignore[assignment]  # (n,) int64, in place of the method of tuples
+    count: Tensor  # type: ignore[assignment]  # (n,) int64, shadows the method of tuples
     items: Any  # rows of the inner node
     key: Keys | None  # of the items
 
 
 class RaggedRows(Protocol):
-    """What `Ragged` has, of nodes that keep more of their rows."""
+    """Protocol of `Ragged` and of encodings with more fields."""
 
     @property
     def start(self) -> Tensor: ...
@@ -63,79 +63,79 @@ class RaggedRows(Protocol):
 
 
 class Collection(Node):
-    """What sets, sequences and the best pair share: how they are read. `items` gives the items of a value in order."""
+    """Base of sets, sequences and the best pair: reading and encoding. `items` returns the ordered items of a value."""
 
     cost = 1
 
     def __init__(self, inner: Node, items: Callable[[Any], Sequence[Any]]) -> None:
         self.inner, self.items = inner, items
-        self.take_on([inner])
+        self.inherit_flags([inner])
         self.has_variables = False
         self.tolerant = inner.tolerant and items in (as_list, pairs_of)
 
-    def encode(self, values: Sequence[Any], split: int, where: Where, device: torch.device) -> RaggedRows:
-        values = checked(self.check, values, split, where)
+    def encode(self, values: Sequence[Any], split: int, where: RowPath, device: torch.device) -> RaggedRows:
+        values = check_or_replace(self.check, values, split, where)
         counts, items = read_once(lambda: _items_of(values, self.items), self.items, values)
         count = torch.tensor(counts, dtype=torch.int64, device="cpu")
         start = count.cumsum(0) - count
         rows = self.inner.encode(items, sum(counts[:split]), _item_paths(where, start), device)
         key = self.inner.key(rows)
         if key is not None:
-            key.ids  # noqa: B018  unhashable items are found whether or not they are compared
+            key.ids  # noqa: B018  raises for unhashable items even if they are not compared
         return Ragged(start.to(device), count.to(device), rows, key)
 
-    def check(self, values: Sequence[Any], where: Where) -> None:
+    def check(self, values: Sequence[Any], where: RowPath) -> None:
         check_collection(values, where)
         if self.items in (as_list, pairs_of, elements_of):
-            check_mapping(values, where, is_wanted=self.items is not as_list)
+            check_mapping(values, where, is_expected=self.items is not as_list)
 
     def candidates(self, rows: RaggedRows, i: Tensor, j: Tensor) -> Iterator[tuple[slice, "Candidates"]]:
-        """Pairs of items that may be similar, for a few pairs (i, j) of collections at a time."""
-        most = (rows.count[i] * rows.count[j]).clamp(min=1).cumsum(0)
+        """Yield the pairs of items that may be similar, for a chunk of pairs (i, j) of collections at a time."""
+        cumulative_pairs = (rows.count[i] * rows.count[j]).clamp(min=1).cumsum(0)
         first = 0
         while first < len(i):
-            done = most[first - 1] if first else 0
-            last = max(int(torch.searchsorted(most, done + MAX_PAIRS, right=True)), first + 1)
+            done = cumulative_pairs[first - 1] if first else 0
+            last = max(int(torch.searchsorted(cumulative_pairs, done + MAX_PAIRS, right=True)), first + 1)
             yield slice(first, last), Candidates.of(rows, i[first:last], j[first:last])
             first = last
 
     def dense(self, rows: RaggedRows, i: Tensor, j: Tensor) -> Tensor:
-        # i, j: (P,) of like length  ->  (P, N, M) float64
-        """Similarities of all pairs of items, 0 where there are none."""
+        # i, j: (P,) of equal length  ->  (P, N, M) float64
+        """Compute the similarities of all pairs of items, 0 in the padding."""
         n, m = rows.count[i], rows.count[j]
-        shape = [len(i), *(int(side.max()) if len(i) else 0 for side in (n, m))]
+        shape = [len(i), *(int(lengths.max()) if len(i) else 0 for lengths in (n, m))]
         if rows.key is None:  # every pair of items may be similar
-            (x, x_inside), (y, y_inside) = (
-                (rows.start[side][:, None] + torch.arange(size, device=i.device), _lengths.mask(count, size))
-                for side, count, size in zip((i, j), (n, m), shape[1:], strict=True)
+            (x, x_valid), (y, y_valid) = (
+                (rows.start[index][:, None] + torch.arange(size, device=i.device), _lengths.mask(count, size))
+                for index, count, size in zip((i, j), (n, m), shape[1:], strict=True)
             )
-            if x_inside.all() and y_inside.all():
+            if x_valid.all() and y_valid.all():
                 return self.inner.similarities(rows.items, x, y)
             x, y = x[:, :, None].expand(shape), y[:, None].expand(shape)
-            inside = x_inside[:, :, None] & y_inside[:, None]
-            delta = self.inner.similarity(rows.items, x[inside], y[inside])
-            return delta.new_zeros(shape).masked_scatter_(inside, delta)
+            valid = x_valid[:, :, None] & y_valid[:, None]
+            delta = self.inner.similarity(rows.items, x[valid], y[valid])
+            return delta.new_zeros(shape).masked_scatter_(valid, delta)
         pairs = Candidates.of(rows, i, j)
         delta = self.inner.similarity(rows.items, pairs.x, pairs.y)
-        place = pairs.owner, pairs.x - rows.start[i][pairs.owner], pairs.y - rows.start[j][pairs.owner]
-        return delta.new_zeros(shape).index_put_(place, delta)
+        indices = pairs.owner, pairs.x - rows.start[i][pairs.owner], pairs.y - rows.start[j][pairs.owner]
+        return delta.new_zeros(shape).index_put_(indices, delta)
 
     def part(self, rows: RaggedRows, i: int, j: int, a: int, b: int, x: Any, y: Any) -> Part:
-        """Item a of row i beside item b of row j."""
-        place = int(rows.start[i]) + a, int(rows.start[j]) + b
-        return Part((a,), (b,), self.inner, rows.items, *place, x[a], y[b])
+        """Return the pair of item a of row i and item b of row j."""
+        item_rows = int(rows.start[i]) + a, int(rows.start[j]) + b
+        return Part((a,), (b,), self.inner, rows.items, *item_rows, x[a], y[b])
 
 
 class Candidates(NamedTuple):
-    """Places a, b in the items of two sides of pairs of collections, and where to find them."""
+    """Candidate pairs of items of pairs of collections."""
 
     size: int  # pairs of collections
-    owner: Tensor  # (T,) which of them
-    a: Tensor  # (T,) a running number of the items of the first side
+    owner: Tensor  # (T,) index of the pair of collections
+    a: Tensor  # (T,) index of the first item among the items of all first collections
     b: Tensor  # (T,)
     x: Tensor  # (T,) rows of the inner node
     y: Tensor  # (T,)
-    block: Tensor  # (T,) pairs compete within it alone
+    block: Tensor  # (T,) pairs compete only within a block
 
     @classmethod
     def of(cls, rows: RaggedRows, i: Tensor, j: Tensor) -> "Candidates":
@@ -152,11 +152,12 @@ class Candidates(NamedTuple):
 
 
 class Matched(Collection):
-    """What sets and sequences share: the heaviest relation between the items that the constraint allows.
+    """Base of sets and sequences: the heaviest relation between the items that the constraint allows.
 
-    empty_is_one: an empty collection has self-overlap 1, and cross-overlap 1 with another. duplicates, of items that
-    are equal or not: "multiset"; "set": equal items of one side count once; "set_cross": in the cross-overlap alone.
-    ordered: what it is called where equal items are told apart by their places, so that each of them counts.
+    empty_is_one: an empty collection has self-overlap 1, and cross-overlap 1 with another one. duplicates, if the items
+    are compared by equality: "multiset": all count; "set": equal items of a collection count once; "set_cross": only in
+    the cross-overlap. ordered: name of the collection in messages, if equal items are distinguished by their positions,
+    so that each of them counts.
     """
 
     ordered = ""
@@ -175,57 +176,57 @@ class Matched(Collection):
         self.duplicates = duplicates if inner.equality else "multiset"
         self.distinct = self.duplicates != "multiset"
         self.dominated = constraint is Constraint.ONE_TO_ONE and inner.dominated
-        self.plain = inner.plain and not self.inexact
+        self.supports_scalar_path = inner.supports_scalar_path and not self.inexact
 
     @classmethod
     def under(
         cls, policy: Policy, inner: Node, items: Callable[[Any], Sequence[Any]], constraint: Constraint
     ) -> "Matched":
-        """With what a policy says; its "set_cross" is about plain values matched one-to-one."""
+        """Build the node by a policy; its "set_cross" applies only to scalars that are matched one-to-one."""
         if cls.ordered and policy.duplicates == "set":
             raise ValueError(
-                f"duplicates: got 'set' for {cls.ordered}, whose equal items stand at different places; wanted "
-                "'multiset', which a dataclass of its own may say by @metametric(duplicates='multiset')"
+                f"duplicates: got 'set' for {cls.ordered}, whose equal items have different positions; wanted "
+                "'multiset'; write a separate dataclass with @metametric(duplicates='multiset')"
             )
-        plain = constraint is Constraint.ONE_TO_ONE and isinstance(inner, Leaf)
-        duplicates = "multiset" if policy.duplicates == "set_cross" and not plain else policy.duplicates
+        is_leaf_matching = constraint is Constraint.ONE_TO_ONE and isinstance(inner, Leaf)
+        duplicates = "multiset" if policy.duplicates == "set_cross" and not is_leaf_matching else policy.duplicates
         return cls(inner, items, constraint, empty_is_one=policy.empty == "one", duplicates=duplicates)
 
     @abstractmethod
     def overlap(self, rows: RaggedRows, i: Tensor, j: Tensor, distinct: bool) -> Tensor:
         # i, j: (P,)  ->  (P,) float64
-        """The weight of the heaviest relation; distinct: of equal items only one counts."""
+        """Compute the weight of the heaviest relation; distinct: equal items count once."""
 
     def read(self, values: Sequence[Any]) -> Sequence[Any]:
         if not COLLECTIONS.issuperset(map(type, values)):
             self.check(values, str)
         rows = [*map(self.inner.read, map(self.items, values))]
-        if max(map(len, rows), default=0) > (FEW if self.inner.equality else FEW_UNEQUAL):
-            raise NotPlain
+        if max(map(len, rows), default=0) > (MAX_TUPLES if self.inner.equality else MAX_UNEQUAL_ITEMS):
+            raise NeedsTensors
         if self.inner.equality:
-            hash(tuple(map(tuple, rows)))  # an unhashable one is found whether or not it is compared
+            hash(tuple(map(tuple, rows)))  # raises for an unhashable value even if it is not compared
         return rows
 
-    def worth(self, a: Sequence[Any], b: Sequence[Any]) -> float:
+    def scalar_similarity(self, a: Sequence[Any], b: Sequence[Any]) -> float:
         if self.empty_is_one and not a and not b:
             return 1.0
-        return self.plain_overlap(a, b, self.distinct)
+        return self.scalar_overlap(a, b, self.distinct)
 
-    def own(self, a: Sequence[Any]) -> float:
+    def scalar_self_similarity(self, a: Sequence[Any]) -> float:
         distinct = self.duplicates == "set"
         if self.empty_is_one and not a:
             return 1.0
         if self.constraint is Constraint.MANY_TO_MANY or distinct or not self.inner.dominated:
-            return self.plain_overlap(a, a, distinct)
-        return float(len(a) if self.inner.equality else sum(map(self.inner.own, a)))
+            return self.scalar_overlap(a, a, distinct)
+        return float(len(a) if self.inner.equality else sum(map(self.inner.scalar_self_similarity, a)))
 
-    def plain_overlap(self, a: Sequence[Any], b: Sequence[Any], distinct: bool) -> float:
-        """What `overlap` is of the items of two collections."""
+    def scalar_overlap(self, a: Sequence[Any], b: Sequence[Any], distinct: bool) -> float:
+        """Compute the overlap of the items of two collections."""
         raise NotImplementedError
 
     def gains(self, a: Sequence[Any], b: Sequence[Any]) -> list[list[float]]:
-        """What each pair of items is worth, and not less than 0."""
-        return [[max(self.inner.worth(x, y), 0.0) for y in b] for x in a]
+        """Compute the similarity of each pair of items, at least 0."""
+        return [[max(self.inner.scalar_similarity(x, y), 0.0) for y in b] for x in a]
 
     def similarity(self, rows: RaggedRows, i: Tensor, j: Tensor) -> Tensor:
         value = self.overlap(rows, i, j, self.distinct)
@@ -235,10 +236,10 @@ class Matched(Collection):
 
     def self_similarity(self, rows: RaggedRows, i: Tensor) -> Tensor:
         distinct = self.duplicates == "set"
-        solved = self.constraint is Constraint.MANY_TO_MANY or distinct
-        if self.inner.equality and not solved:
+        needs_solution = self.constraint is Constraint.MANY_TO_MANY or distinct
+        if self.inner.equality and not needs_solution:
             value = rows.count[i].double()
-        elif self.inner.dominated and not solved:
+        elif self.inner.dominated and not needs_solution:
             owner, item = expand(rows.start[i], rows.count[i])
             value = torch.zeros(len(i), dtype=torch.float64, device=i.device)
             value.index_add_(0, owner, self.inner.self_similarity(rows.items, item))
@@ -248,32 +249,32 @@ class Matched(Collection):
 
 
 class Bounded(Matched):
-    """What graphs and latent sets share: the weight of a relation that is hard to find, and a bound on the heaviest.
+    """Base of graphs and latent sets, whose heaviest relation is NP-hard: the weight of a relation, and an upper bound.
 
-    Both are found at once, and once for each pair of collections: the rows hold what is `known`.
+    The solver returns both, once for each pair of collections: the `cache` of the rows holds the results.
     """
 
     inexact = True
 
     @abstractmethod
     def solve(self, rows: Any, i: Tensor, j: Tensor, distinct: bool) -> tuple[Tensor, Tensor]:
-        # i, j: (P,) of like length  ->  value (P,) float64, bound (P,) float64
-        """The weight that is reached, and what no relation exceeds."""
+        # i, j: (P,) of equal length  ->  value (P,) float64, bound (P,) float64
+        """Compute the weight of a relation, and an upper bound of all relations."""
 
     def overlap(self, rows: Any, i: Tensor, j: Tensor, distinct: bool) -> Tensor:
-        of_bounds = self.inner.inexact and bounding.get()
-        pairs = [(*pair, distinct, of_bounds) for pair in zip(i.tolist(), j.tolist(), strict=True)]
-        place = {pair: n for n, pair in enumerate(pairs) if pair not in rows.known}
-        new = torch.tensor(list(place.values()), dtype=torch.int64, device=i.device)
-        for part in alike(rows.count[i[new]], rows.count[j[new]]):
-            solved = torch.stack(self.solve(rows, i[new[part]], j[new[part]], distinct), -1)
-            rows.known.update(zip((pairs[n] for n in new[part].tolist()), solved.tolist(), strict=True))
-        wanted = int(bounding.get())
-        return torch.tensor([rows.known[pair][wanted] for pair in pairs], dtype=torch.float64, device=i.device)
+        uses_bounds = self.inner.inexact and upper_bound_mode.get()
+        pairs = [(*pair, distinct, uses_bounds) for pair in zip(i.tolist(), j.tolist(), strict=True)]
+        missing = {pair: n for n, pair in enumerate(pairs) if pair not in rows.cache}
+        new = torch.tensor(list(missing.values()), dtype=torch.int64, device=i.device)
+        for part in length_groups(rows.count[i[new]], rows.count[j[new]]):
+            solutions = torch.stack(self.solve(rows, i[new[part]], j[new[part]], distinct), -1)
+            rows.cache.update(zip((pairs[n] for n in new[part].tolist()), solutions.tolist(), strict=True))
+        column = int(upper_bound_mode.get())
+        return torch.tensor([rows.cache[pair][column] for pair in pairs], dtype=torch.float64, device=i.device)
 
 
 class Set(Matched):
-    """Sigma_c: items are matched whatever their order."""
+    """Unordered collection: items are matched in any order."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -284,26 +285,26 @@ class Set(Matched):
     def read(self, values: Sequence[Any]) -> Sequence[Any]:
         if self.flat and COLLECTIONS.issuperset(map(type, values)):
             if self.exact.issuperset(map(type, chain(*values))):
-                return values  # as they are: half the time of a small score
+                return values  # unchanged, which halves the time of a small score
         return super().read(values)
 
-    def plain_overlap(self, a: Sequence[Any], b: Sequence[Any], distinct: bool) -> float:
+    def scalar_overlap(self, a: Sequence[Any], b: Sequence[Any], distinct: bool) -> float:
         if not self.inner.equality:
             return heaviest_relation(self.gains(a, b), self.constraint)
         x, y = set(a), set(b)
         if distinct or (len(x) == len(a) and len(y) == len(b)):
             return float(len(x & y))
         times = Counter(a), Counter(b)
-        return float(sum(COMMON[self.constraint](*(side[key] for side in times)) for key in x & y))
+        return float(sum(COMMON[self.constraint](*(counts[key] for counts in times)) for key in x & y))
 
     def overlap(self, rows: RaggedRows, i: Tensor, j: Tensor, distinct: bool) -> Tensor:
         if self.inner.equality:
-            return self._counted(rows, i, j, distinct)
+            return self._count_overlap(rows, i, j, distinct)
         value = torch.zeros(len(i), dtype=torch.float64, device=i.device)
         if rows.key is None:  # every pair of items may be similar
-            for part in alike(rows.count[i], rows.count[j]):
+            for part in length_groups(rows.count[i], rows.count[j]):
                 delta = self.dense(rows, i[part], j[part])
-                full = len(delta) == 1  # as large as its table: lengths would cost a pass over it
+                full = len(delta) == 1  # no padding: a pass over the table for the lengths is avoided
                 n, m = (None, None) if full else (rows.count[i[part]], rows.count[j[part]])
                 value[part] = set_overlap(delta, n, m, self.constraint)
             return value
@@ -312,9 +313,9 @@ class Set(Matched):
             value[part] = matched(pairs.a, pairs.b, delta, pairs.block, pairs.owner, pairs.size, self.constraint)[0]
         return value
 
-    def _counted(self, rows: RaggedRows, i: Tensor, j: Tensor, distinct: bool) -> Tensor:
+    def _count_overlap(self, rows: RaggedRows, i: Tensor, j: Tensor, distinct: bool) -> Tensor:
         # i, j: (P,)  ->  (P,) float64
-        assert rows.key is not None  # items of an equality have one
+        assert rows.key is not None  # items that are compared by equality have a key
         collections, pairs, keys = len(rows.count), len(i), rows.key.size
         if max(collections, pairs) * keys > MAX_TABLE:
             both = torch.cat([i, j])
@@ -337,15 +338,15 @@ class Set(Matched):
             ids = rows.key.ids
             x, y = (ids[rows.start[row] :][: rows.count[row]].tolist() for row in (i, j))
             return equal_pairs(x, y, self.constraint, self.distinct)
-        here = torch.tensor([[i], [j]], device=rows.start.device)
-        pairs = Candidates.of(rows, *here)
+        index = torch.tensor([[i], [j]], device=rows.start.device)
+        pairs = Candidates.of(rows, *index)
         delta = self.inner.similarity(rows.items, pairs.x, pairs.y)
-        _, chosen = matched(pairs.a, pairs.b, delta, pairs.block, pairs.owner, 1, self.constraint)
-        return sorted(zip(pairs.a[chosen].tolist(), pairs.b[chosen].tolist(), strict=True))
+        _, selected = matched(pairs.a, pairs.b, delta, pairs.block, pairs.owner, 1, self.constraint)
+        return sorted(zip(pairs.a[selected].tolist(), pairs.b[selected].tolist(), strict=True))
 
 
 class MaxPair(Collection):
-    """The best single pair of items, 0 if a side is empty."""
+    """Best single pair of items, 0 if a collection is empty."""
 
     def __init__(self, inner: Node, items: Callable[[Any], Sequence[Any]]) -> None:
         super().__init__(inner, items)
@@ -367,19 +368,19 @@ class MaxPair(Collection):
             yield self.part(rows, i, j, int(pairs.a[best]), int(pairs.b[best]), x, y)
 
 
-def alike(n: Tensor, m: Tensor) -> Iterator[slice | Tensor]:
-    # n, m: (P,) lengths  ->  places of pairs of like length, whose padded matrices fit
-    for place, _ in _lengths.cuts((n.cpu(), m.cpu()), (), lambda n, m: (n + m) ** 2):
-        yield place
+def length_groups(n: Tensor, m: Tensor) -> Iterator[slice | Tensor]:
+    # n, m: (P,) lengths  ->  indices of pairs of similar lengths, whose padded matrices fit in memory
+    for group, _ in _lengths.cuts((n.cpu(), m.cpu()), (), lambda n, m: (n + m) ** 2):
+        yield group
 
 
 def _items_of(values: Sequence[Any], items: Callable[[Any], Sequence[Any]]) -> tuple[list[int], list[Any]]:
-    """How many items each value has, and the items of all."""
+    """Return the number of items of each value, and the items of all values."""
     columns = list(map(items, values))
     return list(map(len, columns)), list(chain.from_iterable(columns))
 
 
-def _item_paths(where: Where, start: Tensor) -> Where:
+def _item_paths(where: RowPath, start: Tensor) -> RowPath:
     def path(item: int) -> str:
         row = int(torch.searchsorted(start, item, right=True)) - 1
         return f"{where(row)}[{item - int(start[row])}]"

@@ -1,4 +1,4 @@
-"""Answers of users' functions for pairs of values, so that a function is called once for each pair."""
+"""Cache of users' functions of pairs of values, so that a function is called once for each pair."""
 
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator
@@ -9,30 +9,32 @@ from typing import Any
 
 
 class Answers:
-    """Numbers of values, and similarities of pairs of them by function.
+    """Ids of values, and similarities of pairs of ids by function.
 
-    Hashable values that are equal by == and of one type are one value; each unhashable one is another value whenever it
-    is numbered. A copy is empty.
+    Hashable values that are equal by == and of the same type share an id; an unhashable value gets a new id at each
+    call. A copy is empty.
     """
 
     def __init__(self) -> None:
         self._next = count().__next__
-        self._numbers: defaultdict[tuple[type, Hashable], int] = defaultdict(self._next)
-        self._known: dict[int, tuple[Callable[..., Any], dict[tuple[int, int], float]]] = {}
+        self._ids: defaultdict[tuple[type, Hashable], int] = defaultdict(self._next)
+        self._similarities: dict[int, tuple[Callable[..., Any], dict[tuple[int, int], float]]] = {}
 
-    def number(self, value: Any) -> int:
+    def id_of(self, value: Any) -> int:
         try:
-            return self._numbers[type(value), value]
+            return self._ids[type(value), value]
         except TypeError:  # unhashable
             return self._next()
 
     def of(self, function: Callable[..., Any]) -> dict[tuple[int, int], float]:
-        """Return the similarities by a function, of pairs of numbers."""
-        return self._known.setdefault(id(function), (function, {}))[1]  # the function is kept, so that its id stays its
+        """Return the similarities of pairs of ids by a function."""
+        return self._similarities.setdefault(id(function), (function, {}))[
+            1
+        ]  # a reference keeps the id of the function valid
 
     def clear(self) -> None:
-        self._numbers.clear()
-        self._known.clear()
+        self._ids.clear()
+        self._similarities.clear()
 
     def __reduce__(self) -> tuple[type, tuple[()]]:
         return type(self), ()
@@ -42,8 +44,8 @@ _shared: ContextVar[Answers | None] = ContextVar("answers", default=None)
 
 
 @contextmanager
-def sharing(answers: Answers) -> Iterator[None]:
-    """Keep the answers of all functions that are called inside of it, in those of the outermost such context."""
+def share_answers(answers: Answers) -> Iterator[None]:
+    """Share the answers of all functions within the outermost context."""
     token = _shared.set(_shared.get() or answers)
     try:
         yield
@@ -52,5 +54,5 @@ def sharing(answers: Answers) -> Iterator[None]:
 
 
 def current_answers() -> Answers:
-    """Return the answers that are shared, or else new ones."""
+    """Return the shared answers, or new ones outside of `share_answers`."""
     return _shared.get() or Answers()

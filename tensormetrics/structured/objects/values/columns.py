@@ -1,4 +1,4 @@
-"""Columns of Python values: how they are checked, read once, and become numbers."""
+"""Columns of Python values: checks, shared reading and integer encoding."""
 
 import typing
 from collections import defaultdict
@@ -19,11 +19,11 @@ from ...fields.schemas.records import class_of, is_tuple
 from .errors import WrongTypeError
 from .tolerance import InvalidValue
 
-Where = Callable[[int], str]  # the path of a row, for messages
+RowPath = Callable[[int], str]  # returns the path of a row, for messages
 CPU = torch.device("cpu")
-FEW = 1000  # rows; more tuples than that keep Python's garbage collector busy
+MAX_TUPLES = 1000  # more tuples than that slow down Python's garbage collector
 EQUAL_THEMSELVES = frozenset({str, int, bool, bytes, type(None)})
-MAY_DIFFER = float, complex, np.inexact, Decimal, Tensor  # from themselves
+MAY_DIFFER = float, complex, np.inexact, Decimal, Tensor  # types with values that are unequal to themselves
 COLLECTIONS = frozenset({list, tuple, set, frozenset})
 Read = TypeVar("Read")
 
@@ -32,9 +32,9 @@ _columns: ContextVar[dict[Hashable, tuple[Any, Any]] | None] = ContextVar("colum
 
 @contextmanager
 def shared_columns() -> Iterator[None]:
-    """What metrics read inside of it from the same objects is read once."""
-    known = _columns.get()
-    token = _columns.set({} if known is None else known)
+    """Share columns between the metrics that read the same objects within the context."""
+    outer = _columns.get()
+    token = _columns.set({} if outer is None else outer)
     try:
         yield
     finally:
@@ -42,7 +42,7 @@ def shared_columns() -> Iterator[None]:
 
 
 def read_once(read: Callable[[], Read], what: Hashable, *values: Any) -> Read:
-    """What `read` makes of `values`, known by their identity, and `what`."""
+    """Return the result of `read`, cached by `what` and the identities of `values`."""
     columns = _columns.get()
     if columns is None:
         return read()
@@ -53,34 +53,36 @@ def read_once(read: Callable[[], Read], what: Hashable, *values: Any) -> Read:
 
 
 def numbers() -> defaultdict[Any, int]:
-    """Gives every key that it is asked for a number, from 0 on."""
+    """Return a table that assigns 0, 1, ... to keys in the order of their first use."""
     return defaultdict(count().__next__)
 
 
 class Keys:
-    """A column of values, or of tuples of them, that are compared by ==: 1 == 1.0 == True.
+    """Column of values, or of tuples of values, that are compared by ==: 1 == 1.0 == True.
 
-    They are numbered when that is first asked for, since a key is most often but a part of another one, its tuples.
+    The ids are computed at first access, because most keys are only parts of other keys.
     """
 
-    def __init__(self, values: Sequence[Any], where: Where, device: torch.device, parts: Sequence["Keys"] = ()) -> None:
+    def __init__(
+        self, values: Sequence[Any], where: RowPath, device: torch.device, parts: Sequence["Keys"] = ()
+    ) -> None:
         self.values, self.where, self.device, self.parts = values, where, device, parts
 
     @property
     def ids(self) -> Tensor:
-        """(n,) int64 from 0 on, equal where the values are."""
-        return self._numbered[0]
+        """Ids of the values, (n,) int64 from 0; equal values have equal ids."""
+        return self._ids_and_size[0]
 
     @property
     def size(self) -> int:
-        """What all `ids` are below."""
-        return self._numbered[1]
+        """Upper bound of the ids, exclusive."""
+        return self._ids_and_size[1]
 
     @cached_property
-    def _numbered(self) -> tuple[Tensor, int]:
-        return self._number()
+    def _ids_and_size(self) -> tuple[Tensor, int]:
+        return self._compute_ids()
 
-    def _number(self) -> tuple[Tensor, int]:
+    def _compute_ids(self) -> tuple[Tensor, int]:
         table = numbers()
         try:
             ids = np.fromiter(map(table.__getitem__, self.values), np.int64, len(self.values))
@@ -90,7 +92,7 @@ class Keys:
         return torch.from_numpy(ids).to(self.device), len(table)
 
     def check_hashable(self) -> None:
-        """TypeError with the path of the first value that cannot be looked up."""
+        """Raise a TypeError with the path of the first unhashable value."""
         for part in self.parts:
             part.check_hashable()
         for row, value in enumerate(() if self.parts else self.values):
@@ -99,41 +101,43 @@ class Keys:
             except TypeError:
                 raise TypeError(
                     f"{self.where(row)}: got an unhashable {type(value).__name__}, wanted a hashable value; give its "
-                    "field a similarity of your own by Annotated[..., dsl.from_func(f)]"
+                    "field a similarity function by Annotated[..., dsl.from_func(f)]"
                 ) from None
 
 
-class Rows(Keys):
-    """The tuples of two or more columns."""
+class TupleKeys(Keys):
+    """Column of the tuples of two or more columns."""
 
-    def __init__(self, parts: Sequence[Keys], length: int, where: Where, device: torch.device) -> None:
+    def __init__(self, parts: Sequence[Keys], length: int, where: RowPath, device: torch.device) -> None:
         self.parts, self.length, self.where, self.device = parts, length, where, device
 
     @cached_property
-    def values(self) -> Sequence[Any]:  # type: ignore[override]  # and not given
+    def values(self) -> Sequence[Any]:  # type: ignore[override]  # computed at first access
         return [*zip(*(part.values for part in self.parts), strict=True)]
 
-    def _number(self) -> tuple[Tensor, int]:
-        if self.length <= FEW:
-            return super()._number()
+    def _compute_ids(self) -> tuple[Tensor, int]:
+        if self.length <= MAX_TUPLES:
+            return super()._compute_ids()
         ids, size = self.parts[0].ids, self.parts[0].size
         for part in self.parts[1:]:
             ids, size = ids * part.size + part.ids, size * part.size
-            if size > 2**31:  # ranks of fewer rows than that keep every product within 64 bits
+            if size > 2**31:  # replaced by ranks, so that every product fits in 64 bits
                 ids, size = ids.unique(return_inverse=True)[1], self.length
         return ids, size
 
 
-def combined(parts: Sequence[Keys], length: int, where: Where, device: torch.device) -> Keys:
-    """The column of the rows of some others."""
+def combine_keys(parts: Sequence[Keys], length: int, where: RowPath, device: torch.device) -> Keys:
+    """Return the column of the tuples of several columns."""
     if not parts:
         return Keys([()] * length, where, device)
-    return parts[0] if len(parts) == 1 else Rows(parts, length, where, device)
+    return parts[0] if len(parts) == 1 else TupleKeys(parts, length, where, device)
 
 
-def check_no_nan(values: Sequence[Any], where: Where) -> None:
-    """ValueError with the path of the first value that does not equal itself; TypeError for a tensor, which equals no
-    other one where values are looked up."""
+def check_no_nan(values: Sequence[Any], where: RowPath) -> None:
+    """Raise a ValueError with the path of the first value that is unequal to itself, a TypeError for a tensor.
+
+    Tensors are hashed by identity, so that equal ones would have different ids.
+    """
     kinds = set(map(type, values)) - EQUAL_THEMSELVES
     if not any(issubclass(kind, MAY_DIFFER) for kind in kinds):
         return
@@ -141,22 +145,22 @@ def check_no_nan(values: Sequence[Any], where: Where) -> None:
         if isinstance(value, Tensor):
             raise TypeError(f"{where(row)}: got a tensor, wanted a number or a text; write .item(), or .tolist()")
         if isinstance(value, MAY_DIFFER) and value != value:
-            raise ValueError(f"{where(row)}: got nan, which equals nothing; wanted a number or None")
+            raise ValueError(f"{where(row)}: got nan, which is unequal to itself; wanted a number or None")
 
 
-def check_type(wanted: type, values: Sequence[Any], where: Where) -> None:
-    """TypeError with the path of the first value that is no `wanted`."""
-    if set(map(type, values)) <= {wanted}:
+def check_type(expected: type, values: Sequence[Any], where: RowPath) -> None:
+    """Raise a TypeError with the path of the first value of another type."""
+    if set(map(type, values)) <= {expected}:
         return
     for row, value in enumerate(values):
-        if not isinstance(value, wanted):
+        if not isinstance(value, expected):
             raise WrongTypeError(
-                f"{where(row)}: got {value!r:.60} of type {type(value).__name__}, wanted {wanted.__name__}"
+                f"{where(row)}: got {value!r:.60} of type {type(value).__name__}, wanted {expected.__name__}"
             )
 
 
-def check_tuple(length: int, values: Sequence[Any], where: Where) -> None:
-    """TypeError with the path of the first value that is no tuple, or list as JSON has it, of this length."""
+def check_tuple(length: int, values: Sequence[Any], where: RowPath) -> None:
+    """Raise a TypeError with the path of the first value that is no tuple or list of this length."""
     if not set(map(type, values)) <= {tuple, list}:
         check_type(tuple, [tuple(value) if isinstance(value, list) else value for value in values], where)
     for row, value in enumerate(values):
@@ -164,8 +168,8 @@ def check_tuple(length: int, values: Sequence[Any], where: Where) -> None:
             raise WrongTypeError(f"{where(row)}: got a {type(value).__name__} of {len(value)}, wanted one of {length}")
 
 
-def check_collection(values: Sequence[Any], where: Where) -> None:
-    """TypeError with the path of the first value that is no sized collection, or is text."""
+def check_collection(values: Sequence[Any], where: RowPath) -> None:
+    """Raise a TypeError with the path of the first value that is no sized collection, or is text."""
     for row, value in enumerate(values):
         if isinstance(value, str | bytes) or not (hasattr(value, "__len__") and hasattr(value, "__iter__")):
             raise WrongTypeError(
@@ -173,12 +177,14 @@ def check_collection(values: Sequence[Any], where: Where) -> None:
             )
 
 
-def check_mapping(values: Sequence[Any], where: Where, is_wanted: bool = True) -> None:
-    """TypeError with the path of the first value that is no mapping, or that is one where none is wanted."""
+def check_mapping(values: Sequence[Any], where: RowPath, is_expected: bool = True) -> None:
+    """Raise a TypeError with the path of the first value that is no mapping, or that is one if not `is_expected`."""
     for row, value in enumerate(values):
-        if isinstance(value, Mapping) is not is_wanted and not isinstance(value, InvalidValue):
-            wanted = "a mapping such as a dict" if is_wanted else "a list; write list(value) if its keys are the items"
-            raise WrongTypeError(f"{where(row)}: got {value!r:.60} of type {type(value).__name__}, wanted {wanted}")
+        if isinstance(value, Mapping) is not is_expected and not isinstance(value, InvalidValue):
+            expected = (
+                "a mapping such as a dict" if is_expected else "a list; write list(value) if its keys are the items"
+            )
+            raise WrongTypeError(f"{where(row)}: got {value!r:.60} of type {type(value).__name__}, wanted {expected}")
 
 
 def as_list(value: Iterable[Any]) -> Sequence[Any]:
@@ -196,18 +202,18 @@ def pairs_of(mapping: Mapping[Any, Any]) -> list[tuple[Any, Any]]:
     return list(mapping.items())
 
 
-def record_check(tp: Any) -> Callable[[Sequence[Any], Where], None]:
-    """What raises for values that are no such record."""
+def record_check(tp: Any) -> Callable[[Sequence[Any], RowPath], None]:
+    """Return the function that raises an error for values that are no such record."""
     cls = class_of(tp)
     if is_tuple(tp):
         return partial(check_tuple, len(typing.get_args(tp)))
     return partial(_check_keys, cls) if typing_extensions.is_typeddict(cls) else partial(check_type, cls)
 
 
-def _check_keys(cls: Any, values: Sequence[Any], where: Where) -> None:
+def _check_keys(cls: Any, values: Sequence[Any], where: RowPath) -> None:
     check_type(dict, values, where)
     for row, value in enumerate(values):
-        if lacking := [key for key in cls.__annotations__ if key in cls.__required_keys__ and key not in value]:
+        if missing := [key for key in cls.__annotations__ if key in cls.__required_keys__ and key not in value]:
             raise WrongTypeError(
-                f"{where(row)}: got a dict without the key {lacking[0]!r}, which {cls.__name__} requires"
+                f"{where(row)}: got a dict without the key {missing[0]!r}, which {cls.__name__} requires"
             )

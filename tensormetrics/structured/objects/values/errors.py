@@ -1,5 +1,5 @@
-"""The error of a value that is none of its type."""
+"""The error of a value of a wrong type."""
 
 
 class WrongTypeError(TypeError, ValueError):
-    """A value that is none of its type: caught as either, like other invalid values of a document."""
+    """Error of a value of a wrong type; also a ValueError, like the errors of other invalid values of a document."""

@@ -1,4 +1,4 @@
-"""Scalar types: which values are theirs, by the rule of `fields.reading.values`."""
+"""Scalar types and their values, by the rules of `fields.reading.values`."""
 
 import math
 import typing
@@ -7,14 +7,14 @@ from typing import Any
 
 from torch import Tensor
 
-from ...fields.reading.values import INVALID, leaf_reader, wanted
+from ...fields.reading.values import INVALID, leaf_reader, type_description
 from ...fields.schemas.class_tree import scalar_type
 from ...fields.schemas.types import LeafKind
-from .columns import Where
+from .columns import RowPath
 from .errors import WrongTypeError
-from .tolerance import MissingValue, stand_in
+from .tolerance import MissingValue, placeholder
 
-EXACT: dict[LeafKind, frozenset[type]] = {  # classes all of whose values are values of the kind, as they are
+EXACT: dict[LeafKind, frozenset[type]] = {  # classes whose values are all values of the kind, without conversion
     "boolean": frozenset({bool}),
     "integer": frozenset({int}),
     "number": frozenset({int}),
@@ -25,7 +25,7 @@ EXACT: dict[LeafKind, frozenset[type]] = {  # classes all of whose values are va
 
 
 class LeafType:
-    """The values of a scalar type: of int also 12.0, but not True.
+    """Scalar type with its values: 12.0 is an int, True is not.
 
     Args:
         tp: int, str, an Enum, a Literal, or a class whose values are compared by ==.
@@ -34,7 +34,7 @@ class LeafType:
     def __init__(self, tp: Any) -> None:
         leaf = scalar_type(tp)
         self.allows_none = leaf.nullable
-        self.name = wanted(leaf)
+        self.name = type_description(leaf)
         self._read = leaf_reader(leaf)
         self.exact = EXACT.get(leaf.kind, frozenset())
         self.members: frozenset[Hashable] = frozenset()
@@ -43,19 +43,19 @@ class LeafType:
         self.is_number = leaf.kind == "number"
 
     def read(self, value: Any) -> Any:
-        """Return what is compared of a value, or INVALID."""
+        """Return the value that is compared, or INVALID."""
         return None if value is None and self.allows_none else self._read(value)
 
-    def read_column(self, values: Sequence[Any], split: int, where: Where) -> Sequence[Any]:
-        """Return what is compared of values.
+    def read_column(self, values: Sequence[Any], split: int, where: RowPath) -> Sequence[Any]:
+        """Return the values that are compared.
 
         Args:
-            values: Of predictions, then of references.
+            values: Values of predictions, then of references.
             split: Number of values of predictions.
-            where: Path of a value.
+            where: Function that returns the path of a value.
 
         Raises:
-            WrongTypeError: If one is none of the type and that is not tolerated; the message has its path.
+            WrongTypeError: If a value has a wrong type that is not tolerated; the message has its path.
         """
         if self._are_exact(values):
             return values
@@ -63,7 +63,7 @@ class LeafType:
         for row, value in enumerate(result):
             if value is not INVALID:
                 continue
-            result[row] = stand_in(values[row], row, split)
+            result[row] = placeholder(values[row], row, split)
             if isinstance(result[row], MissingValue):
                 result[row] = None
             elif result[row] is None:

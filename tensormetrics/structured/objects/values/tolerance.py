@@ -1,4 +1,4 @@
-"""Predictions with fields that are no values of their types: such a field has nothing in common with any other."""
+"""Predictions with fields of wrong types: such a field has similarity 0 with every other value."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 
 class InvalidValue:
-    """What stands for a value that is none of its type: it equals no other, and its parts are invalid values too."""
+    """Placeholder of a value of a wrong type: it equals no other value, and its parts are invalid values too."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -31,7 +31,7 @@ class InvalidValue:
 
 
 class MissingValue(InvalidValue):
-    """What stands for the value of a missing key: None as a scalar, without items as a collection."""
+    """Placeholder of the value of a missing key: None as a scalar, empty as a collection."""
 
     def __iter__(self) -> Iterator[Any]:
         return iter(())
@@ -41,7 +41,7 @@ class MissingValue(InvalidValue):
 
 
 class PartialDict(dict):
-    """A dictionary whose missing keys have a `MissingValue`."""
+    """Dictionary with a `MissingValue` for each missing key."""
 
     def __missing__(self, key: Any) -> MissingValue:
         return MissingValue()
@@ -52,11 +52,11 @@ class PartialDict(dict):
 
 @dataclass(eq=False)
 class Tolerance:
-    """Whether invalid fields are tolerated, and how many there were.
+    """Counter of tolerated invalid fields.
 
     Attributes:
-        documents: The documents that are read; these themselves are no fields.
-        num_invalid: Invalid fields of predictions that were read.
+        documents: The documents that are read; they are not fields themselves.
+        num_invalid: Number of invalid fields of predictions.
     """
 
     documents: Any = None
@@ -67,8 +67,8 @@ _tolerance: ContextVar[Tolerance | None] = ContextVar("tolerance", default=None)
 
 
 @contextmanager
-def tolerating() -> Iterator[Tolerance]:
-    """Replace invalid fields of predictions by `InvalidValue` while objects are read inside of it."""
+def tolerate_invalid() -> Iterator[Tolerance]:
+    """Replace invalid fields of predictions by `InvalidValue` within the context."""
     tolerance = Tolerance()
     token = _tolerance.set(tolerance)
     try:
@@ -77,25 +77,25 @@ def tolerating() -> Iterator[Tolerance]:
         _tolerance.reset(token)
 
 
-def reading(documents: Sequence[Any]) -> None:
-    """Say which documents are read next."""
+def set_documents(documents: Sequence[Any]) -> None:
+    """Set the documents that are read next."""
     if tolerance := _tolerance.get():
         tolerance.documents = documents
 
 
-def checked(
+def check_or_replace(
     check: Callable[[Sequence[Any], Callable[[int], str]], Any],
     values: Sequence[Any],
     split: int,
     where: Callable[[int], str],
 ) -> Sequence[Any]:
-    """Return values that `check` accepts; an invalid field is replaced by what stands for it, where it is tolerated.
+    """Return values that `check` accepts; a tolerated invalid field is replaced by a placeholder.
 
     Args:
-        check: Raises a TypeError or a ValueError for a value of another type.
-        values: Of predictions, then of references.
+        check: Function that raises a TypeError or a ValueError for a value of another type.
+        values: Values of predictions, then of references.
         split: Number of values of predictions.
-        where: Path of a value.
+        where: Function that returns the path of a value.
     """
     tolerance = _tolerance.get()
     try:
@@ -105,10 +105,10 @@ def checked(
         if tolerance is None:
             raise
     is_document = values is tolerance.documents
-    return [_tolerated(check, value, row, split, where, tolerance, is_document) for row, value in enumerate(values)]
+    return [_check_value(check, value, row, split, where, tolerance, is_document) for row, value in enumerate(values)]
 
 
-def _tolerated(
+def _check_value(
     check: Callable[..., Any],
     value: Any,
     row: int,
@@ -132,8 +132,8 @@ def _tolerated(
     return InvalidValue()
 
 
-def stand_in(value: Any, row: int, split: int) -> Any:
-    """Return what stands for an invalid scalar, or None where it is an error.
+def placeholder(value: Any, row: int, split: int) -> Any:
+    """Return the placeholder of an invalid scalar, or None if it is not tolerated.
 
     Args:
         value: The scalar.
