@@ -114,7 +114,7 @@ OBJECTS = {
 def cells(request, monkeypatch):
     """Chunks as they are; of one document; of a few."""
     if request.param is not None:
-        monkeypatch.setattr(_lengths, "FEW_CELLS", 0)
+        monkeypatch.setattr(_lengths, "SMALL_CELLS", 0)
         monkeypatch.setattr(_lengths, "CELLS", request.param)
 
 
@@ -156,7 +156,7 @@ def test_graphs_count_as_they_do_alone(cells, generator):
 
 
 def test_values_return_to_the_order_of_the_documents(monkeypatch):
-    monkeypatch.setattr(_lengths, "FEW_CELLS", 0)
+    monkeypatch.setattr(_lengths, "SMALL_CELLS", 0)
     lengths = torch.tensor([3, 900, 0, 1, 2, 3, 60, 900, 5])
     flat = torch.arange(int(lengths.sum()))
     sums = _lengths.in_chunks(lambda x, y, n, m: (x * (torch.arange(x.shape[1]) < n[:, None])).sum(-1, keepdim=True),
@@ -174,7 +174,7 @@ def test_padding_is_bounded():
         padded += len(chunk) * n * m
         seen += chunk.tolist()
     assert sorted(seen) == [*range(len(lengths))]
-    assert padded < 10 * int((lengths * lengths.flip(0)).sum()) + _lengths.FEW_CELLS
+    assert padded < 10 * int((lengths * lengths.flip(0)).sum()) + _lengths.SMALL_CELLS
 
 
 class Cells(TorchDispatchMode):
@@ -278,7 +278,7 @@ def test_one_long_document_among_many_short_ones(kind):
     together, cells = counted(run, *(a + b for a, b in zip(short, long, strict=True)))
     alone = [counted(run, *part)[1] for part in (short, long)]
     assert cells.made <= 2 * sum(part.made for part in alone)
-    assert cells.largest <= 2 * max(part.largest for part in alone) + _lengths.FEW_CELLS
+    assert cells.largest <= 2 * max(part.largest for part in alone) + _lengths.SMALL_CELLS
     assert together
 
 

@@ -124,7 +124,7 @@ def test_nan_and_parts(monkeypatch, device):
     found = graph_overlap(*documents)
     assert found.value.isnan().nonzero().tolist() == found.bound.isnan().nonzero().tolist() == [[3]]
     assert not found.exact[3] and found.value[4] == 0 and found.exact[4]
-    monkeypatch.setattr(_lengths, "FEW_CELLS", 0)
+    monkeypatch.setattr(_lengths, "SMALL_CELLS", 0)
     monkeypatch.setattr(_lengths, "CELLS", 1)
     monkeypatch.setattr(_lengths, "GPU_CELLS", 1)
     for part, full in zip(graph_overlap(*documents), found, strict=True):

@@ -118,7 +118,7 @@ def test_batches_chunks_and_seeds_give_the_same(options, monkeypatch, device):
         assert [float(x) for x in single[:3]] == [float(x[i]) for x in found[:3]]
         assert single.mapping.tolist() == found.mapping[i, : len(single.mapping)].tolist()
     monkeypatch.setattr(_lengths, "CELLS", 1)
-    monkeypatch.setattr(_lengths, "FEW_CELLS", 0)
+    monkeypatch.setattr(_lengths, "SMALL_CELLS", 0)
     assert all(torch.equal(a, b) for a, b in zip(found, latent_overlap(*documents, **options), strict=True))
 
 

@@ -77,7 +77,7 @@ def test_pairs_come_in_parts(monkeypatch):
     metrics = [dsl.set_matching[float](near), dsl.sequence_matching[float](near), dsl.max_pair(near)]
     wanted = [metric(preds, refs) for metric in metrics]
     monkeypatch.setattr(node_set, "MAX_PAIRS", 18)
-    monkeypatch.setattr(_lengths, "FEW_CELLS", 0)
+    monkeypatch.setattr(_lengths, "SMALL_CELLS", 0)
     monkeypatch.setattr(_lengths, "CELLS", 4 * 18)  # n m <= (n + m)^2 / 4
     for metric, scores in zip(metrics, wanted, strict=True):
         sizes.clear()
