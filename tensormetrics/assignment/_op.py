@@ -20,15 +20,15 @@ SCHEMA = (
 
 
 def _fake(cost: Tensor, *options: bool | Tensor | int | None) -> _reference.Result:
-    *lead, rows, cols = cost.shape
+    *batch_shape, rows, cols = cost.shape
     return (
-        cost.new_empty((*lead, rows), dtype=torch.int64),
-        cost.new_empty((*lead, cols), dtype=torch.int64),
-        cost.new_empty((*lead, rows)),
-        cost.new_empty((*lead, cols)),
-        cost.new_empty(lead, dtype=torch.int8),
-        cost.new_empty((*lead, rows)),
-        cost.new_empty(lead, dtype=torch.int64),
+        cost.new_empty((*batch_shape, rows), dtype=torch.int64),
+        cost.new_empty((*batch_shape, cols), dtype=torch.int64),
+        cost.new_empty((*batch_shape, rows)),
+        cost.new_empty((*batch_shape, cols)),
+        cost.new_empty(batch_shape, dtype=torch.int8),
+        cost.new_empty((*batch_shape, rows)),
+        cost.new_empty(batch_shape, dtype=torch.int64),
     )
 
 

@@ -24,8 +24,8 @@ def lsa(
     unmatched_cost: Tensor | None = None,
     work_limit: int | None = None,  # the kernels keep it; here the work is bounded, but not counted out
 ) -> Result:
-    *lead, rows, cols = cost.shape
-    batch, sign = math.prod(lead), -1 if maximize else 1
+    *batch_shape, rows, cols = cost.shape
+    batch, sign = math.prod(batch_shape), -1 if maximize else 1
     costs = sign * cost.reshape(batch, rows, cols)
     lengths = costs.new_empty(batch, dtype=torch.int64)
     r = lengths.new_full((batch,), rows) if row_lengths is None else row_lengths.reshape(batch)
@@ -34,30 +34,30 @@ def lsa(
     unmatched = costs.new_full((batch,), torch.inf) if unmatched_cost is None else sign * unmatched_cost.reshape(batch)
 
     row, col = torch.arange(rows, device=cost.device), torch.arange(cols, device=cost.device)
-    row_inside, col_inside = row < r[:, None], col < c[:, None]
-    allowed = row_inside[:, :, None] & col_inside[:, None, :]  # (B, R, C)
+    row_valid, col_valid = row < r[:, None], col < c[:, None]
+    allowed = row_valid[:, :, None] & col_valid[:, None, :]  # (B, R, C)
     if mask is not None:
         allowed = allowed & mask.reshape(batch, rows, cols)
     invalid = (allowed & ~(costs > -torch.inf)).any(2).any(1) | ~(unmatched > -torch.inf)
-    invalid |= (r < 0) | (r > rows) | (c < 0) | (c > cols) | (col_inside & (capacity < 0)).any(1)
+    invalid |= (r < 0) | (r > rows) | (c < 0) | (c > cols) | (col_valid & (capacity < 0)).any(1)
     costs = costs.where(allowed, torch.inf)
 
-    wide, used, order, copies = _expanded(costs, capacity.clamp(0, rows).where(col_inside, 0), unmatched, row_inside)
-    number = used.sum(1)
+    wide, used, order, copies = _expanded(costs, capacity.clamp(0, rows).where(col_valid, 0), unmatched, row_valid)
+    num_used = used.sum(1)
 
-    tall = r > number  # the search matches every row, so a tall problem is turned
-    roots = torch.minimum(r, number).where(~invalid, 0)
+    tall = r > num_used  # the search matches every row, so a tall problem is turned
+    roots = torch.minimum(r, num_used).where(~invalid, 0)
     match, _, u, v, feasible, scans = _solve(_square(wide, tall), roots)
     status = torch.where(feasible, OPTIMAL, INFEASIBLE).where(~invalid, INVALID).to(torch.int8)
     u, v = _turn(u, v, tall)
 
-    solved = (status == OPTIMAL)[:, None]
-    pairs = _pairs(match, tall)[:, :rows, : wide.shape[2]] & solved[:, :, None]
+    is_solved = (status == OPTIMAL)[:, None]
+    pairs = _pairs(match, tall)[:, :rows, : wide.shape[2]] & is_solved[:, :, None]
     back = order.argsort(1)
     pairs = pairs.gather(2, back[:, None, :].expand_as(pairs))
     pairs = pairs[:, :, : copies * cols].unflatten(2, (copies, cols)).any(2)
-    inside = solved & row_inside
-    row_dual = u[:, :rows].where(inside, 0)
+    valid = is_solved & row_valid
+    row_dual = u[:, :rows].where(valid, 0)
     # All copies of a column have the same dual, up to rounding; a column without a copy shows 0.
     col_dual = (
         v[:, : wide.shape[2]].where(used.gather(1, order), 0).gather(1, back)[:, :cols]
@@ -65,18 +65,18 @@ def lsa(
         else costs.new_zeros(batch, cols)
     )
     return (
-        torch.where(pairs.any(2), _first(pairs), -1).reshape(*lead, rows),
-        torch.where(pairs.any(1), _first(pairs.mT), -1).reshape(*lead, cols),
-        (sign * row_dual).reshape(*lead, rows),
-        (sign * col_dual.where(solved, 0)).reshape(*lead, cols),
-        status.reshape(lead),
-        (sign * costs).where(pairs, 0).sum(2).reshape(*lead, rows),
-        scans.reshape(lead),
+        torch.where(pairs.any(2), _first(pairs), -1).reshape(*batch_shape, rows),
+        torch.where(pairs.any(1), _first(pairs.mT), -1).reshape(*batch_shape, cols),
+        (sign * row_dual).reshape(*batch_shape, rows),
+        (sign * col_dual.where(is_solved, 0)).reshape(*batch_shape, cols),
+        status.reshape(batch_shape),
+        (sign * costs).where(pairs, 0).sum(2).reshape(*batch_shape, rows),
+        scans.reshape(batch_shape),
     )
 
 
 def _expanded(
-    costs: Tensor, capacity: Tensor, unmatched: Tensor, row_inside: Tensor
+    costs: Tensor, capacity: Tensor, unmatched: Tensor, row_valid: Tensor
 ) -> tuple[Tensor, Tensor, Tensor, int]:
     # costs: (B, R, C)  capacity: (B, C)  unmatched: (B,)  row_inside: (B, R)
     # ->  (B, R, W) costs, (B, W) which columns are in use, (B, W) their order, how many copies a column has at most
@@ -85,19 +85,21 @@ def _expanded(
     copies = int(capacity.max()) if capacity.numel() else 0
     copy = torch.arange(copies, device=device)
     used = torch.cat(
-        ((copy[:, None] < capacity[:, None, :]).flatten(1), row_inside & (unmatched < torch.inf)[:, None]), 1
+        ((copy[:, None] < capacity[:, None, :]).flatten(1), row_valid & (unmatched < torch.inf)[:, None]), 1
     )
     diagonal = torch.eye(rows, dtype=torch.bool, device=device)
-    own = torch.diag_embed(unmatched[:, None].expand(batch, rows)).where(diagonal, torch.inf)
+    dummy_costs = torch.diag_embed(unmatched[:, None].expand(batch, rows)).where(diagonal, torch.inf)
     order = (~used).to(torch.uint8).argsort(stable=True, dim=1)
-    wide = torch.cat((costs.repeat(1, 1, copies), own), 2).where(used[:, None, :] & row_inside[:, :, None], torch.inf)
+    wide = torch.cat((costs.repeat(1, 1, copies), dummy_costs), 2).where(
+        used[:, None, :] & row_valid[:, :, None], torch.inf
+    )
     return wide.gather(2, order[:, None, :].expand_as(wide)), used, order, copies
 
 
 def _square(cost: Tensor, turned: Tensor) -> Tensor:
     # cost: (B, R, C)  turned: (B,) bool  ->  (B, N, N), N = max(R, C), +inf in what is added
-    side = max(cost.shape[1:])
-    square = cost.new_full((len(cost), side, side), torch.inf)
+    size = max(cost.shape[1:])
+    square = cost.new_full((len(cost), size, size), torch.inf)
     square[:, : cost.shape[1], : cost.shape[2]] = cost
     return square.mT.where(turned[:, None, None], square)
 
@@ -122,7 +124,7 @@ def _solve(cost: Tensor, roots: Tensor) -> tuple[Tensor, ...]:
     # cost: (B, N, N), +inf = forbidden; roots: (B,) rows to match
     # ->  (B, N), (B, N), (B, N), (B, N), (B,) feasible, (B,) row scans
     batch, n = cost.shape[:2]
-    each, index = torch.arange(batch, device=cost.device), torch.arange(n, device=cost.device)
+    problem, index = torch.arange(batch, device=cost.device), torch.arange(n, device=cost.device)
     col_of_row = cost.new_full((batch, n), -1, dtype=torch.int64)
     row_of_col = col_of_row.clone()
     u, v = cost.new_zeros(batch, n), cost.new_zeros(batch, n)
@@ -134,7 +136,7 @@ def _solve(cost: Tensor, roots: Tensor) -> tuple[Tensor, ...]:
         growing = feasible & (root < roots)
         while growing.any():
             scans += growing
-            through = (length - u[each, row])[:, None] + (cost[each, row] - v)
+            through = (length - u[problem, row])[:, None] + (cost[problem, row] - v)
             shorter = growing[:, None] & ~reached & (through < distance)
             distance, parent = through.where(shorter, distance), row[:, None].where(shorter, parent)
             open_distance = distance.masked_fill(reached, torch.inf)
@@ -145,22 +147,22 @@ def _solve(cost: Tensor, roots: Tensor) -> tuple[Tensor, ...]:
             stuck = growing & (nearest == torch.inf)
             feasible, growing = feasible & ~stuck, growing & ~stuck
             length = nearest.where(growing, length)
-            matched = row_of_col[each, column]
+            matched = row_of_col[problem, column]
             sink = column.where(growing & (matched < 0), sink)
             growing = growing & (matched >= 0)
-            reached[each, column] |= growing
+            reached[problem, column] |= growing
             row = matched.where(growing, row)
-        slack = (length[:, None] - distance).where(reached & (sink >= 0)[:, None], 0)
-        u = u.scatter_add(1, row_of_col.clamp(min=0), slack)
+        dual_step = (length[:, None] - distance).where(reached & (sink >= 0)[:, None], 0)
+        u = u.scatter_add(1, row_of_col.clamp(min=0), dual_step)
         u[:, root] += length.where(sink >= 0, 0)
-        v = v - slack
+        v = v - dual_step
         column = sink
         while (column >= 0).any():  # flips each path from its sink back to its root
             on_path = column >= 0
-            at = column.clamp(min=0)
-            row = parent[each, at].where(on_path, 0)
-            before = col_of_row[each, row]
-            row_of_col[each, at] = row.where(on_path, row_of_col[each, at])
-            col_of_row[each, row] = at.where(on_path, before)
+            safe_column = column.clamp(min=0)
+            row = parent[problem, safe_column].where(on_path, 0)
+            before = col_of_row[problem, row]
+            row_of_col[problem, safe_column] = row.where(on_path, row_of_col[problem, safe_column])
+            col_of_row[problem, row] = safe_column.where(on_path, before)
             column = before.where(on_path & (row != root), -1)
     return col_of_row, row_of_col, u, v, feasible, scans

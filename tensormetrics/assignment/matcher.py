@@ -20,10 +20,10 @@ Targets = Sequence[Mapping[str, Tensor]]
 class Input(NamedTuple):
     """What a term of the cost reads: names and shapes in the outputs and in the targets."""
 
-    given: str
-    given_shape: tuple[int | str, ...]
-    wanted: str
-    wanted_shape: tuple[int | str, ...]
+    output: str
+    output_shape: tuple[int | str, ...]
+    target: str
+    target_shape: tuple[int | str, ...]
 
 
 LOGITS = Input("pred_logits", ("B", "Q", "K"), "labels", ("n",))
@@ -78,9 +78,9 @@ class HungarianMatcher(RecordedArguments, nn.Module):
         _checks.check_choice("nonfinite", nonfinite, ("avoid", "raise"))
         weights = cost_class, cost_bbox, cost_giou, cost_mask, cost_dice
         _checks.check_choice("class_cost", class_cost, ("softmax", "focal"))
-        numbers = zip((*INPUTS, "alpha", "gamma"), (*weights, alpha, gamma), strict=True)
-        for name, number in numbers:
-            _checks.check_number(name, number, "a finite number", math.isfinite)
+        values = zip((*INPUTS, "alpha", "gamma"), (*weights, alpha, gamma), strict=True)
+        for name, value in values:
+            _checks.check_number(name, value, "a finite number", math.isfinite)
         self.weights = dict(zip(INPUTS, weights, strict=True))
         if not any(self.weights.values()):
             raise ValueError(f"got weights 0 for all of {', '.join(INPUTS)}, wanted at least one other")
@@ -137,19 +137,21 @@ class HungarianMatcher(RecordedArguments, nn.Module):
         cost = self._costs(layers, targets, max(lengths), generator)
         counts = torch.tensor(lengths, device="cpu").to(cost.device, non_blocking=True).repeat(len(layers))
         num_queries, n = cost.shape[1:]
-        inside = torch.arange(n, device=cost.device) < counts[:, None, None]
-        broken = None if _are_ordinary(cost) else inside & ~cost.isfinite()
-        if broken is not None:
-            if self.nonfinite == "raise" and bool(broken.any()):
-                self._raise(broken, layers, targets)
-            cost = dearest(cost, broken, inside)
+        valid = torch.arange(n, device=cost.device) < counts[:, None, None]
+        nonfinite = None if _are_ordinary(cost) else valid & ~cost.isfinite()
+        if nonfinite is not None:
+            if self.nonfinite == "raise" and bool(nonfinite.any()):
+                self._raise(nonfinite, layers, targets)
+            cost = replace_nonfinite_costs(cost, nonfinite, valid)
         solution = linear_sum_assignment(cost, col_lengths=counts, check=False)
-        if broken is None:
+        if nonfinite is None:
             self.status = torch.zeros(len(cost), dtype=torch.int8, device=cost.device)
         else:
-            taken = solution.col_of_row[..., None] == torch.arange(n, device=cost.device)
-            some, one_taken = (pairs.flatten(1).any(1).to(torch.int8) for pairs in (broken, broken & taken))
-            self.status = some + one_taken
+            selected = solution.col_of_row[..., None] == torch.arange(n, device=cost.device)
+            has_nonfinite, selects_nonfinite = (
+                pairs.flatten(1).any(1).to(torch.int8) for pairs in (nonfinite, nonfinite & selected)
+            )
+            self.status = has_nonfinite + selects_nonfinite
         # Targets in the order of their queries, those without one last.
         query_of, target_of = solution.row_of_col.where(solution.row_of_col >= 0, num_queries).sort(-1)
         queries = torch.arange(num_queries, device=cost.device)
@@ -165,10 +167,10 @@ class HungarianMatcher(RecordedArguments, nn.Module):
         """Return the outputs of each layer, the final one first."""
         if outputs.get("aux_outputs"):
             others = _checks.as_list("outputs['aux_outputs']", outputs["aux_outputs"])
-            for number, other in enumerate(others):
-                _check_mapping(other, f"outputs['aux_outputs'][{number}]")
+            for index, other in enumerate(others):
+                _check_mapping(other, f"outputs['aux_outputs'][{index}]")
             return [outputs, *others]
-        shapes = {names.given: names.given_shape for names in self._inputs}
+        shapes = {names.output: names.output_shape for names in self._inputs}
         stacked = {name: outputs[name] for name in shapes if name in outputs}
         if not any(isinstance(value, Tensor) and value.ndim > len(shapes[name]) for name, value in stacked.items()):
             return [outputs]
@@ -185,13 +187,13 @@ class HungarianMatcher(RecordedArguments, nn.Module):
         # ->  (S * B, Q, n)
         """Sum the weighted terms of each layer; one layer at a time stays in the caches of a CPU."""
         padded = {
-            names.wanted: pad_to(n, [target[names.wanted] for target in targets])
+            names.target: pad_to(n, [target[names.target] for target in targets])
             for names in self._inputs
             if names is not MASKS
         }
         costs = []
         for layer in layers:
-            tensors = {names.given: layer[names.given] for names in self._inputs}
+            tensors = {names.output: layer[names.output] for names in self._inputs}
             with torch.autocast(next(iter(tensors.values())).device.type, enabled=False):
                 outputs = {k: value.float() if value.dtype.itemsize < 4 else value for k, value in tensors.items()}
                 (weight, term), *terms = self._terms(outputs, padded, targets, n, generator)
@@ -229,12 +231,13 @@ class HungarianMatcher(RecordedArguments, nn.Module):
                 if weight := weights[name]:
                     yield weight, term
 
-    def _raise(self, broken: Tensor, layers: Sequence[Outputs], targets: Targets) -> None:
-        row, query, target = broken.nonzero()[0].tolist()
+    def _raise(self, nonfinite: Tensor, layers: Sequence[Outputs], targets: Targets) -> None:
+        row, query, target = nonfinite.nonzero()[0].tolist()
         layer, image = divmod(row, len(targets))
-        given, wanted = (sorted(names) for names in zip(*((i.given, i.wanted) for i in self._inputs), strict=True))
-        sources = {f"outputs[{name!r}]": layers[layer][name][image] for name in given}
-        sources |= {f"targets[{image}][{name!r}]": targets[image][name] for name in wanted}
+        names = zip(*((i.output, i.target) for i in self._inputs), strict=True)
+        output_names, target_names = map(sorted, names)
+        sources = {f"outputs[{name!r}]": layers[layer][name][image] for name in output_names}
+        sources |= {f"targets[{image}][{name!r}]": targets[image][name] for name in target_names}
         faults = [name for name, value in sources.items() if not value.isfinite().all()] or ["no input, by overflow"]
         where = f"layer {layer} of the answer, " if len(layers) > 1 else ""
         raise ValueError(
@@ -251,15 +254,15 @@ class HungarianMatcher(RecordedArguments, nn.Module):
         for layer, outputs in enumerate(layers):
             where = f"outputs['aux_outputs'][{layer - 1}]" if layer else "outputs"
             for names, weight in self._inputs.items():
-                shapes[f"{where}[{names.given!r}]"] = _check_output(outputs, where, weight, names)
+                shapes[f"{where}[{names.output!r}]"] = _check_output(outputs, where, weight, names)
         name, (images, queries) = next(iter(shapes.items()))
         for other, shape in shapes.items():
             if shape != (images, queries):
                 raise ValueError(f"{other}: got (B, Q) = {shape}, wanted {(images, queries)} as of {name}")
         if images != len(targets):
             raise ValueError(f"targets: got {len(targets)} for {images} images, wanted one per image")
-        given = [outputs[names.given] for outputs in layers for names in self._inputs]
-        lengths = {names.wanted: _lengths_of(targets, weight, names, given) for names, weight in self._inputs.items()}
+        tensors = [outputs[names.output] for outputs in layers for names in self._inputs]
+        lengths = {names.target: _lengths_of(targets, weight, names, tensors) for names, weight in self._inputs.items()}
         counts = list(lengths.values())
         if any(other != counts[0] for other in counts):
             raise ValueError(f"targets: {' and '.join(lengths)} differ in length: {counts}")
@@ -273,25 +276,25 @@ def _check_mapping(outputs: Any, name: str = "outputs") -> None:
 
 def _check_output(outputs: Outputs, where: str, weight: str, names: Input) -> tuple[int, ...]:
     # ->  (B, Q)
-    if names.given not in outputs:
-        raise ValueError(f"{where}: got {sorted(outputs)}, wanted {names.given!r} too, or {weight}=0")
-    value, name = outputs[names.given], f"{where}[{names.given!r}]"
-    _checks.shape(name, value, *names.given_shape)
+    if names.output not in outputs:
+        raise ValueError(f"{where}: got {sorted(outputs)}, wanted {names.output!r} too, or {weight}=0")
+    value, name = outputs[names.output], f"{where}[{names.output!r}]"
+    _checks.shape(name, value, *names.output_shape)
     _checks.floating(name, value)
     return tuple(value.shape[:2])
 
 
-def _lengths_of(targets: Targets, weight: str, names: Input, given: Sequence[Tensor]) -> list[int]:
+def _lengths_of(targets: Targets, weight: str, names: Input, outputs: Sequence[Tensor]) -> list[int]:
     for i, target in enumerate(targets):
-        if names.wanted not in target:
-            raise ValueError(f"targets[{i}]: got {sorted(target)}, wanted {names.wanted!r} too, or {weight}=0")
-        value, name = target[names.wanted], f"targets[{i}][{names.wanted!r}]"
-        _checks.shape(name, value, *names.wanted_shape)
-        for tensor in given:
+        if names.target not in target:
+            raise ValueError(f"targets[{i}]: got {sorted(target)}, wanted {names.target!r} too, or {weight}=0")
+        value, name = target[names.target], f"targets[{i}][{names.target!r}]"
+        _checks.shape(name, value, *names.target_shape)
+        for tensor in outputs:
             _checks.same_device(outputs=tensor, targets=value)
         if names is LOGITS:
             _checks.integral(name, value)
-    return [len(target[names.wanted]) for target in targets]
+    return [len(target[names.target]) for target in targets]
 
 
 def _are_ordinary(cost: Tensor) -> bool:
@@ -302,7 +305,7 @@ def _are_ordinary(cost: Tensor) -> bool:
     return max(-low, high) < torch.finfo(cost.dtype).max / (4 * min(cost.shape[1:]) + 4)  # False for NaN
 
 
-def dearest(cost: Tensor, broken: Tensor, inside: Tensor) -> Tensor:
+def replace_nonfinite_costs(cost: Tensor, nonfinite: Tensor, valid: Tensor) -> Tensor:
     # cost, broken: (B, Q, N)  inside: (B, 1, N)  ->  (B, Q, N)
     """Broken costs made finite: with k pairs to match, at least k + 1 times the range of the others above the highest
     of them, so that a matching with fewer of them always costs less."""
@@ -310,9 +313,9 @@ def dearest(cost: Tensor, broken: Tensor, inside: Tensor) -> Tensor:
         return cost
     pairs = min(cost.shape[1:])
     finite = cost.clamp(*(torch.finfo(cost.dtype).max / (4 * pairs + 4) * sign for sign in (-1, 1)))  # sums stay finite
-    counted = inside & ~broken
+    counted = valid & ~nonfinite
     low, high = (finite.masked_fill(~counted, -sign * torch.inf) for sign in (-1, 1))
     low, high = low.amin((1, 2), keepdim=True), high.amax((1, 2), keepdim=True)
-    spread = torch.maximum(high - low, high.abs()).clamp(min=torch.finfo(cost.dtype).eps)
-    above = (high + (pairs + 1) * spread).nan_to_num(0.0, 0.0, 0.0)  # 0 if none is finite: all are worth the same
-    return above.where(broken, finite)
+    scale = torch.maximum(high - low, high.abs()).clamp(min=torch.finfo(cost.dtype).eps)
+    above = (high + (pairs + 1) * scale).nan_to_num(0.0, 0.0, 0.0)  # 0 if none is finite: all are worth the same
+    return above.where(nonfinite, finite)

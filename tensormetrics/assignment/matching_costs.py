@@ -17,8 +17,8 @@ def check_labels(labels: Tensor, classes: int) -> None:
     if labels.device.type == "cpu" and labels.numel():
         low, high = (int(end) for end in labels.aminmax())
         if low < 0 or high >= classes:
-            wanted = f"0 to {classes - 1} for {classes} classes in outputs['pred_logits']"
-            raise ValueError(f"targets: got the label {low if low < 0 else high}, wanted {wanted}")
+            expected = f"0 to {classes - 1} for {classes} classes in outputs['pred_logits']"
+            raise ValueError(f"targets: got the label {low if low < 0 else high}, wanted {expected}")
 
 
 def pad_to(n: int, rows: list[Tensor]) -> Tensor:
@@ -74,13 +74,13 @@ def at_points(
     points = torch.rand(len(logits), num_points, 1, 2, device=logits.device, dtype=logits.dtype, generator=generator)
     grid = 2 * points - 1
     values = grid_sample(logits, grid, align_corners=False)[..., 0]
-    wanted = [
+    targets = [
         grid_sample(mask[None], grid[i : i + 1], align_corners=False)[0, ..., 0]
         if len(mask)
         else grid.new_empty(0, num_points)
         for i, mask in enumerate(masks)
     ]
-    return values, pad_to(n, wanted)
+    return values, pad_to(n, targets)
 
 
 def mask_costs(logits: Tensor, masks: Tensor) -> tuple[Tensor, Tensor]:

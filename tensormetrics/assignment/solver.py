@@ -104,10 +104,10 @@ def linear_sum_assignment(
     if check and cost.dtype in (torch.int64, torch.uint64):
         _check_exact(cost, rows, cols, mask, min(cost.shape[-2:]) if capacity is None else cost.shape[-2])
     result = _op.lsa(costs.detach(), bool(maximize), rows, cols, mask, capacity, unmatched_cost)
-    col_of_row, row_of_col, row_dual, col_dual, status, chosen, _ = result
+    col_of_row, row_of_col, row_dual, col_dual, status, pair_costs, _ = result
     if needs_derivative(costs) and costs.shape[-1]:
-        chosen = costs.gather(-1, col_of_row.clamp(min=0)[..., None])[..., 0].where(col_of_row >= 0, 0)
-    total = chosen.sum(-1, dtype=torch.float64).masked_fill(status != OPTIMAL, torch.nan)
+        pair_costs = costs.gather(-1, col_of_row.clamp(min=0)[..., None])[..., 0].where(col_of_row >= 0, 0)
+    total = pair_costs.sum(-1, dtype=torch.float64).masked_fill(status != OPTIMAL, torch.nan)
     if check and not bool(total.isfinite().all()):
         _raise(status, cost, maximize, unmatched_cost, **counts)
     return Assignment(col_of_row, row_of_col, total, row_dual, col_dual, status)
@@ -119,8 +119,8 @@ def _check_exact(
     """Raise a ValueError where sums may exceed what float64 holds exactly. Padding and masked pairs do not count."""
     for axis, lengths in ((-2, row_lengths), (-1, col_lengths)):
         if lengths is not None:
-            inside = torch.arange(cost.shape[axis], device=cost.device) < lengths[..., None]
-            cost = cost.where(inside.unsqueeze(-1 if axis == -2 else -2), 0)
+            valid = torch.arange(cost.shape[axis], device=cost.device) < lengths[..., None]
+            cost = cost.where(valid.unsqueeze(-1 if axis == -2 else -2), 0)
     cost = cost if mask is None else cost.where(mask, 0)
     if not cost.numel():
         return
@@ -128,9 +128,9 @@ def _check_exact(
         largest = int((cost.view(torch.int64) ^ -(2**63)).max()) + 2**63
     else:
         largest = max(abs(int(bound)) for bound in torch.aminmax(cost))
-    if (most := largest * pairs) >= 2**53:
+    if (max_sum := largest * pairs) >= 2**53:
         name = str(cost.dtype).removeprefix("torch.")
-        raise ValueError(f"cost: {name} sums may reach {most}, wanted below 2**53; scale or subtract a constant")
+        raise ValueError(f"cost: {name} sums may reach {max_sum}, wanted below 2**53; scale or subtract a constant")
 
 
 def _raise(
@@ -147,11 +147,11 @@ def _raise(
     for name, count in counts.items():
         if count is None:
             continue
-        most = sizes.get(name)
+        max_count = sizes.get(name)
         low, high = (int(bound) for bound in torch.aminmax(count[problem])) if count[problem].numel() else (0, 0)
-        if low < 0 or (most is not None and high > most):
-            wanted = ">= 0" if most is None else f"0 to {most}"
-            raise ValueError(f"{name}: got {low if low < 0 else high} for {where}, wanted {wanted}")
+        if low < 0 or (max_count is not None and high > max_count):
+            expected = ">= 0" if max_count is None else f"0 to {max_count}"
+            raise ValueError(f"{name}: got {low if low < 0 else high} for {where}, wanted {expected}")
     forbidden = "+inf" if maximize else "-inf"
     allowed = "-inf" if maximize else "+inf"
     left_out = math.inf if unmatched_cost is None else float(unmatched_cost[problem])
@@ -169,8 +169,8 @@ def pairs(assignment: Assignment) -> tuple[Tensor, Tensor]:
     (tensor([0, 1]), tensor([1, 0]))
     """
     if not isinstance(assignment, Assignment):
-        wanted = "what linear_sum_assignment returns; write pairs(linear_sum_assignment(cost))"
-        raise TypeError(f"assignment: got a {type(assignment).__name__}, wanted {wanted}")
+        expected = "what linear_sum_assignment returns; write pairs(linear_sum_assignment(cost))"
+        raise TypeError(f"assignment: got a {type(assignment).__name__}, wanted {expected}")
     _checks.shape("assignment", assignment.col_of_row, "R")
     rows = (assignment.col_of_row >= 0).nonzero()[:, 0]
     return rows, assignment.col_of_row[rows]
