@@ -1,8 +1,7 @@
-"""Shortest augmenting paths in plain torch, all problems of the batch in step: readable, slow, right on any device.
+"""Shortest augmenting paths in plain torch, in lockstep for all problems of a batch: readable, slow, on any device.
 
-Capacities become copies of columns, and rows may stay unmatched on columns of their own: the square problem left over
-is solved as in D. F. Crouse, "On implementing 2D rectangular assignment algorithms", 2016,
-doi:10.1109/TAES.2016.140952
+Capacities become copies of columns, and unmatched rows are assigned to dummy columns: the resulting square problem is
+solved as in D. F. Crouse, "On implementing 2D rectangular assignment algorithms", 2016, doi:10.1109/TAES.2016.140952
 """
 
 import math
@@ -11,7 +10,7 @@ import torch
 from torch import Tensor
 
 OPTIMAL, INFEASIBLE, INVALID, WORK_LIMIT = 0, 1, 2, 3
-Result = tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]  # as the schema in _op.py says
+Result = tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]  # see the schema in _op.py
 
 
 def lsa(
@@ -22,7 +21,7 @@ def lsa(
     mask: Tensor | None = None,
     col_capacity: Tensor | None = None,
     unmatched_cost: Tensor | None = None,
-    work_limit: int | None = None,  # the kernels keep it; here the work is bounded, but not counted out
+    work_limit: int | None = None,  # only used by the kernels
 ) -> Result:
     *batch_shape, rows, cols = cost.shape
     batch, sign = math.prod(batch_shape), -1 if maximize else 1
@@ -45,7 +44,7 @@ def lsa(
     wide, used, order, copies = _expanded(costs, capacity.clamp(0, rows).where(col_valid, 0), unmatched, row_valid)
     num_used = used.sum(1)
 
-    tall = r > num_used  # the search matches every row, so a tall problem is turned
+    tall = r > num_used  # the search matches every row, so a tall problem is transposed
     roots = torch.minimum(r, num_used).where(~invalid, 0)
     match, _, u, v, feasible, scans = _solve(_square(wide, tall), roots)
     status = torch.where(feasible, OPTIMAL, INFEASIBLE).where(~invalid, INVALID).to(torch.int8)
@@ -58,7 +57,7 @@ def lsa(
     pairs = pairs[:, :, : copies * cols].unflatten(2, (copies, cols)).any(2)
     valid = is_solved & row_valid
     row_dual = u[:, :rows].where(valid, 0)
-    # All copies of a column have the same dual, up to rounding; a column without a copy shows 0.
+    # All copies of a column have the same dual, up to rounding; a column without a copy has dual 0.
     col_dual = (
         v[:, : wide.shape[2]].where(used.gather(1, order), 0).gather(1, back)[:, :cols]
         if copies
@@ -78,9 +77,9 @@ def lsa(
 def _expanded(
     costs: Tensor, capacity: Tensor, unmatched: Tensor, row_valid: Tensor
 ) -> tuple[Tensor, Tensor, Tensor, int]:
-    # costs: (B, R, C)  capacity: (B, C)  unmatched: (B,)  row_inside: (B, R)
-    # ->  (B, R, W) costs, (B, W) which columns are in use, (B, W) their order, how many copies a column has at most
-    """The expanded problem: copy k of column j is at j + k * C, then come the rows' own. Those in use are put first."""
+    # costs: (B, R, C)  capacity: (B, C)  unmatched: (B,)  row_valid: (B, R)
+    # ->  (B, R, W) costs, (B, W) bool columns in use, (B, W) their order, maximum number of copies of a column
+    """Expand a problem: copy k of column j is column j + k * C, followed by dummy columns. Used columns come first."""
     (batch, rows, _), device = costs.shape, costs.device
     copies = int(capacity.max()) if capacity.numel() else 0
     copy = torch.arange(copies, device=device)
@@ -97,7 +96,7 @@ def _expanded(
 
 
 def _square(cost: Tensor, turned: Tensor) -> Tensor:
-    # cost: (B, R, C)  turned: (B,) bool  ->  (B, N, N), N = max(R, C), +inf in what is added
+    # cost: (B, R, C)  turned: (B,) bool  ->  (B, N, N), N = max(R, C), +inf in added entries
     size = max(cost.shape[1:])
     square = cost.new_full((len(cost), size, size), torch.inf)
     square[:, : cost.shape[1], : cost.shape[2]] = cost
@@ -112,7 +111,7 @@ def _pairs(match: Tensor, turned: Tensor) -> Tensor:
 
 
 def _first(x: Tensor) -> Tensor:
-    # (..., N) bool  ->  (...) the first that holds
+    # (..., N) bool  ->  (...) index of the first True
     return x.to(torch.uint8).argmax(-1) if x.shape[-1] else x.new_zeros(x.shape[:-1], dtype=torch.int64)
 
 
@@ -141,7 +140,7 @@ def _solve(cost: Tensor, roots: Tensor) -> tuple[Tensor, ...]:
             distance, parent = through.where(shorter, distance), row[:, None].where(shorter, parent)
             open_distance = distance.masked_fill(reached, torch.inf)
             nearest = open_distance.amin(1)
-            # Among equally near columns a free one first, then the lowest.
+            # Among columns at equal distance prefer a free one, then the lowest.
             rank = (index + n * (row_of_col >= 0)).where(open_distance == nearest[:, None], 2 * n)
             column = rank.amin(1) % n
             stuck = growing & (nearest == torch.inf)

@@ -1,4 +1,4 @@
-"""Matching predictions to targets in set-prediction losses (DETR and its descendants)."""
+"""Bipartite matching of predictions and targets for set-prediction losses (DETR and its descendants)."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,12 +13,12 @@ from .matching_costs import ClassCost, at_points, check_labels, class_costs, gen
 from .solver import linear_sum_assignment
 
 Pairs = list[tuple[Tensor, Tensor]]
-Outputs = Mapping[str, Any]  # tensors by name, and whatever else a model answers
+Outputs = Mapping[str, Any]  # tensors by name, and other outputs of a model
 Targets = Sequence[Mapping[str, Tensor]]
 
 
 class Input(NamedTuple):
-    """What a term of the cost reads: names and shapes in the outputs and in the targets."""
+    """Inputs of a cost term: names and shapes in the outputs and in the targets."""
 
     output: str
     output_shape: tuple[int | str, ...]
@@ -33,22 +33,22 @@ INPUTS = {"cost_class": LOGITS, "cost_bbox": BOXES, "cost_giou": BOXES, "cost_ma
 
 
 class HungarianMatcher(RecordedArguments, nn.Module):
-    """For every image, the pairs of queries and targets of least total cost, found where the predictions live.
+    """Matcher of queries and targets with minimal total cost for each image, on the device of the predictions.
 
     The cost of a pair is the sum, weighted by `cost_class`, `cost_bbox`, `cost_giou`, `cost_mask` and `cost_dice`, of
-    * class: minus the probability of the target's class (`class_cost="softmax"`), or the difference of the focal losses
-      of having and not having it, from sigmoids (`"focal"`, with `alpha` and `gamma`);
-    * L1 distance, and minus generalised IoU, of boxes (cx, cy, w, h);
+    * class: minus the probability of the target's class (`class_cost="softmax"`), or the difference of its positive and
+      negative focal loss, from sigmoids (`"focal"`, with `alpha` and `gamma`);
+    * L1 distance, and minus generalized IoU, of boxes (cx, cy, w, h);
     * binary cross entropy, and 1 - Dice coefficient, of masks at `num_points` random points per image (None: at all
       pixels; predicted and target masks then have one resolution).
-    A weight of 0 leaves a term and its inputs out. All images are solved at once; no cost leaves the device and, by
-    default on every device, nothing waits for it:
+    A weight of 0 disables a term and its inputs. All images are solved at once; no cost leaves the device and, by
+    default, nothing synchronizes with it.
 
     `layers` matches all layers of a decoder in one solve.
 
-    `nonfinite="avoid"` matches pairs whose cost is NaN or infinite only where no others are left, and tells by `status`
-    (B,) int8 of the last call: 0 all costs finite; 1 some were not, and were avoided; 2 one had to be taken.
-    "raise" reads one flag, which a GPU must be waited for, and raises a ValueError that names the image.
+    `nonfinite="avoid"` matches pairs with NaN or infinite cost only if no others are left, and sets `status` (B,) int8
+    of the last call: 0 all costs are finite; 1 some are not, and were avoided; 2 one had to be matched. "raise" reads
+    one flag, which synchronizes with a GPU, and raises a ValueError that names the image.
 
     Carion et al. 2020, doi:10.1007/978-3-030-58452-8_13; Zhu et al. 2021, doi:10.48550/arXiv.2010.04159;
     Cheng et al. 2022, doi:10.1109/CVPR52688.2022.00135; Rezatofighi et al. 2019, doi:10.1109/CVPR.2019.00075
@@ -84,7 +84,7 @@ class HungarianMatcher(RecordedArguments, nn.Module):
         self.weights = dict(zip(INPUTS, weights, strict=True))
         if not any(self.weights.values()):
             raise ValueError(f"got weights 0 for all of {', '.join(INPUTS)}, wanted at least one other")
-        self._inputs: dict[Input, str] = {}  # that are read, and the first weight that needs them
+        self._inputs: dict[Input, str] = {}  # used inputs, and the first weight that needs them
         for weight, names in INPUTS.items():
             if self.weights[weight]:
                 self._inputs.setdefault(names, weight)
@@ -98,10 +98,11 @@ class HungarianMatcher(RecordedArguments, nn.Module):
         """Match the queries of one layer.
 
         Args:
-            outputs: "pred_logits" (B, Q, K), "pred_boxes" (B, Q, 4), "pred_masks" (B, Q, H, W) logits, of which those
-                are read that a weight needs; all other entries are ignored, of whatever type.
+            outputs: "pred_logits" (B, Q, K), "pred_boxes" (B, Q, 4), "pred_masks" (B, Q, H, W) logits, if a weight
+            needs
+                them; all other entries are ignored and may have any type.
             targets: One for each image: "labels" (n,) int64, "boxes" (n, 4), "masks" (n, H', W'); n may be 0.
-            generator: Draws the points at which masks are compared.
+            generator: Random generator of the points at which masks are compared.
 
         Returns:
             For each image query indices, ascending, and target indices, int64 of min(Q, number of targets) entries.
@@ -112,17 +113,17 @@ class HungarianMatcher(RecordedArguments, nn.Module):
 
     @torch.no_grad()
     def layers(self, outputs: Outputs, targets: Targets, generator: Generator | None = None) -> list[Pairs]:
-        """Match all layers of a decoder, each for itself, in one batched solve.
+        """Match all layers of a decoder separately in one batched solve.
 
         Args:
-            outputs: Those of the final layer, with a list of those of the others as "aux_outputs"; or tensors of all
-                layers, (S, B, Q, ...), of which the last is the final one.
+            outputs: Outputs of the final layer, with a list of the outputs of the other layers as "aux_outputs"; or
+                tensors of all layers, (S, B, Q, ...), the final one last.
             targets: As in `forward`; the same for all layers.
-            generator: As in `forward`; layers draw in the order of the answer.
+            generator: As in `forward`; layers draw in the order of the result.
 
         Returns:
-            For each layer, the final one first and then the others in order, what `forward` returns. `status` of the
-            matcher is then (S, B).
+            For each layer, the final one first and then the others in order, the result of `forward`. `status` of the
+            matcher becomes (S, B).
         """
         _check_mapping(outputs)
         pairs = self._match(self._split_layers(outputs), targets, generator)
@@ -185,7 +186,7 @@ class HungarianMatcher(RecordedArguments, nn.Module):
 
     def _costs(self, layers: Sequence[Outputs], targets: Targets, n: int, generator: Generator | None) -> Tensor:
         # ->  (S * B, Q, n)
-        """Sum the weighted terms of each layer; one layer at a time stays in the caches of a CPU."""
+        """Sum the weighted terms of each layer; a single layer fits in the caches of a CPU."""
         padded = {
             names.target: pad_to(n, [target[names.target] for target in targets])
             for names in self._inputs
@@ -298,7 +299,7 @@ def _lengths_of(targets: Targets, weight: str, names: Input, outputs: Sequence[T
 
 
 def _are_ordinary(cost: Tensor) -> bool:
-    """Return whether all costs are finite and far from overflow; False on a device that must be waited for."""
+    """Return whether all costs are finite and far from overflow; False on a GPU, which would have to synchronize."""
     if cost.device.type != "cpu" or not cost.numel():
         return False
     low, high = (float(end) for end in cost.aminmax())
@@ -306,9 +307,11 @@ def _are_ordinary(cost: Tensor) -> bool:
 
 
 def replace_nonfinite_costs(cost: Tensor, nonfinite: Tensor, valid: Tensor) -> Tensor:
-    # cost, broken: (B, Q, N)  inside: (B, 1, N)  ->  (B, Q, N)
-    """Broken costs made finite: with k pairs to match, at least k + 1 times the range of the others above the highest
-    of them, so that a matching with fewer of them always costs less."""
+    # cost, nonfinite: (B, Q, N)  valid: (B, 1, N)  ->  (B, Q, N)
+    """Replace non-finite costs by a value so large that an optimal matching contains as few of them as possible.
+
+    With k pairs to match the value exceeds the largest finite cost by at least k + 1 times the range of finite costs.
+    """
     if cost.numel() == 0:
         return cost
     pairs = min(cost.shape[1:])
@@ -317,5 +320,5 @@ def replace_nonfinite_costs(cost: Tensor, nonfinite: Tensor, valid: Tensor) -> T
     low, high = (finite.masked_fill(~counted, -sign * torch.inf) for sign in (-1, 1))
     low, high = low.amin((1, 2), keepdim=True), high.amax((1, 2), keepdim=True)
     scale = torch.maximum(high - low, high.abs()).clamp(min=torch.finfo(cost.dtype).eps)
-    above = (high + (pairs + 1) * scale).nan_to_num(0.0, 0.0, 0.0)  # 0 if none is finite: all are worth the same
+    above = (high + (pairs + 1) * scale).nan_to_num(0.0, 0.0, 0.0)  # 0 if all are non-finite: all cost the same
     return above.where(nonfinite, finite)
