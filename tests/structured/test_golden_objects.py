@@ -33,7 +33,7 @@ def defined(case, policy):
     for source in (typing, collections.abc):
         names |= {name: getattr(source, name) for name in source.__all__}
     names |= {"dataclass": dataclasses.dataclass, "field": dataclasses.field, "Counter": collections.Counter}
-    names |= {"Inner": inner, "metametric": lambda **given: metametric(**given, policy=policy)}
+    names |= {"Inner": inner, "metametric": lambda **options: metametric(**options, policy=policy)}
     exec(case["define"], names)
     return (eval(case[name], names) for name in ("root", "pred", "ref"))
 
@@ -47,7 +47,7 @@ def test_dataclasses(case, policy):
     expected = case["output"][policy]
     assert cls.metric.score(pred, ref) == pytest.approx(expected["score"], abs=1e-9)
     overlap = cls.metric.overlap([pred], [ref])
-    assert [side.item() for side in overlap[:3]] == pytest.approx(
+    assert [part.item() for part in overlap[:3]] == pytest.approx(
         [expected[key] for key in ("overlap", "pred_self", "ref_self")], abs=1e-9
     )
     for name in SCORES:
@@ -59,8 +59,8 @@ def test_dataclasses(case, policy):
 def test_matches(case):
     cls, pred, ref = defined(case["input"], "conventional")
     _, matching = cls.metric.compute(pred, ref)
-    found = [(str(match.pred_path), str(match.ref_path)) for match in matching]
-    assert found == [(p, r) for p, r, _ in case["output"]["matches"]]
+    pairs = [(str(match.pred_path), str(match.ref_path)) for match in matching]
+    assert pairs == [(p, r) for p, r, _ in case["output"]["matches"]]
     assert [m.score for m in matching] == pytest.approx([s for *_, s in case["output"]["matches"]], abs=1e-9)
 
 
@@ -83,15 +83,17 @@ def test_policies(case, policy):
     family = Family(metric, {"micro": micro_average(SCORES), "macro": macro_average(SCORES)})
     for pred, ref in zip(preds, refs, strict=True):
         family.update_single(pred, ref)
-    found = family.compute()
-    wanted = {f"{average}-{name}": expected[average][name] for average in ("micro", "macro") for name in SCORES}
-    assert {key: value.item() for key, value in found.items()} == pytest.approx(wanted, abs=1e-9)
+    result = family.compute()
+    expected_scores = {
+        f"{average}-{name}": expected[average][name] for average in ("micro", "macro") for name in SCORES
+    }
+    assert {key: value.item() for key, value in result.items()} == pytest.approx(expected_scores, abs=1e-9)
 
 
 @pytest.mark.parametrize("constraint", ["<->", "->", "<-", "~"])
 @cases("multiset")
 def test_multisets(case, constraint):
-    objects = ([tuple(x) if isinstance(x, list) else x for x in case["input"][side]] for side in ("pred", "ref"))
+    objects = ([tuple(x) if isinstance(x, list) else x for x in case["input"][role]] for role in ("pred", "ref"))
     metric = dsl.set_matching[typing.Any, constraint](dsl.discrete[typing.Any])
     check_overlap(metric, *objects, case["output"][constraint])
 
@@ -100,10 +102,10 @@ def check_overlap(metric, pred, ref, expected):
     overlap = metric.overlap([pred], [ref])
     for key, value in expected.items():
         if key in ("overlap", "pred_self", "ref_self"):
-            found = overlap[("overlap", "pred_self", "ref_self").index(key)]
+            result = overlap[("overlap", "pred_self", "ref_self").index(key)]
         else:
-            found = normalize(*overlap[:3], key)
-        assert found.item() == pytest.approx(value, abs=1e-9), key
+            result = normalize(*overlap[:3], key)
+        assert result.item() == pytest.approx(value, abs=1e-9), key
 
 
 class Side(typing.NamedTuple):

@@ -77,9 +77,9 @@ def test_an_invalid_field_is_one_item_without_a_counterpart(metric, pred, ref, p
 
 def test_invalid_documents_stay_invalid_as_a_whole():
     preds = [Doc([ADA]), None, "Ada", Doc([ADA, "Kurt"]), Doc(None)]
-    found = scores(Doc.metric, preds, [Doc([ADA])] * 5)
-    assert found["invalid"] == 2 and found["invalid_fields"] == 2
-    assert found["precision"] == 2 / 6 and found["recall"] == 2 / 5
+    result = scores(Doc.metric, preds, [Doc([ADA])] * 5)
+    assert result["invalid"] == 2 and result["invalid_fields"] == 2
+    assert result["precision"] == 2 / 6 and result["recall"] == 2 / 5
 
 
 def test_similarities_of_users_see_no_invalid_value():
@@ -90,8 +90,8 @@ def test_similarities_of_users_see_no_invalid_value():
         return float(a == b)
 
     metric = derive(list[Annotated[str, dsl.from_func(similarity)]])
-    found = scores(metric, [["a", "b"], 5], [["a", "b"], ["a"]])
-    assert found["invalid"] == 1 and all(isinstance(value, str) for pair in seen for value in pair)
+    result = scores(metric, [["a", "b"], 5], [["a", "b"], ["a"]])
+    assert result["invalid"] == 1 and all(isinstance(value, str) for pair in seen for value in pair)
 
 
 def test_labels_need_valid_documents():
@@ -102,15 +102,15 @@ def test_labels_need_valid_documents():
 
 def test_documents_do_not_depend_on_invalid_ones_beside_them():
     generator = random.Random(0)
-    words: list[Any] = ["a", "b", "c", 1, None]
-    preds = [{"words": generator.choices(words, k=generator.randrange(5))} for _ in range(80)]
+    choices: list[Any] = ["a", "b", "c", 1, None]
+    preds = [{"words": generator.choices(choices, k=generator.randrange(5))} for _ in range(80)]
     refs = [{"words": generator.choices("abc", k=generator.randrange(1, 5))} for _ in range(80)]
     family = Family(derive(Bag), micro_average(["precision", "recall", "f1"]), on_invalid="wrong")
-    whole = family.per_document(preds, refs)
+    full = family.per_document(preds, refs)
     single = [family.per_document([pred], [ref]) for pred, ref in zip(preds, refs, strict=True)]
-    for name, values in whole.items():
-        assert torch.equal(values, torch.cat([each[name] for each in single]))
-    for pred, ref, precision in zip(preds, refs, whole["precision"].tolist(), strict=True):
+    for name, values in full.items():
+        assert torch.equal(values, torch.cat([batch[name] for batch in single]))
+    for pred, ref, precision in zip(preds, refs, full["precision"].tolist(), strict=True):
         valid = [word for word in pred["words"] if isinstance(word, str)]
         matched = sum(min(valid.count(word), ref["words"].count(word)) for word in "abc")
         assert precision == pytest.approx(matched / len(pred["words"]) if pred["words"] else 0)

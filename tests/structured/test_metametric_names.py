@@ -44,8 +44,8 @@ COREF = {
 def test_coreference():
     assert names.b_cubed_precision.score(*PAIR) == 0.5 and names.b_cubed_recall.score(*PAIR) == pytest.approx(5 / 12)
     for metric, values in ((names.muc, (0.4, 0.4)), (names.ceaf_phi4, (1.3 / 3, 0.65))):
-        for side, value in zip(("precision", "recall"), values, strict=True):
-            assert dsl.normalize[side](metric).score(*PAIR) == pytest.approx(value)
+        for part, value in zip(("precision", "recall"), values, strict=True):
+            assert dsl.normalize[part](metric).score(*PAIR) == pytest.approx(value)
     suite = names.coref_suite.new()
     suite.update_single(*PAIR)
     assert {key: float(value) for key, value in suite.compute().items()} == pytest.approx(COREF)

@@ -40,7 +40,7 @@ def test_golden_latent(case):
     for constraint, expected in case["output"].items():
         metric = derive(list[Fact], constraint=constraint)
         overlap = metric.overlap([pred], [ref])
-        assert [side.item() for side in overlap[:3]] == [expected[k] for k in ("overlap", "pred_self", "ref_self")]
+        assert [part.item() for part in overlap[:3]] == [expected[k] for k in ("overlap", "pred_self", "ref_self")]
         assert overlap.exact.item() and overlap.bound.item() == expected["overlap"]
         score, matching = metric.compute(pred, ref)
         pairs = [match for match in matching if len(match.pred_path) == 1]
@@ -119,10 +119,10 @@ def test_real_weights_against_all_mappings(constraint):
     for _ in range(10):
         pred, ref = (
             [
-                Weighted(*(Variable(side + "abc"[n]) for n in draw.integers(3, size=2)), int(draw.integers(5)))
+                Weighted(*(Variable(role + "abc"[n]) for n in draw.integers(3, size=2)), int(draw.integers(5)))
                 for _ in range(draw.integers(1, 5))
             ]
-            for side in "pr"
+            for role in "pr"
         )
         expected = 0.0
         for image in itertools.permutations("abc"):
@@ -142,23 +142,23 @@ def test_real_weights_against_all_mappings(constraint):
 
 
 def test_value_and_bound_come_of_one_search(monkeypatch):
-    solved = []
+    solution = []
 
     def counted(pred, *rest, **options):
-        solved.extend(range(len(pred)))
+        solution.extend(range(len(pred)))
         return latent_overlap(pred, *rest, **options)
 
     monkeypatch.setattr(latent, "latent_overlap", counted)
-    sides = [[facts(case["input"][side]) for case in GOLDEN["latent"]] for side in ("pred", "ref")]
-    derive(list[Fact]).overlap(*sides)
-    assert len(solved) == len(GOLDEN["latent"])
+    inputs = [[facts(case["input"][role]) for case in GOLDEN["latent"]] for role in ("pred", "ref")]
+    derive(list[Fact]).overlap(*inputs)
+    assert len(solution) == len(GOLDEN["latent"])
 
 
 def test_batches_are_loops():
-    sides = [[facts(case["input"][side]) for case in GOLDEN["latent"]] for side in ("pred", "ref")]
+    inputs = [[facts(case["input"][role]) for case in GOLDEN["latent"]] for role in ("pred", "ref")]
     metric = derive(list[Fact])
-    singles = [metric.score(p, r) for p, r in zip(*sides, strict=True)]
-    assert metric(*sides).tolist() == singles and metric([], []).shape == (0,)
+    singles = [metric.score(p, r) for p, r in zip(*inputs, strict=True)]
+    assert metric(*inputs).tolist() == singles and metric([], []).shape == (0,)
 
 
 class Graph:
@@ -179,12 +179,12 @@ def label(node):
 @pytest.mark.parametrize("constraint", CONSTRAINTS)
 @pytest.mark.parametrize("case", GOLDEN["graph"], ids=lambda case: case["id"])
 def test_golden_graphs(case, constraint):
-    given = case["input"]
+    inputs = case["input"]
     inner = dsl.discrete[str].contramap(label)
-    pred, ref = (Graph(given[f"{side}_labels"], given[f"{side}_edges"]) for side in ("pred", "ref"))
-    if "similarity" in given:
-        table = given["similarity"]
-        pred.labels, ref.labels = ([(side, n) for n in range(len(g.labels))] for side, g in enumerate((pred, ref)))
+    pred, ref = (Graph(inputs[f"{part}_labels"], inputs[f"{part}_edges"]) for part in ("pred", "ref"))
+    if "similarity" in inputs:
+        table = inputs["similarity"]
+        pred.labels, ref.labels = ([(part, n) for n in range(len(g.labels))] for part, g in enumerate((pred, ref)))
         inner = dsl.from_func(lambda x, y: table[x[1]][y[1]] if x[0] < y[0] else float(x == y)).contramap(label)
     metric = dsl.graph_matching[tuple, constraint](inner)
     overlap = metric.overlap([pred], [ref])

@@ -141,15 +141,15 @@ def test_no_match_is_built_without_need(monkeypatch):
 
 
 def test_matches_are_found_when_read():
-    found = []
+    result = []
 
     def find():
-        found.append(1)
+        result.append(1)
         yield from ()
 
     matching = Matching(find)
-    assert found == []
-    assert list(matching) == list(matching) == [] and found == [1]
+    assert result == []
+    assert list(matching) == list(matching) == [] and result == [1]
 
 
 def test_paths():

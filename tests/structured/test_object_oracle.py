@@ -67,7 +67,7 @@ def test_sequences(tp, constraint):
     metric = dsl.sequence_matching[tp, constraint](...)
     preds, refs = objects(list[tp], 3, 30)
     expected = [
-        [heaviest_chain(similarity_table(tp, constraint, *sides), constraint) for sides in ((p, r), (p, p), (r, r))]
+        [heaviest_chain(similarity_table(tp, constraint, *inputs), constraint) for inputs in ((p, r), (p, p), (r, r))]
         for p, r in zip(preds, refs, strict=True)
     ]
     np.testing.assert_allclose(torch.stack(metric.overlap(preds, refs)[:3], -1), expected, atol=1e-12)

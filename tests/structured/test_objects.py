@@ -75,11 +75,11 @@ def test_pairs_come_in_parts(monkeypatch):
 
     near = dsl.from_func(nearness, batched=True)
     metrics = [dsl.set_matching[float](near), dsl.sequence_matching[float](near), dsl.max_pair(near)]
-    wanted = [metric(preds, refs) for metric in metrics]
+    expected = [metric(preds, refs) for metric in metrics]
     monkeypatch.setattr(node_set, "MAX_PAIRS", 18)
     monkeypatch.setattr(_lengths, "SMALL_CELLS", 0)
     monkeypatch.setattr(_lengths, "CELLS", 4 * 18)  # n m <= (n + m)^2 / 4
-    for metric, scores in zip(metrics, wanted, strict=True):
+    for metric, scores in zip(metrics, expected, strict=True):
         sizes.clear()
         assert torch.equal(metric(preds, refs), scores)
         assert max(sizes) <= 18 and sum(sizes) >= sum(len(p) * len(r) for p, r in zip(preds, refs, strict=True)) > 18
@@ -97,7 +97,7 @@ def test_a_pair_of_collections_with_more_pairs_than_allowed_is_a_part_of_its_own
 
 def test_no_objects():
     overlap = Bag.metric.overlap([], [])
-    assert all(side.shape == (0,) for side in overlap) and overlap.cross.dtype == torch.float64
+    assert all(part.shape == (0,) for part in overlap) and overlap.cross.dtype == torch.float64
     assert Bag.metric([], []).shape == (0,) and Bag.metric.gram_matrix([], BAGS).shape == (0, 4)
 
 
@@ -105,7 +105,7 @@ def test_images_under_two_functions():
     metric = dsl.auto[list[int], "<->", "precision"].contramap(itemgetter("found"), itemgetter("wanted"))
     pred, ref = {"found": [1, 2, 3, 4]}, {"wanted": [1, 2]}
     assert metric.score(pred, ref) == 0.5
-    assert [side.item() for side in metric.overlap([pred], [ref])[:3]] == [2, 4, 2]
+    assert [part.item() for part in metric.overlap([pred], [ref])[:3]] == [2, 4, 2]
     assert metric.score_self(pred) == 1.0 and metric.score_self(ref, "ref") == 1.0
     lengths = derive(list[int]).contramap(itemgetter("found"))
     assert lengths.score_self(pred) == lengths.score(pred, pred) == 4.0
@@ -181,7 +181,7 @@ def test_functions_are_called_for_the_pairs_that_are_left_alone():
     metric = dsl.set_matching[Weighted](dsl.dataclass[Weighted]({"weight": dsl.from_func(close, True), "kind": ...}))
     pred = [Weighted("a", 0.5), Weighted("b", 0.25)]
     ref = [Weighted("b", 0.5), Weighted("c", 0.125), Weighted("b", 0.0)]
-    assert [side.item() for side in metric.overlap([pred], [ref])[:3]] == [0.75, 2, 3]
+    assert [part.item() for part in metric.overlap([pred], [ref])[:3]] == [0.75, 2, 3]
     assert sorted(calls) == sorted(
         [(0.25, 0.5), (0.25, 0.0)] + [(w, w) for w in (0.5, 0.25, 0.125, 0.0)]  # 0.5 is an item of both sides
     )
@@ -225,7 +225,7 @@ def test_functions_are_called_once_by_families_with_labels_and_hooks_and_by_suit
     calls = []
     near = dsl.from_func(lambda x, y: calls.append((x, y)) or same_start(x, y))
     pair = dsl.set_matching[Weighted](dsl.dataclass[Weighted]({"weight": near, "kind": ...}))
-    preds, refs = ([[Weighted(word, word) for word in row] for row in side] for side in WORDS)
+    preds, refs = ([[Weighted(word, word) for word in row] for row in part] for part in WORDS)
 
     def family(**options):
         return Family(pair, micro_average(["f1"]), **options)
@@ -312,7 +312,7 @@ def test_functions_are_called_for_selves_that_are_read(normalizer, constraint):
         return 1 / (1 + abs(x - y))
 
     preds, refs = [float(n) for n in range(N)], [n + 0.25 for n in range(M)]
-    wanted = N * M + CALLS[normalizer]
+    expected = N * M + CALLS[normalizer]
     metric = dsl.set_matching[float, constraint, normalizer](dsl.from_func(close))
     overlap = dsl.set_matching[float, constraint](dsl.from_func(close))
 
@@ -322,16 +322,16 @@ def test_functions_are_called_for_selves_that_are_read(normalizer, constraint):
         assert len(calls) == len({*calls})
         return len(calls)
 
-    assert count(metric.score, preds, refs) == count(metric, [preds], [refs]) == wanted
-    assert count(metric.compute, preds, refs) == count(metric.gram_matrix, [preds], [refs]) == wanted
+    assert count(metric.score, preds, refs) == count(metric, [preds], [refs]) == expected
+    assert count(metric.compute, preds, refs) == count(metric.gram_matrix, [preds], [refs]) == expected
     for average in (micro_average, macro_average):
         family = Family(overlap, average([normalizer]))
-        assert count(family.update, [preds], [refs]) == count(family.per_document, [preds], [refs]) == wanted
-        assert count(Family(metric, average(["none"])).update, [preds], [refs]) == wanted
+        assert count(family.update, [preds], [refs]) == count(family.per_document, [preds], [refs]) == expected
+        assert count(Family(metric, average(["none"])).update, [preds], [refs]) == expected
     assert count(Family(overlap, micro_average(["precision"]), policy="agree").update, [preds], [refs]) == N * M + N + M
     assert count(overlap.overlap, [preds], [refs]) == N * M + N + M
     nested = dsl.set_matching[list[float]](dsl.normalize[normalizer](overlap))
-    assert count(nested.score, [preds], [refs]) == wanted
+    assert count(nested.score, [preds], [refs]) == expected
 
 
 def test_functions_of_many_pairs():
@@ -347,8 +347,8 @@ def test_functions_of_many_pairs():
     for kind in (list, tuple, np.array, torch.tensor, lambda x: torch.tensor(x, dtype=torch.float64)):
         metric = dsl.set_matching[int, "<->", "f1"](dsl.from_func(partial(close, kind=kind), batched=True))
         sizes.clear()
-        found = metric(preds, refs)
-        torch.testing.assert_close(found, dsl.set_matching[int, "<->", "f1"](single)(preds, refs), rtol=1e-6, atol=0)
+        result = metric(preds, refs)
+        torch.testing.assert_close(result, dsl.set_matching[int, "<->", "f1"](single)(preds, refs), rtol=1e-6, atol=0)
         assert sizes == [6, 4]
     with pytest.raises(ValueError, match="from_func: got 1 values for 2 pairs, wanted one for each"):
         dsl.set_matching[int](dsl.from_func(lambda xs, ys: [1.0], batched=True)).score([1, 2], [3])
@@ -415,8 +415,8 @@ def test_large_integers_and_texts_never_collide(tp):
         items = [tuple(2**40 - (n == k) for n in range(5)) for k in range(6)]
         assert rows.score(items, items) == 6.0 and rows.score(items[:1], items[1:]) == 0.0
     else:
-        words = [[str(number)] for number in near]
-        assert derive(tp).score(words, words) == len(near)
+        texts = [[str(index)] for index in near]
+        assert derive(tp).score(texts, texts) == len(near)
 
 
 def test_wide_columns_never_collide():
@@ -451,8 +451,8 @@ def test_policies_of_nested_classes():
     class Loose:
         xs: list[int]
 
-    for tp, alone, nested in ((Strict, 1.0, 1.0), (Loose, 0.0, 1.0)):
-        assert tp.metric.score(tp([]), tp([])) == alone
+    for tp, single, nested in ((Strict, 1.0, 1.0), (Loose, 0.0, 1.0)):
+        assert tp.metric.score(tp([]), tp([])) == single
         assert derive(list[tp], policy="agree").score([tp([])], [tp([])]) == nested
 
 
@@ -473,7 +473,7 @@ def test_a_single_score_is_that_of_a_batch(constraint, policy):
     """Few values are compared without tensors; a batch of one is not."""
     draw = np.random.default_rng(0)
     metrics = [
-        (derive(tp, constraint=constraint, policy=chosen), make)
+        (derive(tp, constraint=constraint, policy=selected), make)
         for tp, make in (
             (list[int], lambda: draw.integers(0, 3, draw.integers(0, 4)).tolist()),
             (
@@ -484,7 +484,7 @@ def test_a_single_score_is_that_of_a_batch(constraint, policy):
                 ),
             ),
         )
-        for chosen in (policy, Policy.parse(policy, duplicates="set"))
+        for selected in (policy, Policy.parse(policy, duplicates="set"))
     ]
     for metric, make in metrics:
         assert metric.node().plain
@@ -493,8 +493,8 @@ def test_a_single_score_is_that_of_a_batch(constraint, policy):
             for _ in range(25):
                 pred, ref = make(), make()
                 np.testing.assert_array_equal(scored.score(pred, ref), scored([pred], [ref]).item())
-    many = list(range(600))
-    assert derive(list[int]).score(many, many) == 600  # more than are compared without tensors
+    large = list(range(600))
+    assert derive(list[int]).score(large, large) == 600  # more than are compared without tensors
 
 
 def test_own_normalizers_see_tensors():

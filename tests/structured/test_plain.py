@@ -66,11 +66,11 @@ def test_collections_of_any_items(kind, normalizer, constraint):
 
 
 def test_large_values_are_left_to_tensors():
-    many = list(range(1200))
+    large = list(range(1200))
     sequence = dsl.sequence_matching[int](...)
     function = dsl.set_matching[float](dsl.from_func(lambda x, y: 1 - abs(x - y)))
-    assert derive(list[int]).score(many, many[::2]) == 600
-    assert sequence.score(many, many[::2]) == 600
+    assert derive(list[int]).score(large, large[::2]) == 600
+    assert sequence.score(large, large[::2]) == 600
     assert function.score([n / 8 for n in range(9)], [n / 8 for n in range(9)]) == 9
 
 

@@ -50,12 +50,12 @@ def bracketed(name: str, clusters: list[list[tuple[int, int]]], width: int) -> l
     lines = [f"#begin document {name}"]
     for token in range(width):
         marks = []
-        for number, cluster in enumerate(clusters):
+        for index, cluster in enumerate(clusters):
             for first, last in sorted(cluster):
                 if first == token:
-                    marks.append(f"({number})" if last == token else f"({number}")
+                    marks.append(f"({index})" if last == token else f"({index}")
                 elif last == token:
-                    marks.append(f"{number})")
+                    marks.append(f"{index})")
         lines.append(f"doc 0 {token} word {'|'.join(marks) or '-'}")
     return [*lines, "", "#end document"]
 
@@ -74,10 +74,10 @@ def test_conll():
     draw = random.Random(0)
     documents = {f"({n}); part 000": nested_clusters(draw, 15) for n in range(30)}
     lines = [line for name, clusters in documents.items() for line in bracketed(name, clusters, 15)]
-    found = dict(read_conll_coref(lines))
-    assert found.keys() == documents.keys()
+    result = dict(read_conll_coref(lines))
+    assert result.keys() == documents.keys()
     for name, clusters in documents.items():
-        assert sorted(map(sorted, found[name])) == sorted(map(sorted, clusters))
+        assert sorted(map(sorted, result[name])) == sorted(map(sorted, clusters))
 
 
 def test_read_clusters_are_scored():
@@ -89,14 +89,14 @@ def test_read_clusters_are_scored():
 
 def test_what_is_no_conll_file():
     lines = bracketed("a", [[(0, 1)]], 3)
-    for kind, given, message in (
+    for kind, inputs, message in (
         (TypeError, "\n".join(lines), "lines: got one str, wanted lines; write text.splitlines()"),
         (TypeError, b"", "lines: got one bytes, wanted lines; write text.splitlines()"),
         (TypeError, [b"#begin"], "line 1: got b'#begin', wanted text; open files without 'b' in their mode"),
         (ValueError, ["", "word -"], "line 2: got 'word -' outside of a document, wanted #begin document"),
     ):
         with pytest.raises(kind) as error:
-            list(read_conll_coref(given))
+            list(read_conll_coref(inputs))
         assert str(error.value) == message
     for column in (99, -6):
         with pytest.raises(ValueError) as error:

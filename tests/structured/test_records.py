@@ -101,7 +101,7 @@ def test_kinds_of_records_score_alike(kind):
     decorated = metametric(normalizer="f1")(doc)
     assert decorated is doc and doc.metric.score(pred, ref) == pytest.approx(2 * 0.75 / 5)
     family = Family(derive(list[item]), micro_average(["precision"]), by="name")
-    family.update(*([side["items"] if kind == "TypedDict" else side.items] for side in (pred, ref)))
+    family.update(*([part["items"] if kind == "TypedDict" else part.items] for part in (pred, ref)))
     assert float(family.compute()["precision[a]"]) == 0.75
     with pytest.raises(TypeError, match=r"^preds\[0\]: got 3 of type int, wanted "):
         metric.score(3, ref)
@@ -170,8 +170,8 @@ def test_generic_records():
         assert derive(tp).score(value, dataclasses.replace(value, label="y")) == 0
     metric = pickle.loads(pickle.dumps(derive(list[Box[int]], **policy)))
     assert metric.score([Box(1)], [Box(1)]) == 1
-    chosen = dsl.dataclass[Box[int]]({"value": ...})
-    assert chosen.score(Box(1, [2]), Box(1)) == 1
+    selected = dsl.dataclass[Box[int]]({"value": ...})
+    assert selected.score(Box(1, [2]), Box(1)) == 1
 
 
 def test_generic_records_of_other_kinds():
@@ -185,8 +185,8 @@ def test_generic_records_of_other_kinds():
         value: X
 
     for kind in (Model, Attr):
-        known = kind[list[int]]
-        assert derive(known).score(known(value=[1, 2]), known(value=[2])) == 1
+        record_type = kind[list[int]]
+        assert derive(record_type).score(record_type(value=[1, 2]), record_type(value=[2])) == 1
 
 
 def test_what_a_variable_stands_for_must_be_said():

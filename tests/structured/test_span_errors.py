@@ -13,15 +13,15 @@ def test_by_hand():
     ref = [["O"], ["B-A", "I-A", "O", "B-B", "O", "B-C", "B-A"]]
     pred = [["B-A"], ["B-A", "O", "O", "B-C", "O", "B-C", "O"]]
     # Document 1: [0, 0] beside [0, 1], label C beside B, [5, 5] right, [6, 6] of the reference alone.
-    for scheme, wanted in (
+    for scheme, expected in (
         ("strict", ([[1, 2, 2]], [[1, 0, 0], [1, 1, 1]], [])),
         ("exact", ([[1, 1, 1], [1, 2, 2]], [[1, 0, 0]], [])),
         ("partial", ([[1, 1, 1], [1, 2, 2]], [], [[1, 0, 0]])),
         ("type", ([[1, 0, 0], [1, 2, 2]], [[1, 1, 1]], [])),
     ):
-        found = span_errors(pred, ref, scheme)
-        assert tuple(rows.tolist() for rows in found[:3]) == wanted
-        assert found.missed.tolist() == [[1, -1, 3]] and found.spurious.tolist() == [[0, 0, -1]]
+        errors = span_errors(pred, ref, scheme)
+        assert tuple(rows.tolist() for rows in errors[:3]) == expected
+        assert errors.missed.tolist() == [[1, -1, 3]] and errors.spurious.tolist() == [[0, 0, -1]]
 
 
 def test_no_documents_and_no_spans():
@@ -64,15 +64,15 @@ def test_they_add_up_to_the_scores(scheme):
     errors, metric = span_errors(pred, ref, scheme), SpanScores(scheme)
     metric.update_tags(pred, ref)
     correct, incorrect, partial, missed, spurious = map(len, errors[:5])
-    worth = correct + partial / 2
-    precision, recall = (worth / (correct + incorrect + partial + alone) for alone in (spurious, missed))
+    score = correct + partial / 2
+    precision, recall = (score / (correct + incorrect + partial + single) for single in (spurious, missed))
     scores = metric.compute()
     assert [float(scores["precision"]), float(scores["recall"])] == pytest.approx([precision, recall])
 
 
 def test_places_are_those_of_read_tags():
     pred, ref = corpus()
-    spans = [read_tags(side).spans for side in (pred, ref)]
+    spans = [read_tags(part).spans for part in (pred, ref)]
     errors = span_errors(pred, ref)
     document, p, r = errors.correct.unbind(-1)
     assert spans[0][document, p].equal(spans[1][document, r])
@@ -83,32 +83,32 @@ def test_places_are_those_of_read_tags():
 
 
 def span_lists(tags: list[list[str]]) -> list[list[tuple[str, int, int]]]:
-    found = read_tags(tags)
-    rows = zip(found.spans.tolist(), found.lengths.tolist(), strict=True)
-    return [[(found.labels[label], first, last) for label, first, last in spans[:n]] for spans, n in rows]
+    result = read_tags(tags)
+    rows = zip(result.spans.tolist(), result.lengths.tolist(), strict=True)
+    return [[(result.labels[label], first, last) for label, first, last in spans[:n]] for spans, n in rows]
 
 
 @pytest.mark.parametrize("scheme", ["strict", "exact", "partial", "type"])
 def test_lists_of_spans_give_what_their_tags_give(scheme):
     pred, ref = corpus()
-    errors, wanted = span_errors(span_lists(pred), span_lists(ref), scheme), span_errors(pred, ref, scheme)
-    assert errors.labels == wanted.labels == ("LOC", "PER")
-    for rows, expected in zip((*errors[:5], errors.counts), (*wanted[:5], wanted.counts), strict=True):
+    errors, reference = span_errors(span_lists(pred), span_lists(ref), scheme), span_errors(pred, ref, scheme)
+    assert errors.labels == reference.labels == ("LOC", "PER")
+    for rows, expected in zip((*errors[:5], errors.counts), (*reference[:5], reference.counts), strict=True):
         assert rows.equal(expected)
 
 
 @pytest.mark.parametrize("scheme", ["strict", "exact", "partial", "type"])
 def test_tables_count_the_labels_of_the_rows(scheme):
-    pred, ref = (span_lists(side) for side in corpus())
+    pred, ref = (span_lists(part) for part in corpus())
     errors = span_errors(pred, ref, scheme)
     table, became = Counter(), Counter()
     for category, rows in zip(errors._fields, errors[:5], strict=False):
         for document, i, j in rows.tolist():
             predicted = pred[document][i][0] if i >= 0 else "missed"
-            wanted = ref[document][j][0] if j >= 0 else "spurious"
-            table[predicted if category == "spurious" else wanted, category] += 1
+            expected = ref[document][j][0] if j >= 0 else "spurious"
+            table[predicted if category == "spurious" else expected, category] += 1
             table["all", category] += 1
-            became[wanted, predicted] += 1
+            became[expected, predicted] += 1
     for row in ("LOC", "PER", "all"):
         for category in errors._fields[:5]:
             assert errors.table()[row, category] == table[row, category]

@@ -32,8 +32,8 @@ def test_padding_never_matters(name, inputs, garbage):
     padded = []
     for table, length in zip(tables, lengths, strict=True):
         wide = torch.cat([table, table[:, :2]], 1)
-        inside = torch.arange(wide.shape[1]) < length[:, None]
-        padded.append(wide.where(inside.view(*inside.shape, *[1] * (wide.ndim - 2)), garbage))
+        valid = torch.arange(wide.shape[1]) < length[:, None]
+        padded.append(wide.where(valid.view(*valid.shape, *[1] * (wide.ndim - 2)), garbage))
     assert scored(name, (*padded, *lengths)) == scored(name, inputs)
 
 
@@ -48,15 +48,15 @@ def test_documents_in_any_order_and_shape(name, inputs, generator):
 
 @pytest.mark.parametrize("name", SIDES)
 def test_swapped_sides_swap_precision_and_recall(name, inputs):
-    places = [place ^ 1 for place in range(len(inputs))]  # predictions and references take turns
-    found = scored(name, tuple(inputs[place] for place in places))
+    indices = [index ^ 1 for index in range(len(inputs))]  # predictions and references take turns
+    result = scored(name, tuple(inputs[index] for index in indices))
     other = {"precision": "recall", "recall": "precision"}
     for key, value in scored(name, inputs).items():
         head, dash, score = key.rpartition("-")
         score, bracket, label = score.partition("[")
         mirrored = head + dash + other.get(score, score) + bracket + label
         if "blanc" not in key:  # it asks which links the reference has
-            assert found[mirrored] == pytest.approx(value), key
+            assert result[mirrored] == pytest.approx(value), key
 
 
 @pytest.mark.parametrize("name", ["MultisetMatch", "BoxMatch", "SpanScores", "RelationScores"])
@@ -64,8 +64,8 @@ def test_items_in_any_order(name, inputs, generator):
     tables, lengths = inputs[: len(inputs) // 2], inputs[len(inputs) // 2 :]
     shuffled = []
     for table, length in zip(tables, lengths, strict=True):
-        place = torch.rand(table.shape[:2], generator=generator)
-        order = (place + 2 * (torch.arange(table.shape[1]) >= length[:, None])).argsort(1)
+        index = torch.rand(table.shape[:2], generator=generator)
+        order = (index + 2 * (torch.arange(table.shape[1]) >= length[:, None])).argsort(1)
         shuffled.append(table[torch.arange(N)[:, None], order])
     assert scored(name, (*shuffled, *lengths)) == pytest.approx(scored(name, inputs), rel=1e-12)
 

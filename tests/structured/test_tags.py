@@ -52,7 +52,7 @@ def test_a_bare_prefix_has_the_label_that_seqeval_gives_it():
 
 
 @pytest.mark.parametrize(
-    ("tag", "suffix", "wanted"),
+    ("tag", "suffix", "expected"),
     [
         ("B-", False, "a prefix of B, I, E, L, S, U, a dash and a label"),
         ("-PER", False, "a prefix of B, I, E, L, S, U, a dash and a label"),
@@ -63,10 +63,10 @@ def test_a_bare_prefix_has_the_label_that_seqeval_gives_it():
         ("-B", True, "a label, a dash and a prefix of B, I, E, L, S, U"),
     ],
 )
-def test_tags_that_are_none(tag, suffix, wanted):
+def test_tags_that_are_none(tag, suffix, expected):
     with pytest.raises(ValueError) as error:
         read_tags([["O"], ["O", tag]], suffix=suffix)
-    assert str(error.value) == f"document 1, position 1: got tag {tag!r}, wanted 'O', or {wanted}"
+    assert str(error.value) == f"document 1, position 1: got tag {tag!r}, wanted 'O', or {expected}"
 
 
 @pytest.mark.parametrize("tag", [None, 3, ["B-PER"], torch.tensor(1)])
@@ -119,22 +119,22 @@ def test_update_takes_lists_too():
         return RelationSet([Relation("r", Mention(start, end), Mention(start, end))])
 
     trigger = Event(Trigger(Mention(0, 1), "t"), [])
-    for make, name, sides in (
+    for make, name, inputs in (
         (SpanScores, "update_tags", (PRED, REF)),
         (CorefScores, "update_clusters", ([[["a", "b"]]], [[["a"], ["b"]]])),
         (RelationScores, "update_relations", ([related(0, 1)], [related(0, 1)])),
         (EventScores, "update_events", ([[trigger]], [[trigger]])),
     ):
-        metric, alone = make(), make()
-        getattr(alone, name)(*sides)
+        metric, single = make(), make()
+        getattr(single, name)(*inputs)
         collection = MetricCollection({"a": make(), "b": make()})
-        collection.update(*sides)
-        collection(*sides)
-        metric.update(*sides)
-        batch = metric(*sides)
-        assert metric.update_count == collection["b"].update_count == 2 and alone.update_count == 1
-        assert torch.equal(metric.sums, 2 * alone.sums) and torch.equal(collection["b"].sums, metric.sums)
-        torch.testing.assert_close(batch, alone.compute(), equal_nan=True)
+        collection.update(*inputs)
+        collection(*inputs)
+        metric.update(*inputs)
+        batch = metric(*inputs)
+        assert metric.update_count == collection["b"].update_count == 2 and single.update_count == 1
+        assert torch.equal(metric.sums, 2 * single.sums) and torch.equal(collection["b"].sums, metric.sums)
+        torch.testing.assert_close(batch, single.compute(), equal_nan=True)
 
 
 def test_sides_that_are_no_lists_or_tensors_are_named():
@@ -196,7 +196,7 @@ def test_tags_that_do_not_fit_are_told(pred, ref, mode, text, recwarn):
 
 def test_report():
     """By hand: PER 1 of 1, ORG 0 of 1 wanted and none predicted, LOC 1 of 2 predicted."""
-    wanted = """
+    expected = """
               precision    recall  f1-score   support
 
          LOC      0.500     1.000     0.667         1
@@ -207,15 +207,15 @@ def test_report():
    macro avg      0.500     0.667     0.556         3
 weighted avg      0.500     0.667     0.556         3
 """
-    assert "\n" + ner_report(PRED, REF, digits=3) == wanted
+    assert "\n" + ner_report(PRED, REF, digits=3) == expected
     metric = SpanScores(labels=("PER", "MISC"))  # one that never occurs has no row
     metric.update_tags([["B-PER"]], [["B-PER"]])
     assert "MISC" not in metric.report() and "PER" in metric.report()
 
 
 def test_report_takes_the_names_of_seqeval():
-    wanted = ner_report(PRED, REF)
-    assert ner_report(y_true=REF, y_pred=PRED) == ner_report(pred=PRED, y_true=REF) == wanted
+    expected = ner_report(PRED, REF)
+    assert ner_report(y_true=REF, y_pred=PRED) == ner_report(pred=PRED, y_true=REF) == expected
     with pytest.raises(TypeError, match="^got pred and y_pred of pred, y_pred, wanted one of them$"):
         ner_report(PRED, y_pred=PRED)
     with pytest.raises(TypeError, match="^got neither of ref, y_true, wanted one of them$"):
@@ -249,12 +249,12 @@ def test_report_rounds_the_ratio_of_counts():
 
 
 def test_report_of_nothing():
-    wanted = """
+    expected = """
               precision    recall  f1-score   support
 
    micro avg       0.00      0.00      0.00         0
 """
-    assert "\n" + ner_report([["O"]], [["O"]]) == "\n" + ner_report([], []) == wanted
+    assert "\n" + ner_report([["O"]], [["O"]]) == "\n" + ner_report([], []) == expected
 
 
 def test_report_with_intervals():

@@ -42,10 +42,10 @@ def ratio(a, b):
 
 
 def all_pairs(comparator, preds, refs, **options):
-    i, j = (side.ravel() for side in np.indices((len(preds), len(refs))))
+    i, j = (part.ravel() for part in np.indices((len(preds), len(refs))))
     keys, codes = [], {}
     pred_codes, ref_codes = (
-        np.array([comparator.code(value, codes, keys) for value in side]) for side in (preds, refs)
+        np.array([comparator.code(value, codes, keys) for value in part]) for part in (preds, refs)
     )
     return comparator.pair_similarities(keys, pred_codes[i], ref_codes[j], **options).reshape(len(preds), len(refs))
 
@@ -167,17 +167,17 @@ def test_from_func_is_called_once_for_each_distinct_pair(batched, symmetric):
         return np.array(values) if batched else values[0]
 
     comparator = from_func(function, batched=batched, symmetric=symmetric, batch_size=4)
-    words, answers = ["ab", "bc", "ab", "cd", "abc"], Answers()
+    texts, answers = ["ab", "bc", "ab", "cd", "abc"], Answers()
     for _ in range(2):
-        values = all_pairs(comparator, words, words, answers=answers)
-        assert values.tolist() == [[overlap(a, b) for b in words] for a in words]
+        values = all_pairs(comparator, texts, texts, answers=answers)
+        assert values.tolist() == [[overlap(a, b) for b in texts] for a in texts]
     distinct = 4 * 3 // 2 if symmetric else 4 * 3
     assert len(asked) == distinct == answers.num_calls
     assert len(set(map(frozenset, asked)) if symmetric else set(asked)) == distinct
     assert all(a != b for a, b in asked)
     assert max(sizes) == (4 if batched else 1)
     answers.clear()
-    all_pairs(comparator, words, words, answers=answers)
+    all_pairs(comparator, texts, texts, answers=answers)
     assert answers.num_calls == 2 * distinct
 
 

@@ -38,7 +38,7 @@ def test_parsed_answers_of_another_kind_are_unreadable_like_their_texts():
 @pytest.mark.parametrize("make", [list, np.array, torch.tensor])
 def test_ids_may_be_lists_arrays_and_tensors(make):
     report = evaluate(['{"a": 0}', '{"a": 5}', "no"], REFS, SCHEMA, ids=make([7, 8, 9]), replicates=0)
-    assert [each.id for each in report.documents] == [7, 8, 9]
+    assert [document.id for document in report.documents] == [7, 8, 9]
     assert report.explain(8).counts["wrong"] == 1
 
 
@@ -50,7 +50,7 @@ def test_ids_and_groups_are_as_many_as_documents(names):
 
 def test_explanations_after_skipped_documents_are_of_the_right_ones():
     report = evaluate(["no", '{"a": 1}', '{"a": 5}'], REFS, SCHEMA, on_invalid="skip", ids=[7, 8, 9], replicates=0)
-    assert [each.id for each in report.documents] == [8, 9]
+    assert [document.id for document in report.documents] == [8, 9]
     rows = [report.explain(name).rows[0] for name in (8, 9)]
     assert [(row.prediction, row.reference) for row in rows] == [(1, 1), (5, 2)]
     assert "skipped: 1 unreadable" in str(report)
@@ -100,5 +100,5 @@ def test_documents_are_valid_if_the_function_does_not_raise():
 def test_many_fields_keep_the_replicates_that_were_asked_for():
     wide = {f"k{n}": n for n in range(300)}
     assert evaluate([wide], [wide], replicates=50).metric.replicates == 50  # Holm's would need 6,019
-    few = {f"k{n}": n for n in range(60)}
-    assert evaluate([few], [few], replicates=50).metric.replicates == 20 * 61 - 1
+    small = {f"k{n}": n for n in range(60)}
+    assert evaluate([small], [small], replicates=50).metric.replicates == 20 * 61 - 1

@@ -80,8 +80,8 @@ def test_references():
     )
     assert tree.root == Reference("#/$defs/a~1b")
     assert tree.resolved(tree.root) == Record((Field("next", Reference("#/$defs/a~1b", nullable=True)),))
-    whole = read_json_schema({"properties": {"children": {"items": {"$ref": "#"}}}})
-    assert whole.definitions["#"] == whole.root
+    full = read_json_schema({"properties": {"children": {"items": {"$ref": "#"}}}})
+    assert full.definitions["#"] == full.root
 
 
 def expanded(schema, node, seen=()):
@@ -92,14 +92,14 @@ def expanded(schema, node, seen=()):
         meant = expanded(schema, schema.definitions[node.name], (*seen, node.name))
         return (meant, node.nullable, node.scoring)
     if isinstance(node, Record):
-        fields = [(each.name, each.required, expanded(schema, each.type, seen)) for each in node.fields]
+        fields = [(field.name, field.required, expanded(schema, field.type, seen)) for field in node.fields]
         return ("record", fields, node.closed, node.nullable)
     if not dataclasses.is_dataclass(node):
         return node
     parts = {
-        each.name: tuple(expanded(schema, part, seen) for part in value) if isinstance(value, tuple) else value
-        for each in dataclasses.fields(node)
-        for value in [getattr(node, each.name)]
+        field.name: tuple(expanded(schema, part, seen) for part in value) if isinstance(value, tuple) else value
+        for field in dataclasses.fields(node)
+        for value in [getattr(node, field.name)]
     }
     for name in ("item", "value"):
         if name in parts:
@@ -120,7 +120,8 @@ def test_a_class_and_its_json_schema_are_one_tree(name):
 def test_annotated_and_recursive_classes_can_be_written_and_read(cls):
     of_class, written = schema_of(cls), read_json_schema(json_schema(cls))
     names = [
-        [(each.name, each.required) for each in schema.resolved(schema.root).fields] for schema in (of_class, written)
+        [(field.name, field.required) for field in schema.resolved(schema.root).fields]
+        for schema in (of_class, written)
     ]
     assert names[0] == names[1]
 

@@ -105,7 +105,7 @@ def comparable(schema):
 
     def rewrite(part):
         if isinstance(part, list):
-            return [rewrite(each) for each in part]
+            return [rewrite(item) for item in part]
         if not isinstance(part, dict):
             return part
         if "$ref" in part and "enum" in (meant := definitions.get(part["$ref"].rpartition("/")[2], {})):
