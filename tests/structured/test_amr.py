@@ -22,7 +22,7 @@ def props(*triples: str) -> list[Prop]:
 
 @pytest.mark.parametrize("top", TOPS)
 @pytest.mark.parametrize("case", GOLDEN["amr"][:-1], ids=[case["id"] for case in GOLDEN["amr"][:-1]])
-def test_golden(case, top, device):
+def test_smatch_golden_cases_match(case, top, device):
     expected = case["output"][top]
     for solver in ("auto", "exact", "search"):
         metric = Smatch(TOPS[top], solver).to(device)
@@ -60,11 +60,11 @@ def test_golden_micro_and_macro(device):
         ("(a :polarity -)", ["a polarity -"]),
     ],
 )
-def test_read_penman(text, triples):
+def test_read_penman_text_gives_triples(text, triples):
     assert sorted(map(str, read_penman(text, top=False))) == sorted(map(str, props(*triples)))
 
 
-def test_top():
+def test_read_penman_top_option_adds_triple():
     text = "(b / Big :domain (a / cat))"
     without_top = read_penman(text, top=False)
     assert read_penman(text)[len(without_top) :] == props("b top top")
@@ -98,7 +98,7 @@ def test_dataclasses_have_the_metric():
     assert Prop.latent_metric.score(*props("a arg0 b", "x arg0 y")) == 1
 
 
-def test_empty_graphs(device):
+def test_smatch_empty_graphs_score_zero(device):
     metric = Smatch().to(device)
     metric.update([[], []], [[], "(a / cat)"])
     assert {name: float(score) for name, score in metric.compute().items()} == {
@@ -106,7 +106,7 @@ def test_empty_graphs(device):
     }  # fmt: skip
 
 
-def test_errors(monkeypatch):
+def test_smatch_invalid_arguments_raise(monkeypatch):
     metric = Smatch()
     with pytest.raises(ValueError) as error:
         metric.update(["(a / cat)"], [])

@@ -109,7 +109,7 @@ def some_clusters(random: np.random.Generator) -> tuple[Clusters, Clusters]:
 
 
 @pytest.mark.parametrize("average", ["micro", "macro"])
-def test_definitions(average):
+def test_coref_scores_match_definitions(average):
     random = np.random.default_rng(0)
     documents = [some_clusters(random) for _ in range(40)]
     metric = CorefScores(average=average)

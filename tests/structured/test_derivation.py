@@ -130,7 +130,7 @@ def shape(node):
     ],
     ids=str,
 )
-def test_rules(tp, expected):
+def test_derive_types_give_expected_nodes(tp, expected):
     assert shape(derive(tp).node()) == expected
 
 
@@ -186,7 +186,7 @@ def message(kind, call):
     return str(caught.value)
 
 
-def test_recursive_types():
+def test_derive_recursive_types_raise():
     assert message(TypeError, lambda: derive(Tree).node()) == (
         "Tree.branches[*].trees[*]: got the recursive type Tree -> Branch -> Tree; "
         "use dsl.graph_matching over its nodes"
@@ -221,7 +221,7 @@ class Tree:
     branches: list[Branch]
 
 
-def test_unknown_names():
+def test_derive_unknown_annotation_names_raise():
     @dataclass
     class Odd:
         x: int
@@ -247,7 +247,7 @@ def test_names_of_the_frame():
     assert Outer.metric.score(Outer([Inner(1), Inner(2)]), Outer([Inner(1), Inner(3)])) == 0.5
 
 
-def test_decoration():
+def test_metametric_invalid_classes_raise():
     class Plain:
         pass
 
@@ -264,7 +264,7 @@ def test_decoration():
     )
 
 
-def test_subclasses():
+def test_metametric_subclasses_have_separate_metrics():
     @metametric(normalizer="none")
     @dataclass
     class Own(Decorated):
@@ -288,7 +288,7 @@ def test_fields_left_out():
     assert derive(Empty).score(Empty(), Empty()) == 1.0
 
 
-def test_unions():
+def test_derive_unions_score_by_case():
     metric = derive(list[int | bool | str | list[int] | None])
     assert metric.score([1.0, 2, "a", None, [3, 4]], [1, 2, "a", None, [4]]) == 5.0
     assert metric.score([True], [1]) == 0.0  # a case of its own

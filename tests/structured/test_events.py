@@ -105,7 +105,7 @@ def test_documents_without_triggers():
         assert not any(value for value in metric.compute().values())
 
 
-def test_relations():
+def test_relation_scores_match_hand_computation():
     ours = [Relation("in", FIRST, SECOND), Relation("of", SECOND, FIRST), Relation("of", SECOND, FIRST)]
     theirs = [Relation("of", SECOND, FIRST), Relation("in", SECOND, FIRST)]
     metric = RelationScores(average="types", labels=("in", "of", "at"))
@@ -131,7 +131,7 @@ def test_relations_are_rows_that_are_equal(generator):
     assert ours.compute() == counted.compute()
 
 
-def test_refused():
+def test_event_scores_invalid_arguments_raise():
     for call, message in (
         (lambda: EventScores("role"), "link: got 'role', wanted one of 'trigger', 'type'"),
         (lambda: EventScores().update_events([[]], []), "lengths differ: preds has 1, refs has 0"),

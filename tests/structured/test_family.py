@@ -49,7 +49,7 @@ def test_micro_and_macro():
     )
 
 
-def test_keys():
+def test_family_keys_follow_names_and_reductions():
     assert list(Family(Doc.metric, micro_average(["none", "f1"])).compute()) == ["overlap", "f1"]
     names = {name: Family(Doc.metric, micro_average(["f1"])) for name in ("type", "a.b", "members")}
     assert list(Suite(names).compute()) == ["type-f1", "a.b-f1", "members-f1"]
@@ -57,12 +57,12 @@ def test_keys():
     assert list(suite.compute()) == ["events-x-micro-f1", "events-x-micro"]
 
 
-def test_nothing_yet():
+def test_family_without_documents_is_nan():
     family = Family(Doc.metric, BOTH, by="label", labels=["LOC"])
     assert all(math.isnan(family.compute()[key]) for key in ("micro-f1", "macro-f1", "types-f1", "weighted-f1"))
 
 
-def test_labels():
+def test_family_by_label_matches_hand_computation():
     family = Family(Doc.metric, micro_average(["precision", "f1"]), by="label")
     for pred, ref in zip(PREDS, REFS, strict=True):
         family.update_single(pred, ref)
@@ -219,7 +219,7 @@ def test_policies_of_families():
         assert family.compute()["f1"].item() == value
 
 
-def test_moving():
+def test_family_moved_keeps_its_device():
     family = Family(Doc.metric, micro_average(["f1"])).to("cpu")
     family.update(PREDS, REFS)
     assert family.compute()["f1"].device == torch.device("cpu")

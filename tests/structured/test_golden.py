@@ -30,7 +30,7 @@ def keys_of(items: list) -> torch.Tensor:
 
 
 @golden("multiset")
-def test_multiset(case, device):
+def test_multiset_overlap_golden_cases_match(case, device):
     pred, ref = (keys_of(case["input"][role]).to(device) for role in ("pred", "ref"))
     columns = max(pred.ndim, ref.ndim) > 1
     for constraint, expected in case["output"].items():
@@ -42,7 +42,7 @@ def test_multiset(case, device):
 
 
 @golden("soft")
-def test_soft(case, device):
+def test_set_overlap_golden_cases_match(case, device):
     similarity = torch.tensor(case["input"]["similarity"], dtype=torch.float64, device=device)
     close(
         {c: structured.set_overlap(similarity, constraint=c) for c in CONSTRAINTS},
@@ -55,7 +55,7 @@ def test_soft(case, device):
 
 
 @golden("soft_batch")
-def test_soft_batch(case, device):
+def test_set_overlap_golden_batches_match(case, device):
     similarity = torch.tensor(case["input"]["similarity"], dtype=torch.float64, device=device)
     lengths = [torch.tensor(case["input"][name], device=device) for name in ("n_pred", "n_ref")]
     for constraint in CONSTRAINTS:
@@ -78,7 +78,7 @@ def test_selves_that_are_solved(case):
 @golden("policy")
 @pytest.mark.parametrize("average", ["micro", "macro"])
 @pytest.mark.parametrize("policy", ["conventional", "agree", "metametric"])
-def test_policy(case, policy, average):
+def test_multiset_match_golden_policies_match(case, policy, average):
     expected = case["output"][policy][average]
     metric = structured.MultisetMatch(scores=tuple(expected), average=average, policy=policy)
     for pred, ref in case["input"]["documents"]:
@@ -87,7 +87,7 @@ def test_policy(case, policy, average):
 
 
 @golden("sequence")
-def test_sequence(case, device):
+def test_sequence_overlap_golden_cases_match(case, device):
     inputs = case["input"]
     rows = inputs.get("similarity") or [[float(p == r) for r in inputs["ref"]] for p in inputs["pred"]]
     shape = (len(rows), len(rows[0]) if rows else len(inputs["ref"]))
@@ -107,7 +107,7 @@ def test_sequence(case, device):
         ("macro_agree", {"average": "macro", "zero_division": "agree"}),
     ],
 )
-def test_coref(case, name, options, device):
+def test_coref_scores_golden_cases_match(case, name, options, device):
     metric = structured.CorefScores(**options).to(device)
     documents = case["input"]["documents"]
     metric.update_clusters([d["pred"] for d in documents], [d["ref"] for d in documents])
@@ -117,7 +117,7 @@ def test_coref(case, name, options, device):
 
 @golden("large_coref")
 @pytest.mark.parametrize("average", ["micro", "macro"])
-def test_large_coref(case, average, device):
+def test_coref_scores_large_golden_case_matches(case, average, device):
     metric = structured.CorefScores(average=average).to(device)
     inputs = case["input"]
     d, m = torch.arange(inputs["documents"])[:, None].numpy(), torch.arange(inputs["mentions"]).numpy()
@@ -128,7 +128,7 @@ def test_large_coref(case, average, device):
 
 
 @golden("large_multiset")
-def test_large_multiset(case, device):
+def test_multiset_overlap_large_golden_case_matches(case, device):
     d, i = torch.arange(1000, device=device)[:, None], torch.arange(34, device=device)
     pred, ref = (7 * d * d + 13 * i * i + 5 * i * d) % 40, (11 * d + 17 * i * i + 3 * i * d) % 40
     lengths = (20 + d % 11)[:, 0], (20 + 3 * d % 11)[:, 0]
@@ -143,7 +143,7 @@ def test_large_multiset(case, device):
 
 @pytest.mark.filterwarnings("ignore:(pred|ref). tags do not fit")
 @golden("spans")
-def test_spans(case):
+def test_span_scores_golden_cases_match(case):
     pred, ref, expected = case["input"]["pred"], case["input"]["ref"], case["output"]
     for tags, spans in ((pred, expected["pred_spans"]), (ref, expected["ref_spans"])):
         read = structured.read_tags(tags)
@@ -162,7 +162,7 @@ def test_spans(case):
 
 
 @golden("ranking")
-def test_ranking(case, device):
+def test_ranking_scores_golden_cases_match(case, device):
     gains = case["input"]["ref_gains"]
     names = {name.partition("@")[0]: None for name, value in case["output"].items() if value is not None}
     metric = structured.RankingScores((1, 3, 5), tuple(names)).to(device)
@@ -172,7 +172,7 @@ def test_ranking(case, device):
 
 
 @golden("boxes")
-def test_boxes(case, device):
+def test_box_match_golden_cases_match(case, device):
     for name, expected in case["output"].items():
         threshold, kind, objective = name.removeprefix("iou").split("_")
         metric = structured.BoxMatch(float(threshold), objective=objective).to(device)
@@ -190,14 +190,14 @@ def test_boxes(case, device):
 
 
 @golden("cluster_accuracy")
-def test_cluster_accuracy(case, device):
+def test_cluster_accuracy_golden_cases_match(case, device):
     metric = structured.ClusterAccuracy().to(device)
     metric.update(*(torch.tensor(case["input"][role], device=device) for role in ("pred", "ref")))
     close(metric.compute(), case["output"])
 
 
 @golden("events")
-def test_events(case, device):
+def test_event_scores_golden_cases_match(case, device):
     inputs = [
         [
             [

@@ -40,7 +40,7 @@ def defined(case, policy):
 
 @pytest.mark.parametrize("policy", ["conventional", "metametric"])
 @cases("dataclass")
-def test_dataclasses(case, policy):
+def test_dataclass_metrics_golden_cases_match(case, policy):
     if policy not in case["output"]:
         pytest.skip("no value of this policy")
     cls, pred, ref = defined(case["input"], policy)
@@ -56,7 +56,7 @@ def test_dataclasses(case, policy):
 
 
 @cases("matches")
-def test_matches(case):
+def test_matching_golden_pairs_match(case):
     cls, pred, ref = defined(case["input"], "conventional")
     _, matching = cls.metric.compute(pred, ref)
     pairs = [(str(match.pred_path), str(match.ref_path)) for match in matching]
@@ -65,7 +65,7 @@ def test_matches(case):
 
 
 @cases("path")
-def test_paths(case):
+def test_path_golden_selectors_match(case):
     selector, path = Path.parse(case["input"]["selector"]), Path.parse(case["input"]["path"])
     assert selector.selects(path) is case["output"]["selects"]
     assert list(selector) == case["output"]["selector_components"]
@@ -74,7 +74,7 @@ def test_paths(case):
 
 @pytest.mark.parametrize("policy", ["conventional", "agree", "metametric"])
 @cases("policy")
-def test_policies(case, policy):
+def test_family_golden_policies_match(case, policy):
     expected = case["output"][policy]
     preds, refs = zip(*case["input"]["documents"], strict=True)
     metric = derive(list[int], policy=policy)
@@ -92,7 +92,7 @@ def test_policies(case, policy):
 
 @pytest.mark.parametrize("constraint", ["<->", "->", "<-", "~"])
 @cases("multiset")
-def test_multisets(case, constraint):
+def test_set_matching_golden_multisets_match(case, constraint):
     objects = ([tuple(x) if isinstance(x, list) else x for x in case["input"][role]] for role in ("pred", "ref"))
     metric = dsl.set_matching[typing.Any, constraint](dsl.discrete[typing.Any])
     check_overlap(metric, *objects, case["output"][constraint])
@@ -125,7 +125,7 @@ def sides(similarity):
 
 @pytest.mark.parametrize("constraint", ["<->", "->", "<-", "~"])
 @cases("soft")
-def test_soft(case, constraint):
+def test_set_matching_golden_similarities_match(case, constraint):
     similarity = case["input"]["similarity"]
     metric = dsl.set_matching[Side, constraint](table(similarity))
     score, matching = metric.compute(*sides(similarity))
@@ -149,7 +149,7 @@ def test_selves_are_solved(case, constraint):
 
 @pytest.mark.parametrize("constraint", ["<->", "->", "<-", "~"])
 @cases("sequence")
-def test_sequences(case, constraint):
+def test_sequence_matching_golden_cases_match(case, constraint):
     expected = case["output"][constraint]
     if "similarity" in case["input"]:
         similarity = case["input"]["similarity"]

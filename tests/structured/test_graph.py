@@ -74,7 +74,7 @@ def test_reachability_against_walks(device):
 
 
 @pytest.mark.parametrize("case", GOLDEN["graph"], ids=[case["id"] for case in GOLDEN["graph"]])
-def test_golden(case, device):
+def test_graph_overlap_golden_cases_match(case, device):
     inputs = case["input"]
     pred, ref = inputs["pred_labels"], inputs["ref_labels"]
     similarity = inputs.get("similarity", [[float(a == b) for b in ref] for a in pred])
@@ -90,7 +90,7 @@ def test_golden(case, device):
 
 
 @pytest.mark.parametrize(("nodes", "full"), [(3, True), (4, False), (5, True), (6, False), (7, True), (7, False)])
-def test_enumeration(nodes, full, device):
+def test_graph_overlap_matches_enumeration(nodes, full, device):
     """25 documents for each constraint: every solver brackets the optimum and knows when it has it."""
     documents = random_documents(25, nodes, full)
     for constraint in CONSTRAINTS:
@@ -152,14 +152,14 @@ def test_nan_and_parts(monkeypatch, device):
         ({"solver": None}, "solver: got None, wanted one of 'auto', 'exact', 'search'"),
     ],
 )
-def test_errors(change, message):
+def test_graph_overlap_invalid_arguments_raise(change, message):
     reachable = {"pred_reach": torch.eye(2).bool(), "ref_reach": torch.eye(3).bool()}
     with pytest.raises(ValueError) as error:
         graph_overlap(**({"similarity": torch.zeros(2, 3)} | reachable | change))
     assert str(error.value) == message
 
 
-def test_reachability_errors():
+def test_reachability_invalid_shape_raises():
     with pytest.raises(ValueError) as error:
         reachability(torch.zeros(2, 3).bool())
     assert str(error.value) == "adjacency: got shape (2, 3), wanted (..., 3, 3)"

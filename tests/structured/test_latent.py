@@ -47,7 +47,7 @@ def random_documents(count: int, variables: int) -> list[tuple[Tensor, ...]]:
 
 
 @pytest.mark.parametrize("case", GOLDEN["latent"], ids=[case["id"] for case in GOLDEN["latent"]])
-def test_golden(case, device):
+def test_latent_overlap_golden_cases_match(case, device):
     constants: dict[str, int] = {}
     pred, ref = ([x.to(device) for x in encode(case["input"][part], constants)] for part in ("pred", "ref"))
     for constraint, expected in case["output"].items():
@@ -63,7 +63,7 @@ def test_golden(case, device):
 
 
 @pytest.mark.parametrize("variables", [1, 3, 4, 5, 6])
-def test_enumeration(variables, device):
+def test_latent_overlap_matches_enumeration(variables, device):
     """50 documents for each number of variables and constraint: every solver brackets the optimum and knows when it
     has it, and the mapping is worth the value."""
     documents = random_documents(50, variables)
@@ -241,7 +241,7 @@ def test_equal_items_count_once(constraint, device):
         ({"node_limit": 0.5}, "node_limit: got 0.5, wanted an integer >= 0"),
     ],
 )
-def test_errors(change, message):
+def test_latent_overlap_invalid_arguments_raise(change, message):
     arguments = {f"{role}_props": torch.zeros(2, 3).long() for role in ("pred", "ref")}
     arguments |= {f"{role}_is_var": torch.zeros(2, 3).bool() for role in ("pred", "ref")}
     with pytest.raises(ValueError) as error:
@@ -249,7 +249,7 @@ def test_errors(change, message):
     assert str(error.value) == message
 
 
-def test_without_scipy(monkeypatch):
+def test_latent_overlap_without_scipy_raises(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "scipy.optimize", None)
     documents = random_documents(200, 6)
     assert not bool(latent_overlap(*documents, solver="search").exact.all())

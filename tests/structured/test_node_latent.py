@@ -35,7 +35,7 @@ def facts(rows):
 
 
 @pytest.mark.parametrize("case", GOLDEN["latent"], ids=lambda case: case["id"])
-def test_golden_latent(case):
+def test_latent_metric_golden_cases_match(case):
     pred, ref = facts(case["input"]["pred"]), facts(case["input"]["ref"])
     for constraint, expected in case["output"].items():
         metric = derive(list[Fact], constraint=constraint)
@@ -178,7 +178,7 @@ def label(node):
 
 @pytest.mark.parametrize("constraint", CONSTRAINTS)
 @pytest.mark.parametrize("case", GOLDEN["graph"], ids=lambda case: case["id"])
-def test_golden_graphs(case, constraint):
+def test_graph_matching_golden_cases_match(case, constraint):
     inputs = case["input"]
     inner = dsl.discrete[str].contramap(label)
     pred, ref = (Graph(inputs[f"{part}_labels"], inputs[f"{part}_edges"]) for part in ("pred", "ref"))

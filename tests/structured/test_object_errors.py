@@ -299,7 +299,7 @@ COLLECTION = "wanted a collection such as a list"
         ),
     ],
 )
-def test_messages(kind, call, message):
+def test_object_errors_have_exact_messages(kind, call, message):
     with pytest.raises(kind) as caught:
         call()
     assert str(caught.value) == message

@@ -59,7 +59,7 @@ def test_order_and_depth():
 
 
 @pytest.mark.parametrize("depth", range(8))
-def test_max_depth(depth):
+def test_matching_max_depth_limits_paths(depth):
     _, matching = Story.metric.compute(PRED, REF, max_depth=depth)
     assert listed(matching) == [row for row in EXPECTED if len(Path.parse(row[0])) <= depth]
 
@@ -100,7 +100,7 @@ def test_equal_items_in_nested_lists(constraint):
     )
 
 
-def test_hooks():
+def test_family_hooks_receive_selected_matches():
     calls = []
     family = Family(
         Story.metric,
@@ -152,7 +152,7 @@ def test_matches_are_found_when_read():
     assert list(matching) == list(matching) == [] and result == [1]
 
 
-def test_paths():
+def test_path_operations_match_expectation():
     path = Path.parse("a.b[1].c")
     assert path == Path(("a", "b", 1, "c")) and hash(path) == hash(Path.parse("a.b[1].c"))
     assert str(path.append(2)) == "a.b[1].c[2]" and str(path.prepend("z", 0)) == "z[0].a.b[1].c"

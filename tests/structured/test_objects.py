@@ -95,7 +95,7 @@ def test_a_pair_of_collections_with_more_pairs_than_allowed_is_a_part_of_its_own
     assert [*islice(parts, 5)] == [(slice(0, 1), ([0], [0])), (slice(1, 4), ([0, 1, 3], [1, 2, 3]))]
 
 
-def test_no_objects():
+def test_metric_without_objects_is_empty():
     overlap = Bag.metric.overlap([], [])
     assert all(part.shape == (0,) for part in overlap) and overlap.cross.dtype == torch.float64
     assert Bag.metric([], []).shape == (0,) and Bag.metric.gram_matrix([], BAGS).shape == (0, 4)
@@ -157,7 +157,7 @@ OBJECTS = [
 
 @pytest.mark.parametrize("used", [False, True])
 @pytest.mark.parametrize(("metric", "objects"), list(zip(METRICS, OBJECTS, strict=True)))
-def test_copies(metric, objects, used):
+def test_metric_copies_give_equal_scores(metric, objects, used):
     fresh = StructuredMetric(metric.plan, metric.normalizer, metric.own_policy)
     if used:
         fresh.score(*objects)

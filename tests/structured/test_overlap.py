@@ -81,7 +81,7 @@ def test_order_of_items_changes_no_set(generator):
         )
 
 
-def test_spellings():
+def test_constraint_spellings_are_equivalent():
     pred, ref = torch.tensor([1]), torch.tensor([1, 1, 1])
     for arrow, ratio, cross in (("<->", "1:1", 1), ("->", "1:*", 1), ("<-", "*:1", 3), ("~", "*:*", 3)):
         assert Constraint.parse(arrow) is Constraint.parse(ratio)
@@ -155,7 +155,7 @@ def test_half_precision_is_summed_from_single(device):
     assert float(set_overlap(similarity)) == pytest.approx(300 * float(similarity[0, 0].float()), rel=1e-6)
 
 
-def test_normalizers():
+def test_normalizer_names_are_parsed():
     assert Normalizer.parse("f1e1") == FScore(10.0) and Normalizer.parse("f2").name == "f2"
     assert Normalizer.parse("dice") == Normalizer.parse("f") == Normalizer.parse("f1") == FScore()
     for text in ("f0", "f-1", "F1", "fscore", "", "f1e999"):
@@ -196,7 +196,7 @@ def test_what_is_not_finite_gives_nothing_finite(index, value):
                 assert not result.isfinite() or index not in read, (name, others)
 
 
-def test_refused():
+def test_overlap_invalid_arguments_raise():
     similarity = torch.zeros(2, 3)
     for call, message in (
         (

@@ -45,7 +45,7 @@ def check_pairs(metric, preds, refs):
 
 @pytest.mark.parametrize("constraint", CONSTRAINTS)
 @pytest.mark.parametrize("tp", [tp for tp in TYPES if tp != list[Scored]], ids=str)
-def test_derived_metrics(tp, constraint):
+def test_derived_metrics_scalar_path_agrees(tp, constraint):
     for policy in POLICIES:
         for normalizer in NORMALIZERS[::2]:
             metric = dsl.normalize[normalizer](derive(tp, constraint=constraint)).under(policy)

@@ -127,7 +127,7 @@ def by_definition(pred: list[int], ref: list[int], similarity) -> dict[str, floa
 
 
 @pytest.mark.parametrize("similarity", [closeness, lambda x, y: float(x == y)], ids=["partial", "equal"])
-def test_every_permutation(generator, similarity):
+def test_ranked_objects_match_enumeration(generator, similarity):
     inner = dsl.from_func(similarity) if similarity is closeness else SAME
     preds, refs = documents(generator, 40, 4, repeats=True)
     rows = [by_definition(pred, ref, similarity) for pred, ref in zip(preds, refs, strict=True)]
@@ -149,7 +149,7 @@ def test_a_batch_is_its_documents(generator, inner):
 
 
 @pytest.mark.parametrize("inner", [CLOSE, SAME], ids=["partial", "equal"])
-def test_empty_sides(inner):
+def test_ranked_objects_without_items_use_zero_division(inner):
     over_references = {"recall@2", "ap@2", "ndcg@2", "ap", "ndcg", "r_precision", "ap_metametric"}
     for zero_division, pred, expected in ((0.5, [1], 0.5), (0.5, [], 0.5), ("agree", [], 1), ("agree", [1], 0)):
         scores = scored(inner, [pred], [[]], ks=(2,), zero_division=zero_division)
@@ -241,7 +241,7 @@ def test_a_copy_and_a_failure():
         ),
     ],
 )
-def test_errors(kind, call, message):
+def test_ranked_objects_invalid_arguments_raise(kind, call, message):
     with pytest.raises(kind) as error:
         call()
     assert str(error.value) == message

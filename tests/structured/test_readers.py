@@ -35,7 +35,7 @@ def disjoint_spans(draw: random.Random, width: int) -> list[tuple[str, int, int]
 @pytest.mark.parametrize(
     ("mode", "scheme"), [("lenient", "iob2"), ("lenient", "iobes"), ("iob2", "iob2"), ("iobes",) * 2]
 )
-def test_tags(mode, scheme):
+def test_read_tags_inverts_writing(mode, scheme):
     draw = random.Random(0)
     documents = [disjoint_spans(draw, 12) for _ in range(50)] + [[]]
     read = read_tags([written_tags(spans, 12, scheme) for spans in documents], mode)
@@ -70,7 +70,7 @@ def nested_clusters(draw: random.Random, width: int) -> list[list[tuple[int, int
     return clusters
 
 
-def test_conll():
+def test_read_conll_inverts_writing():
     draw = random.Random(0)
     documents = {f"({n}); part 000": nested_clusters(draw, 15) for n in range(30)}
     lines = [line for name, clusters in documents.items() for line in bracketed(name, clusters, 15)]

@@ -153,7 +153,7 @@ class Wrapped(TypedDict, Generic[X]):
     value: X
 
 
-def test_generic_records():
+def test_derive_generic_records_are_scored():
     assert derive(list[Box[int]]).score([Box(1), Box(2, [3])], [Box(2, [3]), Box(1, [None])]) == 1
     policy = {"policy": "metametric"}  # empty collections are worth 1
     assert derive(list[Box[int]], **policy).score([Box(1), Box(2, [3])], [Box(2, [3]), Box(1)]) == 2

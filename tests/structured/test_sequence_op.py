@@ -24,12 +24,12 @@ def test_equals_the_torch_code(shape, dtype, constraint, generator):
     assert torch.equal(value.nan_to_num(torch.inf), antidiagonals(similarity, constraint))
 
 
-def test_strides(generator):
+def test_sequence_overlap_ignores_strides(generator):
     similarity = torch.randn(4, 6, 5, 3, generator=generator).permute(3, 0, 2, 1)
     assert torch.equal(sequence_overlap(similarity), sequence_overlap(similarity.contiguous()))
 
 
-def test_opcheck():
+def test_heaviest_chain_passes_opcheck():
     arguments = torch.rand(3, 4, 5), True, False
     torch.library.opcheck(torch.ops.tensormetrics.heaviest_chain.default, arguments)
 

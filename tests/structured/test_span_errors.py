@@ -9,7 +9,7 @@ import pytest
 from tensormetrics.structured import SpanScores, read_tags, span_errors
 
 
-def test_by_hand():
+def test_span_errors_match_hand_computation():
     ref = [["O"], ["B-A", "I-A", "O", "B-B", "O", "B-C", "B-A"]]
     pred = [["B-A"], ["B-A", "O", "O", "B-C", "O", "B-C", "O"]]
     # Document 1: [0, 0] beside [0, 1], label C beside B, [5, 5] right, [6, 6] of the reference alone.

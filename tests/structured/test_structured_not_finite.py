@@ -49,7 +49,7 @@ def full(case, generator, batch):
 
 @VALUES
 @pytest.mark.parametrize("name", [name for name in of_domains(FUNCTIONS) if name != "structured.multiset_overlap"])
-def test_functions(name, value, generator):
+def test_functions_nonfinite_inputs_stay_local(name, value, generator):
     case, batch = FUNCTIONS[name], (4,)
     arguments = full(case, generator, batch)
     clean = case.call(*arguments)
@@ -69,7 +69,7 @@ def test_functions(name, value, generator):
 
 @VALUES
 @pytest.mark.parametrize("name", of_domains(METRICS))
-def test_modules(name, value, generator):
+def test_metrics_nonfinite_inputs_stay_local(name, value, generator):
     case = METRICS[name]
     arguments = full(case, generator, 4)
     indices = [index for index, argument in enumerate(arguments) if is_floating(argument)]
@@ -119,7 +119,7 @@ def test_boxes_too_large_for_their_dtype():
 
 
 @VALUES
-def test_given_selves(value):
+def test_set_match_nonfinite_self_overlap_propagates(value):
     """What a score reads is not finite; the others stay."""
     metric = structured.SetMatch("~")
     self = torch.tensor([value])
@@ -129,7 +129,7 @@ def test_given_selves(value):
 
 
 @VALUES
-def test_gains(value):
+def test_ranking_scores_nonfinite_gain_propagates(value):
     metric = structured.RankingScores((1, 3), ("precision", "ndcg"))
     keys = torch.tensor([[1, 2, 3]])
     metric.update(keys, torch.tensor([[1, 4, 5]]), ref_gain=torch.tensor([[1.0, value, 2]]))
@@ -158,7 +158,7 @@ def test_the_solver_where_it_checks(value):
 
 
 @VALUES
-def test_objects(value):
+def test_dsl_nonfinite_similarity_raises(value):
     """A user's similarity and numbers; -inf forbids a pair, and an infinite number is the function's to judge."""
     mm = structured.dsl
     if value > -math.inf or math.isnan(value):

@@ -48,7 +48,7 @@ def test_macro_leaves_out_nan():
     }
 
 
-def test_conll_brackets():
+def test_read_conll_coref_parses_brackets():
     text = """#begin document (a); part 000
 w1 (0
 w2 (1)|0)
@@ -82,16 +82,16 @@ w5 2)|0)
 
 
 @pytest.mark.parametrize(
-    ("head", "index"),
+    ("head", "lineno"),
     [(["# newdoc id = a", "# global.Entity = eid-etype-head-other", "# sent_id = 1"], 2), (["# newdoc id = a"], 2)],
 )
 @pytest.mark.parametrize("token", ["1", "1-2", "1.1"])
-def test_conll_u_is_refused_by_its_name(head, index, token):
+def test_conll_u_is_refused_by_its_name(head, lineno, token):
     line = f"{token}\tAnn\tAnn\tPROPN\tNNP\t_\t2\tnsubj\t_\tEntity=(e1-person-1-)"
     with pytest.raises(ValueError) as error:
         list(read_conll_coref([*head, line, ""]))
     assert str(error.value) == (
-        f"line {index}: got CoNLL-U, the format of CorefUD, wanted CoNLL-2012: brackets in one column, between #begin "
+        f"line {lineno}: got CoNLL-U, the format of CorefUD, wanted CoNLL-2012: brackets in one column, between #begin "
         "document and #end document"
     )
 
@@ -211,7 +211,7 @@ def test_tags_as_numbers(mode, generator):
     assert from_ids.compute() == from_text.compute()
 
 
-def test_refused():
+def test_suites_invalid_arguments_raise():
     fed = MultisetMatch(replicates=2)
     for call, message in (
         (lambda: SpanScores(average="types"), "labels: got None with average='types', wanted the names of the labels"),
@@ -262,7 +262,7 @@ def test_refused():
         assert str(error.value) == message
 
 
-def test_ranking_conventions():
+def test_ranking_scores_conventions_match_hand_computation():
     metric = RankingScores((2,), ("precision", "recall", "ap"), zero_division=float("nan"))
     metric.update(torch.tensor([[3, 3, 4]]), torch.tensor([[3, 4]]))  # a repeated prediction is a miss
     metric.update(torch.tensor([[3, 4]]), torch.tensor([[3]]), n_ref=torch.tensor([0]))

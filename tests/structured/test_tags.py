@@ -41,7 +41,7 @@ SCHEMES = [
 
 
 @pytest.mark.parametrize(("mode", "tags", "spans"), SCHEMES)
-def test_schemes(mode, tags, spans):
+def test_read_tags_schemes_give_spans(mode, tags, spans):
     assert spans_of([tags.split()], mode) == [spans]
     turned = ["-".join(reversed(tag.split("-"))) for tag in tags.split()]
     assert spans_of([turned], mode, suffix=True) == [spans]
@@ -194,7 +194,7 @@ def test_tags_that_do_not_fit_are_told(pred, ref, mode, text, recwarn):
     assert all(warning.filename == __file__ for warning in recwarn)
 
 
-def test_report():
+def test_ner_report_matches_hand_computation():
     """By hand: PER 1 of 1, ORG 0 of 1 wanted and none predicted, LOC 1 of 2 predicted."""
     expected = """
               precision    recall  f1-score   support

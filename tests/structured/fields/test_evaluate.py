@@ -121,7 +121,7 @@ def test_golden_cases_with_references_as_texts(case):
 
 
 @pytest.mark.parametrize("case", [c for c in CASES if "error" in c], ids=lambda case: case["id"])
-def test_golden_errors(case):
+def test_evaluate_golden_invalid_inputs_raise(case):
     messages = {
         "reference": r"references\[0\].title: got 5, wanted str",
         "invalid document": r"predictions\[0\]: unread",
@@ -360,7 +360,7 @@ def test_annotations_by_path_replace_those_of_the_schema():
         (([{}], [{}]), {"null_strings": "N/A"}, r"write \['N/A'\]"),
     ],
 )
-def test_errors(arguments, options, message):
+def test_evaluate_invalid_arguments_raise(arguments, options, message):
     with pytest.raises((ValueError, TypeError), match=message):
         evaluate(*arguments, **options)
 

@@ -68,13 +68,13 @@ def test_golden_schemas_are_read(case):
         ),
     ],
 )
-def test_types(document, node):
+def test_read_json_schema_types_give_nodes(document, node):
     if node is None:
         node = Union((Leaf("boolean"), Leaf("integer"), Leaf("string")))
     assert read_json_schema(document).root == node
 
 
-def test_references():
+def test_read_json_schema_references_resolve_to_definitions():
     tree = read_json_schema(
         {"$ref": "#/$defs/a~1b", "$defs": {"a/b": {"properties": {"next": {"$ref": "#/$defs/a~1b", "nullable": True}}}}}
     )

@@ -75,7 +75,7 @@ def test_keys_that_repeat():
     assert isinstance(answer('{"a": {"b": [1]}, "a": {"b": [2]}}').value["a"], Conflict)
 
 
-def test_numbers():
+def test_reader_numbers_become_infinity_or_decimals():
     digits = "9" * 10_000  # more than int() takes
     assert Reader({"object"}).read(f'{{"a": {digits}}}').value == {"a": float("inf")}
     assert Reader({"object"}, decimals=True).read('{"a": 1.10}').value == {"a": Decimal("1.10")}
@@ -85,7 +85,7 @@ def nested(depth):
     return "[" * depth + "]" * depth
 
 
-def test_depth():
+def test_reader_deep_nesting_is_unreadable():
     answer = Reader({"array"}).read
     assert answer(nested(500)).how == "json"
     assert answer(nested(501)).how == "unreadable"
