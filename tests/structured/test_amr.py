@@ -1,4 +1,4 @@
-"""Smatch against golden values, and how triples are read."""
+"""Smatch against golden values, and readers of triples."""
 
 import json
 import sys
@@ -157,13 +157,13 @@ def test_text_holds_one_graph():
         ),
     ],
 )
-def test_what_would_lose_triples_is_refused(text, reason):
+def test_read_penman_lossy_graphs_raise(text, reason):
     with pytest.raises(ValueError) as error:
         read_penman(text)
     assert str(error.value) == f"text: {text[:60]!r} {reason}"
 
 
-def test_what_loses_nothing_is_read():
+def test_read_penman_lossless_graphs_are_read():
     expected = props("a instance cat", "a top top")
     for text in ("\ufeff(a / cat)", "# ::id 1\n(a / cat)  # and so on", " (a / cat)\n\n", "(a / cat)\n# (c / d)"):
         assert read_penman(text) == expected

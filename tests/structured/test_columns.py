@@ -1,4 +1,4 @@
-"""Rows of many columns are numbered by their columns, those of few as tuples: which rows are equal is the same."""
+"""Keys of many rows, built by column, and keys of few rows, built from tuples, have the same equal rows."""
 
 import random
 

@@ -58,12 +58,12 @@ def ceaf_m(clusters: Clusters, others: Clusters) -> tuple[float, float]:
     return aligned(clusters, others, lambda c, o: len(c & o)), sum(map(len, clusters))
 
 
-def found_mentions(clusters: Clusters, others: Clusters) -> tuple[float, float]:
+def detected_mentions(clusters: Clusters, others: Clusters) -> tuple[float, float]:
     return len(set().union(*clusters) & set().union(*others)), sum(map(len, clusters))
 
 
 DEFINED = {
-    "mentions": found_mentions,
+    "mentions": detected_mentions,
     "muc": muc,
     "b_cubed": b_cubed,
     "ceaf_m": ceaf_m,
@@ -80,8 +80,8 @@ def blanc(documents: list[tuple[Clusters, Clusters]]) -> list[float]:
         for pred, ref in documents:
             kinds = []
             for part in (pred, ref):
-                every = set(map(frozenset, itertools.combinations(sorted(set().union(*part)), 2)))
-                kinds.append(links(part) if of_links else every - links(part))
+                all_links = set(map(frozenset, itertools.combinations(sorted(set().union(*part)), 2)))
+                kinds.append(links(part) if of_links else all_links - links(part))
             sums += len(kinds[0] & kinds[1]), len(kinds[0]), len(kinds[1])
         precision, recall = ratio(sums[0], sums[1]), ratio(sums[0], sums[2])
         values.append((precision, recall, f1(precision, recall)))
@@ -122,7 +122,7 @@ def test_coref_scores_match_definitions(average):
     assert {name: float(value) for name, value in metric.compute().items()} == pytest.approx(expected)
 
 
-def test_one_document_is_itself_and_order_and_names_are_nothing():
+def test_coref_scores_of_one_document_ignore_order_and_names():
     pred, ref = some_clusters(np.random.default_rng(1))
     metric = CorefScores()
     metric.update_clusters([pred], [ref])
@@ -133,7 +133,7 @@ def test_one_document_is_itself_and_order_and_names_are_nothing():
     assert {name: float(value) for name, value in other.compute().items()} == pytest.approx(scores([(pred, ref)]))
 
 
-def test_singletons_are_dropped_on_both_sides():
+def test_coref_scores_drop_predicted_and_reference_singletons():
     random = np.random.default_rng(2)
     documents = [some_clusters(random) for _ in range(10)]
     documents.append(([{1}], [{2}]))

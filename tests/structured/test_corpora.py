@@ -1,4 +1,4 @@
-"""Documents of unequal size: whatever stands together, each counts as it does alone, and little is padded."""
+"""Batches of documents of unequal size give the counts of single documents with little padding."""
 
 import functools
 import random
@@ -119,7 +119,7 @@ def cells(request, monkeypatch):
 
 
 @pytest.mark.parametrize("kind", OBJECTS)
-def test_objects_count_as_they_do_alone(kind, cells):
+def test_objects_in_batches_equal_single_documents(kind, cells):
     make, update, one = OBJECTS[kind]
     draw = random.Random(0)
     sizes = sizes_of(draw, 40)
@@ -135,7 +135,7 @@ def test_objects_count_as_they_do_alone(kind, cells):
 
 
 @pytest.mark.parametrize("name", RAGGED)
-def test_tensors_count_as_they_do_alone(name, cells, generator):
+def test_tensors_in_batches_equal_single_documents(name, cells, generator):
     inputs = METRICS[f"{name}"].inputs(generator, 30)
     combined, single = METRICS[name].make(), METRICS[name].make()
     combined.update(*inputs)
@@ -145,7 +145,7 @@ def test_tensors_count_as_they_do_alone(name, cells, generator):
         assert float(value) == pytest.approx(float(single.compute()[key]), rel=1e-12)
 
 
-def test_graphs_count_as_they_do_alone(cells, generator):
+def test_graph_overlap_in_batches_equals_single_documents(cells, generator):
     lengths = [torch.randint(0, 6, (20,), generator=generator) for _ in range(2)]
     similarity = torch.rand(20, 5, 5, generator=generator, dtype=torch.float64)
     reachable = [reachability(torch.rand(20, 5, 5, generator=generator) < 0.2) for _ in range(2)]
@@ -269,7 +269,7 @@ class Errors:
 
 
 @pytest.mark.parametrize("kind", LONG)
-def test_one_long_document_among_many_short_ones(kind):
+def test_long_document_in_a_batch_has_bounded_cost(kind):
     """It costs no more than twice what both cost alone, counted in numbers that are written."""
     run, one, size = LONG[kind]
     draw = random.Random(0)
@@ -373,7 +373,7 @@ def test_one_long_document_in_padded_tensors(name):
         ),
     ],
 )
-def test_a_document_that_fails_is_named_and_nothing_is_counted(call, where):
+def test_update_with_failing_document_names_it_and_counts_nothing(call, where):
     metric, (name, *inputs, start) = call(), where
     update = getattr(metric, name)
     with pytest.raises((ValueError, TypeError)) as error:
@@ -383,7 +383,7 @@ def test_a_document_that_fails_is_named_and_nothing_is_counted(call, where):
 
 
 @pytest.mark.parametrize("call", ["update", "__call__"])
-def test_a_member_of_a_suite_that_fails_leaves_the_others_as_they_were(call):
+def test_suite_with_failing_member_keeps_others_unchanged(call):
     def choosy(x: int) -> int:
         if x < 0:
             raise ValueError(f"got {x}")

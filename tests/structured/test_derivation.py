@@ -1,4 +1,4 @@
-"""From types to nodes: a table of the rules, what they say about unions and values, and what they refuse."""
+"""Derivation of nodes from types: a table of the rules, unions and values, and errors."""
 
 import collections
 import enum
@@ -248,11 +248,11 @@ def test_names_of_the_frame():
 
 
 def test_metametric_invalid_classes_raise():
-    class Plain:
+    class Undecorated:
         pass
 
-    assert message(TypeError, lambda: metametric(Plain)) == (
-        f"metametric: got {Plain!r}, wanted a dataclass; write @metametric above @dataclass"
+    assert message(TypeError, lambda: metametric(Undecorated)) == (
+        f"metametric: got {Undecorated!r}, wanted a dataclass; write @metametric above @dataclass"
     )
 
     @dataclass
@@ -267,15 +267,15 @@ def test_metametric_invalid_classes_raise():
 def test_metametric_subclasses_have_separate_metrics():
     @metametric(normalizer="none")
     @dataclass
-    class Own(Decorated):
+    class Derived(Decorated):
         y: int = 0
 
-    assert Own.metric.score(Own([1, 2], 1), Own([1, 3], 1)) == 1.0
-    assert Own.metric.score(Own([1, 2], 1), Own([1, 3], 2)) == 0.0
-    assert Decorated.metric.score(Own([1], 1), Decorated([1])) == 1.0  # read by the fields of the declared class
+    assert Derived.metric.score(Derived([1, 2], 1), Derived([1, 3], 1)) == 1.0
+    assert Derived.metric.score(Derived([1, 2], 1), Derived([1, 3], 2)) == 0.0
+    assert Decorated.metric.score(Derived([1], 1), Decorated([1])) == 1.0  # read by the fields of the declared class
 
 
-def test_nested_normalizers_keep_their_own():
+def test_nested_metrics_keep_their_normalizers():
     metric = derive(list[Decorated])
     pred, ref = [Decorated([1, 2]), Decorated([7])], [Decorated([1, 3]), Decorated([8])]
     assert metric.score(pred, ref) == 0.5
@@ -291,7 +291,7 @@ def test_fields_left_out():
 def test_derive_unions_score_by_case():
     metric = derive(list[int | bool | str | list[int] | None])
     assert metric.score([1.0, 2, "a", None, [3, 4]], [1, 2, "a", None, [4]]) == 5.0
-    assert metric.score([True], [1]) == 0.0  # a case of its own
+    assert metric.score([True], [1]) == 0.0  # a separate case
     assert metric.score_self([[1, 2, 3]]) == 3.0  # the case's own, so that precision is at most 1
     got = "preds[0][0]: got True of type bool, wanted int | str"  # it is no int
     assert message(TypeError, lambda: derive(list[int | str]).score([True], [1])) == got
@@ -300,7 +300,7 @@ def test_derive_unions_score_by_case():
     assert literal.score([1.0], [1]) == 1.0 and literal.score([2], [1]) == 0.0
 
 
-def test_unions_whose_cases_look_alike():
+def test_unions_with_indistinguishable_cases_raise():
     assert message(TypeError, lambda: derive(list[int] | list[str]).node()) == (
         "list[int] | list[str]: list[int] and list[str] of list[int] | list[str] are both list at run time; "
         "wrap one of them in a dataclass"

@@ -75,7 +75,7 @@ def test_metametric_normalizer_changes_score(normalizer, score):
     ("arrow", "ratio", "overlap"), [("<->", "1:1", 1), ("->", "1:*", 1), ("<-", "*:1", 3), ("~", "*:*", 3)]
 )
 def test_metametric_constraint_spellings_agree(arrow, ratio, overlap):
-    """A predicted item beside three equal reference items."""
+    """One predicted item and three equal reference items."""
     for spelling in (arrow, ratio):
 
         @metametric(constraint=spelling)

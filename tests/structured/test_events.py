@@ -1,4 +1,4 @@
-"""Events, relations and their dataclasses: both doors agree, and what is refused."""
+"""Events, relations and their dataclasses: both entry points agree; errors."""
 
 import random
 from collections import Counter
@@ -86,7 +86,7 @@ def test_arguments_linked_by_type_are_counted_over_the_document(documents):
         assert sums(metric, name) == [shared, pred, ref]
 
 
-def test_an_event_is_matched_once():
+def test_event_scores_match_each_event_once():
     """Two predicted events share one reference event, which keeps the better."""
     argument = [Argument(FIRST, role) for role in "xyz"]
     trigger = Trigger(SECOND, "a")

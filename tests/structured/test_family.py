@@ -74,7 +74,7 @@ def test_family_by_label_matches_hand_computation():
     assert scores["f1"] == pytest.approx(4 / 9)
 
 
-def test_labels_asked_for():
+def test_family_requested_labels_have_scores():
     family = Family(Doc.metric, micro_average(["f1"]), by="label", labels=["PER", "MISC"])
     family.update(PREDS, REFS)
     scores = floats(family.compute())
@@ -87,7 +87,7 @@ def test_labels_asked_for():
         assert math.isnan(empty.compute()["types-f1"]) and empty.documents == 0
 
 
-def test_undefined_scores_of_labels_are_left_out_of_averages():
+def test_undefined_label_scores_are_ignored_in_averages():
     family = Family(Doc.metric, micro_average(["precision"]), by="label", zero_division=math.nan)
     family.update([doc("L01 L23")], [doc("L01 P45 P67")])
     scores = floats(family.compute())
@@ -137,7 +137,7 @@ def test_labels_of_normalized_items_and_collections(wrap):
         ),
     ],
 )
-def test_labels_that_there_are_not(metric, by, message):
+def test_family_unknown_labels_raise(metric, by, message):
     with pytest.raises(ValueError) as caught:
         Family(metric, micro_average(["f1"]), by=by)
     assert str(caught.value) == message
@@ -158,7 +158,7 @@ def test_suites_extras_and_documents():
 
 
 def test_a_suite_reads_each_value_once():
-    """Whatever the families compare: what they share is read off the objects once, at each update anew."""
+    """Values shared by families are read once per update, for any comparison."""
     reads = []
 
     @dataclass
@@ -225,7 +225,7 @@ def test_family_moved_keeps_its_device():
     assert family.compute()["f1"].device == torch.device("cpu")
 
 
-def test_none_is_the_metric_as_it_is():
+def test_family_normalizer_none_equals_the_metric():
     """Its own normalizer is kept: the mean of its scores, or its ratio of sums; without one, overlaps."""
     singles = [Doc.metric.score(*pair) for pair in zip(PREDS, REFS, strict=True)]
     assert singles == pytest.approx([2 / 3, 0, 0])
@@ -304,8 +304,8 @@ def test_wrong_predictions_score_nothing_under_every_policy(options):
     assert scores["micro-f1"] == pytest.approx(2 / (3 + n_refs))
 
 
-def test_invalid_predictions_cost_few_readings():
-    """A reading of the whole for each halving, and not one of every document."""
+def test_invalid_predictions_need_few_reads():
+    """One read of all documents per bisection step, instead of one read per document."""
     num_read = []
 
     def read(document):
@@ -333,7 +333,7 @@ def test_references_that_can_score_nothing_warn_once():
     with pytest.warns(UserWarning, match="^2 of 3 references can score nothing") as caught:
         warnings.simplefilter("always")
         for _ in range(3):
-            family(refs, refs)  # whose batches are metrics of their own
+            family(refs, refs)  # whose batches are separate metrics
     assert len(caught) == 1
     for options in ({"policy": "conventional"}, {"policy": "agree"}, {"empty": "one"}, {"zero_division": 0.0}):
         Family(Doc.metric, BOTH, **options).update(refs, refs)
@@ -341,7 +341,7 @@ def test_references_that_can_score_nothing_warn_once():
 
 
 @pytest.mark.parametrize("make", [lambda family: family, lambda family: Suite({"x": family})], ids=["family", "suite"])
-def test_the_plot_of_shares_leaves_out_how_many_were_invalid(make):
+def test_family_plot_excludes_numbers_of_invalid_documents(make):
     pytest.importorskip("matplotlib")
     scores = make(Family(Doc.metric, BOTH, on_invalid="empty"))
     scores.update([None, *PREDS], [REFS[0], *REFS])
@@ -354,7 +354,7 @@ def test_the_plot_of_shares_leaves_out_how_many_were_invalid(make):
 
 
 @pytest.mark.parametrize("make", [lambda family: family, lambda family: Suite({"x": family})], ids=["family", "suite"])
-def test_threads_share_a_family(make):
+def test_family_updates_from_threads_are_complete(make):
     scores = make(Family(Doc.metric, BOTH, by="label"))
     with ThreadPoolExecutor(8) as pool:
         for done in [pool.submit((scores.update, scores)[n % 2], PREDS, REFS) for n in range(40)]:

@@ -1,4 +1,4 @@
-"""Families and suites do what any metric of torchmetrics does."""
+"""Families and suites behave like any metric of torchmetrics."""
 
 import copy
 import math
@@ -51,7 +51,7 @@ MAKE = {
     "with invalid": lambda **options: family(on_invalid="empty", **options),
     "nested suite": nested,
 }
-every = pytest.mark.parametrize("make", MAKE.values(), ids=MAKE)
+for_all_metrics = pytest.mark.parametrize("make", MAKE.values(), ids=MAKE)
 
 
 def fed(scores, *batches, **items):
@@ -65,7 +65,7 @@ def assert_same(result, expected):
     torch.testing.assert_close(result, expected, rtol=1e-12, atol=1e-12, equal_nan=True)
 
 
-@every
+@for_all_metrics
 def test_state_dict_keeps_every_sum(make):
     scores = fed(make(replicates=3), FIRST)
     scores.persistent(True)
@@ -82,8 +82,8 @@ def test_state_dict_keeps_every_sum(make):
     assert_same(parent["inner"].compute(), scores.compute())
 
 
-@every
-def test_two_that_are_merged_are_one(make):
+@for_all_metrics
+def test_merged_families_equal_one(make):
     one, two, full = fed(make(), FIRST), fed(make(), SECOND), fed(make(), FIRST, SECOND)
     one.compute()
     one.merge_state(two)
@@ -94,9 +94,9 @@ def test_two_that_are_merged_are_one(make):
     assert_same(state.compute(), full.compute())
 
 
-@every
+@for_all_metrics
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda m: m.clone(), lambda m: pickle.loads(pickle.dumps(m))])
-def test_copies_go_their_own_way(make, copied):
+def test_family_copies_are_independent(make, copied):
     scores = fed(make(), FIRST)
     other = copied(scores)
     before = scores.compute()
@@ -108,8 +108,8 @@ def test_copies_go_their_own_way(make, copied):
     assert all(math.isnan(v) for k, v in other.compute().items() if not k.endswith("]")) and other.update_count == 0
 
 
-@every
-def test_forward_is_of_the_batch_and_adds_it(make):
+@for_all_metrics
+def test_forward_returns_batch_scores_and_accumulates(make):
     scores = make(replicates=4)
     assert_same(scores(*FIRST), fed(make(), FIRST).compute())
     assert_same(scores(*SECOND), fed(make(), SECOND).compute())
@@ -120,8 +120,8 @@ def test_forward_is_of_the_batch_and_adds_it(make):
         assert torch.equal(estimate.low, full.interval()[key].low)
 
 
-@every
-def test_a_collection_and_a_tracker_take_them(make):
+@for_all_metrics
+def test_families_work_in_collections_and_trackers(make):
     collection = MetricCollection({"x": make(), "y": make()})
     fed(collection, FIRST, SECOND)
     expected = fed(make(), FIRST, SECOND).compute()
@@ -160,7 +160,7 @@ def test_errors_name_the_class_that_was_made():
         family(confidence=0.5)
 
 
-def test_a_failed_update_leaves_no_trace():
+def test_failed_update_keeps_state_unchanged():
     def hook(*_):
         raise ZeroDivisionError
 
@@ -190,7 +190,7 @@ class Colour(Enum):
 @pytest.mark.parametrize(
     ("kind", "labels"), [(int, (3, -2)), (Colour, (Colour.RED, Colour.BLUE)), (bool, (True, False))]
 )
-def test_labels_that_are_no_text(kind, labels):
+def test_family_labels_other_than_text_are_formatted(kind, labels):
     Numbered = make_dataclass("Numbered", [("label", kind)])
     Numbers = metametric(normalizer="f1")(make_dataclass("Numbers", [("items", list[Numbered])]))
     part = [Numbers([Numbered(label) for label in labels])]

@@ -1,4 +1,4 @@
-"""Two ranks that meet other labels, and one of which meets no document at first, answer what one answers."""
+"""Two ranks with different labels, one of them without documents at first, give the scores of one process."""
 
 import math
 import warnings
@@ -51,7 +51,7 @@ def run_rank(rank: int, folder: str) -> None:
         torch.distributed.destroy_process_group()
 
 
-def test_ranks_equal_one(tmp_path):
+def test_families_on_two_ranks_equal_one_process(tmp_path):
     torch.multiprocessing.spawn(run_rank, args=(str(tmp_path),), nprocs=2)
     ranks = [torch.load(tmp_path / f"{rank}.pt") for rank in range(2)]
     combined = make()

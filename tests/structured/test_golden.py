@@ -64,7 +64,7 @@ def test_set_overlap_golden_batches_match(case, device):
 
 
 @golden("soft_self")
-def test_selves_that_are_solved(case):
+def test_set_match_solved_self_overlaps_match_golden(case):
     similarity = torch.tensor(case["input"]["similarity"], dtype=torch.float64)
     pred, ref = case["input"]["pred_items"], case["input"]["ref_items"]
     for constraint, expected in case["output"].items():

@@ -26,7 +26,7 @@ def inner(normalizer, constraint="<->"):
 
 
 def defined(case, policy):
-    """The class and the two objects of a case, whose source is run as a module of its own."""
+    """Return the class and the two objects of a case; its source is run as a separate module."""
     module = types.ModuleType("golden_objects")
     sys.modules[module.__name__] = module
     names = vars(module)
@@ -108,36 +108,36 @@ def check_overlap(metric, pred, ref, expected):
         assert result.item() == pytest.approx(value, abs=1e-9), key
 
 
-class Side(typing.NamedTuple):
-    side: int
-    place: int
+class Entry(typing.NamedTuple):
+    axis: int
+    position: int
 
 
 def table(similarity):
-    """The similarity of rows and columns of a matrix; of two rows, or two columns, whether they are the same."""
-    return dsl.from_func(lambda x, y: similarity[x.place][y.place] if x.side < y.side else float(x == y))
+    """Return the similarity of rows and columns of a matrix; two rows, or two columns, are equal or not."""
+    return dsl.from_func(lambda x, y: similarity[x.position][y.position] if x.axis < y.axis else float(x == y))
 
 
-def sides(similarity):
+def entries(similarity):
     rows, columns = len(similarity), len(similarity[0])
-    return [Side(0, i) for i in range(rows)], [Side(1, j) for j in range(columns)]
+    return [Entry(0, i) for i in range(rows)], [Entry(1, j) for j in range(columns)]
 
 
 @pytest.mark.parametrize("constraint", ["<->", "->", "<-", "~"])
 @cases("soft")
 def test_set_matching_golden_similarities_match(case, constraint):
     similarity = case["input"]["similarity"]
-    metric = dsl.set_matching[Side, constraint](table(similarity))
-    score, matching = metric.compute(*sides(similarity))
+    metric = dsl.set_matching[Entry, constraint](table(similarity))
+    score, matching = metric.compute(*entries(similarity))
     assert score == pytest.approx(case["output"][constraint], abs=1e-9)
     assert sum(match.score for match in list(matching)[1:]) == pytest.approx(score, abs=1e-9)
     if constraint == "<->" and case["output"]["pairs"] is not None:
-        assert [[m.pred.place, m.ref.place] for m in list(matching)[1:]] == case["output"]["pairs"]
+        assert [[m.pred.position, m.ref.position] for m in list(matching)[1:]] == case["output"]["pairs"]
 
 
 @pytest.mark.parametrize("constraint", ["<->", "->", "<-", "~"])
 @cases("soft_self")
-def test_selves_are_solved(case, constraint):
+def test_set_matching_self_overlaps_are_solved(case, constraint):
     similarity = torch.tensor(case["input"]["similarity"], dtype=torch.float64)
     items = case["input"]["pred_items"], case["input"]["ref_items"]
     for inner_metric in (
@@ -153,7 +153,7 @@ def test_sequence_matching_golden_cases_match(case, constraint):
     expected = case["output"][constraint]
     if "similarity" in case["input"]:
         similarity = case["input"]["similarity"]
-        metric, objects = dsl.sequence_matching[Side, constraint](table(similarity)), sides(similarity)
+        metric, objects = dsl.sequence_matching[Entry, constraint](table(similarity)), entries(similarity)
         expected = {"overlap": expected}
     else:
         objects = case["input"]["pred"], case["input"]["ref"]

@@ -1,4 +1,4 @@
-"""Overlaps of graphs against enumeration, golden values, and what is refused."""
+"""Overlaps of graphs against enumeration and golden values, and errors."""
 
 import json
 import random
@@ -91,7 +91,7 @@ def test_graph_overlap_golden_cases_match(case, device):
 
 @pytest.mark.parametrize(("nodes", "full"), [(3, True), (4, False), (5, True), (6, False), (7, True), (7, False)])
 def test_graph_overlap_matches_enumeration(nodes, full, device):
-    """25 documents for each constraint: every solver brackets the optimum and knows when it has it."""
+    """25 documents for each constraint: every solver brackets the optimum, and `exact` is right."""
     documents = random_documents(25, nodes, full)
     for constraint in CONSTRAINTS:
         optimum = []
@@ -108,13 +108,13 @@ def test_graph_overlap_matches_enumeration(nodes, full, device):
             assert options not in SOLVERS[:2] or bool(exact.all())
 
 
-def test_without_edges_it_is_the_set_overlap(generator, device):
+def test_graph_overlap_without_edges_equals_set_overlap(generator, device):
     similarity = torch.rand(5, 6, 7, generator=generator, dtype=torch.float64).to(device)
     reachable = [torch.eye(n, dtype=torch.bool, device=device).expand(5, n, n) for n in (6, 7)]
     assert torch.allclose(graph_overlap(similarity, *reachable).value, set_overlap(similarity), rtol=1e-12)
 
 
-def test_a_cycle_may_be_one_node_where_nodes_are_reusable(device):
+def test_graph_overlap_reusable_node_matches_cycle(device):
     cycle = torch.ones(3, 3, dtype=torch.bool, device=device)
     one, ones = torch.ones(1, 1, dtype=torch.bool, device=device), torch.ones(3, 1, device=device)
     values = [float(graph_overlap(ones, cycle, one, constraint=constraint).value) for constraint in CONSTRAINTS]

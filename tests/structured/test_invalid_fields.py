@@ -62,7 +62,7 @@ def scores(metric, preds, refs, **options):
         (derive(list[list[int]]), [[1, "2"], 3], [[1, 2]], 1 / 3, 1 / 2, 2),
     ],
 )
-def test_an_invalid_field_is_one_item_without_a_counterpart(metric, pred, ref, precision, recall, invalid_fields):
+def test_invalid_field_counts_as_one_unmatched_item(metric, pred, ref, precision, recall, invalid_fields):
     expected = {"precision": precision, "recall": recall, "invalid": 0, "invalid_fields": invalid_fields}
     zero = {} if precision == precision else {"zero_division": float("nan")}
     for preds, refs, times in (([pred], [ref], 1), ([pred] * 3, [ref] * 3, 3)):
@@ -100,7 +100,7 @@ def test_labels_need_valid_documents():
     assert family.compute()["invalid"] == 1 and family.compute()["invalid_fields"] == 0
 
 
-def test_documents_do_not_depend_on_invalid_ones_beside_them():
+def test_documents_are_independent_of_invalid_documents():
     generator = random.Random(0)
     choices: list[Any] = ["a", "b", "c", 1, None]
     preds = [{"words": generator.choices(choices, k=generator.randrange(5))} for _ in range(80)]
@@ -117,7 +117,7 @@ def test_documents_do_not_depend_on_invalid_ones_beside_them():
 
 
 @pytest.mark.filterwarnings("ignore:2 items")
-def test_number_of_invalid_fields_is_kept_in_states():
+def test_number_of_invalid_fields_is_part_of_the_state():
     first, second = (
         Family(derive(list[int]), micro_average(["f1"]), on_invalid="empty", replicates=9) for _ in range(2)
     )

@@ -1,4 +1,4 @@
-"""Overlaps of items with variables against enumeration, golden values, and what is refused."""
+"""Overlaps of items with variables against enumeration and golden values, and errors."""
 
 import json
 from pathlib import Path
@@ -37,13 +37,13 @@ def random_documents(count: int, variables: int) -> list[tuple[Tensor, ...]]:
     """Items of three columns, of which mostly the outer ones are variables, with lengths."""
     generator = torch.Generator().manual_seed(variables)
 
-    def side(size: int) -> tuple[Tensor, Tensor]:
+    def items(size: int) -> tuple[Tensor, Tensor]:
         is_var = torch.rand(count, size, 3, generator=generator) < torch.tensor([0.9, 0.1, 0.8])
         value = torch.rand(count, size, 3, generator=generator)
         return (value * torch.where(is_var, variables, 2)).long(), is_var
 
     lengths = [torch.randint(size // 3, size + 1, (count,), generator=generator) for size in (14, 15)]
-    return [*side(14), *side(15), *lengths]
+    return [*items(14), *items(15), *lengths]
 
 
 @pytest.mark.parametrize("case", GOLDEN["latent"], ids=[case["id"] for case in GOLDEN["latent"]])
@@ -64,8 +64,10 @@ def test_latent_overlap_golden_cases_match(case, device):
 
 @pytest.mark.parametrize("variables", [1, 3, 4, 5, 6])
 def test_latent_overlap_matches_enumeration(variables, device):
-    """50 documents for each number of variables and constraint: every solver brackets the optimum and knows when it
-    has it, and the mapping is worth the value."""
+    """50 documents for each number of variables and constraint: every solver brackets the optimum.
+
+    `exact` is right, and the mapping has the value.
+    """
     documents = random_documents(50, variables)
     for constraint in CONSTRAINTS if variables < 5 else CONSTRAINTS[variables - 5 :: 2]:
         cases = []
@@ -79,10 +81,10 @@ def test_latent_overlap_matches_enumeration(variables, device):
             assert torch.equal(exact, value == bound)
             assert options not in SOLVERS[:2] or bool(exact.all())
             for case, names, v in zip(cases, mapping.tolist(), value.tolist(), strict=True):
-                assert worth(case, names, constraint) == v
+                assert mapping_value(case, names, constraint) == v
 
 
-def worth(case: list, mapping: list[int], constraint: str) -> float:
+def mapping_value(case: list, mapping: list[int], constraint: str) -> float:
     pred, pred_is_var, ref, ref_is_var = case
     used = [x for x in mapping if x >= 0]
     assert len(set(used)) == len(used)
@@ -101,7 +103,7 @@ def test_terms_of_three_variables(device):
     assert solution.value == 3 and solution.exact and solution.mapping.tolist() == [2, 1, 0]
 
 
-def test_a_mapping_that_matches_nothing_is_left_out(device):
+def test_mapping_without_matches_is_minus_one(device):
     pred = torch.tensor([[0, 5], [1, 6]], device=device)
     ref = torch.tensor([[1, 5], [0, 7]], device=device)
     is_var = torch.tensor([[True, False]] * 2, device=device)
@@ -109,7 +111,7 @@ def test_a_mapping_that_matches_nothing_is_left_out(device):
 
 
 @pytest.mark.parametrize("options", [{}, {"solver": "search"}])
-def test_batches_chunks_and_seeds_give_the_same(options, monkeypatch, device):
+def test_latent_overlap_is_independent_of_batches_and_chunks(options, monkeypatch, device):
     documents = [x.to(device) for x in random_documents(20, 6)]
     solution = latent_overlap(*documents, **options)
     assert all(torch.equal(a, b) for a, b in zip(solution, latent_overlap(*documents, **options), strict=True))
@@ -122,7 +124,7 @@ def test_batches_chunks_and_seeds_give_the_same(options, monkeypatch, device):
     assert all(torch.equal(a, b) for a, b in zip(solution, latent_overlap(*documents, **options), strict=True))
 
 
-def test_waits_are_as_many_for_eight_times_the_unproved_documents():
+def test_number_of_synchronizations_is_independent_of_unproved_documents():
     counts = []
     for documents in (5, 40):
         with Device() as fake:
@@ -136,7 +138,7 @@ def test_waits_are_as_many_for_eight_times_the_unproved_documents():
     assert counts[0] == counts[1] > 0
 
 
-def test_integer_programmes_need_no_search(monkeypatch, device):
+def test_integer_programs_without_search_find_optimum(monkeypatch, device):
     documents = [x.to(device) for x in random_documents(12, 6)]
     expected = latent_overlap(*documents)
 
@@ -146,12 +148,12 @@ def test_integer_programmes_need_no_search(monkeypatch, device):
 
     monkeypatch.setattr(latent, "bound_and_mapping", nothing)
     monkeypatch.setattr(latent_exact, "climb", nothing)
-    monkeypatch.setattr(latent_exact, "relax", lambda programme: Answer(0 * programme.weight, 99.0))
+    monkeypatch.setattr(latent_exact, "relax", lambda program: Answer(0 * program.weight, 99.0))
     solution = latent_overlap(*documents)
     assert torch.equal(solution.value, expected.value) and bool(solution.exact.all())
     for *tables, n, m, mapping, value in zip(*documents, solution.mapping, solution.value, strict=True):
         case = [part[: n if i < 2 else m].cpu().numpy() for i, part in enumerate(tables)]
-        assert worth(case, mapping.tolist(), "<->") == value
+        assert mapping_value(case, mapping.tolist(), "<->") == value
 
 
 def test_more_restarts_and_other_seeds_are_other_searches():
@@ -196,7 +198,7 @@ def test_self_overlap_of_any_relation_is_solved():
 
 @pytest.mark.parametrize("constraint", CONSTRAINTS)
 def test_equal_items_count_once(constraint, device):
-    """As if the repeats of each document were not there, on either side and in the selves."""
+    """Repeated items of a document have no effect, neither in prediction and reference nor in self-overlaps."""
     documents = random_documents(12, 2)
     fewer, metrics = [], [LatentMatch(constraint, ("none", "jaccard"), duplicates=d) for d in ("set", "multiset")]
     for *tables, n, m in zip(*documents, strict=True):

@@ -1,4 +1,4 @@
-"""What migrants from metametric write, with the values that papers and that package give."""
+"""Names of metametric with the values of papers and of that package."""
 
 import pytest
 import torch

@@ -57,7 +57,7 @@ def check_mapping(pairs):
     assert len(pairs) == len({v for v, _ in pairs}) == len({w for _, w in pairs})
 
 
-def test_where_the_metric_stands():
+def test_metric_attribute_name_is_configurable():
     assert (
         "metric" not in vars(Fact)
         and Fact.latent_metric.score(*facts([[["?", "a"], "r", "s"], [["?", "b"], "r", "s"]])) == 1.0
@@ -141,7 +141,7 @@ def test_real_weights_against_all_mappings(constraint):
         assert sum(m.score for m in matching if len(m.pred_path) == 1) == pytest.approx(score, abs=1e-9)
 
 
-def test_value_and_bound_come_of_one_search(monkeypatch):
+def test_value_and_bound_come_from_one_search(monkeypatch):
     solution = []
 
     def counted(pred, *rest, **options):
@@ -154,7 +154,7 @@ def test_value_and_bound_come_of_one_search(monkeypatch):
     assert len(solution) == len(GOLDEN["latent"])
 
 
-def test_batches_are_loops():
+def test_batch_scores_equal_a_loop():
     inputs = [[facts(case["input"][role]) for case in GOLDEN["latent"]] for role in ("pred", "ref")]
     metric = derive(list[Fact])
     singles = [metric.score(p, r) for p, r in zip(*inputs, strict=True)]

@@ -1,4 +1,4 @@
-"""What is refused, in full."""
+"""Full error messages of metrics of objects."""
 
 import math
 from dataclasses import dataclass
@@ -305,7 +305,7 @@ def test_object_errors_have_exact_messages(kind, call, message):
     assert str(caught.value) == message
 
 
-def test_errors_leave_the_state_as_it_was():
+def test_errors_keep_the_state_unchanged():
     family = Family(Doc.metric, micro_average(["f1"]))
     family.update_single(GOOD, GOOD)
     with pytest.raises(TypeError):

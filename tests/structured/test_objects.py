@@ -1,4 +1,4 @@
-"""What a metric of objects offers besides a score, and how often it looks at them."""
+"""Features of a metric of objects other than scores, and how often it reads the objects."""
 
 import copy
 import gc
@@ -54,7 +54,7 @@ class Weighted:
 BAGS = [Bag([Item(key, n) for n, key in enumerate(word)]) for word in ("ab", "abc", "cab", "")]
 
 
-def test_batches_are_loops():
+def test_batch_scores_equal_a_loop():
     metric = Bag.metric
     singles = [metric.score(p, r) for p, r in zip(BAGS, reversed(BAGS), strict=True)]
     assert metric(BAGS, BAGS[::-1]).tolist() == singles
@@ -86,7 +86,7 @@ def test_pairs_come_in_parts(monkeypatch):
         sizes.clear()
 
 
-def test_a_pair_of_collections_with_more_pairs_than_allowed_is_a_part_of_its_own(monkeypatch):
+def test_large_pair_of_collections_is_a_separate_part(monkeypatch):
     monkeypatch.setattr(node_set, "MAX_PAIRS", 18)
     monkeypatch.setattr(node_set.Candidates, "of", lambda rows, i, j: (i.tolist(), j.tolist()))
     rows = SimpleNamespace(count=torch.tensor([5, 2, 3, 0]))
@@ -167,11 +167,11 @@ def test_metric_copies_give_equal_scores(metric, objects, used):
         assert copied.policy == fresh.policy and copied.normalizer == fresh.normalizer
 
 
-def test_there_is_no_state():
+def test_metric_of_objects_has_no_state():
     assert Bag.metric.state_dict() == {} and list(Bag.metric.parameters()) == []
 
 
-def test_functions_are_called_for_the_pairs_that_are_left_alone():
+def test_functions_are_called_only_for_remaining_pairs():
     calls = []
 
     def close(x, y):
@@ -183,7 +183,7 @@ def test_functions_are_called_for_the_pairs_that_are_left_alone():
     ref = [Weighted("b", 0.5), Weighted("c", 0.125), Weighted("b", 0.0)]
     assert [part.item() for part in metric.overlap([pred], [ref])[:3]] == [0.75, 2, 3]
     assert sorted(calls) == sorted(
-        [(0.25, 0.5), (0.25, 0.0)] + [(w, w) for w in (0.5, 0.25, 0.125, 0.0)]  # 0.5 is an item of both sides
+        [(0.25, 0.5), (0.25, 0.0)] + [(w, w) for w in (0.5, 0.25, 0.125, 0.0)]  # 0.5 is an item of both
     )
     calls.clear()
     _, matching = metric.compute(pred, ref)
@@ -282,12 +282,12 @@ def test_functions_of_a_copy_do_not_share_answers():
     assert not vars(copy.deepcopy(family)._answers)["_known"] and not vars(family.new()._answers)["_known"]
 
 
-def test_functions_that_prefer_others_have_solved_selves():
+def test_functions_preferring_other_items_have_solved_self_overlaps():
     """f(x, y) = x y: a collection of 1 and 3 with itself is 1 x 1 + 3 x 3, of 3 with 3 or 3 with 1 and back less."""
     metric = dsl.set_matching[int, "->"](dsl.from_func(lambda x, y: x * y, dominated=False))
     assert metric.score_self([1, 3]) == 3 + 9
     assert metric.score([1, 3], [1, 3]) == 3 + 9
-    by_diagonal = dsl.set_matching[int, "->"](dsl.from_func(lambda x, y: x * y))  # what is taken if nothing is said
+    by_diagonal = dsl.set_matching[int, "->"](dsl.from_func(lambda x, y: x * y))  # the default
     assert by_diagonal.score_self([1, 3]) == 1 + 9
 
 
@@ -304,7 +304,7 @@ CALLS = {  # beyond the pairs: none where no self is read, of each item of the s
 
 @pytest.mark.parametrize("constraint", ["<->", "->", "<-"])
 @pytest.mark.parametrize("normalizer", CALLS)
-def test_functions_are_called_for_selves_that_are_read(normalizer, constraint):
+def test_functions_are_called_for_required_self_overlaps(normalizer, constraint):
     calls = []
 
     def close(x, y):
@@ -334,7 +334,7 @@ def test_functions_are_called_for_selves_that_are_read(normalizer, constraint):
     assert count(nested.score, [preds], [refs]) == expected
 
 
-def test_functions_of_many_pairs():
+def test_batched_functions_receive_many_pairs():
     """As many calls as there are levels, no pair of values twice; whatever kind of numbers come back."""
     sizes = []
 
@@ -393,7 +393,7 @@ def test_tensor_functions_see_the_numbers_of_many_pairs():
     assert seen[0] == ((2, 3), torch.float64)
 
 
-def test_a_keyless_set_asks_for_all_its_pairs_at_once():
+def test_set_without_keys_requests_all_pairs_at_once():
     seen = []
 
     def near(x, y):
@@ -427,7 +427,7 @@ def test_wide_columns_never_collide():
     assert derive(list[tuple[int, int, int]]).score(pred, ref) == expected > 50
 
 
-def test_nothing_of_a_batch_is_kept():
+def test_metric_keeps_no_batch_in_memory():
     class Token(str):
         pass
 
@@ -469,7 +469,7 @@ class Pack:
 
 @pytest.mark.parametrize("constraint", ["<->", "->", "<-", "~"])
 @pytest.mark.parametrize("policy", ["conventional", "agree", "metametric"])
-def test_a_single_score_is_that_of_a_batch(constraint, policy):
+def test_single_score_equals_batch_score(constraint, policy):
     """Few values are compared without tensors; a batch of one is not."""
     draw = np.random.default_rng(0)
     metrics = [
@@ -497,7 +497,7 @@ def test_a_single_score_is_that_of_a_batch(constraint, policy):
     assert derive(list[int]).score(large, large) == 600  # more than are compared without tensors
 
 
-def test_own_normalizers_see_tensors():
+def test_custom_normalizers_receive_tensors():
     class Share(Normalizer):
         name = "share"
 

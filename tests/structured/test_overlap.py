@@ -1,4 +1,4 @@
-"""Overlaps against enumeration, their inequalities, gradients, and what is refused."""
+"""Overlaps against enumeration, their inequalities, gradients and errors."""
 
 import itertools
 import math
@@ -105,7 +105,7 @@ def test_rows_never_collide(generator):
         assert (result.cross, result.ref) == (1, len(rows))
 
 
-def test_gradient_flows_through_the_pairs_taken(generator):
+def test_overlap_gradient_flows_through_selected_pairs(generator):
     similarity = torch.rand(3, 3, 4, generator=generator, dtype=torch.float64).requires_grad_()
     for constraint in CONSTRAINTS:
         assert torch.autograd.gradcheck(lambda s: set_overlap(s, constraint=constraint), similarity)  # noqa: B023
@@ -141,7 +141,7 @@ def test_extra_dimensions_strides_and_no_documents(constraint, generator):
 
 @pytest.mark.parametrize("constraint", CONSTRAINTS)
 @pytest.mark.parametrize("overlap", [set_overlap, sequence_overlap])
-def test_nan_spoils_its_document_alone_and_minus_infinity_forbids(overlap, constraint):
+def test_overlap_nan_affects_only_its_document_and_minus_infinity_forbids(overlap, constraint):
     similarity = torch.ones(3, 2, 2)
     similarity[0, 1, 1] = torch.nan
     similarity[1, 0, 0] = torch.inf
@@ -184,8 +184,8 @@ def test_counts_are_divided_in_float64():
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 @pytest.mark.parametrize("index", range(3))
-def test_what_is_not_finite_gives_nothing_finite(index, value):
-    """In what a ratio reads, whatever the other numbers, and whatever 0/0 is worth."""
+def test_normalize_nonfinite_overlaps_give_nonfinite_ratios(index, value):
+    """A non-finite value in an overlap that the ratio reads, for any other overlaps and any `zero_division`."""
     reads = {"none": {0}, "p": {0, 1}, "r": {0, 2}, "j": {0, 1, 2}, "f1": {0, 1, 2}}
     for others in (0.0, 2.0):
         overlaps = torch.full((3,), others)
@@ -233,7 +233,7 @@ def test_boxes_of_any_dtype_are_compared_in_float32(dtype):
     torch.testing.assert_close(box_iou(boxes, boxes), expected)
 
 
-def test_labels_may_stand_in_an_array():
+def test_labels_in_an_array_are_accepted():
     labels = np.array(["LOC", "PER"])
     tags = read_tags([["B-PER", "O", "B-LOC"]], labels=labels)
     assert tags.spans[0, :, 0].tolist() == [1, 0]

@@ -20,7 +20,7 @@ CONSTRAINTS = pytest.mark.parametrize("constraint", ["<->", "->", "<-", "~"])
 
 
 def graphs(similarity, constraint):
-    """Of two chains, so that not every pair agrees with every other."""
+    """Return the reachability of two chains, in which not all pairs agree."""
     chains = [reachability(torch.eye(n).roll(1, 1).triu().bool()) for n in similarity.shape]
     return graph_overlap(similarity, *chains, constraint=constraint).value
 
@@ -52,8 +52,8 @@ def test_derivatives_equal_differences(name, constraint, generator):
     np.testing.assert_allclose((gradient * direction).sum().item(), expected, rtol=1e-6)
 
 
-def test_a_graph_proved_by_a_programme(generator):
-    """Its pairs are found by the integer programme, not by the search."""
+def test_graph_overlap_proved_by_integer_program_has_gradient(generator):
+    """The pairs come from the integer program, not from the search."""
     num_proved = 0
     for _ in range(30):
         x = torch.rand(6, 6, generator=generator, dtype=torch.float64)
@@ -66,7 +66,7 @@ def test_a_graph_proved_by_a_programme(generator):
     assert num_proved
 
 
-def test_what_is_piecewise_smooth(generator):
+def test_overlap_derivatives_of_piecewise_smooth_functions_match(generator):
     """`normalize` and `box_iou` away from their edges."""
     values = torch.rand(3, 5, generator=generator, dtype=torch.float64) + 1
     boxes = torch.rand(2, 3, 2, generator=generator, dtype=torch.float64)

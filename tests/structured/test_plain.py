@@ -1,4 +1,4 @@
-"""Scores of single small pairs, which are found without tensors, against those of the tensors."""
+"""Scores of single small pairs on the path without tensors against the tensor path."""
 
 import math
 from dataclasses import dataclass
@@ -65,7 +65,7 @@ def test_collections_of_any_items(kind, normalizer, constraint):
         check_pairs(metric, values_of(list[tp], 0), values_of(list[tp], 1))
 
 
-def test_large_values_are_left_to_tensors():
+def test_large_values_use_the_tensor_path():
     large = list(range(1200))
     sequence = dsl.sequence_matching[int](...)
     function = dsl.set_matching[float](dsl.from_func(lambda x, y: 1 - abs(x - y)))
@@ -96,7 +96,7 @@ BAD = [
 
 
 @pytest.mark.parametrize(("metric", "pred", "ref"), BAD)
-def test_what_is_no_value_is_refused_with_its_place(metric, pred, ref):
+def test_scalar_path_invalid_values_raise_with_path(metric, pred, ref):
     with pytest.raises((TypeError, ValueError)) as by_tensors:
         metric([pred], [ref])
     with pytest.raises(by_tensors.type) as plainly:

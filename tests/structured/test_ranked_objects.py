@@ -24,7 +24,7 @@ CLOSE = dsl.from_func(closeness)
 
 
 @dataclass(frozen=True)
-class Place:
+class Landmark:
     name: str
     at: int
 
@@ -36,7 +36,7 @@ def scored(inner, preds, refs, gains=None, max_k=10, ks=(1, 2, 4), zero_division
 
 
 def test_partial_matches_by_hand():
-    """o is 0.75, 1.5, 1.5 of two references: 1 beside 2, then 1 and 2 beside 2 and 3, and 9 is like none."""
+    """o is 0.75, 1.5, 1.5 of two references: 1 matches 2, then 1 and 2 match 2 and 3, and 9 matches none."""
     assert scored(CLOSE, [[1, 2, 9]], [{2, 3}], ks=(1, 3)) == pytest.approx(
         {
             "precision@1": 0.75,
@@ -58,7 +58,7 @@ def test_partial_matches_by_hand():
     )
 
 
-def test_an_earlier_prediction_makes_room():
+def test_ranked_objects_earlier_prediction_can_be_rematched():
     score = {("a", "x"): 1.0, ("a", "y"): 0.9, ("b", "x"): 0.9}
     inner = dsl.from_func(lambda x, y: score.get((x, y), 0.0))
     scores = scored(inner, [["c", "a", "b"]], [["x", "y"]], ks=(2, 3))
@@ -137,7 +137,7 @@ def test_ranked_objects_match_enumeration(generator, similarity):
 
 
 @pytest.mark.parametrize("inner", [CLOSE, SAME], ids=["partial", "equal"])
-def test_a_batch_is_its_documents(generator, inner):
+def test_ranked_objects_batch_equals_single_documents(generator, inner):
     preds, refs = documents(generator, 30, 6, repeats=True)
     one, ranking = RankingScores((1, 3), NAMES), dsl.ranking[3](inner)
     for pred, ref in zip(preds, refs, strict=True):
@@ -145,7 +145,7 @@ def test_a_batch_is_its_documents(generator, inner):
     one.update_rankings(ranking, [], [])
     expected = pytest.approx({name: float(value) for name, value in one.compute().items()}, abs=1e-12)
     assert scored(inner, preds, refs, max_k=3, ks=(1, 3)) == expected
-    assert scored(inner, [pred[:3] for pred in preds], refs, ks=(1, 3)) == expected  # what comes later is not looked at
+    assert scored(inner, [pred[:3] for pred in preds], refs, ks=(1, 3)) == expected  # later predictions are ignored
 
 
 @pytest.mark.parametrize("inner", [CLOSE, SAME], ids=["partial", "equal"])
@@ -158,10 +158,10 @@ def test_ranked_objects_without_items_use_zero_division(inner):
     assert set(scored(inner, [[]], [[1]], zero_division=0.5).values()) == {0}
 
 
-def test_gains_of_equal_objects():
-    """The n-th of equal predictions stands for the n-th of equal references."""
-    a, b, c = Place("a", 1), Place("b", 2), Place("c", 3)
-    ndcg = scored(dsl.auto[Place], [[b, a, a, a]], [[a, c, a, b]], [[3, 9, 1, 2]])["ndcg"]
+def test_gains_of_equal_objects_are_matched_in_order():
+    """The n-th of equal predictions is matched to the n-th of equal references."""
+    a, b, c = Landmark("a", 1), Landmark("b", 2), Landmark("c", 3)
+    ndcg = scored(dsl.auto[Landmark], [[b, a, a, a]], [[a, c, a, b]], [[3, 9, 1, 2]])["ndcg"]
     gained, ideal = (sum(g / math.log2(i + 1) for i, g in enumerate(row, 1)) for row in ((2, 3, 1), (9, 3, 2, 1)))
     assert ndcg == pytest.approx(gained / ideal)
 
@@ -169,12 +169,12 @@ def test_gains_of_equal_objects():
 def test_records_whose_names_differ_are_not_compared():
     seen = []
     near = dsl.from_func(lambda x, y: seen.append((x, y)) or closeness(x, y))
-    inner = dsl.dataclass[Place]({"name": ..., "at": near})
-    preds, refs = [[Place("a", 1), Place("b", 2)]], [[Place("b", 3), Place("c", 1)]]
+    inner = dsl.dataclass[Landmark]({"name": ..., "at": near})
+    preds, refs = [[Landmark("a", 1), Landmark("b", 2)]], [[Landmark("b", 3), Landmark("c", 1)]]
     assert scored(inner, preds, refs)["precision@2"] == pytest.approx(0.75 / 2) and seen == [(2, 3)]
 
 
-def test_many_documents_in_pieces(generator, monkeypatch):
+def test_ranked_objects_in_chunks_match_single_batch(generator, monkeypatch):
     preds, refs = documents(generator, 30, 6, repeats=True)
     expected = scored(CLOSE, preds, refs)
     monkeypatch.setattr("tensormetrics.structured.objects.nodes.set.MAX_PAIRS", 40)
@@ -182,7 +182,7 @@ def test_many_documents_in_pieces(generator, monkeypatch):
 
 
 @pytest.mark.parametrize("inner", [CLOSE, SAME], ids=["partial", "equal"])
-def test_on_a_device(generator, inner):
+def test_ranked_objects_on_a_device_match_cpu(generator, inner):
     preds, refs = documents(generator, 20, 6, repeats=True)
     metric, ranking = RankingScores((1, 2, 4), NAMES), dsl.ranking[10](inner)
     with Device():
@@ -196,16 +196,16 @@ def test_on_a_device(generator, inner):
 def test_scores_of_the_whole_ranking_take_any_depth():
     metric = RankingScores(scores=("rr",))
     metric.update_rankings(dsl.ranking[2](SAME), [[1, 2, 3], [1, 2, 3]], [[2], [3]])
-    assert float(metric.compute()["rr"]) == 0.25  # 3 is third and not looked at
+    assert float(metric.compute()["rr"]) == 0.25  # 3 is third and ignored
 
 
 def test_a_copy_and_a_failure():
-    ranking = dsl.ranking[5](dsl.auto[Place])
+    ranking = dsl.ranking[5](dsl.auto[Landmark])
     metric = RankingScores((1,), ("hit",))
     for same in (pickle.loads(pickle.dumps(ranking)), copy.deepcopy(ranking)):
-        metric.update_rankings(same, [[Place("a", 1)]], [[Place("a", 1)]])
+        metric.update_rankings(same, [[Landmark("a", 1)]], [[Landmark("a", 1)]])
     with pytest.raises(TypeError):
-        metric.update_rankings(ranking, [[Place("a", 1)]], [[3]])
+        metric.update_rankings(ranking, [[Landmark("a", 1)]], [[3]])
     assert metric.update_count == 2 and float(metric.compute()["hit@1"]) == 1
 
 

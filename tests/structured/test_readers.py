@@ -1,4 +1,4 @@
-"""Readers give back what was written."""
+"""Readers invert writing."""
 
 import random
 
@@ -28,8 +28,8 @@ def written_tags(spans: list[tuple[str, int, int]], width: int, scheme: str) -> 
 
 def disjoint_spans(draw: random.Random, width: int) -> list[tuple[str, int, int]]:
     cuts = sorted(draw.sample(range(width + 1), draw.randrange(2, 8)))
-    pieces = [(draw.choice("XYZ"), a, b - 1) for a, b in zip(cuts, cuts[1:], strict=False)]
-    return [piece for piece in pieces if draw.random() < 0.7]
+    chunks = [(draw.choice("XYZ"), a, b - 1) for a, b in zip(cuts, cuts[1:], strict=False)]
+    return [chunk for chunk in chunks if draw.random() < 0.7]
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_read_clusters_are_scored():
     assert torch.stack(list(metric.compute().values())).eq(1).all()
 
 
-def test_what_is_no_conll_file():
+def test_read_conll_malformed_files_raise():
     lines = bracketed("a", [[(0, 1)]], 3)
     for kind, inputs, message in (
         (TypeError, "\n".join(lines), "lines: got one str, wanted lines; write text.splitlines()"),

@@ -83,7 +83,7 @@ KINDS = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_kinds_of_records_score_alike(kind):
+def test_kinds_of_records_have_equal_scores(kind):
     item, doc = KINDS[kind]()
 
     def made(*rows, language="en"):
@@ -189,7 +189,7 @@ def test_generic_records_of_other_kinds():
         assert derive(record_type).score(record_type(value=[1, 2]), record_type(value=[2])) == 1
 
 
-def test_what_a_variable_stands_for_must_be_said():
+def test_type_variable_without_argument_raises():
     for tp in (Box, list[Box[X]], X):
         with pytest.raises(TypeError, match="got the type ~X, which has no metric; say what it stands for, as in Box"):
             derive(tp).score(Box(1), Box(1))
@@ -204,8 +204,8 @@ def test_what_a_variable_stands_for_must_be_said():
 
 
 def test_other_classes_are_no_records():
-    class Plain:
+    class Undecorated:
         x: int
 
     with pytest.raises(TypeError, match="wanted a dataclass; write @metametric above @dataclass"):
-        metametric(Plain)
+        metametric(Undecorated)

@@ -1,4 +1,4 @@
-"""The native operator gives what plain torch gives, bit for bit, whatever the number of documents and their shape."""
+"""The native operator equals plain torch bit by bit for any number and shape of documents."""
 
 import pytest
 import torch
@@ -35,6 +35,6 @@ def test_heaviest_chain_passes_opcheck():
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.int64, torch.bool])
-def test_other_dtypes_are_refused_not_read_as_float64(dtype):
+def test_heaviest_chain_other_dtypes_raise(dtype):
     with pytest.raises(RuntimeError, match="wanted similarity: real B N M"):
         torch.ops.tensormetrics.heaviest_chain(torch.ones(1, 8, 8, dtype=dtype), True, True)

@@ -1,7 +1,7 @@
-"""What is not finite in a floating argument is never answered by a finite value that pretends, row by row of the table.
+"""Non-finite floating arguments never give plausible finite values, for each row of the table.
 
-It is a ValueError at a door that waits, NaN or an infinity elsewhere, or what DOCUMENTED says; in the padding, and for
-the other documents of the batch, it is as if it were not there.
+Functions that synchronize raise a ValueError, others return NaN or an infinity, unless DOCUMENTED has another meaning.
+In the padding, and for the other documents of the batch, non-finite values have no effect.
 """
 
 import math
@@ -14,7 +14,7 @@ from torch.utils._pytree import tree_leaves
 from tensormetrics import structured
 from tensormetrics.assignment import LinearAssignment, linear_sum_assignment
 
-DOCUMENTED = {  # (name, value): what it means there
+DOCUMENTED = {  # (name, value): documented meaning
     ("assignment.linear_sum_assignment", math.inf): "forbids a pair",
     ("structured.set_overlap", -math.inf): "forbids a pair",
     ("structured.sequence_overlap", -math.inf): "forbids a pair",
@@ -94,7 +94,7 @@ def test_metrics_nonfinite_inputs_stay_local(name, value, generator):
 @pytest.mark.parametrize("part", [0, 1])
 @pytest.mark.parametrize("coordinate", range(4))
 @pytest.mark.parametrize("format", ["xyxy", "xywh", "cxcywh"])
-def test_no_box_match_of_a_broken_box(value, objective, part, coordinate, format):
+def test_box_match_nonfinite_box_gives_nan(value, objective, part, coordinate, format):
     boxes = [torch.tensor([[[0.0, 0, 2, 2], [5, 5, 2, 2]]]), torch.tensor([[[0.0, 0, 2, 2], [5, 5, 2, 3]]])]
     if format == "xyxy":
         boxes = [torch.cat([box[..., :2], box[..., :2] + box[..., 2:]], -1) for box in boxes]
@@ -120,7 +120,7 @@ def test_boxes_too_large_for_their_dtype():
 
 @VALUES
 def test_set_match_nonfinite_self_overlap_propagates(value):
-    """What a score reads is not finite; the others stay."""
+    """Scores that read a non-finite self-overlap are not finite; the other scores are unchanged."""
     metric = structured.SetMatch("~")
     self = torch.tensor([value])
     metric.update(torch.eye(2)[None], pred_self=self, ref_self=torch.tensor([2.0]))
@@ -143,7 +143,7 @@ def test_ranking_scores_nonfinite_gain_propagates(value):
 
 
 @VALUES
-def test_the_solver_where_it_checks(value):
+def test_solver_nonfinite_costs_raise_with_check(value):
     cost = torch.rand(2, 3, 3)
     cost[1, 0, 0] = value
     for maximize in (False, True):

@@ -1,4 +1,4 @@
-"""What golden values do not show: bootstrap, readers, conventions of the suites."""
+"""Bootstrap, readers and conventions of the suites, beyond golden values."""
 
 import pytest
 import torch
@@ -96,7 +96,7 @@ def test_conll_u_is_refused_by_its_name(head, lineno, token):
     )
 
 
-def test_a_mention_is_in_one_cluster():
+def test_coref_scores_repeated_mention_raises():
     metric = CorefScores()
     with pytest.raises(ValueError) as error:
         metric.update_clusters([[["a", "b"]], [["a"], ["b", "a"]]], [[], []])
@@ -115,7 +115,7 @@ def test_a_mention_is_in_one_cluster():
         assert str(error.value) == f"preds: document 0: got the cluster {got}, wanted a collection of mentions"
 
 
-def test_a_mention_of_several_clusters_goes_to_one():
+def test_coref_scores_repeated_mention_is_assigned_to_one_cluster():
     pred, ref = [["a", "b"], ["b", "c", "b"], ["c", "d", "e", "b"], ["b", "x", "y", "z"]], [["a", "b"], ["c", "d"]]
     for repeated, cleaned in (
         ("first", [["a", "b"], ["c"], ["d", "e"], ["x", "y", "z"]]),
@@ -161,7 +161,7 @@ def test_objects_of_another_class():
         assert str(error.value) == message
 
 
-def test_coref_does_not_see_names_or_order(generator):
+def test_coref_scores_ignore_names_and_order(generator):
     pred, ref = (torch.randint(-1, 6, (8, 20), generator=generator) for _ in range(2))
     order = torch.randperm(20, generator=generator)
     values = []
@@ -172,7 +172,7 @@ def test_coref_does_not_see_names_or_order(generator):
     assert torch.allclose(values[0], values[1]) and torch.allclose(values[0], values[2])
 
 
-def test_tags_that_do_not_fit():
+def test_tags_outside_the_scheme_are_ignored():
     tags = [["I-X", "B-X", "I-X", "E-X", "S-X", "I-Y", "O", "B-Y", "I-X"]]
     for mode, spans in (
         ("lenient", [[0, 0], [1, 3], [4, 4], [5, 5], [7, 7], [8, 8]]),
@@ -287,12 +287,12 @@ def test_gains_of_ranked_items(generator):
     metric = RankingScores((4,), ("ndcg",))
     metric.update(pred * 7 - 3, ref * 7 - 3, ref_gain=gain)
     discount = 1 / torch.arange(2, 6, dtype=torch.float64).log2()
-    worth = []
+    ratios = []
     for p, r, g in zip(pred.tolist(), ref.tolist(), gain.tolist(), strict=True):
         of = dict(zip(r, g, strict=True))
         result = torch.tensor([of.get(item, 0) for item in p[:4]])
-        worth.append(float((result * discount).sum() / (torch.tensor(sorted(g)[::-1][:4]) * discount).sum()))
-    assert float(metric.compute()["ndcg@4"]) == pytest.approx(sum(worth) / 20)
+        ratios.append(float((result * discount).sum() / (torch.tensor(sorted(g)[::-1][:4]) * discount).sum()))
+    assert float(metric.compute()["ndcg@4"]) == pytest.approx(sum(ratios) / 20)
 
 
 def test_several_thresholds_and_formats():

@@ -1,4 +1,4 @@
-"""Tags: their schemes, what does not fit them, and words that used to mislead."""
+"""Tags: their schemes, tags that do not fit them, and values that were misread in the past."""
 
 import pytest
 import torch
@@ -29,7 +29,7 @@ def spans_of(tags: list[list[str]], mode: str, **options: bool) -> list[list[tup
     return [[(read.labels[label], a, b) for label, a, b in row[:n]] for row, n in rows]
 
 
-# What seqeval 1.2.2 finds; see tests/peers/test_seqeval.py for random tags.
+# Spans of seqeval 1.2.2; see tests/peers/test_seqeval.py for random tags.
 SCHEMES = [
     ("iob1", "I-X I-X B-X I-X O I-Y I-X", [("X", 0, 1), ("X", 2, 3), ("Y", 5, 5), ("X", 6, 6)]),
     ("ioe1", "I-X E-X I-X O I-Y I-Y", [("X", 0, 1), ("X", 2, 2), ("Y", 4, 5)]),
@@ -47,7 +47,7 @@ def test_read_tags_schemes_give_spans(mode, tags, spans):
     assert spans_of([turned], mode, suffix=True) == [spans]
 
 
-def test_a_bare_prefix_has_the_label_that_seqeval_gives_it():
+def test_read_tags_bare_prefix_has_seqeval_label():
     assert spans_of([["B", "I", "O", "B"]], "iob2") == [[("_", 0, 1), ("_", 3, 3)]]
 
 
@@ -63,14 +63,14 @@ def test_a_bare_prefix_has_the_label_that_seqeval_gives_it():
         ("-B", True, "a label, a dash and a prefix of B, I, E, L, S, U"),
     ],
 )
-def test_tags_that_are_none(tag, suffix, expected):
+def test_invalid_tags_raise_with_position(tag, suffix, expected):
     with pytest.raises(ValueError) as error:
         read_tags([["O"], ["O", tag]], suffix=suffix)
     assert str(error.value) == f"document 1, position 1: got tag {tag!r}, wanted 'O', or {expected}"
 
 
 @pytest.mark.parametrize("tag", [None, 3, ["B-PER"], torch.tensor(1)])
-def test_things_that_are_no_tags(tag):
+def test_values_other_than_tags_raise(tag):
     with pytest.raises(TypeError) as error:
         SpanScores().update_tags([["O"], [tag]], [["O"], ["O"]])
     assert str(error.value).startswith(f"document 1, position 0: got {tag!r:.60}, wanted a tag such as 'B-PER'")
@@ -82,7 +82,7 @@ def test_generators_are_documents():
     assert float(metric.compute()["f1"]) == pytest.approx(2 / 3)
 
 
-def test_sides_read_apart_agree():
+def test_read_tags_separate_calls_agree():
     """Labels have the same numbers, though they come in another order, and padding does not count."""
     pred, ref = read_tags(PRED), read_tags(REF)
     for lengths in ((pred.lengths, ref.lengths), ()):
@@ -91,7 +91,7 @@ def test_sides_read_apart_agree():
         assert float(metric.compute()["f1"]) == pytest.approx(2 / 3)
 
 
-def test_labels_are_numbered_by_their_place():
+def test_read_tags_labels_are_numbered_by_index():
     labels = ("ORG", "PER", "LOC")
     metric = SpanScores(labels=labels)
     metric.update(read_tags(PRED, labels=labels).spans, read_tags(REF, labels=labels).spans)
@@ -102,7 +102,7 @@ def test_labels_are_numbered_by_their_place():
     assert str(error.value) == "labels: got tags of ['PER'], wanted some of ('LOC',)"
 
 
-def test_numbers_that_no_label_has():
+def test_label_numbers_out_of_range_raise():
     for metric, rows in ((SpanScores(labels=("A", "B")), 3), (RelationScores(labels=("A", "B")), 5)):
         table = torch.zeros(2, 2, rows, dtype=torch.int64)
         table[1, 1, 0] = 2
@@ -137,7 +137,7 @@ def test_update_takes_lists_too():
         torch.testing.assert_close(batch, single.compute(), equal_nan=True)
 
 
-def test_sides_that_are_no_lists_or_tensors_are_named():
+def test_update_of_other_types_raises_with_the_argument():
     for call, message in (
         (
             lambda: SpanScores().update({1}, {1}),
@@ -188,14 +188,14 @@ def test_sides_that_are_no_lists_or_tensors_are_named():
         (["E-A", "I-B", "I-A"], ["L-A", "U-B", "I-A"], "lenient", []),
     ],
 )
-def test_tags_that_do_not_fit_are_told(pred, ref, mode, text, recwarn):
+def test_tags_outside_the_scheme_warn(pred, ref, mode, text, recwarn):
     SpanScores().update_tags([pred], [ref], mode)
     assert [str(warning.message) for warning in recwarn] == text
     assert all(warning.filename == __file__ for warning in recwarn)
 
 
 def test_ner_report_matches_hand_computation():
-    """By hand: PER 1 of 1, ORG 0 of 1 wanted and none predicted, LOC 1 of 2 predicted."""
+    """By hand: PER 1 of 1, ORG 0 of 1 reference spans and none predicted, LOC 1 of 2 predicted."""
     expected = """
               precision    recall  f1-score   support
 
@@ -213,7 +213,7 @@ weighted avg      0.500     0.667     0.556         3
     assert "MISC" not in metric.report() and "PER" in metric.report()
 
 
-def test_report_takes_the_names_of_seqeval():
+def test_ner_report_accepts_argument_names_of_seqeval():
     expected = ner_report(PRED, REF)
     assert ner_report(y_true=REF, y_pred=PRED) == ner_report(pred=PRED, y_true=REF) == expected
     with pytest.raises(TypeError, match="^got pred and y_pred of pred, y_pred, wanted one of them$"):
@@ -225,14 +225,14 @@ def test_report_takes_the_names_of_seqeval():
             ner_report(PRED, REF, **options)
 
 
-def test_report_of_sides_that_look_swapped_warns():
+def test_ner_report_swapped_arguments_warn():
     """A model leaves out a B here and there; a corpus does not."""
     corpus = [["B-PER", "I-PER", "O", "B-LOC"]] * 8
     answers = [["I-PER", "I-PER", "O", "B-LOC"], *corpus[1:]]
     with pytest.warns(UserWarning, match=r"^ref: 1 of 16 spans begin by I, .* write ner_report\(y_true=") as caught:
         swapped = ner_report(corpus, answers)
     assert [warning.filename for warning in caught] == [__file__]
-    assert ner_report(y_true=answers, y_pred=corpus) == swapped  # who names the sides is believed
+    assert ner_report(y_true=answers, y_pred=corpus) == swapped  # named arguments are not checked for a swap
     ner_report(answers, corpus)
     ner_report(corpus[:3], answers[:3])  # few spans say nothing
     in_iob1 = [["I-PER", "I-PER", "O", "I-LOC"]] * 8
@@ -248,7 +248,7 @@ def test_report_rounds_the_ratio_of_counts():
     assert line.split()[2:] == ["0.71", "0.56", "0.62", "9"]
 
 
-def test_report_of_nothing():
+def test_ner_report_without_spans_is_empty():
     expected = """
               precision    recall  f1-score   support
 

@@ -57,14 +57,14 @@ def same(value, expected):
 def python_type(schema, document, names=None):
     """Return the Python type of a JSON Schema."""
     names = {} if names is None else names
-    tp = plain_type(schema, document, names)
+    tp = builtin_type(schema, document, names)
     annotations = annotations_of_keywords(schema.get("x-tensormetrics", {}), "schema")
     for annotation in annotations:
         tp = Annotated[tp, annotation]
     return tp
 
 
-def plain_type(schema, document, names):
+def builtin_type(schema, document, names):
     if "$ref" in schema:
         target = schema["$ref"].split("/")[-1]
         if target not in names:
@@ -289,7 +289,7 @@ def test_batches_and_single_documents_give_equal_numbers():
     assert [document.similarity for document in full.documents] == [report.documents[0].similarity for report in single]
 
 
-def test_support_depends_on_references_alone():
+def test_support_depends_only_on_references():
     generator = random.Random(5)
     refs = [random_order(generator, False) for _ in range(60)]
     answers = [random_order(generator, False) for _ in range(60)]
@@ -315,7 +315,7 @@ def test_ordered_lists_agree_with_exhaustive_search():
         assert document.similarity == pytest.approx(2 * longest / size if size else 1.0)
 
 
-def test_users_functions_are_called_once_for_each_pair_that_matters():
+def test_user_functions_are_called_once_per_relevant_pair():
     from tensormetrics.structured import fields
 
     calls = []
@@ -410,8 +410,8 @@ def test_objects_of_a_class_from_json_equal_those_that_its_constructor_makes(kin
     first = line(sku="a", price=1, day=date(2024, 3, 1))
     assert built == order(lines=[first], span=(1, 2), more={"x": 3})
     wrong = value | {"lines": [{"sku": 5}], "span": "no"}
-    broken = instance_of(compile_schema(schema_of(order)).root, wrong, "missing")
-    assert (broken["span"] if kind == "TypedDict" else broken.span) == "no"  # for the metric to judge
+    invalid = instance_of(compile_schema(schema_of(order)).root, wrong, "missing")
+    assert (invalid["span"] if kind == "TypedDict" else invalid.span) == "no"  # for the metric to judge
 
 
 def nullable(schema):
@@ -446,7 +446,7 @@ def numbers_of(report):
 
 
 @pytest.mark.parametrize("case", RANDOM, ids=lambda case: case["id"])
-def test_a_field_that_may_be_null_is_scored_alike(case):
+def test_nullable_field_has_equal_scores(case):
     baseline, changed = (
         evaluate(case["predictions"], case["references"], schema, replicates=0, **case["options"])
         for schema in (case["schema"], nullable(case["schema"]))

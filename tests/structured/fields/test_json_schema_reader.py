@@ -89,8 +89,8 @@ def expanded(schema, node, seen=()):
     if isinstance(node, Reference):
         if node.name in seen:
             return "recursive"
-        meant = expanded(schema, schema.definitions[node.name], (*seen, node.name))
-        return (meant, node.nullable, node.scoring)
+        target = expanded(schema, schema.definitions[node.name], (*seen, node.name))
+        return (target, node.nullable, node.scoring)
     if isinstance(node, Record):
         fields = [(field.name, field.required, expanded(schema, field.type, seen)) for field in node.fields]
         return ("record", fields, node.closed, node.nullable)
@@ -108,7 +108,7 @@ def expanded(schema, node, seen=()):
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_a_class_and_its_json_schema_are_one_tree(name):
+def test_class_and_its_json_schema_give_equal_trees(name):
     hint = dataclasses.make_dataclass("Kind", [(name, KINDS[name])])
     written = read_json_schema(json.loads(json.dumps(json_schema(hint))))
     of_class = schema_of(hint)
@@ -146,7 +146,7 @@ def test_annotated_and_recursive_classes_can_be_written_and_read(cls):
         (3, "wanted an object that describes a type"),
     ],
 )
-def test_schemas_that_are_refused(document, message):
+def test_read_json_schema_invalid_schemas_raise(document, message):
     with pytest.raises(ValueError) as error:
         read_json_schema(document)
     assert message in str(error.value)
