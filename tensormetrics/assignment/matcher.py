@@ -239,7 +239,7 @@ class HungarianMatcher(RecordedArguments, nn.Module):
         sources = {f"outputs[{name!r}]": layers[layer][name][image] for name in output_names}
         sources |= {f"targets[{image}][{name!r}]": targets[image][name] for name in target_names}
         faults = [name for name, value in sources.items() if not value.isfinite().all()] or ["no input, by overflow"]
-        where = f"layer {layer} of the answer, " if len(layers) > 1 else ""
+        where = f"layer {layer} of the result, " if len(layers) > 1 else ""
         raise ValueError(
             f"{where}image {image}: got a cost that is no finite number for query {query} and target {target}, from "
             f"{', '.join(faults)}; wanted finite numbers, or nonfinite='avoid' to match the others"

@@ -170,7 +170,7 @@ def pairs(assignment: Assignment) -> tuple[Tensor, Tensor]:
     (tensor([0, 1]), tensor([1, 0]))
     """
     if not isinstance(assignment, Assignment):
-        expected = "what linear_sum_assignment returns; write pairs(linear_sum_assignment(cost))"
+        expected = "the result of linear_sum_assignment; write pairs(linear_sum_assignment(cost))"
         raise TypeError(f"assignment: got a {type(assignment).__name__}, wanted {expected}")
     _checks.shape("assignment", assignment.col_of_row, "R")
     rows = (assignment.col_of_row >= 0).nonzero()[:, 0]

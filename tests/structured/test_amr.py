@@ -42,8 +42,8 @@ def test_golden_micro_and_macro(device):
     scores = micro.compute()
     for name in ("precision", "recall", "f1"):
         assert float(scores[name]) == pytest.approx(expected[name], abs=1e-9)
-        each = [case["output"]["constant"][name] for case in GOLDEN["amr"][:-1]]
-        assert float(macro.compute()[name]) == pytest.approx(sum(each) / len(each), abs=1e-9)
+        values = [case["output"]["constant"][name] for case in GOLDEN["amr"][:-1]]
+        assert float(macro.compute()[name]) == pytest.approx(sum(values) / len(values), abs=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -142,10 +142,10 @@ def test_text_holds_one_graph():
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("(a / b))", "is no graph in PENMAN notation: there is more text behind the graph"),
-        ("(a / b) :ARG0 x", "is no graph in PENMAN notation: there is more text behind the graph"),
-        ("(end / end) x", "is no graph in PENMAN notation: there is more text behind the graph"),
-        ('(a / b) "', "is no graph in PENMAN notation: there is more text behind the graph"),
+        ("(a / b))", "is no graph in PENMAN notation: there is more text after the graph"),
+        ("(a / b) :ARG0 x", "is no graph in PENMAN notation: there is more text after the graph"),
+        ("(end / end) x", "is no graph in PENMAN notation: there is more text after the graph"),
+        ('(a / b) "', "is no graph in PENMAN notation: there is more text after the graph"),
         ("", "holds 0 graphs in PENMAN notation, wanted one"),
         (")", "holds 0 graphs in PENMAN notation, wanted one"),
         ("(a / b", "is no graph in PENMAN notation: Unexpected end of input"),

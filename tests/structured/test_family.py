@@ -247,12 +247,12 @@ def test_family_normalizer_none_equals_the_metric():
 
 def test_invalid_predictions_count_as_empty():
     """As if the answer had been an empty document; references are to be valid, and by default predictions too."""
-    broken = [PREDS[0], None, PREDS[2], Doc([("LOC", (0, 1))]), Doc(None)]
+    invalid = [PREDS[0], None, PREDS[2], Doc([("LOC", (0, 1))]), Doc(None)]
     cleared = [PREDS[0], Doc([]), PREDS[2], Doc([]), Doc([])]
     refs = [*REFS, doc("L01 P23"), doc("")]
     options = {"policy": "conventional", "by": "label", "hooks": {"entities[*]": lambda *_: seen.append(_[0])}}
     families = []
-    for preds, more in ((broken, {"on_invalid": "empty"}), (cleared, {})):
+    for preds, more in ((invalid, {"on_invalid": "empty"}), (cleared, {})):
         seen = []
         family = Family(Doc.metric, BOTH, **options, **more)
         assert math.isnan(floats(family.compute()).get("invalid", math.nan))

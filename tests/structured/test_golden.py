@@ -68,10 +68,10 @@ def test_set_match_solved_self_overlaps_match_golden(case):
     similarity = torch.tensor(case["input"]["similarity"], dtype=torch.float64)
     pred, ref = case["input"]["pred_items"], case["input"]["ref_items"]
     for constraint, expected in case["output"].items():
-        selves = [structured.set_overlap(similarity[x][:, x], constraint=constraint) for x in (pred, ref)]
+        self_overlaps = [structured.set_overlap(similarity[x][:, x], constraint=constraint) for x in (pred, ref)]
         scores = ("none", "precision", "recall", "jaccard", "f1", "f0.5", "f2")
         metric = structured.SetMatch(constraint, scores)
-        metric.update(similarity[pred][:, ref], pred_self=selves[0], ref_self=selves[1])
+        metric.update(similarity[pred][:, ref], pred_self=self_overlaps[0], ref_self=self_overlaps[1])
         close(metric.compute(), {name: value for name, value in expected.items() if not name.endswith("self")})
 
 

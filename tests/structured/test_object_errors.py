@@ -244,7 +244,7 @@ COLLECTION = "wanted a collection such as a list"
         (
             ValueError,
             lambda: SequenceMatch(duplicates="set"),
-            "duplicates: got 'set' for similarities, which do not say what items are equal; wanted 'multiset'",
+            "duplicates: got 'set' for similarities, which do not define equal items; wanted 'multiset'",
         ),
         (
             ValueError,

@@ -249,11 +249,11 @@ def test_functions_of_unhashable_values_are_called_for_each():
 
 @pytest.mark.parametrize("error", [ValueError, TypeError, RuntimeError])
 def test_functions_keep_answers_before_an_error(error):
-    broken = [True]
+    fails = [True]
 
     def fail_once(x, y):
-        if broken and (x, y) == ("b", "b"):
-            broken.clear()
+        if fails and (x, y) == ("b", "b"):
+            fails.clear()
             raise error("service is away")
         return same_start(x, y)
 
@@ -267,7 +267,7 @@ def test_functions_keep_answers_before_an_error(error):
     family.update(*WORDS)
     assert len(calls) == 2 * len(NEEDED) + 1  # those of an update that succeeded are forgotten
     calls.clear()
-    broken.append(True)
+    fails.append(True)
     with pytest.raises(error, match="service is away"):
         metric.score(["a", "b"], ["b", "a"])
     assert len(calls) == len({*calls})
@@ -292,7 +292,7 @@ def test_functions_preferring_other_items_have_solved_self_overlaps():
 
 
 N, M = 7, 5
-CALLS = {  # beyond the pairs: none where no self is read, of each item of the sides that are
+CALLS = {  # in addition to the pairs: one for each item of a self-overlap that the normalizer reads
     "none": 0,
     "precision": N,
     "recall": M,
@@ -498,11 +498,11 @@ def test_single_score_equals_batch_score(constraint, policy):
 
 
 def test_custom_normalizers_receive_tensors():
-    class Share(Normalizer):
+    class Fraction(Normalizer):
         name = "share"
 
         def ratio(self, cross, pred, ref):
             return cross, torch.maximum(pred, ref)
 
-    metric = dsl.set_matching[int, "<->", Share()](...)
+    metric = dsl.set_matching[int, "<->", Fraction()](...)
     assert metric.score([1, 2], [2, 3, 4]) == metric([[1, 2]], [[2, 3, 4]]).item() == 1 / 3

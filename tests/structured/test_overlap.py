@@ -205,7 +205,7 @@ def test_overlap_invalid_arguments_raise():
         ),
         (
             lambda: SetMatch("~").update(similarity),
-            "pred_self, ref_self: got None under '~', wanted the overlap of each side with itself",
+            "pred_self, ref_self: got None under '~', wanted the self-overlaps",
         ),
         (lambda: Policy.parse("strict"), "policy: got 'strict', wanted one of 'conventional', 'agree', 'metametric'"),
         (

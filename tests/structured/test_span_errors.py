@@ -138,7 +138,7 @@ def test_span_errors_label_named_like_a_row_renames_the_row():
 @pytest.mark.parametrize(
     ("pred", "ref", "options", "message"),
     [
-        ([["O"]], [[("A", 0, 0)]], {}, "pred: got tags beside spans of ref, wanted one form on both sides"),
+        ([["O"]], [[("A", 0, 0)]], {}, "pred: got tags and ref spans, wanted the same form in both"),
         (
             [[], [("A", 0, 0), ("A", 3, 2)]],
             [[], []],

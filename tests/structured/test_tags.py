@@ -141,11 +141,11 @@ def test_update_of_other_types_raises_with_the_argument():
     for call, message in (
         (
             lambda: SpanScores().update({1}, {1}),
-            "pred_spans: got a set, wanted a tensor of rows (label, first, last), or lists of tags on both sides",
+            "pred_spans: got a set, wanted a tensor of rows (label, first, last), or lists of tags as both arguments",
         ),
         (
             lambda: CorefScores().update({1}, {1}),
-            "pred_ids: got a set, wanted a tensor of the numbers of clusters, or lists of clusters on both sides",
+            "pred_ids: got a set, wanted a tensor of the numbers of clusters, or lists of clusters as both arguments",
         ),
         (
             lambda: SpanScores().update_tags(PRED[0], REF[0]),

@@ -69,7 +69,7 @@ def _only_tree(penman: Any, text: str, shown: str) -> Any:
     graphs = list(penman.iterparse(text))  # raises if a graph is malformed
     if len(graphs) != 1:
         raise ValueError(f"{shown} holds {len(graphs)} graphs in PENMAN notation, wanted one")
-    raise ValueError(f"{shown} is no graph in PENMAN notation: there is more text behind the graph")
+    raise ValueError(f"{shown} is no graph in PENMAN notation: there is more text after the graph")
 
 
 def read_triples(triples: Iterable[Triple], top: bool | str = True, root: str | None = None) -> list[Prop]:

@@ -74,7 +74,7 @@ class CorefScores(CountMetric):
             if not isinstance(ids, Tensor):
                 raise TypeError(
                     f"{name}: got a {type(ids).__name__}, wanted a tensor of the numbers of clusters, or lists of "
-                    "clusters on both sides"
+                    "clusters as both arguments"
                 )
         _checks.integral("pred_ids", pred_ids)
         _checks.integral("ref_ids", ref_ids)

@@ -27,7 +27,7 @@ class SimilarityMatch(OverlapMetric):
         super().__init__(*args, **kwargs)
         if self.policy.duplicates == "set":
             raise ValueError(
-                "duplicates: got 'set' for similarities, which do not say what items are equal; wanted 'multiset'"
+                "duplicates: got 'set' for similarities, which do not define equal items; wanted 'multiset'"
             )
 
     @abstractmethod
@@ -55,7 +55,7 @@ class SimilarityMatch(OverlapMetric):
         Shapes: similarity: (..., N, M); n_pred: (...); n_ref: (...); pred_self: (...); ref_self: (...).
         """
         if self.constraint is Constraint.MANY_TO_MANY and (pred_self is None or ref_self is None):
-            raise ValueError("pred_self, ref_self: got None under '~', wanted the overlap of each side with itself")
+            raise ValueError("pred_self, ref_self: got None under '~', wanted the self-overlaps")
         ragged, lengths = n_pred is not None or n_ref is not None, (n_pred, n_ref)
         _checks.shape("similarity", similarity, "...", "N", "M")
         _checks.floating("similarity", similarity)

@@ -23,7 +23,7 @@ def are_spans(pred: Sequence[Sequence[Any]], ref: Sequence[Sequence[Any]]) -> bo
         if first is not None:
             forms[name] = "tags" if isinstance(first, str) else "spans"
     if len({*forms.values()}) > 1:
-        raise ValueError(f"pred: got {forms['pred']} beside {forms['ref']} of ref, wanted one form on both sides")
+        raise ValueError(f"pred: got {forms['pred']} and ref {forms['ref']}, wanted the same form in both")
     return "spans" in forms.values()
 
 

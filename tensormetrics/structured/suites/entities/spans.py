@@ -65,7 +65,7 @@ class SpanScores(LabelScores):
             if not isinstance(spans, Tensor):
                 raise TypeError(
                     f"{name}: got a {type(spans).__name__}, wanted a tensor of rows (label, first, last), or lists of "
-                    "tags on both sides"
+                    "tags as both arguments"
                 )
         _checks.shape("pred_spans", pred_spans, "...", "N", 3)
         *batch, n, _ = pred_spans.shape
