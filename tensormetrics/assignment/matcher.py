@@ -1,4 +1,4 @@
-"""Matching predictions to targets in set-prediction losses (DETR and its descendants)."""
+"""Bipartite matching of predictions and targets for set-prediction losses (DETR and its descendants)."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,17 +13,17 @@ from .matching_costs import ClassCost, at_points, check_labels, class_costs, gen
 from .solver import linear_sum_assignment
 
 Pairs = list[tuple[Tensor, Tensor]]
-Outputs = Mapping[str, Any]  # tensors by name, and whatever else a model answers
+Outputs = Mapping[str, Any]  # tensors by name, and other outputs of a model
 Targets = Sequence[Mapping[str, Tensor]]
 
 
 class Input(NamedTuple):
-    """What a term of the cost reads: names and shapes in the outputs and in the targets."""
+    """Inputs of a cost term: names and shapes in the outputs and in the targets."""
 
-    given: str
-    given_shape: tuple[int | str, ...]
-    wanted: str
-    wanted_shape: tuple[int | str, ...]
+    output: str
+    output_shape: tuple[int | str, ...]
+    target: str
+    target_shape: tuple[int | str, ...]
 
 
 LOGITS = Input("pred_logits", ("B", "Q", "K"), "labels", ("n",))
@@ -33,22 +33,22 @@ INPUTS = {"cost_class": LOGITS, "cost_bbox": BOXES, "cost_giou": BOXES, "cost_ma
 
 
 class HungarianMatcher(RecordedArguments, nn.Module):
-    """For every image, the pairs of queries and targets of least total cost, found where the predictions live.
+    """Matcher of queries and targets with minimal total cost for each image, on the device of the predictions.
 
     The cost of a pair is the sum, weighted by `cost_class`, `cost_bbox`, `cost_giou`, `cost_mask` and `cost_dice`, of
-    * class: minus the probability of the target's class (`class_cost="softmax"`), or the difference of the focal losses
-      of having and not having it, from sigmoids (`"focal"`, with `alpha` and `gamma`);
-    * L1 distance, and minus generalised IoU, of boxes (cx, cy, w, h);
+    * class: minus the probability of the target's class (`class_cost="softmax"`), or the difference of its positive and
+      negative focal loss, from sigmoids (`"focal"`, with `alpha` and `gamma`);
+    * L1 distance, and minus generalized IoU, of boxes (cx, cy, w, h);
     * binary cross entropy, and 1 - Dice coefficient, of masks at `num_points` random points per image (None: at all
       pixels; predicted and target masks then have one resolution).
-    A weight of 0 leaves a term and its inputs out. All images are solved at once; no cost leaves the device and, by
-    default on every device, nothing waits for it:
+    A weight of 0 disables a term and its inputs. All images are solved at once; no cost leaves the device and, by
+    default, nothing synchronizes with it.
 
     `layers` matches all layers of a decoder in one solve.
 
-    `nonfinite="avoid"` matches pairs whose cost is NaN or infinite only where no others are left, and tells by `status`
-    (B,) int8 of the last call: 0 all costs finite; 1 some were not, and were avoided; 2 one had to be taken.
-    "raise" reads one flag, which a GPU must be waited for, and raises a ValueError that names the image.
+    `nonfinite="avoid"` matches pairs with NaN or infinite cost only if no others are left, and sets `status` (B,) int8
+    of the last call: 0 all costs are finite; 1 some are not, and were avoided; 2 one had to be matched. "raise" reads
+    one flag, which synchronizes with a GPU, and raises a ValueError that names the image.
 
     Carion et al. 2020, doi:10.1007/978-3-030-58452-8_13; Zhu et al. 2021, doi:10.48550/arXiv.2010.04159;
     Cheng et al. 2022, doi:10.1109/CVPR52688.2022.00135; Rezatofighi et al. 2019, doi:10.1109/CVPR.2019.00075
@@ -78,13 +78,13 @@ class HungarianMatcher(RecordedArguments, nn.Module):
         _checks.check_choice("nonfinite", nonfinite, ("avoid", "raise"))
         weights = cost_class, cost_bbox, cost_giou, cost_mask, cost_dice
         _checks.check_choice("class_cost", class_cost, ("softmax", "focal"))
-        numbers = zip((*INPUTS, "alpha", "gamma"), (*weights, alpha, gamma), strict=True)
-        for name, number in numbers:
-            _checks.check_number(name, number, "a finite number", math.isfinite)
+        values = zip((*INPUTS, "alpha", "gamma"), (*weights, alpha, gamma), strict=True)
+        for name, value in values:
+            _checks.check_number(name, value, "a finite number", math.isfinite)
         self.weights = dict(zip(INPUTS, weights, strict=True))
         if not any(self.weights.values()):
             raise ValueError(f"got weights 0 for all of {', '.join(INPUTS)}, wanted at least one other")
-        self._inputs: dict[Input, str] = {}  # that are read, and the first weight that needs them
+        self._inputs: dict[Input, str] = {}  # used inputs, and the first weight that needs them
         for weight, names in INPUTS.items():
             if self.weights[weight]:
                 self._inputs.setdefault(names, weight)
@@ -98,10 +98,10 @@ class HungarianMatcher(RecordedArguments, nn.Module):
         """Match the queries of one layer.
 
         Args:
-            outputs: "pred_logits" (B, Q, K), "pred_boxes" (B, Q, 4), "pred_masks" (B, Q, H, W) logits, of which those
-                are read that a weight needs; all other entries are ignored, of whatever type.
+            outputs: "pred_logits" (B, Q, K), "pred_boxes" (B, Q, 4), "pred_masks" (B, Q, H, W) logits, if a weight
+                needs them; all other entries are ignored and may have any type.
             targets: One for each image: "labels" (n,) int64, "boxes" (n, 4), "masks" (n, H', W'); n may be 0.
-            generator: Draws the points at which masks are compared.
+            generator: Random generator of the points at which masks are compared.
 
         Returns:
             For each image query indices, ascending, and target indices, int64 of min(Q, number of targets) entries.
@@ -112,17 +112,17 @@ class HungarianMatcher(RecordedArguments, nn.Module):
 
     @torch.no_grad()
     def layers(self, outputs: Outputs, targets: Targets, generator: Generator | None = None) -> list[Pairs]:
-        """Match all layers of a decoder, each for itself, in one batched solve.
+        """Match all layers of a decoder separately in one batched solve.
 
         Args:
-            outputs: Those of the final layer, with a list of those of the others as "aux_outputs"; or tensors of all
-                layers, (S, B, Q, ...), of which the last is the final one.
+            outputs: Outputs of the final layer, with a list of the outputs of the other layers as "aux_outputs"; or
+                tensors of all layers, (S, B, Q, ...), the final one last.
             targets: As in `forward`; the same for all layers.
-            generator: As in `forward`; layers draw in the order of the answer.
+            generator: As in `forward`; layers draw in the order of the result.
 
         Returns:
-            For each layer, the final one first and then the others in order, what `forward` returns. `status` of the
-            matcher is then (S, B).
+            For each layer, the final one first and then the others in order, the result of `forward`. `status` of the
+            matcher becomes (S, B).
         """
         _check_mapping(outputs)
         pairs = self._match(self._split_layers(outputs), targets, generator)
@@ -137,19 +137,21 @@ class HungarianMatcher(RecordedArguments, nn.Module):
         cost = self._costs(layers, targets, max(lengths), generator)
         counts = torch.tensor(lengths, device="cpu").to(cost.device, non_blocking=True).repeat(len(layers))
         num_queries, n = cost.shape[1:]
-        inside = torch.arange(n, device=cost.device) < counts[:, None, None]
-        broken = None if _are_ordinary(cost) else inside & ~cost.isfinite()
-        if broken is not None:
-            if self.nonfinite == "raise" and bool(broken.any()):
-                self._raise(broken, layers, targets)
-            cost = dearest(cost, broken, inside)
+        valid = torch.arange(n, device=cost.device) < counts[:, None, None]
+        nonfinite = None if _are_ordinary(cost) else valid & ~cost.isfinite()
+        if nonfinite is not None:
+            if self.nonfinite == "raise" and bool(nonfinite.any()):
+                self._raise(nonfinite, layers, targets)
+            cost = replace_nonfinite_costs(cost, nonfinite, valid)
         solution = linear_sum_assignment(cost, col_lengths=counts, check=False)
-        if broken is None:
+        if nonfinite is None:
             self.status = torch.zeros(len(cost), dtype=torch.int8, device=cost.device)
         else:
-            taken = solution.col_of_row[..., None] == torch.arange(n, device=cost.device)
-            some, one_taken = (pairs.flatten(1).any(1).to(torch.int8) for pairs in (broken, broken & taken))
-            self.status = some + one_taken
+            selected = solution.col_of_row[..., None] == torch.arange(n, device=cost.device)
+            has_nonfinite, selects_nonfinite = (
+                pairs.flatten(1).any(1).to(torch.int8) for pairs in (nonfinite, nonfinite & selected)
+            )
+            self.status = has_nonfinite + selects_nonfinite
         # Targets in the order of their queries, those without one last.
         query_of, target_of = solution.row_of_col.where(solution.row_of_col >= 0, num_queries).sort(-1)
         queries = torch.arange(num_queries, device=cost.device)
@@ -165,10 +167,10 @@ class HungarianMatcher(RecordedArguments, nn.Module):
         """Return the outputs of each layer, the final one first."""
         if outputs.get("aux_outputs"):
             others = _checks.as_list("outputs['aux_outputs']", outputs["aux_outputs"])
-            for number, other in enumerate(others):
-                _check_mapping(other, f"outputs['aux_outputs'][{number}]")
+            for index, other in enumerate(others):
+                _check_mapping(other, f"outputs['aux_outputs'][{index}]")
             return [outputs, *others]
-        shapes = {names.given: names.given_shape for names in self._inputs}
+        shapes = {names.output: names.output_shape for names in self._inputs}
         stacked = {name: outputs[name] for name in shapes if name in outputs}
         if not any(isinstance(value, Tensor) and value.ndim > len(shapes[name]) for name, value in stacked.items()):
             return [outputs]
@@ -183,15 +185,15 @@ class HungarianMatcher(RecordedArguments, nn.Module):
 
     def _costs(self, layers: Sequence[Outputs], targets: Targets, n: int, generator: Generator | None) -> Tensor:
         # ->  (S * B, Q, n)
-        """Sum the weighted terms of each layer; one layer at a time stays in the caches of a CPU."""
+        """Sum the weighted terms of each layer; a single layer fits in the caches of a CPU."""
         padded = {
-            names.wanted: pad_to(n, [target[names.wanted] for target in targets])
+            names.target: pad_to(n, [target[names.target] for target in targets])
             for names in self._inputs
             if names is not MASKS
         }
         costs = []
         for layer in layers:
-            tensors = {names.given: layer[names.given] for names in self._inputs}
+            tensors = {names.output: layer[names.output] for names in self._inputs}
             with torch.autocast(next(iter(tensors.values())).device.type, enabled=False):
                 outputs = {k: value.float() if value.dtype.itemsize < 4 else value for k, value in tensors.items()}
                 (weight, term), *terms = self._terms(outputs, padded, targets, n, generator)
@@ -229,14 +231,15 @@ class HungarianMatcher(RecordedArguments, nn.Module):
                 if weight := weights[name]:
                     yield weight, term
 
-    def _raise(self, broken: Tensor, layers: Sequence[Outputs], targets: Targets) -> None:
-        row, query, target = broken.nonzero()[0].tolist()
+    def _raise(self, nonfinite: Tensor, layers: Sequence[Outputs], targets: Targets) -> None:
+        row, query, target = nonfinite.nonzero()[0].tolist()
         layer, image = divmod(row, len(targets))
-        given, wanted = (sorted(names) for names in zip(*((i.given, i.wanted) for i in self._inputs), strict=True))
-        sources = {f"outputs[{name!r}]": layers[layer][name][image] for name in given}
-        sources |= {f"targets[{image}][{name!r}]": targets[image][name] for name in wanted}
+        names = zip(*((i.output, i.target) for i in self._inputs), strict=True)
+        output_names, target_names = map(sorted, names)
+        sources = {f"outputs[{name!r}]": layers[layer][name][image] for name in output_names}
+        sources |= {f"targets[{image}][{name!r}]": targets[image][name] for name in target_names}
         faults = [name for name, value in sources.items() if not value.isfinite().all()] or ["no input, by overflow"]
-        where = f"layer {layer} of the answer, " if len(layers) > 1 else ""
+        where = f"layer {layer} of the result, " if len(layers) > 1 else ""
         raise ValueError(
             f"{where}image {image}: got a cost that is no finite number for query {query} and target {target}, from "
             f"{', '.join(faults)}; wanted finite numbers, or nonfinite='avoid' to match the others"
@@ -251,15 +254,15 @@ class HungarianMatcher(RecordedArguments, nn.Module):
         for layer, outputs in enumerate(layers):
             where = f"outputs['aux_outputs'][{layer - 1}]" if layer else "outputs"
             for names, weight in self._inputs.items():
-                shapes[f"{where}[{names.given!r}]"] = _check_output(outputs, where, weight, names)
+                shapes[f"{where}[{names.output!r}]"] = _check_output(outputs, where, weight, names)
         name, (images, queries) = next(iter(shapes.items()))
         for other, shape in shapes.items():
             if shape != (images, queries):
                 raise ValueError(f"{other}: got (B, Q) = {shape}, wanted {(images, queries)} as of {name}")
         if images != len(targets):
             raise ValueError(f"targets: got {len(targets)} for {images} images, wanted one per image")
-        given = [outputs[names.given] for outputs in layers for names in self._inputs]
-        lengths = {names.wanted: _lengths_of(targets, weight, names, given) for names, weight in self._inputs.items()}
+        tensors = [outputs[names.output] for outputs in layers for names in self._inputs]
+        lengths = {names.target: _lengths_of(targets, weight, names, tensors) for names, weight in self._inputs.items()}
         counts = list(lengths.values())
         if any(other != counts[0] for other in counts):
             raise ValueError(f"targets: {' and '.join(lengths)} differ in length: {counts}")
@@ -273,46 +276,48 @@ def _check_mapping(outputs: Any, name: str = "outputs") -> None:
 
 def _check_output(outputs: Outputs, where: str, weight: str, names: Input) -> tuple[int, ...]:
     # ->  (B, Q)
-    if names.given not in outputs:
-        raise ValueError(f"{where}: got {sorted(outputs)}, wanted {names.given!r} too, or {weight}=0")
-    value, name = outputs[names.given], f"{where}[{names.given!r}]"
-    _checks.shape(name, value, *names.given_shape)
+    if names.output not in outputs:
+        raise ValueError(f"{where}: got {sorted(outputs)}, wanted {names.output!r} too, or {weight}=0")
+    value, name = outputs[names.output], f"{where}[{names.output!r}]"
+    _checks.shape(name, value, *names.output_shape)
     _checks.floating(name, value)
     return tuple(value.shape[:2])
 
 
-def _lengths_of(targets: Targets, weight: str, names: Input, given: Sequence[Tensor]) -> list[int]:
+def _lengths_of(targets: Targets, weight: str, names: Input, outputs: Sequence[Tensor]) -> list[int]:
     for i, target in enumerate(targets):
-        if names.wanted not in target:
-            raise ValueError(f"targets[{i}]: got {sorted(target)}, wanted {names.wanted!r} too, or {weight}=0")
-        value, name = target[names.wanted], f"targets[{i}][{names.wanted!r}]"
-        _checks.shape(name, value, *names.wanted_shape)
-        for tensor in given:
+        if names.target not in target:
+            raise ValueError(f"targets[{i}]: got {sorted(target)}, wanted {names.target!r} too, or {weight}=0")
+        value, name = target[names.target], f"targets[{i}][{names.target!r}]"
+        _checks.shape(name, value, *names.target_shape)
+        for tensor in outputs:
             _checks.same_device(outputs=tensor, targets=value)
         if names is LOGITS:
             _checks.integral(name, value)
-    return [len(target[names.wanted]) for target in targets]
+    return [len(target[names.target]) for target in targets]
 
 
 def _are_ordinary(cost: Tensor) -> bool:
-    """Return whether all costs are finite and far from overflow; False on a device that must be waited for."""
+    """Return whether all costs are finite and far from overflow; False on a GPU, which would have to synchronize."""
     if cost.device.type != "cpu" or not cost.numel():
         return False
     low, high = (float(end) for end in cost.aminmax())
     return max(-low, high) < torch.finfo(cost.dtype).max / (4 * min(cost.shape[1:]) + 4)  # False for NaN
 
 
-def dearest(cost: Tensor, broken: Tensor, inside: Tensor) -> Tensor:
-    # cost, broken: (B, Q, N)  inside: (B, 1, N)  ->  (B, Q, N)
-    """Broken costs made finite: with k pairs to match, at least k + 1 times the range of the others above the highest
-    of them, so that a matching with fewer of them always costs less."""
+def replace_nonfinite_costs(cost: Tensor, nonfinite: Tensor, valid: Tensor) -> Tensor:
+    # cost, nonfinite: (B, Q, N)  valid: (B, 1, N)  ->  (B, Q, N)
+    """Replace non-finite costs by a value so large that an optimal matching contains as few of them as possible.
+
+    With k pairs to match the value exceeds the largest finite cost by at least k + 1 times the range of finite costs.
+    """
     if cost.numel() == 0:
         return cost
     pairs = min(cost.shape[1:])
     finite = cost.clamp(*(torch.finfo(cost.dtype).max / (4 * pairs + 4) * sign for sign in (-1, 1)))  # sums stay finite
-    counted = inside & ~broken
+    counted = valid & ~nonfinite
     low, high = (finite.masked_fill(~counted, -sign * torch.inf) for sign in (-1, 1))
     low, high = low.amin((1, 2), keepdim=True), high.amax((1, 2), keepdim=True)
-    spread = torch.maximum(high - low, high.abs()).clamp(min=torch.finfo(cost.dtype).eps)
-    above = (high + (pairs + 1) * spread).nan_to_num(0.0, 0.0, 0.0)  # 0 if none is finite: all are worth the same
-    return above.where(broken, finite)
+    scale = torch.maximum(high - low, high.abs()).clamp(min=torch.finfo(cost.dtype).eps)
+    above = (high + (pairs + 1) * scale).nan_to_num(0.0, 0.0, 0.0)  # 0 if all are non-finite: all cost the same
+    return above.where(nonfinite, finite)

@@ -1,4 +1,4 @@
-"""Costs of pairs of queries and targets, as the matchers of DETR and its descendants define them."""
+"""Costs of pairs of queries and targets, as defined by the matchers of DETR and its descendants."""
 
 from typing import Literal
 
@@ -12,17 +12,17 @@ ClassCost = Literal["softmax", "focal"]
 
 
 def check_labels(labels: Tensor, classes: int) -> None:
-    # labels: (B, n), zeros behind
-    """On a CPU; a GPU would have to be waited for, and stops by itself."""
+    # labels: (B, n), padded with zeros
+    """Check the range of labels on a CPU; a GPU would have to synchronize, and raises an error in the kernel."""
     if labels.device.type == "cpu" and labels.numel():
         low, high = (int(end) for end in labels.aminmax())
         if low < 0 or high >= classes:
-            wanted = f"0 to {classes - 1} for {classes} classes in outputs['pred_logits']"
-            raise ValueError(f"targets: got the label {low if low < 0 else high}, wanted {wanted}")
+            expected = f"0 to {classes - 1} for {classes} classes in outputs['pred_logits']"
+            raise ValueError(f"targets: got the label {low if low < 0 else high}, wanted {expected}")
 
 
 def pad_to(n: int, rows: list[Tensor]) -> Tensor:
-    # rows: B of (n_b, ...)  ->  (B, n, ...), zeros behind
+    # rows: B of (n_b, ...)  ->  (B, n, ...), padded with zeros
     padded = rows[0].new_zeros(len(rows), n, *rows[0].shape[1:])
     for image, row in zip(padded, rows, strict=True):
         image[: len(row)] = row
@@ -34,7 +34,7 @@ def class_costs(logits: Tensor, labels: Tensor, kind: ClassCost, alpha: float, g
     index = labels[:, None].expand(-1, logits.shape[1], -1)
     if kind == "softmax":
         return logits.softmax(-1).gather(2, index).neg_()
-    logits = logits.gather(2, index)  # costs depend on the target's class alone
+    logits = logits.gather(2, index)  # costs depend only on the target's class
     p, loss = logits.sigmoid(), softplus(-logits)
     have = alpha * (1 - p) ** gamma * loss
     have_not = (1 - alpha) * p**gamma * (loss + logits)
@@ -44,7 +44,7 @@ def class_costs(logits: Tensor, labels: Tensor, kind: ClassCost, alpha: float, g
 def generalized_iou(a: Tensor, b: Tensor) -> Tensor:
     # a: (B, Q, 4)  b: (B, n, 4) as cx, cy, w, h  ->  (B, Q, n) in [-1, 1]
     """Compute intersection over union, minus the fraction of the smallest enclosing box that neither covers."""
-    # One coordinate at a time, in vectors along the targets: twice two coordinates in the last dimension are no vector.
+    # One coordinate at a time, to vectorize along the targets instead of along two coordinates.
     ends_a, ends_b = ((x[..., :2] - x[..., 2:] / 2, x[..., :2] + x[..., 2:] / 2) for x in (a, b))
     sizes = []
     for axis in (0, 1):
@@ -55,7 +55,7 @@ def generalized_iou(a: Tensor, b: Tensor) -> Tensor:
     overlap, hull = (width.mul_(height) for width, height in zip(*sizes, strict=True))
     union = (a[..., 2] * a[..., 3])[:, :, None] + (b[..., 2] * b[..., 3])[:, None]
     union -= overlap
-    # Two boxes without area have no union and overlap in nothing; without a hull there is nothing that neither covers.
+    # Two boxes without area have union and overlap 0; with an empty hull the uncovered fraction is 0.
     tiny = torch.finfo(union.dtype).tiny
     overlap /= union.clamp(min=tiny)
     covered = union.add_(tiny).div_(hull.add_(tiny))
@@ -66,7 +66,7 @@ def at_points(
     logits: Tensor, masks: list[Tensor], num_points: int | None, n: int, generator: Generator | None
 ) -> tuple[Tensor, Tensor]:
     # logits: (B, Q, H, W)  masks: B of (n_b, H', W')  ->  (B, Q, P), (B, n, P)
-    """Both sides at the same points: random ones, bilinearly interpolated, or all pixels."""
+    """Sample predicted and target masks at the same points: random ones, by bilinear interpolation, or all pixels."""
     if num_points is None:
         for i, mask in enumerate(masks):
             _checks.shape(f"targets[{i}]['masks']", mask, "n", *logits.shape[2:])
@@ -74,18 +74,18 @@ def at_points(
     points = torch.rand(len(logits), num_points, 1, 2, device=logits.device, dtype=logits.dtype, generator=generator)
     grid = 2 * points - 1
     values = grid_sample(logits, grid, align_corners=False)[..., 0]
-    wanted = [
+    targets = [
         grid_sample(mask[None], grid[i : i + 1], align_corners=False)[0, ..., 0]
         if len(mask)
         else grid.new_empty(0, num_points)
         for i, mask in enumerate(masks)
     ]
-    return values, pad_to(n, wanted)
+    return values, pad_to(n, targets)
 
 
 def mask_costs(logits: Tensor, masks: Tensor) -> tuple[Tensor, Tensor]:
     # logits: (B, Q, P)  masks: (B, n, P) in [0, 1]  ->  (B, Q, n), (B, Q, n)
-    """Mean binary cross entropy, and 1 - Dice coefficient (with 1 added to both of its sides), of every pair."""
+    """Compute mean binary cross entropy and 1 - Dice coefficient (smoothed by 1) of all pairs."""
     cross_entropy = (softplus(-logits) @ masks.mT + softplus(logits) @ (1 - masks).mT) / logits.shape[-1]
     p = logits.sigmoid()
     dice = 1 - (2 * p @ masks.mT + 1) / (p.sum(-1)[:, :, None] + masks.sum(-1)[:, None] + 1)

@@ -1,4 +1,4 @@
-"""The linear sum assignment problem: match rows to columns, one to one, at the least total cost."""
+"""The linear sum assignment problem: match rows to columns one-to-one at minimal total cost."""
 
 import math
 from typing import NamedTuple, TypedDict
@@ -17,13 +17,13 @@ from ._reference import INFEASIBLE, OPTIMAL
 
 
 class Assignment(NamedTuple):
-    """The solution of each problem. Pairs are -1 where nothing is matched and everywhere if `status` is not 0."""
+    """Solution of each problem. Indices are -1 for unmatched rows and columns, and everywhere if `status` is not 0."""
 
     col_of_row: Tensor  # (..., R) int64: matched column of each row
     row_of_col: Tensor  # (..., C) int64: matched row of each column, the lowest of several
-    cost: Tensor  # (...) float64: sum of the chosen entries; NaN if `status` is not 0
+    cost: Tensor  # (...) float64: sum of the matched entries; NaN if `status` is not 0
     row_dual: Tensor  # (..., R), and
-    col_dual: Tensor  # (..., C): the proof of optimality. See `linear_sum_assignment`
+    col_dual: Tensor  # (..., C): certificate of optimality, see `linear_sum_assignment`
     status: Tensor  # (...) int8: 0 optimal, 1 infeasible, 2 NaN or -inf, or an option out of range
 
 
@@ -39,35 +39,36 @@ def linear_sum_assignment(
     unmatched_cost: float | Tensor | None = None,
     check: bool = True,
 ) -> Assignment:
-    """Match min(R, C) pairs of rows and columns so that the sum of their costs is least, for every problem of a batch.
+    """Match min(R, C) pairs of rows and columns with minimal sum of costs, for each problem of a batch.
 
     Shapes: cost: (..., R, C); row_lengths: (...); col_lengths: (...); mask: (..., R, C); col_capacity: (..., C);
     unmatched_cost: (...).
 
-    `cost` may have any strides and is read in place; float32 and float64 are solved as they are, half types in float32,
-    integers in float64, which is exact for sums below 2**53: int64 and uint64 costs that may exceed it are a ValueError
-    of `check`; without it they are rounded, and a matching of status 0 need not be the best. Entries of a problem must
-    differ by less than the largest number of that dtype, and where pairs are forbidden by less than that number over
-    min(R, C): beyond, sums of them overflow.
-    An entry of +inf (-inf when maximising), or one where `mask` is False, forbids its pair.
-    `row_lengths` and `col_lengths` (int64) say how many rows and columns count; what lies beyond never matters.
-    A column may serve `col_capacity` rows (default 1): then min(R, sum of capacities) pairs are matched. With
-    `unmatched_cost` fewer may be: each row is then matched, or counts as an entry of that value; `cost` leaves it out.
+    `cost` may have any strides and is not copied; float32 and float64 are solved in their dtype, half types in float32,
+    integers in float64, which is exact for sums below 2**53: with `check` int64 and uint64 costs that may exceed this
+    are a ValueError; without it they are rounded, and a matching of status 0 need not be optimal. Entries of a problem
+    must differ by less than the largest number of the dtype, and if pairs are forbidden by less than that number
+    divided by min(R, C); otherwise their sums overflow. An entry of +inf (-inf when maximizing), or one where `mask` is
+    False, forbids its pair. `row_lengths` and `col_lengths` (int64) are the numbers of valid rows and columns; entries
+    beyond them never matter. A column may be matched to `col_capacity` rows (default 1): then min(R, sum of capacities)
+    pairs are matched. With `unmatched_cost` rows may stay unmatched at that cost, which `Assignment.cost` does not
+    include.
 
-    Duals: sign * (cost - row_dual - col_dual) is >= 0 where allowed and 0 on pairs, sign = -1 when maximising. Columns
-    with capacity left and rows left out have dual 0, or `unmatched_cost` such rows; columns of capacity 0 show 0.
+    Duals: sign * (cost - row_dual - col_dual) is >= 0 where allowed and 0 on pairs, sign = -1 when maximizing. Columns
+    with remaining capacity and unmatched rows have dual 0, with `unmatched_cost` unmatched rows have that value;
+    columns of capacity 0 have dual 0.
 
-    Equal input gives equal output, wherever a problem stands in the batch; which of several optimal matchings is chosen
-    is not promised. `Assignment.cost` is differentiable, backward and forward; the rest counts as constant. With
-    `check` a ValueError names the first bad problem (this waits for the device once); without it, which torch.vmap
-    needs, look at `status`.
+    Equal problems have equal solutions, independent of their index in the batch; the choice among several optimal
+    matchings is unspecified. `Assignment.cost` is differentiable in backward and forward mode; other outputs are
+    constants. With `check` a ValueError names the first invalid problem (this synchronizes with the device once);
+    without it, as torch.vmap requires, see `status`.
 
     R. Jonker, A. Volgenant, 1987, doi:10.1007/BF02278710; D. F. Crouse, 2016, doi:10.1109/TAES.2016.140952
 
     >>> solution = linear_sum_assignment(torch.tensor([[4.0, 1.0, 3.0], [2.0, 0.0, 5.0]]))
     >>> solution.col_of_row
     tensor([1, 0])
-    >>> row, col = pairs(solution)  # of one problem; with the first line what scipy returns as row, col
+    >>> row, col = pairs(solution)  # of one problem: row_ind, col_ind of scipy
     >>> row, col
     (tensor([0, 1]), tensor([1, 0]))
     """
@@ -104,10 +105,10 @@ def linear_sum_assignment(
     if check and cost.dtype in (torch.int64, torch.uint64):
         _check_exact(cost, rows, cols, mask, min(cost.shape[-2:]) if capacity is None else cost.shape[-2])
     result = _op.lsa(costs.detach(), bool(maximize), rows, cols, mask, capacity, unmatched_cost)
-    col_of_row, row_of_col, row_dual, col_dual, status, chosen, _ = result
+    col_of_row, row_of_col, row_dual, col_dual, status, pair_costs, _ = result
     if needs_derivative(costs) and costs.shape[-1]:
-        chosen = costs.gather(-1, col_of_row.clamp(min=0)[..., None])[..., 0].where(col_of_row >= 0, 0)
-    total = chosen.sum(-1, dtype=torch.float64).masked_fill(status != OPTIMAL, torch.nan)
+        pair_costs = costs.gather(-1, col_of_row.clamp(min=0)[..., None])[..., 0].where(col_of_row >= 0, 0)
+    total = pair_costs.sum(-1, dtype=torch.float64).masked_fill(status != OPTIMAL, torch.nan)
     if check and not bool(total.isfinite().all()):
         _raise(status, cost, maximize, unmatched_cost, **counts)
     return Assignment(col_of_row, row_of_col, total, row_dual, col_dual, status)
@@ -116,21 +117,21 @@ def linear_sum_assignment(
 def _check_exact(
     cost: Tensor, row_lengths: Tensor | None, col_lengths: Tensor | None, mask: Tensor | None, pairs: int
 ) -> None:
-    """Raise a ValueError where sums may exceed what float64 holds exactly. Padding and masked pairs do not count."""
+    """Raise a ValueError if sums may exceed the exact integers of float64. Padding and masked pairs do not count."""
     for axis, lengths in ((-2, row_lengths), (-1, col_lengths)):
         if lengths is not None:
-            inside = torch.arange(cost.shape[axis], device=cost.device) < lengths[..., None]
-            cost = cost.where(inside.unsqueeze(-1 if axis == -2 else -2), 0)
+            valid = torch.arange(cost.shape[axis], device=cost.device) < lengths[..., None]
+            cost = cost.where(valid.unsqueeze(-1 if axis == -2 else -2), 0)
     cost = cost if mask is None else cost.where(mask, 0)
     if not cost.numel():
         return
-    if cost.dtype == torch.uint64:  # torch finds no maximum of it; the other sign bit gives int64 of the same order
+    if cost.dtype == torch.uint64:  # torch has no max of uint64; flipping the sign bit gives int64 of the same order
         largest = int((cost.view(torch.int64) ^ -(2**63)).max()) + 2**63
     else:
         largest = max(abs(int(bound)) for bound in torch.aminmax(cost))
-    if (most := largest * pairs) >= 2**53:
+    if (max_sum := largest * pairs) >= 2**53:
         name = str(cost.dtype).removeprefix("torch.")
-        raise ValueError(f"cost: {name} sums may reach {most}, wanted below 2**53; scale or subtract a constant")
+        raise ValueError(f"cost: {name} sums may reach {max_sum}, wanted below 2**53; scale or subtract a constant")
 
 
 def _raise(
@@ -147,11 +148,11 @@ def _raise(
     for name, count in counts.items():
         if count is None:
             continue
-        most = sizes.get(name)
+        max_count = sizes.get(name)
         low, high = (int(bound) for bound in torch.aminmax(count[problem])) if count[problem].numel() else (0, 0)
-        if low < 0 or (most is not None and high > most):
-            wanted = ">= 0" if most is None else f"0 to {most}"
-            raise ValueError(f"{name}: got {low if low < 0 else high} for {where}, wanted {wanted}")
+        if low < 0 or (max_count is not None and high > max_count):
+            expected = ">= 0" if max_count is None else f"0 to {max_count}"
+            raise ValueError(f"{name}: got {low if low < 0 else high} for {where}, wanted {expected}")
     forbidden = "+inf" if maximize else "-inf"
     allowed = "-inf" if maximize else "+inf"
     left_out = math.inf if unmatched_cost is None else float(unmatched_cost[problem])
@@ -161,7 +162,7 @@ def _raise(
 
 
 def pairs(assignment: Assignment) -> tuple[Tensor, Tensor]:
-    """One problem's matched rows, ascending, and their columns: what scipy.optimize.linear_sum_assignment returns.
+    """Return the matched rows of one problem, ascending, and their columns, as scipy.optimize.linear_sum_assignment.
 
     Shapes: -> (M,), (M,) int64.
 
@@ -169,15 +170,15 @@ def pairs(assignment: Assignment) -> tuple[Tensor, Tensor]:
     (tensor([0, 1]), tensor([1, 0]))
     """
     if not isinstance(assignment, Assignment):
-        wanted = "what linear_sum_assignment returns; write pairs(linear_sum_assignment(cost))"
-        raise TypeError(f"assignment: got a {type(assignment).__name__}, wanted {wanted}")
+        expected = "the result of linear_sum_assignment; write pairs(linear_sum_assignment(cost))"
+        raise TypeError(f"assignment: got a {type(assignment).__name__}, wanted {expected}")
     _checks.shape("assignment", assignment.col_of_row, "R")
     rows = (assignment.col_of_row >= 0).nonzero()[:, 0]
     return rows, assignment.col_of_row[rows]
 
 
 class Sizes(TypedDict, total=False):
-    """What a `LinearAssignment` is given beside the cost; see `linear_sum_assignment`."""
+    """Arguments of a `LinearAssignment` other than the cost; see `linear_sum_assignment`."""
 
     row_lengths: Tensor | None
     col_lengths: Tensor | None
@@ -186,7 +187,7 @@ class Sizes(TypedDict, total=False):
 
 
 class LinearAssignment(RecordedArguments, nn.Module):
-    """`linear_sum_assignment` with its options held: `LinearAssignment(maximize=True)(cost, row_lengths=...)`.
+    """Module of `linear_sum_assignment` with fixed options: `LinearAssignment(maximize=True)(cost, row_lengths=...)`.
 
     >>> LinearAssignment(maximize=True)(torch.tensor([[4.0, 1.0, 3.0], [2.0, 0.0, 5.0]])).cost
     tensor(9., dtype=torch.float64)
@@ -199,7 +200,7 @@ class LinearAssignment(RecordedArguments, nn.Module):
         self.maximize, self.unmatched_cost, self.check = maximize, unmatched_cost, check
 
     def forward(self, cost: Tensor, **sizes: Unpack[Sizes]) -> Assignment:
-        """See `linear_sum_assignment`; cost: (..., R, C)."""
+        """Solve problems of cost (..., R, C); see `linear_sum_assignment`."""
         return linear_sum_assignment(
             cost, maximize=self.maximize, unmatched_cost=self.unmatched_cost, check=self.check, **sizes
         )

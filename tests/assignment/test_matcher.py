@@ -343,7 +343,7 @@ def test_layers_broken_query_loses_in_its_layer_alone(decoder):
     assert 2 not in found[2][0][0].tolist()
     for layer in (0, 1, 3):
         assert_equal_pairs(found[layer], before[layer])
-    with pytest.raises(ValueError, match="layer 2 of the answer, image 0: got a cost that is no finite number for"):
+    with pytest.raises(ValueError, match="layer 2 of the result, image 0: got a cost that is no finite number for"):
         HungarianMatcher(nonfinite="raise").layers(final | {"aux_outputs": others}, targets)
 
 

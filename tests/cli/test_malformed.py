@@ -353,7 +353,7 @@ CASES = {  # command -> its arguments -> what stands in the file called bad, the
             (
                 "(w / want-01))\n",
                 "bad.amr, line 1: '(w / want-01))\\n' is no graph in PENMAN notation: there is more text "
-                "behind the graph",
+                "after the graph",
             ),
             ("(w /\n", "bad.amr, line 1: '(w /\\n' is no graph in PENMAN notation: Unexpected end of input"),
             (OBJECT, "bad.amr, line 1: got the byte 0x93, wanted text in UTF-8"),

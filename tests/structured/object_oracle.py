@@ -67,7 +67,7 @@ TYPES = [
 
 
 def random_value(tp: Any, draw: np.random.Generator) -> Any:
-    """A small value of a type; small enough for values to be equal often."""
+    """Draw a value of a type, small enough for values to be equal often."""
     origin, arguments = typing.get_origin(tp), typing.get_args(tp)
     if tp is bool:
         return bool(draw.integers(2))
@@ -104,8 +104,8 @@ class Oracle:
     def similarity(self, tp: Any, x: Any, y: Any, decorated: bool = True) -> float:
         origin, arguments = typing.get_origin(tp), typing.get_args(tp)
         if tp is Scored and decorated:
-            own = dataclasses.replace(self, constraint="->")
-            s, p, r = (own.similarity(tp, *sides, decorated=False) for sides in ((x, y), (x, x), (y, y)))
+            oracle = dataclasses.replace(self, constraint="->")
+            s, p, r = (oracle.similarity(tp, *pair, decorated=False) for pair in ((x, y), (x, x), (y, y)))
             if p + r - s:
                 return s / (p + r - s)
             return float(p == r == 0) if self.zero_division == "agree" else self.zero_division
@@ -145,7 +145,7 @@ def is_a(value: Any, case: Any) -> bool:
 
 
 def is_equality(tp: Any) -> bool:
-    """Whether no collection and no normalizer stands in a type."""
+    """Return whether a type has no collection and no normalizer."""
     arguments = typing.get_args(tp)
     if tp is Scored or typing.get_origin(tp) in (list, dict, set, collections.Counter) or Ellipsis in arguments:
         return False
@@ -176,7 +176,7 @@ def heaviest_relation(table: np.ndarray, constraint: str) -> float:
 
 def heaviest_chain(table: np.ndarray, constraint: str) -> float:
     # table: (N, M)
-    """The heaviest chain of different pairs along which both indices never fall, and rise where they must."""
+    """Compute the heaviest chain of pairs along which no index decreases; the constraint says which ones increase."""
     n, m = table.shape
     pairs = [(i, j) for i in range(n) for j in range(m) if table[i, j] > 0]
     strict = constraint in ("<->", "->"), constraint in ("<->", "<-")

@@ -1,4 +1,4 @@
-"""Smatch against golden values, and how triples are read."""
+"""Smatch against golden values, and readers of triples."""
 
 import json
 import sys
@@ -22,28 +22,28 @@ def props(*triples: str) -> list[Prop]:
 
 @pytest.mark.parametrize("top", TOPS)
 @pytest.mark.parametrize("case", GOLDEN["amr"][:-1], ids=[case["id"] for case in GOLDEN["amr"][:-1]])
-def test_golden(case, top, device):
-    wanted = case["output"][top]
+def test_smatch_golden_cases_match(case, top, device):
+    expected = case["output"][top]
     for solver in ("auto", "exact", "search"):
         metric = Smatch(TOPS[top], solver).to(device)
         metric.update([case["input"]["pred"]], [case["input"]["ref"]])
         scores = {name: float(score) for name, score in metric.compute().items()}
-        assert scores["f1"] == pytest.approx(wanted["f1"], abs=1e-9)
-        assert scores["precision"] == pytest.approx(wanted["precision"], abs=1e-9)
-        assert scores["recall"] == pytest.approx(wanted["recall"], abs=1e-9)
+        assert scores["f1"] == pytest.approx(expected["f1"], abs=1e-9)
+        assert scores["precision"] == pytest.approx(expected["precision"], abs=1e-9)
+        assert scores["recall"] == pytest.approx(expected["recall"], abs=1e-9)
         assert scores["exact"] == 1 and scores["bound-f1"] == scores["f1"]
 
 
 def test_golden_micro_and_macro(device):
-    pairs, wanted = GOLDEN["amr"][-1]["input"]["pairs"], GOLDEN["amr"][-1]["output"]["micro"]
+    pairs, expected = GOLDEN["amr"][-1]["input"]["pairs"], GOLDEN["amr"][-1]["output"]["micro"]
     micro, macro = Smatch().to(device), Smatch(average="macro").to(device)
     for metric in (micro, macro):
         metric.update(*zip(*pairs, strict=True))
     scores = micro.compute()
     for name in ("precision", "recall", "f1"):
-        assert float(scores[name]) == pytest.approx(wanted[name], abs=1e-9)
-        each = [case["output"]["constant"][name] for case in GOLDEN["amr"][:-1]]
-        assert float(macro.compute()[name]) == pytest.approx(sum(each) / len(each), abs=1e-9)
+        assert float(scores[name]) == pytest.approx(expected[name], abs=1e-9)
+        values = [case["output"]["constant"][name] for case in GOLDEN["amr"][:-1]]
+        assert float(macro.compute()[name]) == pytest.approx(sum(values) / len(values), abs=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -60,15 +60,15 @@ def test_golden_micro_and_macro(device):
         ("(a :polarity -)", ["a polarity -"]),
     ],
 )
-def test_read_penman(text, triples):
+def test_read_penman_text_gives_triples(text, triples):
     assert sorted(map(str, read_penman(text, top=False))) == sorted(map(str, props(*triples)))
 
 
-def test_top():
+def test_read_penman_top_option_adds_triple():
     text = "(b / Big :domain (a / cat))"
-    plain = read_penman(text, top=False)
-    assert read_penman(text)[len(plain) :] == props("b top top")
-    assert read_penman(text, "concept")[len(plain) :] == props("b top big")
+    without_top = read_penman(text, top=False)
+    assert read_penman(text)[len(without_top) :] == props("b top top")
+    assert read_penman(text, "concept")[len(without_top) :] == props("b top big")
     assert read_penman("(a :ARG0 (b / cat))", "concept")[-1] == Prop(Variable("b"), "instance", "cat")
     assert read_triples([]) == []
 
@@ -93,12 +93,12 @@ def test_dataclasses_have_the_metric():
         one, other = AMR(read_penman(pred)), AMR(read_penman(ref))
         smatch = Smatch()
         smatch.update([pred], [ref])
-        found = AMR.metric.overlap([one], [other])
-        assert found.exact and 2 * found.cross / (found.pred + found.ref) == smatch.compute()["f1"]
+        overlap = AMR.metric.overlap([one], [other])
+        assert overlap.exact and 2 * overlap.cross / (overlap.pred + overlap.ref) == smatch.compute()["f1"]
     assert Prop.latent_metric.score(*props("a arg0 b", "x arg0 y")) == 1
 
 
-def test_empty_graphs(device):
+def test_smatch_empty_graphs_score_zero(device):
     metric = Smatch().to(device)
     metric.update([[], []], [[], "(a / cat)"])
     assert {name: float(score) for name, score in metric.compute().items()} == {
@@ -106,7 +106,7 @@ def test_empty_graphs(device):
     }  # fmt: skip
 
 
-def test_errors(monkeypatch):
+def test_smatch_invalid_arguments_raise(monkeypatch):
     metric = Smatch()
     with pytest.raises(ValueError) as error:
         metric.update(["(a / cat)"], [])
@@ -125,8 +125,8 @@ def test_errors(monkeypatch):
     for graph, got in ((3, "3"), ([("a", "b")], "('a', 'b')"), (["(a / cat)"], "'(a / cat)'")):
         with pytest.raises(TypeError) as error:
             metric.update([graph], [[]])
-        wanted = "wanted PENMAN text, an AMR, Props or triples of three texts"
-        assert str(error.value) == f"preds[0]: got {got}, {wanted}"
+        expected = "wanted PENMAN text, an AMR, Props or triples of three texts"
+        assert str(error.value) == f"preds[0]: got {got}, {expected}"
     monkeypatch.setitem(sys.modules, "penman", None)
     with pytest.raises(ImportError) as error:
         read_penman("(a / cat)")
@@ -142,33 +142,33 @@ def test_text_holds_one_graph():
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("(a / b))", "is no graph in PENMAN notation: there is more text behind the graph"),
-        ("(a / b) :ARG0 x", "is no graph in PENMAN notation: there is more text behind the graph"),
-        ("(end / end) x", "is no graph in PENMAN notation: there is more text behind the graph"),
-        ('(a / b) "', "is no graph in PENMAN notation: there is more text behind the graph"),
+        ("(a / b))", "is no graph in PENMAN notation: there is more text after the graph"),
+        ("(a / b) :ARG0 x", "is no graph in PENMAN notation: there is more text after the graph"),
+        ("(end / end) x", "is no graph in PENMAN notation: there is more text after the graph"),
+        ('(a / b) "', "is no graph in PENMAN notation: there is more text after the graph"),
         ("", "holds 0 graphs in PENMAN notation, wanted one"),
         (")", "holds 0 graphs in PENMAN notation, wanted one"),
         ("(a / b", "is no graph in PENMAN notation: Unexpected end of input"),
         ("(a / b :ARG0 (a / c))", "defines the variable a twice; wanted other names, or the name alone"),
         ("(a / b :ARG0 (a))", "defines the variable a twice; wanted other names, or the name alone"),
         (
-            "(a" + "".join(f" :ARG0 (x{number}" for number in range(5000)) + ")" * 5001,
+            "(a" + "".join(f" :ARG0 (x{index}" for index in range(5000)) + ")" * 5001,
             "nests its nodes deeper than penman reads them; wanted some hundreds",
         ),
     ],
 )
-def test_what_would_lose_triples_is_refused(text, reason):
+def test_read_penman_lossy_graphs_raise(text, reason):
     with pytest.raises(ValueError) as error:
         read_penman(text)
     assert str(error.value) == f"text: {text[:60]!r} {reason}"
 
 
-def test_what_loses_nothing_is_read():
+def test_read_penman_lossless_graphs_are_read():
     expected = props("a instance cat", "a top top")
     for text in ("\ufeff(a / cat)", "# ::id 1\n(a / cat)  # and so on", " (a / cat)\n\n", "(a / cat)\n# (c / d)"):
         assert read_penman(text) == expected
     assert read_penman("(end / end)") == [Prop(Variable("end"), "instance", "end"), Prop(Variable("end"), "top", "top")]
-    deep = "(a" + "".join(f" :ARG0 (x{number}" for number in range(100)) + ")" * 101
+    deep = "(a" + "".join(f" :ARG0 (x{index}" for index in range(100)) + ")" * 101
     assert len(read_penman(deep)) == 101
 
 

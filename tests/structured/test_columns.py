@@ -1,4 +1,4 @@
-"""Rows of many columns are numbered by their columns, those of few as tuples: which rows are equal is the same."""
+"""Keys of many rows, built by column, and keys of few rows, built from tuples, have the same equal rows."""
 
 import random
 
@@ -13,7 +13,7 @@ def keys(values):
 
 
 @pytest.mark.parametrize("choices", [3, 10**6], ids=["repeated", "more than 2^31 combinations"])
-def test_many_rows(choices, monkeypatch):
+def test_combined_columns_equal_rows_get_equal_ids(choices, monkeypatch):
     draw = random.Random(0)
     rows = [tuple(draw.randrange(choices) for _ in range(5)) for _ in range(100)] * 2
     a, b, c, d, e = map(keys, zip(*rows, strict=True))

@@ -58,12 +58,12 @@ def ceaf_m(clusters: Clusters, others: Clusters) -> tuple[float, float]:
     return aligned(clusters, others, lambda c, o: len(c & o)), sum(map(len, clusters))
 
 
-def found_mentions(clusters: Clusters, others: Clusters) -> tuple[float, float]:
+def detected_mentions(clusters: Clusters, others: Clusters) -> tuple[float, float]:
     return len(set().union(*clusters) & set().union(*others)), sum(map(len, clusters))
 
 
 DEFINED = {
-    "mentions": found_mentions,
+    "mentions": detected_mentions,
     "muc": muc,
     "b_cubed": b_cubed,
     "ceaf_m": ceaf_m,
@@ -79,9 +79,9 @@ def blanc(documents: list[tuple[Clusters, Clusters]]) -> list[float]:
         sums = np.zeros(3)
         for pred, ref in documents:
             kinds = []
-            for side in (pred, ref):
-                every = set(map(frozenset, itertools.combinations(sorted(set().union(*side)), 2)))
-                kinds.append(links(side) if of_links else every - links(side))
+            for part in (pred, ref):
+                all_links = set(map(frozenset, itertools.combinations(sorted(set().union(*part)), 2)))
+                kinds.append(links(part) if of_links else all_links - links(part))
             sums += len(kinds[0] & kinds[1]), len(kinds[0]), len(kinds[1])
         precision, recall = ratio(sums[0], sums[1]), ratio(sums[0], sums[2])
         values.append((precision, recall, f1(precision, recall)))
@@ -90,65 +90,65 @@ def blanc(documents: list[tuple[Clusters, Clusters]]) -> list[float]:
 
 def scores(documents: list[tuple[Clusters, Clusters]]) -> dict[str, float]:
     """Numerators and denominators summed over documents."""
-    found = dict(zip(("blanc-precision", "blanc-recall", "blanc-f1"), blanc(documents), strict=True))
+    result = dict(zip(("blanc-precision", "blanc-recall", "blanc-f1"), blanc(documents), strict=True))
     for name, count in DEFINED.items():
-        sides = [(count(p, r), count(r, p)) for p, r in documents]
-        precision, recall = (ratio(*map(sum, zip(*(side[i] for side in sides), strict=True))) for i in (0, 1))
-        found |= {f"{name}-precision": precision, f"{name}-recall": recall, f"{name}-f1": f1(precision, recall)}
-    return found | {"conll-f1": np.mean([found[f"{name}-f1"] for name in ("muc", "b_cubed", "ceaf_e")])}
+        inputs = [(count(p, r), count(r, p)) for p, r in documents]
+        precision, recall = (ratio(*map(sum, zip(*(part[i] for part in inputs), strict=True))) for i in (0, 1))
+        result |= {f"{name}-precision": precision, f"{name}-recall": recall, f"{name}-f1": f1(precision, recall)}
+    return result | {"conll-f1": np.mean([result[f"{name}-f1"] for name in ("muc", "b_cubed", "ceaf_e")])}
 
 
 def some_clusters(random: np.random.Generator) -> tuple[Clusters, Clusters]:
     ref = random.integers(0, 5, 14)
     pred = np.where(random.random(14) < 0.5, random.integers(0, 5, 14), ref)
-    sides = []
+    inputs = []
     for ids in (pred, ref):
         ids = np.where(random.random(14) < 0.15, -1, ids)
-        sides.append([set(np.flatnonzero(ids == k).tolist()) for k in range(5) if (ids == k).any()])
-    return sides[0], sides[1]
+        inputs.append([set(np.flatnonzero(ids == k).tolist()) for k in range(5) if (ids == k).any()])
+    return inputs[0], inputs[1]
 
 
 @pytest.mark.parametrize("average", ["micro", "macro"])
-def test_definitions(average):
+def test_coref_scores_match_definitions(average):
     random = np.random.default_rng(0)
     documents = [some_clusters(random) for _ in range(40)]
     metric = CorefScores(average=average)
     metric.update_clusters(*zip(*documents, strict=True))
     if average == "micro":
-        wanted = scores(documents)
+        expected = scores(documents)
     else:
-        each = [scores([document]) for document in documents]
-        wanted = {name: np.mean([found[name] for found in each]) for name in each[0]}
-    assert {name: float(value) for name, value in metric.compute().items()} == pytest.approx(wanted)
+        by_document = [scores([document]) for document in documents]
+        expected = {name: np.mean([result[name] for result in by_document]) for name in by_document[0]}
+    assert {name: float(value) for name, value in metric.compute().items()} == pytest.approx(expected)
 
 
-def test_one_document_is_itself_and_order_and_names_are_nothing():
+def test_coref_scores_of_one_document_ignore_order_and_names():
     pred, ref = some_clusters(np.random.default_rng(1))
     metric = CorefScores()
     metric.update_clusters([pred], [ref])
     assert {name: float(value) for name, value in metric.compute().items()} == pytest.approx(scores([(pred, ref)]))
-    renamed = [[EntitySet([Entity([Mention(m, -m) for m in c]) for c in reversed(side)])] for side in (pred, ref)]
+    renamed = [[EntitySet([Entity([Mention(m, -m) for m in c]) for c in reversed(part)])] for part in (pred, ref)]
     other = CorefScores(average="macro")
     other.update_clusters(*renamed)
     assert {name: float(value) for name, value in other.compute().items()} == pytest.approx(scores([(pred, ref)]))
 
 
-def test_singletons_are_dropped_on_both_sides():
+def test_coref_scores_drop_predicted_and_reference_singletons():
     random = np.random.default_rng(2)
     documents = [some_clusters(random) for _ in range(10)]
     documents.append(([{1}], [{2}]))
-    whole = CorefScores(singletons="drop")
-    whole.update_clusters(*zip(*documents, strict=True))
+    full = CorefScores(singletons="drop")
+    full.update_clusters(*zip(*documents, strict=True))
     part = CorefScores()
-    part.update_clusters(*([[c for c in d[side] if len(c) > 1] for d in documents] for side in (0, 1)))
-    assert whole.compute() == part.compute()
+    part.update_clusters(*([[c for c in d[values] if len(c) > 1] for d in documents] for values in (0, 1)))
+    assert full.compute() == part.compute()
 
 
 def test_memberships_of_entity_sets():
     """CEAF-m is the overlap of entity sets matched one-to-one by the mentions they share."""
     pred, ref = (
-        EntitySet([Entity([Mention(m, m) for m in cluster]) for cluster in side])
-        for side in some_clusters(np.random.default_rng(3))
+        EntitySet([Entity([Mention(m, m) for m in cluster]) for cluster in part])
+        for part in some_clusters(np.random.default_rng(3))
     )
     metric = CorefScores(("ceaf_m",))
     metric.update_clusters([pred], [ref])

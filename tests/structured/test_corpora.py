@@ -1,4 +1,4 @@
-"""Documents of unequal size: whatever stands together, each counts as it does alone, and little is padded."""
+"""Batches of documents of unequal size give the counts of single documents with little padding."""
 
 import functools
 import random
@@ -68,10 +68,10 @@ def events(draw: random.Random, size: int) -> list[Event]:
 
 
 def clusters(draw: random.Random, size: int) -> list[list[int]]:
-    found: dict[int, list[int]] = {}
+    result: dict[int, list[int]] = {}
     for mention in draw.sample(range(2 * size), size):
-        found.setdefault(draw.randrange(size), []).append(mention)
-    return list(found.values())
+        result.setdefault(draw.randrange(size), []).append(mention)
+    return list(result.values())
 
 
 def ranked(draw: random.Random, size: int) -> list[int]:
@@ -114,49 +114,49 @@ OBJECTS = {
 def cells(request, monkeypatch):
     """Chunks as they are; of one document; of a few."""
     if request.param is not None:
-        monkeypatch.setattr(_lengths, "FEW_CELLS", 0)
+        monkeypatch.setattr(_lengths, "SMALL_CELLS", 0)
         monkeypatch.setattr(_lengths, "CELLS", request.param)
 
 
 @pytest.mark.parametrize("kind", OBJECTS)
-def test_objects_count_as_they_do_alone(kind, cells):
+def test_objects_in_batches_equal_single_documents(kind, cells):
     make, update, one = OBJECTS[kind]
     draw = random.Random(0)
     sizes = sizes_of(draw, 40)
-    sides = [[one(draw, size) for size in sizes] for _ in range(2)]
-    together, alone = make(), make()
-    update(together, *sides)
-    for pred, ref in zip(*sides, strict=True):
-        update(alone, [pred], [ref])
-    assert together.update_count == 1
-    assert {k: float(v) for k, v in together.compute().items()} == pytest.approx(
-        {k: float(v) for k, v in alone.compute().items()}, rel=1e-12, nan_ok=True
+    inputs = [[one(draw, size) for size in sizes] for _ in range(2)]
+    combined, single = make(), make()
+    update(combined, *inputs)
+    for pred, ref in zip(*inputs, strict=True):
+        update(single, [pred], [ref])
+    assert combined.update_count == 1
+    assert {k: float(v) for k, v in combined.compute().items()} == pytest.approx(
+        {k: float(v) for k, v in single.compute().items()}, rel=1e-12, nan_ok=True
     )
 
 
 @pytest.mark.parametrize("name", RAGGED)
-def test_tensors_count_as_they_do_alone(name, cells, generator):
+def test_tensors_in_batches_equal_single_documents(name, cells, generator):
     inputs = METRICS[f"{name}"].inputs(generator, 30)
-    together, alone = METRICS[name].make(), METRICS[name].make()
-    together.update(*inputs)
+    combined, single = METRICS[name].make(), METRICS[name].make()
+    combined.update(*inputs)
     for document in zip(*(tensor.split(1) for tensor in inputs), strict=True):
-        alone.update(*document)
-    for key, value in together.compute().items():
-        assert float(value) == pytest.approx(float(alone.compute()[key]), rel=1e-12)
+        single.update(*document)
+    for key, value in combined.compute().items():
+        assert float(value) == pytest.approx(float(single.compute()[key]), rel=1e-12)
 
 
-def test_graphs_count_as_they_do_alone(cells, generator):
+def test_graph_overlap_in_batches_equals_single_documents(cells, generator):
     lengths = [torch.randint(0, 6, (20,), generator=generator) for _ in range(2)]
     similarity = torch.rand(20, 5, 5, generator=generator, dtype=torch.float64)
-    reach = [reachability(torch.rand(20, 5, 5, generator=generator) < 0.2) for _ in range(2)]
-    together = graph_overlap(similarity, *reach, *lengths)
+    reachable = [reachability(torch.rand(20, 5, 5, generator=generator) < 0.2) for _ in range(2)]
+    combined = graph_overlap(similarity, *reachable, *lengths)
     for d, (n, m) in enumerate(zip(*(length.tolist() for length in lengths), strict=True)):
-        alone = graph_overlap(similarity[d, :n, :m], reach[0][d, :n, :n], reach[1][d, :m, :m])
-        assert together.value[d] == pytest.approx(float(alone.value), rel=1e-12)
+        single = graph_overlap(similarity[d, :n, :m], reachable[0][d, :n, :n], reachable[1][d, :m, :m])
+        assert combined.value[d] == pytest.approx(float(single.value), rel=1e-12)
 
 
 def test_values_return_to_the_order_of_the_documents(monkeypatch):
-    monkeypatch.setattr(_lengths, "FEW_CELLS", 0)
+    monkeypatch.setattr(_lengths, "SMALL_CELLS", 0)
     lengths = torch.tensor([3, 900, 0, 1, 2, 3, 60, 900, 5])
     flat = torch.arange(int(lengths.sum()))
     sums = _lengths.in_chunks(lambda x, y, n, m: (x * (torch.arange(x.shape[1]) < n[:, None])).sum(-1, keepdim=True),
@@ -167,14 +167,14 @@ def test_values_return_to_the_order_of_the_documents(monkeypatch):
 def test_padding_is_bounded():
     lengths = torch.cat([torch.randint(0, 9, (3000,)), torch.tensor([3000, 2000, 70])])
     seen, padded = [], 0
-    for place, (n, m) in _lengths.cuts((lengths, lengths.flip(0)), (3000, 3000)):
-        chunk = torch.arange(len(lengths))[place]
+    for documents, (n, m) in _lengths.cuts((lengths, lengths.flip(0)), (3000, 3000)):
+        chunk = torch.arange(len(lengths))[documents]
         assert n == lengths[chunk].max() and m == lengths.flip(0)[chunk].max()
         assert len(chunk) == 1 or len(chunk) * n * m <= _lengths.CELLS
         padded += len(chunk) * n * m
         seen += chunk.tolist()
     assert sorted(seen) == [*range(len(lengths))]
-    assert padded < 10 * int((lengths * lengths.flip(0)).sum()) + _lengths.FEW_CELLS
+    assert padded < 10 * int((lengths * lengths.flip(0)).sum()) + _lengths.SMALL_CELLS
 
 
 class Cells(TorchDispatchMode):
@@ -195,16 +195,16 @@ class Cells(TorchDispatchMode):
         return result
 
 
-def counted(run, *sides) -> tuple[dict[str, float], Cells]:
+def counted(run, *inputs) -> tuple[dict[str, float], Cells]:
     with Cells() as cells:
-        metric = run(*sides)
+        metric = run(*inputs)
     return {key: float(value) for key, value in metric.compute().items()}, cells
 
 
 def updated(make, update):
-    def run(*sides):
+    def run(*inputs):
         metric = make()
-        update(metric, *sides)
+        update(metric, *inputs)
         return metric
 
     return run
@@ -261,25 +261,25 @@ LONG = {
 
 
 class Errors:
-    def __init__(self, found: SpanErrors) -> None:
-        self.found = found
+    def __init__(self, result: SpanErrors) -> None:
+        self.found = result
 
     def compute(self) -> dict[str, int]:
         return {name: len(rows) for name, rows in self.found._asdict().items()}
 
 
 @pytest.mark.parametrize("kind", LONG)
-def test_one_long_document_among_many_short_ones(kind):
+def test_long_document_in_a_batch_has_bounded_cost(kind):
     """It costs no more than twice what both cost alone, counted in numbers that are written."""
     run, one, size = LONG[kind]
     draw = random.Random(0)
     short = [[one(draw, 3) for _ in range(1000)] for _ in range(2)]
     long = [[one(draw, size)] for _ in range(2)]
-    together, cells = counted(run, *(a + b for a, b in zip(short, long, strict=True)))
-    alone = [counted(run, *part)[1] for part in (short, long)]
-    assert cells.made <= 2 * sum(part.made for part in alone)
-    assert cells.largest <= 2 * max(part.largest for part in alone) + _lengths.FEW_CELLS
-    assert together
+    combined, cells = counted(run, *(a + b for a, b in zip(short, long, strict=True)))
+    single = [counted(run, *part)[1] for part in (short, long)]
+    assert cells.made <= 2 * sum(part.made for part in single)
+    assert cells.largest <= 2 * max(part.largest for part in single) + _lengths.SMALL_CELLS
+    assert combined
 
 
 def padded(rows: int, width: int, *tail: int) -> Tensor:
@@ -306,22 +306,22 @@ PADDED = {
 @pytest.mark.parametrize("name", PADDED)
 def test_one_long_document_in_padded_tensors(name):
     """What is read over and over is trimmed; the padding itself is passed over a few times."""
-    make, sides, tail, width = PADDED[name]
-    tables = [padded(1000, width, *tail) for _ in range(sides)]
+    make, both, tail, width = PADDED[name]
+    tables = [padded(1000, width, *tail) for _ in range(both)]
     if name == "EventScores":
         tables[2:] = [torch.cat([table, table[..., :1]], -1) for table in tables[2:]]
     if name == "LatentMatch":
-        places = torch.arange(width)[:, None] * torch.tensor([1, 0]) + tables[0].clamp(min=0) * torch.tensor([0, 1])
-        tables = [places, torch.tensor([True, False]).expand_as(places)] * 2
-    lengths = [] if name in ("CorefScores", "ClusterAccuracy") else [torch.tensor([3] * 1000 + [width])] * sides
+        indices = torch.arange(width)[:, None] * torch.tensor([1, 0]) + tables[0].clamp(min=0) * torch.tensor([0, 1])
+        tables = [indices, torch.tensor([True, False]).expand_as(indices)] * 2
+    lengths = [] if name in ("CorefScores", "ClusterAccuracy") else [torch.tensor([3] * 1000 + [width])] * both
 
-    def run(place: slice, stop: int) -> tuple[dict[str, float], Cells]:
-        given = [table[place, :stop] for table in tables] + [length[place] for length in lengths]
-        return counted(updated(make, lambda metric, *sides: metric.update(*sides)), *given)
+    def run(index: slice, stop: int) -> tuple[dict[str, float], Cells]:
+        inputs = [table[index, :stop] for table in tables] + [length[index] for length in lengths]
+        return counted(updated(make, lambda metric, *both: metric.update(*both)), *inputs)
 
-    together, alone = run(slice(None), width)[1], [run(slice(1000), 3)[1], run(slice(1000, None), width)[1]]
-    assert together.made <= 2 * sum(part.made for part in alone) + 6 * sum(table.numel() for table in tables)
-    assert together.largest <= 2 * max(*(part.largest for part in alone), *(table.numel() for table in tables))
+    combined, single = run(slice(None), width)[1], [run(slice(1000), 3)[1], run(slice(1000, None), width)[1]]
+    assert combined.made <= 2 * sum(part.made for part in single) + 6 * sum(table.numel() for table in tables)
+    assert combined.largest <= 2 * max(*(part.largest for part in single), *(table.numel() for table in tables))
 
 
 @pytest.mark.parametrize(
@@ -373,17 +373,17 @@ def test_one_long_document_in_padded_tensors(name):
         ),
     ],
 )
-def test_a_document_that_fails_is_named_and_nothing_is_counted(call, where):
-    metric, (name, *given, start) = call(), where
+def test_update_with_failing_document_names_it_and_counts_nothing(call, where):
+    metric, (name, *inputs, start) = call(), where
     update = getattr(metric, name)
     with pytest.raises((ValueError, TypeError)) as error:
-        update(*given)
+        update(*inputs)
     assert str(error.value).startswith(start)
     assert metric.update_count == 0 and not metric.sums.any()
 
 
 @pytest.mark.parametrize("call", ["update", "__call__"])
-def test_a_member_of_a_suite_that_fails_leaves_the_others_as_they_were(call):
+def test_suite_with_failing_member_keeps_others_unchanged(call):
     def choosy(x: int) -> int:
         if x < 0:
             raise ValueError(f"got {x}")

@@ -1,4 +1,4 @@
-"""From types to nodes: a table of the rules, what they say about unions and values, and what they refuse."""
+"""Derivation of nodes from types: a table of the rules, unions and values, and errors."""
 
 import collections
 import enum
@@ -130,7 +130,7 @@ def shape(node):
     ],
     ids=str,
 )
-def test_rules(tp, expected):
+def test_derive_types_give_expected_nodes(tp, expected):
     assert shape(derive(tp).node()) == expected
 
 
@@ -186,7 +186,7 @@ def message(kind, call):
     return str(caught.value)
 
 
-def test_recursive_types():
+def test_derive_recursive_types_raise():
     assert message(TypeError, lambda: derive(Tree).node()) == (
         "Tree.branches[*].trees[*]: got the recursive type Tree -> Branch -> Tree; "
         "use dsl.graph_matching over its nodes"
@@ -221,7 +221,7 @@ class Tree:
     branches: list[Branch]
 
 
-def test_unknown_names():
+def test_derive_unknown_annotation_names_raise():
     @dataclass
     class Odd:
         x: int
@@ -247,12 +247,12 @@ def test_names_of_the_frame():
     assert Outer.metric.score(Outer([Inner(1), Inner(2)]), Outer([Inner(1), Inner(3)])) == 0.5
 
 
-def test_decoration():
-    class Plain:
+def test_metametric_invalid_classes_raise():
+    class Undecorated:
         pass
 
-    assert message(TypeError, lambda: metametric(Plain)) == (
-        f"metametric: got {Plain!r}, wanted a dataclass; write @metametric above @dataclass"
+    assert message(TypeError, lambda: metametric(Undecorated)) == (
+        f"metametric: got {Undecorated!r}, wanted a dataclass; write @metametric above @dataclass"
     )
 
     @dataclass
@@ -264,18 +264,18 @@ def test_decoration():
     )
 
 
-def test_subclasses():
+def test_metametric_subclasses_have_separate_metrics():
     @metametric(normalizer="none")
     @dataclass
-    class Own(Decorated):
+    class Derived(Decorated):
         y: int = 0
 
-    assert Own.metric.score(Own([1, 2], 1), Own([1, 3], 1)) == 1.0
-    assert Own.metric.score(Own([1, 2], 1), Own([1, 3], 2)) == 0.0
-    assert Decorated.metric.score(Own([1], 1), Decorated([1])) == 1.0  # read by the fields of the declared class
+    assert Derived.metric.score(Derived([1, 2], 1), Derived([1, 3], 1)) == 1.0
+    assert Derived.metric.score(Derived([1, 2], 1), Derived([1, 3], 2)) == 0.0
+    assert Decorated.metric.score(Derived([1], 1), Decorated([1])) == 1.0  # read by the fields of the declared class
 
 
-def test_nested_normalizers_keep_their_own():
+def test_nested_metrics_keep_their_normalizers():
     metric = derive(list[Decorated])
     pred, ref = [Decorated([1, 2]), Decorated([7])], [Decorated([1, 3]), Decorated([8])]
     assert metric.score(pred, ref) == 0.5
@@ -288,10 +288,10 @@ def test_fields_left_out():
     assert derive(Empty).score(Empty(), Empty()) == 1.0
 
 
-def test_unions():
+def test_derive_unions_score_by_case():
     metric = derive(list[int | bool | str | list[int] | None])
     assert metric.score([1.0, 2, "a", None, [3, 4]], [1, 2, "a", None, [4]]) == 5.0
-    assert metric.score([True], [1]) == 0.0  # a case of its own
+    assert metric.score([True], [1]) == 0.0  # a separate case
     assert metric.score_self([[1, 2, 3]]) == 3.0  # the case's own, so that precision is at most 1
     got = "preds[0][0]: got True of type bool, wanted int | str"  # it is no int
     assert message(TypeError, lambda: derive(list[int | str]).score([True], [1])) == got
@@ -300,7 +300,7 @@ def test_unions():
     assert literal.score([1.0], [1]) == 1.0 and literal.score([2], [1]) == 0.0
 
 
-def test_unions_whose_cases_look_alike():
+def test_unions_with_indistinguishable_cases_raise():
     assert message(TypeError, lambda: derive(list[int] | list[str]).node()) == (
         "list[int] | list[str]: list[int] and list[str] of list[int] | list[str] are both list at run time; "
         "wrap one of them in a dataclass"

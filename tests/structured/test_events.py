@@ -1,4 +1,4 @@
-"""Events, relations and their dataclasses: both doors agree, and what is refused."""
+"""Events, relations and their dataclasses: both entry points agree; errors."""
 
 import random
 from collections import Counter
@@ -42,14 +42,14 @@ def some_events(draw: random.Random) -> EventSet:
 @pytest.fixture
 def documents() -> tuple[list[EventSet], list[EventSet]]:
     draw = random.Random(0)
-    sides = ([some_events(draw) for _ in range(40)] for _ in range(2))
-    return tuple(sides)
+    inputs = ([some_events(draw) for _ in range(40)] for _ in range(2))
+    return tuple(inputs)
 
 
 def sums(metric: EventScores, name: str) -> list[float]:
     """The summed overlaps that a metric holds of one of its parts."""
-    place = ("trigger_identification", "trigger_classification", "argument_identification", "argument_classification")
-    return metric.sums[:-1].view(4, 3)[place.index(name)].tolist()
+    metrics = ("trigger_identification", "trigger_classification", "argument_identification", "argument_classification")
+    return metric.sums[:-1].view(4, 3)[metrics.index(name)].tolist()
 
 
 @pytest.mark.parametrize("duplicates", ["multiset", "set", "set_cross"])
@@ -81,12 +81,12 @@ def test_arguments_linked_by_type_are_counted_over_the_document(documents):
     ):
         shared = pred = ref = 0
         for p, r in zip(*documents, strict=True):
-            one, two = (Counter(read(e, a) for e in side.events for a in e.args) for side in (p, r))
+            one, two = (Counter(read(e, a) for e in part.events for a in e.args) for part in (p, r))
             shared, pred, ref = shared + (one & two).total(), pred + one.total(), ref + two.total()
         assert sums(metric, name) == [shared, pred, ref]
 
 
-def test_an_event_is_matched_once():
+def test_event_scores_match_each_event_once():
     """Two predicted events share one reference event, which keeps the better."""
     argument = [Argument(FIRST, role) for role in "xyz"]
     trigger = Trigger(SECOND, "a")
@@ -105,7 +105,7 @@ def test_documents_without_triggers():
         assert not any(value for value in metric.compute().values())
 
 
-def test_relations():
+def test_relation_scores_match_hand_computation():
     ours = [Relation("in", FIRST, SECOND), Relation("of", SECOND, FIRST), Relation("of", SECOND, FIRST)]
     theirs = [Relation("of", SECOND, FIRST), Relation("in", SECOND, FIRST)]
     metric = RelationScores(average="types", labels=("in", "of", "at"))
@@ -116,22 +116,22 @@ def test_relations():
         "precision[of]": 0.5,
         "precision[at]": 0,
     }
-    plain = RelationScores()
-    plain.update_relations([RelationSet(ours), []], [theirs, theirs])
+    baseline = RelationScores()
+    baseline.update_relations([RelationSet(ours), []], [theirs, theirs])
     overlap = RelationSet.metric.overlap([RelationSet(ours), RelationSet([])], [RelationSet(theirs)] * 2)
-    assert plain.sums[:3].tolist() == [float(part.sum()) for part in overlap[:3]] == [1, 3, 4]
+    assert baseline.sums[:3].tolist() == [float(part.sum()) for part in overlap[:3]] == [1, 3, 4]
 
 
 def test_relations_are_rows_that_are_equal(generator):
-    sides = [torch.randint(0, 2, (30, n, 5), generator=generator) for n in (6, 7)]
+    inputs = [torch.randint(0, 2, (30, n, 5), generator=generator) for n in (6, 7)]
     lengths = [torch.randint(0, n + 1, (30,), generator=generator) for n in (6, 7)]
     ours, counted = RelationScores(), MultisetMatch(columns=True)
     for metric in (ours, counted):
-        metric.update(*sides, *lengths)
+        metric.update(*inputs, *lengths)
     assert ours.compute() == counted.compute()
 
 
-def test_refused():
+def test_event_scores_invalid_arguments_raise():
     for call, message in (
         (lambda: EventScores("role"), "link: got 'role', wanted one of 'trigger', 'type'"),
         (lambda: EventScores().update_events([[]], []), "lengths differ: preds has 1, refs has 0"),

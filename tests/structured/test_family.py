@@ -49,7 +49,7 @@ def test_micro_and_macro():
     )
 
 
-def test_keys():
+def test_family_keys_follow_names_and_reductions():
     assert list(Family(Doc.metric, micro_average(["none", "f1"])).compute()) == ["overlap", "f1"]
     names = {name: Family(Doc.metric, micro_average(["f1"])) for name in ("type", "a.b", "members")}
     assert list(Suite(names).compute()) == ["type-f1", "a.b-f1", "members-f1"]
@@ -57,29 +57,29 @@ def test_keys():
     assert list(suite.compute()) == ["events-x-micro-f1", "events-x-micro"]
 
 
-def test_nothing_yet():
+def test_family_without_documents_is_nan():
     family = Family(Doc.metric, BOTH, by="label", labels=["LOC"])
     assert all(math.isnan(family.compute()[key]) for key in ("micro-f1", "macro-f1", "types-f1", "weighted-f1"))
 
 
-def test_labels():
+def test_family_by_label_matches_hand_computation():
     family = Family(Doc.metric, micro_average(["precision", "f1"]), by="label")
     for pred, ref in zip(PREDS, REFS, strict=True):
         family.update_single(pred, ref)
-    found = floats(family.compute())
+    scores = floats(family.compute())
     # label: matched, predicted, expected. LOC 1 1 3, PER 1 2 2, ORG 0 1 0
     expected = {"f1[LOC]": 0.5, "f1[PER]": 0.5, "f1[ORG]": 0.0, "types-f1": 1 / 3, "weighted-f1": 0.5}
-    assert {key: found[key] for key in expected} == pytest.approx(expected)
-    assert found["precision[LOC]"] == 1 and found["weighted-precision"] == pytest.approx((3 * 1 + 2 * 0.5) / 5)
-    assert found["f1"] == pytest.approx(4 / 9)
+    assert {key: scores[key] for key in expected} == pytest.approx(expected)
+    assert scores["precision[LOC]"] == 1 and scores["weighted-precision"] == pytest.approx((3 * 1 + 2 * 0.5) / 5)
+    assert scores["f1"] == pytest.approx(4 / 9)
 
 
-def test_labels_asked_for():
+def test_family_requested_labels_have_scores():
     family = Family(Doc.metric, micro_average(["f1"]), by="label", labels=["PER", "MISC"])
     family.update(PREDS, REFS)
-    found = floats(family.compute())
-    assert [key for key in found if key.startswith("f1[")] == ["f1[PER]", "f1[MISC]"]
-    assert found["f1[PER]"] == 0.5 == found["types-f1"] and found["f1[MISC]"] == 0.0
+    scores = floats(family.compute())
+    assert [key for key in scores if key.startswith("f1[")] == ["f1[PER]", "f1[MISC]"]
+    assert scores["f1[PER]"] == 0.5 == scores["types-f1"] and scores["f1[MISC]"] == 0.0
     assert floats(family(PREDS[:1], REFS[:1]))["f1[PER]"] == pytest.approx(2 / 3)
     fresh = family.new()
     family.reset()
@@ -87,11 +87,11 @@ def test_labels_asked_for():
         assert math.isnan(empty.compute()["types-f1"]) and empty.documents == 0
 
 
-def test_undefined_scores_of_labels_are_left_out_of_averages():
+def test_undefined_label_scores_are_ignored_in_averages():
     family = Family(Doc.metric, micro_average(["precision"]), by="label", zero_division=math.nan)
     family.update([doc("L01 L23")], [doc("L01 P45 P67")])
-    found = floats(family.compute())
-    assert math.isnan(found["precision[PER]"]) and found["types-precision"] == found["weighted-precision"] == 0.5
+    scores = floats(family.compute())
+    assert math.isnan(scores["precision[PER]"]) and scores["types-precision"] == scores["weighted-precision"] == 0.5
 
 
 @metametric(normalizer="f1")
@@ -119,10 +119,10 @@ def test_labels_of_normalized_items_and_collections(wrap):
     kind = {list: list[Tagged], Inner: Inner, Outer: Outer}[type(wrap([]))]
     family = Family(derive(kind), micro_average(["f1", "recall"]), by="label")
     family.update([wrap(pred), wrap(pred)], [wrap(ref), wrap(ref[:1])])
-    found = floats(family.compute())
+    scores = floats(family.compute())
     # label: overlap, predicted, expected. A 4/3 2 2, B 0 2 1
     expected = {"f1[A]": 2 / 3, "recall[A]": 2 / 3, "f1[B]": 0, "types-f1": 1 / 3, "weighted-f1": 4 / 9}
-    assert {key: found[key] for key in expected} == pytest.approx(expected)
+    assert {key: scores[key] for key in expected} == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def test_labels_of_normalized_items_and_collections(wrap):
         ),
     ],
 )
-def test_labels_that_there_are_not(metric, by, message):
+def test_family_unknown_labels_raise(metric, by, message):
     with pytest.raises(ValueError) as caught:
         Family(metric, micro_average(["f1"]), by=by)
     assert str(caught.value) == message
@@ -147,18 +147,18 @@ def test_suites_extras_and_documents():
     suite = Suite({"a": Family(Doc.metric, BOTH), "b": Family(Doc.metric, macro_average(["f1"]))})
     suite.with_extra(lambda values: {"sum": values["a-micro-f1"] + values["b-f1"]})
     suite.update(PREDS, REFS)
-    found = floats(suite.compute())
-    assert found["sum"] == pytest.approx(4 / 9 + 2 / 9)
+    scores = floats(suite.compute())
+    assert scores["sum"] == pytest.approx(4 / 9 + 2 / 9)
     assert floats(suite(PREDS[:1], REFS[:1]))["a-micro-f1"] == pytest.approx(2 / 3)
     assert suite.compute()["a-micro-f1"].item() == pytest.approx(2 * 4 / (7 + 8))
-    alone = suite.members["a"].per_document(PREDS, REFS)
-    assert alone["f1"].tolist() == pytest.approx([2 / 3, 0, 0]) and suite.members["a"].documents == 4
+    single = suite.members["a"].per_document(PREDS, REFS)
+    assert single["f1"].tolist() == pytest.approx([2 / 3, 0, 0]) and suite.members["a"].documents == 4
     suite.reset()
     assert math.isnan(suite.compute()["sum"]) and math.isnan(suite.new().compute()["b-f1"])
 
 
 def test_a_suite_reads_each_value_once():
-    """Whatever the families compare: what they share is read off the objects once, at each update anew."""
+    """Values shared by families are read once per update, for any comparison."""
     reads = []
 
     @dataclass
@@ -183,9 +183,9 @@ def test_a_suite_reads_each_value_once():
         values = call([pred, []], [ref, ref]) or values
         assert sorted(reads) == sorted(4 * ["name", "kind", "words"])
     assert values["a-f1"].tolist() == [2 / 3, 0]
-    wanted = {"a-f1": 2 / (2 + 2), "b-f1": 2 / (2 + 2), "c-d-f1": 2 / (3 + 2)}
+    expected = {"a-f1": 2 / (2 + 2), "b-f1": 2 / (2 + 2), "c-d-f1": 2 / (3 + 2)}
     pred[0].name = ref[0].name = "z"  # nothing is remembered from one update to the next
-    assert floats(suite([pred, []], [ref, ref])) == pytest.approx(wanted)
+    assert floats(suite([pred, []], [ref, ref])) == pytest.approx(expected)
 
 
 def test_copies_are_independent():
@@ -208,19 +208,24 @@ def test_state_does_not_grow():
 
 def test_policies_of_families():
     empty = [Doc([])]
-    for given, value in (({}, 0.0), ({"policy": "agree"}, 1.0), ({"zero_division": 1.0}, 1.0), ({"empty": "one"}, 1.0)):
-        family = Family(Doc.metric, micro_average(["f1"]), **given)
+    for options, value in (
+        ({}, 0.0),
+        ({"policy": "agree"}, 1.0),
+        ({"zero_division": 1.0}, 1.0),
+        ({"empty": "one"}, 1.0),
+    ):
+        family = Family(Doc.metric, micro_average(["f1"]), **options)
         family.update(empty, empty)
         assert family.compute()["f1"].item() == value
 
 
-def test_moving():
+def test_family_moved_keeps_its_device():
     family = Family(Doc.metric, micro_average(["f1"])).to("cpu")
     family.update(PREDS, REFS)
     assert family.compute()["f1"].device == torch.device("cpu")
 
 
-def test_none_is_the_metric_as_it_is():
+def test_family_normalizer_none_equals_the_metric():
     """Its own normalizer is kept: the mean of its scores, or its ratio of sums; without one, overlaps."""
     singles = [Doc.metric.score(*pair) for pair in zip(PREDS, REFS, strict=True)]
     assert singles == pytest.approx([2 / 3, 0, 0])
@@ -231,34 +236,34 @@ def test_none_is_the_metric_as_it_is():
     assert floats(family(PREDS[:1], REFS[:1])) == pytest.approx(
         {"macro": 2 / 3, "macro-precision": 2 / 3, "micro": 2 / 3}
     )
-    alone = Family(Doc.metric, macro_average(["none"]), by="label")
-    alone.update(PREDS, REFS)
-    found = floats(alone.compute())
-    assert found["overlap"] == pytest.approx(2 / 9) and found["overlap[LOC]"] == pytest.approx(2 / 4)
-    plain = Family(derive(list[Entity]), macro_average(["none"]))
-    plain.update(*([document.entities for document in side] for side in (PREDS, REFS)))
-    assert floats(plain.compute()) == {"overlap": pytest.approx(2 / 3)}
+    single = Family(Doc.metric, macro_average(["none"]), by="label")
+    single.update(PREDS, REFS)
+    scores = floats(single.compute())
+    assert scores["overlap"] == pytest.approx(2 / 9) and scores["overlap[LOC]"] == pytest.approx(2 / 4)
+    baseline = Family(derive(list[Entity]), macro_average(["none"]))
+    baseline.update(*([document.entities for document in part] for part in (PREDS, REFS)))
+    assert floats(baseline.compute()) == {"overlap": pytest.approx(2 / 3)}
 
 
 def test_invalid_predictions_count_as_empty():
     """As if the answer had been an empty document; references are to be valid, and by default predictions too."""
-    broken = [PREDS[0], None, PREDS[2], Doc([("LOC", (0, 1))]), Doc(None)]
+    invalid = [PREDS[0], None, PREDS[2], Doc([("LOC", (0, 1))]), Doc(None)]
     cleared = [PREDS[0], Doc([]), PREDS[2], Doc([]), Doc([])]
     refs = [*REFS, doc("L01 P23"), doc("")]
     options = {"policy": "conventional", "by": "label", "hooks": {"entities[*]": lambda *_: seen.append(_[0])}}
     families = []
-    for preds, more in ((broken, {"on_invalid": "empty"}), (cleared, {})):
+    for preds, more in ((invalid, {"on_invalid": "empty"}), (cleared, {})):
         seen = []
         family = Family(Doc.metric, BOTH, **options, **more)
         assert math.isnan(floats(family.compute()).get("invalid", math.nan))
         family.update(preds[:2], refs[:2])
         value = family(preds[2:], refs[2:])
-        each = {name: scores.tolist() for name, scores in family.per_document(preds, refs).items()}
-        families.append((floats(family.compute()), floats(value), each, seen))
-    (found, batch, each, hooks), wanted = families
-    assert found.pop("invalid") == 3 and batch.pop("invalid") == 2
-    assert found.pop("invalid_fields") == batch.pop("invalid_fields") == 0  # with labels
-    assert (found, batch, each, hooks) == wanted
+        by_document = {name: scores.tolist() for name, scores in family.per_document(preds, refs).items()}
+        families.append((floats(family.compute()), floats(value), by_document, seen))
+    (result, batch, by_document, hooks), expected = families
+    assert result.pop("invalid") == 3 and batch.pop("invalid") == 2
+    assert result.pop("invalid_fields") == batch.pop("invalid_fields") == 0  # with labels
+    assert (result, batch, by_document, hooks) == expected
     family = Family(Doc.metric, BOTH, on_invalid="empty")
     with pytest.raises(TypeError, match=r"^refs\[1\]: got None of type NoneType, wanted Doc"):
         family.update([None, PREDS[0]], [PREDS[0], None])
@@ -288,19 +293,19 @@ def test_wrong_predictions_score_nothing_under_every_policy(options):
     refs = [REFS[0], doc(""), REFS[2]]
     family = Family(Doc.metric, reductions, by="label", on_invalid="wrong", **options)
     family.update([None, "sorry", REFS[2]], refs)
-    found = floats(family.compute())
-    assert found["invalid"] == 2
+    scores = floats(family.compute())
+    assert scores["invalid"] == 2
     macro = {name: family.per_document([None, "sorry"], refs[:2])[name].tolist() for name in names}
     assert macro == {name: [0, 0] for name in names}
-    assert [found[f"macro-{name}"] for name in names] == pytest.approx([1 / 3] * 4)
+    assert [scores[f"macro-{name}"] for name in names] == pytest.approx([1 / 3] * 4)
     # An invalid prediction is one item; an empty reference has no item, or counts as one.
     n_refs = 4 + (family.metric.policy.empty == "one")
-    assert found["micro-precision"] == pytest.approx(1 / 3) and found["micro-recall"] == pytest.approx(1 / n_refs)
-    assert found["micro-f1"] == pytest.approx(2 / (3 + n_refs))
+    assert scores["micro-precision"] == pytest.approx(1 / 3) and scores["micro-recall"] == pytest.approx(1 / n_refs)
+    assert scores["micro-f1"] == pytest.approx(2 / (3 + n_refs))
 
 
-def test_invalid_predictions_cost_few_readings():
-    """A reading of the whole for each halving, and not one of every document."""
+def test_invalid_predictions_need_few_reads():
+    """One read of all documents per bisection step, instead of one read per document."""
     num_read = []
 
     def read(document):
@@ -328,7 +333,7 @@ def test_references_that_can_score_nothing_warn_once():
     with pytest.warns(UserWarning, match="^2 of 3 references can score nothing") as caught:
         warnings.simplefilter("always")
         for _ in range(3):
-            family(refs, refs)  # whose batches are metrics of their own
+            family(refs, refs)  # whose batches are separate metrics
     assert len(caught) == 1
     for options in ({"policy": "conventional"}, {"policy": "agree"}, {"empty": "one"}, {"zero_division": 0.0}):
         Family(Doc.metric, BOTH, **options).update(refs, refs)
@@ -336,20 +341,20 @@ def test_references_that_can_score_nothing_warn_once():
 
 
 @pytest.mark.parametrize("make", [lambda family: family, lambda family: Suite({"x": family})], ids=["family", "suite"])
-def test_the_plot_of_shares_leaves_out_how_many_were_invalid(make):
+def test_family_plot_excludes_numbers_of_invalid_documents(make):
     pytest.importorskip("matplotlib")
     scores = make(Family(Doc.metric, BOTH, on_invalid="empty"))
     scores.update([None, *PREDS], [REFS[0], *REFS])
-    wanted = len([name for name in scores.compute() if "invalid" not in name])
+    expected = len([name for name in scores.compute() if "invalid" not in name])
     for answer in None, [scores.compute()] * 2:
         _, axes = scores.plot(answer)
         texts = [*axes.get_yticklabels(), *(axes.get_legend().get_texts() if axes.get_legend() else [])]
         assert not any("invalid" in text.get_text() for text in texts)
-        assert len(axes.containers) == wanted
+        assert len(axes.containers) == expected
 
 
 @pytest.mark.parametrize("make", [lambda family: family, lambda family: Suite({"x": family})], ids=["family", "suite"])
-def test_threads_share_a_family(make):
+def test_family_updates_from_threads_are_complete(make):
     scores = make(Family(Doc.metric, BOTH, by="label"))
     with ThreadPoolExecutor(8) as pool:
         for done in [pool.submit((scores.update, scores)[n % 2], PREDS, REFS) for n in range(40)]:

@@ -1,4 +1,4 @@
-"""Families and suites do what any metric of torchmetrics does."""
+"""Families and suites behave like any metric of torchmetrics."""
 
 import copy
 import math
@@ -40,8 +40,8 @@ def family(**options):
 
 def nested(**options):
     labelled = family(by="label", **options)
-    chosen = family(by="label", labels=["d", "z"], on_invalid="empty", **options)
-    return Suite({"labelled": labelled, "nested": Suite({"chosen": chosen, "plain": family(**options)})})
+    selected = family(by="label", labels=["d", "z"], on_invalid="empty", **options)
+    return Suite({"labelled": labelled, "nested": Suite({"chosen": selected, "plain": family(**options)})})
 
 
 MAKE = {
@@ -51,7 +51,7 @@ MAKE = {
     "with invalid": lambda **options: family(on_invalid="empty", **options),
     "nested suite": nested,
 }
-every = pytest.mark.parametrize("make", MAKE.values(), ids=MAKE)
+for_all_metrics = pytest.mark.parametrize("make", MAKE.values(), ids=MAKE)
 
 
 def fed(scores, *batches, **items):
@@ -60,12 +60,12 @@ def fed(scores, *batches, **items):
     return scores
 
 
-def assert_same(found, wanted):
-    assert list(found) == list(wanted)
-    torch.testing.assert_close(found, wanted, rtol=1e-12, atol=1e-12, equal_nan=True)
+def assert_same(result, expected):
+    assert list(result) == list(expected)
+    torch.testing.assert_close(result, expected, rtol=1e-12, atol=1e-12, equal_nan=True)
 
 
-@every
+@for_all_metrics
 def test_state_dict_keeps_every_sum(make):
     scores = fed(make(replicates=3), FIRST)
     scores.persistent(True)
@@ -82,21 +82,21 @@ def test_state_dict_keeps_every_sum(make):
     assert_same(parent["inner"].compute(), scores.compute())
 
 
-@every
-def test_two_that_are_merged_are_one(make):
-    one, two, whole = fed(make(), FIRST), fed(make(), SECOND), fed(make(), FIRST, SECOND)
+@for_all_metrics
+def test_merged_families_equal_one(make):
+    one, two, full = fed(make(), FIRST), fed(make(), SECOND), fed(make(), FIRST, SECOND)
     one.compute()
     one.merge_state(two)
     assert one.update_count == 2
-    assert_same(one.compute(), whole.compute())
+    assert_same(one.compute(), full.compute())
     state = fed(make(), FIRST)
     state.merge_state(two.metric_state)
-    assert_same(state.compute(), whole.compute())
+    assert_same(state.compute(), full.compute())
 
 
-@every
+@for_all_metrics
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda m: m.clone(), lambda m: pickle.loads(pickle.dumps(m))])
-def test_copies_go_their_own_way(make, copied):
+def test_family_copies_are_independent(make, copied):
     scores = fed(make(), FIRST)
     other = copied(scores)
     before = scores.compute()
@@ -108,25 +108,25 @@ def test_copies_go_their_own_way(make, copied):
     assert all(math.isnan(v) for k, v in other.compute().items() if not k.endswith("]")) and other.update_count == 0
 
 
-@every
-def test_forward_is_of_the_batch_and_adds_it(make):
+@for_all_metrics
+def test_forward_returns_batch_scores_and_accumulates(make):
     scores = make(replicates=4)
     assert_same(scores(*FIRST), fed(make(), FIRST).compute())
     assert_same(scores(*SECOND), fed(make(), SECOND).compute())
-    whole = fed(make(replicates=4), FIRST, SECOND)
+    full = fed(make(replicates=4), FIRST, SECOND)
     assert scores.update_count == 2
-    assert_same(scores.compute(), whole.compute())
+    assert_same(scores.compute(), full.compute())
     for key, estimate in scores.interval().items():
-        assert torch.equal(estimate.low, whole.interval()[key].low)
+        assert torch.equal(estimate.low, full.interval()[key].low)
 
 
-@every
-def test_a_collection_and_a_tracker_take_them(make):
+@for_all_metrics
+def test_families_work_in_collections_and_trackers(make):
     collection = MetricCollection({"x": make(), "y": make()})
     fed(collection, FIRST, SECOND)
-    wanted = fed(make(), FIRST, SECOND).compute()
-    assert_same(collection["y"].compute(), wanted)
-    assert_same(collection.compute(), {f"{side}_{key}": value for side in "xy" for key, value in wanted.items()})
+    expected = fed(make(), FIRST, SECOND).compute()
+    assert_same(collection["y"].compute(), expected)
+    assert_same(collection.compute(), {f"{role}_{key}": value for role in "xy" for key, value in expected.items()})
     assert all(value.ndim == 0 for value in collection.compute().values())
     tracker = MetricTracker(make())
     for batch in FIRST, SECOND:
@@ -160,7 +160,7 @@ def test_errors_name_the_class_that_was_made():
         family(confidence=0.5)
 
 
-def test_a_failed_update_leaves_no_trace():
+def test_failed_update_keeps_state_unchanged():
     def hook(*_):
         raise ZeroDivisionError
 
@@ -174,7 +174,7 @@ def test_a_failed_update_leaves_no_trace():
 
 def test_hooks_of_forward_number_documents_on():
     seen = []
-    scores = family(hooks={"items[*]": lambda number, *_: seen.append(number)})
+    scores = family(hooks={"items[*]": lambda index, *_: seen.append(index)})
     scores.update(*FIRST)
     scores(*SECOND)
     scores(*FIRST)
@@ -190,27 +190,27 @@ class Colour(Enum):
 @pytest.mark.parametrize(
     ("kind", "labels"), [(int, (3, -2)), (Colour, (Colour.RED, Colour.BLUE)), (bool, (True, False))]
 )
-def test_labels_that_are_no_text(kind, labels):
+def test_family_labels_other_than_text_are_formatted(kind, labels):
     Numbered = make_dataclass("Numbered", [("label", kind)])
     Numbers = metametric(normalizer="f1")(make_dataclass("Numbers", [("items", list[Numbered])]))
-    side = [Numbers([Numbered(label) for label in labels])]
-    for chosen in None, labels[::-1]:
-        scores = Family(Numbers.metric, micro_average(["f1"]), by="label", labels=chosen)
-        scores(side, side)
-        scores.update(side, side)
-        assert list(scores.compute())[1:3] == [f"f1[{label}]" for label in chosen or labels]
+    part = [Numbers([Numbered(label) for label in labels])]
+    for selected in None, labels[::-1]:
+        scores = Family(Numbers.metric, micro_average(["f1"]), by="label", labels=selected)
+        scores(part, part)
+        scores.update(part, part)
+        assert list(scores.compute())[1:3] == [f"f1[{label}]" for label in selected or labels]
         assert scores.compute()["types-f1"] == 1 and scores.label_sums.tolist() == [[2] * 3] * 2
 
 
 def test_intervals_and_comparisons_of_any_members():
-    names = [f"document {number}" for number in range(6)]
-    sides = docs("ab", "c", "dd", "a", "be", ""), docs("a", "cc", "d", "ab", "e", "z")
+    names = [f"document {index}" for index in range(6)]
+    inputs = docs("ab", "c", "dd", "a", "be", ""), docs("a", "cc", "d", "ab", "e", "z")
     one, two = (
-        fed(nested(replicates=50, seed=1, policy="conventional"), batch, ids=names) for batch in (sides, sides[::-1])
+        fed(nested(replicates=50, seed=1, policy="conventional"), batch, ids=names) for batch in (inputs, inputs[::-1])
     )
-    alone = fed(family(replicates=50, seed=1, policy="conventional"), sides, ids=names)
+    single = fed(family(replicates=50, seed=1, policy="conventional"), inputs, ids=names)
     intervals = one.interval()
-    for key, estimate in alone.interval().items():
+    for key, estimate in single.interval().items():
         for name in "labelled", "nested-chosen", "nested-plain":
             assert torch.equal(intervals[f"{name}-{key}"].low, estimate.low)
     assert "labelled-f1[a]" not in intervals and "nested-chosen-invalid" not in intervals

@@ -1,4 +1,4 @@
-"""Two ranks that meet other labels, and one of which meets no document at first, answer what one answers."""
+"""Two ranks with different labels, one of them without documents at first, give the scores of one process."""
 
 import math
 import warnings
@@ -26,7 +26,7 @@ class Doc:
 
 
 def read(pairs):
-    return [[Doc([Item(label) for label in text]) for text in side] for side in zip(*pairs, strict=True)] or [[], []]
+    return [[Doc([Item(label) for label in text]) for text in part] for part in zip(*pairs, strict=True)] or [[], []]
 
 
 def make() -> Suite:
@@ -44,26 +44,26 @@ def run_rank(rank: int, folder: str) -> None:
     try:
         suite, results = make(), []
         for pairs in SHARDS[rank]:
-            alone = suite(*read(pairs)) if pairs else {}  # no exchange: the other rank does not come along
-            results.append((alone, suite.compute()))
+            single = suite(*read(pairs)) if pairs else {}  # no exchange: the other rank does not come along
+            results.append((single, suite.compute()))
         torch.save(results, Path(folder) / f"{rank}.pt")
     finally:
         torch.distributed.destroy_process_group()
 
 
-def test_ranks_equal_one(tmp_path):
+def test_families_on_two_ranks_equal_one_process(tmp_path):
     torch.multiprocessing.spawn(run_rank, args=(str(tmp_path),), nprocs=2)
     ranks = [torch.load(tmp_path / f"{rank}.pt") for rank in range(2)]
-    together = make()
+    combined = make()
     for step, shards in enumerate(zip(*SHARDS, strict=True)):
-        together.update(*read([pair for pairs in shards for pair in pairs]))
-        wanted = floats(together.compute())
+        combined.update(*read([pair for pairs in shards for pair in pairs]))
+        expected = floats(combined.compute())
         for rank, shard in zip(ranks, shards, strict=True):
-            alone, found = rank[step]
+            separate, result = rank[step]
             # the ranks meet the labels in another order, in which they are averaged
-            assert floats(found) == pytest.approx(wanted, rel=1e-14, nan_ok=True)
+            assert floats(result) == pytest.approx(expected, rel=1e-14, nan_ok=True)
             single = make()
             single.update(*read(shard))
-            assert not shard or floats(alone) == pytest.approx(floats(single.compute()), rel=1e-14, nan_ok=True)
-    assert {"met-f1[b]", "met-f1[c]", "chosen-f1[z]", "chosen-types-f1"} <= wanted.keys()
-    assert not any(math.isnan(value) for value in wanted.values())
+            assert not shard or floats(separate) == pytest.approx(floats(single.compute()), rel=1e-14, nan_ok=True)
+    assert {"met-f1[b]", "met-f1[c]", "chosen-f1[z]", "chosen-types-f1"} <= expected.keys()
+    assert not any(math.isnan(value) for value in expected.values())

@@ -1,4 +1,4 @@
-"""Overlaps of graphs against enumeration, golden values, and what is refused."""
+"""Overlaps of graphs against enumeration and golden values, and errors."""
 
 import json
 import random
@@ -23,19 +23,23 @@ def adjacency(nodes: int, edges: list[list[int]]) -> Tensor:
     return matrix
 
 
-def random_documents(count: int, nodes: int, whole: bool) -> tuple[Tensor, ...]:
+def random_documents(count: int, nodes: int, full: bool) -> tuple[Tensor, ...]:
     """Similarities and reachabilities of graphs, half of them without cycles, with lengths."""
     generator = torch.Generator().manual_seed(nodes)
     similarity = torch.rand(count, nodes, nodes, generator=generator, dtype=torch.float64)
-    similarity = (similarity < 0.4).double() if whole else similarity - 0.3
-    reach = []
+    similarity = (similarity < 0.4).double() if full else similarity - 0.3
+    reachable = []
     for _ in range(2):
         edges = torch.rand(count, nodes, nodes, generator=generator) < 0.3 * torch.rand(
             count, 1, 1, generator=generator
         )
         edges[::2] = edges[::2].triu()
-        reach.append(reachability(edges))
-    return similarity, *reach, *(torch.randint(nodes // 2, nodes + 1, (count,), generator=generator) for _ in range(2))
+        reachable.append(reachability(edges))
+    return (
+        similarity,
+        *reachable,
+        *(torch.randint(nodes // 2, nodes + 1, (count,), generator=generator) for _ in range(2)),
+    )
 
 
 def heaviest_relation(similarity: list, pred_reach: list, ref_reach: list, constraint: str) -> float:
@@ -60,35 +64,35 @@ def test_reachability_against_walks(device):
     source = random.Random(0)
     for nodes in (0, 1, 2, 5, 9):
         edges = [[source.randrange(nodes), source.randrange(nodes)] for _ in range(nodes)]
-        reach = [[u == v for v in range(nodes)] for u in range(nodes)]
+        reachable = [[u == v for v in range(nodes)] for u in range(nodes)]
         for _ in range(nodes):
             for u, v in edges:
-                reach = [[row[w] or (row[u] and w == v) for w in range(nodes)] for row in reach]
-        assert reachability(adjacency(nodes, edges).to(device)).tolist() == reach
+                reachable = [[row[w] or (row[u] and w == v) for w in range(nodes)] for row in reachable]
+        assert reachability(adjacency(nodes, edges).to(device)).tolist() == reachable
     chain = adjacency(9, [[i, i + 1] for i in range(8)]).to(device)
     assert reachability(chain)[0].all() and not reachability(chain)[1, 0]
 
 
 @pytest.mark.parametrize("case", GOLDEN["graph"], ids=[case["id"] for case in GOLDEN["graph"]])
-def test_golden(case, device):
-    given = case["input"]
-    pred, ref = given["pred_labels"], given["ref_labels"]
-    similarity = given.get("similarity", [[float(a == b) for b in ref] for a in pred])
+def test_graph_overlap_golden_cases_match(case, device):
+    inputs = case["input"]
+    pred, ref = inputs["pred_labels"], inputs["ref_labels"]
+    similarity = inputs.get("similarity", [[float(a == b) for b in ref] for a in pred])
     similarity = torch.tensor(similarity, dtype=torch.float64, device=device).view(len(pred), len(ref))
-    edges = [(len(given[f"{side}_labels"]), given[f"{side}_edges"]) for side in ("pred", "ref")]
-    reach = [reachability(adjacency(*side).to(device)) for side in edges]
-    for constraint, wanted in case["output"].items():
-        found = graph_overlap(similarity, *reach, constraint=constraint)
-        assert found.exact and float(found.value) == pytest.approx(wanted, abs=1e-9)
-        assert found.bound == found.value
-        searched = graph_overlap(similarity, *reach, constraint=constraint, solver="search")
-        assert searched.value <= wanted + 1e-9 and wanted <= searched.bound + 1e-9
+    edges = [(len(inputs[f"{part}_labels"]), inputs[f"{part}_edges"]) for part in ("pred", "ref")]
+    reachable = [reachability(adjacency(*part).to(device)) for part in edges]
+    for constraint, expected in case["output"].items():
+        solution = graph_overlap(similarity, *reachable, constraint=constraint)
+        assert solution.exact and float(solution.value) == pytest.approx(expected, abs=1e-9)
+        assert solution.bound == solution.value
+        searched = graph_overlap(similarity, *reachable, constraint=constraint, solver="search")
+        assert searched.value <= expected + 1e-9 and expected <= searched.bound + 1e-9
 
 
-@pytest.mark.parametrize(("nodes", "whole"), [(3, True), (4, False), (5, True), (6, False), (7, True), (7, False)])
-def test_enumeration(nodes, whole, device):
-    """25 documents for each constraint: every solver brackets the optimum and knows when it has it."""
-    documents = random_documents(25, nodes, whole)
+@pytest.mark.parametrize(("nodes", "full"), [(3, True), (4, False), (5, True), (6, False), (7, True), (7, False)])
+def test_graph_overlap_matches_enumeration(nodes, full, device):
+    """25 documents for each constraint: every solver brackets the optimum, and `exact` is right."""
+    documents = random_documents(25, nodes, full)
     for constraint in CONSTRAINTS:
         optimum = []
         for similarity, pred_reach, ref_reach, n, m in zip(*documents, strict=True):
@@ -96,21 +100,21 @@ def test_enumeration(nodes, whole, device):
             optimum.append(heaviest_relation(*(part.tolist() for part in parts), constraint))
         optimum = torch.tensor(optimum, dtype=torch.float64)
         for options in SOLVERS:
-            found = graph_overlap(*(x.to(device) for x in documents), constraint, **options)
-            value, bound, exact = (x.cpu() for x in found)
+            solution = graph_overlap(*(x.to(device) for x in documents), constraint, **options)
+            value, bound, exact = (x.cpu() for x in solution)
             assert bool(((value <= optimum + 1e-9) & (optimum <= bound + 1e-9)).all())
             assert torch.equal(exact, value == bound)
             assert torch.allclose(value[exact], optimum[exact], rtol=0, atol=1e-9)
             assert options not in SOLVERS[:2] or bool(exact.all())
 
 
-def test_without_edges_it_is_the_set_overlap(generator, device):
+def test_graph_overlap_without_edges_equals_set_overlap(generator, device):
     similarity = torch.rand(5, 6, 7, generator=generator, dtype=torch.float64).to(device)
-    reach = [torch.eye(n, dtype=torch.bool, device=device).expand(5, n, n) for n in (6, 7)]
-    assert torch.allclose(graph_overlap(similarity, *reach).value, set_overlap(similarity), rtol=1e-12)
+    reachable = [torch.eye(n, dtype=torch.bool, device=device).expand(5, n, n) for n in (6, 7)]
+    assert torch.allclose(graph_overlap(similarity, *reachable).value, set_overlap(similarity), rtol=1e-12)
 
 
-def test_a_cycle_may_be_one_node_where_nodes_are_reusable(device):
+def test_graph_overlap_reusable_node_matches_cycle(device):
     cycle = torch.ones(3, 3, dtype=torch.bool, device=device)
     one, ones = torch.ones(1, 1, dtype=torch.bool, device=device), torch.ones(3, 1, device=device)
     values = [float(graph_overlap(ones, cycle, one, constraint=constraint).value) for constraint in CONSTRAINTS]
@@ -121,13 +125,13 @@ def test_nan_and_parts(monkeypatch, device):
     documents = [x.to(device) for x in random_documents(9, 5, False)]
     documents[0][3, 0, 0] = torch.nan
     documents[0][4] = -torch.inf
-    found = graph_overlap(*documents)
-    assert found.value.isnan().nonzero().tolist() == found.bound.isnan().nonzero().tolist() == [[3]]
-    assert not found.exact[3] and found.value[4] == 0 and found.exact[4]
-    monkeypatch.setattr(_lengths, "FEW_CELLS", 0)
+    solution = graph_overlap(*documents)
+    assert solution.value.isnan().nonzero().tolist() == solution.bound.isnan().nonzero().tolist() == [[3]]
+    assert not solution.exact[3] and solution.value[4] == 0 and solution.exact[4]
+    monkeypatch.setattr(_lengths, "SMALL_CELLS", 0)
     monkeypatch.setattr(_lengths, "CELLS", 1)
     monkeypatch.setattr(_lengths, "GPU_CELLS", 1)
-    for part, full in zip(graph_overlap(*documents), found, strict=True):
+    for part, full in zip(graph_overlap(*documents), solution, strict=True):
         assert torch.equal(part.nan_to_num(7), full.nan_to_num(7))
 
 
@@ -148,14 +152,14 @@ def test_nan_and_parts(monkeypatch, device):
         ({"solver": None}, "solver: got None, wanted one of 'auto', 'exact', 'search'"),
     ],
 )
-def test_errors(change, message):
-    reach = {"pred_reach": torch.eye(2).bool(), "ref_reach": torch.eye(3).bool()}
+def test_graph_overlap_invalid_arguments_raise(change, message):
+    reachable = {"pred_reach": torch.eye(2).bool(), "ref_reach": torch.eye(3).bool()}
     with pytest.raises(ValueError) as error:
-        graph_overlap(**({"similarity": torch.zeros(2, 3)} | reach | change))
+        graph_overlap(**({"similarity": torch.zeros(2, 3)} | reachable | change))
     assert str(error.value) == message
 
 
-def test_reachability_errors():
+def test_reachability_invalid_shape_raises():
     with pytest.raises(ValueError) as error:
         reachability(torch.zeros(2, 3).bool())
     assert str(error.value) == "adjacency: got shape (2, 3), wanted (..., 3, 3)"

@@ -62,7 +62,7 @@ def scores(metric, preds, refs, **options):
         (derive(list[list[int]]), [[1, "2"], 3], [[1, 2]], 1 / 3, 1 / 2, 2),
     ],
 )
-def test_an_invalid_field_is_one_item_without_a_counterpart(metric, pred, ref, precision, recall, invalid_fields):
+def test_invalid_field_counts_as_one_unmatched_item(metric, pred, ref, precision, recall, invalid_fields):
     expected = {"precision": precision, "recall": recall, "invalid": 0, "invalid_fields": invalid_fields}
     zero = {} if precision == precision else {"zero_division": float("nan")}
     for preds, refs, times in (([pred], [ref], 1), ([pred] * 3, [ref] * 3, 3)):
@@ -77,9 +77,9 @@ def test_an_invalid_field_is_one_item_without_a_counterpart(metric, pred, ref, p
 
 def test_invalid_documents_stay_invalid_as_a_whole():
     preds = [Doc([ADA]), None, "Ada", Doc([ADA, "Kurt"]), Doc(None)]
-    found = scores(Doc.metric, preds, [Doc([ADA])] * 5)
-    assert found["invalid"] == 2 and found["invalid_fields"] == 2
-    assert found["precision"] == 2 / 6 and found["recall"] == 2 / 5
+    result = scores(Doc.metric, preds, [Doc([ADA])] * 5)
+    assert result["invalid"] == 2 and result["invalid_fields"] == 2
+    assert result["precision"] == 2 / 6 and result["recall"] == 2 / 5
 
 
 def test_similarities_of_users_see_no_invalid_value():
@@ -90,8 +90,8 @@ def test_similarities_of_users_see_no_invalid_value():
         return float(a == b)
 
     metric = derive(list[Annotated[str, dsl.from_func(similarity)]])
-    found = scores(metric, [["a", "b"], 5], [["a", "b"], ["a"]])
-    assert found["invalid"] == 1 and all(isinstance(value, str) for pair in seen for value in pair)
+    result = scores(metric, [["a", "b"], 5], [["a", "b"], ["a"]])
+    assert result["invalid"] == 1 and all(isinstance(value, str) for pair in seen for value in pair)
 
 
 def test_labels_need_valid_documents():
@@ -100,24 +100,24 @@ def test_labels_need_valid_documents():
     assert family.compute()["invalid"] == 1 and family.compute()["invalid_fields"] == 0
 
 
-def test_documents_do_not_depend_on_invalid_ones_beside_them():
+def test_documents_are_independent_of_invalid_documents():
     generator = random.Random(0)
-    words: list[Any] = ["a", "b", "c", 1, None]
-    preds = [{"words": generator.choices(words, k=generator.randrange(5))} for _ in range(80)]
+    choices: list[Any] = ["a", "b", "c", 1, None]
+    preds = [{"words": generator.choices(choices, k=generator.randrange(5))} for _ in range(80)]
     refs = [{"words": generator.choices("abc", k=generator.randrange(1, 5))} for _ in range(80)]
     family = Family(derive(Bag), micro_average(["precision", "recall", "f1"]), on_invalid="wrong")
-    whole = family.per_document(preds, refs)
+    full = family.per_document(preds, refs)
     single = [family.per_document([pred], [ref]) for pred, ref in zip(preds, refs, strict=True)]
-    for name, values in whole.items():
-        assert torch.equal(values, torch.cat([each[name] for each in single]))
-    for pred, ref, precision in zip(preds, refs, whole["precision"].tolist(), strict=True):
+    for name, values in full.items():
+        assert torch.equal(values, torch.cat([batch[name] for batch in single]))
+    for pred, ref, precision in zip(preds, refs, full["precision"].tolist(), strict=True):
         valid = [word for word in pred["words"] if isinstance(word, str)]
         matched = sum(min(valid.count(word), ref["words"].count(word)) for word in "abc")
         assert precision == pytest.approx(matched / len(pred["words"]) if pred["words"] else 0)
 
 
 @pytest.mark.filterwarnings("ignore:2 items")
-def test_number_of_invalid_fields_is_kept_in_states():
+def test_number_of_invalid_fields_is_part_of_the_state():
     first, second = (
         Family(derive(list[int]), micro_average(["f1"]), on_invalid="empty", replicates=9) for _ in range(2)
     )

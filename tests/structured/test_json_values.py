@@ -1,4 +1,4 @@
-"""What `json.loads` makes of a right answer is a value of its type, alone and as a case of a union."""
+"""Values that `json.loads` returns are values of their types, directly and as cases of a union."""
 
 import collections
 from typing import Literal
@@ -58,7 +58,7 @@ def test_values_of_json_are_values_of_their_types(tp, pred, ref):
     ],
     ids=str,
 )
-def test_others_are_not(tp, pred, ref):
+def test_json_values_of_other_types_are_invalid(tp, pred, ref):
     scores = family(tp)
     scores.update([[pred], [ref]], [[ref], [ref]])
     assert scores.compute()["invalid"] + scores.compute()["invalid_fields"] == 1

@@ -1,4 +1,4 @@
-"""Overlaps of items with variables against enumeration, golden values, and what is refused."""
+"""Overlaps of items with variables against enumeration and golden values, and errors."""
 
 import json
 from pathlib import Path
@@ -37,52 +37,54 @@ def random_documents(count: int, variables: int) -> list[tuple[Tensor, ...]]:
     """Items of three columns, of which mostly the outer ones are variables, with lengths."""
     generator = torch.Generator().manual_seed(variables)
 
-    def side(size: int) -> tuple[Tensor, Tensor]:
+    def items(size: int) -> tuple[Tensor, Tensor]:
         is_var = torch.rand(count, size, 3, generator=generator) < torch.tensor([0.9, 0.1, 0.8])
-        number = torch.rand(count, size, 3, generator=generator)
-        return (number * torch.where(is_var, variables, 2)).long(), is_var
+        value = torch.rand(count, size, 3, generator=generator)
+        return (value * torch.where(is_var, variables, 2)).long(), is_var
 
     lengths = [torch.randint(size // 3, size + 1, (count,), generator=generator) for size in (14, 15)]
-    return [*side(14), *side(15), *lengths]
+    return [*items(14), *items(15), *lengths]
 
 
 @pytest.mark.parametrize("case", GOLDEN["latent"], ids=[case["id"] for case in GOLDEN["latent"]])
-def test_golden(case, device):
+def test_latent_overlap_golden_cases_match(case, device):
     constants: dict[str, int] = {}
-    pred, ref = ([x.to(device) for x in encode(case["input"][side], constants)] for side in ("pred", "ref"))
-    for constraint, wanted in case["output"].items():
+    pred, ref = ([x.to(device) for x in encode(case["input"][part], constants)] for part in ("pred", "ref"))
+    for constraint, expected in case["output"].items():
         for options in SOLVERS[:3]:
-            found = latent_overlap(*pred, *ref, constraint=constraint, **options)
-            assert found.value <= wanted["overlap"] <= found.bound
-            assert found.exact == (found.value == found.bound)
-        found = latent_overlap(*pred, *ref, constraint=constraint)
-        assert found.exact and found.value == wanted["overlap"]
-        for side, name in ((pred, "pred_self"), (ref, "ref_self")):
-            self_overlap = latent_overlap(*side, *side, constraint=constraint)
-            assert self_overlap.exact and self_overlap.value == wanted[name]
+            solution = latent_overlap(*pred, *ref, constraint=constraint, **options)
+            assert solution.value <= expected["overlap"] <= solution.bound
+            assert solution.exact == (solution.value == solution.bound)
+        solution = latent_overlap(*pred, *ref, constraint=constraint)
+        assert solution.exact and solution.value == expected["overlap"]
+        for part, name in ((pred, "pred_self"), (ref, "ref_self")):
+            self_overlap = latent_overlap(*part, *part, constraint=constraint)
+            assert self_overlap.exact and self_overlap.value == expected[name]
 
 
 @pytest.mark.parametrize("variables", [1, 3, 4, 5, 6])
-def test_enumeration(variables, device):
-    """50 documents for each number of variables and constraint: every solver brackets the optimum and knows when it
-    has it, and the mapping is worth the value."""
+def test_latent_overlap_matches_enumeration(variables, device):
+    """50 documents for each number of variables and constraint: every solver brackets the optimum.
+
+    `exact` is right, and the mapping has the value.
+    """
     documents = random_documents(50, variables)
     for constraint in CONSTRAINTS if variables < 5 else CONSTRAINTS[variables - 5 :: 2]:
         cases = []
-        for *sides, n, m in zip(*documents, strict=True):
-            cases.append([side[: n if i < 2 else m].numpy() for i, side in enumerate(sides)])
+        for *tables, n, m in zip(*documents, strict=True):
+            cases.append([part[: n if i < 2 else m].numpy() for i, part in enumerate(tables)])
         optimum = torch.tensor([float(best_of_all_mappings(*case, constraint)) for case in cases])
         for options in SOLVERS:
-            found = latent_overlap(*(x.to(device) for x in documents), constraint, **options)
-            value, bound, exact, mapping = (x.cpu() for x in found)
+            solution = latent_overlap(*(x.to(device) for x in documents), constraint, **options)
+            value, bound, exact, mapping = (x.cpu() for x in solution)
             assert bool(((value <= optimum) & (optimum <= bound)).all())
             assert torch.equal(exact, value == bound)
             assert options not in SOLVERS[:2] or bool(exact.all())
             for case, names, v in zip(cases, mapping.tolist(), value.tolist(), strict=True):
-                assert worth(case, names, constraint) == v
+                assert mapping_value(case, names, constraint) == v
 
 
-def worth(case: list, mapping: list[int], constraint: str) -> float:
+def mapping_value(case: list, mapping: list[int], constraint: str) -> float:
     pred, pred_is_var, ref, ref_is_var = case
     used = [x for x in mapping if x >= 0]
     assert len(set(used)) == len(used)
@@ -97,11 +99,11 @@ def test_terms_of_three_variables(device):
     pred = torch.tensor([[0, 1, 2], [2, 1, 0], [0, 0, 1]], device=device)
     ref = torch.tensor([[2, 1, 0], [0, 1, 2], [2, 2, 1]], device=device)
     is_var = torch.ones_like(pred, dtype=torch.bool)
-    found = latent_overlap(pred, is_var, ref, is_var)
-    assert found.value == 3 and found.exact and found.mapping.tolist() == [2, 1, 0]
+    solution = latent_overlap(pred, is_var, ref, is_var)
+    assert solution.value == 3 and solution.exact and solution.mapping.tolist() == [2, 1, 0]
 
 
-def test_a_mapping_that_matches_nothing_is_left_out(device):
+def test_mapping_without_matches_is_minus_one(device):
     pred = torch.tensor([[0, 5], [1, 6]], device=device)
     ref = torch.tensor([[1, 5], [0, 7]], device=device)
     is_var = torch.tensor([[True, False]] * 2, device=device)
@@ -109,20 +111,20 @@ def test_a_mapping_that_matches_nothing_is_left_out(device):
 
 
 @pytest.mark.parametrize("options", [{}, {"solver": "search"}])
-def test_batches_chunks_and_seeds_give_the_same(options, monkeypatch, device):
+def test_latent_overlap_is_independent_of_batches_and_chunks(options, monkeypatch, device):
     documents = [x.to(device) for x in random_documents(20, 6)]
-    found = latent_overlap(*documents, **options)
-    assert all(torch.equal(a, b) for a, b in zip(found, latent_overlap(*documents, **options), strict=True))
+    solution = latent_overlap(*documents, **options)
+    assert all(torch.equal(a, b) for a, b in zip(solution, latent_overlap(*documents, **options), strict=True))
     for i in range(20):
         single = latent_overlap(*(x[i] for x in documents), **options)
-        assert [float(x) for x in single[:3]] == [float(x[i]) for x in found[:3]]
-        assert single.mapping.tolist() == found.mapping[i, : len(single.mapping)].tolist()
+        assert [float(x) for x in single[:3]] == [float(x[i]) for x in solution[:3]]
+        assert single.mapping.tolist() == solution.mapping[i, : len(single.mapping)].tolist()
     monkeypatch.setattr(_lengths, "CELLS", 1)
-    monkeypatch.setattr(_lengths, "FEW_CELLS", 0)
-    assert all(torch.equal(a, b) for a, b in zip(found, latent_overlap(*documents, **options), strict=True))
+    monkeypatch.setattr(_lengths, "SMALL_CELLS", 0)
+    assert all(torch.equal(a, b) for a, b in zip(solution, latent_overlap(*documents, **options), strict=True))
 
 
-def test_waits_are_as_many_for_eight_times_the_unproved_documents():
+def test_number_of_synchronizations_is_independent_of_unproved_documents():
     counts = []
     for documents in (5, 40):
         with Device() as fake:
@@ -136,9 +138,9 @@ def test_waits_are_as_many_for_eight_times_the_unproved_documents():
     assert counts[0] == counts[1] > 0
 
 
-def test_integer_programmes_need_no_search(monkeypatch, device):
+def test_integer_programs_without_search_find_optimum(monkeypatch, device):
     documents = [x.to(device) for x in random_documents(12, 6)]
-    wanted = latent_overlap(*documents)
+    expected = latent_overlap(*documents)
 
     def nothing(terms: Terms, *_: object) -> tuple[Tensor, Tensor, Tensor]:
         worst = terms.free.new_full((len(terms.free),), 99.0)
@@ -146,12 +148,12 @@ def test_integer_programmes_need_no_search(monkeypatch, device):
 
     monkeypatch.setattr(latent, "bound_and_mapping", nothing)
     monkeypatch.setattr(latent_exact, "climb", nothing)
-    monkeypatch.setattr(latent_exact, "relax", lambda programme: Answer(0 * programme.weight, 99.0))
-    found = latent_overlap(*documents)
-    assert torch.equal(found.value, wanted.value) and bool(found.exact.all())
-    for *sides, n, m, mapping, value in zip(*documents, found.mapping, found.value, strict=True):
-        case = [side[: n if i < 2 else m].cpu().numpy() for i, side in enumerate(sides)]
-        assert worth(case, mapping.tolist(), "<->") == value
+    monkeypatch.setattr(latent_exact, "relax", lambda program: Answer(0 * program.weight, 99.0))
+    solution = latent_overlap(*documents)
+    assert torch.equal(solution.value, expected.value) and bool(solution.exact.all())
+    for *tables, n, m, mapping, value in zip(*documents, solution.mapping, solution.value, strict=True):
+        case = [part[: n if i < 2 else m].cpu().numpy() for i, part in enumerate(tables)]
+        assert mapping_value(case, mapping.tolist(), "<->") == value
 
 
 def test_more_restarts_and_other_seeds_are_other_searches():
@@ -164,22 +166,22 @@ def test_more_restarts_and_other_seeds_are_other_searches():
 
 
 def test_order_of_items_and_names_of_variables_do_not_matter(generator, device):
-    *sides, n, m = (x.to(device) for x in random_documents(30, 5))
-    full = latent_overlap(*sides)  # the lengths are left out, because the order is changed
+    *tables, n, m = (x.to(device) for x in random_documents(30, 5))
+    full = latent_overlap(*tables)  # the lengths are left out, because the order is changed
     order = torch.randperm(14, generator=generator).to(device)
     names = torch.randperm(5, generator=generator).to(device)
-    pred, is_var = sides[0][:, order], sides[1][:, order]
+    pred, is_var = tables[0][:, order], tables[1][:, order]
     renamed = names[pred].where(is_var, pred)
-    assert torch.equal(latent_overlap(renamed, is_var, *sides[2:]).value, full.value)
-    swapped = latent_overlap(*sides[2:], *sides[:2], constraint="<-")
-    assert torch.equal(swapped.value, latent_overlap(*sides, constraint="->").value)
+    assert torch.equal(latent_overlap(renamed, is_var, *tables[2:]).value, full.value)
+    swapped = latent_overlap(*tables[2:], *tables[:2], constraint="<-")
+    assert torch.equal(swapped.value, latent_overlap(*tables, constraint="->").value)
 
 
 @pytest.mark.parametrize("constraint", CONSTRAINTS)
 def test_metric_of_a_collection_with_itself(constraint, generator, device):
-    *sides, n, _ = (x.to(device) for x in items_with_variables(generator, (10,)))
+    *tables, n, _ = (x.to(device) for x in items_with_variables(generator, (10,)))
     metric = LatentMatch(constraint, ("none", "precision", "recall")).to(device)
-    metric.update(*sides[:2], *sides[:2], n, n)
+    metric.update(*tables[:2], *tables[:2], n, n)
     scores = metric.compute()
     assert scores["precision"] == scores["recall"] == 1
     assert constraint == "~" or scores["overlap"] == n.sum()
@@ -196,19 +198,21 @@ def test_self_overlap_of_any_relation_is_solved():
 
 @pytest.mark.parametrize("constraint", CONSTRAINTS)
 def test_equal_items_count_once(constraint, device):
-    """As if the repeats of each document were not there, on either side and in the selves."""
+    """Repeated items of a document have no effect, neither in prediction and reference nor in self-overlaps."""
     documents = random_documents(12, 2)
     fewer, metrics = [], [LatentMatch(constraint, ("none", "jaccard"), duplicates=d) for d in ("set", "multiset")]
-    for *sides, n, m in zip(*documents, strict=True):
-        sides = [side[: n if i < 2 else m] for i, side in enumerate(sides)]
-        both = (torch.cat([sides[i], sides[i + 1].long()], -1).unique(dim=0).tensor_split(2, -1) for i in (0, 2))
-        fewer.append([side.to(device) for props, is_var in both for side in (props, is_var.bool())])
+    for *tables, n, m in zip(*documents, strict=True):
+        tables = [part[: n if i < 2 else m] for i, part in enumerate(tables)]
+        both = (torch.cat([tables[i], tables[i + 1].long()], -1).unique(dim=0).tensor_split(2, -1) for i in (0, 2))
+        fewer.append([part.to(device) for props, is_var in both for part in (props, is_var.bool())])
         metrics[1].to(device).update(*fewer[-1])
     documents = [x.to(device) for x in documents]
     metrics[0].to(device).update(*documents)
-    found = latent_overlap(*documents, constraint, duplicates="set")
-    assert torch.equal(found.value, torch.stack([latent_overlap(*case, constraint=constraint).value for case in fewer]))
-    assert not torch.equal(found.value, latent_overlap(*documents, constraint).value)
+    solution = latent_overlap(*documents, constraint, duplicates="set")
+    assert torch.equal(
+        solution.value, torch.stack([latent_overlap(*case, constraint=constraint).value for case in fewer])
+    )
+    assert not torch.equal(solution.value, latent_overlap(*documents, constraint).value)
     assert metrics[0].compute() == metrics[1].compute()
 
 
@@ -239,15 +243,15 @@ def test_equal_items_count_once(constraint, device):
         ({"node_limit": 0.5}, "node_limit: got 0.5, wanted an integer >= 0"),
     ],
 )
-def test_errors(change, message):
-    arguments = {f"{side}_props": torch.zeros(2, 3).long() for side in ("pred", "ref")}
-    arguments |= {f"{side}_is_var": torch.zeros(2, 3).bool() for side in ("pred", "ref")}
+def test_latent_overlap_invalid_arguments_raise(change, message):
+    arguments = {f"{role}_props": torch.zeros(2, 3).long() for role in ("pred", "ref")}
+    arguments |= {f"{role}_is_var": torch.zeros(2, 3).bool() for role in ("pred", "ref")}
     with pytest.raises(ValueError) as error:
         latent_overlap(**(arguments | change))
     assert str(error.value) == message
 
 
-def test_without_scipy(monkeypatch):
+def test_latent_overlap_without_scipy_raises(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "scipy.optimize", None)
     documents = random_documents(200, 6)
     assert not bool(latent_overlap(*documents, solver="search").exact.all())

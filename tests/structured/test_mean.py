@@ -51,11 +51,11 @@ def test_hand_worked_means(pred, ref, score):
 def test_means_are_the_similarities_of_documents_of_evaluate():
     preds, refs = random_docs(200, 0), random_docs(200, 1)
     report = evaluate(preds, refs, Doc, fields={"title": weight(3)}, replicates=0)
-    assert [each.similarity for each in report.documents] == pytest.approx(METRIC(preds, refs).tolist(), abs=1e-12)
+    assert [row.similarity for row in report.documents] == pytest.approx(METRIC(preds, refs).tolist(), abs=1e-12)
     single = torch.stack([METRIC([pred], [ref])[0] for pred, ref in zip(preds, refs, strict=True)])
     assert torch.equal(single, METRIC(preds, refs))
     report = evaluate([asdict(pred) for pred in preds], refs, Doc, fields={"title": weight(3)}, replicates=0)
-    assert [each.similarity for each in report.documents] == pytest.approx(METRIC(preds, refs).tolist(), abs=1e-12)
+    assert [row.similarity for row in report.documents] == pytest.approx(METRIC(preds, refs).tolist(), abs=1e-12)
 
 
 def test_items_of_collections_are_matched_by_their_means():

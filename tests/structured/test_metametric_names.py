@@ -1,4 +1,4 @@
-"""What migrants from metametric write, with the values that papers and that package give."""
+"""Names of metametric with the values of papers and of that package."""
 
 import pytest
 import torch
@@ -41,11 +41,11 @@ COREF = {
 }
 
 
-def test_coreference():
+def test_coreference_names_match_hand_computation():
     assert names.b_cubed_precision.score(*PAIR) == 0.5 and names.b_cubed_recall.score(*PAIR) == pytest.approx(5 / 12)
     for metric, values in ((names.muc, (0.4, 0.4)), (names.ceaf_phi4, (1.3 / 3, 0.65))):
-        for side, value in zip(("precision", "recall"), values, strict=True):
-            assert dsl.normalize[side](metric).score(*PAIR) == pytest.approx(value)
+        for part, value in zip(("precision", "recall"), values, strict=True):
+            assert dsl.normalize[part](metric).score(*PAIR) == pytest.approx(value)
     suite = names.coref_suite.new()
     suite.update_single(*PAIR)
     assert {key: float(value) for key, value in suite.compute().items()} == pytest.approx(COREF)
@@ -53,7 +53,7 @@ def test_coreference():
     assert float(suite.compute()["muc-f1"]) == pytest.approx(0.7)
 
 
-def test_events():
+def test_event_names_match_hand_computation():
     died, fired = Trigger(Mention(25, 29), "die"), Trigger(Mention(52, 57), "attack")
     baghdad, cameraman, tank, hotel = (Mention(left, left + 9) for left in (4, 15, 38, 65))
     ref = EventSet(
@@ -106,7 +106,7 @@ def test_smatch_and_hooks():
     assert seen == [(3, one[i], two[j]) for i, j in ((0, 0), (1, 1), (3, 3), (4, 4))]
 
 
-def test_rankings():
+def test_ranking_names_match_hand_computation():
     pred, ref = [("b", 0.3), ("a", 0.4), ("d", 0.1), ("c", 0.2)], [(letter, 1.0) for letter in "cde"]
     deep = [2 / 4] * 7
     torch.testing.assert_close(names.p_at_k.score(pred, ref), torch.tensor([0, 0, 1 / 3, *deep]).double())
@@ -129,19 +129,19 @@ def test_rankings():
         (".*[*]", ("*", -1)),
     ],
 )
-def test_paths(text, components):
+def test_path_parse_gives_components(text, components):
     path = Path.parse(text)
     assert path.components == components and path.is_root() == (not components)
     assert Path.parse(str(path)) == path
 
 
-def test_malformed_paths():
+def test_path_parse_malformed_text_raises():
     for text in ("@a", "@@", "@.", "a.", "@.a@"):
         with pytest.raises(ValueError, match="cannot be read at position"):
             Path.parse(text)
 
 
-def test_classes():
+def test_class_names_are_aliases():
     family = names.MetricFamily(dsl.set_matching[int, "->"](...), macro_average(["none"])).new()
     assert isinstance(family.metric, names.Metric) and isinstance(names.coref_suite, names.MetricSuite)
     family.update_batch([[1, 2, 2], [1]], [[2], [1]])

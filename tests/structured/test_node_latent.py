@@ -35,12 +35,12 @@ def facts(rows):
 
 
 @pytest.mark.parametrize("case", GOLDEN["latent"], ids=lambda case: case["id"])
-def test_golden_latent(case):
+def test_latent_metric_golden_cases_match(case):
     pred, ref = facts(case["input"]["pred"]), facts(case["input"]["ref"])
     for constraint, expected in case["output"].items():
         metric = derive(list[Fact], constraint=constraint)
         overlap = metric.overlap([pred], [ref])
-        assert [side.item() for side in overlap[:3]] == [expected[k] for k in ("overlap", "pred_self", "ref_self")]
+        assert [part.item() for part in overlap[:3]] == [expected[k] for k in ("overlap", "pred_self", "ref_self")]
         assert overlap.exact.item() and overlap.bound.item() == expected["overlap"]
         score, matching = metric.compute(pred, ref)
         pairs = [match for match in matching if len(match.pred_path) == 1]
@@ -57,7 +57,7 @@ def check_mapping(pairs):
     assert len(pairs) == len({v for v, _ in pairs}) == len({w for _, w in pairs})
 
 
-def test_where_the_metric_stands():
+def test_metric_attribute_name_is_configurable():
     assert (
         "metric" not in vars(Fact)
         and Fact.latent_metric.score(*facts([[["?", "a"], "r", "s"], [["?", "b"], "r", "s"]])) == 1.0
@@ -119,10 +119,10 @@ def test_real_weights_against_all_mappings(constraint):
     for _ in range(10):
         pred, ref = (
             [
-                Weighted(*(Variable(side + "abc"[n]) for n in draw.integers(3, size=2)), int(draw.integers(5)))
+                Weighted(*(Variable(role + "abc"[n]) for n in draw.integers(3, size=2)), int(draw.integers(5)))
                 for _ in range(draw.integers(1, 5))
             ]
-            for side in "pr"
+            for role in "pr"
         )
         expected = 0.0
         for image in itertools.permutations("abc"):
@@ -141,24 +141,24 @@ def test_real_weights_against_all_mappings(constraint):
         assert sum(m.score for m in matching if len(m.pred_path) == 1) == pytest.approx(score, abs=1e-9)
 
 
-def test_value_and_bound_come_of_one_search(monkeypatch):
-    solved = []
+def test_value_and_bound_come_from_one_search(monkeypatch):
+    solution = []
 
     def counted(pred, *rest, **options):
-        solved.extend(range(len(pred)))
+        solution.extend(range(len(pred)))
         return latent_overlap(pred, *rest, **options)
 
     monkeypatch.setattr(latent, "latent_overlap", counted)
-    sides = [[facts(case["input"][side]) for case in GOLDEN["latent"]] for side in ("pred", "ref")]
-    derive(list[Fact]).overlap(*sides)
-    assert len(solved) == len(GOLDEN["latent"])
+    inputs = [[facts(case["input"][role]) for case in GOLDEN["latent"]] for role in ("pred", "ref")]
+    derive(list[Fact]).overlap(*inputs)
+    assert len(solution) == len(GOLDEN["latent"])
 
 
-def test_batches_are_loops():
-    sides = [[facts(case["input"][side]) for case in GOLDEN["latent"]] for side in ("pred", "ref")]
+def test_batch_scores_equal_a_loop():
+    inputs = [[facts(case["input"][role]) for case in GOLDEN["latent"]] for role in ("pred", "ref")]
     metric = derive(list[Fact])
-    singles = [metric.score(p, r) for p, r in zip(*sides, strict=True)]
-    assert metric(*sides).tolist() == singles and metric([], []).shape == (0,)
+    singles = [metric.score(p, r) for p, r in zip(*inputs, strict=True)]
+    assert metric(*inputs).tolist() == singles and metric([], []).shape == (0,)
 
 
 class Graph:
@@ -178,13 +178,13 @@ def label(node):
 
 @pytest.mark.parametrize("constraint", CONSTRAINTS)
 @pytest.mark.parametrize("case", GOLDEN["graph"], ids=lambda case: case["id"])
-def test_golden_graphs(case, constraint):
-    given = case["input"]
+def test_graph_matching_golden_cases_match(case, constraint):
+    inputs = case["input"]
     inner = dsl.discrete[str].contramap(label)
-    pred, ref = (Graph(given[f"{side}_labels"], given[f"{side}_edges"]) for side in ("pred", "ref"))
-    if "similarity" in given:
-        table = given["similarity"]
-        pred.labels, ref.labels = ([(side, n) for n in range(len(g.labels))] for side, g in enumerate((pred, ref)))
+    pred, ref = (Graph(inputs[f"{part}_labels"], inputs[f"{part}_edges"]) for part in ("pred", "ref"))
+    if "similarity" in inputs:
+        table = inputs["similarity"]
+        pred.labels, ref.labels = ([(part, n) for n in range(len(g.labels))] for part, g in enumerate((pred, ref)))
         inner = dsl.from_func(lambda x, y: table[x[1]][y[1]] if x[0] < y[0] else float(x == y)).contramap(label)
     metric = dsl.graph_matching[tuple, constraint](inner)
     overlap = metric.overlap([pred], [ref])

@@ -1,4 +1,4 @@
-"""What is refused, in full."""
+"""Full error messages of metrics of objects."""
 
 import math
 from dataclasses import dataclass
@@ -244,7 +244,7 @@ COLLECTION = "wanted a collection such as a list"
         (
             ValueError,
             lambda: SequenceMatch(duplicates="set"),
-            "duplicates: got 'set' for similarities, which do not say what items are equal; wanted 'multiset'",
+            "duplicates: got 'set' for similarities, which do not define equal items; wanted 'multiset'",
         ),
         (
             ValueError,
@@ -299,13 +299,13 @@ COLLECTION = "wanted a collection such as a list"
         ),
     ],
 )
-def test_messages(kind, call, message):
+def test_object_errors_have_exact_messages(kind, call, message):
     with pytest.raises(kind) as caught:
         call()
     assert str(caught.value) == message
 
 
-def test_errors_leave_the_state_as_it_was():
+def test_errors_keep_the_state_unchanged():
     family = Family(Doc.metric, micro_average(["f1"]))
     family.update_single(GOOD, GOOD)
     with pytest.raises(TypeError):

@@ -45,35 +45,35 @@ EXPECTED = [
 ]
 
 
-def listed(matching):
+def as_rows(matching):
     return [(str(match.pred_path), str(match.ref_path), match.score) for match in matching]
 
 
 def test_order_and_depth():
     score, matching = Story.metric.compute(PRED, REF)
-    assert score == 0.75 and listed(matching) == EXPECTED and len(matching) == len(EXPECTED)
-    assert listed(matching) == EXPECTED  # a second time
+    assert score == 0.75 and as_rows(matching) == EXPECTED and len(matching) == len(EXPECTED)
+    assert as_rows(matching) == EXPECTED  # a second time
     match = matching.matches[5]
     assert match.pred is PRED.events[1].args[0] and match.ref is REF.events[0].args[1]
     assert str(match) == "events[1].args[0] -> events[0].args[1] (1)"
 
 
 @pytest.mark.parametrize("depth", range(8))
-def test_max_depth(depth):
+def test_matching_max_depth_limits_paths(depth):
     _, matching = Story.metric.compute(PRED, REF, max_depth=depth)
-    assert listed(matching) == [row for row in EXPECTED if len(Path.parse(row[0])) <= depth]
+    assert as_rows(matching) == [row for row in EXPECTED if len(Path.parse(row[0])) <= depth]
 
 
-def test_a_worthless_root_is_listed_and_entered():
+def test_matching_root_of_score_zero_is_included():
     metric = derive(tuple[str, list[int]])
     _, matching = metric.compute(("a", [1]), ("b", [1]))
-    assert listed(matching) == [("@", "@", 0), ("[1]", "[1]", 1), ("[1][0]", "[1][0]", 1)]
+    assert as_rows(matching) == [("@", "@", 0), ("[1]", "[1]", 1), ("[1][0]", "[1][0]", 1)]
 
 
 def test_unions_mappings_and_images():
     metric = derive(dict[str, list[int] | None])
     _, matching = metric.compute({"a": None, "b": [1, 2]}, {"b": [2]})
-    assert listed(matching) == [
+    assert as_rows(matching) == [
         ("@", "@", 1),
         ("[1]", "[0]", 1),
         ("[1].key", "[0].key", 1),
@@ -81,7 +81,7 @@ def test_unions_mappings_and_images():
         ("[1].value[1]", "[0].value[0]", 1),
     ]
     _, matching = dsl.preprocess[str.split](dsl.auto[list[str]]).compute("a b", "b c")
-    assert listed(matching) == [("@", "@", 1), ("[1]", "[0]", 1)]
+    assert as_rows(matching) == [("@", "@", 1), ("[1]", "[0]", 1)]
 
 
 @pytest.mark.parametrize("constraint", ["<->", "->", "<-", "~"])
@@ -100,7 +100,7 @@ def test_equal_items_in_nested_lists(constraint):
     )
 
 
-def test_hooks():
+def test_family_hooks_receive_selected_matches():
     calls = []
     family = Family(
         Story.metric,
@@ -140,19 +140,19 @@ def test_no_match_is_built_without_need(monkeypatch):
     assert built == []
 
 
-def test_matches_are_found_when_read():
-    found = []
+def test_matches_are_computed_when_read():
+    result = []
 
     def find():
-        found.append(1)
+        result.append(1)
         yield from ()
 
     matching = Matching(find)
-    assert found == []
-    assert list(matching) == list(matching) == [] and found == [1]
+    assert result == []
+    assert list(matching) == list(matching) == [] and result == [1]
 
 
-def test_paths():
+def test_path_operations_match_expectation():
     path = Path.parse("a.b[1].c")
     assert path == Path(("a", "b", 1, "c")) and hash(path) == hash(Path.parse("a.b[1].c"))
     assert str(path.append(2)) == "a.b[1].c[2]" and str(path.prepend("z", 0)) == "z[0].a.b[1].c"

@@ -24,7 +24,7 @@ def objects(tp, seed, count):
 
 @pytest.mark.parametrize("constraint", CONSTRAINTS)
 @pytest.mark.parametrize("tp", TYPES, ids=str)
-def test_overlaps(tp, constraint):
+def test_derived_overlaps_match_oracle(tp, constraint):
     preds, refs = objects(tp, 0, 8)
     for policy in POLICIES:
         metric = derive(tp, constraint=constraint, policy=Policy(**policy))
@@ -63,11 +63,11 @@ def similarity_table(tp, constraint, x, y):
 
 @pytest.mark.parametrize("constraint", CONSTRAINTS)
 @pytest.mark.parametrize("tp", [int, tuple[int, bool], list[bool]], ids=str)
-def test_sequences(tp, constraint):
+def test_sequence_matching_matches_oracle(tp, constraint):
     metric = dsl.sequence_matching[tp, constraint](...)
     preds, refs = objects(list[tp], 3, 30)
     expected = [
-        [heaviest_chain(similarity_table(tp, constraint, *sides), constraint) for sides in ((p, r), (p, p), (r, r))]
+        [heaviest_chain(similarity_table(tp, constraint, *inputs), constraint) for inputs in ((p, r), (p, p), (r, r))]
         for p, r in zip(preds, refs, strict=True)
     ]
     np.testing.assert_allclose(torch.stack(metric.overlap(preds, refs)[:3], -1), expected, atol=1e-12)
@@ -78,7 +78,7 @@ def test_sequences(tp, constraint):
 
 
 @pytest.mark.parametrize("tp", [int, list[int]], ids=str)
-def test_best_pairs(tp):
+def test_max_pair_matches_oracle(tp):
     metric = dsl.max_pair(dsl.auto[tp])
     preds, refs = objects(list[tp], 4, 30)
     expected = [similarity_table(tp, "<->", p, r).max(initial=0.0) for p, r in zip(preds, refs, strict=True)]
@@ -86,7 +86,7 @@ def test_best_pairs(tp):
 
 
 @pytest.mark.parametrize("tp", [tp for tp in TYPES if tp != list[Scored]], ids=str)
-def test_sides_swapped(tp):
+def test_overlap_swapped_inputs_are_symmetric(tp):
     preds, refs = objects(list[tp], 5, 12)
     for one, other in (("<->", "<->"), ("~", "~"), ("->", "<-")):
         forth = derive(list[tp], constraint=one).overlap(preds, refs)

@@ -1,4 +1,4 @@
-"""What a metric of objects offers besides a score, and how often it looks at them."""
+"""Features of a metric of objects other than scores, and how often it reads the objects."""
 
 import copy
 import gc
@@ -54,7 +54,7 @@ class Weighted:
 BAGS = [Bag([Item(key, n) for n, key in enumerate(word)]) for word in ("ab", "abc", "cab", "")]
 
 
-def test_batches_are_loops():
+def test_batch_scores_equal_a_loop():
     metric = Bag.metric
     singles = [metric.score(p, r) for p, r in zip(BAGS, reversed(BAGS), strict=True)]
     assert metric(BAGS, BAGS[::-1]).tolist() == singles
@@ -75,18 +75,18 @@ def test_pairs_come_in_parts(monkeypatch):
 
     near = dsl.from_func(nearness, batched=True)
     metrics = [dsl.set_matching[float](near), dsl.sequence_matching[float](near), dsl.max_pair(near)]
-    wanted = [metric(preds, refs) for metric in metrics]
+    expected = [metric(preds, refs) for metric in metrics]
     monkeypatch.setattr(node_set, "MAX_PAIRS", 18)
-    monkeypatch.setattr(_lengths, "FEW_CELLS", 0)
+    monkeypatch.setattr(_lengths, "SMALL_CELLS", 0)
     monkeypatch.setattr(_lengths, "CELLS", 4 * 18)  # n m <= (n + m)^2 / 4
-    for metric, scores in zip(metrics, wanted, strict=True):
+    for metric, scores in zip(metrics, expected, strict=True):
         sizes.clear()
         assert torch.equal(metric(preds, refs), scores)
         assert max(sizes) <= 18 and sum(sizes) >= sum(len(p) * len(r) for p, r in zip(preds, refs, strict=True)) > 18
         sizes.clear()
 
 
-def test_a_pair_of_collections_with_more_pairs_than_allowed_is_a_part_of_its_own(monkeypatch):
+def test_large_pair_of_collections_is_a_separate_part(monkeypatch):
     monkeypatch.setattr(node_set, "MAX_PAIRS", 18)
     monkeypatch.setattr(node_set.Candidates, "of", lambda rows, i, j: (i.tolist(), j.tolist()))
     rows = SimpleNamespace(count=torch.tensor([5, 2, 3, 0]))
@@ -95,9 +95,9 @@ def test_a_pair_of_collections_with_more_pairs_than_allowed_is_a_part_of_its_own
     assert [*islice(parts, 5)] == [(slice(0, 1), ([0], [0])), (slice(1, 4), ([0, 1, 3], [1, 2, 3]))]
 
 
-def test_no_objects():
+def test_metric_without_objects_is_empty():
     overlap = Bag.metric.overlap([], [])
-    assert all(side.shape == (0,) for side in overlap) and overlap.cross.dtype == torch.float64
+    assert all(part.shape == (0,) for part in overlap) and overlap.cross.dtype == torch.float64
     assert Bag.metric([], []).shape == (0,) and Bag.metric.gram_matrix([], BAGS).shape == (0, 4)
 
 
@@ -105,7 +105,7 @@ def test_images_under_two_functions():
     metric = dsl.auto[list[int], "<->", "precision"].contramap(itemgetter("found"), itemgetter("wanted"))
     pred, ref = {"found": [1, 2, 3, 4]}, {"wanted": [1, 2]}
     assert metric.score(pred, ref) == 0.5
-    assert [side.item() for side in metric.overlap([pred], [ref])[:3]] == [2, 4, 2]
+    assert [part.item() for part in metric.overlap([pred], [ref])[:3]] == [2, 4, 2]
     assert metric.score_self(pred) == 1.0 and metric.score_self(ref, "ref") == 1.0
     lengths = derive(list[int]).contramap(itemgetter("found"))
     assert lengths.score_self(pred) == lengths.score(pred, pred) == 4.0
@@ -157,7 +157,7 @@ OBJECTS = [
 
 @pytest.mark.parametrize("used", [False, True])
 @pytest.mark.parametrize(("metric", "objects"), list(zip(METRICS, OBJECTS, strict=True)))
-def test_copies(metric, objects, used):
+def test_metric_copies_give_equal_scores(metric, objects, used):
     fresh = StructuredMetric(metric.plan, metric.normalizer, metric.own_policy)
     if used:
         fresh.score(*objects)
@@ -167,11 +167,11 @@ def test_copies(metric, objects, used):
         assert copied.policy == fresh.policy and copied.normalizer == fresh.normalizer
 
 
-def test_there_is_no_state():
+def test_metric_of_objects_has_no_state():
     assert Bag.metric.state_dict() == {} and list(Bag.metric.parameters()) == []
 
 
-def test_functions_are_called_for_the_pairs_that_are_left_alone():
+def test_functions_are_called_only_for_remaining_pairs():
     calls = []
 
     def close(x, y):
@@ -181,9 +181,9 @@ def test_functions_are_called_for_the_pairs_that_are_left_alone():
     metric = dsl.set_matching[Weighted](dsl.dataclass[Weighted]({"weight": dsl.from_func(close, True), "kind": ...}))
     pred = [Weighted("a", 0.5), Weighted("b", 0.25)]
     ref = [Weighted("b", 0.5), Weighted("c", 0.125), Weighted("b", 0.0)]
-    assert [side.item() for side in metric.overlap([pred], [ref])[:3]] == [0.75, 2, 3]
+    assert [part.item() for part in metric.overlap([pred], [ref])[:3]] == [0.75, 2, 3]
     assert sorted(calls) == sorted(
-        [(0.25, 0.5), (0.25, 0.0)] + [(w, w) for w in (0.5, 0.25, 0.125, 0.0)]  # 0.5 is an item of both sides
+        [(0.25, 0.5), (0.25, 0.0)] + [(w, w) for w in (0.5, 0.25, 0.125, 0.0)]  # 0.5 is an item of both
     )
     calls.clear()
     _, matching = metric.compute(pred, ref)
@@ -225,7 +225,7 @@ def test_functions_are_called_once_by_families_with_labels_and_hooks_and_by_suit
     calls = []
     near = dsl.from_func(lambda x, y: calls.append((x, y)) or same_start(x, y))
     pair = dsl.set_matching[Weighted](dsl.dataclass[Weighted]({"weight": near, "kind": ...}))
-    preds, refs = ([[Weighted(word, word) for word in row] for row in side] for side in WORDS)
+    preds, refs = ([[Weighted(word, word) for word in row] for row in part] for part in WORDS)
 
     def family(**options):
         return Family(pair, micro_average(["f1"]), **options)
@@ -249,11 +249,11 @@ def test_functions_of_unhashable_values_are_called_for_each():
 
 @pytest.mark.parametrize("error", [ValueError, TypeError, RuntimeError])
 def test_functions_keep_answers_before_an_error(error):
-    broken = [True]
+    fails = [True]
 
     def fail_once(x, y):
-        if broken and (x, y) == ("b", "b"):
-            broken.clear()
+        if fails and (x, y) == ("b", "b"):
+            fails.clear()
             raise error("service is away")
         return same_start(x, y)
 
@@ -267,7 +267,7 @@ def test_functions_keep_answers_before_an_error(error):
     family.update(*WORDS)
     assert len(calls) == 2 * len(NEEDED) + 1  # those of an update that succeeded are forgotten
     calls.clear()
-    broken.append(True)
+    fails.append(True)
     with pytest.raises(error, match="service is away"):
         metric.score(["a", "b"], ["b", "a"])
     assert len(calls) == len({*calls})
@@ -284,17 +284,17 @@ def test_functions_of_a_copy_do_not_share_answers():
     )
 
 
-def test_functions_that_prefer_others_have_solved_selves():
+def test_functions_preferring_other_items_have_solved_self_overlaps():
     """f(x, y) = x y: a collection of 1 and 3 with itself is 1 x 1 + 3 x 3, of 3 with 3 or 3 with 1 and back less."""
     metric = dsl.set_matching[int, "->"](dsl.from_func(lambda x, y: x * y, dominated=False))
     assert metric.score_self([1, 3]) == 3 + 9
     assert metric.score([1, 3], [1, 3]) == 3 + 9
-    by_diagonal = dsl.set_matching[int, "->"](dsl.from_func(lambda x, y: x * y))  # what is taken if nothing is said
+    by_diagonal = dsl.set_matching[int, "->"](dsl.from_func(lambda x, y: x * y))  # the default
     assert by_diagonal.score_self([1, 3]) == 1 + 9
 
 
 N, M = 7, 5
-CALLS = {  # beyond the pairs: none where no self is read, of each item of the sides that are
+CALLS = {  # in addition to the pairs: one for each item of a self-overlap that the normalizer reads
     "none": 0,
     "precision": N,
     "recall": M,
@@ -306,7 +306,7 @@ CALLS = {  # beyond the pairs: none where no self is read, of each item of the s
 
 @pytest.mark.parametrize("constraint", ["<->", "->", "<-"])
 @pytest.mark.parametrize("normalizer", CALLS)
-def test_functions_are_called_for_selves_that_are_read(normalizer, constraint):
+def test_functions_are_called_for_required_self_overlaps(normalizer, constraint):
     calls = []
 
     def close(x, y):
@@ -314,7 +314,7 @@ def test_functions_are_called_for_selves_that_are_read(normalizer, constraint):
         return 1 / (1 + abs(x - y))
 
     preds, refs = [float(n) for n in range(N)], [n + 0.25 for n in range(M)]
-    wanted = N * M + CALLS[normalizer]
+    expected = N * M + CALLS[normalizer]
     metric = dsl.set_matching[float, constraint, normalizer](dsl.from_func(close))
     overlap = dsl.set_matching[float, constraint](dsl.from_func(close))
 
@@ -324,19 +324,19 @@ def test_functions_are_called_for_selves_that_are_read(normalizer, constraint):
         assert len(calls) == len({*calls})
         return len(calls)
 
-    assert count(metric.score, preds, refs) == count(metric, [preds], [refs]) == wanted
-    assert count(metric.compute, preds, refs) == count(metric.gram_matrix, [preds], [refs]) == wanted
+    assert count(metric.score, preds, refs) == count(metric, [preds], [refs]) == expected
+    assert count(metric.compute, preds, refs) == count(metric.gram_matrix, [preds], [refs]) == expected
     for average in (micro_average, macro_average):
         family = Family(overlap, average([normalizer]))
-        assert count(family.update, [preds], [refs]) == count(family.per_document, [preds], [refs]) == wanted
-        assert count(Family(metric, average(["none"])).update, [preds], [refs]) == wanted
+        assert count(family.update, [preds], [refs]) == count(family.per_document, [preds], [refs]) == expected
+        assert count(Family(metric, average(["none"])).update, [preds], [refs]) == expected
     assert count(Family(overlap, micro_average(["precision"]), policy="agree").update, [preds], [refs]) == N * M + N + M
     assert count(overlap.overlap, [preds], [refs]) == N * M + N + M
     nested = dsl.set_matching[list[float]](dsl.normalize[normalizer](overlap))
-    assert count(nested.score, [preds], [refs]) == wanted
+    assert count(nested.score, [preds], [refs]) == expected
 
 
-def test_functions_of_many_pairs():
+def test_batched_functions_receive_many_pairs():
     """As many calls as there are levels, no pair of values twice; whatever kind of numbers come back."""
     sizes = []
 
@@ -349,8 +349,8 @@ def test_functions_of_many_pairs():
     for kind in (list, tuple, np.array, torch.tensor, lambda x: torch.tensor(x, dtype=torch.float64)):
         metric = dsl.set_matching[int, "<->", "f1"](dsl.from_func(partial(close, kind=kind), batched=True))
         sizes.clear()
-        found = metric(preds, refs)
-        torch.testing.assert_close(found, dsl.set_matching[int, "<->", "f1"](single)(preds, refs), rtol=1e-6, atol=0)
+        result = metric(preds, refs)
+        torch.testing.assert_close(result, dsl.set_matching[int, "<->", "f1"](single)(preds, refs), rtol=1e-6, atol=0)
         assert sizes == [6, 4]
     with pytest.raises(ValueError, match="from_func: got 1 values for 2 pairs, wanted one for each"):
         dsl.set_matching[int](dsl.from_func(lambda xs, ys: [1.0], batched=True)).score([1, 2], [3])
@@ -395,7 +395,7 @@ def test_tensor_functions_see_the_numbers_of_many_pairs():
     assert seen[0] == ((2, 3), torch.float64)
 
 
-def test_a_keyless_set_asks_for_all_its_pairs_at_once():
+def test_set_without_keys_requests_all_pairs_at_once():
     seen = []
 
     def near(x, y):
@@ -417,8 +417,8 @@ def test_large_integers_and_texts_never_collide(tp):
         items = [tuple(2**40 - (n == k) for n in range(5)) for k in range(6)]
         assert rows.score(items, items) == 6.0 and rows.score(items[:1], items[1:]) == 0.0
     else:
-        words = [[str(number)] for number in near]
-        assert derive(tp).score(words, words) == len(near)
+        texts = [[str(index)] for index in near]
+        assert derive(tp).score(texts, texts) == len(near)
 
 
 def test_wide_columns_never_collide():
@@ -429,7 +429,7 @@ def test_wide_columns_never_collide():
     assert derive(list[tuple[int, int, int]]).score(pred, ref) == expected > 50
 
 
-def test_nothing_of_a_batch_is_kept():
+def test_metric_keeps_no_batch_in_memory():
     class Token(str):
         pass
 
@@ -453,8 +453,8 @@ def test_policies_of_nested_classes():
     class Loose:
         xs: list[int]
 
-    for tp, alone, nested in ((Strict, 1.0, 1.0), (Loose, 0.0, 1.0)):
-        assert tp.metric.score(tp([]), tp([])) == alone
+    for tp, single, nested in ((Strict, 1.0, 1.0), (Loose, 0.0, 1.0)):
+        assert tp.metric.score(tp([]), tp([])) == single
         assert derive(list[tp], policy="agree").score([tp([])], [tp([])]) == nested
 
 
@@ -471,11 +471,11 @@ class Pack:
 
 @pytest.mark.parametrize("constraint", ["<->", "->", "<-", "~"])
 @pytest.mark.parametrize("policy", ["conventional", "agree", "metametric"])
-def test_a_single_score_is_that_of_a_batch(constraint, policy):
+def test_single_score_equals_batch_score(constraint, policy):
     """Few values are compared without tensors; a batch of one is not."""
     draw = np.random.default_rng(0)
     metrics = [
-        (derive(tp, constraint=constraint, policy=chosen), make)
+        (derive(tp, constraint=constraint, policy=selected), make)
         for tp, make in (
             (list[int], lambda: draw.integers(0, 3, draw.integers(0, 4)).tolist()),
             (
@@ -486,7 +486,7 @@ def test_a_single_score_is_that_of_a_batch(constraint, policy):
                 ),
             ),
         )
-        for chosen in (policy, Policy.parse(policy, duplicates="set"))
+        for selected in (policy, Policy.parse(policy, duplicates="set"))
     ]
     for metric, make in metrics:
         assert metric.node().supports_scalar_path
@@ -495,16 +495,16 @@ def test_a_single_score_is_that_of_a_batch(constraint, policy):
             for _ in range(25):
                 pred, ref = make(), make()
                 np.testing.assert_array_equal(scored.score(pred, ref), scored([pred], [ref]).item())
-    many = list(range(600))
-    assert derive(list[int]).score(many, many) == 600  # more than are compared without tensors
+    large = list(range(600))
+    assert derive(list[int]).score(large, large) == 600  # more than are compared without tensors
 
 
-def test_own_normalizers_see_tensors():
-    class Share(Normalizer):
+def test_custom_normalizers_receive_tensors():
+    class Fraction(Normalizer):
         name = "share"
 
         def ratio(self, cross, pred, ref):
             return cross, torch.maximum(pred, ref)
 
-    metric = dsl.set_matching[int, "<->", Share()](...)
+    metric = dsl.set_matching[int, "<->", Fraction()](...)
     assert metric.score([1, 2], [2, 3, 4]) == metric([[1, 2]], [[2, 3, 4]]).item() == 1 / 3

@@ -1,4 +1,4 @@
-"""Overlaps against enumeration, their inequalities, gradients, and what is refused."""
+"""Overlaps against enumeration, their inequalities, gradients and errors."""
 
 import itertools
 import math
@@ -28,8 +28,8 @@ CONSTRAINTS = ("<->", "->", "<-", "~")
 def enumerated(gain: torch.Tensor, constraint: str, monotone: bool = False) -> float:
     """The best of all relations; as a sequence, of all chains."""
     cells, best = list(itertools.product(*map(range, gain.shape))), 0.0
-    for chosen in itertools.product((False, True), repeat=len(cells)):
-        pairs = list(itertools.compress(cells, chosen))
+    for selected in itertools.product((False, True), repeat=len(cells)):
+        pairs = list(itertools.compress(cells, selected))
         rows, cols = [i for i, _ in pairs], [j for _, j in pairs]
         if constraint in ("<->", "->") and len({*rows}) < len(rows):
             continue
@@ -81,7 +81,7 @@ def test_order_of_items_changes_no_set(generator):
         )
 
 
-def test_spellings():
+def test_constraint_spellings_are_equivalent():
     pred, ref = torch.tensor([1]), torch.tensor([1, 1, 1])
     for arrow, ratio, cross in (("<->", "1:1", 1), ("->", "1:*", 1), ("<-", "*:1", 3), ("~", "*:*", 3)):
         assert Constraint.parse(arrow) is Constraint.parse(ratio)
@@ -97,15 +97,15 @@ def test_rows_never_collide(generator):
     """Rows that agree in the sum, the xor and the low bits of their columns, or differ in one bit of one column."""
     a, b = 2**40 + 1, 2**40 + 2
     rows = sorted({*itertools.permutations((a, a, b, b, 0))})
-    drawn = torch.randint(-(2**40), 2**40, (20, 5), generator=generator)
-    flipped = [drawn ^ (torch.arange(5) == column) * 2**bit for column in range(5) for bit in (0, 31, 32, 39)]
-    rows = torch.tensor(sorted({*rows, *map(tuple, torch.cat([drawn, *flipped]).tolist())}))
+    samples = torch.randint(-(2**40), 2**40, (20, 5), generator=generator)
+    flipped = [samples ^ (torch.arange(5) == column) * 2**bit for column in range(5) for bit in (0, 31, 32, 39)]
+    rows = torch.tensor(sorted({*rows, *map(tuple, torch.cat([samples, *flipped]).tolist())}))
     for i in range(0, len(rows), 7):
-        found = multiset_overlap(rows[i : i + 1], rows, columns=True, constraint="~")
-        assert (found.cross, found.ref) == (1, len(rows))
+        result = multiset_overlap(rows[i : i + 1], rows, columns=True, constraint="~")
+        assert (result.cross, result.ref) == (1, len(rows))
 
 
-def test_gradient_flows_through_the_pairs_taken(generator):
+def test_overlap_gradient_flows_through_selected_pairs(generator):
     similarity = torch.rand(3, 3, 4, generator=generator, dtype=torch.float64).requires_grad_()
     for constraint in CONSTRAINTS:
         assert torch.autograd.gradcheck(lambda s: set_overlap(s, constraint=constraint), similarity)  # noqa: B023
@@ -117,15 +117,15 @@ def test_gradient_flows_through_the_pairs_taken(generator):
 def test_gradient_of_padded_documents(overlap, constraint, generator):
     """As without the padding, which may be NaN and gets none."""
     lengths = torch.tensor([3, 2, 0]), torch.tensor([4, 3, 2])
-    whole = torch.randn(3, 3, 4, generator=generator, dtype=torch.float64)
+    full = torch.randn(3, 3, 4, generator=generator, dtype=torch.float64)
     rows, columns = torch.arange(3) < lengths[0][:, None], torch.arange(4) < lengths[1][:, None]
-    padded = whole.where(rows[:, :, None] & columns[:, None], torch.nan).requires_grad_()
-    (given,) = torch.autograd.grad(overlap(padded, *lengths, constraint).sum(), padded)
+    padded = full.where(rows[:, :, None] & columns[:, None], torch.nan).requires_grad_()
+    (inputs,) = torch.autograd.grad(overlap(padded, *lengths, constraint).sum(), padded)
     for document, (n, m) in enumerate(zip(*lengths, strict=True)):
-        alone = whole[document, :n, :m].clone().requires_grad_()
-        (wanted,) = torch.autograd.grad(overlap(alone, constraint=constraint), alone)
-        assert torch.equal(given[document, :n, :m], wanted)
-        assert given[document].abs().sum() == wanted.abs().sum()
+        single = full[document, :n, :m].clone().requires_grad_()
+        (expected,) = torch.autograd.grad(overlap(single, constraint=constraint), single)
+        assert torch.equal(inputs[document, :n, :m], expected)
+        assert inputs[document].abs().sum() == expected.abs().sum()
 
 
 @pytest.mark.parametrize("constraint", CONSTRAINTS)
@@ -135,13 +135,13 @@ def test_extra_dimensions_strides_and_no_documents(constraint, generator):
         value = overlap(similarity, constraint=constraint)
         assert torch.equal(value, overlap(similarity.flatten(0, 1), constraint=constraint).view(3, 2))
         for empty, shape in (((0, 4, 5), (0,)), ((2, 0, 5), (2,)), ((2, 4, 0), (2,)), ((2, 0, 0), (2,))):
-            found = overlap(torch.zeros(empty), constraint=constraint)
-            assert found.shape == shape and found.dtype == torch.float64 and not found.any()
+            result = overlap(torch.zeros(empty), constraint=constraint)
+            assert result.shape == shape and result.dtype == torch.float64 and not result.any()
 
 
 @pytest.mark.parametrize("constraint", CONSTRAINTS)
 @pytest.mark.parametrize("overlap", [set_overlap, sequence_overlap])
-def test_nan_spoils_its_document_alone_and_minus_infinity_forbids(overlap, constraint):
+def test_overlap_nan_affects_only_its_document_and_minus_infinity_forbids(overlap, constraint):
     similarity = torch.ones(3, 2, 2)
     similarity[0, 1, 1] = torch.nan
     similarity[1, 0, 0] = torch.inf
@@ -155,7 +155,7 @@ def test_half_precision_is_summed_from_single(device):
     assert float(set_overlap(similarity)) == pytest.approx(300 * float(similarity[0, 0].float()), rel=1e-6)
 
 
-def test_normalizers():
+def test_normalizer_names_are_parsed():
     assert Normalizer.parse("f1e1") == FScore(10.0) and Normalizer.parse("f2").name == "f2"
     assert Normalizer.parse("dice") == Normalizer.parse("f") == Normalizer.parse("f1") == FScore()
     for text in ("f0", "f-1", "F1", "fscore", "", "f1e999"):
@@ -177,26 +177,26 @@ def test_normalizers():
 def test_counts_are_divided_in_float64():
     overlap = multiset_overlap(torch.tensor([1, 2, 3, 4, 5]), torch.tensor([1, 2, 6]))
     for name, value in {"none": 2, "precision": 2 / 5, "recall": 2 / 3, "jaccard": 2 / 6, "f2": 10 / 17}.items():
-        found = normalize(*overlap, name)
-        assert found.dtype == torch.float64 and found.item() == pytest.approx(value, rel=1e-15)
+        result = normalize(*overlap, name)
+        assert result.dtype == torch.float64 and result.item() == pytest.approx(value, rel=1e-15)
     assert normalize(*(x.float() for x in overlap)).dtype == torch.float32
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
-@pytest.mark.parametrize("place", range(3))
-def test_what_is_not_finite_gives_nothing_finite(place, value):
-    """In what a ratio reads, whatever the other numbers, and whatever 0/0 is worth."""
+@pytest.mark.parametrize("index", range(3))
+def test_normalize_nonfinite_overlaps_give_nonfinite_ratios(index, value):
+    """A non-finite value in an overlap that the ratio reads, for any other overlaps and any `zero_division`."""
     reads = {"none": {0}, "p": {0, 1}, "r": {0, 2}, "j": {0, 1, 2}, "f1": {0, 1, 2}}
     for others in (0.0, 2.0):
-        numbers = torch.full((3,), others)
-        numbers[place] = value
+        overlaps = torch.full((3,), others)
+        overlaps[index] = value
         for name, read in reads.items():
             for zero_division in (0.5, "agree", "metametric"):
-                found = normalize(*numbers, name, zero_division)
-                assert not found.isfinite() or place not in read, (name, others)
+                result = normalize(*overlaps, name, zero_division)
+                assert not result.isfinite() or index not in read, (name, others)
 
 
-def test_refused():
+def test_overlap_invalid_arguments_raise():
     similarity = torch.zeros(2, 3)
     for call, message in (
         (
@@ -205,7 +205,7 @@ def test_refused():
         ),
         (
             lambda: SetMatch("~").update(similarity),
-            "pred_self, ref_self: got None under '~', wanted the overlap of each side with itself",
+            "pred_self, ref_self: got None under '~', wanted the self-overlaps",
         ),
         (lambda: Policy.parse("strict"), "policy: got 'strict', wanted one of 'conventional', 'agree', 'metametric'"),
         (
@@ -225,15 +225,15 @@ def test_boxes_of_any_dtype_are_compared_in_float32(dtype):
     wide = 120 if dtype == torch.int8 else 240
     boxes = torch.tensor([[0, 0, wide, wide], [10, 10, 20, 20], [30, 30, 40, 45], [0, 0, wide // 2, wide]]).to(dtype)
     rows = boxes.tolist()
-    wanted = torch.zeros(4, 4)
+    expected = torch.zeros(4, 4)
     for i, (ax, ay, bx, by) in enumerate(rows):
         for j, (cx, cy, dx, dy) in enumerate(rows):
             shared = max(0, min(bx, dx) - max(ax, cx)) * max(0, min(by, dy) - max(ay, cy))
-            wanted[i, j] = shared / ((bx - ax) * (by - ay) + (dx - cx) * (dy - cy) - shared)
-    torch.testing.assert_close(box_iou(boxes, boxes), wanted)
+            expected[i, j] = shared / ((bx - ax) * (by - ay) + (dx - cx) * (dy - cy) - shared)
+    torch.testing.assert_close(box_iou(boxes, boxes), expected)
 
 
-def test_labels_may_stand_in_an_array():
+def test_labels_in_an_array_are_accepted():
     labels = np.array(["LOC", "PER"])
     tags = read_tags([["B-PER", "O", "B-LOC"]], labels=labels)
     assert tags.spans[0, :, 0].tolist() == [1, 0]

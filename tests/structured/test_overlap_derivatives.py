@@ -20,7 +20,7 @@ CONSTRAINTS = pytest.mark.parametrize("constraint", ["<->", "->", "<-", "~"])
 
 
 def graphs(similarity, constraint):
-    """Of two chains, so that not every pair agrees with every other."""
+    """Return the reachability of two chains, in which not all pairs agree."""
     chains = [reachability(torch.eye(n).roll(1, 1).triu().bool()) for n in similarity.shape]
     return graph_overlap(similarity, *chains, constraint=constraint).value
 
@@ -46,27 +46,27 @@ def test_derivatives_equal_differences(name, constraint, generator):
     assert torch.equal(value, overlap(x, constraint))
     np.testing.assert_allclose(tangent.item(), expected, rtol=1e-6)
     for jacobian in (torch.func.jacfwd, torch.func.jacrev):
-        found = jacobian(lambda x: overlap(x, constraint))(x)
-        np.testing.assert_allclose((found * direction).sum().item(), expected, rtol=1e-6)
+        result = jacobian(lambda x: overlap(x, constraint))(x)
+        np.testing.assert_allclose((result * direction).sum().item(), expected, rtol=1e-6)
     (gradient,) = torch.autograd.grad(overlap(x.requires_grad_(), constraint), x)
     np.testing.assert_allclose((gradient * direction).sum().item(), expected, rtol=1e-6)
 
 
-def test_a_graph_proved_by_a_programme(generator):
-    """Its pairs are found by the integer programme, not by the search."""
-    found = 0
+def test_graph_overlap_proved_by_integer_program_has_gradient(generator):
+    """The pairs come from the integer program, not from the search."""
+    num_proved = 0
     for _ in range(30):
         x = torch.rand(6, 6, generator=generator, dtype=torch.float64)
-        reach = [reachability(torch.rand(6, 6, generator=generator) < 0.15) for _ in range(2)]
-        value = graph_overlap(x, *reach).value
-        found += bool(value > graph_overlap(x, *reach, solver="search").value)
-        gradient = torch.func.jacrev(lambda x, reach=reach: graph_overlap(x, *reach).value)(x)
+        reachable = [reachability(torch.rand(6, 6, generator=generator) < 0.15) for _ in range(2)]
+        value = graph_overlap(x, *reachable).value
+        num_proved += bool(value > graph_overlap(x, *reachable, solver="search").value)
+        gradient = torch.func.jacrev(lambda x, reachable=reachable: graph_overlap(x, *reachable).value)(x)
         torch.testing.assert_close((gradient * x).sum(), value)
         assert gradient.eq(0).logical_or(gradient.eq(1)).all()
-    assert found
+    assert num_proved
 
 
-def test_what_is_piecewise_smooth(generator):
+def test_overlap_derivatives_of_piecewise_smooth_functions_match(generator):
     """`normalize` and `box_iou` away from their edges."""
     values = torch.rand(3, 5, generator=generator, dtype=torch.float64) + 1
     boxes = torch.rand(2, 3, 2, generator=generator, dtype=torch.float64)
@@ -95,7 +95,7 @@ def test_vmap_is_the_batch(constraint, generator):
         ):
             expected = overlap(*arguments, constraint)
             mapped = torch.vmap(torch.vmap(lambda *a, overlap=overlap: overlap(*a, constraint)))(*arguments)
-            for found, wanted in zip(mapped, expected, strict=True):
-                assert torch.equal(found, wanted)
+            for result, reference in zip(mapped, expected, strict=True):
+                assert torch.equal(result, reference)
     finally:
         torch._C._functorch._set_vmap_fallback_enabled(before)

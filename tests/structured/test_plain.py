@@ -1,4 +1,4 @@
-"""Scores of single small pairs, which are found without tensors, against those of the tensors."""
+"""Scores of single small pairs on the path without tensors against the tensor path."""
 
 import math
 from dataclasses import dataclass
@@ -45,7 +45,7 @@ def check_pairs(metric, preds, refs):
 
 @pytest.mark.parametrize("constraint", CONSTRAINTS)
 @pytest.mark.parametrize("tp", [tp for tp in TYPES if tp != list[Scored]], ids=str)
-def test_derived_metrics(tp, constraint):
+def test_derived_metrics_scalar_path_agrees(tp, constraint):
     for policy in POLICIES:
         for normalizer in NORMALIZERS[::2]:
             metric = dsl.normalize[normalizer](derive(tp, constraint=constraint)).under(policy)
@@ -65,12 +65,12 @@ def test_collections_of_any_items(kind, normalizer, constraint):
         check_pairs(metric, values_of(list[tp], 0), values_of(list[tp], 1))
 
 
-def test_large_values_are_left_to_tensors():
-    many = list(range(1200))
+def test_large_values_use_the_tensor_path():
+    large = list(range(1200))
     sequence = dsl.sequence_matching[int](...)
     function = dsl.set_matching[float](dsl.from_func(lambda x, y: 1 - abs(x - y)))
-    assert derive(list[int]).score(many, many[::2]) == 600
-    assert sequence.score(many, many[::2]) == 600
+    assert derive(list[int]).score(large, large[::2]) == 600
+    assert sequence.score(large, large[::2]) == 600
     assert function.score([n / 8 for n in range(9)], [n / 8 for n in range(9)]) == 9
 
 
@@ -96,7 +96,7 @@ BAD = [
 
 
 @pytest.mark.parametrize(("metric", "pred", "ref"), BAD)
-def test_what_is_no_value_is_refused_with_its_place(metric, pred, ref):
+def test_scalar_path_invalid_values_raise_with_path(metric, pred, ref):
     with pytest.raises((TypeError, ValueError)) as by_tensors:
         metric([pred], [ref])
     with pytest.raises(by_tensors.type) as plainly:

@@ -24,7 +24,7 @@ CLOSE = dsl.from_func(closeness)
 
 
 @dataclass(frozen=True)
-class Place:
+class Landmark:
     name: str
     at: int
 
@@ -36,7 +36,7 @@ def scored(inner, preds, refs, gains=None, max_k=10, ks=(1, 2, 4), zero_division
 
 
 def test_partial_matches_by_hand():
-    """o is 0.75, 1.5, 1.5 of two references: 1 beside 2, then 1 and 2 beside 2 and 3, and 9 is like none."""
+    """o is 0.75, 1.5, 1.5 of two references: 1 matches 2, then 1 and 2 match 2 and 3, and 9 matches none."""
     assert scored(CLOSE, [[1, 2, 9]], [{2, 3}], ks=(1, 3)) == pytest.approx(
         {
             "precision@1": 0.75,
@@ -58,9 +58,9 @@ def test_partial_matches_by_hand():
     )
 
 
-def test_an_earlier_prediction_makes_room():
-    worth = {("a", "x"): 1.0, ("a", "y"): 0.9, ("b", "x"): 0.9}
-    inner = dsl.from_func(lambda x, y: worth.get((x, y), 0.0))
+def test_ranked_objects_earlier_prediction_can_be_rematched():
+    score = {("a", "x"): 1.0, ("a", "y"): 0.9, ("b", "x"): 0.9}
+    inner = dsl.from_func(lambda x, y: score.get((x, y), 0.0))
     scores = scored(inner, [["c", "a", "b"]], [["x", "y"]], ks=(2, 3))
     assert scores["precision@2"] == pytest.approx(1 / 2) and scores["precision@3"] == pytest.approx(1.8 / 3)
     assert scores["rr"] == 0.5 and scores["r_precision"] == pytest.approx(0.5)
@@ -68,15 +68,15 @@ def test_an_earlier_prediction_makes_room():
     assert scores["ndcg"] == pytest.approx((1 / math.log2(3) + 0.8 / 2) / (1 + 1 / math.log2(3)))
 
 
-def documents(generator: torch.Generator, size: int, most: int, repeats: bool) -> tuple[list, list]:
+def documents(generator: torch.Generator, size: int, max_length: int, repeats: bool) -> tuple[list, list]:
     """Predictions with repeats, references with or without; some of them empty."""
-    drawn = torch.randint(0, 6, (size, most), generator=generator).tolist()
-    other = [torch.randperm(6, generator=generator)[:most].tolist() for _ in range(size)]
+    rows_a = torch.randint(0, 6, (size, max_length), generator=generator).tolist()
+    other = [torch.randperm(6, generator=generator)[:max_length].tolist() for _ in range(size)]
     if repeats:
-        other = torch.randint(0, 6, (size, most), generator=generator).tolist()
-    lengths = torch.randint(0, most + 1, (2, size), generator=generator).tolist()
-    sides = zip((drawn, other), lengths, strict=True)
-    return tuple([row[:n] for row, n in zip(rows, own, strict=True)] for rows, own in sides)
+        other = torch.randint(0, 6, (size, max_length), generator=generator).tolist()
+    lengths = torch.randint(0, max_length + 1, (2, size), generator=generator).tolist()
+    inputs = zip((rows_a, other), lengths, strict=True)
+    return tuple([row[:n] for row, n in zip(rows, counts, strict=True)] for rows, counts in inputs)
 
 
 def padded(rows: list[list], dtype=torch.int64) -> torch.Tensor:
@@ -88,16 +88,16 @@ def padded(rows: list[list], dtype=torch.int64) -> torch.Tensor:
 def test_equality_is_the_same_from_keys(generator, zero_division):
     preds, refs = documents(generator, 60, 6, repeats=False)
     gains = [torch.rand(len(ref), generator=generator).tolist() for ref in refs]
-    for own in (None, gains):
-        wanted = RankingScores((1, 2, 4), NAMES, zero_division)
-        lengths = (torch.tensor(list(map(len, side))) for side in (preds, refs))
-        gain = None if own is None else padded(own, torch.float64)
-        wanted.update(padded(preds), padded(refs), *lengths, gain)
-        wanted = {name: float(value) for name, value in wanted.compute().items()}
-        assert scored(SAME, preds, refs, own, zero_division=zero_division) == pytest.approx(wanted, abs=1e-12)
+    for gain_lists in (None, gains):
+        expected = RankingScores((1, 2, 4), NAMES, zero_division)
+        lengths = (torch.tensor(list(map(len, part))) for part in (preds, refs))
+        gain = None if gain_lists is None else padded(gain_lists, torch.float64)
+        expected.update(padded(preds), padded(refs), *lengths, gain)
+        expected = {name: float(value) for name, value in expected.compute().items()}
+        assert scored(SAME, preds, refs, gain_lists, zero_division=zero_division) == pytest.approx(expected, abs=1e-12)
     similarity = dsl.from_func(lambda x, y: float(x == y))
-    wanted = scored(SAME, preds, refs, zero_division=zero_division)
-    assert scored(similarity, preds, refs, zero_division=zero_division) == pytest.approx(wanted, abs=1e-12)
+    expected = scored(SAME, preds, refs, zero_division=zero_division)
+    assert scored(similarity, preds, refs, zero_division=zero_division) == pytest.approx(expected, abs=1e-12)
 
 
 def overlap(pred: list[int], ref: list[int], similarity) -> float:
@@ -127,41 +127,41 @@ def by_definition(pred: list[int], ref: list[int], similarity) -> dict[str, floa
 
 
 @pytest.mark.parametrize("similarity", [closeness, lambda x, y: float(x == y)], ids=["partial", "equal"])
-def test_every_permutation(generator, similarity):
+def test_ranked_objects_match_enumeration(generator, similarity):
     inner = dsl.from_func(similarity) if similarity is closeness else SAME
     preds, refs = documents(generator, 40, 4, repeats=True)
     rows = [by_definition(pred, ref, similarity) for pred, ref in zip(preds, refs, strict=True)]
-    found = scored(inner, preds, refs)
-    del found["ap_metametric"]
-    assert found == pytest.approx({name: sum(row[name] for row in rows) / len(rows) for name in rows[0]}, abs=1e-12)
+    scores = scored(inner, preds, refs)
+    del scores["ap_metametric"]
+    assert scores == pytest.approx({name: sum(row[name] for row in rows) / len(rows) for name in rows[0]}, abs=1e-12)
 
 
 @pytest.mark.parametrize("inner", [CLOSE, SAME], ids=["partial", "equal"])
-def test_a_batch_is_its_documents(generator, inner):
+def test_ranked_objects_batch_equals_single_documents(generator, inner):
     preds, refs = documents(generator, 30, 6, repeats=True)
     one, ranking = RankingScores((1, 3), NAMES), dsl.ranking[3](inner)
     for pred, ref in zip(preds, refs, strict=True):
         one.update_rankings(ranking, [pred], [ref])
     one.update_rankings(ranking, [], [])
-    wanted = pytest.approx({name: float(value) for name, value in one.compute().items()}, abs=1e-12)
-    assert scored(inner, preds, refs, max_k=3, ks=(1, 3)) == wanted
-    assert scored(inner, [pred[:3] for pred in preds], refs, ks=(1, 3)) == wanted  # what comes later is not looked at
+    expected = pytest.approx({name: float(value) for name, value in one.compute().items()}, abs=1e-12)
+    assert scored(inner, preds, refs, max_k=3, ks=(1, 3)) == expected
+    assert scored(inner, [pred[:3] for pred in preds], refs, ks=(1, 3)) == expected  # later predictions are ignored
 
 
 @pytest.mark.parametrize("inner", [CLOSE, SAME], ids=["partial", "equal"])
-def test_empty_sides(inner):
+def test_ranked_objects_without_items_use_zero_division(inner):
     over_references = {"recall@2", "ap@2", "ndcg@2", "ap", "ndcg", "r_precision", "ap_metametric"}
-    for zero_division, pred, wanted in ((0.5, [1], 0.5), (0.5, [], 0.5), ("agree", [], 1), ("agree", [1], 0)):
+    for zero_division, pred, expected in ((0.5, [1], 0.5), (0.5, [], 0.5), ("agree", [], 1), ("agree", [1], 0)):
         scores = scored(inner, [pred], [[]], ks=(2,), zero_division=zero_division)
-        assert {name for name, value in scores.items() if value == wanted} >= over_references
+        assert {name for name, value in scores.items() if value == expected} >= over_references
         assert scores["precision@2"] == scores["hit@2"] == scores["rr"] == 0
     assert set(scored(inner, [[]], [[1]], zero_division=0.5).values()) == {0}
 
 
-def test_gains_of_equal_objects():
-    """The n-th of equal predictions stands for the n-th of equal references."""
-    a, b, c = Place("a", 1), Place("b", 2), Place("c", 3)
-    ndcg = scored(dsl.auto[Place], [[b, a, a, a]], [[a, c, a, b]], [[3, 9, 1, 2]])["ndcg"]
+def test_gains_of_equal_objects_are_matched_in_order():
+    """The n-th of equal predictions is matched to the n-th of equal references."""
+    a, b, c = Landmark("a", 1), Landmark("b", 2), Landmark("c", 3)
+    ndcg = scored(dsl.auto[Landmark], [[b, a, a, a]], [[a, c, a, b]], [[3, 9, 1, 2]])["ndcg"]
     gained, ideal = (sum(g / math.log2(i + 1) for i, g in enumerate(row, 1)) for row in ((2, 3, 1), (9, 3, 2, 1)))
     assert ndcg == pytest.approx(gained / ideal)
 
@@ -169,43 +169,43 @@ def test_gains_of_equal_objects():
 def test_records_whose_names_differ_are_not_compared():
     seen = []
     near = dsl.from_func(lambda x, y: seen.append((x, y)) or closeness(x, y))
-    inner = dsl.dataclass[Place]({"name": ..., "at": near})
-    preds, refs = [[Place("a", 1), Place("b", 2)]], [[Place("b", 3), Place("c", 1)]]
+    inner = dsl.dataclass[Landmark]({"name": ..., "at": near})
+    preds, refs = [[Landmark("a", 1), Landmark("b", 2)]], [[Landmark("b", 3), Landmark("c", 1)]]
     assert scored(inner, preds, refs)["precision@2"] == pytest.approx(0.75 / 2) and seen == [(2, 3)]
 
 
-def test_many_documents_in_pieces(generator, monkeypatch):
+def test_ranked_objects_in_chunks_match_single_batch(generator, monkeypatch):
     preds, refs = documents(generator, 30, 6, repeats=True)
-    wanted = scored(CLOSE, preds, refs)
+    expected = scored(CLOSE, preds, refs)
     monkeypatch.setattr("tensormetrics.structured.objects.nodes.set.MAX_PAIRS", 40)
-    assert scored(CLOSE, preds, refs) == pytest.approx(wanted, abs=1e-12)
+    assert scored(CLOSE, preds, refs) == pytest.approx(expected, abs=1e-12)
 
 
 @pytest.mark.parametrize("inner", [CLOSE, SAME], ids=["partial", "equal"])
-def test_on_a_device(generator, inner):
+def test_ranked_objects_on_a_device_match_cpu(generator, inner):
     preds, refs = documents(generator, 20, 6, repeats=True)
     metric, ranking = RankingScores((1, 2, 4), NAMES), dsl.ranking[10](inner)
     with Device():
         metric.to(DEVICE)
-        for place in ("cpu", DEVICE):
-            metric.update_rankings(ranking.to(place), preds, refs)
-        found = {name: float(value.cpu()) for name, value in metric.compute().items()}
-    assert found == pytest.approx(scored(inner, preds, refs), abs=1e-12)
+        for device_name in ("cpu", DEVICE):
+            metric.update_rankings(ranking.to(device_name), preds, refs)
+        scores = {name: float(value.cpu()) for name, value in metric.compute().items()}
+    assert scores == pytest.approx(scored(inner, preds, refs), abs=1e-12)
 
 
 def test_scores_of_the_whole_ranking_take_any_depth():
     metric = RankingScores(scores=("rr",))
     metric.update_rankings(dsl.ranking[2](SAME), [[1, 2, 3], [1, 2, 3]], [[2], [3]])
-    assert float(metric.compute()["rr"]) == 0.25  # 3 is third and not looked at
+    assert float(metric.compute()["rr"]) == 0.25  # 3 is third and ignored
 
 
 def test_a_copy_and_a_failure():
-    ranking = dsl.ranking[5](dsl.auto[Place])
+    ranking = dsl.ranking[5](dsl.auto[Landmark])
     metric = RankingScores((1,), ("hit",))
     for same in (pickle.loads(pickle.dumps(ranking)), copy.deepcopy(ranking)):
-        metric.update_rankings(same, [[Place("a", 1)]], [[Place("a", 1)]])
+        metric.update_rankings(same, [[Landmark("a", 1)]], [[Landmark("a", 1)]])
     with pytest.raises(TypeError):
-        metric.update_rankings(ranking, [[Place("a", 1)]], [[3]])
+        metric.update_rankings(ranking, [[Landmark("a", 1)]], [[3]])
     assert metric.update_count == 2 and float(metric.compute()["hit@1"]) == 1
 
 
@@ -241,7 +241,7 @@ def test_a_copy_and_a_failure():
         ),
     ],
 )
-def test_errors(kind, call, message):
+def test_ranked_objects_invalid_arguments_raise(kind, call, message):
     with pytest.raises(kind) as error:
         call()
     assert str(error.value) == message

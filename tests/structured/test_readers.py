@@ -1,4 +1,4 @@
-"""Readers give back what was written."""
+"""Readers invert writing."""
 
 import random
 
@@ -28,14 +28,14 @@ def written_tags(spans: list[tuple[str, int, int]], width: int, scheme: str) -> 
 
 def disjoint_spans(draw: random.Random, width: int) -> list[tuple[str, int, int]]:
     cuts = sorted(draw.sample(range(width + 1), draw.randrange(2, 8)))
-    pieces = [(draw.choice("XYZ"), a, b - 1) for a, b in zip(cuts, cuts[1:], strict=False)]
-    return [piece for piece in pieces if draw.random() < 0.7]
+    chunks = [(draw.choice("XYZ"), a, b - 1) for a, b in zip(cuts, cuts[1:], strict=False)]
+    return [chunk for chunk in chunks if draw.random() < 0.7]
 
 
 @pytest.mark.parametrize(
     ("mode", "scheme"), [("lenient", "iob2"), ("lenient", "iobes"), ("iob2", "iob2"), ("iobes",) * 2]
 )
-def test_tags(mode, scheme):
+def test_read_tags_inverts_writing(mode, scheme):
     draw = random.Random(0)
     documents = [disjoint_spans(draw, 12) for _ in range(50)] + [[]]
     read = read_tags([written_tags(spans, 12, scheme) for spans in documents], mode)
@@ -50,12 +50,12 @@ def bracketed(name: str, clusters: list[list[tuple[int, int]]], width: int) -> l
     lines = [f"#begin document {name}"]
     for token in range(width):
         marks = []
-        for number, cluster in enumerate(clusters):
+        for index, cluster in enumerate(clusters):
             for first, last in sorted(cluster):
                 if first == token:
-                    marks.append(f"({number})" if last == token else f"({number}")
+                    marks.append(f"({index})" if last == token else f"({index}")
                 elif last == token:
-                    marks.append(f"{number})")
+                    marks.append(f"{index})")
         lines.append(f"doc 0 {token} word {'|'.join(marks) or '-'}")
     return [*lines, "", "#end document"]
 
@@ -70,14 +70,14 @@ def nested_clusters(draw: random.Random, width: int) -> list[list[tuple[int, int
     return clusters
 
 
-def test_conll():
+def test_read_conll_inverts_writing():
     draw = random.Random(0)
     documents = {f"({n}); part 000": nested_clusters(draw, 15) for n in range(30)}
     lines = [line for name, clusters in documents.items() for line in bracketed(name, clusters, 15)]
-    found = dict(read_conll_coref(lines))
-    assert found.keys() == documents.keys()
+    result = dict(read_conll_coref(lines))
+    assert result.keys() == documents.keys()
     for name, clusters in documents.items():
-        assert sorted(map(sorted, found[name])) == sorted(map(sorted, clusters))
+        assert sorted(map(sorted, result[name])) == sorted(map(sorted, clusters))
 
 
 def test_read_clusters_are_scored():
@@ -87,16 +87,16 @@ def test_read_clusters_are_scored():
     assert torch.stack(list(metric.compute().values())).eq(1).all()
 
 
-def test_what_is_no_conll_file():
+def test_read_conll_malformed_files_raise():
     lines = bracketed("a", [[(0, 1)]], 3)
-    for kind, given, message in (
+    for kind, inputs, message in (
         (TypeError, "\n".join(lines), "lines: got one str, wanted lines; write text.splitlines()"),
         (TypeError, b"", "lines: got one bytes, wanted lines; write text.splitlines()"),
         (TypeError, [b"#begin"], "line 1: got b'#begin', wanted text; open files without 'b' in their mode"),
         (ValueError, ["", "word -"], "line 2: got 'word -' outside of a document, wanted #begin document"),
     ):
         with pytest.raises(kind) as error:
-            list(read_conll_coref(given))
+            list(read_conll_coref(inputs))
         assert str(error.value) == message
     for column in (99, -6):
         with pytest.raises(ValueError) as error:

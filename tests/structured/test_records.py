@@ -83,7 +83,7 @@ KINDS = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_kinds_of_records_score_alike(kind):
+def test_kinds_of_records_have_equal_scores(kind):
     item, doc = KINDS[kind]()
 
     def made(*rows, language="en"):
@@ -101,7 +101,7 @@ def test_kinds_of_records_score_alike(kind):
     decorated = metametric(normalizer="f1")(doc)
     assert decorated is doc and doc.metric.score(pred, ref) == pytest.approx(2 * 0.75 / 5)
     family = Family(derive(list[item]), micro_average(["precision"]), by="name")
-    family.update(*([side["items"] if kind == "TypedDict" else side.items] for side in (pred, ref)))
+    family.update(*([part["items"] if kind == "TypedDict" else part.items] for part in (pred, ref)))
     assert float(family.compute()["precision[a]"]) == 0.75
     with pytest.raises(TypeError, match=r"^preds\[0\]: got 3 of type int, wanted "):
         metric.score(3, ref)
@@ -153,7 +153,7 @@ class Wrapped(TypedDict, Generic[X]):
     value: X
 
 
-def test_generic_records():
+def test_derive_generic_records_are_scored():
     assert derive(list[Box[int]]).score([Box(1), Box(2, [3])], [Box(2, [3]), Box(1, [None])]) == 1
     policy = {"policy": "metametric"}  # empty collections are worth 1
     assert derive(list[Box[int]], **policy).score([Box(1), Box(2, [3])], [Box(2, [3]), Box(1)]) == 2
@@ -170,8 +170,8 @@ def test_generic_records():
         assert derive(tp).score(value, dataclasses.replace(value, label="y")) == 0
     metric = pickle.loads(pickle.dumps(derive(list[Box[int]], **policy)))
     assert metric.score([Box(1)], [Box(1)]) == 1
-    chosen = dsl.dataclass[Box[int]]({"value": ...})
-    assert chosen.score(Box(1, [2]), Box(1)) == 1
+    selected = dsl.dataclass[Box[int]]({"value": ...})
+    assert selected.score(Box(1, [2]), Box(1)) == 1
 
 
 def test_generic_records_of_other_kinds():
@@ -185,11 +185,11 @@ def test_generic_records_of_other_kinds():
         value: X
 
     for kind in (Model, Attr):
-        known = kind[list[int]]
-        assert derive(known).score(known(value=[1, 2]), known(value=[2])) == 1
+        record_type = kind[list[int]]
+        assert derive(record_type).score(record_type(value=[1, 2]), record_type(value=[2])) == 1
 
 
-def test_what_a_variable_stands_for_must_be_said():
+def test_type_variable_without_argument_raises():
     for tp in (Box, list[Box[X]], X):
         with pytest.raises(TypeError, match="got the type ~X, which has no metric; bind the type variable, as in Box"):
             derive(tp).score(Box(1), Box(1))
@@ -204,8 +204,8 @@ def test_what_a_variable_stands_for_must_be_said():
 
 
 def test_other_classes_are_no_records():
-    class Plain:
+    class Undecorated:
         x: int
 
     with pytest.raises(TypeError, match="wanted a dataclass; write @metametric above @dataclass"):
-        metametric(Plain)
+        metametric(Undecorated)

@@ -1,4 +1,4 @@
-"""The native operator gives what plain torch gives, bit for bit, whatever the number of documents and their shape."""
+"""The native operator equals plain torch bit by bit for any number and shape of documents."""
 
 import pytest
 import torch
@@ -24,17 +24,17 @@ def test_equals_the_torch_code(shape, dtype, constraint, generator):
     assert torch.equal(value.nan_to_num(torch.inf), antidiagonals(similarity, constraint))
 
 
-def test_strides(generator):
+def test_sequence_overlap_ignores_strides(generator):
     similarity = torch.randn(4, 6, 5, 3, generator=generator).permute(3, 0, 2, 1)
     assert torch.equal(sequence_overlap(similarity), sequence_overlap(similarity.contiguous()))
 
 
-def test_opcheck():
+def test_heaviest_chain_passes_opcheck():
     arguments = torch.rand(3, 4, 5), True, False
     torch.library.opcheck(torch.ops.tensormetrics.heaviest_chain.default, arguments)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.int64, torch.bool])
-def test_other_dtypes_are_refused_not_read_as_float64(dtype):
+def test_heaviest_chain_other_dtypes_raise(dtype):
     with pytest.raises(RuntimeError, match="wanted similarity: real B N M"):
         torch.ops.tensormetrics.heaviest_chain(torch.ones(1, 8, 8, dtype=dtype), True, True)

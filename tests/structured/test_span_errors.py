@@ -1,4 +1,4 @@
-"""Categories of entities, by hand and against what nervaluate 1.2.1 counts."""
+"""Categories of entities against values by hand and counts of nervaluate 1.2.1."""
 
 import random
 from collections import Counter
@@ -9,19 +9,19 @@ import pytest
 from tensormetrics.structured import SpanScores, read_tags, span_errors
 
 
-def test_by_hand():
+def test_span_errors_match_hand_computation():
     ref = [["O"], ["B-A", "I-A", "O", "B-B", "O", "B-C", "B-A"]]
     pred = [["B-A"], ["B-A", "O", "O", "B-C", "O", "B-C", "O"]]
-    # Document 1: [0, 0] beside [0, 1], label C beside B, [5, 5] right, [6, 6] of the reference alone.
-    for scheme, wanted in (
+    # Document 1: [0, 0] vs. [0, 1], label C vs. B, [5, 5] correct, [6, 6] only in the reference.
+    for scheme, expected in (
         ("strict", ([[1, 2, 2]], [[1, 0, 0], [1, 1, 1]], [])),
         ("exact", ([[1, 1, 1], [1, 2, 2]], [[1, 0, 0]], [])),
         ("partial", ([[1, 1, 1], [1, 2, 2]], [], [[1, 0, 0]])),
         ("type", ([[1, 0, 0], [1, 2, 2]], [[1, 1, 1]], [])),
     ):
-        found = span_errors(pred, ref, scheme)
-        assert tuple(rows.tolist() for rows in found[:3]) == wanted
-        assert found.missed.tolist() == [[1, -1, 3]] and found.spurious.tolist() == [[0, 0, -1]]
+        errors = span_errors(pred, ref, scheme)
+        assert tuple(rows.tolist() for rows in errors[:3]) == expected
+        assert errors.missed.tolist() == [[1, -1, 3]] and errors.spurious.tolist() == [[0, 0, -1]]
 
 
 def test_no_documents_and_no_spans():
@@ -52,27 +52,27 @@ def corpus() -> tuple[list[list[str]], list[list[str]]]:
     ("scheme", "counts"),
     [("strict", (587, 345, 0, 353, 346)), ("exact", (631, 301, 0, 353, 346)), ("partial", (631, 0, 301, 353, 346))],
 )
-def test_what_nervaluate_counts(scheme, counts):
+def test_span_errors_match_nervaluate_counts(scheme, counts):
     """Under "type" it finds 755 correct ones, because it takes the first that overlap."""
     assert tuple(len(rows) for rows in span_errors(*corpus(), scheme)[:5]) == counts
     assert len(span_errors(*corpus(), "type").correct) >= 755
 
 
 @pytest.mark.parametrize("scheme", ["strict", "exact", "partial", "type"])
-def test_they_add_up_to_the_scores(scheme):
+def test_span_errors_add_up_to_the_scores(scheme):
     pred, ref = corpus()
     errors, metric = span_errors(pred, ref, scheme), SpanScores(scheme)
     metric.update_tags(pred, ref)
     correct, incorrect, partial, missed, spurious = map(len, errors[:5])
-    worth = correct + partial / 2
-    precision, recall = (worth / (correct + incorrect + partial + alone) for alone in (spurious, missed))
+    score = correct + partial / 2
+    precision, recall = (score / (correct + incorrect + partial + single) for single in (spurious, missed))
     scores = metric.compute()
     assert [float(scores["precision"]), float(scores["recall"])] == pytest.approx([precision, recall])
 
 
-def test_places_are_those_of_read_tags():
+def test_span_errors_indices_refer_to_read_tags():
     pred, ref = corpus()
-    spans = [read_tags(side).spans for side in (pred, ref)]
+    spans = [read_tags(part).spans for part in (pred, ref)]
     errors = span_errors(pred, ref)
     document, p, r = errors.correct.unbind(-1)
     assert spans[0][document, p].equal(spans[1][document, r])
@@ -83,32 +83,32 @@ def test_places_are_those_of_read_tags():
 
 
 def span_lists(tags: list[list[str]]) -> list[list[tuple[str, int, int]]]:
-    found = read_tags(tags)
-    rows = zip(found.spans.tolist(), found.lengths.tolist(), strict=True)
-    return [[(found.labels[label], first, last) for label, first, last in spans[:n]] for spans, n in rows]
+    result = read_tags(tags)
+    rows = zip(result.spans.tolist(), result.lengths.tolist(), strict=True)
+    return [[(result.labels[label], first, last) for label, first, last in spans[:n]] for spans, n in rows]
 
 
 @pytest.mark.parametrize("scheme", ["strict", "exact", "partial", "type"])
-def test_lists_of_spans_give_what_their_tags_give(scheme):
+def test_span_lists_give_the_errors_of_their_tags(scheme):
     pred, ref = corpus()
-    errors, wanted = span_errors(span_lists(pred), span_lists(ref), scheme), span_errors(pred, ref, scheme)
-    assert errors.labels == wanted.labels == ("LOC", "PER")
-    for rows, expected in zip((*errors[:5], errors.counts), (*wanted[:5], wanted.counts), strict=True):
+    errors, reference = span_errors(span_lists(pred), span_lists(ref), scheme), span_errors(pred, ref, scheme)
+    assert errors.labels == reference.labels == ("LOC", "PER")
+    for rows, expected in zip((*errors[:5], errors.counts), (*reference[:5], reference.counts), strict=True):
         assert rows.equal(expected)
 
 
 @pytest.mark.parametrize("scheme", ["strict", "exact", "partial", "type"])
 def test_tables_count_the_labels_of_the_rows(scheme):
-    pred, ref = (span_lists(side) for side in corpus())
+    pred, ref = (span_lists(part) for part in corpus())
     errors = span_errors(pred, ref, scheme)
     table, became = Counter(), Counter()
     for category, rows in zip(errors._fields, errors[:5], strict=False):
         for document, i, j in rows.tolist():
             predicted = pred[document][i][0] if i >= 0 else "missed"
-            wanted = ref[document][j][0] if j >= 0 else "spurious"
-            table[predicted if category == "spurious" else wanted, category] += 1
+            expected = ref[document][j][0] if j >= 0 else "spurious"
+            table[predicted if category == "spurious" else expected, category] += 1
             table["all", category] += 1
-            became[wanted, predicted] += 1
+            became[expected, predicted] += 1
     for row in ("LOC", "PER", "all"):
         for category in errors._fields[:5]:
             assert errors.table()[row, category] == table[row, category]
@@ -117,7 +117,7 @@ def test_tables_count_the_labels_of_the_rows(scheme):
             assert (errors.confusions()[row, column] or 0) == became[row, column]
 
 
-def test_nested_spans_are_paired_with_their_own():
+def test_span_errors_nested_spans_are_paired_with_equal_spans():
     ref = [[("ORG", 0, 5), ("LOC", 3, 5), ("LOC", 5, 5)]]
     pred = [[("LOC", 5, 5), ("ORG", 0, 5), ("PER", 3, 5), ("PER", 8, 9)]]
     errors = span_errors(pred, ref)
@@ -129,7 +129,7 @@ def test_nested_spans_are_paired_with_their_own():
     assert same.correct.tolist() == [[0, 0, 0]] and same.spurious.tolist() == [[0, 1, -1]]
 
 
-def test_labels_that_are_called_as_a_row_is_leave_it_another_name():
+def test_span_errors_label_named_like_a_row_renames_the_row():
     errors = span_errors([[("all", 0, 0)]], [[("missed", 0, 0), ("spurious", 4, 4)]])
     assert errors.table().rows == ("all", "missed", "spurious", "(all)")
     assert list(errors.confusions().columns) == ["all", "missed", "spurious", "(missed)"]
@@ -138,7 +138,7 @@ def test_labels_that_are_called_as_a_row_is_leave_it_another_name():
 @pytest.mark.parametrize(
     ("pred", "ref", "options", "message"),
     [
-        ([["O"]], [[("A", 0, 0)]], {}, "pred: got tags beside spans of ref, wanted one form on both sides"),
+        ([["O"]], [[("A", 0, 0)]], {}, "pred: got tags and ref spans, wanted the same form in both"),
         (
             [[], [("A", 0, 0), ("A", 3, 2)]],
             [[], []],
@@ -162,7 +162,7 @@ def test_labels_that_are_called_as_a_row_is_leave_it_another_name():
         ),
     ],
 )
-def test_what_is_no_list_of_spans_is_refused_with_its_place(pred, ref, options, message):
+def test_span_errors_invalid_spans_raise_with_position(pred, ref, options, message):
     with pytest.raises(ValueError) as error:
         span_errors(pred, ref, **options)
     assert str(error.value) == message

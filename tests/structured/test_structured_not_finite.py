@@ -1,7 +1,7 @@
-"""What is not finite in a floating argument is never answered by a finite value that pretends, row by row of the table.
+"""Non-finite floating arguments never give plausible finite values, for each row of the table.
 
-It is a ValueError at a door that waits, NaN or an infinity elsewhere, or what DOCUMENTED says; in the padding, and for
-the other documents of the batch, it is as if it were not there.
+Functions that synchronize raise a ValueError, others return NaN or an infinity, unless DOCUMENTED has another meaning.
+In the padding, and for the other documents of the batch, non-finite values have no effect.
 """
 
 import math
@@ -14,7 +14,7 @@ from torch.utils._pytree import tree_leaves
 from tensormetrics import structured
 from tensormetrics.assignment import LinearAssignment, linear_sum_assignment
 
-DOCUMENTED = {  # (name, value): what it means there
+DOCUMENTED = {  # (name, value): documented meaning
     ("assignment.linear_sum_assignment", math.inf): "forbids a pair",
     ("structured.set_overlap", -math.inf): "forbids a pair",
     ("structured.sequence_overlap", -math.inf): "forbids a pair",
@@ -41,43 +41,43 @@ def lengths_of(arguments):
 def full(case, generator, batch):
     """The arguments of a row, with lengths that let everything count."""
     arguments = list(case.inputs(generator, batch))
-    for place, argument in enumerate(arguments):
+    for index, argument in enumerate(arguments):
         if any(argument is length for length in lengths_of(arguments)):
-            arguments[place] = torch.full_like(argument, 3)
+            arguments[index] = torch.full_like(argument, 3)
     return arguments
 
 
 @VALUES
 @pytest.mark.parametrize("name", [name for name in of_domains(FUNCTIONS) if name != "structured.multiset_overlap"])
-def test_functions(name, value, generator):
+def test_functions_nonfinite_inputs_stay_local(name, value, generator):
     case, batch = FUNCTIONS[name], (4,)
     arguments = full(case, generator, batch)
     clean = case.call(*arguments)
-    places = [place for place, argument in enumerate(arguments) if is_floating(argument)]
-    if not places:
+    indices = [index for index, argument in enumerate(arguments) if is_floating(argument)]
+    if not indices:
         pytest.skip("takes no floating tensor")
-    for place in places:
+    for index in indices:
         spoilt = [argument.clone() for argument in arguments]
-        spoilt[place][2].view(-1)[0] = value
-        found = case.call(*spoilt)
-        for before, after in zip(clean, found, strict=True):
-            kept = [0, 1, 3]
-            torch.testing.assert_close(before[kept], after[kept], rtol=1e-12, atol=1e-12)
-        unlike = any(leaf[2].is_floating_point() and not leaf[2].isfinite().all() for leaf in found)
-        assert unlike != ((name, value) in DOCUMENTED), (place, [leaf[2] for leaf in found])
+        spoilt[index][2].view(-1)[0] = value
+        result = case.call(*spoilt)
+        for before, after in zip(clean, result, strict=True):
+            finite_rows = [0, 1, 3]
+            torch.testing.assert_close(before[finite_rows], after[finite_rows], rtol=1e-12, atol=1e-12)
+        unlike = any(leaf[2].is_floating_point() and not leaf[2].isfinite().all() for leaf in result)
+        assert unlike != ((name, value) in DOCUMENTED), (index, [leaf[2] for leaf in result])
 
 
 @VALUES
 @pytest.mark.parametrize("name", of_domains(METRICS))
-def test_modules(name, value, generator):
+def test_metrics_nonfinite_inputs_stay_local(name, value, generator):
     case = METRICS[name]
     arguments = full(case, generator, 4)
-    places = [place for place, argument in enumerate(arguments) if is_floating(argument)]
-    if not places:
+    indices = [index for index, argument in enumerate(arguments) if is_floating(argument)]
+    if not indices:
         pytest.skip("takes no floating tensor")
-    for place in places:
+    for index in indices:
         spoilt = [argument.clone() for argument in arguments]
-        spoilt[place][2].view(-1)[0] = value
+        spoilt[index][2].view(-1)[0] = value
         metric = case.make()
         metric.update(*spoilt)
         scores = tree_leaves(metric.compute())
@@ -85,25 +85,25 @@ def test_modules(name, value, generator):
         padded, clean = case.make(), case.make()
         lengths = [torch.zeros_like(a) if a.dtype == torch.int64 and a.ndim == 1 else a for a in spoilt]
         padded.update(*lengths)
-        clean.update(*[lengths[n] if n != place else arguments[n] for n in range(len(arguments))])
+        clean.update(*[lengths[n] if n != index else arguments[n] for n in range(len(arguments))])
         assert [float(x) for x in tree_leaves(padded.compute())] == [float(x) for x in tree_leaves(clean.compute())]
 
 
 @VALUES
 @pytest.mark.parametrize("objective", ["iou", "count"])
-@pytest.mark.parametrize("side", [0, 1])
+@pytest.mark.parametrize("part", [0, 1])
 @pytest.mark.parametrize("coordinate", range(4))
 @pytest.mark.parametrize("format", ["xyxy", "xywh", "cxcywh"])
-def test_no_box_match_of_a_broken_box(value, objective, side, coordinate, format):
+def test_box_match_nonfinite_box_gives_nan(value, objective, part, coordinate, format):
     boxes = [torch.tensor([[[0.0, 0, 2, 2], [5, 5, 2, 2]]]), torch.tensor([[[0.0, 0, 2, 2], [5, 5, 2, 3]]])]
     if format == "xyxy":
         boxes = [torch.cat([box[..., :2], box[..., :2] + box[..., 2:]], -1) for box in boxes]
-    boxes[side][0, 1, coordinate] = value
+    boxes[part][0, 1, coordinate] = value
     for labels in ({}, {"pred_labels": torch.tensor([[0, 1]]), "ref_labels": torch.tensor([[0, 2]])}):
         metric = structured.BoxMatch((0.5, 0.0), format=format, objective=objective)
         metric.update(*boxes, **labels)
         assert all(score.isnan() for score in metric.compute().values())
-    lengths = {("n_pred", "n_ref")[side]: torch.tensor([1])}
+    lengths = {("n_pred", "n_ref")[part]: torch.tensor([1])}
     metric.reset()
     metric.update(*boxes, **lengths)
     assert metric.compute()["f1@0"] == 2 / 3
@@ -119,8 +119,8 @@ def test_boxes_too_large_for_their_dtype():
 
 
 @VALUES
-def test_given_selves(value):
-    """What a score reads is not finite; the others stay."""
+def test_set_match_nonfinite_self_overlap_propagates(value):
+    """Scores that read a non-finite self-overlap are not finite; the other scores are unchanged."""
     metric = structured.SetMatch("~")
     self = torch.tensor([value])
     metric.update(torch.eye(2)[None], pred_self=self, ref_self=torch.tensor([2.0]))
@@ -129,7 +129,7 @@ def test_given_selves(value):
 
 
 @VALUES
-def test_gains(value):
+def test_ranking_scores_nonfinite_gain_propagates(value):
     metric = structured.RankingScores((1, 3), ("precision", "ndcg"))
     keys = torch.tensor([[1, 2, 3]])
     metric.update(keys, torch.tensor([[1, 4, 5]]), ref_gain=torch.tensor([[1.0, value, 2]]))
@@ -143,7 +143,7 @@ def test_gains(value):
 
 
 @VALUES
-def test_the_solver_where_it_checks(value):
+def test_solver_nonfinite_costs_raise_with_check(value):
     cost = torch.rand(2, 3, 3)
     cost[1, 0, 0] = value
     for maximize in (False, True):
@@ -158,7 +158,7 @@ def test_the_solver_where_it_checks(value):
 
 
 @VALUES
-def test_objects(value):
+def test_dsl_nonfinite_similarity_raises(value):
     """A user's similarity and numbers; -inf forbids a pair, and an infinite number is the function's to judge."""
     mm = structured.dsl
     if value > -math.inf or math.isnan(value):

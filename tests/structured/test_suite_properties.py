@@ -1,4 +1,4 @@
-"""What every suite has in common: nothing depends on padding, on the order or shape of a batch, or on the side."""
+"""Common properties of suites: independence of padding, order and shape of a batch; swapped inputs swap scores."""
 
 import itertools
 
@@ -9,7 +9,7 @@ from torch import Tensor
 
 N = 24
 LENGTHS = ("MultisetMatch", "RankingScores", "BoxMatch", "SpanScores", "RelationScores", "EventScores")
-SIDES = ("MultisetMatch", "BoxMatch", "SpanScores", "RelationScores", "EventScores", "CorefScores")
+SYMMETRIC = ("MultisetMatch", "BoxMatch", "SpanScores", "RelationScores", "EventScores", "CorefScores")
 
 
 def scored(name: str, inputs: tuple[Tensor, ...]) -> dict[str, float]:
@@ -27,13 +27,13 @@ def inputs(name: str, generator: torch.Generator) -> tuple[Tensor, ...]:
     ("name", "garbage"), [*itertools.product(LENGTHS, (0, 1, 2**40, -3)), ("BoxMatch", float("nan"))]
 )
 def test_padding_never_matters(name, inputs, garbage):
-    """Arguments are tables, then as many lengths."""
+    """Arguments are tables, then the lengths of each."""
     tables, lengths = inputs[: len(inputs) // 2], inputs[len(inputs) // 2 :]
     padded = []
     for table, length in zip(tables, lengths, strict=True):
         wide = torch.cat([table, table[:, :2]], 1)
-        inside = torch.arange(wide.shape[1]) < length[:, None]
-        padded.append(wide.where(inside.view(*inside.shape, *[1] * (wide.ndim - 2)), garbage))
+        valid = torch.arange(wide.shape[1]) < length[:, None]
+        padded.append(wide.where(valid.view(*valid.shape, *[1] * (wide.ndim - 2)), garbage))
     assert scored(name, (*padded, *lengths)) == scored(name, inputs)
 
 
@@ -46,17 +46,17 @@ def test_documents_in_any_order_and_shape(name, inputs, generator):
         assert scored(name, tuple(t.unflatten(0, (2, 3, 4)) for t in inputs)) == expected
 
 
-@pytest.mark.parametrize("name", SIDES)
-def test_swapped_sides_swap_precision_and_recall(name, inputs):
-    places = [place ^ 1 for place in range(len(inputs))]  # predictions and references take turns
-    found = scored(name, tuple(inputs[place] for place in places))
+@pytest.mark.parametrize("name", SYMMETRIC)
+def test_suites_swapped_inputs_swap_precision_and_recall(name, inputs):
+    indices = [index ^ 1 for index in range(len(inputs))]  # predictions and references take turns
+    result = scored(name, tuple(inputs[index] for index in indices))
     other = {"precision": "recall", "recall": "precision"}
     for key, value in scored(name, inputs).items():
         head, dash, score = key.rpartition("-")
         score, bracket, label = score.partition("[")
         mirrored = head + dash + other.get(score, score) + bracket + label
         if "blanc" not in key:  # it asks which links the reference has
-            assert found[mirrored] == pytest.approx(value), key
+            assert result[mirrored] == pytest.approx(value), key
 
 
 @pytest.mark.parametrize("name", ["MultisetMatch", "BoxMatch", "SpanScores", "RelationScores"])
@@ -64,13 +64,13 @@ def test_items_in_any_order(name, inputs, generator):
     tables, lengths = inputs[: len(inputs) // 2], inputs[len(inputs) // 2 :]
     shuffled = []
     for table, length in zip(tables, lengths, strict=True):
-        place = torch.rand(table.shape[:2], generator=generator)
-        order = (place + 2 * (torch.arange(table.shape[1]) >= length[:, None])).argsort(1)
+        index = torch.rand(table.shape[:2], generator=generator)
+        order = (index + 2 * (torch.arange(table.shape[1]) >= length[:, None])).argsort(1)
         shuffled.append(table[torch.arange(N)[:, None], order])
     assert scored(name, (*shuffled, *lengths)) == pytest.approx(scored(name, inputs), rel=1e-12)
 
 
-def test_boxes_of_nan():
+def test_box_match_nan_boxes_give_nan():
     """They are as if not there where they do not count, and make all scores NaN where they do."""
     metric = METRICS["BoxMatch"].make()
     boxes = torch.tensor([[[0.0, 0, 2, 2], [torch.nan] * 4]])

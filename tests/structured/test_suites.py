@@ -1,4 +1,4 @@
-"""What golden values do not show: bootstrap, readers, conventions of the suites."""
+"""Bootstrap, readers and conventions of the suites, beyond golden values."""
 
 import pytest
 import torch
@@ -31,10 +31,10 @@ def bootstrapped(documents: int, seed: int = 0, batch: int = 100) -> dict[str, f
 
 
 def test_bootstrap_brackets_and_shrinks():
-    few, many = bootstrapped(500), bootstrapped(8000)
-    assert few == bootstrapped(500, batch=33) and few != bootstrapped(500, seed=1)
-    assert few["f1/low"] < few["f1"] < few["f1/high"]
-    widths = [scores["f1/high"] - scores["f1/low"] for scores in (few, many)]
+    small, large = bootstrapped(500), bootstrapped(8000)
+    assert small == bootstrapped(500, batch=33) and small != bootstrapped(500, seed=1)
+    assert small["f1/low"] < small["f1"] < small["f1/high"]
+    widths = [scores["f1/high"] - scores["f1/low"] for scores in (small, large)]
     assert widths[0] / widths[1] == pytest.approx(4, rel=0.35)
 
 
@@ -48,7 +48,7 @@ def test_macro_leaves_out_nan():
     }
 
 
-def test_conll_brackets():
+def test_read_conll_coref_parses_brackets():
     text = """#begin document (a); part 000
 w1 (0
 w2 (1)|0)
@@ -82,21 +82,21 @@ w5 2)|0)
 
 
 @pytest.mark.parametrize(
-    ("head", "number"),
+    ("head", "lineno"),
     [(["# newdoc id = a", "# global.Entity = eid-etype-head-other", "# sent_id = 1"], 2), (["# newdoc id = a"], 2)],
 )
 @pytest.mark.parametrize("token", ["1", "1-2", "1.1"])
-def test_conll_u_is_refused_by_its_name(head, number, token):
+def test_conll_u_is_refused_by_its_name(head, lineno, token):
     line = f"{token}\tAnn\tAnn\tPROPN\tNNP\t_\t2\tnsubj\t_\tEntity=(e1-person-1-)"
     with pytest.raises(ValueError) as error:
         list(read_conll_coref([*head, line, ""]))
     assert str(error.value) == (
-        f"line {number}: got CoNLL-U, the format of CorefUD, wanted CoNLL-2012: brackets in one column, between #begin "
+        f"line {lineno}: got CoNLL-U, the format of CorefUD, wanted CoNLL-2012: brackets in one column, between #begin "
         "document and #end document"
     )
 
 
-def test_a_mention_is_in_one_cluster():
+def test_coref_scores_repeated_mention_raises():
     metric = CorefScores()
     with pytest.raises(ValueError) as error:
         metric.update_clusters([[["a", "b"]], [["a"], ["b", "a"]]], [[], []])
@@ -115,16 +115,16 @@ def test_a_mention_is_in_one_cluster():
         assert str(error.value) == f"preds: document 0: got the cluster {got}, wanted a collection of mentions"
 
 
-def test_a_mention_of_several_clusters_goes_to_one():
+def test_coref_scores_repeated_mention_is_assigned_to_one_cluster():
     pred, ref = [["a", "b"], ["b", "c", "b"], ["c", "d", "e", "b"], ["b", "x", "y", "z"]], [["a", "b"], ["c", "d"]]
     for repeated, cleaned in (
         ("first", [["a", "b"], ["c"], ["d", "e"], ["x", "y", "z"]]),
         ("largest", [["a"], [], ["c", "d", "e", "b"], ["x", "y", "z"]]),
     ):
-        metric, wanted = CorefScores(repeated_mentions=repeated), CorefScores()
+        metric, expected = CorefScores(repeated_mentions=repeated), CorefScores()
         metric.update_clusters([pred], [ref])
-        wanted.update_clusters([cleaned], [ref])
-        assert metric.compute() == wanted.compute()
+        expected.update_clusters([cleaned], [ref])
+        assert metric.compute() == expected.compute()
         with pytest.raises(ValueError, match="^refs: document 0: mention 'b' is in two clusters; of predictions"):
             metric.update_clusters([ref], [pred])
     with pytest.raises(ValueError, match="repeated_mentions: got 'last', wanted one of 'raise', 'first', 'largest'"):
@@ -161,7 +161,7 @@ def test_objects_of_another_class():
         assert str(error.value) == message
 
 
-def test_coref_does_not_see_names_or_order(generator):
+def test_coref_scores_ignore_names_and_order(generator):
     pred, ref = (torch.randint(-1, 6, (8, 20), generator=generator) for _ in range(2))
     order = torch.randperm(20, generator=generator)
     values = []
@@ -172,7 +172,7 @@ def test_coref_does_not_see_names_or_order(generator):
     assert torch.allclose(values[0], values[1]) and torch.allclose(values[0], values[2])
 
 
-def test_tags_that_do_not_fit():
+def test_tags_outside_the_scheme_are_ignored():
     tags = [["I-X", "B-X", "I-X", "E-X", "S-X", "I-Y", "O", "B-Y", "I-X"]]
     for mode, spans in (
         ("lenient", [[0, 0], [1, 3], [4, 4], [5, 5], [7, 7], [8, 8]]),
@@ -198,20 +198,20 @@ def test_tags_as_numbers(mode, generator):
     vocabulary = ["O", *(f"{prefix}-{label}" for prefix in "BIES" for label in "XY")]
     pred, ref = (torch.randint(0, len(vocabulary), (20, 12), generator=generator) for _ in range(2))
     ignored = torch.rand(20, 12, generator=generator) < 0.2
-    words, numbers = (SpanScores(average="types", labels=("Y", "X")) for _ in range(2))
-    sides = [
+    from_text, from_ids = (SpanScores(average="types", labels=("Y", "X")) for _ in range(2))
+    inputs = [
         [
             [vocabulary[tag] for tag, out in zip(*row, strict=True) if not out]
-            for row in zip(side.tolist(), ignored.tolist(), strict=True)
+            for row in zip(part.tolist(), ignored.tolist(), strict=True)
         ]
-        for side in (pred, ref)
+        for part in (pred, ref)
     ]
-    words.update_tags(*sides, mode)
-    numbers.update_tags(pred, ref.where(~ignored, -100), mode, vocabulary)
-    assert numbers.compute() == words.compute()
+    from_text.update_tags(*inputs, mode)
+    from_ids.update_tags(pred, ref.where(~ignored, -100), mode, vocabulary)
+    assert from_ids.compute() == from_text.compute()
 
 
-def test_refused():
+def test_suites_invalid_arguments_raise():
     fed = MultisetMatch(replicates=2)
     for call, message in (
         (lambda: SpanScores(average="types"), "labels: got None with average='types', wanted the names of the labels"),
@@ -262,7 +262,7 @@ def test_refused():
         assert str(error.value) == message
 
 
-def test_ranking_conventions():
+def test_ranking_scores_conventions_match_hand_computation():
     metric = RankingScores((2,), ("precision", "recall", "ap"), zero_division=float("nan"))
     metric.update(torch.tensor([[3, 3, 4]]), torch.tensor([[3, 4]]))  # a repeated prediction is a miss
     metric.update(torch.tensor([[3, 4]]), torch.tensor([[3]]), n_ref=torch.tensor([0]))
@@ -273,10 +273,10 @@ def test_ranking_conventions():
 def test_ranking_without_references(generator):
     """Nothing found where nothing was to be found is right under "agree", and only there."""
     pred = torch.randint(0, 9, (2, 12), generator=generator)
-    for zero_division, wanted in (("agree", 0.5), (0.25, 0.25), (1, 1)):
+    for zero_division, expected in (("agree", 0.5), (0.25, 0.25), (1, 1)):
         metric = RankingScores((2,), ("recall", "ap", "ndcg", "r_precision", "ap_metametric"), zero_division)
         metric.update(pred, pred, torch.tensor([0, 3]), torch.tensor([0, 0]))
-        assert {float(value) for value in metric.compute().values()} == {wanted}
+        assert {float(value) for value in metric.compute().values()} == {expected}
 
 
 def test_gains_of_ranked_items(generator):
@@ -287,12 +287,12 @@ def test_gains_of_ranked_items(generator):
     metric = RankingScores((4,), ("ndcg",))
     metric.update(pred * 7 - 3, ref * 7 - 3, ref_gain=gain)
     discount = 1 / torch.arange(2, 6, dtype=torch.float64).log2()
-    worth = []
+    ratios = []
     for p, r, g in zip(pred.tolist(), ref.tolist(), gain.tolist(), strict=True):
         of = dict(zip(r, g, strict=True))
-        found = torch.tensor([of.get(item, 0) for item in p[:4]])
-        worth.append(float((found * discount).sum() / (torch.tensor(sorted(g)[::-1][:4]) * discount).sum()))
-    assert float(metric.compute()["ndcg@4"]) == pytest.approx(sum(worth) / 20)
+        result = torch.tensor([of.get(item, 0) for item in p[:4]])
+        ratios.append(float((result * discount).sum() / (torch.tensor(sorted(g)[::-1][:4]) * discount).sum()))
+    assert float(metric.compute()["ndcg@4"]) == pytest.approx(sum(ratios) / 20)
 
 
 def test_several_thresholds_and_formats():

@@ -1,4 +1,4 @@
-"""Tags: their schemes, what does not fit them, and words that used to mislead."""
+"""Tags: their schemes, tags that do not fit them, and values that were misread in the past."""
 
 import pytest
 import torch
@@ -29,7 +29,7 @@ def spans_of(tags: list[list[str]], mode: str, **options: bool) -> list[list[tup
     return [[(read.labels[label], a, b) for label, a, b in row[:n]] for row, n in rows]
 
 
-# What seqeval 1.2.2 finds; see tests/peers/test_seqeval.py for random tags.
+# Spans of seqeval 1.2.2; see tests/peers/test_seqeval.py for random tags.
 SCHEMES = [
     ("iob1", "I-X I-X B-X I-X O I-Y I-X", [("X", 0, 1), ("X", 2, 3), ("Y", 5, 5), ("X", 6, 6)]),
     ("ioe1", "I-X E-X I-X O I-Y I-Y", [("X", 0, 1), ("X", 2, 2), ("Y", 4, 5)]),
@@ -41,18 +41,18 @@ SCHEMES = [
 
 
 @pytest.mark.parametrize(("mode", "tags", "spans"), SCHEMES)
-def test_schemes(mode, tags, spans):
+def test_read_tags_schemes_give_spans(mode, tags, spans):
     assert spans_of([tags.split()], mode) == [spans]
     turned = ["-".join(reversed(tag.split("-"))) for tag in tags.split()]
     assert spans_of([turned], mode, suffix=True) == [spans]
 
 
-def test_a_bare_prefix_has_the_label_that_seqeval_gives_it():
+def test_read_tags_bare_prefix_has_seqeval_label():
     assert spans_of([["B", "I", "O", "B"]], "iob2") == [[("_", 0, 1), ("_", 3, 3)]]
 
 
 @pytest.mark.parametrize(
-    ("tag", "suffix", "wanted"),
+    ("tag", "suffix", "expected"),
     [
         ("B-", False, "a prefix of B, I, E, L, S, U, a dash and a label"),
         ("-PER", False, "a prefix of B, I, E, L, S, U, a dash and a label"),
@@ -63,14 +63,14 @@ def test_a_bare_prefix_has_the_label_that_seqeval_gives_it():
         ("-B", True, "a label, a dash and a prefix of B, I, E, L, S, U"),
     ],
 )
-def test_tags_that_are_none(tag, suffix, wanted):
+def test_invalid_tags_raise_with_position(tag, suffix, expected):
     with pytest.raises(ValueError) as error:
         read_tags([["O"], ["O", tag]], suffix=suffix)
-    assert str(error.value) == f"document 1, position 1: got tag {tag!r}, wanted 'O', or {wanted}"
+    assert str(error.value) == f"document 1, position 1: got tag {tag!r}, wanted 'O', or {expected}"
 
 
 @pytest.mark.parametrize("tag", [None, 3, ["B-PER"], torch.tensor(1)])
-def test_things_that_are_no_tags(tag):
+def test_values_other_than_tags_raise(tag):
     with pytest.raises(TypeError) as error:
         SpanScores().update_tags([["O"], [tag]], [["O"], ["O"]])
     assert str(error.value).startswith(f"document 1, position 0: got {tag!r:.60}, wanted a tag such as 'B-PER'")
@@ -82,7 +82,7 @@ def test_generators_are_documents():
     assert float(metric.compute()["f1"]) == pytest.approx(2 / 3)
 
 
-def test_sides_read_apart_agree():
+def test_read_tags_separate_calls_agree():
     """Labels have the same numbers, though they come in another order, and padding does not count."""
     pred, ref = read_tags(PRED), read_tags(REF)
     for lengths in ((pred.lengths, ref.lengths), ()):
@@ -91,7 +91,7 @@ def test_sides_read_apart_agree():
         assert float(metric.compute()["f1"]) == pytest.approx(2 / 3)
 
 
-def test_labels_are_numbered_by_their_place():
+def test_read_tags_labels_are_numbered_by_index():
     labels = ("ORG", "PER", "LOC")
     metric = SpanScores(labels=labels)
     metric.update(read_tags(PRED, labels=labels).spans, read_tags(REF, labels=labels).spans)
@@ -102,7 +102,7 @@ def test_labels_are_numbered_by_their_place():
     assert str(error.value) == "labels: got tags of ['PER'], wanted some of ('LOC',)"
 
 
-def test_numbers_that_no_label_has():
+def test_label_numbers_out_of_range_raise():
     for metric, rows in ((SpanScores(labels=("A", "B")), 3), (RelationScores(labels=("A", "B")), 5)):
         table = torch.zeros(2, 2, rows, dtype=torch.int64)
         table[1, 1, 0] = 2
@@ -119,33 +119,33 @@ def test_update_takes_lists_too():
         return RelationSet([Relation("r", Mention(start, end), Mention(start, end))])
 
     trigger = Event(Trigger(Mention(0, 1), "t"), [])
-    for make, name, sides in (
+    for make, name, inputs in (
         (SpanScores, "update_tags", (PRED, REF)),
         (CorefScores, "update_clusters", ([[["a", "b"]]], [[["a"], ["b"]]])),
         (RelationScores, "update_relations", ([related(0, 1)], [related(0, 1)])),
         (EventScores, "update_events", ([[trigger]], [[trigger]])),
     ):
-        metric, alone = make(), make()
-        getattr(alone, name)(*sides)
+        metric, single = make(), make()
+        getattr(single, name)(*inputs)
         collection = MetricCollection({"a": make(), "b": make()})
-        collection.update(*sides)
-        collection(*sides)
-        metric.update(*sides)
-        batch = metric(*sides)
-        assert metric.update_count == collection["b"].update_count == 2 and alone.update_count == 1
-        assert torch.equal(metric.sums, 2 * alone.sums) and torch.equal(collection["b"].sums, metric.sums)
-        torch.testing.assert_close(batch, alone.compute(), equal_nan=True)
+        collection.update(*inputs)
+        collection(*inputs)
+        metric.update(*inputs)
+        batch = metric(*inputs)
+        assert metric.update_count == collection["b"].update_count == 2 and single.update_count == 1
+        assert torch.equal(metric.sums, 2 * single.sums) and torch.equal(collection["b"].sums, metric.sums)
+        torch.testing.assert_close(batch, single.compute(), equal_nan=True)
 
 
-def test_sides_that_are_no_lists_or_tensors_are_named():
+def test_update_of_other_types_raises_with_the_argument():
     for call, message in (
         (
             lambda: SpanScores().update({1}, {1}),
-            "pred_spans: got a set, wanted a tensor of rows (label, first, last), or lists of tags on both sides",
+            "pred_spans: got a set, wanted a tensor of rows (label, first, last), or lists of tags as both arguments",
         ),
         (
             lambda: CorefScores().update({1}, {1}),
-            "pred_ids: got a set, wanted a tensor of the numbers of clusters, or lists of clusters on both sides",
+            "pred_ids: got a set, wanted a tensor of the numbers of clusters, or lists of clusters as both arguments",
         ),
         (
             lambda: SpanScores().update_tags(PRED[0], REF[0]),
@@ -188,15 +188,15 @@ def test_sides_that_are_no_lists_or_tensors_are_named():
         (["E-A", "I-B", "I-A"], ["L-A", "U-B", "I-A"], "lenient", []),
     ],
 )
-def test_tags_that_do_not_fit_are_told(pred, ref, mode, text, recwarn):
+def test_tags_outside_the_scheme_warn(pred, ref, mode, text, recwarn):
     SpanScores().update_tags([pred], [ref], mode)
     assert [str(warning.message) for warning in recwarn] == text
     assert all(warning.filename == __file__ for warning in recwarn)
 
 
-def test_report():
-    """By hand: PER 1 of 1, ORG 0 of 1 wanted and none predicted, LOC 1 of 2 predicted."""
-    wanted = """
+def test_ner_report_matches_hand_computation():
+    """By hand: PER 1 of 1, ORG 0 of 1 reference spans and none predicted, LOC 1 of 2 predicted."""
+    expected = """
               precision    recall  f1-score   support
 
          LOC      0.500     1.000     0.667         1
@@ -207,15 +207,15 @@ def test_report():
    macro avg      0.500     0.667     0.556         3
 weighted avg      0.500     0.667     0.556         3
 """
-    assert "\n" + ner_report(PRED, REF, digits=3) == wanted
+    assert "\n" + ner_report(PRED, REF, digits=3) == expected
     metric = SpanScores(labels=("PER", "MISC"))  # one that never occurs has no row
     metric.update_tags([["B-PER"]], [["B-PER"]])
     assert "MISC" not in metric.report() and "PER" in metric.report()
 
 
-def test_report_takes_the_names_of_seqeval():
-    wanted = ner_report(PRED, REF)
-    assert ner_report(y_true=REF, y_pred=PRED) == ner_report(pred=PRED, y_true=REF) == wanted
+def test_ner_report_accepts_argument_names_of_seqeval():
+    expected = ner_report(PRED, REF)
+    assert ner_report(y_true=REF, y_pred=PRED) == ner_report(pred=PRED, y_true=REF) == expected
     with pytest.raises(TypeError, match="^got pred and y_pred of pred, y_pred, wanted one of them$"):
         ner_report(PRED, y_pred=PRED)
     with pytest.raises(TypeError, match="^got neither of ref, y_true, wanted one of them$"):
@@ -225,14 +225,14 @@ def test_report_takes_the_names_of_seqeval():
             ner_report(PRED, REF, **options)
 
 
-def test_report_of_sides_that_look_swapped_warns():
+def test_ner_report_swapped_arguments_warn():
     """A model leaves out a B here and there; a corpus does not."""
     corpus = [["B-PER", "I-PER", "O", "B-LOC"]] * 8
     answers = [["I-PER", "I-PER", "O", "B-LOC"], *corpus[1:]]
     with pytest.warns(UserWarning, match=r"^ref: 1 of 16 spans begin by I, .* write ner_report\(y_true=") as caught:
         swapped = ner_report(corpus, answers)
     assert [warning.filename for warning in caught] == [__file__]
-    assert ner_report(y_true=answers, y_pred=corpus) == swapped  # who names the sides is believed
+    assert ner_report(y_true=answers, y_pred=corpus) == swapped  # named arguments are not checked for a swap
     ner_report(answers, corpus)
     ner_report(corpus[:3], answers[:3])  # few spans say nothing
     in_iob1 = [["I-PER", "I-PER", "O", "I-LOC"]] * 8
@@ -248,13 +248,13 @@ def test_report_rounds_the_ratio_of_counts():
     assert line.split()[2:] == ["0.71", "0.56", "0.62", "9"]
 
 
-def test_report_of_nothing():
-    wanted = """
+def test_ner_report_without_spans_is_empty():
+    expected = """
               precision    recall  f1-score   support
 
    micro avg       0.00      0.00      0.00         0
 """
-    assert "\n" + ner_report([["O"]], [["O"]]) == "\n" + ner_report([], []) == wanted
+    assert "\n" + ner_report([["O"]], [["O"]]) == "\n" + ner_report([], []) == expected
 
 
 def test_report_with_intervals():

@@ -1,4 +1,4 @@
-"""Scores of matched items that have labels, all together and for each label."""
+"""Scores of matched labeled items, in total and for each label."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -24,12 +24,12 @@ MEANS = (("micro", "micro"), ("macro", "types"), ("weighted", "weighted"))  # na
 
 def _ratio(counts: Tensor, name: str) -> Tensor:
     # counts: (..., 3)  ->  (...)
-    matched, predicted, wanted = counts.unbind(-1)
-    return normalize(matched, predicted, wanted, name)
+    matched, predicted, reference = counts.unbind(-1)
+    return normalize(matched, predicted, reference, name)
 
 
 class LabelScores(CountMetric):
-    """Base of the metrics of labelled items: precision, recall and F1 after the best one-to-one matching.
+    """Base of the metrics of labeled items: precision, recall and F1 after the best one-to-one matching.
 
     `labels` names the labels 0, 1, ... and adds a score for each, such as `f1[LOC]`; then the average may also be
     "types", the mean over labels that occur, or "weighted", by the number of reference items.
@@ -54,17 +54,17 @@ class LabelScores(CountMetric):
         n_pred: Tensor,
         n_ref: Tensor,
     ) -> Tensor:
-        """How many rows are matched, predicted and wanted: exact counts, no table of pairs.
+        """Count matched, predicted and reference rows, exactly and without a table of pairs.
 
-        Shapes: pred_keys: (D, N, F) int: two rows are worth 1 if they are equal, else 0; ref_keys: (D, M, F) int;
-        pred_labels: (D, N) int, equal where the keys are if there are `labels`; negative rows do not count; ref_labels:
-        (D, M) int; n_pred: (D,); n_ref: (D,) -> (D, 3) or (D, 3 L).
+        Shapes: pred_keys: (D, N, F) int: rows match if they are equal; ref_keys: (D, M, F) int; pred_labels: (D, N)
+        int, with `labels` equal for equal keys; rows with negative labels do not count; ref_labels: (D, M) int; n_pred:
+        (D,); n_ref: (D,) -> (D, 3) or (D, 3 L).
         """
         n = pred_keys.shape[1]
         group = numbered(torch.cat([pred_keys, ref_keys], 1).long())
         p, r = (
-            torch.zeros_like(group).scatter_add_(-1, side, _counted(labels, lengths).long())
-            for side, labels, lengths in ((group[:, :n], pred_labels, n_pred), (group[:, n:], ref_labels, n_ref))
+            torch.zeros_like(group).scatter_add_(-1, part, _counted(labels, lengths).long())
+            for part, labels, lengths in ((group[:, :n], pred_labels, n_pred), (group[:, n:], ref_labels, n_ref))
         )
         counts = torch.stack([torch.minimum(p, r), p, r], 1)  # (D, 3, groups)
         if self.labels is None:
@@ -74,32 +74,32 @@ class LabelScores(CountMetric):
 
     def count_matched(
         self,
-        worth: Tensor,
+        similarity: Tensor,
         pred_labels: Tensor,
         ref_labels: Tensor,
         n_pred: Tensor,
         n_ref: Tensor,
     ) -> Tensor:
-        """What the best one-to-one matching is worth, and how many items are predicted and wanted.
+        """Compute the value of the best one-to-one matching, and the numbers of predicted and reference items.
 
-        Shapes: worth: (D, N, M) of pairs; with `labels` > 0 for equal labels alone; pred_labels: (D, N) int, negative
-        rows do not count; ref_labels: (D, M) int; n_pred: (D,); n_ref: (D,) -> (D, 3) or (D, 3 L).
+        Shapes: similarity: (D, N, M); with `labels` > 0 only for equal labels; pred_labels: (D, N) int, rows with
+        negative labels do not count; ref_labels: (D, M) int; n_pred: (D,); n_ref: (D,) -> (D, 3) or (D, 3 L).
         """
-        pred_inside, ref_inside = _counted(pred_labels, n_pred), _counted(ref_labels, n_ref)
+        pred_valid, ref_valid = _counted(pred_labels, n_pred), _counted(ref_labels, n_ref)
         negative = pred_labels < 0, ref_labels < 0
-        if worth.device.type != "cpu" or any(bool(side.any()) for side in negative):
-            worth = worth.masked_fill(negative[0][..., None] | negative[1][..., None, :], 0)
+        if similarity.device.type != "cpu" or any(bool(mask.any()) for mask in negative):
+            similarity = similarity.masked_fill(negative[0][..., None] | negative[1][..., None, :], 0)
         if self.labels is None:
-            counts = (set_overlap(worth, n_pred, n_ref), pred_inside.sum(-1), ref_inside.sum(-1))
+            counts = (set_overlap(similarity, n_pred, n_ref), pred_valid.sum(-1), ref_valid.sum(-1))
             return torch.stack([count.double() for count in counts], -1)
-        # Pairs have equal labels, so a label's share of the matching is well defined.
-        partner = set_overlap(worth, n_pred, n_ref, return_pairs=True).ref_of_pred
+        # Pairs have equal labels, so each pair counts for one label.
+        partner = set_overlap(similarity, n_pred, n_ref, return_pairs=True).ref_of_pred
         assert partner is not None  # items are matched one-to-one
-        sides = ((pred_labels, partner >= 0), (pred_labels, pred_inside), (ref_labels, ref_inside))
-        return torch.cat([self._per_label(labels, counted) for labels, counted in sides], -1)
+        selections = ((pred_labels, partner >= 0), (pred_labels, pred_valid), (ref_labels, ref_valid))
+        return torch.cat([self._per_label(labels, counted) for labels, counted in selections], -1)
 
     def check_numbers(self, name: str, labels: Tensor, lengths: Tensor) -> None:
-        """ValueError for a number that no label has; on the CPU alone, since it reads values.
+        """Raise a ValueError for a number without a label; only on the CPU, since this reads values.
 
         Shapes: labels: (D, N) int; lengths: (D,).
         """
@@ -119,18 +119,18 @@ class LabelScores(CountMetric):
         scores = {}
         for name in SCORES:
             scores[name] = averaged(by_label, name, self.label_average or "micro")
-            each = _ratio(by_label.mT, name)
-            for label, score in zip(self.labels or (), each.unbind(-1), strict=self.labels is not None):
+            label_scores = _ratio(by_label.mT, name)
+            for label, score in zip(self.labels or (), label_scores.unbind(-1), strict=self.labels is not None):
                 scores[f"{name}[{label}]"] = score
         return scores
 
     def count_bounds(self) -> Bounds:
         return self._count_bounds(1 / len(self.labels or ("",)))
 
-    def _count_bounds(self, share: float) -> Bounds:
-        """Return the bounds of an item of which each label has a share."""
+    def _count_bounds(self, fraction: float) -> Bounds:
+        """Return the bounds of an item that counts as a fraction of an item of each label."""
         matched, pred, ref = self.sums[:-1].unflatten(-1, (3, -1)).sum(-1).unbind()
-        size = share * ((pred + ref - matched) / self.sums[-1]).nan_to_num(1.0).clamp(min=1.0).cpu()
+        size = fraction * ((pred + ref - matched) / self.sums[-1]).nan_to_num(1.0).clamp(min=1.0).cpu()
         labels = len(self.labels or ("",))
         worst, best = (size.new_tensor(row).repeat_interleave(labels) for row in ([0, 0.5, 0.5], [1, 1, 1]))
         return Bounds(size * worst, size * best)
@@ -150,7 +150,7 @@ class LabelScores(CountMetric):
         return together([resampled._replace(read=means), self._resampled_labels(resampled)], join)
 
     def _resampled_labels(self, resampled: Resampled) -> Resampled:
-        """Return the scores of single labels, to each of which an imagined item belongs as a whole."""
+        """Return the scores of single labels; for each, the bounds are those of one full item of the label."""
         bounds, none = self._count_bounds(1.0), torch.zeros(1, dtype=torch.float64, device="cpu")
 
         def read(sums: Tensor) -> dict[str, Tensor]:
@@ -160,8 +160,11 @@ class LabelScores(CountMetric):
         return resampled._replace(read=read, bounds=ends)
 
     def report(self, digits: int = 2, confidence: float = 0.95) -> str:
-        """A table of text: a row for each label that occurs, then the averages; support is the number of reference
-        items, "macro avg" the mean over labels. With `replicates` every score has its interval behind it."""
+        """Return the scores as a text table: a row for each label that occurs, then the averages.
+
+        Support is the number of reference items, "macro avg" the mean over labels. With `replicates` each score is
+        followed by its interval.
+        """
         return report_text(*self._report_rows(confidence), digits)
 
     def report_table(self, *, confidence: float = 0.95) -> Table:
@@ -178,7 +181,7 @@ class LabelScores(CountMetric):
         return Table([*cells], {**dict.fromkeys(HEAD[:3], True), HEAD[3]: None}, [*cells.values()], index="label")
 
     def _report_rows(self, confidence: float) -> tuple[list[Row], list[Row]]:
-        """Return the rows of labels that occur, and those of averages."""
+        """Return the rows of the labels that occur, and the rows of averages."""
         if self.average == "macro":
             raise ValueError(
                 "average: got 'macro', the mean over documents, which keeps no counts of labels; for the mean over "
@@ -201,7 +204,7 @@ class LabelScores(CountMetric):
 
     def _report_scores(self, counts: Tensor, confidence: float) -> dict[str, Tensor | Estimate]:
         # counts: (3, L)
-        """Return the scores of all labels and averages, with intervals where there are replicates."""
+        """Return the scores of all labels and averages, with intervals if there are replicates."""
 
         def means(sums: Tensor) -> dict[str, Tensor]:
             by_label = sums[..., :-1].unflatten(-1, (3, -1))
@@ -218,9 +221,9 @@ class LabelScores(CountMetric):
     def _per_label(self, labels: Tensor, counts: Tensor) -> Tensor:
         # labels: (..., N)  counts: (..., N)  ->  (..., L) float64
         size = len(self.labels or ())
-        place = labels.long().where((labels >= 0) & (labels < size), size).expand_as(counts)
+        index = labels.long().where((labels >= 0) & (labels < size), size).expand_as(counts)
         sums = torch.zeros(*counts.shape[:-1], size + 1, dtype=torch.float64, device=counts.device)
-        return sums.scatter_add_(-1, place, counts.double())[..., :size]
+        return sums.scatter_add_(-1, index, counts.double())[..., :size]
 
 
 def averaged(counts: Tensor, score: str, average: str) -> Tensor:
@@ -229,8 +232,8 @@ def averaged(counts: Tensor, score: str, average: str) -> Tensor:
     if average == "micro":
         return normalize(matched.sum(-1), pred.sum(-1), ref.sum(-1), score)
     weight = ref if average == "weighted" else (pred + ref > 0).to(counts.dtype)
-    each = normalize(matched, pred, ref, score)
-    return normalize((each * weight).sum(-1), weight.sum(-1), matched.sum(-1), "precision")
+    scores = normalize(matched, pred, ref, score)
+    return normalize((scores * weight).sum(-1), weight.sum(-1), matched.sum(-1), "precision")
 
 
 def _counted(labels: Tensor, lengths: Tensor) -> Tensor:

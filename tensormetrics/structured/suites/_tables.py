@@ -1,4 +1,4 @@
-"""Objects as tables of numbers, those of one document after those of another."""
+"""Integer tables of the objects of all documents, concatenated."""
 
 from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
@@ -10,22 +10,22 @@ from torch import Tensor
 from ..objects.values.columns import check_type
 
 
-def items_of(side: Sequence[Any], attribute: str, wanted: type, name: str) -> tuple[list[list[Any]], list[Any]]:
-    """The items of each document, which has them as `attribute` or consists of them, and of all together.
+def items_of(inputs: Sequence[Any], attribute: str, item_type: type, name: str) -> tuple[list[list[Any]], list[Any]]:
+    """Return the items of each document, read from `attribute` or the document itself, and all of them in one list.
 
-    TypeError with the place of one that is no `wanted`; `name` is that of the side.
+    An item of another type is a TypeError with its position; `name` is the argument.
     """
-    documents = [getattr(document, attribute, document) for document in side]
-    for number, document in enumerate(documents):
+    documents = [getattr(document, attribute, document) for document in inputs]
+    for index, document in enumerate(documents):
         if not isinstance(document, Iterable):
-            raise TypeError(f"{name}[{number}]: got {document!r:.60}, wanted a collection of {wanted.__name__}s")
+            raise TypeError(f"{name}[{index}]: got {document!r:.60}, wanted a collection of {item_type.__name__}s")
     documents = list(map(list, documents))
-    for number, items in enumerate(documents):
+    for index, items in enumerate(documents):
 
-        def where(row: int, number: int = number) -> str:
-            return f"{name}[{number}].{attribute}[{row}]"
+        def where(row: int, index: int = index) -> str:
+            return f"{name}[{index}].{attribute}[{row}]"
 
-        check_type(wanted, items, where)
+        check_type(item_type, items, where)
     return documents, list(chain.from_iterable(documents))
 
 
@@ -33,17 +33,19 @@ def numbered_rows(
     owners: Sequence[Sequence[Any]], read: Callable[[Sequence[Any]], Sequence[Sequence[int]]], where: str
 ) -> Tensor:
     # ->  (T, C) int64
-    """What `read` makes of the items of all documents; TypeError with the place of one that it cannot read, which
-    `where` has two gaps for."""
+    """Read the items of all documents.
+
+    An item that `read` rejects is a TypeError with its position, formatted by `where`.
+    """
     try:
         return rows(read(list(chain.from_iterable(owners))))
     except (AttributeError, TypeError, ValueError, RuntimeError):
         for document, items in enumerate(owners):
-            for place, item in enumerate(items):
+            for position, item in enumerate(items):
                 try:
                     rows(read([item]))
                 except (AttributeError, TypeError, ValueError, RuntimeError) as error:
-                    raise TypeError(f"{where.format(document, place)}: got {item!r:.120}: {error}") from error
+                    raise TypeError(f"{where.format(document, position)}: got {item!r:.120}: {error}") from error
         raise
 
 

@@ -1,4 +1,4 @@
-"""Smatch: how many triples two AMR graphs share, under the best mapping of their variables."""
+"""Smatch: the triples that two AMR graphs share under the best mapping of their variables."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -19,16 +19,16 @@ from ..tensors.reduction import CountMetric
 from ._tables import sizes
 from .structures import AMR, Prop
 
-NEVER_INVERSE = ("consist-of", "prep-out-of", "prep-on-behalf-of")  # roles whose name ends so
+NEVER_INVERSE = ("consist-of", "prep-out-of", "prep-on-behalf-of")  # names that end in -of but are no inverse roles
 
 
 Triple = tuple[str, str, str | None]  # source, role, target: a variable has an `instance` triple; None is left out
 
 
 def read_penman(text: str, top: bool | str = True) -> list[Prop]:
-    """The triples of a graph in PENMAN notation; see `read_triples` for what is made of them.
+    """Read the triples of a graph in PENMAN notation; see `read_triples`.
 
-    ValueError for text that is no graph, holds more than one or anything behind it, or defines a variable twice.
+    Text that is no graph, has more than one graph or anything after it, or defines a variable twice is a ValueError.
 
     >>> [(prop.subj.name, prop.pred) for prop in read_penman("(w / want :ARG0 (b / boy))")]
     [('w', 'instance'), ('w', 'arg0'), ('b', 'instance'), ('w', 'top')]
@@ -40,7 +40,7 @@ def read_penman(text: str, top: bool | str = True) -> list[Prop]:
         raise ImportError("text: PENMAN notation is read by penman; write pip install penman") from error
     if not isinstance(text, str):
         raise TypeError(f"text: got {type(text).__name__}, wanted a str; write text.decode() for bytes")
-    text = text.removeprefix("\ufeff")  # what some editors put before it
+    text = text.removeprefix("\ufeff")  # byte order mark of some editors
     shown = f"text: {text[:60]!r}"
     try:
         graph = penman.interpret(_only_tree(penman, text, shown), model=amr.model)
@@ -56,28 +56,31 @@ def read_penman(text: str, top: bool | str = True) -> list[Prop]:
 
 
 def _only_tree(penman: Any, text: str, shown: str) -> Any:
-    """The parser stops without a word at what begins no graph: it does not reach a graph put behind the text then."""
+    """Parse the only graph of a text.
+
+    The parser stops silently where no graph begins: then it does not reach a graph appended to the text.
+    """
     try:
         trees = list(penman.iterparse(f"{text}\n(end / end)"))
     except penman.exceptions.PenmanError:
         trees = []
     if len(trees) == 2:
         return trees[0]
-    found = list(penman.iterparse(text))  # says what is wrong within a graph
-    if len(found) != 1:
-        raise ValueError(f"{shown} holds {len(found)} graphs in PENMAN notation, wanted one")
-    raise ValueError(f"{shown} is no graph in PENMAN notation: there is more text behind the graph")
+    graphs = list(penman.iterparse(text))  # raises if a graph is malformed
+    if len(graphs) != 1:
+        raise ValueError(f"{shown} holds {len(graphs)} graphs in PENMAN notation, wanted one")
+    raise ValueError(f"{shown} is no graph in PENMAN notation: there is more text after the graph")
 
 
 def read_triples(triples: Iterable[Triple], top: bool | str = True, root: str | None = None) -> list[Prop]:
-    """Triples as Smatch counts them.
+    """Normalize triples as Smatch does.
 
-    Roles and constants are written small and without quotes; the inverse role in (x, role-of, y) is turned round;
-    (x, mod, y) between variables is (y, domain, x). `top=True` adds (root, top, "top"), "concept" adds (root, top, its
-    concept), False nothing. `root` is the source of the first triple if it is not given.
+    Roles and constants are lowercased and unquoted; the inverse role in (x, role-of, y) is inverted; (x, mod, y)
+    between variables becomes (y, domain, x). `top=True` adds (root, top, "top"), "concept" adds (root, top, its
+    concept), False adds nothing. `root` defaults to the source of the first triple.
 
-    >>> found = read_triples([("w", "instance", "want"), ("b", "ARG0-of", "w")], top=False)
-    >>> [(prop.subj.name, prop.pred) for prop in found]  # the inverse role is turned round
+    >>> props = read_triples([("w", "instance", "want"), ("b", "ARG0-of", "w")], top=False)
+    >>> [(prop.subj.name, prop.pred) for prop in props]  # the inverse role is inverted
     [('w', 'instance'), ('w', 'arg0')]
     """
     _checks.check_choice("top", top, (True, False, "concept"))
@@ -91,13 +94,13 @@ def read_triples(triples: Iterable[Triple], top: bool | str = True, root: str | 
     if top and root is not None:
         label = concepts.get(root) if top == "concept" else "top"
         if label is not None:
-            props.append(Prop(Variable(root), "top", _plain(label)))
+            props.append(Prop(Variable(root), "top", _normalize_constant(label)))
     return props
 
 
 def _prop(source: str, role: str, target: str, concepts: dict[str, str | None]) -> Prop:
     if role == "instance" or target not in concepts:
-        return Prop(Variable(source), role, _plain(target))
+        return Prop(Variable(source), role, _normalize_constant(target))
     if role.endswith("-of") and role not in NEVER_INVERSE:
         source, role, target = target, role.removesuffix("-of"), source
     if role == "mod":
@@ -105,7 +108,7 @@ def _prop(source: str, role: str, target: str, concepts: dict[str, str | None]) 
     return Prop(Variable(source), role, Variable(target))
 
 
-def _plain(constant: str) -> str:
+def _normalize_constant(constant: str) -> str:
     return constant.strip('"').lower()
 
 
@@ -113,10 +116,10 @@ class Smatch(CountMetric):
     """Precision, recall and F1 of the triples of AMR graphs (S. Cai, K. Knight, 2013, aclanthology.org/P13-2131).
 
     `update` takes two lists of graphs: PENMAN text, `AMR`s, or lists of `Prop`s or of (source, role, target) triples.
-    `top` is that of `read_triples`; `AMR`s and `Prop`s are taken as they are. `solver`, `restarts`, `node_limit` and
-    `seed` are those of `latent_overlap`. `compute` gives `precision`, `recall`, `f1`; `exact`, the share of pairs whose
-    match is proved to be the best; and `bound-f1`, which the F1 of the best matches does not exceed. `update` matches
-    the graphs on the host, and does not wait for the metric's device.
+    `top`: see `read_triples`; `AMR`s and `Prop`s are not changed. `solver`, `restarts`, `node_limit` and `seed`: see
+    `latent_overlap`. `compute` gives `precision`, `recall`, `f1`; `exact`, the fraction of pairs with a match that is
+    proved to be the best; and `bound-f1`, an upper bound of the F1 of the best matches. `update` matches the graphs on
+    the host and does not synchronize with the metric's device.
 
     >>> metric = Smatch()
     >>> metric.update(["(w / want :ARG0 (b / boy))"], ["(w / want :ARG0 (g / girl))"])
@@ -148,21 +151,21 @@ class Smatch(CountMetric):
         _checks.check_consistent_length(preds=preds, refs=refs)
         constants: dict[Variable | str, int] = {}
         pred, ref = (
-            [_read(graph, self.top, f"{name}[{number}]") for number, graph in enumerate(graphs)]
+            [_read(graph, self.top, f"{name}[{index}]") for index, graph in enumerate(graphs)]
             for name, graphs in (("preds", preds), ("refs", refs))
         )
         tables = [*_encode(pred, constants), *_encode(ref, constants)]
         n_pred, n_ref = sizes(pred), sizes(ref)
         lengths = (n_pred, n_pred, n_ref, n_ref)
-        # Lists are on the host, and so is the solver: no table is sent to a device, and nothing waits for one.
+        # Lists and the solver are on the host: no table is copied to a device, and nothing synchronizes with one.
         counts = in_chunks(self._count, tables, lengths, _search_cells, flat=True)
         self.add_documents(counts.to(self.device, non_blocking=True), **items)
 
-    def _count(self, *given: Tensor) -> Tensor:
-        # props and is_var (D, N, 3) of both sides, then their lengths (D,) each  ->  (D, 6)
-        pred_props, pred_is_var, ref_props, ref_is_var, n_pred, _, n_ref, _ = given
-        solved = latent_overlap(pred_props, pred_is_var, ref_props, ref_is_var, n_pred, n_ref, **self.options)
-        columns = (solved.value, n_pred, n_ref, solved.exact, solved.bound, torch.ones_like(n_pred))
+    def _count(self, *args: Tensor) -> Tensor:
+        # props, is_var (D, N, 3) of prediction and reference, then their lengths (D,) each  ->  (D, 6)
+        pred_props, pred_is_var, ref_props, ref_is_var, n_pred, _, n_ref, _ = args
+        solution = latent_overlap(pred_props, pred_is_var, ref_props, ref_is_var, n_pred, n_ref, **self.options)
+        columns = (solution.value, n_pred, n_ref, solution.exact, solution.bound, torch.ones_like(n_pred))
         return torch.stack([column.double() for column in columns], -1)
 
     def read_scores(self, counts: Tensor) -> dict[str, Tensor]:
@@ -193,20 +196,20 @@ def _read(graph: Any, top: bool | str, where: str) -> list[Prop]:
 
 
 def _search_cells(n: int | Tensor, _: int | Tensor, m: int | Tensor, __: int | Tensor) -> int | Tensor:
-    return (n + m) ** 2  # there may be as many variables as triples
+    return (n + m) ** 2  # at most as many variables as triples
 
 
 def _encode(graphs: list[list[Prop]], constants: dict[Variable | str, int]) -> tuple[Tensor, Tensor]:
     # -> props (T, 3), is_var (T, 3) of the triples of all graphs; `constants` grows
-    numbers, kinds = [], []
+    codes, kinds = [], []
     for graph in graphs:
         variables: dict[Variable | str, int] = {}
         for prop in graph:
             row = (prop.subj, prop.pred, prop.obj)
             kind = [isinstance(entry, Variable) for entry in row]
             tables = (variables if is_var else constants for is_var in kind)
-            numbers.append([table.setdefault(entry, len(table)) for entry, table in zip(row, tables, strict=True)])
+            codes.append([table.setdefault(entry, len(table)) for entry, table in zip(row, tables, strict=True)])
             kinds.append(kind)
-    return torch.tensor(numbers, dtype=torch.int64, device="cpu").view(-1, 3), torch.tensor(
+    return torch.tensor(codes, dtype=torch.int64, device="cpu").view(-1, 3), torch.tensor(
         kinds, dtype=torch.bool, device="cpu"
     ).view(-1, 3)

@@ -16,7 +16,7 @@ from ._contingency import assigned, used_width
 
 
 class ClusterAccuracy(CountMetric):
-    """Share of items whose cluster is the reference's, after the one-to-one relabelling that is best for each document.
+    """Fraction of items in the reference's cluster after the best one-to-one relabeling of each document.
 
     In [0, 1], higher is better; key `accuracy`. Arguments: see `CountMetric`.
 
@@ -32,7 +32,7 @@ class ClusterAccuracy(CountMetric):
     def update(self, pred: Tensor, ref: Tensor, **items: Unpack[ResamplingUnits]) -> None:
         """Add documents of W items.
 
-        Shapes: pred, ref: (..., W) int, negative where either is padding.
+        Shapes: pred, ref: (..., W) int, negative in the padding of either.
         """
         _checks.integral("pred", pred)
         _checks.integral("ref", ref)
@@ -51,7 +51,7 @@ class ClusterAccuracy(CountMetric):
 def _count(pred: Tensor, ref: Tensor, lengths: Tensor, _: Tensor) -> Tensor:
     # pred, ref: (D, W)  lengths: (D,)  ->  (D, 2)
     counted = (pred >= 0) & (ref >= 0) & _lengths.mask(lengths, pred.shape[1])
-    # Clusters of items that do not count are not told apart, so that the tables have few rows and columns.
+    # Items that do not count form one cluster, so that the tables have few rows and columns.
     row, col = (numbered(ids.where(counted, -1)[..., None]) for ids in (pred, ref))
     sizes = [ids.amax(-1) + 1 if ids.shape[1] else ids.sum(-1) for ids in (row, col)]
     return torch.stack([assigned(counted.double(), row, col, *sizes), counted.sum(-1).double()], -1)

@@ -5,16 +5,16 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
 Span = tuple[int, int]
-NONE = ("-", "_", "*")  # where no bracket stands
+NONE = ("-", "_", "*")  # fields without brackets
 UNIVERSAL = re.compile(r"\d+([-.]\d+)?(\t[^\t]*){9}$")  # a token of CoNLL-U: its number and nine more columns
 
 
 def read_conll_coref(lines: Iterable[str], column: int = -1) -> Iterator[tuple[str, list[list[Span]]]]:
     """Yield each document's name and its clusters of (first, last) token numbers, counted through the document.
 
-    `column` holds brackets such as `(3`, `3)`, `(3)`, joined by `|`. A document stands between `#begin document` and
-    `#end document`. What does not fit, such as a bracket that is never closed, is a ValueError with its line; so is
-    CoNLL-U, the format of CorefUD, whose mentions may be discontinuous and hold empty nodes.
+    `column` holds brackets such as `(3`, `3)`, `(3)`, joined by `|`. Documents are enclosed in `#begin document` and
+    `#end document`. Malformed input, such as a bracket that is never closed, is a ValueError with its line; so is
+    CoNLL-U, the format of CorefUD, in which mentions may be discontinuous and contain empty nodes.
 
     >>> lines = ["#begin document (a)", "Ann (0)", "saw -", "her (1", "car 1)", "she (0)", "#end document"]
     >>> list(read_conll_coref(lines))
@@ -23,13 +23,13 @@ def read_conll_coref(lines: Iterable[str], column: int = -1) -> Iterator[tuple[s
     if isinstance(lines, str | bytes):
         raise TypeError(f"lines: got one {type(lines).__name__}, wanted lines; write text.splitlines()")
     name, begun = None, 0
-    for number, line in enumerate(lines, 1):
+    for lineno, line in enumerate(lines, 1):
         if not isinstance(line, str):
-            raise TypeError(f"line {number}: got {line!r:.60}, wanted text; open files without 'b' in their mode")
-        line = line.removeprefix("\ufeff") if number == 1 else line  # what some editors put before the text
+            raise TypeError(f"line {lineno}: got {line!r:.60}, wanted text; open files without 'b' in their mode")
+        line = line.removeprefix("\ufeff") if lineno == 1 else line  # byte order mark of some editors
         if line.startswith("#begin document"):
             _check_ended(name, begun)
-            name, begun, token = line.removeprefix("#begin document").strip(), number, 0
+            name, begun, token = line.removeprefix("#begin document").strip(), lineno, 0
             clusters: dict[str, list[Span]] = defaultdict(list)
             opened: dict[str, list[tuple[int, int]]] = defaultdict(list)  # cluster -> (token, line) of open brackets
             continue
@@ -38,11 +38,11 @@ def read_conll_coref(lines: Iterable[str], column: int = -1) -> Iterator[tuple[s
         if name is None:
             if line.startswith("# global.Entity") or UNIVERSAL.match(line):
                 raise ValueError(
-                    f"line {number}: got CoNLL-U, the format of CorefUD, wanted CoNLL-2012: brackets in one column, "
+                    f"line {lineno}: got CoNLL-U, the format of CorefUD, wanted CoNLL-2012: brackets in one column, "
                     "between #begin document and #end document"
                 )
             if ends or fields:
-                raise ValueError(f"line {number}: got {line.strip()!r} outside of a document, wanted #begin document")
+                raise ValueError(f"line {lineno}: got {line.strip()!r} outside of a document, wanted #begin document")
         elif ends:
             for cluster, starts in opened.items():
                 if starts:
@@ -51,13 +51,13 @@ def read_conll_coref(lines: Iterable[str], column: int = -1) -> Iterator[tuple[s
             name = None
         elif fields:
             if not -len(fields) <= column < len(fields):
-                raise ValueError(f"line {number}: got {len(fields)} columns, wanted column={column} among them")
-            for opening, cluster, closing in _brackets(fields[column], number):
+                raise ValueError(f"line {lineno}: got {len(fields)} columns, wanted column={column} among them")
+            for opening, cluster, closing in _brackets(fields[column], lineno):
                 if opening:
-                    opened[cluster].append((token, number))
+                    opened[cluster].append((token, lineno))
                 if closing:
                     if not opened[cluster]:
-                        raise ValueError(f"line {number}: bracket {cluster}) was never opened")
+                        raise ValueError(f"line {lineno}: bracket {cluster}) was never opened")
                     clusters[cluster].append((opened[cluster].pop()[0], token))
             token += 1
     _check_ended(name, begun)
@@ -69,13 +69,13 @@ def _check_ended(name: str | None, line: int) -> None:
 
 
 def _brackets(field: str, line: int) -> list[tuple[str, str, str]]:
-    """Opening, cluster, closing of each bracket."""
+    """Parse the opening, cluster and closing of each bracket."""
     if field in NONE:
         return []
-    found = []
+    brackets = []
     for part in field.split("|"):
         match = re.fullmatch(r"(\(?)([^()]+)(\)?)", part)
         if match is None or not (match[1] or match[3]):
             raise ValueError(f"line {line}: got {field!r}, wanted '-' or brackets such as (3|4)")
-        found.append((match[1], match[2], match[3]))
-    return found
+        brackets.append((match[1], match[2], match[3]))
+    return brackets

@@ -19,8 +19,8 @@ from ._tables import sizes
 
 REPEATED = ("raise", "first", "largest")
 METRICS = ("mentions", "muc", "b_cubed", "ceaf_m", "ceaf_e", "blanc", "lea", "conll")
-# The counts of a document: numerators, or links (c), of cells; denominators, or links, of the predicted (a) and the
-# reference (b) clusters.
+# The counts of a document: numerators, or links (c), of cells; denominators, or links, of predicted (a) and reference
+# (b) clusters.
 _COUNTS = (
     *("shared", "mentions_a", "mentions_b", "clusters_a", "clusters_b", "muc", "b_cubed_a", "b_cubed_b"),
     *("ceaf_m", "ceaf_e", "lea_a", "lea_b", "link_c", "link_a", "link_b", "other_c", "other_a", "other_b"),
@@ -30,13 +30,13 @@ _COUNTS = (
 class CorefScores(CountMetric):
     """Precision, recall and F1 of coreference, keys `<metric>-precision` and so on, in [0, 1]; higher is better.
 
-    `mentions` found; MUC (Vilain et al. 1995); B-cubed (Bagga, Baldwin 1998); CEAF-m and CEAF-e (Luo 2005,
+    `mentions` detected; MUC (Vilain et al. 1995); B-cubed (Bagga, Baldwin 1998); CEAF-m and CEAF-e (Luo 2005,
     doi:10.3115/1220575.1220579); BLANC with predicted mentions (Luo et al. 2014, doi:10.3115/v1/P14-2005); LEA
     (Moosavi, Strube 2016, doi:10.18653/v1/P16-1060); `conll-f1`, the mean of the F1 of MUC, B-cubed and CEAF-e.
     "micro" sums numerators and denominators over documents, as CoNLL-2012 does; "macro" averages documents.
-    `singletons="drop"` takes clusters of one mention away on both sides first. `repeated_mentions`: where a mention of
-    several predicted clusters belongs, as models answer: "raise", an error; "first", to the first of them; "largest",
-    to that of the most mentions, the first of equals. Other arguments: see `CountMetric`, and `normalize` for
+    `singletons="drop"` first removes predicted and reference clusters of one mention. `repeated_mentions`: the cluster
+    of a mention that a model puts into several: "raise", an error; "first", the first of them; "largest", the one with
+    the most mentions, the first one among equals. Other arguments: see `CountMetric`, and `normalize` for
     `zero_division`.
 
     >>> metric = CorefScores(["muc", "conll"])
@@ -66,7 +66,7 @@ class CorefScores(CountMetric):
     update_of_lists = "update_clusters"
 
     def update(self, pred_ids: Tensor, ref_ids: Tensor, **items: Unpack[ResamplingUnits]) -> None:
-        """Add documents of W mentions: the cluster of each mention on the two sides, negative where it has none.
+        """Add documents of W mentions: predicted and reference cluster of each mention, negative for none.
 
         Shapes: pred_ids, ref_ids: (..., W) int. Lists of clusters go to `update_clusters`.
         """
@@ -74,7 +74,7 @@ class CorefScores(CountMetric):
             if not isinstance(ids, Tensor):
                 raise TypeError(
                     f"{name}: got a {type(ids).__name__}, wanted a tensor of the numbers of clusters, or lists of "
-                    "clusters on both sides"
+                    "clusters as both arguments"
                 )
         _checks.integral("pred_ids", pred_ids)
         _checks.integral("ref_ids", ref_ids)
@@ -91,27 +91,27 @@ class CorefScores(CountMetric):
         names: Sequence[str] | None = None,
         **items: Unpack[ResamplingUnits],
     ) -> None:
-        """Add documents given as collections of clusters of hashable mentions. Repeats within a cluster count once.
+        """Add documents as collections of clusters of hashable mentions. Repeats within a cluster count once.
 
-        `names` of the documents are what errors call them, instead of their numbers.
+        Errors report the documents by `names`, instead of by number.
         """
         _checks.check_consistent_length(preds=preds, refs=refs)
         named = {"preds": (preds, self.repeated_mentions), "refs": (refs, "raise")}
         if names is not None:
             _checks.check_consistent_length(preds=preds, names=names)
-        sides = [
+        cluster_maps = [
             [
-                _cluster_of(document, f"{side}: document {i if names is None else repr(names[i])}", repeated)
-                for i, document in enumerate(found)
+                _cluster_of(document, f"{name}: document {i if names is None else repr(names[i])}", repeated)
+                for i, document in enumerate(collection)
             ]
-            for side, (found, repeated) in named.items()
+            for name, (collection, repeated) in named.items()
         ]
-        mentions = [(pred | ref).keys() for pred, ref in zip(*sides, strict=True)]
+        mentions = [(pred | ref).keys() for pred, ref in zip(*cluster_maps, strict=True)]
         tables = [
             torch.tensor(
-                [of.get(mention, -1) for of, row in zip(side, mentions, strict=True) for mention in row], device="cpu"
+                [of.get(mention, -1) for of, row in zip(maps, mentions, strict=True) for mention in row], device="cpu"
             ).long()
-            for side in sides
+            for maps in cluster_maps
         ]
         lengths = sizes(mentions)
         self.add_update(
@@ -120,8 +120,8 @@ class CorefScores(CountMetric):
 
     def _count(self, pred_ids: Tensor, ref_ids: Tensor, lengths: Tensor, _: Tensor) -> Tensor:
         # pred_ids, ref_ids: (D, W)  lengths: (D,)  ->  (D, 18)
-        inside = _lengths.mask(lengths, pred_ids.shape[1])
-        ids = [side.where(inside, -1) for side in (pred_ids, ref_ids)]
+        valid = _lengths.mask(lengths, pred_ids.shape[1])
+        ids = [clusters.where(valid, -1) for clusters in (pred_ids, ref_ids)]
         if self.singletons == "drop":
             ids = map(_without_singletons, ids)
         return _count(*ids)
@@ -147,36 +147,36 @@ class CorefScores(CountMetric):
 
 
 def _cluster_of(clusters: Iterable[Iterable[Hashable]], where: str, repeated: str) -> dict[Hashable, int]:
-    """Return the number of the cluster of each mention."""
+    """Return the cluster index of each mention."""
     clusters = getattr(clusters, "entities", clusters)
     if not isinstance(clusters, Iterable):
         raise TypeError(f"{where}: got {clusters!r:.60}, wanted a collection of clusters")
     members = [_mentions_of(cluster, where) for cluster in clusters]
     order = list(range(len(members)))
     if repeated == "largest":
-        order.sort(key=lambda number: -len(members[number]))
-    found: dict[Hashable, int] = {}
-    for number in order:
-        for mention in members[number]:
-            if found.setdefault(mention, number) != number and repeated == "raise":
+        order.sort(key=lambda index: -len(members[index]))
+    cluster_of: dict[Hashable, int] = {}
+    for index in order:
+        for mention in members[index]:
+            if cluster_of.setdefault(mention, index) != index and repeated == "raise":
                 raise ValueError(
                     f"{where}: mention {mention!r} is in two clusters; of predictions, repeated_mentions='first' or "
                     "'largest' chooses one of them"
                 )
-    return found
+    return cluster_of
 
 
 def _mentions_of(cluster: Iterable[Hashable], where: str) -> dict[Hashable, None]:
     mentions = getattr(cluster, "mentions", cluster)
     if isinstance(mentions, str) or not isinstance(mentions, Iterable):
         raise TypeError(f"{where}: got the cluster {cluster!r:.60}, wanted a collection of mentions")
-    found: dict[Hashable, None] = {}
+    unique: dict[Hashable, None] = {}
     for mention in mentions:
         try:
-            found[mention] = None
+            unique[mention] = None
         except TypeError as error:
             raise TypeError(f"{where}: got the mention {mention!r:.60}, wanted a hashable one") from error
-    return found
+    return unique
 
 
 def _clusters(ids: Tensor) -> tuple[Tensor, Tensor]:
@@ -209,7 +209,7 @@ def _count(pred_ids: Tensor, ref_ids: Tensor) -> Tensor:
     row, col = row.clamp(min=0), col.clamp(min=0)
     shared_a, shared_b = torch.zeros_like(a).scatter_add(-1, row, c), torch.zeros_like(b).scatter_add(-1, col, c)
     size_a, size_b = a.gather(-1, row).clamp(min=1).double(), b.gather(-1, col).clamp(min=1).double()
-    alone = ((size_a == 1) & (size_b == 1)).double() * c
+    singleton = ((size_a == 1) & (size_b == 1)).double() * c
     shared, links = c.sum(-1), (_links(c).sum(-1), _links(a).sum(-1), _links(b).sum(-1))
     clusters_a, clusters_b = (a > 0).sum(-1), (b > 0).sum(-1)
     table = (row, col, clusters_a, clusters_b)
@@ -224,8 +224,8 @@ def _count(pred_ids: Tensor, ref_ids: Tensor) -> Tensor:
         "b_cubed_b": (c * c / size_b).sum(-1),
         "ceaf_m": assigned(c.double(), *table),
         "ceaf_e": assigned(2 * c / (size_a + size_b), *table),
-        "lea_a": (c * (c - 1) / (size_a - 1).clamp(min=1) + alone).sum(-1),
-        "lea_b": (c * (c - 1) / (size_b - 1).clamp(min=1) + alone).sum(-1),
+        "lea_a": (c * (c - 1) / (size_a - 1).clamp(min=1) + singleton).sum(-1),
+        "lea_b": (c * (c - 1) / (size_b - 1).clamp(min=1) + singleton).sum(-1),
         "link_c": links[0],
         "link_a": links[1],
         "link_b": links[2],
@@ -249,7 +249,7 @@ def _scores(
 
 
 def _blanc(n: dict[str, Tensor], mentions: tuple[Tensor, ...]) -> tuple[Tensor, Tensor, Tensor]:
-    """Mean over links and non-links; a class that the reference lacks is left out, as the CoNLL scorer does."""
+    """Average over links and non-links; a class without reference links is ignored, as in the CoNLL scorer."""
     link, other = (_scores(n[f"{k}_c"], n[f"{k}_c"], n[f"{k}_a"], n[f"{k}_b"], 0.0) for k in ("link", "other"))
     has_link, has_other = n["link_b"] > 0, n["other_b"] > 0
     no_pred = (n["link_a"] == 0) & (n["other_a"] == 0)

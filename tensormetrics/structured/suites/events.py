@@ -27,9 +27,9 @@ class EventScores(CountMetric):
     """Precision, recall and F1 of events, keys `<metric>-precision` and so on, in [0, 1]; higher is better.
 
     `trigger_identification`: spans of triggers; `trigger_classification`: also their types; `argument_identification`:
-    spans of arguments; `argument_classification`: also their roles. With `link="trigger"` an argument counts under an
-    event of the same trigger span and type, events being matched one-to-one so that most do; with "type" under any
-    event of the same type. `policy`: see `Policy`. Other arguments: see `CountMetric`.
+    spans of arguments; `argument_classification`: also their roles. With `link="trigger"` an argument must belong to an
+    event of the same trigger span and type, and events are matched one-to-one to maximize the number of arguments; with
+    "type" it may belong to any event of the same type. `policy`: see `Policy`. Other arguments: see `CountMetric`.
 
     >>> attack = Event(Trigger(Mention(3, 3), "attack"), [Argument(Mention(0, 1), "agent")])
     >>> other = Event(Trigger(Mention(3, 3), "attack"), [Argument(Mention(0, 1), "place")])
@@ -71,22 +71,22 @@ class EventScores(CountMetric):
         _checks.shape("ref_triggers", ref_triggers, *batch, "M", 3)
         _checks.shape("pred_args", pred_args, *batch, "A", 4)
         _checks.shape("ref_args", ref_args, *batch, "C", 4)
-        given = {
+        tensors = {
             "pred_triggers": pred_triggers,
             "ref_triggers": ref_triggers,
             "pred_args": pred_args,
             "ref_args": ref_args,
         }
-        for name, tensor in given.items():
+        for name, tensor in tensors.items():
             _checks.integral(name, tensor)
-        _checks.same_device(**given)
+        _checks.same_device(**tensors)
         sizes = {"n_pred": n_pred, "n_ref": n_ref, "n_pred_args": n_pred_args, "n_ref_args": n_ref_args}
         lengths = [
             documents(_lengths.full_or_clamped(name, n, tensor, batch, tensor.shape[-2]), 0)
-            for (name, n), tensor in zip(sizes.items(), given.values(), strict=True)
+            for (name, n), tensor in zip(sizes.items(), tensors.values(), strict=True)
         ]
         self.add_documents(
-            in_chunks(self._count, [documents(t, 2) for t in given.values()], lengths, self._cells), **items
+            in_chunks(self._count, [documents(t, 2) for t in tensors.values()], lengths, self._cells), **items
         )
 
     def update_events(
@@ -95,7 +95,7 @@ class EventScores(CountMetric):
         refs: Sequence[EventSet | Iterable[Event]],
         **items: Unpack[ResamplingUnits],
     ) -> None:
-        """Add documents given as `EventSet`s or collections of `Event`s."""
+        """Add documents as `EventSet`s or collections of `Event`s."""
         _checks.check_consistent_length(preds=preds, refs=refs)
         types, roles = numbers(), numbers()
 
@@ -104,17 +104,17 @@ class EventScores(CountMetric):
             return [[types[head.type] for head in heads], *_ends(heads)]
 
         def read_arguments(events: Sequence[Event]) -> list[list[int]]:
-            given = [argument for event in events for argument in event.args]
-            return [[roles[argument.role] for argument in given], *_ends(given)]
+            arguments = [argument for event in events for argument in event.args]
+            return [[roles[argument.role] for argument in arguments], *_ends(arguments)]
 
         triggers, args = [], []
-        for name, side in (("preds", preds), ("refs", refs)):
-            owners, _ = items_of(side, "events", Event, name)
+        for name, collection in (("preds", preds), ("refs", refs)):
+            owners, _ = items_of(collection, "events", Event, name)
             where = f"{name}[{{}}].events[{{}}]"
             triggers.append((numbered_rows(owners, read_triggers, where), sizes(owners)))
             table = numbered_rows(owners, read_arguments, where)
             counts = [[len(event.args) for event in document] for document in owners]
-            owner = [number for row in counts for number, count in enumerate(row) for _ in range(count)]
+            owner = [event_index for row in counts for event_index, count in enumerate(row) for _ in range(count)]
             table = torch.cat([torch.tensor(owner, dtype=torch.int64, device="cpu")[:, None], table], 1)
             args.append((table, torch.tensor(list(map(sum, counts)), dtype=torch.int64, device="cpu")))
         tables, lengths = zip(*triggers, *args, strict=True)
@@ -129,24 +129,24 @@ class EventScores(CountMetric):
             for score in SCORES
         }
 
-    def _count(self, *given: Tensor) -> Tensor:
-        # triggers (D, N, 3), (D, M, 3), arguments (D, A, 4), (D, C, 4), then how many there are (D,) each  ->  (D, 12)
-        triggers, args, n_events, n_args = given[:2], given[2:4], given[4:6], given[6:]
+    def _count(self, *tables: Tensor) -> Tensor:
+        # triggers (D, N, 3), (D, M, 3), arguments (D, A, 4), (D, C, 4), then their numbers (D,) each  ->  (D, 12)
+        triggers, args, n_events, n_args = tables[:2], tables[2:4], tables[4:6], tables[6:]
         overlaps = [
-            self._counted(*(side[..., 1:] for side in triggers), *n_events),
+            self._counted(*(table[..., 1:] for table in triggers), *n_events),
             self._counted(*triggers, *n_events),
         ]
-        owner = [side[..., 0].long() for side in args]
+        owner = [table[..., 0].long() for table in args]
         both = torch.cat(args, -2).long()
         span = numbered(both[..., 2:])
-        for number in (span, numbered(torch.stack([both[..., 1], span], -1))):  # spans alone, and with roles
-            wanted = number.split([side.shape[-2] for side in args], -1)
+        for ids in (span, numbered(torch.stack([both[..., 1], span], -1))):  # spans alone, and with roles
+            keys = ids.split([table.shape[-2] for table in args], -1)
             if self.link == "type":
                 types = (_type_of(t, o) for t, o in zip(triggers, owner, strict=True))
-                pairs = (torch.stack(pair, -1) for pair in zip(types, wanted, strict=True))
+                pairs = (torch.stack(pair, -1) for pair in zip(types, keys, strict=True))
                 overlaps.append(self._counted(*pairs, *n_args))
             else:
-                overlaps.append(self._nested(triggers, owner, wanted, n_events, n_args))
+                overlaps.append(self._nested(triggers, owner, keys, n_events, n_args))
         return torch.stack([part.double() for overlap in overlaps for part in overlap], -1)
 
     @property
@@ -162,40 +162,40 @@ class EventScores(CountMetric):
         self,
         triggers: Sequence[Tensor],  # (..., N, 3), (..., M, 3)
         owner: Sequence[Tensor],  # (..., A), (..., C) the events of the arguments
-        args: Sequence[Tensor],  # (..., A), (..., C) in [0, A + C): equal arguments have one number
+        args: Sequence[Tensor],  # (..., A), (..., C) in [0, A + C): ids, the same for equal arguments
         n_events: Sequence[Tensor],  # (...), (...)
         n_args: Sequence[Tensor],  # (...), (...)
     ) -> Overlap:  # (...) each
-        """Events of equal trigger are worth the arguments they share; those of one event are a multiset."""
-        sizes = [side.shape[-2] for side in triggers]
+        """Compute overlaps of events; the similarity of events of equal trigger is their number of common arguments."""
+        sizes = [table.shape[-2] for table in triggers]
         owner = [
             events.where(_lengths.mask(n, events.shape[-1]) & (events >= 0), size).clamp(max=size)
             for events, n, size in zip(owner, n_args, sizes, strict=True)
-        ]  # an event behind the last takes what does not count
+        ]  # an extra last event has the arguments that do not count
         width = sum(a.shape[-1] for a in args)
         repeats = [_occurrences(o * width + a) for o, a in zip(owner, args, strict=True)]
         if self._duplicates == "set":
             owner = [o.where(r == 0, size) for o, r, size in zip(owner, repeats, sizes, strict=True)]
-        # The n-th of equal arguments of an event is a key of its own: two events share it once or not at all.
+        # The n-th of equal arguments of an event is a separate key: two events share it once or not at all.
         keys = [a * width + n for a, n in zip(args, repeats, strict=True)]
-        same = (keys[0][..., :, None] == keys[1][..., None, :]).float()  # (..., A, C); counts exactly up to 2**24
+        same = (keys[0][..., :, None] == keys[1][..., None, :]).float()  # (..., A, C); exact counts up to 2**24
         shared = _by_event(_by_event(same, owner[0], sizes[0]).mT, owner[1], sizes[1]).mT  # (..., N, M)
         ones = (torch.ones_like(o, dtype=same.dtype)[..., None] for o in owner)
         n_pred, n_ref = map(_by_event, ones, owner, sizes)  # (..., N, 1), (..., M, 1)
         n_ref = n_ref.mT
         cross, pred, ref = self.policy.count_empty(shared, n_pred, n_ref, n_pred, n_ref)
         equal = (triggers[0][..., :, None, :] == triggers[1][..., None, :, :]).all(-1)
-        inside = [_lengths.mask(n, size) for n, size in zip(n_events, sizes, strict=True)]
+        valid = [_lengths.mask(n, size) for n, size in zip(n_events, sizes, strict=True)]
         overlap = Overlap(
             set_overlap(cross * equal, n_events[0], n_events[1]),
-            (pred[..., :, 0] * inside[0]).sum(-1),
-            (ref[..., 0, :] * inside[1]).sum(-1),
+            (pred[..., :, 0] * valid[0]).sum(-1),
+            (ref[..., 0, :] * valid[1]).sum(-1),
         )
         return Overlap(*self.policy.count_empty(*overlap, *n_events))
 
     @property
     def _duplicates(self) -> str:
-        # "set_cross" is about plain values, which triggers and arguments are not
+        # "set_cross" concerns plain values, not triggers and arguments
         return "set" if self.policy.duplicates == "set" else "multiset"
 
 
@@ -209,21 +209,21 @@ def _ends(items: Iterable[Trigger | Argument]) -> tuple[list[int], list[int]]:
 
 
 def _type_of(triggers: Tensor, event: Tensor) -> Tensor:
-    # triggers: (..., N, 3)  event: (..., A)  ->  (..., A), 0 where there is no such event
+    # triggers: (..., N, 3)  event: (..., A)  ->  (..., A), 0 without such an event
     types = torch.nn.functional.pad(triggers[..., 0], (0, 1))
     return types.gather(-1, event.clamp(0, triggers.shape[-2]))
 
 
 def _by_event(values: Tensor, event: Tensor, events: int) -> Tensor:
-    # values: (..., A, C)  event: (..., A) up to `events`, where it does not count  ->  (..., events, C)
-    """The sums over the arguments of each event."""
+    # values: (..., A, C)  event: (..., A), `events` for arguments that do not count  ->  (..., events, C)
+    """Sum over the arguments of each event."""
     total = values.new_zeros(*event.shape[:-1], events + 1, values.shape[-1])
     return total.scatter_add_(-2, event[..., None].expand_as(values), values)[..., :events, :]
 
 
 def _occurrences(keys: Tensor) -> Tensor:
-    # keys: (..., A)  ->  (..., A) how often the key came before
+    # keys: (..., A)  ->  (..., A) number of earlier occurrences of the key
     order, group = sorted_groups(keys[..., None])
-    place = torch.arange(keys.shape[-1], device=keys.device).expand_as(order)
-    first = torch.full_like(place, keys.shape[-1]).scatter_reduce_(-1, group, place, "amin").gather(-1, group)
-    return torch.empty_like(place).scatter_(-1, order, place - first)
+    position = torch.arange(keys.shape[-1], device=keys.device).expand_as(order)
+    first = torch.full_like(position, keys.shape[-1]).scatter_reduce_(-1, group, position, "amin").gather(-1, group)
+    return torch.empty_like(position).scatter_(-1, order, position - first)

@@ -23,15 +23,15 @@ CUT = 10  # of metametric's average precision
 
 
 class RankingScores(CountMetric):
-    """Means over queries of the scores of a ranking, in [0, 1]; higher is better. Textbook forms, as in trec_eval.
+    """Mean scores of rankings over queries, in [0, 1], by the textbook definitions of trec_eval; higher is better.
 
     With h the hits in order of rank (a repeated prediction is a miss), o their running sum and m the reference items:
     `precision@k` o_k / k, `recall@k` o_k / m, `hit@k` [o_k > 0], `r_precision` o_m / m, `rr` one over the rank of the
     first hit, `ap@k` the sum of h_i o_i / i up to k over m, `ndcg@k` the sum of gain_i / log2(i + 1) up to k over the
-    same sum for the best order. `ap` and `ndcg` see the whole ranking. On request `ap_metametric`, as the package of
-    that name has it: the sum of P_k (R_k - R_(k-1)) up to 10, with P_k = o_k / min(k, n) of n predictions and R_k =
-    o_k / min(k, m); it may exceed 1. Without reference items what is over m is `zero_division`, see `normalize`; a gain
-    that is not finite makes its query's ndcg NaN. The mean leaves out NaN. Other arguments: see `CountMetric`.
+    same sum for the best order. `ap` and `ndcg` use the full ranking. On request `ap_metametric`, as in the package
+    metametric: the sum of P_k (R_k - R_(k-1)) up to 10, with P_k = o_k / min(k, n) of n predictions and R_k =
+    o_k / min(k, m); it may exceed 1. Without reference items ratios over m are `zero_division`, see `normalize`; a gain
+    that is not finite makes its query's ndcg NaN. The mean ignores NaN. Other arguments: see `CountMetric`.
 
     >>> metric = RankingScores(ks=[2], scores=["precision", "rr"])
     >>> metric.update(torch.tensor([[4, 7, 9]]), torch.tensor([[7, 8]]))  # numbers of items: ranked, relevant
@@ -94,11 +94,11 @@ class RankingScores(CountMetric):
         gains: Sequence[Sequence[float]] | None = None,
         **items: Unpack[ResamplingUnits],
     ) -> None:
-        """Add queries of objects: the predictions, best first, the references and, if wanted, their gains in order.
+        """Add queries of objects: the predictions, best first, the references and, optionally, their gains in order.
 
         Items are compared by the inner metric of `dsl.ranking[max_k](inner)`: o_k is the best one-to-one overlap of the
-        first k predictions with the references, and h_k = o_k - o_(k-1) may lie between 0 and 1. ValueError for a k
-        above max_k, and for gains with an inner metric that is no equality.
+        first k predictions with the references, and h_k = o_k - o_(k-1) may lie between 0 and 1. A k above max_k is a
+        ValueError, and so are gains with an inner metric other than equality.
         """
         deepest = max((int(name.partition("@")[2] or 0) for name in self.names), default=0)
         if deepest > ranking.max_k:
@@ -107,20 +107,20 @@ class RankingScores(CountMetric):
         self.add_update(in_chunks(self._count_hits, tables, (n, n, m), total, flat=True, device=self.device), **items)
 
     def _count(self, pred_keys: Tensor, ref_keys: Tensor, *rest: Tensor) -> Tensor:
-        # pred_keys: (D, N)  ref_keys: (D, M)  rest: gains (D, M) or nothing, then the lengths (D,) of each  ->  (D, K)
+        # pred_keys: (D, N)  ref_keys: (D, M)  rest: optional gains (D, M), then the lengths (D,) of each  ->  (D, K)
         *gains, n_pred, n_ref = rest if len(rest) == 2 else rest[:3]
         n, m = pred_keys.shape[1], ref_keys.shape[1]
-        inside = _lengths.mask(n_ref, m)
-        ref_gain = gains[0].double().where(inside, 0) if gains else inside.double()
-        ref_gain = ref_gain.masked_fill(~ref_gain.isfinite(), torch.nan)  # which sorts before every gain
-        # A hit is the first prediction of a key that the reference has too.
+        valid = _lengths.mask(n_ref, m)
+        ref_gain = gains[0].double().where(valid, 0) if gains else valid.double()
+        ref_gain = ref_gain.masked_fill(~ref_gain.isfinite(), torch.nan)  # sorts before every gain
+        # A hit is the first prediction of a key of the reference.
         key = numbered(torch.cat([pred_keys.long(), ref_keys.long()], -1)[..., None])
         pred_key, ref_key = key[..., :n], key[..., n:]
-        wanted = torch.zeros_like(key).scatter_add(-1, ref_key, inside.long())
+        num_refs = torch.zeros_like(key).scatter_add(-1, ref_key, valid.long())
         gains = torch.zeros_like(key, dtype=torch.float64).scatter_add(-1, ref_key, ref_gain)
         rank = torch.arange(n, device=key.device).expand_as(pred_key).where(_lengths.mask(n_pred, n), n)
         first = torch.full_like(key, n).scatter_reduce(-1, pred_key, rank, "amin").gather(-1, pred_key)
-        hit = (first == rank) & (rank < n) & (wanted.gather(-1, pred_key) > 0)
+        hit = (first == rank) & (rank < n) & (num_refs.gather(-1, pred_key) > 0)
         gained = gains.gather(-1, pred_key) * hit
         return self._count_hits(prefix_sums(hit.double()), gained, ref_gain, n_pred, n_pred, n_ref)
 
@@ -128,19 +128,19 @@ class RankingScores(CountMetric):
         # hits, gained: (D, N)  gain: (D, M)  lengths: (D,) of each  ->  (D, K)
         n_pred, _, n_ref = lengths
         ideal = gain.where(_lengths.mask(n_ref, gain.shape[1]), 0).sort(descending=True, dim=-1).values
-        inside = _lengths.mask(n_pred, hits.shape[1])
-        found = (hits * inside).amax(-1, keepdim=True) if hits.shape[1] else hits.sum(-1, keepdim=True)
-        hits, gained = hits.where(inside, found), gained.where(inside, 0)
+        valid = _lengths.mask(n_pred, hits.shape[1])
+        num_hits = (hits * valid).amax(-1, keepdim=True) if hits.shape[1] else hits.sum(-1, keepdim=True)
+        hits, gained = hits.where(valid, num_hits), gained.where(valid, 0)
         scores = _scores(hits, gained, ideal, n_pred, n_ref, self.names, self.zero_division)
         return torch.stack([scores[name].expand(n_ref.shape) for name in self.names], -1)
 
     def read_scores(self, counts: Tensor) -> dict[str, Tensor]:
-        # counts: (..., K) the scores of a query themselves  ->  name: (...)
+        # counts: (..., K) scores of queries  ->  name: (...)
         return dict(zip(self.names, counts.unbind(-1), strict=True))
 
 
 def _scores(
-    hits: Tensor,  # (..., N) their running sum, whose steps are 0 or 1, or between
+    hits: Tensor,  # (..., N) running sum of hits, each in [0, 1]
     gained: Tensor,  # (..., N)
     ideal: Tensor,  # (..., M) gains, largest first
     n_pred: Tensor,  # (...)
@@ -160,13 +160,13 @@ def _scores(
         return (gain / torch.arange(2, gain.shape[-1] + 2, device=gain.device, dtype=gain.dtype).log2()).sum(-1)
 
     def score(name: str, k: int) -> Tensor:
-        found = from_none[..., min(k, n)]
+        hits_at_k = from_none[..., min(k, n)]
         if name == "precision":
-            return found / k
+            return hits_at_k / k
         if name == "recall":
-            return over(found, n_ref)
+            return over(hits_at_k, n_ref)
         if name == "hit":
-            return (found > 0).to(hit.dtype)
+            return (hits_at_k > 0).to(hit.dtype)
         if name == "ap":
             return over((hit * hits / rank)[..., :k].sum(-1), n_ref)
         if name == "ndcg":
@@ -174,11 +174,11 @@ def _scores(
         if name == "rr":
             return ((from_none > 0).to(hit.dtype).diff(dim=-1) / rank).sum(-1)
         if name == "ap_metametric":
-            cut = torch.arange(1, CUT + 1, device=hit.device)
+            cutoffs = torch.arange(1, CUT + 1, device=hit.device)
             so_far = prefix_sums(nn.functional.pad(hit, (0, CUT))[..., :CUT])
-            p, r = (so_far / torch.minimum(cut, most[..., None]).clamp(min=1) for most in (n_pred, n_ref))
+            p, r = (so_far / torch.minimum(cutoffs, length[..., None]).clamp(min=1) for length in (n_pred, n_ref))
             return over((p * r.diff(dim=-1, prepend=torch.zeros_like(r[..., :1]))).sum(-1), (n_ref > 0).to(hit.dtype))
         return over((hit * (rank <= n_ref[..., None])).sum(-1), n_ref)
 
-    whole = max(n, ideal.shape[-1])
-    return {name: score(text, int(k or whole)) for name in names for text, _, k in [name.partition("@")]}
+    full_depth = max(n, ideal.shape[-1])
+    return {name: score(text, int(k or full_depth)) for name in names for text, _, k in [name.partition("@")]}

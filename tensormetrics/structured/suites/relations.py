@@ -16,7 +16,7 @@ from .structures import Relation, RelationSet
 
 
 class RelationScores(LabelScores):
-    """Precision, recall and F1 of relations, right where type and both mentions are, in [0, 1]; higher is better.
+    """Precision, recall and F1 of relations, which must agree in type and both mentions, in [0, 1]; higher is better.
 
     `labels` names the types 0, 1, ... and adds a score for each, such as `f1[born-in]`; then the average may also be
     "types", the mean over types that occur, or "weighted", by the number of reference relations. Repeats are counted.
@@ -41,7 +41,7 @@ class RelationScores(LabelScores):
     ) -> None:
         """Add documents. Rows of a negative type do not count.
 
-        Shapes: pred_relations: (..., N, F) int (type, then what tells subject and object, such as their ends);
+        Shapes: pred_relations: (..., N, F) int (type, then columns that identify subject and object, such as ends);
         ref_relations: (..., M, F) int; n_pred: (...); n_ref: (...). Lists of relations go to `update_relations`.
         """
         _checks.shape("pred_relations", pred_relations, "...", "N", "F")
@@ -64,7 +64,7 @@ class RelationScores(LabelScores):
         refs: Sequence[RelationSet | Iterable[Relation]],
         **items: Unpack[ResamplingUnits],
     ) -> None:
-        """Add documents given as `RelationSet`s or collections of `Relation`s, whose types are among the labels."""
+        """Add documents as `RelationSet`s or collections of `Relation`s; their types must be among the labels."""
         _checks.check_consistent_length(preds=preds, refs=refs)
         types = numbers()
         for label in self.labels or ():
@@ -77,8 +77,8 @@ class RelationScores(LabelScores):
             return columns
 
         tables, lengths = [], []
-        for name, side in (("preds", preds), ("refs", refs)):
-            owners, _ = items_of(side, "relations", Relation, name)
+        for name, collection in (("preds", preds), ("refs", refs)):
+            owners, _ = items_of(collection, "relations", Relation, name)
             tables.append(numbered_rows(owners, read, f"{name}[{{}}].relations[{{}}]"))
             lengths.append(sizes(owners))
         if self.labels is not None and len(types) > len(self.labels):

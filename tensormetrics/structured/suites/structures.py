@@ -10,7 +10,7 @@ from ..objects.variable import Variable
 @metametric
 @dataclass(frozen=True)
 class Mention:
-    """A span of text; whether `right` belongs to it is the user's convention."""
+    """A span of text; whether `right` is inclusive is the user's convention."""
 
     left: int
     right: int
@@ -19,7 +19,7 @@ class Mention:
 @metametric
 @dataclass(frozen=True)
 class Trigger:
-    """What tells an event, and the event's type."""
+    """The mention that expresses an event, and the event's type."""
 
     mention: Mention
     type: str
@@ -28,7 +28,7 @@ class Trigger:
 @metametric
 @dataclass(frozen=True)
 class Argument:
-    """What takes part in an event, and as what."""
+    """A participant of an event and its role."""
 
     mention: Mention
     role: str
@@ -37,7 +37,7 @@ class Argument:
 @metametric
 @dataclass
 class Event:
-    """Two events are worth the number of arguments they share, if they have the same trigger."""
+    """An event; the similarity of two events of equal trigger is the number of arguments they share."""
 
     trigger: Trigger
     args: Collection[Argument]
@@ -54,7 +54,7 @@ class EventSet:
 @metametric
 @dataclass(frozen=True)
 class Relation:
-    """How two mentions are related."""
+    """A relation of two mentions."""
 
     type: str
     subj: Mention
@@ -72,7 +72,7 @@ class RelationSet:
 @metametric
 @dataclass
 class Entity:
-    """Mentions of one thing."""
+    """The mentions of one entity."""
 
     mentions: Collection[Mention]
 
@@ -107,6 +107,6 @@ class Prop:
 @metametric
 @dataclass
 class AMR:
-    """A graph as its triples; two are worth the triples they share under the best mapping of their variables."""
+    """A graph as triples; the overlap of two graphs is their common triples under the best mapping of variables."""
 
     props: Collection[Prop]

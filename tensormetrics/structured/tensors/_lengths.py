@@ -1,5 +1,4 @@
-"""Documents of unequal size: how many entries count, and how to do a few of like size at a time, each few padded to
-their own longest."""
+"""Documents of unequal length: lengths, masks, and chunks of documents of similar length with little padding."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -9,10 +8,10 @@ from torch import Tensor
 
 from ... import _checks
 
-CELLS = 1 << 22  # of the tables of a chunk that are held at a time
-GPU_CELLS = 1 << 24  # there a chunk more costs launches
-FEW_CELLS = 1 << 17  # what is padded to them costs less than another chunk
-WASTE = 4  # so much padding, against what counts, is less than what sorting and cutting cost
+CELLS = 1 << 22  # maximum of the tables of one chunk on the CPU
+GPU_CELLS = 1 << 24  # larger on a GPU, where each chunk costs kernel launches
+SMALL_CELLS = 1 << 17  # padding up to this size costs less than another chunk
+WASTE = 4  # padding up to this multiple of the valid cells costs less than sorting and splitting
 
 Cells = Callable[..., int | Tensor]  # lengths of one document -> cells of the largest tables it needs
 Chunk = tuple[slice | Tensor, tuple[Tensor, ...], tuple[Tensor, ...]]  # documents, their tables, their lengths
@@ -48,7 +47,7 @@ def total(*lengths: int | Tensor) -> int | Tensor:
 
 
 def in_chunks(
-    count: Callable[..., Tensor],  # tables of some documents (few, N, ...), then their lengths (few,)  ->  (few, K)
+    count: Callable[..., Tensor],  # tables of a chunk (chunk, N, ...), then its lengths (chunk,)  ->  (chunk, K)
     tables: Sequence[Tensor],
     lengths: Sequence[Tensor],
     cells: Cells = product,
@@ -56,69 +55,70 @@ def in_chunks(
     flat: bool = False,
     device: torch.device | None = None,
 ) -> Tensor:  # (D, K)
-    """What `count` gives for each document, in their order; see `chunks`."""
-    found = [
-        (place, count(*some, *sizes)) for place, some, sizes in chunks(tables, lengths, cells, flat=flat, device=device)
+    """Compute `count` of each document, in order; see `chunks`."""
+    results = [
+        (index, count(*chunk, *sizes))
+        for index, chunk, sizes in chunks(tables, lengths, cells, flat=flat, device=device)
     ]
-    if len(found) == 1:
-        return found[0][1]
-    result = found[0][1].new_empty(len(lengths[0]), *found[0][1].shape[1:])
-    for place, counts in found:
-        result[place] = counts
+    if len(results) == 1:
+        return results[0][1]
+    result = results[0][1].new_empty(len(lengths[0]), *results[0][1].shape[1:])
+    for index, counts in results:
+        result[index] = counts
     return result
 
 
 def chunks(
     tables: Sequence[Tensor],  # (D, N, ...) each, or flat (T, ...)
-    lengths: Sequence[Tensor],  # (D,) int64 each, of the table that stands at the same place
+    lengths: Sequence[Tensor],  # (D,) int64 each, of the table of the same index
     cells: Cells = product,
     *,
     flat: bool = False,
     device: torch.device | None = None,
 ) -> Iterator[Chunk]:
-    """Chunks of documents whose padded tables have few `cells`; with `flat` rows of all documents follow one another.
+    """Yield chunks of documents whose padded tables have few `cells`; `flat` tables are concatenated documents.
 
-    Where lengths are on the CPU documents of like size come together, and are padded to the longest of them alone;
-    elsewhere, where reading a length would wait, the tables are cut as they are. There is always one chunk at least.
+    If lengths are on the CPU, a chunk has documents of similar length, padded to the longest of them. On a GPU, where
+    reading a length would synchronize, chunks are consecutive documents. There is always at least one chunk.
     """
     device = tables[0].device if device is None else device
     starts = [n.cumsum(0) - n if flat else None for n in lengths]
-    for place, widths in cuts(lengths, [table.shape[1] for table in tables] if not flat else [], cells):
-        some = [
-            _taken(table, start, n, place, width)
+    for index, widths in cuts(lengths, [table.shape[1] for table in tables] if not flat else [], cells):
+        chunk = [
+            _select(table, start, n, index, width)
             for table, start, n, width in zip(tables, starts, lengths, widths, strict=True)
         ]
-        yield place, tuple(t.to(device) for t in some), tuple(n[place].to(device) for n in lengths)
+        yield index, tuple(t.to(device) for t in chunk), tuple(n[index].to(device) for n in lengths)
 
 
 def cuts(
     lengths: Sequence[Tensor], widths: Sequence[int], cells: Cells = product
 ) -> Iterator[tuple[slice | Tensor, Sequence[int]]]:
     # ->  documents, width of each table
-    """Where to cut documents with tables of these `widths`, of which `lengths` (D,) each count; see `chunks`."""
+    """Yield the documents and table widths of each chunk; `lengths` of the `widths` columns are valid."""
     documents = len(lengths[0])
     if lengths[0].device.type != "cpu":
-        few = max(GPU_CELLS // max(cells(*widths), 1), 1)
-        yield from ((slice(first, first + few), widths) for first in range(0, max(documents, 1), few))
+        chunk_rows = max(GPU_CELLS // max(cells(*widths), 1), 1)
+        yield from ((slice(first, first + chunk_rows), widths) for first in range(0, max(documents, 1), chunk_rows))
         return
     sizes = torch.stack(tuple(lengths))  # (S, D)
     longest = sizes.amax(1).tolist() if documents else [0] * len(sizes)
     padded = documents * int(cells(*longest))
-    if padded <= FEW_CELLS or padded <= min(CELLS, WASTE * int(torch.as_tensor(cells(*sizes)).sum())):
+    if padded <= SMALL_CELLS or padded <= min(CELLS, WASTE * int(torch.as_tensor(cells(*sizes)).sum())):
         yield slice(None), longest
         return
     size, order = sizes.amax(0).sort(stable=True)
     for bucket in order.split(size.double().log2().ceil().unique_consecutive(return_counts=True)[1].tolist()):
-        most = sizes[:, bucket].amax(1).tolist()
-        for part in bucket.split(max(CELLS // max(int(cells(*most)), 1), 1)):
+        max_sizes = sizes[:, bucket].amax(1).tolist()
+        for part in bucket.split(max(CELLS // max(int(cells(*max_sizes)), 1), 1)):
             yield part, sizes[:, part].amax(1).tolist()
 
 
-def _taken(table: Tensor, start: Tensor | None, lengths: Tensor, place: slice | Tensor, width: int) -> Tensor:
-    # ->  (few, width, ...)
+def _select(table: Tensor, start: Tensor | None, lengths: Tensor, index: slice | Tensor, width: int) -> Tensor:
+    # ->  (chunk, width, ...)
     if start is None:
-        return table[:, :width][place]
-    first = start[place, None]
+        return table[:, :width][index]
+    first = start[index, None]
     if width == 0:
         return table.new_zeros(len(first), 0, *table.shape[1:])
     return table[(first + torch.arange(width, device="cpu")).clamp(max=len(table) - 1)]
@@ -126,6 +126,6 @@ def _taken(table: Tensor, start: Tensor | None, lengths: Tensor, place: slice | 
 
 def documents(tensor: Tensor, dims: int) -> Tensor:
     # (..., *item), `dims` dimensions of an item  ->  (D, *item)
-    """The leading dimensions, any number of them, as one."""
-    lead = tensor.ndim - dims
-    return tensor.reshape(math.prod(tensor.shape[:lead]), *tensor.shape[lead:])
+    """Flatten the batch dimensions."""
+    batch_dims = tensor.ndim - dims
+    return tensor.reshape(math.prod(tensor.shape[:batch_dims]), *tensor.shape[batch_dims:])

@@ -1,4 +1,4 @@
-"""Detected boxes matched to reference boxes."""
+"""Scores of detected boxes matched to reference boxes."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -20,13 +20,13 @@ from .reduction import CountMetric
 class BoxMatch(CountMetric):
     """Scores of boxes after the best one-to-one matching of each image, in [0, 1]; higher is better.
 
-    Pairs of IoU >= threshold (and > 0), of equal label where labels are given, may match. `objective="iou"` takes the
-    matching of largest total IoU, "count" the one of most pairs. `precision`, `recall` and `f1` count pairs; with "iou"
-    also `mean_iou` of the pairs and `soft-precision`, `soft-recall`, `soft-f1`, which add up their IoU. At threshold
-    0.5 and for one class `soft-f1` is panoptic quality (A. Kirillov et al. 2019, doi:10.1109/CVPR.2019.00963).
-    Several thresholds add `@0.5` and so on to the keys. `format` is "xyxy", "xywh" or "cxcywh". A box that is not
-    finite makes the scores of an image with boxes on both sides NaN, and micro averages with them.
-    Other arguments: see `CountMetric`.
+    Pairs of IoU >= threshold (and > 0) may match, if labels are given only pairs of equal labels. `objective="iou"`
+    selects the matching of largest total IoU, "count" the one with the most pairs. `precision`, `recall` and `f1`
+    count pairs; "iou" adds `mean_iou` of the pairs and `soft-precision`, `soft-recall`, `soft-f1`, which sum their
+    IoU. At threshold 0.5 and for one class `soft-f1` is panoptic quality (A. Kirillov et al. 2019,
+    doi:10.1109/CVPR.2019.00963). Several thresholds add `@0.5` and so on to the keys. `format` is "xyxy", "xywh" or
+    "cxcywh". A box that is not finite makes the scores of an image with predicted and reference boxes NaN, and the
+    micro averages too. Other arguments: see `CountMetric`.
 
     >>> metric = BoxMatch(threshold=0.5)
     >>> metric.update(torch.tensor([[[0.0, 0, 2, 2], [5, 5, 6, 6]]]), torch.tensor([[[0.0, 0, 2, 3]]]))  # one image
@@ -97,11 +97,11 @@ class BoxMatch(CountMetric):
         counts = [n_pred.double(), n_ref.double()]
         for threshold in self.suffixes:
             allowed = (iou >= threshold) & (iou > 0)
-            worth = iou.where(allowed, 0) if self.objective == "iou" else allowed.to(iou.dtype)
-            found = set_overlap(worth.masked_fill(iou.isnan(), torch.nan), n_pred, n_ref, return_pairs=True)
-            assert found.ref_of_pred is not None  # boxes are matched one-to-one
-            pairs = (found.ref_of_pred >= 0).sum(-1).double()
-            counts += [pairs.masked_fill(found.value.isnan(), torch.nan), found.value]
+            score = iou.where(allowed, 0) if self.objective == "iou" else allowed.to(iou.dtype)
+            matching = set_overlap(score.masked_fill(iou.isnan(), torch.nan), n_pred, n_ref, return_pairs=True)
+            assert matching.ref_of_pred is not None  # boxes are matched one-to-one
+            pairs = (matching.ref_of_pred >= 0).sum(-1).double()
+            counts += [pairs.masked_fill(matching.value.isnan(), torch.nan), matching.value]
         return torch.stack(counts, -1)
 
     def read_scores(self, counts: Tensor) -> dict[str, Tensor]:
@@ -120,9 +120,11 @@ class BoxMatch(CountMetric):
 
 @takes_arrays
 def box_iou(a: Tensor, b: Tensor) -> Tensor:
-    """Intersection over union; 0 for a box without area, NaN for one that is not finite, or whose area is not.
+    """Compute the intersection over union of all pairs of boxes.
 
-    Shapes: a: (..., N, 4); b: (..., M, 4) as x1, y1, x2, y2 -> (..., N, M), float32, or float64 where one is.
+    It is 0 for a box without area, and NaN if a coordinate or an area is not finite.
+
+    Shapes: a: (..., N, 4); b: (..., M, 4) as x1, y1, x2, y2 -> (..., N, M), float32, or float64 if an input is.
 
     >>> box_iou(torch.tensor([[0.0, 0, 2, 2]]), torch.tensor([[0.0, 0, 2, 3], [4, 4, 5, 5]]))
     tensor([[0.6667, 0.0000]])
@@ -131,17 +133,17 @@ def box_iou(a: Tensor, b: Tensor) -> Tensor:
     _checks.shape("b", b, "...", "M", 4)
     _checks.same_device(a=a, b=b)
     if any(n != m and 1 not in (n, m) for n, m in zip(a.shape[-3::-1], b.shape[-3::-1], strict=False)):
-        leads = f"{tuple(a.shape[:-2])} of a, {tuple(b.shape[:-2])} of b"
-        raise ValueError(f"leading dimensions do not broadcast: got {leads}")
+        shapes = f"{tuple(a.shape[:-2])} of a, {tuple(b.shape[:-2])} of b"
+        raise ValueError(f"leading dimensions do not broadcast: got {shapes}")
     a, b = (_corners(boxes, "xyxy") for boxes in (a, b))
     a, b = a[..., :, None, :], b[..., None, :, :]
-    sides = torch.minimum(a[..., 2:], b[..., 2:]) - torch.maximum(a[..., :2], b[..., :2])
-    shared = sides.clamp(min=0).prod(-1)
+    extent = torch.minimum(a[..., 2:], b[..., 2:]) - torch.maximum(a[..., :2], b[..., :2])
+    shared = extent.clamp(min=0).prod(-1)
     area_a, area_b = ((box[..., 2:] - box[..., :2]).clamp(min=0).prod(-1) for box in (a, b))
     union = area_a + area_b - shared
-    known = a.isfinite().all(-1) & b.isfinite().all(-1) & union.isfinite()
+    is_finite = a.isfinite().all(-1) & b.isfinite().all(-1) & union.isfinite()
     ratio = (shared / union.where(union > 0, 1)).where((area_a > 0) & (area_b > 0), 0)
-    return ratio.masked_fill(~known, torch.nan)
+    return ratio.masked_fill(~is_finite, torch.nan)
 
 
 def _corners(boxes: Tensor, format: str) -> Tensor:

@@ -1,10 +1,10 @@
-"""Which relations between predicted and reference items a matching may be."""
+"""The relations between predicted and reference items that a matching may be."""
 
 from enum import Enum
 
 
 class Constraint(Enum):
-    """How often an item may be matched; each has an arrow and a ratio as its spelling.
+    """Limits on how often an item may be matched, each spelled as an arrow or a ratio.
 
     | spellings    | predicted item | reference item | relation                                   |
     |--------------|----------------|----------------|--------------------------------------------|
@@ -14,7 +14,7 @@ class Constraint(Enum):
     | `~`, `*:*`   | reusable       | reusable       | any relation                               |
 
     `->` and `1:*` are the same; `<-` and `*:1` are the same. The package metametric 0.3.0a0 reads the two ratios the
-    other way round, although the arrows mean the same there: code moved from it must use arrows or swap the ratios.
+    other way round, although its arrows mean the same: code ported from it must use arrows or swap the ratios.
     """
 
     ONE_TO_ONE = "<->"
@@ -24,7 +24,7 @@ class Constraint(Enum):
 
     @classmethod
     def parse(cls, text: "str | Constraint") -> "Constraint":
-        """The constraint of a spelling; a Constraint is returned as it is."""
+        """Parse the spelling of a constraint; a Constraint is returned unchanged."""
         if isinstance(text, cls):
             return text
         if text not in _SPELLINGS:

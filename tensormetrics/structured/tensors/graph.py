@@ -1,4 +1,4 @@
-"""The overlap of two graphs: the heaviest relation of nodes that agrees on who reaches whom."""
+"""The overlap of two graphs: the heaviest relation of nodes that preserves reachability."""
 
 from typing import NamedTuple
 
@@ -19,7 +19,7 @@ STARTS = 8  # of the search
 
 @takes_arrays
 def reachability(adjacency: Tensor) -> Tensor:
-    """Which node reaches which along edges, in any number of steps; every node reaches itself.
+    """Compute which nodes are reachable along edges in any number of steps; every node reaches itself.
 
     Shapes: adjacency: (..., N, N) bool -> (..., N, N) bool.
 
@@ -47,17 +47,17 @@ def graph_overlap(
     solver: str = "auto",
     node_limit: int = 200_000,
 ) -> Solved:
-    """Largest sum of similarities over pairs of nodes that `constraint` allows and that agree on reachability.
+    """Compute the largest sum of similarities over node pairs that a constraint allows and that agree on reachability.
 
     Shapes: similarity: (..., N, M); pred_reach: (..., N, N) bool; ref_reach: (..., M, M) bool; n_pred: (...); n_ref:
     (...).
 
     Two pairs agree if one predicted node reaches the other exactly when their reference nodes do so, in both
-    directions; see `reachability`. Lengths, NaN and pairs of similarity <= 0 as in `set_overlap`, whose value is the
-    first bound. The value is differentiable through the pairs taken.
+    directions; see `reachability`. Lengths, NaN and pairs of similarity <= 0 are treated as in `set_overlap`, which
+    gives the first bound. The value is differentiable through the selected pairs.
 
-    NP-hard. `solver="search"` looks for the value, all documents at once; "auto" hands documents whose value is not
-    proved to scipy's integer programmes, with at most `node_limit` nodes each; "exact" has no limit.
+    The problem is NP-hard. `solver="search"` is a local search of all documents at once; "auto" solves documents with
+    an unproved value by scipy's integer programs, with at most `node_limit` nodes each; "exact" has no limit.
 
     >>> chain = reachability(torch.tensor([[0, 1], [0, 0]]).bool())
     >>> graph_overlap(torch.eye(2), chain, chain.mT).value
@@ -75,14 +75,14 @@ def graph_overlap(
     parts = [documents(x, 2) for x in (gain.double(), pred_reach, ref_reach)]
     value, bound = (parts[0].new_empty(len(parts[0])) for _ in range(2))
     pairs = torch.zeros_like(parts[0], dtype=torch.bool)
-    for place, (n, m) in cuts([documents(length, 0) for length in lengths], (n, m), lambda n, m: STARTS * n * m):
-        worth, pred, ref = (x[:, :h, :w][place] for x, h, w in zip(parts, (n, n, m), (m, n, m), strict=True))
-        value[place], bound[place], pairs[:, :n, :m][place] = _solve(worth, pred, ref, constraint, solver, nodes)
+    for index, (n, m) in cuts([documents(length, 0) for length in lengths], (n, m), lambda n, m: STARTS * n * m):
+        weight, pred, ref = (x[:, :h, :w][index] for x, h, w in zip(parts, (n, n, m), (m, n, m), strict=True))
+        value[index], bound[index], pairs[:, :n, :m][index] = _solve(weight, pred, ref, constraint, solver, nodes)
     value, bound = (x.reshape(batch).masked_fill(~valid, torch.nan) for x in (value, bound))
     exact = value == bound
     if needs_derivative(similarity):
-        taken = similarity.where(pairs.reshape(similarity.shape), 0).sum((-2, -1), dtype=torch.float64)
-        value = value + (taken - taken.detach())  # adds 0, whose derivative is that of the pairs
+        total = similarity.where(pairs.reshape(similarity.shape), 0).sum((-2, -1), dtype=torch.float64)
+        value = value + (total - total.detach())  # adds 0 with the derivative of the selected pairs
     return Solved(value, bound, exact)
 
 
@@ -99,8 +99,8 @@ def _solve(
     pairs = _best_set(gain, constraint)
     bound = (gain * pairs).sum((-2, -1))
     agree = ((_agreeing(pairs.double(), links) == pairs.sum((-2, -1), keepdim=True)) | ~pairs).flatten(1).all(-1)
-    climbed, found = _climb(gain, links)
-    value, pairs = bound.where(agree, climbed), pairs.where(agree[:, None, None], found)
+    climbed, climbed_pairs = _climb(gain, links)
+    value, pairs = bound.where(agree, climbed), pairs.where(agree[:, None, None], climbed_pairs)
     if solver != "search":
         value, bound, pairs = _prove(gain, links, value, bound, pairs, node_limit)
     return value, bound, pairs
@@ -114,9 +114,9 @@ def _prove(
     pairs: Tensor,  # (D, N, M) bool
     node_limit: int | None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return value, bound and pairs with those of the unproved documents replaced by what integer programmes found.
+    """Return value, bound and pairs, those of unproved documents replaced by solutions of integer programs.
 
-    The programmes run on the host, to and from which one table of all these documents is sent.
+    The programs run on the host; all these documents are copied there and back as one table.
     """
     unproved = (value < bound).nonzero()[:, 0]
     if not len(unproved):
@@ -124,37 +124,37 @@ def _prove(
     n, m = gain.shape[1:]
     tables = [gain, *links.pred, *links.ref]
     columns = [value[:, None], bound[:, None], *(table.flatten(1) for table in tables)]
-    # Through lists, since tensors inside of torch.func have no memory that numpy could read.
+    # Through lists: tensors inside of torch.func transforms have no storage that numpy could read.
     documents = np.array(torch.cat([column[unproved] for column in columns], 1).tolist())
     proofs = []
     for document in documents:
         ends, weight, pred, ref = np.split(document, np.cumsum([2, n * m, 5 * n * n]))
-        programme = _programme(weight.reshape(n, m), pred.reshape(5, n, n), ref.reshape(5, m, m))
-        least, most = ends.tolist()
-        proofs.append(_proof(programme, least, most, node_limit, weight > 0))
-    found = torch.tensor(np.stack(proofs), device="cpu").to(gain.device, non_blocking=True)
-    is_better = found[:, 0] > value[unproved]
-    proved = (found[:, 2:] > 0).view(-1, n, m).where(is_better[:, None, None], pairs[unproved])
+        program = _program(weight.reshape(n, m), pred.reshape(5, n, n), ref.reshape(5, m, m))
+        lower, upper = ends.tolist()
+        proofs.append(_proof(program, lower, upper, node_limit, weight > 0))
+    results = torch.tensor(np.stack(proofs), device="cpu").to(gain.device, non_blocking=True)
+    is_better = results[:, 0] > value[unproved]
+    proved = (results[:, 2:] > 0).view(-1, n, m).where(is_better[:, None, None], pairs[unproved])
     return (
-        value.index_copy(0, unproved, found[:, 0]),
-        bound.index_copy(0, unproved, found[:, 1]),
+        value.index_copy(0, unproved, results[:, 0]),
+        bound.index_copy(0, unproved, results[:, 1]),
         pairs.index_copy(0, unproved, proved),
     )
 
 
 def _proof(
-    programme: IntegerProgram, least: float, most: float, node_limit: int | None, is_column: np.ndarray
+    program: IntegerProgram, lower: float, upper: float, node_limit: int | None, is_column: np.ndarray
 ) -> np.ndarray:
-    # is_column: (N M,) bool  ->  (2 + N M,): value, bound, and the pairs where the value is above `least`
-    most = min(most, relax(programme).bound)
+    # is_column: (N M,) bool  ->  (2 + N M,): value, bound, and the pairs if the value is above `lower`
+    upper = min(upper, relax(program).bound)
     pairs = np.zeros(len(is_column))
-    if least * (1 + PROOF) < most:
-        answer = solve(programme, least, node_limit)
-        if (weight := programme.weight @ answer.taken) > least:
-            least = float(weight)
+    if lower * (1 + PROOF) < upper:
+        answer = solve(program, lower, node_limit)
+        if (weight := program.weight @ answer.taken) > lower:
+            lower = float(weight)
             pairs[is_column] = answer.taken > 0
-        most = min(most, answer.bound)
-    return np.concatenate([[least, most if least * (1 + PROOF) < most else least], pairs])
+        upper = min(upper, answer.bound)
+    return np.concatenate([[lower, upper if lower * (1 + PROOF) < upper else lower], pairs])
 
 
 def _check_square(name: str, relation: Tensor) -> None:
@@ -165,9 +165,12 @@ def _check_square(name: str, relation: Tensor) -> None:
 
 
 class Links(NamedTuple):
-    """How two nodes of one side stand to each other, one plane for each kind: neither reaches the other, the second
-    the first, the first the second, both do, they are the same. On the reference side plane k holds what a predicted
-    pair of kind k may be matched to: a node of a reusable side may be split over nodes that reach each other."""
+    """Relations of two nodes of one graph, a plane for each of five kinds.
+
+    The kinds: neither node reaches the other, the second reaches the first, the first the second, both reach each
+    other, they are the same. Plane k of `ref` has the pairs that a predicted pair of kind k may be matched to: a
+    reusable node may be split over nodes that reach each other.
+    """
 
     pred: Tensor  # (5, D, N, N) float64, 0 or 1
     ref: Tensor  # (5, D, M, M)
@@ -190,25 +193,28 @@ def _links(pred_reach: Tensor, ref_reach: Tensor, constraint: Constraint) -> Lin
 
 
 def _agreeing(pairs: Tensor, links: Links) -> Tensor:
-    # pairs: (..., D, N, M) weights  ->  (..., D, N, M): the weight of the pairs that agree with each pair
+    # pairs: (..., D, N, M) weights  ->  (..., D, N, M): total weight of the pairs that agree with each pair
     return sum(pred @ pairs @ ref.mT for pred, ref in zip(*links, strict=True))
 
 
 def _best_set(gain: Tensor, constraint: Constraint) -> Tensor:
-    # gain: (D, N, M)  ->  (D, N, M) bool: the pairs of the heaviest relation that knows nothing of edges
+    # gain: (D, N, M)  ->  (D, N, M) bool: the pairs of the heaviest relation, ignoring edges
     if constraint is Constraint.MANY_TO_MANY or 0 in gain.shape[1:]:
         return gain > 0
     _, ref_of_pred, pred_of_ref = set_overlap(gain, constraint=constraint, return_pairs=True)
     if ref_of_pred is None:
-        assert pred_of_ref is not None  # one side has one partner each
+        assert pred_of_ref is not None  # predicted or reference nodes have at most one partner
         return pred_of_ref[:, None] == torch.arange(gain.shape[1], device=gain.device)[:, None]
     return ref_of_pred[..., None] == torch.arange(gain.shape[2], device=gain.device)
 
 
 def _climb(gain: Tensor, links: Links) -> tuple[Tensor, Tensor]:
     # gain: (D, N, M)  ->  value (D,), pairs (D, N, M) bool
-    """The heaviest of some local optima: each begins with the best pair of one predicted node and adds, as long as
-    that wins, the pair that wins most over the pairs which disagree with it."""
+    """Return the heaviest of several local optima.
+
+    Each search starts from the best pair of one predicted node. It adds the pair whose gain exceeds that of the pairs
+    which disagree with it the most, while the sum grows.
+    """
     d, n, m = gain.shape
     if n == 0 or m == 0:
         return gain.sum((-2, -1)), gain > 0
@@ -221,8 +227,8 @@ def _climb(gain: Tensor, links: Links) -> tuple[Tensor, Tensor]:
         weight = gain * pairs
         lost = weight.sum((-2, -1), keepdim=True) - _agreeing(weight, links)
         won = (gain - lost).masked_fill(pairs, 0)
-        most, move = won.flatten(-2).max(-1)
-        better = most > PROOF * gain.amax((-2, -1))
+        max_gain, move = won.flatten(-2).max(-1)
+        better = max_gain > PROOF * gain.amax((-2, -1))
         if not better.any():
             value, start = weight.sum((-2, -1)).max(0)
             return value, pairs[start, document]
@@ -236,9 +242,9 @@ def _one_hot(cell: Tensor, n: int, m: int) -> Tensor:
     return (cell[..., None] == torch.arange(n * m, device=cell.device)).unflatten(-1, (n, m))
 
 
-def _programme(gain: np.ndarray, pred: np.ndarray, ref: np.ndarray) -> IntegerProgram:
+def _program(gain: np.ndarray, pred: np.ndarray, ref: np.ndarray) -> IntegerProgram:
     # gain: (N, M)  pred: (5, N, N)  ref: (5, M, M)
-    """Return a column for each pair, a row for each family of pairs no two of which agree."""
+    """Return a program with a column per pair and a row per clique of conflicting pairs."""
     u, v = gain.nonzero()
     families = _cliques((pred[:, u][:, :, u] * ref[:, v][:, :, v]).sum(0) == 0)
     row = np.repeat(np.arange(len(families)), [len(family) for family in families])
@@ -247,14 +253,14 @@ def _programme(gain: np.ndarray, pred: np.ndarray, ref: np.ndarray) -> IntegerPr
 
 def _cliques(conflict: np.ndarray) -> list[np.ndarray]:
     # conflict: (K, K) bool, symmetric
-    """Sets of pairs in mutual conflict that together cover every conflict; each is grown until nothing fits."""
+    """Cover all conflicts greedily by maximal cliques of pairs in mutual conflict."""
     uncovered, cliques = conflict.copy(), []
     while uncovered.any():
         clique = list(np.unravel_index(uncovered.argmax(), uncovered.shape))
-        fits = conflict[clique].all(0)
-        while fits.any():
-            clique.append(np.where(fits, uncovered[clique].sum(0), -1).argmax())
-            fits &= conflict[clique[-1]]
+        candidates = conflict[clique].all(0)
+        while candidates.any():
+            clique.append(np.where(candidates, uncovered[clique].sum(0), -1).argmax())
+            candidates &= conflict[clique[-1]]
         uncovered[np.ix_(clique, clique)] = False
         cliques.append(np.array(clique))
     return cliques

@@ -1,4 +1,4 @@
-"""Ratios of a cross overlap to the self-overlaps of its two sides."""
+"""Ratios of a cross overlap to the self-overlaps of prediction and reference."""
 
 import math
 import re
@@ -14,13 +14,13 @@ from ... import _checks
 from ..._checks import takes_arrays
 from . import policy
 
-Side = TypeVar("Side", float, Tensor)
+Value = TypeVar("Value", float, Tensor)
 
 
 class Normalizer(ABC):
-    """A ratio of overlaps. Subclasses give `name` and `ratio`; what 0/0 is worth stays with `normalize`.
+    """Base of the ratios of overlaps. Subclasses define `name` and `ratio`; `normalize` decides about 0/0.
 
-    `reads` are the self-overlaps that the ratio needs: the others may be 0, and are not computed for objects.
+    `reads` are the self-overlaps that the ratio needs: others may be 0 and are not computed for objects.
 
     >>> class OverSmaller(Normalizer):
     ...     name = "over-smaller"
@@ -36,20 +36,20 @@ class Normalizer(ABC):
 
     @abstractmethod
     def ratio(self, cross: Tensor, pred: Tensor, ref: Tensor) -> tuple[Tensor, Tensor]:
-        """The two sides of the fraction.
+        """Return the numerator and the denominator of the ratio.
 
         Shapes: cross, pred, ref: (...) -> numerator (...), denominator (...).
         """
 
     @staticmethod
     def parse(text: "str | Normalizer") -> "Normalizer":
-        """The normalizer of a name; a Normalizer is returned as it is."""
+        """Parse the name of a normalizer; a Normalizer is returned unchanged."""
         if isinstance(text, Normalizer):
             return text
         if text in _NAMED:
             return _NAMED[text]
-        number = re.fullmatch(r"f(\d+\.?\d*(?:e[+-]?\d+)?)", text) if isinstance(text, str) else None
-        beta = float(number[1]) if number else 0.0
+        f_match = re.fullmatch(r"f(\d+\.?\d*(?:e[+-]?\d+)?)", text) if isinstance(text, str) else None
+        beta = float(f_match[1]) if f_match else 0.0
         if beta == 0 or math.isinf(beta):
             named = re.fullmatch(r"(.*?)[-_ ]?(micro|macro)[-_ ]?(.*)", text) if isinstance(text, str) else None
             hint = f"; write {named[2]}_average([{named[1] + named[3] or 'f1'!r}])" if named else ""
@@ -61,16 +61,16 @@ class Normalizer(ABC):
 
 
 def parse_normalizers(argument: str, texts: Sequence[str | Normalizer]) -> tuple[Normalizer, ...]:
-    """The normalizers of several names; TypeError naming the argument for a single one."""
+    """Parse several names of normalizers; a single one is a TypeError that names the argument."""
     if isinstance(texts, str | Normalizer):
         raise TypeError(f"{argument}: got {texts!r}, wanted a list such as [{texts!r}]")
     return tuple(map(Normalizer.parse, texts))
 
 
 def selves_read(normalizers: Iterable[Normalizer], zero_division: float | str) -> tuple[str, ...]:
-    """The self-overlaps that some normalizers need between them: "agree" looks at both where one is 0."""
-    found = {side for normalizer in normalizers for side in normalizer.reads}
-    return tuple(side for side in ("pred", "ref") if side in found or (found and zero_division == "agree"))
+    """Return the self-overlaps that the normalizers need; "agree" compares both if one is 0."""
+    reads = {name for normalizer in normalizers for name in normalizer.reads}
+    return tuple(name for name in ("pred", "ref") if name in reads or (reads and zero_division == "agree"))
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class Precision(Normalizer):
 
     name, reads = "precision", ("pred",)
 
-    def ratio(self, cross: Side, pred: Side, ref: Side) -> tuple[Side, Side]:
+    def ratio(self, cross: Value, pred: Value, ref: Value) -> tuple[Value, Value]:
         return cross, pred
 
 
@@ -99,7 +99,7 @@ class Recall(Normalizer):
 
     name, reads = "recall", ("ref",)
 
-    def ratio(self, cross: Side, pred: Side, ref: Side) -> tuple[Side, Side]:
+    def ratio(self, cross: Value, pred: Value, ref: Value) -> tuple[Value, Value]:
         return cross, ref
 
 
@@ -109,7 +109,7 @@ class Jaccard(Normalizer):
 
     name = "jaccard"
 
-    def ratio(self, cross: Side, pred: Side, ref: Side) -> tuple[Side, Side]:
+    def ratio(self, cross: Value, pred: Value, ref: Value) -> tuple[Value, Value]:
         return cross, pred + ref - cross
 
 
@@ -124,7 +124,7 @@ class FScore(Normalizer):
         _checks.check_number("beta", self.beta, "a positive finite number", lambda beta: 0 < beta < math.inf)
         object.__setattr__(self, "name", f"f{self.beta:g}")
 
-    def ratio(self, cross: Side, pred: Side, ref: Side) -> tuple[Side, Side]:
+    def ratio(self, cross: Value, pred: Value, ref: Value) -> tuple[Value, Value]:
         square = self.beta**2
         return (1 + square) * cross, square * ref + pred
 
@@ -150,14 +150,16 @@ def normalize(
     normalizer: str | Normalizer = "f1",
     zero_division: float | str = 0.0,
 ) -> Tensor:
-    """The ratio of overlaps that `normalizer` names, in [0, 1] as long as cross is not above the selves.
+    """Normalize an overlap by the self-overlaps, for example to precision, recall or F1.
+
+    Values lie in [0, 1] if `cross` exceeds neither self-overlap.
 
     Shapes: cross: (...); pred: (...); ref: (...) -> (...).
 
-    `none`; `precision`, `p`; `recall`, `r`; `jaccard`, `j`; `dice`, `f`, `f1`; `f0.5`, `f2` and so on; or an object.
-    A denominator of 0 gives `zero_division`: a number, "agree" (1 if both selves are 0, else 0), or "metametric" (0 for
-    an F-score, else NaN). Values are never clamped: `->` and `<-` may exceed 1. Counts are divided in float64. What is
-    not finite gives nothing finite.
+    Normalizers: `none`; `precision`, `p`; `recall`, `r`; `jaccard`, `j`; `dice`, `f`, `f1`; `f0.5`, `f2` and so on; or
+    an object. A denominator of 0 gives `zero_division`: a number, "agree" (1 if both self-overlaps are 0, else 0), or
+    "metametric" (0 for an F-score, else NaN). Values are never clamped: `->` and `<-` may exceed 1. Counts are divided
+    in float64. Overlaps that are not finite give no finite value.
 
     >>> cross, pred, ref = torch.tensor(3), torch.tensor(4), torch.tensor(6)
     >>> normalize(cross, pred, ref, "f1"), normalize(cross, pred, ref, "recall")
@@ -179,11 +181,11 @@ def normalize(
 
 
 def normalized(cross: float, pred: float, ref: float, normalizer: Normalizer, zero_division: float | str) -> float:
-    """`normalize` of finite numbers, without a tensor where the ratio is one of this file."""
+    """Normalize finite numbers like `normalize`, without tensors for the normalizers of this module."""
     if type(normalizer) is Raw:
         return cross
     if type(normalizer) not in (Precision, Recall, Jaccard, FScore):
-        c, p, r = (torch.tensor(side, dtype=torch.float64, device="cpu") for side in (cross, pred, ref))
+        c, p, r = (torch.tensor(overlap, dtype=torch.float64, device="cpu") for overlap in (cross, pred, ref))
         return normalize(c, p, r, normalizer, zero_division).item()
     numerator, denominator = cast(FScore, normalizer).ratio(cross, pred, ref)
     if denominator:

@@ -13,7 +13,7 @@ from .constraints import Constraint
 
 
 class Overlap(NamedTuple):
-    """Overlap of prediction and reference, and of each side with itself."""
+    """Overlap of prediction and reference, and of each with itself."""
 
     cross: Tensor  # (...)
     pred: Tensor  # (...)
@@ -21,7 +21,7 @@ class Overlap(NamedTuple):
 
 
 class Pairs(NamedTuple):
-    """An overlap and the pairs behind it; -1 is unmatched, None where the constraint allows several partners."""
+    """An overlap and its pairs; -1 is unmatched, None if the constraint allows several partners."""
 
     value: Tensor  # (...)
     ref_of_pred: Tensor | None  # (..., N) int64
@@ -29,7 +29,7 @@ class Pairs(NamedTuple):
 
 
 class Gain(NamedTuple):
-    """What pairs are worth: never negative, 0 in the padding. `valid` is False where an item pair was NaN or +inf."""
+    """Gains of pairs, never negative and 0 in the padding. `valid` is False if a similarity was NaN or +inf."""
 
     gain: Tensor  # (..., N, M)
     n_pred: Tensor  # (...)
@@ -60,8 +60,8 @@ def without_padding(
     if similarity.dtype in (torch.float16, torch.bfloat16):
         similarity = similarity.float()
     if padded:
-        inside = _lengths.mask(n_pred, n)[..., None] & _lengths.mask(n_ref, m)[..., None, :]
-        similarity = similarity.where(inside, 0)
+        valid = _lengths.mask(n_pred, n)[..., None] & _lengths.mask(n_ref, m)[..., None, :]
+        similarity = similarity.where(valid, 0)
     return similarity, n_pred, n_ref
 
 
@@ -90,14 +90,14 @@ def set_overlap(
     constraint: str | Constraint = "<->",
     return_pairs: bool = False,
 ) -> Tensor | Pairs:
-    """Largest sum of similarities over pairs of items that `constraint` allows, in float64; higher is better.
+    """Compute the largest sum of similarities over the pairs of items that a constraint allows, in float64.
 
     Shapes: similarity: (..., N, M); n_pred: (...); n_ref: (...) -> (...).
 
-    A pair of similarity <= 0 is never taken, so -inf forbids one. `n_pred` and `n_ref` (int) say how many items count;
-    what lies beyond never matters. With NaN or +inf among a document's similarities its value is NaN.
-    Differentiable in `similarity` through the pairs taken; half types are summed from float32.
-    With `return_pairs` also the partner of each item, -1 for none; `~` allows many, and is a ValueError.
+    Higher is better. Pairs of similarity <= 0 are never selected, so -inf forbids a pair. `n_pred` and `n_ref` (int)
+    are the numbers of items; entries beyond them never matter. NaN or +inf among a document's similarities makes its
+    value NaN. Differentiable in `similarity` through the selected pairs; half types are summed from float32.
+    `return_pairs` adds the partner of each item, -1 for none; `~` allows many partners and is a ValueError.
 
     >>> set_overlap(torch.tensor([[0.9, 0.5], [0.8, 0.1]]))
     tensor(1.3000, dtype=torch.float64)
@@ -110,11 +110,11 @@ def set_overlap(
     if constraint is Constraint.MANY_TO_MANY:
         total = gain.sum((-2, -1), dtype=torch.float64)
     elif constraint is Constraint.ONE_TO_ONE:
-        found = linear_sum_assignment(gain, maximize=True, row_lengths=n_pred, col_lengths=n_ref, check=False)
-        total = found.cost
+        solution = linear_sum_assignment(gain, maximize=True, row_lengths=n_pred, col_lengths=n_ref, check=False)
+        total = solution.cost
         if return_pairs:
-            ref_of_pred = _drop_worthless(found.col_of_row, gain)
-            pred_of_ref = _drop_worthless(found.row_of_col, gain.mT)
+            ref_of_pred = _drop_worthless(solution.col_of_row, gain)
+            pred_of_ref = _drop_worthless(solution.row_of_col, gain.mT)
     elif constraint is Constraint.ONE_TO_MANY:
         total, ref_of_pred = _best_partners(gain)
     else:
@@ -135,8 +135,8 @@ def _drop_worthless(partner: Tensor, gain: Tensor) -> Tensor:
     # partner: (..., N)  gain: (..., N, M)  ->  (..., N)
     if gain.shape[-1] == 0:
         return partner
-    taken = gain.gather(-1, partner.clamp(min=0)[..., None])[..., 0]
-    return partner.where(taken > 0, -1)
+    partner_gain = gain.gather(-1, partner.clamp(min=0)[..., None])[..., 0]
+    return partner.where(partner_gain > 0, -1)
 
 
 @takes_arrays
@@ -150,15 +150,15 @@ def multiset_overlap(
     *,
     columns: bool = False,
 ) -> Overlap:  # int64
-    """Overlap of two multisets of items that are either equal or not: exact counts, no pairwise matrix.
+    """Compute the overlap of two multisets of items that are equal or not: exact counts, no pairwise matrix.
 
     Shapes: pred_keys: (..., N) int, or (..., N, F) with columns=True; ref_keys: (..., M) int, or (..., M, F); n_pred:
     (...); n_ref: (...) -> int64.
 
-    With p and r the times an item occurs on the two sides, cross is the sum over items of min(p, r) under `<->`,
-    p [r > 0] under `->`, r [p > 0] under `<-` and p r under `~`; a self is the number of items, under `~` the sum of
-    squares. With `columns` an item is a row of F numbers; rows are equal if all columns are.
-    `duplicates`: see `Policy`. `n_pred` and `n_ref` say how many items count; what lies beyond never matters.
+    With p and r the counts of an item in prediction and reference, cross is the sum over items of min(p, r) under
+    `<->`, p [r > 0] under `->`, r [p > 0] under `<-` and p r under `~`; a self-overlap is the number of items, under
+    `~` the sum of squares. With `columns` an item is a row of F numbers; rows are equal if all columns are.
+    `duplicates`: see `Policy`. `n_pred` and `n_ref` are the numbers of items; entries beyond them never matter.
 
     >>> multiset_overlap(torch.tensor([1, 2, 2]), torch.tensor([1, 1, 1, 2])).cross
     tensor(2)
@@ -176,13 +176,11 @@ def multiset_overlap(
     n_pred = _lengths.full_or_clamped("n_pred", n_pred, pred_keys, batch, n)
     n_ref = _lengths.full_or_clamped("n_ref", n_ref, ref_keys, batch, m)
 
-    number = numbered(torch.cat([pred_keys.long(), ref_keys.long()], -2))
-    # (..., K) times that an item occurs; padding has some number and counts 0 there
+    ids = numbered(torch.cat([pred_keys.long(), ref_keys.long()], -2))
+    # (..., K) counts of each item; padding has arbitrary ids and counts 0
     p, r = (
-        torch.zeros_like(number).scatter_add(-1, side, inside.long())
-        for side, inside in zip(
-            number.split([n, m], -1), (_lengths.mask(n_pred, n), _lengths.mask(n_ref, m)), strict=True
-        )
+        torch.zeros_like(ids).scatter_add(-1, part, valid.long())
+        for part, valid in zip(ids.split([n, m], -1), (_lengths.mask(n_pred, n), _lengths.mask(n_ref, m)), strict=True)
     )
     if duplicates == "set":
         p, r = p.clamp(max=1), r.clamp(max=1)
@@ -194,7 +192,7 @@ def multiset_overlap(
 
 
 def common(p: Tensor, r: Tensor, constraint: Constraint) -> Tensor:
-    # p, r: (..., K) times that an item occurs  ->  (..., K)
+    # p, r: (..., K) counts of each item  ->  (..., K)
     if constraint is Constraint.ONE_TO_ONE:
         return torch.minimum(p, r)
     if constraint is Constraint.ONE_TO_MANY:
@@ -209,8 +207,9 @@ def numbered(keys: Tensor) -> Tensor:
 
 
 def sorted_groups(keys: Tensor) -> tuple[Tensor, Tensor]:
-    # keys: (..., L, F) int64  ->  order (..., L), group (..., L) of the rows in that order, from 0, equal rows together
-    """Sort rows by column, last to first, each sort stable: rows of different content never share a group."""
+    # keys: (..., L, F) int64  ->  order (..., L), group (..., L) of the rows in that order, from 0, one per distinct
+    # row
+    """Sort rows stably by each column, last to first: unlike hashes, different rows never share a group."""
     order = torch.arange(keys.shape[-2], device=keys.device).expand(keys.shape[:-1])
     for column in reversed(keys.unbind(-1)):
         order = order.gather(-1, column.gather(-1, order).sort(stable=True, dim=-1).indices)

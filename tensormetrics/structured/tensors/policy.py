@@ -1,4 +1,4 @@
-"""What empty collections, divisions by zero and repeated items are worth."""
+"""Conventions for empty collections, divisions by zero and repeated items."""
 
 from dataclasses import dataclass, replace
 
@@ -9,13 +9,13 @@ from ... import _checks
 
 @dataclass(frozen=True)
 class Policy:
-    """The three conventions in which scorers differ.
+    """Three conventions in which scorers differ.
 
     `empty`: "zero", an empty collection has overlap 0 with itself, or "one", it has 1, also with another empty one.
-    `zero_division`: the value of a ratio with denominator 0, a number or "agree" (1 if both selves are 0, else 0);
-    macro averages skip NaN. "metametric" stands for 0 under an F-score and NaN elsewhere.
-    `duplicates`: "multiset", equal items are counted as often as they occur; "set", once where equality is all that
-    items are compared by; "set_cross", plain values matched one-to-one are counted once in the cross overlap.
+    `zero_division`: the value of a ratio with denominator 0, a number or "agree" (1 if both self-overlaps are 0, else
+    0); macro averages skip NaN. "metametric" is 0 for an F-score and NaN otherwise. `duplicates`: "multiset", equal
+    items are counted as often as they occur; "set", once if items are only compared by equality; "set_cross", plain
+    values matched one-to-one are counted once in the cross overlap.
     """
 
     empty: str = "zero"
@@ -36,7 +36,7 @@ class Policy:
         zero_division: float | str | None = None,
         duplicates: str | None = None,
     ) -> "Policy":
-        """A preset ("conventional", "agree" or "metametric") or a Policy, with the arguments given put in its place."""
+        """Return a Policy or preset ("conventional", "agree", "metametric"), updated by the arguments that are set."""
         if not isinstance(preset, Policy):
             _checks.check_choice("policy", preset, tuple(_PRESETS))
             preset = _PRESETS[preset]
@@ -55,7 +55,7 @@ class Policy:
         n_pred: Tensor,
         n_ref: Tensor,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """The overlaps after this policy's word on empty collections.
+        """Apply the convention on empty collections to overlaps.
 
         Shapes: cross: (...); pred: (...); ref: (...); n_pred: (...); n_ref: (...).
 

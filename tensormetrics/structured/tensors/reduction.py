@@ -1,4 +1,4 @@
-"""From the counts of documents to scores: sums of counts, or means of scores, and how sure they are."""
+"""Scores from the counts of documents: of summed counts, or means of scores, with their uncertainty."""
 
 import functools
 from abc import abstractmethod
@@ -20,7 +20,7 @@ from .policy import Policy
 
 
 class Average(NamedTuple):
-    """How the counts of documents are added up: as they are ("micro"), or the scores of each, without NaN ("macro")."""
+    """Average over documents: scores of the summed counts ("micro") or means of scores without NaN ("macro")."""
 
     kind: str
     counts: int  # K
@@ -28,17 +28,17 @@ class Average(NamedTuple):
 
     @property
     def names(self) -> list[str]:
-        """The names of the scores."""
+        """Names of the scores."""
         return list(self.read(torch.zeros(self.counts, dtype=torch.float64, device="cpu")))
 
     @property
     def width(self) -> int:
-        """The number of sums."""
+        """Number of sums."""
         return self.counts + 1 if self.kind == "micro" else 2 * len(self.names)
 
     def rows(self, counts: Tensor) -> Tensor:
         # counts: (B, K) float64  ->  (B, width)
-        """What each document adds to the sums."""
+        """Return the summands of each document."""
         if self.kind == "micro":
             return torch.cat([counts, torch.ones_like(counts[:, :1])], -1)
         scores = torch.stack(list(self.read(counts).values()), -1)
@@ -46,26 +46,26 @@ class Average(NamedTuple):
 
     def scores(self, sums: Tensor) -> dict[str, Tensor]:
         # sums: (..., width)  ->  name: (...)
-        """The scores that the sums stand for; NaN without a document."""
+        """Compute the scores from sums; NaN without a document."""
         if self.kind == "micro":
             empty = sums[..., -1] == 0
             return {name: s.masked_fill(empty, torch.nan) for name, s in self.read(sums[..., :-1]).items()}
-        totals, numbers = sums.tensor_split(2, -1)
-        return dict(zip(self.names, (totals / numbers).unbind(-1), strict=True))
+        score_sums, counts = sums.tensor_split(2, -1)
+        return dict(zip(self.names, (score_sums / counts).unbind(-1), strict=True))
 
     def bounds(self, counts: Bounds | None) -> Bounds | None:
         # counts: (K,) each  ->  (width,) each
-        """The sums of the worst and the best document, whose counts are given; None if these are unknown."""
+        """Return the sums of the worst and the best document from their counts; None if these are unknown."""
         if self.kind == "macro":
             return mean_bounds(len(self.names))
         if counts is None:
             return None
-        none = counts.worst.new_zeros(1)  # document: the column by which no data are told from empty ones
+        none = counts.worst.new_zeros(1)  # document: the column that distinguishes no data from empty documents
         return Bounds(torch.cat([counts.worst, none]), torch.cat([counts.best, none]))
 
 
 class CountMetric(SumMetric):
-    """Base of the metrics that count something in each document and read named scores off the counts.
+    """Base of the metrics that compute named scores from counts of each document.
 
     `average="micro"` scores the sums of the counts; "macro" takes the mean of the documents' scores, leaving out NaN.
     Without a document every score is NaN. Every `update` takes `ids` and `groups` of its documents,
@@ -89,7 +89,7 @@ class CountMetric(SumMetric):
     higher_is_better = True
     plot_lower_bound: float | None = 0.0
     plot_upper_bound: float | None = 1.0
-    update_of_lists: str | None = None  # the name of the method that `update` calls where its first argument is a list
+    update_of_lists: str | None = None  # the method that `update` calls if its first argument is a list
 
     def __init__(
         self,
@@ -111,7 +111,7 @@ class CountMetric(SumMetric):
 
     @abstractmethod
     def read_scores(self, counts: Tensor) -> dict[str, Tensor]:
-        """The scores that counts of one document, or of many together, stand for.
+        """Compute the scores from the counts of one document, or from sums of counts.
 
         Shapes: counts: (..., K) -> name: (...).
         """
@@ -125,7 +125,7 @@ class CountMetric(SumMetric):
         self.add_items(self._average.rows(counts), **items)
 
     def add_update(self, counts: Tensor, **items: Unpack[ResamplingUnits]) -> None:
-        """Add documents as an `update` does, for what reads objects: once, and not at all where it fails.
+        """Add documents like `update`, for methods that read objects: once, and not at all if they fail.
 
         Shapes: counts: (..., K).
         """
@@ -165,21 +165,21 @@ def scores_of_overlaps(
     scores: Mapping[str, Normalizer], zero_division: float | str, overlaps: Tensor
 ) -> dict[str, Tensor]:
     # overlaps: (..., 3)  ->  name: (...)
-    """The normalised scores of overlaps: cross, pred and ref."""
+    """Compute the normalized scores of overlaps (cross, pred, ref)."""
     cross, pred, ref = overlaps.unbind(-1)
     return {name: normalize(cross, pred, ref, score, zero_division) for name, score in scores.items()}
 
 
 def bounds_of_overlaps(sums: Tensor) -> Bounds:
     # sums: (4,)  ->  (3,) each
-    """The overlaps of the worst and the best document of usual size, by the sums of overlaps and of documents."""
+    """Return the overlaps of the worst and best document of average size from sums over documents and their number."""
     cross, pred, ref, documents = sums.unbind()
     size = ((pred + ref - cross) / documents).nan_to_num(1.0).clamp(min=1.0).cpu()
     return Bounds(size * size.new_tensor([0, 0.5, 0.5]), size * size.new_tensor([1, 1, 1]))
 
 
 class OverlapMetric(CountMetric):
-    """Base of the metrics over overlaps: counts are cross, pred and ref, the scores are normalizers.
+    """Base of the metrics whose counts are the overlaps cross, pred and ref, and whose scores are normalizers.
 
     >>> class Lengths(OverlapMetric):
     ...     def update(self, pred, ref):
@@ -190,7 +190,7 @@ class OverlapMetric(CountMetric):
     tensor(0.8000, dtype=torch.float64)
     """
 
-    plot_upper_bound = None  # an item that is matched again and again may take a score above 1
+    plot_upper_bound = None  # scores exceed 1 if items are matched several times
 
     def __init__(
         self,
@@ -217,7 +217,7 @@ class OverlapMetric(CountMetric):
         return bounds_of_overlaps(self.sums)
 
     def add_overlap(self, overlap: Overlap, n_pred: Tensor, n_ref: Tensor, **items: Unpack[ResamplingUnits]) -> None:
-        """Add the overlaps of documents whose collections have these lengths.
+        """Add the overlaps of documents with collections of these lengths.
 
         Shapes: overlap, n_pred, n_ref: (...).
         """

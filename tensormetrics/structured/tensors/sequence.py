@@ -1,4 +1,4 @@
-"""The overlap of two sequences: the heaviest relation that keeps the order of both."""
+"""The overlap of two sequences: the heaviest relation that preserves their order."""
 
 import torch
 from torch import Tensor
@@ -10,8 +10,8 @@ from ..._native import needs_derivative
 from .constraints import Constraint
 from .overlap import without_padding
 
-# similarity: (B, N, M) contiguous, float32 or float64, N, M > 0  ->  (B,) float64, NaN where one is NaN or +inf.
-# by_row, by_column: whether a pair moves its chain on to the next predicted, to the next reference item.
+# similarity: (B, N, M) contiguous, float32 or float64, N, M > 0  ->  (B,) float64, NaN if an entry is NaN or +inf.
+# by_row, by_column: whether a pair advances its chain to the next predicted, to the next reference item.
 OPERATOR = _native.define(
     "heaviest_chain(Tensor similarity, bool by_row, bool by_column) -> Tensor",
     lambda similarity, by_row, by_column: similarity.new_empty(len(similarity), dtype=torch.float64),
@@ -38,13 +38,13 @@ def sequence_overlap(
     n_ref: Tensor | None = None,
     constraint: str | Constraint = "<->",
 ) -> Tensor:
-    """Largest sum of similarities over a chain of pairs along which neither index falls, in float64.
+    """Compute the largest sum of similarities over a chain of pairs along which no index decreases, in float64.
 
     Shapes: similarity: (..., N, M); n_pred: (...); n_ref: (...) -> (...).
 
-    Both indices rise at each step under `<->` (with equality as similarity, the longest common subsequence), the
-    predicted one under `->`, the reference one under `<-`; under `~` only no pair is repeated. Lengths, NaN and pairs
-    of similarity <= 0 as in `set_overlap`. Differentiable; O(N M) work.
+    Both indices increase at each step under `<->` (with equality as similarity, the longest common subsequence), the
+    predicted one under `->`, the reference one under `<-`; under `~` pairs are not repeated. Lengths, NaN and pairs of
+    similarity <= 0 are treated as in `set_overlap`. Differentiable; O(N M) work.
 
     >>> sequence_overlap(torch.eye(3).flip(0))
     tensor(1., dtype=torch.float64)
@@ -64,7 +64,7 @@ def sequence_overlap(
 
 @_native.reference("heaviest_chain")
 def _heaviest_chain(similarity: Tensor, by_row: bool, by_column: bool) -> Tensor:
-    if not len(similarity):  # whatever sizes there are none of
+    if not len(similarity):  # no documents, of any size
         return similarity.new_empty(0, dtype=torch.float64)
     if by_row:
         constraint = Constraint.ONE_TO_ONE if by_column else Constraint.ONE_TO_MANY
@@ -74,24 +74,24 @@ def _heaviest_chain(similarity: Tensor, by_row: bool, by_column: bool) -> Tensor
 
 
 def _without_infinity(value: Tensor) -> Tensor:
-    return value.where(value < torch.inf, torch.nan)  # a NaN or an infinity goes through every maximum
+    return value.where(value < torch.inf, torch.nan)  # NaN and infinity propagate through every maximum
 
 
 def antidiagonals(similarity: Tensor, constraint: Constraint) -> Tensor:
     # similarity: (B, N, M)  ->  (B,) float64
-    """The operator in plain torch, but for NaN: one step for each antidiagonal, over the whole batch."""
+    """Compute the operator in plain torch, except for NaN: one step per antidiagonal for the full batch."""
     batch, n, m = similarity.shape
-    # Documents stand innermost, so that every step runs over adjacent numbers.
+    # Documents are the innermost dimension, so every step reads contiguous memory.
     gain = similarity.clamp(min=0).reshape(batch, n * m).mT.contiguous()  # (N M, B)
     border = torch.zeros_like(gain[:1], dtype=torch.float64)
-    # The best chains within the first i items of one side and j of the other, i + j the same along an antidiagonal.
+    # The best chains within the first i predicted and j reference items; i + j is constant along an antidiagonal.
     before, last = border, torch.cat([border, border])  # (cells, B) in order of i
     for total in range(2, n + m + 1):
         first, stop = max(1, total - m), min(n + 1, total)
         start, end = ((i - 1) * m + total - i - 1 for i in (first, stop))  # cell (i, total - i), counted from 1
-        here = gain[start : max(end, start + 1) : max(m - 1, 1)]
+        pair_gain = gain[start : max(end, start + 1) : max(m - 1, 1)]
         crossed = before[int(total > m + 1) :][: stop - first]
-        best = _step(constraint, last[:-1], last[1:], crossed, here)
+        best = _step(constraint, last[:-1], last[1:], crossed, pair_gain)
         before, last = last, torch.cat([border] * (total <= m) + [best] + [border] * (total <= n))
     return last[0]
 

@@ -21,18 +21,18 @@ from .sequence import sequence_overlap
 
 
 class SimilarityMatch(OverlapMetric):
-    """Base of the metrics over matrices of similarities."""
+    """Base of the metrics computed from similarity matrices."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         if self.policy.duplicates == "set":
             raise ValueError(
-                "duplicates: got 'set' for similarities, which do not say what items are equal; wanted 'multiset'"
+                "duplicates: got 'set' for similarities, which do not define equal items; wanted 'multiset'"
             )
 
     @abstractmethod
     def overlap(self, similarity: Tensor, n_pred: Tensor | None, n_ref: Tensor | None) -> Tensor:
-        """The overlap of the two sides.
+        """Compute the overlap of prediction and reference.
 
         Shapes: similarity: (..., N, M); n_pred, n_ref: (...) -> (...).
         """
@@ -47,42 +47,44 @@ class SimilarityMatch(OverlapMetric):
         ref_self: Tensor | None = None,
         **items: Unpack[ResamplingUnits],
     ) -> None:
-        """Add documents. A self-overlap left out is the number of items: right where an item's similarity to itself is
-        1 and none is higher, but under `~` it must be given.
+        """Add documents.
+
+        A self-overlap defaults to the number of items, which is right if an item's similarity to itself is 1 and no
+        similarity is higher; under `~` it is required.
 
         Shapes: similarity: (..., N, M); n_pred: (...); n_ref: (...); pred_self: (...); ref_self: (...).
         """
         if self.constraint is Constraint.MANY_TO_MANY and (pred_self is None or ref_self is None):
-            raise ValueError("pred_self, ref_self: got None under '~', wanted the overlap of each side with itself")
-        ragged, given = n_pred is not None or n_ref is not None, (n_pred, n_ref)
+            raise ValueError("pred_self, ref_self: got None under '~', wanted the self-overlaps")
+        ragged, lengths = n_pred is not None or n_ref is not None, (n_pred, n_ref)
         _checks.shape("similarity", similarity, "...", "N", "M")
         _checks.floating("similarity", similarity)
         *batch, n, m = similarity.shape
         n_pred = _lengths.full_or_clamped("n_pred", n_pred, similarity, batch, n)
         n_ref = _lengths.full_or_clamped("n_ref", n_ref, similarity, batch, m)
-        for name, given_self in (("pred_self", pred_self), ("ref_self", ref_self)):
-            if given_self is not None:
-                _checks.shape(name, given_self, *batch)
+        for name, self_overlap in (("pred_self", pred_self), ("ref_self", ref_self)):
+            if self_overlap is not None:
+                _checks.shape(name, self_overlap, *batch)
         _checks.same_device(similarity=similarity, pred_self=pred_self, ref_self=ref_self)
         if ragged and similarity.device.type == "cpu":
             cross = self._trimmed(similarity.detach(), n_pred, n_ref)
         else:
-            cross = self.overlap(similarity, *given)
-        selves = (n_pred if pred_self is None else pred_self, n_ref if ref_self is None else ref_self)
-        self.add_overlap(Overlap(cross, *selves), n_pred, n_ref, **items)
+            cross = self.overlap(similarity, *lengths)
+        self_overlaps = (n_pred if pred_self is None else pred_self, n_ref if ref_self is None else ref_self)
+        self.add_overlap(Overlap(cross, *self_overlaps), n_pred, n_ref, **items)
 
     def _trimmed(self, similarity: Tensor, n_pred: Tensor, n_ref: Tensor) -> Tensor:
         # similarity: (..., N, M)  n_pred, n_ref: (...)  ->  (...)
-        """The overlaps of documents of like size together, without the padding beyond the longest of them."""
+        """Compute overlaps in chunks of documents of similar length, each padded to its longest."""
         tables, lengths = documents(similarity, 2), [documents(n, 0) for n in (n_pred, n_ref)]
         cross = tables.new_empty(len(tables), dtype=torch.float64)
-        for place, (n, m) in cuts(lengths, tables.shape[1:]):
-            cross[place] = self.overlap(tables[:, :n, :m][place], *(length[place] for length in lengths))
+        for index, (n, m) in cuts(lengths, tables.shape[1:]):
+            cross[index] = self.overlap(tables[:, :n, :m][index], *(length[index] for length in lengths))
         return cross.reshape(n_pred.shape)
 
 
 class SetMatch(SimilarityMatch):
-    """Precision, recall and F1 of items matched so that their total similarity is largest; see `set_overlap`.
+    """Precision, recall and F1 of items under the matching of largest total similarity; see `set_overlap`.
 
     `update(similarity, n_pred, n_ref)`. Scores: `normalize`; empty and repeated items: `Policy`.
     """
@@ -129,14 +131,14 @@ class MultisetMatch(OverlapMetric):
         )
         ragged = n_pred is not None or n_ref is not None
         overlap = self._trimmed(overlap, pred_keys, ref_keys, n_pred, n_ref) if ragged else overlap(pred_keys, ref_keys)
-        # Under every constraint a self-overlap is 0 for the empty multiset alone.
+        # Under every constraint a self-overlap is 0 only for the empty multiset.
         self.add_overlap(overlap, overlap.pred, overlap.ref, **items)
 
     def value_range(self) -> tuple[Any, Any]:
-        # Equal items count 1 each: matched at most once, they are no more than either side has.
+        # Equal items count 1 each: matched at most once, their number exceeds neither self-overlap.
         normalized = all(isinstance(score, FScore | Jaccard | Precision | Recall) for score in self.scores.values())
-        at_most_one = normalized and self.constraint is Constraint.ONE_TO_ONE
-        return (0.0, 1.0) if at_most_one else super().value_range()
+        is_bounded = normalized and self.constraint is Constraint.ONE_TO_ONE
+        return (0.0, 1.0) if is_bounded else super().value_range()
 
     def _trimmed(
         self,
@@ -154,5 +156,5 @@ class MultisetMatch(OverlapMetric):
             for name, n, keys in (("n_pred", n_pred, pred_keys), ("n_ref", n_ref, ref_keys))
         ]
         tables = [documents(keys, dims) for keys in (pred_keys, ref_keys)]
-        counts = in_chunks(lambda *given: torch.stack(overlap(*given), -1), tables, lengths, total)
+        counts = in_chunks(lambda *chunk: torch.stack(overlap(*chunk), -1), tables, lengths, total)
         return Overlap(*counts.unbind(-1))

@@ -51,8 +51,8 @@ def test_tree_of_every_record_class_is_the_same(kind):
     cls = MAKERS[kind]("Doc", KINDS)
     schema = schema_of(cls)
     record = schema.resolved(schema.root)
-    assert {each.name: each.type for each in record.fields} == EXPECTED
-    assert all(each.required and each.attribute == each.name for each in record.fields)
+    assert {field.name: field.type for field in record.fields} == EXPECTED
+    assert all(field.required and field.attribute == field.name for field in record.fields)
     assert record.instance_of is cls and not record.closed
 
 

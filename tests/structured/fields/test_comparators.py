@@ -42,10 +42,10 @@ def ratio(a, b):
 
 
 def all_pairs(comparator, preds, refs, **options):
-    i, j = (side.ravel() for side in np.indices((len(preds), len(refs))))
+    i, j = (part.ravel() for part in np.indices((len(preds), len(refs))))
     keys, codes = [], {}
     pred_codes, ref_codes = (
-        np.array([comparator.code(value, codes, keys) for value in side]) for side in (preds, refs)
+        np.array([comparator.code(value, codes, keys) for value in part]) for part in (preds, refs)
     )
     return comparator.pair_similarities(keys, pred_codes[i], ref_codes[j], **options).reshape(len(preds), len(refs))
 
@@ -157,46 +157,46 @@ def overlap(a, b):
 @pytest.mark.parametrize("symmetric", [False, True])
 @pytest.mark.parametrize("batched", [False, True])
 def test_from_func_is_called_once_for_each_distinct_pair(batched, symmetric):
-    asked, sizes = [], []
+    requested, sizes = [], []
 
     def function(pred, ref):
         pairs = list(zip(pred, ref, strict=True)) if batched else [(pred, ref)]
-        asked.extend(pairs)
+        requested.extend(pairs)
         sizes.append(len(pairs))
         values = [overlap(*pair) for pair in pairs]
         return np.array(values) if batched else values[0]
 
     comparator = from_func(function, batched=batched, symmetric=symmetric, batch_size=4)
-    words, answers = ["ab", "bc", "ab", "cd", "abc"], Answers()
+    texts, answers = ["ab", "bc", "ab", "cd", "abc"], Answers()
     for _ in range(2):
-        values = all_pairs(comparator, words, words, answers=answers)
-        assert values.tolist() == [[overlap(a, b) for b in words] for a in words]
+        values = all_pairs(comparator, texts, texts, answers=answers)
+        assert values.tolist() == [[overlap(a, b) for b in texts] for a in texts]
     distinct = 4 * 3 // 2 if symmetric else 4 * 3
-    assert len(asked) == distinct == answers.num_calls
-    assert len(set(map(frozenset, asked)) if symmetric else set(asked)) == distinct
-    assert all(a != b for a, b in asked)
+    assert len(requested) == distinct == answers.num_calls
+    assert len(set(map(frozenset, requested)) if symmetric else set(requested)) == distinct
+    assert all(a != b for a, b in requested)
     assert max(sizes) == (4 if batched else 1)
     answers.clear()
-    all_pairs(comparator, words, words, answers=answers)
+    all_pairs(comparator, texts, texts, answers=answers)
     assert answers.num_calls == 2 * distinct
 
 
 @pytest.mark.parametrize("batched", [False, True])
 def test_from_func_failed_call_keeps_earlier_results(batched):
-    asked, failures = [], iter([False, False, True])
+    requested, failures = [], iter([False, False, True])
 
     def function(pred, ref):
         pairs = list(zip(pred, ref, strict=True)) if batched else [(pred, ref)]
         if next(failures, False):
             raise ConnectionError("busy")
-        asked.extend(pairs)
+        requested.extend(pairs)
         return [0.5] * len(pairs) if batched else 0.5
 
     comparator, answers = from_func(function, batched=batched, batch_size=2), Answers()
     with pytest.raises(ConnectionError):
         all_pairs(comparator, "abc", "de", answers=answers)
     assert all_pairs(comparator, "abc", "de", answers=answers).tolist() == [[0.5, 0.5]] * 3
-    assert sorted(asked) == sorted(itertools.product("abc", "de"))
+    assert sorted(requested) == sorted(itertools.product("abc", "de"))
 
 
 @pytest.mark.parametrize("result", [math.nan, "0.5", None])

@@ -30,12 +30,12 @@ def check(report, expected):
     assert report._read == {how: documents["read"].get(how, 0) for how in report._read}
     rows = {row: cells for row, cells in report.table().to_frame().iterrows()} if expected["paths"] else {}
     assert set(rows) - {"micro (leaves)"} == set(expected["paths"])
-    for path, wanted in expected["paths"].items():
+    for path, counts in expected["paths"].items():
         field = report[path]
         for name in ("correct", "wrong", "missed", "invented", "support"):
-            assert getattr(field, name) == wanted[name], (path, name)
+            assert getattr(field, name) == counts[name], (path, name)
         for name in ("precision", "recall", "f1", "similarity"):
-            assert same(getattr(field, name), wanted.get(name)), (path, name)
+            assert same(getattr(field, name), counts.get(name)), (path, name)
     assert report.invalid == expected["invalid"]
     totals = expected["totals"]
     for name, value in totals.items():
@@ -45,26 +45,26 @@ def check(report, expected):
     for name in ("readable", "valid", "exact", "similarity"):
         assert same(float(report.totals[name]), documents[name]), name
     similarities = [value for value in documents["similarities"] if value is not None]
-    assert [each.similarity for each in report.documents] == pytest.approx(similarities, abs=1e-9)
+    assert [document.similarity for document in report.documents] == pytest.approx(similarities, abs=1e-9)
 
 
-def same(value, wanted):
-    if wanted is None:
+def same(value, expected):
+    if expected is None:
         return math.isnan(value)
-    return value == pytest.approx(wanted, abs=1e-9)
+    return value == pytest.approx(expected, abs=1e-9)
 
 
 def python_type(schema, document, names=None):
     """Return the Python type of a JSON Schema."""
     names = {} if names is None else names
-    tp = plain_type(schema, document, names)
+    tp = builtin_type(schema, document, names)
     annotations = annotations_of_keywords(schema.get("x-tensormetrics", {}), "schema")
     for annotation in annotations:
         tp = Annotated[tp, annotation]
     return tp
 
 
-def plain_type(schema, document, names):
+def builtin_type(schema, document, names):
     if "$ref" in schema:
         target = schema["$ref"].split("/")[-1]
         if target not in names:
@@ -121,7 +121,7 @@ def test_golden_cases_with_references_as_texts(case):
 
 
 @pytest.mark.parametrize("case", [c for c in CASES if "error" in c], ids=lambda case: case["id"])
-def test_golden_errors(case):
+def test_evaluate_golden_invalid_inputs_raise(case):
     messages = {
         "reference": r"references\[0\].title: got 5, wanted str",
         "invalid document": r"predictions\[0\]: unread",
@@ -175,8 +175,8 @@ class Oracle:
         self.counts = {}
         self.is_tied = False
 
-    def add(self, path, kind, number=1):
-        self.counts.setdefault(path, {"correct": 0, "wrong": 0, "missed": 0, "invented": 0})[kind] += number
+    def add(self, path, kind, count=1):
+        self.counts.setdefault(path, {"correct": 0, "wrong": 0, "missed": 0, "invented": 0})[kind] += count
 
     def scalar(self, path, pred, ref, counted):
         if pred is None and ref is None:
@@ -200,27 +200,27 @@ class Oracle:
             similarity = 1.0 if similarity is None else similarity
             if similarity > 0 and similarity >= threshold - 1e-9:
                 weights[i, j] = similarity
-        best, chosen = None, []
+        best, optimal = None, []
         smaller, larger = min(len(preds), len(refs)), max(len(preds), len(refs))
-        for places in itertools.permutations(range(larger), smaller):
-            pairs = enumerate(places) if len(preds) <= len(refs) else ((i, j) for j, i in enumerate(places))
+        for indices in itertools.permutations(range(larger), smaller):
+            pairs = enumerate(indices) if len(preds) <= len(refs) else ((i, j) for j, i in enumerate(indices))
             pairs = frozenset(pair for pair in pairs if pair in weights)
             scale = 1 + 15 * smaller
             value = sum(round(weights[i, j] * 2**20) * scale - min(abs(i - j), 15) for i, j in pairs)
             if best is None or value > best:
-                best, chosen = value, [pairs]
-            elif value == best and pairs not in chosen:
-                chosen.append(pairs)
-        self.is_tied |= len(chosen) > 1
-        matched = chosen[0]
+                best, optimal = value, [pairs]
+            elif value == best and pairs not in optimal:
+                optimal.append(pairs)
+        self.is_tied |= len(optimal) > 1
+        matched = optimal[0]
         if counted:
-            for kind, number in (
+            for kind, count in (
                 ("correct", len(matched)),
                 ("missed", len(refs) - len(matched)),
                 ("invented", len(preds) - len(matched)),
             ):
-                if number:
-                    self.add(path, kind, number)
+                if count:
+                    self.add(path, kind, count)
             for i, j in matched:
                 compare(preds[i], refs[j], True)
             for i, pred in enumerate(preds):
@@ -270,26 +270,26 @@ def test_random_documents_agree_with_exhaustive_search(seed):
     oracles = [Oracle() for _ in refs]
     similarities = [oracle.order(pred, ref) for oracle, pred, ref in zip(oracles, preds, refs, strict=True)]
     report = evaluate(preds, refs, Order, replicates=0)
-    assert [each.similarity for each in report.documents] == pytest.approx(similarities, abs=1e-12)
+    assert [document.similarity for document in report.documents] == pytest.approx(similarities, abs=1e-12)
     unique = [n for n, oracle in enumerate(oracles) if not oracle.is_tied or "lines" not in refs[n]]
     assert len(unique) > 50
     report = evaluate([preds[n] for n in unique], [refs[n] for n in unique], Order, replicates=0)
     for path in report.paths:
         for kind in ("correct", "wrong", "missed", "invented"):
-            wanted = sum(oracles[n].counts.get(path, {}).get(kind, 0) for n in unique)
-            assert getattr(report[path], kind) == wanted, (path, kind)
+            expected = sum(oracles[n].counts.get(path, {}).get(kind, 0) for n in unique)
+            assert getattr(report[path], kind) == expected, (path, kind)
 
 
 def test_batches_and_single_documents_give_equal_numbers():
     generator = random.Random(9)
     refs, preds = ([random_order(generator, False) for _ in range(40)] for _ in range(2))
-    whole = evaluate(preds, refs, Order, replicates=0)
+    full = evaluate(preds, refs, Order, replicates=0)
     single = [evaluate([pred], [ref], Order, replicates=0) for pred, ref in zip(preds, refs, strict=True)]
-    assert torch.equal(whole._counts[:, :4], sum(report._counts[:, :4] for report in single))
-    assert [each.similarity for each in whole.documents] == [report.documents[0].similarity for report in single]
+    assert torch.equal(full._counts[:, :4], sum(report._counts[:, :4] for report in single))
+    assert [document.similarity for document in full.documents] == [report.documents[0].similarity for report in single]
 
 
-def test_support_depends_on_references_alone():
+def test_support_depends_only_on_references():
     generator = random.Random(5)
     refs = [random_order(generator, False) for _ in range(60)]
     answers = [random_order(generator, False) for _ in range(60)]
@@ -315,7 +315,7 @@ def test_ordered_lists_agree_with_exhaustive_search():
         assert document.similarity == pytest.approx(2 * longest / size if size else 1.0)
 
 
-def test_users_functions_are_called_once_for_each_pair_that_matters():
+def test_user_functions_are_called_once_per_relevant_pair():
     from tensormetrics.structured import fields
 
     calls = []
@@ -360,7 +360,7 @@ def test_annotations_by_path_replace_those_of_the_schema():
         (([{}], [{}]), {"null_strings": "N/A"}, r"write \['N/A'\]"),
     ],
 )
-def test_errors(arguments, options, message):
+def test_evaluate_invalid_arguments_raise(arguments, options, message):
     with pytest.raises((ValueError, TypeError), match=message):
         evaluate(*arguments, **options)
 
@@ -410,8 +410,8 @@ def test_objects_of_a_class_from_json_equal_those_that_its_constructor_makes(kin
     first = line(sku="a", price=1, day=date(2024, 3, 1))
     assert built == order(lines=[first], span=(1, 2), more={"x": 3})
     wrong = value | {"lines": [{"sku": 5}], "span": "no"}
-    broken = instance_of(compile_schema(schema_of(order)).root, wrong, "missing")
-    assert (broken["span"] if kind == "TypedDict" else broken.span) == "no"  # for the metric to judge
+    invalid = instance_of(compile_schema(schema_of(order)).root, wrong, "missing")
+    assert (invalid["span"] if kind == "TypedDict" else invalid.span) == "no"  # for the metric to judge
 
 
 def nullable(schema):
@@ -442,16 +442,16 @@ RANDOM = [case for case in SCORED if case["id"] in ("g089", "gr01", "gr02", "gr0
 
 
 def numbers_of(report):
-    return report._counts.tolist(), [each.similarity for each in report.documents], report.totals["exact"]
+    return report._counts.tolist(), [document.similarity for document in report.documents], report.totals["exact"]
 
 
 @pytest.mark.parametrize("case", RANDOM, ids=lambda case: case["id"])
-def test_a_field_that_may_be_null_is_scored_alike(case):
-    plain, changed = (
+def test_nullable_field_has_equal_scores(case):
+    baseline, changed = (
         evaluate(case["predictions"], case["references"], schema, replicates=0, **case["options"])
         for schema in (case["schema"], nullable(case["schema"]))
     )
-    assert plain.paths == changed.paths and numbers_of(plain) == numbers_of(changed)
+    assert baseline.paths == changed.paths and numbers_of(baseline) == numbers_of(changed)
 
 
 @pytest.mark.parametrize("case", RANDOM, ids=lambda case: case["id"])

@@ -88,7 +88,7 @@ def test_keywords_of_a_function_raise():
         ({"by": 3}, "a.by: got 3, wanted the name of a key"),
     ],
 )
-def test_keywords_that_are_wrong_raise_with_the_place(keywords, text):
+def test_wrong_keywords_raise_with_the_path(keywords, text):
     with pytest.raises(ValueError, match=re.escape(text)):
         annotations_of_keywords(keywords, "a")
 
@@ -106,6 +106,6 @@ def test_keywords_that_are_wrong_raise_with_the_place(keywords, text):
         ("parsed:dd", "--field: parsed: formats: got 'dd', wanted a format such as"),
     ],
 )
-def test_text_that_is_wrong_raises_with_the_option(spec, text):
+def test_wrong_option_text_raises_with_the_option(spec, text):
     with pytest.raises(ValueError, match=re.escape(text)):
         annotation_of_text(spec, "--field")

@@ -1,4 +1,4 @@
-"""What may be given to `evaluate`: arrays, ids, groups, options; reports belong to the documents that they show."""
+"""Inputs of `evaluate`: arrays, ids, groups, options; reports match the documents that they show."""
 
 from dataclasses import dataclass
 
@@ -38,19 +38,19 @@ def test_parsed_answers_of_another_kind_are_unreadable_like_their_texts():
 @pytest.mark.parametrize("make", [list, np.array, torch.tensor])
 def test_ids_may_be_lists_arrays_and_tensors(make):
     report = evaluate(['{"a": 0}', '{"a": 5}', "no"], REFS, SCHEMA, ids=make([7, 8, 9]), replicates=0)
-    assert [each.id for each in report.documents] == [7, 8, 9]
+    assert [document.id for document in report.documents] == [7, 8, 9]
     assert report.explain(8).counts["wrong"] == 1
 
 
 @pytest.mark.parametrize("names", [{"ids": [1, 2]}, {"groups": [1, 2, 3, 4]}])
-def test_ids_and_groups_are_as_many_as_documents(names):
+def test_ids_and_groups_of_wrong_length_raise(names):
     with pytest.raises(ValueError, match=f"^{[*names][0]}: got {len([*names.values()][0])}, wanted 3, one for each"):
         evaluate(["{}"] * 3, REFS, SCHEMA, **names)
 
 
-def test_explanations_after_skipped_documents_are_of_the_right_ones():
+def test_explanations_after_skipped_documents_match_documents():
     report = evaluate(["no", '{"a": 1}', '{"a": 5}'], REFS, SCHEMA, on_invalid="skip", ids=[7, 8, 9], replicates=0)
-    assert [each.id for each in report.documents] == [8, 9]
+    assert [document.id for document in report.documents] == [8, 9]
     rows = [report.explain(name).rows[0] for name in (8, 9)]
     assert [(row.prediction, row.reference) for row in rows] == [(1, 1), (5, 2)]
     assert "skipped: 1 unreadable" in str(report)
@@ -79,7 +79,7 @@ class WithDefault:
     b: int = 3
 
 
-def test_defaults_are_filled_in_where_that_is_asked_for():
+def test_evaluate_fills_in_defaults_on_request():
     assert evaluate(['{"a": 1}'], ['{"a": 1, "b": 3}'], WithDefault, replicates=0)["b"].missed == 1
     assert evaluate(['{"a": 1}'], ['{"a": 1, "b": 3}'], WithDefault, defaults=True, replicates=0)["b"].correct == 1
     report = evaluate(["{}"], ['{"a": 1}'], WithDefault, defaults=True, replicates=0)
@@ -97,8 +97,8 @@ def test_documents_are_valid_if_the_function_does_not_raise():
         evaluate(["{}"] * 3, REFS, SCHEMA, validate=validate, replicates=0)
 
 
-def test_many_fields_keep_the_replicates_that_were_asked_for():
+def test_many_fields_keep_the_requested_replicates():
     wide = {f"k{n}": n for n in range(300)}
     assert evaluate([wide], [wide], replicates=50).metric.replicates == 50  # Holm's would need 6,019
-    few = {f"k{n}": n for n in range(60)}
-    assert evaluate([few], [few], replicates=50).metric.replicates == 20 * 61 - 1
+    small = {f"k{n}": n for n in range(60)}
+    assert evaluate([small], [small], replicates=50).metric.replicates == 20 * 61 - 1

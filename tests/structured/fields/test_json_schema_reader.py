@@ -68,20 +68,20 @@ def test_golden_schemas_are_read(case):
         ),
     ],
 )
-def test_types(document, node):
+def test_read_json_schema_types_give_nodes(document, node):
     if node is None:
         node = Union((Leaf("boolean"), Leaf("integer"), Leaf("string")))
     assert read_json_schema(document).root == node
 
 
-def test_references():
+def test_read_json_schema_references_resolve_to_definitions():
     tree = read_json_schema(
         {"$ref": "#/$defs/a~1b", "$defs": {"a/b": {"properties": {"next": {"$ref": "#/$defs/a~1b", "nullable": True}}}}}
     )
     assert tree.root == Reference("#/$defs/a~1b")
     assert tree.resolved(tree.root) == Record((Field("next", Reference("#/$defs/a~1b", nullable=True)),))
-    whole = read_json_schema({"properties": {"children": {"items": {"$ref": "#"}}}})
-    assert whole.definitions["#"] == whole.root
+    full = read_json_schema({"properties": {"children": {"items": {"$ref": "#"}}}})
+    assert full.definitions["#"] == full.root
 
 
 def expanded(schema, node, seen=()):
@@ -89,17 +89,17 @@ def expanded(schema, node, seen=()):
     if isinstance(node, Reference):
         if node.name in seen:
             return "recursive"
-        meant = expanded(schema, schema.definitions[node.name], (*seen, node.name))
-        return (meant, node.nullable, node.scoring)
+        target = expanded(schema, schema.definitions[node.name], (*seen, node.name))
+        return (target, node.nullable, node.scoring)
     if isinstance(node, Record):
-        fields = [(each.name, each.required, expanded(schema, each.type, seen)) for each in node.fields]
+        fields = [(field.name, field.required, expanded(schema, field.type, seen)) for field in node.fields]
         return ("record", fields, node.closed, node.nullable)
     if not dataclasses.is_dataclass(node):
         return node
     parts = {
-        each.name: tuple(expanded(schema, part, seen) for part in value) if isinstance(value, tuple) else value
-        for each in dataclasses.fields(node)
-        for value in [getattr(node, each.name)]
+        field.name: tuple(expanded(schema, part, seen) for part in value) if isinstance(value, tuple) else value
+        for field in dataclasses.fields(node)
+        for value in [getattr(node, field.name)]
     }
     for name in ("item", "value"):
         if name in parts:
@@ -108,7 +108,7 @@ def expanded(schema, node, seen=()):
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_a_class_and_its_json_schema_are_one_tree(name):
+def test_class_and_its_json_schema_give_equal_trees(name):
     hint = dataclasses.make_dataclass("Kind", [(name, KINDS[name])])
     written = read_json_schema(json.loads(json.dumps(json_schema(hint))))
     of_class = schema_of(hint)
@@ -120,7 +120,8 @@ def test_a_class_and_its_json_schema_are_one_tree(name):
 def test_annotated_and_recursive_classes_can_be_written_and_read(cls):
     of_class, written = schema_of(cls), read_json_schema(json_schema(cls))
     names = [
-        [(each.name, each.required) for each in schema.resolved(schema.root).fields] for schema in (of_class, written)
+        [(field.name, field.required) for field in schema.resolved(schema.root).fields]
+        for schema in (of_class, written)
     ]
     assert names[0] == names[1]
 
@@ -145,7 +146,7 @@ def test_annotated_and_recursive_classes_can_be_written_and_read(cls):
         (3, "wanted an object that describes a type"),
     ],
 )
-def test_schemas_that_are_refused(document, message):
+def test_read_json_schema_invalid_schemas_raise(document, message):
     with pytest.raises(ValueError) as error:
         read_json_schema(document)
     assert message in str(error.value)

@@ -99,17 +99,17 @@ def without_titles(schema):
 
 
 def comparable(schema):
-    """What pydantic writes in another form: enumerations are references and have a type, `const` is one of them."""
+    """Normalize pydantic's schemas: enumerations are references and have a type, `const` is an enumeration."""
     schema = without_titles(schema)
     definitions = schema.get("$defs", {})
 
     def rewrite(part):
         if isinstance(part, list):
-            return [rewrite(each) for each in part]
+            return [rewrite(item) for item in part]
         if not isinstance(part, dict):
             return part
-        if "$ref" in part and "enum" in (meant := definitions.get(part["$ref"].rpartition("/")[2], {})):
-            part = meant
+        if "$ref" in part and "enum" in (definition := definitions.get(part["$ref"].rpartition("/")[2], {})):
+            part = definition
         if "enum" in part:
             return {"enum": part["enum"]}
         return {key: rewrite(value) for key, value in part.items()}
@@ -182,7 +182,7 @@ def test_schema_of_generic_classes_has_a_definition_for_each_argument():
     assert schema["$defs"]["Box_1"]["properties"]["item"] == {"type": "string"}
 
 
-def test_schema_of_local_names_reads_the_names_given():
+def test_schema_of_local_names_uses_localns():
     @dataclass
     class Outer:
         inner: "Inner"  # noqa: F821

@@ -1,4 +1,4 @@
-"""JSON in answers of language models: what is read, how, and that hostile texts end."""
+"""JSON in answers of language models: readable answers, and bounded time for hostile texts."""
 
 import json
 from decimal import Decimal
@@ -18,7 +18,7 @@ def root_kinds(schema):
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if "expected" in case], ids=lambda case: case["id"])
-def test_how_the_golden_answers_are_read(case):
+def test_reader_golden_answers_match(case):
     reader = Reader(root_kinds(case["schema"]), case["options"].get("extract", "lenient"))
     counts = {}
     for answer in case["predictions"]:
@@ -52,13 +52,13 @@ def test_how_the_golden_answers_are_read(case):
         ({"a": 1}, {"a": 1}, "object"),
     ],
 )
-def test_what_is_read(answer, value, how):
+def test_reader_answers_give_value_and_kind(answer, value, how):
     reading = Reader({"object"}).read(answer)
     assert (reading.value, reading.how) == (value, how)
     assert bool(reading.reason) == (how == "unreadable")
 
 
-def test_the_reason_says_what_came():
+def test_reader_reason_describes_the_answer():
     answer = Reader({"object"}).read
     assert answer("[1]").reason == "got an array, wanted an object"
     assert answer('{"a": [1, 2').reason == "truncated"
@@ -68,14 +68,14 @@ def test_the_reason_says_what_came():
     assert answer(far).position == far.index("b}")
 
 
-def test_keys_that_repeat():
+def test_reader_repeated_keys_must_agree():
     answer = Reader({"object"}).read
     assert answer('{"a": 1, "a": 1.0}').value == {"a": 1.0}
     assert isinstance(answer('{"a": 1, "a": true}').value["a"], Conflict)
     assert isinstance(answer('{"a": {"b": [1]}, "a": {"b": [2]}}').value["a"], Conflict)
 
 
-def test_numbers():
+def test_reader_numbers_become_infinity_or_decimals():
     digits = "9" * 10_000  # more than int() takes
     assert Reader({"object"}).read(f'{{"a": {digits}}}').value == {"a": float("inf")}
     assert Reader({"object"}, decimals=True).read('{"a": 1.10}').value == {"a": Decimal("1.10")}
@@ -85,7 +85,7 @@ def nested(depth):
     return "[" * depth + "]" * depth
 
 
-def test_depth():
+def test_reader_deep_nesting_is_unreadable():
     answer = Reader({"array"}).read
     assert answer(nested(500)).how == "json"
     assert answer(nested(501)).how == "unreadable"

@@ -75,7 +75,7 @@ def invoices(count, errors, seed):
     return preds, refs
 
 
-def test_paths_are_found_under_both_spellings_and_misspelled_ones_named():
+def test_report_paths_have_two_spellings_and_misspelled_paths_raise():
     report = evaluate([ANSWER], [REFERENCE], SCHEMA, replicates=0)
     assert report["people[*].born"] == report["people[].born"]
     assert list(report) == report.paths and len(report) == 6
@@ -113,10 +113,10 @@ def test_intervals_contain_the_score_and_are_those_of_the_metric():
 
 def test_groups_widen_intervals():
     preds, refs = invoices(60, 0.3, 1)
-    preds, refs = [[each for each in side for _ in range(5)] for side in (preds, refs)]
-    alone = evaluate(preds, refs, Invoice, replicates=300)["total"].f1
+    preds, refs = [[each for each in part for _ in range(5)] for part in (preds, refs)]
+    single = evaluate(preds, refs, Invoice, replicates=300)["total"].f1
     grouped = evaluate(preds, refs, Invoice, replicates=300, groups=[n // 5 for n in range(300)])["total"].f1
-    assert float(grouped.high - grouped.low) > 1.5 * float(alone.high - alone.low)
+    assert float(grouped.high - grouped.low) > 1.5 * float(single.high - single.low)
 
 
 def test_comparison_by_field_corrects_the_fields_in_which_models_differ():
@@ -142,7 +142,7 @@ def test_reports_are_paired_by_id():
     preds, refs = invoices(30, 0.3, 3)
     others, order = invoices(30, 0.5, 4)[0], random.Random(0).sample(range(30), 30)
     ids = [f"d{n}" for n in range(30)]
-    a, b = (evaluate(each, refs, Invoice, ids=ids, replicates=100) for each in (preds, others))
+    a, b = (evaluate(document, refs, Invoice, ids=ids, replicates=100) for document in (preds, others))
     shuffled = evaluate(
         [others[n] for n in order], [refs[n] for n in order], Invoice, ids=[ids[n] for n in order], replicates=100
     )
@@ -150,7 +150,7 @@ def test_reports_are_paired_by_id():
     assert a.explain("d3").id == "d3" and a.worst(1)[0].id in ids
 
 
-def test_null_hypotheses_are_rejected_at_most_as_often_as_promised():
+def test_null_hypotheses_are_rejected_at_the_nominal_rate():
     rejected = []
     for seed in range(60):
         reports = [evaluate(*invoices(25, 0.3, 1000 * k + seed), Invoice, replicates=99) for k in (1, 2)]
@@ -161,20 +161,20 @@ def test_null_hypotheses_are_rejected_at_most_as_often_as_promised():
 
 def test_metric_survives_copies_merges_and_files():
     preds, refs = invoices(20, 0.4, 2)
-    whole, first, second = (FieldScores(Invoice, replicates=20) for _ in range(3))
+    full, first, second = (FieldScores(Invoice, replicates=20) for _ in range(3))
     ids = list(range(20))
-    whole.update(preds, refs, ids=ids)
+    full.update(preds, refs, ids=ids)
     first.update(preds[:7], refs[:7], ids=ids[:7])
     second.update(preds[7:], refs[7:], ids=ids[7:])
     first.merge_state(second)
-    twins = [pickle.loads(pickle.dumps(whole)), copy.deepcopy(whole), first]
+    twins = [pickle.loads(pickle.dumps(full)), copy.deepcopy(full), first]
     loaded = FieldScores(Invoice, replicates=20)
     loaded.persistent(True)
-    whole.persistent(True)
-    loaded.load_state_dict(whole.state_dict())
+    full.persistent(True)
+    loaded.load_state_dict(full.state_dict())
     for twin in [*twins, loaded]:
-        assert str(twin.interval()) == str(whole.interval()) and str(twin.report()) == str(whole.report())
-    assert torch.equal(first.support, whole.support)
+        assert str(twin.interval()) == str(full.interval()) and str(twin.report()) == str(full.report())
+    assert torch.equal(first.support, full.support)
 
 
 def test_failed_updates_leave_no_trace():
@@ -227,7 +227,7 @@ marks
 6 correct values folded"""
 
 
-def test_explanations_show_what_was_compared_with_what():
+def test_explanations_show_compared_values():
     report = evaluate(
         [ANSWER, "I <cannot>."], [REFERENCE] * 2, SCHEMA, ids=["d1", "d2"], extra="invented", replicates=0
     )
@@ -246,12 +246,12 @@ def test_explanations_of_random_documents_show_the_errors_of_the_table():
     preds, refs = invoices(40, 0.4, 6)
     preds[3], preds[4] = "no", '{"number": 3, "items": "x"}'
     report = evaluate(preds, refs, Invoice, replicates=0)
-    for each in report.documents:
-        explanation = report.explain(each.id)
+    for document in report.documents:
+        explanation = report.explain(document.id)
         statuses = [row.status for row in explanation.rows if row.name[0] not in "[+"]
         shown = sum(status not in ("", "correct") for status in statuses)
         assert shown >= sum(count for name, count in explanation.counts.items() if name != "correct")
-        assert explanation.similarity == each.similarity
+        assert explanation.similarity == document.similarity
 
 
 class Page(html.parser.HTMLParser):

@@ -1,4 +1,4 @@
-"""What became of each entity: correct, incorrect, partial, missed, spurious."""
+"""Categories of predicted and reference entities: correct, incorrect, partial, missed, spurious."""
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -12,27 +12,30 @@ from ....uncertainty.results.table import Table
 from ...tensors import _lengths
 from ...tensors._lengths import chunks
 from .span_lists import are_spans, read_span_lists
-from .spans import SCHEMES, read_both, span_similarity
-from .tags import MODES, Marked, Vocabulary, documents_of, warn_of_both
+from .spans import SCHEMES, read_pair, span_similarity
+from .tags import MODES, Marked, Vocabulary, documents_of, warn_about_both
 
 CATEGORIES = ("correct", "incorrect", "partial", "missed", "spurious")
 MISSED, SPURIOUS = map(CATEGORIES.index, ("missed", "spurious"))
 
 
 class SpanErrors(NamedTuple):
-    """Spans by what became of them, in order; a row is document, place of the predicted and of the reference span
-    among those of their document, counted from 0, -1 for none. `len(errors.missed)` is how many were missed."""
+    """Spans by category, in order.
 
-    correct: Tensor  # (K, 3) int64: worth 1
-    incorrect: Tensor  # (K, 3): paired, but worth nothing
-    partial: Tensor  # (K, 3): worth 1/2
+    A row is the document and the indices of the predicted and the reference span within the document, -1 for none.
+    `len(errors.missed)` is the number of missed spans.
+    """
+
+    correct: Tensor  # (K, 3) int64: pairs of score 1
+    incorrect: Tensor  # (K, 3): pairs of score 0
+    partial: Tensor  # (K, 3): pairs of score 1/2
     missed: Tensor  # (K, 3): of the reference, without a partner
     spurious: Tensor  # (K, 3): predicted, without a partner
     labels: tuple[str, ...]  # L of them, sorted
     counts: Tensor  # (5, L + 1, L + 1) int64: spans of each category by predicted and reference label, the last none
 
     def table(self) -> Table:
-        """Count the spans of each label: spurious ones by the predicted label, all others by that of the reference.
+        """Count the spans of each label: spurious ones by the predicted label, all others by the reference label.
 
         Example:
             >>> print(span_errors([["B-PER", "O", "B-LOC"]], [["B-PER", "O", "B-ORG"]]).table())
@@ -49,7 +52,7 @@ class SpanErrors(NamedTuple):
         return Table([*self.labels, _other_than("all", self.labels)], CATEGORIES, rows, index="label")
 
     def confusions(self) -> Table:
-        """Count which label became which: a row for each label of the reference, a column for each predicted one.
+        """Count the pairs of labels: a row for each reference label, a column for each predicted label.
 
         Example:
             >>> print(span_errors([["B-PER", "O", "B-LOC"]], [["B-PER", "O", "B-ORG"]]).confusions())
@@ -78,23 +81,23 @@ def span_errors(
 ) -> SpanErrors:
     """Sort spans into the categories of MUC.
 
-    Spans that overlap are paired one-to-one so that the worth under `scheme` of `SpanScores` is largest, and then the
-    number of pairs: precision is (correct + partial / 2) / predicted, as there. Only "partial" has partial pairs, and
+    Overlapping spans are paired one-to-one to maximize the score under `scheme` of `SpanScores`, and then the number of
+    pairs: precision is (correct + partial / 2) / predicted, as in `SpanScores`. Only "partial" has partial pairs, and
     it has no incorrect ones.
 
     Args:
         pred: Documents: lists of tags, or lists of spans (label, first, last) with inclusive ends, which may be nested,
-            overlap and stand in any order.
+            overlap and have any order.
         ref: Documents in the same form.
-        scheme: What a pair is worth, see `SpanScores`.
-        mode: How tags are read, see `read_tags`, which gives the spans that the places mean. Not of spans.
-        suffix: Tags are `<label>-<prefix>`. Not of spans.
+        scheme: Score of a pair, see `SpanScores`.
+        mode: Tagging scheme, see `read_tags`, which returns the spans that the indices refer to. Not for spans.
+        suffix: Tags are `<label>-<prefix>`. Not for spans.
 
     Returns:
-        The spans of each category, and counts of labels; `table` and `confusions` of it show them.
+        The spans of each category and the counts of labels, shown by its `table` and `confusions`.
 
     Raises:
-        ValueError: If numbers of documents or of tags differ, a tag or a span is none, or only one side has tags.
+        ValueError: If numbers of documents or of tags differ, a tag or a span is invalid, or only one input has tags.
 
     Example:
         >>> span_errors([["B-PER", "O", "B-LOC"]], [["B-PER", "I-PER", "O"]]).incorrect
@@ -116,18 +119,18 @@ def span_errors(
     else:
         labels, tables, counts = _spans_of_tags(pred, ref, mode, suffix)
     order = sorted(range(len(labels)), key=labels.__getitem__)
-    number = torch.empty(len(labels) + 1, dtype=torch.int64, device="cpu")
-    number[[*order, -1]] = torch.arange(len(labels) + 1, device="cpu")
-    tables = [torch.cat([number[table[:, :1]], table[:, 1:]], 1) for table in tables]
-    found: list[list[Tensor]] = [[] for _ in CATEGORIES]
-    for place, spans, (n, m) in chunks(tables, counts, flat=True):
-        documents = torch.arange(len(counts[0]), device="cpu")[place]
-        for rows, more in zip(found, _categories(spans[0], spans[1], n, m, scheme, documents), strict=True):
+    new_label = torch.empty(len(labels) + 1, dtype=torch.int64, device="cpu")
+    new_label[[*order, -1]] = torch.arange(len(labels) + 1, device="cpu")
+    tables = [torch.cat([new_label[table[:, :1]], table[:, 1:]], 1) for table in tables]
+    category_rows: list[list[Tensor]] = [[] for _ in CATEGORIES]
+    for index, spans, (n, m) in chunks(tables, counts, flat=True):
+        documents = torch.arange(len(counts[0]), device="cpu")[index]
+        for rows, more in zip(category_rows, _categories(spans[0], spans[1], n, m, scheme, documents), strict=True):
             rows.append(more)
-    categories = [_ordered(torch.cat(rows)) for rows in found]
+    categories = [_ordered(torch.cat(rows)) for rows in category_rows]
     size = len(labels) + 1
     cells = [torch.bincount(rows[:, 3] % size * size + rows[:, 4] % size, minlength=size**2) for rows in categories]
-    names = tuple(labels[place] for place in order)
+    names = tuple(labels[index] for index in order)
     table = torch.stack(cells).view(len(CATEGORIES), size, size)
     correct, incorrect, partial, missed, spurious = (rows[:, :3] for rows in categories)
     return SpanErrors(correct, incorrect, partial, missed, spurious, names, table)
@@ -137,45 +140,45 @@ def _spans_of_tags(
     pred: Sequence[Sequence[str]], ref: Sequence[Sequence[str]], mode: str, suffix: bool
 ) -> tuple[list[str], list[Tensor], list[Tensor]]:
     # ->  labels, (spans, 3) each, (D,) each
-    known = Vocabulary((), suffix)
-    *tags, lengths = read_both(pred, ref, known)
-    sides = [Marked.read(*known.parts(side), lengths, mode) for side in tags]
-    warn_of_both(sides[0].unfit(mode), sides[1].unfit(mode), mode, depth=1)
-    tables, counts = zip(*(side.rows() for side in sides), strict=True)
-    return known.labels, [*tables], [*counts]
+    vocabulary = Vocabulary((), suffix)
+    *tags, lengths = read_pair(pred, ref, vocabulary)
+    marked = [Marked.read(*vocabulary.parts(ids), lengths, mode) for ids in tags]
+    warn_about_both(marked[0].tag_errors(mode), marked[1].tag_errors(mode), mode, depth=1)
+    tables, counts = zip(*(part.rows() for part in marked), strict=True)
+    return vocabulary.labels, [*tables], [*counts]
 
 
 def _categories(pred: Tensor, ref: Tensor, n: Tensor, m: Tensor, scheme: str, documents: Tensor) -> list[Tensor]:
     # pred: (D, N, 3)  ref: (D, M, 3)  n, m, documents: (D,)  ->  rows of the five categories with labels, (K, 5) each
-    pred_inside, ref_inside = _lengths.mask(n, pred.shape[1]), _lengths.mask(m, ref.shape[1])
-    touching = (span_similarity(pred, ref, "partial") > 0) & pred_inside[..., None] & ref_inside[..., None, :]
-    worth = span_similarity(pred, ref, scheme).double() * touching
-    # A pair more counts less than half a point in all, so that worth comes first.
-    weight = worth + touching / (2.0 * max(pred.shape[1], ref.shape[1]) + 2)
+    pred_valid, ref_valid = _lengths.mask(n, pred.shape[1]), _lengths.mask(m, ref.shape[1])
+    touching = (span_similarity(pred, ref, "partial") > 0) & pred_valid[..., None] & ref_valid[..., None, :]
+    score = span_similarity(pred, ref, scheme).double() * touching
+    # All pairs together add less than 1/2, the smallest difference of scores, so scores take precedence.
+    weight = score + touching / (2.0 * max(pred.shape[1], ref.shape[1]) + 2)
     partner = linear_sum_assignment(weight, maximize=True, row_lengths=n, col_lengths=m, check=False).col_of_row
     index = partner.clamp(min=0)[..., None]
-    paired = (partner >= 0) & pred_inside
+    paired = (partner >= 0) & pred_valid
     if ref.shape[1]:
         paired &= touching.gather(-1, index)[..., 0]
-        worth = worth.gather(-1, index)[..., 0]
+        score = score.gather(-1, index)[..., 0]
     else:
-        worth = torch.zeros_like(partner, dtype=torch.float64)
-    document, place = paired.nonzero(as_tuple=True)
-    taken = torch.zeros_like(ref_inside).index_put_((document, partner[paired]), torch.tensor(True, device="cpu"))
-    labels = pred[document, place, 0], ref[document, partner[paired], 0]
-    rows = torch.stack([documents[document], place, partner[paired], *labels], -1)
-    worth = worth[paired]
-    alone = []
-    for side, (spans, free) in enumerate(((pred, pred_inside & ~paired), (ref, ref_inside & ~taken))):
-        document, place = free.nonzero(as_tuple=True)
-        row = torch.full((len(place), 5), -1, device="cpu")
-        row[:, 0], row[:, 1 + side], row[:, 3 + side] = documents[document], place, spans[document, place, 0]
-        alone.append(row)
-    return [rows[worth == 1], rows[worth == 0], rows[(worth > 0) & (worth < 1)], *reversed(alone)]
+        score = torch.zeros_like(partner, dtype=torch.float64)
+    document, position = paired.nonzero(as_tuple=True)
+    is_matched = torch.zeros_like(ref_valid).index_put_((document, partner[paired]), torch.tensor(True, device="cpu"))
+    labels = pred[document, position, 0], ref[document, partner[paired], 0]
+    rows = torch.stack([documents[document], position, partner[paired], *labels], -1)
+    score = score[paired]
+    unmatched = []
+    for offset, (spans, free) in enumerate(((pred, pred_valid & ~paired), (ref, ref_valid & ~is_matched))):
+        document, position = free.nonzero(as_tuple=True)
+        row = torch.full((len(position), 5), -1, device="cpu")
+        row[:, 0], row[:, 1 + offset], row[:, 3 + offset] = documents[document], position, spans[document, position, 0]
+        unmatched.append(row)
+    return [rows[score == 1], rows[score == 0], rows[(score > 0) & (score < 1)], *reversed(unmatched)]
 
 
 def _ordered(rows: Tensor) -> Tensor:
-    # (K, 5)  ->  (K, 5) by document, then place
+    # (K, 5)  ->  (K, 5) by document, then index
     for column in (2, 1, 0):
         rows = rows[rows[:, column].sort(stable=True).indices]
     return rows

@@ -12,10 +12,10 @@ from .... import _checks
 
 
 def are_spans(pred: Sequence[Sequence[Any]], ref: Sequence[Sequence[Any]]) -> bool:
-    """Return whether documents are lists of spans, and not of tags; False where there is neither.
+    """Return whether documents are lists of spans instead of tags; False if all are empty.
 
     Raises:
-        ValueError: If one side has tags, the other one spans.
+        ValueError: If one argument has tags, the other one spans.
     """
     forms = {}
     for name, documents in (("pred", pred), ("ref", ref)):
@@ -23,36 +23,36 @@ def are_spans(pred: Sequence[Sequence[Any]], ref: Sequence[Sequence[Any]]) -> bo
         if first is not None:
             forms[name] = "tags" if isinstance(first, str) else "spans"
     if len({*forms.values()}) > 1:
-        raise ValueError(f"pred: got {forms['pred']} beside {forms['ref']} of ref, wanted one form on both sides")
+        raise ValueError(f"pred: got {forms['pred']} and ref {forms['ref']}, wanted the same form in both")
     return "spans" in forms.values()
 
 
-def read_span_lists(*sides: Sequence[Sequence[Any]]) -> tuple[list[str], list[Tensor], list[Tensor]]:
+def read_span_lists(*inputs: Sequence[Sequence[Any]]) -> tuple[list[str], list[Tensor], list[Tensor]]:
     # ->  labels, (spans, 3) each, (D,) each
     """Read spans (label, first, last) of predicted and reference documents.
 
     Raises:
-        ValueError: If numbers of documents differ, or something is no span; the message has its place.
+        ValueError: If numbers of documents differ, or a span is invalid; the message has its position.
     """
-    _checks.check_consistent_length(pred=sides[0], ref=sides[1])
-    numbers: dict[str, int] = {}
+    _checks.check_consistent_length(pred=inputs[0], ref=inputs[1])
+    labels: dict[str, int] = {}
     tables, counts = [], []
-    for name, documents in zip(("pred", "ref"), sides, strict=True):
+    for name, documents in zip(("pred", "ref"), inputs, strict=True):
         rows = [
-            _row(span, numbers, f"{name}: document {number}, span {position}")
-            for number, document in enumerate(documents)
+            _row(span, labels, f"{name}: document {index}, span {position}")
+            for index, document in enumerate(documents)
             for position, span in enumerate(document)
         ]
         tables.append(torch.tensor(rows, dtype=torch.int64, device="cpu").view(-1, 3))
         counts.append(torch.tensor(list(map(len, documents)), dtype=torch.int64, device="cpu"))
-    return list(numbers), tables, counts
+    return list(labels), tables, counts
 
 
-def _row(span: Any, numbers: dict[str, int], where: str) -> tuple[int, int, int]:
+def _row(span: Any, labels: dict[str, int], where: str) -> tuple[int, int, int]:
     parts = tuple(span) if isinstance(span, Iterable) and not isinstance(span, str | dict) else ()
     are_ends = [isinstance(end, Integral) and not isinstance(end, bool) for end in parts[1:]]
     if not (len(parts) == 3 and isinstance(parts[0], str) and all(are_ends) and parts[1] <= parts[2]):
-        wanted = "(label, first, last) with first <= last, such as ('PER', 0, 1)"
-        raise ValueError(f"{where}: got {span!r:.60}, wanted {wanted}")
+        expected = "(label, first, last) with first <= last, such as ('PER', 0, 1)"
+        raise ValueError(f"{where}: got {span!r:.60}, wanted {expected}")
     label, first, last = parts
-    return numbers.setdefault(label, len(numbers)), int(first), int(last)
+    return labels.setdefault(label, len(labels)), int(first), int(last)

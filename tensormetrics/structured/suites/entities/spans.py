@@ -12,18 +12,18 @@ from ....uncertainty.engine.weights import ResamplingUnits
 from ...tensors import _lengths
 from ...tensors._lengths import Cells, documents, in_chunks, product, total
 from .._label_scores import LabelScores
-from .tags import MODES, Marked, Unfit, Vocabulary, documents_of, padded_spans, tag_code, warn_of_both
+from .tags import MODES, Marked, TagErrors, Vocabulary, documents_of, padded_spans, tag_code, warn_about_both
 
 SCHEMES = ("strict", "exact", "partial", "type")
-TOKENS = 1 << 16  # of documents that are read at a time
-EQUALITY = ("strict", "exact")  # spans are worth 1 or nothing, and need no pairs
+TOKENS = 1 << 16  # of one chunk of documents
+EQUALITY = ("strict", "exact")  # pairs have score 1 or 0, so matches can be counted without pairs
 
 
 class SpanScores(LabelScores):
-    """Precision, recall and F1 of labelled spans after the best one-to-one matching, in [0, 1]; higher is better.
+    """Precision, recall and F1 of labeled spans after the best one-to-one matching, in [0, 1]; higher is better.
 
-    A pair is worth 1 under `scheme` "strict" if label and both ends are equal; "exact", both ends; "type", if labels
-    are equal and the spans overlap; "partial" 1 if both ends are equal, 1/2 if the spans overlap.
+    A pair has score 1 under `scheme` "strict" if label and both ends are equal; "exact", if both ends are; "type", if
+    labels are equal and the spans overlap; "partial" 1 if both ends are equal, 1/2 if the spans overlap.
     `labels` names the labels 0, 1, ... and adds a score for each, such as `f1[LOC]`; then the average may also be
     "types", the mean over labels that occur, or "weighted", by the number of reference spans. Not for "exact" and
     "partial", which ignore labels. Other arguments: see `CountMetric`.
@@ -53,19 +53,19 @@ class SpanScores(LabelScores):
         n_ref: Tensor | None = None,
         **items: Unpack[ResamplingUnits],
     ) -> None:
-        """Add documents of N and M spans. Rows beyond `n_pred` and `n_ref`, and those of a negative label, are padding.
+        """Add documents of N and M spans. Rows beyond `n_pred` and `n_ref` and rows of a negative label are padding.
 
         Shapes: pred_spans: (..., N, 3) int (label, first, last inclusive); ref_spans: (..., M, 3) int; n_pred: (...);
         n_ref: (...).
 
-        Labels are the places of their names in `labels`, or any numbers that mean the same on both sides. Lists of tags
-        go to `update_tags`.
+        Labels are indices of `labels`, or any numbers that mean the same in prediction and reference. Lists of tags go
+        to `update_tags`.
         """
         for name, spans in (("pred_spans", pred_spans), ("ref_spans", ref_spans)):
             if not isinstance(spans, Tensor):
                 raise TypeError(
                     f"{name}: got a {type(spans).__name__}, wanted a tensor of rows (label, first, last), or lists of "
-                    "tags on both sides"
+                    "tags as both arguments"
                 )
         _checks.shape("pred_spans", pred_spans, "...", "N", 3)
         *batch, n, _ = pred_spans.shape
@@ -90,24 +90,24 @@ class SpanScores(LabelScores):
         suffix: bool = False,
         **items: Unpack[ResamplingUnits],
     ) -> None:
-        """Add documents given as lists of tags, or as numbers of tags in `vocabulary`; `mode`, `suffix`: `read_tags`.
+        """Add documents as lists of tags, or as indices of tags in `vocabulary`; `mode`, `suffix`: see `read_tags`.
 
         Shapes: pred: (..., W) int with a vocabulary; ref: (..., W) int.
 
-        Of numbers, a token that is negative on either side is left out on both. A warning says when tags do not fit
-        the scheme: any of the reference, or half of the predicted ones.
+        Tokens with a negative index in `pred` or `ref` are ignored in both. A warning is issued if tags do not fit the
+        scheme: any reference tag, or half of the predicted tags.
         """
         _checks.check_choice("mode", mode, MODES)
         if vocabulary is not None:
             return self._update_numbers(cast(Tensor, pred), cast(Tensor, ref), mode, vocabulary, suffix, **items)
         if isinstance(pred, Tensor) or isinstance(ref, Tensor):
             raise ValueError("vocabulary: got None for numbers of tags, wanted the tags that they stand for")
-        known = Vocabulary(self.labels or (), suffix)
-        pred_tags, ref_tags, lengths = read_both(pred, ref, known)
+        tagset = Vocabulary(self.labels or (), suffix)
+        pred_tags, ref_tags, lengths = read_pair(pred, ref, tagset)
         if self.labels is not None:
-            known.check(self.labels)
-        counts, unfit = self.count_tags(known, pred_tags, ref_tags, lengths, mode)
-        warn_of_both(*unfit, mode)
+            tagset.check(self.labels)
+        counts, errors = self.count_tags(tagset, pred_tags, ref_tags, lengths, mode)
+        warn_about_both(*errors, mode)
         self.add_update(counts, **items)
 
     def _update_numbers(
@@ -124,34 +124,37 @@ class SpanScores(LabelScores):
         _checks.integral("ref", ref)
         _checks.shape("ref", ref, *pred.shape)
         _checks.same_device(pred=pred, ref=ref)
-        known = Vocabulary(self.labels or (), suffix)
-        known.codes = [tag_code(tag, known.labels, f"vocabulary[{i}]", suffix) for i, tag in enumerate(vocabulary)]
+        tagset = Vocabulary(self.labels or (), suffix)
+        tagset.codes = [tag_code(tag, tagset.labels, f"vocabulary[{i}]", suffix) for i, tag in enumerate(vocabulary)]
         if self.labels is not None:
-            known.check(self.labels)
+            tagset.check(self.labels)
         pred, ref = documents(pred, 1), documents(ref, 1)
-        kept = (pred >= 0) & (ref >= 0)
-        if kept.device.type == "cpu":
-            counts, unfit = self.count_tags(known, pred[kept], ref[kept], kept.sum(-1), mode)
-            warn_of_both(*unfit, mode, depth=1)
+        valid = (pred >= 0) & (ref >= 0)
+        if valid.device.type == "cpu":
+            counts, errors = self.count_tags(tagset, pred[valid], ref[valid], valid.sum(-1), mode)
+            warn_about_both(*errors, mode, depth=1)
             return self.add_update(counts, **items)
-        order = kept.sort(dim=-1, descending=True, stable=True).indices
-        sides = (known.parts(side.where(kept, len(vocabulary)).gather(-1, order)) for side in (pred, ref))
-        (pred_spans, n_pred), (ref_spans, n_ref) = (padded_spans(*side, mode) for side in sides)
+        order = valid.sort(dim=-1, descending=True, stable=True).indices
+        parts = (tagset.parts(ids.where(valid, len(vocabulary)).gather(-1, order)) for ids in (pred, ref))
+        (pred_spans, n_pred), (ref_spans, n_ref) = (padded_spans(*part, mode) for part in parts)
         self.add_update(in_chunks(self._count, (pred_spans, ref_spans), (n_pred, n_ref), self._cells), **items)
 
     def count_tags(
-        self, known: Vocabulary, pred: Tensor, ref: Tensor, lengths: Tensor, mode: str
-    ) -> tuple[Tensor, tuple[Unfit, Unfit]]:
-        # pred, ref: (T,) numbers of the tags of all documents, on the CPU  lengths: (D,)  ->  (D, 3) or (D, 3 L)
-        counts, pred_unfit, ref_unfit = [], Unfit(), Unfit()
-        few = (lengths.cumsum(0) // TOKENS).unique_consecutive(return_counts=True)[1].tolist()
-        sizes = lengths.split(few or [0])
+        self, vocabulary: Vocabulary, pred: Tensor, ref: Tensor, lengths: Tensor, mode: str
+    ) -> tuple[Tensor, tuple[TagErrors, TagErrors]]:
+        # pred, ref: (T,) tag ids of all documents, on the CPU  lengths: (D,)  ->  (D, 3) or (D, 3 L)
+        counts, pred_errors, ref_errors = [], TagErrors(), TagErrors()
+        chunk_sizes = (lengths.cumsum(0) // TOKENS).unique_consecutive(return_counts=True)[1].tolist()
+        sizes = lengths.split(chunk_sizes or [0])
         tokens = [int(size.sum()) for size in sizes]
         for size, *tags in zip(sizes, pred.split(tokens), ref.split(tokens), strict=True):
-            sides = [Marked.read(*known.parts(side), size, mode) for side in tags]
-            pred_unfit, ref_unfit = pred_unfit.plus(sides[0].unfit(mode)), ref_unfit.plus(sides[1].unfit(mode))
-            counts.append(self._count_marked(*sides))
-        return torch.cat(counts).to(self.device), (pred_unfit, ref_unfit)
+            marked = [Marked.read(*vocabulary.parts(ids), size, mode) for ids in tags]
+            pred_errors, ref_errors = (
+                pred_errors.plus(marked[0].tag_errors(mode)),
+                ref_errors.plus(marked[1].tag_errors(mode)),
+            )
+            counts.append(self._count_marked(*marked))
+        return torch.cat(counts).to(self.device), (pred_errors, ref_errors)
 
     def _count_marked(self, pred: Marked, ref: Marked) -> Tensor:
         # ->  (D, 3) or (D, 3 L)
@@ -163,7 +166,7 @@ class SpanScores(LabelScores):
         if self.scheme == "strict":
             same &= pred.label[ref.first] == ref.label[ref.first]
         labels = len(self.labels or [""])
-        cells = [side.document * labels + (side.label[side.first] if self.labels else 0) for side in (pred, ref)]
+        cells = [part.document * labels + (part.label[part.first] if self.labels else 0) for part in (pred, ref)]
         counts = (torch.bincount(cell, minlength=len(ref.start) * labels) for cell in (cells[1][same], *cells))
         return torch.cat([count.view(-1, labels) for count in counts], -1).double()
 
@@ -180,14 +183,14 @@ class SpanScores(LabelScores):
         return total if self.scheme in EQUALITY else product
 
 
-def read_both(
-    pred: Iterable[Sequence[str]], ref: Iterable[Sequence[str]], known: Vocabulary
+def read_pair(
+    pred: Iterable[Sequence[str]], ref: Iterable[Sequence[str]], vocabulary: Vocabulary
 ) -> tuple[Tensor, Tensor, Tensor]:
-    # ->  numbers of the tags of either side (T,), lengths of the documents (D,)
-    """Two sides of the same tokens."""
+    # ->  predicted, reference tag ids (T,), lengths of the documents (D,)
+    """Read predicted and reference tags of the same tokens."""
     pred, ref = documents_of(pred, "pred"), documents_of(ref, "ref")
     _checks.check_consistent_length(pred=pred, ref=ref)
-    (pred_tags, lengths), (ref_tags, n_ref) = known.read(pred), known.read(ref)
+    (pred_tags, lengths), (ref_tags, n_ref) = vocabulary.read(pred), vocabulary.read(ref)
     for document in (lengths != n_ref).nonzero().flatten().tolist():
         n, m = int(lengths[document]), int(n_ref[document])
         raise ValueError(f"document {document}: lengths differ: pred has {n} tags, ref has {m}")
@@ -196,7 +199,7 @@ def read_both(
 
 def span_similarity(pred: Tensor, ref: Tensor, scheme: str) -> Tensor:
     # pred: (..., N, 3)  ref: (..., M, 3)  ->  (..., N, M) float32
-    """What pairs of spans are worth under a scheme of `SpanScores`."""
+    """Compute the scores of pairs of spans under a scheme of `SpanScores`."""
     (label, first, last), (ref_label, ref_first, ref_last) = (
         pred[..., :, None, :].unbind(-1),
         ref[..., None, :, :].unbind(-1),

@@ -1,4 +1,4 @@
-"""Mappings of variables proved to be the best, by integer programmes."""
+"""Optimal mappings of variables by integer programs."""
 
 import numpy as np
 import torch
@@ -17,37 +17,40 @@ def prove(
     node_limit: int | None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     # -> bound, value, mapping
-    """Bring bound and value together, on the host: by linear programmes and a search that starts from their solutions,
-    and where that is not enough by integer programmes of at most `node_limit` nodes."""
-    programmes = [_programme(terms, document) for document in range(len(bound))]
+    """Close the gap between bound and value, on the host.
+
+    Linear programs give bounds and starting points of a search; documents with a gap left are solved by integer
+    programs of at most `node_limit` nodes.
+    """
+    programs = [_program(terms, document) for document in range(len(bound))]
     guide = np.zeros((len(bound), terms.p, terms.r))
-    most = []
-    for (programme, pairs), start in zip(programmes, guide, strict=True):
-        relaxed = relax(programme)
+    bounds = []
+    for (program, pairs), start in zip(programs, guide, strict=True):
+        relaxed = relax(program)
         start[tuple(pairs.T)] = relaxed.taken[: len(pairs)]
-        most.append(relaxed.bound)
-    bound = torch.minimum(bound, bound.new_tensor(most))
-    _, found, found_mapping = climb(terms, torch.from_numpy(guide).to(value)[None])
-    mapping = found_mapping.where((found > value)[:, None], mapping)
-    value = torch.maximum(value, found)
+        bounds.append(relaxed.bound)
+    bound = torch.minimum(bound, bound.new_tensor(bounds))
+    _, climbed, climbed_mapping = climb(terms, torch.from_numpy(guide).to(value)[None])
+    mapping = climbed_mapping.where((climbed > value)[:, None], mapping)
+    value = torch.maximum(value, climbed)
     for document in (value < bound).nonzero()[:, 0].tolist():
-        programme, pairs = programmes[document]
-        answer = solve(programme, value[document].item(), node_limit)
-        weight = programme.weight @ answer.taken
+        program, pairs = programs[document]
+        answer = solve(program, value[document].item(), node_limit)
+        weight = program.weight @ answer.taken
         if weight > value[document]:
-            taken = torch.from_numpy(pairs[answer.taken[: len(pairs)] > 0]).to(mapping)
-            mapping[document] = mapping.new_full((terms.p,), terms.r).scatter(0, taken[:, 0], taken[:, 1])
+            selected = torch.from_numpy(pairs[answer.taken[: len(pairs)] > 0]).to(mapping)
+            mapping[document] = mapping.new_full((terms.p,), terms.r).scatter(0, selected[:, 0], selected[:, 1])
             value[document] = weight
         bound[document] = min(bound[document].item(), answer.bound)
     return bound, value, mapping
 
 
-def _programme(terms: Terms, document: int) -> tuple[IntegerProgram, np.ndarray]:
-    # -> programme, pairs (C', 2) of variables that its first columns stand for
-    """A column for each pair of variables and for each term of several variables.
+def _program(terms: Terms, document: int) -> tuple[IntegerProgram, np.ndarray]:
+    # -> program, pairs (C', 2) of variables of its first columns
+    """Build a program with a column per pair of variables and per term of several variables.
 
-    Of the terms with the same variables on one side at most one is won, and that only with its pairs: a row for each
-    such family of terms and pair.
+    Among the terms with the same predicted, or the same reference, variables at most one is satisfied, and only if its
+    pairs are selected: there is a row for each such family of terms and pair.
     """
     mine = terms.document == document
     pred, ref, weight = (x[mine].numpy() for x in (terms.pred, terms.ref, terms.weight))
@@ -60,13 +63,13 @@ def _programme(terms: Terms, document: int) -> tuple[IntegerProgram, np.ndarray]
     term = used.nonzero()[0]
     gain[pair[~joint[term]]] = weight[~joint]
 
-    # One partner for each variable: entries of the rows, as (row, column, coefficient), and their limits.
-    each = np.arange(len(pairs))
-    entries = [(pairs[:, 0], each, 1.0), (terms.p + pairs[:, 1], each, 1.0)]
+    # One partner per variable: entries of the rows as (row, column, coefficient), and their limits.
+    column_index = np.arange(len(pairs))
+    entries = [(pairs[:, 0], column_index, 1.0), (terms.p + pairs[:, 1], column_index, 1.0)]
     limits = [np.ones(terms.p + terms.r)]
     pair, term = pair[joint[term]], term[joint[term]]
-    for side in (pred, np.sort(ref, 1)):
-        family = np.unique(side, axis=0, return_inverse=True)[1]
+    for variables in (pred, np.sort(ref, 1)):
+        family = np.unique(variables, axis=0, return_inverse=True)[1]
         links, link = np.unique(np.stack([family[term], pair], 1), axis=0, return_inverse=True)
         start = sum(map(len, limits))
         entries += [(start + link, column[term], 1.0), (start + np.arange(len(links)), links[:, 1], -1.0)]

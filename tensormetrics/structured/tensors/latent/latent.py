@@ -1,4 +1,4 @@
-"""The overlap of two collections of items with variables, under the best one-to-one mapping of the variables."""
+"""The overlap of two collections of items with variables under the best one-to-one mapping of the variables."""
 
 import functools
 import math
@@ -19,18 +19,18 @@ from ..overlap import Overlap
 from ..reduction import OverlapMetric
 from .exact import prove
 from .search import bound_and_mapping
-from .terms import Side, Terms, read_terms
+from .terms import Items, Terms, read_terms
 
-TABLES = 4  # cells of the search's tables that count as one of a chunk
+TABLES = 4  # cells of the search's tables that count as one cell of a chunk
 
 
 class SolvedMapping(NamedTuple):
-    """A value that is reached, a bound that no mapping exceeds, and the mapping that reaches the value."""
+    """A value, an upper bound of all mappings, and the mapping that reaches the value."""
 
     value: Tensor  # (...) float64
     bound: Tensor  # (...) float64
-    exact: Tensor  # (...) bool: value and bound are proved to be the same
-    mapping: Tensor  # (..., V) int64: reference variable of each predicted one, -1 where that would match nothing
+    exact: Tensor  # (...) bool: value and bound are proved to be equal
+    mapping: Tensor  # (..., V) int64: reference variable of each predicted one, -1 if it would match no item
 
 
 @takes_arrays
@@ -48,23 +48,23 @@ def latent_overlap(
     seed: int = 0,
     duplicates: str = "multiset",
 ) -> SolvedMapping:
-    """Largest `multiset_overlap` of items of F columns that a one-to-one mapping of the variables can give.
+    """Compute the largest `multiset_overlap` of items with F columns over one-to-one mappings of the variables.
 
     Shapes: pred_props: (..., N, F) int64; pred_is_var: (..., N, F) bool; ref_props: (..., M, F) int64; ref_is_var:
     (..., M, F) bool; n_pred: (...); n_ref: (...).
 
-    Where `is_var`, an entry is the number of a variable of its own side, from 0; elsewhere a constant of both sides.
-    Items match if their constants are equal and the mapping sends the variables of one to those of the other, column
-    by column. With `duplicates="set"` equal items of one side count once. `n_pred` and `n_ref` say how many items
-    count; what lies beyond never matters.
+    If `is_var`, an entry is a variable's number, from 0, separate for prediction and reference; else it is a constant
+    of both. Items match if their constants are equal and the mapping sends the variables of the predicted item to those
+    of the reference item, column by column. With `duplicates="set"` equal items count once. `n_pred` and `n_ref` are
+    the numbers of items; entries beyond them never matter.
 
-    NP-hard. `solver="search"` bounds the value and looks for it, all documents at once, from `restarts` random
-    mappings and three others; "auto" hands documents whose value is below their bound to scipy's integer programmes,
-    with at most `node_limit` nodes each; "exact" has no limit. Equal input and `seed` give equal results.
+    The problem is NP-hard. `solver="search"` is a local search of all documents at once from `restarts` random mappings
+    and three others, with an upper bound; "auto" solves documents with a value below their bound by scipy's integer
+    programs, with at most `node_limit` nodes each; "exact" has no limit. Equal input and `seed` give equal results.
 
     S. Cai, K. Knight, 2013, Smatch: an evaluation metric for semantic feature structures, aclanthology.org/P13-2131
 
-    >>> pred, ref = torch.tensor([[7, 0, 1]]), torch.tensor([[7, 1, 0]])  # the triple (7, x, y) on both sides
+    >>> pred, ref = torch.tensor([[7, 0, 1]]), torch.tensor([[7, 1, 0]])  # the triple (7, x, y) in both
     >>> is_var = torch.tensor([[False, True, True]])
     >>> latent_overlap(pred, is_var, ref, is_var).mapping
     tensor([1, 0])
@@ -74,8 +74,8 @@ def latent_overlap(
     nodes = check_solver(solver, node_limit)
     restarts = _checks.check_int("restarts", restarts, 0)
     seed = _checks.check_int("seed", seed, 0)
-    pred = _read_side("pred", pred_props, pred_is_var, n_pred)
-    ref = _read_side("ref", ref_props, ref_is_var, n_ref)
+    pred = _read_items("pred", pred_props, pred_is_var, n_pred)
+    ref = _read_items("ref", ref_props, ref_is_var, n_ref)
     *batch, _, width = pred_props.shape
     _checks.shape("ref_props", ref_props, *batch, "M", width)
     _checks.same_device(pred_props=pred_props, ref_props=ref_props)
@@ -83,10 +83,10 @@ def latent_overlap(
     sizes = torch.stack(counts).cpu().unbind()
     value, bound = (torch.empty(len(pred.props), dtype=torch.float64, device=pred_props.device) for _ in range(2))
     mapping = pred.props.new_full((len(value), int(sizes[2].max()) if len(value) else 0), -1)
-    for place, (n, m, *_) in cuts(sizes, (), lambda n, m, p, r: n + m + (restarts + 3) * (p + 1) * (r + 1) // TABLES):
-        terms = read_terms(pred.select(place, n), ref.select(place, m), constraint, duplicates == "set")
-        value[place], bound[place], found = _solve(terms, solver, restarts, nodes, seed)
-        mapping[place, : terms.p] = found.where(found < terms.r, -1)
+    for index, (n, m, *_) in cuts(sizes, (), lambda n, m, p, r: n + m + (restarts + 3) * (p + 1) * (r + 1) // TABLES):
+        terms = read_terms(pred.select(index, n), ref.select(index, m), constraint, duplicates == "set")
+        value[index], bound[index], chunk_mapping = _solve(terms, solver, restarts, nodes, seed)
+        mapping[index, : terms.p] = chunk_mapping.where(chunk_mapping < terms.r, -1)
     return SolvedMapping(*(x.reshape((*batch, *x.shape[1:])) for x in (value, bound, value == bound, mapping)))
 
 
@@ -95,35 +95,35 @@ def _solve(terms: Terms, solver: str, restarts: int, nodes: int | None, seed: in
     bound, value, mapping = bound_and_mapping(terms, restarts, seed)
     unproved = (value < bound).nonzero()[:, 0]
     if solver != "search" and len(unproved):
-        # Integer programmes run on the host: the terms of all documents that need one are sent there at once.
+        # Integer programs run on the host: the terms of all documents that need one are copied there at once.
         host = torch.device("cpu")
-        most, least, start = (x[unproved].to(host) for x in (bound, value, mapping))
-        proved = prove(terms.select(unproved).to(host), most, least, start, nodes)
+        upper, lower, start = (x[unproved].to(host) for x in (bound, value, mapping))
+        proved = prove(terms.select(unproved).to(host), upper, lower, start, nodes)
         bound[unproved], value[unproved], mapping[unproved] = (x.to(bound.device, non_blocking=True) for x in proved)
     return terms.free + value, terms.free + bound, mapping
 
 
-def _read_side(side: str, props: Tensor, is_var: Tensor, n: Tensor | None) -> Side:
-    _checks.shape(f"{side}_props", props, "...", "NM"[side == "ref"], "F")
-    _checks.integral(f"{side}_props", props)
-    _checks.shape(f"{side}_is_var", is_var, *props.shape)
+def _read_items(prefix: str, props: Tensor, is_var: Tensor, n: Tensor | None) -> Items:
+    _checks.shape(f"{prefix}_props", props, "...", "NM"[prefix == "ref"], "F")
+    _checks.integral(f"{prefix}_props", props)
+    _checks.shape(f"{prefix}_is_var", is_var, *props.shape)
     if is_var.dtype != torch.bool:
-        raise ValueError(f"{side}_is_var: got {is_var.dtype}, wanted torch.bool; write {side}_is_var.bool()")
-    _checks.same_device(**{f"{side}_props": props, f"{side}_is_var": is_var})
+        raise ValueError(f"{prefix}_is_var: got {is_var.dtype}, wanted torch.bool; write {prefix}_is_var.bool()")
+    _checks.same_device(**{f"{prefix}_props": props, f"{prefix}_is_var": is_var})
     *batch, size, width = props.shape
-    valid = _lengths.mask(_lengths.full_or_clamped(f"n_{side}", n, props, batch, size), size)
+    valid = _lengths.mask(_lengths.full_or_clamped(f"n_{prefix}", n, props, batch, size), size)
     is_var = is_var & valid[..., None]
     if bool((props.where(is_var, 0) < 0).any()):
-        raise ValueError(f"{side}_props: got a negative number of a variable, wanted numbers from 0")
+        raise ValueError(f"{prefix}_props: got a negative number of a variable, wanted numbers from 0")
     flat = (math.prod(batch), size)
-    return Side(props.long().reshape(*flat, width), is_var.reshape(*flat, width), valid.reshape(flat))
+    return Items(props.long().reshape(*flat, width), is_var.reshape(*flat, width), valid.reshape(flat))
 
 
 class LatentMatch(OverlapMetric):
     """Scores of items with variables; see `latent_overlap`, `normalize` and `Policy`.
 
-    Under `~`, and where equal items count once, the overlap of each side with itself is solved too. `update` solves on
-    the host: on a GPU it waits once, for the copy of its arguments.
+    Under `~`, and if equal items count once, the self-overlaps are solved too. `update` solves on the host: on a GPU it
+    synchronizes once, for the copy of its arguments.
 
     >>> metric = LatentMatch()
     >>> pred, ref = torch.tensor([[7, 0, 1]]), torch.tensor([[7, 1, 0]])
@@ -183,25 +183,25 @@ class LatentMatch(OverlapMetric):
         *batch, n, _ = pred[0].shape
         full_pred = _lengths.full_or_clamped("n_pred", n_pred, pred[0], batch, n)
         full_ref = _lengths.full_or_clamped("n_ref", n_ref, ref[0], batch, ref[0].shape[-2])
-        selves = (full_pred, full_ref)
+        self_overlaps = (full_pred, full_ref)
         if self.constraint is Constraint.MANY_TO_MANY or self.policy.duplicates == "set":
-            selves = (solve(pred, pred, n_pred, n_pred), solve(ref, ref, n_ref, n_ref))
-        columns = (x.to(device, non_blocking=True) for x in (cross, *selves, full_pred, full_ref))
+            self_overlaps = (solve(pred, pred, n_pred, n_pred), solve(ref, ref, n_ref, n_ref))
+        columns = (x.to(device, non_blocking=True) for x in (cross, *self_overlaps, full_pred, full_ref))
         *overlap, full_pred, full_ref = columns
         self.add_overlap(Overlap(*overlap), full_pred, full_ref, **items)
 
 
 def _on_host(tensors: list[Any]) -> list[Any]:
-    """Return tensors of one device on the host, by one transfer of their bytes; None and anything else stay."""
-    given = [x for x in tensors if x is not None]
-    devices = {x.device if isinstance(x, Tensor) else None for x in given}
+    """Copy tensors of one device to the host in one transfer of their bytes; other values are returned unchanged."""
+    values = [x for x in tensors if x is not None]
+    devices = {x.device if isinstance(x, Tensor) else None for x in values}
     if len(devices) > 1 or None in devices or torch.device("cpu") in devices:
-        return tensors  # also what is refused later
-    order = sorted(range(len(given)), key=lambda i: -given[i].element_size())  # so that each begins where it may
-    parts = [given[i].detach().flatten().view(torch.uint8) for i in order]
+        return tensors  # invalid arguments raise an error later
+    order = sorted(range(len(values)), key=lambda i: -values[i].element_size())  # for aligned views
+    parts = [values[i].detach().flatten().view(torch.uint8) for i in order]
     bytes_on_host = torch.cat(parts).cpu().split([len(part) for part in parts])
     moved = {
-        id(given[i]): part.view(given[i].dtype).view(given[i].shape)
+        id(values[i]): part.view(values[i].dtype).view(values[i].shape)
         for i, part in zip(order, bytes_on_host, strict=True)
     }
     return [moved.get(id(x), x) for x in tensors]

@@ -1,4 +1,4 @@
-"""Items with variables, reduced to what a mapping of the variables can win."""
+"""Items with variables, reduced to the terms that a mapping of the variables can satisfy."""
 
 from typing import NamedTuple
 
@@ -11,13 +11,13 @@ from ..overlap import common, numbered, sorted_groups
 
 
 class Terms(NamedTuple):
-    """What a mapping of variables wins: `weight` for each term all of whose `pred` variables go to its `ref` ones.
+    """Weighted terms; a mapping satisfies a term if it maps all its `pred` variables to its `ref` variables.
 
-    Predicted variables are numbered 0..P-1, reference ones 0..R-1; P and R fill up a term with fewer than K variables.
-    The variables of a term rise on the predicted side, and no two terms of a document ask for the same.
+    Predicted variables are numbered 0..P-1, reference ones 0..R-1; P and R pad terms of fewer than K variables.
+    The predicted variables of a term ascend, and no two terms of a document require the same pairs.
     """
 
-    document: Tensor  # (T,) in [0, D), rising
+    document: Tensor  # (T,) in [0, D), ascending
     pred: Tensor  # (T, K)
     ref: Tensor  # (T, K)
     weight: Tensor  # (T,) float64
@@ -28,12 +28,12 @@ class Terms(NamedTuple):
     r: int
 
     def select(self, documents: Tensor) -> "Terms":
-        # documents: (E,) rising
-        """The terms of these documents alone, which are numbered anew."""
-        number = torch.full_like(self.n_pred, -1).scatter(
+        # documents: (E,) ascending
+        """Select the terms of some documents and renumber these from 0."""
+        new_index = torch.full_like(self.n_pred, -1).scatter(
             0, documents, torch.arange(len(documents), device=documents.device)
         )
-        document = number[self.document]
+        document = new_index[self.document]
         mine = document >= 0
         parts = (document[mine], self.pred[mine], self.ref[mine], self.weight[mine])
         return Terms(*parts, self.free[documents], self.n_pred[documents], self.n_ref[documents], self.p, self.r)
@@ -44,16 +44,16 @@ class Terms(NamedTuple):
         return Terms._make([*(table.to(device) for table in tables), p, r])
 
 
-class Side(NamedTuple):
-    """The items of one side of every document."""
+class Items(NamedTuple):
+    """Predicted or reference items of every document."""
 
     props: Tensor  # (D, N, F) int64
     is_var: Tensor  # (D, N, F) bool, False in the padding
     valid: Tensor  # (D, N) bool
 
-    def select(self, documents: slice | Tensor, size: int) -> "Side":
-        """The first `size` items of these documents."""
-        return Side(*(table[:, :size][documents] for table in self))
+    def select(self, documents: slice | Tensor, size: int) -> "Items":
+        """Select the first `size` items of some documents."""
+        return Items(*(table[:, :size][documents] for table in self))
 
     def variables(self) -> Tensor:
         # -> (D,): one more than the highest variable
@@ -64,19 +64,22 @@ class Side(NamedTuple):
         return torch.cat([self.valid.nonzero()[:, :1], self.is_var[self.valid].long(), self.props[self.valid]], -1)
 
 
-def read_terms(pred: Side, ref: Side, constraint: Constraint, distinct: bool) -> Terms:
-    """Terms of pairs of equal form; equal items are merged, and so are terms of the same variables. distinct: of equal
-    items of one side only one counts."""
+def read_terms(pred: Items, ref: Items, constraint: Constraint, distinct: bool) -> Terms:
+    """Collect the terms of all pairs of items that are equal except for the names of variables.
+
+    Equal items are merged, and so are terms of the same variables. With `distinct` equal items of one collection count
+    once.
+    """
     width = pred.props.shape[-1]
     n_pred, n_ref = pred.variables(), ref.variables()
     p, r = (int(n.max()) if n.numel() else 0 for n in (n_pred, n_ref))
     (pred_rows, pred_count), (ref_rows, ref_count) = merge_rows(pred.rows()), merge_rows(ref.rows())
     if distinct:
         pred_count, ref_count = torch.ones_like(pred_count), torch.ones_like(ref_count)
-    left, right = _equal_pairs(_form(pred_rows), _form(ref_rows))
+    left, right = _equal_pairs(_anonymize(pred_rows), _anonymize(ref_rows))
     weight = common(pred_count[left], ref_count[right], constraint).double()
 
-    first = _first_use(pred_rows)[left]  # equal forms: the same columns on both sides
+    first = _first_use(pred_rows)[left]  # the same columns in the matching reference items
     a = pred_rows[left, -width:].masked_fill(~first, p)
     x = ref_rows[right, -width:].masked_fill(~first, r)
     a, order = a.sort(-1)
@@ -86,12 +89,12 @@ def read_terms(pred: Side, ref: Side, constraint: Constraint, distinct: bool) ->
     used = (a < p).sum(-1)
     k = min(max(int(used.max()) if len(used) else 0, 1), width)
     free = weight.new_zeros(len(n_pred)).index_add(0, document[used == 0, 0], weight[used == 0])
-    kept = used > 0
-    return Terms(document[kept, 0], a[kept, :k], x[kept, :k], weight[kept], free, n_pred, n_ref, p, r)
+    is_term = used > 0
+    return Terms(document[is_term, 0], a[is_term, :k], x[is_term, :k], weight[is_term], free, n_pred, n_ref, p, r)
 
 
 def merge_rows(rows: Tensor, weight: Tensor | None = None, reduce: str = "sum") -> tuple[Tensor, Tensor]:
-    # rows: (L, C)  weight: (L,) or None: 1 each  ->  distinct rows in rising order (U, C), their weights merged (U,)
+    # rows: (L, C)  weight: (L,) or None: 1 each  ->  distinct rows in ascending order (U, C), their weights merged (U,)
     order, group = sorted_groups(rows)
     new = torch.ones_like(group, dtype=torch.bool)
     new[1:] = group[1:] > group[:-1]
@@ -102,7 +105,7 @@ def merge_rows(rows: Tensor, weight: Tensor | None = None, reduce: str = "sum") 
 
 
 def _first_use(items: Tensor) -> Tensor:
-    # items: (U, 1 + 2 F)  ->  (U, F) bool: where a variable stands for the first time
+    # items: (U, 1 + 2 F)  ->  (U, F) bool: the first occurrences of variables
     width = items.shape[-1] // 2
     return (items[:, 1 : 1 + width] > 0) & (_partner(items) == torch.arange(width, device=items.device))
 
@@ -114,8 +117,8 @@ def _partner(items: Tensor) -> Tensor:
     return same.long().argmax(-1) if value.shape[-1] else value
 
 
-def _form(items: Tensor) -> Tensor:
-    # items: (U, 1 + 2 F) document, is_var, value  ->  (U, 1 + 2 F): the same but for the names of the variables
+def _anonymize(items: Tensor) -> Tensor:
+    # items: (U, 1 + 2 F) document, is_var, value  ->  (U, 1 + 2 F): variables replaced by their first column
     head, value = items.split([1 + items.shape[-1] // 2, items.shape[-1] // 2], -1)
     return torch.cat([head, _partner(items).where(head[:, 1:] > 0, value)], -1)
 
