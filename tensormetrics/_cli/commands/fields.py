@@ -157,7 +157,7 @@ def _report(
     *,
     has_ids: bool,
 ) -> FieldReport:
-    """Score one file of answers; errors name its lines, or those of the references."""
+    """Score one file of answers; errors name its lines or the lines of the reference file."""
     ids = references.ids if references.ids is not None else references.lines
     hints = {"on_invalid='wrong'": "--on-invalid wrong"}
     hints |= {f"predictions[{name!r}]": f"{file}, {'id' if has_ids else 'line'} {name}" for name in ids}
@@ -167,15 +167,15 @@ def _report(
         try:
             return evaluate(preds, references.values, kind, groups=groups, **options)
         except ValueError as error:
-            if message := _of_reference(str(error), reference, references.lines):
+            if message := _reference_message(str(error), reference, references.lines):
                 raise BadInput(message) from error
             raise
 
 
 def _draw_totals(report: FieldReport, replicates: int, size: Any) -> Any:
-    totals = {name: float(value) for name, value in report.totals.items()}
-    ends = {name: (float(each.low), float(each.high)) for name, each in report.totals.items()} if replicates else {}
-    return draw_scores(totals, ends, None, report.confidence, size)
+    scores = {name: float(value) for name, value in report.totals.items()}
+    ends = {name: (float(total.low), float(total.high)) for name, total in report.totals.items()} if replicates else {}
+    return draw_scores(scores, ends, None, report.confidence, size)
 
 
 def _schema_of(schema: str) -> Any:
@@ -199,17 +199,17 @@ def _number(option: str, text: str) -> float:
         raise BadInput(f"{option}: got {text!r}, wanted a number") from None
 
 
-def _of_reference(message: str, file: str, lines: list[int]) -> str:
+def _reference_message(message: str, file: str, lines: list[int]) -> str:
     """Return a message about a reference with its line instead of its position; "" for another message."""
     match = re.match(r"references\[(\d+)\]\.?(.*)", message, re.DOTALL)
     return f"{file}, line {lines[int(match[1])]}: {match[2].removeprefix(': ')}" if match else ""
 
 
 def _id_of(name: str, ids: list[Any]) -> Any:
-    known = {str(each): each for each in ids}
-    if name not in known:
+    by_name = {str(id): id for id in ids}
+    if name not in by_name:
         raise BadInput(f"--explain: got {name!r}, wanted the id or the line of a document")
-    return known[name]
+    return by_name[name]
 
 
 def _numbers(report: FieldReport) -> dict[str, Any]:
@@ -220,11 +220,11 @@ def _numbers(report: FieldReport) -> dict[str, Any]:
 def _unmet(report: FieldReport, required: list[tuple[str, float]]) -> int:
     scores = _numbers(report)
     unmet = []
-    for name, least in required:
+    for name, minimum in required:
         if name not in scores:
             raise BadInput(f"--require: got {name!r}, wanted one of {', '.join(scores)}")
-        if not scores[name] >= least or math.isnan(scores[name]):
-            unmet.append(f"{name} is {scores[name]:.4g}, required {least:g}")
+        if not scores[name] >= minimum or math.isnan(scores[name]):
+            unmet.append(f"{name} is {scores[name]:.4g}, required {minimum:g}")
     if unmet:
         click.echo(f"not met: {'; '.join(unmet)}", err=True)
     return UNMET if unmet else 0

@@ -81,9 +81,9 @@ def _anchored(anchor: str | None) -> tuple[str, float] | None:
         return None
     name, _, rating = anchor.rpartition("=")
     try:
-        number = float(rating)
+        value = float(rating)
     except ValueError:
-        number = math.nan
-    if not name or not math.isfinite(number):
+        value = math.nan
+    if not name or not math.isfinite(value):
         raise BadInput(f"--anchor: got {anchor!r}, wanted a model and its rating, such as base=1200")
-    return name, number
+    return name, value

@@ -106,13 +106,13 @@ def scores(
 
 
 def _plan_table(counts: dict[str, int | None], power: float) -> Table:
-    """Return how many more items decide each comparison."""
+    """Return a table of the number of additional items that decide each comparison."""
     cells = [["no number" if count is None else f"{count:,}"] for count in counts.values()]
     caption = f"items to add, so that the interval excludes 0 with probability {power:g}"
     return Table([*counts], ["more items"], cells, caption=caption, index="comparison")
 
 
 def _distinct(files: tuple[str, ...]) -> list[str]:
-    """Return the names of the files, with their folders where two are equal."""
+    """Return the names of the files, or their paths if two names are equal."""
     names = [Path(file).name for file in files]
     return names if len({*names}) == len(names) else [*files]
