@@ -54,7 +54,7 @@ struct Candidates {
     column[q * capacity + n] = static_cast<int32_t>(index);
     if (n + 1 >= capacity) compact(q);
   }
-  COMMON_APART void compact(int64_t q) const {
+  COMMON_NOINLINE void compact(int64_t q) const {
     lower_limit(q, upper(q), capacity);
     const bool flooded = keep_below_limit(q) > capacity - capacity / 8;
     if (!flooded) return;
@@ -89,7 +89,7 @@ struct Candidates {
   // A bound, found by bisection, that at least k of these values do not exceed and few others.
   float kth_smallest_bound(const float* values, int64_t count) const {
     float bound;
-    common::vectorised([=, rank = k, &bound](auto) COMMON_INLINE {
+    common::vectorized([=, rank = k, &bound](auto) COMMON_INLINE {
       float low = values[0], high = values[0];
       for (int64_t i = 1; i < count; ++i) {
         low = values[i] < low ? values[i] : low;

@@ -28,7 +28,7 @@ class Rows {
   }
 
  private:
-  [[noreturn]] COMMON_APART static void fail() { throw std::out_of_range("a listed column is no reference"); }
+  [[noreturn]] COMMON_NOINLINE static void fail() { throw std::out_of_range("a listed column is no reference"); }
 
   const int64_t* order_;
   int64_t columns_, rows_;
@@ -81,7 +81,7 @@ class Ordered {
   // False: some are equal.
   bool by_counting(int64_t k, double* delta, int64_t* index) const {
     bool differ = true;
-    common::vectorised([=, all = delta_.data(), indices = index_.data(), count = count_, &differ](auto) COMMON_INLINE {
+    common::vectorized([=, all = delta_.data(), indices = index_.data(), count = count_, &differ](auto) COMMON_INLINE {
       for (int64_t i = 0; i < count; ++i) {
         const double value = all[i];
         int64_t before = 0, same = 0;
@@ -186,7 +186,7 @@ Tensor settle_possible(Tensor query, Tensor reference, Tensor row_of, Tensor ord
                 query, reference, row_of, order, slack, bounds, column, number, limit, shift, delta, index);
   STD_TORCH_CHECK(query.scalar_type() == reference.scalar_type(), "settle_possible: query and reference have two dtypes");
   const int64_t lists = row_of.size(0), dim = query.size(1), capacity = bounds.size(2), k = delta.size(1);
-  common::check_integer("settle_possible", "first", first, 0, common::kMany);
+  common::check_integer("settle_possible", "first", first, 0, common::kMaxCount);
   common::check_integer("settle_possible", "distance", distance, 0, kDistances - 1);
   STD_TORCH_CHECK(k > 0, "settle_possible: got no neighbours, wanted at least 1 of each query");
   common::check_range<int64_t>("settle_possible", "row_of", row_of, query.size(0), -1);
@@ -239,7 +239,7 @@ Tensor settle_possible(Tensor query, Tensor reference, Tensor row_of, Tensor ord
 void merge_nearest(Tensor other, Tensor of_other, int64_t first, Tensor delta, Tensor index) {
   common::check("merge_nearest", "other: float64 N K, of_other: int32 N K, delta: float64 N K, index: int64 N K", other,
                 of_other, delta, index);
-  common::check_integer("merge_nearest", "first", first, 0, common::kMany);
+  common::check_integer("merge_nearest", "first", first, 0, common::kMaxCount);
   const int64_t k = delta.size(1);
   const stop::Flag stop;
   common::in_parallel("merge_nearest", delta.size(0), 256, [&](int64_t begin, int64_t end) {

@@ -98,7 +98,7 @@ void Canonical::distances(const Rows& of, const double* queries, const int64_t* 
   const T* const first = static_cast<const T*>(of.first);
   const int64_t stride = of.stride, dim = of.dim, size = of.size;
   double* const sums = of.sums;
-  common::vectorised([=](auto) COMMON_INLINE {
+  common::vectorized([=](auto) COMMON_INLINE {
     const auto product = [](const Eight& a, const Eight& b) COMMON_INLINE { return a * b; };
     for (int64_t n = 0; n < count; ++n) {
       if (n + kSoon < count) {  // they lie anywhere
@@ -131,7 +131,7 @@ void Canonical::read(const Rows& of, int64_t step, const int64_t* columns, int64
   using Held = std::conditional_t<std::is_same_v<T, double>, double, float>;
   const T* const first = static_cast<const T*>(of.first);
   const int64_t stride = of.stride, dim = of.dim;
-  common::vectorised([=](auto) COMMON_INLINE {
+  common::vectorized([=](auto) COMMON_INLINE {
     for (int64_t n = 0; n < count; ++n) {
       const T* const row = first + columns[n] * stride;
       Held* const out = static_cast<Held*>(to) + n * dim;

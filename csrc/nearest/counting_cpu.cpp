@@ -96,7 +96,7 @@ class Bins {
       stop[b] += stop[b - 1];
     }
     hot.resize(bins + 2);
-    common::vectorised([bins, first = start.data(), last = stop.data(), hot = hot.data()](auto) COMMON_INLINE {
+    common::vectorized([bins, first = start.data(), last = stop.data(), hot = hot.data()](auto) COMMON_INLINE {
       for (int64_t b = 0; b < bins + 2; ++b) hot[b] = first[b] < last[b];
     });
   }
@@ -166,7 +166,7 @@ class Counter {
     const uint8_t* hot = table_.hot.data();
     int32_t *bin_counts = table_.entries.data(), *open = open_.data();
     int64_t opened = 0;
-    common::vectorised([=, columns = entries.columns, bins = &table_, &opened](auto) COMMON_INLINE {
+    common::vectorized([=, columns = entries.columns, bins = &table_, &opened](auto) COMMON_INLINE {
       int64_t count = 0;
       for (int64_t c = 0; c < columns; c += kStep) {
         const int64_t stop = std::min(c + kStep, columns);

@@ -175,11 +175,11 @@ __attribute__((always_inline)) inline void multiply_panel_by(const Operands& o, 
   }
 }
 
-COMMON_WITH_WORDS_64 __attribute__((noinline)) void multiply_panel_64(const Operands& o, const int32_t* x, int64_t query, int64_t end,
+COMMON_WITH_INT16_64 __attribute__((noinline)) void multiply_panel_64(const Operands& o, const int32_t* x, int64_t query, int64_t end,
                                             int64_t column, PanelHits& hits) {
   multiply_panel_by<Wide>(o, x, query, end, column, hits);
 }
-COMMON_WITH_WORDS_32 __attribute__((noinline)) void multiply_panel_32(const Operands& o, const int32_t* x, int64_t query, int64_t end,
+COMMON_WITH_INT16_32 __attribute__((noinline)) void multiply_panel_32(const Operands& o, const int32_t* x, int64_t query, int64_t end,
                                             int64_t column, PanelHits& hits) {
   multiply_panel_by<Narrow>(o, x, query, end, column, hits);
 }
@@ -187,7 +187,7 @@ COMMON_WITH_WORDS_32 __attribute__((noinline)) void multiply_panel_32(const Oper
 
 void multiply_panel(const Operands& o, const int32_t* x, int64_t query, int64_t end, int64_t column, PanelHits& hits) {
 #if defined(__x86_64__)
-  if (common::multiplies_words() == 64) multiply_panel_64(o, x, query, end, column, hits);
+  if (common::int16_vector_bytes() == 64) multiply_panel_64(o, x, query, end, column, hits);
   else multiply_panel_32(o, x, query, end, column, hits);
 #endif
 }
@@ -242,7 +242,7 @@ void to_words(Tensor rows, std::optional<Tensor> order, Tensor centre, double fa
       std::vector<int16_t> buffer(padded);
       double* const x = centred.data();
       int16_t* const codes = buffer.data();
-      common::vectorised([=](auto) COMMON_INLINE {
+      common::vectorized([=](auto) COMMON_INLINE {
         typedef double Eight __attribute__((vector_size(64), aligned(8)));
         typedef int16_t Codes __attribute__((vector_size(16), aligned(2)));
         const auto sum = [](const Eight& v) COMMON_INLINE { return (v[0] + v[1] + v[2] + v[3]) + (v[4] + v[5] + v[6] + v[7]); };
@@ -291,7 +291,7 @@ void to_words(Tensor rows, std::optional<Tensor> order, Tensor centre, double fa
 void int16_candidates(Tensor x, Tensor x_scale, Tensor panels, Tensor scale, Tensor bias, Tensor share, Tensor spread,
                    Tensor width, Tensor slack, Tensor own, Tensor bounds, Tensor column, Tensor number, Tensor limit,
                    int64_t k, int64_t first_column) {
-  STD_TORCH_CHECK(common::multiplies_words(), "int16_candidates: this processor does not multiply words (VNNI)");
+  STD_TORCH_CHECK(common::int16_vector_bytes(), "int16_candidates: this processor does not multiply words (VNNI)");
   STD_TORCH_CHECK(bias.size(0) <= std::numeric_limits<int32_t>::max(), "int16_candidates: got ", bias.size(0),
                   " references, but columns are 32 bits wide");
   common::check("int16_candidates",
@@ -364,7 +364,7 @@ void int16_candidates(Tensor x, Tensor x_scale, Tensor panels, Tensor scale, Ten
 // ->  () bool: whether int16_candidates runs here.
 Tensor is_available(Tensor like) {
   Tensor result = torch::stable::new_empty(like, {}, ScalarType::Bool);
-  *data<bool>(result) = common::multiplies_words() > 0;
+  *data<bool>(result) = common::int16_vector_bytes() > 0;
   return result;
 }
 

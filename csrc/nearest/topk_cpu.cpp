@@ -70,7 +70,7 @@ struct TopK {
     key[q * capacity + number[q]++] = key_of(x, static_cast<int32_t>(column));
     if (number[q] == capacity) compact(q);
   }
-  COMMON_APART void compact(int64_t q) const {
+  COMMON_NOINLINE void compact(int64_t q) const {
     KeyType* keys = key + q * capacity;
     std::nth_element(keys, keys + kept - 1, keys + capacity);
     number[q] = static_cast<int32_t>(kept);
@@ -104,7 +104,7 @@ void update_topk(Tensor x, Tensor rows, Tensor bias, int64_t first, Tensor own, 
     const T* offset = data<const T>(bias);
     const auto update_rows = [&](const Tile<T>& tile, int64_t begin, int64_t end) {
       const int64_t column = first + tile.column;
-      common::vectorised([=](auto) COMMON_INLINE {
+      common::vectorized([=](auto) COMMON_INLINE {
         for (int64_t q = begin; q < end; ++q) {
           const T* entries = tile.row(q - shift - tile.query);
           for (int64_t c = 0; c < tile.columns; c += kStep) {
@@ -120,7 +120,7 @@ void update_topk(Tensor x, Tensor rows, Tensor bias, int64_t first, Tensor own, 
       });
     };
     const auto update_cols = [&](const Tile<T>& tile, int64_t begin, int64_t end) {
-      common::vectorised([=](auto) COMMON_INLINE {
+      common::vectorized([=](auto) COMMON_INLINE {
         for (int64_t n = 0; n < tile.queries; ++n) {
           const int64_t column = start + tile.query + n;
           const T *entries = tile.row(n) - first - tile.column, offset_of_column = offset[column];

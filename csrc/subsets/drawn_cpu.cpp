@@ -103,7 +103,7 @@ struct Draws {
     std::vector<uint64_t> words((n ? (places + 1) / 2 : places) * kRows);
     std::vector<double> chosen(places * kRows);
     std::vector<int64_t> found(batch, 0);
-    common::vectorised([=, draws = *this, words = words.data(), chosen = chosen.data(),
+    common::vectorized([=, draws = *this, words = words.data(), chosen = chosen.data(),
                         found = found.data()](auto bytes) COMMON_INLINE {
       for (int64_t block = first; block < last && !stop(); ++block)
         draws.count<decltype(bytes)::value>(block * kRows, words, chosen, found);
@@ -121,7 +121,7 @@ Tensor extreme_draws(Tensor units, std::optional<Tensor> n, std::optional<Tensor
                 low, high);
   STD_TORCH_CHECK(bool(n) == bool(size) && (!n || n->size(0) == 1 || n->size(0) == units.size(0)),
                   "extreme_draws: wanted n and size of one query or of all, or neither");
-  common::check_integer("extreme_draws", "iterations", iterations, 0, common::kMany);
+  common::check_integer("extreme_draws", "iterations", iterations, 0, common::kMaxCount);
   if (n) common::check_range<int64_t>("extreme_draws", "n", *n, units.size(1) + 1);
   if (size) common::check_range<int64_t>("extreme_draws", "size", *size, units.size(1) + 1);
   const auto data = [](const std::optional<Tensor>& of) {

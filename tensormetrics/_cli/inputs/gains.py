@@ -28,7 +28,7 @@ class Rows(NamedTuple):
     def positions(self) -> dict[str | int, int]:
         """Return the row of each name."""
         if self.ids is None:
-            return {num_rows: num_rows for num_rows in range(self.num_rows)}
+            return {row: row for row in range(self.num_rows)}
         positions: dict[str | int, int] = {}
         for row, name in enumerate(self.ids.values() if self.ids.names else self.ids.codes.tolist()):
             if positions.setdefault(name, row) != row:

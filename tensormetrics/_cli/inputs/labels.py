@@ -110,8 +110,8 @@ def _labels_of_table(path: Path, max_columns: int | None) -> list[Words]:
         if len(row) != width:
             raise BadInput(f"{path}, line {line}: got {len(row)} columns, wanted {width} as above")
     columns = [[(line, row[i]) for line, row in rows] for i in range(width)]
-    codes = [[is_number(cell) for _, cell in column] for column in columns]
-    header = len(rows) > 1 and all(not first and all(rest) for first, *rest in codes)
+    are_numbers = [[is_number(cell) for _, cell in column] for column in columns]
+    header = len(rows) > 1 and all(not first and all(rest) for first, *rest in are_numbers)
     return [_whole(path, column[header:]) for column in columns]
 
 
@@ -122,10 +122,10 @@ def _whole(path: Path, cells: list[tuple[int, str]]) -> Words:
         return [cell for _, cell in cells]
     labels = []
     for line, cell in cells:
-        code = float(cell)
-        if not code.is_integer() or not INT64.min <= code < INT64.max:
+        value = float(cell)
+        if not value.is_integer() or not INT64.min <= value < INT64.max:
             raise BadInput(f"{path}, line {line}: got {cell[:60]!r}, wanted {' or '.join(KINDS.values())}")
-        labels.append(int(cell) if cell.lstrip("+-").isdecimal() else int(code))
+        labels.append(int(cell) if cell.lstrip("+-").isdecimal() else int(value))
     return labels
 
 
