@@ -50,7 +50,7 @@ class Ordered {
     reserve(count_ + count);
     int64_t* const index = index_.data() + count_;
     for (int64_t i = 0; i < count; ++i) index[i] = rows(columns[i]);
-    canonical.of_list(x, index, count, delta_.data() + count_);
+    canonical.to_list(x, index, count, delta_.data() + count_);
     if (first) for (int64_t i = 0; i < count; ++i) index[i] += first;
     count_ += count;
   }
@@ -161,10 +161,10 @@ std::tuple<Tensor, Tensor, Tensor> rerank_candidates(Tensor query, Tensor refere
     Ordered ordered;
     for (int64_t q = begin; q < end && !stop(); ++q) {
       const int64_t list = lists[q];
-      complete[q] = candidates.number[list] < capacity;
+      complete[q] = candidates.count[list] < capacity;
       ordered.clear();
       if (complete[q]) {
-        candidates.lower_limit(list, candidates.upper(list), candidates.number[list]);
+        candidates.lower_limit(list, candidates.upper(list), candidates.count[list]);
         ordered.add(candidates, list, x + q * dim, canonical, rows, 0);
       }
       ordered.write(k, deltas + q * k, indices + q * k);
@@ -210,15 +210,15 @@ Tensor settle_possible(Tensor query, Tensor reference, Tensor row_of, Tensor ord
       std::vector<double> x(dim);
       std::vector<float> upper(capacity + k);
       for (int64_t n = begin; n < end && !stop(); ++n) {
-        const int64_t listed = candidates.number[n], q = rows[n];
-        complete[n] = listed < capacity;
-        if (!listed || listed == capacity) continue;
+        const int64_t num_candidates = candidates.count[n], q = rows[n];
+        complete[n] = num_candidates < capacity;
+        if (!num_candidates || num_candidates == capacity) continue;
         if (q < 0) throw std::out_of_range("a list with references has no query");
         double* const deltas = all_deltas + q * k;
         int64_t* const indices = all_indices + q * k;
         ordered.clear();
-        std::copy(candidates.upper(n), candidates.upper(n) + listed, upper.data());
-        int64_t size = listed;
+        std::copy(candidates.upper(n), candidates.upper(n) + num_candidates, upper.data());
+        int64_t size = num_candidates;
         for (int64_t i = 0; i < k && indices[i] >= 0; ++i) {
           ordered.add(deltas[i], indices[i]);
           const auto bound = static_cast<float>(factor * deltas[i] + shifts[n]);

@@ -41,15 +41,15 @@ class Canonical {
 
   double operator()(const double* query, int64_t column) {
     double delta;
-    of_pairs(query, nullptr, &column, 1, &delta);
+    for_pairs(query, nullptr, &column, 1, &delta);
     return delta;
   }
   // delta[n]: of the query to reference columns[n].
-  void of_list(const double* query, const int64_t* columns, int64_t count, double* delta) {
-    of_pairs(query, nullptr, columns, count, delta);
+  void to_list(const double* query, const int64_t* columns, int64_t count, double* delta) {
+    for_pairs(query, nullptr, columns, count, delta);
   }
   // delta[n]: of query rows[n], or of the first one where there are no rows, to reference columns[n].
-  void of_pairs(const double* queries, const int64_t* rows, const int64_t* columns, int64_t count, double* delta);
+  void for_pairs(const double* queries, const int64_t* rows, const int64_t* columns, int64_t count, double* delta);
 
  private:
   // The rows, and scratch memory for sums.

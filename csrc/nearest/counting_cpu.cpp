@@ -32,7 +32,7 @@ class Positions {
     int64_t num_columns = 0;
     for (int64_t n = 0; n < count; ++n)
       if (requested_[slot(columns[n])].replace(query_index, equal_[columns[n]])) columns_[num_columns++] = columns[n];
-    canonical_.of_list(query, columns_.data(), num_columns, delta_.data());
+    canonical_.to_list(query, columns_.data(), num_columns, delta_.data());
     const double *other = delta_.data(), *const begin = positives.delta, *const end = begin + positives.count;
     for (int64_t n = 0; n < count; ++n) {
       Cached& cached = cached_[slot(columns[n])];

@@ -93,7 +93,7 @@ struct Narrow {
 
 // The products of kRows queries and a panel, by pairs of codes. Loops are unrolled, or a compiler keeps the sums in memory.
 template <class V>
-__attribute__((always_inline)) inline void multiply_words(const int32_t* x, const int32_t* panel, int64_t depth,
+__attribute__((always_inline)) inline void multiply_int16(const int32_t* x, const int32_t* panel, int64_t depth,
                                                           int32_t* products) {
   using Int = typename V::Int;
   constexpr int kLanes = sizeof(Int) / sizeof(int32_t);
@@ -169,7 +169,7 @@ __attribute__((always_inline)) inline void multiply_panel_by(const Operands& o, 
                                                              int64_t end, int64_t column, PanelHits& hits) {
   alignas(64) int32_t products[kRows * kPanel];
   for (int64_t q = query; q < end; q += kRows, x += o.depth * kRows) {
-    multiply_words<V>(x, o.panels + column * o.depth, o.depth, products);
+    multiply_int16<V>(x, o.panels + column * o.depth, o.depth, products);
     for (int64_t r = 0; r < std::min<int64_t>(kRows, end - q); ++r)
       compare<V>(o, q + r, column, hits.limit[q + r - query], products + kPanel * r, hits);
   }
@@ -238,9 +238,9 @@ void to_words(Tensor rows, std::optional<Tensor> order, Tensor centre, double fa
     const int64_t stride = rows.stride(0), step = rows.stride(1);
     common::in_parallel("to_words", count, kPanel, [&](int64_t begin, int64_t end) {
       const int64_t padded = (dim + 7) / 8 * 8;
-      std::vector<double> centred(padded);
+      std::vector<double> centered(padded);
       std::vector<int16_t> buffer(padded);
-      double* const x = centred.data();
+      double* const x = centered.data();
       int16_t* const codes = buffer.data();
       common::vectorized([=](auto) COMMON_INLINE {
         typedef double Eight __attribute__((vector_size(64), aligned(8)));
@@ -314,14 +314,14 @@ void int16_candidates(Tensor x, Tensor x_scale, Tensor panels, Tensor scale, Ten
   const int64_t high = (queries + kHigh - 1) / kHigh, tiles = high * ((size + kWide - 1) / kWide);
   const bool is_symmetric = first_column >= 0;
   const auto* const self = data<const int64_t>(own);
-  const auto* const roundings = data<const float>(spread);
+  const auto* const errors = data<const float>(spread);
   std::atomic<int64_t> next{0};
   const stop::Flag stop;
   Locks locks(rows);
   common::in_parallel("int16_candidates", std::min<int64_t>(torch::stable::get_num_threads(), tiles), 1, [&](int64_t, int64_t) {
     const Candidates candidates(slack, bounds, column, number, limit, k);
     const auto push = [&](const Hit& hit) {
-      const float gap = 2 * (operands.width[hit.q] * operands.share[hit.column] + roundings[hit.column]);
+      const float gap = 2 * (operands.width[hit.q] * operands.share[hit.column] + errors[hit.column]);
       candidates.push(hit.q, hit.lower, gap, hit.column);
     };
     float query_limits[kHigh], limits[kPanel], widths[kPanel];

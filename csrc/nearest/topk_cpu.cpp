@@ -49,32 +49,32 @@ COMMON_INLINE inline T value_of(KeyType key) {
   return value;
 }
 
-// The smallest entries of each query so far: up to `capacity`, then only the `kept` smallest of them; entries that are
+// The smallest entries of each query so far: up to `capacity`, then only the k smallest of them; entries that are
 // not below the last of these, the limit, are not added.
 template <class T>
 struct TopK {
   using KeyType = typename Key<T>::type;
   KeyType* key;
-  int32_t* number;
+  int32_t* count;
   T* limit;
-  int64_t capacity, kept;
+  int64_t capacity, k;
 
-  TopK(const Tensor& keys, const Tensor& number, const Tensor& limit, int64_t kept)
-      : key(data<KeyType>(keys)), number(data<int32_t>(number)), limit(data<T>(limit)),
-        capacity(keys.size(1)), kept(kept) {
+  TopK(const Tensor& keys, const Tensor& number, const Tensor& limit, int64_t k)
+      : key(data<KeyType>(keys)), count(data<int32_t>(number)), limit(data<T>(limit)),
+        capacity(keys.size(1)), k(k) {
     static_assert(sizeof(KeyType) == 2 * sizeof(T), "an entry takes two numbers");
   }
 
   COMMON_INLINE void push(int64_t q, T x, int64_t column) const {
     if (!(x < limit[q])) return;
-    key[q * capacity + number[q]++] = key_of(x, static_cast<int32_t>(column));
-    if (number[q] == capacity) compact(q);
+    key[q * capacity + count[q]++] = key_of(x, static_cast<int32_t>(column));
+    if (count[q] == capacity) compact(q);
   }
   COMMON_NOINLINE void compact(int64_t q) const {
     KeyType* keys = key + q * capacity;
-    std::nth_element(keys, keys + kept - 1, keys + capacity);
-    number[q] = static_cast<int32_t>(kept);
-    limit[q] = value_of<T>(keys[kept - 1]);
+    std::nth_element(keys, keys + k - 1, keys + capacity);
+    count[q] = static_cast<int32_t>(k);
+    limit[q] = value_of<T>(keys[k - 1]);
   }
 };
 
@@ -165,8 +165,8 @@ std::tuple<Tensor, Tensor> finalize_topk(Tensor keys, Tensor number, Tensor limi
     common::in_parallel("finalize_topk", queries, 8, [&](int64_t begin, int64_t end) {
       for (int64_t q = begin; q < end && !stop(); ++q) {
         auto* from = topk.key + q * topk.capacity;
-        const int64_t size = std::min<int64_t>(kept, topk.number[q]);
-        if (size < topk.number[q]) std::nth_element(from, from + size, from + topk.number[q]);
+        const int64_t size = std::min<int64_t>(kept, topk.count[q]);
+        if (size < topk.count[q]) std::nth_element(from, from + size, from + topk.count[q]);
         std::sort(from, from + size);
         for (int64_t n = 0; n < kept; ++n) {
           data<double>(value)[q * kept + n] = n < size ? value_of<T>(from[n]) : std::numeric_limits<double>::infinity();

@@ -1,4 +1,4 @@
-// The heaviest chains of pairs of items of two sequences on the CPU: several documents side by side in a vector.
+// The heaviest chains of item pairs of two sequences on the CPU; the lanes of a vector are documents.
 #include <torch/csrc/stable/library.h>
 #include <torch/csrc/stable/ops.h>
 #include <torch/csrc/stable/tensor.h>
@@ -18,7 +18,7 @@ using torch::headeronly::ScalarType;
 using torch::stable::Tensor;
 
 constexpr int64_t kLanes = 16;       // documents that are solved together
-constexpr int64_t kGrain = 1 << 17;  // cells that are worth a thread
+constexpr int64_t kGrain = 1 << 17;  // cells that justify a thread
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 COMMON_INLINE inline double larger(double a, double b) { return a > b ? a : b; }
@@ -30,7 +30,7 @@ struct Batch {
   int64_t documents, rows, columns;
   stop::Flag stop{};
 
-  // What the pairs of row i are worth, (columns, kLanes): nothing below 0; infinity, for good, where one is no number.
+  // Reads the gains of the pairs of row i, (columns, kLanes): at least 0; infinity, which is never lost, for NaN and infinity.
   COMMON_INLINE void read(int64_t first, int64_t i, double* gain) const {
     for (int64_t k = 0; k < std::min(kLanes, documents - first); ++k) {
       const T* row = similarity + ((first + k) * rows + i) * columns;
@@ -41,7 +41,7 @@ struct Batch {
     }
   }
 
-  // A pair moves its chain on by a row, by a column, by both or by neither.
+  // A pair extends its chain and consumes a row, a column, both or neither.
   template <class ByRow, class ByColumn>
   COMMON_INLINE void solve(int64_t first, double* gain, double* best, ByRow by_row, ByColumn by_column) const {
     for (int64_t n = 0; n < columns * kLanes; ++n) best[n] = 0;  // chains within the rows so far and the first j + 1 columns
@@ -57,8 +57,8 @@ struct Batch {
         }
     }
     for (int64_t k = 0; k < std::min(kLanes, documents - first); ++k) {
-      const double found = best[(columns - 1) * kLanes + k];
-      value[first + k] = found < kInfinity ? found : std::numeric_limits<double>::quiet_NaN();
+      const double total = best[(columns - 1) * kLanes + k];
+      value[first + k] = total < kInfinity ? total : std::numeric_limits<double>::quiet_NaN();
     }
   }
 };
@@ -84,7 +84,7 @@ Tensor heaviest_chain(Tensor similarity, bool by_row, bool by_column) {
   const int64_t documents = similarity.size(0), rows = similarity.size(1), columns = similarity.size(2);
   STD_TORCH_CHECK(rows > 0 && columns > 0, "heaviest_chain: got ", rows, " x ", columns, " similarities, wanted some");
   Tensor value = torch::stable::new_empty(similarity, {documents}, ScalarType::Double);
-  if (!documents) return value;  // whatever sizes there are none of
+  if (!documents) return value;  // also for empty documents
   double* out = static_cast<double*>(value.data_ptr());
   const void* in = similarity.data_ptr();
   if (similarity.scalar_type() == ScalarType::Float)
