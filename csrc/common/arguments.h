@@ -111,7 +111,8 @@ class Arguments {
     for (const int64_t size : tensor.sizes()) shape += (shape.empty() ? "" : ", ") + std::to_string(size);
     for (int k = 0; k < 26; ++k)
       if (letters_[k] >= 0 && expected.find(static_cast<char>('A' + k), expected.find(' ')) != std::string_view::npos)
-        letter_sizes += std::string(letter_sizes.empty() ? ", where " : ", ") + static_cast<char>('A' + k) + " = " + std::to_string(letters_[k]);
+        letter_sizes += std::string(letter_sizes.empty() ? ", where " : ", ") + static_cast<char>('A' + k) +
+                        " = " + std::to_string(letters_[k]);
     STD_TORCH_CHECK(false, operation_, ": got ", std::string(expected.substr(0, expected.find(':'))), " of ",
                     std::string(name_of(tensor.scalar_type())), " and shape (", shape, ")",
                     tensor.is_contiguous() ? "" : ", not contiguous", ", wanted ", std::string(expected), letter_sizes,

@@ -92,7 +92,8 @@ DIRICHLET_FN T exp_of(T x) {  // x <= 0; returns 0 if the result is subnormal
   const int32_t n = int32_t(bounded * T(1.4426950408889634) - T(0.5));
   const T rest = (bounded - T(n) * R::kLn2) - T(n) * R::kLn2Rest;
   const auto power = typename R::Bits(uint32_t(n + R::kBias)) << R::kFraction;
-  return factorial_series<0, 1, R::kExp>(rest) * bits_as<T>(power) * T(x > R::kLowest);  // a conditional would prevent vectorization
+  // A factor, because a conditional would prevent vectorization.
+  return factorial_series<0, 1, R::kExp>(rest) * bits_as<T>(power) * T(x > R::kLowest);
 }
 
 template <class T>

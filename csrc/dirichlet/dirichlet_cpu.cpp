@@ -217,7 +217,8 @@ void item_weights_on_cpu(Tensor out, Tensor units, Tensor table, Tensor key, int
   common::check_integer("item_weights", "start", start, 0, common::kMaxCount);
   in_parallel("item_weights", ItemWeights{key_of(key), out.size(1), out.size(0), start,
                                           static_cast<const int64_t*>(units.data_ptr()),
-                                          static_cast<const double*>(table.data_ptr()), static_cast<double*>(out.data_ptr())});
+                                          static_cast<const double*>(table.data_ptr()),
+                                          static_cast<double*>(out.data_ptr())});
 }
 
 void uniforms_on_cpu(Tensor out, Tensor key, int64_t draw) {

@@ -137,7 +137,9 @@ class LaneMatrix {
   }
 
   // Fields of a sample: tp, fp and tn of each class, then the weighted sums. Final values are written immediately.
-  DIRICHLET_FN static int32_t stored_fields(const Problem<T>& p) { return p.margins ? 3 * p.classes + p.num_weights : p.classes; }
+  DIRICHLET_FN static int32_t stored_fields(const Problem<T>& p) {
+    return p.margins ? 3 * p.classes + p.num_weights : p.classes;
+  }
   __device__ double& tp(int32_t j) { return fields_[j * kWarp]; }
   __device__ double& fp(int32_t j) { return fields_[(p_.classes + j) * kWarp]; }
   __device__ double& tn(int32_t j) { return fields_[(2 * p_.classes + j) * kWarp]; }

@@ -80,7 +80,8 @@ class StickSampler {
   // Calls visitor(column, variate) for all cells of a sample that may have a mass.
   template <class Visitor>
   COMMON_INLINE void visit(int s, const Visitor& visitor) {
-    for (size_t k = 0; k < outside_columns_.size(); ++k) visitor(outside_columns_[k], gammas_[outside_positions_[k] * kTile + s]);
+    for (size_t k = 0; k < outside_columns_.size(); ++k)
+      visitor(outside_columns_[k], gammas_[outside_positions_[k] * kTile + s]);
     const int32_t n = count_[s];
     for (int32_t k = 0; k < n; ++k) {
       const uint32_t position = uint32_t(k) + positions_[size_t(k) * kTile + s];

@@ -107,7 +107,10 @@ struct Problem {
 
   DIRICHLET_FN void decide(int32_t e, int32_t r, const Group& candidate, const Alphas& counts) const {
     const bool uses_sticks = candidate.uses_sticks() && counts.undefined == 0;
-    const Mode cell_mode = counts.positive == 0 ? kEmpty : counts.positive == 1 ? kCertain : counts.nonlinear == 0 ? kLinear : kLogs;
+    const Mode cell_mode = counts.positive == 0    ? kEmpty
+                           : counts.positive == 1  ? kCertain
+                           : counts.nonlinear == 0 ? kLinear
+                                                   : kLogs;
     const Mode group_mode = counts.positive > 0 && counts.nonlinear == 0 ? kLinear : kLogs;
     modes[int64_t(e) * rows() + r] = counts.undefined > 0 ? kUndefined : uses_sticks ? group_mode : cell_mode;
     if (r > classes) group(e, r - 1 - classes) = uses_sticks ? candidate : Group{};

@@ -11,7 +11,7 @@
 //                         the TwoSmallest of f(j, read(j)) over j < n, equal for every lane and order of evaluation; f may
 //                         also write data of column j
 //   first(n, start, x, read, f)
-//                         the first j, from `start` on, then from 0, with f(j, read(j)) == x; -1 if there is none
+//                         the first j, from `start` on, then from 0, with f(j, read(j)) == x, or -1
 //   sweep(n, read, f)     f(j, read(j)) for every j < n; f accesses only data of column j
 //   for_each(n, f)        f(j) for every j < n; f accesses only data that no other j accesses
 //   once(f)               f() by one lane

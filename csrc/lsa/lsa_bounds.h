@@ -92,7 +92,7 @@ class Bounds {
   using Lane = OneLane<T, Bytes>;
   static constexpr int32_t kWidth = Bytes / sizeof(T), kBlock = 64 / sizeof(T);  // columns of a vector, of a cache line
   static constexpr int32_t kStep = 4 * kWidth;                                   // bounds that are tested together
-  static constexpr int64_t kFewFraction = 8;  // bounds pay off up to an eighth of the blocks
+  static constexpr int64_t kFewFraction = 8;  // bounds are faster up to an eighth of the blocks
 
   // Minima over the columns of a block: each entry is the minimum over a part of them.
   struct BlockMinima {

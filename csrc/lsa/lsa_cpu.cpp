@@ -1,4 +1,4 @@
-// The assignment operator on the CPU: one lane per problem, problems spread over threads.
+// The assignment operator on the CPU: one lane per problem, problems distributed over threads.
 #include "lsa_cpu.h"
 
 #include "common/parallel.h"

@@ -100,7 +100,8 @@ class Tiny {
       column_[i] = broadcast(-1);
       ring_[i] = broadcast(i);
       const uint32_t hash = static_cast<uint32_t>(i) * 2654435769u;
-      for (int32_t l = 0; l < count; ++l) start_[i][l] = static_cast<Int>(uint64_t(hash) * static_cast<uint32_t>(cols_[l]) >> 32);
+      for (int32_t l = 0; l < count; ++l)
+        start_[i][l] = static_cast<Int>(uint64_t(hash) * static_cast<uint32_t>(cols_[l]) >> 32);
     }
   }
 
@@ -135,7 +136,7 @@ class Tiny {
     return best;
   }
 
-  // The first free column from the row's start on with the target value, -1 if there is none.
+  // The first free column from the row's start on with the target value, or -1.
   template <class F>
   LSA_INLINE I first_free(const I& row, const V& target, F value_at) const {
     const I start = gather_row(start_, row);

@@ -27,7 +27,7 @@ inline void check_lists(const char* operation, const Tensor& number, const Tenso
   STD_TORCH_CHECK(!is_full, operation, ": got a list that is full, wanted number < ", capacity, " or limit = -inf");
 }
 
-// References that may be among the k nearest of each query so far. If these exceed the capacity, the query is flooded: it
+// References that may be among the k nearest of each query so far. If they exceed the capacity, the query is flooded: it
 // has no result, and its count is `capacity`.
 struct Candidates {
   float* bounds;       // (Q, 2, capacity), lower and upper
@@ -65,7 +65,8 @@ struct Candidates {
   // Given upper bounds of at least k references, at least k of them do not exceed the k-th smallest bound, up to the error
   // `slack`: a reference above it by more than twice the error is not among the k nearest.
   void lower_limit(int64_t q, const float* values, int64_t count) const {
-    if (count >= k) limit[q] = std::min(limit[q], std::nextafter(kth_smallest_bound(values, count) + 2 * slack[q], kInfinity));
+    if (count < k) return;
+    limit[q] = std::min(limit[q], std::nextafter(kth_smallest_bound(values, count) + 2 * slack[q], kInfinity));
   }
 
   // Removes the entries that are not below the limit, and returns how many remain.

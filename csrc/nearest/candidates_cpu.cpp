@@ -78,7 +78,7 @@ class Ordered {
     for (int64_t i = 0; i < size; ++i) std::tie(delta[i], index[i]) = pairs_[i];
   }
 
-  // False: some are equal.
+  // Returns false if some distances are equal.
   bool by_counting(int64_t k, double* delta, int64_t* index) const {
     bool differ = true;
     common::vectorized([=, all = delta_.data(), indices = index_.data(), count = count_, &differ](auto) COMMON_INLINE {
@@ -105,12 +105,12 @@ class Ordered {
   std::vector<std::pair<double, int64_t>> pairs_;
 };
 
-// A neighbour is before another by (distance, index).
+// Whether a neighbor precedes another by (distance, index).
 bool before(double delta, int64_t index, double other, int64_t other_index) {
   return delta < other || (delta == other && index < other_index);
 }
 
-// The k nearest of one row so far, in order; infinity where there are fewer.
+// The k nearest neighbors of one row so far, in order, padded by infinity.
 struct Nearest {
   double* delta;
   int64_t* index;
@@ -130,9 +130,9 @@ struct Nearest {
 
 }  // namespace
 
-// The k nearest (Q, k) int64 of what is candidates, by (canonical distance, index), -1 where there are fewer, their distances
-// (Q, k) float64, and for which queries something is known. query: (Q, D) float64; place: (Q,), which of the lists is
-// theirs; order: (R',), which reference each of the columns is.
+// Returns the k nearest candidates (Q, k) int64 by (canonical distance, index), padded by -1, their distances (Q, k) float64,
+// and (Q,) bool: whether the list of the query was complete. query: (Q, D) float64; place: (Q,), index of the query's list;
+// order: (R',), reference of each column.
 std::tuple<Tensor, Tensor, Tensor> rerank_candidates(Tensor query, Tensor reference, Tensor place, Tensor order,
                                                        Tensor slack, Tensor bounds, Tensor column, Tensor number,
                                                        Tensor limit, int64_t k, int64_t distance) {
@@ -173,9 +173,9 @@ std::tuple<Tensor, Tensor, Tensor> rerank_candidates(Tensor query, Tensor refere
   return {index, delta, is_complete};
 }
 
-// Puts among the nearest of queries, delta and index (Q, k), in order, what is candidates: list n is that of query row_of[n],
-// column c is reference order[c], which has the index first + order[c]. factor and shift (n,) take canonical distances to
-// the places of references.  ->  (n,) bool: whether something is known
+// Merges candidates into the ordered neighbors delta and index (Q, k) of queries: list n belongs to query row_of[n], column c
+// is reference order[c] with index first + order[c]. factor and shift (n,) map canonical distances to filter values.
+//   ->  (n,) bool: whether the list was complete
 Tensor settle_possible(Tensor query, Tensor reference, Tensor row_of, Tensor order, Tensor slack, Tensor bounds,
                        Tensor column, Tensor number, Tensor limit, Tensor shift, double factor, int64_t first,
                        int64_t distance, Tensor delta, Tensor index) {
@@ -235,7 +235,7 @@ Tensor settle_possible(Tensor query, Tensor reference, Tensor row_of, Tensor ord
   return is_complete;
 }
 
-// Puts neighbours (N, k), in order, among others, in their place; where there are fewer than k, distances are infinite.
+// Merges ordered neighbors (N, k) into others in place; missing neighbors have infinite distances.
 void merge_nearest(Tensor other, Tensor of_other, int64_t first, Tensor delta, Tensor index) {
   common::check("merge_nearest", "other: float64 N K, of_other: int32 N K, delta: float64 N K, index: int64 N K", other,
                 of_other, delta, index);

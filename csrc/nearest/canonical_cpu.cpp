@@ -47,15 +47,16 @@ COMMON_INLINE inline double add_last(int64_t size, const F& term) {
   return (a + c) + (b + d);
 }
 
-// The halving sum of vectors of terms: lane d of vector i is term 8 i + d. Three halvings add vectors that lie apart, so
-// that an eighth of them is left, without a place in memory for the others.
+// The halving sum of vectors of terms: lane d of vector i is term 8 i + d. Three halvings at once reduce the vectors to an
+// eighth, so that the others are never stored.
 template <class F>
 COMMON_INLINE inline double halving_sum(int64_t size, double* sums, const F& term) {
   int64_t spacing = size / 8;
   if (!spacing) return add_last(size, term);
   const auto sum_of_eight = [&](const auto& term_at, int64_t i) COMMON_INLINE {
     const Eight a = term_at(i) + term_at(i + 4 * spacing), b = term_at(i + spacing) + term_at(i + 5 * spacing);
-    const Eight c = term_at(i + 2 * spacing) + term_at(i + 6 * spacing), d = term_at(i + 3 * spacing) + term_at(i + 7 * spacing);
+    const Eight c = term_at(i + 2 * spacing) + term_at(i + 6 * spacing);
+    const Eight d = term_at(i + 3 * spacing) + term_at(i + 7 * spacing);
     return (a + c) + (b + d);
   };
   const auto stored = [sums](int64_t i) COMMON_INLINE {
@@ -70,7 +71,7 @@ COMMON_INLINE inline double halving_sum(int64_t size, double* sums, const F& ter
   return add_last(size, stored);
 }
 
-// The halving sum of f(x, y) over the numbers of two rows.
+// The halving sum of f(x, y) over the entries of two rows.
 template <class X, class Y, class F>
 COMMON_INLINE inline double sum_of(const X* x, const Y* y, int64_t dim, int64_t size, double* sums, const F& f) {
   const int64_t num_full = dim / 8;

@@ -9,7 +9,7 @@
 
 namespace nearest {
 
-constexpr int64_t kRows = 128, kColumns = 1024;  // of a tile, which then fits into a core's cache
+constexpr int64_t kRows = 128, kColumns = 1024;  // of a tile, which fits into a core's cache
 
 template <class F>
 void for_type(const Tensor& tensor, F f) {
@@ -78,8 +78,8 @@ struct TopK {
   }
 };
 
-// Adds the entries x: (Q, D) times rows: (C, D), transposed, + bias: of references first, first + 1, ... to query q's, or
-// if start is not negative, to reference start + q's, and to those of each of these later references too.
+// Adds the entries of x: (Q, D) times rows: (C, D), transposed, plus bias, for references first, first + 1, ... to the lists
+// of queries q, or if start is not negative, to those of references start + q and of all later references.
 void update_topk(Tensor x, Tensor rows, Tensor bias, int64_t first, Tensor own, std::optional<Tensor> ignored,
                 Tensor keys, Tensor number, Tensor limit, int64_t kept, int64_t start) {
   const int64_t references = bias.size(0);
@@ -91,7 +91,8 @@ void update_topk(Tensor x, Tensor rows, Tensor bias, int64_t first, Tensor own, 
                 x, rows, bias, own, ignored, keys, number, limit);
   const bool is_symmetric = start >= 0;
   const int64_t queries = limit.size(0);
-  common::check_integer("update_topk", "first", first, 0, (is_symmetric ? std::min(references, queries) : references) - rows.size(0));
+  common::check_integer("update_topk", "first", first, 0,
+                        (is_symmetric ? std::min(references, queries) : references) - rows.size(0));
   common::check_integer("update_topk", "kept", kept, 1, keys.size(1) - 1);
   if (is_symmetric) common::check_integer("update_topk", "start", start, 0, std::min(references, queries) - x.size(0));
   else STD_TORCH_CHECK(x.size(0) == queries, "update_topk: got ", x.size(0), " queries, but lists for ", queries);
@@ -149,8 +150,8 @@ void update_topk(Tensor x, Tensor rows, Tensor bias, int64_t first, Tensor own, 
   });
 }
 
-// The `kept` smallest values (Q, kept) float64, ascending, and their columns (Q, kept) int64; infinity and -1 where there
-// are fewer.
+// Returns the `kept` smallest values (Q, kept) float64, ascending, and their columns (Q, kept) int64, padded by infinity and
+// -1.
 std::tuple<Tensor, Tensor> finalize_topk(Tensor keys, Tensor number, Tensor limit, int64_t kept) {
   common::check("finalize_topk", "keys: real N K 2, number: int32 N, limit: real N", keys, number, limit);
   common::check_range<int32_t>("finalize_topk", "number", number, keys.size(1) + 1);

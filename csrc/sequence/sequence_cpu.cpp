@@ -30,7 +30,7 @@ struct Batch {
   int64_t documents, rows, columns;
   stop::Flag stop{};
 
-  // Reads the gains of the pairs of row i, (columns, kLanes): at least 0; infinity, which is never lost, for NaN and infinity.
+  // Reads the gains of the pairs of row i, (columns, kLanes): at least 0; NaN becomes infinity, which persists.
   COMMON_INLINE void read(int64_t first, int64_t i, double* gain) const {
     for (int64_t k = 0; k < std::min(kLanes, documents - first); ++k) {
       const T* row = similarity + ((first + k) * rows + i) * columns;

@@ -46,7 +46,8 @@ struct SubsetDraws {
 
   // Selects n of the first `size` positions per draw by selection sampling (Knuth, Algorithm S), as in `random_partitions`.
   // selected: (N, kDraws), 0 or 1
-  COMMON_INLINE void sample_subsets(const uint64_t* random_bits, std::pair<int64_t, int64_t> n_and_size, double* selected) const {
+  COMMON_INLINE void sample_subsets(const uint64_t* random_bits, std::pair<int64_t, int64_t> n_and_size,
+                                    double* selected) const {
     uint64_t remaining[kDraws];
     std::fill(remaining, remaining + kDraws, n_and_size.first);
     const auto sample_position = [&](int64_t i, int shift) COMMON_INLINE {

@@ -1,5 +1,5 @@
-// Random 64-bit integers as a function of their address, equal to those of Python's `_splitmix`. SplitMix64: Steele, Lea & Flood 2014,
-// doi:10.1145/2714064.2660195.
+// Random 64-bit integers as a function of their address, equal to those of association/resampling/random.py. SplitMix64:
+// Steele, Lea & Flood 2014, doi:10.1145/2714064.2660195.
 #pragma once
 #include <cstdint>
 

@@ -117,7 +117,8 @@ void check_places(const char* operation, const Tensor& data, const Tensor& place
   const auto* bounds = static_cast<const int64_t*>(places.data_ptr());
   const int64_t n = places.size(0), bytes = data.size(0);
   bool wrong = false;
-  for (int64_t i = 0; i < n; ++i) wrong |= bounds[2 * i] < 0 || bounds[2 * i] > bounds[2 * i + 1] || bounds[2 * i + 1] > bytes;
+  for (int64_t i = 0; i < n; ++i)
+    wrong |= bounds[2 * i] < 0 || bounds[2 * i] > bounds[2 * i + 1] || bounds[2 * i + 1] > bytes;
   STD_TORCH_CHECK(!wrong, operation, ": got places outside of 0 to ", bytes, ", or that end before they begin");
 }
 
