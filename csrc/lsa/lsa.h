@@ -42,7 +42,7 @@ enum Status : int8_t { kOptimal = 0, kInfeasible = 1, kInvalid = 2, kWorkLimit =
 
 // Indices are at most 2^24, so a float represents them exactly: `parent` has type T, and the mask of a comparison of
 // costs selects parents without a conversion.
-constexpr int64_t kMaxSide = 1 << 24;
+constexpr int64_t kMaxSize = 1 << 24;
 
 template <class T>
 LSA_FN constexpr T infinity() {

@@ -14,8 +14,8 @@ struct Memory {
   int32_t* indices;
 
   static constexpr int64_t kBytes = 6 * sizeof(T) + 7 * sizeof(int32_t);
-  LSA_FN Memory(void* start, int64_t side)
-      : values(static_cast<T*>(start)), indices(reinterpret_cast<int32_t*>(values + 6 * side)) {}
+  LSA_FN Memory(void* start, int64_t size)
+      : values(static_cast<T*>(start)), indices(reinterpret_cast<int32_t*>(values + 6 * size)) {}
 };
 
 template <class T>
@@ -37,7 +37,7 @@ struct Batch {
   int64_t* scans;
 
   // Length of the longer side, padded for the columns that a group may add: up to a vector of 16, also if it is empty.
-  LSA_FN int64_t padded_side() const { return (rows > cols ? rows : cols) / 16 * 16 + 16; }
+  LSA_FN int64_t padded_size() const { return (rows > cols ? rows : cols) / 16 * 16 + 16; }
 
   // Whether all offsets within a matrix fit into int32.
   bool fits_int32() const {
@@ -112,9 +112,9 @@ struct Batch {
     (transposed ? p.col_cost : p.row_cost) = matched_cost + b * rows;
 
     T** const values[] = {&p.price, &p.remaining, &p.distance, &p.parent, &p.tree_distance, &p.tree_price};
-    for (int k = 0; k < 6; ++k) *values[k] = memory.values + k * padded_side();
+    for (int k = 0; k < 6; ++k) *values[k] = memory.values + k * padded_size();
     int32_t** const indices[] = {&p.tree, &p.first, &p.next, &p.via, &p.missing, &p.seen, &p.waiting};
-    for (int k = 0; k < 7; ++k) *indices[k] = memory.indices + k * padded_side();
+    for (int k = 0; k < 7; ++k) *indices[k] = memory.indices + k * padded_size();
     return true;
   }
 };

@@ -13,8 +13,8 @@ constexpr int64_t kMinBoundedColumns = 1024;  // shorter rows are read faster th
 template <class T>
 void solve_problems(const Batch<T>& batch, int64_t begin, int64_t end, const int64_t* indices = nullptr) {
   if (batch.cols >= kMinBoundedColumns) return solve_wide(batch, begin, end, indices);
-  std::vector<char> buffer(batch.padded_side() * Memory<T>::kBytes);
-  common::vectorized([=, &batch, memory = Memory<T>(buffer.data(), batch.padded_side())](auto bytes) COMMON_INLINE {
+  std::vector<char> buffer(batch.padded_size() * Memory<T>::kBytes);
+  common::vectorized([=, &batch, memory = Memory<T>(buffer.data(), batch.padded_size())](auto bytes) COMMON_INLINE {
     if constexpr (bytes > kNarrowBytes)
       if (batch.cols < kMinWideColumns) return solve_by<OneLane<T, kNarrowBytes>>(batch, begin, end, indices, memory);
     solve_by<OneLane<T, bytes>>(batch, begin, end, indices, memory);

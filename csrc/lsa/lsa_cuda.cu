@@ -9,7 +9,7 @@
 
 namespace lsa {
 
-constexpr int64_t kWarpSide = 128;
+constexpr int64_t kMaxWarpColumns = 128;
 constexpr int64_t kDefaultShared = 48 * 1024;  // shared memory of a block without opt-in
 constexpr int64_t kReservedShared = 1024;      // shared memory that the system reserves in each block
 constexpr int kResidentThreads = 512;          // threads of a multiprocessor, with 128 registers each
@@ -68,7 +68,7 @@ Results on_cuda(Tensor cost, bool maximize, std::optional<Tensor> row_lengths, s
   const Inputs in{cost, maximize, row_lengths, col_lengths, mask, col_capacity, unmatched_cost, work_limit};
   return dispatch(in, [&](const auto& batch) {
     if (batch.problems == 0) return;
-    if (batch.rows <= kWarpSide && batch.cols <= kWarpSide) launch<lanes::Warp>(batch, cost, device);
+    if (batch.rows <= kMaxWarpColumns && batch.cols <= kMaxWarpColumns) launch<lanes::Warp>(batch, cost, device);
     else launch<lanes::Block<256>>(batch, cost, device);
   });
 }

@@ -133,7 +133,7 @@ struct MemorySize {
   int64_t search, tile;
 
   LSA_FN explicit MemorySize(const Batch<T>& batch)
-      : search(batch.padded_side() * Memory<T>::kBytes),
+      : search(batch.padded_size() * Memory<T>::kBytes),
         tile((batch.rows * batch.cols * int64_t(sizeof(T)) + 15) / 16 * 16) {}
 };
 
@@ -145,7 +145,7 @@ __device__ void solve_assigned(const Batch<T>& batch, int64_t workers, char* mem
   const int64_t team = threadIdx.x / Team::size(), worker = int64_t(blockIdx.x) * Team::kTeams + team;
   const MemorySize<T> sizes(batch);
   Lanes<Team, place == Place::kTile> group(memory + Team::kTeams * sizes.search + team * sizes.tile);
-  const Memory<T> search(memory + (place == Place::kGlobal ? worker : team) * sizes.search, batch.padded_side());
+  const Memory<T> search(memory + (place == Place::kGlobal ? worker : team) * sizes.search, batch.padded_size());
   for (int64_t b = worker; b < batch.problems; b += workers) batch.template solve_one<Index>(group, b, search);
 }
 

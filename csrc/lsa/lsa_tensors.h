@@ -65,7 +65,7 @@ Batch<T> make_batch(const Inputs& in, const Outputs& out) {
   batch.problems = out.status.numel();
   batch.rows = cost.size(-2);
   batch.cols = cost.size(-1);
-  STD_TORCH_CHECK(batch.rows <= kMaxSide && batch.cols <= kMaxSide, "cost: a side has more than 2^24 entries");
+  STD_TORCH_CHECK(batch.rows <= kMaxSize && batch.cols <= kMaxSize, "cost: a side has more than 2^24 entries");
   batch.row_stride = cost.stride(-2);
   batch.col_stride = cost.stride(-1);
   batch.mask_row_stride = in.mask ? in.mask->stride(-2) : 0;

@@ -9,20 +9,20 @@
 
 namespace lsa {
 
-constexpr int32_t kTinySide = 16;
+constexpr int32_t kTinySize = 16;
 
 template <class T>
 bool supports_tiny(const Batch<T>& batch) {
   const bool is_supported =
       !batch.mask && !batch.col_capacity && !batch.unmatched_cost && batch.work_limit == INT64_MAX;
   const int64_t shorter = batch.rows < batch.cols ? batch.rows : batch.cols;
-  return is_supported && shorter > 0 && batch.rows <= kTinySide && batch.cols <= kTinySide;
+  return is_supported && shorter > 0 && batch.rows <= kTinySize && batch.cols <= kTinySize;
 }
 
 template <class T, int Bytes>
 class Tiny {
  public:
-  static constexpr int32_t kLanes = Bytes / sizeof(T), kSide = kTinySide;
+  static constexpr int32_t kLanes = Bytes / sizeof(T), kSize = kTinySize;
 
   // Solves `count` <= kLanes problems from `first` on, and calls other(b) for problems that it does not support.
   template <class Other>
@@ -140,7 +140,7 @@ class Tiny {
   template <class F>
   LSA_INLINE I first_free(const I& row, const V& target, F value_at) const {
     const I start = gather_row(start_, row);
-    I column = broadcast(-1), rank = broadcast(2 * kSide);
+    I column = broadcast(-1), rank = broadcast(2 * kSize);
     for (int32_t j = 0; j < n_; ++j) {
       I offset = broadcast(j) - start;
       offset += offset < 0 ? cols_ : I{};
@@ -221,9 +221,9 @@ class Tiny {
 
   // Augments from the first unmatched row of each lane; returns the lanes with such a row.
   LSA_INLINE I augment() {
-    I root = broadcast(kSide);
+    I root = broadcast(kSize);
     for (int32_t i = m_ - 1; i >= 0; --i) root = (column_[i] < 0) & (rows_ > i) ? broadcast(i) : root;
-    const I active = root < kSide;
+    const I active = root < kSize;
     if (!any(active)) return active;
     for (int32_t j = 0; j < n_; ++j) {
       distance_[j] = broadcast(infinity<T>());
@@ -304,9 +304,9 @@ class Tiny {
   bool same_sizes_ = true;  // whether they are equal in all lanes
   Problem<T> p_[kLanes];
   I rows_, cols_, reduced_, scans_;
-  V cost_[kSide * kSide], fetched_[kSide], price_[kSide], distance_[kSide], tree_distance_[kSide], tree_price_[kSide];
-  I owner_[kSide], parent_[kSide], on_tree_[kSide];  // by column
-  I column_[kSide], ring_[kSide], start_[kSide];     // by row
+  V cost_[kSize * kSize], fetched_[kSize], price_[kSize], distance_[kSize], tree_distance_[kSize], tree_price_[kSize];
+  I owner_[kSize], parent_[kSize], on_tree_[kSize];  // by column
+  I column_[kSize], ring_[kSize], start_[kSize];     // by row
 };
 
 }  // namespace lsa

@@ -17,10 +17,10 @@ bool are_supported(const Batch<T>& batch, int64_t problems) {
 
 template <class T>
 std::vector<int64_t> solve_in_lanes(const Batch<T>& batch, int64_t begin, int64_t end) {
-  std::vector<char> buffer(batch.padded_side() * Memory<T>::kBytes);
+  std::vector<char> buffer(batch.padded_size() * Memory<T>::kBytes);
   std::vector<int64_t> others;
   const auto leave = [&others](int64_t b) COMMON_NOINLINE { others.push_back(b); };
-  common::vectorized([=, &batch, memory = Memory<T>(buffer.data(), batch.padded_side())](auto bytes) COMMON_INLINE {
+  common::vectorized([=, &batch, memory = Memory<T>(buffer.data(), batch.padded_size())](auto bytes) COMMON_INLINE {
     using Lanes = Tiny<T, std::min<int>(bytes, kNarrowBytes)>;
     const auto lanes = std::make_unique<Lanes>();
     for (int64_t b = begin; b < end && !stop::is_requested(batch.stop); b += Lanes::kLanes)

@@ -8,8 +8,8 @@ namespace {
 
 template <class T>
 void solve_bounded(const Batch<T>& batch, int64_t begin, int64_t end, const int64_t* indices) {
-  std::vector<char> buffer(batch.padded_side() * Memory<T>::kBytes);
-  common::vectorized([=, &batch, memory = Memory<T>(buffer.data(), batch.padded_side())](auto bytes) COMMON_INLINE {
+  std::vector<char> buffer(batch.padded_size() * Memory<T>::kBytes);
+  common::vectorized([=, &batch, memory = Memory<T>(buffer.data(), batch.padded_size())](auto bytes) COMMON_INLINE {
     solve_by<BoundedLane<T, bytes>>(batch, begin, end, indices, memory);
   });
 }

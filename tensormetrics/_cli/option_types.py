@@ -96,10 +96,10 @@ OutputFile = Annotated[Path, Option(callback=writable, metavar="FILE")]
 FigureFile = Annotated[Path, Option(callback=figure_file, metavar="FILE")]
 Probability = Annotated[
     float,
-    Option(type=Finite(0, 1, min_open=True, max_open=True), metavar="SHARE", help="Of the intervals."),
+    Option(type=Finite(0, 1, min_open=True, max_open=True), metavar="SHARE", help="Probability of the intervals."),
 ]
 Power = Annotated[float, Option(type=Finite(0, 1, min_open=True, max_open=True), metavar="SHARE")]
-Device = Annotated[str, Option(metavar="NAME", help="Such as cpu or cuda:1; default the GPU where there is one.")]
+Device = Annotated[str, Option(metavar="NAME", help="Device, such as cpu or cuda:1; default the GPU if there is one.")]
 # Options of commands that compare two models.
 SecondModel = Annotated[str, Option(metavar="FILE")]
 Rope = Annotated[
@@ -108,7 +108,7 @@ Rope = Annotated[
         type=Finite(0),
         metavar="X",
         show_default="none",
-        help="With --compare: differences up to X do not matter; how probable are such?",
+        help="With --compare: differences up to X are negligible; print their probability.",
     ),
 ]
 Replicates = Annotated[int, Option(type=click.IntRange(0), metavar="N", callback=more_than_one)]

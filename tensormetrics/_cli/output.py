@@ -96,12 +96,12 @@ def publish(
     `other_files` maps further files to their text.
 
     Args:
-        text_format: Of what is printed. Its last line, in JSON the signature, says how that was computed; csv has all
-            digits, and no such line.
-        json_file: Also write all that was computed, with options and versions; - is --format json.
+        text_format: Format of the output. Its last line, in JSON the signature, lists the options that scores depend
+            on; csv has all digits and no such line.
+        json_file: Also write all results, with options and versions; - is --format json.
         plot: Draw the scores into a .png, .svg or .pdf file.
-        title (TEXT): Above the picture.
-        size: Of the picture in inches, such as 6x4; default as its labels want it.
+        title (TEXT): Title of the figure.
+        size: Size of the figure in inches, such as 6x4; default as its labels require.
     """
     answer = {**_computed(), **answer, "tables": [json.loads(table.to_json()) for table in tables]}
     text = json.dumps(json_value(answer), indent=1, allow_nan=False)

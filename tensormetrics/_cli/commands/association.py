@@ -72,8 +72,8 @@ def association(
     device: Device | None = None,
     **outputs: Any,
 ) -> int:
-    """Association of sets of words in VECTORS: a word2vec file, text or binary, or one without a header, as GloVe's,
-    also in .gz or .zip; fastText's .bin; .npz; .safetensors. Only the words of the queries are kept in memory.
+    """Measure the association of sets of words in VECTORS: a word2vec file, text or binary, or one without a header, as
+    GloVe's, also in .gz or .zip; fastText's .bin; .npz; .safetensors. Only the words of the queries are kept in memory.
 
     \b
     tensormetrics association vectors.txt --p-value auto --correction max-t
@@ -81,31 +81,30 @@ def association(
     tensormetrics association vectors.bin.gz --queries mine.json --metric weat --metric rnd --json scores.json
 
     \b
-    Or, instead of VECTORS, which sentences of pairs a language model prefers:
+    Or, instead of VECTORS, the preferences of a language model between the sentences of pairs:
     tensormetrics association --pairs crows_pairs.csv --model bert --protocol crows-pairs --replicates 1000
 
     Args:
         queries (FILE): A .json list of {"target_sets": [["he", ...], ["she", ...]], "attribute_sets": [[...], [...]],
             "target_sets_names": ["male", "female"], "attribute_sets_names": [...]}.
             [default: the ten published WEAT tests]
-        pairs (FILE): Pairs of sentences as of CrowS-Pairs: a .csv file with the columns sent_more, sent_less and
-            bias_type; or a .json file as of StereoSet, of which the sentences with a blank are scored.
-        model (DIRECTORY): Of --pairs: a masked or causal language model, as transformers' save_pretrained writes it.
-        protocol: Of --pairs: the published number in percent. [default: stereoset of .json files; of others the share
+        pairs (FILE): Pairs of sentences in the format of CrowS-Pairs: a .csv file with the columns sent_more, sent_less
+            and bias_type; or of StereoSet: a .json file, whose sentences with a blank are scored.
+        model (DIRECTORY): For --pairs: a masked or causal language model, as transformers' save_pretrained writes it.
+        protocol: For --pairs: the published score in percent. [default: stereoset of .json files; of others the share
             of pairs, of which a tie counts half]
-        metrics: May be repeated; a query of more sets than a metric takes is split.
-        p_value: Also p-values of permutation tests: all permutations (of two sets of 50 words together at most), 10,000
-            random ones, or exact where that is cheap. [default: none]
-        correction: Also p-values corrected for the number of queries, and which of them stay below 0.05: the chance of
-            one false discovery by max-t (permutations drawn for all queries together) or holm, the share of false ones
-            by bh. [default: none]
-        member (NAME): Which file of a .zip with several, such as glove.6B.100d.txt.
-        words (FILE): The words of the rows of a .npz or .safetensors file, one to a line, or .json; .npz may hold them
-            itself.
-        lowercase: Look words up in lower case where they are not found as they stand.
-        lost (SHARE): A query is not scored if more of a set's words are unknown.
-        compare: The VECTORS of a second model: also its scores, and the differences from them, item by item.
-        replicates: Intervals from N bootstrap samples of the words of each set; with --compare of the queries; 0: none,
+        metrics: May be repeated; a query with more sets than a metric accepts is split.
+        p_value: Also p-values of permutation tests: exact (all permutations; at most 50 words in two sets), approximate
+            (10,000 random ones), or auto: exact if that is fast. [default: none]
+        correction: Also p-values corrected for the number of queries, and whether they stay below 0.05: max-t
+            (permutations drawn for all queries together) and holm control the probability of a false discovery, bh the
+            false discovery rate. [default: none]
+        member (NAME): File of a .zip with several files, such as glove.6B.100d.txt.
+        words (FILE): Words of the rows of a .npz or .safetensors file, one per line, or .json; .npz may contain them.
+        lowercase: Look up words in lower case if they are not found unchanged.
+        lost (SHARE): A query is not scored if a larger fraction of a set's words is unknown.
+        compare: VECTORS of a second model: also its scores and the paired differences.
+        replicates: Intervals from N bootstrap samples of the words of each set, with --compare of the queries; 0: none,
             with --compare 1000.
     """
     if pairs is not None:

@@ -19,12 +19,12 @@ def demo(
     seed: Annotated[int, Option(type=click.IntRange(-(2**63), 2**64 - 1))] = 0,
     device: Device | None = None,
 ) -> int:
-    """Train on handwritten digits and watch every metric, epoch by epoch.
+    """Train on handwritten digits and evaluate every metric after each epoch.
 
     Args:
-        out: Write report.json and report.png there.
-        epochs: Of training.
-        seed (N): Of the weights and the batches.
+        out: Write report.json and report.png to this folder.
+        epochs: Number of epochs.
+        seed (N): Seed of the weights and the batches.
     """
     torch_device = find_device(device)
     try:

@@ -58,37 +58,38 @@ def json(
     confidence: Probability = 0.95,
     **outputs: Any,
 ) -> int:
-    """Compare JSON answers of a language model in PREDICTED with those of REFERENCE, field by field. `structured` is
-    for metametric's product of similarities, constraints and normalizers.
+    """Compare a language model's JSON answers in PREDICTED with REFERENCE, field by field. `structured` computes
+    metametric's product of similarities, with constraints and normalizers.
 
     \b
     tensormetrics json answers.jsonl reference.jsonl
     tensormetrics json answers.jsonl reference.jsonl --schema invoice.json --compare other.jsonl
     tensormetrics json log.jsonl reference.jsonl --id id --answer output --field 'lines[].price=near:rel=0.01'
 
-    A line of PREDICTED is an answer: JSON, or any text with JSON in it; an empty line is an empty answer. A file
-    that is one JSON array has an answer in each item.
+    A line of PREDICTED is an answer: JSON, or text that contains JSON; an empty line is an empty answer. In a file that
+    is one JSON array each item is an answer.
 
     Args:
         schema (FILE|MODULE:CLASS): A file with a JSON Schema, or a class; the module may be a path to a .py file, which
             is run. [default: types inferred from REFERENCE, and printed]
-        compare: The PREDICTED of a second model: also the differences from it, by field.
-        id: Key of each line by which documents are matched; without, lines of equal number are.
-        answer: Key of each line that has the answer, and the reference where REFERENCE has it.
-        group: Key of REFERENCE that says what a document belongs to; groups are sampled as a whole.
-        field: How a field is compared, such as name=similar:0.9, price=near:rel=0.01, notes=ignore or lines=by:sku.
-        match: Least similarity of matched items of lists.
-        extract: Where JSON is looked for: in the whole answer, in Markdown's fences too, or among prose too.
-        on_invalid: What an answer without JSON is: everything is missed; an error; or left out.
-        extra: Keys that the schema does not have. [default: ignore; without --schema invented]
-        numbers_in_strings: "12" is a number.
-        null_string: A text that means null.
-        unlabelled: Keys that a reference lacks were not annotated, and are not compared.
+        compare: PREDICTED of a second model: also the differences by field.
+        id: Key of the id by which documents are matched; default: by line number.
+        answer: Key of the answer in each line, and of the reference in REFERENCE if it exists there.
+        group: Key of REFERENCE with the group of a document; groups are resampled together.
+        field: Comparison of a field, such as name=similar:0.9, price=near:rel=0.01, notes=ignore or lines=by:sku.
+        match: Smallest similarity of matched items of lists.
+        extract: Where JSON is searched: strict in the full answer, fences also in Markdown's fences, lenient also in
+            prose.
+        on_invalid: Treatment of an answer without JSON: wrong (all fields are missed), an error, or left out.
+        extra: Treatment of keys that are not in the schema. [default: ignore; without --schema invented]
+        numbers_in_strings: Read strings such as "12" as numbers.
+        null_string: A text that denotes null.
+        unlabelled: Keys that are missing in a reference were not annotated and are not compared.
         replicates: Intervals from N reweightings of the documents; 0: none.
-        worst: Documents of lowest similarity that --html explains.
-        explain: Also print the alignment of the document of this id, or line.
-        html: Write the report as a page that needs no other file.
-        save_schema: Write the schema as JSON, to be edited and given next time.
+        worst: Number of documents of lowest similarity that --html explains.
+        explain: Also print the alignment of the document with this id or line number.
+        html: Write the report as a self-contained page.
+        save_schema: Write the schema as JSON, to be edited and passed to --schema.
         require: Status 4 if a score, such as micro-f1 or f1[total], is below X.
     """
     kind = _schema_of(schema) if schema else None

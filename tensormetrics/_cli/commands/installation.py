@@ -54,8 +54,8 @@ def warm_up(
 
     Args:
         device (NAME): The GPU to compile for.
-        columns (D): Columns of the embeddings to come; again for more.
-        processes: How many compile at once; default all cores.
+        columns (D): Number of columns of embeddings; may be repeated.
+        processes: Number of processes that compile; default all cores.
     """
     import torch
 

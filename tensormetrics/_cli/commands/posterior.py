@@ -44,33 +44,33 @@ def posterior(
     device: Device | None = None,
     **outputs: Any,
 ) -> int:
-    """Credible intervals of the scores of confusion matrices, each a MATRIX of counts: rows are the truth, columns the
-    predictions.
+    """Compute credible intervals of the scores of confusion matrices. A MATRIX has counts: rows are the truth, columns
+    the predictions.
 
-    Files: .csv, with commas, semicolons or tabs, where a first row and a first column of class names may stand; also
-    .npy, .npz, .pt, .safetensors and .jsonl. An experiment is called by its file, after its folder where there are
-    several.
+    Files: .csv, with commas, semicolons or tabs, and optionally a first row and a first column of class names; also
+    .npy, .npz, .pt, .safetensors and .jsonl. An experiment is named after its file, preceded by its folder if there
+    are several folders.
 
     \b
     tensormetrics posterior mlp.csv cnn.csv --compare --rope 0.01
     tensormetrics posterior --paired answers.csv --metric acc --compare --plot acc.png
 
     Args:
-        metrics (NAME): Such as mcc, tpr (one value per class), f1@macro or fbeta+beta=2@macro; may be repeated; names
-            stand below.
+        metrics (NAME): Metric, such as mcc, tpr (one value per class), f1@macro or fbeta+beta=2@macro; may be repeated;
+            the names are listed below.
         paired (FILE): A .csv of items on which models are compared item by item: a header, then rows of the true label
             and each model's answer.
-        compare: Also all pairs of experiments, and who is best; --plot draws how far.
-        rope: With --compare: differences below X do not matter. [default: a tenth of the scores' spread]
-        width (X): Also how many items in all, like those at hand, make the interval X wide.
-        prior (NUMBER|NAME): Counts added to the cells: balanced, one for the whole table, half of it right;
-            hierarchical, by which classes tell of each other, for 5 to 20 items a class; perks, one for each row; to
-            every cell a number, jeffreys (1/2) or laplace (1). 0: what was not seen is impossible.
-        zero_division (0|1|nan): What a score is where it is undefined, as the precision of a class that is never
-            predicted. [default: 0 for f1, fbeta and p4, nan for others]
-        replicates: Draws from each posterior.
-        confidence (SHARE): Probability of the intervals, which are of highest density.
-        seed (N): Of the draws.
+        compare: Also compare all pairs of experiments and find the best; --plot draws the differences.
+        rope: With --compare: differences below X are negligible. [default: a tenth of the scores' spread]
+        width (X): Also print the total number of similar items for an interval of width X.
+        prior (NUMBER|NAME): Counts added to the cells: balanced, one for the table, half of it on the diagonal;
+            hierarchical, which shares information between classes, for 5 to 20 items per class; perks, one for each
+            row; or a number for every cell, jeffreys (1/2) or laplace (1). 0: unobserved cells are impossible.
+        zero_division (0|1|nan): Value of an undefined score, such as the precision of a class that is never predicted.
+            [default: 0 for f1, fbeta and p4, nan for others]
+        replicates: Number of draws from each posterior.
+        confidence (SHARE): Probability of the intervals, which are highest density intervals.
+        seed (N): Seed of the draws.
     """
     if not matrices and not paired:
         raise BadInput("MATRIX: got no file, wanted at least one, or --paired FILE")

@@ -69,22 +69,21 @@ def retrieval(
     device: Device | None = None,
     **outputs: Any,
 ) -> int:
-    """Score EMBEDDINGS (N rows) by their LABELS (N): do nearest neighbours share them, do clusters?
+    """Score EMBEDDINGS (N rows) by their LABELS (N): do nearest neighbours and clusters share labels?
 
     Files: .npy, .npz, .pt, .safetensors, .csv and .jsonl, with pyarrow also .parquet, .arrow and .feather; `file:name`
-    picks one array or column of several. A pattern, 'embeddings-*.parquet:column', means the files of such names, one
-    after the other. Labels are integers, or words in a .txt, .csv or .jsonl file, one per line, or a column; so are
-    cameras, ids and groups.
+    selects one of several arrays or columns. A pattern, 'embeddings-*.parquet:column', concatenates the matching files.
+    Labels, cameras, ids and groups are integers, or words in a .txt, .csv or .jsonl file, one per line, or a column.
 
-    --gains FILE has a query, a reference and a gain above 0 to a line (.csv and .tsv with any of , ; and tabs, else by
-    spaces; with a heading or without), or `query 0 document gain`. They are named by --ids and --reference-ids, or are
-    rows, from 0 on. LABELS may then be left out, or say which queries are of one class.
+    --gains FILE has a query, a reference and a gain above 0 per line (.csv and .tsv separated by , ; or tabs, else by
+    spaces; with or without a heading), or `query 0 document gain`. Queries and references are named by --ids and
+    --reference-ids, or are row indices. LABELS are then optional and only define the classes of queries.
 
-    A .npy file may be larger than a CPU's memory, and so may be references in several files, in tables, or scored with
-    --state: these are read in blocks. With --state a run that was killed goes on from where it was.
+    A .npy file may be larger than memory, and so may be references in several files, in tables, or scored with --state:
+    they are read in blocks. With --state an interrupted run continues from its last state.
 
-    Under torchrun each rank reads and holds a part of the rows, and the answer is that of one process. With --state
-    FILE each reads a part of the references in blocks, and keeps FILE.rank0, FILE.rank1, ...
+    Under torchrun each rank holds a part of the rows, and the result is that of a single process. With --state FILE
+    each rank reads a part of the references in blocks and writes FILE.rank0, FILE.rank1, ...
 
     \b
     tensormetrics retrieval embeddings.npy labels.txt --replicates 1000 --plot scores.png
@@ -94,31 +93,30 @@ def retrieval(
     tensormetrics retrieval q.npy q.txt --reference 'base-*.npy' --reference-labels base.txt --k 10 --state counts.pt
 
     Args:
-        reference (FILE): Embeddings to search in; default EMBEDDINGS themselves.
-        reference_labels (FILE): Their labels.
-        gains (FILE): What is relevant, in place of equal labels: query, reference and gain to a line, or TREC's
-            judgements.
-        metrics (NAME): May be repeated; names stand below.
+        reference (FILE): Embeddings to search in; default EMBEDDINGS.
+        reference_labels (FILE): Labels of the references.
+        gains (FILE): Relevance instead of equal labels: query, reference and gain per line, or TREC's judgements.
+        metrics (NAME): Metric; may be repeated; the names are listed below.
             [default: AMI, NMI and five of neighbours, or with --gains these five and ndcg]
-        k (N): Neighbours per query, or max_bin_count: as many as the largest class has. [default: all]
-        knn: Who searches.
-        distance: By which neighbours are nearest.
-        ties: Which comes first at equal distance: the earlier row, the relevant one, or the other one.
-        average: The mean over queries, or over classes of their means.
-        levels: LABELS has several columns, (N, L), of which each is scored.
-        cameras (FILE): One per row: relevant references of the query's own camera are left out.
-        reference_cameras (FILE): Those of the references.
-        ids (FILE): One per row: of rows with the same id the first counts.
-        reference_ids (FILE): Those of the references, which --gains may name.
-        groups (FILE): One per row: queries that are reweighted together in intervals. [default: the labels]
-        per_class: Also a table with a row for each class.
-        index (FACTORY): Of faiss, such as IVF4096,Flat; default Flat, which is exact.
-        audit: What the index costs, by N queries.
-        state (FILE): Of partial counts, to go on from.
-        state_seconds (N): Between two writes of the state.
-        compare_reference (FILE): With --compare and --reference: the references by the second model.
-        compare: The EMBEDDINGS of a second model: also its scores, and the differences from them, item by item.
-        replicates: Intervals from N reweightings of whole groups of queries; 0: none, with --compare 1000.
+        k (N): Neighbours per query, or max_bin_count: the size of the largest class. [default: all]
+        knn: Library of the search.
+        distance: Distance of the search.
+        ties: First of references at equal distance: the earlier row, the relevant one, or the irrelevant one.
+        average: The mean over queries, or over the means of classes.
+        levels: LABELS has several columns, (N, L), which are scored separately.
+        cameras (FILE): Camera of each row: relevant references of the query's camera are ignored.
+        reference_cameras (FILE): Cameras of the references.
+        ids (FILE): Id of each row: only the first row of each id is used.
+        reference_ids (FILE): Ids of the references for --gains.
+        groups (FILE): Group of each row: queries of a group are reweighted together in intervals. [default: the labels]
+        per_class: Also print a table with a row for each class.
+        index (FACTORY): Index of faiss, such as IVF4096,Flat; default Flat, which is exact.
+        audit: Also print the recall of the index and the exact scores, estimated from N queries.
+        state (FILE): File of partial counts from which a run continues.
+        state_seconds (N): Seconds between two writes of the state.
+        compare_reference (FILE): With --compare and --reference: references of the second model.
+        compare: EMBEDDINGS of a second model: also its scores and the paired differences.
+        replicates: Intervals from N reweightings of groups of queries; 0: none, with --compare 1000.
     """
     options = {name: value for name, value in locals().items() if name != "outputs"}
     context = click.get_current_context()

@@ -56,12 +56,12 @@ def structured(
     tensormetrics structured answers.jsonl reference.jsonl --schema my_schema.py:Document --on-invalid wrong
 
     Args:
-        schema (MODULE:CLASS): What a line is: a dataclass, a NamedTuple, a TypedDict or a class of attrs, msgspec or
-            pydantic. The module may be a path to a .py file; it is run.
-        constraint: How items of lists are matched, for a class without @metametric: one to one, or with items of the
-            reference (->), of the prediction (<-) or of both (~) matched again and again.
-        on_invalid: What lines of PREDICTED are that have no JSON, or values of wrong types: an error; wrong, where an
-            invalid field costs this field only; or documents without items. Both are counted.
+        schema (MODULE:CLASS): Class of the documents: a dataclass, a NamedTuple, a TypedDict or a class of attrs,
+            msgspec or pydantic. The module may be a path to a .py file; it is run.
+        constraint: Matching of list items, for a class without @metametric: one to one (<->), or items of the reference
+            (->), of the prediction (<-) or of both (~) may be matched repeatedly.
+        on_invalid: Treatment of lines of PREDICTED without JSON or with values of wrong types: an error; wrong, which
+            costs only the invalid fields; or empty, documents without items. Both are counted.
     """
     cls, metric = _metric_of(schema, constraint)
     averages = {"micro": micro_average(NORMALIZERS), "macro": macro_average(NORMALIZERS)}
@@ -84,16 +84,16 @@ def coref(
     repeated_mentions: Literal["raise", "first", "largest"] = "raise",
     **options: Any,
 ) -> int:
-    """Coreference of PREDICTED and REFERENCE, files in the format of CoNLL-2011/2012: the last column holds brackets
-    such as (0, 0) and (0)|(1, documents stand between "#begin document" and "#end document".
+    """Score coreference of PREDICTED and REFERENCE, files in the format of CoNLL-2011/2012: the last column has
+    brackets such as (0, 0) and (0)|(1; "#begin document" and "#end document" enclose documents.
 
     \b
     tensormetrics coref predicted.conll reference.conll --replicates 1000
 
     Args:
-        singletons: Clusters of one mention.
-        repeated_mentions: Where a mention in several clusters of PREDICTED belongs: nowhere, which is an error; to the
-            first of them; or to the largest.
+        singletons: Keep or drop clusters of one mention.
+        repeated_mentions: Cluster of a mention in several clusters of PREDICTED: none, which is an error; the first; or
+            the largest.
     """
 
     def read(file: str) -> list[tuple[str, Any]]:
@@ -121,15 +121,15 @@ def ner(
     suffix: bool = False,
     **options: Any,
 ) -> int:
-    """Named entities in PREDICTED and REFERENCE: a token per line, its tag (B-PER, I-PER, O, ...) in the last column, a
-    blank line between sentences.
+    """Score named entities of PREDICTED and REFERENCE: one token per line, its tag (B-PER, I-PER, O, ...) in the last
+    column, and a blank line between sentences.
 
     \b
     tensormetrics ner predicted.bio reference.bio --mode iob2
     tensormetrics ner large.bio reference.bio --compare small.bio
 
     Args:
-        mode: What tags that do not fit mean: lenient as conlleval, the others leave them out.
+        mode: Tagging scheme; lenient interprets inconsistent tags as conlleval does, the others ignore them.
         suffix: Tags are PER-B and PER-I, the label first.
     """
     labels: list[str] = []
@@ -164,7 +164,7 @@ def ner(
 
 
 def amr(predicted: str, reference: str, **options: Any) -> int:
-    """Smatch of PREDICTED and REFERENCE, files of AMR graphs in PENMAN notation with a blank line between them.
+    """Compute Smatch of PREDICTED and REFERENCE, files of AMR graphs in PENMAN notation, separated by blank lines.
 
     \b
     tensormetrics amr predicted.amr reference.amr --replicates 1000
@@ -205,7 +205,7 @@ def _report(
     """Score the documents that `read` returns by the metric that `make` returns, and publish the scores.
 
     Args:
-        compare: The PREDICTED of a second model: also its scores, and the differences from them, item by item.
+        compare: PREDICTED of a second model: also its scores and the paired differences.
         replicates: Intervals from N reweightings of the documents (sentences, graphs); 0: none, with --compare 1000.
     """
     torch_device = find_device(device)
