@@ -125,13 +125,13 @@ def test_the_direct_lines_compile_every_source(gpu):
 # file: a line of it, the line that breaks its kernel, and the facts that ask that kernel
 FAULTS = {
     "dirichlet_lane.h": (
-        "tn(j) += factor * all.others(g);",
-        "tn(j) += factor * all.others(g) * 1.001;",
+        "tn(j) += factor * summary.sum_without(g);",
+        "tn(j) += factor * summary.sum_without(g) * 1.001;",
         {"sampler C10 S1e5": "differs"},
     ),
     "lsa_cuda.cu": (
-        "const int64_t with_tiles = Team::kTeams * (room.search + room.tile);",
-        "const int64_t with_tiles = Team::kTeams * (room.search + room.tile) - (Team::kTeams == 1 ? 64 : 0);",
+        "const int64_t with_tiles = Team::kTeams * (sizes.search + sizes.tile);",
+        "const int64_t with_tiles = Team::kTeams * (sizes.search + sizes.tile) - (Team::kTeams == 1 ? 64 : 0);",
         {"lsa 208x300x300": "failed", "lsa 208x300x600": "failed"},
     ),
     "association/resampling/kernels.py": ("count += below", "count += below + 1", {"p-values 1e6 x 4096": "differs"}),

@@ -1,11 +1,12 @@
-// What an operator wants of its tensors, in one line. Anybody may call an operator (torch.ops.tensormetrics), and a kernel
-// reads memory as it was told: another dtype, shape or order there would be a wrong answer without a word, or a crash.
+// Checks of operator arguments, described in one line. Users can call operators directly (torch.ops.tensormetrics), and a
+// kernel does not check its memory: an unexpected dtype, shape or layout would give a wrong result silently, or a crash.
 //
 //   common::check("item_sums", "out: float64 E C S, cells: int64 E N, key: int64 2", out, cells, key);
 //
-// Of each tensor its name, dtype and sizes; all are contiguous, but for `strided` ones, and on one device. A letter is one
-// size wherever it stands, first by itself; 64P and P+1 come from it; `...` are leading sizes, the same everywhere.
-// `real` is float32 or float64, the same in all that are real; `rows` is any floating dtype. A tensor may be missing.
+// The description lists the name, dtype and sizes of each tensor; all are contiguous, except `strided` ones, and on one
+// device. A letter denotes one size and first occurs alone; 64P and P+1 are computed from it; `...` are leading sizes,
+// equal for all tensors. `real` is float32 or float64, equal for all real tensors; `rows` is any floating dtype. A tensor
+// may be missing.
 #pragma once
 #include <torch/csrc/stable/tensor.h>
 
@@ -26,67 +27,67 @@ class Arguments {
   using Tensor = torch::stable::Tensor;
   using ScalarType = torch::headeronly::ScalarType;
 
-  Arguments(const char* operation, const char* wanted) : operation_(operation), at_(wanted) {}
+  Arguments(const char* operation, const char* expected) : operation_(operation), next_(expected) {}
 
-  void next(const Tensor* given) {
-    const char* const end = at_ + std::strcspn(at_, ",");
-    const std::string_view all(at_, end - at_);
-    if (given && !fits(*given, all.substr(all.find(':') + 2))) fail(*given, all);
-    at_ = *end ? end + 2 : end;
+  void next(const Tensor* tensor) {
+    const char* const end = next_ + std::strcspn(next_, ",");
+    const std::string_view argument(next_, end - next_);
+    if (tensor && !matches(*tensor, argument.substr(argument.find(':') + 2))) fail(*tensor, argument);
+    next_ = *end ? end + 2 : end;
   }
 
  private:
-  static std::string_view word(std::string_view& text) {
+  static std::string_view next_word(std::string_view& text) {
     const std::string_view first = text.substr(0, text.find(' '));
     text.remove_prefix(std::min(first.size() + 1, text.size()));
     return first;
   }
 
-  bool fits(const Tensor& tensor, std::string_view wanted) {
-    const bool strided = wanted.substr(0, 8) == "strided ";
-    if (strided) word(wanted);
+  bool matches(const Tensor& tensor, std::string_view expected) {
+    const bool strided = expected.substr(0, 8) == "strided ";
+    if (strided) next_word(expected);
     if (device_ == kAny) device_ = tensor.get_device_index();
-    return has_type(tensor.scalar_type(), word(wanted)) && has_sizes(tensor, wanted) &&
+    return has_type(tensor.scalar_type(), next_word(expected)) && has_sizes(tensor, expected) &&
            (strided || tensor.is_contiguous()) && device_ == tensor.get_device_index();
   }
 
-  bool has_type(ScalarType type, std::string_view wanted) {
+  bool has_type(ScalarType type, std::string_view expected) {
     const bool real = type == ScalarType::Float || type == ScalarType::Double;
-    if (wanted == "rows") return real || type == ScalarType::Half || type == ScalarType::BFloat16;
-    if (wanted != "real") return name_of(type) == wanted;
-    if (real_ == ScalarType::Undefined) real_ = type;
-    return real && type == real_;
+    if (expected == "rows") return real || type == ScalarType::Half || type == ScalarType::BFloat16;
+    if (expected != "real") return name_of(type) == expected;
+    if (real_type_ == ScalarType::Undefined) real_type_ = type;
+    return real && type == real_type_;
   }
 
-  bool has_sizes(const Tensor& tensor, std::string_view wanted) {
+  bool has_sizes(const Tensor& tensor, std::string_view expected) {
     const auto sizes = tensor.sizes();
     const int64_t dim = sizes.size();
     int64_t d = 0;
-    if (wanted.substr(0, 3) == "...") {
-      word(wanted);
-      int64_t others = 0;
-      for (std::string_view rest = wanted; !rest.empty(); word(rest)) ++others;
-      if (leading_ < 0) leading_ = dim - others, of_leading_ = sizes.data();
-      if (leading_ < 0 || dim != leading_ + others) return false;
-      for (; d < leading_; ++d)
-        if (sizes[d] != of_leading_[d]) return false;
+    if (expected.substr(0, 3) == "...") {
+      next_word(expected);
+      int64_t trailing = 0;
+      for (std::string_view rest = expected; !rest.empty(); next_word(rest)) ++trailing;
+      if (num_leading_ < 0) num_leading_ = dim - trailing, leading_sizes_ = sizes.data();
+      if (num_leading_ < 0 || dim != num_leading_ + trailing) return false;
+      for (; d < num_leading_; ++d)
+        if (sizes[d] != leading_sizes_[d]) return false;
     }
-    for (; !wanted.empty() && d < dim; ++d)
-      if (!is_size(sizes[d], word(wanted))) return false;
-    return wanted.empty() && d == dim;
+    for (; !expected.empty() && d < dim; ++d)
+      if (!is_size(sizes[d], next_word(expected))) return false;
+    return expected.empty() && d == dim;
   }
 
-  // A number, or a number of times a letter, plus a number.
-  bool is_size(int64_t size, std::string_view wanted) {
-    int64_t times = 0, plus = 0;
+  // Parses a number, or [factor] letter [+ number].
+  bool is_size(int64_t size, std::string_view expected) {
+    int64_t factor = 0, plus = 0;
     size_t k = 0;
-    for (; k < wanted.size() && wanted[k] >= '0' && wanted[k] <= '9'; ++k) times = 10 * times + (wanted[k] - '0');
-    if (k == wanted.size()) return size == times;
-    int64_t& known = letters_[wanted[k] - 'A'];
-    if (k == 0) times = 1;
-    if (k + 2 < wanted.size()) plus = wanted[k + 2] - '0';
-    if (known < 0 && wanted.size() == 1) known = size;
-    return known >= 0 && size == times * known + plus;
+    for (; k < expected.size() && expected[k] >= '0' && expected[k] <= '9'; ++k) factor = 10 * factor + (expected[k] - '0');
+    if (k == expected.size()) return size == factor;
+    int64_t& value = letters_[expected[k] - 'A'];
+    if (k == 0) factor = 1;
+    if (k + 2 < expected.size()) plus = expected[k + 2] - '0';
+    if (value < 0 && expected.size() == 1) value = size;
+    return value >= 0 && size == factor * value + plus;
   }
 
   static std::string_view name_of(ScalarType type) {
@@ -105,48 +106,49 @@ class Arguments {
     }
   }
 
-  [[noreturn]] void fail(const Tensor& given, std::string_view wanted) const {
-    std::string shape, known;
-    for (const int64_t size : given.sizes()) shape += (shape.empty() ? "" : ", ") + std::to_string(size);
+  [[noreturn]] void fail(const Tensor& tensor, std::string_view expected) const {
+    std::string shape, letter_sizes;
+    for (const int64_t size : tensor.sizes()) shape += (shape.empty() ? "" : ", ") + std::to_string(size);
     for (int k = 0; k < 26; ++k)
-      if (letters_[k] >= 0 && wanted.find(static_cast<char>('A' + k), wanted.find(' ')) != std::string_view::npos)
-        known += std::string(known.empty() ? ", where " : ", ") + static_cast<char>('A' + k) + " = " + std::to_string(letters_[k]);
-    STD_TORCH_CHECK(false, operation_, ": got ", std::string(wanted.substr(0, wanted.find(':'))), " of ",
-                    std::string(name_of(given.scalar_type())), " and shape (", shape, ")",
-                    given.is_contiguous() ? "" : ", not contiguous", ", wanted ", std::string(wanted), known,
+      if (letters_[k] >= 0 && expected.find(static_cast<char>('A' + k), expected.find(' ')) != std::string_view::npos)
+        letter_sizes += std::string(letter_sizes.empty() ? ", where " : ", ") + static_cast<char>('A' + k) +
+                        " = " + std::to_string(letters_[k]);
+    STD_TORCH_CHECK(false, operation_, ": got ", std::string(expected.substr(0, expected.find(':'))), " of ",
+                    std::string(name_of(tensor.scalar_type())), " and shape (", shape, ")",
+                    tensor.is_contiguous() ? "" : ", not contiguous", ", wanted ", std::string(expected), letter_sizes,
                     ", contiguous, on one device");
     std::abort();
   }
 
   static constexpr int32_t kAny = -2;
-  const char *operation_, *at_;
+  const char *operation_, *next_;
   int32_t device_ = kAny;
-  ScalarType real_ = ScalarType::Undefined;
-  int64_t leading_ = -1;
-  const int64_t* of_leading_ = nullptr;
+  ScalarType real_type_ = ScalarType::Undefined;
+  int64_t num_leading_ = -1;
+  const int64_t* leading_sizes_ = nullptr;
   int64_t letters_[26] = {-1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1,
                           -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1};
 };
 
-inline const torch::stable::Tensor* given(const torch::stable::Tensor& tensor) { return &tensor; }
-inline const torch::stable::Tensor* given(const std::optional<torch::stable::Tensor>& tensor) {
+inline const torch::stable::Tensor* optional_tensor(const torch::stable::Tensor& tensor) { return &tensor; }
+inline const torch::stable::Tensor* optional_tensor(const std::optional<torch::stable::Tensor>& tensor) {
   return tensor ? &*tensor : nullptr;
 }
 
 template <class... Tensors>
-void check(const char* operation, const char* wanted, const Tensors&... tensors) {
-  Arguments arguments(operation, wanted);
-  (arguments.next(given(tensors)), ...);
+void check(const char* operation, const char* expected, const Tensors&... tensors) {
+  Arguments arguments(operation, expected);
+  (arguments.next(optional_tensor(tensors)), ...);
 }
 
-// Is an integer of an argument from `begin` to `last`? A bound such as all - count does not overflow, as first + count may.
+// Checks that an integer argument is in begin, ..., last. A bound such as size - count cannot overflow, as first + count can.
 inline void check_integer(const char* operation, const char* name, int64_t value, int64_t begin, int64_t last) {
   STD_TORCH_CHECK(begin <= value && value <= last, operation, ": got ", name, " = ", value, ", wanted ", begin, " to ", last);
 }
 
-constexpr int64_t kMany = int64_t{1} << 62;  // more than there are draws, or indices; sums with sizes do not overflow
+constexpr int64_t kMaxCount = int64_t{1} << 62;  // bound of draws and indices; adding sizes to it does not overflow
 
-// Are all entries of an argument on the CPU, whole numbers T, from `begin` to end - 1?
+// Checks that all entries of a CPU argument, integers of type T, are in begin, ..., end - 1.
 template <class T>
 void check_range(const char* operation, const char* name, const torch::stable::Tensor& tensor, int64_t end,
                  int64_t begin = 0) {

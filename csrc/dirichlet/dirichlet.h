@@ -1,9 +1,9 @@
-// Gamma variates by Marsaglia & Tsang's method (2000, doi:10.1145/358407.358414), each a function of its address alone:
-// the key of its stream, the number of its cell and of its sample. Philox4x32-10 (Salmon et al. 2011,
-// doi:10.1145/2063384.2063405) turns an address into four words, which serve two neighbouring cells.
+// Gamma variates by Marsaglia & Tsang's method (2000, doi:10.1145/358407.358414). Each depends only on its address: the key
+// of its stream and the indices of its cell and its sample. Philox4x32-10 (Salmon et al. 2011,
+// doi:10.1145/2063384.2063405) maps an address to four 32-bit integers, which are used for two neighboring cells.
 //
-// The parts are arithmetic on scalars without branches, on the CPU and in a CUDA thread alike: a loop over samples becomes
-// vector code for any processor, which calls into a library of mathematics would prevent.
+// The functions are branch-free scalar arithmetic for the CPU and for CUDA threads: compilers vectorize a loop over samples
+// for any processor, which calls of a mathematical library would prevent.
 #pragma once
 #include <cmath>
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 #ifdef __CUDACC__
 #define DIRICHLET_FN __host__ __device__ inline
-#else  // a loop that calls it is compiled for wider vectors than a function of its own would be
+#else  // inlined into loops compiled for wide vectors; a separate function would be compiled for narrow ones
 #define DIRICHLET_FN __attribute__((always_inline)) inline
 #endif
 
@@ -22,28 +22,28 @@ struct Key {
   uint32_t low, high;
 };
 
-struct Words {
+struct RandomBits {
   uint32_t w0, w1, w2, w3;
 };
 
 template <int rounds>
-DIRICHLET_FN Words philox(Words c, uint32_t k0, uint32_t k1) {
+DIRICHLET_FN RandomBits philox(RandomBits c, uint32_t k0, uint32_t k1) {
   if constexpr (rounds == 0) return c;
   else {
     const uint64_t p = uint64_t(0xD2511F53) * c.w0, q = uint64_t(0xCD9E8D57) * c.w2;
-    const Words next{uint32_t(q >> 32) ^ c.w1 ^ k0, uint32_t(q), uint32_t(p >> 32) ^ c.w3 ^ k1, uint32_t(p)};
+    const RandomBits next{uint32_t(q >> 32) ^ c.w1 ^ k0, uint32_t(q), uint32_t(p >> 32) ^ c.w3 ^ k1, uint32_t(p)};
     return philox<rounds - 1>(next, k0 + 0x9E3779B9, k1 + 0xBB67AE85);
   }
 }
 
-constexpr uint32_t kBoost = 0x80000000;  // the attempt whose words lift a shape below 1
-constexpr uint32_t kAttempts = 64;       // a proposal is refused with probability 0.05 at most, so many never: 0.05^64
+constexpr uint32_t kBoost = 0x80000000;  // the attempt index of random bits that correct shapes below 1
+constexpr uint32_t kAttempts = 64;       // proposals are rejected with probability <= 0.05, so all fail with 0.05^64
 
-DIRICHLET_FN Words block(uint32_t low, uint32_t high, uint32_t pair, uint32_t attempt, const Key& key) {
+DIRICHLET_FN RandomBits block(uint32_t low, uint32_t high, uint32_t pair, uint32_t attempt, const Key& key) {
   return philox<10>({low, pair, attempt, high}, key.low, key.high);
 }
 
-// What depends on the precision: the last terms of series, and how a number is made of an exponent and a fraction.
+// Constants of a floating-point format: the last terms of series, and the layout of exponent and fraction.
 template <class T>
 struct Real;
 
@@ -75,24 +75,25 @@ constexpr double factorial(int n) { return n < 2 ? 1.0 : n * factorial(n - 1); }
 
 // Sum of x^k / n and of x^k / n!, for n = first + k step up to `last`.
 template <int n, int step, int last, class T>
-DIRICHLET_FN T over_numbers(T x) {
+DIRICHLET_FN T reciprocal_series(T x) {
   if constexpr (n > last) return 0;
-  else return T(1.0 / n) + x * over_numbers<n + step, step, last>(x);
+  else return T(1.0 / n) + x * reciprocal_series<n + step, step, last>(x);
 }
 template <int n, int step, int last, class T>
-DIRICHLET_FN T over_factorials(T x) {
+DIRICHLET_FN T factorial_series(T x) {
   if constexpr (n > last) return 0;
-  else return T(1.0 / factorial(n)) + x * over_factorials<n + step, step, last>(x);
+  else return T(1.0 / factorial(n)) + x * factorial_series<n + step, step, last>(x);
 }
 
 template <class T>
-DIRICHLET_FN T exp_of(T x) {  // x <= 0; 0 where the answer is no normal number
+DIRICHLET_FN T exp_of(T x) {  // x <= 0; returns 0 if the result is subnormal
   using R = Real<T>;
   const T bounded = x > R::kLowest ? x : R::kLowest;
   const int32_t n = int32_t(bounded * T(1.4426950408889634) - T(0.5));
   const T rest = (bounded - T(n) * R::kLn2) - T(n) * R::kLn2Rest;
   const auto power = typename R::Bits(uint32_t(n + R::kBias)) << R::kFraction;
-  return over_factorials<0, 1, R::kExp>(rest) * bits_as<T>(power) * T(x > R::kLowest);  // a choice would keep loops scalar
+  // A factor, because a conditional would prevent vectorization.
+  return factorial_series<0, 1, R::kExp>(rest) * bits_as<T>(power) * T(x > R::kLowest);
 }
 
 template <class T>
@@ -113,19 +114,19 @@ DIRICHLET_FN Split<T> split(T x) {  // x > 0
 template <class T>
 DIRICHLET_FN T log_of(Split<T> x) {  // ln(1 + f) = 2 atanh(f / (2 + f))
   const T ratio = x.fraction / (2 + x.fraction);
-  return x.exponent * T(0.6931471805599453) + 2 * ratio * over_numbers<1, 2, Real<T>::kAtanh>(ratio * ratio);
+  return x.exponent * T(0.6931471805599453) + 2 * ratio * reciprocal_series<1, 2, Real<T>::kAtanh>(ratio * ratio);
 }
 
 template <class T>
-DIRICHLET_FN T uniform(uint32_t word) {  // (word + 1/2) / 2^32, rounded once
-  return (T(int32_t(word >> 16)) * 65536 + (T(int32_t(word & 0xFFFF)) + T(0.5))) * T(0x1p-32);
+DIRICHLET_FN T uniform(uint32_t bits) {  // (bits + 1/2) / 2^32, rounded once
+  return (T(int32_t(bits >> 16)) * 65536 + (T(int32_t(bits & 0xFFFF)) + T(0.5))) * T(0x1p-32);
 }
 
 template <class T>
-DIRICHLET_FN T log_uniform(uint32_t word) {
-  Split<T> x = split(uniform<T>(word));
-  const T to_one = -uniform<T>(~word);  // near 1 the distance from 1 has the digits
-  x.fraction = word >= 0xB504F400 ? to_one : x.fraction;
+DIRICHLET_FN T log_uniform(uint32_t bits) {
+  Split<T> x = split(uniform<T>(bits));
+  const T to_one = -uniform<T>(~bits);  // more precise near 1: the distance from 1
+  x.fraction = bits >= 0xB504F400 ? to_one : x.fraction;
   return log_of(x);
 }
 
@@ -134,14 +135,14 @@ struct Cell {
   T d, scale, log_d, boost;  // d = shape - 1/3, 1 / sqrt(9 d), ln d; 1 / alpha for a lifted alpha below 1, else 0
 };
 
-// Is this a shape of which a variate can be drawn? `accepts` computes 3 d, which has to be finite.
+// Whether variates of this shape can be drawn: `accepts` computes 3 d, which must be finite.
 template <class T>
 DIRICHLET_FN bool is_shape(double alpha) {
   return alpha >= 0 && alpha <= double(std::numeric_limits<T>::max() / 4);
 }
 
 template <class T>
-DIRICHLET_FN Cell<T> make_cell(double alpha) {  // alpha = 0: a variate of 0, accepted at once; no shape: one of nan
+DIRICHLET_FN Cell<T> make_cell(double alpha) {  // alpha = 0: the variate is 0, always accepted; invalid: nan
   constexpr T nan = std::numeric_limits<T>::quiet_NaN();
   if (!is_shape<T>(alpha)) return {nan, nan, nan, 0};
   if (alpha == 0) return {0, 0, -std::numeric_limits<T>::infinity(), 0};
@@ -149,7 +150,7 @@ DIRICHLET_FN Cell<T> make_cell(double alpha) {  // alpha = 0: a variate of 0, ac
   return {T(d), T(1 / sqrt(9 * d)), T(log(d)), alpha < 1 ? T(1 / alpha) : T(0)};
 }
 
-// A stretch of cells with consecutive numbers, from an even one on.
+// A range of cells with consecutive indices, from an even index on.
 template <class T>
 struct Row {
   const Cell<T>* cells;
@@ -157,9 +158,9 @@ struct Row {
   uint32_t first_pair;
   Key key;
   bool linear;  // variates, not their logarithms
-  const uint32_t* numbers = nullptr;  // of the pairs, where they are not consecutive
+  const uint32_t* pair_indices = nullptr;  // of pairs that are not consecutive
 
-  DIRICHLET_FN uint32_t number(int32_t p) const { return first_pair + (numbers ? numbers[p] : uint32_t(p)); }
+  DIRICHLET_FN uint32_t pair_index(int32_t p) const { return first_pair + (pair_indices ? pair_indices[p] : uint32_t(p)); }
 };
 
 template <class T>
@@ -168,36 +169,36 @@ struct Normals {
 };
 
 template <class T>
-DIRICHLET_FN Normals<T> normals(Words w) {  // Box & Muller
+DIRICHLET_FN Normals<T> normals(RandomBits w) {  // Box & Muller
   const uint32_t quarter = (w.w1 + 0x20000000) >> 30;
   const T angle = (T(int32_t(w.w1 - (quarter << 30))) + T(0.5)) * T(6.283185307179586 * 0x1p-32), z = -angle * angle;
-  const T s = angle * over_factorials<1, 2, Real<T>::kTurn>(z), c = over_factorials<0, 2, Real<T>::kTurn + 1>(z);
+  const T s = angle * factorial_series<1, 2, Real<T>::kTurn>(z), c = factorial_series<0, 2, Real<T>::kTurn + 1>(z);
   const T cosine = quarter & 1 ? s : c, sine = quarter & 1 ? c : s;
   const T radius = std::sqrt(-2 * log_uniform<T>(w.w0));
   return {radius * ((quarter + 1) & 2 ? -cosine : cosine), radius * (quarter & 2 ? -sine : sine)};
 }
 
 template <class T>
-DIRICHLET_FN T log_cube_root(T normal, const Cell<T>& cell) {  // of Gamma / d; where that is not positive, any number
+DIRICHLET_FN T log_cube_root(T normal, const Cell<T>& cell) {  // of Gamma / d; undefined unless positive
   const T v = 1 + normal * cell.scale;
   return log_of(split(v > T(0x1p-60) ? v : T(0x1p-60)));
 }
 
 template <class T>
-DIRICHLET_FN uint32_t accepts(T normal, uint32_t word, const Cell<T>& cell) {
+DIRICHLET_FN uint32_t accepts(T normal, uint32_t bits, const Cell<T>& cell) {
   const T y = normal * cell.scale, y2 = y * y;
-  const T series = -y2 * y2 * over_numbers<4, 1, Real<T>::kBracket>(-y);
-  const T plain = log_cube_root(normal, cell) - y + y2 * T(0.5) - y2 * y * T(1.0 / 3);  // cancels for small y
-  const T bracket = y2 < T(0.0625) ? series : plain;
-  return uint32_t(y > -1) & uint32_t(log_uniform<T>(word) < 3 * cell.d * bracket);
+  const T series = -y2 * y2 * reciprocal_series<4, 1, Real<T>::kBracket>(-y);
+  const T direct = log_cube_root(normal, cell) - y + y2 * T(0.5) - y2 * y * T(1.0 / 3);  // cancels for small y
+  const T bracket = y2 < T(0.0625) ? series : direct;
+  return uint32_t(y > -1) & uint32_t(log_uniform<T>(bits) < 3 * cell.d * bracket);
 }
 
-// Sufficient for `accepts`, without its logarithms: Marsaglia & Tsang's squeeze, and for small y that the bracket above
-// is more than -y^4 / 3.
+// A sufficient condition for `accepts` without logarithms: Marsaglia & Tsang's squeeze, and for small y the lower bound
+// -y^4 / 3 of the bracket above.
 template <class T>
-DIRICHLET_FN uint32_t surely_accepts(T normal, uint32_t word, const Cell<T>& cell) {
+DIRICHLET_FN uint32_t squeeze_accepts(T normal, uint32_t bits, const Cell<T>& cell) {
   const T y = normal * cell.scale, y2 = y * y, normal2 = normal * normal;
-  return uniform<T>(word) < 1 - (y2 < T(0.0625) ? cell.d * y2 * y2 : T(0.0331) * normal2 * normal2);
+  return uniform<T>(bits) < 1 - (y2 < T(0.0625) ? cell.d * y2 * y2 : T(0.0331) * normal2 * normal2);
 }
 
 template <bool kLinear, class T>
@@ -212,17 +213,17 @@ DIRICHLET_FN void draw_pair(uint64_t sample, uint32_t pair, const Key& key, cons
   const uint32_t low = uint32_t(sample), high = uint32_t(sample >> 32);
   bool even = false, odd = false;
   for (uint32_t attempt = 0; (!even || !odd) && attempt < kAttempts; ++attempt) {
-    const Words w = block(low, high, pair, attempt, key);
+    const RandomBits w = block(low, high, pair, attempt, key);
     const Normals<T> x = normals<T>(w);
     if (!even) out[0] = value_of<kLinear>(x.even, cells[0]);
     if (!odd) out[1] = value_of<kLinear>(x.odd, cells[1]);
-    even = even || surely_accepts(x.even, w.w2, cells[0]) || accepts(x.even, w.w2, cells[0]);
-    odd = odd || surely_accepts(x.odd, w.w3, cells[1]) || accepts(x.odd, w.w3, cells[1]);
+    even = even || squeeze_accepts(x.even, w.w2, cells[0]) || accepts(x.even, w.w2, cells[0]);
+    odd = odd || squeeze_accepts(x.odd, w.w3, cells[1]) || accepts(x.odd, w.w3, cells[1]);
   }
   if (!even) out[0] = std::numeric_limits<T>::quiet_NaN();
   if (!odd) out[1] = std::numeric_limits<T>::quiet_NaN();
   if (kLinear || (cells[0].boost == 0 && cells[1].boost == 0)) return;
-  const Words w = block(low, high, pair, kBoost, key);
+  const RandomBits w = block(low, high, pair, kBoost, key);
   out[0] += cells[0].boost * log_uniform<T>(w.w0);
   out[1] += cells[1].boost * log_uniform<T>(w.w1);
 }

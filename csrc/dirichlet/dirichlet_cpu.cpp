@@ -1,4 +1,4 @@
-// The sampling operators on the CPU: tiles of samples, spread over threads.
+// The sampling operators on the CPU: tiles of samples, distributed over threads.
 #include <algorithm>
 
 #include "common/parallel.h"
@@ -7,7 +7,7 @@
 
 namespace dirichlet {
 
-// Work that falls into steps, of which every thread takes some. Each has a state of its own.
+// Work divided into steps, which threads share; each thread has separate state.
 template <class T>
 struct Sums {
   Problem<T> problem;
@@ -53,8 +53,8 @@ struct Logs {
   }
 };
 
-// Sums of the weights of the items in each cell. An item weighs the same in all experiments. A weight is -ln u, so that a
-// cell takes the product of its u, and one logarithm for kFactors of them: u >= 2^-33, and 2^-33^kFactors is normal.
+// Sums of the weights of the items in each cell. The weight of an item, -ln u, is equal in all experiments. A cell
+// accumulates the product of its u, with one logarithm per kFactors of them: u >= 2^-33, and 2^-33^kFactors is normal.
 struct ItemSums {
   static constexpr int kFactors = 30;
   ItemProblem problem;
@@ -64,8 +64,9 @@ struct ItemSums {
   void run(int64_t begin, int64_t end) const {
     const int64_t rows = problem.experiments * problem.cells;
     std::vector<double> products_of(rows * kTile);
-    std::vector<uint8_t> numbers_of(rows);
-    common::vectorised([=, stop = stop, p = problem, products = products_of.data(), numbers = numbers_of.data()](auto) COMMON_INLINE {
+    std::vector<uint8_t> counts_of(rows);
+    common::vectorized([=, stop = stop, p = problem, products = products_of.data(),
+                        counts = counts_of.data()](auto) COMMON_INLINE {
       const Key key = p.key;
       Samples samples;
       alignas(64) double factors[4][kTile];
@@ -73,19 +74,19 @@ struct ItemSums {
         const int64_t first = step * kTile, n = std::min<int64_t>(p.samples - first, kTile);
         samples.set(p.start + first);
         std::fill_n(products, rows * kTile, 1.0);
-        std::fill_n(numbers, rows, 0);
+        std::fill_n(counts, rows, 0);
         for (int64_t row = 0; row < rows; ++row) std::fill_n(p.out + row * p.samples + first, n, 0.0);
         const auto flush = [&](int64_t row) COMMON_INLINE {
           double* __restrict const product = products + row * kTile;
           double* __restrict const sum = p.out + row * p.samples + first;
           for (int64_t s = 0; s < n; ++s) sum[s] -= log_of(split(product[s]));
           std::fill_n(product, kTile, 1.0);
-          numbers[row] = 0;
+          counts[row] = 0;
         };
         for (int64_t item = 0; item < p.items; item += 4) {
-          const auto number = uint32_t(item / 4);
+          const auto block_index = uint32_t(item / 4);
           for (int s = 0; s < kTile; ++s) {
-            const Words w = block(samples.low[s], samples.high[s], number, 0, key);
+            const RandomBits w = block(samples.low[s], samples.high[s], block_index, 0, key);
             factors[0][s] = uniform<double>(w.w0);
             factors[1][s] = uniform<double>(w.w1);
             factors[2][s] = uniform<double>(w.w2);
@@ -96,17 +97,17 @@ struct ItemSums {
               const int64_t row = p.row(e, item + k);
               double* __restrict const product = products + row * kTile;
               for (int s = 0; s < kTile; ++s) product[s] *= factors[k][s];
-              if (++numbers[row] == kFactors) flush(row);
+              if (++counts[row] == kFactors) flush(row);
             }
         }
         for (int64_t row = 0; row < rows; ++row)
-          if (numbers[row]) flush(row);
+          if (counts[row]) flush(row);
       }
     });
   }
 };
 
-// The weight of each item in each replicate: an entry of the table, chosen by half a word. A block serves 8 replicates.
+// The weight of each item in each replicate: an entry of the table, selected by 16 bits. A block yields 8 replicates.
 struct ItemWeights {
   Key key;
   int64_t items, replicates, start;
@@ -117,11 +118,11 @@ struct ItemWeights {
 
   int64_t steps() const { return (replicates + 7) / 8; }
   void run(int64_t begin, int64_t end) const {
-    common::vectorised([=, work = *this](auto) COMMON_INLINE { work.run_here(begin, end); });
+    common::vectorized([=, work = *this](auto) COMMON_INLINE { work.run_vectorized(begin, end); });
   }
-  COMMON_INLINE void run_here(int64_t begin, int64_t end) const {
-    const Key words = key;
-    alignas(64) uint32_t halves[8][kTile], low[kTile], high[kTile];
+  COMMON_INLINE void run_vectorized(int64_t begin, int64_t end) const {
+    const Key local_key = key;
+    alignas(64) uint32_t entries[8][kTile], low[kTile], high[kTile];
     for (int64_t first = 0; first < items && !stop(); first += kTile) {
       const int64_t n = std::min<int64_t>(items - first, kTile);
       for (int64_t i = 0; i < kTile; ++i) {
@@ -129,24 +130,24 @@ struct ItemWeights {
         low[i] = uint32_t(address), high[i] = uint32_t(address >> 32);
       }
       for (int64_t step = begin; step < end; ++step) {
-        const auto number = uint32_t(start + step);
+        const auto block_index = uint32_t(start + step);
         for (int i = 0; i < kTile; ++i) {
-          const Words w = philox<10>({low[i], high[i], number, 0}, words.low, words.high);
-          halves[0][i] = w.w0 & 0xffff, halves[1][i] = w.w0 >> 16;
-          halves[2][i] = w.w1 & 0xffff, halves[3][i] = w.w1 >> 16;
-          halves[4][i] = w.w2 & 0xffff, halves[5][i] = w.w2 >> 16;
-          halves[6][i] = w.w3 & 0xffff, halves[7][i] = w.w3 >> 16;
+          const RandomBits w = philox<10>({low[i], high[i], block_index, 0}, local_key.low, local_key.high);
+          entries[0][i] = w.w0 & 0xffff, entries[1][i] = w.w0 >> 16;
+          entries[2][i] = w.w1 & 0xffff, entries[3][i] = w.w1 >> 16;
+          entries[4][i] = w.w2 & 0xffff, entries[5][i] = w.w2 >> 16;
+          entries[6][i] = w.w3 & 0xffff, entries[7][i] = w.w3 >> 16;
         }
         for (int64_t k = 0; k < std::min<int64_t>(replicates - 8 * step, 8); ++k) {
           double* __restrict const row = out + (8 * step + k) * items + first;
-          for (int64_t i = 0; i < n; ++i) row[i] = table[halves[k][i]];
+          for (int64_t i = 0; i < n; ++i) row[i] = table[entries[k][i]];
         }
       }
     }
   }
 };
 
-// Four numbers from each block.
+// Uniform variates, four from each block.
 struct Uniforms {
   Key key;
   uint32_t draw;
@@ -156,21 +157,21 @@ struct Uniforms {
 
   int64_t steps() const { return (count + 4 * kTile - 1) / (4 * kTile); }
   void run(int64_t begin, int64_t end) const {
-    common::vectorised([=, work = *this](auto) COMMON_INLINE { work.run_here(begin, end); });
+    common::vectorized([=, work = *this](auto) COMMON_INLINE { work.run_vectorized(begin, end); });
   }
-  COMMON_INLINE void run_here(int64_t begin, int64_t end) const {
-    const Key words = key;
-    alignas(64) double numbers[4 * kTile];
+  COMMON_INLINE void run_vectorized(int64_t begin, int64_t end) const {
+    const Key local_key = key;
+    alignas(64) double values[4 * kTile];
     for (int64_t step = begin; step < end && !stop(); ++step) {
       for (int b = 0; b < kTile; ++b) {
-        const Words w = block(draw, 0, static_cast<uint32_t>(step * kTile + b), 0, words);
-        numbers[4 * b] = uniform<double>(w.w0);
-        numbers[4 * b + 1] = uniform<double>(w.w1);
-        numbers[4 * b + 2] = uniform<double>(w.w2);
-        numbers[4 * b + 3] = uniform<double>(w.w3);
+        const RandomBits w = block(draw, 0, static_cast<uint32_t>(step * kTile + b), 0, local_key);
+        values[4 * b] = uniform<double>(w.w0);
+        values[4 * b + 1] = uniform<double>(w.w1);
+        values[4 * b + 2] = uniform<double>(w.w2);
+        values[4 * b + 3] = uniform<double>(w.w3);
       }
       const int64_t first = step * 4 * kTile;
-      std::copy_n(numbers, std::min<int64_t>(count - first, 4 * kTile), out + first);
+      std::copy_n(values, std::min<int64_t>(count - first, 4 * kTile), out + first);
     }
   }
 };
@@ -183,13 +184,14 @@ void in_parallel(const char* name, const Work& work) {
 }
 
 Key key_of(const Tensor& key) {
-  const auto* const words = static_cast<const int64_t*>(key.data_ptr());
-  return {uint32_t(words[0]), uint32_t(words[1])};
+  const auto* const values = static_cast<const int64_t*>(key.data_ptr());
+  return {uint32_t(values[0]), uint32_t(values[1])};
 }
 
 void sums_on_cpu(Tensor out, Tensor prevalence, Tensor alphas, std::optional<Tensor> weights, Tensor keys,
                  int64_t start) {
-  with_tables(out, prevalence, alphas, weights, keys, start, [](const auto& problem) { in_parallel("dirichlet_sums", Sums{problem}); });
+  with_tables(out, prevalence, alphas, weights, keys, start,
+              [](const auto& problem) { in_parallel("dirichlet_sums", Sums{problem}); });
 }
 
 void log_gamma_on_cpu(Tensor out, Tensor alpha, Tensor keys, int64_t start) {
@@ -210,11 +212,13 @@ void item_sums_on_cpu(Tensor out, Tensor cells, Tensor key, int64_t start) {
 }
 
 void item_weights_on_cpu(Tensor out, Tensor units, Tensor table, Tensor key, int64_t start) {
-  common::check("item_weights", "out: float64 R N, units: int64 N, table: float64 65536, key: int64 2", out, units, table, key);
-  common::check_integer("item_weights", "start", start, 0, common::kMany);
+  common::check("item_weights", "out: float64 R N, units: int64 N, table: float64 65536, key: int64 2", out, units, table,
+                key);
+  common::check_integer("item_weights", "start", start, 0, common::kMaxCount);
   in_parallel("item_weights", ItemWeights{key_of(key), out.size(1), out.size(0), start,
                                           static_cast<const int64_t*>(units.data_ptr()),
-                                          static_cast<const double*>(table.data_ptr()), static_cast<double*>(out.data_ptr())});
+                                          static_cast<const double*>(table.data_ptr()),
+                                          static_cast<double*>(out.data_ptr())});
 }
 
 void uniforms_on_cpu(Tensor out, Tensor key, int64_t draw) {

@@ -1,10 +1,10 @@
-// The sampling operators on CUDA. A matrix is drawn by a lane up to kLaneClasses classes, by a warp up to kWarpClasses, by
-// a block above: the lanes of a warp or a block own columns, so that nothing is added atomically and equal calls give equal
-// bits. The choice looks at the classes alone: a sample has the same bits whatever else is drawn with it.
+// The sampling operators on CUDA. A matrix is drawn by a lane up to kLaneClasses classes, by a warp up to kWarpClasses, by a
+// block above: each lane of a warp or block owns columns, so that no addition is atomic and results are reproducible. The
+// selection depends only on the number of classes: a sample does not depend on other samples of the call.
 //
-// Of C classes a sample takes some 5.5 C^2 + 20 C instructions of a warp by lanes, 630 C by columns. Lanes keep 28 C bytes
-// of float32 each, so that w = 228 KiB / (896 C + 1024) warps have room on an H100, and one alone issues in some 0.4 of a
-// scheduler's cycles: (5.5 C^2 + 20 C) / (0.1 w) < 630 C / 0.85 up to C = 56. With few samples less is gained.
+// A sample of C classes takes about 5.5 C^2 + 20 C warp instructions by lanes, 630 C by columns. A lane needs 28 C bytes in
+// float32, so w = 228 KiB / (896 C + 1024) warps fit on an H100, and a single warp issues in about 0.4 of a scheduler's
+// cycles: (5.5 C^2 + 20 C) / (0.1 w) < 630 C / 0.85 up to C = 56. The gain is smaller for few samples.
 #include <torch/csrc/inductor/aoti_torch/c/shim.h>
 #include <torch/csrc/stable/accelerator.h>
 #include <torch/csrc/stable/macros.h>
@@ -14,14 +14,14 @@
 namespace dirichlet {
 
 constexpr int32_t kLaneClasses = 48, kWarpClasses = 256;
-constexpr int64_t kSharedBytes = 46 * 1024;  // every block may have 48 KiB without asking; reductions need some
-constexpr int64_t kAsked = 48 * 1024;         // more shared memory a block must ask for
-constexpr int64_t kOwn = 1024;                // shared memory that a block takes besides what it is launched with
-constexpr int64_t kSchedulers = 4;            // of a multiprocessor
+constexpr int64_t kSharedBytes = 46 * 1024;    // of kDefaultShared; reductions need the rest
+constexpr int64_t kDefaultShared = 48 * 1024;  // shared memory of a block without opt-in
+constexpr int64_t kReservedShared = 1024;      // shared memory that the system reserves in each block
+constexpr int64_t kSchedulers = 4;             // of a multiprocessor
 constexpr int64_t kPart = 2048;
-constexpr int kItemThreads = 128, kEach = 4;  // weights that a warp draws at once
-constexpr int kTogether = kItemThreads / kWarp * kEach;
-constexpr int64_t kItemBlocks = 64;  // of a multiprocessor: several times as many as run at once
+constexpr int kItemThreads = 128, kItemsPerWarp = 4;  // weights that a warp draws at once
+constexpr int kItemsPerStep = kItemThreads / kWarp * kItemsPerWarp;
+constexpr int64_t kItemBlocks = 64;  // per multiprocessor: several times the number of resident blocks
 
 // A warp for each row.
 template <class T>
@@ -30,16 +30,16 @@ __global__ void prepare_kernel(const Problem<T> problem) {
   const int64_t k = int64_t(blockIdx.x) * Warp::kTeams + threadIdx.x / Warp::size();
   if (k >= int64_t(problem.experiments) * problem.rows()) return;
   const auto e = static_cast<int32_t>(k / problem.rows()), r = static_cast<int32_t>(k % problem.rows());
-  const Group least = Warp::reduce(problem.survey(e, r, Warp::lane(), Warp::size()), Group::merge);
-  const Alphas seen = Warp::reduce(problem.prepare(e, r, least, Warp::lane(), Warp::size()), Alphas::merge);
-  if (Warp::lane() == 0) problem.decide(e, r, least, seen);
+  const Group group = Warp::reduce(problem.find_group(e, r, Warp::lane(), Warp::size()), Group::merge);
+  const Alphas counts = Warp::reduce(problem.prepare(e, r, group, Warp::lane(), Warp::size()), Alphas::merge);
+  if (Warp::lane() == 0) problem.decide(e, r, group, counts);
 }
 
 template <class Team, class T>
 __global__ void __launch_bounds__(Team::kThreads)
     sums_kernel(const __grid_constant__ Problem<T> problem, int64_t teams, char* scratch) {
   extern __shared__ __align__(16) char shared[];
-  draw_share<Team>(problem, teams, scratch, shared);
+  draw_assigned<Team>(problem, teams, scratch, shared);
 }
 
 template <class T, bool shared_memory>
@@ -50,27 +50,27 @@ __global__ void __launch_bounds__(kWarp)
   else draw_samples(problem, blocks, scratch + blockIdx.x * LaneMatrix<T>::bytes(problem));
 }
 
-// A unit of work is kPart samples of a pair of cells, whose table costs as much as some draws.
+// A unit of work is kPart samples of a pair of cells: their table costs as much as several draws.
 template <class T>
 __global__ void log_gamma_kernel(const double* alpha, const int64_t* keys, int64_t rows, int64_t cells, int64_t samples,
                                  int64_t start, int64_t units, T* out) {
   const int64_t pairs = (cells + 1) / 2, parts = (samples + kPart - 1) / kPart;
   for (int64_t unit = blockIdx.x; unit < units; unit += gridDim.x) {
     const int64_t first = unit % parts * kPart, pair = unit / parts % pairs, r = unit / parts / pairs;
-    const int64_t end = first + kPart < samples ? first + kPart : samples, at = r * cells + 2 * pair;
+    const int64_t end = first + kPart < samples ? first + kPart : samples, index = r * cells + 2 * pair;
     const bool both = 2 * pair + 1 < cells;
-    const Cell<T> table[2] = {make_cell<T>(alpha[at]), make_cell<T>(both ? alpha[at + 1] : 0.0)};
+    const Cell<T> table[2] = {make_cell<T>(alpha[index]), make_cell<T>(both ? alpha[index + 1] : 0.0)};
     const Key key{uint32_t(keys[r / rows * 2]), uint32_t(keys[r / rows * 2 + 1])};
     for (int64_t s = first + threadIdx.x; s < end; s += blockDim.x) {
       T logs[2];
       draw_pair<false>(uint64_t(start + s), uint32_t(r % rows * pairs + pair), key, table, logs);
-      out[at * samples + s] = logs[0];
-      if (both) out[(at + 1) * samples + s] = logs[1];
+      out[index * samples + s] = logs[0];
+      if (both) out[(index + 1) * samples + s] = logs[1];
     }
   }
 }
 
-// Where each cell's items begin among those sorted by cell, and where the last one's end.
+// Offsets of each cell's items in the items sorted by cell, and the end of the last cell.
 __global__ void bounds_kernel(const ItemProblem problem, const int64_t* sorted, int64_t* bounds) {
   const int64_t of_experiment = problem.items + 1, k = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
   if (k >= problem.experiments * of_experiment) return;
@@ -80,28 +80,28 @@ __global__ void bounds_kernel(const ItemProblem problem, const int64_t* sorted, 
   for (int64_t c = from; c <= to; ++c) bounds[e * (problem.cells + 1) + c] = n;
 }
 
-// Lanes are samples. The warps of a block draw the weights of kTogether items of one cell side by side, and the first adds
-// them up in a register, in the order of the items, which is the CPU's. Each sum is stored once.
+// Lanes are samples. The warps of a block draw the weights of kItemsPerStep items of one cell in parallel; the first warp
+// adds them in a register in the order of the items, as the CPU does. Each sum is stored once.
 __global__ void __launch_bounds__(kItemThreads) item_sums_kernel(const ItemProblem problem, const int64_t* key,
                                                                  const int64_t* order, const int64_t* bounds,
                                                                  int64_t groups) {
-  __shared__ double weights[kTogether][kWarp];
-  const int lane = threadIdx.x % kWarp, from = threadIdx.x / kWarp * kEach;
+  __shared__ double weights[kItemsPerStep][kWarp];
+  const int lane = threadIdx.x % kWarp, from = threadIdx.x / kWarp * kItemsPerWarp;
   const int64_t s = blockIdx.x % groups * kWarp + lane;
   const auto sample = uint64_t(problem.start + s);
-  const Key words{uint32_t(key[0]), uint32_t(key[1])};
+  const Key local_key{uint32_t(key[0]), uint32_t(key[1])};
   for (int64_t row = blockIdx.x / groups; row < problem.experiments * problem.cells; row += gridDim.x / groups) {
     const int64_t e = row / problem.cells, end = bounds[row + e + 1];
     double sum = 0;
-    for (int64_t begin = bounds[row + e]; begin < end; begin += kTogether) {
-      const int n = end - begin < kTogether ? static_cast<int>(end - begin) : kTogether;
+    for (int64_t begin = bounds[row + e]; begin < end; begin += kItemsPerStep) {
+      const int n = end - begin < kItemsPerStep ? static_cast<int>(end - begin) : kItemsPerStep;
 #pragma unroll
-      for (int j = from; j < from + kEach; ++j) {
+      for (int j = from; j < from + kItemsPerWarp; ++j) {
         if (from >= n) break;
         const int64_t item = order[e * problem.items + begin + (j < n ? j : from)];
-        const Words w = block(uint32_t(sample), uint32_t(sample >> 32), uint32_t(item / 4), 0, words);
-        const uint32_t of_item = item % 4 < 2 ? (item % 2 ? w.w1 : w.w0) : (item % 2 ? w.w3 : w.w2);
-        weights[j][lane] = -log_uniform<double>(of_item);
+        const RandomBits w = block(uint32_t(sample), uint32_t(sample >> 32), uint32_t(item / 4), 0, local_key);
+        const uint32_t bits = item % 4 < 2 ? (item % 2 ? w.w1 : w.w0) : (item % 2 ? w.w3 : w.w2);
+        weights[j][lane] = -log_uniform<double>(bits);
       }
       __syncthreads();
       for (int j = 0; from == 0 && j < n; ++j) sum += weights[j][lane];
@@ -113,9 +113,9 @@ __global__ void __launch_bounds__(kItemThreads) item_sums_kernel(const ItemProbl
 
 __global__ void uniforms_kernel(const int64_t* key, uint32_t draw, int64_t count, double* out) {
   const int64_t b = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
-  const Words w = block(draw, 0, uint32_t(b), 0, Key{uint32_t(key[0]), uint32_t(key[1])});
-  const uint32_t numbers[4] = {w.w0, w.w1, w.w2, w.w3};
-  for (int64_t k = 0; k < 4 && 4 * b + k < count; ++k) out[4 * b + k] = uniform<double>(numbers[k]);
+  const RandomBits w = block(draw, 0, uint32_t(b), 0, Key{uint32_t(key[0]), uint32_t(key[1])});
+  const uint32_t bits[4] = {w.w0, w.w1, w.w2, w.w3};
+  for (int64_t k = 0; k < 4 && 4 * b + k < count; ++k) out[4 * b + k] = uniform<double>(bits[k]);
 }
 
 int64_t attribute(cudaDeviceAttr which, int32_t device) {
@@ -124,14 +124,14 @@ int64_t attribute(cudaDeviceAttr which, int32_t device) {
   return value;
 }
 
-// As many blocks as there is work for, but no more than run at once: they share it evenly.
+// One block per unit of work, but at most the number of resident blocks, which share the work evenly.
 template <class Kernel>
-int64_t blocks_of(Kernel kernel, int64_t wanted, int threads, int64_t shared, int32_t device) {
+int64_t blocks_of(Kernel kernel, int64_t needed, int threads, int64_t shared, int32_t device) {
   int resident = 0;
   STD_CUDA_CHECK(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, kernel, threads, static_cast<size_t>(shared)));
   STD_TORCH_CHECK(resident > 0, "the GPU runs no block of ", threads, " threads with ", shared, " bytes of shared memory");
-  const int64_t most = attribute(cudaDevAttrMultiProcessorCount, device) * resident;
-  return wanted < most ? wanted : most;
+  const int64_t max_blocks = attribute(cudaDevAttrMultiProcessorCount, device) * resident;
+  return needed < max_blocks ? needed : max_blocks;
 }
 
 cudaStream_t current_stream(int32_t device) {
@@ -143,34 +143,34 @@ cudaStream_t current_stream(int32_t device) {
 template <class Team, class T>
 void launch(const Problem<T>& problem, const Tensor& like, int32_t device) {
   const int64_t bytes = Matrix<Team, T>::bytes(problem);
-  const bool fits = Team::kTeams * bytes <= kSharedBytes;
-  const int64_t shared = fits ? Team::kTeams * bytes : 0;
-  const int64_t wanted = (problem.experiments * problem.samples + Team::kTeams - 1) / Team::kTeams;
-  const int64_t blocks = blocks_of(sums_kernel<Team, T>, wanted, Team::kThreads, shared, device);
+  const bool fits_shared = Team::kTeams * bytes <= kSharedBytes;
+  const int64_t shared = fits_shared ? Team::kTeams * bytes : 0;
+  const int64_t needed = (problem.experiments * problem.samples + Team::kTeams - 1) / Team::kTeams;
+  const int64_t blocks = blocks_of(sums_kernel<Team, T>, needed, Team::kThreads, shared, device);
   const int64_t teams = blocks * Team::kTeams;
   std::optional<Tensor> scratch;
-  if (!fits) scratch = torch::stable::new_empty(like, {teams * bytes}, ScalarType::Byte);
+  if (!fits_shared) scratch = torch::stable::new_empty(like, {teams * bytes}, ScalarType::Byte);
   sums_kernel<Team, T><<<static_cast<unsigned>(blocks), Team::kThreads, shared, current_stream(device)>>>(
       problem, teams, scratch ? static_cast<char*>(scratch->data_ptr()) : nullptr);
   STD_CUDA_KERNEL_LAUNCH_CHECK();
 }
 
-// In shared memory where it holds a warp for each of a multiprocessor's kSchedulers.
+// Uses shared memory if it holds a warp for each of a multiprocessor's kSchedulers.
 template <class T>
 void launch_lanes(const Problem<T>& problem, const Tensor& like, int32_t device) {
   const int64_t bytes = LaneMatrix<T>::bytes(problem), units = problem.experiments * ((problem.samples + kWarp - 1) / kWarp);
-  const int64_t for_all = attribute(cudaDevAttrMaxSharedMemoryPerMultiprocessor, device);
-  if (kSchedulers * (bytes + kOwn) <= for_all) {
+  const int64_t per_multiprocessor = attribute(cudaDevAttrMaxSharedMemoryPerMultiprocessor, device);
+  if (kSchedulers * (bytes + kReservedShared) <= per_multiprocessor) {
     const auto kernel = lane_sums_kernel<T, true>;
-    if (bytes > kAsked)  // always for as much: another thread's smaller launch must not take it away
+    if (bytes > kDefaultShared)  // always the maximum: a smaller launch of another thread must not lower it
       STD_CUDA_CHECK(
           cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                static_cast<int>(attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, device))));
     const int64_t blocks = blocks_of(kernel, units, kWarp, bytes, device);
     kernel<<<static_cast<unsigned>(blocks), kWarp, bytes, current_stream(device)>>>(problem, blocks, nullptr);
   } else {
-    const int64_t most = kSchedulers * attribute(cudaDevAttrMultiProcessorCount, device);
-    const int64_t blocks = units < most ? units : most;
+    const int64_t max_blocks = kSchedulers * attribute(cudaDevAttrMultiProcessorCount, device);
+    const int64_t blocks = units < max_blocks ? units : max_blocks;
     const Tensor scratch = torch::stable::new_empty(like, {blocks * bytes}, ScalarType::Byte);
     lane_sums_kernel<T, false><<<static_cast<unsigned>(blocks), kWarp, 0, current_stream(device)>>>(
         problem, blocks, static_cast<char*>(scratch.data_ptr()));
@@ -220,8 +220,8 @@ void log_gamma_on_cuda(Tensor out, Tensor alpha, Tensor keys, int64_t start) {
   });
 }
 
-// The cells of items in ascending order, and the items in that order.
-std::pair<Tensor, Tensor> by_cell(const Tensor& cells) {
+// Returns the cells of items in ascending order, and the items in that order.
+std::pair<Tensor, Tensor> sort_by_cell(const Tensor& cells) {
   using torch::stable::detail::from;
   using torch::stable::detail::to;
   std::array<StableIValue, 4> stack{from(cells), from(std::optional<bool>(true)), from(int64_t(-1)), from(false)};
@@ -234,19 +234,19 @@ void item_sums_on_cuda(Tensor out, Tensor cells, Tensor key, int64_t start) {
   const torch::stable::accelerator::DeviceGuard guard(device);
   const ItemProblem problem = make_item_problem(out, cells, key, start);
   if (out.numel() == 0) return;
-  const auto [sorted, order] = by_cell(cells);
+  const auto [sorted, order] = sort_by_cell(cells);
   const Tensor bounds = torch::stable::new_empty(cells, {problem.experiments * (problem.cells + 1)});
-  auto* const of_cells = static_cast<int64_t*>(bounds.data_ptr());
+  auto* const bounds_data = static_cast<int64_t*>(bounds.data_ptr());
   const int64_t ends = problem.experiments * (problem.items + 1);
   bounds_kernel<<<static_cast<unsigned>((ends + 127) / 128), 128, 0, current_stream(device)>>>(
-      problem, static_cast<const int64_t*>(sorted.data_ptr()), of_cells);
+      problem, static_cast<const int64_t*>(sorted.data_ptr()), bounds_data);
   STD_CUDA_KERNEL_LAUNCH_CHECK();
-  // A block for each cell and 32 samples; of many, each takes several cells.
+  // One block per cell and 32 samples; above a maximum each block processes several cells.
   const int64_t groups = (problem.samples + kWarp - 1) / kWarp, rows = problem.experiments * problem.cells;
-  const int64_t most = kItemBlocks * attribute(cudaDevAttrMultiProcessorCount, device) / groups + 1;
-  item_sums_kernel<<<static_cast<unsigned>(groups * (rows < most ? rows : most)), kItemThreads, 0,
+  const int64_t max_blocks = kItemBlocks * attribute(cudaDevAttrMultiProcessorCount, device) / groups + 1;
+  item_sums_kernel<<<static_cast<unsigned>(groups * (rows < max_blocks ? rows : max_blocks)), kItemThreads, 0,
                      current_stream(device)>>>(problem, static_cast<const int64_t*>(key.data_ptr()),
-                                               static_cast<const int64_t*>(order.data_ptr()), of_cells, groups);
+                                               static_cast<const int64_t*>(order.data_ptr()), bounds_data, groups);
   STD_CUDA_KERNEL_LAUNCH_CHECK();
 }
 

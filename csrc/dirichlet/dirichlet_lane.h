@@ -1,5 +1,5 @@
-// Confusion matrices of few classes, each drawn by one lane: neighbouring lanes draw neighbouring samples. No lane waits
-// for another, all have work, and what they store lies side by side. Sums have the order of the CPU's.
+// Confusion matrices of few classes, each drawn by one lane; neighboring lanes draw neighboring samples. Lanes do not wait
+// for each other, all have work, and their stores are coalesced. Sums are added in the same order as on the CPU.
 #pragma once
 #include "dirichlet_team.h"
 
@@ -10,43 +10,43 @@ constexpr int kWarp = 32;  // lanes of a block
 template <class T>
 class LaneMatrix {
  public:
-  // memory: what `bytes` says, for the lanes of a block
+  // memory: `bytes` bytes, for the lanes of a block
   __device__ LaneMatrix(const Problem<T>& problem, char* memory)
       : p_(problem),
         fields_(reinterpret_cast<double*>(memory) + threadIdx.x),
-        gammas_(reinterpret_cast<T*>(memory + kWarp * kept(problem) * int64_t(sizeof(double))) + threadIdx.x) {}
+        gammas_(reinterpret_cast<T*>(memory + kWarp * stored_fields(problem) * int64_t(sizeof(double))) + threadIdx.x) {}
 
   DIRICHLET_FN static int64_t bytes(const Problem<T>& problem) {
-    return kWarp * (kept(problem) * int64_t(sizeof(double)) + problem.width() * int64_t(sizeof(T)));
+    return kWarp * (stored_fields(problem) * int64_t(sizeof(double)) + problem.width() * int64_t(sizeof(T)));
   }
 
   __device__ void draw(int32_t e, int64_t s) {
     const int32_t C = p_.classes;
     sample_ = uint64_t(p_.start + s);
     out_ = p_.out + int64_t(e) * p_.fields() * p_.samples + s;
-    for (int32_t f = 0; f < kept(p_); ++f) fields_[f * kWarp] = 0;
+    for (int32_t f = 0; f < stored_fields(p_); ++f) fields_[f * kWarp] = 0;
     double fn = 0;
-    // One loop over all rows: their variates are drawn at one place of the code, which stays in the instruction cache.
+    // A single loop over all rows: the code that draws variates is not duplicated and stays in the instruction cache.
 #pragma unroll 1
     for (int32_t k = 0; k < p_.rows(); ++k) {  // the prevalence; then of each class right or wrong, and the wrong answers
       const int32_t i = p_.margins ? (k - 1) / 2 : k - 1;
-      const bool spreads = p_.margins && k > 0 && k % 2 == 0;
-      const bool any = gammas(e, k == 0 ? 0 : spreads ? 1 + C + i : 1 + i);
-      if (k == 0) share(any);
-      else if (!spreads) fn = split(i, any);
-      else if (any) spread(i, fn);
+      const bool is_error_row = p_.margins && k > 0 && k % 2 == 0;
+      const bool any = gammas(e, k == 0 ? 0 : is_error_row ? 1 + C + i : 1 + i);
+      if (k == 0) set_prevalence(any);
+      else if (!is_error_row) fn = split_class(i, any);
+      else if (any) add_errors(i, fn);
     }
     if (!p_.margins) return;
-    const Survey all = survey(fields_);
+    const Summary summary = summarize(fields_);
     for (int32_t j = 0; j < C; ++j) {
-      put(2 * C + j, fp(j));
-      put(3 * C + j, tn(j) + all.others(tp(j)));
+      write_field(2 * C + j, fp(j));
+      write_field(3 * C + j, tn(j) + summary.sum_without(tp(j)));
     }
-    for (int32_t f = 0; f < p_.forms; ++f) put(4 * C + f, form(f));
+    for (int32_t f = 0; f < p_.num_weights; ++f) write_field(4 * C + f, weighted_sum(f));
   }
 
  private:
-  // A row's variates, up to a common factor. False: all its alphas are 0.
+  // Draws a row's variates, up to a common factor. Returns false if all its alphas are 0.
   __device__ bool gammas(int32_t e, int32_t r) {
     const Mode mode = p_.mode(e, r);
     if (mode == kEmpty) return false;
@@ -63,26 +63,26 @@ class LaneMatrix {
     return true;
   }
 
-  // All cells are proposed at once. Then a lane goes on with those of its own that may not stay: it rarely waits for the
-  // lane that has most of them, where a loop within each pair would wait for the worst lane of every pair.
+  // All cells get a first proposal. Then each lane repeats its rejected cells: it rarely waits for the lane with the most
+  // rejections, while a loop within each pair would wait for the slowest lane of every pair.
   template <bool kLinear>
   __device__ void variates(const Row<T>& row) {
     const uint32_t low = uint32_t(sample_), high = uint32_t(sample_ >> 32);
     uint64_t open = 0;
     for (int32_t q = 0; q < row.pairs; ++q) {
       const Cell<T> even = row.cells[2 * q], odd = row.cells[2 * q + 1];
-      const Words w = block(low, high, row.first_pair + q, 0, row.key);
+      const RandomBits w = block(low, high, row.first_pair + q, 0, row.key);
       const Normals<T> x = normals<T>(w);
       gamma(2 * q) = value_of<kLinear>(x.even, even);
       gamma(2 * q + 1) = value_of<kLinear>(x.odd, odd);
-      open |= uint64_t(!surely_accepts(x.even, w.w2, even)) << 2 * q;
-      open |= uint64_t(!surely_accepts(x.odd, w.w3, odd)) << (2 * q + 1);
+      open |= uint64_t(!squeeze_accepts(x.even, w.w2, even)) << 2 * q;
+      open |= uint64_t(!squeeze_accepts(x.odd, w.w3, odd)) << (2 * q + 1);
     }
     int32_t j = 0;
     for (uint32_t attempt = 0; open;) {
       for (; !(open & 1); open >>= 1) ++j;
       const Cell<T> cell = row.cells[j];
-      const Words w = block(low, high, row.first_pair + j / 2, attempt, row.key);
+      const RandomBits w = block(low, high, row.first_pair + j / 2, attempt, row.key);
       const Normals<T> both = normals<T>(w);
       const T x = j % 2 ? both.odd : both.even;
       const bool accepted = accepts(x, j % 2 ? w.w3 : w.w2, cell), last = ++attempt == kAttempts;
@@ -94,65 +94,67 @@ class LaneMatrix {
     for (int32_t q = 0; !kLinear && q < row.pairs; ++q) {
       const T even = row.cells[2 * q].boost, odd = row.cells[2 * q + 1].boost;
       if (even == 0 && odd == 0) continue;
-      const Words w = block(low, high, row.first_pair + q, kBoost, row.key);
+      const RandomBits w = block(low, high, row.first_pair + q, kBoost, row.key);
       gamma(2 * q) += even * log_uniform<T>(w.w0);
       gamma(2 * q + 1) += odd * log_uniform<T>(w.w1);
     }
   }
 
-  __device__ void share(bool any) {
+  __device__ void set_prevalence(bool any) {
     if (!any) return;
-    const Survey all = survey(gammas_);
-    for (int32_t j = 0; j < p_.classes; ++j) tp(j) = gamma(j) / all.total;
+    const Summary summary = summarize(gammas_);
+    for (int32_t j = 0; j < p_.classes; ++j) tp(j) = gamma(j) / summary.total;
   }
 
-  // Right or wrong in class i; tp comes as the prevalence. Returns fn.
-  __device__ double split(int32_t i, bool any) {
-    const double share = any ? tp(i) / (double(gamma(0)) + gamma(1)) : 0;
-    const double right = any ? share * gamma(0) : 0, wrong = any ? share * gamma(1) : 0;
+  // Splits class i, whose prevalence is in tp, into right and wrong answers. Returns fn.
+  __device__ double split_class(int32_t i, bool any) {
+    const double scale = any ? tp(i) / (double(gamma(0)) + gamma(1)) : 0;
+    const double right = any ? scale * gamma(0) : 0, wrong = any ? scale * gamma(1) : 0;
     tp(i) = right;
-    put(i, right);
-    put(p_.classes + i, wrong);
-    for (int32_t f = 0; f < p_.forms; ++f) form(f) += p_.weight(f, i, i) * right;
+    write_field(i, right);
+    write_field(p_.classes + i, wrong);
+    for (int32_t f = 0; f < p_.num_weights; ++f) weighted_sum(f) += p_.weight(f, i, i) * right;
     return wrong;
   }
 
-  __device__ void spread(int32_t i, double fn) {
-    const Survey all = survey(gammas_);
-    const double factor = fn / all.total;
+  __device__ void add_errors(int32_t i, double fn) {
+    const Summary summary = summarize(gammas_);
+    const double factor = fn / summary.total;
     for (int32_t j = 0; j < p_.classes; ++j) {
       if (j == i) continue;
       const double g = gamma(j), cell = factor * g;
       fp(j) += cell;
-      tn(j) += factor * all.others(g);
-      for (int32_t f = 0; f < p_.forms; ++f) form(f) += p_.weight(f, i, j) * cell;
+      tn(j) += factor * summary.sum_without(g);
+      for (int32_t f = 0; f < p_.num_weights; ++f) weighted_sum(f) += p_.weight(f, i, j) * cell;
     }
   }
 
   template <class X>
-  __device__ Survey survey(const X* values) const {
-    Survey all;
-    for (int32_t j = 0; j < p_.classes; ++j) all.add(values[j * kWarp]);
-    return all;
+  __device__ Summary summarize(const X* values) const {
+    Summary summary;
+    for (int32_t j = 0; j < p_.classes; ++j) summary.add(values[j * kWarp]);
+    return summary;
   }
 
-  // Of a sample: tp, fp and tn of each class, then the weighted forms. What is final is put out at once.
-  DIRICHLET_FN static int32_t kept(const Problem<T>& p) { return p.margins ? 3 * p.classes + p.forms : p.classes; }
+  // Fields of a sample: tp, fp and tn of each class, then the weighted sums. Final values are written immediately.
+  DIRICHLET_FN static int32_t stored_fields(const Problem<T>& p) {
+    return p.margins ? 3 * p.classes + p.num_weights : p.classes;
+  }
   __device__ double& tp(int32_t j) { return fields_[j * kWarp]; }
   __device__ double& fp(int32_t j) { return fields_[(p_.classes + j) * kWarp]; }
   __device__ double& tn(int32_t j) { return fields_[(2 * p_.classes + j) * kWarp]; }
-  __device__ double& form(int32_t f) { return fields_[(3 * p_.classes + f) * kWarp]; }
+  __device__ double& weighted_sum(int32_t f) { return fields_[(3 * p_.classes + f) * kWarp]; }
   __device__ T& gamma(int32_t j) { return gammas_[j * kWarp]; }
-  __device__ void put(int32_t f, double x) { out_[f * p_.samples] = T(x); }
+  __device__ void write_field(int32_t f, double x) { out_[f * p_.samples] = T(x); }
 
   const Problem<T>& p_;
-  double* fields_;  // of this lane, as all that follows
+  double* fields_;  // of this lane, like the following members
   T* gammas_;
   T* out_ = nullptr;
   uint64_t sample_ = 0;
 };
 
-// What the lanes of one block do, of `blocks`.
+// Draws the samples of one of `blocks` blocks.
 template <class T>
 __device__ void draw_samples(const Problem<T>& problem, int64_t blocks, char* memory) {
   const int64_t of_experiment = (problem.samples + kWarp - 1) / kWarp;

@@ -7,8 +7,8 @@
 
 namespace dirichlet {
 
-constexpr int kTile = 64;   // samples drawn together, always all of them: a loop without a rest rounds every lane alike
-constexpr int kBatch = 16;  // refused proposals drawn again together
+constexpr int kTile = 64;   // samples drawn together, never fewer: a loop without a remainder rounds all lanes equally
+constexpr int kBatch = 16;  // rejected proposals that are repeated together
 
 struct Samples {
   alignas(64) uint32_t low[kTile], high[kTile];
@@ -21,7 +21,7 @@ struct Samples {
   }
 };
 
-// What Marsaglia & Tsang's squeeze leaves open is gathered over the whole row, and judged and drawn again in batches.
+// Proposals that Marsaglia & Tsang's squeeze does not accept are collected over the row, then tested and repeated in batches.
 template <class T>
 class Sampler {
  public:
@@ -36,8 +36,8 @@ class Sampler {
 
  private:
   template <bool kLinear>
-  COMMON_APART void draw(const Row<T>& of, T* out) {
-    common::vectorised([this, row = of, out](auto) COMMON_INLINE {
+  COMMON_NOINLINE void draw(const Row<T>& of, T* out) {
+    common::vectorized([this, row = of, out](auto) COMMON_INLINE {
       int32_t open = 0;
       for (int32_t p = 0; p < row.pairs; ++p) open = first_attempt<kLinear>(row, p, out + 2 * kTile * p, open);
       for (uint32_t attempt = 0; open > 0 && attempt < kAttempts; ++attempt)
@@ -47,7 +47,7 @@ class Sampler {
     });
   }
 
-  // Draws a pair of cells, and adds what it cannot surely accept to the first `open` places that are left open.
+  // Draws a pair of cells, and appends the slots that the squeeze does not accept to the `open` slots so far.
   template <bool kLinear>
   COMMON_INLINE int32_t first_attempt(const Row<T>& row, int32_t p, T* __restrict out, int32_t open) {
     const Cell<T> even = row.cells[2 * p], odd = row.cells[2 * p + 1];
@@ -55,22 +55,22 @@ class Sampler {
       for (int s = 0; s < 2 * kTile; ++s) out[s] = kLinear ? T(0) : even.log_d;
       return open;
     }
-    const Key key = row.key;  // here as below: a copy made inside the loop would keep it scalar
-    const uint32_t pair = row.number(p);
-    alignas(64) uint32_t unsure[2 * kTile];
+    const Key key = row.key;  // copied here and below, because a copy inside the loop would prevent vectorization
+    const uint32_t pair = row.pair_index(p);
+    alignas(64) uint32_t undecided[2 * kTile];
     uint32_t any = 0;
     for (int s = 0; s < kTile; ++s) {
-      const Words w = block(samples_.low[s], samples_.high[s], pair, 0, key);
+      const RandomBits w = block(samples_.low[s], samples_.high[s], pair, 0, key);
       const Normals<T> x = normals<T>(w);
       out[s] = value_of<kLinear>(x.even, even);
       out[kTile + s] = value_of<kLinear>(x.odd, odd);
-      unsure[s] = !surely_accepts(x.even, w.w2, even);
-      unsure[kTile + s] = !surely_accepts(x.odd, w.w3, odd);
-      any |= unsure[s] | unsure[kTile + s];
+      undecided[s] = !squeeze_accepts(x.even, w.w2, even);
+      undecided[kTile + s] = !squeeze_accepts(x.odd, w.w3, odd);
+      any |= undecided[s] | undecided[kTile + s];
     }
     for (int s = 0; any && s < 2 * kTile; ++s) {
       open_[open] = 2 * kTile * p + s;
-      open += static_cast<int32_t>(unsure[s]);
+      open += static_cast<int32_t>(undecided[s]);
     }
     return open;
   }
@@ -84,17 +84,17 @@ class Sampler {
       uint32_t low[kBatch], high[kBatch], pair[kBatch], odd[kBatch], accepted[kBatch];
       T d[kBatch], scale[kBatch], log_d[kBatch], value[kBatch];
       for (int k = 0; k < kBatch; ++k) {
-        const int32_t place = open_[begin + (k < n ? k : 0)], cell = place / kTile, s = place % kTile;
+        const int32_t slot = open_[begin + (k < n ? k : 0)], cell = slot / kTile, s = slot % kTile;
         low[k] = samples_.low[s];
         high[k] = samples_.high[s];
-        pair[k] = row.number(cell / 2);
+        pair[k] = row.pair_index(cell / 2);
         odd[k] = cell % 2;
         d[k] = row.cells[cell].d;
         scale[k] = row.cells[cell].scale;
         log_d[k] = row.cells[cell].log_d;
       }
       for (int k = 0; k < kBatch; ++k) {
-        const Words w = block(low[k], high[k], pair[k], attempt, key);
+        const RandomBits w = block(low[k], high[k], pair[k], attempt, key);
         const Normals<T> both = normals<T>(w);
         const T x = odd[k] ? both.odd : both.even;
         const Cell<T> cell{d[k], scale[k], log_d[k], 0};
@@ -102,9 +102,9 @@ class Sampler {
         accepted[k] = accepts(x, odd[k] ? w.w3 : w.w2, cell);
       }
       for (int k = 0; k < n; ++k) {
-        const int32_t place = open_[begin + k];
-        out[place] = value[k];
-        open_[open] = place;
+        const int32_t slot = open_[begin + k];
+        out[slot] = value[k];
+        open_[open] = slot;
         open += !accepted[k];
       }
     }
@@ -115,16 +115,16 @@ class Sampler {
     const T even = row.cells[2 * p].boost, odd = row.cells[2 * p + 1].boost;
     if (even == 0 && odd == 0) return;
     const Key key = row.key;
-    const uint32_t pair = row.number(p);
+    const uint32_t pair = row.pair_index(p);
     for (int s = 0; s < kTile; ++s) {
-      const Words w = block(samples_.low[s], samples_.high[s], pair, kBoost, key);
+      const RandomBits w = block(samples_.low[s], samples_.high[s], pair, kBoost, key);
       out[s] += even * log_uniform<T>(w.w0);
       out[kTile + s] += odd * log_uniform<T>(w.w1);
     }
   }
 
   Samples samples_;
-  std::vector<int32_t> open_;  // places of the row without an accepted variate
+  std::vector<int32_t> open_;  // slots of the row without an accepted variate
 };
 
 }  // namespace dirichlet

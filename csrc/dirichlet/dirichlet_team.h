@@ -1,17 +1,17 @@
-// Confusion matrices, each drawn by a team of lanes that share its columns (see lanes.h).
+// Confusion matrices, each drawn by a team of lanes that divide its columns (see lanes.h).
 #pragma once
 #include "dirichlet_tensors.h"
 #include "common/lanes.h"
 
 namespace dirichlet {
 
-// Of some values: their sum, the largest, and the sum of the rest.
-struct Survey {
+// The sum of values, the largest, and the sum of all others.
+struct Summary {
   double total = 0, largest = 0, rest = 0;
 
   DIRICHLET_FN void add(double x) { merge(*this, {x, x, 0}); }
-  DIRICHLET_FN double others(double x) const { return x == largest ? rest : total - x; }  // no digits cancel
-  DIRICHLET_FN static void merge(Survey& a, const Survey& b) {
+  DIRICHLET_FN double sum_without(double x) const { return x == largest ? rest : total - x; }  // without cancellation
+  DIRICHLET_FN static void merge(Summary& a, const Summary& b) {
     a.total += b.total;
     a.rest = (a.rest + b.rest) + (a.largest < b.largest ? a.largest : b.largest);
     a.largest = a.largest < b.largest ? b.largest : a.largest;
@@ -23,15 +23,15 @@ class Matrix {
   static constexpr int kLanes = Team::kThreads / Team::kTeams;
 
  public:
-  // memory: what `bytes` says, for each team
+  // memory: `bytes` bytes for each team
   __device__ Matrix(Team team, const Problem<T>& problem, void* memory)
       : team_(team), p_(problem), fields_(static_cast<double*>(memory)),
         depths_(fields_ + problem.fields()),
         gammas_(reinterpret_cast<T*>(depths_ + (problem.has_groups() ? problem.classes : 0))),
         sticks_(gammas_ + problem.width()),
         steps_(sticks_ + kLanes),
-        places_(reinterpret_cast<int32_t*>(steps_ + kLanes)),
-        order_(places_ + kLanes),
+        positions_(reinterpret_cast<int32_t*>(steps_ + kLanes)),
+        order_(positions_ + kLanes),
         groups_(order_ + problem.classes) {}
 
   DIRICHLET_FN static int64_t bytes(const Problem<T>& problem) {
@@ -44,48 +44,48 @@ class Matrix {
 
   __device__ void draw(int32_t e, int64_t s) {
     const int32_t C = p_.classes;
-    double *const tp = fields_, *const fn = tp + C, *const fp = fn + C, *const tn = fp + C, *const form = tn + C;
+    double *const tp = fields_, *const fn = tp + C, *const fp = fn + C, *const tn = fp + C, *const weighted_sum = tn + C;
     const uint64_t sample = uint64_t(p_.start + s);
     for (int32_t f = team_.lane(); f < p_.fields(); f += team_.size()) fields_[f] = 0;
     team_.sync();
     if (gammas(e, 0, sample)) {
-      const Survey all = survey(gammas_, C);
-      for (int32_t j = team_.lane(); j < C; j += team_.size()) tp[j] = gammas_[j] / all.total;
+      const Summary summary = summarize(gammas_, C);
+      for (int32_t j = team_.lane(); j < C; j += team_.size()) tp[j] = gammas_[j] / summary.total;
       team_.sync();
     }
-    for (int32_t i = team_.lane(); i < C; i += team_.size()) split(e, i, sample, tp[i], fn[i]);
+    for (int32_t i = team_.lane(); i < C; i += team_.size()) split_class(e, i, sample, tp[i], fn[i]);
     team_.sync();
     for (int32_t i = 0; p_.margins && i < C; ++i) {
-      add_to_forms(form, i, i, [&](int32_t) { return tp[i]; });
+      add_weighted(weighted_sum, i, i, [&](int32_t) { return tp[i]; });
       if (!gammas(e, 1 + C + i, sample)) continue;
-      const Survey all = survey(gammas_, C);
-      const double factor = fn[i] / all.total;
-      if (team_.lane() == 0 && p_.group(e, i).cells > 0) {  // which has left its total and depth there
+      const Summary summary = summarize(gammas_, C);
+      const double factor = fn[i] / summary.total;
+      if (team_.lane() == 0 && p_.group(e, i).cells > 0) {  // depths_ holds the group's last depth
         const double mean = 1 + p_.group(e, i).cells * p_.group(e, i).shape, last = depths_[i];
-        depths_[i] = last < kAllReached ? unreached_depth(factor, all.total, mean, last)
+        depths_[i] = last < kAllReached ? unreached_depth(factor, summary.total, mean, last)
                                         : std::numeric_limits<double>::infinity();
       }
       for (int32_t j = team_.lane(); j < C; j += team_.size()) {
         if (j == i) continue;
         fp[j] += factor * gammas_[j];
-        tn[j] += factor * all.others(gammas_[j]);
+        tn[j] += factor * summary.sum_without(gammas_[j]);
       }
-      add_to_forms(form, i, -1, [&](int32_t j) { return factor * gammas_[j]; });
+      add_weighted(weighted_sum, i, -1, [&](int32_t j) { return factor * gammas_[j]; });
       team_.sync();
     }
     if (p_.margins) {
-      const Survey all = survey(tp, C);
-      for (int32_t j = team_.lane(); j < C; j += team_.size()) tn[j] += all.others(tp[j]);
+      const Summary summary = summarize(tp, C);
+      for (int32_t j = team_.lane(); j < C; j += team_.size()) tn[j] += summary.sum_without(tp[j]);
     }
     team_.sync();
-    if (p_.has_groups()) add_unreached(e, sample, fp, form);
+    if (p_.has_groups()) add_unreached(e, sample, fp, weighted_sum);
     for (int32_t f = team_.lane(); f < p_.fields(); f += team_.size())
       p_.out[(int64_t(e) * p_.fields() + f) * p_.samples + s] = T(fields_[f]);
     team_.sync();
   }
 
  private:
-  // A row's variates, up to a common factor. False: all its alphas are 0.
+  // Draws a row's variates, up to a common factor. Returns false if all its alphas are 0.
   __device__ bool gammas(int32_t e, int32_t r, uint64_t sample) {
     const Mode mode = p_.mode(e, r);
     if (mode == kEmpty) return false;
@@ -111,54 +111,54 @@ class Matrix {
       depth += largest;
     }
     team_.sync();
-    if (group.cells > 0) break_group(group, e, r - 1 - p_.classes, first, row.key, sample, depth);
+    if (group.cells > 0) draw_group(group, e, r - 1 - p_.classes, first, row.key, sample, depth);
     return true;
   }
 
-  // Lanes propose the sticks, one of them adds the masses of the cells to gammas_, where the group has zeros.
-  __device__ void break_group(const Group& group, int32_t e, int32_t i, uint32_t first, const Key& key, uint64_t sample,
+  // All lanes propose sticks; one of them adds the masses of the cells to gammas_, which is 0 for cells of the group.
+  __device__ void draw_group(const Group& group, int32_t e, int32_t i, uint32_t first, const Key& key, uint64_t sample,
                               T depth) {
     const double* const alphas = p_.alphas + (int64_t(e) * p_.classes + i) * p_.classes;
     const double mean = 1 + group.cells * group.shape;
-    double total = survey(gammas_, p_.classes).total;
+    double total = summarize(gammas_, p_.classes).total;
     if (team_.lane() == 0)
       for (int32_t j = 0, n = 0; j < p_.classes; ++j)
         if (alphas[j] == group.shape && j != i) order_[n++] = j;
-    int32_t going = 1;
+    int32_t is_active = 1;
     T last = depth;
-    for (int32_t begin = 0; going && begin < group.cells; begin += team_.size()) {
+    for (int32_t begin = 0; is_active && begin < group.cells; begin += team_.size()) {
       const int32_t mine = begin + team_.lane();
       if (mine < group.cells) {
         const Stick<T> stick = propose_stick(low(sample), high(sample), first + uint32_t(mine), key, T(group.shape),
                                              group.cells - mine);
-        sticks_[team_.lane()] = stick.sure ? stick.mass
+        sticks_[team_.lane()] = stick.is_accepted ? stick.mass
             : accepted_mass(low(sample), high(sample), first + uint32_t(mine), key, T(group.shape));
         steps_[team_.lane()] = stick.step;
-        places_[team_.lane()] = mine + static_cast<int32_t>(stick.place);
+        positions_[team_.lane()] = mine + static_cast<int32_t>(stick.position);
       }
       team_.sync();
       const int32_t end = group.cells - begin < team_.size() ? group.cells : begin + team_.size();
-      for (int32_t k = begin; team_.lane() == 0 && going && k < end; ++k) {
-        const int32_t b = k - begin, column = order_[places_[b]];
+      for (int32_t k = begin; team_.lane() == 0 && is_active && k < end; ++k) {
+        const int32_t b = k - begin, column = order_[positions_[b]];
         if (k > 0) depth += steps_[b] * T(1 / ((group.cells - k) * group.shape));
         const T height = exp_of(-depth);
-        going = k == 0 || double(height) * mean >= kNegligible * total;
-        last = going ? depth : last;
-        const T mass = going ? T(1 + group.shape) * sticks_[b] * height : T(0);
-        order_[places_[b]] = order_[k];
+        is_active = k == 0 || double(height) * mean >= kNegligible * total;
+        last = is_active ? depth : last;
+        const T mass = is_active ? T(1 + group.shape) * sticks_[b] * height : T(0);
+        order_[positions_[b]] = order_[k];
         gammas_[column] += mass;
         total += mass;
       }
-      going = team_.reduce(team_.lane() == 0 ? going : 0, [](int32_t& a, const int32_t& b) { a |= b; });
+      is_active = team_.reduce(team_.lane() == 0 ? is_active : 0, [](int32_t& a, const int32_t& b) { a |= b; });
       team_.sync();
     }
-    if (team_.lane() == 0) depths_[i] = going ? 2 * kAllReached : double(last);
+    if (team_.lane() == 0) depths_[i] = is_active ? 2 * kAllReached : double(last);
   }
 
   // Adds to each column the largest mass of its unreached cells (dirichlet_stick_breaking.h).
-  __device__ void add_unreached(int32_t e, uint64_t sample, double* fp, double* form) {
+  __device__ void add_unreached(int32_t e, uint64_t sample, double* fp, double* weighted_sum) {
     const int32_t C = p_.classes;
-    int32_t rows = 0;  // with a group: every lane counts them, one lists them
+    int32_t rows = 0;  // rows with a group: counted by every lane, listed by one
     double shape = 0, first = std::numeric_limits<double>::infinity();
     for (int32_t i = 0; i < C; ++i) {
       if (p_.group(e, i).cells == 0) continue;
@@ -180,16 +180,16 @@ class Matrix {
         depth += point.step * step;
         const double height = exp_of(-depth);
         if (!(height > kNegligibleInColumn * fp[j])) break;
-        row = groups_[point.place];
+        row = groups_[point.position];
         if (!(point.uniform * shape < p_.group(e, row).shape && depth > depths_[row] && p_.in_group(e, row, j))) continue;
         cell = height * point.mass;
         fp[j] += cell;
         break;
       }
-      for (int32_t f = 0; f < p_.forms; ++f) {
+      for (int32_t f = 0; f < p_.num_weights; ++f) {
         double sum = cell > 0 ? p_.weight(f, row, j) * cell : 0;
         sum = team_.reduce(sum, [](double& a, const double& b) { a += b; });
-        if (team_.lane() == 0) form[f] += sum;
+        if (team_.lane() == 0) weighted_sum[f] += sum;
       }
     }
     team_.sync();
@@ -209,8 +209,8 @@ class Matrix {
     else for (int32_t k = 0; k < 2; ++k) out[k] = mode == kCertain ? T(cells[k].d > 0) : std::numeric_limits<T>::quiet_NaN();
   }
 
-  // Right or wrong in class i, by one lane; tp comes as the prevalence.
-  __device__ void split(int32_t e, int32_t i, uint64_t sample, double& tp, double& fn) const {
+  // Splits class i, whose prevalence is in tp, into right and wrong answers, by one lane.
+  __device__ void split_class(int32_t e, int32_t i, uint64_t sample, double& tp, double& fn) const {
     const Mode mode = p_.mode(e, 1 + i);
     T g[2] = {0, 0};
     if (mode != kEmpty) draw_cells(mode, p_.row(e, 1 + i), 0, sample, g);
@@ -219,42 +219,42 @@ class Matrix {
       g[0] = exp_of(g[0] - largest);
       g[1] = exp_of(g[1] - largest);
     }
-    const double share = mode == kEmpty ? 0 : tp / (double(g[0]) + g[1]);
-    tp = share * g[0];
-    fn = share * g[1];
+    const double scale = mode == kEmpty ? 0 : tp / (double(g[0]) + g[1]);
+    tp = scale * g[0];
+    fn = scale * g[1];
   }
 
   template <class X>
-  __device__ Survey survey(const X* values, int32_t n) {
-    Survey mine;
+  __device__ Summary summarize(const X* values, int32_t n) {
+    Summary mine;
     for (int32_t j = team_.lane(); j < n; j += team_.size()) mine.add(values[j]);
-    return team_.reduce(mine, [](Survey& a, const Survey& b) { Survey::merge(a, b); });
+    return team_.reduce(mine, [](Summary& a, const Summary& b) { Summary::merge(a, b); });
   }
 
-  // Adds the weighted values of row i, of column `only` or of all others.
+  // Adds the weighted values of row i: of column `only`, or if that is -1, of all columns except i.
   template <class Value>
-  __device__ void add_to_forms(double* form, int32_t i, int32_t only, Value value) {
-    for (int32_t f = 0; f < p_.forms; ++f) {
+  __device__ void add_weighted(double* weighted_sum, int32_t i, int32_t only, Value value) {
+    for (int32_t f = 0; f < p_.num_weights; ++f) {
       double sum = 0;
       for (int32_t j = team_.lane(); j < p_.classes; j += team_.size())
         if (only < 0 ? j != i : j == only) sum += p_.weight(f, i, j) * value(j);
       sum = team_.reduce(sum, [](double& a, const double& b) { a += b; });
-      if (team_.lane() == 0) form[f] += sum;
+      if (team_.lane() == 0) weighted_sum[f] += sum;
     }
   }
 
   Team team_;
   const Problem<T>& p_;
-  double* fields_;  // tp, fn, fp, tn of each class, then the weighted forms
-  double* depths_;  // where the unreached cells of each row begin, in tables with groups
+  double* fields_;  // tp, fn, fp, tn of each class, then the weighted sums
+  double* depths_;  // depth of the first unreached cell of each row, in matrices with groups
   T* gammas_;
-  T *sticks_, *steps_;  // of a group, as many as there are lanes
-  int32_t *places_, *order_, *groups_;  // the columns that are left; the rows with a group
+  T *sticks_, *steps_;  // of a group, one per lane
+  int32_t *positions_, *order_, *groups_;  // positions; the remaining columns; the rows with a group
 };
 
-// What the lanes of one block do. `scratch` has the memory of all teams, and is null where `shared` has that of this block.
+// Draws the samples of one block. `scratch` is the memory of all teams, or null if `shared` is the memory of this block.
 template <class Team, class T>
-__device__ void draw_share(const Problem<T>& problem, int64_t teams, char* scratch, char* shared) {
+__device__ void draw_assigned(const Problem<T>& problem, int64_t teams, char* scratch, char* shared) {
   const int64_t within = threadIdx.x / Team::size(), team = int64_t(blockIdx.x) * Team::kTeams + within;
   const int64_t bytes = Matrix<Team, T>::bytes(problem);
   Matrix<Team, T> matrix(Team{}, problem, scratch ? scratch + team * bytes : shared + within * bytes);

@@ -1,4 +1,4 @@
-// From tensors to what is to be drawn: shared by the CPU and the CUDA file of the operators.
+// Conversion of tensors to sampling problems, shared by the CPU and the CUDA file of the operators.
 #pragma once
 #include <torch/csrc/stable/library.h>
 #include <torch/csrc/stable/ops.h>
@@ -16,39 +16,39 @@ namespace dirichlet {
 using torch::headeronly::ScalarType;
 using torch::stable::Tensor;
 
-// How a row is drawn. One with a single alpha above 0 is certain: its share is 1, and nothing is drawn. One with an alpha
-// that is no shape is nan.
+// How a row is drawn. A row with a single alpha above 0 is certain: its proportion is 1, without a draw. A row with an
+// invalid alpha is nan.
 enum Mode : int8_t { kEmpty = 0, kCertain = 1, kLinear = 2, kLogs = 3, kUndefined = 4 };
 
-// May variates of this shape be divided by their sum as they are, without logarithms?
-DIRICHLET_FN bool is_plain(double alpha) { return alpha == 0 || (alpha >= 1 && alpha < 1e30); }
+// Whether variates of this shape can be divided by their sum directly, without logarithms.
+DIRICHLET_FN bool is_linear(double alpha) { return alpha == 0 || (alpha >= 1 && alpha < 1e30); }
 
-// How many alphas of a row that are drawn one by one are above 0, not plain, no shape.
+// Counts of a row's separately drawn alphas: above 0, not linear, invalid.
 struct Alphas {
-  int32_t positive = 0, wild = 0, undefined = 0;
+  int32_t positive = 0, nonlinear = 0, undefined = 0;
 
   DIRICHLET_FN static void merge(Alphas& a, const Alphas& b) {
-    a = {a.positive + b.positive, a.wild + b.wild, a.undefined + b.undefined};
+    a = {a.positive + b.positive, a.nonlinear + b.nonlinear, a.undefined + b.undefined};
   }
 };
 
-// Confusion matrices to draw. Row r of an experiment: 0 the prevalence, 1 + i right or wrong in class i, 1 + C + i the
-// wrong answers in class i.
+// Confusion matrices to draw. Row r of an experiment: 0 is the prevalence, 1 + i right and wrong answers in class i,
+// 1 + C + i the distribution of wrong answers in class i.
 template <class T>
 struct Problem {
-  int32_t experiments, classes, forms;
+  int32_t experiments, classes, num_weights;
   bool margins;
   int64_t samples, start;
-  const double *prevalence, *alphas, *weights;  // (E, C), (E, C, C), (forms, C, C)
+  const double *prevalence, *alphas, *weights;  // (E, C), (E, C, C), (num_weights, C, C)
   const int64_t* keys;                          // (E, 3, 2): prevalence, split, spread
   T* out;                                       // (E, fields, samples)
-  Cell<T>* cells;                               // (E, cells of an experiment); of those of a group, shape 0
-  Group* groups;                                // (E, C): of each class among the wrong answers, no cells for none
+  Cell<T>* cells;                               // (E, cells of an experiment); shape 0 for cells of a group
+  Group* groups;                                // (E, C): group of wrong answers of each class; cells is 0 without one
   int8_t* modes;                                // (E, rows)
 
   DIRICHLET_FN int32_t width() const { return classes + classes % 2; }
   DIRICHLET_FN int32_t rows() const { return 1 + classes * (margins ? 2 : 1); }
-  DIRICHLET_FN int32_t fields() const { return (margins ? 4 : 2) * classes + forms; }
+  DIRICHLET_FN int32_t fields() const { return (margins ? 4 : 2) * classes + num_weights; }
   DIRICHLET_FN int64_t cells_before(int32_t r) const {
     if (r <= classes) return r == 0 ? 0 : width() + 2 * int64_t(r - 1);
     return width() + 2 * int64_t(classes) + int64_t(r - 1 - classes) * width();
@@ -65,19 +65,19 @@ struct Problem {
   DIRICHLET_FN Row<T> row(int32_t e, int32_t r) const {
     const int stream = r == 0 ? 0 : r <= classes ? 1 : 2;
     const int64_t* key = keys + (int64_t(e) * 3 + stream) * 2;
-    const int32_t pairs = stream == 1 ? 1 : width() / 2, number = r == 0 ? 0 : (r - 1) % classes;
-    return {cells + e * cells_of_experiment() + cells_before(r), pairs, uint32_t(number * pairs),
+    const int32_t pairs = stream == 1 ? 1 : width() / 2, index = r == 0 ? 0 : (r - 1) % classes;
+    return {cells + e * cells_of_experiment() + cells_before(r), pairs, uint32_t(index * pairs),
             {uint32_t(key[0]), uint32_t(key[1])}, mode(e, r) == kLinear};
   }
 
   DIRICHLET_FN double alpha(int32_t e, int32_t r, int32_t j) const {
     if (r == 0) return j < classes ? prevalence[int64_t(e) * classes + j] : 0;
     const int32_t i = (r - 1) % classes;
-    const double* of_row = alphas + (int64_t(e) * classes + i) * classes;
-    if (r > classes) return j < classes && j != i ? of_row[j] : 0;
-    if (j == 0) return of_row[i];
+    const double* row_alphas = alphas + (int64_t(e) * classes + i) * classes;
+    if (r > classes) return j < classes && j != i ? row_alphas[j] : 0;
+    if (j == 0) return row_alphas[i];
     double others = 0;
-    for (int32_t k = 0; k < classes; ++k) others += k == i ? 0 : of_row[k];
+    for (int32_t k = 0; k < classes; ++k) others += k == i ? 0 : row_alphas[k];
     return others;
   }
 
@@ -85,32 +85,35 @@ struct Problem {
     return j != i && alphas[(int64_t(e) * classes + i) * classes + j] == group(e, i).shape;
   }
 
-  // Here as below: of every `step`-th cell of a row, from `first` on.
-  DIRICHLET_FN Group survey(int32_t e, int32_t r, int32_t first, int32_t step) const {
-    Group least;
-    for (int32_t j = first; has_groups() && r > classes && j < classes; j += step) least.add(alpha(e, r, j));
-    return least;
+  // Finds the group among every `step`-th cell of a row, from `first` on.
+  DIRICHLET_FN Group find_group(int32_t e, int32_t r, int32_t first, int32_t step) const {
+    Group candidate;
+    for (int32_t j = first; has_groups() && r > classes && j < classes; j += step) candidate.add(alpha(e, r, j));
+    return candidate;
   }
 
-  // Makes the cells.
-  DIRICHLET_FN Alphas prepare(int32_t e, int32_t r, const Group& least, int32_t first, int32_t step) const {
+  // Makes every `step`-th cell of a row, from `first` on.
+  DIRICHLET_FN Alphas prepare(int32_t e, int32_t r, const Group& candidate, int32_t first, int32_t step) const {
     Cell<T>* const target = cells + e * cells_of_experiment() + cells_before(r);
-    const bool breaks = least.breaks();
-    Alphas seen;
+    const bool uses_sticks = candidate.uses_sticks();
+    Alphas counts;
     for (int32_t j = first; j < (r == 0 || r > classes ? width() : 2); j += step) {
-      const double given = alpha(e, r, j), a = breaks && given == least.shape ? 0 : given;
+      const double value = alpha(e, r, j), a = uses_sticks && value == candidate.shape ? 0 : value;
       target[j] = make_cell<T>(a);
-      Alphas::merge(seen, {a > 0, !is_plain(a), !is_shape<T>(a)});
+      Alphas::merge(counts, {a > 0, !is_linear(a), !is_shape<T>(a)});
     }
-    return seen;
+    return counts;
   }
 
-  DIRICHLET_FN void decide(int32_t e, int32_t r, const Group& least, const Alphas& seen) const {
-    const bool breaks = least.breaks() && seen.undefined == 0;
-    const Mode alone = seen.positive == 0 ? kEmpty : seen.positive == 1 ? kCertain : seen.wild == 0 ? kLinear : kLogs;
-    const Mode beside = seen.positive > 0 && seen.wild == 0 ? kLinear : kLogs;  // a group
-    modes[int64_t(e) * rows() + r] = seen.undefined > 0 ? kUndefined : breaks ? beside : alone;
-    if (r > classes) group(e, r - 1 - classes) = breaks ? least : Group{};
+  DIRICHLET_FN void decide(int32_t e, int32_t r, const Group& candidate, const Alphas& counts) const {
+    const bool uses_sticks = candidate.uses_sticks() && counts.undefined == 0;
+    const Mode cell_mode = counts.positive == 0    ? kEmpty
+                           : counts.positive == 1  ? kCertain
+                           : counts.nonlinear == 0 ? kLinear
+                                                   : kLogs;
+    const Mode group_mode = counts.positive > 0 && counts.nonlinear == 0 ? kLinear : kLogs;
+    modes[int64_t(e) * rows() + r] = counts.undefined > 0 ? kUndefined : uses_sticks ? group_mode : cell_mode;
+    if (r > classes) group(e, r - 1 - classes) = uses_sticks ? candidate : Group{};
   }
 };
 
@@ -120,14 +123,14 @@ Problem<T> make_problem(const Tensor& out, const Tensor& prevalence, const Tenso
   common::check("dirichlet_sums",
                 "out: real E F S, prevalence: float64 E C, cells: float64 E C C, weights: float64 G C C, keys: int64 E 3 2",
                 out, prevalence, alphas, weights, keys);
-  common::check_integer("dirichlet_sums", "start", start, 0, common::kMany);
-  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
-  STD_TORCH_CHECK(alphas.size(0) <= kMost && alphas.size(1) <= kMost && (!weights || weights->size(0) <= kMost),
+  common::check_integer("dirichlet_sums", "start", start, 0, common::kMaxCount);
+  constexpr int64_t kMaxSize = std::numeric_limits<int32_t>::max();
+  STD_TORCH_CHECK(alphas.size(0) <= kMaxSize && alphas.size(1) <= kMaxSize && (!weights || weights->size(0) <= kMaxSize),
                   "dirichlet_sums: got sizes above 2^31 - 1");
   Problem<T> problem{};
   problem.experiments = static_cast<int32_t>(alphas.size(0));
   problem.classes = static_cast<int32_t>(alphas.size(1));
-  problem.forms = weights ? static_cast<int32_t>(weights->size(0)) : 0;
+  problem.num_weights = weights ? static_cast<int32_t>(weights->size(0)) : 0;
   problem.margins = out.size(1) > 2 * alphas.size(1);
   STD_TORCH_CHECK(out.size(1) == problem.fields(), "dirichlet_sums: got out of ", out.size(1), " fields, wanted ",
                   problem.fields());
@@ -141,7 +144,7 @@ Problem<T> make_problem(const Tensor& out, const Tensor& prevalence, const Tenso
   return problem;
 }
 
-// Weights of items to add up, cell by cell.
+// Weights of items to sum by cell.
 struct ItemProblem {
   int64_t experiments, items, cells, samples, start;
   const int64_t* cell;  // (E, items)
@@ -152,32 +155,32 @@ struct ItemProblem {
   DIRICHLET_FN double* sums(int64_t e, int64_t item) const { return out + row(e, item) * samples; }
 };
 
-// The key is left out, which CUDA reads on the device.
+// Leaves the key empty: CUDA reads it on the device.
 inline ItemProblem make_item_problem(const Tensor& out, const Tensor& cells, const Tensor& key, int64_t start) {
   common::check("item_sums", "out: float64 E C S, cells: int64 E N, key: int64 2", out, cells, key);
-  common::check_integer("item_sums", "start", start, 0, common::kMany);
+  common::check_integer("item_sums", "start", start, 0, common::kMaxCount);
   return {out.size(0), cells.size(1), out.size(1), out.size(2), start, static_cast<const int64_t*>(cells.data_ptr()),
           {}, static_cast<double*>(out.data_ptr())};
 }
 
 inline void check_log_gamma(const Tensor& out, const Tensor& alpha, const Tensor& keys, int64_t start) {
-  common::check_integer("log_gamma", "start", start, 0, common::kMany);
+  common::check_integer("log_gamma", "start", start, 0, common::kMaxCount);
   common::check("log_gamma", "out: real E R C S, alpha: float64 E R C, keys: int64 E 2", out, alpha, keys);
 }
 
 inline void check_uniforms(const Tensor& out, const Tensor& key, int64_t draw) {
-  common::check_integer("uniforms", "draw", draw, 0, common::kMany);
+  common::check_integer("uniforms", "draw", draw, 0, common::kMaxCount);
   common::check("uniforms", "out: float64 N, key: int64 2", out, key);
 }
 
-// draw(T()), for the type that `out` holds.
+// Calls draw(T()) with the dtype of `out`.
 template <class Draw>
 void dispatch(const Tensor& out, Draw draw) {
   if (out.scalar_type() == ScalarType::Float) draw(float());
   else draw(double());
 }
 
-// draw(problem), whose tables lie in the memory of the host.
+// Calls draw(problem) with tables in host memory.
 template <class Draw>
 void with_tables(const Tensor& out, const Tensor& prevalence, const Tensor& alphas, const std::optional<Tensor>& weights,
                  const Tensor& keys, int64_t start, Draw draw) {
@@ -192,8 +195,8 @@ void with_tables(const Tensor& out, const Tensor& prevalence, const Tensor& alph
     problem.modes = modes.data();
     for (int32_t e = 0; e < problem.experiments; ++e)
       for (int32_t r = 0; r < problem.rows(); ++r) {
-        const Group least = problem.survey(e, r, 0, 1);
-        problem.decide(e, r, least, problem.prepare(e, r, least, 0, 1));
+        const Group candidate = problem.find_group(e, r, 0, 1);
+        problem.decide(e, r, candidate, problem.prepare(e, r, candidate, 0, 1));
       }
     draw(problem);
   });

@@ -1,5 +1,5 @@
-// A batch of assignment problems as it arrives: strided costs with any leading dimensions; lengths, capacities and
-// results contiguous. What every device does with one problem of it stands here.
+// A batch of assignment problems: strided costs with any leading dimensions; contiguous lengths, capacities and results.
+// All devices share the code that solves one of its problems.
 #pragma once
 #include "lsa.h"
 
@@ -7,15 +7,15 @@ namespace lsa {
 
 constexpr int kMaxLeading = 8;
 
-// The memory that one worker searches in: for each index of the longer side 6 values and 7 indices.
+// Search memory of one worker: 6 values and 7 indices for each index of the longer side.
 template <class T>
 struct Memory {
   T* values;
   int32_t* indices;
 
   static constexpr int64_t kBytes = 6 * sizeof(T) + 7 * sizeof(int32_t);
-  LSA_FN Memory(void* start, int64_t side)
-      : values(static_cast<T*>(start)), indices(reinterpret_cast<int32_t*>(values + 6 * side)) {}
+  LSA_FN Memory(void* start, int64_t size)
+      : values(static_cast<T*>(start)), indices(reinterpret_cast<int32_t*>(values + 6 * size)) {}
 };
 
 template <class T>
@@ -32,15 +32,15 @@ struct Batch {
   int64_t work_limit;
   const int8_t* stop;
   int64_t *col_of_row, *row_of_col;
-  T *row_dual, *col_dual, *chosen;
+  T *row_dual, *col_dual, *matched_cost;
   int8_t* status;
   int64_t* scans;
 
-  // Room for the longer side, and for the columns that a group may add: up to a vector of 16, also where there are none.
-  LSA_FN int64_t side() const { return (rows > cols ? rows : cols) / 16 * 16 + 16; }
+  // Length of the longer side, padded for the columns that a group may add: up to a vector of 16, also if it is empty.
+  LSA_FN int64_t padded_size() const { return (rows > cols ? rows : cols) / 16 * 16 + 16; }
 
-  // Does an int32 count the entries between any two of a matrix?
-  bool narrow() const {
+  // Whether all offsets within a matrix fit into int32.
+  bool fits_int32() const {
     const int64_t last_row = rows > 0 ? rows - 1 : 0, last_col = cols > 0 ? cols - 1 : 0;
     return last_row * row_stride + last_col * col_stride <= INT32_MAX &&
            last_row * mask_row_stride + last_col * mask_col_stride <= INT32_MAX;
@@ -52,21 +52,21 @@ struct Batch {
     Status result = kInvalid;
     int64_t work = 0;
     Problem<T, Index> p{};
-    if (r >= 0 && r <= rows && c >= 0 && c <= cols && describe(p, b, r, c, memory)) {
+    if (r >= 0 && r <= rows && c >= 0 && c <= cols && load_problem(p, b, r, c, memory)) {
       group.stage(p);
       Solver<Group, T, Index> solver{group, p};
       result = solver.solve();
       work = solver.scans;
     }
-    const bool solved = result == kOptimal;  // of a failed problem and of padding nothing is left behind
+    const bool is_optimal = result == kOptimal;  // results of failed problems and of padding are reset
     group.for_each(static_cast<int32_t>(rows), [&](int32_t i) LSA_INLINE {
-      if (solved && i < r) return;
+      if (is_optimal && i < r) return;
       col_of_row[b * rows + i] = -1;
       row_dual[b * rows + i] = 0;
-      chosen[b * rows + i] = 0;
+      matched_cost[b * rows + i] = 0;
     });
     group.for_each(static_cast<int32_t>(cols), [&](int32_t j) LSA_INLINE {
-      if (solved && j < c) return;
+      if (is_optimal && j < c) return;
       row_of_col[b * cols + j] = -1;
       col_dual[b * cols + j] = 0;
     });
@@ -76,9 +76,9 @@ struct Batch {
     });
   }
 
-  // Fills in problem b with r rows and c columns, turned if there are too few columns for the rows. False: it is invalid.
+  // Fills in problem b with r rows and c columns, transposed if it has too few columns. Returns false if it is invalid.
   template <class Index>
-  LSA_FN bool describe(Problem<T, Index>& p, int64_t b, int64_t r, int64_t c, const Memory<T>& memory) const {
+  LSA_FN bool load_problem(Problem<T, Index>& p, int64_t b, int64_t r, int64_t c, const Memory<T>& memory) const {
     p.cost = cost;
     p.mask = mask;
     for (int64_t rest = b, d = leading_dims - 1; d >= 0; rest /= leading[d], --d) {
@@ -94,27 +94,27 @@ struct Batch {
       if (capacity[j] < 0) return false;
       total += capacity[j] < r ? capacity[j] : r;
     }
-    const bool turned = r > total && !(p.unmatched < infinity<T>());
-    p.rows = static_cast<int32_t>(turned ? c : r);
-    p.cols = p.width = static_cast<int32_t>(turned ? r : c);
-    p.row_stride = static_cast<Index>(turned ? col_stride : row_stride);
-    p.col_stride = static_cast<Index>(turned ? row_stride : col_stride);
-    p.mask_row_stride = static_cast<Index>(turned ? mask_col_stride : mask_row_stride);
-    p.mask_col_stride = static_cast<Index>(turned ? mask_row_stride : mask_col_stride);
-    p.supply = turned ? capacity : nullptr;
-    p.capacity = turned ? nullptr : capacity;
+    const bool transposed = r > total && !(p.unmatched < infinity<T>());
+    p.rows = static_cast<int32_t>(transposed ? c : r);
+    p.cols = p.width = static_cast<int32_t>(transposed ? r : c);
+    p.row_stride = static_cast<Index>(transposed ? col_stride : row_stride);
+    p.col_stride = static_cast<Index>(transposed ? row_stride : col_stride);
+    p.mask_row_stride = static_cast<Index>(transposed ? mask_col_stride : mask_row_stride);
+    p.mask_col_stride = static_cast<Index>(transposed ? mask_row_stride : mask_col_stride);
+    p.supply = transposed ? capacity : nullptr;
+    p.capacity = transposed ? nullptr : capacity;
     p.work_limit = work_limit;
     p.stop = stop;
-    p.col_of_row = turned ? row_of_col + b * cols : col_of_row + b * rows;
-    p.row_of_col = turned ? col_of_row + b * rows : row_of_col + b * cols;
-    p.row_dual = turned ? col_dual + b * cols : row_dual + b * rows;
-    p.col_dual = turned ? row_dual + b * rows : col_dual + b * cols;
-    (turned ? p.col_cost : p.row_cost) = chosen + b * rows;
+    p.col_of_row = transposed ? row_of_col + b * cols : col_of_row + b * rows;
+    p.row_of_col = transposed ? col_of_row + b * rows : row_of_col + b * cols;
+    p.row_dual = transposed ? col_dual + b * cols : row_dual + b * rows;
+    p.col_dual = transposed ? row_dual + b * rows : col_dual + b * cols;
+    (transposed ? p.col_cost : p.row_cost) = matched_cost + b * rows;
 
-    T** const values[] = {&p.price, &p.room, &p.distance, &p.parent, &p.level, &p.kept};
-    for (int k = 0; k < 6; ++k) *values[k] = memory.values + k * side();
+    T** const values[] = {&p.price, &p.remaining, &p.distance, &p.parent, &p.tree_distance, &p.tree_price};
+    for (int k = 0; k < 6; ++k) *values[k] = memory.values + k * padded_size();
     int32_t** const indices[] = {&p.tree, &p.first, &p.next, &p.via, &p.missing, &p.seen, &p.waiting};
-    for (int k = 0; k < 7; ++k) *indices[k] = memory.indices + k * side();
+    for (int k = 0; k < 7; ++k) *indices[k] = memory.indices + k * padded_size();
     return true;
   }
 };

@@ -1,4 +1,4 @@
-// The assignment operator on the CPU: one lane per problem, problems spread over threads.
+// The assignment operator on the CPU: one lane per problem, problems distributed over threads.
 #include "lsa_cpu.h"
 
 #include "common/parallel.h"
@@ -7,17 +7,17 @@
 
 namespace lsa {
 
-constexpr int64_t kFew = 128;    // columns: below, a row is too few wide vectors for these to pay
-constexpr int64_t kMany = 1024;  // columns: below, finding out what need not be read of a row costs more than reading it
+constexpr int64_t kMinWideColumns = 128;      // shorter rows have too few wide vectors to gain from them
+constexpr int64_t kMinBoundedColumns = 1024;  // shorter rows are read faster than their bounds are tested
 
 template <class T>
-void solve_each(const Batch<T>& batch, int64_t begin, int64_t end, const int64_t* numbers = nullptr) {
-  if (batch.cols >= kMany) return solve_wide(batch, begin, end, numbers);
-  std::vector<char> room(batch.side() * Memory<T>::kBytes);
-  common::vectorised([=, &batch, memory = Memory<T>(room.data(), batch.side())](auto bytes) COMMON_INLINE {
-    if constexpr (bytes > kNarrow)
-      if (batch.cols < kFew) return solve_by<OneLane<T, kNarrow>>(batch, begin, end, numbers, memory);
-    solve_by<OneLane<T, bytes>>(batch, begin, end, numbers, memory);
+void solve_problems(const Batch<T>& batch, int64_t begin, int64_t end, const int64_t* indices = nullptr) {
+  if (batch.cols >= kMinBoundedColumns) return solve_wide(batch, begin, end, indices);
+  std::vector<char> buffer(batch.padded_size() * Memory<T>::kBytes);
+  common::vectorized([=, &batch, memory = Memory<T>(buffer.data(), batch.padded_size())](auto bytes) COMMON_INLINE {
+    if constexpr (bytes > kNarrowBytes)
+      if (batch.cols < kMinWideColumns) return solve_by<OneLane<T, kNarrowBytes>>(batch, begin, end, indices, memory);
+    solve_by<OneLane<T, bytes>>(batch, begin, end, indices, memory);
   });
 }
 
@@ -26,12 +26,12 @@ Results on_cpu(Tensor cost, bool maximize, std::optional<Tensor> row_lengths, st
                std::optional<int64_t> work_limit) {
   const Inputs in{cost, maximize, row_lengths, col_lengths, mask, col_capacity, unmatched_cost, work_limit};
   return dispatch(in, [](const auto& batch) {
-    // About 10^5 cost entries make a task: below that, handing it to another thread costs more than it saves.
+    // A task has about 10^5 cost entries: smaller tasks cost more to pass to another thread than they save.
     const int64_t grain = 100000 / (batch.rows * batch.cols + 1) + 1;
     common::in_parallel("linear_sum_assignment", batch.problems, grain, [&](int64_t begin, int64_t end) {
-      if (!are_tiny(batch, end - begin)) return solve_each(batch, begin, end);
+      if (!are_tiny(batch, end - begin)) return solve_problems(batch, begin, end);
       const std::vector<int64_t> others = solve_tiny(batch, begin, end);
-      if (!others.empty()) solve_each(batch, 0, static_cast<int64_t>(others.size()), others.data());
+      if (!others.empty()) solve_problems(batch, 0, static_cast<int64_t>(others.size()), others.data());
     });
   });
 }

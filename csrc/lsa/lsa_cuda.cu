@@ -1,5 +1,5 @@
 // The assignment operator on CUDA: a warp per problem up to 128 columns, a block per problem above.
-// Workers are persistent: each takes every `workers`-th problem, and searches in shared memory where that suffices.
+// Workers are persistent: each solves every `workers`-th problem, and searches in shared memory if that is large enough.
 #include <torch/csrc/inductor/aoti_torch/c/shim.h>
 #include <torch/csrc/stable/accelerator.h>
 #include <torch/csrc/stable/macros.h>
@@ -9,17 +9,17 @@
 
 namespace lsa {
 
-constexpr int64_t kWarpSide = 128;
-constexpr int64_t kAsked = 48 * 1024;  // more shared memory a block must ask for
-constexpr int64_t kOwn = 1024;         // shared memory that a block takes besides what it is launched with
-constexpr int kAtOnce = 512;           // threads at work on a multiprocessor: each has 128 registers
+constexpr int64_t kMaxWarpColumns = 128;
+constexpr int64_t kDefaultShared = 48 * 1024;  // shared memory of a block without opt-in
+constexpr int64_t kReservedShared = 1024;      // shared memory that the system reserves in each block
+constexpr int kResidentThreads = 512;          // threads of a multiprocessor, with 128 registers each
 
 template <class Team, Place place, class T>
-__global__ void __launch_bounds__(Team::kThreads, kAtOnce / Team::kThreads)
+__global__ void __launch_bounds__(Team::kThreads, kResidentThreads / Team::kThreads)
     solve_kernel(const __grid_constant__ Batch<T> batch, int64_t workers, char* scratch) {
   extern __shared__ __align__(16) char shared[];
-  if constexpr (place == Place::kGlobal) solve_share<Team, place>(batch, workers, scratch);
-  else solve_share<Team, place>(batch, workers, shared);
+  if constexpr (place == Place::kGlobal) solve_assigned<Team, place>(batch, workers, scratch);
+  else solve_assigned<Team, place>(batch, workers, shared);
 }
 
 int64_t attribute(cudaDeviceAttr which, int32_t device) {
@@ -31,26 +31,28 @@ int64_t attribute(cudaDeviceAttr which, int32_t device) {
 template <class Team, class T>
 void launch(const Batch<T>& batch, const Tensor& like, int32_t device) {
   const int64_t multiprocessors = attribute(cudaDevAttrMultiProcessorCount, device);
-  const int64_t for_block = attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, device) - kOwn;
-  const int64_t for_all = attribute(cudaDevAttrMaxSharedMemoryPerMultiprocessor, device);
-  const int64_t wanted = (batch.problems + Team::kTeams - 1) / Team::kTeams;
-  const int64_t at_once = multiprocessors * (kAtOnce / Team::kThreads);
-  const Room<T> room(batch);
-  const bool fits = Team::kTeams * room.search <= for_block && batch.narrow();
-  const int64_t most = fits ? multiprocessors * 8 : at_once;  // blocks that wait for a place would hold scratch too
-  const int64_t blocks = wanted < most ? wanted : most, workers = blocks * Team::kTeams;
+  const int64_t per_block = attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, device) - kReservedShared;
+  const int64_t per_multiprocessor = attribute(cudaDevAttrMaxSharedMemoryPerMultiprocessor, device);
+  const int64_t needed = (batch.problems + Team::kTeams - 1) / Team::kTeams;
+  const int64_t resident_blocks = multiprocessors * (kResidentThreads / Team::kThreads);
+  const MemorySize<T> sizes(batch);
+  const bool fits_shared = Team::kTeams * sizes.search <= per_block && batch.fits_int32();
+  const int64_t max_blocks = fits_shared ? multiprocessors * 8 : resident_blocks;  // waiting blocks would need scratch too
+  const int64_t blocks = needed < max_blocks ? needed : max_blocks, workers = blocks * Team::kTeams;
   std::optional<Tensor> scratch;
-  if (!fits) scratch = torch::stable::new_empty(like, {workers * room.search}, ScalarType::Byte);
-  // Costs are staged where that leaves no fewer blocks at work.
-  const int64_t with_tiles = Team::kTeams * (room.search + room.tile);
-  const bool staged = fits && with_tiles <= for_block &&
-                      for_all / (with_tiles + kOwn) * multiprocessors >= (wanted < at_once ? wanted : at_once);
-  const int64_t shared = staged ? with_tiles : fits ? Team::kTeams * room.search : 0;
+  if (!fits_shared) scratch = torch::stable::new_empty(like, {workers * sizes.search}, ScalarType::Byte);
+  // Costs are staged if that does not reduce the number of resident blocks.
+  const int64_t with_tiles = Team::kTeams * (sizes.search + sizes.tile);
+  const bool staged = fits_shared && with_tiles <= per_block &&
+                      per_multiprocessor / (with_tiles + kReservedShared) * multiprocessors >=
+                          (needed < resident_blocks ? needed : resident_blocks);
+  const int64_t shared = staged ? with_tiles : fits_shared ? Team::kTeams * sizes.search : 0;
   const auto kernel = staged ? solve_kernel<Team, Place::kTile, T>
-                      : fits ? solve_kernel<Team, Place::kShared, T>
+                      : fits_shared ? solve_kernel<Team, Place::kShared, T>
                              : solve_kernel<Team, Place::kGlobal, T>;
-  if (shared > kAsked - kOwn)  // always for as much: another thread's smaller launch must not take it away
-    STD_CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(for_block)));
+  if (shared > kDefaultShared - kReservedShared)  // always the maximum: a smaller launch of another thread must not lower it
+    STD_CUDA_CHECK(
+        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(per_block)));
   void* stream = nullptr;
   TORCH_ERROR_CODE_CHECK(aoti_torch_get_current_cuda_stream(device, &stream));
   kernel<<<static_cast<unsigned>(blocks), Team::kThreads, shared, static_cast<cudaStream_t>(stream)>>>(
@@ -66,7 +68,7 @@ Results on_cuda(Tensor cost, bool maximize, std::optional<Tensor> row_lengths, s
   const Inputs in{cost, maximize, row_lengths, col_lengths, mask, col_capacity, unmatched_cost, work_limit};
   return dispatch(in, [&](const auto& batch) {
     if (batch.problems == 0) return;
-    if (batch.rows <= kWarpSide && batch.cols <= kWarpSide) launch<lanes::Warp>(batch, cost, device);
+    if (batch.rows <= kMaxWarpColumns && batch.cols <= kMaxWarpColumns) launch<lanes::Warp>(batch, cost, device);
     else launch<lanes::Block<256>>(batch, cost, device);
   });
 }

@@ -1,4 +1,4 @@
-// One CPU lane that takes several columns at once, where the compiler's vectors allow it.
+// One CPU lane that processes several columns at once by vectors of the compiler.
 #pragma once
 #include <cstring>
 #include <type_traits>
@@ -9,7 +9,7 @@
 
 namespace lsa {
 
-// Neighbouring columns from `begin` on, as many as one vector of `Bytes` holds.
+// Neighboring columns from `begin` on that fill one vector of `Bytes`.
 template <int Bytes>
 struct Columns {
   int32_t begin;
@@ -38,34 +38,34 @@ LSA_INLINE inline void store(T* array, Columns<Bytes> j, T x) {
 }
 
 template <int Offset, class V, size_t... k>
-LSA_INLINE inline V exchanged(const V& x, std::index_sequence<k...>) {
+LSA_INLINE inline V xor_shuffle(const V& x, std::index_sequence<k...>) {
 #if defined(__clang__)
   return __builtin_shufflevector(x, x, (k ^ Offset)...);
-#else  // GCC has the other one only since its version 12
-  using Places = decltype(x < x);
-  return __builtin_shuffle(x, Places{(k ^ Offset)...});
+#else  // GCC has __builtin_shufflevector since version 12
+  using Indices = decltype(x < x);
+  return __builtin_shuffle(x, Indices{(k ^ Offset)...});
 #endif
 }
 
-// x and y in turns: their first halves, or their second ones.
+// Interleaves the first or the second halves of x and y.
 template <bool second, class V, size_t... k>
-LSA_INLINE inline V in_turns(const V& x, const V& y, std::index_sequence<k...>) {
+LSA_INLINE inline V interleave(const V& x, const V& y, std::index_sequence<k...>) {
   constexpr size_t n = sizeof...(k), from = second ? n / 2 : 0;
 #if defined(__clang__)
   return __builtin_shufflevector(x, y, (from + k / 2 + k % 2 * n)...);
 #else
-  using Places = decltype(x < x);
-  return __builtin_shuffle(x, y, Places{(from + k / 2 + k % 2 * n)...});
+  using Indices = decltype(x < x);
+  return __builtin_shuffle(x, y, Indices{(from + k / 2 + k % 2 * n)...});
 #endif
 }
-// Entry i of vector k becomes entry k of vector i.
+// Moves entry i of vector k to entry k of vector i.
 template <class V, size_t n>
 LSA_INLINE inline void transpose(V (&x)[n]) {
   for (size_t done = 1; done < n; done *= 2) {
     V y[n];
     for (size_t k = 0; k < n / 2; ++k) {
-      y[2 * k] = in_turns<false>(x[k], x[k + n / 2], std::make_index_sequence<n>());
-      y[2 * k + 1] = in_turns<true>(x[k], x[k + n / 2], std::make_index_sequence<n>());
+      y[2 * k] = interleave<false>(x[k], x[k + n / 2], std::make_index_sequence<n>());
+      y[2 * k + 1] = interleave<true>(x[k], x[k + n / 2], std::make_index_sequence<n>());
     }
     for (size_t k = 0; k < n; ++k) x[k] = y[k];
   }
@@ -73,34 +73,34 @@ LSA_INLINE inline void transpose(V (&x)[n]) {
 
 template <class Mask>
 LSA_INLINE inline bool any(const Mask& mask) {
-  uint64_t words[sizeof(Mask) / 8], all = 0;
-  std::memcpy(words, &mask, sizeof(Mask));
-  for (const uint64_t word : words) all |= word;
+  uint64_t parts[sizeof(Mask) / 8], all = 0;
+  std::memcpy(parts, &mask, sizeof(Mask));
+  for (const uint64_t part : parts) all |= part;
   return all != 0;
 }
 
 template <class V, size_t... k>
-LSA_INLINE inline V least_of_pairs(const V& x, const V& y, std::index_sequence<k...>) {
+LSA_INLINE inline V min_of_pairs(const V& x, const V& y, std::index_sequence<k...>) {
 #if defined(__clang__)
   const V even = __builtin_shufflevector(x, y, (2 * k)...), odd = __builtin_shufflevector(x, y, (2 * k + 1)...);
 #else
-  using Places = decltype(x < x);
-  const V even = __builtin_shuffle(x, y, Places{(2 * k)...}), odd = __builtin_shuffle(x, y, Places{(2 * k + 1)...});
+  using Indices = decltype(x < x);
+  const V even = __builtin_shuffle(x, y, Indices{(2 * k)...}), odd = __builtin_shuffle(x, y, Indices{(2 * k + 1)...});
 #endif
   return odd < even ? odd : even;
 }
-// The least of each pair of neighbours: of x, then of y.
+// The minimum of each pair of neighbors: of x, then of y.
 template <class V>
-LSA_INLINE inline V least_of_pairs(const V& x, const V& y) {
-  return least_of_pairs(x, y, std::make_index_sequence<sizeof(V) / sizeof(x[0])>());
+LSA_INLINE inline V min_of_pairs(const V& x, const V& y) {
+  return min_of_pairs(x, y, std::make_index_sequence<sizeof(V) / sizeof(x[0])>());
 }
 
-// The least entry, in every entry.
+// Sets every entry to the smallest entry.
 template <int Offset, class V, size_t... k>
-LSA_INLINE inline V spread_least(const V& x, std::index_sequence<k...> entries) {
-  const V other = exchanged<Offset>(x, entries), least = other < x ? other : x;
-  if constexpr (Offset == 1) return least;
-  else return spread_least<Offset / 2>(least, entries);
+LSA_INLINE inline V broadcast_min_from(const V& x, std::index_sequence<k...> entries) {
+  const V other = xor_shuffle<Offset>(x, entries), minimum = other < x ? other : x;
+  if constexpr (Offset == 1) return minimum;
+  else return broadcast_min_from<Offset / 2>(minimum, entries);
 }
 
 template <class T, int Bytes>
@@ -110,7 +110,7 @@ struct OneLane {
   static constexpr int32_t kBits = 8 * sizeof(T);
   using V = Vector<T, Bytes>;
   using Mask = decltype(V{} < V{});
-  using Word = std::conditional_t<sizeof(T) == 8, uint64_t, uint32_t>;
+  using BitMask = std::conditional_t<sizeof(T) == 8, uint64_t, uint32_t>;
   std::vector<T> staged;
 
   template <class F>
@@ -121,16 +121,18 @@ struct OneLane {
   LSA_INLINE void once(F f) const {
     f();
   }
-  // The last vector overlaps the one before it where n is no multiple of the width. (n < width: see stage.)
+  // The last vector overlaps the previous one if n is no multiple of the width. (n < width: see stage.)
   template <class Read, class F>
   LSA_INLINE void sweep(int32_t n, Read read, F f) const {
     for (int32_t j = 0; j < n; j += kWidth) {
-      const Columns<Bytes> here{j + kWidth <= n ? j : n - kWidth};
-      f(here, read(here));
+      const Columns<Bytes> columns{j + kWidth <= n ? j : n - kWidth};
+      f(columns, read(columns));
     }
   }
 
-  LSA_INLINE static V spread(const V& x) { return spread_least<kWidth / 2>(x, std::make_index_sequence<kWidth>()); }
+  LSA_INLINE static V broadcast_min(const V& x) {
+    return broadcast_min_from<kWidth / 2>(x, std::make_index_sequence<kWidth>());
+  }
 
   LSA_INLINE static V columns_from(int32_t begin) {
     V columns;
@@ -139,26 +141,26 @@ struct OneLane {
   }
 
   template <class Read, class F>
-  LSA_INLINE Least<T> least(int32_t n, Read read, F f) const {
+  LSA_INLINE TwoSmallest<T> two_smallest(int32_t n, Read read, F f) const {
     if (n == 0) return {};
-    V value = V{} + infinity<T>(), second = value, column{}, here = columns_from(0);
+    V value = V{} + infinity<T>(), second = value, column{}, index = columns_from(0);
     const auto add = [&](const V& x) LSA_INLINE {
       const auto less = x < value;
       const V later = less ? value : x;
       second = later < second ? later : second;
-      column = less ? here : column;
+      column = less ? index : column;
       value = less ? x : value;
     };
     const auto value_at = [&](Columns<Bytes> j) LSA_INLINE { return f(j, read(j)); };
     int32_t j = 0;
-    for (; j + kWidth <= n; j += kWidth, here += static_cast<T>(kWidth)) add(value_at({j}));
+    for (; j + kWidth <= n; j += kWidth, index += static_cast<T>(kWidth)) add(value_at({j}));
     if (j < n) {
-      here = columns_from(n - kWidth);
+      index = columns_from(n - kWidth);
       const V x = value_at({n - kWidth});
-      add(here < static_cast<T>(j) ? infinity<T>() : x);
+      add(index < static_cast<T>(j) ? infinity<T>() : x);
     }
-    const V least = spread(value), lowest = spread(value == least ? column : infinity<T>());
-    return {least[0], spread(column == lowest ? second : value)[0], static_cast<int32_t>(lowest[0])};
+    const V minimum = broadcast_min(value), lowest = broadcast_min(value == minimum ? column : infinity<T>());
+    return {minimum[0], broadcast_min(column == lowest ? second : value)[0], static_cast<int32_t>(lowest[0])};
   }
 
   LSA_INLINE static Mask lane_bits() {
@@ -168,54 +170,54 @@ struct OneLane {
   }
 
   template <class Read, class F>
-  LSA_INLINE int32_t first(int32_t n, int32_t start, T wanted, Read read, F f) const {
-    if (n <= kBits) {  // a bit for each column: one pass, without a search for the lowest entry of a vector
-      Mask found{};
+  LSA_INLINE int32_t first(int32_t n, int32_t start, T target, Read read, F f) const {
+    if (n <= kBits) {  // one bit per column: a single pass without a minimum over the entries of a vector
+      Mask matches{};
       for (int32_t j = 0; j < n; j += kWidth) {
-        const Columns<Bytes> here{j + kWidth <= n ? j : n - kWidth};
-        found |= (f(here, read(here)) == wanted) & (lane_bits() << here.begin);
+        const Columns<Bytes> columns{j + kWidth <= n ? j : n - kWidth};
+        matches |= (f(columns, read(columns)) == target) & (lane_bits() << columns.begin);
       }
-      Word bits = 0;
-      for (int k = 0; k < kWidth; ++k) bits |= static_cast<Word>(found[k]);
-      const Word later = bits >> start << start;
+      BitMask bits = 0;
+      for (int k = 0; k < kWidth; ++k) bits |= static_cast<BitMask>(matches[k]);
+      const BitMask later = bits >> start << start;
       return bits == 0 ? -1 : __builtin_ctzll(later != 0 ? later : bits);
     }
     for (const auto& [begin, end] : {std::pair{start, n}, std::pair{int32_t(0), start}}) {
       for (int32_t j = begin; j < end;) {
         V lowest = V{} + infinity<T>();
-        for (int k = 0; k < 4 && j < end; ++k, j += kWidth) {  // four vectors to one look at all of their entries
+        for (int k = 0; k < 4 && j < end; ++k, j += kWidth) {  // one horizontal minimum per four vectors
           const int32_t from = j + kWidth <= n ? j : n - kWidth;
-          const V here = columns_from(from);
-          const V found = f(Columns<Bytes>{from}, read(Columns<Bytes>{from})) == wanted ? here : infinity<T>();
-          const V passed = here < static_cast<T>(j) ? infinity<T>() : V{};  // added: two masks at once are slow
-          lowest = found + passed < lowest ? found + passed : lowest;
+          const V index = columns_from(from);
+          const V match = f(Columns<Bytes>{from}, read(Columns<Bytes>{from})) == target ? index : infinity<T>();
+          const V passed = index < static_cast<T>(j) ? infinity<T>() : V{};  // added, because combining two masks is slow
+          lowest = match + passed < lowest ? match + passed : lowest;
         }
-        const T column = spread(lowest)[0];
+        const T column = broadcast_min(lowest)[0];
         if (column < infinity<T>()) return static_cast<int32_t>(column);
       }
     }
     return -1;
   }
 
-  // Copies one problem's costs where a vector could not be read from them in place: where neighbours do not lie side by side,
-  // pairs are masked, or a row is shorter than a vector.
+  // Copies the costs of a problem if vectors cannot be read from them in place: if neighbors are not contiguous, pairs are
+  // masked, or a row is shorter than a vector.
   LSA_INLINE void stage(Problem<T>& p) {
     if (p.col_stride == 1 && !p.mask && p.cols >= kWidth) return;
     const int64_t width = p.cols > kWidth ? p.cols : kWidth;
     if (int64_t(staged.size()) < p.rows * width) staged.resize(p.rows * width);
-    if (p.row_stride == 1 && !p.mask && p.rows >= kWidth && p.cols >= kWidth) return turned(p);
-    for (int32_t begin = 0; begin < width; begin += kWidth) {  // a block of columns, for the sake of a turned matrix
+    if (p.row_stride == 1 && !p.mask && p.rows >= kWidth && p.cols >= kWidth) return stage_transposed(p);
+    for (int32_t begin = 0; begin < width; begin += kWidth) {  // blocks of columns, for transposed matrices
       const int32_t end = begin + kWidth < width ? begin + kWidth : static_cast<int32_t>(width);
       for (int32_t i = 0; i < p.rows; ++i)
         for (int32_t j = begin; j < end; ++j)
-          staged[i * width + j] = p.sign * (j < p.cols ? p.at(i, j) : infinity<T>());
+          staged[i * width + j] = p.sign * (j < p.cols ? p.cost_at(i, j) : infinity<T>());
     }
     read_staged(p, width);
   }
 
  private:
-  // Of a turned matrix, whose columns lie side by side: squares of a vector's width, the last ones over those before.
-  LSA_INLINE void turned(Problem<T>& p) {
+  // Copies a matrix with contiguous columns by squares of a vector's width; the last ones overlap the previous ones.
+  LSA_INLINE void stage_transposed(Problem<T>& p) {
     for (int32_t column = 0; column < p.cols; column += kWidth) {
       const int32_t j = column + kWidth <= p.cols ? column : p.cols - kWidth;
       for (int32_t row = 0; row < p.rows; row += kWidth) {

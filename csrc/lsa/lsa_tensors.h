@@ -1,4 +1,4 @@
-// From tensors to a lsa::Batch: what the CPU and the CUDA file of the operator share.
+// Conversion of tensors to a lsa::Batch, shared by the CPU and the CUDA file of the operator.
 #pragma once
 #include <torch/csrc/stable/library.h>
 #include <torch/csrc/stable/ops.h>
@@ -25,23 +25,24 @@ struct Inputs {
 };
 
 struct Outputs {
-  Tensor col_of_row, row_of_col, row_dual, col_dual, status, chosen, scans;
+  Tensor col_of_row, row_of_col, row_dual, col_dual, status, matched_cost, scans;
 
   explicit Outputs(const Tensor& cost) {
     const int64_t rows = cost.size(-2), cols = cost.size(-1);
-    std::vector<int64_t> lead(cost.sizes().begin(), cost.sizes().end() - 2), with_rows(lead), with_cols(lead);
-    with_rows.push_back(rows);
-    with_cols.push_back(cols);
-    col_of_row = torch::stable::new_empty(cost, with_rows, ScalarType::Long);
-    row_of_col = torch::stable::new_empty(cost, with_cols, ScalarType::Long);
-    row_dual = torch::stable::new_empty(cost, with_rows);
-    col_dual = torch::stable::new_empty(cost, with_cols);
-    chosen = torch::stable::new_empty(cost, with_rows);
-    status = torch::stable::new_empty(cost, lead, ScalarType::Char);
-    scans = torch::stable::new_empty(cost, lead, ScalarType::Long);
+    const std::vector<int64_t> batch_shape(cost.sizes().begin(), cost.sizes().end() - 2);
+    std::vector<int64_t> row_shape(batch_shape), col_shape(batch_shape);
+    row_shape.push_back(rows);
+    col_shape.push_back(cols);
+    col_of_row = torch::stable::new_empty(cost, row_shape, ScalarType::Long);
+    row_of_col = torch::stable::new_empty(cost, col_shape, ScalarType::Long);
+    row_dual = torch::stable::new_empty(cost, row_shape);
+    col_dual = torch::stable::new_empty(cost, col_shape);
+    matched_cost = torch::stable::new_empty(cost, row_shape);
+    status = torch::stable::new_empty(cost, batch_shape, ScalarType::Char);
+    scans = torch::stable::new_empty(cost, batch_shape, ScalarType::Long);
   }
 
-  Results results() const { return {col_of_row, row_of_col, row_dual, col_dual, status, chosen, scans}; }
+  Results results() const { return {col_of_row, row_of_col, row_dual, col_dual, status, matched_cost, scans}; }
 };
 
 template <class T>
@@ -64,7 +65,7 @@ Batch<T> make_batch(const Inputs& in, const Outputs& out) {
   batch.problems = out.status.numel();
   batch.rows = cost.size(-2);
   batch.cols = cost.size(-1);
-  STD_TORCH_CHECK(batch.rows <= kMaxSide && batch.cols <= kMaxSide, "cost: a side has more than 2^24 entries");
+  STD_TORCH_CHECK(batch.rows <= kMaxSize && batch.cols <= kMaxSize, "cost: a side has more than 2^24 entries");
   batch.row_stride = cost.stride(-2);
   batch.col_stride = cost.stride(-1);
   batch.mask_row_stride = in.mask ? in.mask->stride(-2) : 0;
@@ -76,19 +77,19 @@ Batch<T> make_batch(const Inputs& in, const Outputs& out) {
   batch.col_lengths = data<int64_t>(in.col_lengths);
   batch.col_capacity = data<int64_t>(in.col_capacity);
   batch.unmatched_cost = data<T>(in.unmatched_cost);
-  batch.stop = stop::of_this_thread;
+  batch.stop = stop::current_flag;
   batch.work_limit = in.work_limit.value_or(INT64_MAX);
   batch.col_of_row = static_cast<int64_t*>(out.col_of_row.data_ptr());
   batch.row_of_col = static_cast<int64_t*>(out.row_of_col.data_ptr());
   batch.row_dual = static_cast<T*>(out.row_dual.data_ptr());
   batch.col_dual = static_cast<T*>(out.col_dual.data_ptr());
-  batch.chosen = static_cast<T*>(out.chosen.data_ptr());
+  batch.matched_cost = static_cast<T*>(out.matched_cost.data_ptr());
   batch.status = static_cast<int8_t*>(out.status.data_ptr());
   batch.scans = static_cast<int64_t*>(out.scans.data_ptr());
   return batch;
 }
 
-// The operator of a device, from its solve_all<float> and solve_all<double>.
+// Implements the operator of a device by its solve_all<float> and solve_all<double>.
 template <class SolveAll>
 Results dispatch(const Inputs& in, SolveAll solve_all) {
   common::check("lsa",

@@ -1,4 +1,4 @@
-// Problems of many columns on the CPU.
+// Problems with many columns on the CPU.
 #include "lsa_bounds.h"
 #include "lsa_cpu.h"
 
@@ -7,20 +7,20 @@ namespace lsa {
 namespace {
 
 template <class T>
-void solve_bounded(const Batch<T>& batch, int64_t begin, int64_t end, const int64_t* numbers) {
-  std::vector<char> room(batch.side() * Memory<T>::kBytes);
-  common::vectorised([=, &batch, memory = Memory<T>(room.data(), batch.side())](auto bytes) COMMON_INLINE {
-    solve_by<BoundedLane<T, bytes>>(batch, begin, end, numbers, memory);
+void solve_bounded(const Batch<T>& batch, int64_t begin, int64_t end, const int64_t* indices) {
+  std::vector<char> buffer(batch.padded_size() * Memory<T>::kBytes);
+  common::vectorized([=, &batch, memory = Memory<T>(buffer.data(), batch.padded_size())](auto bytes) COMMON_INLINE {
+    solve_by<BoundedLane<T, bytes>>(batch, begin, end, indices, memory);
   });
 }
 
 }  // namespace
 
-void solve_wide(const Batch<float>& batch, int64_t begin, int64_t end, const int64_t* numbers) {
-  solve_bounded(batch, begin, end, numbers);
+void solve_wide(const Batch<float>& batch, int64_t begin, int64_t end, const int64_t* indices) {
+  solve_bounded(batch, begin, end, indices);
 }
-void solve_wide(const Batch<double>& batch, int64_t begin, int64_t end, const int64_t* numbers) {
-  solve_bounded(batch, begin, end, numbers);
+void solve_wide(const Batch<double>& batch, int64_t begin, int64_t end, const int64_t* indices) {
+  solve_bounded(batch, begin, end, indices);
 }
 
 }  // namespace lsa

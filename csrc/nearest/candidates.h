@@ -13,7 +13,7 @@ namespace nearest {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-constexpr int64_t kMinCapacity = 8;  // below it, an eighth is 0, and a full list would not be flooded
+constexpr int64_t kMinCapacity = 8;  // below it an eighth is 0, and a full list would not count as flooded
 
 // Checks that no list that a reference may enter is full.
 inline void check_lists(const char* operation, const Tensor& number, const Tensor& limit, int64_t capacity) {
@@ -27,19 +27,19 @@ inline void check_lists(const char* operation, const Tensor& number, const Tenso
   STD_TORCH_CHECK(!is_full, operation, ": got a list that is full, wanted number < ", capacity, " or limit = -inf");
 }
 
-// References that may be among the k nearest of each query so far. If these exceed the capacity, the query is flooded: it
-// has no result, and `number` is `capacity`.
+// References that may be among the k nearest of each query so far. If they exceed the capacity, the query is flooded: it
+// has no result, and its count is `capacity`.
 struct Candidates {
   float* bounds;       // (Q, 2, capacity), lower and upper
   int32_t* column;     // (Q, capacity)
-  int32_t* number;     // (Q,)
+  int32_t* count;      // (Q,) entries of each list
   float* limit;        // (Q,) only entries below it are added
   const float* slack;  // (Q,)
   int64_t capacity, k;
 
   Candidates(const Tensor& slack, const Tensor& bounds, const Tensor& column, const Tensor& number, const Tensor& limit,
            int64_t k)
-      : bounds(data<float>(bounds)), column(data<int32_t>(column)), number(data<int32_t>(number)),
+      : bounds(data<float>(bounds)), column(data<int32_t>(column)), count(data<int32_t>(number)),
         limit(data<float>(limit)), slack(data<const float>(slack)), capacity(bounds.size(2)), k(k) {}
 
   float* lower(int64_t q) const { return bounds + 2 * q * capacity; }
@@ -48,48 +48,49 @@ struct Candidates {
   // low: a lower bound of the filter value of reference `index`; the upper bound is low + gap
   COMMON_INLINE void push(int64_t q, float low, float gap, int64_t index) const {
     if (!(low < limit[q])) return;
-    const int64_t n = number[q]++;
+    const int64_t n = count[q]++;
     lower(q)[n] = low;
     upper(q)[n] = low + gap;
     column[q * capacity + n] = static_cast<int32_t>(index);
     if (n + 1 >= capacity) compact(q);
   }
-  COMMON_APART void compact(int64_t q) const {
+  COMMON_NOINLINE void compact(int64_t q) const {
     lower_limit(q, upper(q), capacity);
     const bool flooded = keep_below_limit(q) > capacity - capacity / 8;
     if (!flooded) return;
-    number[q] = static_cast<int32_t>(capacity);
+    count[q] = static_cast<int32_t>(capacity);
     limit[q] = -kInfinity;
   }
 
-  // Given upper bounds of k or more references, at least k are at most the k-th smallest of these, up to the slack: a
-  // reference that is above it by more than two slacks is not one of the k nearest.
+  // Given upper bounds of at least k references, at least k of them do not exceed the k-th smallest bound, up to the error
+  // `slack`: a reference above it by more than twice the error is not among the k nearest.
   void lower_limit(int64_t q, const float* values, int64_t count) const {
-    if (count >= k) limit[q] = std::min(limit[q], std::nextafter(kth_smallest_bound(values, count) + 2 * slack[q], kInfinity));
+    if (count < k) return;
+    limit[q] = std::min(limit[q], std::nextafter(kth_smallest_bound(values, count) + 2 * slack[q], kInfinity));
   }
 
   // Removes the entries that are not below the limit, and returns how many remain.
   int64_t keep_below_limit(int64_t q) const {
     float *const low = lower(q), *const high = upper(q);
     int32_t *const columns = column + q * capacity;
-    const int64_t count = number[q];
+    const int64_t size = count[q];
     const float limit_of_query = limit[q];
-    int64_t kept = 0;
-    for (int64_t i = 0; i < count; ++i) {
-      const bool stays = low[i] < limit_of_query;
-      low[kept] = low[i];
-      high[kept] = high[i];
-      columns[kept] = columns[i];
-      kept += stays;
+    int64_t remaining = 0;
+    for (int64_t i = 0; i < size; ++i) {
+      const bool is_below = low[i] < limit_of_query;
+      low[remaining] = low[i];
+      high[remaining] = high[i];
+      columns[remaining] = columns[i];
+      remaining += is_below;
     }
-    number[q] = static_cast<int32_t>(kept);
-    return kept;
+    count[q] = static_cast<int32_t>(remaining);
+    return remaining;
   }
 
-  // A bound, found by bisection, that at least k of these values do not exceed and few others.
+  // Returns an upper bound of the k-th smallest value by bisection; few other values are below it.
   float kth_smallest_bound(const float* values, int64_t count) const {
     float bound;
-    common::vectorised([=, rank = k, &bound](auto) COMMON_INLINE {
+    common::vectorized([=, rank = k, &bound](auto) COMMON_INLINE {
       float low = values[0], high = values[0];
       for (int64_t i = 1; i < count; ++i) {
         low = values[i] < low ? values[i] : low;

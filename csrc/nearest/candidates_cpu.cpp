@@ -28,7 +28,7 @@ class Rows {
   }
 
  private:
-  [[noreturn]] COMMON_APART static void fail() { throw std::out_of_range("a listed column is no reference"); }
+  [[noreturn]] COMMON_NOINLINE static void fail() { throw std::out_of_range("a listed column is no reference"); }
 
   const int64_t* order_;
   int64_t columns_, rows_;
@@ -50,7 +50,7 @@ class Ordered {
     reserve(count_ + count);
     int64_t* const index = index_.data() + count_;
     for (int64_t i = 0; i < count; ++i) index[i] = rows(columns[i]);
-    canonical.of_list(x, index, count, delta_.data() + count_);
+    canonical.to_list(x, index, count, delta_.data() + count_);
     if (first) for (int64_t i = 0; i < count; ++i) index[i] += first;
     count_ += count;
   }
@@ -78,10 +78,10 @@ class Ordered {
     for (int64_t i = 0; i < size; ++i) std::tie(delta[i], index[i]) = pairs_[i];
   }
 
-  // False: some are equal.
+  // Returns false if some distances are equal.
   bool by_counting(int64_t k, double* delta, int64_t* index) const {
     bool differ = true;
-    common::vectorised([=, all = delta_.data(), indices = index_.data(), count = count_, &differ](auto) COMMON_INLINE {
+    common::vectorized([=, all = delta_.data(), indices = index_.data(), count = count_, &differ](auto) COMMON_INLINE {
       for (int64_t i = 0; i < count; ++i) {
         const double value = all[i];
         int64_t before = 0, same = 0;
@@ -105,12 +105,12 @@ class Ordered {
   std::vector<std::pair<double, int64_t>> pairs_;
 };
 
-// A neighbour is before another by (distance, index).
+// Whether a neighbor precedes another by (distance, index).
 bool before(double delta, int64_t index, double other, int64_t other_index) {
   return delta < other || (delta == other && index < other_index);
 }
 
-// The k nearest of one row so far, in order; infinity where there are fewer.
+// The k nearest neighbors of one row so far, in order, padded by infinity.
 struct Nearest {
   double* delta;
   int64_t* index;
@@ -130,9 +130,9 @@ struct Nearest {
 
 }  // namespace
 
-// The k nearest (Q, k) int64 of what is candidates, by (canonical distance, index), -1 where there are fewer, their distances
-// (Q, k) float64, and for which queries something is known. query: (Q, D) float64; place: (Q,), which of the lists is
-// theirs; order: (R',), which reference each of the columns is.
+// Returns the k nearest candidates (Q, k) int64 by (canonical distance, index), padded by -1, their distances (Q, k) float64,
+// and (Q,) bool: whether the list of the query was complete. query: (Q, D) float64; place: (Q,), index of the query's list;
+// order: (R',), reference of each column.
 std::tuple<Tensor, Tensor, Tensor> rerank_candidates(Tensor query, Tensor reference, Tensor place, Tensor order,
                                                        Tensor slack, Tensor bounds, Tensor column, Tensor number,
                                                        Tensor limit, int64_t k, int64_t distance) {
@@ -161,10 +161,10 @@ std::tuple<Tensor, Tensor, Tensor> rerank_candidates(Tensor query, Tensor refere
     Ordered ordered;
     for (int64_t q = begin; q < end && !stop(); ++q) {
       const int64_t list = lists[q];
-      complete[q] = candidates.number[list] < capacity;
+      complete[q] = candidates.count[list] < capacity;
       ordered.clear();
       if (complete[q]) {
-        candidates.lower_limit(list, candidates.upper(list), candidates.number[list]);
+        candidates.lower_limit(list, candidates.upper(list), candidates.count[list]);
         ordered.add(candidates, list, x + q * dim, canonical, rows, 0);
       }
       ordered.write(k, deltas + q * k, indices + q * k);
@@ -173,9 +173,9 @@ std::tuple<Tensor, Tensor, Tensor> rerank_candidates(Tensor query, Tensor refere
   return {index, delta, is_complete};
 }
 
-// Puts among the nearest of queries, delta and index (Q, k), in order, what is candidates: list n is that of query row_of[n],
-// column c is reference order[c], which has the index first + order[c]. factor and shift (n,) take canonical distances to
-// the places of references.  ->  (n,) bool: whether something is known
+// Merges candidates into the ordered neighbors delta and index (Q, k) of queries: list n belongs to query row_of[n], column c
+// is reference order[c] with index first + order[c]. factor and shift (n,) map canonical distances to filter values.
+//   ->  (n,) bool: whether the list was complete
 Tensor settle_possible(Tensor query, Tensor reference, Tensor row_of, Tensor order, Tensor slack, Tensor bounds,
                        Tensor column, Tensor number, Tensor limit, Tensor shift, double factor, int64_t first,
                        int64_t distance, Tensor delta, Tensor index) {
@@ -186,7 +186,7 @@ Tensor settle_possible(Tensor query, Tensor reference, Tensor row_of, Tensor ord
                 query, reference, row_of, order, slack, bounds, column, number, limit, shift, delta, index);
   STD_TORCH_CHECK(query.scalar_type() == reference.scalar_type(), "settle_possible: query and reference have two dtypes");
   const int64_t lists = row_of.size(0), dim = query.size(1), capacity = bounds.size(2), k = delta.size(1);
-  common::check_integer("settle_possible", "first", first, 0, common::kMany);
+  common::check_integer("settle_possible", "first", first, 0, common::kMaxCount);
   common::check_integer("settle_possible", "distance", distance, 0, kDistances - 1);
   STD_TORCH_CHECK(k > 0, "settle_possible: got no neighbours, wanted at least 1 of each query");
   common::check_range<int64_t>("settle_possible", "row_of", row_of, query.size(0), -1);
@@ -210,15 +210,15 @@ Tensor settle_possible(Tensor query, Tensor reference, Tensor row_of, Tensor ord
       std::vector<double> x(dim);
       std::vector<float> upper(capacity + k);
       for (int64_t n = begin; n < end && !stop(); ++n) {
-        const int64_t listed = candidates.number[n], q = rows[n];
-        complete[n] = listed < capacity;
-        if (!listed || listed == capacity) continue;
+        const int64_t num_candidates = candidates.count[n], q = rows[n];
+        complete[n] = num_candidates < capacity;
+        if (!num_candidates || num_candidates == capacity) continue;
         if (q < 0) throw std::out_of_range("a list with references has no query");
         double* const deltas = all_deltas + q * k;
         int64_t* const indices = all_indices + q * k;
         ordered.clear();
-        std::copy(candidates.upper(n), candidates.upper(n) + listed, upper.data());
-        int64_t size = listed;
+        std::copy(candidates.upper(n), candidates.upper(n) + num_candidates, upper.data());
+        int64_t size = num_candidates;
         for (int64_t i = 0; i < k && indices[i] >= 0; ++i) {
           ordered.add(deltas[i], indices[i]);
           const auto bound = static_cast<float>(factor * deltas[i] + shifts[n]);
@@ -235,11 +235,11 @@ Tensor settle_possible(Tensor query, Tensor reference, Tensor row_of, Tensor ord
   return is_complete;
 }
 
-// Puts neighbours (N, k), in order, among others, in their place; where there are fewer than k, distances are infinite.
+// Merges ordered neighbors (N, k) into others in place; missing neighbors have infinite distances.
 void merge_nearest(Tensor other, Tensor of_other, int64_t first, Tensor delta, Tensor index) {
   common::check("merge_nearest", "other: float64 N K, of_other: int32 N K, delta: float64 N K, index: int64 N K", other,
                 of_other, delta, index);
-  common::check_integer("merge_nearest", "first", first, 0, common::kMany);
+  common::check_integer("merge_nearest", "first", first, 0, common::kMaxCount);
   const int64_t k = delta.size(1);
   const stop::Flag stop;
   common::in_parallel("merge_nearest", delta.size(0), 256, [&](int64_t begin, int64_t end) {

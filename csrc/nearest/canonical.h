@@ -18,7 +18,7 @@ T* data(const Tensor& tensor) {
   return static_cast<T*>(tensor.data_ptr());
 }
 
-// `f` with a zero of the type of the tensor's rows.
+// Calls `f` with a zero of the tensor's dtype.
 template <class F>
 auto for_rows(const Tensor& tensor, F f) {
   switch (tensor.scalar_type()) {
@@ -33,23 +33,22 @@ auto for_rows(const Tensor& tensor, F f) {
 enum Distance : int64_t { kEuclidean, kInner, kCosine };
 constexpr int64_t kDistances = kCosine + 1;
 
-// The distances of queries to references (R, D), in one thread. The loops are compiled once, in canonical_cpu.cpp, for
-// all callers.
+// Distances of queries to references (R, D), in one thread. All callers share the loops of canonical_cpu.cpp.
 class Canonical {
  public:
   Canonical(const Tensor& reference, int64_t distance);
 
   double operator()(const double* query, int64_t column) {
     double delta;
-    of_pairs(query, nullptr, &column, 1, &delta);
+    for_pairs(query, nullptr, &column, 1, &delta);
     return delta;
   }
-  // delta[n]: of the query to reference columns[n].
-  void of_list(const double* query, const int64_t* columns, int64_t count, double* delta) {
-    of_pairs(query, nullptr, columns, count, delta);
+  // delta[n]: distance of the query to reference columns[n].
+  void to_list(const double* query, const int64_t* columns, int64_t count, double* delta) {
+    for_pairs(query, nullptr, columns, count, delta);
   }
-  // delta[n]: of query rows[n], or of the first one where there are no rows, to reference columns[n].
-  void of_pairs(const double* queries, const int64_t* rows, const int64_t* columns, int64_t count, double* delta);
+  // delta[n]: distance of query rows[n], or without rows of the first query, to reference columns[n].
+  void for_pairs(const double* queries, const int64_t* rows, const int64_t* columns, int64_t count, double* delta);
 
  private:
   // The rows, and scratch memory for sums.
@@ -61,7 +60,7 @@ class Canonical {
   // For references of one type and contiguous rows.
   using Kernel = void (*)(const Rows& of, const double* queries, const int64_t* rows, const int64_t* columns,
                           int64_t count, double* delta);
-  // Reads rows of another type or step, as float32 where that holds them.
+  // Reads rows of another type or step, converted to float32 if that is exact.
   using Reader = void (*)(const Rows& of, int64_t step, const int64_t* columns, int64_t count, void* to);
 
   template <class T, int64_t distance>
@@ -76,7 +75,7 @@ class Canonical {
   int64_t step_;
   Kernel kernel_;
   Reader reader_;  // null: rows need no copy
-  int64_t chunk_rows_;  // rows that are read
+  int64_t chunk_rows_;  // rows that are converted together
   std::vector<double> sums_, read_;
 };
 

@@ -16,12 +16,12 @@ namespace nearest {
 
 namespace {
 
-constexpr int64_t kSoon = 4;               // rows that are fetched ahead
-constexpr int64_t kAtOnce = 8, kHeld = 2048;  // rows that are read before they are used, and the numbers of these
+constexpr int64_t kPrefetch = 4;                               // rows to prefetch
+constexpr int64_t kMaxChunkRows = 8, kMaxChunkEntries = 2048;  // rows that are converted together, and their entries
 
 typedef double Eight __attribute__((vector_size(64)));
 
-// A vector of eight numbers.
+// Loads eight numbers.
 COMMON_INLINE inline void load(const double* from, Eight& x) { std::memcpy(&x, from, sizeof x); }
 COMMON_INLINE inline void load(const float* from, Eight& x) {
   typedef float Floats __attribute__((vector_size(32)));
@@ -29,15 +29,15 @@ COMMON_INLINE inline void load(const float* from, Eight& x) {
   std::memcpy(&y, from, sizeof y);
   x = __builtin_convertvector(y, Eight);
 }
-// Of fewer, zeros behind them.
+// Loads fewer numbers, followed by zeros.
 template <class T>
-COMMON_INLINE inline void load_some(const T* from, int64_t count, Eight& x) {
+COMMON_INLINE inline void load_partial(const T* from, int64_t count, Eight& x) {
   double lanes[8] = {};
   for (int64_t lane = 0; lane < count; ++lane) lanes[lane] = from[lane];
   load(lanes, x);
 }
 
-// Of at most 4 vectors.
+// Adds at most 4 vectors.
 template <class F>
 COMMON_INLINE inline double add_last(int64_t size, const F& term) {
   Eight x = term(0);
@@ -47,46 +47,47 @@ COMMON_INLINE inline double add_last(int64_t size, const F& term) {
   return (a + c) + (b + d);
 }
 
-// The halving sum of vectors of terms: lane d of vector i is term 8 i + d. Three halvings add vectors that lie apart, so
-// that an eighth of them is left, without a place in memory for the others.
+// The halving sum of vectors of terms: lane d of vector i is term 8 i + d. Three halvings at once reduce the vectors to an
+// eighth, so that the others are never stored.
 template <class F>
 COMMON_INLINE inline double halving_sum(int64_t size, double* sums, const F& term) {
-  int64_t apart = size / 8;
-  if (!apart) return add_last(size, term);
-  const auto of_eight = [&](const auto& at, int64_t i) COMMON_INLINE {
-    const Eight a = at(i) + at(i + 4 * apart), b = at(i + apart) + at(i + 5 * apart);
-    const Eight c = at(i + 2 * apart) + at(i + 6 * apart), d = at(i + 3 * apart) + at(i + 7 * apart);
+  int64_t spacing = size / 8;
+  if (!spacing) return add_last(size, term);
+  const auto sum_of_eight = [&](const auto& term_at, int64_t i) COMMON_INLINE {
+    const Eight a = term_at(i) + term_at(i + 4 * spacing), b = term_at(i + spacing) + term_at(i + 5 * spacing);
+    const Eight c = term_at(i + 2 * spacing) + term_at(i + 6 * spacing);
+    const Eight d = term_at(i + 3 * spacing) + term_at(i + 7 * spacing);
     return (a + c) + (b + d);
   };
-  const auto before = [sums](int64_t i) COMMON_INLINE {
+  const auto stored = [sums](int64_t i) COMMON_INLINE {
     Eight x;
     load(sums + 8 * i, x);
     return x;
   };
-  const auto keep = [sums](int64_t i, const Eight& x) COMMON_INLINE { std::memcpy(sums + 8 * i, &x, sizeof x); };
-  for (int64_t i = 0; i < apart; ++i) keep(i, of_eight(term, i));
-  for (size = apart; (apart = size / 8); size = apart)
-    for (int64_t i = 0; i < apart; ++i) keep(i, of_eight(before, i));
-  return add_last(size, before);
+  const auto store = [sums](int64_t i, const Eight& x) COMMON_INLINE { std::memcpy(sums + 8 * i, &x, sizeof x); };
+  for (int64_t i = 0; i < spacing; ++i) store(i, sum_of_eight(term, i));
+  for (size = spacing; (spacing = size / 8); size = spacing)
+    for (int64_t i = 0; i < spacing; ++i) store(i, sum_of_eight(stored, i));
+  return add_last(size, stored);
 }
 
-// The halving sum of f(x, y) over the numbers of two rows.
+// The halving sum of f(x, y) over the entries of two rows.
 template <class X, class Y, class F>
 COMMON_INLINE inline double sum_of(const X* x, const Y* y, int64_t dim, int64_t size, double* sums, const F& f) {
-  const int64_t whole = dim / 8;
+  const int64_t num_full = dim / 8;
   Eight rest = {};
-  if (8 * whole < dim) {
+  if (8 * num_full < dim) {
     Eight x_rest, y_rest;
-    load_some(x + 8 * whole, dim - 8 * whole, x_rest);
-    load_some(y + 8 * whole, dim - 8 * whole, y_rest);
+    load_partial(x + 8 * num_full, dim - 8 * num_full, x_rest);
+    load_partial(y + 8 * num_full, dim - 8 * num_full, y_rest);
     rest = f(x_rest, y_rest);
   }
   return halving_sum(size / 8, sums, [&](int64_t i) COMMON_INLINE {
-    if (i >= whole) return i == whole ? rest : Eight{};
-    Eight x_here, y_here;
-    load(x + 8 * i, x_here);
-    load(y + 8 * i, y_here);
-    return f(x_here, y_here);
+    if (i >= num_full) return i == num_full ? rest : Eight{};
+    Eight x_full, y_full;
+    load(x + 8 * i, x_full);
+    load(y + 8 * i, y_full);
+    return f(x_full, y_full);
   });
 }
 
@@ -98,12 +99,12 @@ void Canonical::distances(const Rows& of, const double* queries, const int64_t* 
   const T* const first = static_cast<const T*>(of.first);
   const int64_t stride = of.stride, dim = of.dim, size = of.size;
   double* const sums = of.sums;
-  common::vectorised([=](auto) COMMON_INLINE {
+  common::vectorized([=](auto) COMMON_INLINE {
     const auto product = [](const Eight& a, const Eight& b) COMMON_INLINE { return a * b; };
     for (int64_t n = 0; n < count; ++n) {
-      if (n + kSoon < count) {  // they lie anywhere
-        const char* const soon = reinterpret_cast<const char*>(first + columns[n + kSoon] * stride);
-        for (int64_t at = 0; at < dim * int64_t(sizeof(T)); at += 64) __builtin_prefetch(soon + at);
+      if (n + kPrefetch < count) {  // their addresses are random
+        const char* const next_row = reinterpret_cast<const char*>(first + columns[n + kPrefetch] * stride);
+        for (int64_t byte = 0; byte < dim * int64_t(sizeof(T)); byte += 64) __builtin_prefetch(next_row + byte);
       }
       const double* const x = queries + (rows ? rows[n] * dim : 0);
       const T* const y = first + columns[n] * stride;
@@ -128,15 +129,15 @@ void Canonical::distances(const Rows& of, const double* queries, const int64_t* 
 
 template <class T>
 void Canonical::read(const Rows& of, int64_t step, const int64_t* columns, int64_t count, void* to) {
-  using Held = std::conditional_t<std::is_same_v<T, double>, double, float>;
+  using Value = std::conditional_t<std::is_same_v<T, double>, double, float>;
   const T* const first = static_cast<const T*>(of.first);
   const int64_t stride = of.stride, dim = of.dim;
-  common::vectorised([=](auto) COMMON_INLINE {
+  common::vectorized([=](auto) COMMON_INLINE {
     for (int64_t n = 0; n < count; ++n) {
       const T* const row = first + columns[n] * stride;
-      Held* const out = static_cast<Held*>(to) + n * dim;
-      if (step == 1) for (int64_t d = 0; d < dim; ++d) out[d] = static_cast<Held>(row[d]);
-      else for (int64_t d = 0; d < dim; ++d) out[d] = static_cast<Held>(row[d * step]);
+      Value* const out = static_cast<Value*>(to) + n * dim;
+      if (step == 1) for (int64_t d = 0; d < dim; ++d) out[d] = static_cast<Value>(row[d]);
+      else for (int64_t d = 0; d < dim; ++d) out[d] = static_cast<Value>(row[d * step]);
     }
   });
 }
@@ -153,21 +154,21 @@ Canonical::Canonical(const Tensor& reference, int64_t distance)
   const bool single = reference.scalar_type() == ScalarType::Float, wide = reference.scalar_type() == ScalarType::Double;
   kernel_ = wide ? kernel<double>(distance) : kernel<float>(distance);
   reader_ = step_ == 1 && (single || wide) ? nullptr : for_rows(reference, [](auto zero) -> Reader { return read<decltype(zero)>; });
-  chunk_rows_ = std::clamp<int64_t>(kHeld / std::max<int64_t>(rows_.dim, 1), 1, kAtOnce);
+  chunk_rows_ = std::clamp<int64_t>(kMaxChunkEntries / std::max<int64_t>(rows_.dim, 1), 1, kMaxChunkRows);
   if (reader_) read_.resize(chunk_rows_ * rows_.dim);
 }
 
-void Canonical::of_pairs(const double* queries, const int64_t* rows, const int64_t* columns, int64_t count, double* delta) {
+void Canonical::for_pairs(const double* queries, const int64_t* rows, const int64_t* columns, int64_t count, double* delta) {
   Rows of = rows_;
   of.sums = sums_.data();
   if (!reader_) return kernel_(of, queries, rows, columns, count, delta);
-  static constexpr int64_t kPlaces[kAtOnce] = {0, 1, 2, 3, 4, 5, 6, 7};
+  static constexpr int64_t kIndices[kMaxChunkRows] = {0, 1, 2, 3, 4, 5, 6, 7};
   of.first = read_.data();
   of.stride = of.dim;
   for (int64_t n = 0; n < count; n += chunk_rows_) {
-    const int64_t some = std::min(chunk_rows_, count - n);
-    reader_(rows_, step_, columns + n, some, read_.data());
-    kernel_(of, queries, rows ? rows + n : nullptr, kPlaces, some, delta + n);
+    const int64_t num_rows = std::min(chunk_rows_, count - n);
+    reader_(rows_, step_, columns + n, num_rows, read_.data());
+    kernel_(of, queries, rows ? rows + n : nullptr, kIndices, num_rows, delta + n);
   }
 }
 
@@ -179,11 +180,11 @@ Tensor canonical_pairs(Tensor query, Tensor reference, Tensor row, Tensor column
   common::check_range<int64_t>("canonical_pairs", "column", column, reference.size(0));
   Tensor delta = torch::stable::new_empty(row, {row.numel()}, ScalarType::Double);
   const stop::Flag stop;
-  constexpr int64_t kPairs = 256;  // between two looks at the flag
+  constexpr int64_t kPairs = 256;  // between two tests of the flag
   common::in_parallel("canonical_pairs", row.numel(), kPairs, [&](int64_t begin, int64_t end) {
     Canonical canonical(reference, distance);
     for (int64_t n = begin; n < end && !stop(); n += kPairs)
-      canonical.of_pairs(data<const double>(query), data<const int64_t>(row) + n, data<const int64_t>(column) + n,
+      canonical.for_pairs(data<const double>(query), data<const int64_t>(row) + n, data<const int64_t>(column) + n,
                          std::min(kPairs, end - n), data<double>(delta) + n);
   });
   return delta;

@@ -17,7 +17,7 @@ struct Positives {
   int64_t count;
 };
 
-// Counts the positives before an entry that is not positive. Equal references share a distance, and so their position.
+// Counts the positives before an entry that is not positive. Equal references have equal distances and so equal positions.
 class Positions {
  public:
   enum Ties : int64_t { kByIndex, kPositivesFirst, kPositivesLast };
@@ -25,14 +25,14 @@ class Positions {
       : canonical_(reference, distance), equal_(data<const int64_t>(equal)), ties_(ties), requested_(kCacheSize), cached_(kCacheSize),
         columns_(kColumns), delta_(kColumns) {}
 
-  // Adds entries to the counts of their positions: those of `count` columns, at most kColumns. For one query they have to
-  // ascend, from call to call too.
+  // Adds the entries of `count` columns, at most kColumns, to the counts of their positions. The columns of one query must
+  // ascend, also from call to call.
   void add(int64_t query_index, const double* query, const int64_t* columns, int64_t count, const Positives& positives,
            int64_t* counts) {
     int64_t num_columns = 0;
     for (int64_t n = 0; n < count; ++n)
       if (requested_[slot(columns[n])].replace(query_index, equal_[columns[n]])) columns_[num_columns++] = columns[n];
-    canonical_.of_list(query, columns_.data(), num_columns, delta_.data());
+    canonical_.to_list(query, columns_.data(), num_columns, delta_.data());
     const double *other = delta_.data(), *const begin = positives.delta, *const end = begin + positives.count;
     for (int64_t n = 0; n < count; ++n) {
       Cached& cached = cached_[slot(columns[n])];
@@ -52,7 +52,7 @@ class Positions {
   struct CacheKey {
     int64_t query = -1, equal = -1;
 
-    // Stores a key and returns whether it was another one.
+    // Stores a key and returns whether it replaced another key.
     bool replace(int64_t new_query, int64_t new_equal) {
       const bool is_new = query != new_query || equal != new_equal;
       query = new_query, equal = new_equal;
@@ -96,11 +96,11 @@ class Bins {
       stop[b] += stop[b - 1];
     }
     hot.resize(bins + 2);
-    common::vectorised([bins, first = start.data(), last = stop.data(), hot = hot.data()](auto) COMMON_INLINE {
+    common::vectorized([bins, first = start.data(), last = stop.data(), hot = hot.data()](auto) COMMON_INLINE {
       for (int64_t b = 0; b < bins + 2; ++b) hot[b] = first[b] < last[b];
     });
   }
-  // Monotone in spite of rounding, which is all that counting needs. NaN is in the last bin.
+  // Monotone in spite of rounding, as counting requires. NaN is in the last bin.
   COMMON_INLINE int32_t of(float x) const {
     const float bin = (x - low_) * scale_ + 1;
     const float below = bin < max_bin_ ? bin : max_bin_;
@@ -129,14 +129,14 @@ struct Entries {
   int64_t columns, start;
 };
 
-// Counts for one query after the other, in one thread.
+// Counts for one query at a time, in one thread.
 class Counter {
  public:
   Counter(const Queries& queries, const Positions& positions)
       : queries_(queries), positions_(positions), bins_(std::clamp<int64_t>(32 * queries.width(), 256, 4096)), low_(queries.width()),
         high_(queries.width()), open_(kColumns + kStep), uncertain_(kColumns), counts_(queries.width() + 1) {}
 
-  // Counts the entries between each positive of query q and the one before it; last, the entries after all.
+  // Counts the entries between each positive of query q and its predecessor, and finally the entries after all positives.
   const std::vector<int64_t>& operator()(int64_t q, const Entries& entries) {
     const Positives positives = queries_.positives(q);
     edges(q, positives);
@@ -148,7 +148,7 @@ class Counter {
  private:
   static constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-  // Bounds of the filter value of each positive, and bins over all of these.
+  // Bounds of the filter value of each positive, and bins over all bounds.
   void edges(int64_t q, const Positives& positives) {
     const double factor = data<const double>(queries_.factor)[q], shift = data<const double>(queries_.shift)[q];
     const double error = data<const double>(queries_.error)[q];
@@ -166,7 +166,7 @@ class Counter {
     const uint8_t* hot = table_.hot.data();
     int32_t *bin_counts = table_.entries.data(), *open = open_.data();
     int64_t opened = 0;
-    common::vectorised([=, columns = entries.columns, bins = &table_, &opened](auto) COMMON_INLINE {
+    common::vectorized([=, columns = entries.columns, bins = &table_, &opened](auto) COMMON_INLINE {
       int64_t count = 0;
       for (int64_t c = 0; c < columns; c += kStep) {
         const int64_t stop = std::min(c + kStep, columns);
@@ -220,7 +220,7 @@ class Counter {
 // Adds to before[q][p] the entries that come before positive p of query q and after those before it, among x: (Q, D)
 // times rows: (C, D), transposed, + bias: of references first, first + 1, ...
 // delta, index (Q, P): positives in order, the first `relevant` of each row; factor, shift, error (Q,): as in `Queries`;
-// equal (R,): the same number for equal references.
+// equal (R,): equal values for equal references.
 void count_before(Tensor x, Tensor rows, Tensor bias, int64_t first, Tensor own, std::optional<Tensor> ignored,
                   Tensor query, Tensor reference, Tensor equal, Tensor delta, Tensor index, Tensor relevant,
                   Tensor factor, Tensor shift, Tensor error, int64_t distance, int64_t ties, Tensor before) {
@@ -236,7 +236,7 @@ void count_before(Tensor x, Tensor rows, Tensor bias, int64_t first, Tensor own,
   const Queries queries{query, delta, index, relevant, factor, shift, error};
   const int64_t width = queries.width();
   Locks locks(x.size(0));
-  // With few queries every thread has a tile.
+  // Few queries are split so that every thread has a tile.
   const int64_t threads = torch::stable::get_num_threads();
   const int64_t height = std::clamp<int64_t>((x.size(0) + threads - 1) / threads, 1, kRows);
   for_tiles<float>("count_before", x, rows, height, kColumns, -x.size(0), [&] {

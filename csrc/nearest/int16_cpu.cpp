@@ -1,9 +1,10 @@
-// References that may be among the k nearest, by products of rows that are rounded to 16 bits, one scale for each row.
+// Finds references that may be among the k nearest, by products of rows rounded to int16 with one scale per row.
 //
-// A query x and a reference y become x' and y', whose product is an exact sum: |x'| and |y'| are at most 2^15.5 units, so
-// that no sum exceeds 32 bits. |x.y - x'.y'| <= |x - x'| |y| + |x'| |y - y'| <= width(x) share(y), and the filter value of
-// the reference is at least `lower` = bias - x'.y' - width share, less slack(x), and at most lower + 2 (width share + spread),
-// plus slack(x); by Euclidean distance x_scale and width hold a factor of 2. search/README.md defines them.
+// A query x and a reference y are rounded to x' and y'. Their product is exact: |x'| and |y'| are at most 2^15.5 units, so
+// no sum exceeds 32 bits. |x.y - x'.y'| <= |x - x'| |y| + |x'| |y - y'| <= width(x) share(y), so the filter value of the
+// reference is at least `lower` - slack(x), where lower = bias - x'.y' - width share, and at most
+// lower + 2 (width share + spread) + slack(x); for Euclidean distance x_scale and width include a factor of 2.
+// search/README.md defines them.
 #include <torch/csrc/stable/library.h>
 
 #include <cmath>
@@ -19,9 +20,9 @@ namespace nearest {
 namespace {
 
 constexpr int64_t kPanel = 64, kHigh = Locks::kBlock, kWide = 512;  // columns of a panel; rows and columns of a tile
-constexpr int kRows = 6;                                           // of queries that are multiplied together
+constexpr int kRows = 6;                                           // queries that are multiplied together
 
-// Rounded queries and references, both in panels (P, depth, 64) of words, each of two numbers.
+// Rounded queries and references, both in panels (P, depth, 64) of int32 that hold two int16 codes.
 struct Operands {
   const int32_t *x, *panels;
   const float* x_scale;                // (64 P,)
@@ -30,17 +31,17 @@ struct Operands {
   int64_t depth;
 };
 
-// A value that is below the limit of query q, of reference `column`.
+// The value of reference `column`, which is below the limit of query q.
 struct Hit {
   int32_t q, column;
   float lower;
 };
 
-// Hits of some queries and one panel: references for the queries, and if the panel's rows are queries too, references
-// for these.
+// Hits of a block of queries and one panel: references for the queries, and if the panel's rows are queries too,
+// references for them.
 struct PanelHits {
   const float* limit;             // (kHigh,) of the queries
-  const float *limits, *widths;  // (kPanel,) of the panel's rows; null: these are no queries
+  const float *limits, *widths;  // (kPanel,) of the panel's rows; null if they are no queries
   int64_t num_row_hits, num_col_hits;
   std::vector<Hit> row_hits, col_hits;
 };
@@ -54,11 +55,11 @@ __attribute__((always_inline)) inline V load(const T* from) {
 
 #if defined(__x86_64__)
 
-// Vectors of one width. Instructions are written out, because compilers neither select the first nor fuse the second.
+// Vectors of 64 bytes. Assembly is used because compilers neither select the first instruction nor fuse the second.
 struct Wide {
   typedef int32_t Int __attribute__((vector_size(64), aligned(4)));
   typedef float Float __attribute__((vector_size(64), aligned(4)));
-  static constexpr int kVectors = 4;  // of a panel that are multiplied together
+  static constexpr int kVectors = 4;  // vectors of a panel that are multiplied together
   __attribute__((always_inline)) static void multiply(Int& sum, const Int& y, const Int& x) {
     asm("vpdpwssd %2, %1, %0" : "+v"(sum) : "v"(y), "v"(x));
   }
@@ -91,9 +92,9 @@ struct Narrow {
   }
 };
 
-// The products of kRows queries and a panel, by pairs of codes. Loops are unrolled, or a compiler keeps the sums in memory.
+// Multiplies kRows queries and a panel by pairs of codes. Loops are unrolled because compilers else keep the sums in memory.
 template <class V>
-__attribute__((always_inline)) inline void multiply_words(const int32_t* x, const int32_t* panel, int64_t depth,
+__attribute__((always_inline)) inline void multiply_int16(const int32_t* x, const int32_t* panel, int64_t depth,
                                                           int32_t* products) {
   using Int = typename V::Int;
   constexpr int kLanes = sizeof(Int) / sizeof(int32_t);
@@ -123,7 +124,7 @@ __attribute__((always_inline)) inline void multiply_words(const int32_t* x, cons
   }
 }
 
-// Which values of query q and the panel at `column` are below their limits, from their products.
+// Finds the values of query q and the panel at `column` below their limits, from their products.
 template <class V>
 __attribute__((always_inline)) inline void compare(const Operands& o, int64_t q, int64_t column, float limit,
                                                    const int32_t* products, PanelHits& hits) {
@@ -163,36 +164,36 @@ __attribute__((always_inline)) inline void compare(const Operands& o, int64_t q,
   }
 }
 
-// x: the queries by pairs of codes, kRows of them together
+// x: the queries by pairs of codes, interleaved by kRows
 template <class V>
 __attribute__((always_inline)) inline void multiply_panel_by(const Operands& o, const int32_t* x, int64_t query,
                                                              int64_t end, int64_t column, PanelHits& hits) {
   alignas(64) int32_t products[kRows * kPanel];
   for (int64_t q = query; q < end; q += kRows, x += o.depth * kRows) {
-    multiply_words<V>(x, o.panels + column * o.depth, o.depth, products);
+    multiply_int16<V>(x, o.panels + column * o.depth, o.depth, products);
     for (int64_t r = 0; r < std::min<int64_t>(kRows, end - q); ++r)
       compare<V>(o, q + r, column, hits.limit[q + r - query], products + kPanel * r, hits);
   }
 }
 
-COMMON_WITH_WORDS_64 __attribute__((noinline)) void multiply_panel_64(const Operands& o, const int32_t* x, int64_t query, int64_t end,
-                                            int64_t column, PanelHits& hits) {
+COMMON_WITH_INT16_64 __attribute__((noinline)) void multiply_panel_64(const Operands& o, const int32_t* x, int64_t query,
+                                                                      int64_t end, int64_t column, PanelHits& hits) {
   multiply_panel_by<Wide>(o, x, query, end, column, hits);
 }
-COMMON_WITH_WORDS_32 __attribute__((noinline)) void multiply_panel_32(const Operands& o, const int32_t* x, int64_t query, int64_t end,
-                                            int64_t column, PanelHits& hits) {
+COMMON_WITH_INT16_32 __attribute__((noinline)) void multiply_panel_32(const Operands& o, const int32_t* x, int64_t query,
+                                                                      int64_t end, int64_t column, PanelHits& hits) {
   multiply_panel_by<Narrow>(o, x, query, end, column, hits);
 }
 #endif
 
 void multiply_panel(const Operands& o, const int32_t* x, int64_t query, int64_t end, int64_t column, PanelHits& hits) {
 #if defined(__x86_64__)
-  if (common::multiplies_words() == 64) multiply_panel_64(o, x, query, end, column, hits);
+  if (common::int16_vector_bytes() == 64) multiply_panel_64(o, x, query, end, column, hits);
   else multiply_panel_32(o, x, query, end, column, hits);
 #endif
 }
 
-// Queries query, ..., end - 1 of panels, by pairs of codes, kRows of them together, padded by zeros.
+// Packs queries query, ..., end - 1 of panels by pairs of codes, interleaved by kRows and padded by zeros.
 void gather_rows(const Operands& o, int64_t query, int64_t end, std::vector<int32_t>& packed) {
   packed.assign((end - query + kRows - 1) / kRows * kRows * o.depth, 0);
   int32_t* to = packed.data();
@@ -211,10 +212,10 @@ void gather_rows(const Operands& o, int64_t query, int64_t end, std::vector<int3
 
 }  // namespace
 
-// Rounds rows (N, D) of any floating type, those of `order` if given, -1 = none, less the center (D,) float64 and
-// times `factor`, into places first, first + 1, ... of panels (P, depth, 64, 2) int16: row = scale * numbers + error:
-// scale (64 P,) float32, sizes (3, 64 P) float64: |row|, |scale * numbers|, |row - scale * numbers|. Rows
-// that are not finite, missing, or at least 2^41 long become zeros, with an infinite |row|.
+// Rounds `factor` * (rows - center) to rows first, first + 1, ... of panels (P, depth, 64, 2) int16. rows (N, D) have any
+// floating type; `order` selects rows, -1 is a missing row; the center (D,) is float64. row = scale * codes + error with
+// scale (64 P,) float32; sizes (3, 64 P) float64: |row|, |scale * codes|, |error|. Rows that are missing, not finite or at
+// least 2^41 long become zeros with an infinite |row|.
 void to_words(Tensor rows, std::optional<Tensor> order, Tensor centre, double factor, Tensor panels, Tensor scale,
               Tensor sizes, int64_t first) {
   common::check("to_words",
@@ -226,7 +227,7 @@ void to_words(Tensor rows, std::optional<Tensor> order, Tensor centre, double fa
   const int64_t depth = panels.size(1), all = scale.size(0);
   common::check_integer("to_words", "first", first, 0, all - count);
   STD_TORCH_CHECK(2 * depth == dim + dim % 2, "to_words: got rows of ", dim, " columns, but panels of ", 2 * depth);
-  const double max_length = 46338 - std::sqrt(double(dim)) / 2;  // 2^15.5, less what rounding may add to a length
+  const double max_length = 46338 - std::sqrt(double(dim)) / 2;  // 2^15.5, less the effect of rounding
   const auto* const selected = order ? data<const int64_t>(*order) : nullptr;
   const auto* const center = data<const double>(centre);
   int32_t* const panel = data<int32_t>(panels);
@@ -238,18 +239,18 @@ void to_words(Tensor rows, std::optional<Tensor> order, Tensor centre, double fa
     const int64_t stride = rows.stride(0), step = rows.stride(1);
     common::in_parallel("to_words", count, kPanel, [&](int64_t begin, int64_t end) {
       const int64_t padded = (dim + 7) / 8 * 8;
-      std::vector<double> centred(padded);
+      std::vector<double> centered(padded);
       std::vector<int16_t> buffer(padded);
-      double* const x = centred.data();
+      double* const x = centered.data();
       int16_t* const codes = buffer.data();
-      common::vectorised([=](auto) COMMON_INLINE {
+      common::vectorized([=](auto) COMMON_INLINE {
         typedef double Eight __attribute__((vector_size(64), aligned(8)));
         typedef int16_t Codes __attribute__((vector_size(16), aligned(2)));
         const auto sum = [](const Eight& v) COMMON_INLINE { return (v[0] + v[1] + v[2] + v[3]) + (v[4] + v[5] + v[6] + v[7]); };
         for (int64_t n = begin; n < end && !stop(); ++n) {
           const int64_t row_index = selected ? selected[n] : n, column = first + n;
           const auto* const row = from + std::max<int64_t>(row_index, 0) * stride;
-          if (row_index < 0) std::fill_n(x, dim, 0.0);  // no row may exist
+          if (row_index < 0) std::fill_n(x, dim, 0.0);  // there may be no rows
           else if (step == 1) for (int64_t d = 0; d < dim; ++d) x[d] = (static_cast<double>(row[d]) - center[d]) * factor;
           else for (int64_t d = 0; d < dim; ++d) x[d] = (static_cast<double>(row[d * step]) - center[d]) * factor;
           Eight squares = {}, largest = {}, code_squares = {}, error_squares = {};
@@ -267,7 +268,8 @@ void to_words(Tensor rows, std::optional<Tensor> order, Tensor centre, double fa
           if (!is_coded) std::fill_n(x, dim, 0.0);
           for (int64_t d = 0; d < padded; d += 8) {
             const Eight v = load<Eight>(x + d);
-            const Eight rounded = (v * inverse + 0x1.8p52) - 0x1.8p52;  // to the nearest: units of such large numbers are 1
+            // Rounds to nearest: the spacing of numbers near 1.5 * 2^52 is 1.
+            const Eight rounded = (v * inverse + 0x1.8p52) - 0x1.8p52;
             const Eight error = v - exact * rounded;
             code_squares += rounded * rounded;
             error_squares += error * error;
@@ -286,12 +288,12 @@ void to_words(Tensor rows, std::optional<Tensor> order, Tensor centre, double fa
   });
 }
 
-// Adds the references that may be among the k nearest of queries x. With first >= 0, a multiple of 64, the queries are the
-// first references, in order, and a product with a reference from `first` on updates both of its rows.
+// Adds the references that may be among the k nearest of queries x. If first_column >= 0, a multiple of 64, the queries are
+// the first references, in order, and a product with a reference from `first_column` on updates both of its rows.
 void int16_candidates(Tensor x, Tensor x_scale, Tensor panels, Tensor scale, Tensor bias, Tensor share, Tensor spread,
                    Tensor width, Tensor slack, Tensor own, Tensor bounds, Tensor column, Tensor number, Tensor limit,
                    int64_t k, int64_t first_column) {
-  STD_TORCH_CHECK(common::multiplies_words(), "int16_candidates: this processor does not multiply words (VNNI)");
+  STD_TORCH_CHECK(common::int16_vector_bytes(), "int16_candidates: this processor does not multiply words (VNNI)");
   STD_TORCH_CHECK(bias.size(0) <= std::numeric_limits<int32_t>::max(), "int16_candidates: got ", bias.size(0),
                   " references, but columns are 32 bits wide");
   common::check("int16_candidates",
@@ -314,14 +316,14 @@ void int16_candidates(Tensor x, Tensor x_scale, Tensor panels, Tensor scale, Ten
   const int64_t high = (queries + kHigh - 1) / kHigh, tiles = high * ((size + kWide - 1) / kWide);
   const bool is_symmetric = first_column >= 0;
   const auto* const self = data<const int64_t>(own);
-  const auto* const roundings = data<const float>(spread);
+  const auto* const errors = data<const float>(spread);
   std::atomic<int64_t> next{0};
   const stop::Flag stop;
   Locks locks(rows);
   common::in_parallel("int16_candidates", std::min<int64_t>(torch::stable::get_num_threads(), tiles), 1, [&](int64_t, int64_t) {
     const Candidates candidates(slack, bounds, column, number, limit, k);
     const auto push = [&](const Hit& hit) {
-      const float gap = 2 * (operands.width[hit.q] * operands.share[hit.column] + roundings[hit.column]);
+      const float gap = 2 * (operands.width[hit.q] * operands.share[hit.column] + errors[hit.column]);
       candidates.push(hit.q, hit.lower, gap, hit.column);
     };
     float query_limits[kHigh], limits[kPanel], widths[kPanel];
@@ -330,17 +332,21 @@ void int16_candidates(Tensor x, Tensor x_scale, Tensor panels, Tensor scale, Ten
     for (int64_t n; (n = next++) < tiles && !stop();) {
       const int64_t query = n % high * kHigh, end = std::min(query + kHigh, queries);
       const int64_t begin = n / high * kWide, last = std::min(begin + kWide, size);
-      // Of two rows in one block of queries both orders are compared, unless no query is such a reference.
+      // Two rows of the same block of queries are compared in both orders, unless no query is such a reference.
       int64_t c = is_symmetric ? std::max(std::max(begin, query), first_column) : begin;
       if (c < last) gather_rows(operands, query, end, packed);
       for (; c < last; c += kPanel) {
-        locks.for_blocks(query, end, [&](int64_t from, int64_t to) { std::copy(candidates.limit + from, candidates.limit + to, query_limits); });
+        locks.for_blocks(query, end, [&](int64_t from, int64_t to) {
+          std::copy(candidates.limit + from, candidates.limit + to, query_limits);
+        });
         const bool both = is_symmetric && (c >= query + kHigh || first_column >= queries) && c < rows;
         if (both) {
           const int64_t last_row = std::min(c + kPanel, rows);
           std::fill_n(limits, kPanel, -kInfinity);
           std::fill_n(widths, kPanel, 0.0f);
-          locks.for_blocks(c, last_row, [&](int64_t from, int64_t to) { std::copy(candidates.limit + from, candidates.limit + to, limits); });
+          locks.for_blocks(c, last_row, [&](int64_t from, int64_t to) {
+            std::copy(candidates.limit + from, candidates.limit + to, limits);
+          });
           std::copy(operands.width + c, operands.width + last_row, widths);
         }
         hits.limits = both ? limits : nullptr;
@@ -361,10 +367,10 @@ void int16_candidates(Tensor x, Tensor x_scale, Tensor panels, Tensor scale, Ten
   });
 }
 
-// ->  () bool: whether int16_candidates runs here.
+// ->  () bool: whether int16_candidates is supported.
 Tensor is_available(Tensor like) {
   Tensor result = torch::stable::new_empty(like, {}, ScalarType::Bool);
-  *data<bool>(result) = common::multiplies_words() > 0;
+  *data<bool>(result) = common::int16_vector_bytes() > 0;
   return result;
 }
 

@@ -1,4 +1,4 @@
-// Products of embeddings in tiles. A thread makes a tile and reads it from its own cache, and threads synchronize once per
+// Products of embeddings in tiles. A thread computes a tile and processes it from its cache; threads synchronize once per
 // call, not once per tile.
 #pragma once
 
@@ -30,7 +30,7 @@ struct Tile {
   void mask_out(int64_t q, int64_t c) const {
     if (c >= column && c < column + columns) row(q)[c - column] = std::numeric_limits<T>::infinity();
   }
-  // own: (Q,) references, of which the first column is `first`; ignored: (Q, R)
+  // own: (Q,) references; the first column is reference `first`; ignored: (Q, R)
   void mask_out(const Tensor& own, const std::optional<Tensor>& ignored, int64_t first) const {
     const int64_t* self = data<const int64_t>(own) + query;
     for (int64_t q = 0; q < queries; ++q) mask_out(q, self[q] - first);
@@ -57,8 +57,8 @@ void multiply(const Tensor& like, const T* x, const T* y, int64_t dim, const Til
   torch::stable::detail::to<Tensor>(stack[0]);
 }
 
-// Every tile of x: (Q, D) times y: (C, D), transposed, passed to the function that `make()` returned to the thread. Columns before
-// query + diagonal are left out, for the first query of a tile.
+// Passes every tile of x: (Q, D) times y: (C, D), transposed, to the thread's function, which `make()` returns. Columns before
+// query + diagonal are skipped, for the first query of a tile.
 template <class T, class Make>
 void for_tiles(const char* name, const Tensor& x, const Tensor& y, int64_t rows, int64_t columns, int64_t diagonal,
                const Make& make) {
@@ -105,11 +105,11 @@ class Locks {
 
 constexpr int64_t kStep = 32;  // entries that are compared together
 
-// Sets bit i where x[i] + offset(i) < limit(i). Mostly none is, which is tested first.
+// Sets bit i if x[i] + offset(i) < limit(i). Usually no bit is set, which is tested first.
 template <class T, class Offset, class Limit>
 COMMON_INLINE inline uint32_t below(const T* x, int64_t size, Offset offset, Limit limit) {
   uint32_t bits = 0;
-  if (size == kStep) {  // a constant, for the sake of the compiler
+  if (size == kStep) {  // a constant trip count, which compilers vectorize
     int any = 0;
     for (int32_t i = 0; i < kStep; ++i) any |= x[i] + offset(i) < limit(i);
     if (!any) return 0;

@@ -9,7 +9,7 @@
 
 namespace nearest {
 
-constexpr int64_t kRows = 128, kColumns = 1024;  // of a tile, which then fits into a core's cache
+constexpr int64_t kRows = 128, kColumns = 1024;  // of a tile, which fits into a core's cache
 
 template <class F>
 void for_type(const Tensor& tensor, F f) {
@@ -49,37 +49,37 @@ COMMON_INLINE inline T value_of(KeyType key) {
   return value;
 }
 
-// The smallest entries of each query so far: up to `capacity`, then only the `kept` smallest of them; entries that are
+// The smallest entries of each query so far: up to `capacity`, then only the k smallest of them; entries that are
 // not below the last of these, the limit, are not added.
 template <class T>
 struct TopK {
   using KeyType = typename Key<T>::type;
   KeyType* key;
-  int32_t* number;
+  int32_t* count;
   T* limit;
-  int64_t capacity, kept;
+  int64_t capacity, k;
 
-  TopK(const Tensor& keys, const Tensor& number, const Tensor& limit, int64_t kept)
-      : key(data<KeyType>(keys)), number(data<int32_t>(number)), limit(data<T>(limit)),
-        capacity(keys.size(1)), kept(kept) {
+  TopK(const Tensor& keys, const Tensor& number, const Tensor& limit, int64_t k)
+      : key(data<KeyType>(keys)), count(data<int32_t>(number)), limit(data<T>(limit)),
+        capacity(keys.size(1)), k(k) {
     static_assert(sizeof(KeyType) == 2 * sizeof(T), "an entry takes two numbers");
   }
 
   COMMON_INLINE void push(int64_t q, T x, int64_t column) const {
     if (!(x < limit[q])) return;
-    key[q * capacity + number[q]++] = key_of(x, static_cast<int32_t>(column));
-    if (number[q] == capacity) compact(q);
+    key[q * capacity + count[q]++] = key_of(x, static_cast<int32_t>(column));
+    if (count[q] == capacity) compact(q);
   }
-  COMMON_APART void compact(int64_t q) const {
+  COMMON_NOINLINE void compact(int64_t q) const {
     KeyType* keys = key + q * capacity;
-    std::nth_element(keys, keys + kept - 1, keys + capacity);
-    number[q] = static_cast<int32_t>(kept);
-    limit[q] = value_of<T>(keys[kept - 1]);
+    std::nth_element(keys, keys + k - 1, keys + capacity);
+    count[q] = static_cast<int32_t>(k);
+    limit[q] = value_of<T>(keys[k - 1]);
   }
 };
 
-// Adds the entries x: (Q, D) times rows: (C, D), transposed, + bias: of references first, first + 1, ... to query q's, or
-// if start is not negative, to reference start + q's, and to those of each of these later references too.
+// Adds the entries of x: (Q, D) times rows: (C, D), transposed, plus bias, for references first, first + 1, ... to the lists
+// of queries q, or if start is not negative, to those of references start + q and of all later references.
 void update_topk(Tensor x, Tensor rows, Tensor bias, int64_t first, Tensor own, std::optional<Tensor> ignored,
                 Tensor keys, Tensor number, Tensor limit, int64_t kept, int64_t start) {
   const int64_t references = bias.size(0);
@@ -91,7 +91,8 @@ void update_topk(Tensor x, Tensor rows, Tensor bias, int64_t first, Tensor own, 
                 x, rows, bias, own, ignored, keys, number, limit);
   const bool is_symmetric = start >= 0;
   const int64_t queries = limit.size(0);
-  common::check_integer("update_topk", "first", first, 0, (is_symmetric ? std::min(references, queries) : references) - rows.size(0));
+  common::check_integer("update_topk", "first", first, 0,
+                        (is_symmetric ? std::min(references, queries) : references) - rows.size(0));
   common::check_integer("update_topk", "kept", kept, 1, keys.size(1) - 1);
   if (is_symmetric) common::check_integer("update_topk", "start", start, 0, std::min(references, queries) - x.size(0));
   else STD_TORCH_CHECK(x.size(0) == queries, "update_topk: got ", x.size(0), " queries, but lists for ", queries);
@@ -104,7 +105,7 @@ void update_topk(Tensor x, Tensor rows, Tensor bias, int64_t first, Tensor own, 
     const T* offset = data<const T>(bias);
     const auto update_rows = [&](const Tile<T>& tile, int64_t begin, int64_t end) {
       const int64_t column = first + tile.column;
-      common::vectorised([=](auto) COMMON_INLINE {
+      common::vectorized([=](auto) COMMON_INLINE {
         for (int64_t q = begin; q < end; ++q) {
           const T* entries = tile.row(q - shift - tile.query);
           for (int64_t c = 0; c < tile.columns; c += kStep) {
@@ -120,7 +121,7 @@ void update_topk(Tensor x, Tensor rows, Tensor bias, int64_t first, Tensor own, 
       });
     };
     const auto update_cols = [&](const Tile<T>& tile, int64_t begin, int64_t end) {
-      common::vectorised([=](auto) COMMON_INLINE {
+      common::vectorized([=](auto) COMMON_INLINE {
         for (int64_t n = 0; n < tile.queries; ++n) {
           const int64_t column = start + tile.query + n;
           const T *entries = tile.row(n) - first - tile.column, offset_of_column = offset[column];
@@ -149,8 +150,8 @@ void update_topk(Tensor x, Tensor rows, Tensor bias, int64_t first, Tensor own, 
   });
 }
 
-// The `kept` smallest values (Q, kept) float64, ascending, and their columns (Q, kept) int64; infinity and -1 where there
-// are fewer.
+// Returns the `kept` smallest values (Q, kept) float64, ascending, and their columns (Q, kept) int64, padded by infinity and
+// -1.
 std::tuple<Tensor, Tensor> finalize_topk(Tensor keys, Tensor number, Tensor limit, int64_t kept) {
   common::check("finalize_topk", "keys: real N K 2, number: int32 N, limit: real N", keys, number, limit);
   common::check_range<int32_t>("finalize_topk", "number", number, keys.size(1) + 1);
@@ -165,8 +166,8 @@ std::tuple<Tensor, Tensor> finalize_topk(Tensor keys, Tensor number, Tensor limi
     common::in_parallel("finalize_topk", queries, 8, [&](int64_t begin, int64_t end) {
       for (int64_t q = begin; q < end && !stop(); ++q) {
         auto* from = topk.key + q * topk.capacity;
-        const int64_t size = std::min<int64_t>(kept, topk.number[q]);
-        if (size < topk.number[q]) std::nth_element(from, from + size, from + topk.number[q]);
+        const int64_t size = std::min<int64_t>(kept, topk.count[q]);
+        if (size < topk.count[q]) std::nth_element(from, from + size, from + topk.count[q]);
         std::sort(from, from + size);
         for (int64_t n = 0; n < kept; ++n) {
           data<double>(value)[q * kept + n] = n < size ? value_of<T>(from[n]) : std::numeric_limits<double>::infinity();

@@ -1,6 +1,6 @@
-// How many subset sums of integers are as extreme as a bound, by meeting in the middle: Horowitz & Sahni 1974,
-// doi:10.1145/321812.321823. Sums of one half, and of the other, ascend without sorting: a value more merges the sums
-// without it with those that have it.
+// Counts subset sums of integers that are as extreme as a bound by meeting in the middle: Horowitz & Sahni 1974,
+// doi:10.1145/321812.321823. The sums of each half are ascending without sorting: a further value merges the sums without
+// it and the sums with it.
 #include <torch/csrc/stable/library.h>
 #include <torch/csrc/stable/ops.h>
 #include <torch/csrc/stable/tensor.h>
@@ -21,18 +21,18 @@ namespace subsets {
 using torch::headeronly::ScalarType;
 using torch::stable::Tensor;
 
-constexpr int64_t kHalf = 24;   // values of a table, whose sums take 128 MB; more values than two tables are few
-constexpr int64_t kMostPlaces = 62;  // whose subsets are counted in 64 bits
-constexpr int64_t kLargest = int64_t{1} << 56;  // of a unit, so that no sum overflows
-constexpr int64_t kSmall = 18;  // tables of so many values may stand once in each thread
+constexpr int64_t kTableValues = 24;            // maximum values of a table; its sums take 128 MB
+constexpr int64_t kMaxPositions = 62;           // numbers of subsets fit into 64 bits
+constexpr int64_t kMaxUnit = int64_t{1} << 56;  // absolute value; no sum overflows
+constexpr int64_t kSmallValues = 18;            // maximum values of the tables of a single thread
 
 struct Sums {
   const int64_t* values;
   int64_t count;
 };
 
-// out: (n + m,) = x: (n,) and y + shift: (m,) merged, from the end. `out` may be the memory of x and y where it begins
-// behind neither.
+// Merges x: (n,) and y + shift: (m,) into out: (n + m,), from the end. `out` may overlap x and y if it does not begin after
+// either of them.
 inline void merge(const int64_t* x, int64_t n, const int64_t* y, int64_t m, int64_t shift, int64_t* out) {
   while (n > 0 && m > 0) {
     const int64_t left = x[n - 1], right = y[m - 1] + shift, take = left > right;
@@ -44,16 +44,16 @@ inline void merge(const int64_t* x, int64_t n, const int64_t* y, int64_t m, int6
   for (; m > 0; --m) out[m - 1] = y[m - 1] + shift;
 }
 
-// Sums of all subsets of some values, ascending, in classes: by the number of values, or all in one.
+// Ascending sums of all subsets of values: one class per number of values, or a single class.
 class Table {
  public:
   explicit Table(int64_t values) : sums_(new int64_t[int64_t(1) << values]) {}
 
-  // Classes of up to `most` values; -1: one class.
-  void build(const int64_t* values, int64_t count, int64_t most, const stop::Flag& stop) {
+  // Classes of up to `max_size` values; -1: a single class.
+  void build(const int64_t* values, int64_t count, int64_t max_size, const stop::Flag& stop) {
     sums_[0] = 0;
     begin_ = {0, 1};
-    for (int64_t k = 0; k < count && !stop(); ++k) most < 0 ? add(values[k]) : add_to_classes(values[k], most);
+    for (int64_t k = 0; k < count && !stop(); ++k) max_size < 0 ? add(values[k]) : add_to_classes(values[k], max_size);
   }
 
   int64_t classes() const { return static_cast<int64_t>(begin_.size()) - 1; }
@@ -65,24 +65,24 @@ class Table {
     begin_[1] *= 2;
   }
 
-  // Class k begins anew at begin_[k] + begin_[k - 1], behind all that later merges read, the last class first.
-  void add_to_classes(int64_t value, int64_t most) {
-    const int64_t old = classes(), now = std::min(old, most) + 1;
-    std::vector<int64_t> begin(now + 1, 0);
-    for (int64_t k = 0; k < now; ++k)
+  // Class k moves to begin_[k] + begin_[k - 1], after all data that later merges read; the last class moves first.
+  void add_to_classes(int64_t value, int64_t max_size) {
+    const int64_t old = classes(), count = std::min(old, max_size) + 1;
+    std::vector<int64_t> begin(count + 1, 0);
+    for (int64_t k = 0; k < count; ++k)
       begin[k + 1] = begin[k] + (k < old ? (*this)[k].count : 0) + (k ? (*this)[k - 1].count : 0);
-    for (int64_t k = now - 1; k > 0; --k) {
+    for (int64_t k = count - 1; k > 0; --k) {
       const Sums without = k < old ? (*this)[k] : Sums{nullptr, 0}, with = (*this)[k - 1];
       merge(without.values, without.count, with.values, with.count, value, sums_.get() + begin[k]);
     }
     begin_ = std::move(begin);
   }
 
-  std::unique_ptr<int64_t[]> sums_;  // written before it is read: nobody clears it
+  std::unique_ptr<int64_t[]> sums_;  // written before it is read, so not initialized
   std::vector<int64_t> begin_;
 };
 
-// How many pairs of x and y have a sum of at least `bound`.
+// Counts the pairs of x and y with a sum of at least `bound`.
 inline int64_t count_pairs(Sums x, Sums y, int64_t bound) {
   int64_t i = 0, j = y.count, count = 0;
   while (i < x.count && j > 0) {
@@ -100,7 +100,7 @@ struct Query {
   int64_t n;
   std::optional<int64_t> low, high;
 
-  // What is left of n values of N has the same count, and smaller classes where n > N / 2.
+  // The complements of subsets of n of N values have the same count, and smaller classes if n > N / 2.
   void shrink() {
     const int64_t count = static_cast<int64_t>(values.size());
     if (n < 0 || n > count || 2 * n <= count) return;
@@ -112,15 +112,16 @@ struct Query {
     if (high) high = total - *high;
   }
 
-  int64_t first() const { return std::min(static_cast<int64_t>(values.size() + 1) / 2, kHalf); }
-  int64_t second() const { return std::min(static_cast<int64_t>(values.size()) - first(), kHalf); }
+  int64_t first() const { return std::min(static_cast<int64_t>(values.size() + 1) / 2, kTableValues); }
+  int64_t second() const { return std::min(static_cast<int64_t>(values.size()) - first(), kTableValues); }
   int64_t rest() const { return static_cast<int64_t>(values.size()) - first() - second(); }
 
   void build(Table& table, bool upper, const stop::Flag& stop) const {
     table.build(values.data() + (upper ? first() : 0), upper ? second() : first(), n, stop);
   }
 
-  // Sums of class k of one table, and of the other those that make n values with subset `rest` of what is in neither.
+  // Counts the sums of class k of one table plus those of the other table that complete n values, given the subset `rest` of
+  // values in neither table.
   int64_t count(const Table& lower, const Table& upper, int64_t rest, int64_t k) const {
     int64_t sum = 0, size = 0;
     for (int64_t i = 0; rest >> i; ++i)
@@ -131,10 +132,10 @@ struct Query {
     const int64_t other = n < 0 ? 0 : n - size - k;
     if (other < 0 || other >= upper.classes()) return 0;
     const Sums x = lower[k], y = upper[other];
-    int64_t found = 0;
-    if (low) found += count_pairs(x, y, *low - sum);
-    if (high) found += x.count * y.count - count_pairs(x, y, *high - sum + 1);
-    return found;
+    int64_t count = 0;
+    if (low) count += count_pairs(x, y, *low - sum);
+    if (high) count += x.count * y.count - count_pairs(x, y, *high - sum + 1);
+    return count;
   }
 };
 
@@ -142,56 +143,56 @@ inline int64_t count_small(const Query& query, const stop::Flag& stop) {
   Table lower(query.first()), upper(query.second());
   query.build(lower, false, stop);
   query.build(upper, true, stop);
-  int64_t found = 0;
-  for (int64_t k = 0; k < lower.classes() && !stop(); ++k) found += query.count(lower, upper, 0, k);
-  return found;
+  int64_t count = 0;
+  for (int64_t k = 0; k < lower.classes() && !stop(); ++k) count += query.count(lower, upper, 0, k);
+  return count;
 }
 
-// All threads work on one query, whose tables are large.
+// Counts a query with large tables by all threads.
 inline int64_t count_large(const char* name, const Query& query, const stop::Flag& stop) {
   Table tables[2] = {Table(query.first()), Table(query.second())};
   common::in_parallel(name, 2, 1, [&](int64_t begin, int64_t end) {
     for (int64_t half = begin; half < end; ++half) query.build(tables[half], half == 1, stop);
   });
   const int64_t classes = tables[0].classes();
-  std::atomic<int64_t> next{0}, found{0};
+  std::atomic<int64_t> next{0}, count{0};
   common::in_parallel(name, torch::stable::get_num_threads(), 1, [&](int64_t, int64_t) {
     for (int64_t task; (task = next++) < classes << query.rest() && !stop();)
-      found += query.count(tables[0], tables[1], task / classes, task % classes);
+      count += query.count(tables[0], tables[1], task / classes, task % classes);
   });
-  return found;
+  return count;
 }
 
 // units: (B, N) int64  present: (B, N) bool  n, low, high: (B,) int64  ->  (B,) int64
-// Of the subsets of n present values, or without n of any: how many sums are >= low, plus how many are <= high.
+// Counts the subsets of n present values, or without n of all subsets, with a sum >= low, plus those with a sum <= high.
 Tensor extreme_subsets(Tensor units, Tensor present, std::optional<Tensor> n, std::optional<Tensor> low,
                        std::optional<Tensor> high) {
   const char* const name = "extreme_subsets";
   common::check(name, "units: int64 B N, present: bool B N, n: int64 B, low: int64 B, high: int64 B", units, present, n, low,
                 high);
-  const int64_t batch = units.size(0), places = units.size(1);
-  STD_TORCH_CHECK(places <= kMostPlaces, name, ": got ", places, " places, wanted at most ", kMostPlaces);
-  if (n) common::check_range<int64_t>(name, "n", *n, kMostPlaces + 1);
-  common::check_range<int64_t>(name, "units", units, kLargest + 1, -kLargest);
+  const int64_t batch = units.size(0), positions = units.size(1);
+  STD_TORCH_CHECK(positions <= kMaxPositions, name, ": got ", positions, " places, wanted at most ", kMaxPositions);
+  if (n) common::check_range<int64_t>(name, "n", *n, kMaxPositions + 1);
+  common::check_range<int64_t>(name, "units", units, kMaxUnit + 1, -kMaxUnit);
   Tensor counts = torch::stable::new_empty(units, {batch}, ScalarType::Long);
-  const auto at = [](const std::optional<Tensor>& of, int64_t b) {
-    return of ? std::optional<int64_t>(static_cast<const int64_t*>(of->data_ptr())[b]) : std::nullopt;
+  const auto value_at = [](const std::optional<Tensor>& tensor, int64_t b) {
+    return tensor ? std::optional<int64_t>(static_cast<const int64_t*>(tensor->data_ptr())[b]) : std::nullopt;
   };
   const auto query = [&](int64_t b) {
-    Query made{{}, at(n, b).value_or(-1), at(low, b), at(high, b)};
-    const int64_t* row = static_cast<const int64_t*>(units.data_ptr()) + b * places;
-    const bool* there = static_cast<const bool*>(present.data_ptr()) + b * places;
-    for (int64_t i = 0; i < places; ++i)
-      if (there[i] || !n) made.values.push_back(row[i]);
-    made.shrink();
-    return made;
+    Query result{{}, value_at(n, b).value_or(-1), value_at(low, b), value_at(high, b)};
+    const int64_t* row = static_cast<const int64_t*>(units.data_ptr()) + b * positions;
+    const bool* valid = static_cast<const bool*>(present.data_ptr()) + b * positions;
+    for (int64_t i = 0; i < positions; ++i)
+      if (valid[i] || !n) result.values.push_back(row[i]);
+    result.shrink();
+    return result;
   };
   int64_t* out = static_cast<int64_t*>(counts.data_ptr());
   const stop::Flag stop;
-  if (places > 2 * kSmall) {
+  if (positions > 2 * kSmallValues) {
     for (int64_t b = 0; b < batch && !stop(); ++b) out[b] = count_large(name, query(b), stop);
   } else {
-    const int64_t grain = 1 + (int64_t(1) << 15 >> places / 2);
+    const int64_t grain = 1 + (int64_t(1) << 15 >> positions / 2);
     common::in_parallel(name, batch, grain, [&](int64_t begin, int64_t end) {
       for (int64_t b = begin; b < end && !stop(); ++b) out[b] = count_small(query(b), stop);
     });

@@ -1,4 +1,4 @@
-// The operators as the lanes of CUDA compute them, emulated on the CPU: for tests.
+// The CUDA operators, with lanes emulated on the CPU: for tests.
 #include "lanes_emulated.h"
 
 #include "dirichlet/dirichlet_lane.h"
@@ -7,9 +7,9 @@
 
 namespace lsa {
 
-// Scratch for float64; shared memory for float32, for a warp with the costs staged.
+// Uses global memory for float64, shared memory for float32, and staged costs for warps with float32.
 template <class Team>
-Results on_lanes(Tensor cost, bool maximize, std::optional<Tensor> row_lengths, std::optional<Tensor> col_lengths,
+Results solve_on_lanes(Tensor cost, bool maximize, std::optional<Tensor> row_lengths, std::optional<Tensor> col_lengths,
                  std::optional<Tensor> mask, std::optional<Tensor> col_capacity, std::optional<Tensor> unmatched_cost,
                  std::optional<int64_t> work_limit) {
   const Inputs in{cost, maximize, row_lengths, col_lengths, mask, col_capacity, unmatched_cost, work_limit};
@@ -18,11 +18,11 @@ Results on_lanes(Tensor cost, bool maximize, std::optional<Tensor> row_lengths, 
     constexpr auto place = sizeof(T) > 4 ? Place::kGlobal : Team::kTeams > 1 ? Place::kTile : Place::kShared;
     const int64_t blocks = (batch.problems + 2 * Team::kTeams - 1) / (2 * Team::kTeams);  // each worker takes two
     const int64_t workers = blocks * Team::kTeams;
-    const Room room(batch);
-    std::vector<char> memory(place == Place::kGlobal ? workers * room.search : Team::kTeams * (room.search + room.tile));
+    const MemorySize sizes(batch);
+    std::vector<char> memory(place == Place::kGlobal ? workers * sizes.search : Team::kTeams * (sizes.search + sizes.tile));
     for (int64_t block = 0; block < blocks; ++block)
       lanes::run_block(static_cast<unsigned>(block), Team::kThreads, [&] {
-        solve_share<Team, place>(batch, workers, memory.data());
+        solve_assigned<Team, place>(batch, workers, memory.data());
       });
   });
 }
@@ -33,12 +33,12 @@ namespace dirichlet {
 
 template <class Team, class T>
 void draw_blocks(const Problem<T>& problem) {
-  const int64_t wanted = problem.experiments * problem.samples;
-  const int64_t blocks = (wanted + 2 * Team::kTeams - 1) / (2 * Team::kTeams);  // each team draws two
+  const int64_t total = problem.experiments * problem.samples;
+  const int64_t blocks = (total + 2 * Team::kTeams - 1) / (2 * Team::kTeams);  // each team draws two
   std::vector<char> shared(Team::kTeams * Matrix<Team, T>::bytes(problem));
   for (int64_t block = 0; block < blocks; ++block)
     lanes::run_block(static_cast<unsigned>(block), Team::kThreads,
-                     [&] { draw_share<Team>(problem, blocks * Team::kTeams, nullptr, shared.data()); });
+                     [&] { draw_assigned<Team>(problem, blocks * Team::kTeams, nullptr, shared.data()); });
 }
 
 template <class Team>
@@ -61,8 +61,8 @@ void sums_by_lanes(Tensor out, Tensor prevalence, Tensor alphas, std::optional<T
 }  // namespace dirichlet
 
 STABLE_TORCH_LIBRARY_IMPL(tensormetrics, CPU, m) {
-  m.impl("lsa_warp", TORCH_BOX(&lsa::on_lanes<lanes::Warp>));
-  m.impl("lsa_block", TORCH_BOX(&lsa::on_lanes<lanes::Block<64>>));
+  m.impl("lsa_warp", TORCH_BOX(&lsa::solve_on_lanes<lanes::Warp>));
+  m.impl("lsa_block", TORCH_BOX(&lsa::solve_on_lanes<lanes::Block<64>>));
   m.impl("dirichlet_sums_lane", TORCH_BOX(&dirichlet::sums_by_lanes));
   m.impl("dirichlet_sums_warp", TORCH_BOX(&dirichlet::sums_on_lanes<lanes::Warp>));
   m.impl("dirichlet_sums_block", TORCH_BOX(&dirichlet::sums_on_lanes<lanes::Block<64>>));

@@ -1,6 +1,6 @@
-// What lanes.h needs of CUDA, on a CPU: the lanes of a block take turns, each on a stack of its own, from one meeting to
-// the next; their order changes, and warps get ahead of each other. So a lane that reads what no meeting has ordered gets
-// another answer than the kernel on the CPU, and lanes of a warp that meet in different ways, or not at all, are an error.
+// Emulation of the CUDA functions of lanes.h on a CPU: the lanes of a block take turns, each on a separate stack, from one
+// synchronization (meeting) to the next; their order varies, and warps run ahead of each other. So an unsynchronized read
+// gives another result than the CPU kernel, and lanes of a warp that synchronize differently, or not at all, are an error.
 #pragma once
 #undef _FORTIFY_SOURCE  // its longjmp refuses to change stacks
 #include <setjmp.h>
@@ -29,10 +29,10 @@ enum Meeting { kNone, kSync, kExchange, kReduce, kBlock, kEnd };
 
 struct Lane {
   ucontext_t start;
-  jmp_buf place;
-  Meeting at = kNone;
-  bool waits = false, started = false;
-  int64_t given[2];  // at an exchange, by turns
+  jmp_buf context;
+  Meeting meeting = kNone;
+  bool is_waiting = false, has_started = false;
+  int64_t values[2];  // exchanged values, used alternately
   int turn = 0;
 };
 
@@ -43,29 +43,29 @@ struct Emulation {
   std::function<void()> body;
   Lane* current = nullptr;  // null between the turns of lanes
   std::string failure;
-  uint32_t chance = 0;
+  uint32_t random_state = 0;
   jmp_buf home;
 };
 static Emulation emulation;  // one block at a time, in one thread
 
-// Ends the block: run_block throws.
+// Aborts the block: run_block throws.
 [[noreturn]] inline void fail(const std::string& why) {
   emulation.failure = "emulated lanes: " + why;
   if (emulation.current) _longjmp(emulation.home, 1);  // an exception would not leave the stack of a lane
   throw std::runtime_error(emulation.failure);
 }
 
-__attribute__((noinline)) inline void meet(Meeting at) {
+__attribute__((noinline)) inline void meet(Meeting meeting) {
   Lane& lane = *emulation.current;
-  lane.at = at;
-  lane.waits = true;
-  if (_setjmp(lane.place) == 0) _longjmp(emulation.home, 1);
+  lane.meeting = meeting;
+  lane.is_waiting = true;
+  if (_setjmp(lane.context) == 0) _longjmp(emulation.home, 1);
 }
 
 inline void begin_lane() {
   emulation.body();
-  emulation.current->at = kEnd;
-  emulation.current->waits = true;
+  emulation.current->meeting = kEnd;
+  emulation.current->is_waiting = true;
   _longjmp(emulation.home, 1);
 }
 
@@ -77,29 +77,29 @@ __attribute__((noinline)) inline void resume(Lane& lane, unsigned index) {
     if (!emulation.failure.empty()) throw std::runtime_error(emulation.failure);
     return;
   }
-  if (lane.started) _longjmp(lane.place, 1);
-  lane.started = true;
+  if (lane.has_started) _longjmp(lane.context, 1);
+  lane.has_started = true;
   setcontext(&lane.start);
 }
 
-// Lets go the warps whose lanes have met, or else the whole block. False: all lanes are at their end.
+// Resumes the warps whose lanes have all met, or else the block. Returns false if all lanes have ended.
 inline bool release(std::vector<Lane>& lanes) {
   bool any = false;
   for (size_t first = 0; first < lanes.size(); first += 32) {
-    const Meeting at = lanes[first].at;
-    const bool wait = lanes[first].waits;
+    const Meeting meeting = lanes[first].meeting;
+    const bool wait = lanes[first].is_waiting;
     for (size_t k = first; k < first + 32; ++k) {
-      if (lanes[k].at != at || lanes[k].waits != wait) fail("the lanes of a warp part");
-      lanes[k].waits = wait && at >= kBlock;
+      if (lanes[k].meeting != meeting || lanes[k].is_waiting != wait) fail("the lanes of a warp part");
+      lanes[k].is_waiting = wait && meeting >= kBlock;
     }
-    any |= !lanes[first].waits;
+    any |= !lanes[first].is_waiting;
   }
   if (any) return true;
   for (Lane& lane : lanes) {
-    if (lane.at != lanes[0].at) fail("the warps of a block part");
-    lane.waits = lane.at == kEnd;
+    if (lane.meeting != lanes[0].meeting) fail("the warps of a block part");
+    lane.is_waiting = lane.meeting == kEnd;
   }
-  return !lanes[0].waits;
+  return !lanes[0].is_waiting;
 }
 
 // `threads` is a power of two.
@@ -118,26 +118,26 @@ inline void run_block(unsigned block, int threads, std::function<void()> body) {
   }
   uint32_t resting = 0;  // a bit for each warp, for some turns
   for (int turn = 0; turn == 0 || release(e.lanes); ++turn) {
-    e.chance = e.chance * 1664525u + 1013904223u;
-    if (turn % 32 == 0) resting = e.chance >> 16;
-    const int step = e.chance >> 31 ? 1 : threads - 1;
-    for (int k = 0, index = e.chance >> 8 & (threads - 1); k < threads; ++k, index = (index + step) % threads) {
+    e.random_state = e.random_state * 1664525u + 1013904223u;
+    if (turn % 32 == 0) resting = e.random_state >> 16;
+    const int step = e.random_state >> 31 ? 1 : threads - 1;
+    for (int k = 0, index = e.random_state >> 8 & (threads - 1); k < threads; ++k, index = (index + step) % threads) {
       const bool rests = resting >> (index / 32 % 8) & 1;
-      if (!rests && !e.lanes[index].waits) resume(e.lanes[index], index);
+      if (!rests && !e.lanes[index].is_waiting) resume(e.lanes[index], index);
     }
   }
 }
 
-// What the lanes of this one's warp give, in their order.
+// Exchanges a value with all lanes of the warp, and passes use() a function from a lane to its value.
 template <class Use>
-auto together(int64_t given, Meeting at, Use use) {
+auto all_gather(int64_t value, Meeting meeting, Use use) {
   Lane& mine = *emulation.current;
   const int turn = mine.turn;
-  mine.given[turn] = given;
+  mine.values[turn] = value;
   mine.turn = 1 - turn;
-  meet(at);
+  meet(meeting);
   const Lane* const warp = &emulation.lanes[threadIdx.x / 32 * 32];
-  return use([&](int lane) { return warp[lane].given[turn]; });
+  return use([&](int lane) { return warp[lane].values[turn]; });
 }
 
 }  // namespace lanes
@@ -146,14 +146,14 @@ inline void __syncwarp() { lanes::meet(lanes::kSync); }
 inline void __syncthreads() { lanes::meet(lanes::kBlock); }
 
 inline int __shfl_xor_sync(unsigned, int x, int offset) {
-  return lanes::together(x, lanes::kExchange, [&](auto of) { return int(of((threadIdx.x % 32) ^ offset)); });
+  return lanes::all_gather(x, lanes::kExchange, [&](auto of) { return int(of((threadIdx.x % 32) ^ offset)); });
 }
 
 template <class X>
 X __reduce_min_sync(unsigned, X x) {  // int or unsigned
-  return lanes::together(x, lanes::kReduce, [&](auto of) {
-    X least = X(of(0));
-    for (int lane = 1; lane < 32; ++lane) least = std::min(least, X(of(lane)));
-    return least;
+  return lanes::all_gather(x, lanes::kReduce, [&](auto of) {
+    X minimum = X(of(0));
+    for (int lane = 1; lane < 32; ++lane) minimum = std::min(minimum, X(of(lane)));
+    return minimum;
   });
 }

@@ -23,36 +23,36 @@ namespace text {
 using torch::headeronly::ScalarType;
 using torch::stable::Tensor;
 
-constexpr int64_t kSectionBytes = 1 << 20;  // bytes, at least
+constexpr int64_t kSectionBytes = 1 << 20;  // minimum size of a section
 constexpr int64_t kMaxColumns = 1 << 24;
 constexpr int64_t kGrain = 1 << 14;    // numbers that justify a thread
 
-inline bool blank(uint8_t c) { return c <= ' '; }
+inline bool is_blank(uint8_t c) { return c <= ' '; }
 
 // A section of complete lines: begin and end of the fields to keep; lines without fields are skipped.
 struct Section {
   int64_t begin, end;
   int64_t lines = 0;              // line breaks in it
-  int64_t wrong = 0, fields = 0;  // of the first line with another number of fields: its number, from 1, and theirs
+  int64_t wrong = 0, fields = 0;  // number, from 1, and field count of the first line with a different field count
   std::vector<int64_t> positions{};  // (rows, kept, 2)
 
-  void split(const uint8_t* data, int64_t columns, const std::vector<bool>& kept) {
-    int64_t here = begin, count = 0;
+  void split(const uint8_t* data, int64_t columns, const std::vector<bool>& is_kept) {
+    int64_t position = begin, count = 0;
     const auto is_valid = [&] {
       if (count == 0 || count == columns) return true;
       wrong = lines + 1, fields = count;
       return false;
     };
-    while (here < end) {
-      while (here < end && blank(data[here])) {
-        if (data[here++] != '\n') continue;
+    while (position < end) {
+      while (position < end && is_blank(data[position])) {
+        if (data[position++] != '\n') continue;
         if (!is_valid()) return;
         ++lines, count = 0;
       }
-      if (here == end) break;
-      const int64_t first = here;
-      while (here < end && !blank(data[here])) ++here;
-      if (count < columns && kept[count]) positions.push_back(first), positions.push_back(here);
+      if (position == end) break;
+      const int64_t first = position;
+      while (position < end && !is_blank(data[position])) ++position;
+      if (count < columns && is_kept[count]) positions.push_back(first), positions.push_back(position);
       ++count;
     }
     is_valid();
@@ -71,12 +71,12 @@ std::vector<Section> sections(const uint8_t* data, int64_t bytes) {
   return parts;
 }
 
-Tensor of(const Tensor& like, std::initializer_list<int64_t> sizes) {
+Tensor new_int64(const Tensor& like, std::initializer_list<int64_t> sizes) {
   return torch::stable::new_empty(like, std::vector<int64_t>(sizes), ScalarType::Long);
 }
 
-// (bytes,) uint8, whole lines of `columns` fields, of which `kept` are is_kept for  ->  (kept, rows, 2) int64, and (2,)
-// int64: the number of the first wrong line, from 1, and of its fields; 0, 0 if all lines are right.
+// (bytes,) uint8, complete lines of `columns` fields; `kept` selects fields  ->  (kept, rows, 2) int64 positions, and (2,)
+// int64: number, from 1, and field count of the first wrong line; 0, 0 if all lines are valid.
 std::tuple<Tensor, Tensor> split_columns(Tensor data, int64_t columns, std::vector<int64_t> kept) {
   common::check("split_columns", "data: uint8 B", data);
   const auto* bytes = static_cast<const uint8_t*>(data.data_ptr());
@@ -91,7 +91,7 @@ std::tuple<Tensor, Tensor> split_columns(Tensor data, int64_t columns, std::vect
     for (int64_t i = begin; i < end; ++i) parts[i].split(bytes, columns, is_kept);
   });
   const int64_t width = kept.size();
-  Tensor wrong = of(data, {2});
+  Tensor wrong = new_int64(data, {2});
   auto* first_wrong = static_cast<int64_t*>(wrong.data_ptr());
   first_wrong[0] = first_wrong[1] = 0;
   int64_t lines = 0, rows = 0;
@@ -99,14 +99,14 @@ std::tuple<Tensor, Tensor> split_columns(Tensor data, int64_t columns, std::vect
     if (part.wrong && !first_wrong[0]) first_wrong[0] = lines + part.wrong, first_wrong[1] = part.fields;
     lines += part.lines, rows += part.positions.size() / (2 * width);
   }
-  if (first_wrong[0]) return {of(data, {width, 0, 2}), wrong};
-  Tensor places = of(data, {width, rows, 2});
-  auto* place = static_cast<int64_t*>(places.data_ptr());
+  if (first_wrong[0]) return {new_int64(data, {width, 0, 2}), wrong};
+  Tensor places = new_int64(data, {width, rows, 2});
+  auto* bounds = static_cast<int64_t*>(places.data_ptr());
   for (const Section& part : parts) {
     const int64_t n = part.positions.size() / (2 * width);
     for (int64_t i = 0; i < n; ++i)
-      for (int64_t k = 0; k < width; ++k) std::copy_n(&part.positions[2 * (i * width + k)], 2, place + 2 * (k * rows + i));
-    place += 2 * n;
+      for (int64_t k = 0; k < width; ++k) std::copy_n(&part.positions[2 * (i * width + k)], 2, bounds + 2 * (k * rows + i));
+    bounds += 2 * n;
   }
   return {places, wrong};
 }
@@ -114,18 +114,19 @@ std::tuple<Tensor, Tensor> split_columns(Tensor data, int64_t columns, std::vect
 // Checks that all fields lie within the bytes.
 void check_places(const char* operation, const Tensor& data, const Tensor& places) {
   common::check(operation, "data: uint8 B, places: int64 N 2", data, places);
-  const auto* place = static_cast<const int64_t*>(places.data_ptr());
+  const auto* bounds = static_cast<const int64_t*>(places.data_ptr());
   const int64_t n = places.size(0), bytes = data.size(0);
   bool wrong = false;
-  for (int64_t i = 0; i < n; ++i) wrong |= place[2 * i] < 0 || place[2 * i] > place[2 * i + 1] || place[2 * i + 1] > bytes;
+  for (int64_t i = 0; i < n; ++i)
+    wrong |= bounds[2 * i] < 0 || bounds[2 * i] > bounds[2 * i + 1] || bounds[2 * i + 1] > bytes;
   STD_TORCH_CHECK(!wrong, operation, ": got places outside of 0 to ", bytes, ", or that end before they begin");
 }
 
 constexpr double kTens[] = {1,   1e1, 1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8, 1e9,
                             1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18};
 
-// Digits with at most one point. The digits as an integer and the power of ten are exact in float64, so that their
-// quotient is the float64 nearest to the number; false if they are not, or for other characters.
+// Reads digits with at most one point. If the digits as an integer and the power of ten are exact in float64, their quotient
+// is the float64 nearest to the number. Returns false if they are not, or for other characters.
 bool read_digits(const char* first, const char* last, double& value) {
   const bool negative = first < last && *first == '-';
   const char* const start = first += negative;
@@ -147,18 +148,18 @@ bool read_digits(const char* first, const char* last, double& value) {
   return true;
 }
 
-// A decimal number as Python reads it; false if the field is no number.
+// Reads a decimal number as Python does; returns false if the field is no number.
 bool read(const uint8_t* begin, const uint8_t* end, double& value) {
   const char *first = reinterpret_cast<const char*>(begin), *last = reinterpret_cast<const char*>(end);
   if (read_digits(first, last, value)) return true;
   if (last - first > 1 && *first == '+' && first[1] != '-') ++first;
   const auto [stop, error] = std::from_chars(first, last, value);
-  if (error == std::errc::result_out_of_range) {  // infinity or 0, wherever a program writes a comma for the point
+  if (error == std::errc::result_out_of_range) {  // infinity or 0, in any locale
     static const locale_t c_locale = newlocale(LC_ALL_MASK, "C", nullptr);
     value = strtod_l(std::string(first, last).c_str(), nullptr, c_locale);
   }
   if (error != std::errc() && error != std::errc::result_out_of_range) return false;
-  return stop == last && *(last - 1) != ')';  // of nan(...), which is no number to Python
+  return stop == last && *(last - 1) != ')';  // Python rejects nan(...)
 }
 
 // (bytes,) uint8, (n, 2) int64 contiguous  ->  (n,) float64, (n,) bool: which fields are no numbers
@@ -168,13 +169,13 @@ std::tuple<Tensor, Tensor> numbers_of_fields(Tensor data, Tensor places) {
   Tensor values = torch::stable::new_empty(data, {n}, ScalarType::Double);
   Tensor wrong = torch::stable::new_empty(data, {n}, ScalarType::Bool);
   const auto* bytes = static_cast<const uint8_t*>(data.data_ptr());
-  const auto* place = static_cast<const int64_t*>(places.data_ptr());
+  const auto* bounds = static_cast<const int64_t*>(places.data_ptr());
   auto* value = static_cast<double*>(values.data_ptr());
   auto* bad = static_cast<bool*>(wrong.data_ptr());
   common::in_parallel("numbers_of_fields", n, kGrain, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       value[i] = 0;
-      bad[i] = !read(bytes + place[2 * i], bytes + place[2 * i + 1], value[i]);
+      bad[i] = !read(bytes + bounds[2 * i], bytes + bounds[2 * i + 1], value[i]);
     }
   });
   return {values, wrong};
@@ -185,43 +186,43 @@ Tensor words_of_fields(Tensor data, Tensor places, int64_t width) {
   check_places("words_of_fields", data, places);
   common::check_integer("words_of_fields", "width", width, 1, kMaxColumns);
   const int64_t n = places.size(0);
-  Tensor words = of(data, {n, width});
+  Tensor words = new_int64(data, {n, width});
   const auto* bytes = static_cast<const uint8_t*>(data.data_ptr());
-  const auto* place = static_cast<const int64_t*>(places.data_ptr());
-  auto* word = static_cast<uint8_t*>(words.data_ptr());
+  const auto* bounds = static_cast<const int64_t*>(places.data_ptr());
+  auto* out = static_cast<uint8_t*>(words.data_ptr());
   common::in_parallel("words_of_fields", n, kGrain, [&](int64_t begin, int64_t end) {
-    std::memset(word + 8 * width * begin, 0, 8 * width * (end - begin));
+    std::memset(out + 8 * width * begin, 0, 8 * width * (end - begin));
     for (int64_t i = begin; i < end; ++i) {
-      const int64_t length = std::min(place[2 * i + 1] - place[2 * i], 8 * width);
-      std::memcpy(word + 8 * width * i, bytes + place[2 * i], length);
+      const int64_t length = std::min(bounds[2 * i + 1] - bounds[2 * i], 8 * width);
+      std::memcpy(out + 8 * width * i, bytes + bounds[2 * i], length);
     }
   });
   return words;
 }
 
-// As bytes.split() of Python.
-inline bool space(uint8_t c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
+// White space of Python's bytes.split().
+inline bool is_space(uint8_t c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
-// The digits that the next eight bytes begin with: their number, and their value. Eight at a time, the last in the highest
-// byte: neighbors are joined to numbers of two, four and eight digits.
+// Returns the number of leading digits in the next eight bytes, and their value. All eight are processed at once, the last
+// in the highest byte: neighbors are joined to numbers of two, four and eight digits.
 inline int read_eight(const uint8_t* bytes, uint64_t& digits) {
-  uint64_t word = 0;
-  for (int i = 0; i < 8; ++i) word |= uint64_t{bytes[i]} << (8 * i);
-  word ^= 0x3030303030303030;
-  const uint64_t others = (((word & 0x7F7F7F7F7F7F7F7F) + 0x7676767676767676) | word) & 0x8080808080808080;
-  const int count = others ? __builtin_ctzll(others) / 8 : 8;
-  word = count ? word << (64 - 8 * count) : 0;
-  word = word * 10 + (word >> 8);
-  const uint64_t upper = (word & 0x000000FF000000FF) * (100 + (uint64_t{1000000} << 32));
-  const uint64_t lower = (word >> 16 & 0x000000FF000000FF) * (1 + (uint64_t{10000} << 32));
+  uint64_t chunk = 0;
+  for (int i = 0; i < 8; ++i) chunk |= uint64_t{bytes[i]} << (8 * i);
+  chunk ^= 0x3030303030303030;
+  const uint64_t non_digits = (((chunk & 0x7F7F7F7F7F7F7F7F) + 0x7676767676767676) | chunk) & 0x8080808080808080;
+  const int count = non_digits ? __builtin_ctzll(non_digits) / 8 : 8;
+  chunk = count ? chunk << (64 - 8 * count) : 0;
+  chunk = chunk * 10 + (chunk >> 8);
+  const uint64_t upper = (chunk & 0x000000FF000000FF) * (100 + (uint64_t{1000000} << 32));
+  const uint64_t lower = (chunk >> 16 & 0x000000FF000000FF) * (1 + (uint64_t{10000} << 32));
   digits = (upper + lower) >> 32;
   return count;
 }
 
 constexpr int64_t kShort = 19;  // bytes: a sign, a digit, the point, and two times eight
 
-// A number of one digit, a point and up to 16 digits, as in most files, of which kShort bytes may be read: returns its
-// end, by the same rule as `read_digits`, or null for another number.
+// Reads a number of one digit, a point and up to 16 digits, the form in most files; kShort bytes must be readable. Returns
+// its end, by the same rule as `read_digits`, or null for other numbers.
 inline const uint8_t* read_short(const uint8_t* first, double& value) {
   const bool negative = *first == '-';
   first += negative;
@@ -241,35 +242,35 @@ inline const uint8_t* read_short(const uint8_t* first, double& value) {
   return first + 2 + count;
 }
 
-// A line of a word without spaces and `columns` numbers: returns the end of the word, or -1 for another line.
+// Reads a line of a word without spaces and `columns` numbers. Returns the end of the word, or -1 for other lines.
 int64_t read_row(const uint8_t* data, int64_t begin, int64_t end, int64_t size, int64_t columns, float* row) {
-  int64_t here = begin;
-  while (here < end && !space(data[here])) ++here;
-  const int64_t word = here;
+  int64_t position = begin;
+  while (position < end && !is_space(data[position])) ++position;
+  const int64_t word_end = position;
   for (int64_t column = 0; column < columns; ++column) {
-    while (here < end && space(data[here])) ++here;
+    while (position < end && is_space(data[position])) ++position;
     double value;
-    const uint8_t* stop = here + kShort <= size ? read_short(data + here, value) : nullptr;
-    int64_t last = stop ? stop - data : here;
-    if (!stop || last > end || (last < end && !space(data[last]))) {
-      for (last = here; last < end && !space(data[last]); ++last) {}
-      if (last == here || !read(data + here, data + last, value)) return -1;
+    const uint8_t* stop = position + kShort <= size ? read_short(data + position, value) : nullptr;
+    int64_t last = stop ? stop - data : position;
+    if (!stop || last > end || (last < end && !is_space(data[last]))) {
+      for (last = position; last < end && !is_space(data[last]); ++last) {}
+      if (last == position || !read(data + position, data + last, value)) return -1;
     }
     row[column] = static_cast<float>(value);
-    here = last;
+    position = last;
   }
-  while (here < end && space(data[here])) ++here;
-  return here == end && word > begin ? word : -1;
+  while (position < end && is_space(data[position])) ++position;
+  return position == end && word_end > begin ? word_end : -1;
 }
 
 // The same for a word that may contain spaces: the numbers are the last fields.
 int64_t read_spaced_row(const uint8_t* data, int64_t begin, int64_t end, int64_t columns, float* row) {
-  if (begin == end || space(data[begin])) return -1;
+  if (begin == end || is_space(data[begin])) return -1;
   for (int64_t column = columns; column >= 0; --column) {
-    while (end > begin && space(data[end - 1])) --end;
+    while (end > begin && is_space(data[end - 1])) --end;
     if (column == 0) break;
     const int64_t last = end;
-    while (end > begin && !space(data[end - 1])) --end;
+    while (end > begin && !is_space(data[end - 1])) --end;
     double value;
     if (last == end || !read(data + end, data + last, value)) return -1;
     row[column - 1] = static_cast<float>(value);
@@ -292,19 +293,19 @@ std::tuple<Tensor, Tensor, Tensor> rows_of_words(Tensor data, int64_t columns) {
   }
   const int64_t n = starts.size();
   starts.push_back(size);
-  Tensor places = of(data, {n, 2}), wrong = torch::stable::new_empty(data, {}, ScalarType::Bool);
+  Tensor places = new_int64(data, {n, 2}), wrong = torch::stable::new_empty(data, {}, ScalarType::Bool);
   Tensor values = torch::stable::new_empty(data, {n, columns}, ScalarType::Float);
-  auto* place = static_cast<int64_t*>(places.data_ptr());
+  auto* bounds = static_cast<int64_t*>(places.data_ptr());
   auto* value = static_cast<float*>(values.data_ptr());
   std::atomic<bool> other{false};
   common::in_parallel("rows_of_words", n, std::max<int64_t>(kGrain / columns, 1), [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end && !other; ++i) {
       const int64_t last = starts[i + 1] - (bytes[starts[i + 1] - 1] == '\n');
-      place[2 * i] = starts[i];
+      bounds[2 * i] = starts[i];
       float* row = value + i * columns;
-      place[2 * i + 1] = read_row(bytes, starts[i], last, size, columns, row);
-      if (place[2 * i + 1] < 0) place[2 * i + 1] = read_spaced_row(bytes, starts[i], last, columns, row);
-      if (place[2 * i + 1] < 0) other = true;
+      bounds[2 * i + 1] = read_row(bytes, starts[i], last, size, columns, row);
+      if (bounds[2 * i + 1] < 0) bounds[2 * i + 1] = read_spaced_row(bytes, starts[i], last, columns, row);
+      if (bounds[2 * i + 1] < 0) other = true;
     }
   });
   *static_cast<bool*>(wrong.data_ptr()) = other;

@@ -1,4 +1,4 @@
-"""Ctrl-C while something is imported. Nothing is imported here that Python has not imported at its start."""
+"""Handling of Ctrl-C during imports. This module imports only modules that Python loads at its start."""
 
 import os
 import signal
@@ -7,14 +7,14 @@ INTERRUPTED = 130
 
 
 class leaving_at_once:
-    """Inside, Ctrl-C ends the process with one line: an import that is broken off may turn it into any error."""
+    """Context in which Ctrl-C ends the process with one line: an interrupted import may raise any other error."""
 
     def __enter__(self) -> None:
         self.before = signal.getsignal(signal.SIGINT)
         try:
             if self.before is signal.default_int_handler:
                 signal.signal(signal.SIGINT, _leave)
-        except ValueError:  # in another thread, which no signal interrupts
+        except ValueError:  # not in the main thread, which alone receives signals
             self.before = None
 
     def __exit__(self, *_: object) -> None:

@@ -1,4 +1,4 @@
-"""The names that help lists: those of the classes, which would import torch. A test compares."""
+"""Names that the help lists, repeated here because importing the classes imports torch. A test compares them."""
 
 ASSOCIATION = ("ceat", "directbias", "ect", "gweat", "mac", "mleat", "ripa", "rnd", "rnsb", "same", "scweat", "weat")
 CORRECTIONS = ("max-t", "holm", "bh")

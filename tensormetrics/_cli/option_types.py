@@ -11,60 +11,60 @@ import click
 
 from .interruption import leaving_at_once
 
-__all__ = ["Annotated", "Any", "Literal", "Path"]  # which annotations of commands name as well
+__all__ = ["Annotated", "Any", "Literal", "Path"]  # also used in annotations of commands
 
 STDOUT = Path("-")
 FIGURES = (".png", ".svg", ".pdf")
-REPLICATES = 1000  # of a comparison
+REPLICATES = 1000  # default of comparisons
 
 
 class BadInput(click.ClickException):
-    """Ends the command with status 2 and one line."""
+    """Error in the input: ends the command with status 2 and one line."""
 
     exit_code = 2
 
 
 class OutputFailed(click.ClickException):
-    """Ends the command with status 1 and one line."""
+    """Error in writing the output: ends the command with status 1 and one line."""
 
 
 class Option:
-    """Arguments of click.Option, as a part of an annotation; `name` where that is not the parameter's."""
+    """Arguments of click.Option in an annotation; `name` if it differs from the parameter's name."""
 
     def __init__(self, **attributes: Any):
         self.attributes = attributes
 
 
 class Finite(click.FloatRange):
-    """A number in a range, which "nan" would be in as well; and no infinite one."""
+    """Finite number in a range; click.FloatRange accepts "nan" as well."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        number = super().convert(value, param, ctx)
-        if not math.isfinite(number):
+        finite = super().convert(value, param, ctx)
+        if not math.isfinite(finite):
             self.fail(f"{value} is not a finite number.", param, ctx)
-        return number
+        return finite
 
 
 class Size(click.ParamType):
-    """Of a picture: width and height in inches."""
+    """Width and height of a figure in inches."""
 
     name = "size"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[float, float]:
-        found = re.fullmatch(r"(\d+(?:\.\d+)?)x(\d+(?:\.\d+)?)", value)
-        if not found or not all(1 <= float(side) <= 100 for side in found.groups()):
+        match = re.fullmatch(r"(\d+(?:\.\d+)?)x(\d+(?:\.\d+)?)", value)
+        if not match or not all(1 <= float(length) <= 100 for length in match.groups()):
             self.fail(f"{value!r} is no width and height of 1 to 100 inches, such as 6x4.", param, ctx)
-        return float(found[1]), float(found[2])
+        return float(match[1]), float(match[2])
 
 
-def more_than_one(context: click.Context, option: click.Parameter, number: int) -> int:
-    if number == 1:
+def more_than_one(context: click.Context, option: click.Parameter, count: int) -> int:
+    if count == 1:
         raise click.BadParameter("1 is not 0, or at least 2.", context, option)
-    return number
+    return count
 
 
 def writable(context: click.Context, option: click.Parameter, path: Path | None) -> Path | None:
-    """Raise before the work, not after it, where a file cannot be written."""
+    """Raise if a file cannot be written, before the computation instead of after it."""
     if path is None or path == STDOUT:
         return path
     if path.is_dir():
@@ -96,11 +96,11 @@ OutputFile = Annotated[Path, Option(callback=writable, metavar="FILE")]
 FigureFile = Annotated[Path, Option(callback=figure_file, metavar="FILE")]
 Probability = Annotated[
     float,
-    Option(type=Finite(0, 1, min_open=True, max_open=True), metavar="SHARE", help="Of the intervals."),
+    Option(type=Finite(0, 1, min_open=True, max_open=True), metavar="SHARE", help="Probability of the intervals."),
 ]
 Power = Annotated[float, Option(type=Finite(0, 1, min_open=True, max_open=True), metavar="SHARE")]
-Device = Annotated[str, Option(metavar="NAME", help="Such as cpu or cuda:1; default the GPU where there is one.")]
-# The options of a command that compares two models.
+Device = Annotated[str, Option(metavar="NAME", help="Device, such as cpu or cuda:1; default the GPU if there is one.")]
+# Options of commands that compare two models.
 SecondModel = Annotated[str, Option(metavar="FILE")]
 Rope = Annotated[
     float,
@@ -108,7 +108,7 @@ Rope = Annotated[
         type=Finite(0),
         metavar="X",
         show_default="none",
-        help="With --compare: differences up to X do not matter; how probable are such?",
+        help="With --compare: differences up to X are negligible; print their probability.",
     ),
 ]
 Replicates = Annotated[int, Option(type=click.IntRange(0), metavar="N", callback=more_than_one)]

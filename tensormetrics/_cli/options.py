@@ -1,7 +1,7 @@
-"""The options of commands, read from the signatures and docstrings of the functions that do the work.
+"""Options of commands, read from the signatures and docstrings of their functions.
 
-A command is a function in a file of `commands`. These files import torch: they are parsed for the options, and imported
-when the command runs, so that help is quick.
+A command is a function in a file of `commands`. These files import torch, so they are only parsed for the options and
+imported when the command runs: help is fast.
 """
 
 import ast
@@ -19,7 +19,7 @@ from . import names, option_types
 from .interruption import leaving_at_once
 from .option_types import REPLICATES, BadInput, Path
 
-NAMESPACE = {**vars(names), **vars(option_types)}  # of annotations and defaults
+NAMESPACE = {**vars(names), **vars(option_types)}  # to evaluate annotations and defaults
 EPILOGS = {
     "retrieval": f"Metrics: {names.RETRIEVAL}.",
     "posterior": f"Metrics: {names.POSTERIOR}. Averages over classes, after @: {names.POSTERIOR_AVERAGES}.",
@@ -30,9 +30,9 @@ ENTRY = re.compile(r"(\w+)(?: \((\S+)\))?: (.*?)(?: \[default: (.*)\])?")
 def command_of(name: str, file: str) -> click.Command:
     """Return the command `name`, which is a function of `commands/FILE.py`.
 
-    Its parameters are arguments, and those after `*` are options. `**options` stands for the keyword-only parameters of
-    the function that it passes them to. Annotations say which values are accepted, the Args of the docstring the rest:
-    `parameter (METAVAR): Help. [default: what None means]`.
+    Its parameters are arguments; keyword-only parameters are options. `**options` denotes the keyword-only parameters
+    of the function that receives them. Annotations define the accepted values, the Args of the docstring the rest:
+    `parameter (METAVAR): Help. [default: meaning of None]`.
     """
     module, function = _definition(f"{__package__}.commands.{file}", name.replace("-", "_"))
     parameters: list[click.Parameter] = [*_arguments(function), *_options(module, function)]
@@ -48,8 +48,8 @@ def command_of(name: str, file: str) -> click.Command:
 
 def _callback(module: str, function: str) -> Callable[..., int]:
     def run(**options: Any) -> int:
-        if lonely := [name for name in ("title", "size") if options.get(name) and not options["plot"]]:
-            raise BadInput(f"--{lonely[0]}: is for --plot; write both")
+        if without_partner := [name for name in ("title", "size") if options.get(name) and not options["plot"]]:
+            raise BadInput(f"--{without_partner[0]}: is for --plot; write both")
         if options.get("compare"):
             if not options["replicates"]:
                 options["replicates"] = click.get_current_context().params["replicates"] = REPLICATES
@@ -64,16 +64,16 @@ def _callback(module: str, function: str) -> Callable[..., int]:
 
 def _arguments(function: ast.FunctionDef) -> Iterator[click.Argument]:
     arguments, defaults = function.args.args, function.args.defaults
-    for number, argument in enumerate(arguments):
+    for index, argument in enumerate(arguments):
         attributes = _attributes(_value(argument.annotation))
         if attributes.pop("multiple", False):
             attributes["nargs"] = -1
-        yield click.Argument([argument.arg], required=number < len(arguments) - len(defaults), **attributes)
+        yield click.Argument([argument.arg], required=index < len(arguments) - len(defaults), **attributes)
 
 
 def _options(module: str, function: ast.FunctionDef, passed: tuple[str | None, ...] = ()) -> Iterator[click.Option]:
-    """Yield the keyword-only parameters, but those that a caller has `passed` by itself."""
-    described = _described(function)
+    """Yield the keyword-only parameters except those that the caller has `passed` itself."""
+    described = _help_of(function)
     for argument, default in zip(function.args.kwonlyargs, function.args.kw_defaults, strict=True):
         if argument.arg in passed:
             continue
@@ -96,7 +96,7 @@ def _options(module: str, function: ast.FunctionDef, passed: tuple[str | None, .
 
 
 def _definition(module: str, name: str) -> tuple[str, ast.FunctionDef]:
-    """Return a function and the module that defines it, from which `module` may import it."""
+    """Return a function and the module that defines it; `module` may import it from there."""
     spec = find_spec(module)
     assert spec is not None and isinstance(spec.loader, InspectLoader)
     statements = ast.parse(spec.loader.get_source(module) or "").body
@@ -117,7 +117,7 @@ def _value(node: ast.expr | None) -> Any:
 
 
 def _attributes(annotation: Any) -> dict[str, Any]:
-    """Return the arguments of click.Option that an annotation stands for."""
+    """Return the arguments of click.Option that an annotation denotes."""
     origin, parts = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
         return _attributes(parts[0]) | {key: value for part in parts[1:] for key, value in part.attributes.items()}
@@ -132,8 +132,8 @@ def _attributes(annotation: Any) -> dict[str, Any]:
     return {"type": click.Path(path_type=Path) if annotation is Path else annotation}
 
 
-def _described(function: ast.FunctionDef) -> dict[str, dict[str, Any]]:
-    """Return what the Args of the docstring say of each parameter."""
+def _help_of(function: ast.FunctionDef) -> dict[str, dict[str, Any]]:
+    """Return the help, metavar and shown default of each parameter from the Args of the docstring."""
     entries = (ast.get_docstring(function) or "").partition("\nArgs:\n")[2]
     described: dict[str, dict[str, Any]] = {}
     for entry in re.split(r"\n {4}(?=\w)", f"\n{entries}")[1:]:

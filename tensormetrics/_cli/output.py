@@ -1,4 +1,4 @@
-"""What all commands share: where to compute, and how answers are printed, written and drawn."""
+"""Output of all commands: selection of the device, and printing, writing and drawing of results."""
 
 import io
 import json
@@ -25,9 +25,9 @@ from ..uncertainty.results.table_formats import json_value
 from .inputs import naming
 from .option_types import STDOUT, BadInput, FigureFile, Inches, Option, OutputFailed, OutputFile
 
-Size = tuple[float, float] | None  # of a picture, in inches; None: as its labels want it
-UNSCORED = 3  # the status of an answer that is all NaN
-OUTPUTS = ("text_format", "json_file", "plot", "title", "size")  # how the answer is given, not what it is
+Size = tuple[float, float] | None  # of a figure in inches; None: as its labels require
+UNSCORED = 3  # exit status if every value is NaN
+OUTPUTS = ("text_format", "json_file", "plot", "title", "size")  # options of the output that do not affect values
 UNSIGNED = (
     *OUTPUTS,
     "device",
@@ -38,7 +38,7 @@ UNSIGNED = (
     "worst",
     "explain",
     "require",
-)  # the numbers do not depend on these
+)  # options that values do not depend on
 
 
 def find_device(name: str | None) -> torch.device:
@@ -46,7 +46,7 @@ def find_device(name: str | None) -> torch.device:
     try:
         device = torch.device(name)
         torch.zeros((), device=device).item()
-    except (RuntimeError, AssertionError) as error:  # torch raises AssertionError where it was built without CUDA
+    except (RuntimeError, AssertionError) as error:  # torch raises AssertionError if it was built without CUDA
         reason = str(error).splitlines()[0].partition(". ")[0]
         raise BadInput(f"--device: got {name!r}, which cannot be used here: {reason}") from error
     return device
@@ -54,7 +54,7 @@ def find_device(name: str | None) -> torch.device:
 
 @contextmanager
 def stdout_aside() -> Iterator[None]:
-    """What is printed inside goes to stderr, whoever prints it: Python, a library or a compiler."""
+    """Redirect stdout to stderr, also for libraries and compilers that write to the file descriptor."""
     sys.stdout.flush()
     stdout = os.dup(1)
     os.dup2(2, 1)
@@ -83,7 +83,7 @@ def publish(
     answer: dict[str, Any],
     draw: Callable[[Size], Any],
     values: Iterable[float],
-    others: Mapping[Path, str] | None = None,
+    other_files: Mapping[Path, str] | None = None,
     *,
     text_format: Annotated[Literal["table", "csv", "markdown", "latex", "json"], Option(name="--format")] = "table",
     json_file: Annotated[OutputFile | None, Option(name="--json")] = None,
@@ -91,21 +91,21 @@ def publish(
     title: str | None = None,
     size: Inches | None = None,
 ) -> int:
-    """Print, write and draw, once all of it is there; the status of the command, by whether a value is a number.
+    """Print, write and draw the results after everything has been computed; return the exit status.
 
-    `others` are other files to be written, with their text.
+    `other_files` maps further files to their text.
 
     Args:
-        text_format: Of what is printed. Its last line, in JSON the signature, says how that was computed; csv has all
-            digits, and no such line.
-        json_file: Also write all that was computed, with options and versions; - is --format json.
+        text_format: Format of the output. Its last line, in JSON the signature, lists the options that scores depend
+            on; csv has all digits and no such line.
+        json_file: Also write all results, with options and versions; - is --format json.
         plot: Draw the scores into a .png, .svg or .pdf file.
-        title (TEXT): Above the picture.
-        size: Of the picture in inches, such as 6x4; default as its labels want it.
+        title (TEXT): Title of the figure.
+        size: Size of the figure in inches, such as 6x4; default as its labels require.
     """
     answer = {**_computed(), **answer, "tables": [json.loads(table.to_json()) for table in tables]}
     text = json.dumps(json_value(answer), indent=1, allow_nan=False)
-    files = {path: content.encode() for path, content in (others or {}).items()}
+    files = {path: content.encode() for path, content in (other_files or {}).items()}
     if json_file not in (None, STDOUT):
         files[json_file] = f"{text}\n".encode()
     if plot is not None:
@@ -118,9 +118,9 @@ def publish(
             figure.savefig(image, format=plot.suffix[1:], dpi=150)
         files[plot] = image.getvalue()
     if text_format != "json" and json_file != STDOUT:
-        said = {"table": "{}", "markdown": "`{}`", "latex": "% {}"}.get(text_format)
+        template = {"table": "{}", "markdown": "`{}`", "latex": "% {}"}.get(text_format)
         parts = [TEXTS[text_format](table) for table in tables]
-        text = "\n\n".join(parts + ([said.format(signature())] if said else []))
+        text = "\n\n".join(parts + ([template.format(signature())] if template else []))
     click.echo(text)
     for path, content in files.items():
         try:
@@ -140,9 +140,11 @@ def status_of(values: Iterable[float]) -> int:
 
 
 def _computed() -> dict[str, Any]:
-    """How it was computed: the command, each option as it was used, and the versions of what took part."""
+    """Return the command, the values of its options, and the versions of Python and libraries."""
     context = click.get_current_context()
-    options = {option.opts[-1].removeprefix("--"): _option_value(context, option) for option in _asked(context)}
+    options = {
+        option.opts[-1].removeprefix("--"): _option_value(context, option) for option in _reported_options(context)
+    }
     versions = {"tensormetrics": __version__, "python": platform.python_version()}
     versions |= {"torch": torch.__version__, "numpy": np.__version__}
     return {"command": context.info_name, "signature": signature(), "versions": versions, "options": options}
@@ -154,10 +156,10 @@ def _option_value(context: click.Context, option: click.Parameter) -> Any:
 
 
 def signature() -> str:
-    """What numbers depend on besides the files, in a line to be copied beside them."""
+    """Return one line with everything that values depend on except the files, to be published with the values."""
     context = click.get_current_context()
     parts = [str(context.info_name)]
-    for option in _asked(context):
+    for option in _reported_options(context):
         value = context.params[option.name]
         if isinstance(option, click.Argument) or option.name in UNSIGNED:
             continue
@@ -167,18 +169,18 @@ def signature() -> str:
             value = "+".join(map(str, value)) or None
         if isinstance(value, bool):
             value = "yes" if value else "no"
-        said = getattr(option, "show_default", None)
-        default = said if isinstance(said, str) else "none"
+        shown = getattr(option, "show_default", None)
+        default = shown if isinstance(shown, str) else "none"
         parts.append(f"{option.opts[-1].removeprefix('--')}:{default if value is None else value}")
     return "|".join([*parts, f"version:{__version__}"])
 
 
-def _asked(context: click.Context) -> list[click.Parameter]:
+def _reported_options(context: click.Context) -> list[click.Parameter]:
     return [option for option in context.command.params if option.name not in OUTPUTS]
 
 
-def percent(share: float) -> str:
-    return f"{share * 100:.10g}%"
+def percent(fraction: float) -> str:
+    return f"{fraction * 100:.10g}%"
 
 
 def draw_scores(
@@ -188,20 +190,22 @@ def draw_scores(
     confidence: float = 0.95,
     size: Size = None,
 ) -> Any:
-    """A line for each score: a point with its interval, and a small mark for the value of each class."""
+    """Draw a row per score: a point with its interval, and a small mark for the value of each class."""
     color, names = COLORS[0], [wrapped(label_of(name)) for name in values]
     figure, (ax,) = new_axes(None, size or (7, 1.1 + len(values) * max(0.35, LINE * lines_of(names) + 0.1)))
     dress(ax, grid="x")
     for y, (name, value) in enumerate(values.items()):
         if math.isnan(value):
-            across = ax.get_yaxis_transform()
-            ax.text(0.5, y, "undefined", fontsize=FONT, transform=across, ha="center", va="center")
+            row_transform = ax.get_yaxis_transform()
+            ax.text(0.5, y, "undefined", fontsize=FONT, transform=row_transform, ha="center", va="center")
             continue
         if name in intervals:
             label = f"{100 * confidence:g}% interval"
             ax.plot(intervals[name], [y, y], "-", color=color, linewidth=2, clip_on=False, label=label)
-        if spread := (classes or {}).get(name):
-            ax.plot(spread, [y] * len(spread), "|", color="0.45", markersize=9, clip_on=False, label="one class")
+        if class_values := (classes or {}).get(name):
+            ax.plot(
+                class_values, [y] * len(class_values), "|", color="0.45", markersize=9, clip_on=False, label="one class"
+            )
         ax.plot(value, y, "o", color=color, clip_on=False, label="score", zorder=3)
         ax.annotate(f"{value:.3f}", (value, y), (0, 6), textcoords="offset points", ha="center", fontsize=FONT - 1)
     name_rows(ax, names)

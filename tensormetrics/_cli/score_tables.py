@@ -1,4 +1,4 @@
-"""What commands that score predictions share: tables of scores, and of their differences from a second model's."""
+"""Tables of scores, and of their differences from those of a second model, for all commands that score predictions."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,20 +14,20 @@ from .output import Size, draw_scores, percent
 
 
 class Scores(NamedTuple):
-    """Numbers by name, and those of them that have an interval as estimates."""
+    """Values by name, and the estimates of the values that have an interval."""
 
     values: Mapping[str, float]
     estimates: Mapping[str, Estimate]
     confidence: float
 
     def table(self, index: str) -> Table:
-        """Return a table of a row for each score; `index` says what a score is called."""
+        """Return a table with a row for each score; `index` is the heading of their names."""
         cells = [[self.estimates.get(name, value)] for name, value in self.values.items()]
         caption = caption_of(self.confidence) if self.estimates else None
         return Table(list(self.values), ["value"], cells, caption=caption, index=index)
 
     def answer(self) -> dict[str, dict[str, float]]:
-        """Return each score with its ends as JSON has them."""
+        """Return each score and the limits of its interval as JSON values."""
         return {
             name: {"value": value, **dict(zip(("low", "high"), self._ends().get(name, ()), strict=False))}
             for name, value in self.values.items()
@@ -38,7 +38,7 @@ class Scores(NamedTuple):
         return draw_scores(self.values, self._ends(), classes, self.confidence, size)
 
     def _ends(self) -> dict[str, tuple[float, float]]:
-        return {name: (float(each.low), float(each.high)) for name, each in self.estimates.items()}
+        return {name: (float(estimate.low), float(estimate.high)) for name, estimate in self.estimates.items()}
 
 
 def caption_of(confidence: float) -> str:
@@ -50,12 +50,12 @@ def estimate_of(value: float, ends: tuple[float, float], confidence: float) -> E
 
 
 class Comparisons(NamedTuple):
-    """Differences of scores by name, of the model in the first file from that in the second."""
+    """Differences of scores by name: first model minus second model."""
 
     results: dict[str, Comparison]
     files: tuple[str, str]
     confidence: float
-    has_direction: bool  # whether more is better, or less
+    has_direction: bool  # whether higher or lower values are better
 
     @classmethod
     def of(
@@ -68,7 +68,7 @@ class Comparisons(NamedTuple):
         has_direction: bool = True,
         **options: Any,
     ) -> "Comparisons":
-        """Compare pairs of what `compare` takes, by name or "" where it has several scores, with `options` of it."""
+        """Call `compare` with `options` for each pair, keyed by the score's name, or "" for pairs of several scores."""
         results: dict[str, Comparison] = {}
         with naming({"a, b: ": f"{files[0]} and {files[1]}: ", **(hints or {})}, rope="--rope"):
             for name, (a, b) in pairs.items():
@@ -77,11 +77,11 @@ class Comparisons(NamedTuple):
         return cls(results, files, confidence, has_direction)
 
     def table(self, index: str) -> Table:
-        """Return a table of a row for each score: of both models, the difference, and what is to be said of it."""
+        """Return a table with a row for each score: both models, the difference, its p-value and the verdict."""
         heads = [Path(file).name for file in self.files]
         rows: list[dict[str, Any]] = []
         if len({*heads, "difference", "p", "p_rope", "verdict"}) < 6:
-            heads = [f"{side}: {head}" for side, head in zip("ab", heads, strict=True)]
+            heads = [f"{name}: {head}" for name, head in zip("ab", heads, strict=True)]
         for comparison in self.results.values():
             row = {heads[0]: comparison.a, heads[1]: comparison.b, "difference": comparison, "p": comparison.p_value}
             if comparison.rope is not None:
@@ -91,5 +91,5 @@ class Comparisons(NamedTuple):
         return Table(list(self.results), list(rows[0]), rows, caption=caption, index=index)
 
     def answer(self) -> dict[str, dict[str, Any]]:
-        """Return each difference as JSON has it."""
+        """Return each difference as a JSON value."""
         return {name: comparison.to_dict() for name, comparison in self.results.items()}

@@ -10,7 +10,7 @@ from torch import Tensor
 from tensormetrics import _native
 from tensormetrics.assignment import _op
 
-MANY = 1030  # columns: csrc/lsa/lsa_cpu.cpp, kMany
+MANY = 1030  # columns: csrc/lsa/lsa_cpu.cpp, kMinBoundedColumns
 pytestmark = pytest.mark.skipif(not _native.has_kernel("lsa", "cpu"), reason="no native code")
 
 

@@ -316,7 +316,7 @@ def tensor_of(path: Path) -> list[Any]:
 
 def column_of(path: Path) -> Any:
     column = command_line.read_labels(str(path))
-    return [str(value) for value in column.given()] if column.names else column.numbers.tolist()
+    return [str(value) for value in column.values()] if column.names else column.codes.tolist()
 
 
 LABELS = "stereotype", "anti-stereotype", "unrelated"

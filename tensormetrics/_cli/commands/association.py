@@ -26,18 +26,18 @@ from ..output import Size, find_device, publish
 from ..score_tables import Comparisons, caption_of, estimate_of
 from .pairs import prefer
 
-Rows = dict[str, dict[str, Any]]  # query -> its score, what else the metric says of it, and why it has none
+Rows = dict[str, dict[str, Any]]  # query -> score, further values of the metric, and the reason of a missing score
 METRICS: dict[str, type[BaseMetric]] = {
     name.lower(): kind
     for name, kind in vars(domain).items()
     if isinstance(kind, ABCMeta) and issubclass(kind, BaseMetric) and kind is not BaseMetric
 }
 TESTED = {name for name, kind in METRICS.items() if kind.has_p_value()}
-ALSO = {  # what else a metric says of a query in a number: column -> key of its answer
+EXTRA_VALUES = {  # further numbers per query of a metric: column -> key of its result
     "weat": {"effect size": "effect_size"},
     "mleat": {"first target": "effect_size_x", "second target": "effect_size_y"},
 }
-STANDARD = (  # the ten tests of Caliskan, Bryson & Narayanan 2017, doi:10.1126/science.aal4230
+WEAT_TESTS = (  # the ten tests of Caliskan, Bryson & Narayanan 2017, doi:10.1126/science.aal4230
     ("flowers", "insects", "pleasant_5", "unpleasant_5a"),
     ("instruments", "weapons", "pleasant_5", "unpleasant_5a"),
     ("european_american_names_5", "african_american_names_5", "pleasant_5", "unpleasant_5b"),
@@ -72,8 +72,8 @@ def association(
     device: Device | None = None,
     **outputs: Any,
 ) -> int:
-    """Association of sets of words in VECTORS: a word2vec file, text or binary, or one without a header, as GloVe's,
-    also in .gz or .zip; fastText's .bin; .npz; .safetensors. Only the words of the queries are kept in memory.
+    """Measure the association of sets of words in VECTORS: a word2vec file, text or binary, or one without a header, as
+    GloVe's, also in .gz or .zip; fastText's .bin; .npz; .safetensors. Only the words of the queries are kept in memory.
 
     \b
     tensormetrics association vectors.txt --p-value auto --correction max-t
@@ -81,36 +81,35 @@ def association(
     tensormetrics association vectors.bin.gz --queries mine.json --metric weat --metric rnd --json scores.json
 
     \b
-    Or, instead of VECTORS, which sentences of pairs a language model prefers:
+    Or, instead of VECTORS, the preferences of a language model between the sentences of pairs:
     tensormetrics association --pairs crows_pairs.csv --model bert --protocol crows-pairs --replicates 1000
 
     Args:
         queries (FILE): A .json list of {"target_sets": [["he", ...], ["she", ...]], "attribute_sets": [[...], [...]],
             "target_sets_names": ["male", "female"], "attribute_sets_names": [...]}.
             [default: the ten published WEAT tests]
-        pairs (FILE): Pairs of sentences as of CrowS-Pairs: a .csv file with the columns sent_more, sent_less and
-            bias_type; or a .json file as of StereoSet, of which the sentences with a blank are scored.
-        model (DIRECTORY): Of --pairs: a masked or causal language model, as transformers' save_pretrained writes it.
-        protocol: Of --pairs: the published number in percent. [default: stereoset of .json files; of others the share
+        pairs (FILE): Pairs of sentences in the format of CrowS-Pairs: a .csv file with the columns sent_more, sent_less
+            and bias_type; or of StereoSet: a .json file, whose sentences with a blank are scored.
+        model (DIRECTORY): For --pairs: a masked or causal language model, as transformers' save_pretrained writes it.
+        protocol: For --pairs: the published score in percent. [default: stereoset of .json files; of others the share
             of pairs, of which a tie counts half]
-        metrics: May be repeated; a query of more sets than a metric takes is split.
-        p_value: Also p-values of permutation tests: all permutations (of two sets of 50 words together at most), 10,000
-            random ones, or exact where that is cheap. [default: none]
-        correction: Also p-values corrected for the number of queries, and which of them stay below 0.05: the chance of
-            one false discovery by max-t (permutations drawn for all queries together) or holm, the share of false ones
-            by bh. [default: none]
-        member (NAME): Which file of a .zip with several, such as glove.6B.100d.txt.
-        words (FILE): The words of the rows of a .npz or .safetensors file, one to a line, or .json; .npz may hold them
-            itself.
-        lowercase: Look words up in lower case where they are not found as they stand.
-        lost (SHARE): A query is not scored if more of a set's words are unknown.
-        compare: The VECTORS of a second model: also its scores, and the differences from them, item by item.
-        replicates: Intervals from N bootstrap samples of the words of each set; with --compare of the queries; 0: none,
+        metrics: May be repeated; a query with more sets than a metric accepts is split.
+        p_value: Also p-values of permutation tests: exact (all permutations; at most 50 words in two sets), approximate
+            (10,000 random ones), or auto: exact if that is fast. [default: none]
+        correction: Also p-values corrected for the number of queries, and whether they stay below 0.05: max-t
+            (permutations drawn for all queries together) and holm control the probability of a false discovery, bh the
+            false discovery rate. [default: none]
+        member (NAME): File of a .zip with several files, such as glove.6B.100d.txt.
+        words (FILE): Words of the rows of a .npz or .safetensors file, one per line, or .json; .npz may contain them.
+        lowercase: Look up words in lower case if they are not found unchanged.
+        lost (SHARE): A query is not scored if a larger fraction of a set's words is unknown.
+        compare: VECTORS of a second model: also its scores and the paired differences.
+        replicates: Intervals from N bootstrap samples of the words of each set, with --compare of the queries; 0: none,
             with --compare 1000.
     """
     if pairs is not None:
-        given = {"VECTORS": vectors, "--queries": queries, "--compare": compare, "--p-value": p_value}
-        if others := [name for name, value in given.items() if value is not None]:
+        arguments = {"VECTORS": vectors, "--queries": queries, "--compare": compare, "--p-value": p_value}
+        if others := [name for name, value in arguments.items() if value is not None]:
             raise BadInput(f"--pairs: got {others[0]} too, wanted one of them")
         return prefer(pairs, model, protocol, correction, replicates, confidence, device, outputs)
     if vectors is None:
@@ -118,18 +117,20 @@ def association(
     if lonely := [name for name, value in (("--model", model), ("--protocol", protocol)) if value is not None]:
         raise BadInput(f"{lonely[0]}: is for --pairs; write both")
     _check_options(metrics, p_value, correction)
-    asked = _read_queries(queries) if queries else _standard()
+    query_list = _read_queries(queries) if queries else _weat_queries()
     files = [vectors, *filter(None, [compare])]
-    models = [_read_vectors(file, asked, member, words).to(find_device(device)) for file in files]
+    models = [_read_vectors(file, query_list, member, words).to(find_device(device)) for file in files]
     options: dict[str, Any] = {"preprocessors": [{}, {"lowercase": True}] if lowercase else [{}]}
     by_metric: dict[str, Rows] = {}
     common: dict[str, tuple[Any, Any]] = {}
     tables = []
     for metric in dict.fromkeys(metrics):
         resampled = {"replicates": replicates, "confidence": confidence} if replicates else {}
-        with naming(lost_vocabulary_threshold="--lost", p_value_method=f"--p-value of {metric}"), _warnings_aside():
-            rows = by_metric[metric] = _scores(metric, asked, models[0], lost, options, p_value, correction, resampled)
-            others = [_scores(metric, asked, model, lost, options, None, None, {}) for model in models[1:]]
+        with naming(lost_vocabulary_threshold="--lost", p_value_method=f"--p-value of {metric}"), _suppressed_log():
+            rows = by_metric[metric] = _scores(
+                metric, query_list, models[0], lost, options, p_value, correction, resampled
+            )
+            others = [_scores(metric, query_list, model, lost, options, None, None, {}) for model in models[1:]]
         for file, scored in zip(files, [rows, *others], strict=True):
             _warn_of_reasons(scored, f"{file}: " if compare else "")
         tables.append(_table(metric, rows, confidence))
@@ -150,8 +151,8 @@ def _check_options(metrics: tuple[str, ...], p_value: str | None, correction: st
     if untested := sorted(set(metrics) - TESTED) if p_value else []:
         raise BadInput(f"--p-value: {untested[0]} has none for a query; leave out --metric {untested[0]}")
     if correction and (not p_value or (correction, p_value) == ("max-t", "exact")):
-        wanted = "approximate or auto" if correction == "max-t" else "exact, approximate or auto"
-        raise BadInput(f"--correction: got {correction} with --p-value {p_value or 'left out'}, wanted {wanted}")
+        expected = "approximate or auto" if correction == "max-t" else "exact, approximate or auto"
+        raise BadInput(f"--correction: got {correction} with --p-value {p_value or 'left out'}, wanted {expected}")
 
 
 def _warn_of_reasons(rows: Rows, prefix: str) -> None:
@@ -161,7 +162,7 @@ def _warn_of_reasons(rows: Rows, prefix: str) -> None:
 
 
 def _table(metric: str, rows: Rows, confidence: float) -> Table:
-    """Return a row for each query, in which the score and its ends are one cell."""
+    """Return a row for each query; a score and its interval share one cell."""
     columns = [key for key in next(iter(rows.values())) if key not in ("reason", "low", "high")]
     cells = [[row[column] for column in columns] for row in rows.values()]
     has_intervals = any("low" in row for row in rows.values())
@@ -173,7 +174,7 @@ def _table(metric: str, rows: Rows, confidence: float) -> Table:
 
 
 def _common_scores(metric: str, rows: Rows, other: Rows) -> tuple[dict[str, float], dict[str, float]]:
-    """Return each model's scores of the queries of which both have one."""
+    """Return each model's scores of the queries that both models score."""
     common = [name for name in rows if not math.isnan(rows[name]["score"] + other[name]["score"])]
     if not common:
         raise BadInput(f"--compare: {metric} has no query with a score by both models")
@@ -181,8 +182,8 @@ def _common_scores(metric: str, rows: Rows, other: Rows) -> tuple[dict[str, floa
 
 
 @contextmanager
-def _warnings_aside() -> Iterator[None]:
-    """Without the domain's log of lost words, which are in the table's reasons; the caller's level comes back."""
+def _suppressed_log() -> Iterator[None]:
+    """Suppress the domain's log of lost words: the table's reasons list them. The caller's log level is restored."""
     log = logging.getLogger("tensormetrics.association")
     level = log.level
     log.setLevel(logging.ERROR)
@@ -192,11 +193,11 @@ def _warnings_aside() -> Iterator[None]:
         log.setLevel(level)
 
 
-def _standard() -> list[Query]:
+def _weat_queries() -> list[Query]:
     sets = domain.load_weat()
     return [
         Query([sets[name] for name in names[:2]], [sets[name] for name in names[2:]], names[:2], names[2:])
-        for names in STANDARD
+        for names in WEAT_TESTS
     ]
 
 
@@ -208,29 +209,29 @@ def _read_queries(file: str) -> list[Query]:
     if not isinstance(rows, list) or not rows:
         raise BadInput(f"{file}: wanted a list of at least one query, got {json.dumps(rows)[:60]}")
     queries = []
-    for number, row in enumerate(rows):
+    for index, row in enumerate(rows):
         if not isinstance(row, dict):
-            raise BadInput(f"{file}, query {number}: wanted an object, got {json.dumps(row)[:60]}")
+            raise BadInput(f"{file}, query {index}: wanted an object, got {json.dumps(row)[:60]}")
         try:
             queries.append(Query(**row))
         except (TypeError, ValueError) as error:
-            raise BadInput(f"{file}, query {number}: {str(error).removeprefix('Query.__init__() ')}") from error
+            raise BadInput(f"{file}, query {index}: {str(error).removeprefix('Query.__init__() ')}") from error
     return queries
 
 
 def _read_vectors(file: str, queries: list[Query], member: str | None, words: str | None) -> WordEmbeddingModel:
-    """A model of the words of the queries alone."""
+    """Read the vectors of the words of the queries only."""
     kind = existing(file).suffix
     if words and kind not in (".npz", ".safetensors"):
         raise BadInput(f"--words: got {words} for {file}, wanted a .npz or .safetensors file")
     if member and kind != ".zip":
         raise BadInput(f"--member: got {member} for {file}, which is no .zip")
-    found, name = _vectors_of_words(file, _words_of(queries), member, words)
-    if not found:
+    arrays, name = _vectors_of_words(file, _words_of(queries), member, words)
+    if not arrays:
         raise BadInput(f"{file}: none of the words of the queries is in it")
-    if bad := [word for word, vector in found.items() if not np.isfinite(vector).all()]:
+    if bad := [word for word, vector in arrays.items() if not np.isfinite(vector).all()]:
         raise BadInput(f"{file}: the vector of {bad[0]!r} holds NaN or infinity")
-    return WordEmbeddingModel.from_numpy(np.stack(list(found.values())), list(found), name)
+    return WordEmbeddingModel.from_numpy(np.stack(list(arrays.values())), list(arrays), name)
 
 
 def _words_of(queries: list[Query]) -> set[str]:
@@ -241,21 +242,21 @@ def _words_of(queries: list[Query]) -> set[str]:
 
 
 def _vectors_of_words(
-    file: str, asked: set[str], member: str | None, words: str | None
+    file: str, vocabulary: set[str], member: str | None, words: str | None
 ) -> tuple[dict[str, np.ndarray], str]:
     # ->  the vectors of the words that are in the file, and the model's name
     try:
         with naming(member="--member"):
-            model = _all_vectors(file, member, existing(words) if words else None, asked)
-            return model.arrays(sorted(word for word in asked if word in model)), model.name
+            model = _all_vectors(file, member, existing(words) if words else None, vocabulary)
+            return model.arrays(sorted(word for word in vocabulary if word in model)), model.name
     except OSError as error:
         raise BadInput(f"{file}: {error}") from error
     except BadInput as error:
-        what = error.message.partition("; write ")[0]  # options of Python, which the command finds out
-        raise BadInput(what if file in what or str(words) in what else f"{file}: {what}") from error
+        reason = error.message.partition("; write ")[0]  # hints about Python arguments that the command sets itself
+        raise BadInput(reason if file in reason or str(words) in reason else f"{file}: {reason}") from error
 
 
-def _all_vectors(file: str, member: str | None, words: Path | None, asked: set[str]) -> WordEmbeddingModel:
+def _all_vectors(file: str, member: str | None, words: Path | None, vocabulary: set[str]) -> WordEmbeddingModel:
     if file.endswith(".npz"):
         return WordEmbeddingModel.from_npz(file, words)
     if file.endswith(".safetensors"):
@@ -264,7 +265,7 @@ def _all_vectors(file: str, member: str | None, words: Path | None, asked: set[s
         return WordEmbeddingModel.from_safetensors(file, words)
     if is_fasttext(file):
         return WordEmbeddingModel.from_fasttext(file)
-    return WordEmbeddingModel.from_word2vec(file, only=asked, member=member)
+    return WordEmbeddingModel.from_word2vec(file, only=vocabulary, member=member)
 
 
 def _scores(
@@ -281,7 +282,7 @@ def _scores(
     values: dict[str, tuple[str, dict[str, Any]]] = {"score": ("result", {})}
     if resampled:
         values |= {end: (end, resampled) for end in ("low", "high")}
-    values |= {column: (key, {}) for column, key in ALSO.get(metric, {}).items()}
+    values |= {column: (key, {}) for column, key in EXTRA_VALUES.get(metric, {}).items()}
     if p_value:
         values["p"] = tested = ("p_value", {"calculate_p_value": True, "p_value_method": p_value})
         if correction:
@@ -289,7 +290,7 @@ def _scores(
     rows: Rows = {}
     reasons: dict[tuple[str, str], str] = {}
     for column, (value, more) in values.items():
-        found = domain.run_queries(
+        result = domain.run_queries(
             METRICS[metric],
             queries,
             [model],
@@ -300,35 +301,35 @@ def _scores(
             correction=correction if column.startswith("p (") else None,
             as_dataframe=False,
         )
-        reasons |= found.reasons
-        for name, number in zip(found.query_names, found.values[0].tolist(), strict=True):
-            rows.setdefault(name, {})[column] = number
+        reasons |= result.reasons
+        for name, score in zip(result.query_names, result.values[0].tolist(), strict=True):
+            rows.setdefault(name, {})[column] = score
             if column.startswith("p ("):
-                rows[name]["survives"] = "yes" if number < LEVEL else "no"
+                rows[name]["survives"] = "yes" if score < LEVEL else "no"
     return {name: {**row, "reason": reasons.get((model.name, name))} for name, row in rows.items()}
 
 
 def draw(answer: dict[str, Rows], correction: str | None = None, size: Size = None) -> Any:
-    """A panel for each metric, a bar for each query; bars of (corrected) p-values below 0.05 are filled."""
+    """Draw a panel per metric and a bar per query; bars of (corrected) p-values below 0.05 are filled."""
     column = f"p ({correction})" if correction else "p"
     labels = {metric: [wrapped(name, 60) for name in rows] for metric, rows in answer.items()}
     names = sum(labels.values(), [])
-    row = max(0.3, LINE * (lines_of(names) + 0.5))
-    size = size or (inches(names) + 4.5, row * len(names) + 0.7 * len(answer) + 0.3)
+    height = max(0.3, LINE * (lines_of(names) + 0.5))
+    size = size or (inches(names) + 4.5, height * len(names) + 0.7 * len(answer) + 0.3)
     ratios = {"height_ratios": [len(rows) for rows in answer.values()]}
     figure, panels = new_axes(None, size, len(answer), gridspec_kw=ratios)
     for panel, (metric, rows) in zip(panels, answer.items(), strict=True):
         dress(panel, grid="x")
-        for y, found in enumerate(rows.values()):
-            score, p = found["score"], found.get(column, 0.0)
-            label = f"{column} {'<' if p < LEVEL else '≥'} {LEVEL}" if column in found else None
+        for y, row in enumerate(rows.values()):
+            score, p = row["score"], row.get(column, 0.0)
+            label = f"{column} {'<' if p < LEVEL else '≥'} {LEVEL}" if column in row else None
             face = COLORS[0] if p < LEVEL else "white"
             if math.isnan(score):
                 panel.annotate("no score", (0, y), (4, 0), textcoords="offset points", va="center", fontsize=FONT)
             else:
                 panel.barh(y, score, 0.6, facecolor=face, edgecolor=COLORS[0], label=label)
-                if "low" in found:  # the ends need not lie around the score
-                    panel.plot([found["low"], found["high"]], [y, y], color=ink(), linewidth=1.2, marker="|")
+                if "low" in row:  # the interval need not contain the score
+                    panel.plot([row["low"], row["high"]], [y, y], color=ink(), linewidth=1.2, marker="|")
         panel.axvline(0, color="black", linewidth=0.8)
         panel.set_xlabel(f"{metric.upper()} score")
         name_rows(panel, labels[metric])

@@ -1,4 +1,4 @@
-"""A training run under the eyes of three domains."""
+"""The command `demo`: a training run that metrics of three domains evaluate."""
 
 from pathlib import Path
 from typing import Annotated
@@ -19,22 +19,22 @@ def demo(
     seed: Annotated[int, Option(type=click.IntRange(-(2**63), 2**64 - 1))] = 0,
     device: Device | None = None,
 ) -> int:
-    """Train on handwritten digits and watch every metric, epoch by epoch.
+    """Train on handwritten digits and evaluate every metric after each epoch.
 
     Args:
-        out: Write report.json and report.png there.
-        epochs: Of training.
-        seed (N): Of the weights and the batches.
+        out: Write report.json and report.png to this folder.
+        epochs: Number of epochs.
+        seed (N): Seed of the weights and the batches.
     """
-    place = find_device(device)
+    torch_device = find_device(device)
     try:
         with leaving_at_once():
-            from ... import _demo  # which wants scikit-learn
+            from ... import _demo  # requires scikit-learn
 
         if out is not None:
-            figure_class()  # a missing extra is found before the training, not after it
+            figure_class()  # raises for a missing extra before the training, not after it
             _make(out)
-        return _demo.run(place, epochs=epochs, seed=seed, out=out)
+        return _demo.run(torch_device, epochs=epochs, seed=seed, out=out)
     except ModuleNotFoundError as error:
         raise BadInput(f"{error}; install it with: pip install 'tensormetrics[demo]'") from error
     except ImportError as error:

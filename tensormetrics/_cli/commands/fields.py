@@ -58,37 +58,38 @@ def json(
     confidence: Probability = 0.95,
     **outputs: Any,
 ) -> int:
-    """Compare JSON answers of a language model in PREDICTED with those of REFERENCE, field by field. `structured` is
-    for metametric's product of similarities, constraints and normalizers.
+    """Compare a language model's JSON answers in PREDICTED with REFERENCE, field by field. `structured` computes
+    metametric's product of similarities, with constraints and normalizers.
 
     \b
     tensormetrics json answers.jsonl reference.jsonl
     tensormetrics json answers.jsonl reference.jsonl --schema invoice.json --compare other.jsonl
     tensormetrics json log.jsonl reference.jsonl --id id --answer output --field 'lines[].price=near:rel=0.01'
 
-    A line of PREDICTED is an answer: JSON, or any text with JSON in it; an empty line is an empty answer. A file
-    that is one JSON array has an answer in each item.
+    A line of PREDICTED is an answer: JSON, or text that contains JSON; an empty line is an empty answer. In a file that
+    is one JSON array each item is an answer.
 
     Args:
         schema (FILE|MODULE:CLASS): A file with a JSON Schema, or a class; the module may be a path to a .py file, which
             is run. [default: types inferred from REFERENCE, and printed]
-        compare: The PREDICTED of a second model: also the differences from it, by field.
-        id: Key of each line by which documents are matched; without, lines of equal number are.
-        answer: Key of each line that has the answer, and the reference where REFERENCE has it.
-        group: Key of REFERENCE that says what a document belongs to; groups are sampled as a whole.
-        field: How a field is compared, such as name=similar:0.9, price=near:rel=0.01, notes=ignore or lines=by:sku.
-        match: Least similarity of matched items of lists.
-        extract: Where JSON is looked for: in the whole answer, in Markdown's fences too, or among prose too.
-        on_invalid: What an answer without JSON is: everything is missed; an error; or left out.
-        extra: Keys that the schema does not have. [default: ignore; without --schema invented]
-        numbers_in_strings: "12" is a number.
-        null_string: A text that means null.
-        unlabelled: Keys that a reference lacks were not annotated, and are not compared.
+        compare: PREDICTED of a second model: also the differences by field.
+        id: Key of the id by which documents are matched; default: by line number.
+        answer: Key of the answer in each line, and of the reference in REFERENCE if it exists there.
+        group: Key of REFERENCE with the group of a document; groups are resampled together.
+        field: Comparison of a field, such as name=similar:0.9, price=near:rel=0.01, notes=ignore or lines=by:sku.
+        match: Smallest similarity of matched items of lists.
+        extract: Where JSON is searched: strict in the full answer, fences also in Markdown's fences, lenient also in
+            prose.
+        on_invalid: Treatment of an answer without JSON: wrong (all fields are missed), an error, or left out.
+        extra: Treatment of keys that are not in the schema. [default: ignore; without --schema invented]
+        numbers_in_strings: Read strings such as "12" as numbers.
+        null_string: A text that denotes null.
+        unlabelled: Keys that are missing in a reference were not annotated and are not compared.
         replicates: Intervals from N reweightings of the documents; 0: none.
-        worst: Documents of lowest similarity that --html explains.
-        explain: Also print the alignment of the document of this id, or line.
-        html: Write the report as a page that needs no other file.
-        save_schema: Write the schema as JSON, to be edited and given next time.
+        worst: Number of documents of lowest similarity that --html explains.
+        explain: Also print the alignment of the document with this id or line number.
+        html: Write the report as a self-contained page.
+        save_schema: Write the schema as JSON, to be edited and passed to --schema.
         require: Status 4 if a score, such as micro-f1 or f1[total], is below X.
     """
     kind = _schema_of(schema) if schema else None
@@ -157,7 +158,7 @@ def _report(
     *,
     has_ids: bool,
 ) -> FieldReport:
-    """Score one file of answers; errors name its lines, or those of the references."""
+    """Score one file of answers; errors name its lines or the lines of the reference file."""
     ids = references.ids if references.ids is not None else references.lines
     hints = {"on_invalid='wrong'": "--on-invalid wrong"}
     hints |= {f"predictions[{name!r}]": f"{file}, {'id' if has_ids else 'line'} {name}" for name in ids}
@@ -167,15 +168,15 @@ def _report(
         try:
             return evaluate(preds, references.values, kind, groups=groups, **options)
         except ValueError as error:
-            if message := _of_reference(str(error), reference, references.lines):
+            if message := _reference_message(str(error), reference, references.lines):
                 raise BadInput(message) from error
             raise
 
 
 def _draw_totals(report: FieldReport, replicates: int, size: Any) -> Any:
-    totals = {name: float(value) for name, value in report.totals.items()}
-    ends = {name: (float(each.low), float(each.high)) for name, each in report.totals.items()} if replicates else {}
-    return draw_scores(totals, ends, None, report.confidence, size)
+    scores = {name: float(value) for name, value in report.totals.items()}
+    ends = {name: (float(total.low), float(total.high)) for name, total in report.totals.items()} if replicates else {}
+    return draw_scores(scores, ends, None, report.confidence, size)
 
 
 def _schema_of(schema: str) -> Any:
@@ -199,17 +200,17 @@ def _number(option: str, text: str) -> float:
         raise BadInput(f"{option}: got {text!r}, wanted a number") from None
 
 
-def _of_reference(message: str, file: str, lines: list[int]) -> str:
+def _reference_message(message: str, file: str, lines: list[int]) -> str:
     """Return a message about a reference with its line instead of its position; "" for another message."""
     match = re.match(r"references\[(\d+)\]\.?(.*)", message, re.DOTALL)
     return f"{file}, line {lines[int(match[1])]}: {match[2].removeprefix(': ')}" if match else ""
 
 
 def _id_of(name: str, ids: list[Any]) -> Any:
-    known = {str(each): each for each in ids}
-    if name not in known:
+    by_name = {str(id): id for id in ids}
+    if name not in by_name:
         raise BadInput(f"--explain: got {name!r}, wanted the id or the line of a document")
-    return known[name]
+    return by_name[name]
 
 
 def _numbers(report: FieldReport) -> dict[str, Any]:
@@ -220,11 +221,11 @@ def _numbers(report: FieldReport) -> dict[str, Any]:
 def _unmet(report: FieldReport, required: list[tuple[str, float]]) -> int:
     scores = _numbers(report)
     unmet = []
-    for name, least in required:
+    for name, minimum in required:
         if name not in scores:
             raise BadInput(f"--require: got {name!r}, wanted one of {', '.join(scores)}")
-        if not scores[name] >= least or math.isnan(scores[name]):
-            unmet.append(f"{name} is {scores[name]:.4g}, required {least:g}")
+        if not scores[name] >= minimum or math.isnan(scores[name]):
+            unmet.append(f"{name} is {scores[name]:.4g}, required {minimum:g}")
     if unmet:
         click.echo(f"not met: {'; '.join(unmet)}", err=True)
     return UNMET if unmet else 0

@@ -1,4 +1,4 @@
-"""`tensormetrics info` and `warm-up`: what is installed, and kernels compiled before they are used."""
+"""The commands `info`, `check-gpu` and `warm-up`: installed parts, and kernels compiled before their first use."""
 
 import os
 from concurrent.futures import ProcessPoolExecutor
@@ -19,32 +19,32 @@ NO_GPU = (
 
 
 def info() -> None:
-    """What is installed, which native code is loaded, which extras are there, and what to do where one is missing."""
+    """Print what is installed, which native code is loaded, which extras exist, and how to install missing ones."""
     with leaving_at_once():
         report = import_module("tensormetrics._info").report
     click.echo(report())
 
 
 def check_gpu(*, device: str = "cuda", times: bool = True) -> None:
-    """Try every kernel on this GPU, compare its answers with the CPU's, and time it beside plain torch.
+    """Run every kernel on this GPU, compare its results with the CPU's, and time it next to plain torch.
 
     Exit status 0: all answers are equal; 1: some differ; 3: there is no GPU.
 
     Args:
         device (NAME): The GPU to check.
-        times: Time five operations beside plain torch.
+        times: Time five operations next to plain torch.
     """
     import torch
 
     with leaving_at_once():
         run = import_module("tensormetrics._gpu_report").run
     try:
-        chosen = torch.device(device)
+        gpu = torch.device(device)
     except RuntimeError:
         raise BadInput(f"--device: got {device!r}, wanted a GPU, such as cuda or cuda:1") from None
-    if torch.cuda.is_available() and (chosen.index or 0) >= torch.cuda.device_count():
+    if torch.cuda.is_available() and (gpu.index or 0) >= torch.cuda.device_count():
         raise BadInput(f"--device: got {device!r}, wanted one of {torch.cuda.device_count()} GPUs, counted from 0")
-    raise SystemExit(run(chosen, click.echo, times))
+    raise SystemExit(run(gpu, click.echo, times))
 
 
 def warm_up(
@@ -54,8 +54,8 @@ def warm_up(
 
     Args:
         device (NAME): The GPU to compile for.
-        columns (D): Columns of the embeddings to come; again for more.
-        processes: How many compile at once; default all cores.
+        columns (D): Number of columns of embeddings; may be repeated.
+        processes: Number of processes that compile; default all cores.
     """
     import torch
 
@@ -75,5 +75,5 @@ def warm_up(
 
 
 def cache() -> Path:
-    """Where Triton keeps what it has compiled."""
+    """Return the folder of Triton's compiled kernels."""
     return Path(os.environ.get("TRITON_CACHE_DIR") or Path.home() / ".triton" / "cache")

@@ -1,4 +1,4 @@
-"""Which sentences of pairs a language model prefers."""
+"""Preferences of language models between the sentences of pairs."""
 
 import math
 from pathlib import Path
@@ -22,7 +22,7 @@ def prefer(
     device: str | None,
     outputs: dict[str, Any],
 ) -> int:
-    """Score the pairs of a file by the language model of a folder; the status of the command."""
+    """Score the pairs of a file by the language model of a folder; return the exit status."""
     if model is None:
         raise BadInput("--pairs: wanted --model DIRECTORY, too")
     if correction == "max-t":
@@ -52,13 +52,13 @@ def prefer(
         for name, value in values.items()
     }
     answer = {"files": {"pairs": pairs, "model": model}, "protocol": protocol, "metrics": {"pairpreference": rows}}
-    drawn = estimates or metric.compute()
+    plotted = estimates or metric.compute()
     table = _table(rows, confidence)
-    return publish([table], answer, lambda size: _draw(metric, drawn, size), list(values.values()), **outputs)
+    return publish([table], answer, lambda size: _draw(metric, plotted, size), list(values.values()), **outputs)
 
 
 def _load(folder: str) -> tuple[Any, Any]:
-    """Load the model and the tokenizer of a folder, by the class that the folder names."""
+    """Load the model and the tokenizer of a folder, by the class that its configuration names."""
     if not (Path(folder) / "config.json").is_file():
         raise BadInput(f"--model: got {folder}, wanted a folder with config.json, as save_pretrained writes it")
     try:
@@ -79,7 +79,7 @@ def _corrected(test: Any) -> float:
 
 
 def _table(rows: dict[str, dict[str, float]], confidence: float) -> Table:
-    """Return a row for each value, in which the score and its ends are one cell."""
+    """Return a row for each value; a score and its interval share one cell."""
     has_intervals = "low" in next(iter(rows.values()))
     cells: list[list[float | Estimate]] = []
     for row in rows.values():

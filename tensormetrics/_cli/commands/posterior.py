@@ -44,33 +44,33 @@ def posterior(
     device: Device | None = None,
     **outputs: Any,
 ) -> int:
-    """Credible intervals of the scores of confusion matrices, each a MATRIX of counts: rows are the truth, columns the
-    predictions.
+    """Compute credible intervals of the scores of confusion matrices. A MATRIX has counts: rows are the truth, columns
+    the predictions.
 
-    Files: .csv, with commas, semicolons or tabs, where a first row and a first column of class names may stand; also
-    .npy, .npz, .pt, .safetensors and .jsonl. An experiment is called by its file, after its folder where there are
-    several.
+    Files: .csv, with commas, semicolons or tabs, and optionally a first row and a first column of class names; also
+    .npy, .npz, .pt, .safetensors and .jsonl. An experiment is named after its file, preceded by its folder if there
+    are several folders.
 
     \b
     tensormetrics posterior mlp.csv cnn.csv --compare --rope 0.01
     tensormetrics posterior --paired answers.csv --metric acc --compare --plot acc.png
 
     Args:
-        metrics (NAME): Such as mcc, tpr (one value per class), f1@macro or fbeta+beta=2@macro; may be repeated; names
-            stand below.
+        metrics (NAME): Metric, such as mcc, tpr (one value per class), f1@macro or fbeta+beta=2@macro; may be repeated;
+            the names are listed below.
         paired (FILE): A .csv of items on which models are compared item by item: a header, then rows of the true label
             and each model's answer.
-        compare: Also all pairs of experiments, and who is best; --plot draws how far.
-        rope: With --compare: differences below X do not matter. [default: a tenth of the scores' spread]
-        width (X): Also how many items in all, like those at hand, make the interval X wide.
-        prior (NUMBER|NAME): Counts added to the cells: balanced, one for the whole table, half of it right;
-            hierarchical, by which classes tell of each other, for 5 to 20 items a class; perks, one for each row; to
-            every cell a number, jeffreys (1/2) or laplace (1). 0: what was not seen is impossible.
-        zero_division (0|1|nan): What a score is where it is undefined, as the precision of a class that is never
-            predicted. [default: 0 for f1, fbeta and p4, nan for others]
-        replicates: Draws from each posterior.
-        confidence (SHARE): Probability of the intervals, which are of highest density.
-        seed (N): Of the draws.
+        compare: Also compare all pairs of experiments and find the best; --plot draws the differences.
+        rope: With --compare: differences below X are negligible. [default: a tenth of the scores' spread]
+        width (X): Also print the total number of similar items for an interval of width X.
+        prior (NUMBER|NAME): Counts added to the cells: balanced, one for the table, half of it on the diagonal;
+            hierarchical, which shares information between classes, for 5 to 20 items per class; perks, one for each
+            row; or a number for every cell, jeffreys (1/2) or laplace (1). 0: unobserved cells are impossible.
+        zero_division (0|1|nan): Value of an undefined score, such as the precision of a class that is never predicted.
+            [default: 0 for f1, fbeta and p4, nan for others]
+        replicates: Number of draws from each posterior.
+        confidence (SHARE): Probability of the intervals, which are highest density intervals.
+        seed (N): Seed of the draws.
     """
     if not matrices and not paired:
         raise BadInput("MATRIX: got no file, wanted at least one, or --paired FILE")
@@ -100,7 +100,7 @@ def posterior(
             if compare:
                 tables += _compare(study, metric, label, rope, scores[name], name)
             if width is not None:
-                needed = _needed(study, metric, label, width, priors)
+                needed = _items_needed(study, metric, label, width, priors)
                 scores[name]["items"] = needed
                 head = [f"items for an interval of {width:g}"]
                 tables.append(Table([*map(_label, rows)], head, [[count] for count in needed], index=name))
@@ -125,7 +125,7 @@ def draw(
     rope: float | None = None,
     size: Size = None,
 ) -> Any:
-    """Posteriors of all experiments in each metric, and with `compare` how far the likely best is ahead of others."""
+    """Draw the posteriors of all experiments per metric, and with `compare` the differences from the likely best."""
     rows = len(study.list_experiments())
     heights = ([0.625] * rows + [1.5] * (rows - 1) * compare) * len(columns)
     size = size or (6.3, sum(heights) + 0.4 * len(columns) + 0.4)
@@ -183,7 +183,7 @@ def _summary_table(rows: list[dict[str, Any]], confidence: float, name: str) -> 
 
 
 def _read_matrix(file: str) -> tuple[list[str] | None, Any]:
-    """The names of its classes, if it has any, and the matrix."""
+    """Return the names of the classes, None without names, and the matrix."""
     if file_suffix(file) != ".csv":
         return None, read_tensor(file)
     with naming(confusion_matrix=file):
@@ -210,23 +210,27 @@ def _compare(
 
 
 def _experiment(study: Study, name: str) -> Experiment:
-    found = study[name]
-    assert isinstance(found, Experiment)
-    return found
+    experiment = study[name]
+    assert isinstance(experiment, Experiment)
+    return experiment
 
 
-def _needed(study: Study, metric: str, label: int | None, width: float, priors: tuple[Any, Any]) -> list[int | None]:
-    """How many items in all each experiment needs for an interval of this width; None where it is undefined."""
-    found: list[int | None] = []
+def _items_needed(
+    study: Study, metric: str, label: int | None, width: float, priors: tuple[Any, Any]
+) -> list[int | None]:
+    """Return the number of items that each experiment needs for an interval of this width; None if undefined."""
+    counts: list[int | None] = []
     options = {"prevalence_prior": priors[0], "confusion_prior": priors[1], "seed": study.seed}
     options |= {"confidence": study.ci_probability, "replicates": study.num_samples}
     for name in study.list_experiments():
         try:
-            found.append(items_needed(_experiment(study, name).confusion_matrix, metric, width, label=label, **options))
+            counts.append(
+                items_needed(_experiment(study, name).confusion_matrix, metric, width, label=label, **options)
+            )
         except ValueError as error:
             warnings.warn(f"{name}: {str(error).replace('width: ', '--width: ', 1)}", stacklevel=1)
-            found.append(None)
-    return found
+            counts.append(None)
+    return counts
 
 
 def _label(row: dict[str, Any]) -> str:
@@ -234,7 +238,7 @@ def _label(row: dict[str, Any]) -> str:
 
 
 def _columns(study: Study, metrics: tuple[str, ...]) -> Any:
-    """Metrics of one number, and each class of those with one number per class."""
+    """Yield each metric with None, or with each class if it has one value per class."""
     for metric in dict.fromkeys(metrics):
         if get_metric(metric).is_multiclass:
             yield metric, None
@@ -243,7 +247,7 @@ def _columns(study: Study, metrics: tuple[str, ...]) -> Any:
 
 
 def _named(files: tuple[str, ...]) -> dict[str, str]:
-    """File -> experiment: its stem, after its folder where files lie in several."""
+    """Return the experiment of each file: its stem, preceded by its folder if the files are in several folders."""
     folders = {Path(file).resolve().parent for file in files}
     names: dict[str, str] = {}
     for file in files:
@@ -263,7 +267,7 @@ def _number_or_word(prior: str) -> float | str:
 
 
 def _sorted(labels: Iterable[str]) -> list[str]:
-    """As numbers where all are, for the metrics to which the order of classes matters."""
+    """Sort labels, as numbers if all are numbers: the order of classes matters to some metrics."""
     return sorted(labels, key=float if all(map(is_number, labels)) else str)
 
 

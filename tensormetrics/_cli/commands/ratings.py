@@ -42,17 +42,17 @@ def ratings(
     tensormetrics ratings votes.jsonl --a left --b right --outcome vote --anchor gpt-4=1200 --pairs
 
     Args:
-        a: Model whose answer was shown first; default model_a, or a.
-        b: Model whose answer was shown second; default model_b, or b.
-        outcome: Who won: model_a, model_b, tie, the name of the model, or 1, 0, 0.5; default winner, or outcome.
-        groups: What battles belong to, such as the question: they share a weight.
-        ties: Is a tie an outcome of its own? Else it is half a win for each.
-        prior_sd: Standard deviation of the strengths in their prior; 0 without one.
+        a: Model with the first answer; default model_a, or a.
+        b: Model with the second answer; default model_b, or b.
+        outcome: Winner: model_a, model_b, tie, the name of the model, or 1, 0, 0.5; default winner, or outcome.
+        groups: Group of a battle, such as its question; battles of a group share a weight.
+        ties: Model ties as a separate outcome; else a tie is half a win for each model.
+        prior_sd: Standard deviation of the prior of the strengths; 0: no prior.
         scale: Elo, with mean 1000, or logits, with mean 0.
         anchor (NAME=RATING): A model and its rating.
         pairs: Also print the differences of all pairs of models.
-        win_rates: Also print how often each model beat each other one.
-        replicates: Reweightings of the battles, or groups.
+        win_rates: Also print the fraction of battles that each model won against each other model.
+        replicates: Number of reweightings of the battles or groups.
     """
     rows = read_battles(files, groups, a=a, b=b, outcome=outcome)
     options: dict[str, Any] = {"confidence": confidence, "replicates": replicates}
@@ -81,9 +81,9 @@ def _anchored(anchor: str | None) -> tuple[str, float] | None:
         return None
     name, _, rating = anchor.rpartition("=")
     try:
-        number = float(rating)
+        value = float(rating)
     except ValueError:
-        number = math.nan
-    if not name or not math.isfinite(number):
+        value = math.nan
+    if not name or not math.isfinite(value):
         raise BadInput(f"--anchor: got {anchor!r}, wanted a model and its rating, such as base=1200")
-    return name, number
+    return name, value

@@ -1,4 +1,4 @@
-"""Whether nearest neighbours among embeddings share labels, and clusters do."""
+"""The command `retrieval`: label agreement of nearest neighbours and clusters of embeddings."""
 
 import os
 from contextlib import AbstractContextManager, nullcontext
@@ -20,10 +20,10 @@ from ..names import DISTANCES, RETRIEVAL_OF_NEIGHBOURS, TIES
 from ..option_types import AtLeastOne, Device, Finite, Option, Probability, Replicates, Rope, SecondModel
 from ..output import find_device, on_a_terminal, publish, status_of, stdout_aside
 from ..score_tables import Comparisons, Scores, caption_of
-from .retrieval_inputs import FILES, Asked, part_of, read_sides
+from .retrieval_inputs import FILES, RetrievalInputs, part_of, read_inputs
 
 KNN = {"faiss": FaissKNN, "keops": KeOpsKNN}
-HINTS = {  # of the library -> of the command
+HINTS = {  # hint of the library -> hint of the command
     "write k=None": "leave --k out",
     "write exclude=('nearest_centroid_accuracy',)": "leave out --metric nearest_centroid_accuracy",
     "where the neighbours come from a function": "with --knn faiss or keops",
@@ -69,22 +69,21 @@ def retrieval(
     device: Device | None = None,
     **outputs: Any,
 ) -> int:
-    """Score EMBEDDINGS (N rows) by their LABELS (N): do nearest neighbours share them, do clusters?
+    """Score EMBEDDINGS (N rows) by their LABELS (N): do nearest neighbours and clusters share labels?
 
     Files: .npy, .npz, .pt, .safetensors, .csv and .jsonl, with pyarrow also .parquet, .arrow and .feather; `file:name`
-    picks one array or column of several. A pattern, 'embeddings-*.parquet:column', means the files of such names, one
-    after the other. Labels are integers, or words in a .txt, .csv or .jsonl file, one per line, or a column; so are
-    cameras, ids and groups.
+    selects one of several arrays or columns. A pattern, 'embeddings-*.parquet:column', concatenates the matching files.
+    Labels, cameras, ids and groups are integers, or words in a .txt, .csv or .jsonl file, one per line, or a column.
 
-    --gains FILE has a query, a reference and a gain above 0 to a line (.csv and .tsv with any of , ; and tabs, else by
-    spaces; with a heading or without), or `query 0 document gain`. They are named by --ids and --reference-ids, or are
-    rows, from 0 on. LABELS may then be left out, or say which queries are of one class.
+    --gains FILE has a query, a reference and a gain above 0 per line (.csv and .tsv separated by , ; or tabs, else by
+    spaces; with or without a heading), or `query 0 document gain`. Queries and references are named by --ids and
+    --reference-ids, or are row indices. LABELS are then optional and only define the classes of queries.
 
-    A .npy file may be larger than a CPU's memory, and so may be references in several files, in tables, or scored with
-    --state: these are read in blocks. With --state a run that was killed goes on from where it was.
+    A .npy file may be larger than memory, and so may be references in several files, in tables, or scored with --state:
+    they are read in blocks. With --state an interrupted run continues from its last state.
 
-    Under torchrun each rank reads and holds a part of the rows, and the answer is that of one process. With --state
-    FILE each reads a part of the references in blocks, and keeps FILE.rank0, FILE.rank1, ...
+    Under torchrun each rank holds a part of the rows, and the result is that of a single process. With --state FILE
+    each rank reads a part of the references in blocks and writes FILE.rank0, FILE.rank1, ...
 
     \b
     tensormetrics retrieval embeddings.npy labels.txt --replicates 1000 --plot scores.png
@@ -94,31 +93,30 @@ def retrieval(
     tensormetrics retrieval q.npy q.txt --reference 'base-*.npy' --reference-labels base.txt --k 10 --state counts.pt
 
     Args:
-        reference (FILE): Embeddings to search in; default EMBEDDINGS themselves.
-        reference_labels (FILE): Their labels.
-        gains (FILE): What is relevant, in place of equal labels: query, reference and gain to a line, or TREC's
-            judgements.
-        metrics (NAME): May be repeated; names stand below.
+        reference (FILE): Embeddings to search in; default EMBEDDINGS.
+        reference_labels (FILE): Labels of the references.
+        gains (FILE): Relevance instead of equal labels: query, reference and gain per line, or TREC's judgements.
+        metrics (NAME): Metric; may be repeated; the names are listed below.
             [default: AMI, NMI and five of neighbours, or with --gains these five and ndcg]
-        k (N): Neighbours per query, or max_bin_count: as many as the largest class has. [default: all]
-        knn: Who searches.
-        distance: By which neighbours are nearest.
-        ties: Which comes first at equal distance: the earlier row, the relevant one, or the other one.
-        average: The mean over queries, or over classes of their means.
-        levels: LABELS has several columns, (N, L), of which each is scored.
-        cameras (FILE): One per row: relevant references of the query's own camera are left out.
-        reference_cameras (FILE): Those of the references.
-        ids (FILE): One per row: of rows with the same id the first counts.
-        reference_ids (FILE): Those of the references, which --gains may name.
-        groups (FILE): One per row: queries that are reweighted together in intervals. [default: the labels]
-        per_class: Also a table with a row for each class.
-        index (FACTORY): Of faiss, such as IVF4096,Flat; default Flat, which is exact.
-        audit: What the index costs, by N queries.
-        state (FILE): Of partial counts, to go on from.
-        state_seconds (N): Between two writes of the state.
-        compare_reference (FILE): With --compare and --reference: the references by the second model.
-        compare: The EMBEDDINGS of a second model: also its scores, and the differences from them, item by item.
-        replicates: Intervals from N reweightings of whole groups of queries; 0: none, with --compare 1000.
+        k (N): Neighbours per query, or max_bin_count: the size of the largest class. [default: all]
+        knn: Library of the search.
+        distance: Distance of the search.
+        ties: First of references at equal distance: the earlier row, the relevant one, or the irrelevant one.
+        average: The mean over queries, or over the means of classes.
+        levels: LABELS has several columns, (N, L), which are scored separately.
+        cameras (FILE): Camera of each row: relevant references of the query's camera are ignored.
+        reference_cameras (FILE): Cameras of the references.
+        ids (FILE): Id of each row: only the first row of each id is used.
+        reference_ids (FILE): Ids of the references for --gains.
+        groups (FILE): Group of each row: queries of a group are reweighted together in intervals. [default: the labels]
+        per_class: Also print a table with a row for each class.
+        index (FACTORY): Index of faiss, such as IVF4096,Flat; default Flat, which is exact.
+        audit: Also print the recall of the index and the exact scores, estimated from N queries.
+        state (FILE): File of partial counts from which a run continues.
+        state_seconds (N): Seconds between two writes of the state.
+        compare_reference (FILE): With --compare and --reference: references of the second model.
+        compare: EMBEDDINGS of a second model: also its scores and the paired differences.
+        replicates: Intervals from N reweightings of groups of queries; 0: none, with --compare 1000.
     """
     options = {name: value for name, value in locals().items() if name != "outputs"}
     context = click.get_current_context()
@@ -127,52 +125,52 @@ def retrieval(
     files = {name: options[option] for name, option in FILES.items()}
     ranks = int(os.environ.get("WORLD_SIZE", "1"))
     _check(options, ranks)
-    place = find_device(options["device"])
-    asked = read_sides(files, options["levels"], bool(options["state"]))
+    torch_device = find_device(options["device"])
+    inputs = read_inputs(files, options["levels"], bool(options["state"]))
     with naming(HINTS, **files, **OPTIONS), _compiler_output_aside(options):
-        calculator = _calculator(options, asked, place)
-        kept = {"state": options["state"], "state_seconds": options["state_seconds"]}
+        calculator = _calculator(options, inputs, torch_device)
+        checkpoint = {"state": options["state"], "state_seconds": options["state_seconds"]}
         if ranks > 1:
-            values = _on_ranks(calculator, asked, place, kept)
+            values = _on_ranks(calculator, inputs, torch_device, checkpoint)
             if int(os.environ["RANK"]):
                 return status_of(values.values())
         else:
-            values = _in_one_process(calculator, asked, place, kept)
+            values = _in_one_process(calculator, inputs, torch_device, checkpoint)
         scores = _scores(calculator, values, options)
-        by_class = _by_class(calculator, asked.query.labels[0]) if options["per_class"] else {}
-        exact = calculator.audited(confidence=options["confidence"]) if options["audit"] else {}
+        by_class = _by_class(calculator, inputs.query.labels[0]) if options["per_class"] else {}
+        audited = calculator.audited(confidence=options["confidence"]) if options["audit"] else {}
     tables = [scores.table("metric")]
     used = dict(files)
     if options["compare"]:
         used |= {name: options[name] for name in ("compare", "compare_reference")}
     report: dict[str, Any] = {
         "files": {name: file for name, file in used.items() if file},
-        "queries": len(asked.query.rows),
+        "queries": len(inputs.query.rows),
         "metrics": scores.answer(),
         "per_class": by_class,
     }
     if options["compare"]:
-        comparisons = _comparisons(calculator, files, place, options)
+        comparisons = _comparisons(calculator, files, torch_device, options)
         tables.append(comparisons.table("metric"))
         report["comparison"] = comparisons.answer()
-    if exact:
-        tables += _tables_of(exact, scores)
-        report["audit"] = _told(exact, options["audit"])
+    if audited:
+        tables += _tables_of(audited, scores)
+        report["audit"] = _audit_report(audited, options["audit"])
     names = [*next(iter(by_class.values()), ())]
     if by_class:
         tables.append(Table([*by_class], names, [*by_class.values()], index="class"))
-    spread = {name: [row[name] for row in by_class.values()] for name in names}
+    class_values = {name: [row[name] for row in by_class.values()] for name in names}
     return publish(
         tables,
         report,
-        lambda size: scores.draw(size, spread),
+        lambda size: scores.draw(size, class_values),
         values.values(),
         **outputs,
     )
 
 
 def _check(options: dict[str, Any], ranks: int) -> None:
-    """BadInput where some options make no sense without others, or with them."""
+    """Raise BadInput for options that need a missing option or exclude each other."""
     _depth(options["k"])
     if options["per_class"] and (options["levels"] or ranks > 1 or not options["labels"]):
         why = "together with --levels; leave one out" if options["levels"] else "without LABELS; give them, too"
@@ -200,7 +198,7 @@ def _compiler_output_aside(options: dict[str, Any]) -> AbstractContextManager[No
     return stdout_aside() if options["knn"] == "keops" else nullcontext()  # keops prints what it compiles
 
 
-def _calculator(options: dict[str, Any], asked: Asked, place: torch.device) -> AccuracyCalculator:
+def _calculator(options: dict[str, Any], inputs: RetrievalInputs, device: torch.device) -> AccuracyCalculator:
     searcher: dict[str, Any] = {"distance": options["distance"]}
     if options["knn"] != "torch":
         factory: dict[str, Any] = {"index_init_fn": options["index"]} if options["index"] else {}
@@ -210,9 +208,9 @@ def _calculator(options: dict[str, Any], asked: Asked, place: torch.device) -> A
         options["metrics"],
         avg_of_avgs=options["average"] == "macro",
         k=_depth(options["k"]),
-        device=place,
+        device=device,
         ties=options["ties"],
-        gains=asked.gains,
+        gains=inputs.gains,
         label_levels=options["levels"],
         progress=on_a_terminal(),
         **searcher,
@@ -220,7 +218,7 @@ def _calculator(options: dict[str, Any], asked: Asked, place: torch.device) -> A
 
 
 def _scores(calculator: AccuracyCalculator, values: dict[str, float], options: dict[str, Any]) -> Scores:
-    assert calculator.last is not None  # what it has just scored
+    assert calculator.last is not None  # the scores that were just computed
     confidence, estimates = options["confidence"], {}
     if options["replicates"] and any(statistic_of(name) == "mean" for name in calculator.last.scores):
         estimates = calculator.interval(confidence=confidence, replicates=options["replicates"])
@@ -228,40 +226,40 @@ def _scores(calculator: AccuracyCalculator, values: dict[str, float], options: d
 
 
 def _comparisons(
-    calculator: AccuracyCalculator, files: dict[str, str | None], place: torch.device, options: dict[str, Any]
+    calculator: AccuracyCalculator, files: dict[str, str | None], device: torch.device, options: dict[str, Any]
 ) -> Comparisons:
-    """Score the embeddings of the second model likewise, and compare both."""
+    """Score the embeddings of the second model in the same way and compare both."""
     first, second = options["embeddings"], options["compare"]
     other_files = files | {"query": second, "reference": options["compare_reference"]}
-    asked = read_sides(other_files, options["levels"], False)
+    inputs = read_inputs(other_files, options["levels"], False)
     with naming(HINTS, **other_files, **OPTIONS), _compiler_output_aside(options):
-        other = _calculator(options | {"audit": None}, asked, place)
-        _in_one_process(other, asked, place, {})
+        other = _calculator(options | {"audit": None}, inputs, device)
+        _in_one_process(other, inputs, device, {})
     common = {name: options[name] for name in ("confidence", "replicates", "rope")}
     hints = {**HINTS, "include: ": "--metric: "}
     return Comparisons.of({"": (calculator, other)}, (first, second), hints, **common)
 
 
 def _tables_of(exact: dict[str, Estimate], scores: Scores) -> list[Table]:
-    """Approximate scores beside exact ones, and the recall of the index at some k."""
+    """Return a table of approximate and exact scores, and a table of the index's recall at some depths."""
     names, caption = [name for name in exact if name != "recall"], caption_of(scores.confidence)
     rows = [[scores.values[name], exact[name]] for name in names]
     recall = exact["recall"]
     length = len(recall.value)
-    some = [k for k in range(1, length + 1) if k in (1, 2, 5, 10, 20, 50, 100, 200, 500, length)]
+    depths = [k for k in range(1, length + 1) if k in (1, 2, 5, 10, 20, 50, 100, 200, 500, length)]
     return [
         Table(names, ["by the index", "exact"], rows, caption=caption, index="metric"),
-        Table([str(k) for k in some], ["recall of the index"], [[recall[k - 1]] for k in some], None, caption, "k"),
+        Table([str(k) for k in depths], ["recall of the index"], [[recall[k - 1]] for k in depths], None, caption, "k"),
     ]
 
 
-def _told(exact: dict[str, Estimate], audit: int) -> dict[str, Any]:
-    def ends(estimate: Estimate) -> dict[str, Any]:
+def _audit_report(exact: dict[str, Estimate], audit: int) -> dict[str, Any]:
+    def to_lists(estimate: Estimate) -> dict[str, Any]:
         return {name: getattr(estimate, name).tolist() for name in Estimate.tensors}
 
-    by_k = zip(*(each.tolist() for each in exact["recall"]), strict=True)
-    recall = [{"k": k, **dict(zip(Estimate.tensors, each, strict=True))} for k, each in enumerate(by_k, 1)]
-    scores = {name: ends(each) for name, each in exact.items() if name != "recall"}
+    by_k = zip(*(tensor.tolist() for tensor in exact["recall"]), strict=True)
+    recall = [{"k": k, **dict(zip(Estimate.tensors, values, strict=True))} for k, values in enumerate(by_k, 1)]
+    scores = {name: to_lists(estimate) for name, estimate in exact.items() if name != "recall"}
     return {"queries": audit, "recall": recall, "exact": scores}
 
 
@@ -276,9 +274,9 @@ def _depth(k: str | None) -> int | Literal["max_bin_count"] | None:
 
 
 def _in_one_process(
-    calculator: AccuracyCalculator, asked: Asked, place: torch.device, kept: dict[str, Any]
+    calculator: AccuracyCalculator, inputs: RetrievalInputs, device: torch.device, checkpoint: dict[str, Any]
 ) -> dict[str, float]:
-    query, references = asked.query.to(place), asked.reference.to(place) if asked.reference else {}
+    query, references = inputs.query.to(device), inputs.reference.to(device) if inputs.reference else {}
     return calculator.get_accuracy(
         query["embeddings"],
         query["labels"],
@@ -286,42 +284,43 @@ def _in_one_process(
         references.get("labels"),
         query_cameras=query.get("cameras"),
         reference_cameras=references.get("cameras"),
-        groups=asked.groups.given(),
-        **kept,
+        groups=inputs.groups.values(),
+        **checkpoint,
     )
 
 
 def _on_ranks(
-    calculator: AccuracyCalculator, asked: Asked, place: torch.device, kept: dict[str, Any]
+    calculator: AccuracyCalculator, inputs: RetrievalInputs, device: torch.device, checkpoint: dict[str, Any]
 ) -> dict[str, float]:
-    """Each rank holds a part of the rows, or with a state reads a part of the references; all get the answer of one
-    process."""
+    """Score on several ranks; every rank returns the result of a single process.
+
+    Each rank holds a part of the rows, or with a state reads a part of the references."""
     torch.distributed.init_process_group("gloo")
     try:
-        if kept["state"]:
-            return _in_one_process(calculator, asked, place, kept | {"group": torch.distributed.group.WORLD})
+        if checkpoint["state"]:
+            return _in_one_process(calculator, inputs, device, checkpoint | {"group": torch.distributed.group.WORLD})
         rank, ranks = torch.distributed.get_rank(), torch.distributed.get_world_size()
 
-        def own(rows: Any) -> Any:
+        def local(rows: Any) -> Any:
             return part_of(rows, slice(len(rows) * rank // ranks, len(rows) * (rank + 1) // ranks))
 
-        def parts(side: dict[str, Any]) -> dict[str, Any]:
-            return {name: own(rows) for name, rows in side.items()}
+        def parts(inputs_of_role: dict[str, Any]) -> dict[str, Any]:
+            return {name: local(rows) for name, rows in inputs_of_role.items()}
 
-        role: Role = "query" if asked.reference else "both"
-        calculator.update(**parts(asked.query.to(place)), role=role, groups=own(asked.groups.given()))
-        if asked.reference:
-            calculator.update(**parts(asked.reference.to(place)), role="reference")
+        role: Role = "query" if inputs.reference else "both"
+        calculator.update(**parts(inputs.query.to(device)), role=role, groups=local(inputs.groups.values()))
+        if inputs.reference:
+            calculator.update(**parts(inputs.reference.to(device)), role="reference")
         return {name: float(value) for name, value in calculator.compute().items()}
     finally:
         torch.distributed.destroy_process_group()
 
 
 def _by_class(calculator: AccuracyCalculator, labels: Column) -> dict[str, dict[str, float]]:
-    assert calculator.last is not None  # what it has just scored
+    assert calculator.last is not None  # the scores that were just computed
     scores: dict[str, Tensor] = calculator.last.scores
-    numbers = labels.numbers.to(next(iter(scores.values())).device)
-    classes = Classes.of(numbers, torch.ones_like(numbers, dtype=torch.bool))
+    codes = labels.codes.to(next(iter(scores.values())).device)
+    classes = Classes.of(codes, torch.ones_like(codes, dtype=torch.bool))
     rows: dict[str, dict[str, float]] = {
         str(labels.names[n] if labels.names else n): {} for n in classes.labels.tolist()
     }

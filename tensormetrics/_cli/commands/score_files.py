@@ -49,17 +49,17 @@ def scores(
 
     Args:
         metric (NAME): Metric or scorer of a log, or column of a table. [default: the only one]
-        answer_filter (NAME): Of the answers in a log of lm-evaluation-harness.
-        ids (COLUMN): Names of the items; default those of the log, or the column id.
-        groups (COLUMN): What items belong to, such as documents: they share a weight.
-        on_missing: What items are that some file lacks: an error, left out, or counted as 0.
-        lower_is_better: Of losses and errors.
-        bounds: Least and largest possible score. [default: 0 and 1 if all scores are, else unknown]
-        anytime: Of one file or two: intervals and p-values that hold at every number of items, so that one may look
-            while scores are still written, and stop.
-        rope: With several files: differences up to X do not matter; how probable are such?
-        power: With several files: how many more items would decide a comparison with this probability?
-        replicates: Reweightings of the items, or groups.
+        answer_filter (NAME): Filter of the answers in a log of lm-evaluation-harness.
+        ids (COLUMN): Names of the items; default the ids of the log, or the column id.
+        groups (COLUMN): Groups of items, such as documents; items of a group share a weight.
+        on_missing: Treatment of items that are missing in a file: an error, left out, or counted as 0.
+        lower_is_better: Lower scores are better, as for losses and errors.
+        bounds: Smallest and largest possible score. [default: 0 and 1 if all scores are, else unknown]
+        anytime: With one or two files: intervals and p-values that are valid at every number of items, so that an
+            evaluation may be monitored and stopped early.
+        rope: With several files: differences up to X are negligible; print their probability.
+        power: With several files: print the number of additional items that decide a comparison with this probability.
+        replicates: Number of reweightings of the items or groups.
     """
     for option, value in (("--rope", rope), ("--power", power)):
         if len(files) == 1 and value is not None:
@@ -106,13 +106,13 @@ def scores(
 
 
 def _plan_table(counts: dict[str, int | None], power: float) -> Table:
-    """Return how many more items decide each comparison."""
+    """Return a table of the number of additional items that decide each comparison."""
     cells = [["no number" if count is None else f"{count:,}"] for count in counts.values()]
     caption = f"items to add, so that the interval excludes 0 with probability {power:g}"
     return Table([*counts], ["more items"], cells, caption=caption, index="comparison")
 
 
 def _distinct(files: tuple[str, ...]) -> list[str]:
-    """Return the names of the files, with their folders where two are equal."""
+    """Return the names of the files, or their paths if two names are equal."""
     names = [Path(file).name for file in files]
     return names if len({*names}) == len(names) else [*files]

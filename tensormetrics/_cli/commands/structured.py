@@ -56,12 +56,12 @@ def structured(
     tensormetrics structured answers.jsonl reference.jsonl --schema my_schema.py:Document --on-invalid wrong
 
     Args:
-        schema (MODULE:CLASS): What a line is: a dataclass, a NamedTuple, a TypedDict or a class of attrs, msgspec or
-            pydantic. The module may be a path to a .py file; it is run.
-        constraint: How items of lists are matched, for a class without @metametric: one to one, or with items of the
-            reference (->), of the prediction (<-) or of both (~) matched again and again.
-        on_invalid: What lines of PREDICTED are that have no JSON, or values of wrong types: an error; wrong, where an
-            invalid field costs this field only; or documents without items. Both are counted.
+        schema (MODULE:CLASS): Class of the documents: a dataclass, a NamedTuple, a TypedDict or a class of attrs,
+            msgspec or pydantic. The module may be a path to a .py file; it is run.
+        constraint: Matching of list items, for a class without @metametric: one to one (<->), or items of the reference
+            (->), of the prediction (<-) or of both (~) may be matched repeatedly.
+        on_invalid: Treatment of lines of PREDICTED without JSON or with values of wrong types: an error; wrong, which
+            costs only the invalid fields; or empty, documents without items. Both are counted.
     """
     cls, metric = _metric_of(schema, constraint)
     averages = {"micro": micro_average(NORMALIZERS), "macro": macro_average(NORMALIZERS)}
@@ -84,16 +84,16 @@ def coref(
     repeated_mentions: Literal["raise", "first", "largest"] = "raise",
     **options: Any,
 ) -> int:
-    """Coreference of PREDICTED and REFERENCE, files in the format of CoNLL-2011/2012: the last column holds brackets
-    such as (0, 0) and (0)|(1, documents stand between "#begin document" and "#end document".
+    """Score coreference of PREDICTED and REFERENCE, files in the format of CoNLL-2011/2012: the last column has
+    brackets such as (0, 0) and (0)|(1; "#begin document" and "#end document" enclose documents.
 
     \b
     tensormetrics coref predicted.conll reference.conll --replicates 1000
 
     Args:
-        singletons: Clusters of one mention.
-        repeated_mentions: Where a mention in several clusters of PREDICTED belongs: nowhere, which is an error; to the
-            first of them; or to the largest.
+        singletons: Keep or drop clusters of one mention.
+        repeated_mentions: Cluster of a mention in several clusters of PREDICTED: none, which is an error; the first; or
+            the largest.
     """
 
     def read(file: str) -> list[tuple[str, Any]]:
@@ -101,14 +101,14 @@ def coref(
             return list(read_conll_coref(open_text(file)))
 
     def make(file: str, preds: list[tuple[str, Any]], refs: list[tuple[str, Any]], **resampled: Any) -> CorefScores:
-        for number, ((pred, _), (ref, _)) in enumerate(zip(preds, refs, strict=True), 1):
+        for n, ((pred, _), (ref, _)) in enumerate(zip(preds, refs, strict=True), 1):
             if pred != ref:
-                raise BadInput(f"{file}: document {number} is {pred!r}, but in {reference} it is {ref!r}")
+                raise BadInput(f"{file}: document {n} is {pred!r}, but in {reference} it is {ref!r}")
         return CorefScores(singletons=singletons, repeated_mentions=repeated_mentions, **resampled)
 
-    def update(scores: CorefScores, *sides: list[tuple[str, Any]]) -> None:
-        preds, refs = ([clusters for _, clusters in side] for side in sides)
-        scores.update_clusters(preds, refs, names=[name for name, _ in sides[1]])
+    def update(scores: CorefScores, *inputs: list[tuple[str, Any]]) -> None:
+        preds, refs = ([clusters for _, clusters in documents] for documents in inputs)
+        scores.update_clusters(preds, refs, names=[name for name, _ in inputs[1]])
 
     return _report(read, make, update, predicted=predicted, reference=reference, **options)
 
@@ -121,15 +121,15 @@ def ner(
     suffix: bool = False,
     **options: Any,
 ) -> int:
-    """Named entities in PREDICTED and REFERENCE: a token per line, its tag (B-PER, I-PER, O, ...) in the last column, a
-    blank line between sentences.
+    """Score named entities of PREDICTED and REFERENCE: one token per line, its tag (B-PER, I-PER, O, ...) in the last
+    column, and a blank line between sentences.
 
     \b
     tensormetrics ner predicted.bio reference.bio --mode iob2
     tensormetrics ner large.bio reference.bio --compare small.bio
 
     Args:
-        mode: What tags that do not fit mean: lenient as conlleval, the others leave them out.
+        mode: Tagging scheme; lenient interprets inconsistent tags as conlleval does, the others ignore them.
         suffix: Tags are PER-B and PER-I, the label first.
     """
     labels: list[str] = []
@@ -147,17 +147,15 @@ def ner(
         return sentences
 
     def make(file: str, preds: list[list[str]], refs: list[list[str]], **resampled: Any) -> SpanScores:
-        for number, (pred, ref) in enumerate(zip(preds, refs, strict=True), 1):
+        for n, (pred, ref) in enumerate(zip(preds, refs, strict=True), 1):
             if len(pred) != len(ref):
-                raise BadInput(
-                    f"{file}: sentence {number} has {len(pred)} tokens, but in {reference} it has {len(ref)}"
-                )
+                raise BadInput(f"{file}: sentence {n} has {len(pred)} tokens, but in {reference} it has {len(ref)}")
         return SpanScores(labels=sorted(labels) or None, **resampled)
 
     return _report(
         read,
         make,
-        lambda scores, *sides: scores.update_tags(*sides, mode, suffix=suffix),
+        lambda scores, *inputs: scores.update_tags(*inputs, mode, suffix=suffix),
         unit="sentence",
         predicted=predicted,
         reference=reference,
@@ -166,7 +164,7 @@ def ner(
 
 
 def amr(predicted: str, reference: str, **options: Any) -> int:
-    """Smatch of PREDICTED and REFERENCE, files of AMR graphs in PENMAN notation with a blank line between them.
+    """Compute Smatch of PREDICTED and REFERENCE, files of AMR graphs in PENMAN notation, separated by blank lines.
 
     \b
     tensormetrics amr predicted.amr reference.amr --replicates 1000
@@ -204,13 +202,13 @@ def _report(
     device: Device | None = None,
     **outputs: Any,
 ) -> int:
-    """Score what `read` returns of the files by the metric that `make` returns, and publish the scores.
+    """Score the documents that `read` returns by the metric that `make` returns, and publish the scores.
 
     Args:
-        compare: The PREDICTED of a second model: also its scores, and the differences from them, item by item.
+        compare: PREDICTED of a second model: also its scores and the paired differences.
         replicates: Intervals from N reweightings of the documents (sentences, graphs); 0: none, with --compare 1000.
     """
-    place = find_device(device)
+    torch_device = find_device(device)
     files = [predicted, reference, *filter(None, [compare])]
     documents: dict[str, list[Any]] = {}
     for file in dict.fromkeys(files):
@@ -224,7 +222,7 @@ def _report(
         if len(preds) != len(refs):
             raise BadInput(f"{file}: number of {unit}s is {len(preds)}, but that of {reference} is {len(refs)}")
         with naming(preds=file, refs=reference, pred=file, ref=reference):
-            metrics[file] = make(file, preds, refs, replicates=replicates).to(place)
+            metrics[file] = make(file, preds, refs, replicates=replicates).to(torch_device)
             update(metrics[file], preds, refs)
     metric = metrics[predicted]
     with naming():
@@ -242,10 +240,8 @@ def _report(
         comparisons = Comparisons.of(pairs, (predicted, compare), confidence=confidence, rope=rope)
         tables.append(comparisons.table("score"))
         answer["comparison"] = comparisons.answer()
-    shares = {
-        key: value for key, value in values.items() if not key.startswith("invalid")
-    }  # which is a number of documents
-    return publish(tables, answer, scores._replace(values=shares).draw, shares.values(), **outputs)
+    fractions = {key: value for key, value in values.items() if not key.startswith("invalid")}  # a count of documents
+    return publish(tables, answer, scores._replace(values=fractions).draw, fractions.values(), **outputs)
 
 
 def imported_class(schema: str) -> Any:
@@ -266,15 +262,15 @@ def _metric_of(schema: str, constraint: str) -> tuple[type, Any]:
     if not is_record(cls) or is_tuple(cls):
         kinds = "a dataclass, a NamedTuple, a TypedDict or a class of attrs, msgspec or pydantic"
         raise BadInput(f"--schema: got {schema}, which is {cls!r:.60}, wanted {kinds}")
-    own = vars(cls).get("metric")  # of @metametric, which writes it where no field is called so
+    attached = vars(cls).get("metric")  # of @metametric, which writes it where no field is called so
     with naming():
-        return cls, own if isinstance(own, StructuredMetric) else derive(cls, constraint=constraint)
+        return cls, attached if isinstance(attached, StructuredMetric) else derive(cls, constraint=constraint)
 
 
 def _imported(module: str) -> Any:
     if not module.endswith(".py"):
         return importlib.import_module(module)
-    # Under a name of its own: a file may be called types.py.
+    # Under a separate name: a file may be called types.py.
     spec = importlib.util.spec_from_file_location(f"_schema_{Path(module).stem}", existing(module))
     assert spec is not None and spec.loader is not None  # there is a loader for .py
     loaded = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
@@ -283,7 +279,7 @@ def _imported(module: str) -> Any:
 
 
 class _Objects:
-    """Reads files of a class: texts become JSON, and JSON objects of the class."""
+    """Reader of files of objects of a class: text is parsed as JSON and converted to the class."""
 
     def __init__(self, cls: type, on_invalid: str) -> None:
         with naming():
@@ -292,14 +288,14 @@ class _Objects:
         self.on_invalid = on_invalid
 
     def read(self, file: str, num_references: int | None = None) -> list[Any]:
-        """Return the object of each line, None for an answer that is none.
+        """Return the object of each line, None for an answer that is no object.
 
         Args:
             file: Path.
-            num_references: Number of references; None where these are read.
+            num_references: Number of references; None if `file` holds the references.
 
         Raises:
-            BadInput: If a line is no value of the class, and that is not tolerated.
+            BadInput: If a line is no value of the class and `on_invalid` does not tolerate it.
         """
         is_reference = num_references is None
         lines = read_lines(file, not is_reference)
@@ -311,21 +307,21 @@ class _Objects:
             for line, value in zip(answers.lines, answers.values, strict=True)
         ]
 
-    def _object(self, at: str, text: Any, is_reference: bool) -> Any:
+    def _object(self, location: str, text: Any, is_reference: bool) -> Any:
         reading = self.reader.read(text)
         is_strict = is_reference or self.on_invalid == "raise"
         if reading.how == "unreadable":
             if is_strict:
                 reason = "the bytes are not UTF-8" if text is None else reading.reason
-                raise BadInput(f"{at}: {reason if reason.startswith('got ') else f'this is no JSON: {reason}'}")
+                raise BadInput(f"{location}: {reason if reason.startswith('got ') else f'this is no JSON: {reason}'}")
             return None
         if is_strict and (fault := first_fault(self.plan, reading.value)):
-            raise BadInput(f"{at}: {fault.removeprefix('.').removeprefix(': ')}")
+            raise BadInput(f"{location}: {fault.removeprefix('.').removeprefix(': ')}")
         return instance_of(self.plan.root, reading.value, MissingValue())
 
 
 def _blocks(file: str, skip: str) -> list[list[tuple[int, str]]]:
-    """Numbered lines between blank ones; lines that begin with `skip` do not count."""
+    """Return blocks of numbered lines, separated by blank lines; lines that begin with `skip` are ignored."""
     blocks: list[list[tuple[int, str]]] = [[]]
     for line, text in enumerate(open_text(file), 1):
         if not text.strip():

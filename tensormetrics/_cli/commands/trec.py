@@ -39,13 +39,13 @@ def trec(
     tensormetrics trec dense.txt qrels.txt --compare bm25.txt --rope 0.01
 
     Args:
-        metrics (NAME): As trec_eval calls it, or ranx or ir_measures (ndcg@10, map@100, mrr, recall@100); may be
-            repeated. ndcg_cut, P, recall, success, map_cut stand for its usual depths.
-        level: The least gain that is relevant.
-        complete: Queries of the judgements that RUN lacks count as 0.
-        judged_only: Leave documents without a judgement, or with a negative one, out of the lists.
-        per_query: Also each query's scores.
-        compare: The RUN of a second model: also its scores, and the differences from them, item by item.
+        metrics (NAME): Name in trec_eval, ranx or ir_measures (ndcg@10, map@100, mrr, recall@100); may be repeated.
+            ndcg_cut, P, recall, success, map_cut denote all depths of trec_eval.
+        level: Smallest relevant gain.
+        complete: Judged queries that are missing in RUN count as 0.
+        judged_only: Remove documents without a judgement, or with a negative one, from the lists.
+        per_query: Also print each query's scores.
+        compare: RUN of a second model: also its scores and the paired differences.
         replicates: Intervals from N resamples of the queries; 0: none, with --compare 1000.
     """
     with naming():

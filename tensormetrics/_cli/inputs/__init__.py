@@ -1,5 +1,5 @@
-"""Files into tensors: `text` reads lines, `arrays`, `labels` and `gains` what they hold; `naming` says what is wrong in
-the words of the command line."""
+"""Readers of files: `text` reads lines, `arrays`, `labels` and `gains` convert them to tensors; `naming` rewords errors
+of the library for the command line."""
 
 from ..option_types import BadInput as BadInput
 from .arrays import read_rows as read_rows

@@ -1,4 +1,4 @@
-"""Arrays in files. Nothing is unpickled; whatever is wrong is one line that names the file and the place."""
+"""Readers of arrays. Nothing is unpickled; every error is one line that names the file and the position."""
 
 import io
 import json
@@ -25,7 +25,7 @@ NUMBERS = {getattr(torch, name) for name in ("bool", "float16", "bfloat16", "flo
 
 
 def read_tensor(location: str) -> Tensor:
-    """The array in a file, memory-mapped where the format allows it; `file:name` picks one of several."""
+    """Read the array in a file, memory-mapped if the format allows it; `file:name` selects one of several."""
     path, name = split_location(location)
     kind = file_suffix(path)
     if kind not in READERS:
@@ -66,7 +66,7 @@ def _from_numpy(path: Path, array: np.ndarray) -> Tensor:
         raise BadInput(f"{path}: got an array of {array.dtype}, wanted numbers")
     array = array.astype(array.dtype.newbyteorder("="), copy=False)
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "The given NumPy array is not writable")  # a mapped file; nobody writes
+        warnings.filterwarnings("ignore", "The given NumPy array is not writable")  # a mapped file, only read
         return torch.from_numpy(array)
 
 
@@ -79,11 +79,11 @@ def _npz(path: Path, name: str | None) -> Tensor:
 
 
 def _pt(path: Path, name: str | None) -> Tensor:
-    found = load_tensors(path, is_mapped=True)
-    found = _pick(path, name, found) if isinstance(found, dict) else found
-    if not isinstance(found, Tensor):
-        raise BadInput(f"{path}: got a {type(found).__name__}, wanted an array")
-    return found
+    content = load_tensors(path, is_mapped=True)
+    content = _pick(path, name, content) if isinstance(content, dict) else content
+    if not isinstance(content, Tensor):
+        raise BadInput(f"{path}: got a {type(content).__name__}, wanted an array")
+    return content
 
 
 def _safetensors(path: Path, name: str | None) -> Tensor:
@@ -94,7 +94,7 @@ def _safetensors(path: Path, name: str | None) -> Tensor:
 
 
 class Table(NamedTuple):
-    """A .csv file of numbers, with names where it has them: a first row of words, then also a first column of words."""
+    """Numbers of a .csv file, with names of columns if it has a header, and then also names of rows."""
 
     columns: list[str] | None
     rows: list[str] | None
@@ -104,15 +104,15 @@ class Table(NamedTuple):
 def read_table(path: Path) -> Table:
     text = open_text(path)
     rows = csv_rows(path, text=text)
-    begin, head = next(rows, (0, []))
+    head_line, head = next(rows, (0, []))
     header = bool(head) and not any(map(is_number, head))
-    line, first = next(rows, (begin, head))
+    line, first = next(rows, (head_line, head))
     if len(first) != len(head):
         raise BadInput(f"{path}, line {line}: got {len(first)} columns, wanted {len(head)} as above")
     # pandas writes its index, numbers or not, under an empty name
     named = header and len(head) > 1 and (not head[0] or not is_number(first[0]))
     try:
-        skip, columns = begin if header else 0, range(1, len(head)) if named else None
+        skip, columns = head_line if header else 0, range(1, len(head)) if named else None
         text.seek(0)
         values = np.loadtxt(text, comments=None, delimiter=",", skiprows=skip, usecols=columns, ndmin=2, quotechar='"')
     except ValueError as error:
@@ -154,15 +154,14 @@ def _jsonl(path: Path, name: None) -> Tensor:
         if rows and len(row) != len(rows[0]):
             raise BadInput(f"{path}, line {line}: got {len(row)} numbers, wanted {len(rows[0])} as above")
         try:
-            rows.append([float(number) for number in row])
+            rows.append([float(value) for value in row])
         except OverflowError as error:
             raise BadInput(f"{path}, line {line}: {error}") from error
     return torch.tensor(rows, dtype=torch.float64)
 
 
 def read_rows(location: str, in_blocks: bool = False) -> Tensor | RowSource:
-    """An array of a file as `read_tensor` gives it; what is to be read `in_blocks`, several files or a table of rows as
-    a source."""
+    """Read embeddings: a tensor of one file of arrays, or a source for tables, several files and `in_blocks`."""
     with naming():
         files = found_files(location)
         if in_blocks or len(files) > 1 or Path(files[0][0]).suffix in TABLES:

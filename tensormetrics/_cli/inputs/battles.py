@@ -27,16 +27,16 @@ class BattleRows(NamedTuple):
 
 
 def read_battles(files: Sequence[str], groups: str | None, **columns: str | None) -> BattleRows:
-    """Read battles from files; `columns` are the names of those in `COLUMNS`, None for the usual ones."""
+    """Read battles from files; `columns` names the columns of each role in `COLUMNS`, None for the default names."""
     rows = BattleRows([], [], [], None if groups is None else [])
     for file in files:
         with naming():
             records = read_records(existing(file))
         if not records.rows:
             raise BadInput(f"{file}: got no battles, wanted at least one")
-        names = {side: _column(side, columns[side], records.rows[0], file) for side in COLUMNS}
+        names = {role: _column(role, columns[role], records.rows[0], file) for role in COLUMNS}
         for row, location in zip(*records, strict=True):
-            a, b = (_text(row, names[side], location) for side in ("a", "b"))
+            a, b = (_text(row, names[role], location) for role in ("a", "b"))
             rows.a.append(a)
             rows.b.append(b)
             rows.outcomes.append(_outcome(row.get(names["outcome"]), a, b, location))
@@ -45,12 +45,12 @@ def read_battles(files: Sequence[str], groups: str | None, **columns: str | None
     return rows
 
 
-def _column(side: str, name: str | None, row: Record, file: str) -> str:
-    present = [column for column in ((name,) if name else COLUMNS[side]) if column in row]
-    if not present:
-        got = f"no column {name!r}" if name else f"neither {' nor '.join(COLUMNS[side])}"
-        raise BadInput(f"--{side}: got {got} in {file}, wanted one of {', '.join(map(repr, row))}")
-    return present[0]
+def _column(role: str, name: str | None, row: Record, file: str) -> str:
+    columns = [column for column in ((name,) if name else COLUMNS[role]) if column in row]
+    if not columns:
+        got = f"no column {name!r}" if name else f"neither {' nor '.join(COLUMNS[role])}"
+        raise BadInput(f"--{role}: got {got} in {file}, wanted one of {', '.join(map(repr, row))}")
+    return columns[0]
 
 
 def _text(row: Record, column: str, location: str) -> str:
@@ -74,6 +74,6 @@ def _outcome(value: Any, a: str, b: str, location: str) -> float:
     except ValueError:
         score = -1.0
     if score not in (0, 0.5, 1):
-        wanted = "model_a, model_b, tie, the name of a model, or 1, 0 or 0.5"
-        raise BadInput(f"{location}: got {value!r:.60} for an outcome, wanted {wanted}")
+        expected = "model_a, model_b, tie, the name of a model, or 1, 0 or 0.5"
+        raise BadInput(f"{location}: got {value!r:.60} for an outcome, wanted {expected}")
     return score

@@ -12,14 +12,14 @@ SPACE = " \t\n\r"
 
 
 class Line(NamedTuple):
-    """A document of a file: its number, from 1 on, and its text; None where the bytes are not UTF-8."""
+    """Line of a file: its number, from 1 on, and its text, None if the bytes are not UTF-8."""
 
     number: int
     text: str | None
 
 
 class Documents(NamedTuple):
-    """Documents of a file with what identifies them."""
+    """Documents of a file with their line numbers, ids and groups."""
 
     lines: list[int]
     values: list[Any]
@@ -28,12 +28,12 @@ class Documents(NamedTuple):
 
 
 def read_lines(file: str, is_prediction: bool, are_lists: bool = False) -> list[Line]:
-    """Read a document for each line; an array of JSON that is the whole file has one for each item.
+    """Read the lines of a file; a file that is one JSON array has a line for each item.
 
     Args:
         file: Path.
         is_prediction: Empty lines are empty answers, and bytes that are not UTF-8 no error.
-        are_lists: Documents are lists themselves, so that an array in one line is one of them.
+        are_lists: Documents are lists themselves, so an array in one line is one document.
     """
     content = bytes(read_bytes(existing(file))).removeprefix(b"\xef\xbb\xbf")
     if (items := _items_of_array(content, are_lists)) is not None:
@@ -42,7 +42,7 @@ def read_lines(file: str, is_prediction: bool, are_lists: bool = False) -> list[
     while parts and not is_prediction and not parts[-1].strip():
         parts.pop()
     if is_prediction and not parts[-1].strip():
-        parts.pop()  # what follows the end of the last line
+        parts.pop()  # the empty part after the last line end
     lines = []
     for number, part in enumerate(parts, 1):
         try:
@@ -58,11 +58,11 @@ def read_lines(file: str, is_prediction: bool, are_lists: bool = False) -> list[
 
 
 def without_blank_end(lines: Sequence[Line], count: int) -> list[Line]:
-    """Return the lines without the blank ones at the end, as far as they are more than `count`."""
-    kept = list(lines)
-    while len(kept) > count and kept[-1].text is not None and not kept[-1].text.strip(SPACE):
-        kept.pop()
-    return kept
+    """Return the lines without blank lines at the end, but at least `count` lines."""
+    remaining = list(lines)
+    while len(remaining) > count and remaining[-1].text is not None and not remaining[-1].text.strip(SPACE):
+        remaining.pop()
+    return remaining
 
 
 def answers_of(
@@ -72,10 +72,10 @@ def answers_of(
 
     Args:
         file: For messages.
-        lines: Those of the file.
+        lines: Lines of the file.
         answer: Key of the answer in each line; default: the line is the answer.
         id: Key of the id in each line.
-        dropped: Keys that are no part of a document.
+        dropped: Keys that do not belong to a document.
     """
     values: list[Any] = []
     ids: list[Hashable] = []
@@ -116,7 +116,7 @@ def references_of(
 
 
 def aligned(file: str, answers: Documents, reference: str, references: Documents) -> list[Any]:
-    """Return the answer to each reference, None where there is none, by id or by position."""
+    """Return the answer to each reference by id or by position; None for a missing answer."""
     if references.ids is None or answers.ids is None:
         if len(answers.values) != len(references.values):
             raise BadInput(
@@ -124,9 +124,9 @@ def aligned(file: str, answers: Documents, reference: str, references: Documents
                 f"{len(references.values)}"
             )
         return answers.values
-    known = _distinct(reference, references)
+    reference_ids = _distinct(reference, references)
     by_id = _distinct(file, answers)
-    if unknown := [id for id in by_id if id not in known]:
+    if unknown := [id for id in by_id if id not in reference_ids]:
         line = answers.lines[by_id[unknown[0]]]
         raise BadInput(f"{file}, line {line}: got the id {unknown[0]!r}, which {reference} does not have")
     return [answers.values[by_id[id]] if id in by_id else None for id in references.ids]

@@ -17,56 +17,58 @@ from .text import csv_rows, existing, is_number, open_text
 
 
 class Rows(NamedTuple):
-    """What lines may name: rows by their number, from 0 on, or by an id where there are ids."""
+    """Rows that lines may name: by index, or by id if there are ids."""
 
-    number: int
+    num_rows: int
     file: str
-    option: str  # by which ids are given
+    option: str  # that names the file of ids
     ids: Column | None
     ids_file: str | None
 
-    def places(self) -> dict[str | int, int]:
-        """The row of each name."""
+    def positions(self) -> dict[str | int, int]:
+        """Return the row of each name."""
         if self.ids is None:
-            return {number: number for number in range(self.number)}
-        places: dict[str | int, int] = {}
-        for row, name in enumerate(self.ids.given() if self.ids.names else self.ids.numbers.tolist()):
-            if places.setdefault(name, row) != row:
+            return {row: row for row in range(self.num_rows)}
+        positions: dict[str | int, int] = {}
+        for row, name in enumerate(self.ids.values() if self.ids.names else self.ids.codes.tolist()):
+            if positions.setdefault(name, row) != row:
                 raise BadInput(f"{self.ids_file}: got the id {name!r} more than once, wanted a different one per row")
-        return places
+        return positions
 
     def key(self, cell: str) -> str | int:
-        """The name as `places` has it."""
+        """Convert a cell to a key of `positions`."""
         words = self.ids is not None and self.ids.names is not None
         return int(cell) if not words and re.fullmatch(r"[+-]?\d{1,20}", cell) else cell  # int64 has 19 digits
 
     def rows(self, cells: Iterable[str]) -> list[int]:
-        """The row that each cell names, -1 for none."""
-        places = self.places()
-        return [places.get(self.key(cell), -1) for cell in cells]
+        """Return the row that each cell names, -1 for an unknown name."""
+        positions = self.positions()
+        return [positions.get(self.key(cell), -1) for cell in cells]
 
-    def wanted(self) -> str:
+    def expected(self) -> str:
         if self.ids is not None:
             return f"an id in {self.ids_file}"
-        return f"a row of {self.file}, 0 to {self.number - 1}; names are given by {self.option}"
+        return f"a row of {self.file}, 0 to {self.num_rows - 1}; names are given by {self.option}"
 
 
 def read_gains(file: str, queries: Rows, references: Rows) -> tuple[Tensor, Tensor, Tensor]:
     # ->  (n,) int64 rows of queries, (n,) int64 rows of references, (n,) float64
-    """Each pair once; gains below 0 count as 0."""
+    """Read gains, each pair at most once; negative gains become 0."""
     path = existing(file)
     lines, *names, gains = _columns(path)
     rows = []
-    for what, given, side in zip(("query", "reference"), names, (queries, references), strict=True):
-        found = _each(given, side.rows, np.int64)
-        if wrong := np.flatnonzero(found < 0).tolist():
-            at = f"{path}, line {lines[wrong[0]]}"
-            raise BadInput(f"{at}: got the {what} {given[wrong[0]]!r}, wanted {side.wanted()}")
-        rows.append(found)
-    values = _each(gains, lambda cells: [float(cell) if is_number(cell) else math.nan for cell in cells], np.float64)
+    for role, cells, table in zip(("query", "reference"), names, (queries, references), strict=True):
+        indices = _read_distinct(cells, table.rows, np.int64)
+        if wrong := np.flatnonzero(indices < 0).tolist():
+            location = f"{path}, line {lines[wrong[0]]}"
+            raise BadInput(f"{location}: got the {role} {cells[wrong[0]]!r}, wanted {table.expected()}")
+        rows.append(indices)
+    values = _read_distinct(
+        gains, lambda cells: [float(cell) if is_number(cell) else math.nan for cell in cells], np.float64
+    )
     if wrong := np.flatnonzero(~np.isfinite(values)).tolist():
         raise BadInput(f"{path}, line {lines[wrong[0]]}: got the gain {gains[wrong[0]]!r}, wanted a finite number")
-    pairs = rows[0] * references.number + rows[1]
+    pairs = rows[0] * references.num_rows + rows[1]
     first = np.unique(pairs, return_index=True)[1]
     if len(first) < len(pairs):
         again = int(np.setdiff1d(np.arange(len(pairs)), first)[0])
@@ -75,21 +77,21 @@ def read_gains(file: str, queries: Rows, references: Rows) -> tuple[Tensor, Tens
     return torch.from_numpy(rows[0]), torch.from_numpy(rows[1]), torch.from_numpy(values.clip(min=0))
 
 
-def _each(cells: Sequence[str], read: Callable[[Collection[str]], Sequence[float]], dtype: type) -> np.ndarray:
-    """What `read` makes of the cells, each text read once."""
+def _read_distinct(cells: Sequence[str], read: Callable[[Collection[str]], Sequence[float]], dtype: type) -> np.ndarray:
+    """Convert cells by `read`, which gets each distinct text once."""
     distinct = set(cells)
     table = dict(zip(distinct, read(distinct), strict=True))
     return np.fromiter(map(table.__getitem__, cells), dtype, len(cells))
 
 
 def _columns(path: Path) -> tuple[list[int], list[str], list[str], list[str]]:
-    """Line numbers, queries, references and gains; without a heading, and without the second of TREC's four columns."""
-    wanted = "a query, a reference and a gain, or TREC's `query 0 document gain`"
+    """Read line numbers, queries, references and gains, without a heading and the second of TREC's four columns."""
+    expected = "a query, a reference and a gain, or TREC's `query 0 document gain`"
     lines, queries, references, gains, width = [], [], [], [], 0
     for line, cells in _rows(path):
         if len(cells) != width:
             if width or len(cells) not in (3, 4):
-                as_above = f"{width} as above" if width and len(cells) in (3, 4) else wanted
+                as_above = f"{width} as above" if width and len(cells) in (3, 4) else expected
                 raise BadInput(f"{path}, line {line}: got {len(cells)} columns, wanted {as_above}")
             width = len(cells)
             if not is_number(cells[-1]) and not any(map(str.isdigit, cells[-1])):  # a heading
@@ -104,7 +106,7 @@ def _columns(path: Path) -> tuple[list[int], list[str], list[str], list[str]]:
 
 
 def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """(line number, cells) of every row: of .csv and .tsv by what separates the first, of others by white space."""
+    """Yield (line number, cells) of every row; .csv and .tsv use the delimiter of the first row, others white space."""
     if file_suffix(path) in (".csv", ".tsv"):
         yield from csv_rows(path, None)
         return

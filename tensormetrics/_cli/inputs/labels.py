@@ -1,4 +1,4 @@
-"""Labels in files: integers, or words, which are numbered."""
+"""Readers of labels: integers, or words, which are encoded as integers."""
 
 import json
 from collections.abc import Sequence
@@ -23,65 +23,67 @@ Words = list[int] | list[str]
 
 
 class Column(NamedTuple):
-    """(N,) int64 labels, and if they are words these, sorted, which they number."""
+    """Labels as (N,) int64 codes: the labels themselves, or indices of the sorted `names` if they are words."""
 
-    numbers: Tensor
+    codes: Tensor
     names: list[str] | None
 
-    def at(self, rows: Tensor) -> "Column":
-        return Column(self.numbers[rows], self.names)
+    def select(self, rows: Tensor) -> "Column":
+        return Column(self.codes[rows], self.names)
 
-    def given(self) -> Tensor | list[str]:
-        """As the file has them."""
-        return self.numbers if self.names is None else [self.names[number] for number in self.numbers.tolist()]
+    def values(self) -> Tensor | list[str]:
+        """Return the labels as in the file."""
+        return self.codes if self.names is None else [self.names[code] for code in self.codes.tolist()]
 
 
 def read_labels(location: str) -> Column:
     columns = read_columns(
-        location, wanted="one label per row: (N,); levels of labels, (N, L), are an option of retrieval", most=1
+        location,
+        expected="one label per row: (N,); levels of labels, (N, L), are an option of retrieval",
+        max_columns=1,
     )
     return columns[0]
 
 
-def read_columns(location: str, wanted: str = "labels: (N, L)", most: int | None = None) -> list[Column]:
-    """A column of labels for each level. Several files follow each other."""
+def read_columns(location: str, expected: str = "labels: (N, L)", max_columns: int | None = None) -> list[Column]:
+    """Read a column of labels for each level; several files are concatenated."""
     with naming():
         files = found_files(location)
     if len(files) == 1:
-        return _columns_of(location, *files[0], wanted, most)
-    parts = [_columns_of(f"{file}:{name}" if name else file, file, name, wanted, most) for file, name in files]
+        return _columns_of(location, *files[0], expected, max_columns)
+    parts = [_columns_of(f"{file}:{name}" if name else file, file, name, expected, max_columns) for file, name in files]
     if len({tuple(column.names is None for column in columns) for columns in parts}) > 1:
         raise BadInput(f"{location}: got columns of different kinds, wanted the same in each file")
-    return [_in_turn(columns) for columns in zip(*parts, strict=True)]
+    return [_concatenated(columns) for columns in zip(*parts, strict=True)]
 
 
-def _in_turn(columns: Sequence[Column]) -> Column:
-    """One column after the other; words are numbered anew."""
+def _concatenated(columns: Sequence[Column]) -> Column:
+    """Concatenate columns; words are encoded again."""
     if columns[0].names is None:
-        return Column(torch.cat([column.numbers for column in columns]), None)
+        return Column(torch.cat([column.codes for column in columns]), None)
     names = sorted({word for column in columns for word in column.names or ()})
-    number = {word: n for n, word in enumerate(names)}
-    tables = ((torch.tensor([number[word] for word in column.names or ()]), column.numbers) for column in columns)
-    return Column(torch.cat([table[numbers] for table, numbers in tables]), names)
+    code = {word: n for n, word in enumerate(names)}
+    tables = ((torch.tensor([code[word] for word in column.names or ()]), column.codes) for column in columns)
+    return Column(torch.cat([table[codes] for table, codes in tables]), names)
 
 
-def _columns_of(location: str, file: str, name: str | None, wanted: str, most: int | None) -> list[Column]:
+def _columns_of(location: str, file: str, name: str | None, expected: str, max_columns: int | None) -> list[Column]:
     if Path(file).suffix in TABLES:
         with naming():
-            numbers, words = read_column(file, name)
-        column = Column(torch.from_numpy(np.array(numbers, dtype=np.int64)), words)
-        return [column if words is None else _in_turn([column])]
+            codes, words = read_column(file, name)
+        column = Column(torch.from_numpy(np.array(codes, dtype=np.int64)), words)
+        return [column if words is None else _concatenated([column])]
     path, _ = split_location(location)
     if (kind := file_suffix(path)) in TEXT_LABELS:
-        return [_numbered(path, words) for words in TEXT_LABELS[kind](path, most)]
+        return [_numbered(path, words) for words in TEXT_LABELS[kind](path, max_columns)]
     labels = read_tensor(location)
     if labels.is_floating_point():
         raise BadInput(f"{location}: got {labels.dtype}, wanted integer labels")
     if labels.dtype == torch.uint64 and (labels.view(torch.int64) < 0).any():
         raise BadInput(f"{location}: got a label above {INT64.max}, wanted {KINDS[int]}")
     columns = labels[:, None] if labels.ndim == 1 else labels
-    if columns.ndim != 2 or columns.shape[1] > (most or columns.shape[1]):
-        raise BadInput(f"{location}: got an array of shape {tuple(labels.shape)}, wanted {wanted}")
+    if columns.ndim != 2 or columns.shape[1] > (max_columns or columns.shape[1]):
+        raise BadInput(f"{location}: got an array of shape {tuple(labels.shape)}, wanted {expected}")
     return [Column(column.long(), None) for column in columns.unbind(1)]
 
 
@@ -90,26 +92,26 @@ def _numbered(path: Path, words: Words) -> Column:
         raise BadInput(f"{path}: got no label, wanted one per line")
     if isinstance(words[0], int):
         return Column(torch.tensor(words), None)
-    names, numbers = np.unique(np.array(words), return_inverse=True)
-    return Column(torch.from_numpy(numbers), names.tolist())
+    names, codes = np.unique(np.array(words), return_inverse=True)
+    return Column(torch.from_numpy(codes), names.tolist())
 
 
-def _labels_of_lines(path: Path, most: int | None) -> list[Words]:
-    """Words, unless all are numbers."""
+def _labels_of_lines(path: Path, max_columns: int | None) -> list[Words]:
+    """Read one label per line: words, unless all are integers."""
     return [_whole(path, [(line, text.strip()) for line, text in enumerate(open_text(path), 1) if text.strip()])]
 
 
-def _labels_of_table(path: Path, most: int | None) -> list[Words]:
+def _labels_of_table(path: Path, max_columns: int | None) -> list[Words]:
     rows = list(csv_rows(path, None))
     width = len(rows[0][1]) if rows else 1
     for line, row in rows:
-        if len(row) > (most or len(row)):
+        if len(row) > (max_columns or len(row)):
             raise BadInput(f"{path}, line {line}: got {len(row)} columns, wanted one label")
         if len(row) != width:
             raise BadInput(f"{path}, line {line}: got {len(row)} columns, wanted {width} as above")
     columns = [[(line, row[i]) for line, row in rows] for i in range(width)]
-    numbers = [[is_number(cell) for _, cell in column] for column in columns]
-    header = len(rows) > 1 and all(not first and all(rest) for first, *rest in numbers)
+    are_numbers = [[is_number(cell) for _, cell in column] for column in columns]
+    header = len(rows) > 1 and all(not first and all(rest) for first, *rest in are_numbers)
     return [_whole(path, column[header:]) for column in columns]
 
 
@@ -120,14 +122,14 @@ def _whole(path: Path, cells: list[tuple[int, str]]) -> Words:
         return [cell for _, cell in cells]
     labels = []
     for line, cell in cells:
-        number = float(cell)
-        if not number.is_integer() or not INT64.min <= number < INT64.max:
+        value = float(cell)
+        if not value.is_integer() or not INT64.min <= value < INT64.max:
             raise BadInput(f"{path}, line {line}: got {cell[:60]!r}, wanted {' or '.join(KINDS.values())}")
-        labels.append(int(cell) if cell.lstrip("+-").isdecimal() else int(number))
+        labels.append(int(cell) if cell.lstrip("+-").isdecimal() else int(value))
     return labels
 
 
-def _labels_of_json(path: Path, most: int | None) -> list[Words]:
+def _labels_of_json(path: Path, max_columns: int | None) -> list[Words]:
     labels: list[Any] = []
     for line, label in json_lines(path):
         kinds = {type(labels[0]): KINDS[type(labels[0])]} if labels else KINDS

@@ -1,4 +1,4 @@
-"""Errors and warnings of the library in the words of the command line."""
+"""Translation of the library's errors and warnings to options of the command line."""
 
 import logging
 import re
@@ -11,34 +11,35 @@ from ..option_types import BadInput
 
 @contextmanager
 def naming(hints: Mapping[str, str] | None = None, /, **names: str | None) -> Iterator[None]:
-    """Errors and warnings of the library name its arguments; the user knows files and options: `naming(query=path)`.
-    Its hints are of Python; those of the command take their place."""
+    """Replace arguments of the library in its errors and warnings by files and options: `naming(query=path)`.
 
-    def named(message: str) -> str:
-        for hint, own in (hints or {}).items():
-            message = message.replace(hint, own)
+    `hints` maps hints for Python to hints for the command line."""
+
+    def translate(message: str) -> str:
+        for hint, replacement in (hints or {}).items():
+            message = message.replace(hint, replacement)
         for argument, name in names.items():
-            _, found, rest = message.partition(f"{argument}: ")
-            if name and found:
+            _, separator, rest = message.partition(f"{argument}: ")
+            if name and separator:
                 return f"{name}: {rest}"
             if name and re.match(rf"{argument}\b", message):
                 return name + message.removeprefix(argument)
         return message
 
     try:
-        with warnings.catch_warnings(record=True) as told, _logged() as logged:
+        with warnings.catch_warnings(record=True) as caught, _logged() as logged:
             yield
     except (ValueError, TypeError, RuntimeError, ImportError, MemoryError, NotImplementedError) as error:
-        raise BadInput(named(first_line(error))) from error
-    for warning in told:
-        warnings.warn(named(str(warning.message)), warning.category, stacklevel=2)
+        raise BadInput(translate(first_line(error))) from error
+    for warning in caught:
+        warnings.warn(translate(str(warning.message)), warning.category, stacklevel=2)
     for message in logged:
-        warnings.warn(named(message), stacklevel=2)
+        warnings.warn(translate(message), stacklevel=2)
 
 
 @contextmanager
 def _logged() -> Iterator[list[str]]:
-    """The warnings that the domains log, which are told as other warnings are."""
+    """Collect warnings that the domains log, so that they are shown like other warnings."""
     log, messages = logging.getLogger("tensormetrics"), []
 
     class Handler(logging.Handler):
@@ -56,10 +57,10 @@ def _logged() -> Iterator[list[str]]:
 
 
 def first_line(error: Exception) -> str:
-    """What happened; torch goes on for pages about where."""
+    """Return the first line of an error without C++ locations; torch appends pages of them."""
     if isinstance(error, MemoryError) or "allocate memory" in str(error):
-        wanted = re.search(r"allocate (\d+ bytes|[\d.]+ \w+)", str(error))
-        return f"there is not enough memory{f' for {wanted[1]}' if wanted else ''}; ask for less"
+        size = re.search(r"allocate (\d+ bytes|[\d.]+ \w+)", str(error))
+        return f"there is not enough memory{f' for {size[1]}' if size else ''}; ask for less"
     line = next(iter(str(error).splitlines()), type(error).__name__)
     return re.sub(
         r"^Error in .*? at /\S*?faiss/\S+: (Error: .* failed: )?", "faiss: ", line

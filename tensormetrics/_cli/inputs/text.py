@@ -1,4 +1,4 @@
-"""Files of text: lines, rows of cells, and JSON."""
+"""Readers of text files: lines, rows of cells, and JSON."""
 
 import csv
 import io
@@ -26,7 +26,7 @@ def existing(file: str | Path) -> Path:
 
 
 def open_text(file: str | Path) -> io.StringIO:
-    """The text of a file, whatever ends its lines."""
+    """Read the text of a file with any line ends."""
     try:
         text = read_text(existing(file))
     except ValueError as error:
@@ -39,8 +39,9 @@ def open_text(file: str | Path) -> io.StringIO:
 def csv_rows(
     path: Path, delimiter: str | None = ",", text: io.StringIO | None = None
 ) -> Iterator[tuple[int, list[str]]]:
-    """(line number, cells without blanks around them) of every row that is not blank; None: by what separates those
-    of the first. `text` is what was read of the file already."""
+    """Yield (line number, stripped cells) of every row that is not blank.
+
+    A `delimiter` of None is that of the first row. `text` is the content of the file if it was read before."""
     text = open_text(path) if text is None else text
     text.seek(0)
     if delimiter is None:
@@ -62,12 +63,12 @@ def is_number(cell: str) -> bool:
 
 
 def full_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """(line number, text) of every line that is not blank."""
+    """Yield (line number, text) of every line that is not blank."""
     yield from ((line, text.rstrip()) for line, text in enumerate(open_text(path), 1) if text.strip())
 
 
 def json_lines(path: Path) -> Iterator[tuple[int, Any]]:
-    """(line number, value) of every line that is not blank."""
+    """Yield (line number, value) of every line that is not blank."""
     yield from ((line, json_of(path, line, text)) for line, text in full_lines(path))
 
 
