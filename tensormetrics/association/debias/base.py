@@ -279,7 +279,7 @@ def subspace(tuples: Tensor, k: int) -> Tensor:
     rows = (tuples - tuples.mean(-2, keepdim=True)).flatten(-3, -2)
     _, singular, axes = torch.linalg.svd(rows, full_matrices=False)
     singular, axes = singular[..., :k], axes[..., :k, :]
-    first = word_sets.times(axes, (tuples[..., 0, :] - tuples.mean(-2)).sum(-2)).unsqueeze(-1)
+    first = word_sets.matvec(axes, (tuples[..., 0, :] - tuples.mean(-2)).sum(-2)).unsqueeze(-1)
     axes = axes.where(first >= 0, -axes)
     return axes.where(((singular > 1e-10 * singular[..., :1]) & (singular > 0)).unsqueeze(-1), 0)
 

@@ -107,7 +107,7 @@ class DoubleHardDebias(Debias):
     def _leaning(self, vectors: Tensor) -> Tensor:
         # vectors: (..., N, D)  ->  (..., N), positive: towards the first word of the representation
         first, second = word_sets.unit(self.representation).unbind(-2)
-        return word_sets.times(word_sets.unit(vectors), first - second)
+        return word_sets.matvec(word_sets.unit(vectors), first - second)
 
     def _best_component(self, judges: Tensor) -> Tensor:
         # judges: (..., 2 n, D), one group after the other  ->  (..., 1, D)

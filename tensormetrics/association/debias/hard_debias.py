@@ -81,7 +81,7 @@ class HardDebias(Debias):
         g = self.bias_direction.unsqueeze(-2)
         middle = base.without(pairs.mean(-2), g)  # (..., E, D)
         side = (1 - middle.square().sum(-1)).clamp(min=0).sqrt()
-        side = side * word_sets.times(pairs[..., 0, :] - pairs[..., 1, :], self.bias_direction).sign()
+        side = side * word_sets.matvec(pairs[..., 0, :] - pairs[..., 1, :], self.bias_direction).sign()
         along = side.unsqueeze(-1) * g
         return torch.stack([middle + along, middle - along], -2)
 

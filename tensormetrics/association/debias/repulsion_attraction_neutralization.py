@@ -109,7 +109,7 @@ class RepulsionAttractionNeutralization(Debias):
                 w = word_sets.unit(moved)
                 repelled = ((neighbours @ w.unsqueeze(-1)).squeeze(-1).abs() * share).sum(-1)
                 attracted = (word_sets.dot(w, words) - 1).abs() / 2
-                neutral = word_sets.times(w, self.bias_direction).abs()
+                neutral = word_sets.matvec(w, self.bias_direction).abs()
                 loss = repulsion * repelled + attraction * attracted + neutralization * neutral
                 (moved.grad,) = torch.autograd.grad(loss.sum(), moved)
                 adam.step()
@@ -123,7 +123,7 @@ class RepulsionAttractionNeutralization(Debias):
         cosines = torch.take_along_dim(cosines, places, -1)
         flat = places.flatten(-2)
         nearest = torch.take_along_dim(units, flat.unsqueeze(-1), -2).unflatten(-2, places.shape[-2:])
-        along = word_sets.times(units, self.bias_direction)  # (..., N)
+        along = word_sets.matvec(units, self.bias_direction)  # (..., N)
         w, v = along[..., rows].unsqueeze(-1), torch.take_along_dim(along, flat, -1).unflatten(-1, places.shape[-2:])
         lengths = ((1 - w.square()) * (1 - v.square())).clamp(min=0).sqrt()  # of w' times of v'
         rest_cosines = (cosines - w * v) / lengths.masked_fill(lengths == 0, torch.inf)

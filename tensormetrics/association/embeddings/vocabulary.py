@@ -18,7 +18,7 @@ from ..sets import word_sets
 Encode = Callable[[list[str]], "Tensor | np.ndarray | Sequence[Any]"]
 Change = Callable[[Tensor], Tensor]  # (n, D) float64  ->  the same, each row for itself
 CHUNK = 2**24  # numbers that are float64 at a time
-MOST_ROWS = 10_000  # tuples that the rows of a tuple of words form
+MAX_ROWS = 10_000  # tuples that the rows of a tuple of words form
 
 
 class Table:
@@ -408,7 +408,7 @@ def places_of_tuples(sets: list[list[str]], table: Table) -> list[tuple[list[int
     for i, words in enumerate(zip(*sets, strict=True)):
         of_words = [table.rows(word) for word in words]
         num_rows = math.lcm(*map(len, of_words))
-        if num_rows > max(MOST_ROWS, *map(len, of_words)):
+        if num_rows > max(MAX_ROWS, *map(len, of_words)):
             counts = [len(rows) for rows in of_words]
             raise ValueError(
                 f"query: {words} have {counts} vectors, which form {num_rows} tuples; wanted equal numbers"

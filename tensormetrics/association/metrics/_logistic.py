@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 from ..._convergence import Convergence
-from ..sets.word_sets import Words, dot, join, times, weighted_sum
+from ..sets.word_sets import Words, dot, join, matvec, weighted_sum
 
-MOST_STEPS, TOLERANCE = 100, 1e-10
+MAX_STEPS, TOLERANCE = 100, 1e-10
 # Where no margin moves by more than r, the curvature grows by at most e^r, and a Newton step that long lowers the loss
 # if e^r - r - 1 < r^2: up to 1.79. Steps that are NEAR are therefore taken whole, and of longer ones the multiple by a
 # power of two that lowers the loss most; an eighth does lower it where the whole moves no margin by more than FARTHEST.
@@ -38,7 +38,7 @@ def fit_margins(
     unknowns = x.new_zeros(*against.shape[:-1], x.shape[-2] if dual else x.shape[-1] + 1)
     on_host = x.device.type == "cpu"
     convergence = Convergence()
-    for _ in range(MOST_STEPS):
+    for _ in range(MAX_STEPS):
         wrong = sigmoid(against)
         pull = weight * wrong
         descent, products = form.descent(unknowns, pull)
@@ -104,7 +104,7 @@ class _Primal(NamedTuple):
         hessian = self.x.mT @ (curvature.unsqueeze(-1) * self.x)
         hessian.diagonal(dim1=-2, dim2=-1).add_(self.penalty)
         step = torch.linalg.solve_ex(hessian, descent.unsqueeze(-1)).result.squeeze(-1)
-        return step, times(self.x, step)
+        return step, matvec(self.x, step)
 
     def metric(self, step: Tensor, change: Tensor) -> Tensor:
         # ->  that whose product with unknowns is the product of v with the step, as the penalty counts it
@@ -131,19 +131,19 @@ class _Dual(NamedTuple):
 
     def descent(self, weights: Tensor, pull: Tensor) -> tuple[Tensor, Tensor]:
         descent = pull - weights
-        return descent, times(self.gram, descent)
+        return descent, matvec(self.gram, descent)
 
     def step(self, descent: Tensor, curvature: Tensor) -> tuple[Tensor, Tensor]:
         system = torch.addcmul(self.identity, curvature.unsqueeze(-1), self.gram)
         if self.penalize_intercept:
             step = torch.linalg.solve_ex(system, descent.unsqueeze(-1)).result.squeeze(-1)
-            return step, times(self.gram, step)
+            return step, matvec(self.gram, step)
         # A free intercept moves as far as keeps the weights of the two classes equal.
         right = torch.stack([descent, curvature * self.y], -1)
         step, answer = torch.linalg.solve_ex(system, right).result.unbind(-1)
         shift = (dot(step, self.y) / dot(answer, self.y)).unsqueeze(-1)
         step = step - shift * answer
-        return step, times(self.gram, step) + shift * self.y
+        return step, matvec(self.gram, step) + shift * self.y
 
     def metric(self, step: Tensor, change: Tensor) -> Tensor:
         return change  # a free intercept has no part in it, as the weights of the two classes are equal
@@ -151,7 +151,7 @@ class _Dual(NamedTuple):
     def solution(self, weights: Tensor, against: Tensor) -> tuple[Tensor, Tensor]:
         w, c = weighted_sum(weights, self.x), dot(weights, self.y)
         if not self.penalize_intercept:  # the margins have it beside what the weights give them
-            c = c - ((against + times(self.gram, weights)) * self.y).mean(-1)
+            c = c - ((against + matvec(self.gram, weights)) * self.y).mean(-1)
         return w, c
 
 

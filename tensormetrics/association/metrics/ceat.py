@@ -135,7 +135,7 @@ def _effect_and_variance(
     u: word_sets.Values, v: word_sets.Values, correction: int, variance: str
 ) -> tuple[Tensor, Tensor]:
     # u, v: the s of the target words of a sample  ->  e (...), V (...)
-    _, e = word_sets.contrast(u, v, correction)
+    _, e = word_sets.effect_size(u, v, correction)
     if variance == "sample":
         return e, word_sets.variance(u, v, 1)
     (_, n), (_, m) = word_sets.total(*u), word_sets.total(*v)

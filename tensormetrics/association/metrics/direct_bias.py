@@ -92,7 +92,7 @@ def direct_bias(
     # A power below 1 has no gradient at 0.
     bias = squares.masked_fill(squares == 0, 1).pow(strictness / 2).masked_fill(squares == 0, 0)
     score = t.average(bias)
-    return (score, t.present(bias)) if per_word else score
+    return (score, t.mask_absent(bias)) if per_word else score
 
 
 def check_options(strictness: float, n_components: int, direction: str) -> None:

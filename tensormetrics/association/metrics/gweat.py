@@ -10,12 +10,12 @@ from torch import Tensor
 from ... import _checks
 from ..._checks import takes_arrays
 from ..embeddings.query import IndexedQuery, Query
-from ..resampling.draws import random_words_of
+from ..resampling.draws import random_int64_of_words
 from ..resampling.null_distribution import Alternative, NullDistribution
-from ..resampling.random import random_words, stream
+from ..resampling.random import random_int64, stream
 from ..sets import marks, word_sets
 from ..sets.set_checks import weights_as_masks
-from ..sets.word_ids import check_words, count_words, joined_words, numbers_by_place, word_places
+from ..sets.word_ids import check_words, count_words, dense_word_indices, joined_words, word_ids_by_index
 from ..sets.word_sets import Vectors, WordSet
 from ._call import check_groups
 from .base import BaseMetric
@@ -88,7 +88,7 @@ def group_null(x: Vectors, a: Vectors, seed: int | None = 0) -> NullDistribution
     present = (targets.weights.expand(*lead, groups, width) > 0).flatten(-2)
     each = [(None if x.words is None else x.words[..., g, :], width, device) for g in range(groups)]
     words = joined_words(lead, *each)
-    place = word_places(present, words)  # (..., G * X)
+    place = dense_word_indices(present, words)  # (..., G * X)
     ends = [count_words(place[..., :end], present[..., :end]) for end in range(width, groups * width + 1, width)]
     ends = torch.stack(ends, -1)[..., None, :, None]
     starts = torch.nn.functional.pad(ends, (0, 0, 1, 0))[..., :-1, :]
@@ -112,12 +112,12 @@ def group_null(x: Vectors, a: Vectors, seed: int | None = 0) -> NullDistribution
             return gweat(WordSet(vectors, members.double(), own), attributes)
 
     def draw(start: int, rows: int) -> Tensor:
-        return score(random_words(begin, start, rows, groups * width, device))
+        return score(random_int64(begin, start, rows, groups * width, device))
 
     def draw_by_word(start: int, rows: int) -> Tensor:
         assert x.words is not None
-        numbers = numbers_by_place(x.words.flatten(-2), present, place, groups * width)
-        return score(random_words_of(begin, numbers, start, rows))
+        numbers = word_ids_by_index(x.words.flatten(-2), present, place, groups * width)
+        return score(random_int64_of_words(begin, numbers, start, rows))
 
     own_draw = None if x.words is None else draw_by_word
     cost, margin = max(x.values.numel(), present.numel() * groups), observed.abs().clamp(min=1) / word_sets.GRID

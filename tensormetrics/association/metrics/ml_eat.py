@@ -55,8 +55,8 @@ def ml_eat(
     word_sets.check_correction(correction)
     sides = word_sets.units(*word_sets.read(x=x, y=y, a=a, b=b))
     targets, attributes = sides[:2], sides[2:]
-    effect = word_sets.contrast(*associations(*sides), correction)[1]
-    by_target = [word_sets.contrast(*_with(target, *attributes), correction)[1] for target in targets]
+    effect = word_sets.effect_size(*associations(*sides), correction)[1]
+    by_target = [word_sets.effect_size(*_with(target, *attributes), correction)[1] for target in targets]
     spread = [[_spread(target, attribute, correction) for attribute in attributes] for target in targets]
     mean, deviation = (_table([[each[i] for each in row] for row in spread]) for i in (0, 1))
     return Levels(effect, _table([by_target])[..., 0, :], mean, deviation)

@@ -120,7 +120,12 @@ class RIPA(BaseMetric):
         mean = (products * count).sum(-1) / pairs
         std = ((products - mean.unsqueeze(-1)).square() * count).sum(-1).div(pairs).sqrt()
         score = word_sets.dot(a.mean(), pair.mean())
-        return {"ripa": score, "mean": a.present(mean), "std": a.present(std), "pairs": (pair.weights > 0).sum(-1)}
+        return {
+            "ripa": score,
+            "mean": a.mask_absent(mean),
+            "std": a.mask_absent(std),
+            "pairs": (pair.weights > 0).sum(-1),
+        }
 
     def score_function(self) -> Callable[..., Tensor]:
         return functools.partial(ripa, normalize_direction=self.normalize_direction)

@@ -76,7 +76,7 @@ def rnd(
         nearer = a.unit().project(word_sets.unit(x.mean()) - word_sets.unit(y.mean()))
         difference = nearer if distance == "cos_similarity" else -nearer
     score = a.average(difference)
-    return (score, a.present(difference)) if per_word else score
+    return (score, a.mask_absent(difference)) if per_word else score
 
 
 class RND(BaseMetric):

@@ -71,13 +71,13 @@ def rnsb(
     return (score, p) if per_word else score
 
 
-@marks.in_pieces
+@marks.in_chunks
 def _score(t: Vectors, a: Vectors, b: Vectors, C: float, penalize_intercept: bool) -> tuple[Tensor, Tensor]:
     # ->  score (...), p (..., T)
     t, a, b = word_sets.read(t=t, a=a, b=b)
     w, c = logistic_regression(a, b, C, penalize_intercept)
     along = t.project(w)
-    p = t.present(sigmoid(-along - c.unsqueeze(-1)) + 0 * along)  # NaN of infinite ones
+    p = t.mask_absent(sigmoid(-along - c.unsqueeze(-1)) + 0 * along)  # NaN of infinite ones
     return divergence(p, t), p
 
 
@@ -191,7 +191,7 @@ class RNSB(BaseMetric):
         if not self.estimator:
             return _score(t, a, b, self.C, self.penalize_intercept)
         t, a, b = word_sets.read(t=t, a=a, b=b)
-        p = t.present(estimated(t, a, b, self.estimator, self.estimator_params or {}))
+        p = t.mask_absent(estimated(t, a, b, self.estimator, self.estimator_params or {}))
         return divergence(p, t), p
 
     def _evaluation(self, a: WordSet, b: WordSet) -> str:

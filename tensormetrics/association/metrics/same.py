@@ -89,7 +89,7 @@ def same(
     by_word = signed.abs().sum(-1)
     found = (t.average(by_word),)
     if per_word:
-        found += (t.present(by_word),)
+        found += (t.mask_absent(by_word),)
     if terms:
         found += (signed.masked_fill((t.weights == 0).unsqueeze(-1), torch.nan),)
     return found if len(found) > 1 else found[0]

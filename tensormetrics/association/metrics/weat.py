@@ -47,7 +47,7 @@ def weat(
 
 @takes_arrays
 @marks.lean
-@marks.contrast_of_sets("x", "y")
+@marks.effect_size_of_sets("x", "y")
 def weat_effect_size(
     x: Vectors,
     y: Vectors,
@@ -71,17 +71,17 @@ def weat_effect_size(
     return _scores(x, y, a, b, correction)[1]
 
 
-@marks.in_pieces
+@marks.in_chunks
 def _scores(x: Vectors, y: Vectors, a: Vectors, b: Vectors, correction: int | None) -> tuple[Tensor, ...]:
     # ->  `weat` (...) and, if there is a correction, `weat_effect_size` (...)
-    if (few := word_sets.few_tensors(x, y, a, b)) is not None:
+    if (few := word_sets.small_tensors(x, y, a, b)) is not None:
         both, n = _few_associations(*few), len(few[0])
         if correction is not None:
-            return word_sets.contrast_of(both, n, correction)
+            return word_sets.effect_size_of(both, n, correction)
         u, v = both[:n], both[n:]
         return (u.sum() - v.sum(),)
     u, v = associations(*word_sets.read(x=x, y=y, a=a, b=b))
-    return (word_sets.difference(u, v),) if correction is None else word_sets.contrast(u, v, correction)
+    return (word_sets.difference(u, v),) if correction is None else word_sets.effect_size(u, v, correction)
 
 
 def _few_associations(x: Tensor, y: Tensor, a: Tensor, b: Tensor) -> Tensor:
@@ -130,7 +130,7 @@ class WEAT(BaseMetric):
             (targets.of_sets(side).by_word(cosines[side, :, first] - cosines[side, :, second]), targets.counts_of(side))
             for side in t.unbind(-1)
         )
-        return self._named(*word_sets.contrast(u, v, self.correction))
+        return self._named(*word_sets.effect_size(u, v, self.correction))
 
     @property
     def sums_over_words(self) -> bool:  # type: ignore[override]
@@ -173,7 +173,7 @@ def sc_weat(
     word_sets.check_correction(correction)
     w, a, b = word_sets.read(w=w, a=a, b=b)
     to_a, to_b = ((_cosines(w, side), None if side.counts is None else side.counts.unsqueeze(-2)) for side in (a, b))
-    return w.present(word_sets.contrast(to_a, to_b, correction)[1])
+    return w.mask_absent(word_sets.effect_size(to_a, to_b, correction)[1])
 
 
 @takes_arrays
