@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from .embeddings import model as models
-from .embeddings.lookup import AS_THEY_STAND, PreprocessorArgs, check_flag, check_threshold, log, look_up
+from .embeddings.lookup import UNCHANGED, PreprocessorArgs, check_flag, check_threshold, log, look_up
 from .embeddings.model import check_model
 from .embeddings.query import Query, check_query, check_word_sets, check_words
 from .metrics import base, ect, mac, ripa, rnd, rnsb, weat
@@ -32,7 +32,7 @@ def renamed(options: dict[str, Any], names: dict[str, str]) -> dict[str, Any]:
             options[current] = options.pop(former)
     given = {name: options.pop(name) for name in FORMER if name in options}
     if any(value is not None for value in given.values()):
-        if options.get("preprocessors", AS_THEY_STAND) is not AS_THEY_STAND:
+        if options.get("preprocessors", UNCHANGED) is not UNCHANGED:
             other = next(name for name, value in given.items() if value is not None)
             raise TypeError(f"preprocessors, {other}: got both, wanted one; write preprocessors=[first, second]")
         first, second = (given.get(name) for name in FORMER)
@@ -95,7 +95,7 @@ class WordEmbeddingModel(models.WordEmbeddingModel):
         self,
         query: Query,
         lost_vocabulary_threshold: float = 0.2,
-        preprocessors: list[PreprocessorArgs] = AS_THEY_STAND,
+        preprocessors: list[PreprocessorArgs] = UNCHANGED,
         strategy: str = "first",
         normalize: bool = False,
         warn_not_found_words: bool = False,
@@ -126,7 +126,7 @@ def run_queries(
 def get_embeddings_from_set(
     model: models.WordEmbeddingModel,
     word_set: Sequence[str],
-    preprocessors: list[PreprocessorArgs] = AS_THEY_STAND,
+    preprocessors: list[PreprocessorArgs] = UNCHANGED,
     strategy: str = "first",
     normalize: bool = False,
     verbose: bool = False,
@@ -151,7 +151,7 @@ def get_embeddings_from_query(
     model: models.WordEmbeddingModel,
     query: Query,
     lost_vocabulary_threshold: float = 0.2,
-    preprocessors: list[PreprocessorArgs] = AS_THEY_STAND,
+    preprocessors: list[PreprocessorArgs] = UNCHANGED,
     strategy: str = "first",
     normalize: bool = False,
     warn_not_found_words: bool = False,
@@ -194,7 +194,7 @@ def get_embeddings_from_tuples(
     model: models.WordEmbeddingModel,
     sets: Sequence[Sequence[str]],
     sets_name: str | None = None,
-    preprocessors: list[PreprocessorArgs] = AS_THEY_STAND,
+    preprocessors: list[PreprocessorArgs] = UNCHANGED,
     strategy: str = "first",
     normalize: bool = False,
     discard_incomplete_sets: bool = True,

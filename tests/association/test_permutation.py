@@ -245,7 +245,7 @@ def test_errors(device):
             assert str(info.value) == message
     with pytest.raises(ValueError) as info:
         permutation_p_value(u, u, method="exact")
-    assert str(info.value) == "method: got 'exact' with 52 places, wanted at most 50; write method='approximate'"
+    assert str(info.value) == "method: got 'exact' with 52 positions, wanted at most 50; write method='approximate'"
     with pytest.raises(ValueError) as info:
         sign_flip_p_value(u.repeat(2), method="exact")
     assert str(info.value) == "method: got 'exact' with 52 pairs, wanted at most 40; write method='approximate'"

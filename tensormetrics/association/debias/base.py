@@ -85,7 +85,7 @@ class Debias(RecordedArguments, nn.Module, ABC):
         if isinstance(table, EncodedTable):
             # A copy, as this method may be fitted again.
             table.changes += (functools.partial(_changed, deepcopy(self), target is None),)
-            table.has_own_rows = True
+            table.has_custom_rows = True
         name = "_".join([model.name, *([self.criterion_name] if self.criterion_name else []), "debiased"])
         if copy:
             return type(model)(table, name, model.vocab_prefix)

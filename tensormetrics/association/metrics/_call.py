@@ -2,7 +2,7 @@
 
 from typing import Any, NamedTuple
 
-from ..embeddings.lookup import AS_THEY_STAND, Search, check_flag, check_threshold, nearest
+from ..embeddings.lookup import UNCHANGED, Search, check_flag, check_threshold, nearest
 from ..embeddings.model import WordEmbeddingModel, check_model
 from ..embeddings.query import IndexedQuery, Query, Template, check_query
 
@@ -33,7 +33,7 @@ class Call(NamedTuple):
         query: Any,
         model: Any,
         lost_vocabulary_threshold: Any = 0.2,
-        preprocessors: Any = AS_THEY_STAND,
+        preprocessors: Any = UNCHANGED,
         strategy: Any = "first",
         normalize: Any = False,
         warn_not_found_words: Any = False,

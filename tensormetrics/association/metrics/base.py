@@ -16,7 +16,7 @@ from ..._sum_metric import SumMetric
 from ...uncertainty.engine.weights import identity
 from ...uncertainty.results.estimates import Estimate, check_confidence
 from ..embeddings.lookup import check_flag, log
-from ..embeddings.query import Forms, IndexedQuery, Query, Template
+from ..embeddings.query import IndexedQuery, Layouts, Query, Template
 from ..resampling.bootstrap import bootstrap_interval
 from ..resampling.null_distribution import METHODS, TEST_TYPES, Alternative, Method, NullDistribution, TestType
 from ..sets import marks, word_sets
@@ -79,7 +79,7 @@ class BaseMetric(SumMetric):
     not_finite: Tensor
     _scores: Tensor
 
-    forms: Forms | None = None  # how the sides arrive in `measure`; None: as the template says
+    forms: Layouts | None = None  # how the sides arrive in `measure`; None: as the template says
     sums_over_words = False  # so that more rows a word are a larger score, where each row counts
     paired = False  # are sets aligned by position?
     by_position = True  # does run_query take its options also by position?

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-from ..embeddings.indexed_sets import Numbers
+from ..embeddings.indexed_sets import Ints
 from ..embeddings.query import Query, Template, joined
 
 Names = tuple[str, ...]
@@ -17,8 +17,8 @@ class Plan:
 
     names: list[str]
     sets: list[list[str]]
-    targets: list[Numbers]
-    attributes: list[Numbers]
+    targets: list[Ints]
+    attributes: list[Ints]
     labels: list[tuple[Names, Names]]
 
     def query(self, i: int) -> Query:

@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..embeddings.indexed_sets import number_words, padded, word_keys
-from ..embeddings.lookup import Found, log
+from ..embeddings.indexed_sets import padded, row_word_ids, word_keys
+from ..embeddings.lookup import WordMatches, log
 from ..embeddings.model import WordEmbeddingModel
 from ..embeddings.query import IndexedQuery, Query
 from ..metrics._call import Call
@@ -242,9 +242,9 @@ class _SetRows(NamedTuple):
         found = [call.search.words(members) for members in plan.sets]
         troubles = _troubles(found, call)
         _log_losses(plan, found, troubles, call)
-        places = [model._table.places([] if s in troubles else each.keys) for s, each in enumerate(found)]
+        places = [model._table.indexed_rows([] if s in troubles else each.keys) for s, each in enumerate(found)]
         rows, keys = [rows for rows, _ in places], [of_rows for _, of_rows in places]
-        given = [number_words(of_rows, each.origins) for of_rows, each in zip(keys, found, strict=True)]
+        given = [row_word_ids(of_rows, each.origins) for of_rows, each in zip(keys, found, strict=True)]
         numbers = [range(len(own)) if number is None else number for own, number in zip(rows, given, strict=True)]
         return _SetRows(
             rows,
@@ -277,10 +277,10 @@ class _SetRows(NamedTuple):
                 reasons.setdefault(i, "; ".join(found))
 
 
-def _troubles(found: list[Found], call: Call) -> dict[int, str]:
+def _troubles(found: list[WordMatches], call: Call) -> dict[int, str]:
     """Return why sets are unusable, and make the rows of the others."""
     table, threshold = call.model._table, call.lost_vocabulary_threshold
-    troubles = {s: trouble for s, each in enumerate(found) if (trouble := each.trouble(threshold))}
+    troubles = {s: trouble for s, each in enumerate(found) if (trouble := each.loss_reason(threshold))}
     usable = {s: each.keys for s, each in enumerate(found) if s not in troubles}
     try:
         table.add(chain.from_iterable(usable.values()))
@@ -293,7 +293,7 @@ def _troubles(found: list[Found], call: Call) -> dict[int, str]:
     return troubles
 
 
-def _log_losses(plan: Plan, found: list[Found], troubles: dict[int, str], call: Call) -> None:
+def _log_losses(plan: Plan, found: list[WordMatches], troubles: dict[int, str], call: Call) -> None:
     for s, each in enumerate(found):
         if s in troubles:
             log.warning("the set %s... %s in the model %r", plan.sets[s][:3], troubles[s], call.model.name)
