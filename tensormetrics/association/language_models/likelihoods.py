@@ -196,8 +196,8 @@ def masked_token_sums(
     """Sum the log-probabilities of tokens of each text, each masked by itself."""
     mask = tokenizer.mask_token_id
     probes, owners = [], []
-    for i, (row, chosen) in enumerate(zip(ids, positions, strict=True)):
-        for position in chosen:
+    for i, (row, row_positions) in enumerate(zip(ids, positions, strict=True)):
+        for position in row_positions:
             probes.append(Probe((*row[:position], mask, *row[position + 1 :]), position, row[position]))
             owners.append(i)
     return sums_by_owner(masked_log_p(model, tokenizer, probes, batch_size), owners, len(ids))
@@ -222,10 +222,10 @@ def masked_log_p(model: Any, tokenizer: Any, probes: Sequence[Probe], batch_size
         for batch in tokens.batches_by_length(model, [len(text) for text in texts], batch_size):
             logits = _logits(model, tokenizer, [texts[i] for i in batch])
             members = [(row, i) for row, text in enumerate(batch) for i in of_text[texts[text]]]
-            rows, numbers = torch.tensor(members, device=device).unbind(1)
+            rows, probe_indices = torch.tensor(members, device=device).unbind(1)
             positions = torch.tensor([probes[i].position for _, i in members], device=device)
             target = torch.tensor([probes[i].token for _, i in members], device=device)
-            log_p[numbers] = _log_softmax_at(logits[rows, positions], target)
+            log_p[probe_indices] = _log_softmax_at(logits[rows, positions], target)
             progress.advance(len(batch))
     return log_p
 
@@ -245,8 +245,8 @@ def causal_log_p(model: Any, tokenizer: Any, rows: Sequence[Continuation], batch
             scored = [(k, i, text.ids[i]) for k, text in enumerate(texts) for i in range(text.start, len(text.ids))]
             if scored:
                 row, position, target = torch.tensor(scored, device=device).unbind(1)
-                found = _log_softmax_at(logits[row, position - 1], target)
-                log_p[torch.tensor(batch, device=device)] = log_p.new_zeros(len(batch)).index_add_(0, row, found)
+                values = _log_softmax_at(logits[row, position - 1], target)
+                log_p[torch.tensor(batch, device=device)] = log_p.new_zeros(len(batch)).index_add_(0, row, values)
             progress.advance(len(batch))
     return log_p
 
@@ -281,10 +281,10 @@ def check_lengths(ids: Sequence[Sequence[int]], limit: int | None) -> None:
         raise ValueError(f"model: got a text of {longest} tokens, of which it reads {limit}; write a shorter text")
 
 
-def _refuse(model: Any, function: str, kind: str, door: str) -> NoReturn:
+def _refuse(model: Any, function: str, kind: str, alternative: str) -> NoReturn:
     raise TypeError(
         f"model: got a {type(model).__name__}, {function} wants a {kind} language model; write "
-        f"{door}.from_pretrained(name)"
+        f"{alternative}.from_pretrained(name)"
     )
 
 
@@ -308,7 +308,7 @@ def _filled(template: str, word: str, attribute: str) -> str:
 
 def _masked(row: Tokens, is_attribute: Sequence[bool], mask: int) -> Tokens:
     columns = zip(row.ids, is_attribute, row.is_word, strict=True)
-    return row._replace(ids=[mask if hidden and not is_word else token for token, hidden, is_word in columns])
+    return row._replace(ids=[mask if is_masked and not is_word else token for token, is_masked, is_word in columns])
 
 
 def _whole_texts(model: Any, tokenizer: Any, strings: Sequence[str]) -> list[Tokens]:

@@ -93,9 +93,9 @@ def read_sentence_pairs(path: str | PathLike) -> SentencePairs:
     if missing := [name for name in names if name not in columns]:
         raise ValueError(f"{path}: got the columns {', '.join(columns) or 'none'}, wanted {', '.join(missing)} too")
     rows = [[(row[name] or "").strip() for name in names] for row in table]
-    for number, row in enumerate(rows, 2):
+    for line, row in enumerate(rows, 2):
         if not all(row):
-            raise ValueError(f"{path}: row {number} has no {names[row.index('')]}")
+            raise ValueError(f"{path}: row {line} has no {names[row.index('')]}")
     if not rows:
         raise ValueError(f"{path}: got no pair, wanted at least one")
     return SentencePairs(*map(list, zip(*rows, strict=True)))
@@ -155,12 +155,12 @@ def _items(content: Any, kind: str) -> Any:
 
 
 def _triples(path: str | PathLike, items: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
-    for number, item in enumerate(items):
+    for index, item in enumerate(items):
         try:
             of_label = {row["gold_label"]: row for row in item["sentences"]}
             head = item["context"], item["target"], item["bias_type"]
             rows = [of_label[label] for label in LABELS]
             sentences, ids = (tuple(row[key] for row in rows) for key in ("sentence", "id"))
         except (KeyError, TypeError) as error:
-            raise ValueError(f"{path}: item {number}: wanted {error} in it") from error
+            raise ValueError(f"{path}: item {index}: wanted {error} in it") from error
         yield head[0], sentences, ids, head[1], head[2]

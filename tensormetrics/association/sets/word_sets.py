@@ -84,7 +84,7 @@ class Words(NamedTuple):
         # ->  (...); a float, because torch would have to promote an int
         return float(self.vectors.shape[-2]) if self.counts is None else self.counts.sum(-1)
 
-    def fractions(self) -> Tensor:
+    def mean_weights(self) -> Tensor:
         # ->  (..., W), the weight of each word in a mean; NaN for an empty set
         size = self.size()
         return self.weights / (size.unsqueeze(-1) if isinstance(size, Tensor) else size)
