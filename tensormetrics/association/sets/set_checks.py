@@ -14,7 +14,7 @@ _takes_weights: ContextVar[bool] = ContextVar("takes_weights", default=False)
 
 @contextmanager
 def weights_as_masks() -> Iterator[None]:
-    """Allow float64 weights of words as masks, as the bootstrap uses; from users they are more likely mistakes."""
+    """Accept float64 weights of words as masks, as the bootstrap uses; from users they are more likely mistakes."""
     token = _takes_weights.set(True)
     try:
         yield
