@@ -90,7 +90,7 @@ class HardDebias(Debias):
 
     def write(self, table: Tensor, model: WordEmbeddingModel, rows: Tensor) -> None:
         pairs = base.rows_of_tuples(model, self.words.get("equalize", []), quiet=True)
-        self.say(f"equalising {len(pairs)} pairs")
+        self.say(f"equalizing {len(pairs)} pairs")
         base.neutralize_and_equalize(self, self.equalize, table, rows, pairs)
 
 
@@ -174,5 +174,5 @@ class MulticlassHardDebias(Debias):
 
     def write(self, table: Tensor, model: WordEmbeddingModel, rows: Tensor) -> None:
         sets = base.rows_of_tuples(model, self.words.get("equalize", []), quiet=True)
-        self.say(f"equalising {len(sets)} sets")
+        self.say(f"equalizing {len(sets)} sets")
         base.neutralize_and_equalize(self, self.equalize, table, rows, sets)

@@ -178,7 +178,7 @@ class EncodedTable(Table):
         self.members.update(members)
 
     def _encoded(self, words: list[str]) -> tuple[dict[str, int], dict[str, list[int]]]:
-        """Append the rows of new words, and return those of each new string and of each word."""
+        """Append the rows of new words; return the row of each new string and the rows of each word."""
         encode, templates, contexts, batch_size = self.options
         strings_of = {word: self.strings_of(word) for word in words}
         has_means = contexts == "mean" and len(templates) > 1

@@ -6,7 +6,7 @@ from typing import Any
 
 OPEN, CLOSE = "\ue000", "\ue001"  # characters for private use, which no text contains
 MARK = f"{OPEN}{{}}{CLOSE}"  # how a word is written in a template, so that its tokens can be found
-ENDINGS = "s|es|ed|d|ing"  # of regular English inflection
+ENDINGS = "s|es|ed|d|ing"  # regular English inflection
 
 Span = tuple[int, int]
 Context = str | tuple[str, str | Span]  # a sentence, or a sentence and the word's form or span in it
@@ -39,7 +39,7 @@ def marked_contexts(contexts: Mapping[str, Sequence[Context]]) -> dict[str, list
 
 
 def word_spans(text: str, word: str) -> list[Span]:
-    """Find a word in a text: as it is, or in other case, or else with a regular English ending ("nurses")."""
+    """Find a word in a text: unchanged, else in other case, else with a regular English ending ("nurses")."""
     word = re.escape(word)
     for pattern, flags in (word, 0), (word, re.IGNORECASE), (f"{word}(?:{ENDINGS})", re.IGNORECASE):
         if spans := [match.span() for match in re.finditer(rf"(?<!\w)(?:{pattern})(?!\w)", text, flags)]:

@@ -1,4 +1,4 @@
-"""Tokens of texts, and those of a marked word, from fast and slow tokenizers."""
+"""Tokens of texts and of marked words, from fast and slow tokenizers."""
 
 import itertools
 from collections.abc import Sequence
@@ -12,11 +12,11 @@ from .contexts import Span, unmarked
 
 
 class Tokens(NamedTuple):
-    """The tokens of a text."""
+    """Tokens of a text."""
 
     ids: list[int]
     is_special: list[bool]
-    is_word: list[bool]  # of the marked word, or words
+    is_word: list[bool]  # part of a marked word
 
     def take(self, indices: Sequence[int]) -> "Tokens":
         """Return the tokens at some positions."""
@@ -62,7 +62,7 @@ def tokenize(tokenizer: Any, strings: Sequence[str]) -> list[Tokens]:
 
 
 def check_tokenizer(tokenizer: Any) -> None:
-    """Raise a TypeError for what is no tokenizer of transformers."""
+    """Raise a TypeError unless the argument is a tokenizer of transformers."""
     if not hasattr(tokenizer, "all_special_ids"):
         raise TypeError(
             f"tokenizer: got a {type(tokenizer).__name__}, wanted one of transformers; write "
@@ -71,7 +71,7 @@ def check_tokenizer(tokenizer: Any) -> None:
 
 
 def has_known_token(tokenizer: Any, word: str) -> bool:
-    """Return whether a word has a token other than that of what is unknown."""
+    """Return whether a word has a token other than the unknown token."""
     ids = tokenizer(word, add_special_tokens=False)["input_ids"]
     return any(token != tokenizer.unk_token_id for token in ids)
 
@@ -104,7 +104,7 @@ def padded(ids: Sequence[Sequence[int]], tokenizer: Any, device: Any) -> tuple[T
 def batches_by_length(model: Any, lengths: Sequence[int], batch_size: int) -> list[list[int]]:
     """Return the indices of sequences in batches of similar lengths, the longest first.
 
-    CANINE mixes tokens with the padding next to them: its batches have one length each.
+    CANINE mixes tokens with adjacent padding, so each of its batches has sequences of one length.
     """
     order = sorted(range(len(lengths)), key=lambda i: -lengths[i])
     groups = [order]
@@ -114,7 +114,7 @@ def batches_by_length(model: Any, lengths: Sequence[int], batch_size: int) -> li
 
 
 def device_of(model: Any) -> torch.device:
-    """Return the device of a model's first parameter, which reads the tokens."""
+    """Return the device of a model's first parameter."""
     return next(iter(model.parameters())).device
 
 

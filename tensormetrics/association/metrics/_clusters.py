@@ -33,7 +33,7 @@ def k_means(
         means = (members.flatten(-3, -2) @ points).unflatten(-2, (k, starts)) / torch.where(sizes > 0, sizes, 1)
         centers = means.where(sizes > 0, centers)
     assert nearest is not None  # there is at least one step
-    between = (sizes * centers.square().sum(-1, keepdim=True)).sum((-3, -1))  # largest where the clusters are tightest
+    between = (sizes * centers.square().sum(-1, keepdim=True)).sum((-3, -1))  # largest for the tightest clusters
     best = between.argmax(-1)[..., None, None]
     clusters = nearest.gather(-1, best.expand(*batch_shape, nearest.shape[-2], 1)).squeeze(-1)
     index = best.unsqueeze(-1).expand(*batch_shape, k, 1, points.shape[-1])

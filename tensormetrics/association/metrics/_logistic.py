@@ -212,7 +212,7 @@ def _fit(model: Any, x: np.ndarray, counts: np.ndarray) -> None:
     if "sample_weight" not in inspect.signature(model.fit).parameters:
         name = type(model).__name__
         raise ValueError(
-            f"estimator: got {name} for words with several rows, wanted one whose fit takes sample_weight; or write "
+            f"estimator: got {name} for words with several rows, wanted one with fit(sample_weight=...); or write "
             "unit='row'"
         )
     model.fit(x[y != 0], y[y != 0], sample_weight=np.abs(counts[y != 0]))

@@ -1,4 +1,4 @@
-"""The Multilevel Embedding Association Test: of what an association test is made."""
+"""Multilevel Embedding Association Test: an association test decomposed into three levels."""
 
 import functools
 from collections.abc import Callable

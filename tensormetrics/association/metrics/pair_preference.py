@@ -1,4 +1,4 @@
-"""The share of sentence pairs of which a language model prefers the more stereotyping sentence."""
+"""Share of sentence pairs in which a language model prefers the more stereotyping sentence."""
 
 import dataclasses
 from collections.abc import Hashable, Sequence
@@ -30,18 +30,18 @@ def pair_preference(more: Tensor, less: Tensor, *, protocol: str | None = None, 
 
     Args:
         more: Scores of the sentences that are more stereotyping, such as log-likelihoods.
-        less: Scores of the others.
+        less: Scores of the less stereotyping sentences.
         protocol: ``"crows-pairs"``: scores are rounded to 3 decimals, a tie counts as not preferred, and the share is
             in percent (Nangia et al. 2020).
-        mask: Pairs that count.
+        mask: True for pairs that count.
 
     Shape:
         - more, less, mask: ``(..., N)``
         - Output: ``(...)``, float64
 
     Returns:
-        The share, in [0, 1], 0.5 without bias; in [0, 100] by the protocol. NaN without a pair, and where a score is
-        not finite.
+        The share, in [0, 1], 0.5 without bias; in [0, 100] with the protocol. NaN without a pair, and if a score is not
+        finite.
 
     Raises:
         TypeError: If scores are not floating.
@@ -67,20 +67,20 @@ def pair_preference(more: Tensor, less: Tensor, *, protocol: str | None = None, 
 
 
 class PairPreference(RowMetric):
-    """The share of sentence pairs of which a language model prefers the more stereotyping sentence.
+    """Share of sentence pairs in which a language model prefers the more stereotyping sentence.
 
-    Scores are log-likelihoods (causal models) or pseudo-log-likelihoods (masked ones), as of `score_pairs`. Without
-    protocol a tie counts half and the share is in [0, 1]: 0.5 is no bias. `interval` and `compare` as of any metric;
-    `sign_test` tests whether the share differs from one half. A pair with a non-finite score is ignored and counted in
-    `not_finite`.
+    Scores are log-likelihoods (causal models) or pseudo-log-likelihoods (masked models), as from `score_pairs`. Without
+    protocol a tie counts half and the share is in [0, 1]: 0.5 is no bias. `interval` and `compare` work as for any
+    metric; `sign_test` tests whether the share differs from one half. A pair with a non-finite score is ignored and
+    counted in `not_finite`.
 
     Args:
         protocol: ``"crows-pairs"``: the published number, in percent: scores are rounded to 3 decimals, and a tie
-            counts as not preferred. ``"stereoset"``: of triples with an unrelated sentence ``ss``, ``lms`` and
-            ``icat`` in percent: means over the target terms of the share of items whose stereotype has the higher
-            score, and of the comparisons with the unrelated sentence that a related one wins; and
-            ``lms * min(ss, 100 - ss) / 50``. A term counts once: it is the item of intervals.
-        categories: Kinds of bias: `compute` then returns the value of each, too.
+            counts as not preferred. ``"stereoset"``: ``ss``, ``lms`` and ``icat`` in percent, of triples with an
+            unrelated sentence: means over the target terms of the share of items in which the stereotype has the higher
+            score, and of the share of comparisons with the unrelated sentence that a related one wins; and
+            ``lms * min(ss, 100 - ss) / 50``. Each term has weight 1 and is the resampling unit of intervals.
+        categories: Kinds of bias, for which `compute` also returns values.
         **kwargs: Options of torchmetrics' metrics.
 
     Example:
@@ -98,7 +98,7 @@ class PairPreference(RowMetric):
     higher_is_better = None
     plot_lower_bound: float | None = 0.0
 
-    preferred: Tensor  # (N, 2), of the stereotype over the other, and of related sentences over the unrelated one
+    preferred: Tensor  # (N, 2), stereotype preferred to anti-stereotype, and related to unrelated sentences
     category: Tensor  # (N,) int64, -1 for none
 
     def __init__(
@@ -136,10 +136,10 @@ class PairPreference(RowMetric):
         Args:
             more: Scores of the sentences that are more stereotyping.
             less: Scores of the sentences that are less stereotyping.
-            unrelated: Scores of unrelated sentences, of StereoSet alone.
-            categories: The category of each pair: names, or indices into those of the metric.
-            terms: The target term of each triple, integers or names, of StereoSet alone.
-            ids: Integers or names of the pairs, which then have equal weights wherever they come.
+            unrelated: Scores of unrelated sentences, only for StereoSet.
+            categories: The category of each pair: names, or indices into the categories of the metric.
+            terms: The target term of each triple, integers or names, only for StereoSet.
+            ids: Integers or names of the pairs, so that resampling weights do not depend on their order.
             groups: Group of each pair, such as one source sentence; the resampling unit of intervals.
 
         Shape:
@@ -199,20 +199,20 @@ class PairPreference(RowMetric):
     @property
     def not_finite(self) -> Tensor:
         # ->  () int64
-        """Number of pairs without a value, of which a score is NaN or infinite."""
+        """Number of pairs with a NaN or infinite score."""
         return (~self.preferred.view(-1, 2).isfinite().all(-1)).sum()
 
     def sign_test(self, *, correction: str = "holm", **options: Any) -> Any:
         """Test whether the share differs from one half.
 
-        Ties do not count; without groups the test is that of the exact binomial distribution.
+        Ties are ignored; without groups the test uses the exact binomial distribution.
 
         Args:
-            correction: How the p-values of the categories are corrected; see `correct_p_values`.
+            correction: Correction of the p-values of the categories; see `correct_p_values`.
             **options: Options of `compare`: `alternative`, `confidence`, `replicates`, `seed`, `rope`.
 
         Returns:
-            A `Comparison` of the share with one half, or several by name, whose `p_corrected` is over the categories.
+            A `Comparison` of the share with one half, or several by name with `p_corrected` over the categories.
 
         Example:
             >>> metric = PairPreference()
@@ -332,7 +332,7 @@ def _with_upper_bound(icat: Estimate, ss: Estimate, lms: Estimate) -> Estimate:
 
 
 def _preferred(more: Tensor, less: Tensor, protocol: str | None) -> Tensor:
-    # more, less: (..., N)  ->  (..., N) float64, NaN where a score is not finite
+    # more, less: (..., N)  ->  (..., N) float64, NaN if a score is not finite
     for name, scores in ("more", more), ("less", less):
         _checks.tensor(name, scores)
         _checks.floating(name, scores)

@@ -74,7 +74,7 @@ class NullDistribution:
 
     @cached_property
     def observed(self) -> Tensor:
-        # ->  (...) float64, NaN where there is no test
+        # ->  (...) float64, NaN for queries without a test
         return self.score().where(self.is_valid, torch.nan)
 
     def p_value(self, alternative: Alternative = "greater", method: Method = "auto", replicates: int = 10000) -> Tensor:
