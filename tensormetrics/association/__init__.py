@@ -5,10 +5,10 @@
 #   language_models: tokens of words, and probabilities of words and sentences
 #   embeddings: models, words and queries
 #   resampling: null distributions, permutation tests, bootstrap
-#   metrics: one file for each metric, or for metrics of one kind
+#   metrics: one file per metric, or per group of related metrics
 #   queries: many queries on many models
-#   debias: methods that remove a bias
-#   wefe: the names of WEFE's arguments and functions
+#   debias: debiasing methods
+#   wefe: compatibility with WEFE's arguments and functions
 
 from .debias.double_hard_debias import DoubleHardDebias as DoubleHardDebias
 from .debias.half_sibling_regression import HalfSiblingRegression as HalfSiblingRegression

@@ -1,8 +1,8 @@
-"""Names of WEFE for those who come from it: metrics, models and functions that take its arguments.
+"""Compatibility with WEFE: metrics, models and functions that accept its arguments.
 
-Metrics of this module take `word_embedding` for `model` and `preprocessor_args=p, secondary_preprocessor_args=s` for
-`preprocessors=[p, s]`, by position too; `RND` takes `distance_type` for `distance`. A metric that was written for WEFE
-derives from this `BaseMetric`. Everything else is in `tensormetrics.association`.
+Metrics of this module accept `word_embedding` for `model` and `preprocessor_args=p, secondary_preprocessor_args=s` for
+`preprocessors=[p, s]`, by position too; `RND` accepts `distance_type` for `distance`. Metrics written for WEFE derive
+from this `BaseMetric`. Everything else is in `tensormetrics.association`.
 """
 
 from collections.abc import Sequence
@@ -11,37 +11,37 @@ from typing import Any
 import numpy as np
 
 from .embeddings import model as models
-from .embeddings.lookup import AS_THEY_STAND, PreprocessorArgs, check_flag, check_threshold, log, look_up
+from .embeddings.lookup import UNCHANGED, PreprocessorArgs, check_flag, check_threshold, log, look_up
 from .embeddings.model import check_model
 from .embeddings.query import Query, check_query, check_word_sets, check_words
 from .metrics import base, ect, mac, ripa, rnd, rnsb, weat
 from .metrics._call import ORDER, Call
-from .queries import run_queries as many
+from .queries import run_queries as batch_queries
 
 FORMER = ("preprocessor_args", "secondary_preprocessor_args")
 Vectors = dict[str, np.ndarray]  # word -> (D,)
 
 
 def renamed(options: dict[str, Any], names: dict[str, str]) -> dict[str, Any]:
-    """Return options by the names of `tensormetrics.association`; a TypeError if one has both names."""
+    """Rename options to the names of `tensormetrics.association`; raise a TypeError if an option has both names."""
     options = dict(options)
     for former, current in names.items():
         if former in options:
             if current in options:
                 raise TypeError(f"{current}, {former}: got both, wanted one")
             options[current] = options.pop(former)
-    given = {name: options.pop(name) for name in FORMER if name in options}
-    if any(value is not None for value in given.values()):
-        if options.get("preprocessors", AS_THEY_STAND) is not AS_THEY_STAND:
-            other = next(name for name, value in given.items() if value is not None)
+    former_args = {name: options.pop(name) for name in FORMER if name in options}
+    if any(value is not None for value in former_args.values()):
+        if options.get("preprocessors", UNCHANGED) is not UNCHANGED:
+            other = next(name for name, value in former_args.items() if value is not None)
             raise TypeError(f"preprocessors, {other}: got both, wanted one; write preprocessors=[first, second]")
-        first, second = (given.get(name) for name in FORMER)
+        first, second = (former_args.get(name) for name in FORMER)
         options["preprocessors"] = [first or {}] if second is None else [first or {}, second]
     return options
 
 
 class FormerNames(base.BaseMetric):
-    """Metrics whose `run_query` also takes the arguments of WEFE, by name and in their order."""
+    """Metric whose `run_query` also accepts the arguments of WEFE, by name and in their order."""
 
     former_options: dict[str, str] = {"word_embedding": "model"}
     call_options = (*ORDER, *FORMER, "word_embedding")
@@ -59,7 +59,7 @@ class FormerNames(base.BaseMetric):
 
 
 class BaseMetric(FormerNames):
-    """The base of metrics that are written for WEFE; see `association.BaseMetric`."""
+    """Base class of metrics written for WEFE; see `association.BaseMetric`."""
 
 
 class WEAT(FormerNames, weat.WEAT):
@@ -89,20 +89,20 @@ class MAC(FormerNames, mac.MAC):
 
 
 class WordEmbeddingModel(models.WordEmbeddingModel):
-    """`association.WordEmbeddingModel` with the method on which metrics of WEFE are built."""
+    """`association.WordEmbeddingModel` with the method that metrics of WEFE use."""
 
     def get_embeddings_from_query(
         self,
         query: Query,
         lost_vocabulary_threshold: float = 0.2,
-        preprocessors: list[PreprocessorArgs] = AS_THEY_STAND,
+        preprocessors: list[PreprocessorArgs] = UNCHANGED,
         strategy: str = "first",
         normalize: bool = False,
         warn_not_found_words: bool = False,
         verbose: bool = False,
         **former: Any,
     ) -> tuple[dict[str, Vectors], dict[str, Vectors]] | None:
-        """See the function of this name; `former`: `preprocessor_args`, `secondary_preprocessor_args`."""
+        """Call the function of this name; `former`: `preprocessor_args`, `secondary_preprocessor_args`."""
         if unknown := sorted(former.keys() - {*FORMER}):
             raise TypeError(f"get_embeddings_from_query: got the unknown keyword {unknown[0]!r}")
         preprocessors = renamed({"preprocessors": preprocessors, **former}, {})["preprocessors"]
@@ -120,18 +120,18 @@ def run_queries(
     kind = metric if isinstance(metric, type) else type(metric)
     if "metric_params" in options and not issubclass(kind, FormerNames):
         options["metric_params"] = renamed(options["metric_params"], {})
-    return many.run_queries(metric, queries, *args, **options)
+    return batch_queries.run_queries(metric, queries, *args, **options)
 
 
 def get_embeddings_from_set(
     model: models.WordEmbeddingModel,
     word_set: Sequence[str],
-    preprocessors: list[PreprocessorArgs] = AS_THEY_STAND,
+    preprocessors: list[PreprocessorArgs] = UNCHANGED,
     strategy: str = "first",
     normalize: bool = False,
     verbose: bool = False,
 ) -> tuple[list[str], Vectors]:
-    """Every form that was tried in vain, in order, and `{key: vector}` of what was found; see `index_query`.
+    """Return the forms that were not found, in order, and `{key: vector}` of the found keys; see `index_query`.
 
     >>> vectors = torch.tensor([[2.0, 1], [3, 1], [1, 2], [1, 3], [1, 0], [0, 1]])
     >>> model = WordEmbeddingModel.from_tensor(vectors, ["he", "him", "she", "her", "work", "home"])
@@ -141,26 +141,26 @@ def get_embeddings_from_set(
     check_model(model)
     check_flag("normalize", normalize)
     check_flag("verbose", verbose)
-    found = model.search(preprocessors, strategy).words(check_words("word_set", word_set))
+    matches = model.search(preprocessors, strategy).words(check_words("word_set", word_set))
     if verbose:
-        print(f"found {len(found.keys)} keys for {found.total} words: {found.keys}, lost: {found.lost}")
-    return list(found.not_found), model.arrays(found.keys, normalize)
+        print(f"found {len(matches.keys)} keys for {matches.total} words: {matches.keys}, lost: {matches.lost}")
+    return list(matches.not_found), model.arrays(matches.keys, normalize)
 
 
 def get_embeddings_from_query(
     model: models.WordEmbeddingModel,
     query: Query,
     lost_vocabulary_threshold: float = 0.2,
-    preprocessors: list[PreprocessorArgs] = AS_THEY_STAND,
+    preprocessors: list[PreprocessorArgs] = UNCHANGED,
     strategy: str = "first",
     normalize: bool = False,
     warn_not_found_words: bool = False,
     verbose: bool = False,
 ) -> tuple[dict[str, Vectors], dict[str, Vectors]] | None:
-    """Targets and attributes as `{set name: {word: vector}}` on the host; None for an unusable query.
+    """Return targets and attributes as `{set name: {word: vector}}` on the host; None for an unusable query.
 
-    Rules as in `WordEmbeddingModel.index_query`; `normalize` makes unit vectors, `verbose` prints which words are
-    known.
+    Options are those of `WordEmbeddingModel.index_query`; `normalize` returns unit vectors, `verbose` prints the found
+    words.
 
     >>> vectors = torch.tensor([[2.0, 1], [3, 1], [1, 2], [1, 3], [1, 0], [0, 1]])
     >>> model = WordEmbeddingModel.from_tensor(vectors, ["he", "him", "she", "her", "work", "home"])
@@ -182,10 +182,10 @@ def get_embeddings_from_query(
             print(f"{name}: found {keys}, lost {missing}")
     if reason:
         return None
-    arrays = model.arrays(dict.fromkeys(key for side in words for keys in side for key in keys), normalize)
+    arrays = model.arrays(dict.fromkeys(key for set_names in words for keys in set_names for key in keys), normalize)
     targets, attributes = (
-        {name: {key: arrays[key] for key in keys} for name, keys in zip(*side, strict=True)}
-        for side in zip(names, words, strict=True)
+        {name: {key: arrays[key] for key in keys} for name, keys in zip(*set_names, strict=True)}
+        for set_names in zip(names, words, strict=True)
     )
     return targets, attributes
 
@@ -194,16 +194,16 @@ def get_embeddings_from_tuples(
     model: models.WordEmbeddingModel,
     sets: Sequence[Sequence[str]],
     sets_name: str | None = None,
-    preprocessors: list[PreprocessorArgs] = AS_THEY_STAND,
+    preprocessors: list[PreprocessorArgs] = UNCHANGED,
     strategy: str = "first",
     normalize: bool = False,
     discard_incomplete_sets: bool = True,
     warn_lost_sets: bool = True,
     verbose: bool = False,
 ) -> list[Vectors]:
-    """`{key: vector}` for each small set of words that belong together, such as definitional pairs.
+    """Return `{key: vector}` for each small set of related words, such as definitional pairs.
 
-    One that lost a word is left out, unless `discard_incomplete_sets=False`. ValueError if none is left.
+    Sets with a lost word are left out unless `discard_incomplete_sets=False`. ValueError if no set remains.
 
     >>> vectors = torch.tensor([[2.0, 1], [3, 1], [1, 2], [1, 3], [1, 0], [0, 1]])
     >>> model = WordEmbeddingModel.from_tensor(vectors, ["he", "him", "she", "her", "work", "home"])
@@ -221,19 +221,19 @@ def get_embeddings_from_tuples(
     ):
         check_flag(flag, value)
     search, sets = model.search(preprocessors, strategy), check_word_sets("sets", sets)
-    kept = []
+    selected = []
     for words in sets:
-        found = search.words(words)
-        complete = not found.lost
+        matches = search.words(words)
+        complete = not matches.lost
         if not complete and warn_lost_sets:
-            log.warning("%s: %s of %s are not in the vocabulary of %r", sets_name, found.lost, words, model.name)
+            log.warning("%s: %s of %s are not in the vocabulary of %r", sets_name, matches.lost, words, model.name)
         if verbose:
-            print(f"{words}: found {found.keys}, lost {found.lost}")
-        if found.keys and (complete or not discard_incomplete_sets):
-            kept.append(model.arrays(found.keys, normalize))
+            print(f"{words}: found {matches.keys}, lost {matches.lost}")
+        if matches.keys and (complete or not discard_incomplete_sets):
+            selected.append(model.arrays(matches.keys, normalize))
     name = "sets" if sets_name is None else sets_name
     if verbose:
-        print(f"{name}: {len(kept)} of {len(sets)} sets found")
-    if not kept:
-        raise ValueError(f"{name}: got {len(sets)} sets, none of which is whole in the vocabulary of {model.name!r}")
-    return kept
+        print(f"{name}: {len(selected)} of {len(sets)} sets found")
+    if not selected:
+        raise ValueError(f"{name}: got {len(sets)} sets, none of which is complete in the vocabulary of {model.name!r}")
+    return selected

@@ -211,10 +211,10 @@ def test_errors(generator, device):
             assert str(info.value).startswith("metric: got a function whose scores of ")
             assert size > 2 or given in str(info.value)
     with pytest.raises(
-        TypeError, match="^metric: got a function that gives a Estimate, wanted one that gives one score"
+        TypeError, match="^metric: got a function that returns a Estimate, wanted one that returns one score"
     ):
         bootstrap_interval(association.ceat, *torch.randn(4, 3, 2, 5, generator=generator).to(device))
-    with pytest.raises(TypeError, match="^a.mask: got torch.int64, wanted torch.bool: the words that are drawn"):
+    with pytest.raises(TypeError, match="^a.mask: got torch.int64, wanted torch.bool: the words to draw"):
         bootstrap_interval(association.ect, x, x, WordSet(x, torch.ones(2, dtype=torch.int64, device=device)))
     with pytest.raises(TypeError, match="^x.mask: got torch.float32, wanted torch.bool"):
         association.ect(WordSet(x, x[:, 0]), x, x)  # weights are the bootstrap's alone

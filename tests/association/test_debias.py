@@ -226,8 +226,7 @@ def test_errors(model, case):
     contexts = WordEmbeddingModel.from_contexts({"a": torch.ones(2, 3), "b": torch.ones(1, 3)}, "pools")
     with raises(
         ValueError,
-        "model: got 'pools' with several vectors a word, wanted one for each; write .fit_tensors(...) and "
-        ".forward(vectors)",
+        "model: got 'pools' with several vectors per word, wanted one; write .fit_tensors(...) and .forward(vectors)",
     ):
         debias.fit(contexts, **fit)
     argument, words = next(iter(fit.items()))
@@ -235,7 +234,7 @@ def test_errors(model, case):
         lost, place = [["x"], ["y"]], "groups[0]"
     else:
         lost, place = [["x", "y"]] if isinstance(words[0], list) else ["x"], argument
-    with raises(ValueError, f"{place}: got 1 tuples, none of which is whole in the vocabulary of 'tiny'"):
+    with raises(ValueError, f"{place}: got 1 tuples, none of which is complete in the vocabulary of 'tiny'"):
         debias.fit(model, **{**fit, argument: lost})
     with raises(TypeError, f"{argument}: got a str, wanted a list of {'lists of ' * (lost != ['x'])}words"):
         debias.fit(model, **{**fit, argument: "he"})

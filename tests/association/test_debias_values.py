@@ -105,7 +105,9 @@ def test_multiclass_hard_debias(table):
     np.testing.assert_allclose(after.vectors, expected, atol=1e-12)
     with raises(ValueError, "equalize_sets[1]: got 1 words, ['w3'], wanted at least 2"):
         debias.fit(named(table), sets, [["w0", "w1"], ["w3"]])
-    with raises(ValueError, "equalize_sets: got 2 tuples, none of which is whole in the vocabulary of 'Unnamed model'"):
+    with raises(
+        ValueError, "equalize_sets: got 2 tuples, none of which is complete in the vocabulary of 'Unnamed model'"
+    ):
         debias.fit(named(table), sets, [["w0", "lost"], ["w3", "w4", "gone"]])
 
 

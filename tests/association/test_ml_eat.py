@@ -96,7 +96,7 @@ def test_the_map_has_a_point_for_each_answer_with_a_score():
     fields = {text.get_text() for text in ax.texts}
     assert len(fields) == 9 and "x: a\ny: neither" in fields
     assert [text.get_text() for text in ax.get_legend().get_texts()] == ["one"]
-    with pytest.raises(ValueError, match="^results: got an answer without effect_size_x, wanted those of MLEAT"):
+    with pytest.raises(ValueError, match="^results: got a result without effect_size_x, wanted results of MLEAT"):
         plot_eat_map([{"query_name": "weat"}])
     with pytest.raises(ValueError, match="^negligible: got -1, wanted a number >= 0$"):
         plot_eat_map(answers, negligible=-1)

@@ -14,7 +14,7 @@ from tensormetrics import association
 from tensormetrics.association import WordSet, permutation_p_value, sign_flip_p_value
 from tensormetrics.association.resampling import subset_sums
 from tensormetrics.association.resampling.draws import random_partitions
-from tensormetrics.association.resampling.random import random_words, stream
+from tensormetrics.association.resampling.random import random_int64, stream
 
 GOLDEN = json.loads((Path(__file__).parent / "golden.json").read_text())
 SIDES = {"greater": "right", "less": "left", "two-sided": "two_sided"}
@@ -199,13 +199,13 @@ def test_partitions_are_uniform_and_of_their_size(device):
 
 
 def test_random_words_fill_their_bits(device):
-    words = random_words(stream(3), 5, 4096, 16, device).cpu()
+    words = random_int64(stream(3), 5, 4096, 16, device).cpu()
     assert len(words.unique()) == words.numel()
     for bit in range(64):
         assert abs(((words >> bit) & 1).double().mean() - 0.5) < 4 * 0.5 / math.sqrt(words.numel())
     # Known answers of the published generator: its state begins at 1234567, the first address is left out.
     known = [6457827717110365317, 3203168211198807973, 9817491932198370423]
-    got = [int(random_words(1234567, 0, 1, 4, device)[0, i]) % 2**64 for i in (1, 2, 3)]
+    got = [int(random_int64(1234567, 0, 1, 4, device)[0, i]) % 2**64 for i in (1, 2, 3)]
     assert got == known
 
 
@@ -245,7 +245,7 @@ def test_errors(device):
             assert str(info.value) == message
     with pytest.raises(ValueError) as info:
         permutation_p_value(u, u, method="exact")
-    assert str(info.value) == "method: got 'exact' with 52 places, wanted at most 50; write method='approximate'"
+    assert str(info.value) == "method: got 'exact' with 52 positions, wanted at most 50; write method='approximate'"
     with pytest.raises(ValueError) as info:
         sign_flip_p_value(u.repeat(2), method="exact")
     assert str(info.value) == "method: got 'exact' with 52 pairs, wanted at most 40; write method='approximate'"

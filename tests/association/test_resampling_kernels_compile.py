@@ -17,9 +17,9 @@ pytestmark = pytest.mark.filterwarnings("ignore:AnnAssign:DeprecationWarning")  
 
 TYPES = {
     **dict.fromkeys(("masks", "digits", "out"), "*i8"),
-    **dict.fromkeys(("start", "sure", "rest", "fewer", "listed", "number"), "*i32"),
+    **dict.fromkeys(("start", "threshold", "rest", "num_below", "undecided", "num_undecided"), "*i32"),
 }
-DRAWS = {"n": "*i64", "size": "*i64", "begin": "i64", "start": "i64"}
+DRAWS = {"n": "*i64", "size": "*i64", "offset": "i64", "start": "i64"}
 SHARED = 99 * 1024  # bytes, of the smallest of these GPUs
 
 
@@ -33,8 +33,8 @@ def compiled(kernel, constants, types=TYPES, stages=3, architecture=90):
 
 @pytest.mark.parametrize("places", [32, 64, 128])
 def test_sums_run_on_tensor_cores(places):
-    constants = {"PLACES": places, "TESTS": 128, "ROWS": 128}
-    for kernel, stages in ((kernels._count, 3), (kernels._count_listed, 1)):
+    constants = {"WIDTH": places, "TESTS": 128, "ROWS": 128}
+    for kernel, stages in ((kernels._count, 3), (kernels._recount_undecided, 1)):
         result = compiled(kernel, constants, stages=stages)
         assert "wgmma.mma_async" in result.asm["ptx"] and "s32.s8.s8" in result.asm["ptx"]
         assert result.metadata.shared <= SHARED
@@ -48,8 +48,8 @@ def test_draws_compile():
 
 SUMS = {"TESTS": 128, "ROWS": 128}
 LAUNCHED = {  # kernel, constants, types, stages
-    **{f"draws, {n} places": (kernels._count, {"PLACES": n, **SUMS}, TYPES, 3) for n in (64, 128)},
-    "listed draws, 128 places": (kernels._count_listed, {"PLACES": 128, **SUMS}, TYPES, 1),
+    **{f"draws, {n} places": (kernels._count, {"WIDTH": n, **SUMS}, TYPES, 3) for n in (64, 128)},
+    "listed draws, 128 places": (kernels._recount_undecided, {"WIDTH": 128, **SUMS}, TYPES, 1),
     "partitions": (kernels._partitions, {"ROWS": 128}, TYPES | DRAWS, 3),
     "signs": (kernels._signs, {"SIZE": 1024}, TYPES | DRAWS | {"size": "i32"}, 3),
 }

@@ -106,7 +106,7 @@ def test_methods_that_move_rows_together_say_so(make):
     fit = {"definitional_pairs": PAIRS, "bias_representation": ["he", "she"]}
     method = make(**({"n_words": 3} if make is DoubleHardDebias else {}))
     method.fit(lazy, **({name: fit[name] for name in fit if make is DoubleHardDebias or name == "definitional_pairs"}))
-    with pytest.raises(ValueError, match="together, which are computed on demand; write WordEmbeddingModel.from_numpy"):
+    with pytest.raises(ValueError, match="jointly, which are computed on demand; write WordEmbeddingModel.from_numpy"):
         method.transform(lazy)
 
 

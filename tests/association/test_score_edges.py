@@ -199,7 +199,7 @@ def test_rnsb_finds_far_minima(penalize_intercept, generator, device):
 
 def test_rnsb_that_cannot_be_fitted_is_nan(generator, device, monkeypatch):
     t, a, b = random_sets("tab", generator, device)
-    monkeypatch.setattr("tensormetrics.association.metrics._logistic.MOST_STEPS", 2)
+    monkeypatch.setattr("tensormetrics.association.metrics._logistic.MAX_STEPS", 2)
     score, p = association.rnsb(t, a, b, per_word=True)
     assert score.isnan() and p.isnan().all()
 

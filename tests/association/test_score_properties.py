@@ -45,9 +45,9 @@ def test_sizes_choose_a_plan_and_no_values(limits, generator, device, monkeypatc
     """Few vectors are copied together, many are read a set at a time."""
     sets = [t.requires_grad_() for t in random_sets("xyab", generator, device, 2)]
     answers = []
-    for few, many in (limits, (word_sets.FEW, word_sets.MANY)):
-        monkeypatch.setattr(word_sets, "FEW", few)
-        monkeypatch.setattr(word_sets, "MANY", many)
+    for few, many in (limits, (word_sets.SMALL, word_sets.LARGE)):
+        monkeypatch.setattr(word_sets, "SMALL", few)
+        monkeypatch.setattr(word_sets, "LARGE", many)
         scores = [score(*(t[0] for t in sets)) for score in (association.weat, association.weat_effect_size)]
         scores += [association.weat(*sets), association.weat_effect_size(*sets, correction=1)]
         total = sum(score.sum() for score in scores)
@@ -82,7 +82,7 @@ def test_pieces_of_a_batch_are_the_whole(generator, monkeypatch):
         lambda: association.rnsb(*sets[:3], per_word=True)[1],
     )
     whole = [call() for call in calls]
-    monkeypatch.setattr("tensormetrics.association.sets.marks.PIECE", sets.numel() // 12)
+    monkeypatch.setattr("tensormetrics.association.sets.marks.CHUNK", sets.numel() // 12)
     for call, expected in zip(calls, whole, strict=True):
         torch.testing.assert_close(call(), expected, rtol=1e-12, atol=1e-14, equal_nan=True)
 

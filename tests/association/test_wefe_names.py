@@ -157,7 +157,7 @@ def test_embeddings_of_tuples(model, caplog, capsys):
     assert [list(each) for each in get_embeddings_from_tuples(model, pairs, discard_incomplete_sets=False)][1] == [
         "ana"
     ]
-    with raises(ValueError, "sets: got 1 sets, none of which is whole in the vocabulary of 'casing'"):
+    with raises(ValueError, "sets: got 1 sets, none of which is complete in the vocabulary of 'casing'"):
         get_embeddings_from_tuples(model, [["x", "ana"]])
 
 

@@ -260,7 +260,7 @@ def test_numbers_of_every_length(write, width):
 
 @pytest.mark.parametrize("piece", [1, 7, 64, 2**22])
 def test_lines_are_whole_wherever_the_file_is_cut(write, monkeypatch, piece):
-    monkeypatch.setattr("tensormetrics.association.embeddings.formats.word2vec.PIECE", piece)
+    monkeypatch.setattr("tensormetrics.association.embeddings.formats.word2vec.TEXT_CHUNK", piece)
     monkeypatch.setattr("tensormetrics.association.embeddings.formats.word2vec.CHUNK", 2**9)
     words = [f"word  {n}" * (1 + n % 3) for n in range(200)]
     rows = np.random.default_rng(0).normal(size=(200, 3)).astype(np.float32)

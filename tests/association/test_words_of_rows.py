@@ -286,7 +286,7 @@ def test_errors_of_words():
     u = torch.zeros(4)
     for words, kind, message in (
         ([0, 0, 1, 1], TypeError, "u.words: got a list, wanted a tensor; write torch.as_tensor(u.words)"),
-        (u, TypeError, "u.words: got torch.float32, wanted an integer dtype: the number of each row's word"),
+        (u, TypeError, "u.words: got torch.float32, wanted an integer dtype: the id of each row's word"),
         (torch.zeros(3).long(), ValueError, "u.words: got shape (3,), wanted (..., 4), one for each row"),
     ):
         with raises(kind, message):

@@ -1,4 +1,4 @@
-"""Methods that remove a bias from the vectors of a model, with `fit` and `transform`.
+"""Debiasing methods for the vectors of a model, with `fit` and `transform`.
 
-`base` holds what they share. Built on `embeddings`, `sets` and `resampling`.
+`base` has their common base class. Built on `embeddings`, `sets` and `resampling`.
 """

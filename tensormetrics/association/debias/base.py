@@ -1,4 +1,4 @@
-"""The base of the debiasing methods, which reads words and tables, and their linear algebra."""
+"""Base class of the debiasing methods, which reads words and tables, and their linear algebra."""
 
 import functools
 from abc import ABC, abstractmethod
@@ -16,19 +16,19 @@ from ..embeddings.model import WordEmbeddingModel, check_model
 from ..embeddings.vocabulary import CHUNK, EncodedTable, rewrite
 from ..sets import word_sets
 
-Rows = list[list[int]]  # the rows of tuples of words
+Rows = list[list[int]]  # rows of tuples of words
 
 
 class Debias(RecordedArguments, nn.Module, ABC):
-    """A transform of embeddings: fitted to words of a model or to tensors, applied to models or to tensors.
+    """Transform of embeddings: fitted to words of a model or to tensors, applied to models or to tensors.
 
-    Fitted tensors are buffers; the words that `transform` also needs are the extra state of `state_dict`. A subclass
-    names its buffers in `fitted`, computes them in `fit_tensors` and applies them in `forward`; its `fit` looks words
-    up. A subclass whose rows depend on each other, or that changes other rows too, overrides `write`.
+    Fitted tensors are buffers; words that `transform` also needs are the extra state of `state_dict`. A subclass names
+    its buffers in `fitted`, computes them in `fit_tensors` and applies them in `forward`; its `fit` looks words up. A
+    subclass in which rows depend on each other, or that also changes other rows, overrides `write`.
     """
 
     fitted: tuple[str, ...] = ()
-    changes_rows_together = False  # so that a table whose rows are computed on demand has to be made whole before
+    changes_rows_together = False  # if True, rows on demand must be computed before
 
     def __init__(self, *, verbose: bool = False, criterion_name: str | None = None) -> None:
         super().__init__()
@@ -45,12 +45,12 @@ class Debias(RecordedArguments, nn.Module, ABC):
     def fit(self, model: WordEmbeddingModel, *args: Any, **kwargs: Any) -> "Debias": ...
 
     def write(self, table: Tensor, model: WordEmbeddingModel, rows: Tensor) -> None:
-        # table: (V, D), in place  rows: (R,) int64, distinct, those that are to change
+        # table: (V, D), in place  rows: (R,) int64, distinct rows to change
         rewrite(table, rows, self)
 
     def of_row(self, vectors: Tensor, is_target: bool) -> Tensor:
-        # vectors: (n, D) float64  ->  the same
-        """Transform rows that are computed later, either of target words or of other words."""
+        # vectors: (n, D) float64  ->  (n, D) float64
+        """Transform rows that are computed later, of target words or of other words."""
         return self(vectors) if is_target else vectors
 
     @torch.no_grad()
@@ -61,31 +61,30 @@ class Debias(RecordedArguments, nn.Module, ABC):
         ignore: Collection[str] | None = None,
         copy: bool = True,
     ) -> WordEmbeddingModel:
-        """Return a model with the words in `target` debiased, or without `target` all words but those in `ignore`.
+        """Return a model with the words in `target` debiased, or without `target` all words except those in `ignore`.
 
         Its name is "{name}_{criterion_name}_debiased". `copy=False` writes into the model's table and returns the
-        model. Where rows are computed on demand, those that come later are changed, too. RuntimeError before `fit`.
-        ValueError for a model with several rows a word, and for one computed on demand if the method moves rows
-        together.
+        model. If rows are computed on demand, later rows are changed, too. RuntimeError before `fit`. ValueError for a
+        model with several rows per word, and for rows on demand if the method moves rows jointly.
         """
         self.check_fitted()
         check_table(model)
         check_flag("copy", copy)
         if model._table.on_demand and self.changes_rows_together:
             raise ValueError(
-                f"model: {type(self).__name__} moves the rows of {model.name!r} together, which are computed on "
+                f"model: {type(self).__name__} moves the rows of {model.name!r} jointly, which are computed on "
                 "demand; write WordEmbeddingModel.from_numpy(numpy.stack([*model.arrays(words).values()]), words)"
             )
         if model._table.on_demand:
-            rows_of_tuples(model, [[word] for word in _flat(self.words)], quiet=True)  # they have rows from here on
+            rows_of_tuples(model, [[word] for word in _flat(self.words)], quiet=True)  # computes their rows
         rows = torch.tensor(self.selected(model, target, ignore), dtype=torch.int64, device=model.vectors.device)
         self.say(f"{type(self).__name__}: {len(rows)} of {len(model)} words of {model.name!r}")
         table = model._table.copied() if copy else model._table
         self.write(table.writable(), model, rows)
         if isinstance(table, EncodedTable):
-            # A copy, as this method may be fitted again.
+            # A copy, because this method may be fitted again.
             table.changes += (functools.partial(_changed, deepcopy(self), target is None),)
-            table.has_own_rows = True
+            table.has_custom_rows = True
         name = "_".join([model.name, *([self.criterion_name] if self.criterion_name else []), "debiased"])
         if copy:
             return type(model)(table, name, model.vocab_prefix)
@@ -112,7 +111,7 @@ class Debias(RecordedArguments, nn.Module, ABC):
         return [row for row in candidates if row not in fixed]
 
     def untouched(self, model: WordEmbeddingModel) -> list[int]:
-        """Return the rows that are never transformed like the others."""
+        """Return the rows that are not transformed."""
         return []
 
     def check_fitted(self) -> None:
@@ -132,14 +131,14 @@ class Debias(RecordedArguments, nn.Module, ABC):
         self.words = state
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
-        for name in self.fitted:  # their shapes are not known before
+        for name in self.fitted:  # their shapes are unknown before loading
             if (value := state_dict.get(prefix + name)) is not None:
                 self.register_buffer(name, torch.empty_like(value))
         super()._load_from_state_dict(state_dict, prefix, *args)
 
 
 def _changed(debias: Debias, is_target: bool, vectors: Tensor) -> Tensor:
-    # vectors: (n, D) float64  ->  the same
+    # vectors: (n, D) float64  ->  (n, D) float64
     return debias.to(vectors.device).of_row(vectors, is_target)
 
 
@@ -156,12 +155,12 @@ def check_table(model: Any) -> None:
     check_model(model)
     if model._table.has_several_rows:
         raise ValueError(
-            f"model: got {model.name!r} with several vectors a word, wanted one for each; write .fit_tensors(...) and "
+            f"model: got {model.name!r} with several vectors per word, wanted one; write .fit_tensors(...) and "
             ".forward(vectors)"
         )
 
 
-def subspace_size(pca_args: Any) -> int:
+def num_components(pca_args: Any) -> int:
     """Read `n_components`, the only option in `pca_args`."""
     if pca_args is None:
         return 10
@@ -171,7 +170,7 @@ def subspace_size(pca_args: Any) -> int:
 
 
 def word_tuples(name: str, tuples: Any, size: int | None = None, sizes_differ: bool = False) -> list[list[str]]:
-    """Check and copy tuples of `size` words, or as many as the first has, or at least two if sizes may differ."""
+    """Check and copy tuples of `size` words, by default the size of the first, or of two or more if sizes differ."""
     if isinstance(tuples, str) or not isinstance(tuples, Sequence):
         raise TypeError(f"{name}: got a {type(tuples).__name__}, wanted a list of lists of words")
     copies = [word_list(f"{name}[{i}]", words) for i, words in enumerate(tuples)]
@@ -184,7 +183,7 @@ def word_tuples(name: str, tuples: Any, size: int | None = None, sizes_differ: b
 
 
 def rows_of_tuples(model: WordEmbeddingModel, tuples: Iterable[Sequence[str]], quiet: bool = False) -> Rows:
-    """Return the rows of the tuples all of whose words are known; the others are logged unless `quiet`."""
+    """Return the rows of tuples with only known words; other tuples are logged unless `quiet`."""
     rows = []
     for words in tuples:
         keys = [(model.vocab_prefix or "") + word for word in words]
@@ -200,14 +199,14 @@ def require_rows(name: str, model: WordEmbeddingModel, tuples: Sequence[Sequence
     rows = rows_of_tuples(model, tuples, quiet)
     if not rows:
         raise ValueError(
-            f"{name}: got {len(tuples)} tuples, none of which is whole in the vocabulary of {model.name!r}"
+            f"{name}: got {len(tuples)} tuples, none of which is complete in the vocabulary of {model.name!r}"
         )
     return rows
 
 
 def vectors_of_tuples(name: str, model: WordEmbeddingModel, tuples: Sequence[Sequence[str]]) -> Tensor:
-    # -> (known tuples, words of each, D)
-    """Return the vectors of the tuples that are known; a ValueError if none is, or if a vector is not finite."""
+    # -> (known tuples, words per tuple, D)
+    """Return the vectors of known tuples; raise a ValueError if there are none, or if a vector is not finite."""
     rows = torch.tensor(require_rows(name, model, tuples), device=model.vectors.device)
     check_finite(name, model, rows.flatten())
     return model.vectors.detach()[rows]
@@ -215,7 +214,7 @@ def vectors_of_tuples(name: str, model: WordEmbeddingModel, tuples: Sequence[Seq
 
 def labelled_vectors(model: WordEmbeddingModel, groups: Any) -> tuple[Tensor, Tensor]:
     # ->  (N, D), (N,) int64
-    """Return the vectors of the words in each group, and the number of their group; unknown words are left out."""
+    """Return the vectors of the words in each group and the index of their group; unknown words are left out."""
     check_table(model)
     if isinstance(groups, str) or not isinstance(groups, Sequence):
         raise TypeError(f"groups: got a {type(groups).__name__}, wanted a list of lists of words")
@@ -240,14 +239,14 @@ def check_labelled(name: str, labels: Tensor, vectors: Tensor) -> None:
         raise ValueError(f"{name}: got {int(labels.min())}, wanted integers >= 0")
 
 
-def class_numbers(name: str, labels: Tensor, vectors: Tensor) -> Tensor:
-    # vectors: (..., N, D)  labels: (N,) or (..., N), any integers  ->  the same shape, in [0, classes)
+def class_indices(name: str, labels: Tensor, vectors: Tensor) -> Tensor:
+    # vectors: (..., N, D)  labels: (N,) or (..., N), any integers  ->  same shape, in [0, classes)
     _checks.integral(name, labels)
-    classes, numbers = labels.unique(return_inverse=True)
+    classes, indices = labels.unique(return_inverse=True)
     if len(classes) < 2:
         raise ValueError(f"{name}: got {len(classes)} classes, wanted at least two")
-    check_labelled(name, numbers, vectors)
-    return numbers
+    check_labelled(name, indices, vectors)
+    return indices
 
 
 def check_finite_rows(*rows: Tensor) -> None:
@@ -264,7 +263,7 @@ def check_finite(name: str, model: WordEmbeddingModel, rows: Tensor) -> None:
 
 
 def read(name: str, vectors: Tensor, *shape: int | str) -> Tensor:
-    # -> the same shape, float64
+    # -> same shape, float64
     _checks.shape(name, vectors, *shape)
     _checks.floating(name, vectors)
     return word_sets.as_words(vectors, None).vectors
@@ -279,7 +278,7 @@ def subspace(tuples: Tensor, k: int) -> Tensor:
     rows = (tuples - tuples.mean(-2, keepdim=True)).flatten(-3, -2)
     _, singular, axes = torch.linalg.svd(rows, full_matrices=False)
     singular, axes = singular[..., :k], axes[..., :k, :]
-    first = word_sets.times(axes, (tuples[..., 0, :] - tuples.mean(-2)).sum(-2)).unsqueeze(-1)
+    first = word_sets.matvec(axes, (tuples[..., 0, :] - tuples.mean(-2)).sum(-2)).unsqueeze(-1)
     axes = axes.where(first >= 0, -axes)
     return axes.where(((singular > 1e-10 * singular[..., :1]) & (singular > 0)).unsqueeze(-1), 0)
 
@@ -293,14 +292,14 @@ def neutralize_and_equalize(
     debias: Debias, equalize: Callable[[Tensor], Tensor], table: Tensor, rows: Tensor, tuples: Rows
 ) -> None:
     # table: (V, D), in place  rows: (R,)
-    """Debias rows, replace tuples by what `equalize` makes of their former vectors, and scale all rows to length 1.
+    """Debias rows, replace tuples by their equalized former vectors, and scale all rows to length 1.
 
-    The last tuple counts for a word of two tuples.
+    For a word in several tuples the last one counts.
     """
     sizes = sorted(set(map(len, tuples)))
-    of_size = [[i for i, words in enumerate(tuples) if len(words) == size] for size in sizes]
-    equalized: dict[int, Tensor] = {}  # tuple -> its words (S, D)
-    for indices in of_size:
+    by_size = [[i for i, words in enumerate(tuples) if len(words) == size] for size in sizes]
+    equalized: dict[int, Tensor] = {}  # tuple -> vectors of its words (S, D)
+    for indices in by_size:
         vectors = equalize(table[torch.tensor([tuples[i] for i in indices], device=table.device)])
         equalized |= dict(zip(indices, vectors, strict=True))
     last = {row: equalized[i][index] for i, words in enumerate(tuples) for index, row in enumerate(words)}

@@ -1,4 +1,4 @@
-"""Double-hard debiasing: one principal component, where word frequency shows, is taken out before the direction."""
+"""Double-hard debiasing: a principal component related to word frequency is removed before the bias direction."""
 
 import functools
 from collections.abc import Sequence
@@ -18,14 +18,14 @@ from .base import Debias
 
 
 class DoubleHardDebias(Debias):
-    """v -> v - mean - (u.v) u, then without g, where u is the principal component that leaves the least bias to see.
+    """Double-hard debiasing: v -> v - mean - (u.v) u, then without g, for the principal component u with least bias.
 
-    g is the first right singular vector of the definitional pairs, each centred; mean and principal components are
-    those of the whole table. Of the words that are debiased, the `n_words` nearest to each of the two words of
-    `bias_representation` are judges: for each of the first `n_components` u they are debiased and parted by 2-means
-    (10 starts, drawn by `seed`); the u wins whose parts agree least with the two groups.
-    `scope="all"` debiases every chosen word, "biased" only those judges. `incremental_pca` and `pca_args` have no
-    effect: the components come from one pass over the table. Wang et al. 2020, arXiv:2005.00965.
+    g is the first right singular vector of the definitional pairs, each centered; mean and principal components are
+    those of the full table. Of the words to debias, the `n_words` nearest to each of the two words of
+    `bias_representation` select u: for each of the first `n_components` they are debiased and clustered by 2-means (10
+    starts, drawn by `seed`); u is the component with the least agreement of clusters and groups. `scope="all"` debiases
+    every target word, "biased" only the selecting words. `incremental_pca` and `pca_args` have no effect: the
+    components are computed in one pass over the table. Wang et al. 2020, arXiv:2005.00965.
 
     >>> generator = torch.Generator().manual_seed(0)
     >>> words = ["he", "she", *(f"word {k}" for k in range(18))]
@@ -52,7 +52,7 @@ class DoubleHardDebias(Debias):
         super().__init__(**kwargs)
         _checks.check_choice("scope", scope, ("all", "biased"))
         check_flag("incremental_pca", incremental_pca)
-        base.subspace_size(pca_args)
+        base.num_components(pca_args)
         self.n_words = _checks.check_int("n_words", n_words, 1)
         self.n_components = _checks.check_int("n_components", n_components, 1)
         self.seed = None if seed is None else _checks.check_int("seed", seed, 0)
@@ -61,10 +61,10 @@ class DoubleHardDebias(Debias):
     def fit(
         self, model: WordEmbeddingModel, definitional_pairs: Sequence[Sequence[str]], bias_representation: Sequence[str]
     ) -> "DoubleHardDebias":
-        """`bias_representation`: two words, one for each group. Pairs with an unknown word are left out.
+        """Fit the direction and the principal components; `bias_representation` has one word for each group.
 
-        ValueError for other than two words, for an unknown word of the two, if no pair is left, or if a vector of the
-        table is not finite, as all have a part in its principal components.
+        Pairs with an unknown word are left out. ValueError unless there are two words, for an unknown word of these, if
+        no pair is left, or if a vector of the table is not finite, as its principal components depend on all rows.
         """
         base.check_table(model)
         pairs = base.word_tuples("definitional_pairs", definitional_pairs, 2)
@@ -86,7 +86,10 @@ class DoubleHardDebias(Debias):
 
     @torch.no_grad()
     def forward(self, vectors: Tensor) -> Tensor:
-        """vectors: (..., N, D), N >= 2 -> the debiased ones, (..., N, D) float64."""
+        """Return debiased vectors.
+
+        Shapes: vectors: (..., N, D), N >= 2 -> (..., N, D) float64.
+        """
         self.check_fitted()
         vectors = base.read("vectors", vectors, "...", "N", self.mean.shape[-1])
         judges = _extremes(self._leaning(vectors), self.n_words)
@@ -105,12 +108,12 @@ class DoubleHardDebias(Debias):
         rewrite(table, rows if self.scope == "all" else judges, lambda vectors: self._debiased(vectors, component))
 
     def _leaning(self, vectors: Tensor) -> Tensor:
-        # vectors: (..., N, D)  ->  (..., N), positive: towards the first word of the representation
+        # vectors: (..., N, D)  ->  (..., N), positive if nearer to the first word of the representation
         first, second = word_sets.unit(self.representation).unbind(-2)
-        return word_sets.times(word_sets.unit(vectors), first - second)
+        return word_sets.matvec(word_sets.unit(vectors), first - second)
 
     def _best_component(self, judges: Tensor) -> Tensor:
-        # judges: (..., 2 n, D), one group after the other  ->  (..., 1, D)
+        # judges: (..., 2 n, D), groups concatenated  ->  (..., 1, D)
         n = judges.shape[-2] // 2
         second = torch.arange(2 * n, device=judges.device) >= n
         agreement = []
@@ -129,20 +132,20 @@ class DoubleHardDebias(Debias):
 
 def _principal(table: Tensor, k: int) -> tuple[Tensor, Tensor]:
     # table: (..., V, D)  ->  mean (..., D), components (..., k, D)
-    """The mean and the first principal components, from one covariance matrix, a chunk of rows at a time."""
+    """Compute the mean and the first principal components, from a covariance matrix over chunks of rows."""
     _checks.shape("table", table, "...", "V", "D")
     _checks.floating("table", table)
     parts = table.split(max(1, base.CHUNK * table.shape[-1] // max(1, table[..., :1, :].numel())), -2)
     sums = (word_sets.as_words(part, None).vectors.sum(-2) for part in parts)
     mean = functools.reduce(torch.add, sums) / table.shape[-2]
-    centred = (word_sets.as_words(part, None).vectors - mean.unsqueeze(-2) for part in parts)
-    covariance = functools.reduce(torch.add, (rows.mT @ rows for rows in centred))
+    centered = (word_sets.as_words(part, None).vectors - mean.unsqueeze(-2) for part in parts)
+    covariance = functools.reduce(torch.add, (rows.mT @ rows for rows in centered))
     _, axes = torch.linalg.eigh(covariance)  # ascending
     return mean, axes.mT.flip(-2)[..., :k, :]
 
 
 def _extremes(leaning: Tensor, n: int) -> Tensor:
-    # leaning: (..., N)  ->  (..., 2 n), the places of the n lowest and the n highest, n <= N / 2
+    # leaning: (..., N)  ->  (..., 2 n), the indices of the n lowest and the n highest, n <= N / 2
     n = min(n, leaning.shape[-1] // 2)
     if not n:
         raise ValueError(f"DoubleHardDebias: got {leaning.shape[-1]} vectors, wanted at least 2 to compare")

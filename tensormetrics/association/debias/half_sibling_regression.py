@@ -11,10 +11,10 @@ from .base import Debias
 
 
 class HalfSiblingRegression(Debias):
-    """What ridge regression on definitional words explains of the other words is taken away: v -> P v.
+    """Half-sibling regression: subtract the prediction of a ridge regression on definitional words, v -> P v.
 
-    P = I - B (B'B + alpha I)^-1 B' with the definitional vectors as columns of B: one fixed linear map, so vectors
-    keep their lengths otherwise. Definitional words do not change. Yang & Feng 2020, doi:10.1609/aaai.v34i05.6486.
+    P = I - B (B'B + alpha I)^-1 B' with the definitional vectors as columns of B: a fixed linear map, and vectors are
+    not normalized. Definitional words do not change. Yang & Feng 2020, doi:10.1609/aaai.v34i05.6486.
 
     >>> vectors = torch.tensor([[2.0, 1], [3, 1], [1, 2], [1, 3], [1, 0], [0, 1]])
     >>> model = WordEmbeddingModel.from_tensor(vectors, ["he", "him", "she", "her", "work", "home"])

@@ -1,4 +1,4 @@
-"""Hard debiasing, for two groups and for more: words lose a direction or subspace, and tuples are equalized."""
+"""Hard debiasing for two or more groups: words lose a direction or subspace, and tuples are equalized."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,16 +11,16 @@ from ..sets import word_sets
 from . import base
 from .base import Debias
 
-FORMS = (str.lower, str.title, str.upper)
+CASES = (str.lower, str.title, str.upper)
 
 
 class HardDebias(Debias):
-    """Unit vectors u become unit(u - (u.g) g); the two words of an equalised pair then differ along g alone.
+    """Hard debiasing: unit vectors u become unit(u - (u.g) g), and the words of an equalized pair differ only along g.
 
     g (`bias_direction`) is the first right singular vector of the unit vectors of the definitional pairs, each pair
-    centred, and points to their first words. Equalised pairs keep their mean beside g; they change also if they are
-    ignored. All rows of the transformed model have length 1, zero rows stay.
-    Bolukbasi et al. 2016, arXiv:1607.06520.
+    centered, and points to their first words. Equalized pairs keep the part of their mean orthogonal to g; they change
+    even if they are ignored. All rows of the transformed model have length 1, zero rows stay. Bolukbasi et al. 2016,
+    arXiv:1607.06520.
 
     >>> vectors = torch.tensor([[2.0, 1], [3, 1], [1, 2], [1, 3], [1, 0], [0, 1]])
     >>> model = WordEmbeddingModel.from_tensor(vectors, ["he", "him", "she", "her", "work", "home"])
@@ -33,7 +33,7 @@ class HardDebias(Debias):
 
     def __init__(self, pca_args: dict[str, int] | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        base.subspace_size(pca_args)  # only the first component is used
+        base.num_components(pca_args)  # only the first component is used
 
     def fit(
         self,
@@ -43,16 +43,16 @@ class HardDebias(Debias):
     ) -> "HardDebias":
         """Fit the direction. Without `equalize_pairs` definitional pairs are equalized, in lower, title and upper case.
 
-        Pairs with an unknown word are left out; ValueError for other than two words, or if all pairs are left out.
+        Pairs with an unknown word are left out; ValueError for tuples of other sizes, or if all pairs are left out.
         """
         base.check_table(model)
         pairs = base.word_tuples("definitional_pairs", definitional_pairs, 2)
         equalize = pairs if equalize_pairs is None else base.word_tuples("equalize_pairs", equalize_pairs, 2)
-        forms = dict.fromkeys(tuple(map(form, pair)) for pair in equalize for form in FORMS)
+        cased_pairs = dict.fromkeys(tuple(map(change_case, pair)) for pair in equalize for change_case in CASES)
         definitional = base.vectors_of_tuples("definitional_pairs", model, pairs)
-        base.require_rows("equalize_pairs", model, list(forms), quiet=True)
+        base.require_rows("equalize_pairs", model, list(cased_pairs), quiet=True)
         self.fit_tensors(definitional)
-        self.words = {"equalize": [list(pair) for pair in forms]}
+        self.words = {"equalize": [list(pair) for pair in cased_pairs]}
         return self
 
     @torch.no_grad()
@@ -79,28 +79,28 @@ class HardDebias(Debias):
         self.check_fitted()
         pairs = word_sets.unit(base.read("pairs", pairs, "...", "E", 2, self.bias_direction.shape[-1]))
         g = self.bias_direction.unsqueeze(-2)
-        middle = base.without(pairs.mean(-2), g)  # (..., E, D)
-        side = (1 - middle.square().sum(-1)).clamp(min=0).sqrt()
-        side = side * word_sets.times(pairs[..., 0, :] - pairs[..., 1, :], self.bias_direction).sign()
-        along = side.unsqueeze(-1) * g
-        return torch.stack([middle + along, middle - along], -2)
+        center = base.without(pairs.mean(-2), g)  # (..., E, D)
+        offset = (1 - center.square().sum(-1)).clamp(min=0).sqrt()
+        offset = offset * word_sets.matvec(pairs[..., 0, :] - pairs[..., 1, :], self.bias_direction).sign()
+        shift = offset.unsqueeze(-1) * g
+        return torch.stack([center + shift, center - shift], -2)
 
     def of_row(self, vectors: Tensor, is_target: bool) -> Tensor:
         return word_sets.unit(super().of_row(vectors, is_target))
 
     def write(self, table: Tensor, model: WordEmbeddingModel, rows: Tensor) -> None:
         pairs = base.rows_of_tuples(model, self.words.get("equalize", []), quiet=True)
-        self.say(f"equalising {len(pairs)} pairs")
+        self.say(f"equalizing {len(pairs)} pairs")
         base.neutralize_and_equalize(self, self.equalize, table, rows, pairs)
 
 
 class MulticlassHardDebias(Debias):
-    """Unit vectors lose their part in a subspace; the words of an equalised set then differ inside it alone.
+    """Multiclass hard debiasing: unit vectors lose a subspace, and the words of an equalized set differ only inside it.
 
     The subspace is spanned by the first k (`pca_args={"n_components": k}`, default 10, at most their rank) right
-    singular vectors of the unit vectors of the definitional sets, each set centred. Definitional words are not
-    neutralised. All rows of the transformed model have length 1, zero rows stay.
-    Manzini et al. 2019, doi:10.18653/v1/N19-1062.
+    singular vectors of the unit vectors of the definitional sets, each set centered. Definitional words are not
+    neutralized. All rows of the transformed model have length 1, zero rows stay. Manzini et al. 2019,
+    doi:10.18653/v1/N19-1062.
 
     >>> vectors = torch.tensor([[2.0, 1], [3, 1], [1, 2], [1, 3], [1, 0], [0, 1]])
     >>> model = WordEmbeddingModel.from_tensor(vectors, ["he", "him", "she", "her", "work", "home"])
@@ -114,7 +114,7 @@ class MulticlassHardDebias(Debias):
 
     def __init__(self, pca_args: dict[str, int] | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.n_components = base.subspace_size(pca_args)
+        self.n_components = base.num_components(pca_args)
 
     def fit(
         self,
@@ -160,10 +160,10 @@ class MulticlassHardDebias(Debias):
         sets = word_sets.unit(base.read("sets", sets, "...", "E", "S", self.bias_subspace.shape[-1]))
         basis = self.bias_subspace.unsqueeze(-3)
         mean = sets.mean(-2, keepdim=True)
-        middle = base.without(mean, basis)
-        inside = sets - mean - base.without(sets - mean, basis)
-        along = (1 - middle.square().sum(-1, keepdim=True)).clamp(min=0).sqrt() * word_sets.unit(inside)
-        return word_sets.unit(middle + along)
+        center = base.without(mean, basis)
+        component = sets - mean - base.without(sets - mean, basis)
+        shift = (1 - center.square().sum(-1, keepdim=True)).clamp(min=0).sqrt() * word_sets.unit(component)
+        return word_sets.unit(center + shift)
 
     def untouched(self, model: WordEmbeddingModel) -> list[int]:
         words = dict.fromkeys(word for words in self.words.get("definitional", []) for word in words)
@@ -174,5 +174,5 @@ class MulticlassHardDebias(Debias):
 
     def write(self, table: Tensor, model: WordEmbeddingModel, rows: Tensor) -> None:
         sets = base.rows_of_tuples(model, self.words.get("equalize", []), quiet=True)
-        self.say(f"equalising {len(sets)} sets")
+        self.say(f"equalizing {len(sets)} sets")
         base.neutralize_and_equalize(self, self.equalize, table, rows, sets)

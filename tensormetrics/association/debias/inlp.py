@@ -15,17 +15,17 @@ from ..resampling.folds import deal_words
 from . import base
 from .base import Debias
 
-HELD_OUT = 5  # a fifth of the words of each class, and at least one of two
+HELD_OUT = 5  # hold out a fifth of the words of each class, at least one of two
 
 
 class INLP(Debias):
-    """Iterative null-space projection: rows lose the directions of linear classifiers until none is left to find.
+    """Iterative null-space projection: remove directions of linear classifiers until none predicts the classes.
 
-    In each iteration logistic regression (one against the rest for more than two classes) is fitted to four fifths of
-    the words, and the rows are projected onto the null space of its weights. It ends before the iteration whose
-    classifier, on the other words, is not better than to predict always the class that is most frequent in training,
-    or after `n_iterations`. x becomes x - B'B x, where the rows of B are an orthonormal basis of all the weights.
-    `LEACE` needs no iterations and changes the rows less.
+    In each iteration logistic regression (one-vs-rest for more than two classes) is fitted to four fifths of the words,
+    and the rows are projected onto the null space of its weights. Iteration ends when a classifier is, on the held-out
+    words, not better than always predicting the most frequent training class, or after `n_iterations`. x becomes
+    x - B'B x, where the rows of B are an orthonormal basis of all weights. `LEACE` needs no iterations and changes the
+    rows less.
 
     Args:
         n_iterations: Largest number of classifiers.
@@ -79,13 +79,13 @@ class INLP(Debias):
     def fit_tensors(self, vectors: Tensor, labels: Tensor, words: Any = None) -> "INLP":
         # vectors: (..., N, D)  labels: (N,) or (..., N), the classes, any integers  words: (N,), names or integers
         """Fit the projection to rows; all rows of a word are held out together, and by default each row is a word."""
-        classes = base.class_numbers("labels", labels, vectors).expand(vectors.shape[:-1])
+        classes = base.class_indices("labels", labels, vectors).expand(vectors.shape[:-1])
         rows = base.read("vectors", vectors, "...", "N", "D")
         base.check_finite_rows(rows)
         size, device = rows.shape[-2], rows.device
         word_ids = torch.arange(size, device=device) if words is None else units("words", words, size, device)
-        _, place_in_class = deal_words(classes, word_ids, self.seed)
-        is_training = place_in_class % HELD_OUT != 1  # (..., N)
+        _, position_in_class = deal_words(classes, word_ids, self.seed)
+        is_training = position_in_class % HELD_OUT != 1  # (..., N)
         if is_training.all(-1).any():
             raise ValueError("labels: got one word of each class, wanted at least two of a class, one to hold out")
         self.words = {}
@@ -127,7 +127,7 @@ class INLP(Debias):
 
 def orthonormal(weights: Tensor, basis: Tensor) -> Tensor:
     # weights: (..., L, D)  basis: (..., R, D), orthonormal or 0  ->  (..., L, D), orthonormal or 0
-    """Return a basis of what the weights span besides the basis."""
-    rest = base.without(base.without(weights, basis), basis)  # twice, as the first time leaves rounding errors
+    """Return an orthonormal basis of the part of the weights' span that is orthogonal to the basis."""
+    rest = base.without(base.without(weights, basis), basis)  # twice, because the first time leaves rounding errors
     _, singular, axes = torch.linalg.svd(rest, full_matrices=False)
     return axes * (singular > 1e-10 * singular[..., :1]).unsqueeze(-1)

@@ -10,9 +10,9 @@ from ..embeddings.model import WordEmbeddingModel
 from . import base
 from .base import Debias
 
-ROWS = 4096  # at a time; float32 sums of products are this long
+ROWS = 4096  # rows at a time, and per float32 sum of products
 BLOCK = 128  # columns of the covariance matrix at a time
-MIN_FLOAT32_ROWS = 4  # a dimension; fewer rows are multiplied in float64, which takes no time then
+MIN_FLOAT32_ROWS = 4  # per dimension; fewer rows are multiplied in float64, which is fast enough
 
 
 class LEACE(Debias):
@@ -67,12 +67,12 @@ class LEACE(Debias):
 
     def fit_tensors(self, vectors: Tensor, labels: Tensor) -> "LEACE":
         # vectors: (..., N, D)  labels: (N,) or (..., N), the classes, any integers
-        classes = base.class_numbers("labels", labels, vectors)
+        classes = base.class_indices("labels", labels, vectors)
         return self.fit_batches([(vectors, classes)])
 
     @torch.no_grad()
     def fit_batches(self, batches: Iterable[tuple[Tensor, Tensor]]) -> "LEACE":
-        """Fit the map to batches of rows, of which only sums are kept.
+        """Fit the map to batches of rows; only sums are stored.
 
         Args:
             batches: Pairs of vectors ``(..., N, D)`` and labels ``(N,)`` or ``(..., N)``, which are integers >= 0; a
@@ -108,20 +108,20 @@ class LEACE(Debias):
 
 
 class Moments:
-    """Counts, sums and products of rows, which are taken relative to the mean of the first ones."""
+    """Counts, sums and products of rows, relative to the mean of the first rows."""
 
     def __init__(self, vectors: Tensor) -> None:
         # vectors: (..., N, D), the first batch
         *batch_shape, _, dims = vectors.shape
         precise = vectors.dtype if vectors.dtype == torch.float64 else torch.float32
-        # In the precision of the rows, so that their differences from it lose nothing.
+        # In the precision of the rows, so that differences from it are exact.
         self.shift = vectors[..., :ROWS, :].double().mean(-2, keepdim=True).nan_to_num(0).to(precise)
         self.counts = torch.zeros(*batch_shape, 0, dtype=torch.float64, device=vectors.device)
         self.sums = self.counts.new_zeros(*batch_shape, 0, dims)
         self.products = self.counts.new_zeros(*batch_shape, dims, dims)  # blocks below the diagonal are not read
         self.resolution = (
             dims * torch.finfo(torch.float64).eps
-        )  # smaller variances, of the largest, are rounding errors
+        )  # smaller variances, relative to the largest, are rounding errors
 
     def add(self, vectors: Tensor, labels: Tensor) -> None:
         # vectors: (..., N, D)  labels: (N,) or (..., N), >= 0
@@ -136,7 +136,7 @@ class Moments:
         self.counts, self.sums = pad(self.counts, (0, new)), pad(self.sums, (0, 0, 0, new))
         is_small = vectors.shape[-2] < MIN_FLOAT32_ROWS * vectors.shape[-1]
         dtype = torch.float64 if is_small or vectors.dtype == torch.float64 else torch.float32
-        if dtype == torch.float32:  # whose rounding errors average out over the rows
+        if dtype == torch.float32:  # its rounding errors average out over the rows
             self.resolution = max(self.resolution, torch.finfo(dtype).eps)
         for part, part_labels in zip(vectors.split(ROWS, -2), labels.split(ROWS, -1), strict=True):
             members = one_hot(part_labels.long(), classes).to(torch.float64)
@@ -153,17 +153,17 @@ class Moments:
         mean = self.sums.sum(-2) / total.unsqueeze(-1)
         upper = self.products.triu()
         covariance = (upper + upper.triu(1).mT) / total[..., None, None] - mean.unsqueeze(-1) * mean.unsqueeze(-2)
-        # Means of all classes but one span the differences of all; those of absent classes are 0.
+        # The means of all classes except one span all differences; means of absent classes are 0.
         between = (self.sums / self.counts.clamp(min=1).unsqueeze(-1) - mean.unsqueeze(-2))[..., :-1, :]
         between = between.where(self.counts[..., :-1, None] > 0, 0)
         variances, axes = torch.linalg.eigh(covariance)
         varies = variances > variances[..., -1:] * self.resolution
-        scales = torch.where(varies, variances, torch.inf).rsqrt()  # 0 for what does not vary
+        scales = torch.where(varies, variances, torch.inf).rsqrt()  # 0 for constant directions
         whitened = between @ axes * scales.unsqueeze(-2)
         left, singular, right = torch.linalg.svd(whitened, full_matrices=False)
         inverse = torch.where(singular > singular[..., :1] * self.resolution, singular, torch.inf).reciprocal()
-        # The columns on the left are combinations of the means, not rotated back from the whitened space, so that these
-        # are removed exactly whatever the error of the covariance matrix.
+        # The left columns are combinations of the class means, not rotated back from the whitened space, so that
+        # differences of means are removed exactly whatever the error of the covariance matrix.
         proj_left = between.mT @ left * inverse.unsqueeze(-2)
         proj_right = right * scales.unsqueeze(-2) @ axes.mT
         return mean + self.shift.squeeze(-2).double(), proj_left, proj_right

@@ -14,16 +14,16 @@ from ..sets import word_sets
 from . import base
 from .base import Debias
 
-CHUNK = 2**22  # numbers of neighbours' vectors, or similarities, at a time
+CHUNK = 2**22  # elements of neighbors' vectors, or similarities, at a time
 
 
 class RepulsionAttractionNeutralization(Debias):
-    """Every word moves, by Adam, away from neighbours that it shares only bias with, and from the bias direction.
+    """Repulsion from neighbors with shared bias, attraction to the former vector, and neutralization, by Adam.
 
     On unit vectors, from w_d = w, the objective is the mean of |cos(w_d, n)| over the repulsion set, |cos(w_d, w) - 1|
-    / 2 and |cos(w_d, g)|, times `weights`. The repulsion set are those of the `n_neighbours` nearest words v (by
-    cosine) whose indirect bias (w.v - cos(w', v')) / (w.v) is above `theta`, w' = w - (w.g) g; an empty one adds 0.
-    g is the first right singular vector of the unit vectors of the definitional pairs, each centred. All rows of the
+    / 2 and |cos(w_d, g)|, times `weights`. The repulsion set contains those of the `n_neighbours` nearest words v (by
+    cosine) with an indirect bias (w.v - cos(w', v')) / (w.v) above `theta`, w' = w - (w.g) g; an empty set adds 0. g is
+    the first right singular vector of the unit vectors of the definitional pairs, each centered. All rows of the
     transformed model have length 1. `pca_args` is accepted; only the first component is used.
     Kumar, Bhotia & Chakraborty 2020, doi:10.1162/tacl_a_00327, arXiv:2006.01938.
 
@@ -56,13 +56,16 @@ class RepulsionAttractionNeutralization(Debias):
             raise ValueError(f"weights: got {weights!r}, wanted three numbers: repulsion, attraction, neutralization")
         if not learning_rate > 0:
             raise ValueError(f"learning_rate: got {learning_rate!r}, wanted a number > 0")
-        base.subspace_size(pca_args)
+        base.num_components(pca_args)
         self.theta, self.learning_rate, self.weights = theta, learning_rate, tuple(weights)
 
     def fit(
         self, model: WordEmbeddingModel, definitional_pairs: Sequence[Sequence[str]]
     ) -> "RepulsionAttractionNeutralization":
-        """Pairs with an unknown word are left out; ValueError for other than two words, or if no pair is left."""
+        """Fit the bias direction; pairs with an unknown word are left out.
+
+        ValueError for tuples of other sizes, or if no pair is left.
+        """
         base.check_table(model)
         pairs = base.word_tuples("definitional_pairs", definitional_pairs, 2)
         return self.fit_tensors(base.vectors_of_tuples("definitional_pairs", model, pairs))
@@ -76,7 +79,7 @@ class RepulsionAttractionNeutralization(Debias):
 
     @torch.no_grad()
     def forward(self, vectors: Tensor, rows: Tensor | None = None) -> Tensor:
-        """The debiased rows; all of `vectors` may be their neighbours.
+        """Return the debiased rows; all of `vectors` are candidate neighbors.
 
         Shapes: vectors: (..., N, D); rows: (R,) int64, None for all -> (..., R, D) float64 unit vectors.
         """
@@ -87,8 +90,8 @@ class RepulsionAttractionNeutralization(Debias):
         rows = torch.arange(n, device=units.device) if rows is None else rows
         batch = units[..., 0, 0].numel()
         size = max(1, CHUNK // max(1, batch * max(n, min(self.n_neighbours, n) * dims)))
-        done = [self._debiased(units, chunk) for chunk in rows.split(size)]
-        return torch.cat(done, -2) if done else units[..., :0, :]
+        debiased = [self._debiased(units, chunk) for chunk in rows.split(size)]
+        return torch.cat(debiased, -2) if debiased else units[..., :0, :]
 
     def write(self, table: Tensor, model: WordEmbeddingModel, rows: Tensor) -> None:
         self.say(f"{self.epochs} steps for {len(rows)} words")
@@ -100,31 +103,34 @@ class RepulsionAttractionNeutralization(Debias):
         # units: (..., N, D)  rows: (R,)  ->  (..., R, D)
         words = units[..., rows, :]
         neighbours, repels = self._repulsion_sets(units, rows)
-        share = repels / repels.sum(-1, keepdim=True).clamp(min=1)  # (..., R, K)
+        repulsion_weights = repels / repels.sum(-1, keepdim=True).clamp(min=1)  # (..., R, K)
         repulsion, attraction, neutralization = self.weights
         with torch.enable_grad():
             moved = words.clone().requires_grad_()
             adam = torch.optim.Adam([moved], lr=self.learning_rate)
             for _ in range(self.epochs):
                 w = word_sets.unit(moved)
-                repelled = ((neighbours @ w.unsqueeze(-1)).squeeze(-1).abs() * share).sum(-1)
+                repelled = ((neighbours @ w.unsqueeze(-1)).squeeze(-1).abs() * repulsion_weights).sum(-1)
                 attracted = (word_sets.dot(w, words) - 1).abs() / 2
-                neutral = word_sets.times(w, self.bias_direction).abs()
+                neutral = word_sets.matvec(w, self.bias_direction).abs()
                 loss = repulsion * repelled + attraction * attracted + neutralization * neutral
                 (moved.grad,) = torch.autograd.grad(loss.sum(), moved)
                 adam.step()
         return word_sets.unit(moved.detach())
 
     def _repulsion_sets(self, units: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
-        # units: (..., N, D)  rows: (R,)  ->  nearest (..., R, K, D), which of them repel (..., R, K) float64
-        own = torch.arange(units.shape[-2], device=units.device) == rows.unsqueeze(-1)
-        cosines = (units[..., rows, :] @ units.mT).masked_fill(own, -torch.inf)
-        places = largest_cosines(cosines, min(self.n_neighbours, units.shape[-2] - 1))
-        cosines = torch.take_along_dim(cosines, places, -1)
-        flat = places.flatten(-2)
-        nearest = torch.take_along_dim(units, flat.unsqueeze(-1), -2).unflatten(-2, places.shape[-2:])
-        along = word_sets.times(units, self.bias_direction)  # (..., N)
-        w, v = along[..., rows].unsqueeze(-1), torch.take_along_dim(along, flat, -1).unflatten(-1, places.shape[-2:])
-        lengths = ((1 - w.square()) * (1 - v.square())).clamp(min=0).sqrt()  # of w' times of v'
+        # units: (..., N, D)  rows: (R,)  ->  nearest (..., R, K, D), and 1 for those that repel (..., R, K) float64
+        is_self = torch.arange(units.shape[-2], device=units.device) == rows.unsqueeze(-1)
+        cosines = (units[..., rows, :] @ units.mT).masked_fill(is_self, -torch.inf)
+        nearest_indices = largest_cosines(cosines, min(self.n_neighbours, units.shape[-2] - 1))
+        cosines = torch.take_along_dim(cosines, nearest_indices, -1)
+        flat_indices = nearest_indices.flatten(-2)
+        nearest = torch.take_along_dim(units, flat_indices.unsqueeze(-1), -2).unflatten(-2, nearest_indices.shape[-2:])
+        projections = word_sets.matvec(units, self.bias_direction)  # (..., N)
+        w, v = (
+            projections[..., rows].unsqueeze(-1),
+            torch.take_along_dim(projections, flat_indices, -1).unflatten(-1, nearest_indices.shape[-2:]),
+        )
+        lengths = ((1 - w.square()) * (1 - v.square())).clamp(min=0).sqrt()  # |w'| |v'|
         rest_cosines = (cosines - w * v) / lengths.masked_fill(lengths == 0, torch.inf)
         return nearest, ((cosines - rest_cosines) / cosines > self.theta).to(units.dtype)

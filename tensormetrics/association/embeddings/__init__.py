@@ -1,5 +1,5 @@
-"""Embedding models and queries: where vectors come from, how a word is looked up, and what a query asks.
+"""Embedding models and queries: sources of vectors, lookup of words, and word sets to compare.
 
-`formats` reads files of word vectors and language models; `query`, `lookup`, `vocabulary` and `model` turn words into
-rows once; `datasets` has the word sets of the literature. Imports no other subpackage of the domain.
+`formats` reads files of word vectors and language models; `query`, `lookup`, `vocabulary` and `model` convert words to
+rows once; `datasets` has word sets from the literature. Imports no other subpackage of the domain.
 """

@@ -1,7 +1,7 @@
 """Published word sets and vectors for association tests and debiasing.
 
-Only the sets of `load_weat` come with the package. The others are read from a local folder, `path=`, with the same
-file names, or fetched from where their authors keep them; an error of the network is a ConnectionError.
+Only the sets of `load_weat` are part of the package. The others are read from a local folder, `path=`, with the same
+file names, or downloaded from the authors' repositories; a network error is a ConnectionError.
 """
 
 import csv
@@ -25,7 +25,7 @@ from .model import WordEmbeddingModel
 WordSets = dict[str, list]
 Folder = str | PathLike | None
 
-MOST_BYTES = 2**24
+MAX_BYTES = 2**24
 HOST = "https://raw.githubusercontent.com/"
 WEFE = "dccuchile/wefe/master/wefe/datasets/data/"
 W2V_NAME = "weat_w2v____old.txt"
@@ -33,7 +33,7 @@ W2V_SHA256 = "4dab4d3a604b2f021d57c99957919ab4d021ce699d28aad1d8168e54c754927f"
 
 
 def load_weat() -> WordSets:
-    """The 31 word sets of the WEAT experiments, by name; the file `weat_word_sets.json` names their papers.
+    """Load the 31 word sets of the WEAT experiments by name; the file `weat_word_sets.json` names their papers.
 
     Caliskan, Bryson & Narayanan 2017, doi:10.1126/science.aal4230.
 
@@ -45,13 +45,13 @@ def load_weat() -> WordSets:
 
 
 def load_weat_w2v(path: Folder = None, *, n_retries: int = 3, timeout: float = 30) -> WordEmbeddingModel:
-    """word2vec vectors (300 dimensions) of 347 words of `load_weat`, as WEFE distributes them; `path` is that file.
+    """Load WEFE's word2vec vectors (300 dimensions) of 347 words of `load_weat`; `path` is a local copy of the file.
 
-    A fetched file is held to its SHA-256; WEFE has the MIT license.
+    A downloaded file is verified by its SHA-256; WEFE has the MIT license.
 
     >>> from pathlib import Path
     >>> _ = Path("words.txt").write_text("rose 0.5 0.1")
-    >>> load_weat_w2v("words.txt")  # of the file; without it, it is downloaded
+    >>> load_weat_w2v("words.txt")  # without a path the file is downloaded
     <WordEmbeddingModel named 'weat_w2v' with 1 word embeddings of 2 dims>
     """
     if path is not None:
@@ -64,11 +64,11 @@ def load_weat_w2v(path: Folder = None, *, n_retries: int = 3, timeout: float = 3
 
 
 def load_bingliu(path: Folder = None, *, n_retries: int = 3, timeout: float = 30) -> WordSets:
-    """Opinion words: positive_words (2006) and negative_words (4783). Hu & Liu 2004, doi:10.1145/1014052.1014073.
+    """Load opinion words: positive_words (2006), negative_words (4783). Hu & Liu 2004, doi:10.1145/1014052.1014073.
 
     >>> from pathlib import Path
     >>> _ = Path("positive-words.txt").write_text("good"), Path("negative-words.txt").write_text("bad")
-    >>> load_bingliu(".")  # of a folder with the two files; without it they are downloaded
+    >>> load_bingliu(".")  # without a path the files are downloaded
     {'positive_words': ['good'], 'negative_words': ['bad']}
     """
 
@@ -87,11 +87,11 @@ def fetch_eds(
     n_retries: int = 3,
     timeout: float = 30,
 ) -> WordSets:
-    """Adjectives, names and words of groups, and occupations of one census year.
+    """Fetch adjectives, names and words of groups, and occupations of one census year.
 
-    male_occupations have at least as many men as women; occupations_white, _black, _asian and _hispanic are the
-    `top_n_race_occupations` in which that group has the highest share. ValueError for a year that is not there.
-    Garg et al. 2018, doi:10.1073/pnas.1720347115; the repository of the authors states no license.
+    male_occupations have no fewer men than women; occupations_white, _black, _asian and _hispanic are the
+    `top_n_race_occupations` with the highest percentage of that group. ValueError for a year without data. Garg et al.
+    2018, doi:10.1073/pnas.1720347115; the repository of the authors states no license.
 
     >>> "male_occupations" in fetch_eds(1940)  # doctest: +SKIP
     True
@@ -123,26 +123,28 @@ def fetch_eds(
     by_gender, by_race = occupations("gender"), occupations("race")
     with parsing("occupation_percentages", "copies of the published files"):
         by_gender = [row for row in by_gender if row["Male"] and row["Female"]]
-        for group, wanted in (("male", True), ("female", False)):
-            chosen = [row["Occupation"] for row in by_gender if (float(row["Male"]) >= float(row["Female"])) == wanted]
-            sets[f"{group}_occupations"] = chosen
+        for group, is_male in (("male", True), ("female", False)):
+            occupations_of_group = [
+                row["Occupation"] for row in by_gender if (float(row["Male"]) >= float(row["Female"])) == is_male
+            ]
+            sets[f"{group}_occupations"] = occupations_of_group
         for group in ("white", "black", "asian", "hispanic"):
-            known = [row for row in by_race if row[group]]
-            highest = sorted(known, key=lambda row: float(row[group]), reverse=True)  # noqa: B023
+            rows_of_group = [row for row in by_race if row[group]]
+            highest = sorted(rows_of_group, key=lambda row: float(row[group]), reverse=True)  # noqa: B023
             sets[f"occupations_{group}"] = [row["Occupation"] for row in highest[:top]]
     sets |= {"male_terms": words("male_pairs"), "female_terms": words("female_pairs")}
     return sets | {"adjectives_intelligence": words("adjectives_intelligencegeneral")}
 
 
 def fetch_debiaswe(*, path: Folder = None, n_retries: int = 3, timeout: float = 30) -> WordSets:
-    """Words of gender: terms, definitional pairs (the female word first), equalize pairs, specific words, professions.
+    """Fetch gender words: terms, definitional pairs (female word first), equalize pairs, specific words, professions.
 
     Bolukbasi et al. 2016, arXiv:1607.06520; MIT license.
 
     >>> from pathlib import Path
     >>> for name in ("definitional_pairs", "equalize_pairs", "gender_specific_full", "professions"):
     ...     _ = Path(f"{name}.json").write_text('[["she", "he"]]')
-    >>> fetch_debiaswe(path=".")["female_terms"]  # of a folder with the four files; without it they are downloaded
+    >>> fetch_debiaswe(path=".")["female_terms"]  # without a path the files are downloaded
     ['she']
     """
     definitional, equalize, specific, professions = (
@@ -161,7 +163,7 @@ def fetch_debiaswe(*, path: Folder = None, n_retries: int = 3, timeout: float = 
 
 
 def fetch_debias_multiclass(*, path: Folder = None, n_retries: int = 3, timeout: float = 30) -> WordSets:
-    """Words of gender, ethnicity and religion, each on its own, and the definitional sets that debiasing takes.
+    """Fetch words of gender, ethnicity and religion, separately, and the definitional sets for debiasing.
 
     Manzini et al. 2019, doi:10.18653/v1/N19-1062; the repository of the authors states no license.
 
@@ -202,11 +204,11 @@ def _multiclass_sets(gender: Any, ethnicity: Any, religion: Any) -> WordSets:
 
 
 def fetch_gn_glove(*, path: Folder = None, n_retries: int = 3, timeout: float = 30) -> WordSets:
-    """male_terms and female_terms, 222 each. Zhao et al. 2018, doi:10.18653/v1/D18-1521; Apache license 2.0.
+    """Fetch male_terms and female_terms, 222 each. Zhao et al. 2018, doi:10.18653/v1/D18-1521; Apache license 2.0.
 
     >>> from pathlib import Path
     >>> _ = Path("male_word_file.txt").write_text("he"), Path("female_word_file.txt").write_text("she")
-    >>> fetch_gn_glove(path=".")  # of a folder with the two files; without it they are downloaded
+    >>> fetch_gn_glove(path=".")  # without a path the files are downloaded
     {'male_terms': ['he'], 'female_terms': ['she']}
     """
 
@@ -229,7 +231,7 @@ def _lines(text: str) -> list[str]:
 def read_file(
     folder: str, name: str, path: str | PathLike | None, n_retries: int, timeout: float, sha256: str | None = None
 ) -> bytes:
-    """`name` in the local folder `path`, or without one in `folder` of the host; only the latter is held to a hash."""
+    """Read a file from the local folder `path`, or download it from `folder` of the host and verify its hash."""
     if path is not None:
         return bytes(read_bytes(Path(path) / name))
     n_retries = _checks.check_int("n_retries", n_retries, 0)
@@ -244,24 +246,24 @@ def read_file(
 
 
 def _get(url: str, timeout: float) -> bytes:
-    """The content of a file of at most MOST_BYTES, all of it within about `timeout` seconds."""
+    """Download a file of at most MAX_BYTES within about `timeout` seconds."""
     end, content = time.monotonic() + timeout, bytearray()
-    with urllib.request.urlopen(url, timeout=timeout) as answer:
-        while piece := answer.read1(2**16):
-            content += piece
-            if len(content) > MOST_BYTES:
-                raise ValueError(f"got more than {MOST_BYTES} bytes, which is none of the published files")
+    with urllib.request.urlopen(url, timeout=timeout) as response:
+        while chunk := response.read1(2**16):
+            content += chunk
+            if len(content) > MAX_BYTES:
+                raise ValueError(f"got more than {MAX_BYTES} bytes, which is none of the published files")
             if time.monotonic() > end:
                 raise TimeoutError(f"got {len(content)} bytes in {timeout:g} s")
-    if (length := answer.headers.get("Content-Length")) is not None and int(length) != len(content):
+    if (length := response.headers.get("Content-Length")) is not None and int(length) != len(content):
         raise ConnectionError(f"got {len(content)} of {length} bytes")
     return bytes(content)
 
 
 def _retry_request(func: Callable, *args: Any, n_retries: int = 3, **kwargs: Any) -> Any:
-    """`func(*args, **kwargs)`, again after 1, 2, 4, ... seconds where the network or the server was busy.
+    """Call a function, and again after 1, 2, 4, ... seconds if the network or the server was busy.
 
-    Other answers of the server raise at once; errors of another kind are tried again after 1 second.
+    Other responses of the server raise at once; after other errors the call is repeated after 1 second.
     """
     for attempt in range(n_retries + 1):
         try:

@@ -1,4 +1,4 @@
-"""Rows that are read from a language model's own table of input embeddings whenever they are used."""
+"""Rows read from the input embeddings of a language model whenever they are used."""
 
 import itertools
 from collections.abc import Callable, Iterable, Sequence
@@ -11,19 +11,19 @@ from ..sets import word_sets
 from .formats.transformers import parameter_version
 from .vocabulary import EncodedTable, Table
 
-Bags = Callable[[Sequence[str]], list[list[int]]]  # strings -> the tokens that the row of each is the mean of
+Bags = Callable[[Sequence[str]], list[list[int]]]  # strings -> the tokens averaged for the row of each
 
 
 class InputTable(EncodedTable):
-    """A row is the mean of a module's vectors of some tokens; what is kept are the tokens, so that training is seen.
+    """Table whose rows are means of a module's token vectors. Only token ids are stored, so rows follow training.
 
-    `changes` are made to all rows as they are read. Rows have gradients with respect to the module's parameters.
+    `changes` are applied to all rows when they are read. Rows have gradients with respect to the module's parameters.
     """
 
-    def __init__(self, bags: Bags, module: torch.nn.Module, *options: Any, **own: Any) -> None:
+    def __init__(self, bags: Bags, module: torch.nn.Module, *options: Any, **kwargs: Any) -> None:
         self.bags, self.module = bags, module
         self._state: object = None
-        super().__init__(self._encode, *options, **own)
+        super().__init__(self._encode, *options, **kwargs)
 
     def _clear(self) -> None:
         Table.__init__(self, torch.empty(0, 0, dtype=torch.float32, device=self.device), {})
@@ -41,7 +41,7 @@ class InputTable(EncodedTable):
             vectors = self._means(self.token_ids, self.row_ids, self.weights)
             for function in self.changes:
                 vectors = function(word_sets.as_words(vectors, None).vectors).to(vectors.dtype)
-            if has_graph:  # which is used once
+            if has_graph:  # a graph can be used only once
                 return vectors
             self._vectors, self._state = vectors, state
         return self._vectors
@@ -59,20 +59,22 @@ class InputTable(EncodedTable):
             strings = list(dict.fromkeys(itertools.chain.from_iterable(strings_of.values())))
         bags = dict(zip(strings, self.bags(strings) if strings else [], strict=True))
         if has_means:
-            for word, own in strings_of.items():
-                weighted = [(token, 1 / len(bags[s]) / len(own)) for s in own for token in bags[s]]
+            for word, word_strings in strings_of.items():
+                weighted = [(token, 1 / len(bags[s]) / len(word_strings)) for s in word_strings for token in bags[s]]
                 self.members[word] = [self._append_row(weighted)]
         else:
             for string, bag in bags.items():
                 self.row_of[string] = self._append_row([(token, 1 / len(bag)) for token in bag])
-            self.members.update({word: [self.row_of[s] for s in own] for word, own in strings_of.items()})
+            self.members.update(
+                {word: [self.row_of[s] for s in word_strings] for word, word_strings in strings_of.items()}
+            )
         self.vocab.update((word, self.members[word][0]) for word in words)
 
     def change(self, function: Callable[[Tensor], Tensor]) -> None:
         self.changes += (function,)
 
     def refresh(self) -> None:
-        pass  # rows are read where they are
+        pass  # rows are never stored
 
     def writable(self) -> Tensor:
         raise ValueError(
@@ -91,8 +93,8 @@ class InputTable(EncodedTable):
         return isinstance(other, InputTable) and self.module is other.module and super().equals(other)
 
     def _snapshot(self, device: Any, dtype: torch.dtype | None) -> EncodedTable:
-        own = {"known": self.known, "mark": self.mark, "words": self.words, "sentences": self.sentences}
-        table = EncodedTable(*self.options, device or self.device, dtype or self.dtype, **own)  # type: ignore[arg-type]
+        kwargs = {"can_encode": self.can_encode, "mark": self.mark, "words": self.words, "sentences": self.sentences}
+        table = EncodedTable(*self.options, device or self.device, dtype or self.dtype, **kwargs)  # type: ignore[arg-type]
         with torch.no_grad():
             table.vectors = self.vectors.detach().to(device=device, dtype=dtype, copy=True)
         table.changes = self.changes

@@ -28,12 +28,12 @@ def tables_of_transformer(
     transformer: Transformer, layer: Any, templates: Sequence[str], contexts: Any
 ) -> dict[int | str, EncodedTable]:
     """Return the table of each layer, under its number or "input"."""
-    own: dict[str, Any] = {"known": transformer.knows, "mark": MARK}
+    kwargs: dict[str, Any] = {"can_encode": transformer.knows, "mark": MARK}
     if isinstance(contexts, Mapping):
         if tuple(templates) != ("{}",):
             raise ValueError("templates, contexts: got templates and sentences of words, wanted one of them")
         sentences = marked_contexts(contexts)
-        own |= {"known": sentences.__contains__, "sentences": sentences, "words": sentences}
+        kwargs |= {"can_encode": sentences.__contains__, "sentences": sentences, "words": sentences}
         contexts = "all"
     if layer == "input":
         if transformer.pool in ("first", "last"):
@@ -42,11 +42,11 @@ def tables_of_transformer(
             )
         module = transformer.input_embeddings()
         device = next(module.parameters()).device
-        return {layer: InputTable(transformer.bags, module, templates, contexts, 1, device, **own)}
-    layers = transformer.numbers(layer if isinstance(layer, Sequence) and not isinstance(layer, str) else [layer])
+        return {layer: InputTable(transformer.bags, module, templates, contexts, 1, device, **kwargs)}
+    layers = transformer.layer_numbers(layer if isinstance(layer, Sequence) and not isinstance(layer, str) else [layer])
     encoders = LayerEncoders(transformer, layers)
     device = device_of(transformer.model)
     return {
-        number: EncodedTable(partial(encoders.encode, i), templates, contexts, CHUNK, device, **own)
-        for i, number in enumerate(layers)
+        layer_number: EncodedTable(partial(encoders.encode, i), templates, contexts, CHUNK, device, **kwargs)
+        for i, layer_number in enumerate(layers)
     }

@@ -1,4 +1,4 @@
-"""From words to the keys of a vocabulary: preprocessing, the search, and when a set has lost too many words."""
+"""Lookup of words in a vocabulary: preprocessing, search, and the check for sets that lost too many words."""
 
 import difflib
 import logging
@@ -16,22 +16,22 @@ log = logging.getLogger("tensormetrics.association")
 
 PreprocessorArgs = dict[str, bool | str | Callable | None]
 Preprocess = Callable[[str], str]
-AS_THEY_STAND: list[PreprocessorArgs] = [{}]  # how words are looked up unless somebody says otherwise
+UNCHANGED: list[PreprocessorArgs] = [{}]  # the default: words are looked up without preprocessing
 
 CASES = {"lowercase": str.lower, "uppercase": str.upper, "titlecase": str.title}
 ACCENTS = {
     "unicode": lambda character: not unicodedata.combining(character),
     "ascii": str.isascii,
-}  # which characters of the decomposed word stay
+}  # True for characters of the decomposed word that are kept
 OPTIONS = (*CASES, "strip_accents", "preprocessor")
 
 
 def preprocess_word(word: str, options: PreprocessorArgs = {}, vocab_prefix: str | None = None) -> str:  # noqa: B006
-    """`vocab_prefix` and `word`, with the case and the accents that a vocabulary has.
+    """Convert a word to the case and accents of a vocabulary and prepend `vocab_prefix`.
 
     `options`: the first true one of `lowercase`, `uppercase`, `titlecase`; then `strip_accents`, which decomposes the
-    word (NFKD) and drops combining marks (True or "unicode") or all that is not ASCII ("ascii"). A callable
-    `preprocessor` takes the place of all of these. An unknown option is a UserWarning, an unknown value a ValueError.
+    word (NFKD) and drops combining marks (True or "unicode") or all non-ASCII characters ("ascii"). A callable
+    `preprocessor` replaces all of these. An unknown option is a UserWarning, an unknown value a ValueError.
 
     >>> preprocess_word("Ñandú", {"lowercase": True, "strip_accents": True}, "/c/es/")
     '/c/es/nandu'
@@ -42,7 +42,7 @@ def preprocess_word(word: str, options: PreprocessorArgs = {}, vocab_prefix: str
 
 
 def preprocessing(options: PreprocessorArgs, argument: str) -> Preprocess:
-    """The function of a word that `options` describe."""
+    """Return the preprocessing function that `options` describe."""
     if not isinstance(options, dict):
         raise TypeError(f"{argument}: got a {type(options).__name__}, wanted a dict of options")
     for name, value in options.items():
@@ -70,7 +70,7 @@ def preprocessing(options: PreprocessorArgs, argument: str) -> Preprocess:
 
 
 def preprocessings(preprocessors: Any) -> list[Preprocess]:
-    """The functions of a list of options."""
+    """Return the preprocessing functions of a list of options."""
     if not isinstance(preprocessors, list):
         raise TypeError(f"preprocessors: got a {type(preprocessors).__name__}, wanted a list of dicts of options")
     if not preprocessors:
@@ -95,7 +95,7 @@ def check_threshold(threshold: Any) -> None:
 
 
 class Search:
-    """How words are looked up in a vocabulary: which forms are tried, and whether the first or all of them count."""
+    """Lookup of words in a vocabulary: the forms to try, and whether to use the first match or all matches."""
 
     def __init__(
         self,
@@ -107,7 +107,7 @@ class Search:
         _checks.check_choice("strategy", strategy, ("first", "all"))
         self.vocabulary = vocabulary
         self.prefix = prefix or ""
-        self.functions = [str] if preprocessors is AS_THEY_STAND else preprocessings(preprocessors)
+        self.functions = [str] if preprocessors is UNCHANGED else preprocessings(preprocessors)
         self.strategy = strategy
 
     def variant(self, word: str, function: Preprocess) -> str:
@@ -117,127 +117,131 @@ class Search:
         return self.prefix + key
 
     def first(self, word: str) -> str | None:
-        """The first form of a word that is in the vocabulary."""
+        """Return the first form of a word that is in the vocabulary."""
         forms = (self.variant(word, function) for function in self.functions)
         return next((key for key in forms if key in self.vocabulary), None)
 
-    def words(self, words: Iterable[str]) -> "Found":
-        """Every distinct word for itself."""
+    def words(self, words: Iterable[str]) -> "WordMatches":
+        """Look up every distinct word."""
         words = dict.fromkeys(words)
-        if self.functions == [str] and not self.prefix:  # as they stand
+        if self.functions == [str] and not self.prefix:  # without preprocessing
             lost = [word for word in words if word not in self.vocabulary]
-            known = [word for word in words if word in self.vocabulary] if lost else list(words)
-            return Found(known, lost, len(words), lost)
+            matches = [word for word in words if word in self.vocabulary] if lost else list(words)
+            return WordMatches(matches, lost, len(words), lost)
         keys: dict[str, int] = {}
         not_found, lost = [], []
         for i, word in enumerate(words):
-            found = False
+            matched = False
             for function in self.functions:
                 key = self.variant(word, function)
                 if key not in self.vocabulary:
                     not_found.append(key)
                     continue
-                found = True
+                matched = True
                 keys.setdefault(key, i)
                 if self.strategy == "first":
                     break
-            if not found:
+            if not matched:
                 lost.append(word)
-        return Found(list(keys), lost, len(words), not_found, self._origins(keys.values()))
+        return WordMatches(list(keys), lost, len(words), not_found, self._origins(keys.values()))
 
-    def tuples(self, tuples: Iterable[tuple[str, ...]]) -> "Found":
-        """Words that belong together; a tuple is found if all of them are, under "all" by the same preprocessor."""
+    def tuples(self, tuples: Iterable[tuple[str, ...]]) -> "WordMatches":
+        """Look up tuples of words; a tuple is found if all its words are, under "all" by the same preprocessor."""
         tuples = list(tuples)
         if self.functions == [str] and not self.prefix and all(word in self.vocabulary for word in chain(*tuples)):
-            return Found(tuples, [], len(tuples), origins=self._origins(range(1, len(tuples) + 1)))
+            return WordMatches(tuples, [], len(tuples), origins=self._origins(range(1, len(tuples) + 1)))
         keys: list[tuple[str | None, ...]] = []
         origins, lost, total = [], [], 0
         for words in tuples:
             total += 1
             if self.strategy == "first":
                 first = tuple(map(self.first, words))
-                found = [] if None in first else [first]
+                matches = [] if None in first else [first]
             else:
-                found = dict.fromkeys(tuple(self.variant(word, f) for word in words) for f in self.functions)
-                found = [variants for variants in found if all(key in self.vocabulary for key in variants)]
-            keys += found
-            origins += [total] * len(found)
-            if not found:
+                matches = dict.fromkeys(tuple(self.variant(word, f) for word in words) for f in self.functions)
+                matches = [variants for variants in matches if all(key in self.vocabulary for key in variants)]
+            keys += matches
+            origins += [total] * len(matches)
+            if not matches:
                 lost.append(words)
-        return Found(keys, lost, total, origins=self._origins(origins))
+        return WordMatches(keys, lost, total, origins=self._origins(origins))
 
     def _origins(self, origins: Iterable[int]) -> list[int] | None:
         return list(origins) if self.strategy == "all" else None
 
 
-class Found(NamedTuple):
-    keys: list  # what is in the vocabulary: each key once, or a tuple of keys per tuple of words
-    lost: list  # words, or tuples, of which nothing is
-    total: int  # distinct words, or tuples, that were asked for
-    not_found: Sequence[str] = ()  # every form tried in vain
-    origins: list[int] | None = None  # the number of each key's word or tuple; None: no two are of one
+class WordMatches(NamedTuple):
+    """Result of looking up a set of words, or of tuples of words."""
 
-    def trouble(self, threshold: float, kind: str = "words") -> str | None:
-        """Why so few are no sample of the set, or None."""
+    keys: list  # keys in the vocabulary, each once, or a tuple of keys per tuple of words
+    lost: list  # words, or tuples, without a key
+    total: int  # number of distinct words, or tuples
+    not_found: Sequence[str] = ()  # all forms that were tried without success
+    origins: list[int] | None = None  # the index of each key's word or tuple; None: every key has another word
+
+    def loss_reason(self, threshold: float, kind: str = "words") -> str | None:
+        """Return why the keys do not represent the set, or None if they do."""
         if not self.total:
             return "is empty"
-        share = len(self.lost) / self.total
-        if self.keys and share <= threshold:
+        fraction = len(self.lost) / self.total
+        if self.keys and fraction <= threshold:
             return None
-        why = f"{share:.3g} > {threshold}" if share > threshold else "nothing is left"
+        why = f"{fraction:.3g} > {threshold}" if fraction > threshold else "nothing is left"
         return f"lost {len(self.lost)} of {self.total} {kind} ({why})"
 
 
-class LookedUp(NamedTuple):
-    words: tuple[list, list]  # keys found, by side and set
-    origins: tuple[list, list]  # as in `Found`
-    lost: tuple[list, list]  # words
-    reason: str | None  # why the query cannot be scored
+class QueryMatches(NamedTuple):
+    """Result of looking up a query, for its target sets and its attribute sets."""
+
+    words: tuple[list, list]  # keys of each set
+    origins: tuple[list, list]  # as in `WordMatches`
+    lost: tuple[list, list]  # lost words of each set
+    reason: str | None  # the reason if the query cannot be scored
 
 
 def look_up(
     query: Query, search: Search, model: str, threshold: float, paired: bool, warn_not_found_words: bool
-) -> LookedUp:
-    """All sets of a query; logs losses.
+) -> QueryMatches:
+    """Look up all sets of a query and log lost words.
 
-    `paired`: the target sets, or if there is one only the attribute sets, are aligned by position, as pairs or tuples.
+    `paired` aligns the target sets by position as pairs or tuples, or the attribute sets if there is one target set.
     """
     words: tuple[list, list] = ([], [])
     origins: tuple[list, list] = ([], [])
     lost: tuple[list, list] = ([], [])
-    troubles = []
+    loss_reasons = []
     aligned = (0 if len(query.target_sets) > 1 else 1) if paired else None
-    sides = ((query.target_sets, query.target_sets_names), (query.attribute_sets, query.attribute_sets_names))
-    for side, (sets, names) in enumerate(sides):
-        if side == aligned:
+    roles = ((query.target_sets, query.target_sets_names), (query.attribute_sets, query.attribute_sets_names))
+    for role, (sets, names) in enumerate(roles):
+        if role == aligned:
             check_aligned(sets, names)
-            found = search.tuples(zip(*sets, strict=True))
-            troubles.append((" and ".join(map(repr, names)), found.trouble(threshold, "tuples")))
-            words[side].extend([list(keys) for keys in zip(*found.keys, strict=True)] or [[] for _ in sets])
-            origins[side].extend(found.origins for _ in sets)
-            lost[side].extend([list(keys) for keys in zip(*found.lost, strict=True)] or [[] for _ in sets])
+            matches = search.tuples(zip(*sets, strict=True))
+            loss_reasons.append((" and ".join(map(repr, names)), matches.loss_reason(threshold, "tuples")))
+            words[role].extend([list(keys) for keys in zip(*matches.keys, strict=True)] or [[] for _ in sets])
+            origins[role].extend(matches.origins for _ in sets)
+            lost[role].extend([list(keys) for keys in zip(*matches.lost, strict=True)] or [[] for _ in sets])
         else:
             for members, name in zip(sets, names, strict=True):
-                found = search.words(members)
-                troubles.append((repr(name), found.trouble(threshold)))
-                words[side].append(found.keys)
-                origins[side].append(found.origins)
-                lost[side].append(found.lost)
+                matches = search.words(members)
+                loss_reasons.append((repr(name), matches.loss_reason(threshold)))
+                words[role].append(matches.keys)
+                origins[role].append(matches.origins)
+                lost[role].append(matches.lost)
         if warn_not_found_words:
-            for name, missing in zip(names, lost[side], strict=True):
+            for name, missing in zip(names, lost[role], strict=True):
                 if missing:
                     log.warning("%r: not in the vocabulary of %r: %s", name, model, ", ".join(missing))
-    reasons = [f"{name} {trouble}" for name, trouble in troubles if trouble]
+    reasons = [f"{name} {loss_reason}" for name, loss_reason in loss_reasons if loss_reason]
     for reason in reasons:
         log.warning("%s in the model %r; the lost_vocabulary_threshold is %s", reason, model, threshold)
     if not reasons:
-        return LookedUp(words, origins, lost, None)
+        return QueryMatches(words, origins, lost, None)
     log.warning("the query %r has no score in the model %r", query.query_name, model)
-    return LookedUp(words, origins, lost, "; ".join(reasons))
+    return QueryMatches(words, origins, lost, "; ".join(reasons))
 
 
 def check_aligned(sets: Sequence[Sequence[str]], names: Sequence[str]) -> None:
-    """Sets that form pairs or tuples by position have one length."""
+    """Check that sets that form pairs or tuples by position have equal lengths."""
     if len(set(map(len, sets))) > 1:
         lengths = ", ".join(f"{name!r} has {len(members)}" for name, members in zip(names, sets, strict=True))
         raise ValueError(f"query: {lengths} words, wanted lists of one length, because they form tuples by position")

@@ -1,4 +1,4 @@
-"""`WordEmbeddingModel`: one table of vectors on one device, and the words that its rows stand for."""
+"""`WordEmbeddingModel`: a table of vectors on one device with the words of its rows."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
@@ -18,7 +18,7 @@ from .formats.transformers import Transformer, model_name
 from .formats.word2vec import Options, read_word2vec
 from .layer_tables import TransformerOptions, tables_of_transformer
 from .lookup import (
-    AS_THEY_STAND,
+    UNCHANGED,
     PreprocessorArgs,
     Search,
     check_flag,
@@ -32,7 +32,7 @@ from .vocabulary import (
     Table,
     checked_vectors,
     from_array,
-    places_of_tuples,
+    indexed_rows_of_tuples,
     repeated_words,
     rows_of,
     table_of,
@@ -44,11 +44,11 @@ OF_NUMPY = torch.float16, torch.float32, torch.float64
 
 
 class WordEmbeddingModel:
-    """A table of vectors (V, D) and its vocabulary. Not a module: the table may be somebody else's parameter.
+    """Table of vectors (V, D) and its vocabulary. Not a module: the table may be a parameter of another module.
 
-    `wv`: anything with `vectors` (2-d array or tensor) and one of `key_to_index`, `index_to_key`, `vocab`, such as
-    gensim's KeyedVectors, or another model; memory is shared unless `device` or `dtype` ask for a copy. `vocab_prefix`
-    is put before every word that is looked up. Other sources: `from_tensor`, `from_numpy`, `from_word2vec` (and
+    `wv`: an object with `vectors` (2-d array or tensor) and one of `key_to_index`, `index_to_key`, `vocab`, such as
+    gensim's KeyedVectors, or another model; memory is shared unless `device` or `dtype` requires a copy. `vocab_prefix`
+    is prepended to every word that is looked up. Other sources: `from_tensor`, `from_numpy`, `from_word2vec` (and
     GloVe), `from_fasttext`, `from_npz`, `from_safetensors`, `from_transformers`, `from_encoder`, `from_contexts`.
 
     >>> model = WordEmbeddingModel.from_tensor(torch.eye(3), ["he", "she", "work"])
@@ -84,7 +84,7 @@ class WordEmbeddingModel:
         cls, vectors: Tensor, words: Sequence[str], name: str | None = None, vocab_prefix: str | None = None
     ) -> "WordEmbeddingModel":
         # vectors: (V, D)
-        """By reference, also of a Parameter: what training does to the table is seen."""
+        """Create a model that shares the tensor, also a Parameter, so that it follows training."""
         return cls(Table(checked_vectors("vectors", vectors), vocabulary_of(words, len(vectors))), name, vocab_prefix)
 
     @classmethod
@@ -106,7 +106,7 @@ class WordEmbeddingModel:
         dtype: torch.dtype | None = None,
         **options: Unpack[Options],
     ) -> "WordEmbeddingModel":
-        """From a word2vec or GloVe file, or one of a .zip; `options` as in `read_word2vec`: limit, only, member, ..."""
+        """Read a word2vec or GloVe file, also in a .zip; `options` as in `read_word2vec`: limit, only, member, ..."""
         words, vectors = read_word2vec(path, binary, **options)
         table = Table(torch.from_numpy(vectors), vocabulary_of(words, len(vectors)))
         stem = Path(options.get("member") or path).name.removesuffix(".gz")
@@ -116,19 +116,21 @@ class WordEmbeddingModel:
     def from_fasttext(
         cls, path: str | PathLike, name: str | None = None, *, device: torch.device | str | None = None
     ) -> "WordEmbeddingModel":
-        """From fastText's .bin: unknown words get the mean vector of their parts. Rows are read when asked for."""
+        """Read a fastText .bin file: unknown words get the mean vector of their subwords. Rows are read on demand."""
         model = FastText(path)
-        table = EncodedTable(model.encode, ("{}",), "all", 2**14, device, known=model.__contains__, words=model.words)
+        table = EncodedTable(
+            model.encode, ("{}",), "all", 2**14, device, can_encode=model.__contains__, words=model.words
+        )
         return cls(table, Path(path).stem if name is None else name)
 
     @classmethod
     def from_npz(
         cls, path: str | PathLike, words: Any = None, *, vectors: str | None = None, name: str | None = None
     ) -> "WordEmbeddingModel":
-        """From a .npz file: the array `vectors` (V, D), by default the only one with two dimensions.
+        """Read a .npz file: the array `vectors` (V, D), by default the only one with two dimensions.
 
-        `words`: V str, a text file with one to a line, or .json with a list or word -> row; default: the file's only
-        array of str.
+        `words`: V str, a text file with one word per line, or .json with a list or word -> row; default: the file's
+        only array of str.
         """
         table, words = npz_table(path, words, vectors)
         return cls.from_tensor(table, words, Path(path).stem if name is None else name)
@@ -137,7 +139,7 @@ class WordEmbeddingModel:
     def from_safetensors(
         cls, path: str | PathLike, words: Any, *, tensor: str | None = None, name: str | None = None
     ) -> "WordEmbeddingModel":
-        """From the `tensor` (V, D) of a .safetensors file, by default its only one with two dimensions.
+        """Read the `tensor` (V, D) of a .safetensors file, by default its only one with two dimensions.
 
         `words` as in `from_npz`. ImportError without safetensors.
         """
@@ -170,30 +172,30 @@ class WordEmbeddingModel:
         max_length: int | None = None,
         name: str | None = None,
     ) -> Any:
-        """A language model of the transformers library, of an encoder and a decoder its encoder.
+        """Create a model from a language model of the transformers library (the encoder of an encoder-decoder).
 
         A vector is the mean over the tokens of the word (`pool`; or all that are not special, or the first or last
-        token) in a text. Texts are `templates` as in `from_encoder`; write " {}" for tokenizers such as GPT-2's, to
-        which a word within a text begins with a space. Words of unknown tokens alone are lost. Slow tokenizers serve
-        where their tokens of a text's beginning are the first tokens of the text.
+        token) in a text. Texts are `templates` as in `from_encoder`; write " {}" for tokenizers such as GPT-2's, in
+        which a word within a text begins with a space. Words with only unknown tokens are lost. Slow tokenizers are
+        supported if the tokens of a prefix of a text are the first tokens of the text.
 
         Args:
             model: The model, as of `AutoModel.from_pretrained`, in evaluation mode, on any device and in any dtype.
             tokenizer: Its tokenizer.
             layer: ``"input"``: the input embeddings by reference, so that training is seen and rows have gradients. A
-                number: hidden states, 0 before the first layer, -1 after the last; they are kept, so write
+                number: hidden states, 0 before the first layer, -1 after the last; they are stored, so write
                 ``.refresh()`` after training. A list, such as ``[0, 6, -1]`` or ``[0, ..., -1]`` for all: a list of
                 models, one for each layer, which share forward passes; `run_queries` makes a table of them and
                 `plot_queries_results(table, by="model", kind="lines")` draws it.
             templates: Texts with a "{}" for the word.
             contexts: ``"all"`` or ``"mean"`` of the templates as in `from_encoder`. Or the sentences of each word,
-                which then has a vector for each of them: ``{"nurse": ["The nurse left.", "Nurses know."]}``. The word
-                is looked for as it is, in other case, and with a regular English ending; for other forms write
+                which then has one vector per sentence: ``{"nurse": ["The nurse left.", "Nurses know."]}``. The word is
+                searched unchanged, in other case, and with a regular English ending; for other forms write
                 ``("Women vote.", "Women")`` or ``("Women vote.", (0, 5))``, its span.
-            pool: Tokens whose mean is taken.
+            pool: Tokens to average.
             batch_size: Texts in a forward pass; texts of similar lengths go together.
-            max_length: Most tokens of a text, by default those that the model can read: of longer texts a window
-                around the word is read.
+            max_length: Largest number of tokens of a text, by default the limit of the model. Of longer texts a window
+                around the word is used.
             name: Default: the name the model was loaded by, or its class.
 
         Example:
@@ -207,7 +209,7 @@ class WordEmbeddingModel:
         tables = tables_of_transformer(transformer, layer, templates, contexts)
         if isinstance(layer, int | str):
             return cls(tables[layer], name)
-        return [cls(table, f"{name}, layer {number}") for number, table in tables.items()]
+        return [cls(table, f"{name}, layer {i}") for i, table in tables.items()]
 
     @classmethod
     def from_encoder(
@@ -220,12 +222,14 @@ class WordEmbeddingModel:
         name: str | None = None,
         device: torch.device | str | None = None,
     ) -> "WordEmbeddingModel":
-        """Every word is known: `encode` gets lists of at most `batch_size` strings and returns (n, D), once per string:
-        a tensor, an array or a list of rows, as the `encode` of a SentenceTransformer does.
+        """Create a model that contains every word and computes its vectors on demand.
 
-        Each template has a "{}" for the word. "all" makes every filled-in template a row of the word, whose scores are
-        averaged (each counts in metrics with `unit="row"`: with WEAT that is SEAT, May et al. 2019,
-        doi:10.18653/v1/N19-1063); "mean" takes their mean as the word's vector.
+        `encode` gets lists of at most `batch_size` strings, each string once, and returns (n, D): a tensor, an array or
+        a list of rows, as the `encode` of a SentenceTransformer does.
+
+        Each template has a "{}" for the word. "all" makes every filled-in template a row of the word, and the scores of
+        its rows are averaged (in metrics with `unit="row"` each row counts: with WEAT that is SEAT, May et al. 2019,
+        doi:10.18653/v1/N19-1063); "mean" uses their mean as the word's vector.
         """
         return cls(EncodedTable(encode, templates, contexts, batch_size, device), name)
 
@@ -234,7 +238,7 @@ class WordEmbeddingModel:
         cls, contexts: Mapping[str, Tensor], name: str | None = None, vocab_prefix: str | None = None
     ) -> "WordEmbeddingModel":
         # contexts: per word (K, D)
-        """Several vectors per word, one for each context: the pools of CEAT; elsewhere a word counts by their mean."""
+        """Create a model with one vector per word and context: the pools of CEAT; other metrics average per word."""
         return cls(table_of_contexts(contexts), name, vocab_prefix)
 
     @property
@@ -244,7 +248,7 @@ class WordEmbeddingModel:
 
     @property
     def vocab(self) -> dict[str, int]:
-        """Word -> its (first) row of `vectors`; where rows are computed on demand, of the words so far."""
+        """Mapping of words to their (first) row of `vectors`; only computed words if rows are computed on demand."""
         return self._table.vocab
 
     @property
@@ -255,11 +259,11 @@ class WordEmbeddingModel:
         return word in self._table
 
     def __len__(self) -> int:
-        """Number of words; of a table that is computed on demand, of those its source lists, or of those so far."""
+        """Return the number of words; for rows on demand, of the words that the source lists, or of computed words."""
         return len(self._table)
 
     def __getitem__(self, word: str) -> np.ndarray:
-        """The vector (D,) on the host; the mean of a word's vectors where it has several."""
+        """Return the vector (D,) on the host; the mean if a word has several vectors."""
         return self.arrays([word])[word]
 
     def get(self, word: str, default: Any = None) -> Any:
@@ -267,39 +271,41 @@ class WordEmbeddingModel:
 
     def rows(self, word: str) -> Tensor:
         # -> (K,) int64
-        """The rows of a word in `vectors`, on the device. Read `vectors` after it: an encoder makes rows when asked."""
+        """Return the rows of a word in `vectors`, on the device. Read `vectors` afterwards: rows may be new."""
         self._require([word])
         return torch.tensor(self._table.rows(word), device=self.vectors.device)
 
     def arrays(self, words: Iterable[str], normalize: bool = False) -> dict[str, np.ndarray]:
-        """Word -> vector (D,) in the table's dtype, or float32 if numpy lacks it; one transfer. See `model[word]`."""
+        """Return word -> vector (D,) in the table's dtype, or float32 if numpy lacks it, in one transfer."""
         words = list(words)
         self._require(words)
         self._table.add(words)
         rows = [self._table.rows(word) for word in words]
         vectors = self.vectors.detach()[torch.tensor(sum(map(list, rows), []), dtype=torch.int64, device="cpu")].cpu()
         vectors = vectors if vectors.dtype in OF_NUMPY else vectors.float()
-        parts = [part.mean(0) if len(part) > 1 else part[0] for part in vectors.split([len(each) for each in rows])]
+        parts = [
+            part.mean(0) if len(part) > 1 else part[0] for part in vectors.split([len(word_rows) for word_rows in rows])
+        ]
         arrays = [part.numpy() for part in parts]
         if normalize:
             arrays = [array / (np.linalg.norm(array) or 1) for array in arrays]
         return dict(zip(words, arrays, strict=True))
 
     def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> "WordEmbeddingModel":
-        """A model of the same name; its table is this one's if nothing changes."""
+        """Return a model of the same name on another device or dtype; the table is shared if nothing changes."""
         moved = type(self)(self._table.to(device, dtype), self.name, self.vocab_prefix)
         moved.wv = self.wv
         return moved
 
     def normalize(self) -> None:
-        """Divide every row by its L2 norm, in place, also those that are computed later; zero rows stay."""
+        """Divide every row by its L2 norm, in place, also rows that are computed later; zero rows stay."""
         self._table.change(word_sets.unit)
 
     def refresh(self) -> None:
-        """Compute the rows of an encoder anew, as after training; a model that was normalized stays so.
+        """Compute the rows of an encoder again, for example after training; a normalized model stays normalized.
 
-        Rows that `update` wrote are computed anew, too. Rows of a table are read where they lie: nothing is computed.
-        ValueError for a debiased model, whose directions were those of the rows before.
+        Rows that `update` wrote are overwritten, too. For a stored table nothing is computed. ValueError for a debiased
+        model, because its directions were computed from the previous rows.
 
         >>> scale = [1.0]
         >>> model = WordEmbeddingModel.from_encoder(lambda words: torch.ones(len(words), 2) * scale[0])
@@ -325,7 +331,7 @@ class WordEmbeddingModel:
     def batch_update(
         self, words: Sequence[str], embeddings: np.ndarray | Tensor | Sequence[np.ndarray | Tensor]
     ) -> None:
-        """Write the rows of distinct words in place: all of them, or none if an argument does not fit.
+        """Write the rows of distinct words in place; no row is written if an argument is invalid.
 
         Shapes: embeddings: (len(words), D), or a list of (D,).
         """
@@ -341,10 +347,10 @@ class WordEmbeddingModel:
             )
         _checks.shape("embeddings", vectors, len(words), self.vectors.shape[1])
         if not vectors.is_floating_point() or torch.promote_types(vectors.dtype, self.vectors.dtype) != (
-            own := self.vectors.dtype
+            dtype := self.vectors.dtype
         ):
             raise ValueError(
-                f"embeddings: got {vectors.dtype}, which {own} of the model {self.name!r} cannot hold without "
+                f"embeddings: got {vectors.dtype}, which {dtype} of the model {self.name!r} cannot hold without "
                 "loss; convert them first"
             )
         table = self._table.writable()
@@ -355,18 +361,18 @@ class WordEmbeddingModel:
         query: Query,
         *,
         lost_vocabulary_threshold: float = 0.2,
-        preprocessors: list[PreprocessorArgs] = AS_THEY_STAND,
+        preprocessors: list[PreprocessorArgs] = UNCHANGED,
         strategy: str = "first",
         paired: bool = False,
         warn_not_found_words: bool = False,
     ) -> IndexedQuery:
-        """The rows of a query's words, on the model's device, looked up once for any number of scores.
+        """Look up a query's words once for any number of scores; rows are on the model's device.
 
-        Every distinct word of a set is tried under each of `preprocessors` (default: as it stands); "first" takes the
-        first form in the vocabulary, "all" every one. A word without any is lost. A set that lost a larger share of
-        its words than the threshold, or all, makes the query unusable: it has a `reason`, and every score is NaN.
-        `paired` aligns the target sets by position (the attribute sets, if there is one target set): tuples with a
-        lost word are dropped whole, the share is that of tuples, and lists of unequal length are a ValueError.
+        Every distinct word of a set is looked up after each of `preprocessors` (default: unchanged); "first" uses the
+        first form in the vocabulary, "all" uses every form. A word without a form in the vocabulary is lost. A set that
+        lost a larger fraction of its words than the threshold, or all, makes the query unusable: it has a `reason`, and
+        every score is NaN. `paired` aligns the target sets by position (the attribute sets, if there is one target
+        set): tuples with a lost word are dropped, the fraction is that of tuples, and unequal lengths are a ValueError.
         """
         check_query(query)
         check_threshold(lost_vocabulary_threshold)
@@ -376,21 +382,24 @@ class WordEmbeddingModel:
         return self.index(query, search, lost_vocabulary_threshold, paired, warn_not_found_words)
 
     def search(self, preprocessors: list[PreprocessorArgs], strategy: str) -> Search:
-        """How words are looked up in this model, by options as in `index_query`."""
+        """Return the lookup in this model's vocabulary; options as in `index_query`."""
         return Search(self._table.vocabulary, self.vocab_prefix, preprocessors, strategy)
 
     def index(
         self, query: Query, search: Search, threshold: float, paired: bool, warn_not_found_words: bool
     ) -> IndexedQuery:
-        """`index_query` of arguments that were checked."""
-        found = look_up(query, search, self.name, threshold, paired, warn_not_found_words)
-        if not found.reason:
-            self._table.add(key for side in found.words for keys in side for key in keys)
-        of_sets = [[self._table.places([] if found.reason else keys) for keys in side] for side in found.words]
-        if paired and not found.reason:
-            aligned = 0 if len(found.words[0]) > 1 else 1
-            of_sets[aligned] = places_of_tuples(found.words[aligned], self._table)
-        return IndexedQuery.of(query, of_sets, found, self.vectors.device)
+        """Look up a query as `index_query` does, without checking arguments."""
+        matches = look_up(query, search, self.name, threshold, paired, warn_not_found_words)
+        if not matches.reason:
+            self._table.add(key for role_words in matches.words for keys in role_words for key in keys)
+        rows_by_role = [
+            [self._table.indexed_rows([] if matches.reason else keys) for keys in role_words]
+            for role_words in matches.words
+        ]
+        if paired and not matches.reason:
+            aligned = 0 if len(matches.words[0]) > 1 else 1
+            rows_by_role[aligned] = indexed_rows_of_tuples(matches.words[aligned], self._table)
+        return IndexedQuery.of(query, rows_by_role, matches, self.vectors.device)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, WordEmbeddingModel):

@@ -1,4 +1,4 @@
-"""Which word sets are compared: `Query` in words, `IndexedQuery` in rows of an embedding table."""
+"""Word sets to compare: `Query` in words, `IndexedQuery` in rows of an embedding table."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,18 +11,19 @@ import torch
 from torch import Tensor
 
 from ..sets.word_sets import Vectors
-from .indexed_sets import Form, Numbers, Side, number_words, padded
+from .indexed_sets import IndexedSets, Ints, Layout, padded, row_word_ids
 
 Template = tuple[int | Literal["n"], int | Literal["n"]]  # (target sets, attribute sets); "n" is one or more
-Forms = tuple[Form, Form]
+Layouts = tuple[Layout, Layout]
 
 
 class Query:
     """Target and attribute sets of words, as association tests compare them.
 
-    Sets are lists, tuples or arrays of `str`; they are copied. At least one target set; attribute sets may be none. A
-    set may be empty, which no model can score. Names default to "Target set 0", "Attribute set 0", ... and are
-    distinct on each side. TypeError for anything that is no set of words, ValueError for the number or the names.
+    Sets are lists, tuples or arrays of `str`; they are copied. At least one target set is required; attribute sets are
+    optional. A set may be empty, but then no model can score the query. Names default to "Target set 0",
+    "Attribute set 0", ... and are distinct among target sets and among attribute sets. TypeError for invalid word sets,
+    ValueError for their number or names.
 
     >>> query = Query([["rose", "lily"], ["gun", "axe"]], [["love", "joy"]], ["Flowers", "Weapons"], ["Pleasant"])
     >>> query.query_name
@@ -48,12 +49,12 @@ class Query:
         self.query_name = " wrt ".join(filter(None, map(joined, (self.target_sets_names, self.attribute_sets_names))))
 
     def get_subqueries(self, template: Template) -> "list[Query]":
-        """One query for each choice of `template` sets, in lexicographic order, targets outermost; "n" keeps a side."""
+        """Return one query per choice of `template` sets, in lexicographic order, targets outermost; "n" keeps all."""
         if not isinstance(template, tuple | list) or len(template) != 2:
             raise TypeError(f"template: got {template!r}, wanted a pair (target sets, attribute sets)")
         targets, attributes = (
-            list(combinations(range(available), _cardinality(side, asked, available, self.query_name)))
-            for side, asked, available in zip(("target", "attribute"), template, self.template, strict=True)
+            list(combinations(range(available), _cardinality(role, requested, available, self.query_name)))
+            for role, requested, available in zip(("target", "attribute"), template, self.template, strict=True)
         )
         return [self._choose(t, a) for t in targets for a in attributes]
 
@@ -79,62 +80,66 @@ class Query:
 
 @dataclass(frozen=True, eq=False)
 class IndexedQuery:
-    """A query as rows of an embedding table: words are looked up once, then only tensors are read.
+    """Query as rows of an embedding table: words are looked up once, then only tensors are read.
 
-    `targets` (..., T, W) and `attributes` (..., A, W) int64 rows, with `target_mask`, `attribute_mask`: True = a word.
-    `words` and `lost`: for targets and attributes, set by set, the keys found and the words that were not; `row_words`
-    has the key of each row, as a key may have several. An unusable query has a `reason` and no rows, so that every
-    score of it is NaN. A batch made by `stack` holds lists of these.
+    `targets` (..., T, W) and `attributes` (..., A, W) are int64 rows, with `target_mask`, `attribute_mask`: True = a
+    word. `words` and `lost` hold, for targets and attributes, set by set, the keys found and the words without a key;
+    `row_words` holds the key of each row, as a key may have several rows. An unusable query has a `reason` and no rows,
+    so that all its scores are NaN. A batch made by `stack` holds lists of these.
     """
 
     query: Any  # Query, or a list of them for a batch; words, row_words, lost and reason likewise
-    sides: tuple[Side, Side]
+    sides: tuple[IndexedSets, IndexedSets]
     words: Any = None
     row_words: Any = None
     lost: Any = None
     reason: Any = None
 
     @staticmethod
-    def of(query: Query, found: Any, looked_up: Any, device: Any) -> "IndexedQuery":
-        """From the rows of each set with the number of the key of each, and from what was looked up."""
-        words, origins, lost, reason = looked_up
+    def of(query: Query, rows_and_words: Any, matches: Any, device: Any) -> "IndexedQuery":
+        """Create a query from the rows of each set, the key index of each row, and the result of the lookup."""
+        words, origins, lost, reason = matches
         targets, attributes = (
-            Side.of(
-                [rows for rows, _ in side], [number_words(k, o) for (_, k), o in zip(side, own, strict=True)], device
+            IndexedSets.of(
+                [rows for rows, _ in sets],
+                [row_word_ids(k, o) for (_, k), o in zip(sets, role_origins, strict=True)],
+                device,
             )
-            for side, own in zip(found, origins, strict=True)
+            for sets, role_origins in zip(rows_and_words, origins, strict=True)
         )
         row_words = tuple(
             [
-                keys[: len(of_rows)] if isinstance(of_rows, range) else [keys[n] for n in of_rows]
-                for keys, (_, of_rows) in zip(of_sets, side, strict=True)
+                keys[: len(key_indices)] if isinstance(key_indices, range) else [keys[n] for n in key_indices]
+                for keys, (_, key_indices) in zip(set_keys, sets, strict=True)
             ]
-            for of_sets, side in zip(words, found, strict=True)
+            for set_keys, sets in zip(words, rows_and_words, strict=True)
         )
         return IndexedQuery(query, (targets, attributes), words, row_words, lost, reason)
 
     @staticmethod
     def stack(queries: "Sequence[IndexedQuery]") -> "IndexedQuery":
-        """One batch (Q, ...) of queries with equal numbers of sets, padded to the largest set."""
+        """Stack queries with equal numbers of sets to a batch (Q, ...), padded to the largest set."""
         templates = [query.template for query in queries]
         if not queries or len(set(templates)) > 1:
             raise ValueError(f"queries: got {len(queries)} with the templates {templates}, wanted equal templates")
-        targets, attributes = map(Side.stack, zip(*(query.sides for query in queries), strict=True))
-        listed = ([getattr(q, name) for q in queries] for name in ("words", "row_words", "lost", "reason"))
-        return IndexedQuery([q.query for q in queries], (targets, attributes), *listed)
+        targets, attributes = map(IndexedSets.stack, zip(*(query.sides for query in queries), strict=True))
+        fields = ([getattr(q, name) for q in queries] for name in ("words", "row_words", "lost", "reason"))
+        return IndexedQuery([q.query for q in queries], (targets, attributes), *fields)
 
     @staticmethod
     def of_sets(
         rows: Tensor,
         mask: Tensor,
         lengths: np.ndarray,
-        targets: Sequence[Numbers],
-        attributes: Sequence[Numbers],
+        targets: Sequence[Ints],
+        attributes: Sequence[Ints],
         words: Tensor | None = None,
     ) -> "IndexedQuery":
         # rows, mask, words: (S, W)  lengths: (S,)
-        """A batch of nameless queries; each takes sets of one table by number, all of them equally many."""
-        first, second = (Side.choose(rows, mask, lengths, chosen, words) for chosen in (targets, attributes))
+        """Create a batch of unnamed queries from set indices of one table, equally many for each query."""
+        first, second = (
+            IndexedSets.choose(rows, mask, lengths, set_indices, words) for set_indices in (targets, attributes)
+        )
         return IndexedQuery(None, (first, second))
 
     @property
@@ -158,44 +163,48 @@ class IndexedQuery:
     def attribute_mask(self) -> Tensor:
         return self._mask(1)
 
-    def sets(self, vectors: Tensor, template: Forms | None = None) -> tuple[Vectors, ...]:
-        """The embeddings, in the order in which metrics take them: targets, then attributes.
+    def sets(self, vectors: Tensor, template: Layouts | None = None) -> tuple[Vectors, ...]:
+        """Return the embeddings in the order of a metric's arguments: targets, then attributes.
 
-        Shapes: vectors: (..., V, D) -> per set (..., W, D) at its own width; a side of "n": (..., n, W, D).
+        Shapes: vectors: (..., V, D) -> per set (..., W, D) at its own width; for "n": (..., n, W, D).
 
-        A `WordSet` where a set is padded or a word has several rows, of templates, contexts or forms; else a tensor.
+        A set is a `WordSet` if it is padded or a word has several rows (templates, contexts or forms), else a tensor.
 
-        `template` says how a side comes: a number as one tensor per set, "n" as one stack of sets, "joined" as one set
-        of all its words, "distinct" as one set in which a word of several sets counts once (by its mask). Default:
-        one tensor per set.
+        `template` has a layout for the target sets and one for the attribute sets: a number for one tensor per set, "n"
+        for one stack of sets, "joined" for one set of all words, "distinct" for one set in which a word of several sets
+        counts once (by its mask). Default: one tensor per set.
         """
-        forms = self._forms(template)
-        return tuple(found for side, form in zip(self.sides, forms, strict=True) for found in side.sets(vectors, form))
+        layouts = self._layouts(template)
+        return tuple(
+            word_set
+            for indexed, layout in zip(self.sides, layouts, strict=True)
+            for word_set in indexed.sets(vectors, layout)
+        )
 
     def with_words_identified(self) -> "IndexedQuery":
-        """Return the query with target words that have the same numbers in every query; see `word_keys`."""
+        """Return the query with ids of target words that are the same in every query; see `word_keys`."""
         targets, attributes = self.sides
         return replace(self, sides=(targets.identified(self.row_words[0]), attributes))
 
     def pools(self, side: int, i: int) -> tuple[Tensor, Tensor]:
         # ->  rows (W, K) int64, mask (W, K)
-        """The rows of each word of set `i` of a side (0: targets, 1: attributes) by themselves."""
+        """Return the rows of each word of set `i` separately; `side` is 0 for targets, 1 for attributes."""
         rows, members = self.sides[side].rows.split_with_sizes(self.sides[side].longest, -1)[i], defaultdict(list)
-        for place, word in enumerate(self.row_words[side][i]):
-            members[word].append(place)
-        places, mask = padded(list(members.values()), rows.device)
-        return rows[places], mask
+        for position, word in enumerate(self.row_words[side][i]):
+            members[word].append(position)
+        positions, mask = padded(list(members.values()), rows.device)
+        return rows[positions], mask
 
     def _mask(self, side: int) -> Tensor:
         rows, mask = self.sides[side].stacked()
         return torch.ones_like(rows, dtype=torch.bool) if mask is None else mask
 
-    def _forms(self, template: Forms | None) -> Forms:
-        own = self.template
-        if template is None or template == own:
-            return own
-        if any(form != sets and not isinstance(form, str) for form, sets in zip(template, own, strict=True)):
-            raise ValueError(f"template: got {tuple(template)!r} for a query of {own} sets")
+    def _layouts(self, template: Layouts | None) -> Layouts:
+        expected = self.template
+        if template is None or template == expected:
+            return expected
+        if any(layout != sets and not isinstance(layout, str) for layout, sets in zip(template, expected, strict=True)):
+            raise ValueError(f"template: got {tuple(template)!r} for a query of {expected} sets")
         return template
 
 
@@ -238,14 +247,14 @@ def joined(names: Sequence[str]) -> str:
     return " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
 
 
-def _cardinality(side: str, asked: Any, available: int, query_name: str) -> int:
-    if isinstance(asked, str) and asked == "n":
+def _cardinality(role: str, requested: Any, available: int, query_name: str) -> int:
+    if isinstance(requested, str) and requested == "n":
         return available
-    if not isinstance(asked, int) or isinstance(asked, bool):
-        raise TypeError(f"template: got {asked!r} {side} sets, wanted an integer or 'n'")
-    least = 1 if side == "target" else 0
-    if not least <= asked <= available:
+    if not isinstance(requested, int) or isinstance(requested, bool):
+        raise TypeError(f"template: got {requested!r} {role} sets, wanted an integer or 'n'")
+    minimum = 1 if role == "target" else 0
+    if not minimum <= requested <= available:
         raise ValueError(
-            f"template: got {asked} {side} sets, wanted {least} to {available}, as many as {query_name!r} has"
+            f"template: got {requested} {role} sets, wanted {minimum} to {available}, as many as {query_name!r} has"
         )
-    return asked
+    return requested

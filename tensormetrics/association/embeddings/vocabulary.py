@@ -1,4 +1,4 @@
-"""Where a model's rows come from: a table with a vocabulary, or an encoder that makes rows when words are asked for."""
+"""Sources of a model's rows: a table with a vocabulary, or an encoder that computes rows on demand."""
 
 import functools
 import itertools
@@ -16,13 +16,13 @@ from ..._progress import progress_bar
 from ..sets import word_sets
 
 Encode = Callable[[list[str]], "Tensor | np.ndarray | Sequence[Any]"]
-Change = Callable[[Tensor], Tensor]  # (n, D) float64  ->  the same, each row for itself
-CHUNK = 2**24  # numbers that are float64 at a time
-MOST_ROWS = 10_000  # tuples that the rows of a tuple of words form
+Change = Callable[[Tensor], Tensor]  # (n, D) float64  ->  (n, D), each row independently
+CHUNK = 2**24  # elements converted to float64 at a time
+MAX_ROWS = 10_000  # largest number of row tuples of a tuple of words
 
 
 class Table:
-    """Rows of `vectors` (V, D) under the words of `vocab`; `members` has the rows of words that have several."""
+    """Rows of `vectors` (V, D) for the words of `vocab`; `members` has the rows of words with several rows."""
 
     on_demand = False
 
@@ -39,11 +39,11 @@ class Table:
 
     @property
     def vocabulary(self) -> Container[str]:
-        """What words are looked up in."""
+        """Container in which words are looked up."""
         return self.vocab
 
     def add(self, words: Iterable[str]) -> None:
-        """Make rows for words that are in this table but have none yet; here all of them have."""
+        """Compute the rows of words that have none yet; in this class all words have rows."""
 
     @property
     def has_several_rows(self) -> bool:
@@ -52,15 +52,15 @@ class Table:
 
     @torch.no_grad()
     def change(self, function: Change) -> None:
-        """Rewrite all rows in place, also those that are computed later."""
+        """Rewrite all rows in place, and rows that are computed later."""
         rewrite(self.vectors, torch.arange(len(self.vectors), device=self.vectors.device), function)
 
     def copied(self) -> "Table":
-        """Return a table whose rows are another tensor."""
+        """Return a table with a copy of the rows."""
         return Table(self.vectors.detach().clone(), dict(self.vocab), dict(self.members))
 
     def refresh(self) -> None:
-        """Compute the rows anew; here they are read where they lie."""
+        """Compute the rows again; in this class they are stored, so nothing is computed."""
 
     def equals(self, other: "Table") -> bool:
         a, b = self.vectors, other.vectors
@@ -76,24 +76,24 @@ class Table:
     def rows(self, word: str) -> Sequence[int]:
         return self.members[word] if word in self.members else (self.vocab[word],)
 
-    def places(self, words: Sequence[str]) -> tuple[list[int], Sequence[int]]:
-        """The rows of all these words, and which of the words each row belongs to."""
+    def indexed_rows(self, words: Sequence[str]) -> tuple[list[int], Sequence[int]]:
+        """Return the rows of all words, and the index of the word of each row."""
         if not self.members:
             return [self.vocab[word] for word in words], range(len(words))
-        found = [(row, i) for i, word in enumerate(words) for row in self.rows(word)]
-        return [row for row, _ in found], [i for _, i in found]
+        pairs = [(row, i) for i, word in enumerate(words) for row in self.rows(word)]
+        return [row for row, _ in pairs], [i for _, i in pairs]
 
     def to(self, device: Any, dtype: torch.dtype | None) -> "Table":
         return Table(_moved(self.vectors, device, dtype), self.vocab, self.members)
 
 
 class EncodedTable(Table):
-    """Its templates, filled in with a word, are encoded once and kept. "mean" adds a row for their mean.
+    """Table that encodes templates filled in with a word once and stores the rows; "mean" adds a row for their mean.
 
-    Every word is in it, or those that `known` says yes to; `words` are those that the source lists. `mark` is how a
-    word is written in a template; with `sentences` each word has texts of its own instead. `changes` were made to all
-    rows and are made to those that come later; some words may have rows of their own beside (`has_own_rows`), which
-    cannot be computed anew.
+    It contains every word, or the words that `can_encode` accepts; `words` are the words that the source lists. `mark`
+    is how a word is written in a template; with `sentences` each word has its own texts instead. `changes` have been
+    applied to all rows and are applied to new rows; some words may have additional rows (`has_custom_rows`), which
+    cannot be computed again.
     """
 
     on_demand = True
@@ -106,7 +106,7 @@ class EncodedTable(Table):
         batch_size: int,
         device: Any,
         dtype: torch.dtype | None = None,
-        known: Callable[[str], bool] = lambda word: True,
+        can_encode: Callable[[str], bool] = lambda word: True,
         mark: str = "{}",
         words: Sized | None = None,
         sentences: Mapping[str, list[str]] | None = None,
@@ -119,15 +119,15 @@ class EncodedTable(Table):
             if "{}" not in template:
                 raise ValueError(f"templates: got {template!r}, wanted a str with {{}} in the place of the word")
         self.options = (encode, tuple(templates), contexts, batch_size)
-        self.known, self.mark, self.words, self.sentences = known, mark, words, sentences
+        self.can_encode, self.mark, self.words, self.sentences = can_encode, mark, words, sentences
         self.device, self.dtype = device, dtype
         self.changes: tuple[Change, ...] = ()
-        self.has_own_rows = False
+        self.has_custom_rows = False
         self._clear()
 
     def _clear(self) -> None:
         super().__init__(torch.empty(0, 0, device=self.device, dtype=self.dtype), {})
-        self.row_of: dict[str, int] = {}  # of an encoded string
+        self.row_of: dict[str, int] = {}  # encoded string -> row
 
     @property
     def vectors(self) -> Tensor:  # type: ignore[override]
@@ -139,7 +139,7 @@ class EncodedTable(Table):
         self._store, self._count = vectors, len(vectors)
 
     def strings_of(self, word: str) -> list[str]:
-        """Return what is encoded for a word."""
+        """Return the strings to encode for a word."""
         if self.sentences is not None:
             return self.sentences[word]
         _, templates, _, _ = self.options
@@ -149,7 +149,7 @@ class EncodedTable(Table):
         return len(self.vocab) if self.words is None else len(self.words)
 
     def __contains__(self, word: Any) -> bool:
-        return isinstance(word, str) and (word in self.vocab or self.known(word))
+        return isinstance(word, str) and (word in self.vocab or self.can_encode(word))
 
     @property
     def vocabulary(self) -> Container[str]:
@@ -171,21 +171,21 @@ class EncodedTable(Table):
             for function in self.changes:
                 rewrite(self.vectors, torch.arange(first, self._count, device=self.vectors.device), function)
         except BaseException:
-            self._count = first  # half of them would lack the changes
+            self._count = first  # some of the new rows would lack the changes
             raise
         self.row_of.update(rows)
         self.vocab.update((word, rows_of_word[0]) for word, rows_of_word in members.items())
         self.members.update(members)
 
     def _encoded(self, words: list[str]) -> tuple[dict[str, int], dict[str, list[int]]]:
-        """Append the rows of new words, and return those of each new string and of each word."""
+        """Append the rows of new words; return the row of each new string and the rows of each word."""
         encode, templates, contexts, batch_size = self.options
         strings_of = {word: self.strings_of(word) for word in words}
         has_means = contexts == "mean" and len(templates) > 1
-        known = {} if has_means and self.changes else self.row_of  # a mean is that of rows before their changes
-        new = [s for s in dict.fromkeys(itertools.chain.from_iterable(strings_of.values())) if s not in known]
+        known_rows = {} if has_means and self.changes else self.row_of  # a mean is over rows before their changes
+        new = [s for s in dict.fromkeys(itertools.chain.from_iterable(strings_of.values())) if s not in known_rows]
         needed = self._count + len(new) + has_means * len(words)
-        rows: dict[str, int] = {}  # of the new strings
+        rows: dict[str, int] = {}  # new string -> row
         with progress_bar(len(new), "text", description="encode", transient=True) as progress:
             for start in range(0, len(new), batch_size):
                 strings = new[start : start + batch_size]
@@ -215,7 +215,7 @@ class EncodedTable(Table):
         return table
 
     def refresh(self) -> None:
-        if self.has_own_rows:
+        if self.has_custom_rows:
             raise ValueError(
                 "refresh: got a debiased model, wanted the one before; refresh it, fit and transform again"
             )
@@ -224,42 +224,42 @@ class EncodedTable(Table):
         self.add(words)
 
     def equals(self, other: Table) -> bool:
-        # Rows that nobody asked for say nothing: tables are equal where their rows always will be.
+        # Tables are equal if all rows that they will ever compute are equal, whatever was computed so far.
         if not isinstance(other, EncodedTable):
             return False
-        names = "options", "known", "mark", "sentences", "changes", "device", "dtype"
+        names = "options", "can_encode", "mark", "sentences", "changes", "device", "dtype"
         return all(getattr(self, name) == getattr(other, name) for name in names)
 
     def to(self, device: Any, dtype: torch.dtype | None) -> "EncodedTable":
-        own = {"known": self.known, "mark": self.mark, "words": self.words, "sentences": self.sentences}
-        table = EncodedTable(*self.options, device or self.device, dtype or self.dtype, **own)  # type: ignore[arg-type]
+        kwargs = {"can_encode": self.can_encode, "mark": self.mark, "words": self.words, "sentences": self.sentences}
+        table = EncodedTable(*self.options, device or self.device, dtype or self.dtype, **kwargs)  # type: ignore[arg-type]
         table.vectors = _moved(self.vectors, device, dtype)
-        table.changes, table.has_own_rows = self.changes, self.has_own_rows
+        table.changes, table.has_custom_rows = self.changes, self.has_custom_rows
         table.vocab, table.members, table.row_of = dict(self.vocab), dict(self.members), dict(self.row_of)
         return table
 
-    def _checked(self, rows: Any, strings: int) -> Tensor:
+    def _checked(self, rows: Any, num_strings: int) -> Tensor:
         # rows: (strings, D), or an array, or a list of rows
         got = type(rows).__name__
         try:
             if isinstance(rows, list | tuple) and rows and all(isinstance(row, Tensor) for row in rows):
                 rows = torch.stack(tuple(rows))
             elif not isinstance(rows, Tensor):
-                rows = torch.from_numpy(np.array(rows))  # a copy, as torch shares no memory that is read-only
+                rows = torch.from_numpy(np.array(rows))  # a copy, because torch does not share read-only memory
         except (TypeError, ValueError, RuntimeError):
-            wanted = f"a tensor, an array or a list of {strings} rows of one length"
-            raise TypeError(f"encode: got a {got} for {strings} strings, wanted {wanted}") from None
+            expected = f"a tensor, an array or a list of {num_strings} rows of one length"
+            raise TypeError(f"encode: got a {got} for {num_strings} strings, wanted {expected}") from None
         dim = self.vectors.shape[1] if len(self.vectors) else "D"
-        if rows.ndim != 2 or len(rows) != strings or dim not in ("D", rows.shape[1]):
+        if rows.ndim != 2 or len(rows) != num_strings or dim not in ("D", rows.shape[1]):
             raise ValueError(
-                f"encode: got the shape {tuple(rows.shape)} for {strings} strings, wanted ({strings}, {dim})"
+                f"encode: got the shape {tuple(rows.shape)} for {num_strings} strings, wanted ({num_strings}, {dim})"
             )
         if not rows.is_floating_point():
             raise TypeError(f"encode: got {rows.dtype}, wanted a floating dtype")
         return rows.to(device=self.device, dtype=self.dtype)
 
     def _append(self, rows: Tensor, needed: int) -> None:
-        # needed: rows there will be
+        # needed: total number of rows to reserve
         count = self._count
         dtype = torch.promote_types(self._store.dtype, rows.dtype) if count else rows.dtype
         if not count:
@@ -274,10 +274,10 @@ class EncodedTable(Table):
 
 
 def _encode(encode: Encode, strings: list[str]) -> Any:
-    """Call the encoder; a ValueError that names the strings if it cannot encode them."""
+    """Call the encoder; raise a ValueError that names the strings if it cannot encode them."""
     try:
         return encode(strings)
-    except (ArithmeticError, LookupError, OSError, RuntimeError) as error:  # other errors are those of its code
+    except (ArithmeticError, LookupError, OSError, RuntimeError) as error:  # other errors are bugs of the encoder
         got = f"{type(error).__name__} ({str(error):.200})"
         raise ValueError(f"encode: got {got} for the strings {str(strings):.80}, wanted vectors") from error
 
@@ -311,7 +311,7 @@ def table_of_contexts(contexts: Mapping[str, Tensor]) -> Table:
 
 
 def _moved(vectors: Tensor, device: Any, dtype: torch.dtype | None) -> Tensor:
-    """The tensor itself if nothing changes, else a copy that is no part of a graph."""
+    """Return the tensor itself if nothing changes, else a detached copy."""
     if torch.device(device or vectors.device) == vectors.device and (dtype or vectors.dtype) == vectors.dtype:
         return vectors
     return vectors.detach().to(device=device, dtype=dtype)
@@ -319,22 +319,22 @@ def _moved(vectors: Tensor, device: Any, dtype: torch.dtype | None) -> Tensor:
 
 def table_of(wv: Any) -> Table:
     vectors = getattr(wv, "vectors", None)
-    listings = ("key_to_index", "index_to_key", "vocab")
-    # gensim 4 raises on access to `vocab`, so the first that is there decides.
-    listing = next((name for name in listings if hasattr(wv, name)), None)
-    if not isinstance(vectors, np.ndarray | Tensor) or listing is None:
+    attributes = ("key_to_index", "index_to_key", "vocab")
+    # gensim 4 raises on access to `vocab`, so the first existing attribute is used.
+    attribute = next((name for name in attributes if hasattr(wv, name)), None)
+    if not isinstance(vectors, np.ndarray | Tensor) or attribute is None:
         raise TypeError(
             f"wv: got a {type(wv).__name__}, wanted an object with vectors (an array or tensor) and one of "
-            f"{', '.join(listings)}; or write WordEmbeddingModel.from_tensor, from_word2vec, from_encoder or another "
+            f"{', '.join(attributes)}; or write WordEmbeddingModel.from_tensor, from_word2vec, from_encoder or another "
             "of its from_..."
         )
-    listed = getattr(wv, listing)
+    entries = getattr(wv, attribute)
     rows = None
-    if listing != "index_to_key":
-        rows = list(listed.values()) if listing == "key_to_index" else [entry.index for entry in listed.values()]
+    if attribute != "index_to_key":
+        rows = list(entries.values()) if attribute == "key_to_index" else [entry.index for entry in entries.values()]
     vectors = vectors if isinstance(vectors, Tensor) else from_array("wv.vectors", vectors)
     vectors = checked_vectors("wv.vectors", vectors)
-    return Table(vectors, vocabulary_of(list(listed), len(vectors), rows))
+    return Table(vectors, vocabulary_of(list(entries), len(vectors), rows))
 
 
 def checked_vectors(argument: str, vectors: Any) -> Tensor:
@@ -348,7 +348,7 @@ def checked_vectors(argument: str, vectors: Any) -> Tensor:
 
 
 def from_array(argument: str, array: Any, variable: str | None = None) -> Tensor:
-    # The same memory if torch can share it: it cannot write-protect, reverse or swap bytes.
+    # The memory is shared unless torch cannot: it has no read-only tensors, negative strides or swapped bytes.
     if not isinstance(array, np.ndarray):
         raise TypeError(f"{argument}: got a {type(array).__name__}, wanted an array")
     if array.dtype.kind != "f":
@@ -359,8 +359,8 @@ def from_array(argument: str, array: Any, variable: str | None = None) -> Tensor
     return torch.from_numpy(array)
 
 
-def rows_of(argument: str, rows: Any, number: int) -> Tensor:
-    # -> (number, D), or what shape it has
+def rows_of(argument: str, rows: Any, num_rows: int) -> Tensor:
+    # -> (num_rows, D), unchecked for tensors and arrays
     if isinstance(rows, Tensor):
         return rows
     if isinstance(rows, np.ndarray):
@@ -368,14 +368,16 @@ def rows_of(argument: str, rows: Any, number: int) -> Tensor:
     if not isinstance(rows, list | tuple):
         raise TypeError(f"{argument}: got a {type(rows).__name__}, wanted an array, a tensor or a list of these")
     rows = [row if isinstance(row, Tensor) else from_array(f"{argument}[{i}]", row) for i, row in enumerate(rows)]
-    if len(rows) != number or len({row.shape for row in rows}) != 1:
-        raise ValueError(f"{argument}: got rows of the shapes {[tuple(row.shape) for row in rows]} for {number} words")
+    if len(rows) != num_rows or len({row.shape for row in rows}) != 1:
+        raise ValueError(
+            f"{argument}: got rows of the shapes {[tuple(row.shape) for row in rows]} for {num_rows} words"
+        )
     dtype = functools.reduce(torch.promote_types, (row.dtype for row in rows))
     return torch.stack([row.to(dtype) for row in rows])
 
 
 def vocabulary_of(words: Any, rows: int, row_of: Sequence[int] | None = None) -> dict[str, int]:
-    """Word -> row; by default in order."""
+    """Return word -> row; by default rows are in the order of the words."""
     if not isinstance(words, list | tuple | np.ndarray):
         raise TypeError(f"words: got a {type(words).__name__}, wanted a list of str")
     for i, word in enumerate(words):
@@ -386,34 +388,33 @@ def vocabulary_of(words: Any, rows: int, row_of: Sequence[int] | None = None) ->
     vocab = dict(zip(map(str, words), range(rows) if row_of is None else map(int, row_of), strict=True))
     if len(vocab) < rows:
         raise ValueError(f"words: got {repeated_words(list(words))} more than once, wanted distinct words")
-    if outside := [word for word, row in vocab.items() if not 0 <= row < rows][:1]:
-        raise ValueError(f"words: {outside[0]!r} has the row {vocab[outside[0]]}, wanted 0 to {rows - 1}")
+    if out_of_range := [word for word, row in vocab.items() if not 0 <= row < rows][:1]:
+        raise ValueError(f"words: {out_of_range[0]!r} has the row {vocab[out_of_range[0]]}, wanted 0 to {rows - 1}")
     return vocab
 
 
 def repeated_words(words: Sequence[str]) -> list[str]:
-    """The first few that stand there more than once."""
+    """Return the first few words that occur more than once."""
     return [word for word, count in Counter(words).items() if count > 1][:5]
 
 
-def places_of_tuples(sets: list[list[str]], table: Table) -> list[tuple[list[int], Sequence[int]]]:
-    """The same as `Table.places` of each set, where the words at one position form a tuple, and so do their rows.
+def indexed_rows_of_tuples(sets: list[list[str]], table: Table) -> list[tuple[list[int], Sequence[int]]]:
+    """Return `Table.indexed_rows` of sets in which the words at one position form a tuple, and so do their rows.
 
-    Rows form tuples in order, those of a word with fewer again from the first on, until each has been taken equally
-    often.
+    Rows form tuples in order; a word with fewer rows repeats them, so that all rows of a word are used equally often.
     """
     if not table.members:
-        return [table.places(words) for words in sets]
-    places: list[tuple[list[int], list[int]]] = [([], []) for _ in sets]
+        return [table.indexed_rows(words) for words in sets]
+    indexed_rows: list[tuple[list[int], list[int]]] = [([], []) for _ in sets]
     for i, words in enumerate(zip(*sets, strict=True)):
-        of_words = [table.rows(word) for word in words]
-        num_rows = math.lcm(*map(len, of_words))
-        if num_rows > max(MOST_ROWS, *map(len, of_words)):
-            counts = [len(rows) for rows in of_words]
+        word_rows = [table.rows(word) for word in words]
+        num_rows = math.lcm(*map(len, word_rows))
+        if num_rows > max(MAX_ROWS, *map(len, word_rows)):
+            counts = [len(rows) for rows in word_rows]
             raise ValueError(
                 f"query: {words} have {counts} vectors, which form {num_rows} tuples; wanted equal numbers"
             )
-        for (rows, numbers), own in zip(places, of_words, strict=True):
-            rows += [*own] * (num_rows // len(own))
-            numbers += [i] * num_rows
-    return list(places)
+        for (rows, word_indices), new_rows in zip(indexed_rows, word_rows, strict=True):
+            rows += [*new_rows] * (num_rows // len(new_rows))
+            word_indices += [i] * num_rows
+    return list(indexed_rows)

@@ -1,4 +1,4 @@
-"""Words within texts: templates that are filled in, and sentences in which a word is looked for."""
+"""Words within texts: filled-in templates, and sentences that contain a word."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -6,7 +6,7 @@ from typing import Any
 
 OPEN, CLOSE = "\ue000", "\ue001"  # characters for private use, which no text contains
 MARK = f"{OPEN}{{}}{CLOSE}"  # how a word is written in a template, so that its tokens can be found
-ENDINGS = "s|es|ed|d|ing"  # of regular English inflection
+ENDINGS = "s|es|ed|d|ing"  # regular English inflection
 
 Span = tuple[int, int]
 Context = str | tuple[str, str | Span]  # a sentence, or a sentence and the word's form or span in it
@@ -39,7 +39,7 @@ def marked_contexts(contexts: Mapping[str, Sequence[Context]]) -> dict[str, list
 
 
 def word_spans(text: str, word: str) -> list[Span]:
-    """Find a word in a text: as it is, or in other case, or else with a regular English ending ("nurses")."""
+    """Find a word in a text: unchanged, else in other case, else with a regular English ending ("nurses")."""
     word = re.escape(word)
     for pattern, flags in (word, 0), (word, re.IGNORECASE), (f"{word}(?:{ENDINGS})", re.IGNORECASE):
         if spans := [match.span() for match in re.finditer(rf"(?<!\w)(?:{pattern})(?!\w)", text, flags)]:
@@ -48,27 +48,28 @@ def word_spans(text: str, word: str) -> list[Span]:
 
 
 def _marked(name: str, word: str, context: Any) -> str:
-    text, form = context if isinstance(context, tuple) and len(context) == 2 else (context, word)
-    if not isinstance(text, str) or not isinstance(form, str | tuple):
+    text, occurrence = context if isinstance(context, tuple) and len(context) == 2 else (context, word)
+    if not isinstance(text, str) or not isinstance(occurrence, str | tuple):
         raise TypeError(f"{name}: got a {type(context).__name__}, wanted a sentence or (sentence, 'form of the word')")
     if OPEN in text or CLOSE in text:
         raise ValueError(f"{name}: got one of the characters U+E000 and U+E001, which mark words here; leave it out")
-    if isinstance(form, tuple):
-        spans = [_checked_span(name, text, form)]
+    if isinstance(occurrence, tuple):
+        spans = [_checked_span(name, text, occurrence)]
     elif isinstance(context, tuple):
-        spans = [match.span() for match in re.finditer(re.escape(form), text)] if form else []
-        spans = word_spans(text, form) or spans
+        spans = [match.span() for match in re.finditer(re.escape(occurrence), text)] if occurrence else []
+        spans = word_spans(text, occurrence) or spans
     else:
         spans = word_spans(text, word)
     if not spans:
         raise ValueError(
-            f"{name}: found no {form!r} in {text!r}; write ({text!r}, 'its form there') or ({text!r}, (start, end))"
+            f"{name}: found no {occurrence!r} in {text!r}; "
+            f"write ({text!r}, 'its form there') or ({text!r}, (start, end))"
         )
-    pieces, end = [], 0
+    parts, end = [], 0
     for start, stop in spans:
-        pieces += [text[end:start], OPEN, text[start:stop], CLOSE]
+        parts += [text[end:start], OPEN, text[start:stop], CLOSE]
         end = stop
-    return "".join([*pieces, text[end:]])
+    return "".join([*parts, text[end:]])
 
 
 def _checked_span(name: str, text: str, span: tuple[Any, ...]) -> Span:

@@ -14,15 +14,15 @@ from .tokens import Tokens
 
 
 class Probe(NamedTuple):
-    """A token whose probability is asked of a masked model."""
+    """A token to score with a masked model."""
 
-    ids: tuple[int, ...]  # of the text, in which the position is masked
+    ids: tuple[int, ...]  # the text, with a mask at the position
     position: int
     token: int
 
 
 class Continuation(NamedTuple):
-    """A text whose tokens from `start` on are scored by a causal model, each given those before."""
+    """A text to score with a causal model from token `start` on, each token given the previous ones."""
 
     ids: list[int]
     start: int  # at least 1
@@ -37,29 +37,29 @@ def log_probabilities(
     *,
     batch_size: int = 64,
 ) -> Tensor | tuple[Tensor, Tensor]:
-    """Compute the log-probabilities of words in templates under a masked language model, as `LPBS` takes them.
+    """Compute the log-probabilities of words in templates under a masked language model, the input of `LPBS`.
 
-    A word of n tokens gets n masks, which are filled from left to right: its log-probability is the sum of those of
-    its tokens, each given the ones before. A word with an unknown token has NaN.
+    A word of n tokens gets n masks, which are filled from left to right: its log-probability is the sum over its
+    tokens, each given the previous ones. A word with an unknown token has NaN.
 
     Args:
         model: A masked language model of transformers, in evaluation mode, as of AutoModelForMaskedLM.
         tokenizer: Its tokenizer.
         templates: Texts with one ``{}`` for the word, and with `attributes` one ``{attribute}``.
-        words: The W words, written as they are within a text.
-        attributes: A words that are filled in for ``{attribute}``. The prior is that of the same text in which the
-            tokens of the attribute are masked, too (Kurita et al. 2019).
+        words: W words, written as within a text.
+        attributes: A words to fill in for ``{attribute}``. The prior is the log-probability in the same text with the
+            tokens of the attribute masked, too (Kurita et al. 2019).
         batch_size: Texts in a forward pass; texts of similar lengths go together.
 
     Shape:
         - Output: ``(T, W)``, float64; with attributes a pair of ``(T, A, W)``
 
     Returns:
-        Logarithms of probabilities in nats, of T templates; with attributes these and the priors.
+        Log-probabilities in nats, for T templates; with attributes also the priors.
 
     Raises:
         TypeError: If the model is not a masked language model.
-        ValueError: If a template has no place for the word or the attribute, or a text is too long for the model.
+        ValueError: If a template has no slot for the word or the attribute, or a text is too long for the model.
 
     Example:
         >>> from transformers import BertConfig, BertForMaskedLM, BertTokenizer
@@ -107,20 +107,20 @@ def sentence_log_likelihood(
 ) -> Tensor:
     """Compute the log-likelihoods of sentences under a causal language model.
 
-    The first token is given the tokenizer's token for the beginning of a text; without one it is not scored.
+    The first token is conditioned on the tokenizer's token for the beginning of a text; without one it is not scored.
 
     Args:
         model: A causal language model of transformers, in evaluation mode, as of AutoModelForCausalLM.
         tokenizer: Its tokenizer.
         sentences: N sentences.
-        contexts: A text before each sentence, joined by a space, which is read and not scored.
+        contexts: A text before each sentence, joined by a space, which is not scored.
         batch_size: Texts in a forward pass; texts of similar lengths go together.
 
     Shape:
         - Output: ``(N,)``, float64
 
     Returns:
-        The sum of the logarithms of the probabilities of a sentence's tokens, each given those before, in nats.
+        The sum of the log-probabilities of a sentence's tokens, each given the previous ones, in nats.
 
     Raises:
         TypeError: If the model is not a causal language model.
@@ -163,8 +163,7 @@ def pseudo_log_likelihood(model: Any, tokenizer: Any, sentences: Sequence[str], 
         - Output: ``(N,)``, float64
 
     Returns:
-        The sum of the logarithms of the probabilities of a sentence's tokens, each masked while all others are given,
-        in nats.
+        The sum of the log-probabilities of a sentence's tokens, each masked and given all others, in nats.
 
     Raises:
         TypeError: If the model is not a masked language model.
@@ -193,11 +192,11 @@ def masked_token_sums(
     model: Any, tokenizer: Any, ids: Sequence[list[int]], positions: Sequence[Sequence[int]], batch_size: int
 ) -> Tensor:
     # ->  (len(ids),) float64
-    """Sum the log-probabilities of tokens of each text, each masked by itself."""
+    """Sum the log-probabilities of tokens of each text, each masked separately."""
     mask = tokenizer.mask_token_id
     probes, owners = [], []
-    for i, (row, chosen) in enumerate(zip(ids, positions, strict=True)):
-        for position in chosen:
+    for i, (row, row_positions) in enumerate(zip(ids, positions, strict=True)):
+        for position in row_positions:
             probes.append(Probe((*row[:position], mask, *row[position + 1 :]), position, row[position]))
             owners.append(i)
     return sums_by_owner(masked_log_p(model, tokenizer, probes, batch_size), owners, len(ids))
@@ -211,7 +210,7 @@ def sums_by_owner(values: Tensor, owners: Sequence[int], count: int) -> Tensor:
 @torch.no_grad()
 def masked_log_p(model: Any, tokenizer: Any, probes: Sequence[Probe], batch_size: int) -> Tensor:
     # ->  (len(probes),) float64
-    """Compute the log-probability of each token at its position; equal texts are read once."""
+    """Compute the log-probability of each token at its position; equal texts share a forward pass."""
     device = tokens.device_of(model)
     of_text: dict[tuple[int, ...], list[int]] = {}
     for i, probe in enumerate(probes):
@@ -222,10 +221,10 @@ def masked_log_p(model: Any, tokenizer: Any, probes: Sequence[Probe], batch_size
         for batch in tokens.batches_by_length(model, [len(text) for text in texts], batch_size):
             logits = _logits(model, tokenizer, [texts[i] for i in batch])
             members = [(row, i) for row, text in enumerate(batch) for i in of_text[texts[text]]]
-            rows, numbers = torch.tensor(members, device=device).unbind(1)
+            rows, probe_indices = torch.tensor(members, device=device).unbind(1)
             positions = torch.tensor([probes[i].position for _, i in members], device=device)
             target = torch.tensor([probes[i].token for _, i in members], device=device)
-            log_p[numbers] = _log_softmax_at(logits[rows, positions], target)
+            log_p[probe_indices] = _log_softmax_at(logits[rows, positions], target)
             progress.advance(len(batch))
     return log_p
 
@@ -245,14 +244,14 @@ def causal_log_p(model: Any, tokenizer: Any, rows: Sequence[Continuation], batch
             scored = [(k, i, text.ids[i]) for k, text in enumerate(texts) for i in range(text.start, len(text.ids))]
             if scored:
                 row, position, target = torch.tensor(scored, device=device).unbind(1)
-                found = _log_softmax_at(logits[row, position - 1], target)
-                log_p[torch.tensor(batch, device=device)] = log_p.new_zeros(len(batch)).index_add_(0, row, found)
+                values = _log_softmax_at(logits[row, position - 1], target)
+                log_p[torch.tensor(batch, device=device)] = log_p.new_zeros(len(batch)).index_add_(0, row, values)
             progress.advance(len(batch))
     return log_p
 
 
 def check_masked(model: Any, function: str) -> None:
-    """Raise a TypeError for what is not a masked language model, a ValueError in training mode."""
+    """Raise a TypeError unless a model is a masked language model, a ValueError in training mode."""
     if _is_of(model, "MODEL_FOR_CAUSAL_LM_MAPPING_NAMES"):
         raise TypeError(
             f"model: got a {type(model).__name__}, which is causal; {function} wants a masked language model; write "
@@ -264,7 +263,7 @@ def check_masked(model: Any, function: str) -> None:
 
 
 def check_causal(model: Any, function: str) -> None:
-    """Raise a TypeError for what is not a causal language model, a ValueError in training mode."""
+    """Raise a TypeError unless a model is a causal language model, a ValueError in training mode."""
     if not is_causal(model):
         _refuse(model, function, "causal", "AutoModelForCausalLM")
     tokens.check_evaluating(model)
@@ -281,10 +280,10 @@ def check_lengths(ids: Sequence[Sequence[int]], limit: int | None) -> None:
         raise ValueError(f"model: got a text of {longest} tokens, of which it reads {limit}; write a shorter text")
 
 
-def _refuse(model: Any, function: str, kind: str, door: str) -> NoReturn:
+def _refuse(model: Any, function: str, kind: str, alternative: str) -> NoReturn:
     raise TypeError(
         f"model: got a {type(model).__name__}, {function} wants a {kind} language model; write "
-        f"{door}.from_pretrained(name)"
+        f"{alternative}.from_pretrained(name)"
     )
 
 
@@ -308,7 +307,7 @@ def _filled(template: str, word: str, attribute: str) -> str:
 
 def _masked(row: Tokens, is_attribute: Sequence[bool], mask: int) -> Tokens:
     columns = zip(row.ids, is_attribute, row.is_word, strict=True)
-    return row._replace(ids=[mask if hidden and not is_word else token for token, hidden, is_word in columns])
+    return row._replace(ids=[mask if is_masked and not is_word else token for token, is_masked, is_word in columns])
 
 
 def _whole_texts(model: Any, tokenizer: Any, strings: Sequence[str]) -> list[Tokens]:

@@ -1,4 +1,4 @@
-"""Pairs and triples of sentences that differ in what they say of a group, and the files that such data sets come in."""
+"""Pairs and triples of sentences that differ in a stereotype, and readers of their files."""
 
 import csv
 import io
@@ -17,11 +17,11 @@ LABELS = ("stereotype", "anti-stereotype", "unrelated")
 
 
 class SentencePairs(NamedTuple):
-    """Pairs of sentences, of which a biased model prefers the first.
+    """Pairs of sentences; a biased model prefers the first one.
 
     Attributes:
         more: N sentences that are more stereotyping.
-        less: N sentences that are less so.
+        less: N sentences that are less stereotyping.
         categories: The kind of bias of each pair.
     """
 
@@ -34,11 +34,11 @@ class SentenceTriples(NamedTuple):
     """Stereotypical, anti-stereotypical and unrelated sentences or continuations of a context, as in StereoSet.
 
     Attributes:
-        contexts: N contexts: with BLANK in place of a word, or a sentence that is continued.
+        contexts: N contexts: with BLANK instead of a word, or a sentence to continue.
         sentences: The three sentences of each context, in this order.
-        ids: Their ids.
+        ids: Ids of the sentences.
         terms: The target term of each context.
-        categories: Its kind of bias.
+        categories: The kind of bias of each context.
     """
 
     contexts: list[str]
@@ -48,7 +48,7 @@ class SentenceTriples(NamedTuple):
     categories: list[str]
 
     def scores(self, values: Mapping[str, float]) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the scores (N,) of the three kinds of sentences, from those of each id.
+        """Return the scores (N,) of the three kinds of sentences from the scores by id.
 
         Example:
             >>> triples = SentenceTriples(["a BLANK"], [("a b", "a c", "a d")], [("1", "2", "3")], ["a"], ["race"])
@@ -93,9 +93,9 @@ def read_sentence_pairs(path: str | PathLike) -> SentencePairs:
     if missing := [name for name in names if name not in columns]:
         raise ValueError(f"{path}: got the columns {', '.join(columns) or 'none'}, wanted {', '.join(missing)} too")
     rows = [[(row[name] or "").strip() for name in names] for row in table]
-    for number, row in enumerate(rows, 2):
+    for line, row in enumerate(rows, 2):
         if not all(row):
-            raise ValueError(f"{path}: row {number} has no {names[row.index('')]}")
+            raise ValueError(f"{path}: row {line} has no {names[row.index('')]}")
     if not rows:
         raise ValueError(f"{path}: got no pair, wanted at least one")
     return SentencePairs(*map(list, zip(*rows, strict=True)))
@@ -155,12 +155,12 @@ def _items(content: Any, kind: str) -> Any:
 
 
 def _triples(path: str | PathLike, items: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
-    for number, item in enumerate(items):
+    for index, item in enumerate(items):
         try:
             of_label = {row["gold_label"]: row for row in item["sentences"]}
             head = item["context"], item["target"], item["bias_type"]
             rows = [of_label[label] for label in LABELS]
             sentences, ids = (tuple(row[key] for row in rows) for key in ("sentence", "id"))
         except (KeyError, TypeError) as error:
-            raise ValueError(f"{path}: item {number}: wanted {error} in it") from error
+            raise ValueError(f"{path}: item {index}: wanted {error} in it") from error
         yield head[0], sentences, ids, head[1], head[2]

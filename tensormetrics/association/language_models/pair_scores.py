@@ -1,4 +1,4 @@
-"""Scores of pairs and triples of sentences by a language model, as `PairPreference` takes them."""
+"""Scores of pairs and triples of sentences by a language model, the input of `PairPreference`."""
 
 from collections.abc import Sequence
 from difflib import SequenceMatcher
@@ -30,23 +30,23 @@ def score_pairs(
 ) -> tuple[Tensor, ...]:
     """Score the sentences of pairs, or triples, by a masked or causal language model of transformers.
 
-    Pairs: by a masked model the pseudo-log-likelihood of the tokens that both sentences share, each masked by itself
-    (Nangia et al. 2020); by a causal one the log-likelihood of the sentence. Triples in which a word is filled in: by a
-    masked model the mean of the probabilities of the word's tokens, each given those before and one mask; by a causal
-    one the mean of the log-probabilities of the sentence's tokens (Nadeem et al. 2021). Triples that go on with a
-    sentence: by a causal model its log-likelihood given the context.
+    Pairs: for a masked model the pseudo-log-likelihood of the tokens that both sentences share, each masked separately
+    (Nangia et al. 2020); for a causal model the log-likelihood of the sentence. Triples with a filled-in word: for a
+    masked model the mean of the probabilities of the word's tokens, each given the previous ones and one mask; for a
+    causal model the mean of the log-probabilities of the sentence's tokens (Nadeem et al. 2021). Triples with a
+    continuing sentence: for a causal model its log-likelihood given the context.
 
     Args:
         model: The model, in evaluation mode.
         tokenizer: Its tokenizer.
-        pairs: Sentences, as of `read_sentence_pairs` or `read_sentence_triples`.
+        pairs: Sentences, as from `read_sentence_pairs` or `read_sentence_triples`.
         batch_size: Texts in a forward pass; texts of similar lengths go together.
 
     Shape:
         - Output: ``(N,)`` each, float64
 
     Returns:
-        The scores of the first and second sentences, and of the third ones of triples: logarithms, in nats.
+        The scores of the first and second sentences, and of the third sentences of triples: logarithms, in nats.
 
     Raises:
         TypeError: If the model is neither masked nor causal, or is masked and triples are continuations.
@@ -104,7 +104,7 @@ def _score_pairs_masked(model: Any, tokenizer: Any, pairs: SentencePairs, batch_
 
 
 def _shared_positions(first: Sequence[int], second: Sequence[int]) -> tuple[list[int], list[int]]:
-    """Return where the tokens that two sequences share are in each, first and last ones included."""
+    """Return the positions of shared tokens in both sequences, the first and last tokens included."""
     shared: tuple[list[int], list[int]] = ([], [])
     for block in SequenceMatcher(None, first, second).get_matching_blocks():
         shared[0].extend(range(block.a, block.a + block.size))
@@ -114,7 +114,7 @@ def _shared_positions(first: Sequence[int], second: Sequence[int]) -> tuple[list
 
 def _mean_log_likelihood(model: Any, tokenizer: Any, sentences: Sequence[str], batch_size: int) -> Tensor:
     # ->  (N,) float64
-    """Average over tokens: the first one given the beginning of a text, the others without it."""
+    """Average over tokens: the first token given the beginning of a text, the others without it."""
     beginning = tokenizer.bos_token_id
     ids = tokenizer(list(sentences), add_special_tokens=False, verbose=False)["input_ids"]
     if beginning is None:
@@ -131,7 +131,7 @@ def _blank_log_probability(
     model: Any, tokenizer: Any, contexts: Sequence[str], sentences: Sequence[str], batch_size: int
 ) -> Tensor:
     # ->  (N,) float64
-    """Compute the logarithm of the mean probability of a word's tokens, each given those before and one mask."""
+    """Compute the logarithm of the mean probability of a word's tokens, each given the previous ones and one mask."""
     words = [blank_word(context, sentence) for context, sentence in zip(contexts, sentences, strict=True)]
     marked = [context.replace("BLANK", f"{OPEN}{word}{CLOSE}") for context, word in zip(contexts, words, strict=True)]
     probes, owners = [], []

@@ -1,4 +1,4 @@
-"""Tokens of texts, and those of a marked word, from fast and slow tokenizers."""
+"""Tokens of texts and of marked words, from fast and slow tokenizers."""
 
 import itertools
 from collections.abc import Sequence
@@ -12,11 +12,11 @@ from .contexts import Span, unmarked
 
 
 class Tokens(NamedTuple):
-    """The tokens of a text."""
+    """Tokens of a text."""
 
     ids: list[int]
     is_special: list[bool]
-    is_word: list[bool]  # of the marked word, or words
+    is_word: list[bool]  # part of a marked word
 
     def take(self, indices: Sequence[int]) -> "Tokens":
         """Return the tokens at some positions."""
@@ -34,15 +34,16 @@ class Tokens(NamedTuple):
         stop = next((i for i in range(start, last + 1) if not self.is_word[i]), last + 1)
         if stop - start > size:
             raise ValueError(f"max_length: got {limit}, but a word has {stop - start} tokens; write a larger one")
-        begin = max(first, min((start + stop - size) // 2, last + 1 - size))
-        return self.take([*front, *range(begin, begin + size), *back])
+        window_start = max(first, min((start + stop - size) // 2, last + 1 - size))
+        return self.take([*front, *range(window_start, window_start + size), *back])
 
 
 def tokenize(tokenizer: Any, strings: Sequence[str]) -> list[Tokens]:
     """Split texts into tokens; words in them may be marked.
 
-    A fast tokenizer has the characters of each token. A slow one splits the text before a word, and with it, by
-    themselves: where that gives the first tokens of the whole text, the word's tokens are those in between.
+    A fast tokenizer reports the characters of each token. With a slow tokenizer, the text before a word and the text up
+    to its end are tokenized separately: if both give the first tokens of the full text, the word has the tokens
+    between.
     """
     texts, spans = zip(*map(unmarked, strings), strict=True)
     if not getattr(tokenizer, "is_fast", False):
@@ -53,7 +54,7 @@ def tokenize(tokenizer: Any, strings: Sequence[str]) -> list[Tokens]:
         offsets, special = batch["offset_mapping"][i], batch["special_tokens_mask"][i]
         is_special = list(map(bool, special))
         is_word = [
-            not mark and any(start < stop and begin < end for begin, stop in words)
+            not mark and any(start < stop and word_start < end for word_start, stop in words)
             for (start, end), mark in zip(offsets, special, strict=True)
         ]
         tokens.append(Tokens(batch["input_ids"][i], is_special, is_word))
@@ -61,7 +62,7 @@ def tokenize(tokenizer: Any, strings: Sequence[str]) -> list[Tokens]:
 
 
 def check_tokenizer(tokenizer: Any) -> None:
-    """Raise a TypeError for what is no tokenizer of transformers."""
+    """Raise a TypeError unless the argument is a tokenizer of transformers."""
     if not hasattr(tokenizer, "all_special_ids"):
         raise TypeError(
             f"tokenizer: got a {type(tokenizer).__name__}, wanted one of transformers; write "
@@ -70,13 +71,13 @@ def check_tokenizer(tokenizer: Any) -> None:
 
 
 def has_known_token(tokenizer: Any, word: str) -> bool:
-    """Return whether a word has a token other than that of what is unknown."""
+    """Return whether a word has a token other than the unknown token."""
     ids = tokenizer(word, add_special_tokens=False)["input_ids"]
     return any(token != tokenizer.unk_token_id for token in ids)
 
 
 def token_limit(model: Any, tokenizer: Any, max_length: int | None) -> int | None:
-    """Return the largest number of tokens that a model reads at a time; None if there is none."""
+    """Return the largest number of tokens that a model reads at a time; None if it is unlimited."""
     if max_length is not None:
         return _checks.check_int("max_length", max_length, 1)
     limits = [getattr(tokenizer, "model_max_length", None)]
@@ -86,8 +87,8 @@ def token_limit(model: Any, tokenizer: Any, max_length: int | None) -> int | Non
         if name.endswith("position_embeddings") and isinstance(module, torch.nn.Embedding) and offset is not None:
             limits.append(module.num_embeddings - offset - 1)  # RoBERTa: positions begin after the padding index
     limits.append(getattr(config, "max_position_embeddings", None))
-    known = [limit for limit in limits if isinstance(limit, int) and 0 < limit < 2**30]
-    return min(known, default=None)
+    valid = [limit for limit in limits if isinstance(limit, int) and 0 < limit < 2**30]
+    return min(valid, default=None)
 
 
 def padded(ids: Sequence[Sequence[int]], tokenizer: Any, device: Any) -> tuple[Tensor, Tensor]:
@@ -103,7 +104,7 @@ def padded(ids: Sequence[Sequence[int]], tokenizer: Any, device: Any) -> tuple[T
 def batches_by_length(model: Any, lengths: Sequence[int], batch_size: int) -> list[list[int]]:
     """Return the indices of sequences in batches of similar lengths, the longest first.
 
-    CANINE mixes tokens with the padding next to them: its batches have one length each.
+    CANINE mixes tokens with adjacent padding, so each of its batches has sequences of one length.
     """
     order = sorted(range(len(lengths)), key=lambda i: -lengths[i])
     groups = [order]
@@ -113,7 +114,7 @@ def batches_by_length(model: Any, lengths: Sequence[int], batch_size: int) -> li
 
 
 def device_of(model: Any) -> torch.device:
-    """Return the device of a model's first parameter, which reads the tokens."""
+    """Return the device of a model's first parameter."""
     return next(iter(model.parameters())).device
 
 
@@ -131,8 +132,8 @@ def _tokenize_slowly(tokenizer: Any, text: str, words: Sequence[Span]) -> Tokens
         _refuse(tokenizer, text)
     is_special = [not first <= i < first + len(content) for i in range(len(ids))]
     is_word = [False] * len(ids)
-    for begin, end in words:
-        starts = (text[:begin], text[:begin].rstrip())
+    for word_start, end in words:
+        starts = (text[:word_start], text[:word_start].rstrip())
         start = next((count for part in starts if (count := _prefix(tokenizer, part, content)) is not None), None)
         stop = _prefix(tokenizer, text[:end], content)
         if start is None or stop is None:

@@ -1,5 +1,5 @@
-"""One file for each metric, or for metrics of one kind: a function on tensors, and the class that takes queries.
+"""Association metrics, one file per metric or group of related metrics: a function of tensors, and a class for queries.
 
-`base` runs queries on a model and is what every metric derives from; files that begin with an underscore hold what
-several metrics share. Built on `embeddings`, `sets` and `resampling`.
+`base` has the base class of all metrics, which runs queries on a model; files that begin with an underscore are shared
+by several metrics. Built on `embeddings`, `sets` and `resampling`.
 """

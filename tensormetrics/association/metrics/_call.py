@@ -2,7 +2,7 @@
 
 from typing import Any, NamedTuple
 
-from ..embeddings.lookup import AS_THEY_STAND, Search, check_flag, check_threshold, nearest
+from ..embeddings.lookup import UNCHANGED, Search, check_flag, check_threshold, nearest
 from ..embeddings.model import WordEmbeddingModel, check_model
 from ..embeddings.query import IndexedQuery, Query, Template, check_query
 
@@ -18,7 +18,7 @@ ORDER = (
 
 
 class Call(NamedTuple):
-    """What every metric is told: the query, the model, and how words are looked up."""
+    """Arguments that every metric receives: the query, the model, and the options of the lookup."""
 
     query: Query
     model: WordEmbeddingModel
@@ -33,7 +33,7 @@ class Call(NamedTuple):
         query: Any,
         model: Any,
         lost_vocabulary_threshold: Any = 0.2,
-        preprocessors: Any = AS_THEY_STAND,
+        preprocessors: Any = UNCHANGED,
         strategy: Any = "first",
         normalize: Any = False,
         warn_not_found_words: Any = False,
@@ -47,53 +47,53 @@ class Call(NamedTuple):
         return cls(query, model, search, lost_vocabulary_threshold, normalize, warn_not_found_words)
 
     def look_up(self, paired: bool, query: Query | None = None) -> IndexedQuery:
-        """The rows of the words of this query, or of another one by the same rules."""
+        """Look up the words of this query, or of another one with the same options."""
         rules = (self.search, self.lost_vocabulary_threshold, paired, self.warn_not_found_words)
         return self.model.index(query or self.query, *rules)
 
 
 def bind(
-    metric: str, own: tuple[str, ...], by_position: bool, args: tuple[Any, ...], keywords: dict[str, Any]
+    metric: str, metric_options: tuple[str, ...], by_position: bool, args: tuple[Any, ...], keywords: dict[str, Any]
 ) -> tuple[Call, dict[str, Any]]:
-    """The call, and the `own` options of the metric."""
+    """Bind the arguments of `run_query`; return the call, and the options of the metric."""
     if len(args) == 2 and not keywords:
         return Call.checked(*args), {}
-    most = len(ORDER) if by_position else 2
-    if len(args) > most:
+    max_args = len(ORDER) if by_position else 2
+    if len(args) > max_args:
         raise TypeError(
-            f"{metric}.run_query: got {len(args)} arguments by position, wanted at most {most}; name the others"
+            f"{metric}.run_query: got {len(args)} arguments by position, wanted at most {max_args}; name the others"
         )
-    given = dict(zip(ORDER, args, strict=False))
-    if twice := sorted(given.keys() & keywords.keys()):
-        raise TypeError(f"{metric}.run_query: got {', '.join(twice)} by position and by name, wanted one")
-    given |= keywords
-    known = (*ORDER, *own)
-    for name in given:
-        if name not in known:
+    arguments = dict(zip(ORDER, args, strict=False))
+    if repeated := sorted(arguments.keys() & keywords.keys()):
+        raise TypeError(f"{metric}.run_query: got {', '.join(repeated)} by position and by name, wanted one")
+    arguments |= keywords
+    supported = (*ORDER, *metric_options)
+    for name in arguments:
+        if name not in supported:
             raise TypeError(
-                f"{metric}.run_query: got the unknown keyword {name!r}; did you mean {nearest(name, known)!r}?"
+                f"{metric}.run_query: got the unknown keyword {name!r}; did you mean {nearest(name, supported)!r}?"
             )
-    options = {name: given.pop(name) for name in own if name in given}
-    if lacking := [name for name in ORDER[:2] if name not in given]:
-        raise TypeError(f"{metric}.run_query: got no {lacking[0]}")
-    return Call.checked(**given), options
+    options = {name: arguments.pop(name) for name in metric_options if name in arguments}
+    if missing := [name for name in ORDER[:2] if name not in arguments]:
+        raise TypeError(f"{metric}.run_query: got no {missing[0]}")
+    return Call.checked(**arguments), options
 
 
 def check_groups(query: Query, metric: str, equal: bool = False) -> None:
-    """At least two attribute sets, and where `equal` as many target sets."""
+    """Check for at least two attribute sets and, if `equal`, for as many target sets."""
     targets, attributes = query.template
     if attributes < 2 or (equal and targets != attributes):
-        wanted = "equally many, at least 2" if equal else "at least 2 attribute sets"
+        expected = "equally many, at least 2" if equal else "at least 2 attribute sets"
         raise ValueError(
-            f"query: {query.query_name!r} has {targets} target and {attributes} attribute sets, wanted {wanted} for "
+            f"query: {query.query_name!r} has {targets} target and {attributes} attribute sets, wanted {expected} for "
             f"the metric {metric}"
         )
 
 
 def check_template(query: Query, template: Template, metric: str) -> None:
-    for side, got, wanted in zip(("target", "attribute"), query.template, template, strict=True):
-        if got != wanted and not (wanted == "n" and got):
-            asked = "one or more" if wanted == "n" else wanted
+    for role, got, expected in zip(("target", "attribute"), query.template, template, strict=True):
+        if got != expected and not (expected == "n" and got):
+            requested = "one or more" if expected == "n" else expected
             raise ValueError(
-                f"query: {query.query_name!r} has {got} {side} sets, wanted {asked} for the metric {metric}"
+                f"query: {query.query_name!r} has {got} {role} sets, wanted {requested} for the metric {metric}"
             )

@@ -1,4 +1,4 @@
-"""k-means and nearest neighbors of weighted rows, in batches, with no draw or tie that depends on the device."""
+"""k-means and nearest neighbors of weighted rows, in batches; draws and ties do not depend on the device."""
 
 import torch
 from torch import Tensor
@@ -12,7 +12,7 @@ def k_means(
     points: Tensor, k: int, seed: int | None, weights: Tensor | None = None, starts: int = 10, steps: int = 100
 ) -> tuple[Tensor, Tensor]:
     # points: (..., N, D)  weights: (..., N)  ->  clusters (..., N) int64 in [0, k), centers (..., k, D)
-    """Cluster by k-means++: the best of several starts. Rows of weight 0 are assigned, and have no other part."""
+    """Cluster by k-means++ and return the best of several starts. Rows of weight 0 are assigned but not averaged."""
     # Draws on the host give the same starts on every device.
     draws = random_uniform(stream(seed, "two-means"), 0, k, starts, torch.device("cpu")).to(points)
     weights = points.new_ones(points.shape[-2]) if weights is None else weights
@@ -32,8 +32,8 @@ def k_means(
         sizes = members.sum(-1, keepdim=True)
         means = (members.flatten(-3, -2) @ points).unflatten(-2, (k, starts)) / torch.where(sizes > 0, sizes, 1)
         centers = means.where(sizes > 0, centers)
-    assert nearest is not None  # of at least one step
-    between = (sizes * centers.square().sum(-1, keepdim=True)).sum((-3, -1))  # largest where the clusters are tightest
+    assert nearest is not None  # there is at least one step
+    between = (sizes * centers.square().sum(-1, keepdim=True)).sum((-3, -1))  # largest for the tightest clusters
     best = between.argmax(-1)[..., None, None]
     clusters = nearest.gather(-1, best.expand(*batch_shape, nearest.shape[-2], 1)).squeeze(-1)
     index = best.unsqueeze(-1).expand(*batch_shape, k, 1, points.shape[-1])
@@ -42,7 +42,7 @@ def k_means(
 
 def _first_centers(points: Tensor, weights: Tensor, draws: Tensor) -> Tensor:
     # points: (..., N, D)  weights: (..., N), of all leading dimensions  draws: (k, starts)  ->  (..., k, starts, D)
-    """Draw the first center by weight, and each further one by weight times squared distance from the nearest."""
+    """Draw the first center by weight, and each further one by weight times squared distance to the nearest."""
     squares = points.square().sum(-1, keepdim=True)
     mass, distances, centers = weights.unsqueeze(-2), torch.tensor(torch.inf), []
     for draw in draws:
@@ -70,9 +70,9 @@ def rows_at(vectors: Tensor, indices: Tensor) -> Tensor:
 
 def largest_cosines(cosines: Tensor, k: int) -> Tensor:
     # cosines: (..., R, N)  ->  (..., R, k) int64
-    """Return the columns of the k largest, rounded to 2^-40, equal ones in their order; NaN is the smallest."""
+    """Return the columns of the k largest cosines, rounded to 2^-40, ties in column order; NaN is the smallest."""
     rows = cosines.shape[-1]
     shift = rows.bit_length()
     rank = (cosines * 2.0 ** min(40, 61 - shift)).round().nan_to_num(-torch.inf).clamp(min=-(2.0 ** (61 - shift)))
-    # One integer holds the rounded cosine and, below it, the place from the end.
+    # One integer holds the rounded cosine and, in its lower bits, the position from the end.
     return ((rank.long() << shift) + torch.arange(rows - 1, -1, -1, device=cosines.device)).topk(k, -1).indices

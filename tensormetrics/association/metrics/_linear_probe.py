@@ -6,7 +6,7 @@ from torch import Tensor
 from ..embeddings.vocabulary import CHUNK
 from ._logistic import fit_margins
 
-TOLERANCE = 1e-8  # of the gradient of rows at variance 1: no prediction depends on less
+TOLERANCE = 1e-8  # for the gradient at rows of variance 1; predictions do not depend on less
 
 
 def standardize(rows: Tensor, weights: Tensor) -> Tensor:
@@ -21,7 +21,7 @@ def standardize(rows: Tensor, weights: Tensor) -> Tensor:
 def fit_probes(rows: Tensor, members: Tensor, weights: Tensor, C: float) -> tuple[Tensor, Tensor]:
     # rows: (..., N, D)  members: (..., N, K) float64, 1 where a row is of the class  weights: (..., F, N)
     # ->  w (..., F, L, D), c (..., F, L): L is 1 for two classes, whose second is positive, and else K
-    """Fit logistic regressions with a free intercept, F of each class, whose training rows have the given weights."""
+    """Fit F logistic regressions with a free intercept per class, with the given weights of training rows."""
     signs = (2 * members - 1).mT  # (..., K, N)
     signs = signs[..., 1:, :] if signs.shape[-2] == 2 else signs
     x = (signs.unsqueeze(-1) * rows.unsqueeze(-3)).unsqueeze(-4)  # (..., 1, L, N, D)

@@ -1,4 +1,4 @@
-"""`BaseMetric`: an association test as a metric module, and as a door for queries in words."""
+"""`BaseMetric`: an association test as a metric module and as a function of queries in words."""
 
 import functools
 import inspect
@@ -16,7 +16,7 @@ from ..._sum_metric import SumMetric
 from ...uncertainty.engine.weights import identity
 from ...uncertainty.results.estimates import Estimate, check_confidence
 from ..embeddings.lookup import check_flag, log
-from ..embeddings.query import Forms, IndexedQuery, Query, Template
+from ..embeddings.query import IndexedQuery, Layouts, Query, Template
 from ..resampling.bootstrap import bootstrap_interval
 from ..resampling.null_distribution import METHODS, TEST_TYPES, Alternative, Method, NullDistribution, TestType
 from ..sets import marks, word_sets
@@ -39,25 +39,26 @@ UNITS = "word", "row"
 BOOTSTRAP_OPTIONS = ("replicates", "confidence", "seed")
 
 
-def shown(answer: Any) -> Any:
-    """What `plot` draws of an answer: of that of `run_query` the result, under the name of the query."""
-    if not (isinstance(answer, dict) and "query_name" in answer):
-        return answer
-    ends = (_checks.as_tensor(answer.get(key, torch.nan)) for key in ("result", "low", "high"))
-    return {answer["query_name"]: Estimate(*ends)}
+def plot_value(result: Any) -> Any:
+    """Return the value to plot: for a result of `run_query`, its score with interval under the name of the query."""
+    if not (isinstance(result, dict) and "query_name" in result):
+        return result
+    ends = (_checks.as_tensor(result.get(key, torch.nan)) for key in ("result", "low", "high"))
+    return {result["query_name"]: Estimate(*ends)}
 
 
 class BaseMetric(SumMetric):
-    """The base of association metrics; `metric_template` says how many sets a query has, "n" being one or more.
+    """Base class of association metrics; `metric_template` has the numbers of sets of a query, "n" is one or more.
 
-    A subclass that defines `measure(self, *sets)`, with sets (..., W, D) in, tensors or `WordSet`s, and named tensors
-    (...) out, of which the first is the score, gets all the rest: `run_query` for words; `forward`, which returns the
-    score of each item, leading dimensions kept; and `update` and `compute`, the mean of all scores that are finite.
-    A side of "n" sets comes as one set (..., n, W, D); `forms` may say otherwise, see `IndexedQuery.sets`.
+    A subclass defines `measure(self, *sets)`, which maps sets (..., W, D), tensors or `WordSet`s, to named tensors
+    (...), the first of which is the score, and inherits all else: `run_query` for words; `forward`, which returns the
+    score of each item with leading dimensions; and `update` and `compute`, the mean of all finite scores. For "n" sets
+    `measure` receives one set (..., n, W, D) unless `forms` has another layout, see `IndexedQuery.sets`.
 
-    Or it overrides `run_query` alone, calls `super().run_query(...)`, which checks the arguments, and goes on word by
-    word with `wefe.get_embeddings_from_query`. One that defines `null_distributions` has `calculate_p_value` and its
-    options, one that defines `score_function` has `replicates`, `confidence` and `seed`: see `run_query`.
+    Alternatively, it overrides only `run_query`, calls `super().run_query(...)`, which checks the arguments, and
+    continues with `wefe.get_embeddings_from_query`. A subclass that defines `null_distributions` has
+    `calculate_p_value` and its options, one that defines `score_function` has `replicates`, `confidence` and `seed`:
+    see `run_query`.
 
     >>> class Gap(BaseMetric):
     ...     metric_template, metric_name, metric_short_name = (2, 1), "Gap", "GAP"
@@ -79,13 +80,13 @@ class BaseMetric(SumMetric):
     not_finite: Tensor
     _scores: Tensor
 
-    forms: Forms | None = None  # how the sides arrive in `measure`; None: as the template says
-    sums_over_words = False  # so that more rows a word are a larger score, where each row counts
-    paired = False  # are sets aligned by position?
-    by_position = True  # does run_query take its options also by position?
-    result_keys: dict[str, type] = {}  # what follows `result` in a result dictionary: float or dict
-    call_options: tuple[str, ...] = ORDER  # what run_query takes beside the options of the constructor
-    no_score = "a vector is not finite"  # why a query whose words were found may still have no score
+    forms: Layouts | None = None  # layouts of the sets for `measure`; None: the template
+    sums_over_words = False  # True if more rows per word give a larger score with unit="row"
+    paired = False  # whether sets are aligned by position
+    by_position = True  # whether run_query accepts its options by position
+    result_keys: dict[str, type] = {}  # keys after `result` in a result dictionary: float or dict
+    call_options: tuple[str, ...] = ORDER  # arguments of run_query in addition to the options of the constructor
+    no_score = "a vector is not finite"  # reason why a query without lost words may have no score
 
     # Options of metrics that define `null_distributions`.
     calculate_p_value = False
@@ -95,8 +96,8 @@ class BaseMetric(SumMetric):
     p_value_seed: int | None = 0
     p_value_verbose = False
 
-    confidence = 0.95  # of metrics that define `score_function`
-    unit: Literal["word", "row"] = "word"  # what counts once in a score
+    confidence = 0.95  # for metrics that define `score_function`
+    unit: Literal["word", "row"] = "word"  # the unit of equal weight in a score
 
     def __init__(self, *, replicates: int = 0, seed: int = 0, **kwargs: Any) -> None:
         options = {name: kwargs.pop(name) for name in self._shared_options() if name in kwargs}
@@ -114,7 +115,7 @@ class BaseMetric(SumMetric):
         self.add_state("not_finite", torch.zeros((), dtype=torch.int64), "sum")
 
     def measure(self, *sets: Any) -> dict[str, Tensor]:
-        # sets: (..., W, D) each, as `forms` says  ->  name: (...)
+        # sets: (..., W, D) each, with the layouts of `forms`  ->  name: (...)
         raise NotImplementedError(f"{type(self).__name__} defines no measure(self, *sets)")
 
     def null_distributions(self, *sets: Any) -> dict[str, NullDistribution]:
@@ -127,32 +128,32 @@ class BaseMetric(SumMetric):
         return {name: null.p_value(*test) for name, null in self.null_distributions(*sets).items()}
 
     def score_function(self) -> Callable[..., Tensor]:
-        """The score as a function of the same arguments, for `bootstrap_interval`."""
+        """Return the score as a function of the same arguments, for `bootstrap_interval`."""
         raise NotImplementedError(f"{type(self).__name__} has no score_function")
 
-    # measure_shared(targets, attributes, t, a): the same scores as `measure` for many queries that share sets. `Words`
-    # (T, W, D) and (A, W, D); t (Q, 2) and a (Q, 1), whatever the template says, are the sets of each query  ->  (Q,)
+    # measure_shared(targets, attributes, t, a): the same scores as `measure` for many queries that share sets. Targets
+    # (T, W, D) and attributes (A, W, D) are `Words`; t and a (Q, sets) are the set indices of each query  ->  (Q,)
     measure_shared: Callable[..., dict[str, Tensor]] | None = None
 
     @property
     def batched(self) -> bool:
-        """Does `evaluate` tell in one call what `run_query` tells of each query of a batch?"""
+        """Whether `evaluate` computes the results of `run_query` for a batch of queries in one call."""
         return type(self).run_query is BaseMetric.run_query
 
     def update(self, *sets: Any, ids: Any = None, groups: Any = None) -> None:
-        """Add the scores of a batch of queries; their `ids` and `groups` are for `interval`, as in `Uncertain`.
+        """Add the scores of a batch of queries; `ids` and `groups` are for `interval`, as in `Uncertain`.
 
         Shapes: sets: (..., W, D), tensors or `WordSet`s; ids, groups: (queries,).
         """
         scores = self._scores = next(iter(self.measure(*self._counted(sets)).values()))
-        usable = scores.isfinite()
-        finite = scores.where(usable, 0).double()
+        is_finite = scores.isfinite()
+        finite = scores.where(is_finite, 0).double()
         self.total = self.total + torch.stack([part.sum() for part in parts(finite)])
-        self.finite = self.finite + usable.sum()
-        given = identity(scores.numel(), scores.device, ids, groups)
+        self.finite = self.finite + is_finite.sum()
+        resampling_units = identity(scores.numel(), scores.device, ids, groups)
         if self.replicates:
-            self.weigh(torch.stack([finite.detach().flatten(), usable.flatten().double()], 1), **given)
-        self.not_finite = self.not_finite + (~usable).sum()
+            self.weigh(torch.stack([finite.detach().flatten(), is_finite.flatten().double()], 1), **resampling_units)
+        self.not_finite = self.not_finite + (~is_finite).sum()
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
         state_dict.pop(prefix + "apart", None)  # of earlier versions
@@ -163,7 +164,7 @@ class BaseMetric(SumMetric):
         return total(self.total) / self.finite
 
     def all_sums(self) -> Tensor:
-        # ->  (2,): of the scores, and how many
+        # ->  (2,): sum and number of the scores
         return torch.stack([total(self.total), self.finite.double()])
 
     def read_sums(self, sums: Tensor) -> Tensor:
@@ -175,17 +176,17 @@ class BaseMetric(SumMetric):
 
     @torch.no_grad()
     def run_query(self, *args: Any, **options: Any) -> dict[str, Any]:
-        """The score of a query in words: `run_query(query, model, lost_vocabulary_threshold=0.2, ...)`.
+        """Score a query in words: `run_query(query, model, lost_vocabulary_threshold=0.2, ...)`.
 
         Further options, by name: `preprocessors=[{}]`, `strategy="first"` (see `WordEmbeddingModel.index_query`),
-        `normalize=False` (unit vectors), `warn_not_found_words=False`, and those of the constructor, for this call.
-        `calculate_p_value=True` adds `p_value`, that of a permutation test: `p_value_test_type="right-sided"` ("left-",
+        `normalize=False` (unit vectors), `warn_not_found_words=False`, and options of the constructor, for this call.
+        `calculate_p_value=True` adds the `p_value` of a permutation test: `p_value_test_type="right-sided"` ("left-",
         "two-sided"), `p_value_method="auto"` ("exact", "approximate"), `p_value_iterations=10000`, `p_value_seed=0`.
-        `replicates=1000` adds `low` and `high`, the ends of a bootstrap interval of `confidence=0.95`.
-        A word counts once in a score, by the mean over its rows (templates, contexts); `unit="row"` counts every row,
-        as in SEAT. P-values and intervals are of words with either.
-        Returns `query_name`, `result` and the metric's own keys, as float64 or dictionaries by word; for a query that
-        lost too many words NaN and {}. In a subclass that overrides it, checks the arguments and returns {}.
+        `replicates=1000` adds `low` and `high`, the bounds of a bootstrap interval of `confidence=0.95`.
+        A word counts once in a score, with the mean over its rows (templates, contexts); `unit="row"` counts every row,
+        as in SEAT. P-values and intervals always resample words.
+        Returns `query_name`, `result` and the keys of the metric, as float64 or dictionaries by word; NaN and {} for a
+        query that lost too many words. If a subclass overrides it, it checks the arguments and returns {}.
         """
         metric, call = self.bind(*args, **options)
         metric.check_query(call.query)
@@ -196,40 +197,40 @@ class BaseMetric(SumMetric):
         return metric._run(call)
 
     def plot(self, val: Any = None, ax: "Axes | None" = None) -> "tuple[Figure, Axes]":
-        """As of every metric; `val` may also be an answer of `run_query`: its `result`, and its interval if it has one.
+        """Plot as every metric does; `val` may be a result of `run_query`: its score, with an interval if it has one.
 
-        A list of such answers is a list of steps, such as epochs.
+        A list of results is a list of steps, such as epochs.
         """
-        answers = [shown(answer) for answer in steps_of(self.compute() if val is None else val)]
-        return super().plot(answers, ax)
+        results = [plot_value(result) for result in steps_of(self.compute() if val is None else val)]
+        return super().plot(results, ax)
 
     def bind(self, *args: Any, **options: Any) -> "tuple[BaseMetric, Call]":
-        """The metric with the options that a call of `run_query` gives it, and the rest of that call, checked."""
-        call, changed = bind(self.metric_short_name, self._option_names(), self.by_position, args, options)
-        return self._with(changed), call
+        """Return the metric with the options of a call of `run_query`, and the other arguments, checked."""
+        call, metric_options = bind(self.metric_short_name, self._option_names(), self.by_position, args, options)
+        return self._with(metric_options), call
 
     def _run(self, call: Call) -> dict[str, Any]:
         index = call.look_up(self.paired)
         if index.reason:
-            own: dict[str, Any] = {
+            entries: dict[str, Any] = {
                 key: np.float64(np.nan) if kind is float else {} for key, kind in self.result_keys.items()
             }
-            return {"query_name": call.query.query_name, "result": np.float64(np.nan), **own}
+            return {"query_name": call.query.query_name, "result": np.float64(np.nan), **entries}
         values = to_host(self.evaluate(*self.read_sets(index, call)))
         result = next(iter(values.values()))
         if np.isnan(result):
             log.warning("%r has no score in the model %r: %s", call.query.query_name, call.model.name, self.no_score)
         values.pop("result", None)
-        own = self.describe(values, index)
-        own |= {key: np.float64(values[key]) for key in ("p_value", "low", "high") if key in values}
-        own = {key: own[key] for key in self.result_keys if key in own} | own  # in the order declared
+        entries = self.describe(values, index)
+        entries |= {key: np.float64(values[key]) for key in ("p_value", "low", "high") if key in values}
+        entries = {key: entries[key] for key in self.result_keys if key in entries} | entries  # in the order declared
         if self.p_value_verbose:
-            p_values = {key: value for key, value in own.items() if key.startswith("p_value")}
+            p_values = {key: value for key, value in entries.items() if key.startswith("p_value")}
             print(f"{self.metric_short_name}, {call.query.query_name}, {self.p_value_test_type}: {p_values}")
-        return {"query_name": call.query.query_name, "result": np.float64(result), **own}
+        return {"query_name": call.query.query_name, "result": np.float64(result), **entries}
 
     def evaluate(self, *sets: Vectors) -> dict[str, Tensor]:
-        """What `measure` returns, and the p-values and the interval that the options ask for.
+        """Compute the values of `measure`, and the p-values and the interval that the options request.
 
         Shapes: as in `measure` -> name: (...).
         """
@@ -241,7 +242,7 @@ class BaseMetric(SumMetric):
         return measured
 
     def _interval_ends(self, *sets: Vectors) -> dict[str, Tensor]:
-        """Compute the ends of the bootstrap interval by the metric's options, as `low` and `high`."""
+        """Compute the bounds of the bootstrap interval with the metric's options, as `low` and `high`."""
         score = self.score_function()
         interval = bootstrap_interval(
             score if self.unit == "word" else marks.by_row(score),
@@ -256,34 +257,34 @@ class BaseMetric(SumMetric):
         return ends
 
     def _counted(self, sets: Sequence[Any]) -> Sequence[Any]:
-        """Return the sets as `measure` is to take them: with `unit="row"` each row is a word."""
+        """Return the sets for `measure`: with `unit="row"` each row is a word."""
         return sets if self.unit == "word" else tuple(map(marks.without_words, sets))
 
     def arguments(self, index: IndexedQuery, vectors: Tensor) -> tuple[Vectors, ...]:
-        """Return the sets that `forward`, `update` and `measure` take for an indexed query.
+        """Return the arguments of `forward`, `update` and `measure` for an indexed query.
 
         Shapes: vectors: (..., V, D).
         """
         return index.sets(vectors, self.forms or self.metric_template)
 
     def read_sets(self, index: IndexedQuery, call: Call) -> tuple[Vectors, ...]:
-        """Return the `arguments` of a query in the call's model, as unit vectors if the call says so."""
+        """Return the `arguments` of a query in the call's model, as unit vectors if requested."""
         sets = self.arguments(index, call.model.vectors)
         return tuple(map(word_sets.unit_set, sets)) if call.normalize else sets
 
     def check_query(self, query: Query) -> None:
-        """A ValueError for a query with the wrong number of sets."""
+        """Raise a ValueError for a query with the wrong number of sets."""
         check_template(query, self.metric_template, self.metric_short_name)
 
     def describe(self, values: dict[str, np.ndarray], index: IndexedQuery) -> dict[str, Any]:
-        """A result dictionary's own entries from what `measure` returned for one query."""
+        """Convert the values of `measure` for one query to the metric's entries of a result dictionary."""
         missing = {key: np.float64(np.nan) for key, kind in self.result_keys.items() if kind is float}
         return missing | {key: np.float64(value) if value.ndim == 0 else value for key, value in values.items()}
 
     @classmethod
     @functools.cache
     def _option_names(cls) -> tuple[str, ...]:
-        """The options of the constructors, which `run_query` takes too."""
+        """Return the options of the constructors, which `run_query` also accepts."""
         constructors = [vars(kind)["__init__"] for kind in cls.__mro__ if "__init__" in vars(kind)]
         constructors = constructors[: constructors.index(BaseMetric.__init__)]
         parameters = [p for c in constructors for p in inspect.signature(c).parameters.values()]
@@ -291,14 +292,14 @@ class BaseMetric(SumMetric):
 
     @classmethod
     def has_p_value(cls) -> bool:
-        """Return whether a query has one p-value, not one of each word."""
+        """Return whether a query has one p-value instead of one per word."""
         return "p_value_by_word" not in cls.result_keys and "calculate_p_value" in cls._shared_options()
 
     @classmethod
     def _shared_options(cls) -> tuple[str, ...]:
-        tested = () if cls.null_distributions is BaseMetric.null_distributions else P_VALUE_OPTIONS
-        drawn = () if cls.score_function is BaseMetric.score_function else BOOTSTRAP_OPTIONS
-        return ("unit", *tested, *drawn)
+        p_value_options = () if cls.null_distributions is BaseMetric.null_distributions else P_VALUE_OPTIONS
+        bootstrap_options = () if cls.score_function is BaseMetric.score_function else BOOTSTRAP_OPTIONS
+        return ("unit", *p_value_options, *bootstrap_options)
 
     def _check_shared_options(self) -> None:
         for name in ("calculate_p_value", "p_value_verbose"):
@@ -315,15 +316,15 @@ class BaseMetric(SumMetric):
     def _alternative(self) -> Alternative:
         return TEST_TYPES[self.p_value_test_type]
 
-    def _with(self, changed: dict[str, Any]) -> "BaseMetric":
-        """This metric, or another one with some options changed."""
-        if not changed:
+    def _with(self, options: dict[str, Any]) -> "BaseMetric":
+        """Return this metric, or another one with some options changed."""
+        if not options:
             return self
-        options = {name: getattr(self, name) for name in self._option_names()} | changed
+        all_options = {name: getattr(self, name) for name in self._option_names()} | options
         try:
-            return _made(type(self), **options)
+            return _made(type(self), **all_options)
         except TypeError:  # options that cannot be hashed, or are wrong
-            return type(self)(**options)
+            return type(self)(**all_options)
 
     def _check_input(
         self, query: Any, model: Any, lost_vocabulary_threshold: Any = 0.2, warn_not_found_words: Any = False
@@ -333,25 +334,25 @@ class BaseMetric(SumMetric):
 
 
 @functools.lru_cache(maxsize=32, typed=True)
-def _made(kind: type[BaseMetric], **options: Any) -> BaseMetric:
-    """Metrics of changed options, kept because to make one takes longer than a small query."""
-    return kind(**options)
+def _made(cls: type[BaseMetric], **options: Any) -> BaseMetric:
+    """Return a metric with changed options, cached because constructing it takes longer than a small query."""
+    return cls(**options)
 
 
 def to_host(values: dict[str, Tensor]) -> dict[str, np.ndarray]:
-    """All of them with one transfer."""
+    """Copy all tensors to the host in one transfer."""
     if all(value.is_cpu for value in values.values()):
         return {name: value.detach().double().numpy() for name, value in values.items()}
     flat = torch.cat([value.flatten() for value in values.values()]).detach().double().cpu().numpy()
-    found, start = {}, 0
+    arrays, start = {}, 0
     for name, value in values.items():
         stop = start + value.numel()
-        found[name], start = flat[start:stop].reshape(value.shape), stop
-    return found
+        arrays[name], start = flat[start:stop].reshape(value.shape), stop
+    return arrays
 
 
 def by_set(row_words: Sequence[list[str]], values: np.ndarray) -> Iterator[tuple[list[str], np.ndarray]]:
-    # values: (sum of W, ...), of all words one set after the other
+    # values: (sum of W, ...), of the words of all sets concatenated
     start = 0
     for words in row_words:
         yield words, values[start : start + len(words)]
@@ -360,11 +361,11 @@ def by_set(row_words: Sequence[list[str]], values: np.ndarray) -> Iterator[tuple
 
 def by_word(words: Sequence[str], values: np.ndarray) -> dict[str, np.float64]:
     # values: (W,)
-    """Word -> value; the mean where a word stands for several rows."""
-    found = dict(zip(words, values, strict=False))
-    if len(found) == len(words):
-        return found
+    """Return word -> value; the mean if a word has several rows."""
+    value_by_word = dict(zip(words, values, strict=False))
+    if len(value_by_word) == len(words):
+        return value_by_word
     rows: dict[str, list[np.float64]] = {}
     for word, value in zip(words, values, strict=False):
         rows.setdefault(word, []).append(value)
-    return {word: np.float64(np.mean(each)) for word, each in rows.items()}
+    return {word: np.float64(np.mean(row_values)) for word, row_values in rows.items()}

@@ -1,4 +1,4 @@
-"""The Contextualized Embedding Association Test: WEAT over random contexts, combined as a meta-analysis."""
+"""Contextualized Embedding Association Test: WEAT over random contexts, combined by a meta-analysis."""
 
 import functools
 import math
@@ -26,15 +26,15 @@ VARIANCES: tuple[Variance, ...] = get_args(Variance)
 
 @takes_arrays
 def random_effects(e: Tensor, v: Tensor, *, alternative: Alternative = "greater", confidence: float = 0.95) -> Estimate:
-    """Estimate the mean effect where effects vary by more than their variances say (DerSimonian-Laird).
+    """Estimate the mean effect if effects vary by more than their variances (DerSimonian-Laird).
 
     tau2 = max(0, (Q - (N - 1)) / (sum w - sum w^2 / sum w)), w = 1 / v, Q = sum w (e - weighted mean)^2, and 0 for one
-    effect; effect = sum w* e / sum w*, w* = 1 / (v + tau2), with standard error sum(w*)^-1/2. Interval and p-value are
-    those of the normal distribution. An effect of infinite variance has no weight.
+    effect; effect = sum w* e / sum w*, w* = 1 / (v + tau2), with standard error sum(w*)^-1/2. Interval and p-value use
+    the normal distribution. An effect of infinite variance has no weight.
 
     Args:
         e: Effects.
-        v: Their variances. NaN comes out for those below 0 and for other values that are not finite.
+        v: Variances of the effects. Negative and non-finite values give NaN.
         alternative: Side of the test: ``"greater"`` (the effect is above 0), ``"less"`` or ``"two-sided"``.
         confidence: Mass of the interval, in (0, 1).
 
@@ -73,8 +73,8 @@ def random_effects(e: Tensor, v: Tensor, *, alternative: Alternative = "greater"
     effect, se = (w * e).sum(-1) / w.sum(-1), w.sum(-1).rsqrt()
     z = (effect / se).detach()
     tail = {"greater": z, "less": -z, "two-sided": z.abs()}[alternative]
-    sides = 2 if alternative == "two-sided" else 1
-    p_value = sides * torch.special.erfc(tail / math.sqrt(2)) / 2
+    num_tails = 2 if alternative == "two-sided" else 1
+    p_value = num_tails * torch.special.erfc(tail / math.sqrt(2)) / 2
     half_width = math.sqrt(2) * torch.full_like(se, confidence).erfinv() * se
     return Estimate(
         effect,
@@ -100,21 +100,21 @@ def ceat(
     alternative: Alternative = "greater",
     confidence: float = 0.95,
 ) -> Estimate:
-    """The WEAT effect size of words that have a pool of K vectors each, one per context.
+    """Compute the WEAT effect size of words with a pool of K vectors each, one per context.
 
     Shapes: x: (..., X, K, D); y: (..., Y, K, D); a: (..., A, K, D); b: (..., B, K, D), tensors or
     `WordSet`s -> (...).
 
-    Each of the `samples` draws one context per word, uniformly, and gives an effect size e and a variance V: that of s
-    over all target words ("sample"), or (n + m) / (n m) + e^2 / (2 (n + m)) ("standard"); `random_effects` combines
-    them. Masks are True where a context is; a word without any is absent, and the numbers of contexts may differ from
-    set to set. Draws depend on `seed` (None: fresh) and the places of words and contexts alone. Interval and p-value
-    tell how sure the mean over samples of contexts is, not what other words would give: for that take `p_value` of
+    Each of the `samples` draws one context per word, uniformly, and has an effect size e and a variance V: the variance
+    of s over all target words ("sample"), or (n + m) / (n m) + e^2 / (2 (n + m)) ("standard"); `random_effects`
+    combines them. Masks are True for contexts; a word without contexts is absent, and the numbers of contexts may
+    differ between sets. Draws depend only on `seed` (None: fresh) and the positions of words and contexts. Interval and
+    p-value are for the mean over samples of contexts, not over the choice of words: for the latter use `p_value` of
     `CEAT`. Otherwise as `weat_effect_size`. Guo & Caliskan 2021, doi:10.1145/3461702.3462536.
 
     >>> generator = torch.Generator().manual_seed(0)
     >>> x, y, a, b = torch.randn(4, 3, 5, 8, generator=generator)  # 3 words in 5 contexts each
-    >>> x, a = x + 1, a + 1  # x goes with a
+    >>> x, a = x + 1, a + 1  # x is associated with a
     >>> print(ceat(x, y, a, b))
     1.074 [1.031, 1.116]
     """
@@ -122,11 +122,16 @@ def ceat(
     samples = _checks.check_int("samples", samples, 1)
     word_sets.check_correction(correction)
     pools = word_sets.read("x", "y", "a", "b", x=x, y=y, a=a, b=b)
-    begin = [stream(seed, f"contexts/{name}") for name in "xyab"]
+    stream_offsets = [stream(seed, f"contexts/{name}") for name in "xyab"]
     parts = []
     for start, rows in chunks(samples, sum(pool.vectors[..., 0, :].numel() for pool in pools)):
-        drawn = word_sets.units(*(draw_contexts(pool, n, start, rows) for pool, n in zip(pools, begin, strict=True)))
-        parts.append(_effect_and_variance(*associations(*drawn), correction, variance))
+        sampled = word_sets.units(
+            *(
+                draw_contexts(pool, stream_offset, start, rows)
+                for pool, stream_offset in zip(pools, stream_offsets, strict=True)
+            )
+        )
+        parts.append(_effect_and_variance(*associations(*sampled), correction, variance))
     e, v = (torch.cat(part, -1) for part in zip(*parts, strict=True))
     return random_effects(e, v, alternative=alternative, confidence=confidence)
 
@@ -134,30 +139,30 @@ def ceat(
 def _effect_and_variance(
     u: word_sets.Values, v: word_sets.Values, correction: int, variance: str
 ) -> tuple[Tensor, Tensor]:
-    # u, v: the s of the target words of a sample  ->  e (...), V (...)
-    _, e = word_sets.contrast(u, v, correction)
+    # u, v: associations s of the target words of a sample  ->  e (...), V (...)
+    _, e = word_sets.effect_size(u, v, correction)
     if variance == "sample":
         return e, word_sets.variance(u, v, 1)
     (_, n), (_, m) = word_sets.total(*u), word_sets.total(*v)
     return e, (n + m) / (n * m) + e.square() / (2 * (n + m))
 
 
-def draw_contexts(pool: word_sets.Words, begin: int, start: int, rows: int) -> word_sets.Words:
+def draw_contexts(pool: word_sets.Words, stream_offset: int, start: int, rows: int) -> word_sets.Words:
     # pool: (..., W, K, D)  ->  (..., rows, W, D)
-    """One present context per word for each of the samples number `start` and following; its count is 0 without any."""
-    present = pool.weights.expand(torch.broadcast_shapes(pool.weights.shape, pool.vectors.shape[:-1])) > 0
-    size = present.sum(-1)
-    uniform = random_uniform(begin, start, rows, size.shape[-1], present.device)
-    nth = (uniform * size.unsqueeze(-2)).long()
-    order = (~present).byte().sort(dim=-1, stable=True).indices
-    index = order.unsqueeze(-3).take_along_dim(nth.unsqueeze(-1), -1).unsqueeze(-1)
+    """Draw one valid context per word for the samples `start`, `start + 1`, ...; the count is 0 without contexts."""
+    valid_mask = pool.weights.expand(torch.broadcast_shapes(pool.weights.shape, pool.vectors.shape[:-1])) > 0
+    size = valid_mask.sum(-1)
+    uniform = random_uniform(stream_offset, start, rows, size.shape[-1], valid_mask.device)
+    context = (uniform * size.unsqueeze(-2)).long()
+    order = (~valid_mask).byte().sort(dim=-1, stable=True).indices
+    index = order.unsqueeze(-3).take_along_dim(context.unsqueeze(-1), -1).unsqueeze(-1)
     vectors = pool.vectors.unsqueeze(-4).take_along_dim(index, -2).squeeze(-2)
     return word_sets.Words(vectors, (size > 0).to(vectors.dtype).unsqueeze(-2))
 
 
 def _rows_of_words(pool: Vectors) -> WordSet:
     # pool: (..., W, K, D)  ->  (..., W * K, D)
-    """Return the contexts as rows of words, of which a test takes the mean."""
+    """Return the contexts as rows of words, over which a test averages."""
     values, mask, _ = WordSet.of(pool)
     count, contexts = values.shape[-3:-1]
     words = torch.arange(count, device=values.device).repeat_interleave(contexts)
@@ -165,17 +170,17 @@ def _rows_of_words(pool: Vectors) -> WordSet:
 
 
 class CEAT(BaseMetric):
-    """See `ceat`, for queries in a model with several vectors per word, such as `WordEmbeddingModel.from_contexts`.
+    """CEAT for queries in a model with several vectors per word, such as `from_contexts`; see `ceat`.
 
-    With `calculate_p_value`, `p_value` exchanges the target words with all their contexts, by WEAT's statistic of each
-    word's mean over them. The published test, `p_value_random_effects`, takes samples of contexts for independent
-    studies: of 8 + 8 words of one population it was at most .05 in 84 to 97 of 100 tables, more with more `samples`.
+    With `calculate_p_value`, `p_value` permutes the target words with all their contexts, by the WEAT statistic of each
+    word's mean. The published test, `p_value_random_effects`, treats samples of contexts as independent studies: for
+    8 + 8 words of one population it was at most .05 in 84 to 97 of 100 tables, more with more `samples`.
 
-    With `replicates`, `low` and `high` are the ends of a bootstrap interval of `effect_size`, which draws words with
-    all their contexts and is WEAT's of each word's mean over them; an end that `ceat` lies beyond is moved to it.
+    With `replicates`, `low` and `high` are the bounds of a bootstrap interval of `effect_size`, the WEAT effect size of
+    each word's mean, which draws words with all their contexts; the interval is extended to contain `ceat`.
 
-    As a module it streams: each `update` takes one sample, or a batch of samples, as `weat_effect_size` takes its sets;
-    `forward` returns their effect sizes, and `compute` combines all that are finite.
+    As a module it streams: each `update` takes one sample, or a batch of samples, in the form of the arguments of
+    `weat_effect_size`; `forward` returns their effect sizes, and `compute` combines all that are finite.
 
     >>> words = ["he", "she", "man", "woman"]
     >>> contexts = {word: torch.eye(4)[i % 2] + torch.zeros(3, 4) for i, word in enumerate(words)}
@@ -213,7 +218,7 @@ class CEAT(BaseMetric):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.replicates = _checks.check_int("replicates", replicates, 0)  # of words: none of its streamed samples
+        self.replicates = _checks.check_int("replicates", replicates, 0)  # of words; streamed samples are not resampled
         if self.replicates:
             self.result_keys = {**self.result_keys, "effect_size": float, "low": float, "high": float}
         self.samples = _checks.check_int("samples", samples, 1)
@@ -232,7 +237,7 @@ class CEAT(BaseMetric):
 
     @property
     def batched(self) -> bool:
-        return False  # the thousand samples of one query are a batch
+        return False  # the samples of one query are a batch
 
     def update(  # type: ignore[override]  # samples have no ids
         self, x: Vectors, y: Vectors, a: Vectors, b: Vectors
@@ -248,8 +253,8 @@ class CEAT(BaseMetric):
     def compute(self) -> Tensor:
         # -> () float64, the combined effect, NaN without a finite sample
         e, v = self.effects.view(-1, 2).double().unbind(-1)
-        usable = e.isfinite() & (v > 0)
-        return random_effects(e[usable], v[usable]).value
+        is_valid = e.isfinite() & (v > 0)
+        return random_effects(e[is_valid], v[is_valid]).value
 
     def measure(self, x: Vectors, y: Vectors, a: Vectors, b: Vectors) -> dict[str, Tensor]:
         options = (self.samples, self.seed, self.correction, self.variance)
@@ -271,21 +276,21 @@ class CEAT(BaseMetric):
 
     def evaluate(self, *pools: Vectors) -> dict[str, Tensor]:
         measured = super().evaluate(*pools)
-        if self.replicates:  # the score lies in its interval
+        if self.replicates:  # the interval contains the score
             measured["low"] = torch.fmin(measured["low"], measured["ceat"])
             measured["high"] = torch.fmax(measured["high"], measured["ceat"])
         return measured
 
     def null_distributions(self, x: Vectors, y: Vectors, a: Vectors, b: Vectors) -> dict[str, NullDistribution]:
-        # attribute words do not move
+        # attribute words are not permuted
         first, second, *attributes = (_rows_of_words(pool) for pool in (x, y, a, b))
         sets = word_sets.read(x=first, y=second, a=attributes[0], b=attributes[1])
         return {"p_value": null_of(*associations(*word_sets.units(*sets)), first, second, self.p_value_seed)}
 
     def arguments(self, index: IndexedQuery, vectors: Tensor) -> tuple[WordSet, ...]:
-        """Return the pools that `measure` takes for an indexed query.
+        """Return the pools for `measure` from an indexed query.
 
         Shapes: vectors: (..., V, D) -> (..., W, K, D), with masks (W, K).
         """
-        pools = (index.pools(side, i) for side in range(2) for i in range(2))
+        pools = (index.pools(role, i) for role in range(2) for i in range(2))
         return tuple(WordSet(vectors[..., rows, :], mask) for rows, mask in pools)

@@ -51,48 +51,52 @@ def direct_bias(
     *,
     per_word: bool = False,
 ) -> Tensor | tuple[Tensor, Tensor]:
-    """How much of the target words lies in the bias subspace: mean_t (sum_j cos(t, g_j)^2)^(strictness / 2).
+    """Measure the part of the target words in the bias subspace: mean_t (sum_j cos(t, g_j)^2)^(strictness / 2).
 
     Shapes: t: (..., T, D); groups: (..., G, P, D), tuples by position; tensors or `WordSet`s -> (...).
 
     "pca": g are the first `n_components` right singular vectors of the unit vectors of the P tuples, each tuple
-    centred; "mean_difference": g is the difference of the two groups' means of unit vectors. In [0, 1], 0 is none;
-    float64. NaN where the subspace has fewer dimensions than asked for: where singular values are below 1e-10 of the
-    first, or g is no longer than rounding makes it (the epsilon of the dtype, at least 2^-40, per unit vector).
-    `per_word=True` also returns the words' values (..., T). Empty sets, zero vectors and errors as in `weat`;
-    ValueError for impossible numbers and for options not named here. Bolukbasi et al. 2016, arXiv:1607.06520.
+    centered; "mean_difference": g is the difference of the two groups' means of unit vectors. In [0, 1], 0 is no bias;
+    float64. NaN if the subspace has fewer dimensions than requested: if singular values are below 1e-10 of the first,
+    or g is not longer than a rounding error (the epsilon of the dtype, at least 2^-40, per unit vector).
+    `per_word=True` also returns the values of the words (..., T). Empty sets, zero vectors and errors as in `weat`;
+    ValueError for invalid options. Bolukbasi et al. 2016, arXiv:1607.06520.
 
     >>> groups = torch.tensor([[[2.0, 1.0], [3.0, 1.0]], [[1.0, 2.0], [1.0, 3.0]]])  # he, him; she, her
-    >>> direct_bias(torch.tensor([[1.0, -1.0], [1.0, 1.0]]), groups)  # one word along the difference, one across it
+    >>> direct_bias(torch.tensor([[1.0, -1.0], [1.0, 1.0]]), groups)  # along the difference, orthogonal
     tensor(0.5000, dtype=torch.float64)
     """
     check_options(strictness, n_components, direction)
     k = n_components
-    given = WordSet.of(groups)
-    _checks.tensor("groups", given.values)
-    shape = given.values.shape
+    group_set = WordSet.of(groups)
+    _checks.tensor("groups", group_set.values)
+    shape = group_set.values.shape
     if shape[-3:-2] < (2,):
         raise ValueError(f"groups: got shape {tuple(shape)}, wanted (..., G, P, D) with G >= 2")
     if direction == "mean_difference" and (shape[-3] != 2 or k != 1):
         raise ValueError(f"direction: got 'mean_difference' for {shape[-3]} groups and {k} components, wanted 2 and 1")
     size, pairs, dims = shape[-3:]
-    if direction == "pca" and k > (most := min((size - 1) * pairs, dims)):
+    if direction == "pca" and k > (limit := min((size - 1) * pairs, dims)):
         raise ValueError(
-            f"n_components: got {k}, wanted at most {most} for {size} groups of {pairs} words with {dims} dimensions"
+            f"n_components: got {k}, wanted at most {limit} for {size} groups of {pairs} words with {dims} dimensions"
         )
-    t, groups = word_sets.read("groups", t=t, groups=given)
-    least = word_sets.resolution(given.values)
+    t, groups = word_sets.read("groups", t=t, groups=group_set)
+    min_length = word_sets.resolution(group_set.values)
     vectors, count = word_sets.unit(groups.vectors), groups.weights
-    if groups.counts is not None:  # a tuple counts as often as its words do, and not at all if one is absent
+    if groups.counts is not None:  # a tuple has the count of its words, 0 if a word is absent
         count = groups.counts.amin(-2)
         vectors = vectors.where((count > 0)[..., None, :, None], 0)
-    basis = _principal(vectors, count, k, least) if direction == "pca" else _mean_difference(vectors, count, least)
+    basis = (
+        _principal(vectors, count, k, min_length)
+        if direction == "pca"
+        else _mean_difference(vectors, count, min_length)
+    )
     cosines = t.unit().project_all(basis)
     squares = cosines.square().sum(-1)
     # A power below 1 has no gradient at 0.
     bias = squares.masked_fill(squares == 0, 1).pow(strictness / 2).masked_fill(squares == 0, 0)
     score = t.average(bias)
-    return (score, t.present(bias)) if per_word else score
+    return (score, t.mask_absent(bias)) if per_word else score
 
 
 def check_options(strictness: float, n_components: int, direction: str) -> None:
@@ -102,36 +106,37 @@ def check_options(strictness: float, n_components: int, direction: str) -> None:
         raise ValueError(f"strictness: got {strictness!r}, wanted a number > 0")
 
 
-def _mean_difference(groups: Tensor, count: Tensor, least: float) -> Tensor:
-    # groups: (..., 2, P, D) unit vectors  count: (..., P)  ->  (..., 1, D), NaN for a difference of at most `least`
+def _mean_difference(groups: Tensor, count: Tensor, min_length: float) -> Tensor:
+    # groups: (..., 2, P, D) unit vectors  count: (..., P)  ->  (..., 1, D), NaN for a difference of at most
+    # `min_length`
     first, second = word_sets.Words(groups, count.unsqueeze(-2)).mean().unbind(-2)
     length = torch.linalg.vector_norm(first - second, dim=-1, keepdim=True)
-    return word_sets.unit(first - second).masked_fill(length <= least, torch.nan).unsqueeze(-2)
+    return word_sets.unit(first - second).masked_fill(length <= min_length, torch.nan).unsqueeze(-2)
 
 
-def _principal(groups: Tensor, count: Tensor, k: int, least: float) -> Tensor:
-    # groups: (..., G, P, D) unit vectors  count: (..., P)  ->  (..., k, D), NaN where the rank is below k
-    centred = groups - groups.mean(-3, keepdim=True)
-    rows = (centred * count.sqrt()[..., None, :, None]).flatten(-3, -2)
+def _principal(groups: Tensor, count: Tensor, k: int, min_length: float) -> Tensor:
+    # groups: (..., G, P, D) unit vectors  count: (..., P)  ->  (..., k, D), NaN if the rank is below k
+    centered = groups - groups.mean(-3, keepdim=True)
+    rows = (centered * count.sqrt()[..., None, :, None]).flatten(-3, -2)
     with torch.no_grad():
         finite = rows.isfinite().all(-1).all(-1)[..., None, None]  # the decomposition refuses NaN
         _, singular, axes = torch.linalg.svd(rows.where(finite, 0), full_matrices=False)
-        noise = least * (count.sum(-1) * groups.shape[-3]).sqrt()
+        noise = min_length * (count.sum(-1) * groups.shape[-3]).sqrt()
         exists = (singular[..., k - 1] > noise.clamp(min=1e-10 * singular[..., 0]))[..., None, None]
         basis, power = axes[..., :k, :], singular.square().unsqueeze(-2)
-        gap = power[..., :k].mT - power
-        # First-order perturbation of the k-dimensional space; turns inside it change no score.
-        weight = (1 / gap).masked_fill(gap == 0, 0)
+        eigengap = power[..., :k].mT - power
+        # First-order perturbation of the k-dimensional space; rotations within it do not change the score.
+        weight = (1 / eigengap).masked_fill(eigengap == 0, 0)
         weight[..., :k] = 0
         rest = 1 / power[..., :k].mT
     moved = (basis @ rows.mT) @ rows
-    within = moved @ axes.mT
-    step = (weight * within) @ axes + rest * (moved - within @ axes)
+    projected = moved @ axes.mT
+    step = (weight * projected) @ axes + rest * (moved - projected @ axes)
     return (basis + step - step.detach()).where(exists & finite, torch.nan)
 
 
 class DirectBias(BaseMetric):
-    """How much of the target words lies in the bias subspace of aligned groups, in [0, 1]; see `direct_bias`."""
+    """Part of the target words in the bias subspace of aligned groups, in [0, 1]; see `direct_bias`."""
 
     metric_template = (1, "n")
     metric_name = "Direct Bias"

@@ -1,4 +1,4 @@
-"""The Embedding Coherence Test."""
+"""Embedding Coherence Test."""
 
 from collections.abc import Callable
 
@@ -20,13 +20,13 @@ def ect(
     y: Vectors,
     a: Vectors,
 ) -> Tensor:
-    """Do both targets order the attribute words alike? Spearman's correlation of cos(mean x, a) and cos(mean y, a).
+    """Compute Spearman's correlation of cos(mean x, a) and cos(mean y, a) over the attribute words.
 
     Shapes: x: (..., X, D); y: (..., Y, D); a: (..., A, D), tensors or `WordSet`s -> (...) float64.
 
-    In [-1, 1]; 1 is the same order, no bias. Ties share their mean rank; cosines that differ by less than 2^-40 are
-    ties. NaN for fewer than two attribute words, for a constant side and for an empty set. No gradient. Zero
-    vectors and errors as in `weat`. Dev & Phillips 2019, arXiv:1901.07656.
+    In [-1, 1]; 1 means the same order of attribute words for both targets, no bias. Ties share their mean rank; cosines
+    that differ by less than 2^-40 are ties. NaN for fewer than two attribute words, for constant cosines and for an
+    empty set. No gradient. Zero vectors and errors as in `weat`. Dev & Phillips 2019, arXiv:1901.07656.
 
     >>> x, y = torch.tensor([[2.0, 1.0], [3.0, 1.0]]), torch.tensor([[1.0, 2.0], [1.0, 3.0]])
     >>> a = torch.tensor([[1.0, 0.0], [2.0, 1.0], [0.0, 1.0]])
@@ -36,24 +36,27 @@ def ect(
     x, y, a = word_sets.read(x=x, y=y, a=a)
     means = word_sets.unit(word_sets.join(x.mean().unsqueeze(-2), y.mean().unsqueeze(-2), dim=-2))
     counts = None if a.counts is None else a.counts.unsqueeze(-2)
-    ranks, counted = _centred_ranks(a.by_rows_of_others(a.unit().project_all(means).mT), counts)
-    of_x, of_both, _, of_y = word_sets.products(counted, ranks).flatten(-2).unbind(-1)
-    return of_both / (of_x * of_y).sqrt()
+    ranks, counted = _centered_ranks(a.by_rows_of_others(a.unit().project_all(means).mT), counts)
+    xx, xy, _, yy = word_sets.products(counted, ranks).flatten(-2).unbind(-1)
+    return xy / (xx * yy).sqrt()
 
 
-def _centred_ranks(values: Tensor, counts: Tensor | None) -> tuple[Tensor, Tensor]:
-    # values, counts: (..., A)  ->  (..., A) each: twice the ranks less their mean, also times counts; NaN of NaN
+def _centered_ranks(values: Tensor, counts: Tensor | None) -> tuple[Tensor, Tensor]:
+    # values, counts: (..., A)  ->  (..., A) each: twice the centered ranks, and these times counts; NaN for NaN
     grid = (values * word_sets.GRID).round()
     order = (grid.unsqueeze(-1) - grid.unsqueeze(-2)).sign()  # 1 where the other is smaller, -1 where it is larger
-    # Smaller and larger ones cancel over all pairs, so that the sums have the mean 0.
+    # Signs cancel over all pairs, so that the sums have the mean 0.
     ranks = (order if counts is None else order * counts.unsqueeze(-2)).sum(-1)
-    ranks = ranks.masked_fill(values.isnan(), torch.nan)  # whose sign is 0
+    ranks = ranks.masked_fill(values.isnan(), torch.nan)  # the sign of NaN is 0
     return ranks, ranks if counts is None else ranks * counts
 
 
 class ECT(BaseMetric):
-    """See `ect`. As 1 is no bias, its p-value is "left-sided" unless `p_value_test_type` says otherwise: how often
-    chance orders the attribute words as differently, or more."""
+    """Embedding Coherence Test; see `ect`.
+
+    As 1 is no bias, its p-value is "left-sided" by default: the probability under the null hypothesis of orders of the
+    attribute words that differ at least as much.
+    """
 
     is_differentiable = False
     metric_template = (2, 1)
@@ -73,7 +76,7 @@ class ECT(BaseMetric):
         counts = None if attributes.counts is None else attributes.counts.unsqueeze(-2)
         cosines = attributes.unit().project_all(word_sets.unit(targets.mean())).mT  # (A, T, W)
         cosines = attributes.by_rows_of_others(cosines)
-        ranks, counted = _centred_ranks(cosines, counts)
+        ranks, counted = _centered_ranks(cosines, counts)
         products = counted @ ranks.mT  # (A, T, T)
         (x, y), a = t.unbind(-1), a[:, 0]
         return {"ect": products[a, x, y] / (products[a, x, x] * products[a, y, y]).sqrt()}
@@ -82,5 +85,5 @@ class ECT(BaseMetric):
         return ect
 
     def null_distributions(self, x: Vectors, y: Vectors, a: Vectors) -> dict[str, NullDistribution]:
-        # attribute words do not move
+        # attribute words are not permuted
         return {"p_value": target_null(self.score_function(), x, y, a, self.p_value_seed)}

@@ -1,4 +1,4 @@
-"""The Generalized Word Embedding Association Test."""
+"""Generalized Word Embedding Association Test."""
 
 from collections.abc import Callable
 from typing import Any, Literal, overload
@@ -10,12 +10,12 @@ from torch import Tensor
 from ... import _checks
 from ..._checks import takes_arrays
 from ..embeddings.query import IndexedQuery, Query
-from ..resampling.draws import random_words_of
+from ..resampling.draws import random_int64_of_words
 from ..resampling.null_distribution import Alternative, NullDistribution
-from ..resampling.random import random_words, stream
+from ..resampling.random import random_int64, stream
 from ..sets import marks, word_sets
 from ..sets.set_checks import weights_as_masks
-from ..sets.word_ids import check_words, count_words, joined_words, numbers_by_place, word_places
+from ..sets.word_ids import check_words, count_words, dense_word_indices, joined_words, word_ids_by_index
 from ..sets.word_sets import Vectors, WordSet
 from ._call import check_groups
 from .base import BaseMetric
@@ -28,14 +28,14 @@ def gweat(x: Vectors, a: Vectors, *, per_group: Literal[True]) -> tuple[Tensor, 
 @takes_arrays
 @marks.grouped("x", "a")
 def gweat(x: Vectors, a: Vectors, *, per_group: bool = False) -> Tensor | tuple[Tensor, Tensor]:
-    """Does each target group go with its own attribute group? sum_g (mean x_g - mu) . (mean a_g - nu).
+    """Compute the association of target groups with their attribute groups: sum_g (mean x_g - mu) . (mean a_g - nu).
 
     Shapes: x: (..., G, X, D); a: (..., G, A, D), tensors or `WordSet`s -> (...) float64.
 
-    The means are of unit vectors, mu and nu the means of the group means. 0: no association; positive: as paired. For
-    two groups it is half of the mean difference of WEAT. `per_group=True` also returns the terms (..., G). Empty
-    sets (of any group), zero vectors and errors as in `weat`; ValueError unless both sides have the same number of
-    groups, at least two. Swinger et al. 2019, arXiv:1812.08769.
+    The means are of unit vectors, mu and nu are the means of the group means. 0 is no association; positive values
+    are an association of the paired groups. For two groups it is half of the mean difference of WEAT. `per_group=True`
+    also returns the terms (..., G). Empty sets (of any group), zero vectors and errors as in `weat`; ValueError unless
+    x and a have the same number of groups, at least two. Swinger et al. 2019, arXiv:1812.08769.
 
     >>> x = torch.tensor([[[2.0, 1.0], [3.0, 1.0]], [[1.0, 2.0], [1.0, 3.0]]])  # two groups of two words
     >>> a = torch.tensor([[[1.0, 0.0]], [[0.0, 1.0]]])
@@ -43,7 +43,7 @@ def gweat(x: Vectors, a: Vectors, *, per_group: bool = False) -> Tensor | tuple[
     tensor(0.5398, dtype=torch.float64)
     """
     words = word_sets.read("x", "a", x=x, a=a)
-    first, second = (each.vectors.shape for each in words)
+    first, second = (group_set.vectors.shape for group_set in words)
     if first[-3] != second[-3] or first[-3] < 2:
         got = f"{tuple(first)} and {tuple(second)}"
         raise ValueError(f"x, a: got shapes {got}, wanted equally many groups, at least 2: (..., G, W, D)")
@@ -61,12 +61,12 @@ def group_permutation_p_value(
     replicates: int = 10000,
     seed: int | None = 0,
 ) -> Tensor:
-    """How often is `gweat` as extreme when all target words are shuffled among the groups, whose sizes stay?
+    """Compute the p-value of `gweat` under random shuffles of all target words among groups of the same sizes.
 
     Shapes: x: (..., G, X, D); a: (..., G, A, D), tensors or `WordSet`s -> (...) float64, in (0, 1].
 
-    Draws `replicates` shuffles; a word moves with all the rows that `WordSet.words` gives it in its group; otherwise as
-    `target_permutation_p_value`.
+    Draws `replicates` shuffles; a word moves with all the rows that `WordSet.words` assigns to it in its group;
+    otherwise as `target_permutation_p_value`.
 
     >>> x = torch.tensor([[[2.0, 1.0], [3.0, 1.0]], [[1.0, 2.0], [1.0, 3.0]]])  # two groups of two words
     >>> a = torch.tensor([[[1.0, 0.0]], [[0.0, 1.0]]])
@@ -79,53 +79,57 @@ def group_permutation_p_value(
 @torch.no_grad()
 def group_null(x: Vectors, a: Vectors, seed: int | None = 0) -> NullDistribution:
     """Return scores after random shuffles of the target words; arguments as in `group_permutation_p_value`."""
-    observed = gweat(x, a)  # its own checks come first
+    observed = gweat(x, a)  # first, because it checks its arguments
     (targets,) = word_sets.read("x", x=x)
     x, attributes = WordSet.of(x), WordSet.of(a).repeated(3)
     check_words("x.words", x.words, "x", x.values[..., 0])
-    lead = torch.broadcast_shapes(x.values.shape[:-3], targets.weights.shape[:-2])
+    batch_shape = torch.broadcast_shapes(x.values.shape[:-3], targets.weights.shape[:-2])
     (groups, width, dims), device = x.values.shape[-3:], x.values.device
-    present = (targets.weights.expand(*lead, groups, width) > 0).flatten(-2)
-    each = [(None if x.words is None else x.words[..., g, :], width, device) for g in range(groups)]
-    words = joined_words(lead, *each)
-    place = word_places(present, words)  # (..., G * X)
-    ends = [count_words(place[..., :end], present[..., :end]) for end in range(width, groups * width + 1, width)]
+    valid_mask = (targets.weights.expand(*batch_shape, groups, width) > 0).flatten(-2)
+    group_words = [(None if x.words is None else x.words[..., g, :], width, device) for g in range(groups)]
+    words = joined_words(batch_shape, *group_words)
+    word_indices = dense_word_indices(valid_mask, words)  # (..., G * X)
+    ends = [
+        count_words(word_indices[..., :end], valid_mask[..., :end]) for end in range(width, groups * width + 1, width)
+    ]
     ends = torch.stack(ends, -1)[..., None, :, None]
     starts = torch.nn.functional.pad(ends, (0, 0, 1, 0))[..., :-1, :]
-    vectors = targets.vectors.expand(*lead, groups, width, dims).flatten(-3, -2)[..., None, None, :, :]
-    vectors = vectors.expand(*lead, 1, groups, -1, dims)
-    absent = torch.arange(groups * width, device=device) >= ends[..., 0, -1, :, None]
-    begin = stream(seed)
-    own = None if words is None else words.masked_fill(~present, -1)[..., None, None, :].expand(*vectors.shape[:-1])
+    vectors = targets.vectors.expand(*batch_shape, groups, width, dims).flatten(-3, -2)[..., None, None, :, :]
+    vectors = vectors.expand(*batch_shape, 1, groups, -1, dims)
+    is_padding = torch.arange(groups * width, device=device) >= ends[..., 0, -1, :, None]
+    stream_offset = stream(seed)
+    row_words = (
+        None if words is None else words.masked_fill(~valid_mask, -1)[..., None, None, :].expand(*vectors.shape[:-1])
+    )
 
     def score(keys: Tensor) -> Tensor:
-        # keys: (..., rows, G * X), by which words are shuffled  ->  (..., rows)
-        rows, keys = keys.shape[-2], keys.masked_fill(absent, torch.iinfo(torch.int64).max)
-        rank = keys.argsort(-1).argsort(-1)  # of the places
+        # keys: (..., rows, G * X), sort keys of the shuffles  ->  (..., rows)
+        rows, keys = keys.shape[-2], keys.masked_fill(is_padding, torch.iinfo(torch.int64).max)
+        rank = keys.argsort(-1).argsort(-1)  # ranks of the words
         if x.mask is not None or x.words is not None:
-            rank = rank.expand(*lead, rows, -1).take_along_dim(place.unsqueeze(-2), -1)
+            rank = rank.expand(*batch_shape, rows, -1).take_along_dim(word_indices.unsqueeze(-2), -1)
         rank = rank.unsqueeze(-2)
-        members = (starts <= rank) & (rank < ends) & present[..., None, None, :]
-        if own is None:
+        members = (starts <= rank) & (rank < ends) & valid_mask[..., None, None, :]
+        if row_words is None:
             return gweat(WordSet(vectors, members.long()), attributes)
         with weights_as_masks():
-            return gweat(WordSet(vectors, members.double(), own), attributes)
+            return gweat(WordSet(vectors, members.double(), row_words), attributes)
 
     def draw(start: int, rows: int) -> Tensor:
-        return score(random_words(begin, start, rows, groups * width, device))
+        return score(random_int64(stream_offset, start, rows, groups * width, device))
 
     def draw_by_word(start: int, rows: int) -> Tensor:
         assert x.words is not None
-        numbers = numbers_by_place(x.words.flatten(-2), present, place, groups * width)
-        return score(random_words_of(begin, numbers, start, rows))
+        word_ids = word_ids_by_index(x.words.flatten(-2), valid_mask, word_indices, groups * width)
+        return score(random_int64_of_words(stream_offset, word_ids, start, rows))
 
-    own_draw = None if x.words is None else draw_by_word
-    cost, margin = max(x.values.numel(), present.numel() * groups), observed.abs().clamp(min=1) / word_sets.GRID
-    return NullDistribution(observed.isfinite(), lambda: observed, draw, cost, margin, draw_by_word=own_draw)
+    by_word = None if x.words is None else draw_by_word
+    cost, margin = max(x.values.numel(), valid_mask.numel() * groups), observed.abs().clamp(min=1) / word_sets.GRID
+    return NullDistribution(observed.isfinite(), lambda: observed, draw, cost, margin, draw_by_word=by_word)
 
 
 class GWEAT(BaseMetric):
-    """Does each target set go with its own attribute set? See `gweat`; `by_group` has the term of each target set."""
+    """Association of target sets with their attribute sets; see `gweat`. `by_group` has the term of each target set."""
 
     metric_template = ("n", "n")
     metric_name = "Generalized WEAT"
@@ -135,7 +139,7 @@ class GWEAT(BaseMetric):
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        _checks.check_choice("p_value_method", self.p_value_method, ("auto", "approximate"))  # shuffles are not counted
+        _checks.check_choice("p_value_method", self.p_value_method, ("auto", "approximate"))  # there is no exact test
 
     def measure(self, x: Vectors, a: Vectors) -> dict[str, Tensor]:
         score, terms = gweat(x, a, per_group=True)
@@ -145,7 +149,7 @@ class GWEAT(BaseMetric):
         return gweat
 
     def null_distributions(self, x: Vectors, a: Vectors) -> dict[str, NullDistribution]:
-        # attribute words do not move
+        # attribute words are not permuted
         return {"p_value": group_null(x, a, self.p_value_seed)}
 
     def check_query(self, query: Query) -> None:

@@ -1,4 +1,4 @@
-"""The log probability bias score of masked language models."""
+"""Log probability bias score of masked language models."""
 
 from typing import Any
 
@@ -16,13 +16,13 @@ from ...uncertainty.engine.weights import ResamplingUnits, identity
 @takes_arrays
 def lpbs(x: Tensor, x_prior: Tensor, y: Tensor, y_prior: Tensor, *, mask: Tensor | None = None) -> Tensor:
     # x, x_prior, y, y_prior, mask: (..., N)  ->  (...) float64
-    """How much more an attribute in a sentence raises the probability of one target than of another, in nats.
+    """Compute how much more an attribute raises the log-probability of one target than of another, in nats.
 
-    The mean over N sentences of (x - x_prior) - (y - y_prior), of logarithms of probabilities, (..., N) each: x and y
-    of the two targets, such as "he" and "she", in "[MASK] is a programmer", and the priors in the same sentence with
-    the attribute masked too. Real; 0 is no bias, positive more of x, swapping x and y changes the sign. `mask`
-    (..., N) is True where a sentence is. NaN without a sentence. ValueError for shapes that differ, TypeError for
-    integers. Kurita et al. 2019, arXiv:1906.07337.
+    The mean over N sentences of (x - x_prior) - (y - y_prior), of log-probabilities, (..., N) each: x and y of the two
+    targets, such as "he" and "she", in "[MASK] is a programmer", and the priors in the same sentence with the attribute
+    masked too. Real; 0 is no bias, positive values favor x, swapping x and y changes the sign. `mask` (..., N) is True
+    for sentences. NaN without a sentence. ValueError for different shapes, TypeError for integers. Kurita et al. 2019,
+    arXiv:1906.07337.
 
         >>> p = torch.tensor([[0.4, 0.2], [0.2, 0.2], [0.1, 0.3], [0.2, 0.2]])
         >>> lpbs(*p.log())
@@ -41,23 +41,23 @@ def lpbs(x: Tensor, x_prior: Tensor, y: Tensor, y_prior: Tensor, *, mask: Tensor
 
 def _scores(x: Tensor, x_prior: Tensor, y: Tensor, y_prior: Tensor) -> Tensor:
     # (..., N) each  ->  (..., N) float64
-    given = {"x": x, "x_prior": x_prior, "y": y, "y_prior": y_prior}
-    for name, side in given.items():
-        _checks.tensor(name, side)
-        if not side.is_floating_point():
-            raise TypeError(f"{name}: got {side.dtype}, wanted logarithms of probabilities; write {name}.log()")
-        if side.ndim < 1:
+    inputs = {"x": x, "x_prior": x_prior, "y": y, "y_prior": y_prior}
+    for name, log_p in inputs.items():
+        _checks.tensor(name, log_p)
+        if not log_p.is_floating_point():
+            raise TypeError(f"{name}: got {log_p.dtype}, wanted logarithms of probabilities; write {name}.log()")
+        if log_p.ndim < 1:
             raise ValueError(f"{name}: got shape (), wanted (..., N)")
-        _checks.shape(name, side, *x.shape)
-    _checks.same_device(**given)
-    x, x_prior, y, y_prior = (side.double() for side in given.values())
+        _checks.shape(name, log_p, *x.shape)
+    _checks.same_device(**inputs)
+    x, x_prior, y, y_prior = (log_p.double() for log_p in inputs.values())
     return (x - x_prior) - (y - y_prior)
 
 
 class LPBS(SumMetric):
-    """The mean of `lpbs` over the sentences of all updates, with `replicates` also its interval.
+    """Mean of `lpbs` over the sentences of all updates, with `replicates` also its interval.
 
-    A sentence whose score is not finite, as of a token of probability 0, is left out and counted in `not_finite`.
+    A sentence with a non-finite score, for example of a token of probability 0, is ignored and counted in `not_finite`.
 
     >>> metric = LPBS()
     >>> metric.update(*torch.tensor([[0.4, 0.2], [0.2, 0.2], [0.1, 0.3], [0.2, 0.2]]).log())
@@ -78,28 +78,28 @@ class LPBS(SumMetric):
 
     def update(self, x: Tensor, x_prior: Tensor, y: Tensor, y_prior: Tensor, **items: Unpack[ResamplingUnits]) -> None:
         # x, x_prior, y, y_prior: (N,)  ids, groups: (N,) integer or names
-        """Add sentences: logarithms of the probabilities of both targets, and of both without the attribute; (N,)."""
+        """Add sentences: log-probabilities (N,) of both targets, with and without the attribute."""
         _checks.shape("x", x, "N")
         scores = _scores(x, x_prior, y, y_prior).detach()
-        given = identity(len(scores), scores.device, **items)
-        usable = scores.isfinite()
-        finite = scores.where(usable, 0)
+        resampling_units = identity(len(scores), scores.device, **items)
+        is_finite = scores.isfinite()
+        finite = scores.where(is_finite, 0)
         self.total = self.total + torch.stack([part.sum() for part in parts(finite)])
-        self.finite = self.finite + usable.sum()
-        self.not_finite = self.not_finite + (~usable).sum()
+        self.finite = self.finite + is_finite.sum()
+        self.not_finite = self.not_finite + (~is_finite).sum()
         if self.replicates:
-            self.weigh(torch.stack([finite, usable.double()], 1), **given)
+            self.weigh(torch.stack([finite, is_finite.double()], 1), **resampling_units)
 
     def compute(self) -> Tensor:
         # ->  () float64, NaN if no score was finite
         return total(self.total) / self.finite
 
     def all_sums(self) -> Tensor:
-        # ->  (2,): of the scores, and how many
+        # ->  (2,): sum and number of the scores
         return torch.stack([total(self.total), self.finite.double()])
 
     def read_sums(self, sums: Tensor) -> Tensor:
-        """The mean.
+        """Return the mean.
 
         Shapes: sums: (..., 2) -> (...).
         """

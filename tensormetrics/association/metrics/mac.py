@@ -21,30 +21,30 @@ def mac(t: Vectors, a: Vectors, *, per_word: Literal[True]) -> tuple[Tensor, Ten
 @takes_arrays
 @marks.grouped("a")
 def mac(t: Vectors, a: Vectors, *, per_word: bool = False) -> Tensor | tuple[Tensor, Tensor]:
-    """The mean cosine distance of target words and attribute sets: mean over t and j of 1 - mean_w cos(t, a_jw).
+    """Compute the mean cosine distance of target words and attribute sets: mean over t, j of 1 - mean_w cos(t, a_jw).
 
     Shapes: t: (..., T, D); a: (..., J, W, D), tensors or `WordSet`s -> (...) float64.
 
-    In [0, 2]; the name says similarity, but 1 is none and smaller is more alike. All (t, j) weigh the same.
+    In [0, 2]; despite the name 1 is no similarity, and smaller is more similar. All (t, j) have the same weight.
     `per_word=True` also returns the distances (..., T, J). Empty sets (of any j), zero vectors and errors as in
     `weat`. Manzini, Lim, Tsvetkov & Black 2019, arXiv:1904.04047.
 
     >>> t = torch.tensor([[2.0, 1.0], [1.0, 2.0]])
-    >>> a = torch.tensor([[[1.0, 0.0]], [[0.0, 1.0]]])  # two attribute sets of a word
+    >>> a = torch.tensor([[[1.0, 0.0]], [[0.0, 1.0]]])  # two attribute sets of one word
     >>> mac(t, a)
     tensor(0.3292, dtype=torch.float64)
     """
     t, a = word_sets.read("a", t=t, a=a)
-    t, centres = t.unit(), a.unit().mean()
-    score = 1 - word_sets.dot(t.mean(), centres.mean(-2))
+    t, centers = t.unit(), a.unit().mean()
+    score = 1 - word_sets.dot(t.mean(), centers.mean(-2))
     if not per_word:
         return score
-    distances = 1 - t.project_all(centres)
+    distances = 1 - t.project_all(centers)
     return score, distances.masked_fill((t.weights == 0).unsqueeze(-1), torch.nan)
 
 
 class MAC(BaseMetric):
-    """Mean cosine distance of target words and attribute sets, 1 = none alike; see `mac`.
+    """Mean cosine distance of target words and attribute sets, 1 = no similarity; see `mac`.
 
     `targets_eval` has the distance of every target word to every attribute set.
     """

@@ -1,4 +1,4 @@
-"""The Multilevel Embedding Association Test: of what an association test is made."""
+"""Multilevel Embedding Association Test: an association test decomposed into three levels."""
 
 import functools
 from collections.abc import Callable
@@ -16,11 +16,11 @@ from .base import BaseMetric
 
 
 class Levels(NamedTuple):
-    """The three levels of the test, float64; the last dimensions are targets x, y and attributes a, b.
+    """Three levels of the test, float64; the last dimensions are targets x, y and attributes a, b.
 
-    effect (...): `weat_effect_size`, how differently x and y go with a rather than b.
-    by_target (..., 2): how much x, and y, go with a rather than b.
-    mean, deviation (..., 2, 2): of the cosines of the words of a target with those of an attribute.
+    effect (...): `weat_effect_size`, the difference of the associations of x and y with a rather than b.
+    by_target (..., 2): the association of x, and of y, with a rather than b.
+    mean, deviation (..., 2, 2): mean and standard deviation of the cosines of target words and attribute words.
     """
 
     effect: Tensor
@@ -38,14 +38,14 @@ def ml_eat(
     correction: int = 1,
 ) -> Levels:
     # x: (..., X, D)  y: (..., Y, D)  a: (..., A, D)  b: (..., B, D)  ->  `Levels`
-    """An association test at three levels: both targets against each other, each target, each target and attribute.
+    """Compute associations at three levels: both targets against each other, each target, each target and attribute.
 
-    Targets x (..., X, D), y (..., Y, D), attributes a (..., A, D), b (..., B, D), tensors or `WordSet`s. The
-    second level is the difference of the means of cos(x, w) over the words w of a and of b, in standard deviations over
-    both, where cos(x, w) is the mean over the target; 0 is no association, positive nearer to a. The same first level
-    may come from targets that lean to either side, or both to the same: `plot_eat_map` shows which. Squares are divided
-    by the number of words less `correction`. NaN and errors as in `weat_effect_size`. Wolfe, Hiniker & Howe 2024,
-    arXiv:2408.01966.
+    Targets x (..., X, D), y (..., Y, D), attributes a (..., A, D), b (..., B, D), tensors or `WordSet`s. The second
+    level is the difference of the means of cos(x, w) over the words w of a and of b, in standard deviations over their
+    union, where cos(x, w) is the mean over the target; 0 is no association, positive values are nearer to a. The same
+    first level may result from targets near to different attributes or to the same: `plot_eat_map` shows which. Squares
+    are divided by the number of words minus `correction`. NaN and errors as in `weat_effect_size`. Wolfe, Hiniker &
+    Howe 2024, arXiv:2408.01966.
 
         >>> x, y, a, b = torch.tensor([[[1.0, 0], [2, 1]], [[0, 1], [1, 3]], [[3, 1], [1, 0]], [[0, 2], [1, 2]]])
         >>> levels = ml_eat(x, y, a, b)
@@ -53,27 +53,27 @@ def ml_eat(
         (tensor(1.6559, dtype=torch.float64), tensor([ 1.5305, -1.6457], dtype=torch.float64))
     """
     word_sets.check_correction(correction)
-    sides = word_sets.units(*word_sets.read(x=x, y=y, a=a, b=b))
-    targets, attributes = sides[:2], sides[2:]
-    effect = word_sets.contrast(*associations(*sides), correction)[1]
-    by_target = [word_sets.contrast(*_with(target, *attributes), correction)[1] for target in targets]
-    spread = [[_spread(target, attribute, correction) for attribute in attributes] for target in targets]
-    mean, deviation = (_table([[each[i] for each in row] for row in spread]) for i in (0, 1))
+    words = word_sets.units(*word_sets.read(x=x, y=y, a=a, b=b))
+    targets, attributes = words[:2], words[2:]
+    effect = word_sets.effect_size(*associations(*words), correction)[1]
+    by_target = [word_sets.effect_size(*_with(target, *attributes), correction)[1] for target in targets]
+    moments = [[_moments(target, attribute, correction) for attribute in attributes] for target in targets]
+    mean, deviation = (_table([[moment[i] for moment in row] for row in moments]) for i in (0, 1))
     return Levels(effect, _table([by_target])[..., 0, :], mean, deviation)
 
 
-def _table(rows: list[list[Tensor]]) -> Tensor:  # of (...), which broadcast  ->  (..., rows, columns)
-    numbers = torch.broadcast_tensors(*(number for row in rows for number in row))
-    return torch.stack(numbers, -1).unflatten(-1, (len(rows), -1))
+def _table(rows: list[list[Tensor]]) -> Tensor:  # (...) each, broadcast  ->  (..., rows, columns)
+    values = torch.broadcast_tensors(*(value for row in rows for value in row))
+    return torch.stack(values, -1).unflatten(-1, (len(rows), -1))
 
 
 def _with(target: word_sets.Words, a: word_sets.Words, b: word_sets.Words) -> tuple[word_sets.Values, word_sets.Values]:
-    # unit vectors  ->  the mean cosine with the target of each word of a (..., A) and of b (..., B), with their counts
+    # unit vectors  ->  mean cosines with the target of the words of a (..., A) and of b (..., B), with their counts
     axis = target.mean()
     return (a.by_word(a.project(axis)), a.counts), (b.by_word(b.project(axis)), b.counts)
 
 
-def _spread(target: word_sets.Words, attribute: word_sets.Words, correction: int) -> tuple[Tensor, Tensor]:
+def _moments(target: word_sets.Words, attribute: word_sets.Words, correction: int) -> tuple[Tensor, Tensor]:
     # unit vectors  ->  (...), (...), mean and standard deviation of their cosines
     words = attribute.vectors if attribute.scale is None else attribute.vectors * attribute.scale.unsqueeze(-1)
     cosines = target.by_word(attribute.by_rows_of_others(target.project_all(words)), -2)
@@ -88,7 +88,10 @@ PAIRS = ("x_a", "x_b", "y_a", "y_b")
 
 
 class MLEAT(BaseMetric):
-    """See `ml_eat`: its first level is the score. With `calculate_p_value`, also those of both targets."""
+    """Multilevel association test with the first level as score; see `ml_eat`.
+
+    With `calculate_p_value`, both targets of the second level also have p-values.
+    """
 
     metric_template = (2, 2)
     metric_name = "Multilevel Embedding Association Test"
@@ -113,10 +116,12 @@ class MLEAT(BaseMetric):
 
     def measure(self, x: Vectors, y: Vectors, a: Vectors, b: Vectors) -> dict[str, Tensor]:
         effect, by_target, mean, deviation = ml_eat(x, y, a, b, self.correction)
-        found = {"ml_eat": effect, "effect_size_x": by_target[..., 0], "effect_size_y": by_target[..., 1]}
+        results = {"ml_eat": effect, "effect_size_x": by_target[..., 0], "effect_size_y": by_target[..., 1]}
         for name, values in (("mean", mean), ("deviation", deviation)):
-            found |= {f"{name}_{pair}": value for pair, value in zip(PAIRS, values.flatten(-2).unbind(-1), strict=True)}
-        return found
+            results |= {
+                f"{name}_{pair}": value for pair, value in zip(PAIRS, values.flatten(-2).unbind(-1), strict=True)
+            }
+        return results
 
     def score_function(self) -> Callable[..., Tensor]:
         return functools.partial(effect_size, correction=self.correction)

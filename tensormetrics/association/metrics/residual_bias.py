@@ -1,4 +1,4 @@
-"""How well classes of words are recovered from their vectors, for instance after debiasing."""
+"""Accuracy of recovering classes of words from their vectors, for instance after debiasing."""
 
 from typing import Any
 
@@ -39,17 +39,17 @@ def residual_bias(
     """Compute the accuracies with which classifiers recover the classes of words from their vectors.
 
     A projection that makes a bias score 0 may leave the classes recoverable. Each accuracy is cross-validated by word:
-    a word is predicted by classifiers of the words in the other folds. All rows of a word are in one fold, and together
-    they count once, in training as in the mean.
+    a word is predicted by classifiers of the words in the other folds. All rows of a word are in one fold, and a word
+    has weight 1, in training as in the mean.
 
-    Fit a debiasing method to other words than those measured here. Where `LEACE` was fitted to the same words, their
-    classes have equal means over all folds, so that the means of the other folds differ the wrong way round, and a
-    linear probe is right less often than by chance.
+    Fit a debiasing method to other words than the measured ones. If `LEACE` is fitted to the same words, their classes
+    have equal means over all folds, so the means of the other folds differ in the opposite direction, and a linear
+    probe is less accurate than chance.
 
-    - ``linear_probe``: logistic regression, one against the rest for more than two classes.
-    - ``k_means``: as many clusters as classes, found without labels; a cluster predicts its most frequent class.
+    - ``linear_probe``: logistic regression, one-vs-rest for more than two classes.
+    - ``k_means``: one cluster per class, found without labels; a cluster predicts its most frequent class.
     - ``nearest_neighbors``: the most frequent class of the nearest words, by cosine.
-    - ``majority``: the most frequent class of the other folds, which is what chance amounts to.
+    - ``majority``: the most frequent class of the other folds, the chance level.
 
     Args:
         vectors: Vectors of the words; a word may have several, such as those of its contexts.
@@ -57,7 +57,7 @@ def residual_bias(
         words: Word of each row, as names or integers; by default each row is a word. With words the result does not
             depend on the order of the rows.
         folds: Number of folds, at most one for each word.
-        neighbors: Number of nearest words that vote; equal votes are for the smaller label.
+        neighbors: Number of nearest words that vote; ties are for the smaller label.
         C: Inverse strength of the penalty |w|^2 / 2, for vectors whose dimensions have a mean variance of 1.
         seed: Seed of the folds and of the first centers of clusters.
 
@@ -70,7 +70,7 @@ def residual_bias(
         The accuracies by name, NaN for fewer than two words and where a vector is not finite.
 
     Raises:
-        ValueError: If shapes do not fit, or an option is out of range.
+        ValueError: If shapes do not match, or an option is out of range.
 
     Example:
         >>> labels = torch.arange(60) % 2
@@ -114,12 +114,12 @@ def _word_scores(
     vectors: Tensor, labels: Tensor, words: Tensor, folds: int, neighbors: int, C: float, seed: int
 ) -> tuple[Tensor, Tensor]:
     # vectors: (..., N, D)  labels: (N,) or (..., N)  words: (N,) int64
-    # ->  (..., W, 4), the fraction of rows of each word that are predicted rightly  (W,) int64, the words
+    # ->  (..., W, 4), the fraction of rows of each word that are predicted correctly  (W,) int64, the words
     word_ids, word_index, counts = words.unique(return_inverse=True, return_counts=True)
     if len(word_ids) < 2 or not vectors.numel():
         shape = *vectors.shape[:-2], len(word_ids), len(NAMES)
         return torch.full(shape, torch.nan, dtype=torch.float64, device=vectors.device), word_ids
-    order = word_keys(words, seed).argsort(stable=True)  # of the rows, so that nothing depends on how they come
+    order = word_keys(words, seed).argsort(stable=True)  # so that the result does not depend on the order of rows
     word_index, weights = word_index[order], (1 / counts.double())[word_index[order]]
     classes = labels[..., order].unique(return_inverse=True)[1].expand(vectors.shape[:-1])
     rows = word_sets.as_words(vectors[..., order, :], None).vectors
@@ -135,7 +135,7 @@ def _word_scores(
         _probe(rows, members, training, weights, C).gather(-2, fold.unsqueeze(-2)).squeeze(-2),
         _clustered(rows, members, training, seed).gather(-2, fold.unsqueeze(-2)).squeeze(-2),
         _voted(rows, members, weights, fold, neighbors),
-        _most_frequent(training @ members).gather(-1, fold),
+        _mode(training @ members).gather(-1, fold),
     ]
     right = torch.stack([(predicted == classes).to(rows.dtype) for predicted in predictions], -1)
     right = right.where(is_finite[..., None, None], torch.nan)
@@ -156,31 +156,31 @@ def _clustered(rows: Tensor, members: Tensor, training: Tensor, seed: int) -> Te
     k = members.shape[-1]
     clusters, _ = k_means(rows.unsqueeze(-3), k, seed, training)
     counts = (one_hot(clusters, k) * training.unsqueeze(-1)).mT @ members.unsqueeze(-3)  # (..., F, clusters, K)
-    return _most_frequent(counts).gather(-1, clusters)
+    return _mode(counts).gather(-1, clusters)
 
 
 def _voted(rows: Tensor, members: Tensor, weights: Tensor, fold: Tensor, neighbors: int) -> Tensor:
     # rows: (..., N, D)  members: (..., N, K)  weights: (N,)  fold: (..., N)  ->  (..., N) int64
-    """Return the class of the nearest words of other folds; a row of several of its word has a part of its vote."""
+    """Return the class of the nearest words of other folds; the rows of a word share its vote."""
     unit = word_sets.unit(rows)
     num_rows = min(len(weights), neighbors * round(1 / float(weights.min())))  # rows that the nearest words may have
     size = max(1, CHUNK // max(1, fold.numel()))
     classes = []
     for part, query_fold in zip(unit.split(size, -2), fold.split(size, -1), strict=True):
         cosines = (part @ unit.mT).masked_fill(query_fold.unsqueeze(-1) == fold.unsqueeze(-2), -torch.inf)
-        near = largest_cosines(cosines, num_rows)  # (..., n, num_rows)
-        votes = weights[near] * (cosines.gather(-1, near) > -torch.inf)
+        nearest = largest_cosines(cosines, num_rows)  # (..., n, num_rows)
+        votes = weights[nearest] * (cosines.gather(-1, nearest) > -torch.inf)
         before = cumulative_mass(votes) - votes
         votes = torch.minimum(votes, (neighbors - before).clamp(min=0))
-        near_members = members.unsqueeze(-3).expand(*near.shape[:-1], *members.shape[-2:])
-        of_classes = torch.take_along_dim(near_members, near.unsqueeze(-1), -2)  # (..., n, num_rows, K)
-        classes.append(_most_frequent((votes.unsqueeze(-2) @ of_classes).squeeze(-2)))
+        nearest_members = members.unsqueeze(-3).expand(*nearest.shape[:-1], *members.shape[-2:])
+        class_votes = torch.take_along_dim(nearest_members, nearest.unsqueeze(-1), -2)  # (..., n, num_rows, K)
+        classes.append(_mode((votes.unsqueeze(-2) @ class_votes).squeeze(-2)))
     return torch.cat(classes, -1)
 
 
-def _most_frequent(counts: Tensor) -> Tensor:
+def _mode(counts: Tensor) -> Tensor:
     # counts: (..., K), sums of the weights of rows  ->  (...) int64
-    # They are rounded, so that the rows of a word add up to as much as one row of another.
+    # Rounded, so that the rows of a word add up to exactly one row of another word.
     return (counts * word_sets.GRID).round().argmax(-1)
 
 
@@ -246,7 +246,7 @@ class ResidualBias(RowMetric):
         options = self.folds, self.neighbors, self.C, self.seed
         scores, word_ids = _word_scores(self.vectors, self.labels, words, *options)
         word_index = torch.searchsorted(word_ids, words)
-        # Of the labels of a word, so that the words of two metrics differ where their labels do.
+        # Sums of the labels of a word, so that words with different labels in two metrics differ.
         self._items = scores, word_ids, torch.zeros_like(word_ids).index_add_(0, word_index, self.labels)
         return _named(scores)
 
@@ -258,7 +258,7 @@ class ResidualBias(RowMetric):
         widening = (1 + folds / (folds - 1)) ** 0.5
         scores = torch.lerp(scores.mean(0), scores, widening)
         means = resampled_means(scores, ItemNames(words), *check_draws(replicates, seed), (0.0, 1.0), labels)
-        # Neither can words be swapped between two metrics one by one.
+        # For the same reason words cannot be swapped between two metrics one by one.
         return means.take(read=lambda values: dict(zip(NAMES, values.unbind(-1), strict=True)))._replace(half=None)
 
     def _direction(self, name: str) -> bool | None:

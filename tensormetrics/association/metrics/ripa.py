@@ -48,18 +48,17 @@ def ripa(
     *,
     per_word: bool = False,
 ) -> Tensor | tuple[Tensor, Tensor]:
-    """Inner products of the attribute words with the directions of the pairs: the mean of a . (x - y) / |x - y|.
+    """Compute the mean inner product of attribute words and directions of pairs: mean of a . (x - y) / |x - y|.
 
     Shapes: x, y: (..., P, D), pairs by position; a: (..., A, D), tensors or `WordSet`s -> (...) float64.
 
-    In units of the attribute vectors, which are read as they are; positive: towards x; swapping x and y changes the
-    sign. A pair is present if both words are, and rows are of one pair if they are of the same two words. In a model
-    with other numbers of rows of two words, these are taken in turns until each was taken equally often.
-    `normalize_direction=False` leaves the direction at its own length |x - y|. A pair of equal vectors has no direction
-    and counts as absent (equal: up to the epsilon of the dtype, at least 2^-40, times the longer one); without a pair
-    or a word the score is NaN. `per_word=True` also returns every product (..., A, P), NaN where there is none.
-    ValueError where x and y differ in length, else as in `weat`.
-    Ethayarajh, Duvenaud & Hirst 2019, doi:10.18653/v1/P19-1166.
+    In units of the attribute vectors, which are not normalized; positive values are towards x; swapping x and y changes
+    the sign. A pair is valid if both words are, and rows belong to one pair if they belong to the same two words. If
+    two words have different numbers of rows, rows are repeated until all rows of a word are used equally often.
+    `normalize_direction=False` keeps the length |x - y| of the direction. A pair of equal vectors has no direction and
+    is ignored (equal: up to the epsilon of the dtype, at least 2^-40, times the longer one); without a pair or a word
+    the score is NaN. `per_word=True` also returns all products (..., A, P), NaN for invalid ones. ValueError if x and y
+    have different lengths, else as in `weat`. Ethayarajh, Duvenaud & Hirst 2019, doi:10.18653/v1/P19-1166.
 
     >>> x, y = torch.tensor([[2.0, 1.0], [3.0, 1.0]]), torch.tensor([[1.0, 2.0], [1.0, 3.0]])
     >>> a = torch.tensor([[1.0, 0.0], [2.0, 1.0], [0.0, 1.0]])
@@ -70,27 +69,27 @@ def ripa(
     score = word_sets.dot(a.mean(), pair.mean())
     if not per_word:
         return score
-    absent = (a.weights == 0).unsqueeze(-1) | (pair.weights == 0).unsqueeze(-2)
-    return score, (a.vectors @ pair.vectors.mT).masked_fill(absent, torch.nan)
+    is_invalid = (a.weights == 0).unsqueeze(-1) | (pair.weights == 0).unsqueeze(-2)
+    return score, (a.vectors @ pair.vectors.mT).masked_fill(is_invalid, torch.nan)
 
 
 def _directions(x: Vectors, y: Vectors, a: Vectors, normalize: bool) -> tuple[word_sets.Words, word_sets.Words]:
     # ->  attribute words (..., A, D), directions (..., P, D)
     first, second = map(WordSet.of, (x, y))
     x, y, a = word_sets.read(x=first.values, y=second.values, a=a)
-    for name, each in (("x", first), ("y", second)):
-        if each.mask is not None:
-            check_mask(f"{name}.mask", each.mask, each.values)
+    for name, word_set in (("x", first), ("y", second)):
+        if word_set.mask is not None:
+            check_mask(f"{name}.mask", word_set.mask, word_set.values)
     shapes = first.values.shape, second.values.shape
     if shapes[0][-2:] != shapes[1][-2:]:
         got = " and ".join(str(tuple(shape)) for shape in shapes)
         raise ValueError(f"x, y: got {got}, wanted pairs by position: equal (P, D)")
-    least = word_sets.resolution(first.values, second.values)
+    tolerance = word_sets.resolution(first.values, second.values)
     longer = torch.linalg.vector_norm(x.vectors, dim=-1).maximum(torch.linalg.vector_norm(y.vectors, dim=-1))
     words = joint_words(first.words, second.words)
     (pair,) = word_sets.read(pair=WordSet(x.vectors - y.vectors, joint_mask(first.mask, second.mask), words))
     length = torch.linalg.vector_norm(pair.vectors, dim=-1)
-    equal = (length <= least * longer) & longer.isfinite()
+    equal = (length <= tolerance * longer) & longer.isfinite()
     directions = pair.vectors * word_sets.inverse(length).unsqueeze(-1) if normalize else pair.vectors
     return a, pair._replace(vectors=directions, counts=pair.weights * ~equal)
 
@@ -120,7 +119,12 @@ class RIPA(BaseMetric):
         mean = (products * count).sum(-1) / pairs
         std = ((products - mean.unsqueeze(-1)).square() * count).sum(-1).div(pairs).sqrt()
         score = word_sets.dot(a.mean(), pair.mean())
-        return {"ripa": score, "mean": a.present(mean), "std": a.present(std), "pairs": (pair.weights > 0).sum(-1)}
+        return {
+            "ripa": score,
+            "mean": a.mask_absent(mean),
+            "std": a.mask_absent(std),
+            "pairs": (pair.weights > 0).sum(-1),
+        }
 
     def score_function(self) -> Callable[..., Tensor]:
         return functools.partial(ripa, normalize_direction=self.normalize_direction)
@@ -131,7 +135,7 @@ class RIPA(BaseMetric):
         y: Vectors,
         a: Vectors,
     ) -> dict[str, NullDistribution]:
-        # attribute words do not move
+        # attribute words are not permuted
         a, pair = _directions(x, y, a, self.normalize_direction)
         words = mixed_words(WordSet.of(x).words, WordSet.of(y).words)
         return {"p_value": sign_null(WordSet(pair.project(a.mean()), pair.weights > 0, words), self.p_value_seed)}

@@ -51,15 +51,15 @@ def rnd(
     *,
     per_word: bool = False,
 ) -> Tensor | tuple[Tensor, Tensor]:
-    """How much nearer the attribute words lie to the mean of x than to the mean of y: mean_a d(a, x) - d(a, y).
+    """Compute the mean difference of distances of attribute words to the means of x and y: mean_a d(a, x) - d(a, y).
 
     Shapes: x: (..., X, D); y: (..., Y, D); a: (..., A, D), tensors or `WordSet`s -> (...) float64.
 
-    `distance` is "norm" (Euclidean), "cos" (1 - cosine) or "cos_similarity" (the cosine itself, so of opposite sign).
+    `distance` is "norm" (Euclidean), "cos" (1 - cosine) or "cos_similarity" (the cosine, with the opposite sign).
     Negative: nearer to x; 0: no difference; swapping x and y changes the sign. `per_word=True` also returns the
-    differences (..., A). The mean of fewer words is noisier and hence further from everything: "norm" of target sets of
-    unequal size is biased towards the larger one, by .3 to .6 for 5 against 50 words of one population. Take "cos", or
-    `rnd_corrected` of `RND`. Empty sets, zero vectors and errors as in `weat`; ValueError for another distance.
+    differences (..., A). The mean of fewer words is noisier and therefore further from all words: "norm" of target sets
+    of unequal size is biased towards the larger one, by .3 to .6 for 5 against 50 words of one population. Use "cos",
+    or `rnd_corrected` of `RND`. Empty sets, zero vectors and errors as in `weat`; ValueError for another distance.
     Garg, Schiebinger, Jurafsky & Zou 2018, doi:10.1073/pnas.1720347115.
 
     >>> x, y = torch.tensor([[2.0, 1.0], [3.0, 1.0]]), torch.tensor([[1.0, 2.0], [1.0, 3.0]])
@@ -73,17 +73,17 @@ def rnd(
         to_x, to_y = (torch.linalg.vector_norm(a.vectors - s.mean().unsqueeze(-2), dim=-1) for s in (x, y))
         difference = to_x - to_y
     else:
-        nearer = a.unit().project(word_sets.unit(x.mean()) - word_sets.unit(y.mean()))
-        difference = nearer if distance == "cos_similarity" else -nearer
+        cosine_difference = a.unit().project(word_sets.unit(x.mean()) - word_sets.unit(y.mean()))
+        difference = cosine_difference if distance == "cos_similarity" else -cosine_difference
     score = a.average(difference)
-    return (score, a.present(difference)) if per_word else score
+    return (score, a.mask_absent(difference)) if per_word else score
 
 
 class RND(BaseMetric):
-    """Relative norm distance: how much nearer the attribute words lie to the first target set; see `rnd`.
+    """Relative norm distance: mean difference of distances of attribute words to two target sets; see `rnd`.
 
     `distance_by_word` has the difference for each attribute word, in ascending order. With `replicates` and
-    `distance="norm"`, `rnd_corrected` is the score without the bias of unequal target sets, on which the interval is.
+    `distance="norm"`, `rnd_corrected` is the score without the bias of unequal target sets, and the interval is for it.
     """
 
     metric_template = (2, 1)
@@ -120,7 +120,7 @@ class RND(BaseMetric):
         return functools.partial(rnd, distance=self.distance)
 
     def null_distributions(self, x: Vectors, y: Vectors, a: Vectors) -> dict[str, NullDistribution]:
-        # attribute words do not move
+        # attribute words are not permuted
         return {"p_value": target_null(self.score_function(), x, y, a, self.p_value_seed)}
 
     def describe(self, values: dict[str, np.ndarray], index: IndexedQuery) -> dict[str, Any]:

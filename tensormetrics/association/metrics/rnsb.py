@@ -49,17 +49,17 @@ def rnsb(
     *,
     per_word: bool = False,
 ) -> Tensor | tuple[Tensor, Tensor]:
-    """How unevenly a classifier of sentiment spreads negative sentiment over the target words, in nats.
+    """Measure how unevenly a sentiment classifier distributes negative sentiment over the target words, in nats.
 
     Shapes: t: (..., T, D); a: (..., A, D); b: (..., B, D), tensors or `WordSet`s -> (...) float64.
 
-    Logistic regression tells the positive words a from the negative words b: v = (w, c) minimises
+    Logistic regression separates the positive words a from the negative words b: v = (w, c) minimizes
     |v|^2 / 2 + C sum_i log(1 + exp(-y_i (w . x_i + c))), with c outside the penalty if `penalize_intercept=False`. A
-    GPU gets some 50 operators for each Newton step, until the host learns, without waiting, that all have converged.
-    With p(t) = 1 / (1 + exp(w . t + c)) and q = p / sum p, the score is the divergence from uniform, sum q ln(q T):
-    0 is no bias, ln T the most. `per_word=True` also returns p (..., T). NaN where 100 Newton steps do not bring the
-    largest gradient to 1e-10, for an empty set, and for what is not finite. No gradient. Errors as in `weat`;
-    ValueError for C <= 0. Sweeney & Najafian 2019, doi:10.18653/v1/P19-1162.
+    Newton step launches about 50 operators on a GPU; the host polls for convergence without synchronization. With
+    p(t) = 1 / (1 + exp(w . t + c)) and q = p / sum p, the score is the divergence from uniform, sum q ln(q T): 0 is no
+    bias, ln T the maximum. `per_word=True` also returns p (..., T). NaN if 100 Newton steps do not reduce the largest
+    gradient to 1e-10, for an empty set, and for non-finite vectors. No gradient. Errors as in `weat`; ValueError for
+    C <= 0. Sweeney & Najafian 2019, doi:10.18653/v1/P19-1162.
 
     >>> x, y = torch.tensor([[2.0, 1.0], [3.0, 1.0]]), torch.tensor([[1.0, 2.0], [1.0, 3.0]])
     >>> a, b = torch.tensor([[1.0, 0.0], [2.0, 1.0]]), torch.tensor([[0.0, 1.0], [1.0, 1.0]])
@@ -71,18 +71,18 @@ def rnsb(
     return (score, p) if per_word else score
 
 
-@marks.in_pieces
+@marks.in_chunks
 def _score(t: Vectors, a: Vectors, b: Vectors, C: float, penalize_intercept: bool) -> tuple[Tensor, Tensor]:
     # ->  score (...), p (..., T)
     t, a, b = word_sets.read(t=t, a=a, b=b)
     w, c = logistic_regression(a, b, C, penalize_intercept)
-    along = t.project(w)
-    p = t.present(sigmoid(-along - c.unsqueeze(-1)) + 0 * along)  # NaN of infinite ones
+    projections = t.project(w)
+    p = t.mask_absent(sigmoid(-projections - c.unsqueeze(-1)) + 0 * projections)  # NaN for infinite projections
     return divergence(p, t), p
 
 
 def divergence(p: Tensor, t: word_sets.Words) -> Tensor:
-    # p: (..., T), anything where no word is  ->  (...)
+    # p: (..., T), any value for masked words  ->  (...)
     p = t.by_word(p if t.counts is None else p.where(t.weights > 0, 0))
     if t.counts is None:
         q = p / p.sum(-1, keepdim=True)
@@ -97,21 +97,21 @@ def check_strength(C: float) -> None:
         raise ValueError(f"C: got {C!r}, wanted a number > 0")
 
 
-def _without_a_fifth(keys: Tensor, mask: Tensor | None) -> Tensor:
-    # keys: (I, W)  mask: (..., 1, W)  ->  (..., I, W): the present words but for those with the smallest keys
+def _hold_out_fifth(keys: Tensor, mask: Tensor | None) -> Tensor:
+    # keys: (I, W)  mask: (..., 1, W)  ->  (..., I, W), False for the fifth of valid words with the smallest keys
     mask = torch.ones_like(keys, dtype=torch.bool) if mask is None else mask
     rank = keys.masked_fill(~mask, torch.inf).argsort(-1).argsort(-1)
     return mask & (rank >= (2 * mask.sum(-1, keepdim=True) + 5) // 10)
 
 
 class RNSB(BaseMetric):
-    """See `rnsb`; a word of several target sets counts once.
+    """Relative negative sentiment bias; see `rnsb`. A word of several target sets counts once.
 
-    `holdout=True` leaves a fifth of the attribute words of either side out of the fit, others in each of
-    `n_iterations`, by `random_state`; scores and probabilities are means over these. `print_model_evaluation` has
-    run_query print how the classifier does on such words, with `holdout=None` by a fit of its own. `estimator`, a class
-    with fit, predict_proba and classes_, takes the place of the logistic regression, made with `estimator_params`; it
-    runs on the host, query by query.
+    `holdout=True` excludes a fifth of the words of each attribute set from the fit, different ones in each of
+    `n_iterations`, by `random_state`; scores and probabilities are means over iterations. With `print_model_evaluation`
+    run_query prints the quality of the classifier on held-out words, with `holdout=None` by a separate fit.
+    `estimator`, a class with fit, predict_proba and classes_, replaces the logistic regression and is constructed with
+    `estimator_params`; it runs on the host, query by query.
 
     >>> vectors = torch.tensor([[2.0, 1], [3, 1], [1, 2], [1, 3], [1, 0], [0, 1]])
     >>> model = WordEmbeddingModel.from_tensor(vectors, ["he", "him", "she", "her", "work", "home"])
@@ -171,8 +171,8 @@ class RNSB(BaseMetric):
         if not self.holdout:
             score, p = self._fit_and_score(t, a, b)
         else:
-            t, a, b = (WordSet.of(each).repeated() for each in (t, a, b))
-            masks = self._kept(a, b, self.n_iterations)
+            t, a, b = (WordSet.of(word_set).repeated() for word_set in (t, a, b))
+            masks = self._fit_masks(a, b, self.n_iterations)
             score, p = self._fit_and_score(t, *(s._replace(mask=m) for s, m in zip((a, b), masks, strict=True)))
             score, p = score.mean(-1), p.mean(-2)
         return {"rnsb": score, "negative_sentiment_probabilities": p}
@@ -191,7 +191,7 @@ class RNSB(BaseMetric):
         if not self.estimator:
             return _score(t, a, b, self.C, self.penalize_intercept)
         t, a, b = word_sets.read(t=t, a=a, b=b)
-        p = t.present(estimated(t, a, b, self.estimator, self.estimator_params or {}))
+        p = t.mask_absent(estimated(t, a, b, self.estimator, self.estimator_params or {}))
         return divergence(p, t), p
 
     def _evaluation(self, a: WordSet, b: WordSet) -> str:
@@ -199,27 +199,27 @@ class RNSB(BaseMetric):
         if self.holdout is False:
             return "RNSB: no words are set aside to evaluate the classifier (holdout=False)"
         sets = a.repeated(), b.repeated()
-        masks = self._kept(*sets, self.n_iterations if self.holdout else 1)
+        masks = self._fit_masks(*sets, self.n_iterations if self.holdout else 1)
         fitted = (s._replace(mask=m) for s, m in zip(sets, masks, strict=True))
         _, p = self._fit_and_score(torch.cat([a.values, b.values])[None], *fitted)
-        aside = torch.cat([~m if s.mask is None else s.mask & ~m for s, m in zip(sets, masks, strict=True)], -1)
+        is_held_out = torch.cat([~m if s.mask is None else s.mask & ~m for s, m in zip(sets, masks, strict=True)], -1)
         negative = torch.arange(p.shape[-1], device=p.device) >= len(a.values)
-        return report((p > 0.5)[aside].tolist(), negative.expand_as(aside)[aside].tolist())
+        return report((p > 0.5)[is_held_out].tolist(), negative.expand_as(is_held_out)[is_held_out].tolist())
 
-    def _kept(self, a: WordSet, b: WordSet, iterations: int) -> tuple[Tensor, Tensor]:
+    def _fit_masks(self, a: WordSet, b: WordSet, iterations: int) -> tuple[Tensor, Tensor]:
         # a: (..., 1, A, D)  b: (..., 1, B, D)  ->  (..., iterations, A), (..., iterations, B)
-        """Return masks of the attribute words of the fits, the same on all devices."""
+        """Return masks of the attribute words for the fits, the same on all devices."""
         sizes = a.values.shape[-2], b.values.shape[-2]
         seeds = range(self.random_state or 0, (self.random_state or 0) + iterations)
         draws = [torch.Generator().manual_seed(seed) for seed in seeds]
         keys = [torch.rand(sum(sizes), generator=draw, dtype=torch.float32, device="cpu") for draw in draws]
         a_keys, b_keys = torch.stack(keys).to(a.values.device).split(sizes, -1)
-        return _without_a_fifth(a_keys, a.mask), _without_a_fifth(b_keys, b.mask)
+        return _hold_out_fifth(a_keys, a.mask), _hold_out_fifth(b_keys, b.mask)
 
     def describe(self, values: dict[str, np.ndarray], index: IndexedQuery) -> dict[str, Any]:
         probabilities: dict[str, np.float64] = {}
-        for words, of_words in by_set(index.row_words[0], values["negative_sentiment_probabilities"]):
-            new = by_word(words, of_words)  # NaN stands where a word was before
+        for words, word_values in by_set(index.row_words[0], values["negative_sentiment_probabilities"]):
+            new = by_word(words, word_values)  # NaN for a word of an earlier set
             probabilities |= {word: p for word, p in new.items() if word not in probabilities}
         total = sum(probabilities.values())
         return {

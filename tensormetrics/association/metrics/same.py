@@ -1,4 +1,4 @@
-"""The SAME score."""
+"""SAME score."""
 
 import functools
 from collections.abc import Callable
@@ -59,55 +59,55 @@ def same(
     per_word: bool = False,
     terms: bool = False,
 ) -> Tensor | tuple[Tensor, ...]:
-    """How far target words lean along the directions that part the groups: mean_t sum_j |cos(t, b_j)| l_j.
+    """Measure the target words along the directions between groups: mean_t sum_j |cos(t, b_j)| l_j.
 
     Shapes: t: (..., T, D); groups: (..., G, W, D), tensors or `WordSet`s -> (...) float64.
 
-    b_1 = m_1 - m_2 and b_j = m_1 - m_(j+1), made orthogonal to those before; m are means of unit vectors. l_1 = 1 and
-    l_j = |b_j| with `weighting` "length", 1 with "unit". >= 0, 0 is none, and at most 1 for two groups. A direction of
-    length 0 (at most 1e-10, or the epsilon of the dtype) adds nothing. `per_word=True` also returns the sums of the
-    words (..., T), `terms=True` also the signed terms (..., T, G - 1): for two groups their mean over the words is the
-    skew, their standard deviation the stereotype. Empty sets, zero vectors and errors as in `weat`; ValueError
-    for another weighting and fewer than two groups. Schröder et al. 2022, arXiv:2203.14603.
+    b_1 = m_1 - m_2 and b_j = m_1 - m_(j+1), orthogonalized against the previous ones; m are means of unit vectors.
+    l_1 = 1 and l_j = |b_j| with `weighting` "length", 1 with "unit". >= 0, 0 is no bias, and at most 1 for two groups.
+    A direction of length 0 (at most 1e-10, or the epsilon of the dtype) adds nothing. `per_word=True` also returns the
+    sums of the words (..., T), `terms=True` also the signed terms (..., T, G - 1): for two groups their mean over the
+    words is the skew, their standard deviation the stereotype. Empty sets, zero vectors and errors as in `weat`;
+    ValueError for another weighting and fewer than two groups. Schröder et al. 2022, arXiv:2203.14603.
 
     >>> groups = torch.tensor([[[2.0, 1.0], [3.0, 1.0]], [[1.0, 2.0], [1.0, 3.0]]])
     >>> same(torch.tensor([[1.0, -1.0], [1.0, 1.0]]), groups)
     tensor(0.5000, dtype=torch.float64)
     """
     _checks.check_choice("weighting", weighting, WEIGHTINGS)
-    given = WordSet.of(groups).values
+    values = WordSet.of(groups).values
     t, groups = word_sets.read("groups", t=t, groups=groups)
-    least = max(1e-10, word_sets.resolution(given))
+    min_length = max(1e-10, word_sets.resolution(values))
     if groups.vectors.shape[-3] < 2:
         raise ValueError(f"groups: got shape {tuple(groups.vectors.shape)}, wanted (..., G, W, D) with G >= 2")
-    centres = groups.unit().mean()
-    basis = _orthogonal(centres[..., :1, :] - centres[..., 1:, :], least)
+    centers = groups.unit().mean()
+    basis = _orthogonal(centers[..., :1, :] - centers[..., 1:, :], min_length)
     axes = word_sets.unit(basis)
     if weighting == "length":
         axes = torch.cat([axes[..., :1, :], basis[..., 1:, :]], -2)
     signed = t.unit().project_all(axes)
     by_word = signed.abs().sum(-1)
-    found = (t.average(by_word),)
+    results = (t.average(by_word),)
     if per_word:
-        found += (t.present(by_word),)
+        results += (t.mask_absent(by_word),)
     if terms:
-        found += (signed.masked_fill((t.weights == 0).unsqueeze(-1), torch.nan),)
-    return found if len(found) > 1 else found[0]
+        results += (signed.masked_fill((t.weights == 0).unsqueeze(-1), torch.nan),)
+    return results if len(results) > 1 else results[0]
 
 
-def _orthogonal(directions: Tensor, least: float) -> Tensor:
-    # directions: (..., N, D)  ->  (..., N, D), each without its part along those before, 0 where nothing is left
+def _orthogonal(directions: Tensor, min_length: float) -> Tensor:
+    # directions: (..., N, D)  ->  (..., N, D), orthogonalized in order, 0 for dependent directions
     basis: list[Tensor] = []
     for direction in directions.unbind(-2):
         for axis in map(word_sets.unit, basis):
             direction = direction - word_sets.dot(direction, axis).unsqueeze(-1) * axis
         length = torch.linalg.vector_norm(direction, dim=-1, keepdim=True)
-        basis.append(direction.masked_fill(length <= least, 0))
+        basis.append(direction.masked_fill(length <= min_length, 0))
     return torch.stack(basis, -2)
 
 
 class SAME(BaseMetric):
-    """How far target words lean along the directions that part attribute groups (SAME); see `same`.
+    """Mean association of target words with the directions between attribute groups (SAME); see `same`.
 
     `skew` and `stereotype` are NaN for more than two groups.
     """

@@ -1,4 +1,4 @@
-"""The Word Embedding Association Test, and its form for each word by itself, Single-Category WEAT."""
+"""Word Embedding Association Test, and Single-Category WEAT for individual words."""
 
 import functools
 from collections.abc import Callable
@@ -28,14 +28,14 @@ def weat(
     a: Vectors,
     b: Vectors,
 ) -> Tensor:
-    """How much more the targets x than the targets y go with the attributes a rather than b.
+    """Compute the difference of the associations of the targets x and y with the attributes a rather than b.
 
     Shapes: x: (..., X, D); y: (..., Y, D); a: (..., A, D); b: (..., B, D), tensors or `WordSet`s -> (...) float64.
 
-    sum_x s(w) - sum_y s(w), where s(w) = mean_a cos(w, a) - mean_b cos(w, b), which lies in [-2, 2]; 0 is no
-    difference, and swapping x with y or a with b changes the sign. Leading dimensions broadcast; an empty set gives
-    NaN, a zero vector has cosine 0. ValueError for sizes that do not fit, TypeError for dtypes. Caliskan, Bryson &
-    Narayanan 2017, doi:10.1126/science.aal4230.
+    sum_x s(w) - sum_y s(w), where s(w) = mean_a cos(w, a) - mean_b cos(w, b) is in [-2, 2]; 0 is no difference, and
+    swapping x with y or a with b changes the sign. Leading dimensions broadcast; an empty set gives NaN, a zero vector
+    has cosine 0. ValueError for sizes that do not match, TypeError for invalid dtypes. Caliskan, Bryson & Narayanan
+    2017, doi:10.1126/science.aal4230.
 
     >>> x, y = torch.tensor([[2.0, 1.0], [3.0, 1.0]]), torch.tensor([[1.0, 2.0], [1.0, 3.0]])
     >>> a, b = torch.tensor([[1.0, 0.0], [2.0, 1.0]]), torch.tensor([[0.0, 1.0], [1.0, 1.0]])
@@ -47,7 +47,7 @@ def weat(
 
 @takes_arrays
 @marks.lean
-@marks.contrast_of_sets("x", "y")
+@marks.effect_size_of_sets("x", "y")
 def weat_effect_size(
     x: Vectors,
     y: Vectors,
@@ -55,12 +55,12 @@ def weat_effect_size(
     b: Vectors,
     correction: int = 0,
 ) -> Tensor:
-    """`weat` in standard deviations: (mean_x s - mean_y s) / sd of s over all targets, a word in both counting twice.
+    """Compute the WEAT effect size: (mean_x s - mean_y s) / sd of s over all targets, a word in both counts twice.
 
     Shapes: x: (..., X, D); y: (..., Y, D); a: (..., A, D); b: (..., B, D), tensors or `WordSet`s -> (...) float64.
 
-    Within [-2, 2] for equally many targets and correction 0, which divides the squares by X + Y; correction 1 divides
-    by X + Y - 1, the sample deviation. NaN where s does not vary or X + Y <= correction. Otherwise as `weat`.
+    In [-2, 2] for equally many targets and correction 0, which divides the squares by X + Y; correction 1 divides by
+    X + Y - 1, the sample deviation. NaN if s is constant or X + Y <= correction. Otherwise as `weat`.
 
     >>> x, y = torch.tensor([[2.0, 1.0], [3.0, 1.0]]), torch.tensor([[1.0, 2.0], [1.0, 3.0]])
     >>> a, b = torch.tensor([[1.0, 0.0], [2.0, 1.0]]), torch.tensor([[0.0, 1.0], [1.0, 1.0]])
@@ -71,21 +71,21 @@ def weat_effect_size(
     return _scores(x, y, a, b, correction)[1]
 
 
-@marks.in_pieces
+@marks.in_chunks
 def _scores(x: Vectors, y: Vectors, a: Vectors, b: Vectors, correction: int | None) -> tuple[Tensor, ...]:
-    # ->  `weat` (...) and, if there is a correction, `weat_effect_size` (...)
-    if (few := word_sets.few_tensors(x, y, a, b)) is not None:
-        both, n = _few_associations(*few), len(few[0])
+    # ->  `weat` (...) and, with a correction, `weat_effect_size` (...)
+    if (tensors := word_sets.small_tensors(x, y, a, b)) is not None:
+        scores, n = _small_associations(*tensors), len(tensors[0])
         if correction is not None:
-            return word_sets.contrast_of(both, n, correction)
-        u, v = both[:n], both[n:]
+            return word_sets.effect_size_of(scores, n, correction)
+        u, v = scores[:n], scores[n:]
         return (u.sum() - v.sum(),)
     u, v = associations(*word_sets.read(x=x, y=y, a=a, b=b))
-    return (word_sets.difference(u, v),) if correction is None else word_sets.contrast(u, v, correction)
+    return (word_sets.difference(u, v),) if correction is None else word_sets.effect_size(u, v, correction)
 
 
-def _few_associations(x: Tensor, y: Tensor, a: Tensor, b: Tensor) -> Tensor:
-    # ->  (X + Y,), what `associations` gives, by as few operations as there can be
+def _small_associations(x: Tensor, y: Tensor, a: Tensor, b: Tensor) -> Tensor:
+    # ->  (X + Y,), the values of `associations`, by as few operations as possible
     vectors = torch.cat([x, y, a, b])
     if vectors.dtype != torch.float64:
         vectors = vectors.to(word_sets.precision(vectors))
@@ -93,15 +93,15 @@ def _few_associations(x: Tensor, y: Tensor, a: Tensor, b: Tensor) -> Tensor:
     sizes = [len(vectors) - n - m, n, m]
     scales = word_sets.inverse(torch.linalg.vector_norm(vectors, dim=-1)).split_with_sizes(sizes)
     targets, a, b = vectors.split_with_sizes(sizes)
-    # The difference of equal sets is 0, which it would not be if one product were added to the other.
+    # The difference of equal sets is exactly 0, unlike with addmv of the two products.
     axis = torch.sub(torch.mv(a.mT, scales[1]), torch.mv(b.mT, scales[2]), alpha=n / m)
     return torch.addmv(scales[0], targets, axis, beta=0, alpha=1 / n) * scales[0]
 
 
 class WEAT(BaseMetric):
-    """Word Embedding Association Test: do the first targets go with the first attributes? 0 is no bias; see `weat`.
+    """Word Embedding Association Test of two target and two attribute sets, 0 is no bias; see `weat`.
 
-    `run_query` also gives `weat_effect_size` as `effect_size`, and as `result` if `return_effect_size`.
+    `run_query` also returns `weat_effect_size` as `effect_size`, and as `result` if `return_effect_size`.
     """
 
     metric_template = (2, 2)
@@ -127,10 +127,13 @@ class WEAT(BaseMetric):
         cosines = targets.unit().project_all(attributes.unit().mean())  # (T, W, A)
         first, second = a.unbind(-1)
         u, v = (
-            (targets.of_sets(side).by_word(cosines[side, :, first] - cosines[side, :, second]), targets.counts_of(side))
-            for side in t.unbind(-1)
+            (
+                targets.of_sets(indices).by_word(cosines[indices, :, first] - cosines[indices, :, second]),
+                targets.counts_of(indices),
+            )
+            for indices in t.unbind(-1)
         )
-        return self._named(*word_sets.contrast(u, v, self.correction))
+        return self._named(*word_sets.effect_size(u, v, self.correction))
 
     @property
     def sums_over_words(self) -> bool:  # type: ignore[override]
@@ -145,7 +148,7 @@ class WEAT(BaseMetric):
         return weat
 
     def null_distributions(self, x: Vectors, y: Vectors, a: Vectors, b: Vectors) -> dict[str, NullDistribution]:
-        # attribute words do not move
+        # attribute words are not permuted
         u, v = associations(*word_sets.units(*word_sets.read(x=x, y=y, a=a, b=b)))
         return {"p_value": null_of(u, v, x, y, self.p_value_seed)}
 
@@ -157,23 +160,25 @@ def sc_weat(
     b: Vectors,
     correction: int = 0,
 ) -> Tensor:
-    """The effect size of each word: (mean_a cos(w, a) - mean_b cos(w, b)) / sd of its A + B cosines.
+    """Compute the effect size of each word: (mean_a cos(w, a) - mean_b cos(w, b)) / sd of its A + B cosines.
 
     Shapes: w: (..., W, D); a: (..., A, D); b: (..., B, D), tensors or `WordSet`s -> (..., W) float64.
 
-    Positive: nearer to a. Within [-2, 2] for A = B and correction 0 (squares over A + B); 1 makes it the sample
-    deviation (A + B - 1). NaN where the cosines do not vary, where a set is empty and where no word is. Zero
-    vectors and errors as in `weat`. Caliskan, Bryson & Narayanan 2017, doi:10.1126/science.aal4230.
+    Positive: nearer to a. In [-2, 2] for A = B and correction 0 (squares over A + B); correction 1 is the sample
+    deviation (A + B - 1). NaN if the cosines are constant, for an empty set and for masked words. Zero vectors and
+    errors as in `weat`. Caliskan, Bryson & Narayanan 2017, doi:10.1126/science.aal4230.
 
     >>> x, y = torch.tensor([[2.0, 1.0], [3.0, 1.0]]), torch.tensor([[1.0, 2.0], [1.0, 3.0]])
     >>> a, b = torch.tensor([[1.0, 0.0], [2.0, 1.0]]), torch.tensor([[0.0, 1.0], [1.0, 1.0]])
-    >>> sc_weat(torch.cat([x, y]), a, b)  # the first two words lean to a
+    >>> sc_weat(torch.cat([x, y]), a, b)  # the first two words are nearer to a
     tensor([ 1.1335,  1.3280, -1.5261, -1.6533], dtype=torch.float64)
     """
     word_sets.check_correction(correction)
     w, a, b = word_sets.read(w=w, a=a, b=b)
-    to_a, to_b = ((_cosines(w, side), None if side.counts is None else side.counts.unsqueeze(-2)) for side in (a, b))
-    return w.present(word_sets.contrast(to_a, to_b, correction)[1])
+    to_a, to_b = (
+        (_cosines(w, words), None if words.counts is None else words.counts.unsqueeze(-2)) for words in (a, b)
+    )
+    return w.mask_absent(word_sets.effect_size(to_a, to_b, correction)[1])
 
 
 @takes_arrays
@@ -183,7 +188,7 @@ def mean_sc_weat(
     b: Vectors,
     correction: int = 0,
 ) -> Tensor:
-    """The mean of `sc_weat` over the words.
+    """Compute the mean of `sc_weat` over the words.
 
     Shapes: w: (..., W, D); a: (..., A, D); b: (..., B, D), tensors or `WordSet`s -> (...) float64.
 
@@ -195,24 +200,24 @@ def mean_sc_weat(
     return _mean(sc_weat(w, a, b, correction), w)
 
 
-def _mean(sizes: Tensor, w: Vectors) -> Tensor:
-    # A word without a score makes the mean NaN, an absent one does not.
-    given = WordSet.of(w)
-    count = given.mask
-    if given.words is not None:
+def _mean(effects: Tensor, w: Vectors) -> Tensor:
+    # A word without a score makes the mean NaN, a masked word does not.
+    word_set = WordSet.of(w)
+    count = word_set.mask
+    if word_set.words is not None:
         count = word_sets.read(w=w)[0].weights
     if count is None:
-        return sizes.mean(-1)
-    return (sizes.masked_fill(count == 0, 0) * count).sum(-1) / count.sum(-1)
+        return effects.mean(-1)
+    return (effects.masked_fill(count == 0, 0) * count).sum(-1) / count.sum(-1)
 
 
-def _cosines(w: word_sets.Words, side: word_sets.Words) -> Tensor:
-    # ->  (..., W, A), of the rows of a word of the side their mean
-    return side.by_rows_of_others(w.unit().project_all(word_sets.unit(side.vectors)))
+def _cosines(w: word_sets.Words, attributes: word_sets.Words) -> Tensor:
+    # ->  (..., W, A), averaged over the rows of each attribute word
+    return attributes.by_rows_of_others(w.unit().project_all(word_sets.unit(attributes.vectors)))
 
 
 class SCWEAT(BaseMetric):
-    """The mean of `sc_weat` over the target words, with the effect size of each."""
+    """Mean of `sc_weat` over the target words, with the effect size of each."""
 
     metric_template = (1, 2)
     metric_name = "Single-Category WEAT"
@@ -235,10 +240,10 @@ class SCWEAT(BaseMetric):
 
     def null_distributions(self, w: Vectors, a: Vectors, b: Vectors) -> dict[str, NullDistribution]:
         targets, *attributes = word_sets.read(w=w, a=a, b=b)
-        to_a, to_b = (_cosines(targets, side) for side in attributes)
-        # A word has one p-value, that of the mean cosines of its rows.
+        to_a, to_b = (_cosines(targets, words) for words in attributes)
+        # A word has one p-value, for the mean cosines of its rows.
         to_a, to_b = targets.by_word(to_a, -2), targets.by_word(to_b, -2)
-        u, v = (WordSet.of(side).repeated()._replace(values=to) for side, to in ((a, to_a), (b, to_b)))
+        u, v = (WordSet.of(words).repeated()._replace(values=cosines) for words, cosines in ((a, to_a), (b, to_b)))
         null = partition_null(u, v, self.p_value_seed)
         return {"p_value_by_word": replace(null, is_valid=null.is_valid & (targets.weights > 0))}
 

@@ -1,11 +1,11 @@
-"""Many queries as numbers: every distinct word set stands once, and a query says which of them it takes."""
+"""Queries as indices into a list of distinct word sets."""
 
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-from ..embeddings.indexed_sets import Numbers
+from ..embeddings.indexed_sets import Ints
 from ..embeddings.query import Query, Template, joined
 
 Names = tuple[str, ...]
@@ -17,17 +17,17 @@ class Plan:
 
     names: list[str]
     sets: list[list[str]]
-    targets: list[Numbers]
-    attributes: list[Numbers]
+    targets: list[Ints]
+    attributes: list[Ints]
     labels: list[tuple[Names, Names]]
 
     def query(self, i: int) -> Query:
-        targets, attributes = ([self.sets[s] for s in side[i]] for side in (self.targets, self.attributes))
+        targets, attributes = ([self.sets[s] for s in indices[i]] for indices in (self.targets, self.attributes))
         return Query(targets, attributes, *map(list, self.labels[i]))
 
 
 def plan_queries(queries: Sequence[Query]) -> Plan:
-    """The queries as they are. ValueError if different ones have one name."""
+    """Plan queries without splitting them. ValueError if different queries have the same name."""
     plan, clashes = _plan(queries, ("n", "n"))
     if clashes:
         raise ValueError(f"queries: got different queries named {clashes}, wanted distinct names")
@@ -35,11 +35,13 @@ def plan_queries(queries: Sequence[Query]) -> Plan:
 
 
 def plan_subqueries(queries: Sequence[Query], template: Template, metric: str) -> Plan:
-    """All choices of `template` sets from each query, equal ones once; warns of queries and choices left out."""
-    least = [1 if size == "n" else size for size in template]
-    large = [query for query in queries if query.template[0] >= least[0] and query.template[1] >= least[1]]
+    """Plan all choices of `template` sets from each query, without duplicates; warn about ignored ones."""
+    minimum = [1 if size == "n" else size for size in template]
+    large = [query for query in queries if query.template[0] >= minimum[0] and query.template[1] >= minimum[1]]
     if len(large) < len(queries):
-        small = [query.query_name for query in queries if query.template[0] < least[0] or query.template[1] < least[1]]
+        small = [
+            query.query_name for query in queries if query.template[0] < minimum[0] or query.template[1] < minimum[1]
+        ]
         warnings.warn(
             f"queries: {small} have fewer sets than the template {template} of the metric {metric}, and are left out",
             UserWarning,
@@ -58,25 +60,25 @@ def plan_subqueries(queries: Sequence[Query], template: Template, metric: str) -
 
 
 def _plan(queries: Sequence[Query], template: Template) -> tuple[Plan, list[str]]:
-    """The plan, and the names under which other queries stand already."""
-    numbers: dict[tuple[str, ...], int] = {}
-    found: dict[str, tuple] = {}
+    """Return the plan, and the names that different queries share."""
+    set_indices: dict[tuple[str, ...], int] = {}
+    planned: dict[str, tuple] = {}
     clashes: dict[str, None] = {}
     for query in queries:
-        sides = []
+        selections = []
         for sets, names, size in (
             (query.target_sets, query.target_sets_names, template[0]),
             (query.attribute_sets, query.attribute_sets_names, template[1]),
         ):
-            number = [numbers.setdefault(tuple(members), len(numbers)) for members in sets]
+            indices = [set_indices.setdefault(tuple(members), len(set_indices)) for members in sets]
             size = len(sets) if size == "n" else size
-            chosen = zip(combinations(number, size), combinations(names, size), strict=True)
-            sides.append([(numbers_of, labels, joined(labels)) for numbers_of, labels in chosen])
-        for targets, target_labels, target_name in sides[0]:
-            for attributes, attribute_labels, attribute_name in sides[1]:
+            combination_pairs = zip(combinations(indices, size), combinations(names, size), strict=True)
+            selections.append([(selected, labels, joined(labels)) for selected, labels in combination_pairs])
+        for targets, target_labels, target_name in selections[0]:
+            for attributes, attribute_labels, attribute_name in selections[1]:
                 name = f"{target_name} wrt {attribute_name}" if attribute_name else target_name
-                one = (targets, attributes, (target_labels, attribute_labels))
-                if found.setdefault(name, one) != one:
+                entry = (targets, attributes, (target_labels, attribute_labels))
+                if planned.setdefault(name, entry) != entry:
                     clashes[name] = None
-    targets, attributes, labels = map(list, zip(*found.values(), strict=True))
-    return Plan(list(found), list(map(list, numbers)), targets, attributes, labels), list(clashes)
+    targets, attributes, labels = map(list, zip(*planned.values(), strict=True))
+    return Plan(list(planned), list(map(list, set_indices)), targets, attributes, labels), list(clashes)

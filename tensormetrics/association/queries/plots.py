@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 PANELS = 4  # side by side
 SMALL = FONT - 1
 LEVEL = 0.05  # below it a p-value survives
-FIELDS = ("b", "neither", "a")  # what a target leans to, from negative to positive
+FIELDS = ("b", "neither", "a")  # attribute of a target, from negative to positive effect sizes
 
 
 def plot_queries_results(
@@ -47,13 +47,13 @@ def plot_queries_results(
     title: str = "",
     figsize: tuple[float, float] | None = None,
 ) -> "Figure":
-    """Bars of scores: a group for each query and a colour for each model, with `by="model"` the other way round.
+    """Plot bars of scores: a group per query and a color per model, or the reverse with `by="model"`.
 
     `kind="lines"` draws a line instead of bars of one color: with `by="model"` a line for each query over the models,
     such as the layers of a language model.
 
-    `results` is what `run_queries` answered; `figsize` (inches) is chosen by the labels unless it is given.
-    Corrected p-values (`attrs["correction"]`) get a line at .05, and a star where they stay below it.
+    `results` is the result of `run_queries`; `figsize` (inches) depends on the labels by default. Corrected p-values
+    (`attrs["correction"]`) get a line at .05, and a star if they are below it.
 
     >>> vectors = torch.tensor([[2.0, 1], [3, 1], [1, 2], [1, 3], [1, 0], [0, 1]])
     >>> model = WordEmbeddingModel.from_tensor(vectors, ["he", "him", "she", "her", "work", "home"])
@@ -66,32 +66,32 @@ def plot_queries_results(
     _checks.check_choice("kind", kind, ("bars", "lines"))
     table = results if by == "query" else results.T
     bars, groups = table.shape
-    upright = groups > 8  # for more labels side by side no screen is wide enough
+    upright = groups > 8  # more horizontal labels do not fit on a screen
     labels = [wrapped(name, 40 if upright else WIDTH) for name in table.columns]
     legend = list(map(wrapped, table.index))
     label = LINE * (0.5 + lines_of(labels)) if upright else inches(labels)
-    across = 1.2 + inches(legend) + groups * max(label, 0.12 * (bars + 1))
+    total_width = 1.2 + inches(legend) + groups * max(label, 0.12 * (bars + 1))
     below = inches(labels) if upright else LINE * lines_of(labels)
-    figure, (ax,) = new_axes(ax, figsize or (max(6.0, across), max(3.2 + below, _legend_height(legend))))
+    figure, (ax,) = new_axes(ax, figsize or (max(6.0, total_width), max(3.2 + below, _legend_height(legend))))
     dress(ax, grid="y")
     ax.set_title(title, fontsize=FONT + 1)
-    width = 0.8 / max(bars, 2) if kind == "bars" else 0.0  # a lone bar is no wall
-    places = np.arange(groups) + (np.arange(bars)[:, None] - (bars - 1) / 2) * width
+    width = 0.8 / max(bars, 2) if kind == "bars" else 0.0  # a lone bar does not fill the axes
+    positions = np.arange(groups) + (np.arange(bars)[:, None] - (bars - 1) / 2) * width
     values = table.to_numpy(float)
     for i, name in enumerate(legend):
         if kind == "bars":
-            ax.bar(places[i], values[i], width, label=name, **bar_style(i))
+            ax.bar(positions[i], values[i], width, label=name, **bar_style(i))
         else:
-            ax.plot(places[i], values[i], label=name, **line_style(i))
-    for place in places[np.isnan(values)]:
+            ax.plot(positions[i], values[i], label=name, **line_style(i))
+    for position in positions[np.isnan(values)]:
         ax.annotate(
-            "no score", (place, 0), (0, 3), textcoords="offset points", rotation=90, ha="center", fontsize=SMALL
+            "no score", (position, 0), (0, 3), textcoords="offset points", rotation=90, ha="center", fontsize=SMALL
         )
     ax.axhline(0, color=ink(), linewidth=0.8)
     correction = results.attrs.get("correction")
     if correction:
         ax.axhline(LEVEL, color=ink(), linewidth=0.8, linestyle=":")
-        for x, y in zip(places[values < LEVEL], values[values < LEVEL], strict=True):
+        for x, y in zip(positions[values < LEVEL], values[values < LEVEL], strict=True):
             ax.annotate("*", (x, y), (0, 1), textcoords="offset points", ha="center", fontsize=FONT)
     ax.set_xticks(np.arange(groups), labels, rotation=90 if upright else 0)
     ax.set_xlim(-0.6, groups - 0.4)
@@ -108,9 +108,9 @@ def plot_ranking(
     title: str = "",
     figsize: tuple[float, float] | None = None,
 ) -> "Figure":
-    """Bars of ranks: a bar for each model, the least total on top, stacked by metric or in a panel for each metric.
+    """Plot bars of ranks: a bar per model, the smallest total on top, stacked by metric or in a panel per metric.
 
-    `ranking` is that of `create_ranking`; `figsize` (inches) is chosen by the labels unless it is given.
+    `ranking` is a result of `create_ranking`; `figsize` (inches) depends on the labels by default.
 
     >>> import pandas as pd
     >>> scores = {"WEAT": [0.9, 0.2], "RND": [0.3, 0.4]}  # of two models
@@ -125,10 +125,10 @@ def plot_ranking(
     names, legend = list(map(wrapped, table.index)), list(map(wrapped, table.columns))
     height = 0.9 + models * max(0.3, LINE * (0.5 + lines_of(names)))
     if use_metric_as_facet:
-        across = min(metrics, PANELS)
-        down = -(-metrics // across)
-        size = inches(names) + 2.2 * across, down * (height + LINE * lines_of(legend))
-        figure, panels = new_axes(None, figsize or size, down, across, sharey=True)
+        num_columns = min(metrics, PANELS)
+        num_rows = -(-metrics // num_columns)
+        size = inches(names) + 2.2 * num_columns, num_rows * (height + LINE * lines_of(legend))
+        figure, panels = new_axes(None, figsize or size, num_rows, num_columns, sharey=True)
         figure.suptitle(title, fontsize=FONT + 1)
         for unused in panels[metrics:]:
             unused.remove()
@@ -146,8 +146,8 @@ def plot_ranking(
             left = left + ranks
         for y, missing in enumerate(table.iloc[:, stacked].isna().sum(axis=1)):
             if missing:
-                words = "no rank" if len(stacked) == 1 else f"{missing} missing"
-                panel.annotate(words, (left[y], y), (3, 0), textcoords="offset points", va="center", fontsize=SMALL)
+                text = "no rank" if len(stacked) == 1 else f"{missing} missing"
+                panel.annotate(text, (left[y], y), (3, 0), textcoords="offset points", va="center", fontsize=SMALL)
         dress(panel, grid="x")
         name_rows(panel, names)
         panel.locator_params(axis="x", nbins=6, integer=True)
@@ -166,10 +166,10 @@ def plot_ranking_correlations(
     *,
     figsize: tuple[float, float] | None = None,
 ) -> "Figure":
-    """A heat map of correlations between -1 and 1, each with its value; one that is undefined is hatched.
+    """Plot a heat map of correlations between -1 and 1 with their values; undefined ones are hatched.
 
-    `correlation_matrix` is that of `calculate_ranking_correlations`; `figsize` (inches) is chosen by the labels unless
-    it is given.
+    `correlation_matrix` is a result of `calculate_ranking_correlations`; `figsize` (inches) depends on the labels by
+    default.
 
     >>> import pandas as pd
     >>> scores = {"WEAT": [0.9, 0.2], "RND": [0.3, 0.4]}  # of two models
@@ -186,9 +186,9 @@ def plot_ranking_correlations(
     values = correlation_matrix.to_numpy(float)
     image = ax.imshow(values, cmap="RdBu_r", vmin=-1, vmax=1, aspect="auto")
     for (row, column), value in np.ndenumerate(values):
-        number = f"{value:.2f}".replace("-", "−")
+        text = f"{value:.2f}".replace("-", "−")
         color = "white" if abs(value) > 0.6 else "black"
-        ax.text(column, row, number, ha="center", va="center", color=color, fontsize=FONT)
+        ax.text(column, row, text, ha="center", va="center", color=color, fontsize=FONT)
     ax.set_xticks(np.arange(values.shape[1]), columns, rotation=45, ha="right", rotation_mode="anchor")
     ax.set_yticks(np.arange(len(rows)), rows)
     bar = ax.figure.colorbar(image, ax=ax, ticks=(-1, -0.5, 0, 0.5, 1))
@@ -210,11 +210,12 @@ def plot_eat_map(
     title: str = "",
     figsize: tuple[float, float] | None = None,
 ) -> "Figure":
-    """A point for each answer of `MLEAT().run_query`: across the effect size of its first target, upwards the second's.
+    """Plot a point per result of `MLEAT().run_query`: x and y are the effect sizes of its first and second target.
 
-    Nine fields say to which attribute each target leans, a, b or neither (an effect size of at most `negligible`): far
-    from the diagonal the targets differ; in the corners of the diagonal both lean to the same. Answers without a score
-    are left out. `figsize` (inches) has a default. ValueError for answers of other metrics and `negligible` below 0.
+    Nine fields show the attribute with which each target is associated, a, b or neither (an effect size of at most
+    `negligible`): far from the diagonal the targets differ; in the corners of the diagonal both are associated with the
+    same attribute. Results without a score are left out. `figsize` (inches) has a default. ValueError for results of
+    other metrics and `negligible` below 0.
     Wolfe, Hiniker & Howe 2024, arXiv:2408.01966.
 
     >>> answer = {"query_name": "flowers and insects", "effect_size_x": 1.3, "effect_size_y": -0.9}
@@ -224,31 +225,31 @@ def plot_eat_map(
     points = [_point(answer) for answer in results]
     figure, (axes,) = new_axes(ax, figsize or (6.5, 4.5))
     dress(axes)
-    reach = 1.1 * max([2.0, *(abs(end) for _, *place in points for end in place if math.isfinite(end))])
+    limit = 1.1 * max([2.0, *(abs(end) for _, *point in points for end in point if math.isfinite(end))])
     for draw in (axes.axvspan, axes.axhspan):
         draw(-negligible, negligible, color=ink(), alpha=0.08, linewidth=0)
-    middles = np.array([-(reach + negligible) / 2, 0, (reach + negligible) / 2])
-    for x, first in zip(middles, FIELDS, strict=True):
-        for y, second in zip(middles, FIELDS, strict=True):
-            words = f"x: {first}\ny: {second}"
-            axes.annotate(words, (x, y), ha="center", va="center", fontsize=FONT - 1, alpha=0.5, zorder=0)
-    drawn = 0
+    centers = np.array([-(limit + negligible) / 2, 0, (limit + negligible) / 2])
+    for x, first in zip(centers, FIELDS, strict=True):
+        for y, second in zip(centers, FIELDS, strict=True):
+            text = f"x: {first}\ny: {second}"
+            axes.annotate(text, (x, y), ha="center", va="center", fontsize=FONT - 1, alpha=0.5, zorder=0)
+    num_drawn = 0
     for name, x, y in points:
         if math.isfinite(x) and math.isfinite(y):
-            axes.plot([x], [y], label=wrapped(name), clip_on=False, **{**line_style(drawn), "linestyle": "none"})
-            drawn += 1
-    axes.set_xlim(-reach, reach)
-    axes.set_ylim(-reach, reach)
+            axes.plot([x], [y], label=wrapped(name), clip_on=False, **{**line_style(num_drawn), "linestyle": "none"})
+            num_drawn += 1
+    axes.set_xlim(-limit, limit)
+    axes.set_ylim(-limit, limit)
     axes.set_xlabel("Effect size of target x, a rather than b")
     axes.set_ylabel("Effect size of target y, a rather than b")
     axes.set_title(title, fontsize=FONT + 1)
-    if drawn:
+    if num_drawn:
         legend_outside(axes, "Query")
     return figure
 
 
 def _point(answer: Mapping[str, Any]) -> tuple[str, float, float]:
     keys = "query_name", "effect_size_x", "effect_size_y"
-    if lacking := [key for key in keys if key not in answer]:
-        raise ValueError(f"results: got an answer without {lacking[0]}, wanted those of MLEAT().run_query")
+    if missing := [key for key in keys if key not in answer]:
+        raise ValueError(f"results: got a result without {missing[0]}, wanted results of MLEAT().run_query")
     return str(answer[keys[0]]), float(answer[keys[1]]), float(answer[keys[2]])

@@ -1,4 +1,4 @@
-"""Rankings of models from tables of scores, and how far rankings agree."""
+"""Rankings of models from tables of scores, and correlations of rankings."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -19,10 +19,10 @@ CORRELATIONS = ("spearman", "pearson", "kendall")
 def create_ranking(
     results_dataframes: "Sequence[pd.DataFrame]", method: str = "first", ascending: bool = True
 ) -> "pd.DataFrame":
-    """The ranks of the models by the last column of each table, which `aggregate_results` of `run_queries` appends.
+    """Rank the models by the last column of each table, which `aggregate_results` of `run_queries` appends.
 
-    Rank 1 is the smallest value, with `ascending=False` the largest; `method` says how ties are ranked, as in
-    `pandas.DataFrame.rank`; NaN has no rank. Columns of one name get their position: "name (1)", "name (2)".
+    Rank 1 is the smallest value, with `ascending=False` the largest; `method` is the treatment of ties, as in
+    `pandas.DataFrame.rank`; NaN has no rank. Columns of equal names get their position: "name (1)", "name (2)".
 
     >>> import pandas as pd
     >>> scores = {"WEAT": [0.9, 0.2], "RND": [0.3, 0.4]}  # of two models
@@ -47,7 +47,7 @@ def create_ranking(
 def calculate_ranking_correlations(
     rankings: "pd.DataFrame", method: str | Callable[[np.ndarray, np.ndarray], float] = "spearman"
 ) -> "pd.DataFrame":
-    """How far each two columns agree, between -1 and 1: "spearman", "pearson", "kendall" (tau-b) or a function.
+    """Compute the correlations of all pairs of columns: "spearman", "pearson", "kendall" (tau-b) or a function.
 
     >>> import pandas as pd
     >>> scores = {"WEAT": [0.9, 0.2], "RND": [0.3, 0.4]}  # of two models

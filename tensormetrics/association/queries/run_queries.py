@@ -1,4 +1,4 @@
-"""`run_queries`: every query in every model, as one table."""
+"""Scores of every query in every model, as one table."""
 
 import warnings
 from collections import Counter
@@ -13,7 +13,7 @@ from torch import Tensor
 from ... import _checks
 from ..._progress import progress_bar
 from ..._tables import import_pandas
-from ...uncertainty.engine.corrections import CORRECTIONS as OF_P_VALUES
+from ...uncertainty.engine.corrections import CORRECTIONS as P_VALUE_CORRECTIONS
 from ...uncertainty.engine.corrections import correct_p_values
 from ...uncertainty.results.estimates import Estimate
 from ...uncertainty.results.table import Table
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     Aggregation = Literal["sum", "avg", "abs_sum", "abs_avg"] | Callable[[pd.DataFrame], pd.Series]
 
-CORRECTIONS = ("max-t", *OF_P_VALUES)
+CORRECTIONS = ("max-t", *P_VALUE_CORRECTIONS)
 AGGREGATIONS = {
     "sum": "sum",
     "avg": "average",
@@ -42,17 +42,17 @@ AGGREGATIONS = {
 
 @dataclass(frozen=True, eq=False)
 class QueryScores:
-    """`values` (models, queries) float64 on the models' device; `reasons` has why a (model, query) is NaN."""
+    """Scores of queries in models: `values` (models, queries) float64 and the `reasons` of NaN by (model, query)."""
 
     values: Tensor
     model_names: list[str]
     query_names: list[str]
     reasons: dict[tuple[str, str], str]
-    correction: str | None = None  # of p-values, over the queries of each model
-    estimate: Estimate | None = None  # `values` with the ends of their intervals, of the same shape
+    correction: str | None = None  # correction of p-values over the queries of each model
+    estimate: Estimate | None = None  # `values` with their intervals, of the same shape
 
     def to_dataframe(self) -> "pd.DataFrame":
-        """Index `model_name`, columns `query_name`; the reasons are in `attrs["reasons"]`.
+        """Return a DataFrame with index `model_name` and columns `query_name`; `attrs["reasons"]` has the reasons.
 
         With intervals, the columns of each query are "value", "low" and "high", the fields of an `Estimate`.
         """
@@ -68,7 +68,7 @@ class QueryScores:
         return frame
 
     def table(self) -> Table:
-        """Return a table of a row for each model and a column for each query; the caption has the reasons of NaN."""
+        """Return a table with a row per model and a column per query; the caption has the reasons of NaN."""
         models, queries = range(len(self.model_names)), range(len(self.query_names))
         scores = self.values if self.estimate is None else self.estimate
         cells = [[scores[model, query] for query in queries] for model in models]
@@ -133,21 +133,21 @@ def run_queries(
     intervals: bool = False,
     as_dataframe: bool = True,
 ) -> "pd.DataFrame | QueryScores":
-    """The scores of all queries in all models: a row per model, a column per query.
+    """Score all queries in all models: a row per model, a column per query.
 
-    `metric_params` are options of `run_query`; `value` says which number of its result is wanted, such as "p_value".
-    `correction` corrects p-values for the number of queries asked of each model, and `attrs["correction"]` says so:
-    "holm" and "bh" as in `uncertainty.correct_p_values`; "max-t" draws `p_value_iterations` permutations for all
-    queries together and compares with the largest score of each (Westfall & Young 1993, step-down), which finds more
-    than "holm" where queries share words: a word has one random number a draw in all queries, wherever it stands.
+    `metric_params` are options of `run_query`; `value` is the key of its result to return, such as "p_value".
+    `correction` corrects p-values for the number of queries per model and is stored in `attrs["correction"]`: "holm"
+    and "bh" as in `uncertainty.correct_p_values`; "max-t" draws `p_value_iterations` permutations jointly for all
+    queries and compares with the largest score of each draw (Westfall & Young 1993, step-down), which has more power
+    than "holm" if queries share words: in a draw, a word has one random number in all queries.
     With `intervals=True` and `metric_params={"replicates": 1000}` each query has the columns "value", "low" and "high".
     `generate_subqueries` splits every query by the metric's template.
     A query that a model cannot score is NaN, with a reason in `attrs["reasons"][model name, query name]`.
-    `aggregate_results` appends a column: the "sum", "avg", "abs_sum" or "abs_avg" of the others, or what a function of
-    the table returns; NaN is skipped.
-    `as_dataframe=False` gives a `QueryScores`, whose values stay on the device and whose `table()` is a `Table`.
-    A metric that defines `measure` is computed in batches, one that overrides `run_query` query by query. TypeError
-    and ValueError for arguments that do not fit, such as different queries of one name, before any work.
+    `aggregate_results` appends a column: the "sum", "avg", "abs_sum" or "abs_avg" of the other columns, or the result
+    of a function of the table; NaN is skipped.
+    `as_dataframe=False` returns `QueryScores`, with values on the device and a method `table()` for a `Table`.
+    A metric that defines `measure` is computed in batches, a metric that overrides `run_query` query by query.
+    TypeError and ValueError for invalid arguments, such as different queries of one name, before any work.
 
     >>> vectors = torch.tensor([[2.0, 1], [3, 1], [1, 2], [1, 3], [1, 0], [0, 1]])
     >>> model = WordEmbeddingModel.from_tensor(vectors, ["he", "him", "she", "her", "work", "home"])
@@ -174,7 +174,7 @@ def run_queries(
     if aggregate_results and not as_dataframe:
         raise ValueError("aggregate_results: got True with as_dataframe=False, wanted a table to append a column to")
     if as_dataframe:
-        import_pandas()  # if it is missing, say so before the work
+        import_pandas()  # fail before the work if it is missing
     options = _options(
         metric_params, lost_vocabulary_threshold=lost_vocabulary_threshold, warn_not_found_words=warn_not_found_words
     )
@@ -203,17 +203,17 @@ def _check_value_is_for(correction: str | None, intervals: bool, value: str, agg
             raise ValueError(f"correction: got {correction!r} with value={value!r}, wanted value='p_value'")
 
 
-def _options(metric_params: dict[str, Any], **given: Any) -> dict[str, Any]:
-    """What `run_query` is called with, by arguments of `run_queries` and by `metric_params`."""
+def _options(metric_params: dict[str, Any], **arguments: Any) -> dict[str, Any]:
+    """Merge arguments of `run_queries` and `metric_params` to the options of `run_query`."""
     if not isinstance(metric_params, dict):
         raise TypeError(f"metric_params: got a {type(metric_params).__name__}, wanted a dict of options of run_query")
-    if twice := sorted(given.keys() & metric_params):
-        raise TypeError(f"metric_params: got {twice}, which are arguments of run_queries")
-    return given | metric_params
+    if repeated := sorted(arguments.keys() & metric_params):
+        raise TypeError(f"metric_params: got {repeated}, which are arguments of run_queries")
+    return arguments | metric_params
 
 
 def _check_sums_are_comparable(metric: BaseMetric, models: Sequence[WordEmbeddingModel], value: str) -> None:
-    """Raise a ValueError for sums over the rows of words in several models, of which one has more."""
+    """Raise a ValueError for sums over rows in several models with different numbers of rows per word."""
     several = [model.name for model in models if model._table.has_several_rows]
     if metric.unit == "row" and metric.sums_over_words and value in ("result", metric.metric_short_name.lower()):
         if len(models) > 1 and several:
@@ -229,10 +229,10 @@ def _score(
     models: Sequence[WordEmbeddingModel],
     options: dict[str, Any],
     value: str,
-    together: bool,
+    is_joint: bool,
     intervals: bool,
 ) -> QueryScores:
-    wanted = (value, "low", "high") if intervals else (value,)
+    keys = (value, "low", "high") if intervals else (value,)
     calls = None
     if type(metric).run_query is BaseMetric.run_query:
         bound = [metric.bind(plan.query(0), model, **options) for model in models]
@@ -243,29 +243,29 @@ def _score(
         _check_value(metric, value)
         _check_sums_are_comparable(metric, models, value)
         calls = [call for _, call in bound] if metric.batched else None
-    if together:
-        metric = _drawing(metric, calls is not None)
+    if is_joint:
+        metric = _with_shared_draws(metric, calls is not None)
     rows, reasons = [], {}
     total = len(models) * len(plan.names)
     with progress_bar(total, "score", description=metric.metric_short_name, transient=True) as progress:
         for n, model in enumerate(models):
-            if calls and together:
+            if calls and is_joint:
                 scores, why = corrected_p_values(metric, plan, calls[n], progress.advance)
             elif calls:
-                scores, why = batched_scores(metric, plan, calls[n], wanted, progress.advance)
+                scores, why = batched_scores(metric, plan, calls[n], keys, progress.advance)
             else:
-                scores, why = looped_scores(metric, plan, model, options, wanted, progress.advance)
+                scores, why = looped_scores(metric, plan, model, options, keys, progress.advance)
             rows.append(scores)
             for i in scores[0].isnan().nonzero().squeeze(-1).tolist():
                 reasons[model.name, plan.names[i]] = why.get(i, metric.no_score)
     device = rows[0].device
-    found = torch.stack([row.to(device) for row in rows], 1)  # (K, models, queries)
-    estimate = Estimate(*found) if intervals else None
-    return QueryScores(found[0], [model.name for model in models], plan.names, reasons, estimate=estimate)
+    values = torch.stack([row.to(device) for row in rows], 1)  # (K, models, queries)
+    estimate = Estimate(*values) if intervals else None
+    return QueryScores(values[0], [model.name for model in models], plan.names, reasons, estimate=estimate)
 
 
-def _drawing(metric: BaseMetric, batched: bool) -> BaseMetric:
-    """The metric with one stream of draws for all its queries."""
+def _with_shared_draws(metric: BaseMetric, batched: bool) -> BaseMetric:
+    """Return the metric with one stream of draws for all queries."""
     short, method = metric.metric_short_name, metric.p_value_method
     if not (batched and metric.has_p_value()):
         raise ValueError(f"correction: got 'max-t' for {short}, which draws no scores; write 'holm' or 'bh'")
@@ -318,15 +318,15 @@ def _plan(metric: BaseMetric, queries: Sequence[Query], generate_subqueries: boo
 
 
 def _check_value(metric: BaseMetric, value: str) -> None:
-    numbers = ["result", *(key for key, kind in metric.result_keys.items() if kind is float)]
-    if metric.result_keys and value not in numbers:
-        raise TypeError(f"value: got {value!r}, wanted one of the numbers {numbers} of {metric.metric_short_name}")
+    keys = ["result", *(key for key, kind in metric.result_keys.items() if kind is float)]
+    if metric.result_keys and value not in keys:
+        raise TypeError(f"value: got {value!r}, wanted one of the numbers {keys} of {metric.metric_short_name}")
 
 
 def _aggregated(
-    table: "pd.DataFrame", name: str, function: "str | Callable[[pd.DataFrame], pd.Series]", alone: bool
+    table: "pd.DataFrame", name: str, function: "str | Callable[[pd.DataFrame], pd.Series]", only: bool
 ) -> "pd.DataFrame":
-    """The table with the column "{name} {label} score" at its end, or that column `alone`."""
+    """Append the column "{name} {label} score" to the table, or return that column `only`."""
     if missing := int(table.isna().to_numpy().sum()):
         warnings.warn(f"{missing} of {table.size} scores are NaN and left out of the aggregate", stacklevel=3)
     values = table if callable(function) or function in ("sum", "avg") else table.abs()
@@ -336,6 +336,6 @@ def _aggregated(
         label = AGGREGATIONS[function]
         column = values.mean(axis=1) if function.endswith("avg") else values.sum(axis=1, min_count=1)
     column = column.rename(f"{name} {label} score").to_frame()
-    whole = column if alone else table.join(column)
-    whole.attrs = table.attrs
-    return whole
+    result = column if only else table.join(column)
+    result.attrs = table.attrs
+    return result

@@ -1,4 +1,4 @@
-"""Null distributions of association scores, exact and drawn permutation tests, and the bootstrap.
+"""Null distributions of association scores, exact and Monte Carlo permutation tests, and the bootstrap.
 
 Built on `sets`.
 """

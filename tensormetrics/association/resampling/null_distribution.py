@@ -1,4 +1,4 @@
-"""Null distributions of scores, from which p-values of one query and of many are computed."""
+"""Null distributions of scores, and p-values of one query or of many."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,45 +16,45 @@ Alternative = Literal["two-sided", "greater", "less"]
 TestType = Literal["right-sided", "left-sided", "two-sided"]
 Method = Literal["auto", "exact", "approximate"]
 ALTERNATIVES: tuple[Alternative, ...] = get_args(Alternative)
-TEST_TYPES: dict[TestType, Alternative] = {  # as WEFE calls them
+TEST_TYPES: dict[TestType, Alternative] = {  # WEFE's names
     "right-sided": "greater",
     "left-sided": "less",
     "two-sided": "two-sided",
 }
 METHODS: tuple[Method, ...] = get_args(Method)
-NUM_SCALE_DRAWS = 1000  # draws, by whose size the scores of each query are made comparable
+NUM_SCALE_DRAWS = 1000  # draws from which the scale of each query's scores is estimated
 
 
 class Exact(NamedTuple):
-    """Count of all cases of a null hypothesis: "auto" counts up to `auto` of the `unit`, "exact" up to `most`."""
+    """Exact count of all cases of a null hypothesis: "auto" counts up to `auto` units, "exact" up to `max_size`."""
 
     size: int
     unit: str
     auto: int
-    most: int
-    share: Callable[[Alternative], Tensor]  # ->  (B,), the share of cases as extreme as the observed scores
+    max_size: int
+    fraction: Callable[[Alternative], Tensor]  # ->  (B,), the fraction of cases as extreme as the observed scores
 
     def is_used(self, method: Method) -> bool:
-        if method == "exact" and self.size > self.most:
+        if method == "exact" and self.size > self.max_size:
             got = f"'exact' with {self.size} {self.unit}"
-            raise ValueError(f"method: got {got}, wanted at most {self.most}; write method='approximate'")
+            raise ValueError(f"method: got {got}, wanted at most {self.max_size}; write method='approximate'")
         return method == "exact" or (method == "auto" and self.size <= self.auto)
 
 
 @dataclass
 class NullDistribution:
-    """Scores of queries, and their distribution if a null hypothesis holds, as random draws and as all cases.
+    """Scores of queries and their distribution under a null hypothesis, as random draws or as all cases.
 
     Args:
         is_valid: Queries that have a test.
         score: ``score()`` returns the observed scores of the queries.
-        draw: ``draw(start, rows)`` returns the scores of the draws number ``start`` and following.
-        draw_by_word: The same of draws in which a word, by its number in `WordSet.words`, has the same random numbers
-            in all queries; None if words are not told apart.
-        cost: The most numbers that one draw holds in memory.
-        margin: Scores that differ by no more count as equal.
-        exact: Count of all cases; None if cases are only drawn.
-        count: ``count(alternative, replicates)`` counts the extreme ones of these draws faster than ``draw`` would.
+        draw: ``draw(start, rows)`` returns the scores of the draws ``start``, ``start + 1``, ...
+        draw_by_word: The same, but a word, identified by `WordSet.words`, has the same random numbers in all queries;
+            None if words have no ids.
+        cost: Largest number of elements that one draw holds in memory.
+        margin: Largest difference of scores that count as equal.
+        exact: Count of all cases; None if cases can only be drawn.
+        count: ``count(alternative, replicates)`` counts the extreme draws faster than ``draw`` would.
 
     Shape:
         - is_valid: ``(...)``, bool
@@ -74,31 +74,31 @@ class NullDistribution:
 
     @cached_property
     def observed(self) -> Tensor:
-        # ->  (...) float64, NaN where there is no test
+        # ->  (...) float64, NaN for queries without a test
         return self.score().where(self.is_valid, torch.nan)
 
     def p_value(self, alternative: Alternative = "greater", method: Method = "auto", replicates: int = 10000) -> Tensor:
         # ->  (...) float64
-        """Compute the share of cases at least as extreme as the observed scores, which are one of them."""
+        """Compute the fraction of cases, the observed one included, at least as extreme as the observed scores."""
         _checks.check_choice("alternative", alternative, ALTERNATIVES)
         _checks.check_choice("method", method, METHODS)
         _checks.check_int("replicates", replicates, 1)
         if method == "exact" and self.exact is None:
-            raise ValueError("method: got 'exact', wanted 'approximate': these cases are only drawn")
+            raise ValueError("method: got 'exact', wanted 'approximate': these cases can only be drawn")
         if self.exact is not None and self.exact.is_used(method):
-            share = self.exact.share(alternative)
+            fraction = self.exact.fraction(alternative)
         else:
             count = self._count_draws if self.count is None else self.count
-            share = (1 + count(alternative, replicates).double()) / (1 + replicates)
-        share = share if share.shape == self.is_valid.shape else share.view(self.is_valid.shape)
-        return share.where(self.is_valid, torch.nan)
+            fraction = (1 + count(alternative, replicates).double()) / (1 + replicates)
+        fraction = fraction if fraction.shape == self.is_valid.shape else fraction.view(self.is_valid.shape)
+        return fraction.where(self.is_valid, torch.nan)
 
     @torch.no_grad()
     def _count_draws(self, alternative: Alternative, replicates: int) -> Tensor:
         # ->  (...) int64
         count, observed = torch.zeros_like(self.is_valid, dtype=torch.int64), self.score()
-        for piece in chunks(replicates, self.cost):
-            count += count_extreme(self.draw(*piece), observed, self.margin, alternative)
+        for row_range in chunks(replicates, self.cost):
+            count += count_extreme(self.draw(*row_range), observed, self.margin, alternative)
         return count
 
 
@@ -110,8 +110,8 @@ def count_extreme(scores: Tensor, observed: Tensor, margin: Tensor | float, alte
 
 
 def max_t_p_values(nulls: Sequence[NullDistribution], alternative: Alternative, replicates: int) -> Tensor:
-    # of (B,) queries each  ->  (sum of B,) float64
-    """Compute p-values of all queries together, from step-down maxima of their standardized scores."""
+    # nulls: of (B,) queries each  ->  (sum of B,) float64
+    """Compute p-values of all queries jointly, from step-down maxima of their standardized scores."""
 
     def draw(start: int, rows: int) -> Tensor:
         # ->  (rows, T)
@@ -121,12 +121,12 @@ def max_t_p_values(nulls: Sequence[NullDistribution], alternative: Alternative, 
     cost = sum(null.cost for null in nulls)
     observed = _extremeness(torch.cat([null.observed for null in nulls]), alternative)
     squares, num_draws = torch.zeros_like(observed), min(replicates, NUM_SCALE_DRAWS)
-    for piece in chunks(num_draws, cost):
-        squares += draw(*piece).square().nan_to_num(0).sum(0)
+    for row_range in chunks(num_draws, cost):
+        squares += draw(*row_range).square().nan_to_num(0).sum(0)
     scale = (squares / num_draws).sqrt()
     test = StepDown((observed / scale).where(scale > 0, 0).where(observed.isfinite(), torch.nan))
-    for piece in chunks(replicates, cost):
-        test.add((draw(*piece) / scale).where(scale > 0, 0))
+    for row_range in chunks(replicates, cost):
+        test.add((draw(*row_range) / scale).where(scale > 0, 0))
     return test.p_values()
 
 

@@ -1,4 +1,4 @@
-"""Random words as a function of their address, so that draws depend on no device, chunk or batch."""
+"""Counter-based random integers, so that draws do not depend on device, chunk or batch."""
 
 import secrets
 from typing import NamedTuple
@@ -12,7 +12,7 @@ from ...uncertainty.engine.philox import random_key
 
 
 class Tails(NamedTuple):
-    """Bounds of the subset sums that are as extreme as the observed one: >= low or <= high; None is out of reach."""
+    """Bounds of the subset sums that are as extreme as the observed one: >= low or <= high; None for no such tail."""
 
     low: Tensor | None  # (B,) int64
     high: Tensor | None  # (B,) int64
@@ -23,16 +23,16 @@ def concrete_seed(seed: int | None) -> int:
 
 
 def stream(seed: int | None, name: str = "permutations") -> int:
-    """Return the address where a stream of random words begins; None is another stream each time."""
+    """Return the offset of a stream of random integers; None gives another stream each time."""
     return random_key(concrete_seed(seed), name, "association", "") >> 1
 
 
-def random_words(begin: int, start: int, rows: int, columns: int, device: torch.device) -> Tensor:
+def random_int64(stream_offset: int, start: int, rows: int, columns: int, device: torch.device) -> Tensor:
     # ->  (rows, columns) int64, all values equally likely; row `start` is the first
     row = torch.arange(start, start + rows, device=device).unsqueeze(-1)
-    return random_bits_at(begin, row * 2**24 + torch.arange(columns, device=device))
+    return random_bits_at(stream_offset, row * 2**24 + torch.arange(columns, device=device))
 
 
-def random_uniform(begin: int, start: int, rows: int, columns: int, device: torch.device) -> Tensor:
+def random_uniform(stream_offset: int, start: int, rows: int, columns: int, device: torch.device) -> Tensor:
     # ->  (rows, columns) float64 in [0, 1), of 53 random bits
-    return (random_words(begin, start, rows, columns, device) >> 11).double() / 2**53 + 0.5
+    return (random_int64(stream_offset, start, rows, columns, device) >> 11).double() / 2**53 + 0.5

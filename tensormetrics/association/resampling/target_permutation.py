@@ -1,4 +1,4 @@
-"""p-values of scores that are no sums over words: every partition of the target words is scored anew."""
+"""p-values of scores that are not sums over words: every partition of the target words is scored."""
 
 import itertools
 import math
@@ -10,14 +10,14 @@ from torch import Tensor
 from ..._checks import takes_arrays
 from ..sets import word_sets
 from ..sets.set_checks import weights_as_masks
-from ..sets.word_ids import check_words, count_words, joined_words, numbers_by_place, word_places
+from ..sets.word_ids import check_words, count_words, dense_word_indices, joined_words, word_ids_by_index
 from ..sets.word_sets import Vectors, WordSet
 from .draws import chunks, partitions_by_word, random_partitions
 from .null_distribution import Alternative, Exact, Method, NullDistribution, count_extreme
-from .permutation import joined
+from .permutation import concatenate
 from .random import stream
 
-MOST_PARTITIONS = 20_000
+MAX_PARTITIONS = 20_000
 
 
 @takes_arrays
@@ -32,15 +32,14 @@ def target_permutation_p_value(
     replicates: int = 10000,
     seed: int | None = 0,
 ) -> Tensor:
-    """How often is a score of targets x and y as extreme when their words are partitioned at random into these sizes?
+    """Compute the p-value of a score under random partitions of the target words into sets of the same sizes.
 
     Shapes: x: (..., X, D); y: (..., Y, D); a: (..., A, D), tensors or `WordSet`s -> (...) float64.
 
-    `metric` is `rnd`, `ect` or another function of three sets that takes a `WordSet` for each. "exact" scores all
-    partitions, up to 20,000 of them and for targets without masks; "auto" does so whenever it can; the rest as in
-    `permutation_p_value`: a word moves with all the rows that `WordSet.words` gives it.
-    Scores within 2^-40 (relative, above 1) of the observed one count as equal to it, NaN scores as not extreme; NaN
-    where the observed score is NaN.
+    `metric` is `rnd`, `ect` or another function of three `WordSet`s. "exact" scores all partitions, up to 20,000, for
+    targets without masks; "auto" does so under the same conditions. All else is as in `permutation_p_value`: a word
+    moves with all the rows that `WordSet.words` assigns to it. Scores within 2^-40 (relative, above 1) of the observed
+    score count as equal to it, NaN scores as not extreme. NaN if the observed score is NaN.
 
     >>> x, y = torch.tensor([[2.0, 1.0], [3.0, 1.0]]), torch.tensor([[1.0, 2.0], [1.0, 3.0]])
     >>> a = torch.tensor([[1.0, 0.0], [2.0, 1.0], [0.0, 1.0]])
@@ -55,78 +54,94 @@ def target_null(
     metric: Callable[..., Tensor], x: Vectors, y: Vectors, a: Vectors, seed: int | None = 0
 ) -> NullDistribution:
     """Return scores under random partitions of the target words; arguments as in `target_permutation_p_value`."""
-    observed = metric(x, y, a)  # its own checks come first
+    observed = metric(x, y, a)  # first, because it checks its arguments
     x, y, attributes = map(WordSet.of, (x, y, a))
     check_words("x.words", x.words, "x", x.values[..., 0])
     check_words("y.words", y.words, "y", y.values[..., 0])
-    vectors, present = joined(word_sets.read(x=x, y=y))
-    lead, n, places, device = present.shape[:-1], x.values.shape[-2], present.shape[-1], vectors.device
-    words = joined_words(lead, (x.words, n, device), (y.words, y.values.shape[-2], device))
-    place = word_places(present, words)
-    sizes = [count_words(place[..., :end], present[..., :end]).flatten() for end in (n, places)]
-    masked = ragged = x.mask is not None or y.mask is not None
-    begin = stream(seed)
+    vectors, valid_mask = concatenate(word_sets.read(x=x, y=y))
+    batch_shape, n, num_words, device = valid_mask.shape[:-1], x.values.shape[-2], valid_mask.shape[-1], vectors.device
+    words = joined_words(batch_shape, (x.words, n, device), (y.words, y.values.shape[-2], device))
+    word_indices = dense_word_indices(valid_mask, words)
+    sizes = [count_words(word_indices[..., :end], valid_mask[..., :end]).flatten() for end in (n, num_words)]
+    has_mask = is_ragged = x.mask is not None or y.mask is not None
+    stream_offset = stream(seed)
     if words is not None:
-        n, places = (int(size.amax()) for size in sizes)  # waits for the device, which knows how many words
-        ragged = any(bool((size != most).any()) for size, most in zip(sizes, (n, places), strict=True))
-        place = place.clamp(max=places - 1)
-    of_words = _partitions_by_word(x, y, present, place, (sizes[0], sizes[1], places), begin)
-    if not ragged:
-        sizes = [size.new_full((1,), number) for size, number in zip(sizes, (n, places), strict=True)]
-    vectors, present, place = vectors.unsqueeze(-3), present.unsqueeze(-2), place.unsqueeze(-2)
+        n, num_words = (int(size.amax()) for size in sizes)  # synchronizes: the counts are on the device
+        is_ragged = any(bool((size != count).any()) for size, count in zip(sizes, (n, num_words), strict=True))
+        word_indices = word_indices.clamp(max=num_words - 1)
+    draw_partitions = _partitions_by_word(
+        x, y, valid_mask, word_indices, (sizes[0], sizes[1], num_words), stream_offset
+    )
+    if not is_ragged:
+        sizes = [size.new_full((1,), count) for size, count in zip(sizes, (n, num_words), strict=True)]
+    vectors, valid_mask, word_indices = vectors.unsqueeze(-3), valid_mask.unsqueeze(-2), word_indices.unsqueeze(-2)
     cost = max(vectors.numel(), attributes.values.numel())
     attributes = attributes.repeated()
-    own = None if words is None else words.unsqueeze(-2).masked_fill(~present, -1)  # absent rows are of no word
+    valid_words = (
+        None if words is None else words.unsqueeze(-2).masked_fill(~valid_mask, -1)
+    )  # absent rows are of no word
     margin = observed.abs().clamp(min=1) / word_sets.GRID
 
-    def score(chosen: Tensor) -> Tensor:
-        # chosen: (..., rows, places) bool  ->  (..., rows)
-        if masked or words is not None:  # from places to rows
-            chosen = chosen.expand(*lead, chosen.shape[-2], places).take_along_dim(place, -1) & present
-        others = ~chosen & present
-        if own is None:
-            return metric(WordSet(vectors, chosen.long()), WordSet(vectors, others.long()), attributes)
+    def score(selected: Tensor) -> Tensor:
+        # selected: (..., rows, num_words) bool  ->  (..., rows)
+        if has_mask or words is not None:  # from words to rows
+            selected = (
+                selected.expand(*batch_shape, selected.shape[-2], num_words).take_along_dim(word_indices, -1)
+                & valid_mask
+            )
+        others = ~selected & valid_mask
+        if valid_words is None:
+            return metric(WordSet(vectors, selected.long()), WordSet(vectors, others.long()), attributes)
         with weights_as_masks():
-            return metric(WordSet(vectors, chosen.double(), own), WordSet(vectors, others.double(), own), attributes)
+            return metric(
+                WordSet(vectors, selected.double(), valid_words),
+                WordSet(vectors, others.double(), valid_words),
+                attributes,
+            )
 
     def draw(start: int, rows: int) -> Tensor:
-        chosen = random_partitions(begin, sizes[0], sizes[1], places, start, rows)
-        return score(chosen.unflatten(0, lead) if ragged and lead else chosen[0])
+        selected = random_partitions(stream_offset, sizes[0], sizes[1], num_words, start, rows)
+        return score(selected.unflatten(0, batch_shape) if is_ragged and batch_shape else selected[0])
 
     def draw_by_word(start: int, rows: int) -> Tensor:
-        assert of_words is not None
-        chosen = of_words(start, rows)
-        return score(chosen.unflatten(0, lead) if lead else chosen[0])
+        assert draw_partitions is not None
+        selected = draw_partitions(start, rows)
+        return score(selected.unflatten(0, batch_shape) if batch_shape else selected[0])
 
     @torch.no_grad()
-    def share(alternative: Alternative) -> Tensor:
-        table = torch.tensor(list(itertools.combinations(range(places), n)), device=device).view(-1, n)
-        members = torch.zeros(len(table), places, dtype=torch.bool, device=device).scatter(-1, table, True)
+    def fraction(alternative: Alternative) -> Tensor:
+        table = torch.tensor(list(itertools.combinations(range(num_words), n)), device=device).view(-1, n)
+        members = torch.zeros(len(table), num_words, dtype=torch.bool, device=device).scatter(-1, table, True)
         count = torch.zeros_like(observed, dtype=torch.int64)
         for start, rows in chunks(len(members), cost):
             count += count_extreme(score(members[start : start + rows]), observed, margin, alternative)
         return count.double() / len(members)
 
-    most = 0 if ragged else MOST_PARTITIONS
-    exact = Exact(math.comb(places, n), "partitions", most, most, share)
-    own_draw = None if of_words is None else draw_by_word
-    return NullDistribution(observed.isfinite(), lambda: observed, draw, cost, margin, exact, draw_by_word=own_draw)
+    max_partitions = 0 if is_ragged else MAX_PARTITIONS
+    exact = Exact(math.comb(num_words, n), "partitions", max_partitions, max_partitions, fraction)
+    by_word = None if draw_partitions is None else draw_by_word
+    return NullDistribution(observed.isfinite(), lambda: observed, draw, cost, margin, exact, draw_by_word=by_word)
 
 
 def _partitions_by_word(
-    x: WordSet, y: WordSet, present: Tensor, place: Tensor, sizes: tuple[Tensor, Tensor, int], begin: int
+    x: WordSet,
+    y: WordSet,
+    valid_mask: Tensor,
+    word_indices: Tensor,
+    sizes: tuple[Tensor, Tensor, int],
+    stream_offset: int,
 ) -> Callable[[int, int], Tensor] | None:
-    # present, place: (..., rows of x and y)  sizes: words of x and of both, (B,) each, and places
-    """Return the function that draws partitions (B, rows, places) by the numbers of words, None if there are none."""
+    # valid_mask, word_indices: (..., rows of x and y)  sizes: words of x and of both, (B,) each, and num_words
+    """Return the function that draws partitions (B, rows, num_words) by word ids, None without word ids."""
     if x.words is None or y.words is None:
         return None
-    lead, places = present.shape[:-1], sizes[2]
-    of_rows = torch.cat([words.expand(*lead, words.shape[-1]) for words in (x.words, y.words)], -1)
-    numbers = numbers_by_place(of_rows, present, place, places).view(-1, places)
-    of_set, of_both = (size.expand(len(numbers)) for size in sizes[:2])
-    are_words = torch.arange(places, device=numbers.device) < of_both.unsqueeze(-1)
+    batch_shape, num_words = valid_mask.shape[:-1], sizes[2]
+    row_words = torch.cat([words.expand(*batch_shape, words.shape[-1]) for words in (x.words, y.words)], -1)
+    word_ids = word_ids_by_index(row_words, valid_mask, word_indices, num_words).view(-1, num_words)
+    set_sizes, total_sizes = (size.expand(len(word_ids)) for size in sizes[:2])
+    are_words = torch.arange(num_words, device=word_ids.device) < total_sizes.unsqueeze(-1)
 
     def draw(start: int, rows: int) -> Tensor:
-        return partitions_by_word(begin, numbers, are_words, of_set, start, rows)
+        return partitions_by_word(stream_offset, word_ids, are_words, set_sizes, start, rows)
 
     return draw

@@ -1,4 +1,4 @@
-"""Sets of words as samples of populations: weights of their rows in bootstrap replicates and without single words."""
+"""Sets of words as samples of populations: weights of rows in bootstrap replicates and jackknife samples."""
 
 from typing import NamedTuple
 
@@ -6,16 +6,16 @@ import torch
 from torch import Tensor
 
 from ...uncertainty.engine.weights import replicate_weights
-from ..sets.word_ids import count_words, word_places
+from ..sets.word_ids import count_words, dense_word_indices
 
-SET_BITS, GROUP_BITS = 48, 24  # a word's unit is its index, with the numbers of its set and its group above
+SET_BITS, GROUP_BITS = 48, 24  # positions of the set and group index above the word index in a resampling unit
 
 
 class WordSample(NamedTuple):
-    """A set of words, *shape = (W,), or the sets of G groups, (G, W), each drawn from a population of its own."""
+    """A set of words, *shape = (W,), or the sets of G groups, (G, W), each drawn from a separate population."""
 
     valid_mask: Tensor  # (..., *shape) bool
-    word_indices: Tensor  # (..., *shape) int64, of each row's word among the valid ones
+    word_indices: Tensor  # (..., *shape) int64, index of each row's word among the valid words
     sizes: Tensor  # (..., G) int64, words of each group
 
     @property
@@ -28,7 +28,7 @@ class WordSample(NamedTuple):
 
     @property
     def num_words(self) -> int:
-        """Words of all groups, at most."""
+        """Upper bound of the number of words of all groups."""
         return self.shape.numel()
 
     def units(self) -> Tensor:
@@ -50,7 +50,7 @@ class WordSample(NamedTuple):
 
     def without(self, start: int, count: int) -> Tensor:
         # ->  (..., count, *shape)
-        """Return weights of rows without the word `start` and following, all rows if there is none or no other one."""
+        """Return weights of rows without the word `start`, `start + 1`, ...; of all rows if no other word is left."""
         word_index, width = self._by_row(self.word_indices), self.shape[-1]
         if self.is_grouped:
             word_index = word_index + width * torch.arange(self.shape[0], device=word_index.device)[:, None]
@@ -70,11 +70,11 @@ class WordSample(NamedTuple):
 
 def word_sample(mask: Tensor | None, words: Tensor | None, shape: torch.Size, device: torch.device) -> WordSample:
     # mask, words: (..., *shape)
-    """Return the words of rows; without `words` each row is one."""
+    """Return the sample of a set's words; without `words` each row is a word."""
     valid_mask = torch.ones(shape, dtype=torch.bool, device=device) if mask is None else mask
     if words is not None:
         valid_mask, words = torch.broadcast_tensors(valid_mask, words)
-    word_indices = word_places(valid_mask, words)
+    word_indices = dense_word_indices(valid_mask, words)
     sizes = count_words(word_indices, valid_mask)
     return WordSample(valid_mask, word_indices, sizes if len(shape) > 1 else sizes.unsqueeze(-1))
 
@@ -84,4 +84,4 @@ def word_weights(samples: list[WordSample], replicates: int, seed: int) -> list[
     """Return the weights that the words have in all replicates, by their indices."""
     units = [sample.units() + (position << SET_BITS) for position, sample in enumerate(samples)]
     weights = torch.cat([part for _, part in replicate_weights(torch.cat(units), replicates, seed)])
-    return list(weights.split_with_sizes([len(numbers) for numbers in units], 1))
+    return list(weights.split_with_sizes([len(set_units) for set_units in units], 1))

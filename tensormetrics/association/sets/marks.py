@@ -1,4 +1,4 @@
-"""What a score says of itself to those who take scores as arguments, and scores of pieces of a batch."""
+"""Marks that describe a score to functions that take scores as arguments, and scores of chunks of a batch."""
 
 import functools
 from collections.abc import Callable, Iterator
@@ -10,12 +10,12 @@ from torch import Tensor
 
 from .word_sets import WordSet
 
-PIECE = 2**20  # numbers that the caches of a CPU hold
+CHUNK = 2**20  # numbers of elements that fit in the caches of a CPU
 Score = TypeVar("Score", bound=Callable[..., Any])
 
 
 def grouped(*names: str) -> Callable[[Score], Score]:
-    """Mark a score whose sets of these names are (..., G, W, D), for those who take scores as arguments."""
+    """Mark a score whose sets of these names are (..., G, W, D), for functions that take scores as arguments."""
 
     def mark(score: Score) -> Score:
         vars(score)["grouped"] = names
@@ -25,7 +25,7 @@ def grouped(*names: str) -> Callable[[Score], Score]:
 
 
 def tuples(*names: str) -> Callable[[Score], Score]:
-    """Mark a score whose sets of these names are aligned by position: their words are drawn together, as tuples."""
+    """Mark a score whose sets of these names are aligned by position, so that their words are drawn as tuples."""
 
     def mark(score: Score) -> Score:
         vars(score)["tuples"] = names
@@ -35,7 +35,7 @@ def tuples(*names: str) -> Callable[[Score], Score]:
 
 
 def biased(*names: str, where: Callable[[dict[str, Any]], bool]) -> Callable[[Score], Score]:
-    """Mark a score whose mean depends on the sizes of these sets, by options for which `where` holds."""
+    """Mark a score whose mean depends on the sizes of these sets if `where` is true for its options."""
 
     def mark(score: Score) -> Score:
         vars(score)["biased"] = names, where
@@ -45,33 +45,33 @@ def biased(*names: str, where: Callable[[dict[str, Any]], bool]) -> Callable[[Sc
 
 
 def lean(score: Score) -> Score:
-    """Mark a score that holds no more than a vector and the words of a query for each count of these words."""
+    """Mark a score that needs memory for only one vector and the words of a query per replicate."""
     vars(score)["lean"] = True
     return score
 
 
-def without_words(given: Any) -> Any:
-    """A set whose rows are words of their own; anything else as it is."""
-    return given._replace(words=None) if isinstance(given, WordSet) else given
+def without_words(arg: Any) -> Any:
+    """Return a set in which each row is a word; return other arguments unchanged."""
+    return arg._replace(words=None) if isinstance(arg, WordSet) else arg
 
 
 def by_row(score: Score) -> Score:
-    """The score of sets whose rows are words of their own."""
-    own = getattr(score, "func", score)  # of a partial, whose function has the marks
+    """Return the score of sets in which each row is a word."""
+    function = getattr(score, "func", score)  # the function of a partial has the marks
 
-    @functools.wraps(own)
+    @functools.wraps(function)
     def scored(*sets: Any, **options: Any) -> Any:
-        return own(*map(without_words, sets), **options)
+        return function(*map(without_words, sets), **options)
 
     vars(scored)["counts_rows"] = True
     options = getattr(score, "keywords", {})
     return cast(Score, functools.partial(scored, **options) if options else scored)
 
 
-def contrast_of_sets(first: str, second: str) -> Callable[[Score], Score]:
-    """Mark a score that is a difference of means of these sets in standard deviations of both together.
+def effect_size_of_sets(first: str, second: str) -> Callable[[Score], Score]:
+    """Mark a score that is a difference of means of these sets in standard deviations of their union.
 
-    It is their correlation with the set times a number that depends on the sizes alone.
+    It is their correlation with set membership times a factor that depends only on the sizes.
     """
 
     def mark(score: Score) -> Score:
@@ -81,38 +81,38 @@ def contrast_of_sets(first: str, second: str) -> Callable[[Score], Score]:
     return mark
 
 
-def in_pieces(score: Score) -> Score:
-    """On a CPU, large batches in pieces that its caches hold, for a score that reads its vectors again and again.
+def in_chunks(score: Score) -> Score:
+    """Compute large batches on a CPU in chunks that fit in its caches, for a score that reads its vectors repeatedly.
 
-    For scores of sets (..., W, D) with masks (..., W), computed as a whole where leading dimensions broadcast.
+    For scores of sets (..., W, D) with masks (..., W). Batches whose leading dimensions broadcast are not divided.
     """
 
     @functools.wraps(score)
-    def pieces(*sets: Any) -> tuple[Tensor, ...]:
+    def chunked(*sets: Any) -> tuple[Tensor, ...]:
         if isinstance(sets[0], Tensor) and sets[0].ndim < 3:
             return score(*sets)
         tensors = [t for s in sets for t in _tensors(s)]
-        numbers = sum(t.numel() for t in tensors)
-        lead = tensors[0].shape[:-2] if numbers > PIECE else ()
-        if not lead or not all(_leads(lead, t) and t.device.type == "cpu" for t in tensors):
+        size = sum(t.numel() for t in tensors)
+        batch_shape = tensors[0].shape[:-2] if size > CHUNK else ()
+        if not batch_shape or not all(_has_batch_shape(batch_shape, t) and t.device.type == "cpu" for t in tensors):
             return score(*sets)
-        size = max(1, PIECE * lead[0] // numbers)
-        parts = [score(*piece) for piece in zip(*(_split(s, size) for s in sets), strict=False)]
-        return tuple(map(torch.cat, zip(*parts, strict=True)))
+        chunk_size = max(1, CHUNK * batch_shape[0] // size)
+        results = [score(*chunk) for chunk in zip(*(_split(s, chunk_size) for s in sets), strict=False)]
+        return tuple(map(torch.cat, zip(*results, strict=True)))
 
-    return cast(Score, pieces)
-
-
-def _tensors(given: Any) -> list[Tensor]:
-    return [t for t in (given if isinstance(given, WordSet) else [given]) if isinstance(t, Tensor)]
+    return cast(Score, chunked)
 
 
-def _split(given: Any, size: int) -> Iterator[Any]:
-    if isinstance(given, WordSet):
-        return map(WordSet, *(_split(field, size) for field in given))
-    return iter(given.split(size)) if isinstance(given, Tensor) else repeat(given)
+def _tensors(arg: Any) -> list[Tensor]:
+    return [t for t in (arg if isinstance(arg, WordSet) else [arg]) if isinstance(t, Tensor)]
 
 
-def _leads(lead: torch.Size, tensor: Tensor) -> bool:
-    # a set has two dimensions more, a mask one
-    return tensor.shape[: -1 - tensor.is_floating_point()] == lead
+def _split(arg: Any, size: int) -> Iterator[Any]:
+    if isinstance(arg, WordSet):
+        return map(WordSet, *(_split(field, size) for field in arg))
+    return iter(arg.split(size)) if isinstance(arg, Tensor) else repeat(arg)
+
+
+def _has_batch_shape(batch_shape: torch.Size, tensor: Tensor) -> bool:
+    # a set has two more dimensions, a mask one more
+    return tensor.shape[: -1 - tensor.is_floating_point()] == batch_shape

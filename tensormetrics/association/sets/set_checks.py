@@ -1,4 +1,4 @@
-"""What is checked of the vectors and the masks of word sets."""
+"""Checks of the vectors and masks of word sets."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,7 +14,7 @@ _takes_weights: ContextVar[bool] = ContextVar("takes_weights", default=False)
 
 @contextmanager
 def weights_as_masks() -> Iterator[None]:
-    """Let masks be float64 weights of words, as those of a bootstrap; from users they are more likely mistakes."""
+    """Accept float64 weights of words as masks, as the bootstrap uses; from users they are more likely mistakes."""
     token = _takes_weights.set(True)
     try:
         yield
@@ -27,8 +27,8 @@ def check_vectors(name: str, vectors: Tensor, dims: int, first: str, like: Tenso
     if not vectors.is_floating_point():
         raise TypeError(f"{name}: got {vectors.dtype}, wanted a floating dtype; write {name}.float()")
     if vectors.ndim < dims:
-        wanted = "(..., G, W, D)" if dims == 3 else "(..., W, D)"
-        raise ValueError(f"{name}: got shape {tuple(vectors.shape)}, wanted {wanted}")
+        expected = "(..., G, W, D)" if dims == 3 else "(..., W, D)"
+        raise ValueError(f"{name}: got shape {tuple(vectors.shape)}, wanted {expected}")
     if vectors.size(-1) != like.size(-1):
         raise ValueError(f"{name}: got {vectors.shape[-1]} dimensions, wanted {like.shape[-1]} as {first} has")
     if vectors.device != like.device:
@@ -43,13 +43,15 @@ def check_mask(name: str, mask: Tensor, vectors: Tensor, dims: int = 2) -> None:
     if mask.shape[1 - dims :] != shape:
         raise ValueError(f"{name}: got shape {tuple(mask.shape)}, wanted (..., {', '.join(map(str, shape))})")
     if mask.device != vectors.device:
-        own = name.removesuffix(".mask")
-        raise ValueError(f"devices differ: {own} on {vectors.device}, {name} on {mask.device}; use .to(device)")
+        vectors_name = name.removesuffix(".mask")
+        raise ValueError(
+            f"devices differ: {vectors_name} on {vectors.device}, {name} on {mask.device}; use .to(device)"
+        )
 
 
-def check_broadcast(leads: list[tuple[str, torch.Size]]) -> None:
+def check_broadcast(batch_shapes: list[tuple[str, torch.Size]]) -> None:
     try:
-        torch.broadcast_shapes(*(lead for _, lead in leads))
+        torch.broadcast_shapes(*(shape for _, shape in batch_shapes))
     except RuntimeError:
-        got = ", ".join(f"{tuple(lead)} of {name}" for name, lead in leads)
+        got = ", ".join(f"{tuple(shape)} of {name}" for name, shape in batch_shapes)
         raise ValueError(f"leading dimensions do not broadcast: {got}") from None

@@ -1,4 +1,4 @@
-"""Words that have several rows: they are exchanged, flipped and drawn with all their rows."""
+"""Words with several rows, which are permuted, flipped and drawn with all their rows."""
 
 import functools
 
@@ -10,13 +10,13 @@ from ..._splitmix import random_bits_at
 
 
 def check_words(name: str, words: Tensor | None, like: str, rows: Tensor) -> None:
-    # words: (..., W) int64, the number of each row's word  rows: (..., W), those named `like`
+    # words: (..., W) int64, the id of each row's word  rows: (..., W), of the set named `like`
     if words is None:
         return
     if not isinstance(words, Tensor):
         raise TypeError(f"{name}: got a {type(words).__name__}, wanted a tensor; write torch.as_tensor({name})")
     if words.is_floating_point() or words.is_complex() or words.dtype == torch.bool:
-        raise TypeError(f"{name}: got {words.dtype}, wanted an integer dtype: the number of each row's word")
+        raise TypeError(f"{name}: got {words.dtype}, wanted an integer dtype: the id of each row's word")
     if words.shape[-1:] != rows.shape[-1:]:
         raise ValueError(f"{name}: got shape {tuple(words.shape)}, wanted (..., {rows.shape[-1]}), one for each row")
     try:
@@ -29,93 +29,93 @@ def check_words(name: str, words: Tensor | None, like: str, rows: Tensor) -> Non
 
 
 def joint_mask(*masks: Tensor | None) -> Tensor | None:
-    # masks: (..., P)  ->  (..., P), where a tuple has all of its words; of weights the smallest
-    given = [mask for mask in masks if mask is not None]
-    return functools.reduce(torch.minimum, given) if given else None
+    # masks: (..., P)  ->  (..., P), True for complete tuples; the smallest of weights
+    provided = [mask for mask in masks if mask is not None]
+    return functools.reduce(torch.minimum, provided) if provided else None
 
 
 def joint_words(*words: Tensor | None) -> Tensor | None:
-    # words: (..., P) int64, the number of each row's word  ->  (..., P), the number of each row's tuple of words
-    given = [each for each in words if each is not None]
-    if not given:
+    # words: (..., P) int64, the id of each row's word  ->  (..., P), the id of each row's tuple of words
+    provided = [ids for ids in words if ids is not None]
+    if not provided:
         return None
-    size = given[0].shape[-1]
-    if len(given) < len(words):  # each row of the other sets is a word, and so is each tuple
-        return torch.arange(size, device=given[0].device)
-    places = [word_places(torch.ones_like(each, dtype=torch.bool), each) for each in given]
-    return functools.reduce(lambda joint, place: joint * size + place, places)
+    size = provided[0].shape[-1]
+    if len(provided) < len(words):  # each row of the other sets is a word, so each tuple is distinct
+        return torch.arange(size, device=provided[0].device)
+    tuple_indices = [dense_word_indices(torch.ones_like(ids, dtype=torch.bool), ids) for ids in provided]
+    return functools.reduce(lambda joint, indices: joint * size + indices, tuple_indices)
 
 
 def mixed_words(*words: Tensor | None) -> Tensor | None:
-    # as in `joint_words`, but the number of a tuple depends on those of its words alone: 64 bits, mixed
-    if all(each is not None for each in words):
-        return functools.reduce(random_bits_at, (each for each in words if each is not None))
+    # as in `joint_words`, but the id of a tuple depends only on the ids of its words: 64 mixed bits
+    if all(ids is not None for ids in words):
+        return functools.reduce(random_bits_at, (ids for ids in words if ids is not None))
     return joint_words(*words)
 
 
-def word_places(present: Tensor, words: Tensor | None) -> Tensor:
-    # present: (..., N) bool  words: (..., N) int64, None if every row is a word  ->  (..., N) int64
-    """The place of each row's word among the present ones, in the order of their numbers; anything for absent rows."""
+def dense_word_indices(valid_mask: Tensor, words: Tensor | None) -> Tensor:
+    # valid_mask: (..., N) bool  words: (..., N) int64, None if every row is a word  ->  (..., N) int64
+    """Renumber the words of valid rows as 0, 1, ... in the order of their ids; invalid rows get any number."""
     if words is None:
-        return (present.cumsum(-1) - 1).clamp(min=0)
-    if not present.shape[-1]:
-        return present.long()
-    ordered, order = words.long().masked_fill(~present, torch.iinfo(torch.int64).max).sort(dim=-1, stable=True)
-    place = pad((ordered.diff(dim=-1) != 0).cumsum(-1), (1, 0))
-    return torch.empty_like(place).scatter(-1, order, place)
+        return (valid_mask.cumsum(-1) - 1).clamp(min=0)
+    if not valid_mask.shape[-1]:
+        return valid_mask.long()
+    ordered, order = words.long().masked_fill(~valid_mask, torch.iinfo(torch.int64).max).sort(dim=-1, stable=True)
+    indices = pad((ordered.diff(dim=-1) != 0).cumsum(-1), (1, 0))
+    return torch.empty_like(indices).scatter(-1, order, indices)
 
 
-def count_words(places: Tensor, present: Tensor) -> Tensor:
-    # places, present: (..., N) as in `word_places`  ->  (...) int64
-    return pad((places + 1) * present, (1, 0)).amax(-1)
+def count_words(word_indices: Tensor, valid_mask: Tensor) -> Tensor:
+    # word_indices, valid_mask: (..., N), as in `dense_word_indices`  ->  (...) int64
+    return pad((word_indices + 1) * valid_mask, (1, 0)).amax(-1)
 
 
-def joined_words(lead: torch.Size, *sides: tuple[Tensor | None, int, torch.device]) -> Tensor | None:
-    # sides: words (..., W) or None, W, device  ->  (*lead, sum of W) int64
-    """The words of several sets as those of one; equal numbers in two sets are two words. None if every row is one."""
-    if all(words is None for words, _, _ in sides):
+def joined_words(batch_shape: torch.Size, *sets: tuple[Tensor | None, int, torch.device]) -> Tensor | None:
+    # sets: words (..., W) or None, W, device  ->  (*lead, sum of W) int64
+    """Join the word ids of several sets; equal ids in two sets are two words. None if every row is a word."""
+    if all(words is None for words, _, _ in sets):
         return None
-    numbers, start = [], 0
-    for words, rows, device in sides:
-        own = torch.arange(rows, device=device)
+    set_indices, start = [], 0
+    for words, rows, device in sets:
+        indices = torch.arange(rows, device=device)
         if words is not None:
-            own = word_places(torch.ones_like(words, dtype=torch.bool), words)
-        numbers.append((start + own).expand(*lead, rows))
+            indices = dense_word_indices(torch.ones_like(words, dtype=torch.bool), words)
+        set_indices.append((start + indices).expand(*batch_shape, rows))
         start += rows
-    return torch.cat(numbers, -1)
+    return torch.cat(set_indices, -1)
 
 
-def numbers_by_place(words: Tensor, present: Tensor, places: Tensor, width: int) -> Tensor:
-    # words, present, places: (..., N), as in `word_places`  ->  (..., width) int64
-    """Return the number of the word at each place; of a number that stands there several times one for each."""
-    words, present, places = torch.broadcast_tensors(words, present, places)
-    least = torch.iinfo(torch.int64).min
-    numbers = torch.full((*places.shape[:-1], width), least, device=words.device)
-    present_words = words.long().masked_fill(~present, least)
-    numbers = numbers.scatter_reduce(-1, places.clamp(max=max(width - 1, 0)), present_words, "amax")
-    ordered, order = numbers.sort(dim=-1, stable=True)
+def word_ids_by_index(words: Tensor, valid_mask: Tensor, word_indices: Tensor, width: int) -> Tensor:
+    # words, valid_mask, word_indices: (..., N), as in `dense_word_indices`  ->  (..., width) int64
+    """Return the id of the word at each index; repeated ids are made distinct by mixing in their occurrence."""
+    words, valid_mask, word_indices = torch.broadcast_tensors(words, valid_mask, word_indices)
+    no_id = torch.iinfo(torch.int64).min
+    word_ids = torch.full((*word_indices.shape[:-1], width), no_id, device=words.device)
+    valid_words = words.long().masked_fill(~valid_mask, no_id)
+    word_ids = word_ids.scatter_reduce(-1, word_indices.clamp(max=max(width - 1, 0)), valid_words, "amax")
+    ordered, order = word_ids.sort(dim=-1, stable=True)
     index = torch.arange(width, device=words.device)
     is_repeated = pad(ordered.diff(dim=-1) == 0, (1, 0)) if width else ordered.bool()
     occurrence = index - index.masked_fill(is_repeated, 0).cummax(-1).values
-    return random_bits_at(numbers, torch.empty_like(order).scatter(-1, order, occurrence))
+    return random_bits_at(word_ids, torch.empty_like(order).scatter(-1, order, occurrence))
 
 
-def word_means(units: Tensor, present: Tensor, places: Tensor) -> tuple[Tensor, Tensor]:
-    # units: (B, N) int64  present, places: (B, N)  ->  (B, W) int64, (B, W) bool
-    """Return the mean over the rows of each word, and which are words. Waits for the device: it knows how many."""
-    width = max(1, int(pad(count_words(places, present), (1, 0)).amax()))
-    places, zeros = places.clamp(max=width - 1), units.new_zeros(len(units), width)
-    sums = zeros.scatter_add(-1, places, units * present)
-    rows = zeros.scatter_add(-1, places, present.long())
-    return (sums.double() / rows.clamp(min=1)).round().long(), rows > 0
+def word_means(units: Tensor, valid_mask: Tensor, word_indices: Tensor) -> tuple[Tensor, Tensor]:
+    # units: (B, N) int64  valid_mask, word_indices: (B, N)  ->  (B, W) int64, (B, W) bool
+    """Return the mean over the rows of each word and whether the word exists. Synchronizes to read their number."""
+    width = max(1, int(pad(count_words(word_indices, valid_mask), (1, 0)).amax()))
+    word_indices, zeros = word_indices.clamp(max=width - 1), units.new_zeros(len(units), width)
+    sums = zeros.scatter_add(-1, word_indices, units * valid_mask)
+    num_rows = zeros.scatter_add(-1, word_indices, valid_mask.long())
+    return (sums.double() / num_rows.clamp(min=1)).round().long(), num_rows > 0
 
 
-def row_shares(words: Tensor, present: Tensor | None) -> tuple[Tensor, Tensor]:
-    # words: (..., W) integer  present: (..., W) bool, None: all  ->  (..., W) float64, (..., W) int64
-    """Return for each row one over the rows of its word, 0 for absent ones, and the place of its word."""
-    if present is None:
-        present = torch.ones_like(words, dtype=torch.bool)
-    present, words = torch.broadcast_tensors(present, words)
-    places = word_places(present, words)
-    rows = torch.zeros_like(places).scatter_add(-1, places, present.long()).gather(-1, places)
-    return present.double() / rows.clamp(min=1), places
+def row_fractions(words: Tensor, valid_mask: Tensor | None) -> tuple[Tensor, Tensor]:
+    # words: (..., W) integer  valid_mask: (..., W) bool, None: all  ->  (..., W) float64, (..., W) int64
+    """Return 1 / (rows of its word) for each row, 0 for invalid rows, and the index of its word."""
+    if valid_mask is None:
+        valid_mask = torch.ones_like(words, dtype=torch.bool)
+    valid_mask, words = torch.broadcast_tensors(valid_mask, words)
+    word_indices = dense_word_indices(valid_mask, words)
+    num_rows = torch.zeros_like(word_indices).scatter_add(-1, word_indices, valid_mask.long()).gather(-1, word_indices)
+    return valid_mask.double() / num_rows.clamp(min=1), word_indices

@@ -1,4 +1,4 @@
-"""Word sets as tensors: what all association metrics share. What is read here is float64 from here on."""
+"""Word sets as tensors, for all association metrics. Vectors are converted to float64."""
 
 import math
 from typing import NamedTuple
@@ -8,31 +8,32 @@ from torch import Tensor
 
 from ... import _checks
 from .set_checks import check_broadcast, check_mask, check_vectors
-from .word_ids import check_words, row_shares
+from .word_ids import check_words, row_fractions
 
-FEW, MANY = 2**16, 2**19  # numbers: so few are copied in less time than an operator takes, so many fill a cache
-SERIAL = 2**15  # fewer numbers are left to one thread by elementwise operators
-RESAMPLED = 64  # counts of one set of vectors that are worth its cosines with all others
-GRID = 2.0**40  # values are ranked, counted and called equal as multiples of 1 / GRID
+# Numbers of elements: copying up to SMALL is faster than an operator; more than LARGE exceed a CPU cache.
+SMALL, LARGE = 2**16, 2**19
+SERIAL = 2**15  # elementwise operators use one thread for fewer elements
+RESAMPLED = 64  # counts of one set of vectors from which computing its cosines with all others is faster
+GRID = 2.0**40  # values are ranked, counted and compared as multiples of 1 / GRID
 
 
 class WordSet(NamedTuple):
-    """A set whose size differs within a batch, or whose words have several rows (templates, contexts, sentences).
+    """A set of words with padding, or of words with several rows (templates, contexts, sentences).
 
-    Takes the place of a tensor wherever the functions and metrics of `association` take a set.
+    Accepted instead of a tensor by the functions and metrics of `association` wherever they take a set.
 
     Args:
-        values: Vectors of the words; scores where a function takes scores. Masked ones are not read.
-        mask: True where a word is; all are by default. Integers say how often each counts.
-        words: The number of each row's word in its set; by default each row is a word. A word counts once, by the mean
-            over its rows; p-values and intervals move and draw it with all of them.
+        values: Vectors of the words; scores for functions of scores. Masked values are not read.
+        mask: True for words; all rows are words by default. Integers are counts of the words.
+        words: The id of each row's word in its set; by default each row is a word. A word counts once, with the mean
+            over its rows; p-values and intervals move and draw it with all its rows.
 
     Shape:
         - values: ``(..., W, D)``, floating; scores ``(..., W)``
         - mask, words: ``(..., W)``, bool and integer; their leading dimensions broadcast with those of `values`
 
     Example:
-        >>> x = torch.tensor([[[2.0, 1.0], [3.0, 1.0]], [[2.0, 1.0], [0.0, 0.0]]])  # of two words, and of one
+        >>> x = torch.tensor([[[2.0, 1.0], [3.0, 1.0]], [[2.0, 1.0], [0.0, 0.0]]])  # two words, and one
         >>> y, a, b = torch.tensor([[[1.0, 2.0]], [[1.0, 0.0]], [[0.0, 1.0]]])
         >>> weat(WordSet(x, torch.tensor([[True, True], [True, False]])), y, a, b)
         tensor([1.5269, 0.8944], dtype=torch.float64)
@@ -43,53 +44,53 @@ class WordSet(NamedTuple):
     words: Tensor | None = None
 
     @staticmethod
-    def of(given: "Vectors") -> "WordSet":
-        return given if isinstance(given, WordSet) else WordSet(given)
+    def of(vectors: "Vectors") -> "WordSet":
+        return vectors if isinstance(vectors, WordSet) else WordSet(vectors)
 
     def repeated(self, dims: int = 2) -> "WordSet":
-        """Return the set with a leading dimension of size 1 before its own `dims`: 3 of groups of sets, else 2."""
-        mask, words = (None if each is None else each.unsqueeze(-dims) for each in (self.mask, self.words))
+        """Return the set with a new dimension of size 1 before its last `dims`: 3 for groups of sets, else 2."""
+        mask, words = (None if field is None else field.unsqueeze(-dims) for field in (self.mask, self.words))
         return WordSet(self.values.unsqueeze(-1 - dims), mask, words)
 
 
-Vectors = Tensor | WordSet  # a set as users give it
+Vectors = Tensor | WordSet  # a set as passed by users
 
 
 class Words(NamedTuple):
-    """A set of word vectors, how often each of them counts, and the factor by which it is to be multiplied.
+    """A set of word vectors with a count and a scale for each vector.
 
-    vectors (..., W, D) float64, 0 where no word is; counts (..., W) float64, 0 there and 1 elsewhere (or a weight, in a
-    bootstrap replicate; or one over the rows of its word), None where all are 1; scale (..., W), None for 1. Those
-    of `row_shares` and `places` belong to words of several rows, None where each row is one. Leading dimensions
-    broadcast.
+    vectors (..., W, D) float64, 0 for masked rows; counts (..., W) float64, 0 for masked rows and 1 for others (or a
+    weight, in a bootstrap replicate; or 1 / rows of its word), None if all are 1; scale (..., W), a factor of the
+    vectors, None for 1. `row_fractions` and `word_indices` (..., W) are for words with several rows, None if each row
+    is a word. Leading dimensions broadcast.
     """
 
     vectors: Tensor
     counts: Tensor | None = None
     scale: Tensor | None = None
-    row_shares: Tensor | None = None
-    places: Tensor | None = None
+    row_fractions: Tensor | None = None
+    word_indices: Tensor | None = None
 
     @property
     def weights(self) -> Tensor:
         # ->  (..., W)
         return self.vectors.new_ones(self.vectors.shape[-2]) if self.counts is None else self.counts
 
-    def counts_of(self, chosen: Tensor) -> Tensor | None:
-        # chosen: (Q,)  ->  (Q, W), of sets (S, W, D)
-        return None if self.counts is None else self.counts[chosen]
+    def counts_of(self, set_indices: Tensor) -> Tensor | None:
+        # set_indices: (Q,)  ->  (Q, W), of sets (S, W, D)
+        return None if self.counts is None else self.counts[set_indices]
 
     def size(self) -> Tensor | float:
-        # ->  (...); to divide by an int, torch would have to promote it first
+        # ->  (...); a float, because torch would have to promote an int
         return float(self.vectors.shape[-2]) if self.counts is None else self.counts.sum(-1)
 
-    def shares(self) -> Tensor:
-        # ->  (..., W), what each word counts in a mean; NaN where there is no word
+    def mean_weights(self) -> Tensor:
+        # ->  (..., W), the weight of each word in a mean; NaN for an empty set
         size = self.size()
         return self.weights / (size.unsqueeze(-1) if isinstance(size, Tensor) else size)
 
     def unit(self) -> "Words":
-        """The vectors at length 1, by a scale: to write them down takes longer than all that is done with them."""
+        """Return the set with vectors of length 1, by a scale: writing the vectors would cost more than using them."""
         if self.scale is not None:
             return self
         return self._replace(scale=inverse(torch.linalg.vector_norm(self.vectors, dim=-1)))
@@ -104,73 +105,75 @@ class Words(NamedTuple):
 
     def project(self, direction: Tensor) -> Tensor:
         # direction: (..., D)  ->  (..., W)
-        found = times(self.vectors, direction)
-        return found if self.scale is None else found * self.scale
+        projections = matvec(self.vectors, direction)
+        return projections if self.scale is None else projections * self.scale
 
     def project_all(self, directions: Tensor) -> Tensor:
         # directions: (..., K, D)  ->  (..., W, K)
-        found = products(self.vectors, directions)
-        return found if self.scale is None else found * self.scale.unsqueeze(-1)
+        projections = products(self.vectors, directions)
+        return projections if self.scale is None else projections * self.scale.unsqueeze(-1)
 
     def average(self, values: Tensor) -> Tensor:
         # values: (..., W)  ->  (...), their mean over the words, NaN for an empty set
         return values.mean(-1) if self.counts is None else (values * self.counts).sum(-1) / self.size()
 
-    def of_sets(self, chosen: Tensor) -> "Words":
-        # chosen: (Q,), of sets (S, W, D)
-        """Return how the rows of chosen sets belong to words; their vectors are those of all."""
-        chosen_shares, chosen_places = (
-            None if each is None else each[chosen] for each in (self.row_shares, self.places)
+    def of_sets(self, set_indices: Tensor) -> "Words":
+        # set_indices: (Q,), of sets (S, W, D)
+        """Return the word indices of selected sets; the vectors are those of all sets."""
+        fractions, word_indices = (
+            None if field is None else field[set_indices] for field in (self.row_fractions, self.word_indices)
         )
-        return self._replace(row_shares=chosen_shares, places=chosen_places)
+        return self._replace(row_fractions=fractions, word_indices=word_indices)
 
     def by_word(self, values: Tensor, dim: int = -1) -> Tensor:
-        # values: (..., W), or (..., W, K) for dim -2  ->  the same, each row with the mean over the rows of its word
-        if self.row_shares is None or self.places is None:
+        # values: (..., W), or (..., W, K) for dim -2  ->  same shape
+        """Replace the value of each row by the mean over the rows of its word."""
+        if self.row_fractions is None or self.word_indices is None:
             return values
         if dim == -2:
             return self.by_rows_of_others(values.mT).mT
-        shares, places = self.row_shares, self.places
-        values, shares, places = torch.broadcast_tensors(values, shares, places)
-        return torch.zeros_like(values).scatter_add(-1, places, values * shares).gather(-1, places)
+        fractions, word_indices = self.row_fractions, self.word_indices
+        values, fractions, word_indices = torch.broadcast_tensors(values, fractions, word_indices)
+        return torch.zeros_like(values).scatter_add(-1, word_indices, values * fractions).gather(-1, word_indices)
 
     def by_rows_of_others(self, values: Tensor) -> Tensor:
-        # values: (..., K, W)  ->  the same, of each of K others the means over the rows of words
-        if self.row_shares is None or self.places is None:
+        # values: (..., K, W)  ->  same shape
+        """Replace the values of rows by the means over the rows of words, for each of K others."""
+        if self.row_fractions is None or self.word_indices is None:
             return values
-        shares, places = self.row_shares.unsqueeze(-2), self.places.unsqueeze(-2)
-        return self._replace(row_shares=shares, places=places).by_word(values)
+        fractions, word_indices = self.row_fractions.unsqueeze(-2), self.word_indices.unsqueeze(-2)
+        return self._replace(row_fractions=fractions, word_indices=word_indices).by_word(values)
 
-    def present(self, values: Tensor) -> Tensor:
-        # values: (..., W)  ->  (..., W), NaN where no word is
+    def mask_absent(self, values: Tensor) -> Tensor:
+        # values: (..., W)  ->  (..., W), NaN for masked rows
         return values if self.counts is None else values.masked_fill(self.counts == 0, torch.nan)
 
 
 def read(*grouped: str, **sets: Vectors) -> tuple[Words, ...]:
-    """Check the named sets and make them `Words`. Those named in `grouped` are (..., G, W, D).
+    """Check the named sets and convert them to `Words`. Sets named in `grouped` are (..., G, W, D).
 
-    A mask may also hold integers, how often each word counts, and within `weights_as_masks` any weights: so the
-    bootstrap tells its replicates. Only where a boolean mask is False may a vector be NaN.
+    A mask may also hold integers, the counts of the words, and within `weights_as_masks` any weights, as the bootstrap
+    uses. Vectors may be NaN only if a boolean mask is False.
     """
-    first, given = next(iter(sets.items()))
-    like = given.values if isinstance(given, WordSet) else given
+    first, word_set = next(iter(sets.items()))
+    like = word_set.values if isinstance(word_set, WordSet) else word_set
     _checks.tensor(first, like)
     dtype = precision(like)
-    words, leads = [], []
-    for name, given in sets.items():
-        vectors, mask, words_of_rows = WordSet.of(given)
+    words, batch_shapes = [], []
+    for name, word_set in sets.items():
+        vectors, mask, words_of_rows = WordSet.of(word_set)
         dims = 3 if name in grouped else 2
         check_vectors(name, vectors, dims, first, like)
         if vectors.ndim > dims:
-            leads.append((name, vectors.shape[:-dims]))
+            batch_shapes.append((name, vectors.shape[:-dims]))
         if mask is not None:
             check_mask(f"{name}.mask", mask, vectors, dims)
-            leads.append((f"{name}.mask", mask.shape[: 1 - dims]))
+            batch_shapes.append((f"{name}.mask", mask.shape[: 1 - dims]))
         if words_of_rows is not None:
             check_words(f"{name}.words", words_of_rows, name, vectors[..., 0])
         words.append(as_words(vectors, mask, dtype, words_of_rows))
-    if len(leads) > 1:
-        check_broadcast(leads)
+    if len(batch_shapes) > 1:
+        check_broadcast(batch_shapes)
     return tuple(words)
 
 
@@ -181,13 +184,13 @@ def precision(like: Tensor) -> torch.dtype:
 def as_words(
     vectors: Tensor, mask: Tensor | None, dtype: torch.dtype = torch.float64, words: Tensor | None = None
 ) -> Words:
-    # words: (..., W), the number of each row's word; where the mask holds weights, those of absent rows are others
+    # words: (..., W), the id of each row's word; if the mask holds weights, masked rows have separate ids
     vectors = vectors if vectors.dtype == dtype else vectors.to(dtype)
     if words is not None:
-        shares, places = row_shares(words, None if mask is None or mask.is_floating_point() else mask > 0)
-        plain = as_words(vectors, mask, dtype)
-        counts = shares.to(dtype) if plain.counts is None else plain.counts * shares.to(dtype)
-        return plain._replace(counts=counts, row_shares=shares.to(dtype), places=places)
+        fractions, word_indices = row_fractions(words, None if mask is None or mask.is_floating_point() else mask > 0)
+        unweighted = as_words(vectors, mask, dtype)
+        counts = fractions.to(dtype) if unweighted.counts is None else unweighted.counts * fractions.to(dtype)
+        return unweighted._replace(counts=counts, row_fractions=fractions.to(dtype), word_indices=word_indices)
     if mask is None:
         return Words(vectors) if vectors.size(-2) else Words(vectors, vectors.new_ones(0))
     if mask.dtype == torch.bool:
@@ -196,7 +199,7 @@ def as_words(
 
 
 def units(*sets: Words) -> tuple[Words, ...]:
-    """Each of the sets at length 1; small ones together, because a tensor operation takes longer than their words."""
+    """Return the sets with vectors of length 1, jointly if possible, as an operation costs more than small sets."""
     if any(s.scale is not None for s in sets):
         return tuple([s.unit() for s in sets])
     lengths = [torch.linalg.vector_norm(s.vectors, dim=-1) for s in sets]
@@ -207,45 +210,45 @@ def units(*sets: Words) -> tuple[Words, ...]:
     return tuple([s._replace(scale=scale) for s, scale in zip(sets, scales, strict=True)])
 
 
-def are_many(*sets: Words) -> bool:
-    """So many numbers on a CPU that its cache holds one set at a time."""
-    return sets[0].vectors.device.type == "cpu" and sum(s.vectors.numel() for s in sets) > MANY
+def is_large(*sets: Words) -> bool:
+    """Return whether the sets are on a CPU and exceed its cache together."""
+    return sets[0].vectors.device.type == "cpu" and sum(s.vectors.numel() for s in sets) > LARGE
 
 
-def few_tensors(*sets: Vectors) -> list[Tensor] | None:
-    """Return the unpadded sets of one query with nothing to object to, if tensor operations take longer than words."""
+def small_tensors(*sets: Vectors) -> list[Tensor] | None:
+    """Return the sets of one query if they are valid, unpadded and small, so that operators dominate the time."""
     tensors = [s for s in sets if isinstance(s, Tensor) and s.ndim == 2]
     if len(tensors) < len(sets):
         return None
-    numbers, dims, device = 0, tensors[0].shape[1], tensors[0].device
+    size, num_dims, device = 0, tensors[0].shape[1], tensors[0].device
     for t in tensors:
         rows, columns = t.shape
         if t.device != device or not t.is_floating_point() or t.layout is not torch.strided:
             return None
-        if columns != dims or not rows:
+        if columns != num_dims or not rows:
             return None
-        numbers += rows * columns
-    return tensors if numbers <= FEW else None
+        size += rows * columns
+    return tensors if size <= SMALL else None
 
 
-def resampled(*sets: Words) -> bool:
-    """Do many counts stand for the same vectors, as in a bootstrap? Then products of words with words are fewer."""
+def has_many_counts(*sets: Words) -> bool:
+    """Return whether many counts share the same vectors, as in a bootstrap; then products of words are fewer."""
     vectors = max(s.vectors.shape[:-2].numel() for s in sets)
-    many = any(s.counts is not None and s.counts.shape[:-1].numel() > RESAMPLED * vectors for s in sets)
-    return many and all(s.vectors.shape[-2] for s in sets)
+    has_many = any(s.counts is not None and s.counts.shape[:-1].numel() > RESAMPLED * vectors for s in sets)
+    return has_many and all(s.vectors.shape[-2] for s in sets)
 
 
 def unit(vectors: Tensor) -> Tensor:
     # vectors: (..., D)  ->  (..., D)
-    """The vectors at length 1; the zero vector stays, with gradient 0."""
+    """Scale vectors to length 1; the zero vector stays, with gradient 0."""
     return vectors * inverse(torch.linalg.vector_norm(vectors, dim=-1, keepdim=True))
 
 
-def unit_set(given: Vectors) -> Vectors:
-    """The set with its vectors at length 1."""
-    if isinstance(given, WordSet):
-        return given._replace(values=unit(given.values.double()))
-    return unit(given.double())
+def unit_set(vectors: Vectors) -> Vectors:
+    """Scale the vectors of a set to length 1."""
+    if isinstance(vectors, WordSet):
+        return vectors._replace(values=unit(vectors.values.double()))
+    return unit(vectors.double())
 
 
 def inverse(length: Tensor) -> Tensor:
@@ -253,20 +256,20 @@ def inverse(length: Tensor) -> Tensor:
     return torch.threshold(length, 0, torch.inf).reciprocal()
 
 
-# A matrix product wakes the threads of the BLAS whatever its size, and to wait for them takes longer than to multiply
-# a few numbers; so do their batches. Products of a matrix and a vector, sums and elementwise operations of so FEW wake
-# none. Unlike products, einsums do not repeat a matrix for each of many vectors, but take a while to be read.
+# A matrix product, batched or not, wakes the threads of the BLAS whatever its size, and waiting for them takes longer
+# than multiplying a few numbers. Products of a matrix and a vector, sums and elementwise operations of fewer than
+# SERIAL elements wake none. Unlike products, einsums do not repeat a matrix for many vectors, but parsing them is slow.
 
 
-def times(matrix: Tensor, vector: Tensor) -> Tensor:
+def matvec(matrix: Tensor, vector: Tensor) -> Tensor:
     # matrix: (..., n, m)  vector: (..., m)  ->  (..., n)
     if matrix.ndim == 2 and vector.ndim == 1:
         return matrix @ vector
     if matrix.shape[:-2] == vector.shape[:-1]:
-        if _wakes_none(matrix, 1):
+        if _is_single_threaded(matrix, 1):
             return (matrix * vector.unsqueeze(-2)).sum(-1)
         if matrix.ndim == 3:
-            return torch.bmm(vector.unsqueeze(-2), matrix.mT).squeeze(-2)  # the vector first: faster by a third
+            return torch.bmm(vector.unsqueeze(-2), matrix.mT).squeeze(-2)  # a third faster with the vector first
     return torch.einsum("...m,...nm->...n", vector, matrix)
 
 
@@ -275,7 +278,7 @@ def weighted_sum(weight: Tensor, vectors: Tensor) -> Tensor:
     if vectors.ndim == 2 and weight.ndim == 1:
         return torch.mv(vectors.mT, weight)
     if vectors.shape[:-1] == weight.shape:
-        if _wakes_none(vectors, 1):
+        if _is_single_threaded(vectors, 1):
             return (weight.unsqueeze(-1) * vectors).sum(-2)
         if vectors.ndim == 3:
             return torch.bmm(weight.unsqueeze(-2), vectors).squeeze(-2)
@@ -285,19 +288,19 @@ def weighted_sum(weight: Tensor, vectors: Tensor) -> Tensor:
 def products(u: Tensor, v: Tensor) -> Tensor:
     # u: (..., n, D)  v: (..., m, D)  ->  (..., n, m)
     if u.shape[:-2] == v.shape[:-2]:
-        if _wakes_none(u, v.shape[-2]):
+        if _is_single_threaded(u, v.shape[-2]):
             return dot(u.unsqueeze(-2), v.unsqueeze(-3))
         if u.ndim <= 3:
             return u @ v.mT if u.ndim == 2 else torch.bmm(u, v.mT)
     return torch.einsum("...nd,...md->...nm", u, v)
 
 
-def _wakes_none(matrix: Tensor, times: int) -> bool:
-    return matrix.is_cpu and matrix.numel() * times < SERIAL
+def _is_single_threaded(matrix: Tensor, repeats: int) -> bool:
+    return matrix.is_cpu and matrix.numel() * repeats < SERIAL
 
 
 def resolution(*tensors: Tensor) -> float:
-    """How long a difference of unit vectors may be by the rounding of these tensors alone, and at least 1 / GRID."""
+    """Return the length that a difference of unit vectors may have by rounding of these tensors, at least 1 / GRID."""
     return max(1 / GRID, *(torch.finfo(t.dtype).eps for t in tensors))
 
 
@@ -311,7 +314,7 @@ def check_correction(correction: int) -> None:
         raise ValueError(f"correction: got {correction!r}, wanted 0 or 1")
 
 
-Values = tuple[Tensor, Tensor | None]  # (..., n), and how often each counts (..., n), None for once
+Values = tuple[Tensor, Tensor | None]  # (..., n), and the count of each (..., n), None for 1
 
 
 def difference(u: Values, v: Values) -> Tensor:
@@ -319,41 +322,43 @@ def difference(u: Values, v: Values) -> Tensor:
     return total(*u)[0] - total(*v)[0]
 
 
-def contrast(u: Values, v: Values, correction: int) -> tuple[Tensor, Tensor]:
+def effect_size(u: Values, v: Values, correction: int) -> tuple[Tensor, Tensor]:
     # ->  (...), (...)
-    """sum of u - sum of v; and mean of u - mean of v in standard deviations of both together, NaN if none varies."""
+    """Return sum u - sum v, and mean u - mean v in standard deviations of the union; NaN for a constant union."""
     if u[1] is None and v[1] is None:
-        return contrast_of(join(u[0], v[0]), u[0].shape[-1], correction)
+        return effect_size_of(join(u[0], v[0]), u[0].shape[-1], correction)
     (u_sum, n), (v_sum, m) = total(*u), total(*v)
-    spread = variance(u, v, correction)
-    constant = spread <= GRID**-2  # rounding makes equal values differ by less
-    effect = (u_sum / n - v_sum / m) / spread.masked_fill(constant, 1).sqrt()
+    pooled_variance = variance(u, v, correction)
+    constant = pooled_variance <= GRID**-2  # rounding makes equal values differ by less
+    effect = (u_sum / n - v_sum / m) / pooled_variance.masked_fill(constant, 1).sqrt()
     return u_sum - v_sum, effect.masked_fill(constant, torch.nan)
 
 
-def contrast_of(both: Tensor, n: int, correction: int) -> tuple[Tensor, Tensor]:
+def effect_size_of(both: Tensor, n: int, correction: int) -> tuple[Tensor, Tensor]:
     # both: (..., n + m), n and m > 0  ->  (...), (...)
-    """`contrast` of the first n values with the others."""
+    """Compute the `effect_size` of the first n values and the others."""
     size = both.shape[-1]
     u, v = both.split_with_sizes([n, size - n], -1)
     u_sum, v_sum = u.sum(-1), v.sum(-1)
     difference = u_sum - v_sum
-    # torch's deviation is one operation, but slow for many rows, and it warns of none.
+    # torch.std_mean is one operation, but slow for many rows, and it warns of empty ones.
     root = 1.0 if both.ndim == 1 else math.sqrt(size - correction)
-    gap = difference * (root / n) if 2 * n == size else u_sum * (root / n) - v_sum * (root / (size - n))
+    mean_difference = difference * (root / n) if 2 * n == size else u_sum * (root / n) - v_sum * (root / (size - n))
     if both.ndim == 1:
-        spread, _ = torch.std_mean(both, dim=-1, correction=correction)
+        std, _ = torch.std_mean(both, dim=-1, correction=correction)
     else:
-        spread = torch.linalg.vector_norm(torch.sub(both, (u_sum + v_sum).unsqueeze(-1), alpha=1 / size), dim=-1)
-    return difference, _in_deviations(gap, spread, root / GRID)
+        std = torch.linalg.vector_norm(torch.sub(both, (u_sum + v_sum).unsqueeze(-1), alpha=1 / size), dim=-1)
+    return difference, _in_deviations(mean_difference, std, root / GRID)
 
 
-def _in_deviations(gap: Tensor, spread: Tensor, least: float) -> Tensor:
-    # gap, spread: (...)  ->  (...), NaN and without a gradient where rounding alone explains the spread
-    if not gap.requires_grad and not torch._C._are_functorch_transforms_active():  # in a vmap no tensor says it does
-        return gap / torch.threshold(spread, least, math.nan)
-    constant = spread <= least
-    return (gap / spread.masked_fill(constant, 1)).masked_fill(constant, torch.nan)
+def _in_deviations(mean_difference: Tensor, std: Tensor, min_std: float) -> Tensor:
+    # mean_difference, std: (...)  ->  (...), NaN without gradient where the std is not above rounding errors
+    if (
+        not mean_difference.requires_grad and not torch._C._are_functorch_transforms_active()
+    ):  # under vmap requires_grad is always False
+        return mean_difference / torch.threshold(std, min_std, math.nan)
+    constant = std <= min_std
+    return (mean_difference / std.masked_fill(constant, 1)).masked_fill(constant, torch.nan)
 
 
 def total(values: Tensor, count: Tensor | None) -> tuple[Tensor, Tensor | float]:
@@ -365,12 +370,12 @@ def total(values: Tensor, count: Tensor | None) -> tuple[Tensor, Tensor | float]
 
 
 def variance(u: Values, v: Values, correction: int) -> Tensor:
-    # ->  (...), of both together: their squares over n + m - correction
+    # ->  (...), the variance of the union: squares over n + m - correction
     (u, u_count), (v, v_count) = u, v
     both = join(u, v)
     if u_count is None and v_count is None:
-        centred = both - both.mean(-1, keepdim=True)  # torch.var warns of an empty batch
-        return dot(centred, centred) / float(both.shape[-1] - correction)
+        centered = both - both.mean(-1, keepdim=True)  # torch.var warns about an empty batch
+        return dot(centered, centered) / float(both.shape[-1] - correction)
     count = join(*(torch.ones_like(s) if c is None else c for s, c in ((u, u_count), (v, v_count))))
     size = count.sum(-1)
     mean = (both * count).sum(-1) / size
@@ -379,8 +384,8 @@ def variance(u: Values, v: Values, correction: int) -> Tensor:
 
 def join(*parts: Tensor, dim: int = -1) -> Tensor:
     # parts: (..., n_i)  ->  (..., sum of n_i), their leading dimensions broadcast; with dim=-2 (..., n_i, D)
-    leads = {part.shape[:dim] for part in parts}
-    if len(leads) > 1:
-        lead = torch.broadcast_shapes(*leads)
-        parts = [part.expand(*lead, *part.shape[dim:]) for part in parts]
+    batch_shapes = {part.shape[:dim] for part in parts}
+    if len(batch_shapes) > 1:
+        batch_shape = torch.broadcast_shapes(*batch_shapes)
+        parts = [part.expand(*batch_shape, *part.shape[dim:]) for part in parts]
     return torch.cat(parts, dim)

@@ -11,12 +11,12 @@ from torch import Tensor
 from ...._files import Npz, file_suffix, open_safetensors, parsing, read_text
 from ..vocabulary import from_array
 
-TEXT = "US"  # kinds of arrays: of str, and of bytes
+TEXT = "US"  # kinds of arrays of str and of bytes
 
 
 def npz_table(path: str | PathLike, words: Any, vectors: str | None) -> tuple[Tensor, Sequence[str]]:
     # -> (V, D), V words
-    """The array `vectors` (default: the one with two dimensions) and its words: those given, or the array of str."""
+    """Read the array `vectors` (default: the only 2-d array) and its words, from `words` or the only array of str."""
     arrays = Npz(path)
     headers = arrays.headers.items()
     if words is None:
@@ -30,7 +30,7 @@ def npz_table(path: str | PathLike, words: Any, vectors: str | None) -> tuple[Te
 
 def safetensors_table(path: str | PathLike, words: Any, tensor: str | None) -> tuple[Tensor, Sequence[str]]:
     # -> (V, D), V words
-    """The tensor of that name (default: the only one with two dimensions) and its words; no other tensor is read."""
+    """Read one tensor (default: the only one with two dimensions) and its words."""
     with open_safetensors(path) as file:
         shapes = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
         name = _only(path, "tensor", tensor, {name: shape for name, shape in shapes.items() if len(shape) == 2})
@@ -39,17 +39,17 @@ def safetensors_table(path: str | PathLike, words: Any, tensor: str | None) -> t
     return table, word_list(words)
 
 
-def _only(path: str | PathLike, argument: str, asked: str | None, there: dict[str, tuple[int, ...]]) -> str:
-    """The name that was asked for, or the only one that can be meant."""
-    if asked in there or (asked is None and len(there) == 1):
-        return asked or next(iter(there))
-    names = ", ".join(f"{name!r} {shape}" for name, shape in list(there.items())[:20]) or "none"
-    got = "got no name" if asked is None else f"got {asked!r}"
+def _only(path: str | PathLike, argument: str, name: str | None, shapes: dict[str, tuple[int, ...]]) -> str:
+    """Return the requested name, or the only possible one."""
+    if name in shapes or (name is None and len(shapes) == 1):
+        return name or next(iter(shapes))
+    names = ", ".join(f"{name!r} {shape}" for name, shape in list(shapes.items())[:20]) or "none"
+    got = "got no name" if name is None else f"got {name!r}"
     raise ValueError(f"{argument}: {got}, wanted one of those in {path}: {names}")
 
 
 def word_list(words: Any) -> Sequence[str]:
-    """The words of the rows in order: a list, a text file with one to a line, or JSON, of a list or word -> row."""
+    """Read the words of the rows in order: a list, a text file with a word per line, or JSON (list or word -> row)."""
     if isinstance(words, np.ndarray):
         if words.dtype.kind != "S":
             return words.tolist()
@@ -63,11 +63,11 @@ def word_list(words: Any) -> Sequence[str]:
     if file_suffix(words) != ".json":
         return text.removesuffix("\n").split("\n")
     with parsing(words, "JSON"):
-        read = json.loads(text)
-    if isinstance(read, dict):
-        if sorted(row for row in read.values() if type(row) is int) != list(range(len(read))):
-            raise ValueError(f"{words}: wanted an object of words, whose values are the rows 0 to {len(read) - 1}")
-        return sorted(read, key=read.__getitem__)
-    if not isinstance(read, list):
-        raise ValueError(f"{words}: got a {type(read).__name__}, wanted a list of words, or an object word: row")
-    return read
+        content = json.loads(text)
+    if isinstance(content, dict):
+        if sorted(row for row in content.values() if type(row) is int) != list(range(len(content))):
+            raise ValueError(f"{words}: wanted an object of words, whose values are the rows 0 to {len(content) - 1}")
+        return sorted(content, key=content.__getitem__)
+    if not isinstance(content, list):
+        raise ValueError(f"{words}: got a {type(content).__name__}, wanted a list of words, or an object word: row")
+    return content

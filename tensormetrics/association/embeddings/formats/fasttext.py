@@ -1,4 +1,4 @@
-"""Models of fastText (.bin): the vectors of words from those of their parts, read from the file when asked for.
+"""fastText models (.bin): vectors of words from the vectors of their subwords, read from the file on demand.
 
 Bojanowski et al. 2017, Enriching Word Vectors with Subword Information, doi:10.1162/tacl_a_00051.
 """
@@ -15,9 +15,9 @@ from ...._files import check_regular, map_numbers, open_stream
 
 MAGIC = 793712314
 VERSIONS = 11, 12
-SUPERVISED = 3  # the kind of model that classifies texts
-LONGEST = 2**20  # bytes of a word
-OFFSET, PRIME = 2166136261, 16777619  # of the hash FNV-1a
+SUPERVISED = 3  # kind of models that classify texts
+LONGEST = 2**20  # largest number of bytes of a word
+OFFSET, PRIME = 2166136261, 16777619  # constants of the hash FNV-1a
 
 
 def is_fasttext(path: str | PathLike) -> bool:
@@ -28,7 +28,7 @@ def is_fasttext(path: str | PathLike) -> bool:
 
 
 class FastText:
-    """Words and rows of such a file. The matrix stays on the disk; only the rows that words need are read."""
+    """Words and rows of a fastText file. The matrix stays on disk; only requested rows are read."""
 
     def __init__(self, path: str | PathLike) -> None:
         self.path = Path(path)
@@ -37,15 +37,19 @@ class FastText:
             magic, version = struct.unpack("<2i", file.read(8).ljust(8, b"\0"))
             if magic != MAGIC or version not in VERSIONS:
                 raise ValueError(f"{path}: wanted a model of fastText in one of the versions {VERSIONS} (.bin)")
-            dim, _, _, _, _, _, _, kind, buckets, least, most, _, _ = self._read(file, "12id")
-            # In version 11, models that classify had no parts of words, whatever stands there.
-            self.buckets, self.least, self.most = buckets, least, 0 if (version, kind) == (11, SUPERVISED) else most
+            dim, _, _, _, _, _, _, kind, buckets, min_length, max_length, _, _ = self._read(file, "12id")
+            # In version 11, models that classify have no subwords, whatever the header says.
+            self.buckets, self.min_length, self.max_length = (
+                buckets,
+                min_length,
+                0 if (version, kind) == (11, SUPERVISED) else max_length,
+            )
             _, words, labels, _, pruned = self._read(file, "3i2q")
             self.words = self._dictionary(file, words, labels)
             if 8 * pruned > size:
                 raise ValueError(f"{path}: the file ends within its {pruned} parts of words")
-            kept = [self._read(file, "2i") for _ in range(max(pruned, 0))]
-            self.kept = dict(kept) if pruned >= 0 else None  # of the buckets, where some were left out
+            entries = [self._read(file, "2i") for _ in range(max(pruned, 0))]
+            self.bucket_rows = dict(entries) if pruned >= 0 else None  # rows of the buckets if the model was pruned
             if self._read(file, "?")[0]:
                 raise ValueError(f"{path}: got a quantised model (.ftz), wanted the .bin it was made from")
             rows, columns = self._read(file, "2q")
@@ -56,16 +60,16 @@ class FastText:
         self.matrix = map_numbers(path, "<f4", start, (rows, columns))
 
     def _rows_of_buckets(self) -> int:
-        """Return how many rows the parts of words have; a ValueError if the header contradicts itself."""
-        if self.most < max(self.least, 1):
+        """Return the number of rows of subwords; raise a ValueError if the header is inconsistent."""
+        if self.max_length < max(self.min_length, 1):
             return 0
         if self.buckets < 1:
             raise ValueError(f"{self.path}: got {self.buckets} buckets for parts of words, wanted at least 1")
-        if self.kept is None:
+        if self.bucket_rows is None:
             return self.buckets
-        if min(self.kept.values(), default=0) < 0:
-            raise ValueError(f"{self.path}: got the row {min(self.kept.values())} for a part of a word")
-        return max(self.kept.values(), default=-1) + 1
+        if min(self.bucket_rows.values(), default=0) < 0:
+            raise ValueError(f"{self.path}: got the row {min(self.bucket_rows.values())} for a part of a word")
+        return max(self.bucket_rows.values(), default=-1) + 1
 
     def _read(self, file: BinaryIO, layout: str) -> tuple:
         data = file.read(struct.calcsize("<" + layout))
@@ -75,45 +79,45 @@ class FastText:
             raise ValueError(f"{self.path}: wanted a model of fastText, got {len(data)} bytes and the end") from None
 
     def _dictionary(self, file: BinaryIO, words: int, labels: int) -> dict[bytes, int]:
-        """Word -> its row. Labels stand behind the words and have none."""
-        found = {}
-        data, place = file.read(LONGEST), 0
-        begin = file.tell() - len(data)
+        """Read word -> row. Labels follow the words and have no rows."""
+        rows = {}
+        data, position = file.read(LONGEST), 0
+        start = file.tell() - len(data)
         for row in range(words + labels):
-            while len(data) < (end := data.find(b"\0", place)) + 10 or end < 0:
-                if len(data) - place > LONGEST + 10:
+            while len(data) < (end := data.find(b"\0", position)) + 10 or end < 0:
+                if len(data) - position > LONGEST + 10:
                     raise ValueError(f"{self.path}: got a word of more than {LONGEST} bytes, number {row + 1}")
                 more = file.read(LONGEST)
                 if not more:
                     raise ValueError(f"{self.path}: wanted {words + labels} words, got the end after {row}")
-                begin, data, place = begin + place, data[place:] + more, 0
+                start, data, position = start + position, data[position:] + more, 0
             if row < words:
-                found[data[place:end]] = row
-            place = end + 10  # behind a word stand its count, 8 bytes, and its kind
-        file.seek(begin + place)
-        return found
+                rows[data[position:end]] = row
+            position = end + 10  # a word is followed by its count, 8 bytes, and its kind
+        file.seek(start + position)
+        return rows
 
     def rows(self, word: str) -> list[int]:
-        """The rows whose mean is the vector of a word: its own, if it has one, and those of its parts."""
+        """Return the rows to average for a word: its own, if it has one, and the rows of its subwords."""
         raw = word.encode()
-        own = [self.words[raw]] if raw in self.words else []
-        return own if word == "</s>" else [*own, *self._rows_of_parts(f"<{word}>")]
+        word_rows = [self.words[raw]] if raw in self.words else []
+        return word_rows if word == "</s>" else [*word_rows, *self._rows_of_parts(f"<{word}>")]
 
     def _rows_of_parts(self, word: str) -> Iterator[int]:
         for start in range(len(word)):
-            for length in range(max(self.least, 1), min(self.most, len(word) - start) + 1):
+            for length in range(max(self.min_length, 1), min(self.max_length, len(word) - start) + 1):
                 if length == 1 and start in (0, len(word) - 1):
-                    continue  # the marks of beginning and end alone
+                    continue  # only the mark of beginning or end
                 bucket = _hash(word[start : start + length].encode()) % self.buckets
-                if self.kept is None:
+                if self.bucket_rows is None:
                     yield len(self.words) + bucket
-                elif bucket in self.kept:
-                    yield len(self.words) + self.kept[bucket]
+                elif bucket in self.bucket_rows:
+                    yield len(self.words) + self.bucket_rows[bucket]
 
     def __contains__(self, word: str) -> bool:
         try:
             return bool(self.rows(word))
-        except UnicodeEncodeError:  # a lone surrogate, which no text has
+        except UnicodeEncodeError:  # a lone surrogate is not in any file
             return False
 
     def encode(self, words: list[str]) -> np.ndarray:
@@ -124,6 +128,6 @@ class FastText:
 def _hash(part: bytes) -> int:
     value = OFFSET
     for byte in part:
-        value ^= byte | (0xFFFFFF00 if byte > 127 else 0)  # bytes are signed there
+        value ^= byte | (0xFFFFFF00 if byte > 127 else 0)  # fastText hashes signed bytes
         value = value * PRIME & 0xFFFFFFFF
     return value

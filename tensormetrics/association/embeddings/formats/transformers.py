@@ -11,11 +11,11 @@ from ...language_models import tokens
 from ...language_models.contexts import unmarked
 from ...language_models.tokens import Tokens
 
-Layers = int | str | Sequence[Any]  # "input", the number of a layer, or several numbers and ...
+Layers = int | str | Sequence[Any]  # "input", a layer number, or a list of numbers and ...
 
 
 class Transformer:
-    """Encodes marked strings: the mean of a layer's vectors over the tokens that `pool` names."""
+    """Encoder of marked strings by the mean of a layer's vectors over the tokens that `pool` selects."""
 
     def __init__(
         self,
@@ -34,7 +34,7 @@ class Transformer:
         self.net = model.get_encoder() if has_decoder else getattr(model, "base_model", model)
 
     def knows(self, word: str) -> bool:
-        """A word is lost if it has no token, or none but the one for what is unknown."""
+        """Return whether a word has a token other than the unknown token."""
         return tokens.has_known_token(self.tokenizer, word)
 
     def input_embeddings(self) -> torch.nn.Module:
@@ -51,11 +51,11 @@ class Transformer:
         return module
 
     def bags(self, strings: Sequence[str]) -> list[list[int]]:
-        """Return the tokens that the vector of each string is the mean of."""
+        """Return the ids of the tokens to average for each string."""
         return [[row.ids[i] for i in positions] for row, positions in self.pooled_tokens(strings)]
 
     def pooled_tokens(self, strings: Sequence[str]) -> list[tuple[Tokens, list[int]]]:
-        """Return the tokens of each string, and the positions of those that its vector is the mean of."""
+        """Return the tokens of each string and the positions of the tokens to average."""
         pooled = []
         for string, row in zip(strings, tokens.tokenize(self.tokenizer, strings), strict=True):
             row = row if self.limit is None else row.window(self.limit)
@@ -81,8 +81,8 @@ class Transformer:
             pools = [pooled[i][1] for i in batch]
             rows = [_mean_of_tokens(self._layer(states, layer), pools) for layer in layers]
             vectors = vectors or [row.new_empty(len(strings), row.shape[1]) for row in rows]
-            for whole, part in zip(vectors, rows, strict=True):
-                whole[torch.tensor(batch, device=whole.device)] = part
+            for output, part in zip(vectors, rows, strict=True):
+                output[torch.tensor(batch, device=output.device)] = part
         return vectors
 
     def hidden_states(self, ids: Sequence[Sequence[int]]) -> tuple[Tensor, ...]:
@@ -103,27 +103,27 @@ class Transformer:
         return states[layer]
 
     @torch.no_grad()
-    def numbers(self, layers: Sequence[Any]) -> list[int]:
-        """Read a list of layers, in which `...` is all layers between its neighbors."""
+    def layer_numbers(self, layers: Sequence[Any]) -> list[int]:
+        """Expand a list of layers, in which `...` denotes all layers between its neighbors."""
         if ... not in layers:
             return [_layer_number(layer) for layer in layers]
         count = len(self.hidden_states([self.tokenizer("a")["input_ids"]]))
-        numbers: list[int] = []
+        result: list[int] = []
         for i, layer in enumerate(layers):
             if layer is not ...:
-                numbers.append(_layer_number(layer) % count)
+                result.append(_layer_number(layer) % count)
             elif not 0 < i < len(layers) - 1 or ... in (layers[i - 1], layers[i + 1]):
                 raise ValueError(f"layer: got {list(layers)}, wanted a number before and after ...")
             else:
-                numbers += range(numbers[-1] + 1, _layer_number(layers[i + 1]) % count)
-        return numbers
+                result += range(result[-1] + 1, _layer_number(layers[i + 1]) % count)
+        return result
 
 
 class LayerEncoders:
-    """Encoders of several layers, which share forward passes.
+    """Encoders of several layers that share forward passes.
 
-    Where one layer encodes strings, the vectors of all others are kept until these ask for them, or until a parameter
-    changes.
+    When one layer encodes strings, the vectors of all other layers are stored until they are requested, or until a
+    parameter changes.
     """
 
     def __init__(self, transformer: Transformer, layers: Sequence[int]) -> None:
@@ -140,11 +140,11 @@ class LayerEncoders:
         version = parameter_version(self.transformer.model)
         if version != self.version:
             self.pending, self.version = [{} for _ in self.layers], version
-        own = self.pending[index]
-        if missing := [string for string in strings if string not in own]:
+        vectors = self.pending[index]
+        if missing := [string for string in strings if string not in vectors]:
             for pending, rows in zip(self.pending, self.transformer.encode(missing, self.layers), strict=True):
                 pending.update(zip(missing, rows, strict=True))
-        return torch.stack([own.pop(string) for string in strings])
+        return torch.stack([vectors.pop(string) for string in strings])
 
 
 def parameter_version(module: torch.nn.Module) -> object:
@@ -154,7 +154,7 @@ def parameter_version(module: torch.nn.Module) -> object:
 
 
 def model_name(model: Any) -> str:
-    """Return the name that a model was loaded by, or that of its class."""
+    """Return the name under which a model was loaded, or the name of its class."""
     return getattr(model, "name_or_path", None) or type(model).__name__
 
 
@@ -168,7 +168,7 @@ def _layer_number(layer: Any) -> int:
 
 
 def _mean_of_tokens(states: Tensor, positions: Sequence[Sequence[int]]) -> Tensor:
-    # states: (B, T, D)  positions: of each row those that count  ->  (B, D)
+    # states: (B, T, D)  positions: of the tokens to average, for each row  ->  (B, D)
     width = max(map(len, positions))
     index = torch.tensor([[*row, *[row[0]] * (width - len(row))] for row in positions], device="cpu")
     rows = [[1 / len(row)] * len(row) + [0.0] * (width - len(row)) for row in positions]
