@@ -20,7 +20,7 @@ from ...uncertainty.engine.weights import ItemNames, check_draws
 from ...uncertainty.results.estimates import Estimate, check_confidence
 from ..clusters.communicator import AmongRanks
 from ..clusters.kmeans import TorchKMeans
-from ..inputs import RetrievalInputs, need_no_table
+from ..inputs import RetrievalInputs, is_rank_local
 from ..ranking.ranking import TIES, Ties
 from ..relevance import Gains, Ignore
 from ..scores.embedding_metric import EmbeddingMetric, Queries, StoreOptions
@@ -161,7 +161,7 @@ class AccuracyCalculator(MetricMethods, EmbeddingMetric):
             and self.search.counted is not None
             and self.scorer.keep != "neighbours"
             and self.ignore is None
-            and need_no_table(self.gains)
+            and is_rank_local(self.gains)
         )
 
     @torch.no_grad()

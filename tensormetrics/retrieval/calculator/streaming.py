@@ -12,7 +12,7 @@ from torch import distributed as dist
 
 from ..._distributed import Group, all_gather_status, check_same_options, described, options_of
 from ..._version import __version__
-from ..inputs import Stream, as_tensor, budget, need_no_table
+from ..inputs import Stream, as_tensor, budget, is_rank_local
 from ..relevance import Ignore
 from ..sources.source import ArrayRows, RowSource
 from ..sources.state import State
@@ -85,7 +85,7 @@ def _outgrows_memory(
         return False
     copied = reference.size * (4 if reference.dtype.itemsize <= 2 else 8)
     by_groups = calculator.ignore is None or isinstance(calculator.ignore, tuple)
-    if copied <= budget(calculator.memory_budget, device) or not by_groups or not need_no_table(gains):
+    if copied <= budget(calculator.memory_budget, device) or not by_groups or not is_rank_local(gains):
         return False
     try:
         check_blocks(names, calculator)

@@ -14,6 +14,7 @@ from ..inputs import (
     Stream,
     as_embeddings,
     as_gains,
+    as_labeled_rows,
     as_labels,
     as_tensor,
     both_or_neither,
@@ -22,7 +23,6 @@ from ..inputs import (
     check_squares,
     comparable_labels,
     few_rows,
-    labelled,
 )
 from ..sources.source import RowSource
 
@@ -47,7 +47,7 @@ def as_sides(
     """Return both as finite tensors of comparable labels; no reference: the queries against each other."""
     both_or_neither(reference=reference, reference_labels=reference_labels)
     query = query.read(0, len(query)) if isinstance(query, RowSource) else query
-    query, query_labels = labelled(query, query_labels, device, ("query", "query_labels"), columns)
+    query, query_labels = as_labeled_rows(query, query_labels, device, ("query", "query_labels"), columns)
     check_finite(query=query, query_labels=query_labels)
     check_squares(query=query)
     if reference is None:
@@ -55,7 +55,7 @@ def as_sides(
     if isinstance(reference, Stream):
         return _streamed(query, query_labels, reference, reference_labels, ref_includes_query, columns)
     names = ("reference", "reference_labels")
-    reference, reference_labels = labelled(reference, reference_labels, device, names, columns)
+    reference, reference_labels = as_labeled_rows(reference, reference_labels, device, names, columns)
     _checks.shape("reference", reference, "N", query.shape[1])
     check_finite(reference=reference, reference_labels=reference_labels)
     check_squares(reference=reference)

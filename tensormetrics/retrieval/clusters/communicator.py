@@ -13,7 +13,7 @@ from torch import distributed as dist
 
 from ..._distributed import all_gather_cat, all_gather_status, all_reduce
 from ..._splitmix import mix
-from ..deterministic import by_content, content_keys
+from ..deterministic import argsort_by_content, content_keys
 from ..inputs import ShardLayout, few_rows
 
 
@@ -68,7 +68,7 @@ class Alone:
         return holds
 
     def order(self, x: Tensor) -> Tensor:
-        return by_content(x, few_rows(x))
+        return argsort_by_content(x, few_rows(x))
 
     def rows_at(self, x: Tensor, places: Tensor) -> Tensor:
         return x[places]
@@ -106,7 +106,7 @@ class AmongRanks:
         tied = keys[order[1:]] == keys[order[:-1]]
         if (tied & (digests[order[1:]] != digests[order[:-1]])).any():
             whole = self.all_of(x)  # different rows have equal sums, as almost none do
-            return by_content(whole, few_rows(whole))
+            return argsort_by_content(whole, few_rows(whole))
         return order
 
     def rows_at(self, x: Tensor, places: Tensor) -> Tensor:

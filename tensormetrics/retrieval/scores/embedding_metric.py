@@ -24,12 +24,12 @@ from ...uncertainty.engine.weights import (
 from ..inputs import (
     RetrievalInputs,
     ShardLayout,
+    as_labeled_rows,
     both_or_neither,
     budget,
     check_finite,
     check_squares,
     comparable_labels,
-    labelled,
 )
 from ..ranking.sharded import rows_in_places
 
@@ -201,7 +201,7 @@ class EmbeddingMetric(Metric):
     ) -> None:
         home = self.placed or self._device_of_rows()
         device = home or (embeddings.device if isinstance(embeddings, Tensor) else self.device)
-        embeddings, labels = labelled(embeddings, labels, device, names, self.label_columns)
+        embeddings, labels = as_labeled_rows(embeddings, labels, device, names, self.label_columns)
         embeddings = embeddings.to(self.store_dtype or embeddings.dtype)
         if embeddings.device.type == "cpu":
             check_finite(**dict(zip(names, (embeddings, labels), strict=True)))

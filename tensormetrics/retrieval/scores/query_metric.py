@@ -14,7 +14,7 @@ from ..._exact_sums import cumulative_mass
 from ...uncertainty.engine.draws import Bounds, mean_bounds
 from ...uncertainty.engine.resampling import Items
 from ...uncertainty.engine.weights import ItemNames
-from ..inputs import RetrievalInputs, as_gains, budget, need_no_table
+from ..inputs import RetrievalInputs, as_gains, budget, is_rank_local
 from ..ranking.out_of_core import counts_by_blocks
 from ..ranking.positive_ranks import PositiveRanks, count_relevant
 from ..ranking.ranking import TIES, Ranking, Ties
@@ -295,7 +295,7 @@ class QueryMetric(EmbeddingMetric):
         self.class_labels: Tensor | None = None
 
     def rows_may_stay(self) -> bool:
-        return self.score is not None and self.ignore is None and need_no_table(self.gains)
+        return self.score is not None and self.ignore is None and is_rank_local(self.gains)
 
     def compute(self) -> Any:
         # ->  () float64, or as `average` says; of several scores name: that of each
