@@ -293,7 +293,7 @@ def as_int64(name: str, labels: Tensor) -> Tensor:
     # labels: integers or bools  ->  int64
     """Convert labels to int64.
 
-    Values above its range are a ValueError on a CPU. On other devices they wrap around, since a check would synchronize.
+    Values above its range are a ValueError on a CPU. On other devices they wrap around: a check would synchronize.
     """
     if labels.dtype != torch.uint64:
         return labels.long()
