@@ -18,7 +18,7 @@ from ...uncertainty.engine.intervals import with_values
 from ...uncertainty.engine.resampling import Joined, together
 from ...uncertainty.engine.weights import ItemNames, check_draws
 from ...uncertainty.results.estimates import Estimate, check_confidence
-from ..clusters.communicator import AmongRanks
+from ..clusters.communicator import GroupCommunicator
 from ..clusters.kmeans import TorchKMeans
 from ..inputs import RetrievalInputs, is_rank_local
 from ..ranking.ranking import TIES, Ties
@@ -351,8 +351,8 @@ class AccuracyCalculator(MetricMethods, EmbeddingMetric):
         # ->  (Q,) int64
         """Return the clusters of the rows of all processes, without gathering the rows."""
         assert isinstance(self.kmeans_func, TorchKMeans) and inputs.spread is not None  # else rows are gathered
-        comm = AmongRanks(inputs.spread)
-        return comm.all_of(self.kmeans_func.clusters(inputs.query, len(inputs.query_labels.unique(dim=0)), comm))
+        comm = GroupCommunicator(inputs.spread)
+        return comm.all_gather(self.kmeans_func.clusters(inputs.query, len(inputs.query_labels.unique(dim=0)), comm))
 
     def _evaluate(
         self, names: tuple[str, ...], inputs: RetrievalInputs, evaluate: Callable[[dict[str, Any]], dict[str, Any]]
