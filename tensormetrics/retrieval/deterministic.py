@@ -23,7 +23,7 @@ def _sum_by_halving(terms: Tensor) -> Tensor:
     return terms[..., 0]
 
 
-# The number of halvings depends on D, and a compiler would make a graph for each.
+# The number of steps depends on D, so that torch.compile would create a graph for each.
 @torch.library.custom_op("tensormetrics::halving_sum", mutates_args=())
 def _one_operator(terms: Tensor) -> Tensor:
     return _sum_by_halving(terms).clone()
@@ -55,7 +55,7 @@ def row_norms(rows: Tensor) -> Tensor:
 
 
 def sqrt(x: Tensor) -> Tensor:
-    # Correctly rounded. On a CPU torch's is not: 1 % of its float64 roots differ from a GPU's in the last bit.
+    # Correctly rounded, unlike torch.sqrt on a CPU: 1 % of its float64 roots differ from a GPU's in the last bit.
     if x.device.type != "cpu":
         return x.sqrt()
     root = torch.empty_like(x)
@@ -86,7 +86,7 @@ def content_keys(rows: Tensor, step: int) -> Tensor:
 
 
 def lexsort(*keys: Tensor) -> Tensor:
-    # keys: (n,) each, the last one decides first  ->  (n,) int64
+    # keys: (n,) each, the last one is the primary key  ->  (n,) int64
     order = keys[0].argsort(stable=True)
     for key in keys[1:]:
         order = order[key[order].argsort(stable=True)]
@@ -103,7 +103,7 @@ def distinct(values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     ordered, order = values.sort(-1)
     index = torch.zeros_like(order)
     index[..., 1:] = (ordered[..., 1:] != ordered[..., :-1]).cumsum(-1)
-    # Waits for the device, as any size that depends on values does.
+    # Synchronizes with the device, since the size depends on values.
     shape = (*values.shape[:-1], int(index.max()) + 1 if index.numel() else 0)
     count = index.new_zeros(shape).scatter_add_(-1, index, torch.ones_like(index))
     first = ordered.new_zeros(shape).scatter_(-1, index, ordered)

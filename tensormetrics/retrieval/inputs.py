@@ -184,7 +184,7 @@ def class_parts(
     rows: Tensor, codes: Tensor, classes: int, units: Tensor, prepare: Callable[[Tensor], Tensor] = Tensor.double
 ) -> Tensor:
     # rows: (N, D)  codes: (N,) int64 below `classes`  units: (D,), `unit_of` the largest of each column
-    # ->  (parts, classes, D) float64, whose sums over several sets of rows are exact; `total` adds up the parts
+    # ->  (parts, classes, D) float64, exact when summed over several sets of rows; `total` adds up the parts
     """Sum the rows of each class after `prepare`, in float64, with the same bits for any order of the rows."""
     sums = torch.zeros(len(COARSE), classes, rows.shape[1], dtype=torch.float64, device=rows.device)
     # A chunk fits into a CPU's cache; with fewer rows than classes the sums would take longer than the rows.
@@ -198,7 +198,7 @@ def class_parts(
 
 
 def comparable_labels(query_labels: Tensor, reference_labels: Tensor) -> tuple[Tensor, Tensor]:
-    # (Q[, L]), (N[, L])  ->  the same of one dtype, in which equality is exact
+    # (Q[, L]), (N[, L])  ->  labels of a common dtype with exact equality
     labels = (query_labels, reference_labels)
     if query_labels.shape[1:] != reference_labels.shape[1:]:
         raise ValueError(

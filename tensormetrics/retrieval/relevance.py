@@ -77,7 +77,7 @@ class Relevance:
             self.first = torch.searchsorted(ordered, query_labels.contiguous())
             self.last = torch.searchsorted(ordered, query_labels.contiguous(), right=True)
             max_relevant = int((self.last - self.first).max()) if len(query_labels) else 0
-        # Bytes of a mask, of the indices of its entries, and of pairs of labels; else of each positive.
+        # A mask, the indices of its entries and pairs of labels take `pairs` bytes; otherwise each positive takes 128.
         pairs = len(reference_labels) * (32 + 24 * columns * bool(self.compare))
         is_dense = self.compare or self.gains or self.groups or self.ignore
         self.bytes_per_query = max(pairs if is_dense else 128 * max_relevant, 1)
@@ -116,7 +116,7 @@ class Relevance:
     def _with_same_label(self, rows: slice, self_index: Tensor) -> Tensor:
         # self_index: (Q, 1)  ->  (Q, P) int64
         first, last = self.first[rows, None], self.last[rows, None]
-        # The width has to be known on the host: once per tile.
+        # The width is needed on the host: one synchronization per tile.
         position = first + torch.arange(int((last - first).max()), device=self_index.device)
         index = self.by_label[position.clamp(max=self.shape[1] - 1)]
         return index.masked_fill((position >= last) | (index == self_index), -1)
@@ -137,7 +137,7 @@ class Relevance:
 
 
 class SparseGains:
-    """Gains of a slice of the queries, `gains(rows)`, from the triples of all; a gain of 0 means not relevant.
+    """Gains of a slice of the queries, `gains(rows)`, from the triples of all queries; 0 means not relevant.
 
     The reference that is the query itself is left out. Memory is O(n) for n triples; rows are padded to the longest.
     """
@@ -208,7 +208,7 @@ def positions_among(selected: Tensor, count: int) -> Tensor:
 
 
 class BatchGains:
-    """Triples of an item of a batch, `gains(item)`, from indices of all leading dimensions and the triples of all."""
+    """Triples of an item of a batch, `gains(item)`, from triples that are preceded by indices of leading dimensions."""
 
     def __init__(self, gains: tuple[Tensor, ...], batch_shape: torch.Size, queries: int, references: int) -> None:
         check_triples(gains, (*batch_shape, queries, references))
@@ -257,12 +257,12 @@ def columns_of(mask: Tensor) -> Tensor:
     row, column = mask.nonzero().unbind(1)
     counts = mask.sum(1)
     position = torch.arange(len(row), device=mask.device) - (counts.cumsum(0) - counts)[row]
-    # The width has to be known on the host: once per tile.
+    # The width is needed on the host: one synchronization per tile.
     return column.new_full((len(mask), int(counts.max())), -1).index_put((row, position), column)
 
 
 def same_kind(query_labels: Tensor, reference_labels: Tensor) -> tuple[Tensor, Tensor]:
-    # (Q[, L]), (N[, L])  ->  the same of one dtype, (Q,), (N,) if L is 1
+    # (Q[, L]), (N[, L])  ->  labels of a common dtype, (Q,), (N,) if L is 1
     names = ("query_labels", "reference_labels")
     labels = [
         values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values

@@ -26,8 +26,10 @@ def draw_queries(
     count: int, size: int, seed: int, device: torch.device | str = "cpu", purpose: Literal["audit", "score"] = "audit"
 ) -> Tensor:
     # ->  (A,) int64 ascending, A = min(size, count)
-    """Draw a random sample of `count` queries without replacement: those with the smallest random integers of Philox,
-    with the index of the query as counter."""
+    """Draw a random sample of `count` queries without replacement.
+
+    It consists of the queries with the smallest random integers of Philox, with the index of a query as counter.
+    """
     index = torch.arange(count, device=device)
     high, low, *_ = philox4x32((index & MASK_32, index >> 32, 0, 0), philox_key(seed, "queries", purpose, "order"))
     key = (high << 31) ^ low  # below 2^63
@@ -58,7 +60,7 @@ class Auditor:
         self.search = Search(self.knn, search.comparison, "index", search.memory_budget)
 
     def search_k(self, neighbours: Neighbours, available: int) -> None:
-        """Search k neighbours, of which recall is reported, even if the scores need fewer."""
+        """Search k neighbours to report recall at k, even if the scores need fewer."""
         if isinstance(self.k, int):
             neighbours.indices(min(self.k, available))
 
@@ -85,7 +87,7 @@ def recall_at_each_k(exact: Tensor, approximate: Tensor) -> Tensor:
     ordered, exact_rank = exact.sort(1)
     index = torch.searchsorted(ordered, approximate.contiguous()).clamp(max=exact.shape[1] - 1)
     in_both = (approximate >= 0) & (ordered.gather(1, index) == approximate)
-    # A reference of both lists counts from the larger of its two ranks on.
+    # A reference that occurs in both lists counts from the larger of its two ranks on.
     later_rank = torch.maximum(exact_rank.gather(1, index), torch.arange(exact.shape[1], device=exact.device))
     hits = torch.zeros_like(exact).scatter_add_(1, later_rank, in_both.long()).cumsum(1)
     return hits.double() / (exact >= 0).cumsum(1)
@@ -118,7 +120,7 @@ def exact_estimate(
     if average == "class":
         weight = torch.nn.functional.one_hot(codes, len(class_counts))[queries] * scored[queries, None]
         size, count = weight.sum(0), class_counts
-    else:  # weights whose mean over all queries is 1
+    else:  # weights with a mean of 1 over all queries
         indicator = scored.double()
         weight = (
             indicator / indicator.sum()
@@ -146,14 +148,16 @@ def interval_around(
 
 
 def population_correction(size: Tensor, count: Tensor) -> Tensor:
-    """Return the finite population correction: the standard error of a mean over a sample without replacement, divided
-    by that of one with replacement (Cochran, Sampling Techniques, 1977, chapter 2)."""
+    """Return the finite population correction.
+
+    It is the standard error of a mean over a sample without replacement, divided by that of a sample with replacement
+    (Cochran, Sampling Techniques, 1977, chapter 2).
+    """
     return (1 - size / count).clamp(min=0).sqrt()
 
 
 def finite_population_interval(estimate: Estimate, size: int, count: int) -> Estimate:
-    """Return the interval of a mean over `count` queries, of which `size` are sampled, from that of an infinite
-    population."""
+    """Shrink the interval of a mean for an infinite population to one for `count` queries, `size` of them sampled."""
     value, low, high = estimate
     factor = population_correction(value.new_tensor(size), value.new_tensor(count))
     return dataclasses.replace(estimate, low=value + factor * (low - value), high=value + factor * (high - value))

@@ -259,7 +259,7 @@ class AccuracyCalculator(MetricMethods, EmbeddingMetric):
                 evaluation = evaluation._replace(queries=Queries(ItemNames(sample), sample, count), population=count)
             evaluation = evaluation._replace(queries=evaluation.queries.grouped(groups))
         with self._lock:
-            # The value of `compute` may be of other rows: it has to score them again before it is the latest call.
+            # A cached value of `compute` may be of other rows: clear it, so that `compute` evaluates them again.
             self._computed, self._items = None, evaluation
         return values
 
@@ -344,7 +344,7 @@ class AccuracyCalculator(MetricMethods, EmbeddingMetric):
         return not name.startswith("mean_rank")
 
     def __getstate__(self) -> dict[str, Any]:
-        # A copy could not recompute the results of `get_accuracy`, whose rows are not kept.
+        # A copy could not recompute the results of `get_accuracy`: its rows are not kept.
         return {**super().__getstate__(), "_computed": self._computed, "_items": self._items}
 
     def _sharded_clusters(self, inputs: RetrievalInputs) -> Tensor:

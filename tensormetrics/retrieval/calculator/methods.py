@@ -138,7 +138,7 @@ class MetricMethods:
         return name in CLUSTERING or name in self.requires_clustering()
 
     def _is_built_in(self, name: str) -> bool:
-        # Computed from ranks or clusters, and not by a subclass.
+        # Computed from ranks or clusters, not by a method of a subclass.
         return not self._overrides(self.function_keyword + name)
 
     def _functions(self, names: Sequence[str]) -> dict[str, Callable]:

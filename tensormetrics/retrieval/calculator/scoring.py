@@ -182,7 +182,7 @@ def built_in(
     ref_includes_query: bool = False,
     **kwargs: Any,
 ) -> Tensor:
-    """Compute a metric from the scores of all queries or from clusters; if a subclass calls it, from labels alone."""
+    """Compute a metric from the scores of all queries or from clusters; when called by a subclass, from labels."""
     if name in CLUSTERING:
         if not len(query_labels):
             return torch.full((), torch.nan, dtype=torch.float64, device=query_labels.device)

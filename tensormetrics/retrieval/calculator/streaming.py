@@ -79,8 +79,10 @@ def check_blocks(names: Sequence[str], calculator: Scoring) -> None:
 def _outgrows_memory(
     names: Sequence[str], reference: np.memmap, gains: Any, calculator: Scoring, device: torch.device
 ) -> bool:
-    """Return whether the floating-point copy of integer rows in a search exceeds the memory budget, and the scores can
-    be computed in blocks."""
+    """Return whether integer rows have to be scored in blocks, and can be.
+
+    A search makes a floating-point copy of them, which may exceed the memory budget.
+    """
     if reference.ndim != 2 or reference.dtype.kind not in "biu" or device.type != "cpu":
         return False
     copy_bytes = reference.size * (4 if reference.dtype.itemsize <= 2 else 8)

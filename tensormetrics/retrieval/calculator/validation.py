@@ -44,8 +44,10 @@ def as_inputs(
     columns: bool,
 ) -> RetrievalInputs:
     # reference: rows, or a Stream of them
-    """Check queries and references and convert them to tensors; without references queries are scored against each
-    other."""
+    """Check queries and references and convert them to tensors.
+
+    Without references, queries are scored against each other.
+    """
     both_or_neither(reference=reference, reference_labels=reference_labels)
     query = query.read(0, len(query)) if isinstance(query, RowSource) else query
     query, query_labels = as_labeled_rows(query, query_labels, device, ("query", "query_labels"), columns)

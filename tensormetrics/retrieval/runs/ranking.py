@@ -115,7 +115,7 @@ def _order(run: Run, run_query: np.ndarray, documents: np.ndarray) -> np.ndarray
         scores = run.value[documents].astype(np.float32)
     query = run_query[run.query[documents]].astype(np.uint64)
     bits = (scores + np.float32(0)).view(np.int32)  # converts -0 to 0
-    ascending = np.where(bits < 0, ~bits, bits | np.int32(-(2**31))).view(np.uint32)  # as the scores are ordered
+    ascending = np.where(bits < 0, ~bits, bits | np.int32(-(2**31))).view(np.uint32)  # same order as the scores
     key = query << np.uint64(32) | (~ascending).astype(np.uint64)
     order = key.argsort() if (key[1:] < key[:-1]).any() else np.arange(len(key))  # most files are sorted
     sorted_key = key[order]
@@ -135,8 +135,8 @@ def _pack_keys(columns: list[np.ndarray]) -> list[np.ndarray]:
     # columns: (n,) unsigned, the first one is the primary key  ->  (n,) uint64 each, in the same order
     """Pack sort keys into as few columns as possible, with the same order.
 
-    Bytes that are equal everywhere, as of a common prefix, are dropped, and other bytes are packed into as many bits as
-    their distinct values need.
+    Bytes that are equal everywhere, as in a common prefix, are dropped, and other bytes take only the bits that their
+    distinct values need.
     """
     packed, free_bits = [], 0
     for column in columns:

@@ -128,7 +128,10 @@ def items_of(
     value_range: tuple[float, float] = (0.0, 1.0),
 ) -> Items:
     # scores: (Q,) float64, NaN = undefined  labels: (Q,) or (Q, L)
-    """Return the rows whose weighted sums give `averaged` of weighted queries; the average "none" has no interval."""
+    """Return rows with weighted sums from which `averaged` of weighted queries is computed.
+
+    The average "none" has no interval.
+    """
     _check_averaged(average)
     if statistic == "mean":
         items = items_of_several({"": scores}, names, labels, classes, average, {"": value_range})
@@ -156,7 +159,7 @@ def items_of_several(
     average: str,
     value_ranges: Mapping[str, tuple[float, float]],
 ) -> Items:
-    # scores: (Q,) float64 each, NaN = undefined  labels: (Q,) or (Q, L)  value_ranges: infinite where unknown
+    # scores: (Q,) float64 each, NaN = undefined  labels: (Q,) or (Q, L)  value_ranges: infinite if unknown
     """Return the rows of means by name; see `items_of`."""
     _check_averaged(average)
     columns = torch.stack(list(scores.values()), 1)

@@ -338,7 +338,7 @@ class PairMetric(EmbeddingMetric):
 
 
 class EqualErrorRate(PairMetric):
-    """`equal_error_rate` of the pairs of all items; options as there, and `store_dtype`."""
+    """Equal error rate of the pairs of all items; options as in `equal_error_rate`, and `store_dtype`."""
 
     higher_is_better = False
 
@@ -355,9 +355,9 @@ class EqualErrorRate(PairMetric):
 
 
 class TARAtFAR(PairMetric):
-    """`tar_at_far` of the pairs of all items; options as there, and `store_dtype`.
+    """True accept rate of the pairs of all items; options as in `tar_at_far`, and `store_dtype`.
 
-    `far` may be several rates: values are then (F,).
+    `far` may be a sequence of rates: values are then (F,).
     """
 
     higher_is_better = True
@@ -388,7 +388,7 @@ class TARAtFAR(PairMetric):
 
 
 class PairwiseAUROC(PairMetric):
-    """`pairwise_auroc` of the pairs of all items; options as there, and `store_dtype`."""
+    """Area under the ROC curve of the pairs of all items; options as in `pairwise_auroc`, and `store_dtype`."""
 
     higher_is_better = True
 
@@ -401,9 +401,10 @@ class PairwiseAUROC(PairMetric):
 
 
 class PairwiseROC(PairMetric):
-    """`pairwise_roc` of the pairs of all items: (F,) each of `OperatingPoints`; options as there, and `store_dtype`.
+    """ROC curve of the pairs of all items, `OperatingPoints` of (F,) each; options as in `pairwise_roc`.
 
-    `interval` and `compare` return "tar" and "threshold" by name; `far` holds the requested rates.
+    `interval` and `compare` return "tar" and "threshold" by name; `far` holds the requested rates. `store_dtype` as in
+    other metrics of embeddings.
     """
 
     higher_is_better = None
