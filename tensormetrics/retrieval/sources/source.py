@@ -40,7 +40,7 @@ class RowSource(ABC):
         """Read the rows start, ..., stop - 1."""
 
     def fingerprint(self) -> str:
-        """Return text that identifies the rows: shape, dtype and sampled content; for files also name, size and time."""
+        """Return text that identifies the rows: shape, dtype and sampled content; name, size and time of files."""
         digest = hashlib.blake2b(digest_size=16)
         for row in range(0, len(self), max(len(self) // 64, 1)):
             digest.update(self.read(row, row + 1).contiguous().view(torch.uint8).numpy().tobytes())
