@@ -157,7 +157,7 @@ def population_correction(size: Tensor, count: Tensor) -> Tensor:
 
 
 def finite_population_interval(estimate: Estimate, size: int, count: int) -> Estimate:
-    """Shrink the interval of a mean for an infinite population to one for `count` queries, `size` of them sampled."""
+    """Scale the interval of a mean for an infinite population to `count` queries, `size` of them sampled."""
     value, low, high = estimate
     factor = population_correction(value.new_tensor(size), value.new_tensor(count))
     return dataclasses.replace(estimate, low=value + factor * (low - value), high=value + factor * (high - value))
