@@ -1,14 +1,14 @@
 """Nearest-neighbour search, and scores of embeddings by their neighbours and their clusters."""
 
-# The rooms; each stands on those above it.
-#   sums, relevance: exact sums, and which references count for a query
-#   sources, rows: files of rows that are read in blocks, and rows with labels
-#   search: the nearest neighbours of rows
-#   ranks: the places of relevant references, also over several processes
-#   scores: precision, recall, ...: a file for each family, and how sure they are
+# The subpackages; each depends only on those above it.
+#   deterministic, relevance: exact sums, and the relevant references of a query
+#   sources, inputs: files of rows that are read in blocks, and rows with labels
+#   search: nearest-neighbour search
+#   ranking: the ranks of relevant references, also over several processes
+#   scores: precision, recall, ...: a file for each family, with intervals
 #   clusters: k-means, and scores of clusterings
 #   calculator: many scores by name from one search
-#   runs: lists of documents that were ranked elsewhere, in files of TREC and BEIR, against judgements
+#   runs: ranked lists of documents in files of TREC and BEIR, scored against judgements
 
 from .calculator.calculator import AccuracyCalculator as AccuracyCalculator
 from .clusters.cluster_accuracy import ClusterAccuracy as ClusterAccuracy

@@ -1,4 +1,4 @@
-"""Sums, orders and counts with the same bits on every device and for every tile: the ground floor of the domain."""
+"""Sums, orders and counts with the same bits on every device and for every tile; the other modules build on them."""
 
 from typing import Any
 
@@ -9,11 +9,11 @@ from torch import Tensor
 
 def halving_sum(terms: Tensor) -> Tensor:
     # terms: (..., D)  ->  (...)
-    """The sum over D: padded with zeros to a power of two, the second half is added to the first until one is left."""
-    return _one_operator(terms) if torch.compiler.is_compiling() else _by_halves(terms)
+    """Sum over D, padded with zeros to a power of two: the second half is added to the first until one term remains."""
+    return _one_operator(terms) if torch.compiler.is_compiling() else _sum_by_halving(terms)
 
 
-def _by_halves(terms: Tensor) -> Tensor:
+def _sum_by_halving(terms: Tensor) -> Tensor:
     size = 1 << max(terms.shape[-1] - 1, 0).bit_length()
     if size > terms.shape[-1]:
         terms = torch.nn.functional.pad(terms, (0, size - terms.shape[-1]))
@@ -23,10 +23,10 @@ def _by_halves(terms: Tensor) -> Tensor:
     return terms[..., 0]
 
 
-# The number of halvings depends on D, and a compiler would make a graph for each.
+# The number of steps depends on D, so that torch.compile would create a graph for each.
 @torch.library.custom_op("tensormetrics::halving_sum", mutates_args=())
 def _one_operator(terms: Tensor) -> Tensor:
-    return _by_halves(terms).clone()
+    return _sum_by_halving(terms).clone()
 
 
 @_one_operator.register_fake
@@ -43,10 +43,10 @@ _one_operator.register_autograd(
 )
 
 
-def sum_by_position(terms: Tensor, place: Tensor) -> Tensor:
-    # terms: (..., P), 0 where there is none  place: (..., P) int64, 1, 2, ... of the others in order  ->  (...)
-    """The sum over P, in which neither padding nor the device decides how it is rounded."""
-    return halving_sum(torch.zeros_like(terms).scatter_add_(-1, (place - 1).clamp(min=0), terms))
+def sum_by_position(terms: Tensor, position: Tensor) -> Tensor:
+    # terms: (..., P), 0 as padding  position: (..., P) int64, 1, 2, ... for the other terms in order  ->  (...)
+    """Sum over P, with rounding that depends neither on padding nor on the device."""
+    return halving_sum(torch.zeros_like(terms).scatter_add_(-1, (position - 1).clamp(min=0), terms))
 
 
 def row_norms(rows: Tensor) -> Tensor:
@@ -55,7 +55,7 @@ def row_norms(rows: Tensor) -> Tensor:
 
 
 def sqrt(x: Tensor) -> Tensor:
-    # Correctly rounded. On a CPU torch's is not: 1 % of its float64 roots differ from a GPU's in the last bit.
+    # Correctly rounded, unlike torch.sqrt on a CPU: 1 % of its float64 roots differ from a GPU's in the last bit.
     if x.device.type != "cpu":
         return x.sqrt()
     root = torch.empty_like(x)
@@ -63,18 +63,18 @@ def sqrt(x: Tensor) -> Tensor:
     return root
 
 
-def by_content(rows: Tensor, step: int) -> Tensor:
+def argsort_by_content(rows: Tensor, step: int) -> Tensor:
     # rows: (N, D)  ->  (N,) int64
-    """An order of the rows by their values alone, so that any permutation of them is read in the same order.
+    """Order the rows by their values alone, so that every permutation of them yields the same sequence of rows.
 
-    Rows go by a weighted sum, a piece of `step` of them at a time, and only where different rows have equal sums by
-    all their columns.
+    Rows are sorted by a weighted sum, computed in chunks of `step` rows; only if different rows have equal sums are
+    they sorted by all their columns.
     """
     keys = content_keys(rows, step)
     order = keys.argsort(stable=True)
     ordered = keys[order]
     tied = (ordered[1:] == ordered[:-1]).nonzero()[:, 0]
-    if any((rows[order[at]] != rows[order[at + 1]]).any() for at in tied.split(step)):
+    if any((rows[order[i]] != rows[order[i + 1]]).any() for i in tied.split(step)):
         return lexsort(*rows.unbind(1), keys)
     return order
 
@@ -82,11 +82,11 @@ def by_content(rows: Tensor, step: int) -> Tensor:
 def content_keys(rows: Tensor, step: int) -> Tensor:
     # rows: (N, D)  ->  (N,) float64, equal for equal rows
     weights = torch.arange(1, rows.shape[1] + 1, dtype=torch.float64, device="cpu").cos().to(rows.device)
-    return torch.cat([weights[:0], *(halving_sum(piece.double() * weights) for piece in rows.split(step))])
+    return torch.cat([weights[:0], *(halving_sum(chunk.double() * weights) for chunk in rows.split(step))])
 
 
 def lexsort(*keys: Tensor) -> Tensor:
-    # keys: (n,) each, the last one decides first  ->  (n,) int64
+    # keys: (n,) each, the last one is the primary key  ->  (n,) int64
     order = keys[0].argsort(stable=True)
     for key in keys[1:]:
         order = order[key[order].argsort(stable=True)]
@@ -94,36 +94,36 @@ def lexsort(*keys: Tensor) -> Tensor:
 
 
 def distinct(values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    # values: (..., N)  ->  (..., M) the distinct ones, ascending, (..., M) their counts, (..., N) the place of each
-    """`unique` along the last dimension; where fewer than M are distinct, zeros of count 0 follow."""
-    if counted := _counted_of_range(values):
-        least, first, counts = counted
-        place = torch.zeros_like(counts).index_copy_(0, first, torch.arange(len(first), device="cpu"))
-        return first + least, counts[first], place[values - least]
+    # values: (..., N)  ->  (..., M) distinct values, ascending, (..., M) their counts, (..., N) index of each value
+    """Apply `unique` along the last dimension; rows of fewer than M distinct values are padded with count 0."""
+    if dense := _count_dense_range(values):
+        smallest, first, counts = dense
+        index = torch.zeros_like(counts).index_copy_(0, first, torch.arange(len(first), device="cpu"))
+        return first + smallest, counts[first], index[values - smallest]
     ordered, order = values.sort(-1)
-    place = torch.zeros_like(order)
-    place[..., 1:] = (ordered[..., 1:] != ordered[..., :-1]).cumsum(-1)
-    # Waits for the device, as any size that depends on values does.
-    shape = (*values.shape[:-1], int(place.max()) + 1 if place.numel() else 0)
-    count = place.new_zeros(shape).scatter_add_(-1, place, torch.ones_like(place))
-    first = ordered.new_zeros(shape).scatter_(-1, place, ordered)
-    return first, count, torch.empty_like(place).scatter_(-1, order, place)
+    index = torch.zeros_like(order)
+    index[..., 1:] = (ordered[..., 1:] != ordered[..., :-1]).cumsum(-1)
+    # Synchronizes with the device, since the size depends on values.
+    shape = (*values.shape[:-1], int(index.max()) + 1 if index.numel() else 0)
+    count = index.new_zeros(shape).scatter_add_(-1, index, torch.ones_like(index))
+    first = ordered.new_zeros(shape).scatter_(-1, index, ordered)
+    return first, count, torch.empty_like(index).scatter_(-1, order, index)
 
 
 def distinct_counts(values: Tensor) -> tuple[Tensor, Tensor]:
-    # values: (..., N)  ->  (..., M), (..., M): `distinct` without the places
-    if counted := _counted_of_range(values):
-        least, first, counts = counted
-        return first + least, counts[first]
+    # values: (..., N)  ->  (..., M), (..., M): `distinct` without the indices
+    if dense := _count_dense_range(values):
+        smallest, first, counts = dense
+        return first + smallest, counts[first]
     return distinct(values)[:2]
 
 
-def _counted_of_range(values: Tensor) -> tuple[int, Tensor, Tensor] | None:
-    # values: (..., N)  ->  the least, (M,) the distinct ones less that, (range,) counts: if the range is narrow
+def _count_dense_range(values: Tensor) -> tuple[int, Tensor, Tensor] | None:
+    # values: (..., N)  ->  minimum, (M,) distinct values minus that, (range,) counts; None if the range is wide
     if values.ndim != 1 or values.dtype != torch.int64 or values.device.type != "cpu" or not len(values):
         return None
-    least, largest = (int(end) for end in values.aminmax())
-    if largest - least >= 4 * len(values):
+    smallest, largest = (int(end) for end in values.aminmax())
+    if largest - smallest >= 4 * len(values):
         return None
-    counts = (values - least).bincount()
-    return least, counts.nonzero()[:, 0], counts
+    counts = (values - smallest).bincount()
+    return smallest, counts.nonzero()[:, 0], counts

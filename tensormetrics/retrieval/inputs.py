@@ -1,4 +1,4 @@
-"""Embeddings with labels: checks shared by the domain, and who is scored against whom."""
+"""Embeddings with labels: checks shared by the domain, and the queries and references of one evaluation."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -18,7 +18,7 @@ FLOATING = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 
 def as_gains(gains: Any, device: torch.device) -> Gains | None:
-    """Gains as a door was given them: a function, a number for each pair, or a tuple of queries, references, gains."""
+    """Convert a `gains` argument: a function, a number for each pair, or a tuple of queries, references and gains."""
     if gains is None or callable(gains):
         return gains
     if are_triples(gains):
@@ -30,13 +30,13 @@ def are_triples(gains: Any) -> bool:
     return isinstance(gains, tuple) and len(gains) == 3
 
 
-def need_no_table(gains: Any) -> bool:
-    """Whether these say for the queries of one rank alone what is relevant: they are no table of all pairs."""
+def is_rank_local(gains: Any) -> bool:
+    """Return whether a rank can evaluate the gains of its queries alone, because they are no table of all pairs."""
     return gains is None or callable(gains) or are_triples(gains)
 
 
 def as_tensor(name: str, values: Any, device: torch.device) -> Tensor:
-    """Tensors, numpy arrays and nested lists of numbers as a tensor on `device`. Lists of floats are float64."""
+    """Convert a tensor, NumPy array or nested list of numbers to a tensor on `device`. Lists of floats are float64."""
     if isinstance(values, Tensor):
         if values.layout != torch.strided:
             raise ValueError(f"{name}: got layout {values.layout}, wanted a dense tensor; write {name}.to_dense()")
@@ -82,7 +82,7 @@ def as_labels(name: str, labels: Tensor, columns: bool = False) -> Tensor:
     return labels if labels.is_floating_point() else as_int64(name, labels)
 
 
-def labelled(
+def as_labeled_rows(
     rows: Any, labels: Any, device: torch.device, names: tuple[str, str], columns: bool = False
 ) -> tuple[Tensor, Tensor]:
     # rows: (N, D)  labels: as in as_labels  ->  (N, D) floating, (N,) or (N, L) int64 or floating
@@ -92,13 +92,13 @@ def labelled(
     return rows, labels
 
 
-MOST_REFERENCES = 2**31 - 1  # columns and ranks are int32
+MAX_REFERENCES = 2**31 - 1  # columns and ranks are int32
 
 
 def check_count(references: int) -> None:
-    if references > MOST_REFERENCES:
+    if references > MAX_REFERENCES:
         raise ValueError(
-            f"reference: got {references} rows, wanted at most {MOST_REFERENCES}; search parts of them, or spread them "
+            f"reference: got {references} rows, wanted at most {MAX_REFERENCES}; search subsets, or distribute them "
             "over processes"
         )
 
@@ -112,28 +112,28 @@ def check_self_index(self_index: Tensor, queries: int, references: int) -> Tenso
     return self_index.long().clamp(min=-1)
 
 
-def both_or_neither(**sides: Any) -> None:
-    """ValueError where one of two is None and the other is not."""
-    lacking = [name for name, side in sides.items() if side is None]
-    if len(lacking) == 1:
-        raise ValueError(f"{lacking[0]}: got None, wanted both {' and '.join(sides)} or neither")
+def both_or_neither(**pair: Any) -> None:
+    """Raise a ValueError if one of two arguments is None and the other is not."""
+    missing = [name for name, value in pair.items() if value is None]
+    if len(missing) == 1:
+        raise ValueError(f"{missing[0]}: got None, wanted both {' and '.join(pair)} or neither")
 
 
 def alike(query: Tensor, reference: Tensor) -> tuple[Tensor, Tensor]:
-    """Both in one dtype, as functions of a user's own want them; the same tensor stays the same."""
+    """Convert both tensors to one dtype, as user-defined functions expect; equal inputs stay one tensor."""
     dtype = torch.promote_types(query.dtype, reference.dtype)
     return query.to(dtype), reference.to(dtype)
 
 
 def check_finite(**tensors: Tensor) -> None:
-    """Reads the values, and so waits for the device."""
+    """Raise a ValueError for NaN and infinity. Synchronizes with the device."""
     for name, tensor in tensors.items():
         _check_rows(name, tensor, lambda rows: ~finite_rows(rows), "NaN or infinity", "finite values")
 
 
 def finite_rows(rows: Tensor) -> Tensor:
     # rows: (N, ...)  ->  (N,) bool
-    """Whether all of a row is finite."""
+    """Return whether all values of a row are finite."""
     rows = rows.flatten(1)
     if not rows.is_floating_point() or not rows.shape[1]:
         return torch.ones(len(rows), dtype=torch.bool, device=rows.device)
@@ -142,73 +142,73 @@ def finite_rows(rows: Tensor) -> Tensor:
     return rows.abs().amax(1) < torch.inf
 
 
-def check_squares(**sides: Tensor) -> None:
-    """ValueError where squares leave the range of float64, as those of narrower numbers never do. Reads the values."""
-    low, high = 2.0**-400, 2.0**400  # with room for sums, and for differences of nearly equal values
+def check_squares(**tensors: Tensor) -> None:
+    """Raise a ValueError if squares of float64 values over- or underflow. Synchronizes with the device."""
+    low, high = 2.0**-400, 2.0**400  # with a margin for sums, and for differences of nearly equal values
 
-    def beyond(rows: Tensor) -> Tensor:
+    def out_of_range(rows: Tensor) -> Tensor:
         largest = rows.abs().amax(1)
         return (largest > 0) & (largest < torch.inf) & ((largest < low) | (largest > high))
 
-    wanted = f"a largest value of {low:.0e} to {high:.0e} in each; multiply all embeddings by one number"
-    for name, rows in sides.items():
+    expected = f"a largest value of {low:.0e} to {high:.0e} in each; multiply all embeddings by one number"
+    for name, rows in tensors.items():
         if rows.dtype == torch.float64 and rows.shape[1]:
-            _check_rows(name, rows, beyond, "values whose squares leave the range of float64", wanted)
+            _check_rows(name, rows, out_of_range, "values whose squares leave the range of float64", expected)
 
 
-def _check_rows(name: str, rows: Tensor, wrong: Callable[[Tensor], Tensor], held: str, wanted: str) -> None:
-    # wrong: (n, ...)  ->  (n,) bool
-    pieces = rows.unsqueeze(-1).flatten(1).split(few_rows(rows))
-    bad = torch.cat([wrong(piece) for piece in pieces])
-    if bad.any():
+def _check_rows(name: str, rows: Tensor, is_invalid: Callable[[Tensor], Tensor], problem: str, expected: str) -> None:
+    # is_invalid: (n, ...)  ->  (n,) bool
+    chunks = rows.unsqueeze(-1).flatten(1).split(few_rows(rows))
+    invalid = torch.cat([is_invalid(chunk) for chunk in chunks])
+    if invalid.any():
         raise ValueError(
-            f"{name}: {int(bad.sum())} of {len(bad)} rows hold {held}, the first is row {int(bad.nonzero()[0])}; "
-            f"wanted {wanted}"
+            f"{name}: {int(invalid.sum())} of {len(invalid)} rows hold {problem}, the first is row "
+            f"{int(invalid.nonzero()[0])}; wanted {expected}"
         )
 
 
 def few_rows(tensor: Tensor) -> int:
-    """How many rows of a tensor to look at together, so that what is made of them stays small."""
+    """Return the number of rows to process at once, so that temporary tensors stay small."""
     return max(2**20 // max(tensor.shape[1:].numel(), 1), 1)
 
 
-def largest_of_columns(rows: Tensor, prepared: Callable[[Tensor], Tensor] = Tensor.double) -> Tensor:
-    # rows: (N, D)  ->  (D,) float64, of moduli
+def largest_of_columns(rows: Tensor, prepare: Callable[[Tensor], Tensor] = Tensor.double) -> Tensor:
+    # rows: (N, D)  ->  (D,) float64, maximum absolute values
     largest = torch.zeros(rows.shape[1], dtype=torch.float64, device=rows.device)
-    for piece in rows.split(few_rows(rows)) if len(rows) else ():
-        largest = torch.maximum(largest, prepared(piece).abs().amax(0))
+    for chunk in rows.split(few_rows(rows)) if len(rows) else ():
+        largest = torch.maximum(largest, prepare(chunk).abs().amax(0))
     return largest
 
 
 def class_parts(
-    rows: Tensor, codes: Tensor, classes: int, units: Tensor, prepared: Callable[[Tensor], Tensor] = Tensor.double
+    rows: Tensor, codes: Tensor, classes: int, units: Tensor, prepare: Callable[[Tensor], Tensor] = Tensor.double
 ) -> Tensor:
     # rows: (N, D)  codes: (N,) int64 below `classes`  units: (D,), `unit_of` the largest of each column
-    # ->  (parts, classes, D) float64, whose sums over several sets of rows are exact; `total` adds up the parts
-    """Sums of the rows of each class, as `prepared` gives them in float64: the same bits for any order of the rows."""
+    # ->  (parts, classes, D) float64, exact when summed over several sets of rows; `total` adds up the parts
+    """Sum the rows of each class after `prepare`, in float64, with the same bits for any order of the rows."""
     sums = torch.zeros(len(COARSE), classes, rows.shape[1], dtype=torch.float64, device=rows.device)
-    # A piece stays in a CPU's cache; of fewer rows than classes the sums would take longer than the rows.
+    # A chunk fits into a CPU's cache; with fewer rows than classes the sums would take longer than the rows.
     step = max(few_rows(rows) // (8 if rows.device.type == "cpu" else 1), classes, 1)
-    for piece, here in zip(rows.split(step), codes.split(step), strict=True) if len(rows) else ():
-        order = here.argsort(stable=True)
-        present, lengths = here[order].unique_consecutive(return_counts=True)
-        for of_part, part in zip(sums, parts(prepared(piece[order]), units, COARSE), strict=True):
-            of_part[present] += torch.segment_reduce(part, "sum", lengths=lengths)
+    for chunk, chunk_codes in zip(rows.split(step), codes.split(step), strict=True) if len(rows) else ():
+        order = chunk_codes.argsort(stable=True)
+        chunk_classes, lengths = chunk_codes[order].unique_consecutive(return_counts=True)
+        for sum_part, part in zip(sums, parts(prepare(chunk[order]), units, COARSE), strict=True):
+            sum_part[chunk_classes] += torch.segment_reduce(part, "sum", lengths=lengths)
     return sums
 
 
 def comparable_labels(query_labels: Tensor, reference_labels: Tensor) -> tuple[Tensor, Tensor]:
-    # (Q[, L]), (N[, L])  ->  the same of one dtype, in which equality is exact
+    # (Q[, L]), (N[, L])  ->  labels of a common dtype with exact equality
     labels = (query_labels, reference_labels)
     if query_labels.shape[1:] != reference_labels.shape[1:]:
         raise ValueError(
             f"query_labels and reference_labels: got shapes {tuple(query_labels.shape)} and "
             f"{tuple(reference_labels.shape)}, wanted the same number of columns"
         )
-    dtype = torch.promote_types(*(side.dtype for side in labels))
+    dtype = torch.promote_types(*(values.dtype for values in labels))
     if query_labels.is_floating_point() != reference_labels.is_floating_point():
         dtype = torch.float64
-        if any((side.double().abs() >= 2**53).any() for side in labels if not side.is_floating_point()):
+        if any((values.double().abs() >= 2**53).any() for values in labels if not values.is_floating_point()):
             raise ValueError(
                 f"query_labels and reference_labels: got {query_labels.dtype} and {reference_labels.dtype} with "
                 "integers of 2**53 or more, wanted both as integers"
@@ -217,15 +217,15 @@ def comparable_labels(query_labels: Tensor, reference_labels: Tensor) -> tuple[T
 
 
 def budget(memory_budget: int | None, device: torch.device) -> int:
-    """Bytes that temporaries may take: as told, else 256 MiB on a CPU and 1 GiB elsewhere."""
+    """Return the bytes that temporary tensors may take, by default 256 MiB on a CPU and 1 GiB elsewhere."""
     return memory_budget or (2**28 if device.type == "cpu" else 2**30)
 
 
 class ShardLayout(NamedTuple):
-    """Where rows stay on several ranks, one after the other: how many queries and references every rank has.
+    """Numbers of queries and references of each rank, if rows stay on several ranks, in the order of ranks.
 
-    group: the ranks, None = all; memory: the budget of the rank with the least; found: neighbours of its own queries
-    (n, k), once they are searched for.
+    group: the ranks, None = all; memory: the smallest memory budget of all ranks; found: neighbours of the local
+    queries, (n, k), after the search.
     """
 
     query: list[int]
@@ -235,20 +235,20 @@ class ShardLayout(NamedTuple):
     found: dict[str, Tensor]
 
     def own(self) -> slice:
-        """This rank's among the queries of all."""
+        """Return the slice of all queries that are on this rank."""
         rank = torch.distributed.get_rank(self.group)
         return slice(sum(self.query[:rank]), sum(self.query[: rank + 1]))
 
     def own_references(self) -> slice:
-        """The same of the references."""
+        """Return the slice of all references that are on this rank."""
         rank = torch.distributed.get_rank(self.group)
         return slice(sum(self.reference[:rank]), sum(self.reference[: rank + 1]))
 
 
 class Stream(NamedTuple):
-    """References that are read in blocks, and where what is known of them so far is kept.
+    """References that are read in blocks, and the file that keeps partial results.
 
-    group: processes each of which reads a part of them and is told what all have found; None = this one reads all.
+    group: processes that each read a part and exchange their results; None = this process reads all references.
     """
 
     source: RowSource
@@ -257,14 +257,14 @@ class Stream(NamedTuple):
 
 
 class RetrievalInputs(NamedTuple):
-    """Who is scored against whom.
+    """Queries and references of one evaluation.
 
     query (Q, D), reference (N, D) floating; query_labels (Q,) or (Q, L), reference_labels (N,) or (N, L).
-    shared: the first so many queries are the first references, and no neighbours of themselves.
-    own (Q,) int64: the same for any arrangement, in place of `shared`: the reference that is this query, -1 = none.
+    shared: number of leading queries that are also the leading references, and no neighbours of themselves.
+    own (Q,) int64: index of the reference that is the query itself, -1 = none; replaces `shared` for other orders.
     ignore, gains: as in `positive_ranks`.
-    spread: query and reference are the rows of this rank alone; all else is of all ranks.
-    stream: the references, in place of `reference`, which then holds none.
+    spread: if given, query and reference hold only the rows of this rank; all other fields cover all ranks.
+    stream: the references, if they are read in blocks; `reference` is then empty.
     """
 
     query: Tensor
@@ -279,14 +279,14 @@ class RetrievalInputs(NamedTuple):
     stream: Stream | None = None
 
     def self_index(self) -> Tensor:
-        # ->  (Q,) int64, the reference that is this query, -1 = none
+        # ->  (Q,) int64, index of the reference that is the query itself, -1 = none
         if self.own is not None:
             return self.own
         rows = torch.arange(len(self.query_labels), device=self.query_labels.device)
         return torch.where(rows < self.shared, rows, -1)
 
     def without(self, ignore: Ignore | None) -> "RetrievalInputs":
-        """The same, with these references ignored."""
+        """Return the inputs with these references ignored."""
         if ignore is None:
             return self
         if self.ignore is not None:
@@ -294,16 +294,16 @@ class RetrievalInputs(NamedTuple):
         return self._replace(ignore=ignore)
 
     def of_queries(self, queries: Tensor) -> "RetrievalInputs":
-        # queries: (q,) int64, whose rows are here
-        """The same for some of the queries."""
+        # queries: (q,) int64, rows of this rank
+        """Return the inputs restricted to a subset of the queries."""
         ignore, gains = self.ignore, self.gains
         if isinstance(ignore, tuple):
             ignore = ignore[0][queries], ignore[1]
         elif isinstance(ignore, Tensor):
             ignore = ignore[queries]
         elif ignore is not None:
-            of_slice, numbers = ignore, queries.tolist()
-            ignore = lambda rows: torch.cat([of_slice(slice(n, n + 1)) for n in numbers[rows]])  # noqa: E731
+            ignore_fn, indices = ignore, queries.tolist()
+            ignore = lambda rows: torch.cat([ignore_fn(slice(i, i + 1)) for i in indices[rows]])  # noqa: E731
         if isinstance(gains, Tensor):
             gains = gains[queries]
         elif isinstance(gains, tuple):
@@ -318,5 +318,5 @@ class RetrievalInputs(NamedTuple):
         )
 
     def all_shared(self) -> bool:
-        """Whether all queries are the first references."""
+        """Return whether the leading references are the queries, in order."""
         return self.own is None and self.shared == len(self.query_labels)

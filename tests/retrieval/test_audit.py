@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from tensormetrics.retrieval import AccuracyCalculator, FaissKNN, TorchKNN
-from tensormetrics.retrieval.calculator.audit import drawn, exact_estimate, interval_around, shares_found
+from tensormetrics.retrieval.calculator.audit import draw_queries, exact_estimate, interval_around, recall_at_each_k
 from tensormetrics.retrieval.scores.query_metric import Classes
 
 NAMES = ("precision_at_1", "mean_average_precision_at_r", "mean_reciprocal_rank")
@@ -55,7 +55,7 @@ def test_scores_of_the_sample_are_exact(k):
     exact.get_accuracy(rows, labels)
     calculator, _ = audited(60, rows, labels, k=k)
     audit = calculator.last.audit
-    assert audit.queries.tolist() == drawn(N, 60, 0).tolist() and len(audit.queries) == 60
+    assert audit.queries.tolist() == draw_queries(N, 60, 0).tolist() and len(audit.queries) == 60
     for name in NAMES:
         assert torch.equal(audit.exact[name].nan_to_num(), exact.last.scores[name][audit.queries].nan_to_num())
     order = TorchKNN().indices(rows, 5, rows, True)[audit.queries]
@@ -100,14 +100,14 @@ def test_shares_found_of_few_references():
     exact = torch.tensor([[4, 2, 7, -1], [1, 0, -1, -1], [-1, -1, -1, -1]])
     found = torch.tensor([[2, 4, -1, -1], [5, 6, 0, 1], [-1, -1, -1, -1]])
     wanted = torch.tensor([[0, 1, 2 / 3, 2 / 3], [0, 0, 1 / 2, 1], [torch.nan] * 4])
-    assert torch.allclose(shares_found(exact, found), wanted.double(), equal_nan=True)
+    assert torch.allclose(recall_at_each_k(exact, found), wanted.double(), equal_nan=True)
 
 
 def test_the_draw_is_random_and_depends_on_the_seed():
-    draws = torch.stack([torch.bincount(drawn(50, 10, seed), minlength=50) for seed in range(400)])
+    draws = torch.stack([torch.bincount(draw_queries(50, 10, seed), minlength=50) for seed in range(400)])
     assert (draws.sum(1) == 10).all() and draws.max() == 1
     assert ((draws.double().mean(0) - 0.2).abs() < 5 * (0.2 * 0.8 / 400) ** 0.5).all()
-    assert drawn(3, 10, 0).tolist() == [0, 1, 2] and drawn(0, 10, 0).tolist() == []
+    assert draw_queries(3, 10, 0).tolist() == [0, 1, 2] and draw_queries(0, 10, 0).tolist() == []
 
 
 def test_levels_of_labels_have_one_recall():
@@ -146,7 +146,7 @@ def test_no_difference_in_the_sample_is_no_proof():
     classes = Classes.of(labels, torch.ones(1000, dtype=torch.bool))
     calculator = AccuracyCalculator(("precision_at_1",), knn_func=Cells(), audit=100)
     calculator.get_accuracy(*data(count=200))
-    audit = calculator.last.audit._replace(queries=drawn(1000, 100, 0))
+    audit = calculator.last.audit._replace(queries=draw_queries(1000, 100, 0))
     audit = audit._replace(exact={"precision_at_1": scores[audit.queries]})
     found = exact_estimate("precision_at_1", scores, audit, classes, "micro", 0.95)
     assert (
@@ -180,7 +180,7 @@ def test_intervals_cover_the_exact_score_of_an_inverted_file():
             assert approximate[name] < exact[name].value
             covered = 0
             for seed in range(100):
-                queries = drawn(10_000, 1000, seed)
+                queries = draw_queries(10_000, 1000, seed)
                 audit = every._replace(queries=queries, exact={name: every.exact[name][queries]})
                 found = exact_estimate(name, scores[name], audit, classes, calculator.average, 0.95)
                 covered += bool(found.low <= exact[name].value <= found.high)

@@ -8,7 +8,7 @@ from retrieval_oracle import CASES, TINY
 
 from tensormetrics._exact_sums import unit_of
 from tensormetrics.retrieval import AccuracyCalculator, TorchKMeans, TorchKNN, nearest_centroid
-from tensormetrics.retrieval.deterministic import by_content
+from tensormetrics.retrieval.deterministic import argsort_by_content
 from tensormetrics.retrieval.inputs import largest_of_columns
 from tensormetrics.retrieval.search.product_filter import Filter
 from tensormetrics.retrieval.search.references import KnownQueries
@@ -179,7 +179,7 @@ def test_the_best_of_several_runs_is_kept(device):
     x = torch.randn(60, 2, device=device)
     kmeans = TorchKMeans(3, n_init=5, seed=2)
     clusters, generator = kmeans(x, 8), torch.Generator().manual_seed(2)
-    order, units = by_content(x, 60), unit_of(largest_of_columns(x))
+    order, units = argsort_by_content(x, 60), unit_of(largest_of_columns(x))
     starts = [kmeans._first_centroids(x, order, 8, generator) for _ in range(5)]
     known = KnownQueries(x, 2**28)
     runs = [TorchKMeans(3)._run(x, known, order, units, start) for start in starts]
@@ -213,7 +213,7 @@ def test_centroids_from_a_sample(device):
     # The centroids are means of 60 rows in all.
     whole, sample = (
         TorchKMeans(init="k-means++"),
-        kmeans._sample(x, by_content(x, 100), 3, torch.Generator().manual_seed(1234)),
+        kmeans._sample(x, argsort_by_content(x, 100), 3, torch.Generator().manual_seed(1234)),
     )
     assert len(sample) == len(sample.unique(dim=0)) == 60
     assert all((x == row).all(1).any() for row in sample)
@@ -312,17 +312,19 @@ def test_means_of_classes_have_the_same_bits_in_any_order(device):
 def test_an_order_by_content(columns, device):
     x = torch.randint(0, 2, (90, columns), device=device).float()
     x[::3] = torch.randn(30, columns, device=device)
-    ordered = x[by_content(x, 8)]
+    ordered = x[argsort_by_content(x, 8)]
     for _ in range(5):
         permuted = x[torch.randperm(90).to(device)]
-        assert torch.equal(permuted[by_content(permuted, 8)], ordered)
+        assert torch.equal(permuted[argsort_by_content(permuted, 8)], ordered)
 
 
 def test_rows_of_equal_keys_are_ordered_by_their_columns(device, monkeypatch):
     monkeypatch.setattr("tensormetrics.retrieval.deterministic.halving_sum", lambda terms: terms.new_zeros(len(terms)))
     x = torch.tensor([[2.0, 1.0], [1.0, 3.0], [2.0, 1.0], [1.0, 2.0]], device=device)
-    ordered = x[by_content(x, 3)]
-    assert all(torch.equal(x[order][by_content(x[order], 3)], ordered) for order in ([3, 2, 1, 0], [1, 3, 0, 2]))
+    ordered = x[argsort_by_content(x, 3)]
+    assert all(
+        torch.equal(x[order][argsort_by_content(x[order], 3)], ordered) for order in ([3, 2, 1, 0], [1, 3, 0, 2])
+    )
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])

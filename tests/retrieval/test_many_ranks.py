@@ -218,8 +218,8 @@ def test_who_brings_all_rows_is_told(monkeypatch):
     metric = AccuracyCalculator(("nearest_centroid_accuracy",))
     metric.update(torch.zeros(10, 4), torch.zeros(10, dtype=torch.int64))
     monkeypatch.setattr(embedding_metric, "all_gather_status", lambda held, group: [held] * 3)
-    monkeypatch.setattr(embedding_metric, "MUCH", 479)
-    with pytest.warns(UserWarning, match="^AccuracyCalculator brings all rows, 0.0 GB, to every process"):
+    monkeypatch.setattr(embedding_metric, "WARN_BYTES", 479)
+    with pytest.warns(UserWarning, match="^AccuracyCalculator gathers all rows, 0.0 GB, on every process"):
         metric._warn_of_all_rows()
-    monkeypatch.setattr(embedding_metric, "MUCH", 480)
+    monkeypatch.setattr(embedding_metric, "WARN_BYTES", 480)
     metric._warn_of_all_rows()

@@ -146,7 +146,7 @@ def test_recall_of_metric_learning_papers(device):
 def test_more_references_than_int32_can_number():
     many = torch.zeros(1, 1).expand(2**31, 1)
     message = (
-        "reference: got 2147483648 rows, wanted at most 2147483647; search parts of them, or spread them over processes"
+        "reference: got 2147483648 rows, wanted at most 2147483647; search subsets, or distribute them over processes"
     )
     labels = torch.zeros(1, dtype=torch.int64)
     with says(message):

@@ -442,7 +442,7 @@ def test_nearest_centroid_batch_equals_its_items_bit_for_bit(distance, sides, mo
     for budget in (None, 2**14):  # all items at once, and one at a time
         got = nearest_centroid(**given, distance=distance, memory_budget=budget)
         torch.testing.assert_close(got, expected, rtol=0, atol=0, equal_nan=True)
-    monkeypatch.setattr(centroid, "MOST_CELLS", 0)
+    monkeypatch.setattr(centroid, "MAX_CELLS", 0)
     got = nearest_centroid(**given, distance=distance)
     torch.testing.assert_close(got, expected, rtol=0, atol=0, equal_nan=True)
 

@@ -6,7 +6,7 @@ import torch
 
 from tensormetrics import compare
 from tensormetrics.retrieval import AccuracyCalculator, TorchKNN, open_rows
-from tensormetrics.retrieval.calculator.audit import drawn
+from tensormetrics.retrieval.calculator.audit import draw_queries
 
 NAMES = ("precision_at_1", "mean_average_precision_at_r", "mean_reciprocal_rank", "nearest_centroid_accuracy")
 N, CLASSES = 240, 8
@@ -46,7 +46,7 @@ def test_scores_of_the_sample_are_those_of_all_queries(kind, knn_func):
     every, some = (AccuracyCalculator(names, knn_func=knn_func) for _ in range(2))
     every.get_accuracy(*arguments, **options)
     values = some.get_accuracy(*arguments, **options, sample_queries=37, sample_seed=2)
-    sample = drawn(len(arguments[0]), 37, 2, "cpu", "score")
+    sample = draw_queries(len(arguments[0]), 37, 2, "cpu", "score")
     assert len(sample.unique()) == 37
     for name in names:
         assert torch.equal(some.last.scores[name].nan_to_num(-1), every.last.scores[name][sample].nan_to_num(-1)), name
@@ -69,7 +69,7 @@ def test_interval_has_the_correction_of_a_finite_population(average):
     x, labels = data()
     some, by_hand = AccuracyCalculator(NAMES, **average), AccuracyCalculator(NAMES, **average)
     some.get_accuracy(x, labels, sample_queries=60)
-    sample = drawn(N, 60, 0, "cpu", "score")
+    sample = draw_queries(N, 60, 0, "cpu", "score")
     by_hand.get_accuracy(x[sample], labels[sample], x, labels, self_index=sample)
     wider = by_hand.interval(groups=sample)  # the draws depend on who the queries are
     for name, (value, low, high) in some.interval().items():

@@ -349,7 +349,7 @@ def test_another_computation_is_refused(tmp_path, files):
         ("reference", {"source": Stopped(torch.from_numpy(rows), 100)}),
     ):
         with pytest.raises(
-            ValueError, match=rf"^state: {tmp_path}/state.pt was written with .*; delete it to begin"
+            ValueError, match=rf"^state: {tmp_path}/state.pt was written with .*; delete it to start"
         ) as error:
             scored(**call)
         assert f" {difference} = " in str(error.value) or difference == "metrics", error.value

@@ -1,4 +1,4 @@
-"""`AccuracyCalculator`: many scores by name from one search, as testers of metric learning call it.
+"""`AccuracyCalculator`: many scores by name from one search, with the interface of pytorch-metric-learning.
 
-`calculator` is the door, `metric_names` its table of names, and `accuracy_calculator` holds those that users of
+`calculator` holds the class, `metric_names` its table of names, and `accuracy_calculator` the names that users of
 pytorch-metric-learning import from its module of this name."""

@@ -1,4 +1,4 @@
-"""What pytorch-metric-learning has in its module of this name, for subclasses that change only their import."""
+"""Names of the module of this name in pytorch-metric-learning, for subclasses that change only their import."""
 
 from .calculator import AccuracyCalculator as AccuracyCalculator
 from .knn_labels import EQUALITY as EQUALITY

@@ -1,4 +1,4 @@
-"""The door: names of metrics in, a dictionary of numbers out."""
+"""`AccuracyCalculator`: computes many scores of embeddings by name."""
 
 import functools
 import operator
@@ -12,15 +12,15 @@ from torch import Tensor
 from typing_extensions import Unpack
 
 from ... import _checks
-from ..._distributed import raise_on_all_ranks as failing_together
+from ..._distributed import raise_on_all_ranks as raise_on_all_ranks
 from ...uncertainty.engine.intervals import interval as intervals
 from ...uncertainty.engine.intervals import with_values
 from ...uncertainty.engine.resampling import Joined, together
 from ...uncertainty.engine.weights import ItemNames, check_draws
 from ...uncertainty.results.estimates import Estimate, check_confidence
-from ..clusters.communicator import AmongRanks
+from ..clusters.communicator import GroupCommunicator
 from ..clusters.kmeans import TorchKMeans
-from ..inputs import RetrievalInputs, need_no_table
+from ..inputs import RetrievalInputs, is_rank_local
 from ..ranking.ranking import TIES, Ties
 from ..relevance import Gains, Ignore
 from ..scores.embedding_metric import EmbeddingMetric, Queries, StoreOptions
@@ -28,52 +28,52 @@ from ..scores.query_metric import ON_LONE, Classes, OnLone, averaged, items_of_s
 from ..search.distance import DEFAULT, DistanceName
 from ..search.knn import TorchKNN
 from ..sources.state import SECONDS
-from .audit import Auditor, estimates, of_finite_population, sampled
+from .audit import Auditor, draw_scored_queries, estimates, finite_population_interval
 from .knn_labels import EQUALITY, average_of, get_label_match_counts, get_lone_query_labels
 from .methods import MetricMethods
 from .metric_names import CENTROID, CLUSTERING, Depth, RankScore, checked_k, rank_score, statistic_of
 from .scoring import Evaluation, Keep, QueryScorer, Result, Scored, centroid_scores, levels_of
 from .search import Neighbours, Search
-from .streaming import Partial, in_blocks
-from .validation import as_sides, called, default_device, with_options
+from .streaming import Partial, as_stream
+from .validation import as_inputs, call_functions, default_device, with_options
 
 
 class AccuracyCalculator(MetricMethods, EmbeddingMetric):
-    """Do nearest neighbours share labels? Do clusters? Means over queries, in [0, 1], higher is better.
+    """Many scores of nearest neighbours and clusters from one search: means over queries, higher is better.
 
     Lone queries (no other item has their label) are left out. `update(embeddings, labels)` and `compute()` score every
     item against all others; `get_accuracy` scores one set against another at once. After a call, `class_labels` are
-    the classes of the scored queries and `last` holds what was averaged. A method `calculate_x` of a subclass adds
-    the metric x: it is given the arguments it names (see `get_accuracy`).
+    the classes of the scored queries and `last` holds the values before averaging. A method `calculate_x` of a
+    subclass adds the metric x: it receives the arguments that it names (see `get_accuracy`). Values are in [0, 1].
 
     Args:
         include: names of metrics; default AMI, NMI, mean_average_precision, mean_average_precision_at_r,
-            mean_reciprocal_rank, precision_at_1, r_precision. The error for another lists all. They are those of the
-            metrics with default options: mean_average_precision_at_10 divides by R, as `AveragePrecision(10)`, which
-            has other denominators.
+            mean_reciprocal_rank, precision_at_1, r_precision. The error for an unknown name lists all. Metrics have
+            their default options: mean_average_precision_at_10 divides by R, as `AveragePrecision(10)`, which has
+            other denominators.
         exclude: names to leave out; wins over include.
         avg_of_avgs: average over classes of the means over their queries.
-        return_per_class: these means themselves, in the order of `class_labels`.
-        k: neighbours retrieved; what lies deeper counts as not found. None: all; "max_bin_count": the largest number
-            of relevant references; with a smaller integer r_precision and MAP@R are lower bounds.
+        return_per_class: return the mean of each class, in the order of `class_labels`.
+        k: number of neighbours retrieved; deeper references count as not found. None: all; "max_bin_count": the
+            largest number of relevant references; with a smaller integer r_precision and MAP@R are lower bounds.
         label_comparison_fn: `(x, y)` for pairs of labels, (n,) or (n, L) each, to (n,) bool; default equality.
-        device: where to; default a CUDA input's own device, else the current CUDA device, else the CPU.
+        device: device of the computation; default that of a CUDA input, else the current CUDA device, else the CPU.
         knn_func: `(query, k, reference, ref_includes_query) -> (distances, indices)`, default `TorchKNN`.
         kmeans_func: `(x, n_clusters) -> (N,)` integers, default `TorchKMeans`.
-        distance, exact, memory_budget: of the default `TorchKNN`; the budget also bounds the scoring, so that floating
-            memory-mapped rows given to `get_accuracy` on a CPU may be larger than the memory, and so may integer
-            references of what can be scored in blocks, as those of `open_rows` are. Besides it scores take up to 72
-            bytes for each reference; in blocks, 8 for its label.
-        ties: the order at equal distance: "index", "optimistic" (relevant ones first) or "pessimistic" (last).
+        distance, exact, memory_budget: options of the default `TorchKNN`; the budget also bounds the scoring, so that
+            floating-point memory-mapped rows passed to `get_accuracy` on a CPU may be larger than the memory. So may
+            integer references if the metrics can be computed in blocks, as for `open_rows`. In addition, scores take
+            up to 72 bytes for each reference; in blocks, 8 for its label.
+        ties: order at equal distance: "index", "optimistic" (relevant references first) or "pessimistic" (last).
         ignore, gains: references that are no candidates, and graded relevance; as in `positive_ranks`.
         label_levels: labels are (N, L), one level in each column; names of metrics end in `_level{i}`.
-        keep: "all" keeps in `last` also the ranks of all relevant references; "neighbours" keeps `last.neighbours`, of
-            the k nearest candidates of each query: `indices`, `distances` and `relevance` (bool, or the gains).
-        progress: show how many queries are scored.
-        audit: so many queries, drawn by `audit_seed`, are searched exactly too: what a knn_func that is not exact
-            costs, see `audited`.
+        keep: "all" keeps in `last` also the ranks of all relevant references; "neighbours" keeps `last.neighbours`, the
+            k nearest candidates of each query: `indices`, `distances` and `relevance` (bool, or the gains).
+        progress: show a progress bar of the scored queries.
+        audit: number of queries, drawn by `audit_seed`, that are also searched exactly, to measure the error of a
+            knn_func that is not exact; see `audited`.
         on_lone: lone queries are left out ("exclude"), count as 0 ("zero"), or are a ValueError ("error").
-        kwargs: store_dtype, in which embeddings are kept (default their own), and what every metric takes, such as
+        kwargs: store_dtype, in which embeddings are kept (default their dtype), and options of every metric, such as
             process_group.
 
     >>> x, labels = torch.tensor([[0.0], [0.1], [5.0], [5.1], [0.3]]), torch.tensor([0, 0, 1, 1, 1])
@@ -81,7 +81,7 @@ class AccuracyCalculator(MetricMethods, EmbeddingMetric):
     >>> calculator.update(x, labels)  # batch by batch
     >>> calculator.compute()["precision_at_1"]
     tensor(0.8000, dtype=torch.float64)
-    >>> calculator.get_accuracy(x, labels)  # the same at once, as pytorch-metric-learning has it
+    >>> calculator.get_accuracy(x, labels)  # in one call, as in pytorch-metric-learning
     {'mean_average_precision': 0.8833333333333332, 'precision_at_1': 0.8}
     """
 
@@ -143,45 +143,45 @@ class AccuracyCalculator(MetricMethods, EmbeddingMetric):
 
     @property
     def last(self) -> Result | None:
-        """What was averaged in the latest call; None before the first one and after a change of the rows."""
+        """Values of the latest call before averaging; None before the first call and after a change of the rows."""
         return None if self._items is None else self._items.result
 
     @property
     def class_labels(self) -> Tensor | tuple[Tensor, ...] | None:
-        """The classes of the queries that the latest call scored; None where `last` is."""
+        """Classes of the queries that the latest call scored; None if `last` is."""
         return None if self._items is None else self._items.class_labels
 
     def rows_may_stay(self) -> bool:
         names, kmeans = self.selected, self.kmeans_func
-        clusters = type(kmeans) is TorchKMeans and kmeans.spreads and not self._overrides("get_cluster_labels")
-        of_rows = {CENTROID, *(CLUSTERING if clusters else ())}
-        stay = all(self._is_own(name) and (rank_score(name) or name in of_rows) for name in names)
+        clustering = type(kmeans) is TorchKMeans and kmeans.spreads and not self._overrides("get_cluster_labels")
+        supported = {CENTROID, *(CLUSTERING if clustering else ())}
+        may_stay = all(self._is_built_in(name) and (rank_score(name) or name in supported) for name in names)
         return (
-            stay
+            may_stay
             and self.search.counted is not None
             and self.scorer.keep != "neighbours"
             and self.ignore is None
-            and need_no_table(self.gains)
+            and is_rank_local(self.gains)
         )
 
     @torch.no_grad()
     def compute(self) -> dict[str, Tensor]:
-        """Metric name -> () float64, or (C,) with `return_per_class`.
+        """Compute the value of each metric by name: () float64, or (C,) with `return_per_class`.
 
-        Where the rows are on several ranks, metrics of ranks leave them there: blocks of rows travel, and each rank
-        scores its own queries. So do class means and clusters of the default k-means, by sums of each rank's rows;
-        labels, clusters and scores, 8 bytes a row each, are on all ranks. Own metrics, other searches, and k-means by
-        other functions or from drawn rows ("k-means++", `max_points_per_centroid`) need all rows on every rank, with a
-        warning above 1 GB.
-        Ranks that differ in an option all raise a ValueError that names it; where one fails, the
-        others raise a RuntimeError that names the rank, and the group serves on.
+        If the rows are on several ranks, metrics of ranks leave them there: blocks of rows are exchanged, and each rank
+        scores its local queries. So do class means and clusters of the default k-means, by sums of the rows of each
+        rank; labels, clusters and scores, 8 bytes a row each, are on all ranks. User-defined metrics, other searches,
+        and k-means by other functions or from sampled rows ("k-means++", `max_points_per_centroid`) need all rows on
+        every rank, with a warning above 1 GB.
+        If ranks differ in an option, all raise a ValueError that names it; if one fails, the others raise a
+        RuntimeError that names the rank, and the group remains usable.
         """
-        sides, queries = self.kept()
-        sides = with_options(sides, ignore=self.ignore, gains=self.gains)
+        inputs, queries = self.kept()
+        inputs = with_options(inputs, ignore=self.ignore, gains=self.gains)
         functions = self.original_function_dict
-        values, evaluation = self._evaluated(tuple(functions), sides, functools.partial(called, functions))
+        values, evaluation = self._evaluate(tuple(functions), inputs, functools.partial(call_functions, functions))
         self._items = evaluation._replace(queries=queries)
-        return {name: torch.as_tensor(v, dtype=torch.float64, device=sides.query.device) for name, v in values.items()}
+        return {name: torch.as_tensor(v, dtype=torch.float64, device=inputs.query.device) for name, v in values.items()}
 
     @_checks.names_arguments
     @torch.no_grad()
@@ -207,58 +207,59 @@ class AccuracyCalculator(MetricMethods, EmbeddingMetric):
         group: torch.distributed.ProcessGroup | None = None,
     ) -> dict[str, float]:
         # query: (Q, D)  query_labels: (Q,)  reference: (N, D)  reference_labels: (N,); tensors, arrays or lists
-        """Metric name -> float (list with `return_per_class`), queries against references (default: each other).
+        """Score queries against references (default: each other); a float by name (list with `return_per_class`).
 
         `ref_includes_query=True`: the references begin with the queries, which are no neighbours of themselves.
-        `self_index` (Q,) says the same for any arrangement: the reference that is this query, -1 = none.
+        `self_index` (Q,) is the general form: the index of the reference that is the query itself, -1 = none.
         `query_cameras` (Q,), `reference_cameras` (N,): relevant references of the query's group, such as pictures of
-        one camera, are left out. `gains`: as in `positive_ranks`, for this call. `groups` (Q,), integers or names: of
-        queries that are reweighted together by `interval` and `compare`.
+        one camera, are left out. `gains`: as in `positive_ranks`, for this call. `groups` (Q,), integers or names:
+        queries of one group are reweighted together by `interval` and `compare`.
 
-        `sample_queries`: score so many queries, drawn without replacement by `sample_seed`, against all references; all
-        other arguments are those of all queries. The values estimate those of all queries, and `interval` is that of a
-        finite population: it has no width where all are drawn. Scores of clusters need all queries: a ValueError.
+        `sample_queries`: number of queries, drawn without replacement by `sample_seed`, that are scored against all
+        references; all other arguments still cover all queries. The values estimate those of all queries, and
+        `interval` is that of a finite population: it has no width if all are drawn. Scores of clusters need all
+        queries: a ValueError.
 
-        `reference=open_rows(...)`, or another `RowSource`, is read in blocks: once where k or the metrics look at few
+        `reference=open_rows(...)`, or another `RowSource`, is read in blocks: once if k or the metrics need few
         neighbours, else twice. `state` is then a file to which partial counts are written every `state_seconds`: the
-        same call goes on from there, to the same bits, after whatever ended it; a file of other options, rows or labels
+        same call resumes from it, with the same bits, after any interruption; a file of other options, rows or labels
         is a ValueError. With a `group`, such as `torch.distributed.group.WORLD`, all its processes make this call with
-        the same arguments; each reads its part of the blocks and keeps a state of its own (`state` and ".rank0", ...),
-        and all answer what one process answers. As many have to go on as began.
+        the same arguments; each reads its part of the blocks and keeps a separate state (`state` and ".rank0", ...),
+        and all return the result of a single process. The number of processes must be the same when they resume.
 
         A method `calculate_x` may name query, query_labels, reference, reference_labels, ref_includes_query and
         label_comparison_fn; if x is in `requires_knn()`, also knn_labels (Q, k), knn_distances, knn_indices,
         label_counts (labels, numbers of matching references), lone_query_labels and not_lone_query_mask; if x is in
         `requires_clustering()`, also cluster_labels (Q,).
         """
-        with nullcontext() if group is None else failing_together(group):
+        with nullcontext() if group is None else raise_on_all_ranks(group):
             functions = self.get_function_dict(include, exclude)
             self.current = names = tuple(functions)
             device = self.placed or default_device(query)
             gains = self.gains if gains is None else gains
             if reference is None and reference_cameras is None:
                 reference_cameras = query_cameras
-            given = {"query": query, "query_labels": query_labels, "reference": reference}
-            given |= {"reference_labels": reference_labels, "ref_includes_query": ref_includes_query}
+            args = {"query": query, "query_labels": query_labels, "reference": reference}
+            args |= {"reference_labels": reference_labels, "ref_includes_query": ref_includes_query}
             options = {"self_index": self_index, "cameras": (query_cameras, reference_cameras), "gains": gains}
             sampling = {} if sample_queries is None else {"sample_queries": sample_queries, "sample_seed": sample_seed}
             partial = Partial(state, state_seconds, group)
-            given["reference"] = in_blocks(names, given | options | sampling, self, device, partial)
-            sides = as_sides(**given, device=device, columns=self.label_columns)
-            all_sides = sides = with_options(sides, **options, ignore=self.ignore)
+            args["reference"] = as_stream(names, args | options | sampling, self, device, partial)
+            inputs = as_inputs(**args, device=device, columns=self.label_columns)
+            all_inputs = inputs = with_options(inputs, **options, ignore=self.ignore)
             if sample_queries is not None:
-                unable = [name for name in names if self._needs_clusters(name)]
-                sample = sampled(len(sides.query_labels), sample_queries, sample_seed, device, unable)
-                sides = sides.of_queries(sample)
-            values, evaluation = self._evaluated(
-                names, sides, lambda arguments: self._get_accuracy(functions, **arguments)
+                unsupported = [name for name in names if self._needs_clusters(name)]
+                sample = draw_scored_queries(len(inputs.query_labels), sample_queries, sample_seed, device, unsupported)
+                inputs = inputs.of_queries(sample)
+            values, evaluation = self._evaluate(
+                names, inputs, lambda metric_args: self._get_accuracy(functions, **metric_args)
             )
             if sample_queries is not None:
-                count = len(all_sides.query_labels)
+                count = len(all_inputs.query_labels)
                 evaluation = evaluation._replace(queries=Queries(ItemNames(sample), sample, count), population=count)
             evaluation = evaluation._replace(queries=evaluation.queries.grouped(groups))
         with self._lock:
-            # `compute`, whose value may be of other rows, is to score them again before it is the latest call.
+            # A cached value of `compute` may be of other rows: clear it, so that `compute` evaluates them again.
             self._computed, self._items = None, evaluation
         return values
 
@@ -271,24 +272,26 @@ class AccuracyCalculator(MetricMethods, EmbeddingMetric):
         groups: Any = None,
     ) -> dict[str, Estimate]:
         # groups: (Q,) integers or names, or a mapping from ids to these
-        """Metric name -> `Estimate`, for the means over queries of the latest call; see `Metric.interval`.
+        """Return an `Estimate` by name for the means over queries of the latest call; see `Metric.interval`.
 
         That call is `get_accuracy`, if no row was added since, else `compute`.
 
         Queries of one class share their references, so that intervals without `groups` are too narrow: `groups=labels`
-        is recommended. Those of `update` and `get_accuracy` need not be repeated. They stand in the order in which the
-        rows were fed, also where `ids` put these in another one; or pass a mapping from id to group, on several
-        processes above all. Of a call with `sample_queries`, intervals are those of all its queries; with groups they
-        are of other groups than these, too, and of any number of queries.
-        Scores of clusters, medians and own metrics have none.
+        is recommended. Groups passed to `update` and `get_accuracy` need not be repeated. They are in the order in
+        which the rows were passed, even if `ids` reorder these; or pass a mapping from id to group, above all on
+        several processes. After a call with `sample_queries`, intervals are for the values of all its queries; with
+        groups they also account for groups and queries other than these.
+        Scores of clusters, medians and user-defined metrics have none.
         """
         confidence = check_confidence(confidence)
-        found = self._estimates(self._resampled("interval", replicates, seed, groups), confidence)
+        result = self._estimates(self._resampled("interval", replicates, seed, groups), confidence)
         evaluation = self._latest()
         if evaluation.population is None or groups is not None or evaluation.queries.names.groups is not None:
-            return found
+            return result
         size = len(evaluation.queries.names.numbers)
-        return {name: of_finite_population(each, size, evaluation.population) for name, each in found.items()}
+        return {
+            name: finite_population_interval(estimate, size, evaluation.population) for name, estimate in result.items()
+        }
 
     def _estimates(self, resampled: Any, confidence: float) -> dict[str, Estimate]:
         values = {
@@ -300,11 +303,11 @@ class AccuracyCalculator(MetricMethods, EmbeddingMetric):
         return with_values(intervals(resampled, confidence), values)
 
     def audited(self, *, confidence: float = 0.95) -> dict[str, Estimate]:
-        """What the search that is not exact cost, in the latest call, from the queries that `audit` drew.
+        """Estimate the error of an approximate search in the latest call, from the queries drawn by `audit`.
 
-        "recall" (K,): the share of the k nearest references among the k that were found, for k = 1, ..., K <= 1000.
-        Metric name: what an exact search would give, to be read beside the approximate value. Means over queries have
-        one; clusters, medians and own metrics have none. RuntimeError where nothing was audited.
+        "recall" (K,): the fraction of the k nearest references among the k retrieved ones, for k = 1, ..., K <= 1000.
+        Metric name: the value of an exact search, to be compared with the approximate value, for means over queries;
+        clusters, medians and user-defined metrics have none. RuntimeError if nothing was audited.
         """
         confidence = check_confidence(confidence)
         evaluation = self._latest() if self.auditor and (self.last or self.update_called) else None
@@ -313,7 +316,7 @@ class AccuracyCalculator(MetricMethods, EmbeddingMetric):
         return estimates(evaluation.result.audit, evaluation.averages, self.average, confidence)
 
     def _latest(self) -> Evaluation:
-        """Return what the latest call found, which is that of `compute` if none answers for the present rows."""
+        """Return the evaluation of the latest call; call `compute` if the current rows have no evaluation."""
         with self._lock:
             if self._items is None:
                 self.compute()
@@ -321,7 +324,7 @@ class AccuracyCalculator(MetricMethods, EmbeddingMetric):
 
     @torch.no_grad()
     def _resampled(
-        self, asked: str, replicates: int | None = None, seed: int | None = None, groups: Any = None
+        self, purpose: str, replicates: int | None = None, seed: int | None = None, groups: Any = None
     ) -> Joined:
         evaluation, options = self._latest(), check_draws(replicates, seed)
         names = evaluation.queries.grouped(groups).names
@@ -330,7 +333,7 @@ class AccuracyCalculator(MetricMethods, EmbeddingMetric):
             means = {name + suffix: score for name, score in scores.items() if statistic_of(name) == "mean"}
             if not means:
                 raise ValueError(
-                    f"include: got {evaluation.names}, wanted at least one mean over queries for the {asked}"
+                    f"include: got {evaluation.names}, wanted at least one mean over queries for the {purpose}"
                 )
             ranges = {name: (1.0, torch.inf) if name.startswith("mean_rank") else (0.0, 1.0) for name in means}
             items = items_of_several(means, names, evaluation.labels[suffix], classes, self.average, ranges)
@@ -341,92 +344,94 @@ class AccuracyCalculator(MetricMethods, EmbeddingMetric):
         return not name.startswith("mean_rank")
 
     def __getstate__(self) -> dict[str, Any]:
-        # No rows are kept from which a copy could find again what `get_accuracy` found.
+        # A copy could not recompute the results of `get_accuracy`: its rows are not kept.
         return {**super().__getstate__(), "_computed": self._computed, "_items": self._items}
 
-    def _spread_clusters(self, sides: RetrievalInputs) -> Tensor:
+    def _sharded_clusters(self, inputs: RetrievalInputs) -> Tensor:
         # ->  (Q,) int64
-        """Return the clusters of the rows of all processes, which stay where they are."""
-        assert isinstance(self.kmeans_func, TorchKMeans) and sides.spread is not None  # else they would not stay
-        among = AmongRanks(sides.spread)
-        return among.all_of(self.kmeans_func.clusters(sides.query, len(sides.query_labels.unique(dim=0)), among))
+        """Return the clusters of the rows of all processes, without gathering the rows."""
+        assert isinstance(self.kmeans_func, TorchKMeans) and inputs.spread is not None  # else rows are gathered
+        comm = GroupCommunicator(inputs.spread)
+        return comm.all_gather(self.kmeans_func.clusters(inputs.query, len(inputs.query_labels.unique(dim=0)), comm))
 
-    def _evaluated(
-        self, names: tuple[str, ...], sides: RetrievalInputs, evaluate: Callable[[dict[str, Any]], dict[str, Any]]
+    def _evaluate(
+        self, names: tuple[str, ...], inputs: RetrievalInputs, evaluate: Callable[[dict[str, Any]], dict[str, Any]]
     ) -> tuple[dict[str, Any], Evaluation]:
-        """Return the values of `names`, once for each level of labels, and what they were read off."""
-        neighbours = Neighbours(self.knn_func, sides)
-        levels = dict(levels_of(sides)) if self.label_levels else {"": sides}
-        with torch.autocast(sides.query.device.type, enabled=False):
+        """Return the values of the metrics, once for each level of labels, and their evaluation."""
+        neighbours = Neighbours(self.knn_func, inputs)
+        levels = dict(levels_of(inputs)) if self.label_levels else {"": inputs}
+        with torch.autocast(inputs.query.device.type, enabled=False):
             relevant = {
                 suffix: relevant_counts(level, self.comparison, self.memory_budget) for suffix, level in levels.items()
             }
         longest = {suffix: int(counts.max()) if len(counts) else 0 for suffix, counts in relevant.items()}
         values, evaluations = {}, {}
-        # The level that looks deepest comes first: the others read their neighbours from its search.
+        # The level that needs the most neighbours comes first: the others reuse its search.
         for suffix in sorted(levels, key=longest.__getitem__, reverse=True):
-            arguments, evaluations[suffix] = self._given(names, levels[suffix], relevant[suffix], neighbours)
-            values[suffix] = evaluate(arguments)
+            args, evaluations[suffix] = self._metric_args(names, levels[suffix], relevant[suffix], neighbours)
+            values[suffix] = evaluate(args)
         evaluations = {suffix: evaluations[suffix] for suffix in levels}
         evaluation = Evaluation.of_levels(evaluations) if self.label_levels else evaluations[""]
         return {name + suffix: value for suffix in levels for name, value in values[suffix].items()}, evaluation
 
-    def _given(
-        self, names: tuple[str, ...], sides: RetrievalInputs, relevant: Tensor, neighbours: Neighbours
+    def _metric_args(
+        self, names: tuple[str, ...], inputs: RetrievalInputs, relevant: Tensor, neighbours: Neighbours
     ) -> tuple[dict[str, Any], Evaluation]:
         # relevant: (Q,)
-        """Return what the functions of `names` are given, sides, scores, neighbours and clusters, and what is kept."""
-        includes = bool(sides.shared) and sides.all_shared()
-        given = {
-            **{name: getattr(sides, name) for name in ("query", "reference", "query_labels", "reference_labels")},
+        """Return the arguments of the metric functions, such as scores, neighbours and clusters, and the evaluation."""
+        includes = bool(inputs.shared) and inputs.all_shared()
+        args = {
+            **{name: getattr(inputs, name) for name in ("query", "reference", "query_labels", "reference_labels")},
             "ref_includes_query": includes,
             "label_comparison_fn": self.label_comparison_fn,
         }
-        lone, own = relevant == 0, [name for name in names if self._is_own(name)]
-        ranked = {name: score for name in own if (score := rank_score(name))}
-        tables = any(name in self.requires_knn() for name in names if name not in own)
-        of_neighbours = tables or CENTROID in own or bool(ranked)
-        with torch.autocast(sides.query.device.type, enabled=False):
-            scored = scored_queries(lone, self.on_lone) if of_neighbours or not len(lone) else ~lone
-            if tables:
-                given |= self._neighbour_arguments(sides, includes, neighbours)
-            scores, ranks, nearest = self._scores(own, ranked, sides, relevant, neighbours)
-            given |= {"scores": scores, "classes": Classes.of(sides.query_labels, scored)}
+        lone, built_in = relevant == 0, [name for name in names if self._is_built_in(name)]
+        ranked = {name: score for name in built_in if (score := rank_score(name))}
+        needs_tables = any(name in self.requires_knn() for name in names if name not in built_in)
+        needs_neighbours = needs_tables or CENTROID in built_in or bool(ranked)
+        with torch.autocast(inputs.query.device.type, enabled=False):
+            scored = scored_queries(lone, self.on_lone) if needs_neighbours or not len(lone) else ~lone
+            if needs_tables:
+                args |= self._neighbour_args(inputs, includes, neighbours)
+            scores, ranks, nearest = self._scores(built_in, ranked, inputs, relevant, neighbours)
+            args |= {"scores": scores, "classes": Classes.of(inputs.query_labels, scored)}
             if len(lone) and any(map(self._needs_clusters, names)):
-                whole = sides.spread is None
-                given["cluster_labels"] = self.get_cluster_labels(**given) if whole else self._spread_clusters(sides)
-            audit = self.auditor(ranked, sides, relevant, neighbours) if self.auditor and of_neighbours else None
-        result, classes = Result(scores, lone, given.get("cluster_labels"), ranks, audit, nearest), given["classes"]
-        averages, labels = {"": (scores, classes)}, {"": sides.query_labels}
+                is_gathered = inputs.spread is None
+                args["cluster_labels"] = (
+                    self.get_cluster_labels(**args) if is_gathered else self._sharded_clusters(inputs)
+                )
+            audit = self.auditor(ranked, inputs, relevant, neighbours) if self.auditor and needs_neighbours else None
+        result, classes = Result(scores, lone, args.get("cluster_labels"), ranks, audit, nearest), args["classes"]
+        averages, labels = {"": (scores, classes)}, {"": inputs.query_labels}
         queries = Queries(ItemNames(torch.arange(len(lone), device=lone.device)), None, len(lone))
-        return given, Evaluation(names, result, classes.labels, averages, labels, queries)
+        return args, Evaluation(names, result, classes.labels, averages, labels, queries)
 
     def _scores(
         self,
-        own: list[str],
+        built_in: list[str],
         ranked: dict[str, RankScore],
-        sides: RetrievalInputs,
+        inputs: RetrievalInputs,
         relevant: Tensor,
         neighbours: Neighbours,
     ) -> Scored:
         # relevant: (Q,)
         """Return the scores of all queries, by the metrics of ranks and of class means."""
         if self.auditor:
-            self.auditor.look(neighbours, len(sides.reference_labels) - sides.all_shared())
-        scored = self.scorer(ranked, sides, relevant, neighbours)
+            self.auditor.search_k(neighbours, len(inputs.reference_labels) - inputs.all_shared())
+        scored = self.scorer(ranked, inputs, relevant, neighbours)
         scores = dict(scored.scores)
-        if CENTROID in own:
-            scores[CENTROID] = centroid_scores(sides, self.search)
+        if CENTROID in built_in:
+            scores[CENTROID] = centroid_scores(inputs, self.search)
         if self.on_lone == "zero":
             scores = {name: score.masked_fill(relevant == 0, 0) for name, score in scores.items()}
         return scored._replace(scores=scores)
 
-    def _neighbour_arguments(self, sides: RetrievalInputs, includes: bool, neighbours: Neighbours) -> dict[str, Any]:
-        counts = get_label_match_counts(sides.query_labels, sides.reference_labels, self.label_comparison_fn)
-        lone_labels, mask = get_lone_query_labels(sides.query_labels, counts, includes, self.label_comparison_fn)
+    def _neighbour_args(self, inputs: RetrievalInputs, includes: bool, neighbours: Neighbours) -> dict[str, Any]:
+        counts = get_label_match_counts(inputs.query_labels, inputs.reference_labels, self.label_comparison_fn)
+        lone_labels, mask = get_lone_query_labels(inputs.query_labels, counts, includes, self.label_comparison_fn)
         return {
             "label_counts": counts,
             "lone_query_labels": lone_labels,
             "not_lone_query_mask": mask,
-            **self.search.tables(sides, self.determine_k(counts[1], len(sides.reference), includes), neighbours),
+            **self.search.tables(inputs, self.determine_k(counts[1], len(inputs.reference), includes), neighbours),
         }

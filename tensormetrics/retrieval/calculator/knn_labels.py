@@ -1,8 +1,8 @@
 """Scores from tables of neighbours' labels, in the form that subclasses of AccuracyCalculator call.
 
-gt_labels: (n, 1) or (n, 1, L); knn_labels: (n, K) or (n, K, L), nearest first. `label_comparison_fn` gets these two,
-and answers (n, K) bool. `label_counts` is a pair: labels (U,) or (U, L), and how many references match each, the query
-itself included. Results are floats, lists of floats with `return_per_class`, in the order of the sorted labels.
+gt_labels: (n, 1) or (n, 1, L); knn_labels: (n, K) or (n, K, L), nearest first. `label_comparison_fn` maps these two
+to (n, K) bool. `label_counts` is a pair: labels (U,) or (U, L), and the number of references that match each, including
+the query itself. Results are floats, lists of floats with `return_per_class`, in the order of the sorted labels.
 """
 
 from collections.abc import Callable, Sequence
@@ -29,9 +29,9 @@ def precision_at_k(
     return_per_class: bool = False,
     label_comparison_fn: Callable[[Tensor, Tensor], Tensor] = EQUALITY,
 ) -> float | list[float]:
-    """Mean precision among the first k columns."""
-    ranks = ranks_of_matches(matches(gt_labels, knn_labels, label_comparison_fn))
-    return _number(precision(ranks, k), gt_labels, avg_of_avgs, return_per_class)
+    """Compute the mean precision among the first k columns."""
+    ranks = ranks_of_matches(match_labels(gt_labels, knn_labels, label_comparison_fn))
+    return _average_scores(precision(ranks, k), gt_labels, avg_of_avgs, return_per_class)
 
 
 def r_precision(
@@ -43,10 +43,10 @@ def r_precision(
     return_per_class: bool = False,
     label_comparison_fn: Callable[[Tensor, Tensor], Tensor] = EQUALITY,
 ) -> float | list[float]:
-    """Mean R-precision; a lower bound where K < R."""
+    """Compute the mean R-precision; a lower bound if K < R."""
     relevant = relevant_of_counts(gt_labels[:, 0], label_counts, ref_includes_query, label_comparison_fn)
-    ranks = ranks_of_matches(matches(gt_labels, knn_labels, label_comparison_fn), relevant)
-    return _number(r_precision_of(ranks), gt_labels, avg_of_avgs, return_per_class)
+    ranks = ranks_of_matches(match_labels(gt_labels, knn_labels, label_comparison_fn), relevant)
+    return _average_scores(r_precision_of(ranks), gt_labels, avg_of_avgs, return_per_class)
 
 
 def mean_average_precision(
@@ -59,11 +59,11 @@ def mean_average_precision(
     label_comparison_fn: Callable[[Tensor, Tensor], Tensor] = EQUALITY,
     at_r: bool = False,
 ) -> float | list[float]:
-    """MAP among the K columns, or MAP@R; what lies deeper counts as not found."""
+    """Compute MAP among the K columns, or MAP@R; deeper references count as not found."""
     relevant = relevant_of_counts(gt_labels[:, 0], label_counts, ref_includes_query, label_comparison_fn)
-    ranks = ranks_of_matches(matches(gt_labels, knn_labels, label_comparison_fn), relevant)
+    ranks = ranks_of_matches(match_labels(gt_labels, knn_labels, label_comparison_fn), relevant)
     score = average_precision_at_r if at_r else average_precision
-    return _number(score(ranks), gt_labels, avg_of_avgs, return_per_class)
+    return _average_scores(score(ranks), gt_labels, avg_of_avgs, return_per_class)
 
 
 def mean_reciprocal_rank(
@@ -73,9 +73,9 @@ def mean_reciprocal_rank(
     return_per_class: bool = False,
     label_comparison_fn: Callable[[Tensor, Tensor], Tensor] = EQUALITY,
 ) -> float | list[float]:
-    """MRR; 0 for a query without match among the K columns."""
-    ranks = ranks_of_matches(matches(gt_labels, knn_labels, label_comparison_fn))
-    return _number(reciprocal_rank(ranks), gt_labels, avg_of_avgs, return_per_class)
+    """Compute the mean reciprocal rank; a query without a match among the K columns counts as 0."""
+    ranks = ranks_of_matches(match_labels(gt_labels, knn_labels, label_comparison_fn))
+    return _average_scores(reciprocal_rank(ranks), gt_labels, avg_of_avgs, return_per_class)
 
 
 def get_unique_labels(labels: Tensor) -> Tensor:
@@ -89,13 +89,16 @@ def get_label_match_counts(
     label_comparison_fn: Callable[[Tensor, Tensor], Tensor] = EQUALITY,
 ) -> tuple[Tensor, Tensor]:
     # query_labels: (n,) or (n, L)  reference_labels: (N,) or (N, L)  ->  (U,) or (U, L), (U,) int64
-    """The distinct query labels, and how many references match each; a custom comparison is given flat pairs."""
+    """Return the distinct query labels and the number of references that match each.
+
+    A custom comparison receives flat pairs.
+    """
     labels = get_unique_labels(query_labels)
     if not len(labels) or not len(reference_labels):
         return labels, torch.zeros(len(labels), dtype=torch.int64, device=labels.device)
-    nothing = torch.full((len(labels),), -1, device=labels.device)
+    no_self = torch.full((len(labels),), -1, device=labels.device)
     comparison = flat_equality if label_comparison_fn is EQUALITY else label_comparison_fn
-    return labels, Relevance(labels, reference_labels, nothing, comparison)(slice(0, len(labels))).relevant
+    return labels, Relevance(labels, reference_labels, no_self, comparison)(slice(0, len(labels))).relevant
 
 
 def get_lone_query_labels(
@@ -105,7 +108,7 @@ def get_lone_query_labels(
     label_comparison_fn: Callable[[Tensor, Tensor], Tensor] = EQUALITY,
 ) -> tuple[Tensor, Tensor]:
     # query_labels: (n,) or (n, L)  ->  (U',) or (U', L), (n,) bool
-    """The labels that no reference but the query itself matches, and which queries have another one."""
+    """Return the labels that only the query itself matches, and the mask of queries with another match."""
     labels = torch.as_tensor(label_counts[0], device=query_labels.device)
     lone = relevant_of_counts(labels, label_counts, ref_includes_query, label_comparison_fn) <= 0
     relevant = relevant_of_counts(query_labels, label_counts, ref_includes_query, label_comparison_fn)
@@ -117,7 +120,7 @@ def flat_equality(x: Tensor, y: Tensor) -> Tensor:
     return x == y if x.ndim == 1 else (x == y).all(1)
 
 
-def matches(gt_labels: Tensor, knn_labels: Tensor, comparison: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
+def match_labels(gt_labels: Tensor, knn_labels: Tensor, comparison: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
     # gt_labels: (n, 1[, L])  knn_labels: (n, K[, L])  ->  (n, K) bool
     match = comparison(gt_labels, knn_labels)
     return match.all(2) if comparison is EQUALITY and match.ndim == 3 else match
@@ -125,7 +128,7 @@ def matches(gt_labels: Tensor, knn_labels: Tensor, comparison: Callable[[Tensor,
 
 def ranks_of_matches(match: Tensor, relevant: Tensor | None = None, candidates: Tensor | None = None) -> PositiveRanks:
     # match: (n, K) bool  relevant, candidates: (n,)  ->  rank (n, K)
-    """Ranks among K neighbours; where R is not known, no query is lone."""
+    """Return the ranks of matches among K neighbours; without R no query is lone."""
     rank = match * torch.arange(1, match.shape[1] + 1, device=match.device)
     return PositiveRanks(rank, rank.new_ones(len(rank)) if relevant is None else relevant, candidates)
 
@@ -137,17 +140,19 @@ def relevant_of_counts(
     comparison: Callable[[Tensor, Tensor], Tensor] = EQUALITY,
 ) -> Tensor:
     # query_labels: (n,) or (n, L)  ->  (n,) int64, R of every query
-    """The count of the query's label, less the query itself if it is a reference and matches itself."""
-    labels, counts = (torch.as_tensor(side, device=query_labels.device) for side in label_counts)
+    """Look up the count of each query's label, without the query if it is a reference and matches itself."""
+    labels, counts = (torch.as_tensor(values, device=query_labels.device) for values in label_counts)
     codes = torch.cat([labels.to(query_labels.dtype), query_labels]).unique(dim=0, return_inverse=True)[1]
     if ref_includes_query:
-        itself = flat_equality(labels, labels) if comparison is EQUALITY else comparison(labels, labels)
-        counts = counts - itself.long()
+        self_match = flat_equality(labels, labels) if comparison is EQUALITY else comparison(labels, labels)
+        counts = counts - self_match.long()
     table = counts.new_zeros(len(codes)).index_put((codes[: len(labels)],), counts)
     return table[codes[len(labels) :]]
 
 
-def _number(scores: Tensor, gt_labels: Tensor, avg_of_avgs: bool, return_per_class: bool) -> float | list[float]:
+def _average_scores(
+    scores: Tensor, gt_labels: Tensor, avg_of_avgs: bool, return_per_class: bool
+) -> float | list[float]:
     # scores: (n,)
     classes = Classes.of(gt_labels[:, 0], torch.ones_like(scores, dtype=torch.bool))
     return averaged(scores, classes, average_of(avg_of_avgs, return_per_class)).tolist()

@@ -10,11 +10,11 @@ from torch import Tensor
 from ..clusters.kmeans import TorchKMeans
 from ..relevance import Comparison, Gains
 from ..scores.query_metric import Average, OnLone
-from .metric_names import CENTROID, CLUSTERING, NAMES, Depth, is_known
+from .metric_names import CENTROID, CLUSTERING, NAMES, Depth, is_supported
 from .scoring import built_in
-from .validation import as_numbers, called
+from .validation import call_functions, to_floats
 
-OF_NEIGHBOURS = (
+NEIGHBOUR_METRICS = (
     "mean_average_precision",
     "mean_average_precision_at_r",
     "mean_reciprocal_rank",
@@ -23,18 +23,18 @@ OF_NEIGHBOURS = (
 )
 
 
-def calculates(name: str) -> Callable[..., Tensor]:
-    """The method `calculate_{name}`, which a subclass may override or call."""
+def calculate_method(name: str) -> Callable[..., Tensor]:
+    """Create the method `calculate_{name}`, which a subclass may override or call."""
 
-    def calculate(self: Any, **given: Any) -> Tensor:
-        return self._value(name, **given)
+    def calculate(self: Any, **args: Any) -> Tensor:
+        return self._value(name, **args)
 
     calculate.__name__ = f"calculate_{name}"
     return calculate
 
 
 class MetricMethods:
-    """Metrics by name: methods `calculate_x` of this class and its subclasses, and the table of `metric_names`."""
+    """Base class of metrics by name: methods `calculate_x`, also of subclasses, and the table of `metric_names`."""
 
     function_keyword = "calculate_"
 
@@ -50,55 +50,55 @@ class MetricMethods:
     selected: tuple[str, ...]  # by the constructor
     current: tuple[str, ...]  # in the latest call of `get_accuracy`
 
-    calculate_AMI = calculates("AMI")
-    calculate_NMI = calculates("NMI")
-    calculate_mean_average_precision = calculates("mean_average_precision")
-    calculate_mean_average_precision_at_r = calculates("mean_average_precision_at_r")
-    calculate_mean_reciprocal_rank = calculates("mean_reciprocal_rank")
-    calculate_precision_at_1 = calculates("precision_at_1")
-    calculate_r_precision = calculates("r_precision")
+    calculate_AMI = calculate_method("AMI")
+    calculate_NMI = calculate_method("NMI")
+    calculate_mean_average_precision = calculate_method("mean_average_precision")
+    calculate_mean_average_precision_at_r = calculate_method("mean_average_precision_at_r")
+    calculate_mean_reciprocal_rank = calculate_method("mean_reciprocal_rank")
+    calculate_precision_at_1 = calculate_method("precision_at_1")
+    calculate_r_precision = calculate_method("r_precision")
 
     @property
     def original_function_dict(self) -> dict[str, Callable]:
-        """Metric -> the function that computes it, as selected by the constructor."""
+        """Functions of the metrics that the constructor selected, by name."""
         return self._functions(self.selected)
 
     @property
     def curr_function_dict(self) -> dict[str, Callable]:
-        """The same for the latest call of `get_accuracy`."""
+        """Functions of the metrics of the latest call of `get_accuracy`, by name."""
         return self._functions(self.current)
 
     def get_function_dict(self, include: Sequence[str] = (), exclude: Sequence[str] = ()) -> dict[str, Callable]:
-        """Metric -> the function that computes it; include is by default what the constructor selected."""
+        """Return the functions of metrics by name; `include` defaults to the selection of the constructor."""
         return self._functions(self._select(include, exclude))
 
     def get_curr_metrics(self) -> list[str]:
-        """The names that the latest call of `get_accuracy` returned."""
+        """Return the names of the metrics of the latest call of `get_accuracy`."""
         return list(self.current)
 
     def check_primary_metrics(self, include: Sequence[str] = (), exclude: Sequence[str] = ()) -> None:
-        """TypeError unless both are lists or tuples, ValueError unless all names are known."""
+        """Raise a TypeError unless both are lists or tuples, a ValueError unless all names are supported."""
         for option, names in (("include", include), ("exclude", exclude)):
             if not isinstance(names, list | tuple):
                 raise TypeError(f"{option}: got {names!r}, wanted a list or tuple of metric names")
             for name in names:
-                if not (name in self.methods or is_known(name)):
-                    known = ", ".join(dict.fromkeys((*self.methods, *NAMES)))
-                    raise ValueError(f"{option}: got {name!r}, wanted names among {known}")
+                if not (name in self.methods or is_supported(name)):
+                    supported = ", ".join(dict.fromkeys((*self.methods, *NAMES)))
+                    raise ValueError(f"{option}: got {name!r}, wanted names among {supported}")
 
     def description(self) -> str:
         return "avg_of_avgs" if self.avg_of_avgs else ""
 
     def requires_knn(self) -> list[str]:
-        """The methods that are given neighbours; extend it for your own."""
-        return [*OF_NEIGHBOURS]
+        """Return the metrics that need neighbours; a subclass extends the list for its metrics."""
+        return [*NEIGHBOUR_METRICS]
 
     def requires_clustering(self) -> list[str]:
-        """The methods that are given clusters; extend it for your own."""
+        """Return the metrics that need clusters; a subclass extends the list for its metrics."""
         return ["AMI", "NMI"]
 
     def determine_k(self, bin_counts: Tensor, num_reference_embeddings: int, ref_includes_query: bool) -> int:
-        """How many neighbours `knn_labels` has; bin_counts as in `label_counts`."""
+        """Return the number of neighbours in `knn_labels`; bin_counts as in `label_counts`."""
         available = num_reference_embeddings - int(ref_includes_query)
         if self.k != "max_bin_count":
             return available if self.k is None else min(self.k, available)
@@ -112,36 +112,41 @@ class MetricMethods:
         return torch.as_tensor(clusters, device=query.device)
 
     def _get_accuracy(self, function_dict: dict[str, Callable], **kwargs: Any) -> dict[str, Any]:
-        return as_numbers(called(function_dict, kwargs))
+        return to_floats(call_functions(function_dict, kwargs))
 
     def _select(self, include: Sequence[str], exclude: Sequence[str]) -> tuple[str, ...]:
         self.check_primary_metrics(include, exclude)
-        wanted = dict.fromkeys(include or self.selected)
-        names = (*(name for name in self.methods if name in wanted), *(w for w in wanted if w not in self.methods))
-        chosen = tuple(name for name in names if name not in exclude)
-        if not chosen:
-            raise ValueError(f"exclude: got {exclude!r}, which leaves none of {', '.join(wanted)}")
-        if self.on_lone == "zero" and (ranks := {"mean_rank", "median_rank"}.intersection(chosen)):
+        requested = dict.fromkeys(include or self.selected)
+        names = (
+            *(name for name in self.methods if name in requested),
+            *(name for name in requested if name not in self.methods),
+        )
+        selected = tuple(name for name in names if name not in exclude)
+        if not selected:
+            raise ValueError(f"exclude: got {exclude!r}, which leaves none of {', '.join(requested)}")
+        if self.on_lone == "zero" and (ranks := {"mean_rank", "median_rank"}.intersection(selected)):
             raise ValueError(f"on_lone: got 'zero', which is better than any {min(ranks)}; wanted 'exclude' or 'error'")
-        unable = tuple(name for name in chosen if name == CENTROID or self._needs_clusters(name))
-        for option, given in (("label_comparison_fn", self.comparison), ("gains", self.gains)):
-            if given is not None and unable:
-                raise NotImplementedError(f"{option}: {', '.join(unable)} cannot use it; write exclude={unable!r}")
-        return chosen
+        unsupported = tuple(name for name in selected if name == CENTROID or self._needs_clusters(name))
+        for option, value in (("label_comparison_fn", self.comparison), ("gains", self.gains)):
+            if value is not None and unsupported:
+                raise NotImplementedError(
+                    f"{option}: {', '.join(unsupported)} cannot use it; write exclude={unsupported!r}"
+                )
+        return selected
 
     def _needs_clusters(self, name: str) -> bool:
         return name in CLUSTERING or name in self.requires_clustering()
 
-    def _is_own(self, name: str) -> bool:
-        # Computed from ranks or clusters, and not by a subclass.
+    def _is_built_in(self, name: str) -> bool:
+        # Computed from ranks or clusters, not by a method of a subclass.
         return not self._overrides(self.function_keyword + name)
 
     def _functions(self, names: Sequence[str]) -> dict[str, Callable]:
-        of_table = functools.partial(functools.partial, self._value)
-        return {name: getattr(self, self.function_keyword + name, None) or of_table(name) for name in names}
+        value_function = functools.partial(functools.partial, self._value)
+        return {name: getattr(self, self.function_keyword + name, None) or value_function(name) for name in names}
 
-    def _value(self, name: str, **given: Any) -> Tensor:
-        return built_in(name, self.average, **{"label_comparison_fn": self.label_comparison_fn} | given)
+    def _value(self, name: str, **args: Any) -> Tensor:
+        return built_in(name, self.average, **{"label_comparison_fn": self.label_comparison_fn} | args)
 
     def _overrides(self, method: str) -> bool:
         return getattr(type(self), method, None) is not getattr(MetricMethods, method, None)

@@ -1,4 +1,4 @@
-"""The metrics that AccuracyCalculator knows by name, and how deep each looks."""
+"""Metrics that AccuracyCalculator computes by name, and the number of neighbours that each needs."""
 
 import functools
 import re
@@ -20,11 +20,11 @@ from ..scores.query_metric import Statistic, log
 from ..scores.recall import hit_rate, recall
 from ..scores.reciprocal_rank import reciprocal_rank
 
-Depth = int | Literal["max_bin_count"] | None  # neighbours retrieved: so many, as many as the largest class has, or all
+Depth = int | Literal["max_bin_count"] | None  # number of neighbours retrieved: k, the size of the largest class, all
 
 
 class RankScore(NamedTuple):
-    """A score of ranks, how deep it looks (k, "relevant" or None: everywhere), and the statistic over queries."""
+    """A score of ranks, the deepest rank that it uses (k, "relevant" or None: all), and the statistic over queries."""
 
     function: Callable[[PositiveRanks], Tensor]
     depth: int | Literal["relevant"] | None = None
@@ -64,7 +64,7 @@ NAMES = (*sorted((*RANK_SCORES, *CLUSTERING, CENTROID)), *(f"{name}_at_{{k}}" fo
 
 
 def rank_score(name: str) -> RankScore | None:
-    """The score of ranks of this name, if there is one: "ndcg", "ndcg_at_10", ..."""
+    """Return the score of ranks of this name, such as "ndcg" or "ndcg_at_10"; None if there is no such score."""
     if (at_k := re.fullmatch(r"(\w+)_at_([1-9]\d*)", name)) and at_k[1] in SCORES_AT_K:
         k = int(at_k[2])
         return RankScore(functools.partial(SCORES_AT_K[at_k[1]], k=k), k)
@@ -72,12 +72,12 @@ def rank_score(name: str) -> RankScore | None:
 
 
 def statistic_of(name: str) -> Statistic:
-    """What a metric is of the scores of queries: "mean" or "median"."""
+    """Return the statistic of a metric over the scores of queries: "mean" or "median"."""
     score = rank_score(re.sub(r"_level\d+$", "", name))
     return score.statistic if score else "mean"
 
 
-def is_known(name: Any) -> bool:
+def is_supported(name: Any) -> bool:
     return isinstance(name, str) and (name in CLUSTERING or name == CENTROID or rank_score(name) is not None)
 
 
@@ -91,24 +91,24 @@ def checked_k(k: Any) -> Depth:
 
 
 def needed_depth(ranked: dict[str, RankScore], k: Depth, longest: int, available: int) -> int | None:
-    """How many neighbours have to be known, of which k are retrieved; None: the ranks of all relevant references.
+    """Return the number of neighbours that the scores need; None: the ranks of all relevant references.
 
     longest: the largest number of relevant references; available: the number of references of a query.
     """
     depths = {name: longest if score.depth == "relevant" else score.depth for name, score in ranked.items()}
     finite = [depth for depth in depths.values() if depth is not None]
-    wanted = max(finite) if len(finite) == len(depths) else None
+    needed = max(finite) if len(finite) == len(depths) else None
     if k is None:
-        return wanted
+        return needed
     limit = longest if k == "max_bin_count" else k
     if limit > available:
         log.info("k=%d is cut to the %d references of a query", limit, available)
-    short = {name: depth for name, depth in depths.items() if depth is not None and limit < min(depth, available)}
-    if short:
+    truncated = {name: depth for name, depth in depths.items() if depth is not None and limit < min(depth, available)}
+    if truncated:
         log.warning(
             "k=%d is below the %d neighbours that are looked at by %s: lower bounds; write k=None",
             limit,
-            max(short.values()),
-            " and ".join(short),
+            max(truncated.values()),
+            " and ".join(truncated),
         )
-    return min(limit, available, *([] if wanted is None else [wanted]))
+    return min(limit, available, *([] if needed is None else [needed]))

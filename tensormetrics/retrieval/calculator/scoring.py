@@ -1,4 +1,4 @@
-"""What AccuracyCalculator computes: scores of every query, and each metric from what it is given."""
+"""Scores of every query for AccuracyCalculator, and the value of each metric from its arguments."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal, NamedTuple, get_args
@@ -17,18 +17,18 @@ from ..scores.query_metric import Average, Classes, averaged, query_scores
 from ..search.distance import DEFAULT, DISTANCES, Distance
 from .knn_labels import EQUALITY, flat_equality, ranks_of_matches, relevant_of_counts
 from .metric_names import CENTROID, CLUSTERING, Depth, RankScore, needed_depth, rank_score, statistic_of
-from .search import Nearest, Neighbours, Search, compared
+from .search import Nearest, Neighbours, Search, compare_labels
 
 Keep = Literal["scores", "all", "neighbours"]
 KEEP: tuple[Keep, ...] = get_args(Keep)
 
 
 class Audit(NamedTuple):
-    """What an exact search finds for some queries.
+    """Results of an exact search for a sample of the queries.
 
-    queries: (A,) int64, which ones, ascending.
-    found: (A, K) float64, the share of a query's k nearest references that the approximate search found among its
-        first k, for k = 1, ..., K; NaN where there is no reference.
+    queries: (A,) int64, indices of the queries, ascending.
+    found: (A, K) float64, recall of a query's k nearest references among the first k of the approximate search, for
+        k = 1, ..., K; NaN without references.
     exact: metric -> (A,) float64, their exact scores.
     """
 
@@ -38,14 +38,14 @@ class Audit(NamedTuple):
 
 
 class Result(NamedTuple):
-    """What the latest call found, before averaging. With `label_levels` the names of metrics end in `_level{i}`.
+    """Results of the latest call before averaging. With `label_levels` the names of metrics end in `_level{i}`.
 
     scores: metric -> (Q,) float64, NaN for lone queries.
     lone: (Q,) bool, queries without relevant reference, or (L, Q).
-    cluster_labels: (Q,) int64, or (L, Q); None if no metric asked for them.
-    ranks: of all relevant references that were looked for, or a tuple of L; None unless keep="all".
-    audit: what an exact search finds for some queries; None unless one was asked for.
-    neighbours: `indices`, `distances` and `relevance` of the k nearest candidates, (Q, k) each, or a tuple of L such;
+    cluster_labels: (Q,) int64, or (L, Q); None if no metric needs them.
+    ranks: of all relevant references that were searched, or a tuple of L; None unless keep="all".
+    audit: results of an exact search for a sample of the queries; None unless requested.
+    neighbours: `indices`, `distances` and `relevance` of the k nearest candidates, (Q, k) each, or a tuple of L;
         None unless keep="neighbours".
     """
 
@@ -58,13 +58,13 @@ class Result(NamedTuple):
 
 
 class Evaluation(NamedTuple):
-    """All that is known of one call, for `last`, `class_labels`, `interval` and `audited`.
+    """Results and queries of one call, for `last`, `class_labels`, `interval` and `audited`.
 
-    names: the metrics that were asked for.
+    names: the requested metrics.
     class_labels: (C,) or (C, L), the classes of the scored queries, or a tuple of them, one for each level.
     averages: the scores that were averaged and their classes, by the suffix of a level, "" without levels.
     labels: (Q,) or (Q, L) of the queries, by the same suffixes.
-    population: the number of queries of which these are a random sample; None: they are no sample.
+    population: the number of queries that these were sampled from; None: they are no sample.
     """
 
     names: tuple[str, ...]
@@ -77,7 +77,7 @@ class Evaluation(NamedTuple):
 
     @classmethod
     def of_levels(cls, evaluations: "dict[str, Evaluation]") -> "Evaluation":
-        """Return those of all levels of labels, by the suffix of their names, as one."""
+        """Merge the evaluations of all levels of labels, given by the suffix of their names."""
         first = next(iter(evaluations.values()))
         averages = {suffix: evaluation.averages[""] for suffix, evaluation in evaluations.items()}
         return first._replace(
@@ -89,7 +89,7 @@ class Evaluation(NamedTuple):
 
 
 class Scored(NamedTuple):
-    """What `QueryScorer` computes.
+    """Result of `QueryScorer`.
 
     scores: metric -> (Q,) float64, NaN for lone queries.
     ranks: of all relevant references that were searched; None unless keep="all".
@@ -102,7 +102,7 @@ class Scored(NamedTuple):
 
 
 class QueryScorer:
-    """`scorer(ranked, sides, relevant, neighbours)` scores all queries of one call by functions of their ranks."""
+    """Scorer of all queries of one call by functions of their ranks, `scorer(ranked, inputs, relevant, neighbours)`."""
 
     def __init__(self, search: Search, k: Depth, keep: Keep, progress: bool) -> None:
         _checks.check_choice("keep", keep, KEEP)
@@ -115,27 +115,27 @@ class QueryScorer:
         self.search, self.k, self.keep, self.progress = search, k, keep, progress
 
     def __call__(
-        self, ranked: dict[str, RankScore], sides: RetrievalInputs, relevant: Tensor, neighbours: Neighbours
+        self, ranked: dict[str, RankScore], inputs: RetrievalInputs, relevant: Tensor, neighbours: Neighbours
     ) -> Scored:
         # relevant: (Q,)
         longest, available = (
             int(relevant.max()) if len(relevant) else 0,
-            len(sides.reference_labels) - sides.all_shared(),
+            len(inputs.reference_labels) - inputs.all_shared(),
         )
         nearest = ranks = None
         if self.keep == "neighbours":
             k = min(self.k if isinstance(self.k, int) else longest, max(available, 0))
-            nearest = self.search.nearest(sides, k, neighbours)
+            nearest = self.search.nearest(inputs, k, neighbours)
         if ranked and longest:
             depth = needed_depth(ranked, self.k, longest, available)
-            tiles = self.search.tiles(sides, relevant, depth, neighbours)
-            queries = len(sides.query if sides.spread else relevant)
+            tiles = self.search.tiles(inputs, relevant, depth, neighbours)
+            queries = len(inputs.query if inputs.spread else relevant)
             tiles = _with_progress(tiles, queries) if self.progress else tiles
             if self.keep == "all":
                 tiles = list(tiles)
-                ranks = joined(tiles, queries, sides.gains is not None, depth, relevant.device)
-                ranks = gathered_ranks(ranks, sides.spread)
-            values = query_scores([score.function for score in ranked.values()], tiles, sides)
+                ranks = joined(tiles, queries, inputs.gains is not None, depth, relevant.device)
+                ranks = gathered_ranks(ranks, inputs.spread)
+            values = query_scores([score.function for score in ranked.values()], tiles, inputs)
         else:
             values = torch.full((len(ranked), len(relevant)), torch.nan, dtype=torch.float64, device=relevant.device)
         return Scored(dict(zip(ranked, values, strict=True)), ranks, nearest)
@@ -148,21 +148,21 @@ def _with_progress(tiles: Iterator[tuple[Any, PositiveRanks]], queries: int) -> 
             progress.advance(len(ranks.relevant))
 
 
-def centroid_scores(sides: RetrievalInputs, search: Search) -> Tensor:
+def centroid_scores(inputs: RetrievalInputs, search: Search) -> Tensor:
     # ->  (Q,) float64
-    if sides.ignore is not None:
-        name = "cameras" if isinstance(sides.ignore, tuple) else "ignore"
+    if inputs.ignore is not None:
+        name = "cameras" if isinstance(inputs.ignore, tuple) else "ignore"
         raise ValueError(f"{name}: {CENTROID} cannot leave them out; write exclude={(CENTROID,)!r}")
-    return checked_centroids(sides, distance_of_search(CENTROID, search.knn_func), search.memory_budget)
+    return checked_centroids(inputs, distance_of_search(CENTROID, search.knn_func), search.memory_budget)
 
 
-def distance_of_search(asked: str, knn_func: Callable) -> Distance:
-    """Its distance, by which centroids are compared and searches audited; Euclidean where it tells none."""
+def distance_of_search(option: str, knn_func: Callable) -> Distance:
+    """Return the distance of a search, for centroids and audits; Euclidean if it has no attribute `distance`."""
     name = getattr(knn_func, "distance", DEFAULT)
     if not isinstance(name, str) or name not in DISTANCES:
         raise ValueError(
-            f"{asked}: got a knn_func whose distance is {name!r}, wanted one of {', '.join(map(repr, DISTANCES))}; "
-            + (f"write exclude={(CENTROID,)!r}" if asked == CENTROID else f"leave out {asked}")
+            f"{option}: got a knn_func whose distance is {name!r}, wanted one of {', '.join(map(repr, DISTANCES))}; "
+            + (f"write exclude={(CENTROID,)!r}" if option == CENTROID else f"leave out {option}")
         )
     return DISTANCES[name]
 
@@ -182,7 +182,7 @@ def built_in(
     ref_includes_query: bool = False,
     **kwargs: Any,
 ) -> Tensor:
-    """A metric from the scores of all queries or from clusters; for a subclass that calls it, from labels alone."""
+    """Compute a metric from the scores of all queries or from clusters; when called by a subclass, from labels."""
     if name in CLUSTERING:
         if not len(query_labels):
             return torch.full((), torch.nan, dtype=torch.float64, device=query_labels.device)
@@ -197,20 +197,22 @@ def built_in(
     if label_counts is not None:
         relevant = relevant_of_counts(query_labels, label_counts, ref_includes_query, label_comparison_fn)
     comparison = flat_equality if label_comparison_fn is EQUALITY else label_comparison_fn
-    values = score.function(ranks_of_matches(compared(comparison, query_labels, knn_labels), relevant))
+    values = score.function(ranks_of_matches(compare_labels(comparison, query_labels, knn_labels), relevant))
     scored = ~values.isnan() if not_lone_query_mask is None else not_lone_query_mask.to(values.device)
     return averaged(values, Classes.of(query_labels, scored), average, statistic)
 
 
-def levels_of(sides: RetrievalInputs) -> Iterator[tuple[str, RetrievalInputs]]:
-    """Yield the suffix of each level of labels, and the sides with the labels of that level."""
-    labels = [side if side.ndim == 2 else side[:, None] for side in (sides.query_labels, sides.reference_labels)]
-    for i, (query_labels, reference_labels) in enumerate(zip(*(side.unbind(1) for side in labels), strict=True)):
-        yield f"_level{i}", sides._replace(query_labels=query_labels, reference_labels=reference_labels)
+def levels_of(inputs: RetrievalInputs) -> Iterator[tuple[str, RetrievalInputs]]:
+    """Yield the suffix of each level of labels, and the inputs with the labels of that level."""
+    labels = [
+        column if column.ndim == 2 else column[:, None] for column in (inputs.query_labels, inputs.reference_labels)
+    ]
+    for i, (query_labels, reference_labels) in enumerate(zip(*(column.unbind(1) for column in labels), strict=True)):
+        yield f"_level{i}", inputs._replace(query_labels=query_labels, reference_labels=reference_labels)
 
 
 def of_levels(results: dict[str, Result]) -> Result:
-    """The results of all levels of labels, by the suffix of their names, as one."""
+    """Merge the results of all levels of labels, given by the suffix of their names."""
     scores = {name + suffix: score for suffix, result in results.items() for name, score in result.scores.items()}
     clusters = [result.cluster_labels for result in results.values() if result.cluster_labels is not None]
     audits = {suffix: result.audit for suffix, result in results.items() if result.audit is not None}

@@ -1,4 +1,4 @@
-"""What AccuracyCalculator does with references in blocks: which metrics it can, and what its partial counts are of."""
+"""References of AccuracyCalculator in blocks: the metrics that support them, and the file of partial counts."""
 
 import hashlib
 import os
@@ -12,7 +12,7 @@ from torch import distributed as dist
 
 from ..._distributed import Group, all_gather_status, check_same_options, described, options_of
 from ..._version import __version__
-from ..inputs import Stream, as_tensor, budget, need_no_table
+from ..inputs import Stream, as_tensor, budget, is_rank_local
 from ..relevance import Ignore
 from ..sources.source import ArrayRows, RowSource
 from ..sources.state import State
@@ -22,7 +22,7 @@ from .search import Search
 
 
 class Scoring(Protocol):
-    """What is read of an AccuracyCalculator."""
+    """Attributes of an AccuracyCalculator that this module reads."""
 
     search: Search
     scorer: QueryScorer
@@ -31,28 +31,28 @@ class Scoring(Protocol):
     memory_budget: int | None
     _arguments: tuple[tuple[Any, ...], dict[str, Any]]
 
-    def _is_own(self, name: str) -> bool: ...
+    def _is_built_in(self, name: str) -> bool: ...
 
 
 class Partial(NamedTuple):
-    """Where partial counts of a call are written, and the processes that share it."""
+    """File for the partial counts of a call, and the processes that share the call."""
 
     path: str | os.PathLike | None
     seconds: float
     group: Group
 
 
-def in_blocks(
-    names: Sequence[str], given: Mapping[str, Any], calculator: Scoring, device: torch.device, partial: Partial
+def as_stream(
+    names: Sequence[str], args: Mapping[str, Any], calculator: Scoring, device: torch.device, partial: Partial
 ) -> Any:
-    # given: by name, the arguments of `get_accuracy`
+    # args: the arguments of `get_accuracy` by name
     """Return the references as a `Stream` if they are read in blocks, else as they are."""
-    reference = given["reference"]
-    if isinstance(reference, np.memmap) and _outgrows_memory(names, reference, given["gains"], calculator, device):
+    reference = args["reference"]
+    if isinstance(reference, np.memmap) and _outgrows_memory(names, reference, args["gains"], calculator, device):
         reference = ArrayRows(reference)
     if isinstance(reference, RowSource):
         check_blocks(names, calculator)
-        state = _state_of(names, {**given, "reference": reference}, calculator, device, partial)
+        state = _state_of(names, {**args, "reference": reference}, calculator, device, partial)
         return Stream(reference, state, partial.group)
     if partial.path is not None or partial.group is not None:
         name = "state" if partial.path is not None else "group"
@@ -61,12 +61,12 @@ def in_blocks(
 
 
 def check_blocks(names: Sequence[str], calculator: Scoring) -> None:
-    """Raise a ValueError for what needs all references in memory."""
-    unable = tuple(n for n in names if not (calculator._is_own(n) and (rank_score(n) or n in CLUSTERING)))
-    if unable:
+    """Raise a ValueError for metrics and options that need all references in memory."""
+    unsupported = tuple(n for n in names if not (calculator._is_built_in(n) and (rank_score(n) or n in CLUSTERING)))
+    if unsupported:
         raise ValueError(
-            f"reference: {', '.join(unable)} cannot be scored in blocks; write exclude={unable!r}, or give a tensor or "
-            "a memory-mapped array"
+            f"reference: {', '.join(unsupported)} cannot be scored in blocks; write exclude={unsupported!r}, or give a "
+            "tensor or a memory-mapped array"
         )
     if calculator.search.counted is None:
         raise ValueError("knn_func: got a search of all references at once with references in blocks; leave it out")
@@ -79,13 +79,15 @@ def check_blocks(names: Sequence[str], calculator: Scoring) -> None:
 def _outgrows_memory(
     names: Sequence[str], reference: np.memmap, gains: Any, calculator: Scoring, device: torch.device
 ) -> bool:
-    """Return whether the floating copy of integer rows that a search makes is above the memory budget, and the scores
-    can do with blocks."""
+    """Return whether integer rows have to be scored in blocks, and can be.
+
+    A search makes a floating-point copy of them, which may exceed the memory budget.
+    """
     if reference.ndim != 2 or reference.dtype.kind not in "biu" or device.type != "cpu":
         return False
-    copied = reference.size * (4 if reference.dtype.itemsize <= 2 else 8)
-    by_groups = calculator.ignore is None or isinstance(calculator.ignore, tuple)
-    if copied <= budget(calculator.memory_budget, device) or not by_groups or not need_no_table(gains):
+    copy_bytes = reference.size * (4 if reference.dtype.itemsize <= 2 else 8)
+    ignores_by_group = calculator.ignore is None or isinstance(calculator.ignore, tuple)
+    if copy_bytes <= budget(calculator.memory_budget, device) or not ignores_by_group or not is_rank_local(gains):
         return False
     try:
         check_blocks(names, calculator)
@@ -95,24 +97,24 @@ def _outgrows_memory(
 
 
 def _state_of(
-    names: Sequence[str], given: Mapping[str, Any], calculator: Scoring, device: torch.device, partial: Partial
+    names: Sequence[str], args: Mapping[str, Any], calculator: Scoring, device: torch.device, partial: Partial
 ) -> State | None:
-    """Return a file for partial counts of this call and no other; of a group one for each process, which must agree."""
+    """Return the file for partial counts of this call; a group has one for each process, with equal options."""
     path, seconds, group = partial
     if path is None and group is None:
         return None
-    # By the memory queries are cut into parts, and where none is told the device decides.
+    # The memory determines how queries are split; by default it depends on the device.
     memory = budget(calculator.memory_budget, device)
-    own = {"metrics": ", ".join(names), "state": repr(path and os.fspath(path))}
-    said = options_of(calculator) | own | {"version": __version__}
-    said |= {name: _identity(name, value) for name, value in given.items()}
+    call_options = {"metrics": ", ".join(names), "state": repr(path and os.fspath(path))}
+    description = options_of(calculator) | call_options | {"version": __version__}
+    description |= {name: _identity(name, value) for name, value in args.items()}
     if group is not None:
-        memories, ranks = zip(*all_gather_status((memory, said), group), strict=True)
+        memories, ranks = zip(*all_gather_status((memory, description), group), strict=True)
         check_same_options(ranks)
         memory, rank, world = min(memories), dist.get_rank(group), dist.get_world_size(group)
-        path, said["process"] = path and f"{os.fspath(path)}.rank{rank}", f"{rank} of {world}"
-    del said["state"]
-    return State(path, said | {"memory_budget": repr(memory)}, seconds) if path else None
+        path, description["process"] = path and f"{os.fspath(path)}.rank{rank}", f"{rank} of {world}"
+    del description["state"]
+    return State(path, description | {"memory_budget": repr(memory)}, seconds) if path else None
 
 
 def _identity(name: str, value: Any) -> str:
@@ -121,7 +123,7 @@ def _identity(name: str, value: Any) -> str:
     if value is None or callable(value) or isinstance(value, bool | int | float | str | torch.device):
         return described(value)
     if isinstance(value, tuple):
-        return ", ".join(_identity(name, each) for each in value)
+        return ", ".join(_identity(name, item) for item in value)
     values: Tensor = as_tensor(name, value, torch.device("cpu")).contiguous()
     digest = hashlib.blake2b(values.view(-1).view(torch.uint8).numpy().data, digest_size=16).hexdigest()
     return f"{tuple(values.shape)} {values.dtype} with content {digest}"

@@ -1,4 +1,4 @@
-"""What AccuracyCalculator lets in and out: queries and references, functions and their values."""
+"""Arguments and results of AccuracyCalculator: queries and references, functions and their values."""
 
 import inspect
 from collections.abc import Callable
@@ -14,6 +14,7 @@ from ..inputs import (
     Stream,
     as_embeddings,
     as_gains,
+    as_labeled_rows,
     as_labels,
     as_tensor,
     both_or_neither,
@@ -22,19 +23,18 @@ from ..inputs import (
     check_squares,
     comparable_labels,
     few_rows,
-    labelled,
 )
 from ..sources.source import RowSource
 
 
 def default_device(rows: Any) -> torch.device:
-    """Where to score: where the rows are, if that is no CPU, else the current CUDA device if there is one."""
+    """Return the device of the rows, if that is no CPU, else the current CUDA device if there is one."""
     if isinstance(rows, Tensor) and rows.device.type != "cpu":
         return rows.device
     return torch.device("cuda", torch.cuda.current_device()) if torch.cuda.is_available() else torch.device("cpu")
 
 
-def as_sides(
+def as_inputs(
     query: Any,
     query_labels: Any,
     reference: Any,
@@ -44,18 +44,21 @@ def as_sides(
     columns: bool,
 ) -> RetrievalInputs:
     # reference: rows, or a Stream of them
-    """Return both as finite tensors of comparable labels; no reference: the queries against each other."""
+    """Check queries and references and convert them to tensors.
+
+    Without references, queries are scored against each other.
+    """
     both_or_neither(reference=reference, reference_labels=reference_labels)
     query = query.read(0, len(query)) if isinstance(query, RowSource) else query
-    query, query_labels = labelled(query, query_labels, device, ("query", "query_labels"), columns)
+    query, query_labels = as_labeled_rows(query, query_labels, device, ("query", "query_labels"), columns)
     check_finite(query=query, query_labels=query_labels)
     check_squares(query=query)
     if reference is None:
         return RetrievalInputs(query, query_labels, query, query_labels, len(query))
     if isinstance(reference, Stream):
-        return _streamed(query, query_labels, reference, reference_labels, ref_includes_query, columns)
+        return _streamed_inputs(query, query_labels, reference, reference_labels, ref_includes_query, columns)
     names = ("reference", "reference_labels")
-    reference, reference_labels = labelled(reference, reference_labels, device, names, columns)
+    reference, reference_labels = as_labeled_rows(reference, reference_labels, device, names, columns)
     _checks.shape("reference", reference, "N", query.shape[1])
     check_finite(reference=reference, reference_labels=reference_labels)
     check_squares(reference=reference)
@@ -65,7 +68,7 @@ def as_sides(
     return RetrievalInputs(query, query_labels, reference, reference_labels, len(query) if ref_includes_query else 0)
 
 
-def _streamed(
+def _streamed_inputs(
     query: Tensor, query_labels: Tensor, stream: Stream, labels: Any, ref_includes_query: bool, columns: bool
 ) -> RetrievalInputs:
     # query: (Q, D)  query_labels: (Q[, L])
@@ -84,17 +87,17 @@ def _streamed(
 
 
 def with_options(
-    sides: RetrievalInputs,
+    inputs: RetrievalInputs,
     *,
     cameras: tuple[Any, Any] = (None, None),
     self_index: Any = None,
     gains: Any = None,
     ignore: Any = None,
 ) -> RetrievalInputs:
-    """The same with what else says who is a candidate, and of what worth; arrays and lists become tensors."""
-    device, references = sides.query.device, len(sides.reference_labels)
-    if any(side is not None for side in cameras):
-        sides = sides.without(_as_groups(cameras, (len(sides.query_labels), references), device))
+    """Add the options that determine candidates and their gains; arrays and lists become tensors."""
+    device, references = inputs.query.device, len(inputs.reference_labels)
+    if any(group is not None for group in cameras):
+        inputs = inputs.without(_as_groups(cameras, (len(inputs.query_labels), references), device))
     if isinstance(ignore, tuple):
         names = ("ignore: query groups", "ignore: reference groups")
         ignore = tuple(as_tensor(name, group, device) for name, group in zip(names, ignore, strict=True))
@@ -102,17 +105,17 @@ def with_options(
         ignore = as_tensor("ignore", ignore, device)
     if self_index is not None:
         self_index = as_tensor("self_index", self_index, device)
-        sides = sides._replace(shared=0, own=check_self_index(self_index, len(sides.query), references))
-    return sides._replace(gains=as_gains(gains, device)).without(ignore)
+        inputs = inputs._replace(shared=0, own=check_self_index(self_index, len(inputs.query), references))
+    return inputs._replace(gains=as_gains(gains, device)).without(ignore)
 
 
 def _as_groups(groups: tuple[Any, Any], lengths: tuple[int, int], device: torch.device) -> tuple[Tensor, Tensor]:
     names = ("query_cameras", "reference_cameras")
     both_or_neither(**dict(zip(names, groups, strict=True)))
-    of_query, of_reference = (as_tensor(name, side, device) for name, side in zip(names, groups, strict=True))
-    for name, group, length in zip(names, (of_query, of_reference), lengths, strict=True):
+    query_groups, reference_groups = (as_tensor(name, group, device) for name, group in zip(names, groups, strict=True))
+    for name, group, length in zip(names, (query_groups, reference_groups), lengths, strict=True):
         _checks.shape(name, group, length)
-    return of_query, of_reference
+    return query_groups, reference_groups
 
 
 def _check_prefix(query: Tensor, query_labels: Tensor, reference: Tensor, reference_labels: Tensor) -> None:
@@ -123,33 +126,33 @@ def _check_prefix(query: Tensor, query_labels: Tensor, reference: Tensor, refere
             f"ref_includes_query: got {len(query)} queries and {len(reference)} references, wanted references that "
             "begin with the queries"
         )
-    same = (head_labels == query_labels).unsqueeze(-1).flatten(1).all(1)
-    for rows, *sides in zip(*(side.split(few_rows(head)) for side in (same, head, query)), strict=True):
-        rows &= torch.isclose(sides[0], sides[1].to(head.dtype)).all(1)
-    if not same.all():
+    is_equal = (head_labels == query_labels).unsqueeze(-1).flatten(1).all(1)
+    for rows, *chunks in zip(*(tensor.split(few_rows(head)) for tensor in (is_equal, head, query)), strict=True):
+        rows &= torch.isclose(chunks[0], chunks[1].to(head.dtype)).all(1)
+    if not is_equal.all():
         raise ValueError(
-            f"ref_includes_query: row {int((~same).nonzero()[0])} of reference or reference_labels differs from the "
-            "query's, wanted references that begin with the queries"
+            f"ref_includes_query: row {int((~is_equal).nonzero()[0])} of reference or reference_labels differs from "
+            "the query's, wanted references that begin with the queries"
         )
 
 
-def called(functions: dict[str, Callable], given: dict[str, Any]) -> dict[str, Any]:
-    """The value of each function, given those arguments that it names."""
+def call_functions(functions: dict[str, Callable], args: dict[str, Any]) -> dict[str, Any]:
+    """Call each function with the arguments that it names, and return the values."""
     values = {}
     for name, function in functions.items():
         parameters = inspect.signature(function).parameters
         takes_all = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
-        values[name] = function(**(given if takes_all else {key: given[key] for key in parameters if key in given}))
+        values[name] = function(**(args if takes_all else {key: args[key] for key in parameters if key in args}))
     return values
 
 
-def as_numbers(values: dict[str, Any]) -> dict[str, Any]:
-    """Tensors as floats and lists of floats, by one transfer to the host."""
+def to_floats(values: dict[str, Any]) -> dict[str, Any]:
+    """Convert tensors to floats and lists of floats, by one transfer to the host."""
     tensors = {name: value for name, value in values.items() if isinstance(value, Tensor)}
-    numbers, flat = dict(values), []
+    result, flat = dict(values), []
     if tensors:
         device = next(iter(tensors.values())).device
         flat = torch.cat([tensor.to(device, torch.float64).flatten() for tensor in tensors.values()]).tolist()
     for name, tensor in tensors.items():
-        numbers[name], flat = (flat[: tensor.numel()], flat[tensor.numel() :]) if tensor.ndim else (flat[0], flat[1:])
-    return {name: value.item() if isinstance(value, np.generic) else value for name, value in numbers.items()}
+        result[name], flat = (flat[: tensor.numel()], flat[tensor.numel() :]) if tensor.ndim else (flat[0], flat[1:])
+    return {name: value.item() if isinstance(value, np.generic) else value for name, value in result.items()}

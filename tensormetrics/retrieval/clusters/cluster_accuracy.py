@@ -15,7 +15,7 @@ from ...assignment import linear_sum_assignment
 from ..deterministic import distinct
 from ..inputs import budget
 from ..scores.embedding_metric import EmbeddingMetric
-from .communicator import AmongRanks
+from .communicator import GroupCommunicator
 from .contingency import ClusteringMetric, Contingency, as_contingency, items_of
 from .kmeans import TorchKMeans
 
@@ -24,15 +24,15 @@ from .kmeans import TorchKMeans
 def cluster_accuracy(
     labels: Tensor | Contingency, clusters: Tensor | None = None, *, memory_budget: int | None = None
 ) -> Tensor:
-    """Fraction of items whose cluster is matched to their class, under the one-to-one matching that maximises it.
+    """Compute the fraction of items in the cluster matched to their class, by the best one-to-one matching.
 
     Shapes: labels, clusters: (..., N), or a Contingency alone -> (...) float64.
 
     In [0, 1], higher is better; NaN for N = 0. Numbers of classes and clusters may differ. The matching needs a dense
-    table of 4 bytes a cell (8 from 4 million items). Where all classes x clusters exceed `memory_budget` (default 256
-    MiB on a CPU, 1 GiB on a GPU), only classes and clusters that are linked by shared items are put in one table;
-    ValueError if one of these exceeds it still, and as `contingency`. Yang et al., Image Clustering Using Local
-    Discriminant Models and Global Integration, 2010, DOI 10.1109/TIP.2010.2049235.
+    table of 4 bytes a cell (8 from 4 million items). If the table of all classes and clusters exceeds `memory_budget`
+    (default 256 MiB on a CPU, 1 GiB on a GPU), each connected component of classes and clusters with shared items gets
+    a separate table; ValueError if one of these still exceeds it, and as `contingency`. Yang et al., Image Clustering
+    Using Local Discriminant Models and Global Integration, 2010, DOI 10.1109/TIP.2010.2049235.
 
     >>> labels, clusters = torch.tensor([0, 0, 1, 1, 1]), torch.tensor([5, 5, 7, 7, 5])
     >>> cluster_accuracy(labels, clusters)
@@ -44,14 +44,14 @@ def cluster_accuracy(
     dense = (*table.count.shape[:-1], shape[0] * shape[1])
     dtype = _dtype(table)
     if dtype.itemsize * math.prod(dense) > memory:
-        return _matched_by_parts(table, memory) / table.total
+        return _match_components(table, memory) / table.total
     counts = torch.zeros(dense, dtype=dtype, device=table.count.device)
     counts.scatter_add_(-1, table.row * shape[1] + table.col, table.count.to(dtype))
     return linear_sum_assignment(counts.unflatten(-1, shape), maximize=True).cost / table.total
 
 
 class ClusterAccuracy(ClusteringMetric):
-    """Share of items whose cluster is matched one-to-one to their class, in [0, 1]; see `cluster_accuracy`.
+    """Fraction of items in the cluster matched one-to-one to their class, in [0, 1]; see `cluster_accuracy`.
 
     `update(labels, clusters)`, (n,) each, batch by batch. For embeddings: `EmbeddingClusterAccuracy`.
     """
@@ -68,7 +68,7 @@ class ClusterAccuracy(ClusteringMetric):
 
 
 class EmbeddingClusterAccuracy(EmbeddingMetric):
-    """Clusters the queries of all updates and compares with their labels; see `cluster_accuracy`.
+    """Cluster accuracy of a k-means clustering of the queries of all updates; see `cluster_accuracy`.
 
     Args:
         n_clusters: default the number of distinct labels.
@@ -104,36 +104,36 @@ class EmbeddingClusterAccuracy(EmbeddingMetric):
 
     def compute(self) -> Tensor:
         # ->  () float64
-        sides, queries = self.kept()
-        classes, codes = sides.query_labels.unique(return_inverse=True)
+        inputs, queries = self.kept()
+        classes, codes = inputs.query_labels.unique(return_inverse=True)
         if not len(codes):
-            return sides.query.new_full((), torch.nan, dtype=torch.float64)
+            return inputs.query.new_full((), torch.nan, dtype=torch.float64)
         n_clusters = self.n_clusters or len(classes)
-        if sides.spread is not None and isinstance(self.kmeans_func, TorchKMeans):
-            among = AmongRanks(sides.spread)
-            clusters = among.all_of(self.kmeans_func.clusters(sides.query, n_clusters, among))
+        if inputs.spread is not None and isinstance(self.kmeans_func, TorchKMeans):
+            comm = GroupCommunicator(inputs.spread)
+            clusters = comm.all_gather(self.kmeans_func.clusters(inputs.query, n_clusters, comm))
         else:
-            clusters = torch.as_tensor(self.kmeans_func(sides.query, n_clusters), device=codes.device)
+            clusters = torch.as_tensor(self.kmeans_func(inputs.query, n_clusters), device=codes.device)
         score = functools.partial(cluster_accuracy, memory_budget=self.memory_budget)
         self._items = functools.partial(items_of, codes, clusters, queries.names, score)
         return cluster_accuracy(codes, clusters, memory_budget=self.memory_budget)
 
 
 def _dtype(table: Contingency) -> torch.dtype:
-    # Sums of counts along a path of the solver stay within a few times the number of items: exact up to 2^24.
+    # Sums of counts along a path of the solver are at most a few times the number of items: exact up to 2^24.
     return torch.float32 if table.total < 2**22 else torch.float64
 
 
-def _matched_by_parts(table: Contingency, memory: int) -> Tensor:
-    # ->  (...) float64: matched items, each connected part of the graph of classes and clusters by itself
-    lead, cells = table.count.shape[:-1], table.count.shape[-1]
+def _match_components(table: Contingency, memory: int) -> Tensor:
+    # ->  (...) float64: matched items, solved separately for each connected component of classes and clusters
+    batch_shape, cells = table.count.shape[:-1], table.count.shape[-1]
     counts = table.count.reshape(-1, cells)
     item, cell = counts.nonzero(as_tuple=True)
     counts = counts[item, cell].to(_dtype(table))
     row = item * table.row_size.shape[-1] + table.row.reshape(-1, cells)[item, cell]
     col = item * table.col_size.shape[-1] + table.col.reshape(-1, cells)[item, cell]
-    part = _parts(row, col)
-    (row, heights), (col, widths) = _places(part, row), _places(part, col)
+    part = _connected_components(row, col)
+    (row, heights), (col, widths) = _index_nodes(part, row), _index_nodes(part, col)
     largest = int((heights * widths).argmax())
     height, width = int(heights[largest]), int(widths[largest])
     needed = counts.itemsize * height * width
@@ -143,40 +143,42 @@ def _matched_by_parts(table: Contingency, memory: int) -> Tensor:
             f"{needed} bytes, got {memory}; pass a larger memory_budget"
         )
     matched = torch.zeros(len(heights), dtype=torch.float64, device=counts.device)
-    # Parts of similar size, by powers of two, are padded to one another and solved together.
+    # Components of similar size, by powers of two, are padded to a common size and solved together.
     size = torch.stack([heights, widths], 1).sub(1).double().frexp().exponent
     _, kinds = size.unique(dim=0, return_inverse=True)
     for kind in range(int(kinds.max()) + 1):
         members = (kinds == kind).nonzero()[:, 0]
         bound = counts.itemsize * int(heights[members].max()) * int(widths[members].max())
-        for few in members.split(max(memory // bound, 1)):
-            place = torch.full_like(heights, -1).index_copy_(0, few, torch.arange(len(few), device=few.device))
-            inside = place[part] >= 0
-            shape = len(few), int(heights[few].max()), int(widths[few].max())
+        for batch in members.split(max(memory // bound, 1)):
+            slot = torch.full_like(heights, -1).index_copy_(0, batch, torch.arange(len(batch), device=batch.device))
+            is_member = slot[part] >= 0
+            shape = len(batch), int(heights[batch].max()), int(widths[batch].max())
             dense = counts.new_zeros(shape)
-            dense[place[part[inside]], row[inside], col[inside]] = counts[inside]
-            solved = linear_sum_assignment(dense, maximize=True, row_lengths=heights[few], col_lengths=widths[few])
-            matched[few] = solved.cost
+            dense[slot[part[is_member]], row[is_member], col[is_member]] = counts[is_member]
+            solution = linear_sum_assignment(
+                dense, maximize=True, row_lengths=heights[batch], col_lengths=widths[batch]
+            )
+            matched[batch] = solution.cost
     owner = torch.zeros_like(heights).scatter_(0, part, item)
-    return matched.new_zeros(math.prod(lead)).index_add_(0, owner, matched).view(lead)
+    return matched.new_zeros(math.prod(batch_shape)).index_add_(0, owner, matched).view(batch_shape)
 
 
-def _parts(row: Tensor, col: Tensor) -> Tensor:
-    # row, col: (Z,) nodes of each cell  ->  (Z,) int64, 0, 1, ...: the connected part of each cell
-    lowest = torch.arange(int(row.max()) + 1, device=row.device)  # of the rows known to be in the part
+def _connected_components(row: Tensor, col: Tensor) -> Tensor:
+    # row, col: (Z,) nodes of each cell  ->  (Z,) int64, 0, 1, ...: connected component of each cell
+    lowest = torch.arange(int(row.max()) + 1, device=row.device)  # lowest row found so far in the component
     while True:
         of_col = torch.full((int(col.max()) + 1,), len(lowest), device=row.device)
         of_col.scatter_reduce_(0, col, lowest[row], "amin")
         lower = lowest.scatter_reduce(0, row, of_col[col], "amin")
-        lower = lower[lower]  # paths shrink by half
+        lower = lower[lower]  # path halving
         if torch.equal(lower, lowest):
             return distinct(lowest[row])[2]
         lowest = lower
 
 
-def _places(part: Tensor, node: Tensor) -> tuple[Tensor, Tensor]:
-    # part, node: (Z,)  ->  (Z,) place of each cell's node among those of its part, (P,) number of nodes of each part
+def _index_nodes(part: Tensor, node: Tensor) -> tuple[Tensor, Tensor]:
+    # part, node: (Z,)  ->  (Z,) index of the node of each cell within its component, (P,) number of nodes of each one
     nodes = node.max() + 1
-    key, _, place = distinct(part * nodes + node)
+    key, _, index = distinct(part * nodes + node)
     sizes = torch.bincount(key // nodes)
-    return place - (sizes.cumsum(0) - sizes)[part], sizes
+    return index - (sizes.cumsum(0) - sizes)[part], sizes

@@ -1,7 +1,7 @@
-"""Whose rows are clustered: those of one process, or of several, each of which holds some of them.
+"""Collective operations over the rows to cluster, of one process or of several.
 
-Sums are of multiples of one power of two, so that they are exact and have no order: results have the same bits for any
-number of processes and any split of the rows.
+Sums are of multiples of one power of two, so that they are exact and independent of the order: results have the same
+bits for any number of processes and any split of the rows.
 """
 
 from collections.abc import Sequence
@@ -13,113 +13,113 @@ from torch import distributed as dist
 
 from ..._distributed import all_gather_cat, all_gather_status, all_reduce
 from ..._splitmix import mix
-from ..deterministic import by_content, content_keys
+from ..deterministic import argsort_by_content, content_keys
 from ..inputs import ShardLayout, few_rows
 
 
-class Among(Protocol):
-    """Among whom rows are: one process, or several."""
+class Communicator(Protocol):
+    """Collective operations over the rows of one or several processes."""
 
-    own: slice  # which of all rows are here
+    local_rows: slice  # rows of this process among all rows
 
-    def count(self, x: Tensor) -> int:
-        """How many rows there are in all."""
+    def num_rows(self, x: Tensor) -> int:
+        """Return the number of rows of all processes."""
 
-    def totals(self, *values: Tensor) -> Sequence[Tensor]:
-        """The sums over processes."""
+    def all_reduce_sum(self, *values: Tensor) -> Sequence[Tensor]:
+        """Return the sums over processes."""
 
-    def largest(self, values: Tensor) -> Tensor:
-        """The largest over processes."""
+    def all_reduce_max(self, values: Tensor) -> Tensor:
+        """Return the maxima over processes."""
 
-    def all_of(self, values: Tensor) -> Tensor:
-        # values: (n, ...), a number for each row here  ->  (N, ...)
-        """Those of all rows, which every process then holds."""
+    def all_gather(self, values: Tensor) -> Tensor:
+        # values: (n, ...), for the local rows  ->  (N, ...)
+        """Return the values for all rows, on every process."""
 
-    def everywhere(self, holds: bool) -> bool:
-        """Whether it holds on all processes."""
+    def all_true(self, holds: bool) -> bool:
+        """Return whether a condition holds on all processes."""
 
-    def order(self, x: Tensor) -> Tensor:
+    def content_order(self, x: Tensor) -> Tensor:
         # ->  (N,) int64
-        """The places of all rows, by their content."""
+        """Return the indices that sort all rows by their content."""
 
-    def rows_at(self, x: Tensor, places: Tensor) -> Tensor:
-        # places: (n,) int64 among all rows  ->  (n, D)
-        """The rows in these places."""
+    def gather_rows(self, x: Tensor, indices: Tensor) -> Tensor:
+        # indices: (n,) int64 among all rows  ->  (n, D)
+        """Return the rows at these indices, on every process."""
 
 
-class Alone:
-    """All rows are here."""
+class LocalCommunicator:
+    """Communicator of a single process that holds all rows."""
 
-    own = slice(None)
+    local_rows = slice(None)
 
-    def count(self, x: Tensor) -> int:
+    def num_rows(self, x: Tensor) -> int:
         return len(x)
 
-    def totals(self, *values: Tensor) -> Sequence[Tensor]:
+    def all_reduce_sum(self, *values: Tensor) -> Sequence[Tensor]:
         return values
 
-    def largest(self, values: Tensor) -> Tensor:
+    def all_reduce_max(self, values: Tensor) -> Tensor:
         return values
 
-    def all_of(self, values: Tensor) -> Tensor:
+    def all_gather(self, values: Tensor) -> Tensor:
         return values
 
-    def everywhere(self, holds: bool) -> bool:
+    def all_true(self, holds: bool) -> bool:
         return holds
 
-    def order(self, x: Tensor) -> Tensor:
-        return by_content(x, few_rows(x))
+    def content_order(self, x: Tensor) -> Tensor:
+        return argsort_by_content(x, few_rows(x))
 
-    def rows_at(self, x: Tensor, places: Tensor) -> Tensor:
-        return x[places]
-
-
-ALONE: Among = Alone()
+    def gather_rows(self, x: Tensor, indices: Tensor) -> Tensor:
+        return x[indices]
 
 
-class AmongRanks:
-    """Each process holds some, one after the other in the order of ranks."""
+LOCAL: Communicator = LocalCommunicator()
 
-    def __init__(self, spread: ShardLayout) -> None:
-        self.sizes, self.group, self.own = spread.query, spread.group, spread.own()
 
-    def count(self, x: Tensor) -> int:
+class GroupCommunicator:
+    """Communicator of several processes, each with a contiguous block of rows, in the order of ranks."""
+
+    def __init__(self, layout: ShardLayout) -> None:
+        self.sizes, self.group, self.local_rows = layout.query, layout.group, layout.own()
+
+    def num_rows(self, x: Tensor) -> int:
         return sum(self.sizes)
 
-    def totals(self, *values: Tensor) -> Sequence[Tensor]:
-        packed = torch.cat([each.double().flatten() for each in values])  # counts are below 2^53
-        sums = all_reduce(packed, dist.ReduceOp.SUM, self.group).split([each.numel() for each in values])
-        return [part.view(each.shape).to(each.dtype) for part, each in zip(sums, values, strict=True)]
+    def all_reduce_sum(self, *values: Tensor) -> Sequence[Tensor]:
+        packed = torch.cat([value.double().flatten() for value in values])  # counts are below 2^53
+        sums = all_reduce(packed, dist.ReduceOp.SUM, self.group).split([value.numel() for value in values])
+        return [part.view(value.shape).to(value.dtype) for part, value in zip(sums, values, strict=True)]
 
-    def largest(self, values: Tensor) -> Tensor:
+    def all_reduce_max(self, values: Tensor) -> Tensor:
         return all_reduce(values.contiguous(), dist.ReduceOp.MAX, self.group)
 
-    def all_of(self, values: Tensor) -> Tensor:
+    def all_gather(self, values: Tensor) -> Tensor:
         return all_gather_cat(values, self.group)
 
-    def everywhere(self, holds: bool) -> bool:
+    def all_true(self, holds: bool) -> bool:
         return all(all_gather_status(holds, self.group))
 
-    def order(self, x: Tensor) -> Tensor:
-        keys, digests = (self.all_of(part) for part in (content_keys(x, few_rows(x)), _digests(x)))
+    def content_order(self, x: Tensor) -> Tensor:
+        keys, digests = (self.all_gather(part) for part in (content_keys(x, few_rows(x)), _digests(x)))
         order = keys.argsort(stable=True)
         tied = keys[order[1:]] == keys[order[:-1]]
         if (tied & (digests[order[1:]] != digests[order[:-1]])).any():
-            whole = self.all_of(x)  # different rows have equal sums, as almost none do
-            return by_content(whole, few_rows(whole))
+            rows = self.all_gather(x)  # rare: different rows have equal sums
+            return argsort_by_content(rows, few_rows(rows))
         return order
 
-    def rows_at(self, x: Tensor, places: Tensor) -> Tensor:
-        here = (places >= self.own.start) & (places < self.own.stop)
-        rows = torch.zeros(len(places), x.shape[1], dtype=torch.float64, device=x.device)
-        rows[here] = x[places[here] - self.own.start].double()
-        return self.totals(rows)[0]
+    def gather_rows(self, x: Tensor, indices: Tensor) -> Tensor:
+        is_local = (indices >= self.local_rows.start) & (indices < self.local_rows.stop)
+        rows = torch.zeros(len(indices), x.shape[1], dtype=torch.float64, device=x.device)
+        rows[is_local] = x[indices[is_local] - self.local_rows.start].double()
+        return self.all_reduce_sum(rows)[0]
 
 
 def _digests(x: Tensor) -> Tensor:
-    # x: (N, D)  ->  (N,) int64, different for different rows but by a chance of 2^-64
+    # x: (N, D)  ->  (N,) int64, equal for different rows with a probability of 2^-64
     random: Any = torch.Generator().manual_seed(0)
     bounds = torch.iinfo(torch.int64)
     keys = torch.randint(bounds.min, bounds.max, (x.shape[1],), generator=random, device="cpu").to(x.device)
-    pieces = ((piece.double() + 0.0).view(torch.int64) for piece in x.split(few_rows(x)))  # -0 as 0
-    return torch.cat([keys.new_empty(0), *(mix(bits + keys).sum(1) for bits in pieces)])
+    chunk_bits = ((chunk.double() + 0.0).view(torch.int64) for chunk in x.split(few_rows(x)))  # -0 as 0
+    return torch.cat([keys.new_empty(0), *(mix(bits + keys).sum(1) for bits in chunk_bits)])

@@ -1,4 +1,4 @@
-"""The contingency table of a labeling and a clustering, sparse, and the metric base that keeps pairs of labels."""
+"""Sparse contingency table of a labeling and a clustering, and the base class of metrics of such tables."""
 
 import functools
 from abc import abstractmethod
@@ -21,16 +21,16 @@ from ..inputs import as_labels, as_tensor, budget, check_finite
 
 
 class Contingency(NamedTuple):
-    """How many items each class (row) and cluster (col) have in common: the cells that are not zero, in row order.
+    """Numbers of items that classes (rows) and clusters (columns) have in common: the nonzero cells, in row order.
 
-    Row r is the r-th smallest of the labels that occur, column c that of the clusters. In a batch, shorter tables are
-    padded with cells of count 0 and with classes and clusters of size 0. In the replicates of an interval, counts and
-    sizes are sums of weights, float64.
+    Row r is the r-th smallest label, column c the c-th smallest cluster. In a batch, shorter tables are padded with
+    cells of count 0 and with classes and clusters of size 0. In the replicates of an interval, counts and sizes are
+    sums of weights, float64.
     """
 
     row: Tensor  # (..., Z) int64
     col: Tensor  # (..., Z) int64
-    count: Tensor  # type: ignore[assignment]  # (..., Z) int64, in place of the method of tuples
+    count: Tensor  # type: ignore[assignment]  # (..., Z) int64, replaces the method of tuples
     row_size: Tensor  # (..., R) int64: items of each class
     col_size: Tensor  # (..., C) int64: items of each cluster
     total: int
@@ -50,12 +50,12 @@ def contingency(labels: Tensor, clusters: Tensor) -> Contingency:
     >>> table.row, table.col, table.count
     (tensor([0, 1, 1]), tensor([0, 0, 1]), tensor([2, 1, 2]))
     """
-    flat = _checked(labels, clusters)
-    found = _counted_of_range(*flat) if labels.ndim == 1 else None
-    return found or _counted(labels.shape, *flat)[0]
+    flat = _check_labels(labels, clusters)
+    table = _count_dense_range(*flat) if labels.ndim == 1 else None
+    return table or _count_cells(labels.shape, *flat)[0]
 
 
-def _checked(labels: Tensor, clusters: Tensor) -> list[Tensor]:
+def _check_labels(labels: Tensor, clusters: Tensor) -> list[Tensor]:
     # labels, clusters: (..., N)  ->  both flat
     _checks.shape("labels", labels, "...", "N")
     _checks.shape("clusters", clusters, *labels.shape)
@@ -65,13 +65,13 @@ def _checked(labels: Tensor, clusters: Tensor) -> list[Tensor]:
     return list(flat.values())
 
 
-def _counted_of_range(labels: Tensor, clusters: Tensor) -> Contingency | None:
+def _count_dense_range(labels: Tensor, clusters: Tensor) -> Contingency | None:
     # labels, clusters: (N,)
-    """The table, if it is hardly larger than the items are many: counted at once."""
+    """Return the table by dense counting, or None if it has more than 4 cells per item."""
     if labels.device.type != "cpu" or not len(labels) or {labels.dtype, clusters.dtype} != {torch.int64}:
         return None
     ends = [[end.item() for end in values.aminmax()] for values in (labels, clusters)]
-    rows, columns = (int(largest - least) + 1 for least, largest in ends)
+    rows, columns = (int(largest - smallest) + 1 for smallest, largest in ends)
     if rows * columns > 4 * len(labels):
         return None
     cell = (labels - ends[0][0]).mul_(columns).add_(clusters).sub_(ends[1][0])
@@ -84,13 +84,13 @@ def _counted_of_range(labels: Tensor, clusters: Tensor) -> Contingency | None:
     return Contingency(row, col, table[row, col], row_size, col_size, len(labels))
 
 
-def _counted(shape: torch.Size, labels: Tensor, clusters: Tensor) -> tuple[Contingency, Tensor]:
+def _count_cells(shape: torch.Size, labels: Tensor, clusters: Tensor) -> tuple[Contingency, Tensor]:
     # labels, clusters: flat, of `shape` (..., N)  ->  the table, the cell of each item (..., N)
-    sides = (distinct(values.view(shape)) for values in (labels, clusters))
-    (_, row_size, row), (_, col_size, col) = sides
+    coded = (distinct(values.view(shape)) for values in (labels, clusters))
+    (_, row_size, row), (_, col_size, col) = coded
     columns = max(col_size.shape[-1], 1)
-    cell, count, place = distinct(row * columns + col)
-    return Contingency(cell // columns, cell % columns, count, row_size, col_size, shape[-1]), place
+    cell, count, index = distinct(row * columns + col)
+    return Contingency(cell // columns, cell % columns, count, row_size, col_size, shape[-1]), index
 
 
 def items_of(
@@ -101,12 +101,12 @@ def items_of(
     value_range: tuple[float, float] = (0.0, 1.0),
 ) -> Items:
     # labels, clusters: (N,)
-    """Return one row for each item, in its cell: weighted sums are the tables of weighted items."""
-    table, cells = _counted(labels.shape, *_checked(labels, clusters))
+    """Return one row for each item, in its cell, so that weighted sums are tables of weighted items."""
+    table, cells = _count_cells(labels.shape, *_check_labels(labels, clusters))
     ones = torch.ones(len(cells), 1, dtype=torch.float64, device=cells.device)
     read = functools.partial(_read, table=table, score=score)
     identity = names.columns(None if labels.is_floating_point() else labels)
-    # Clusters of two models have no names in common, so that sums of both are not mixed.
+    # Clusters of two models are unrelated, so that their sums are not mixed.
     return Items(ones, names.units, read, cells, max(len(table.count), 1), mixes=False)._replace(
         range=value_range, identity=identity
     )
@@ -116,7 +116,7 @@ def _read(sums: Tensor, table: Contingency, score: Callable[[Contingency], Tenso
     # sums: (..., Z, 1), weights of the cells  ->  (...)
     count = sums.reshape(-1, sums.shape[-2])
     step = max(budget(None, count.device) // (64 * count.shape[-1]), 1)
-    if (count == count.round()).all():  # of the data, or of the data without a unit
+    if (count == count.round()).all():  # counts of the data, or of the data without one unit
         scores = _scores_of_counts(count.long(), table, score, step)
     else:
         count = count * table.total / count.sum(-1, keepdim=True)
@@ -146,7 +146,7 @@ def _reweighted(table: Contingency, count: Tensor, total: int) -> Contingency:
 
 
 def as_contingency(labels: Tensor | Contingency, clusters: Tensor | None) -> Contingency:
-    """What every clustering score accepts: a table, or labels and clusters."""
+    """Convert the arguments of a clustering score, a table or labels and clusters, to a table."""
     if isinstance(labels, Contingency) and clusters is None:
         return labels
     if isinstance(labels, Contingency) or clusters is None:
@@ -155,12 +155,12 @@ def as_contingency(labels: Tensor | Contingency, clusters: Tensor | None) -> Con
 
 
 class ClusteringMetric(RowMetric):
-    """Keeps the labels and clusters of every update, whose table `score` scores.
+    """Base class of metrics that keep the labels and clusters of every update; `score` scores their table.
 
-    `interval` tells how sure the score is of the pairs of label and cluster, the clustering itself taken as given: of
-    many small clusters it is too high, since weights that differ look like information. Subclasses have the same
-    states, so that in a MetricCollection they form one compute group and keep one copy. On several ranks each holds
-    the labels and clusters of all, 16 bytes an item: pairs are counted by sorting them.
+    `interval` reports the uncertainty of the score for a fixed clustering: with many small clusters it is too high,
+    since unequal weights look like information. Subclasses have the same states, so that in a MetricCollection they
+    form one compute group and keep one copy. On several ranks each holds the labels and clusters of all, 16 bytes an
+    item: pairs are counted by sorting them.
     """
 
     higher_is_better = True
@@ -177,10 +177,10 @@ class ClusteringMetric(RowMetric):
     @abstractmethod
     def score(self, table: Contingency) -> Tensor:
         # ->  (...) float64
-        """The score of a table, or of a batch of them."""
+        """Compute the score of a table, or of a batch of tables."""
 
     def update(self, labels: Tensor, clusters: Tensor, **items: Unpack[ResamplingUnits]) -> None:
-        """Append a batch. NaN and infinity are a ValueError: here on a CPU, in `compute` elsewhere (no waiting).
+        """Append a batch. NaN and infinity are a ValueError: here on a CPU, else in `compute` (no synchronization).
 
         Shapes: labels, clusters: (N,) or (N, 1) integer or floating; ids, groups: (N,), for `interval`.
         """

@@ -1,4 +1,4 @@
-"""k-means by FAISS, for values that compare with those computed elsewhere."""
+"""k-means by FAISS, for values that are comparable with those of other packages."""
 
 from typing import Any
 
@@ -12,13 +12,13 @@ from ..inputs import as_embeddings, check_finite
 
 
 class FaissKMeans(ConstructorRepr):
-    """Clusters with `faiss.Kmeans(D, n_clusters, **options)`: `kmeans(x, n_clusters)` returns (N,) int64.
+    """k-means of FAISS, `faiss.Kmeans(D, n_clusters, **options)`: `kmeans(x, n_clusters)` returns (N,) int64.
 
-    The options are FAISS's (seed=1234, max_points_per_centroid=256, gpu=False, ...) and are passed on; `niter` is 20,
-    where FAISS itself has 25: the clustering of pytorch-metric-learning's calculator. Clusters depend on the order of
-    the rows. Rows are handed over in float32 through the host; the result is on the device of `x`. A call leaves
-    `centroids` (K, D). ValueError for NaN and infinity, ImportError where faiss is not installed. Johnson, Douze and
-    Jégou, 2019, DOI 10.1109/TBDATA.2019.2921572.
+    The options are those of FAISS (seed=1234, max_points_per_centroid=256, gpu=False, ...); the default of `niter` is
+    20 instead of 25, as in the calculator of pytorch-metric-learning. Clusters depend on the order of the rows. Rows
+    are passed in float32 through the host; the result is on the device of `x`. A call sets `centroids` (K, D).
+    ValueError for NaN and infinity, ImportError without faiss. Johnson, Douze and Jégou, 2019, DOI
+    10.1109/TBDATA.2019.2921572.
 
     >>> x = torch.tensor([[0.0], [0.1], [5.0], [5.1]])
     >>> FaissKMeans(min_points_per_centroid=1)(x, 2)

@@ -1,4 +1,4 @@
-"""k-means clustering, with results that do not depend on the order of the rows, nor on the device."""
+"""k-means clustering, with results that depend neither on the order of the rows nor on the device."""
 
 from typing import Literal
 
@@ -13,27 +13,28 @@ from ..deterministic import row_norms
 from ..inputs import as_embeddings, budget, check_finite, check_squares, class_parts, largest_of_columns
 from ..search.distance import DISTANCES
 from ..search.knn import KnownQueries, TorchKNN
-from .communicator import ALONE, Among
+from .communicator import LOCAL, Communicator
 
 
 class TorchKMeans(ConstructorRepr):
     """Lloyd's k-means: `kmeans(x, n_clusters)` returns the cluster of every row, (N,) int64.
 
-    Rows go to the nearest centroid, ties to the lower cluster; centroids are float64 means. An empty cluster takes
-    the row that is farthest from its centroid (ties by content) out of a cluster that keeps another one. Draws are made
-    among the rows ordered by their content, and sums are exact: any permutation of the rows gives each row the same
-    cluster, bit for bit. A call leaves `centroids` (K, D) float64, `inertia` () float64 (sum of squared distances) and
-    `n_iter`. ValueError for NaN and infinity. Lloyd, 1982, DOI 10.1109/TIT.1982.1056489; k-means++: Arthur and
+    Rows are assigned to the nearest centroid, ties to the lower cluster; centroids are float64 means. An empty cluster
+    takes the row that is farthest from its centroid (ties by content) from a cluster of more than one row. Random draws
+    are made from the rows ordered by their content, and sums are exact: any permutation of the rows gives each row the
+    same cluster, bit for bit. A call sets `centroids` (K, D) float64, `inertia` () float64 (sum of squared distances)
+    and `n_iter`. ValueError for NaN and infinity. Lloyd, 1982, DOI 10.1109/TIT.1982.1056489; k-means++: Arthur and
     Vassilvitskii, 2007.
 
     Args:
-        niter: largest number of centroid updates; fewer when no row changes its cluster.
+        niter: maximum number of centroid updates; it stops earlier if no row changes its cluster.
         init: "random" (K distinct rows), "k-means++", or the first centroids (K, D).
-        seed: for everything drawn; draws are made on the CPU and are the same for every device.
-        n_init: runs from different draws, of which the one of least inertia is kept; each takes as long as the first.
+        seed: seed of all random draws; these are made on the CPU and are the same for every device.
+        n_init: number of runs from different draws; the one of smallest inertia is kept. Time is proportional to it.
             With the default, 1, scores of clusters vary with the seed; with 10 several times less.
-        tol: also stop when an update changes the inertia by less than this fraction of it.
-        max_points_per_centroid: centroids are found from at most this many times K rows, drawn; all rows are assigned.
+        tol: also stop if an update changes the inertia by less than this fraction.
+        max_points_per_centroid: compute centroids from a random sample of at most this many rows per cluster; all rows
+            are assigned.
         spherical: rows and centroids are scaled to unit length; Dhillon and Modha, 2001, DOI 10.1023/A:1007612920971.
 
     >>> x = torch.tensor([[0.0], [0.1], [5.0], [5.1]])
@@ -76,34 +77,34 @@ class TorchKMeans(ConstructorRepr):
         return self.clusters(x, n_clusters)
 
     @torch.no_grad()
-    def clusters(self, x: Tensor, n_clusters: int, among: Among = ALONE) -> Tensor:
-        """Of rows that a door has checked; `among` those of several processes, if `spreads`.
+    def clusters(self, x: Tensor, n_clusters: int, comm: Communicator = LOCAL) -> Tensor:
+        """Cluster checked rows; `comm` may be of several processes if `spreads` is true.
 
         Shapes: x: (N, D) -> (N,) int64.
         """
         n_clusters = _checks.check_int("n_clusters", n_clusters, 1)
-        count = among.count(x)
+        count = comm.num_rows(x)
         if n_clusters > count:
             raise ValueError(f"n_clusters: got {n_clusters}, wanted at most the number of rows of x, {count}")
         if self.spherical:
             x = _unit(x)
         generator = torch.Generator().manual_seed(self.seed)
-        order = among.order(x)
+        order = comm.content_order(x)
         sample = self._sample(x, order, n_clusters, generator)
         order = order if sample is x else torch.arange(len(sample), device=x.device)
-        starts = (self._first_centroids(sample, order, n_clusters, generator, among) for _ in range(self.n_init))
-        units = unit_of(among.largest(largest_of_columns(sample)))
-        known = KnownQueries(sample, budget(None, x.device)) if len(sample) else None
-        runs = (self._run(sample, known, order, units, start, among) for start in starts)
+        starts = (self._first_centroids(sample, order, n_clusters, generator, comm) for _ in range(self.n_init))
+        units = unit_of(comm.all_reduce_max(largest_of_columns(sample)))
+        cache = KnownQueries(sample, budget(None, x.device)) if len(sample) else None
+        runs = (self._run(sample, cache, order, units, start, comm) for start in starts)
         clusters, self.centroids, self.inertia, self.n_iter = min(runs, key=lambda run: run[2])
         if sample is not x:
             clusters, squared = _assign(x, self.centroids)
-            self.inertia = _inertia(squared.double(), among)
+            self.inertia = _inertia(squared.double(), comm)
         return clusters
 
     @property
     def spreads(self) -> bool:
-        """Whether rows may stay on several processes; other draws want all of them in one order."""
+        """True if rows may stay on several processes; other initializations need all of them in one order."""
         return self.max_points_per_centroid is None and (isinstance(self.init, Tensor) or self.init == "random")
 
     def _sample(self, x: Tensor, order: Tensor, n_clusters: int, generator: torch.Generator) -> Tensor:
@@ -116,45 +117,45 @@ class TorchKMeans(ConstructorRepr):
     def _run(
         self,
         x: Tensor,
-        known: KnownQueries | None,
+        cache: KnownQueries | None,
         order: Tensor,
         units: Tensor,
         centroids: Tensor,
-        among: Among = ALONE,
+        comm: Communicator = LOCAL,
     ) -> tuple[Tensor, Tensor, Tensor, int]:
-        # x: (N, D)  known: x  order: (N,) int64 by content  units: (D,), see `class_parts`  centroids: (K, D) float64
-        # ->  clusters (N,), centroids (K, D), inertia (), number of updates
-        # Those that a user gave may lie anywhere.
-        clusters, squared = _assign(x, centroids, None if isinstance(self.init, Tensor) else known)
+        # x: (N, D)  cache: of x  order: (N,) int64 by content  units: (D,), see `class_parts`
+        # centroids: (K, D) float64  ->  clusters (N,), centroids (K, D), inertia (), number of updates
+        # The cache is not used with the user's initial centroids, which may lie far from the rows.
+        clusters, squared = _assign(x, centroids, None if isinstance(self.init, Tensor) else cache)
         for n_iter in range(1, self.niter + 1):  # noqa: B007
             previous, before = clusters, squared
-            number, sums = self._sums(x, clusters, units, len(centroids), among)
-            if not number.all():
-                whole = _fill_empty(among.all_of(clusters), among.all_of(squared), order, len(centroids))
-                clusters = whole[among.own]
-                number, sums = self._sums(x, clusters, units, len(centroids), among)
-            centroids = sums / number[:, None]
+            counts, sums = self._sums(x, clusters, units, len(centroids), comm)
+            if not counts.all():
+                all_clusters = _fill_empty(comm.all_gather(clusters), comm.all_gather(squared), order, len(centroids))
+                clusters = all_clusters[comm.local_rows]
+                counts, sums = self._sums(x, clusters, units, len(centroids), comm)
+            centroids = sums / counts[:, None]
             if self.spherical:
                 centroids = _unit(centroids)
-            clusters, squared = _assign(x, centroids, known)
-            # Waits for the device; going on for nothing would cost more.
-            if among.everywhere(torch.equal(clusters, previous)):
+            clusters, squared = _assign(x, centroids, cache)
+            # Synchronizes with the device; a superfluous iteration would cost more.
+            if comm.all_true(torch.equal(clusters, previous)):
                 break
             if self.tol:
-                inertia = _inertia(before, among)
-                if (_inertia(squared, among) - inertia).abs() < self.tol * inertia:
+                inertia = _inertia(before, comm)
+                if (_inertia(squared, comm) - inertia).abs() < self.tol * inertia:
                     break
-        return clusters, centroids, _inertia(squared, among), n_iter
+        return clusters, centroids, _inertia(squared, comm), n_iter
 
     @staticmethod
-    def _sums(x: Tensor, clusters: Tensor, units: Tensor, n_clusters: int, among: Among) -> tuple[Tensor, Tensor]:
+    def _sums(x: Tensor, clusters: Tensor, units: Tensor, n_clusters: int, comm: Communicator) -> tuple[Tensor, Tensor]:
         # x: (N, D)  clusters: (N,) int64  units: (D,)  ->  (K,) rows of each cluster, (K, D) their sums; float64
-        number = torch.bincount(clusters, minlength=n_clusters)
-        number, sums = among.totals(number, class_parts(x, clusters, n_clusters, units))
-        return number, total(sums)
+        counts = torch.bincount(clusters, minlength=n_clusters)
+        counts, sums = comm.all_reduce_sum(counts, class_parts(x, clusters, n_clusters, units))
+        return counts, total(sums)
 
     def _first_centroids(
-        self, x: Tensor, order: Tensor, n_clusters: int, generator: torch.Generator, among: Among = ALONE
+        self, x: Tensor, order: Tensor, n_clusters: int, generator: torch.Generator, comm: Communicator = LOCAL
     ) -> Tensor:
         # x: (N, D)  order: (N,) int64 by content  ->  (K, D) float64
         if isinstance(self.init, Tensor):
@@ -163,43 +164,43 @@ class TorchKMeans(ConstructorRepr):
             return _unit(self.init.double()) if self.spherical else self.init.double()
         if self.init == "random":
             first = order[torch.randperm(len(order), generator=generator, device="cpu")[:n_clusters].to(x.device)]
-            return among.rows_at(x, first).double()
+            return comm.gather_rows(x, first).double()
         draws = torch.rand(n_clusters, generator=generator, dtype=torch.float64, device="cpu").to(x.device)
         weight = x.new_ones(len(x), dtype=torch.float64)  # in the order by content
-        chosen, first = [], torch.zeros_like(order)
+        centroids, first = [], torch.zeros_like(order)
         for draw in draws:
             mass = cumulative_mass(weight)
-            drawn = torch.searchsorted(mass, draw * mass[-1:], right=True).clamp(max=len(x) - 1)
-            chosen.append(x[order[drawn]].double())
-            squared = _squared(x, order, chosen[-1], first)
-            weight = squared if len(chosen) == 1 else torch.minimum(weight, squared)
-        return torch.cat(chosen)
+            position = torch.searchsorted(mass, draw * mass[-1:], right=True).clamp(max=len(x) - 1)
+            centroids.append(x[order[position]].double())
+            squared = _squared(x, order, centroids[-1], first)
+            weight = squared if len(centroids) == 1 else torch.minimum(weight, squared)
+        return torch.cat(centroids)
 
 
 def _unit(rows: Tensor) -> Tensor:
     # rows: (N, D)  ->  (N, D) of length 1; zeros stay zeros
     rows = rows.to(torch.promote_types(rows.dtype, torch.float32))
-    norm = row_norms(rows.double())[:, None].to(rows.dtype)  # of the same bits wherever the row stands
+    norm = row_norms(rows.double())[:, None].to(rows.dtype)  # same bits at any position of the row
     return rows / torch.where(norm > 0, norm, 1.0)
 
 
-def _assign(x: Tensor, centroids: Tensor, known: KnownQueries | None = None) -> tuple[Tensor, Tensor]:
-    # x: (N, D)  centroids: (K, D) float64  known: x  ->  (N,) int64, (N,) float64 squared distance
-    clusters = TorchKNN("sqeuclidean").search(x, 1, centroids, known=known)[1][:, 0]
+def _assign(x: Tensor, centroids: Tensor, cache: KnownQueries | None = None) -> tuple[Tensor, Tensor]:
+    # x: (N, D)  centroids: (K, D) float64  cache: of x  ->  (N,) int64, (N,) float64 squared distance
+    clusters = TorchKNN("sqeuclidean").search(x, 1, centroids, known=cache)[1][:, 0]
     return clusters, _squared(x, torch.arange(len(x), device=x.device), centroids, clusters)
 
 
-def _inertia(squared: Tensor, among: Among) -> Tensor:
+def _inertia(squared: Tensor, comm: Communicator) -> Tensor:
     # squared: (N,) float64  ->  ()
-    """As `exact_sum` of those of all processes."""
-    most = squared.abs().amax() if len(squared) else squared.new_zeros(())
-    unit = unit_of(among.largest(most))
-    return total(among.totals(torch.stack([part.sum() for part in parts(squared, unit, COARSE)]))[0])
+    """Sum squared distances over all processes, with the result of `exact_sum`."""
+    largest = squared.abs().amax() if len(squared) else squared.new_zeros(())
+    unit = unit_of(comm.all_reduce_max(largest))
+    return total(comm.all_reduce_sum(torch.stack([part.sum() for part in parts(squared, unit, COARSE)]))[0])
 
 
 def _squared(x: Tensor, row: Tensor, centroids: Tensor, column: Tensor) -> Tensor:
     # x: (N, D)  row: (n,) int64  centroids: (K, D) float64  column: (n,) int64  ->  (n,) float64
-    # The square of a difference has no sign: as references the rows are not copied.
+    # Distances are symmetric: the rows are passed as references, which are not copied.
     return DISTANCES["sqeuclidean"].of_pairs(centroids, x, column, row, budget(None, x.device) // 4)
 
 
@@ -209,7 +210,7 @@ def _fill_empty(clusters: Tensor, squared: Tensor, order: Tensor, n_clusters: in
     if not len(empty):
         return clusters
     farthest = order[squared[order].argsort(descending=True, stable=True)]
-    owner, place = clusters[farthest], torch.arange(len(clusters), device=clusters.device)
-    last = place.new_full((n_clusters,), -1).scatter_reduce(0, owner, place, "amax")
-    movable = farthest[place != last[owner]]  # the nearest row of each cluster stays
+    owner, position = clusters[farthest], torch.arange(len(clusters), device=clusters.device)
+    last = position.new_full((n_clusters,), -1).scatter_reduce(0, owner, position, "amax")
+    movable = farthest[position != last[owner]]  # the row nearest to each centroid stays
     return clusters.index_copy(0, movable[: len(empty)], empty)

@@ -1,4 +1,4 @@
-"""Clustering scores from mutual information. Logarithms are natural, every sum is in float64."""
+"""Clustering scores from mutual information, with natural logarithms and float64 sums."""
 
 from itertools import pairwise
 from typing import Literal, get_args
@@ -21,7 +21,7 @@ EPS = torch.finfo(torch.float64).eps
 
 @takes_arrays
 def mutual_info(labels: Tensor | Contingency, clusters: Tensor | None = None) -> Tensor:
-    """Mutual information of class and cluster, sum of c/n log(c n / (a b)) over the cells, in nats.
+    """Compute the mutual information of class and cluster, sum of c/n log(c n / (a b)) over the cells, in nats.
 
     Shapes: labels, clusters: (..., N), or a Contingency alone -> (...) float64.
 
@@ -38,12 +38,12 @@ def mutual_info(labels: Tensor | Contingency, clusters: Tensor | None = None) ->
 
 @takes_arrays
 def expected_mutual_info(labels: Tensor | Contingency, clusters: Tensor | None = None) -> Tensor:
-    """Expectation of `mutual_info` over random labelings with the same class and cluster sizes, in nats.
+    """Compute the expectation of `mutual_info` over random labelings of the same class and cluster sizes, in nats.
 
     Shapes: labels, clusters: (..., N), or a Contingency alone -> (...) float64.
 
-    Terms are left out that lie more than 12 standard deviations + 40 from the mean of their hypergeometric
-    distribution, far below rounding. Time grows with the number of distinct pairs of sizes, at most 2 N. ValueError as
+    Terms more than 12 standard deviations + 40 away from the mean of their hypergeometric distribution are left out;
+    they are far below rounding. Time grows with the number of distinct pairs of sizes, at most 2 N. ValueError as
     `contingency`. Vinh, Epps and Bailey, JMLR 11, 2010, DOI 10.5555/1756006.1953024.
 
     >>> labels, clusters = torch.tensor([0, 0, 1, 1, 1]), torch.tensor([5, 5, 7, 7, 5])
@@ -55,9 +55,9 @@ def expected_mutual_info(labels: Tensor | Contingency, clusters: Tensor | None =
     (a, classes), (b, groups) = (distinct_counts(size) for size in (table.row_size, table.col_size))
     a, b = torch.broadcast_tensors(a[..., :, None], b[..., None, :])
     mean = a.double() * b / n
-    reach = 12 * (mean * (n - a) * (n - b) / (n * max(n - 1, 1))).sqrt() + 40
-    first = torch.maximum((a + b - n).clamp(min=1), (mean - reach).floor().long())
-    last = torch.minimum(torch.minimum(a, b), (mean + reach).ceil().long())
+    half_width = 12 * (mean * (n - a) * (n - b) / (n * max(n - 1, 1))).sqrt() + 40
+    first = torch.maximum((a + b - n).clamp(min=1), (mean - half_width).floor().long())
+    last = torch.minimum(torch.minimum(a, b), (mean + half_width).ceil().long())
     expected = _hypergeometric_sums(a.flatten(), b.flatten(), first.flatten(), last.flatten(), n).view(a.shape)
     return halving_sum(halving_sum(expected * classes[..., :, None] * groups[..., None, :]))
 
@@ -66,7 +66,7 @@ def expected_mutual_info(labels: Tensor | Contingency, clusters: Tensor | None =
 def normalized_mutual_info(
     labels: Tensor | Contingency, clusters: Tensor | None = None, *, average: Average = "arithmetic"
 ) -> Tensor:
-    """Mutual information over the `average` of the two entropies: "arithmetic" mean, "geometric" mean, "min" or "max".
+    """Divide mutual information by the `average` of both entropies, "arithmetic", "geometric", "min" or "max".
 
     Shapes: labels, clusters: (..., N), or a Contingency alone -> (...) float64.
 
@@ -79,19 +79,19 @@ def normalized_mutual_info(
     """
     _checks.check_choice("average", average, AVERAGES)
     info, class_entropy, cluster_entropy = _information(as_contingency(labels, clusters))
-    share = info / _average(class_entropy, cluster_entropy, average)
-    return torch.where((info == class_entropy) & (info == cluster_entropy), 1.0, share.where(info > 0, 0.0))
+    ratio = info / _average(class_entropy, cluster_entropy, average)
+    return torch.where((info == class_entropy) & (info == cluster_entropy), 1.0, ratio.where(info > 0, 0.0))
 
 
 @takes_arrays
 def adjusted_mutual_info(
     labels: Tensor | Contingency, clusters: Tensor | None = None, *, average: Average = "arithmetic"
 ) -> Tensor:
-    """Mutual information adjusted for chance: (MI - E[MI]) / (average entropy - E[MI]).
+    """Compute mutual information adjusted for chance: (MI - E[MI]) / (average entropy - E[MI]).
 
     Shapes: labels, clusters: (..., N), or a Contingency alone -> (...) float64.
 
-    1 for equal partitions, about 0 (either side) for independent ones, higher is better; 1 when both have one cluster
+    1 for equal partitions, close to 0 for independent ones, higher is better; 1 when both have one cluster
     or N = 0, 0 when one of them has. `average` as in `normalized_mutual_info`. ValueError as there. Vinh, Epps and
     Bailey, JMLR 11, 2010, DOI 10.5555/1756006.1953024.
 
@@ -103,15 +103,15 @@ def adjusted_mutual_info(
     table = as_contingency(labels, clusters)
     info, class_entropy, cluster_entropy = _information(table)
     expected = expected_mutual_info(table)
-    room = _average(class_entropy, cluster_entropy, average) - expected
-    value = _away_from_zero(info - expected) / _away_from_zero(room)
+    denominator = _average(class_entropy, cluster_entropy, average) - expected
+    value = _away_from_zero(info - expected) / _away_from_zero(denominator)
     value = value.masked_fill((class_entropy == 0) | (cluster_entropy == 0), 0.0)
     return value.masked_fill((info == class_entropy) & (info == cluster_entropy), 1.0)
 
 
 @takes_arrays
 def homogeneity(labels: Tensor | Contingency, clusters: Tensor | None = None) -> Tensor:
-    """Mutual information over the entropy of the classes: 1 when every cluster holds members of one class.
+    """Divide mutual information by the entropy of the classes: 1 if every cluster holds members of one class only.
 
     Shapes: labels, clusters: (..., N), or a Contingency alone -> (...) float64.
 
@@ -123,32 +123,32 @@ def homogeneity(labels: Tensor | Contingency, clusters: Tensor | None = None) ->
     tensor(0.4325, dtype=torch.float64)
     """
     info, class_entropy, _ = _information(as_contingency(labels, clusters))
-    return _share(info, class_entropy)
+    return _ratio(info, class_entropy)
 
 
 @takes_arrays
 def completeness(labels: Tensor | Contingency, clusters: Tensor | None = None) -> Tensor:
-    """Mutual information over the entropy of the clusters: 1 when every class lies in one cluster; see `homogeneity`.
+    """Divide mutual information by the entropy of the clusters: 1 if every class lies in one cluster.
 
     Shapes: labels, clusters: (..., N), or a Contingency alone -> (...) float64.
 
-    In [0, 1], higher is better; 1 when there is one cluster or N = 0.
+    In [0, 1], higher is better; 1 when there is one cluster or N = 0. Reference and errors as for `homogeneity`.
 
     >>> labels, clusters = torch.tensor([0, 0, 1, 1, 1]), torch.tensor([5, 5, 7, 7, 5])
     >>> completeness(labels, clusters)
     tensor(0.4325, dtype=torch.float64)
     """
     info, _, cluster_entropy = _information(as_contingency(labels, clusters))
-    return _share(info, cluster_entropy)
+    return _ratio(info, cluster_entropy)
 
 
 @takes_arrays
 def v_measure(labels: Tensor | Contingency, clusters: Tensor | None = None, *, beta: float = 1.0) -> Tensor:
-    """Weighted harmonic mean (1 + beta) h c / (beta h + c) of homogeneity h and completeness c; see `homogeneity`.
+    """Compute the weighted harmonic mean (1 + beta) h c / (beta h + c) of homogeneity h and completeness c.
 
     Shapes: labels, clusters: (..., N), or a Contingency alone -> (...) float64.
 
-    In [0, 1], higher is better; 0 when h or c is 0. beta above 1 weighs completeness more. ValueError for beta < 0.
+    In [0, 1], higher is better; 0 when h or c is 0. beta above 1 weights completeness more. ValueError for beta < 0.
 
     >>> labels, clusters = torch.tensor([0, 0, 1, 1, 1]), torch.tensor([5, 5, 7, 7, 5])
     >>> v_measure(labels, clusters)
@@ -156,7 +156,7 @@ def v_measure(labels: Tensor | Contingency, clusters: Tensor | None = None, *, b
     """
     _check_beta(beta)
     info, *entropies = _information(as_contingency(labels, clusters))
-    h, c = (_share(info, entropy) for entropy in entropies)
+    h, c = (_ratio(info, entropy) for entropy in entropies)
     return torch.where(h * c > 0, (1 + beta) * h * c / (beta * h + c), 0.0)
 
 
@@ -179,15 +179,16 @@ class NormalizedMutualInfo(ClusteringMetric):
 class AdjustedMutualInfo(ClusteringMetric):
     """Adjusted mutual information (AMI) of a clustering: 1 for equal partitions, about 0 by chance.
 
-    `update(labels, clusters)`, (n,) each, batch by batch; formula: `adjusted_mutual_info`. It has no interval: weights
-    add information that the chance term does not know, and simulated intervals of many clusters missed the truth.
+    `update(labels, clusters)`, (n,) each, batch by batch; formula: `adjusted_mutual_info`. It has no interval: the
+    expectation under chance does not account for weights, and simulated intervals missed the true value for many
+    clusters.
     """
 
     no_interval = (
         "what chance gives is defined for whole counts, and with that of the data 95 % intervals of 10 clusters of 100 "
         "items hold the truth in less than 70 % of data sets; take NormalizedMutualInfo"
     )
-    plot_lower_bound = None  # below 0 where partitions agree less than by chance
+    plot_lower_bound = None  # negative if partitions agree less than by chance
 
     def __init__(self, average: Average = "arithmetic", **kwargs: Unpack[Options]) -> None:
         super().__init__(**kwargs)
@@ -200,7 +201,7 @@ class AdjustedMutualInfo(ClusteringMetric):
 
 
 class Homogeneity(ClusteringMetric):
-    """1 when every cluster holds members of one class, in [0, 1]: homogeneity.
+    """Homogeneity of a clustering, in [0, 1]: 1 if every cluster holds members of one class only.
 
     `update(labels, clusters)`, (n,) each, batch by batch; formula: `homogeneity`.
     """
@@ -211,7 +212,7 @@ class Homogeneity(ClusteringMetric):
 
 
 class Completeness(ClusteringMetric):
-    """1 when every class lies in one cluster, in [0, 1]: completeness.
+    """Completeness of a clustering, in [0, 1]: 1 if every class lies in one cluster.
 
     `update(labels, clusters)`, (n,) each, batch by batch; formula: `completeness`.
     """
@@ -239,10 +240,10 @@ class VMeasure(ClusteringMetric):
 
 def _information(table: Contingency) -> tuple[Tensor, Tensor, Tensor]:
     # ->  (...), (...), (...): mutual information, entropy of the classes, entropy of the clusters
-    # All three sum over the cells, with quotients of integers that are exact below 2^53: the information then has the
-    # same bits as the entropy that it equals, for equal partitions and for refinements of one another.
+    # All three sum over the cells, with quotients of integers that are exact below 2^53: if one partition refines the
+    # other, the information then has the same bits as the entropy that it equals.
     count = table.count.double()
-    n = count.new_full((), table.total)  # a number over a tensor would be a product with rounded reciprocals
+    n = count.new_full((), table.total)  # a Python number divided by a tensor multiplies with rounded reciprocals
     a = table.row_size.gather(-1, table.row).double()
     b = table.col_size.gather(-1, table.col).double()
     surprise = torch.stack([count * n / (a * b), n / a, n / b]).log()
@@ -250,7 +251,7 @@ def _information(table: Contingency) -> tuple[Tensor, Tensor, Tensor]:
     return info.where(info > EPS, 0.0), *entropies
 
 
-def _share(info: Tensor, entropy: Tensor) -> Tensor:
+def _ratio(info: Tensor, entropy: Tensor) -> Tensor:
     return torch.where(entropy == 0, 1.0, info / entropy)
 
 
@@ -272,38 +273,38 @@ def _check_beta(beta: float) -> None:
 
 
 def _hypergeometric_sums(a: Tensor, b: Tensor, first: Tensor, last: Tensor, n: int) -> Tensor:
-    # a, b, first, last: (P,) int64  ->  (P,): sum of k/n log(n k / (a b)) P(K = k) over first <= k <= last, where K of
-    # a items drawn from n are among b marked ones
+    # a, b, first, last: (P,) int64  ->  (P,): sum of k/n log(n k / (a b)) P(K = k) over first <= k <= last, with K the
+    # number of marked items among a items drawn from n, of which b are marked
     log_factorial = torch.arange(1, n + 2, dtype=torch.float64, device=a.device).lgamma()
     constant = (
         log_factorial[a] + log_factorial[b] + log_factorial[n - a] + log_factorial[n - b] - log_factorial[n : n + 1]
     )
     terms = (last - first + 1).clamp(min=0)
     offset = torch.nn.functional.pad(terms.cumsum(0), (1, 0))
-    # Pieces are cut between pairs of sizes only, so that no sum depends on the budget. Waits for the device.
+    # Chunks contain complete pairs of sizes, so that no sum depends on the budget. Synchronizes with the device.
     size, total = max(budget(None, a.device) // 2**10, 1), int(offset[-1])
-    pieces = [(slice(0, len(a)), slice(0, total))]
+    chunks = [(slice(0, len(a)), slice(0, total))]
     if total == 0:
         return torch.zeros(len(a), dtype=torch.float64, device=a.device)
     if total > size:
-        cuts = torch.searchsorted(offset, torch.arange(0, total, size, device=a.device))
-        cuts = torch.nn.functional.pad(cuts, (0, 1), value=len(a)).unique_consecutive()
-        pieces = [
-            (slice(*of), slice(*at))
-            for of, at in zip(*(pairwise(x.tolist()) for x in (cuts, offset[cuts])), strict=True)
+        bounds = torch.searchsorted(offset, torch.arange(0, total, size, device=a.device))
+        bounds = torch.nn.functional.pad(bounds, (0, 1), value=len(a)).unique_consecutive()
+        chunks = [
+            (slice(*pair_slice), slice(*term_slice))
+            for pair_slice, term_slice in zip(*(pairwise(x.tolist()) for x in (bounds, offset[bounds])), strict=True)
         ]
-    numbers, rate = first - offset[:-1], n / (a.double() * b)
+    first_k, rate = first - offset[:-1], n / (a.double() * b)
     sums = []
-    for pair, place in pieces:
-        of = torch.repeat_interleave(terms[pair], output_size=place.stop - place.start)
+    for pair_slice, term_slice in chunks:
+        pair_index = torch.repeat_interleave(terms[pair_slice], output_size=term_slice.stop - term_slice.start)
         k, left, right, neither, log_weight, log_rate = (
-            values[pair].index_select(0, of) for values in (numbers, a, b, n - a - b, constant, rate)
+            values[pair_slice].index_select(0, pair_index) for values in (first_k, a, b, n - a - b, constant, rate)
         )
-        k += torch.arange(place.start, place.stop, device=a.device)
+        k += torch.arange(term_slice.start, term_slice.stop, device=a.device)
         weights = log_factorial[torch.stack([k, left - k, right - k, neither + k])]
-        for each in weights:
-            log_weight -= each
+        for weight in weights:
+            log_weight -= weight
         k = k.double()
         value = (k * log_rate).log_().mul_(k / n).mul_(log_weight.exp_())
-        sums.append(torch.segment_reduce(value, "sum", lengths=terms[pair]))
+        sums.append(torch.segment_reduce(value, "sum", lengths=terms[pair_slice]))
     return torch.cat(sums)

@@ -1,1 +1,1 @@
-"""Ranked lists of documents against relevance judgements, as TREC and BEIR have them: reading, ranking, measures."""
+"""Ranked lists of documents and relevance judgements in formats of TREC and BEIR: reading, ranking, measures."""

@@ -1,4 +1,4 @@
-"""`evaluate_run`: the door to the measures."""
+"""`evaluate_run`: computes measures of trec_eval from a run and judgements."""
 
 import warnings
 from collections.abc import Mapping, Sequence
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-Kind = TypeVar("Kind", Run, Qrels)
+PairsType = TypeVar("PairsType", Run, Qrels)
 
 
 class RunScores(NamedTuple):
-    """Scores of ranked lists: the queries, and for each measure a value for each of them, (Q,) float64.
+    """Scores of ranked lists: the queries, and for each measure the values of all queries, (Q,) float64.
 
     Two runs of the same queries are compared by `tensormetrics.compare`, several by `compare({"bm25": scores, ...})`.
 
@@ -49,7 +49,7 @@ class RunScores(NamedTuple):
         return f"RunScores(queries={len(self.queries)}{means})"
 
     def summary(self) -> dict[str, float]:
-        """The mean over the queries, as trec_eval prints it for `all`; of counts the sum."""
+        """Return the mean over the queries, as trec_eval prints it for `all`, and the sum of counts."""
         return {name: float(value.sum() if name in SUMMED else value.mean()) for name, value in self.values.items()}
 
     def interval(
@@ -61,8 +61,8 @@ class RunScores(NamedTuple):
         Args:
             confidence: Mass of the interval, in (0, 1).
             replicates: Number of random draws, by default 1000.
-            seed: Seed of the draws, by default 0; they depend on it and on the names of the queries alone.
-            groups: Queries that belong together, such as those of one topic: a number or name for each.
+            seed: Seed of the draws, by default 0; they depend only on it and the names of the queries.
+            groups: A number or name for each query, equal for dependent queries, such as those of one topic.
 
         Returns:
             An `Estimate` by the name of the measure.
@@ -78,7 +78,7 @@ class RunScores(NamedTuple):
 
         Args:
             name: Name of the row.
-            **options: Those of `interval`.
+            **options: Options of `interval`.
         """
         counts = {measure: value for measure, value in self.summary().items() if measure in SUMMED}
         return table_of({name: {**self.interval(**options), **counts}}, self._direction)
@@ -88,7 +88,7 @@ class RunScores(NamedTuple):
 
         Args:
             ax: Axes to draw on; default those of a new figure.
-            **options: Those of `interval`.
+            **options: Options of `interval`.
         """
         return plot_values([self.interval(**options)], "Mean over queries", (0.0, 1.0), True, ax)
 
@@ -102,15 +102,15 @@ class RunScores(NamedTuple):
         return None if name in SUMMED else True
 
     def scoring_options(self) -> dict[str, Any]:
-        """What two runs must have in common to be compared."""
+        """Return the options that must be equal for two runs to be comparable."""
         return {"relevance_level": self.relevance_level, "metrics": ", ".join(self.values)}
 
     def _resampled(
-        self, asked: str, replicates: int | None = None, seed: int | None = None, groups: Any = None
+        self, purpose: str, replicates: int | None = None, seed: int | None = None, groups: Any = None
     ) -> Resampled:
         columns = [self.values[name] for name in self._means()]
         if not columns:
-            raise ValueError(f"metrics: got {', '.join(self.values)}, wanted at least one mean for the {asked}")
+            raise ValueError(f"metrics: got {', '.join(self.values)}, wanted at least one mean for the {purpose}")
         scores = torch.stack(columns, 1)
         names = ItemNames.of(self.queries, groups, scores.device)
         means = resampled_means(scores, names, *check_draws(replicates, seed), bounds=(0.0, 1.0))
@@ -127,29 +127,29 @@ def evaluate_run(
     complete: bool = False,
     judged_only: bool = False,
 ) -> RunScores:
-    """Compute the measures of trec_eval for each query, by its names and rules: equal to it to the last digits.
+    """Compute the measures of trec_eval for each query, by its names and rules and equal to the last digits.
 
-    Documents are ranked by score, rounded to float32, and of equal scores the greater name comes first.
+    Documents are ranked by score, rounded to float32; at equal scores the greater name comes first.
 
     Args:
         run: Scores of documents by query: a file, a dictionary or a `Run`. The order of the arguments is that of
             trec_eval's tables; ``ranx.evaluate`` and ir_measures take ``qrels`` first.
         qrels: Gains of documents by query: a file, a dictionary or `Qrels`.
         metrics: Names of trec_eval (``"ndcg_cut_10"``, ``"P.5,10"``), ranx (``"ndcg@10"``, ``"mrr"``) or ir_measures
-            (``"nDCG@10"``, ``"RR"``); of those with a prefix ``num_`` the result is a count.
-        relevance_level: Least gain that is relevant. nDCG takes gains as they are, negative ones as 0.
-        complete: Score queries that have judgements but no run as 0; they are left out by default, and so are queries
+            (``"nDCG@10"``, ``"RR"``); measures with the prefix ``num_`` are counts.
+        relevance_level: Minimum gain of a relevant document. nDCG uses the gains themselves, negative ones as 0.
+        complete: Score queries with judgements but without a run as 0; by default they are left out, like queries
             without judgements.
-        judged_only: Remove documents without a judgement from the lists, and those of negative gains, as trec_eval's
-            -J does.
+        judged_only: Remove documents without a judgement or with a negative gain from the lists, like -J of
+            trec_eval.
 
     Returns:
         The values of each query, in [0, 1], higher is better. Time O(n log n), memory O(n).
 
     Raises:
         TypeError: If ``run`` is a `Qrels` or ``qrels`` a `Run`.
-        ValueError: If a name of metrics is unknown, a document occurs twice, a file does not fit, or run and judgements
-            have no query in common.
+        ValueError: If a name of metrics is unknown, a document occurs twice, a file is malformed, or run and
+            judgements have no query in common.
 
     Warns:
         UserWarning: If the values look as if run and judgements were swapped.
@@ -159,8 +159,8 @@ def evaluate_run(
         >>> scores.summary()
         {'recip_rank': 0.5, 'P_1': 0.0}
     """
-    chosen = measures((metrics,) if isinstance(metrics, str) else tuple(metrics))
-    if not chosen:
+    selected = measures((metrics,) if isinstance(metrics, str) else tuple(metrics))
+    if not selected:
         raise ValueError("metrics: got none, wanted at least one name")
     if isinstance(run, Qrels) or isinstance(qrels, Run):
         got = f"a {type(run).__name__} as the run and a {type(qrels).__name__} as judgements"
@@ -175,16 +175,16 @@ def evaluate_run(
         )
     queries, hits = hits_of(run, qrels, relevance_level, complete, judged_only)
     if not queries:
-        some = ", ".join(repr(query) for side in (run, qrels) for query in side.queries[:2])
-        raise ValueError(f"run, qrels: no query is in both; their names begin with {some or 'none'}")
-    values = {name: torch.from_numpy(measure(hits)) for name, measure in chosen.items()}
+        examples = ", ".join(repr(query) for pairs in (run, qrels) for query in pairs.queries[:2])
+        raise ValueError(f"run, qrels: no query is in both; their names begin with {examples or 'none'}")
+    values = {name: torch.from_numpy(measure(hits)) for name, measure in selected.items()}
     return RunScores(queries, values, relevance_level)
 
 
-def _as(kind: type[Kind], given: Any) -> Kind:
-    if isinstance(given, kind):
-        return given
-    return kind.read(given) if isinstance(given, str | PathLike) else kind(given)
+def _as(kind: type[PairsType], value: Any) -> PairsType:
+    if isinstance(value, kind):
+        return value
+    return kind.read(value) if isinstance(value, str | PathLike) else kind(value)
 
 
 def _types_of(argument: Any) -> set[type]:
@@ -197,7 +197,7 @@ def _types_of(argument: Any) -> set[type]:
 
 
 def _look_swapped(run: Run, qrels: Qrels) -> bool:
-    """Return whether scores are integers that repeat, while no gain of at least five of a query does."""
+    """Return whether scores are integers with ties, while gains, at least five of some query, have none."""
     if len(run) == 0 or (run.value != np.rint(run.value)).any() or np.bincount(qrels.query, minlength=1).max() < 5:
         return False
     return _has_ties(run) and not _has_ties(qrels)

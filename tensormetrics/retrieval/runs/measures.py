@@ -1,4 +1,4 @@
-"""The measures of trec_eval, each from the judged documents of ranked lists alone.
+"""Measures of trec_eval, computed from the judged documents of ranked lists.
 
 Definitions: Buckley and Voorhees, Retrieval System Evaluation, in TREC: Experiment and Evaluation in Information
 Retrieval, 2005; bpref: DOI 10.1145/1008992.1009000; nDCG: DOI 10.1145/582415.582418.
@@ -12,13 +12,13 @@ import numpy as np
 
 from .ranking import Hits
 
-CUTS = 5, 10, 15, 20, 30, 100, 200, 500, 1000  # of trec_eval, where none is named
+CUTS = 5, 10, 15, 20, 30, 100, 200, 500, 1000  # defaults of trec_eval
 CUTS_OF_SUCCESS = 1, 5, 10
 Measure = Callable[[Hits], np.ndarray]
 
 
-def _over(values: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """Quotients; 0 where nothing is counted."""
+def _divide(values: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """Divide values by counts; 0 for a count of 0."""
     return np.divide(values, counts, out=np.zeros_like(values), where=counts > 0)
 
 
@@ -30,8 +30,8 @@ def _relevant_in(hits: Hits, depth: np.ndarray | float = np.inf) -> np.ndarray:
 
 def average_precision(hits: Hits, depth: float = np.inf) -> np.ndarray:
     good = hits.gain >= hits.level
-    precision = hits.before(good) / hits.rank
-    return _over(hits.total(np.where(good & (hits.rank <= depth), precision, 0)), hits.relevant)
+    precision = hits.running_count(good) / hits.rank
+    return _divide(hits.total(np.where(good & (hits.rank <= depth), precision, 0)), hits.relevant)
 
 
 def ndcg(hits: Hits, depth: float = np.inf) -> np.ndarray:
@@ -42,7 +42,7 @@ def ndcg(hits: Hits, depth: float = np.inf) -> np.ndarray:
     query, gain = hits.judged_query[order], hits.judged_gain[order]
     firsts = np.searchsorted(query, query)
     ideal = np.bincount(query, discounted(gain, np.arange(1, len(query) + 1) - firsts), hits.queries)
-    return _over(hits.total(discounted(hits.gain, hits.rank)), ideal)
+    return _divide(hits.total(discounted(hits.gain, hits.rank)), ideal)
 
 
 def precision(hits: Hits, depth: float) -> np.ndarray:
@@ -50,7 +50,7 @@ def precision(hits: Hits, depth: float) -> np.ndarray:
 
 
 def recall(hits: Hits, depth: float = np.inf) -> np.ndarray:
-    return _over(_relevant_in(hits, depth), hits.relevant)
+    return _divide(_relevant_in(hits, depth), hits.relevant)
 
 
 def success(hits: Hits, depth: float) -> np.ndarray:
@@ -58,30 +58,30 @@ def success(hits: Hits, depth: float) -> np.ndarray:
 
 
 def r_precision(hits: Hits) -> np.ndarray:
-    return _over(_relevant_in(hits, hits.relevant), hits.relevant)
+    return _divide(_relevant_in(hits, hits.relevant), hits.relevant)
 
 
 def reciprocal_rank(hits: Hits, depth: float = np.inf) -> np.ndarray:
     good = (hits.gain >= hits.level) & (hits.rank <= depth)
-    return hits.total(np.where(good & (hits.before(good) == 1), 1 / hits.rank, 0))
+    return hits.total(np.where(good & (hits.running_count(good) == 1), 1 / hits.rank, 0))
 
 
 def bpref(hits: Hits) -> np.ndarray:
     good, bad = hits.gain >= hits.level, (hits.gain >= 0) & (hits.gain < hits.level)
     judged_bad = hits.judged_query[(hits.judged_gain >= 0) & (hits.judged_gain < hits.level)]
     relevant = hits.relevant
-    most = np.minimum(relevant, hits.count(judged_bad))[hits.query]
-    above = np.minimum(hits.before(bad), relevant[hits.query])
-    return _over(hits.total(np.where(good, 1 - _over(above.astype(np.float64), most), 0)), relevant)
+    max_above = np.minimum(relevant, hits.count(judged_bad))[hits.query]
+    above = np.minimum(hits.running_count(bad), relevant[hits.query])
+    return _divide(hits.total(np.where(good, 1 - _divide(above.astype(np.float64), max_above), 0)), relevant)
 
 
 def set_precision(hits: Hits) -> np.ndarray:
-    return _over(_relevant_in(hits), hits.retrieved.astype(np.float64))
+    return _divide(_relevant_in(hits), hits.retrieved.astype(np.float64))
 
 
 def set_f(hits: Hits) -> np.ndarray:
-    both = set_precision(hits), recall(hits)
-    return _over(2 * both[0] * both[1], both[0] + both[1])
+    values = set_precision(hits), recall(hits)
+    return _divide(2 * values[0] * values[1], values[0] + values[1])
 
 
 FLAT: dict[str, Measure] = {
@@ -123,13 +123,14 @@ OTHER_FAMILIES = {  # before "@" and a depth
     **{"mrr": "recip_rank_cut", "rr": "recip_rank_cut", "recip_rank": "recip_rank_cut"},
     **{"hit_rate": "success", "recall": "recall", "success": "success"},
 }
-SUMMED = "num_ret", "num_rel", "num_rel_ret"  # over queries; of the others the mean is taken
+SUMMED = "num_ret", "num_rel", "num_rel_ret"  # summed over queries; other measures are averaged
 
 
 def measures(names: tuple[str, ...]) -> dict[str, Measure]:
-    """Return the measures by the names that were written, those of trec_eval, ranx or ir_measures.
+    """Return the measures by name; names are those of trec_eval, ranx or ir_measures.
 
-    A family such as "P" stands for all depths of trec_eval, and "P.5,10" for these. ValueError for other names.
+    A family such as "P" selects all default depths of trec_eval, and "P.5,10" the given ones. ValueError for other
+    names.
     """
     selected: dict[str, Measure] = {}
     for name in names:
@@ -142,14 +143,14 @@ def measures(names: tuple[str, ...]) -> dict[str, Measure]:
         elif measure := _measure_of(name) or _measure_of(_trec_name(name) or ""):
             selected[name] = measure
         else:
-            known = [*FLAT, *(f"{cut}_10" for cut in CUT)]
-            near = difflib.get_close_matches(name, known, 1, 0)[0]
-            raise ValueError(f"metrics: got {name!r}, wanted some of {', '.join(known)}; perhaps {near!r}")
+            supported = [*FLAT, *(f"{cut}_10" for cut in CUT)]
+            nearest = difflib.get_close_matches(name, supported, 1, 0)[0]
+            raise ValueError(f"metrics: got {name!r}, wanted some of {', '.join(supported)}; perhaps {nearest!r}")
     return selected
 
 
 def _measure_of(name: str) -> Measure | None:
-    """Return the measure of a name of trec_eval, such as "map" or "P_10"."""
+    """Return the measure by its name in trec_eval, such as "map" or "P_10"."""
     family, _, depth = name.rpartition("_")
     if family in CUT and _is_depth(depth):
         return functools.partial(CUT[family], depth=int(depth))
@@ -157,11 +158,11 @@ def _measure_of(name: str) -> Measure | None:
 
 
 def _trec_name(name: str) -> str | None:
-    """Return trec_eval's name of a measure of ranx or ir_measures, such as "nDCG@10" or "mrr"; None for others."""
-    word, at, depth = name.lower().partition("@")
-    if not at:
-        return OTHER_NAMES.get(word)
-    family = OTHER_FAMILIES.get(word)
+    """Return the trec_eval name of a measure of ranx or ir_measures, such as "nDCG@10" or "mrr"; None for others."""
+    measure, separator, depth = name.lower().partition("@")
+    if not separator:
+        return OTHER_NAMES.get(measure)
+    family = OTHER_FAMILIES.get(measure)
     return f"{family}_{depth}" if family and _is_depth(depth) else None
 
 

@@ -1,4 +1,4 @@
-"""Runs and judgements: sparse tables of a query, a document and a number."""
+"""Runs and judgements: sparse tables of query, document and value."""
 
 import hashlib
 import re
@@ -15,17 +15,17 @@ from ... import _checks
 from ..._files import read_bytes
 from ..._text_columns import Fields, split_fields
 
-MOST = 2**53  # gains above are no exact float64
-MIX = 0x9E3779B97F4A7C15  # an odd number without pattern
+MAX_GAIN = 2**53  # larger integers are not exact in float64
+MIX = 0x9E3779B97F4A7C15  # odd multiplier of the hash, 2^64 divided by the golden ratio
 
 
 class Pairs:
-    """Documents of queries and a number for each; what runs and judgements share."""
+    """Base class of runs and judgements: documents of queries with a value for each."""
 
     def __init__(
         self, queries: list[str], query: np.ndarray, document: np.ndarray, value: np.ndarray, source: str
     ) -> None:
-        # queries: Q distinct names  query: (n,) int64  document: (n, W) uint64, names as words  value: (n,)
+        # queries: Q distinct names  query: (n,) int64  document: (n, W) uint64, bytes of the names  value: (n,)
         self.queries, self.query, self.document, self.value, self.source = queries, query, document, value, source
         self._refuse_repeated()
 
@@ -37,16 +37,16 @@ class Pairs:
 
     def keys(self) -> np.ndarray:
         # ->  (n,) uint64
-        """Equal for pairs of equal names, and hardly ever for others."""
+        """Compute a hash of the names of each pair."""
         key = np.array([hash_of(query) for query in self.queries], np.uint64)[self.query]
-        for w, word in enumerate(self.document.T):  # words of 0 add nothing: shorter names end in them
-            key += (word ^ (word >> np.uint64(32))) * np.uint64(pow(MIX, w + 1, 2**64))
+        for i, part in enumerate(self.document.T):  # the zeros at the end of shorter names add nothing
+            key += (part ^ (part >> np.uint64(32))) * np.uint64(pow(MIX, i + 1, 2**64))
         return key ^ (key >> np.uint64(29))
 
-    def names(self, places: np.ndarray) -> list[bytes]:
-        """The names of documents."""
-        words = np.ascontiguousarray(self.document[places])
-        return words.view(f"S{8 * words.shape[1]}").reshape(-1).tolist()
+    def names(self, indices: np.ndarray) -> list[bytes]:
+        """Return the names of documents, given by index."""
+        encoded = np.ascontiguousarray(self.document[indices])
+        return encoded.view(f"S{8 * encoded.shape[1]}").reshape(-1).tolist()
 
     def _refuse_repeated(self) -> None:
         self.key = self.keys()
@@ -54,8 +54,8 @@ class Pairs:
         if (ordered[1:] != ordered[:-1]).all():
             return
         seen = set()
-        for place in np.flatnonzero(np.isin(self.key, ordered[1:][ordered[1:] == ordered[:-1]])).tolist():
-            pair = self.queries[self.query[place]], self.names(np.array([place]))[0].decode()
+        for index in np.flatnonzero(np.isin(self.key, ordered[1:][ordered[1:] == ordered[:-1]])).tolist():
+            pair = self.queries[self.query[index]], self.names(np.array([index]))[0].decode()
             if pair in seen:
                 raise ValueError(f"{self.source}: got the document {pair[1]!r} twice for the query {pair[0]!r}")
             seen.add(pair)
@@ -66,11 +66,11 @@ def hash_of(name: str) -> int:
 
 
 class Run(Pairs):
-    """Ranked documents: for each query scores of documents, the highest first.
+    """Ranked documents: scores of documents for each query, higher is better.
 
     From a TREC file (`query Q0 document rank score tag`, `Run.read`), `{query: {document: score}}`, scores of all
-    documents (`Run.from_scores`), or lists of the best (`Run.from_top_k`). Ranks in files are ignored, as trec_eval
-    does: documents are ordered by score, rounded to float32, and equal scores by name, the greater first.
+    documents (`Run.from_scores`), or lists of the best (`Run.from_top_k`). Ranks in files are ignored, as by trec_eval:
+    documents are ordered by score, rounded to float32, and at equal scores by name, the greater first.
 
     >>> run = Run({"q1": {"d1": 0.9, "d2": 0.3}})
     >>> evaluate_run(run, {"q1": {"d2": 1}}, ["recip_rank"]).summary()
@@ -85,20 +85,23 @@ class Run(Pairs):
 
     @classmethod
     def read(cls, path: str | PathLike) -> "Run":
-        """Read a TREC run, of fields between blanks and control characters. ValueError names the line."""
+        """Read a TREC run, with fields separated by whitespace and control characters. Errors name the line."""
         path = Path(path)
         query, document, score = split_fields(read_bytes(path), path, ("query", "-", "document", "-", "score", "-"))
-        return cls._of(*_coded(query), document.words(), _numbers(path, "score", score), str(path))
+        return cls._of(*_factorize(query), document.words(), _parse_values(path, "score", score), str(path))
 
     @classmethod
     def from_scores(
         cls, scores: Tensor, queries: Sequence[str] | None = None, documents: Sequence[str] | None = None
     ) -> "Run":
         # scores: (Q, N)
-        """Scores of every document; names are "0", "1", ... by default. -inf leaves a document out."""
+        """Create a run from the scores of every document; names are "0", "1", ... by default.
+
+        A score of -inf leaves a document out.
+        """
         _checks.shape("scores", scores, "Q", "N")
-        places = torch.arange(scores.shape[1], device="cpu").expand(scores.shape)
-        return cls.from_top_k(scores, places, queries, documents)
+        indices = torch.arange(scores.shape[1], device="cpu").expand(scores.shape)
+        return cls.from_top_k(scores, indices, queries, documents)
 
     @classmethod
     def from_top_k(
@@ -108,33 +111,33 @@ class Run(Pairs):
         queries: Sequence[str] | None = None,
         documents: Sequence[str] | None = None,
     ) -> "Run":
-        # scores: (Q, k)  indices: (Q, k) integers, into documents; -1 where there is none
-        """What `torch.topk` or a search index answers, similarities as scores."""
+        # scores: (Q, k)  indices: (Q, k) integers, into documents; -1 as padding
+        """Create a run from the result of `torch.topk` or a search index, with similarities as scores."""
         _checks.shape("scores", scores, "Q", "k")
         _checks.shape("indices", indices, *scores.shape)
         _checks.integral("indices", indices)
-        values, places = scores.detach().double().cpu().numpy(), indices.cpu().numpy()
+        values, columns = scores.detach().double().cpu().numpy(), indices.cpu().numpy()
         if np.isnan(values).any():
             raise ValueError("scores: got NaN, wanted numbers; -inf leaves a document out")
-        query, column = np.nonzero((places >= 0) & (values > -np.inf))
+        query, column = np.nonzero((columns >= 0) & (values > -np.inf))
         names = _names("queries", queries, len(values))
-        largest = int(places.max(initial=-1)) + 1
-        of_document = _names("documents", documents, largest, at_least=True)
-        document = _words_of(of_document)[places[query, column]]
+        largest = int(columns.max(initial=-1)) + 1
+        document_names = _names("documents", documents, largest, at_least=True)
+        document = _encode_names(document_names)[columns[query, column]]
         return cls._of(names, query, document, values[query, column], "run")
 
     @classmethod
     def _of(cls, *parts: Any) -> "Run":
-        made = cls.__new__(cls)
-        Pairs.__init__(made, *parts)
-        return made
+        run = cls.__new__(cls)
+        Pairs.__init__(run, *parts)
+        return run
 
 
 class Qrels(Pairs):
-    """Relevance judgements: for each query the gains of documents, integers; 0 or less is not relevant.
+    """Relevance judgements: integer gains of documents for each query; 0 or less is not relevant.
 
-    From a file (`Qrels.read`) in TREC's four columns (`query 0 document gain`) or BEIR's three with a heading
-    (`query-id corpus-id score`), or `{query: {document: gain}}`. What is not judged counts as not relevant.
+    From a file (`Qrels.read`) in the four columns of TREC (`query 0 document gain`) or the three of BEIR with a heading
+    (`query-id corpus-id score`), or `{query: {document: gain}}`. Documents without a judgement count as not relevant.
 
     >>> qrels = Qrels({"q1": {"d1": 1, "d3": 2}})
     >>> evaluate_run({"q1": {"d3": 0.9, "d1": 0.3}}, qrels, ["ndcg"]).summary()
@@ -146,7 +149,7 @@ class Qrels(Pairs):
 
     @classmethod
     def read(cls, path: str | PathLike) -> "Qrels":
-        """Judgements of TREC or BEIR. ValueError names the line."""
+        """Read judgements of TREC or BEIR. Errors name the line."""
         path = Path(path)
         data = read_bytes(path)
         first = re.search(rb"\S[^\n]*", data)
@@ -156,64 +159,64 @@ class Qrels(Pairs):
                 query, document, gain = query.behind(1), document.behind(1), gain.behind(1)
         else:
             query, document, gain = split_fields(data, path, ("query", "-", "document", "gain"))
-        made = cls.__new__(cls)
-        values = _numbers(path, "gain", gain)
-        if (values % 1 != 0).any() or (abs(values) > MOST).any():
-            odd = np.flatnonzero((values % 1 != 0) | (abs(values) > MOST))[0]
-            raise ValueError(f"{path}: got the gain {gain[odd]!r} for {document[odd]!r}, wanted an integer")
-        Pairs.__init__(made, *_coded(query), document.words(), values.astype(np.int64), str(path))
-        return made
+        qrels = cls.__new__(cls)
+        values = _parse_values(path, "gain", gain)
+        if (values % 1 != 0).any() or (abs(values) > MAX_GAIN).any():
+            invalid = np.flatnonzero((values % 1 != 0) | (abs(values) > MAX_GAIN))[0]
+            raise ValueError(f"{path}: got the gain {gain[invalid]!r} for {document[invalid]!r}, wanted an integer")
+        Pairs.__init__(qrels, *_factorize(query), document.words(), values.astype(np.int64), str(path))
+        return qrels
 
 
-def _numbers(path: Path, name: str, column: Fields) -> np.ndarray:
+def _parse_values(path: Path, name: str, column: Fields) -> np.ndarray:
     # ->  (n,) float64
-    values, wrong = column.numbers()
-    wrong = np.concatenate([wrong, np.flatnonzero(np.isnan(values))])
-    if len(wrong):
-        line = 1 + column.data[: column.places[wrong.min(), 0]].tobytes().count(b"\n")
-        raise ValueError(f"{path}, line {line}: got the {name} {column[wrong.min()]!r}, wanted a number")
+    values, invalid = column.numbers()
+    invalid = np.concatenate([invalid, np.flatnonzero(np.isnan(values))])
+    if len(invalid):
+        line = 1 + column.data[: column.places[invalid.min(), 0]].tobytes().count(b"\n")
+        raise ValueError(f"{path}, line {line}: got the {name} {column[invalid.min()]!r}, wanted a number")
     return values
 
 
-def _coded(column: Fields) -> tuple[list[str], np.ndarray]:
-    # ->  the distinct names in the order of their first lines, (n,) int64
-    words = column.words()
-    new = np.ones(len(words), bool)
-    new[1:] = (words[1:] != words[:-1]).any(1)
+def _factorize(column: Fields) -> tuple[list[str], np.ndarray]:
+    # ->  distinct names in the order of their first lines, (n,) int64
+    encoded = column.words()
+    new = np.ones(len(encoded), bool)
+    new[1:] = (encoded[1:] != encoded[:-1]).any(1)
     firsts = np.flatnonzero(new)
     codes: dict[str, int] = {}
-    runs = [codes.setdefault(column[place], len(codes)) for place in firsts.tolist()]
-    return list(codes), np.repeat(np.array(runs, np.int64), np.diff(np.append(firsts, len(words))))
+    runs = [codes.setdefault(column[row], len(codes)) for row in firsts.tolist()]
+    return list(codes), np.repeat(np.array(runs, np.int64), np.diff(np.append(firsts, len(encoded))))
 
 
 def _from_mapping(
-    name: str, given: Mapping[str, Mapping[str, Any]], kind: type
+    name: str, mapping: Mapping[str, Mapping[str, Any]], kind: type
 ) -> tuple[list[str], np.ndarray, np.ndarray, np.ndarray]:
-    if not isinstance(given, Mapping) or not all(isinstance(each, Mapping) for each in given.values()):
-        raise TypeError(f"{name}: got a {type(given).__name__}, wanted a dict of queries of dicts of documents")
-    for query, each in given.items():
-        for document, value in each.items():
+    if not isinstance(mapping, Mapping) or not all(isinstance(documents, Mapping) for documents in mapping.values()):
+        raise TypeError(f"{name}: got a {type(mapping).__name__}, wanted a dict of queries of dicts of documents")
+    for query, documents in mapping.items():
+        for document, value in documents.items():
             if not (isinstance(query, str) and isinstance(document, str)):
                 raise TypeError(f"{name}: got the names {query!r} and {document!r}, wanted two str")
             if not _is(kind, value):
                 hint = "; scores go into the run: write evaluate_run(run=..., qrels=...)" if kind is int else ""
                 raise ValueError(f"{name}: got {value!r} for {query!r}, {document!r}, wanted {kind.__name__}{hint}")
-    sizes = [len(each) for each in given.values()]
-    documents = [document for each in given.values() for document in each]
-    values: np.ndarray = np.array([value for each in given.values() for value in each.values()], kind)
-    return list(given), np.repeat(np.arange(len(given)), sizes), _words_of(documents), values
+    sizes = [len(documents) for documents in mapping.values()]
+    names = [document for documents in mapping.values() for document in documents]
+    values: np.ndarray = np.array([value for documents in mapping.values() for value in documents.values()], kind)
+    return list(mapping), np.repeat(np.arange(len(mapping)), sizes), _encode_names(names), values
 
 
 def _is(kind: type, value: Any) -> bool:
     try:
-        return bool(kind(value) == value and (kind is float or abs(value) <= MOST))
+        return bool(kind(value) == value and (kind is float or abs(value) <= MAX_GAIN))
     except (TypeError, ValueError, OverflowError):
         return False
 
 
-def _words_of(names: Sequence[str]) -> np.ndarray:
+def _encode_names(names: Sequence[str]) -> np.ndarray:
     # ->  (n, W) uint64
-    """As `Fields.words`."""
+    """Encode names as integers, like `Fields.words`."""
     raw = [name.encode() for name in names]
     if bad := [name for name in raw if not name or b"\0" in name]:
         raise ValueError(f"documents: got the name {bad[0]!r}, wanted at least one character and no NUL")
@@ -221,12 +224,12 @@ def _words_of(names: Sequence[str]) -> np.ndarray:
     return np.array(raw, f"S{8 * width}").view("<u8").reshape(-1, width)
 
 
-def _names(argument: str, names: Sequence[str] | None, number: int, at_least: bool = False) -> list[str]:
+def _names(argument: str, names: Sequence[str] | None, count: int, at_least: bool = False) -> list[str]:
     if names is None:
-        return [str(i) for i in range(number)]
+        return [str(i) for i in range(count)]
     names = list(names)
-    if len(names) < number or (len(names) > number and not at_least):
-        raise ValueError(f"{argument}: got {len(names)} names, wanted {'at least ' * at_least}{number}")
+    if len(names) < count or (len(names) > count and not at_least):
+        raise ValueError(f"{argument}: got {len(names)} names, wanted {'at least ' * at_least}{count}")
     if len(set(names)) < len(names):
         raise ValueError(f"{argument}: got names that are not distinct")
     return names

@@ -22,7 +22,7 @@ EMPTY_TARGET_ACTIONS = "neg", "pos", "skip", "error"
 
 
 class _Evaluated(NamedTuple):
-    """Scores of queries, with what an interval and a comparison need of them."""
+    """Scores of queries, with their groups and numbers of relevant documents for intervals and comparisons."""
 
     scores: RunScores
     groups: Tensor | None  # (Q,)
@@ -33,19 +33,19 @@ class RunMetric(Metric):
     """Scores of ranked documents, such as those of a reranker or a recommender, by trec_eval's names and rules.
 
     Each row is a document of a query: its score, its relevance and the number of its query, as in torchmetrics'
-    retrieval metrics. The rows of a query may come in any batch and on any rank; a relevant document counts as missed
-    only if its row is given. Equal to `evaluate_run` of the same run, which also ranks by scores rounded to float32;
-    documents of negative scores count, unlike in RetrievalMAP of torchmetrics. `compute` gives a mean over the queries
-    by name (of counts such as "num_rel" the sum), in [0, 1], higher is better; `interval` and `compare` resample
-    queries.
+    retrieval metrics. The rows of a query may be in any batch and on any rank; a relevant document counts as missed
+    only if its row is passed. Results equal those of `evaluate_run` for the same run, which also ranks by scores
+    rounded to float32; documents of negative scores count, unlike in RetrievalMAP of torchmetrics. `compute` returns
+    the mean over the queries by name (for counts such as "num_rel" the sum), in [0, 1], higher is better; `interval`
+    and `compare` resample queries.
 
     The measures are computed on the host, to which `compute` copies the rows.
 
     Args:
         metrics: Names of measures, as in `evaluate_run`: "map", "ndcg_cut_10", "recip_rank", "P_10", "recall_100" ...
-        relevance_level: Least target that is relevant; nDCG takes targets as gains, negative ones as 0.
-        empty_target_action: What a query without relevant documents scores: 0 ("neg", as in trec_eval), 1 ("pos"),
-            nothing ("skip"), or a ValueError ("error").
+        relevance_level: Minimum target of a relevant document; nDCG uses targets as gains, negative ones as 0.
+        empty_target_action: Score of a query without relevant documents: 0 ("neg", as in trec_eval), 1 ("pos"), left
+            out ("skip"), or a ValueError ("error").
         top_k: Documents after this rank are not retrieved; None for all.
         ignore_index: Rows of this target are left out.
 
@@ -53,8 +53,8 @@ class RunMetric(Metric):
         - preds: ``(N,)`` scores, the highest is the first; -inf ranks last, NaN is an error
         - target: ``(N,)`` bool or integer
         - indexes: ``(N,)`` integer, the number of each row's query
-        - doc_ids: ``(N,)`` integer; of equal scores the greater one comes first, without them the earlier row
-        - groups: ``(N,)`` integers or names, equal for queries that belong together
+        - doc_ids: ``(N,)`` integer; at equal scores the greater one comes first, without them the earlier row
+        - groups: ``(N,)`` integers or names, equal for dependent queries
 
     Raises:
         ValueError: If a query has a document twice or several groups, or scores are NaN.
@@ -120,7 +120,7 @@ class RunMetric(Metric):
             self.append_rows(name, column if name == "preds" else column.long())
 
     def compute(self) -> dict[str, Tensor]:
-        """Name -> () float64."""
+        """Compute the value of each measure by name, () float64."""
         evaluated = self._evaluate()
         self._items = evaluated
         means = {
@@ -138,7 +138,7 @@ class RunMetric(Metric):
         super()._add_state(state)
 
     def _check_optional(self, columns: Mapping[str, Sized]) -> None:
-        """Raise a ValueError if some rows have what others lack."""
+        """Raise a ValueError if only some rows have an optional column."""
         for name in OPTIONAL if len(self.preds) and len(columns["preds"]) else ():
             if (len(columns[name]) > 0) != (len(getattr(self, name)) > 0):
                 got, expected = ("some", "none") if len(columns[name]) else ("none", "some")

@@ -19,13 +19,13 @@ DENOMINATORS: tuple[Denominator, ...] = get_args(Denominator)
 
 @takes_arrays
 def average_precision(ranks: PositiveRanks, k: Depths | None = None, denominator: Denominator = "relevant") -> Tensor:
-    """Mean over the relevant references of the precision where each is found: (1/R) sum of j / r_j over r_j <= k.
+    """Average the precision at the rank of each relevant reference: (1/R) sum of j / r_j over r_j <= k.
 
     Shapes: rank: (..., Q, P); relevant: (..., Q) -> (..., Q) float64, for K values of k (..., Q, K).
 
     `denominator="relevant"` divides by R, the number of relevant references, as trec_eval's `map_cut_k`; "min" by
-    min(R, k), so that k relevant neighbours are worth 1; "found" by the number of relevant references among the k
-    nearest, as torchmetrics' `RetrievalMAP(top_k=k)`, so that what is not found costs nothing. In [0, 1], higher is
+    min(R, k), so that k relevant neighbours score 1; "found" by the number of relevant references among the k
+    nearest, as torchmetrics' `RetrievalMAP(top_k=k)`, so that missed references are not penalized. In [0, 1], higher is
     better; NaN for a lone query (R = 0). ValueError for k < 1, for an unknown denominator and for "min" or "found"
     without k.
     Manning, Raghavan and Schütze, Introduction to Information Retrieval, chapter 8, DOI 10.1017/CBO9780511809071.
@@ -39,22 +39,22 @@ def average_precision(ranks: PositiveRanks, k: Depths | None = None, denominator
     if k is None:
         return _precisions(ranks, ranks.rank > 0) / ranks.relevant
 
-    def cut(depth: int) -> Tensor:
-        found = ranks.within(depth)
+    def score_at(depth: int) -> Tensor:
+        is_hit = ranks.within(depth)
         if denominator == "min":
             divisor = ranks.relevant.clamp(max=depth)
         elif denominator == "found":
-            divisor = torch.minimum(found.sum(-1).clamp(min=1), ranks.relevant)  # a lone query stays undefined
+            divisor = torch.minimum(is_hit.sum(-1).clamp(min=1), ranks.relevant)  # a lone query stays undefined
         else:
             divisor = ranks.relevant
-        return _precisions(ranks, found) / divisor
+        return _precisions(ranks, is_hit) / divisor
 
-    return at_depths(k, cut)
+    return at_depths(k, score_at)
 
 
 @takes_arrays
 def average_precision_at_r(ranks: PositiveRanks) -> Tensor:
-    """Average precision cut at the number of relevant references: (1/R) sum of j / r_j over r_j <= R.
+    """Compute average precision cut off at the number of relevant references: (1/R) sum of j / r_j over r_j <= R.
 
     Shapes: rank: (..., Q, P); relevant: (..., Q) -> (..., Q) float64.
 
@@ -75,18 +75,18 @@ def _check_denominator(k: Depths | None, denominator: Denominator) -> None:
         raise ValueError(f"k: got None with denominator={denominator!r}, wanted an integer >= 1")
 
 
-def _precisions(ranks: PositiveRanks, found: Tensor) -> Tensor:
-    # found: (..., Q, P) bool, no gaps in rank  ->  (..., Q), the sum of j / r_j
-    order = found.cumsum(-1)
-    terms = torch.where(found, order.double() / ranks.rank, 0.0)
+def _precisions(ranks: PositiveRanks, is_hit: Tensor) -> Tensor:
+    # is_hit: (..., Q, P) bool, no gaps in rank  ->  (..., Q), the sum of j / r_j
+    order = is_hit.cumsum(-1)
+    terms = torch.where(is_hit, order.double() / ranks.rank, 0.0)
     return sum_by_position(terms, order)
 
 
 class AveragePrecision(QueryMetric):
-    """Mean average precision (MAP) over queries, cut at k or not, in [0, 1]; formula: `average_precision`.
+    """Mean average precision (MAP) over queries, optionally cut off at k, in [0, 1]; formula: `average_precision`.
 
-    `denominator`: what the sum of precisions is divided by, "relevant" (all relevant references), "min" or "found", as
-    in `average_precision`. Other options as in `PrecisionAtK`.
+    `denominator`: divisor of the sum of precisions, "relevant" (all relevant references), "min" or "found", as in
+    `average_precision`. Other options as in `PrecisionAtK`.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class AveragePrecision(QueryMetric):
 
 
 class AveragePrecisionAtR(QueryMetric):
-    """MAP@R: mean over queries of the average precision cut at R, their number of relevant references.
+    """MAP@R: mean over queries of the average precision cut off at R, their number of relevant references.
 
     In [0, 1]; formula: `average_precision_at_r`. Options as in `PrecisionAtK`.
     """

@@ -30,8 +30,8 @@ from ..search.knn import References, TorchKNN
 from .embedding_metric import EmbeddingOptions
 from .query_metric import Average, OnLone, QueryMetric
 
-SIDES = "query", "query_labels", "reference", "reference_labels"
-MOST_CELLS = 2**20  # queries times references of an item of a batch; for more, each item is searched by itself
+INPUT_NAMES = "query", "query_labels", "reference", "reference_labels"
+MAX_CELLS = 2**20  # queries times references of an item of a batch; larger items are searched one by one
 
 
 @takes_arrays
@@ -46,15 +46,15 @@ def nearest_centroid(
     distance: DistanceName = "l2",
     memory_budget: int | None = None,
 ) -> Tensor:
-    """1 if no class mean of the references is nearer than that of the query's own class, else 0.
+    """Return 1 if no class mean of the references is nearer than that of the query's class, else 0.
 
     Shapes: query: (..., Q, D); query_labels, self_index: (..., Q); reference: (..., N, D); reference_labels: (..., N)
     -> (..., Q) float64.
 
-    A query that is itself a reference (`self_index`, -1 = none; all queries where there is no reference set) is taken
-    out of its class's mean; NaN where nothing is left of the class. Ties go to the smaller label. Means are float64,
-    for "cosine" of rows of length 1. References that hold NaN or infinity are left out of the means; a query that does
-    has NaN. Higher is better. ValueError for arguments that do not fit each other.
+    A query that is itself a reference (`self_index`, -1 = none; all queries without a reference set) is removed from
+    the mean of its class; the score is NaN if the class is then empty. Ties go to the smaller label. Means are float64,
+    for "cosine" of rows of length 1. References with NaN or infinity are left out of the means; queries with them
+    score NaN. Higher is better. ValueError for incompatible arguments.
 
     >>> x, labels = torch.tensor([[0.0], [0.1], [5.0], [5.1], [0.3]]), torch.tensor([0, 0, 1, 1, 1])
     >>> nearest_centroid(x, labels)
@@ -74,12 +74,12 @@ def nearest_centroid(
             "reference_labels": reference_labels,
             "self_index": self_index,
         }
-        return _each_item(query, others, distance, memory_budget)
-    sides = _checked(query, query_labels, reference, reference_labels, self_index=self_index)
-    return checked_centroids(sides, DISTANCES[distance], memory_budget)
+        return _batch_scores(query, others, distance, memory_budget)
+    inputs = _check_inputs(query, query_labels, reference, reference_labels, self_index=self_index)
+    return checked_centroids(inputs, DISTANCES[distance], memory_budget)
 
 
-def _checked(
+def _check_inputs(
     query: Tensor,  # (Q, D)
     query_labels: Tensor,  # (Q,)
     reference: Tensor,  # (N, D)
@@ -100,81 +100,87 @@ def _checked(
 
 
 @torch.no_grad()
-def checked_centroids(sides: RetrievalInputs, distance: Distance, memory_budget: int | None) -> Tensor:
+def checked_centroids(inputs: RetrievalInputs, distance: Distance, memory_budget: int | None) -> Tensor:
     # ->  (Q,) float64
-    """`nearest_centroid` of sides that a door has checked. Of rows that stay on their ranks sums are put together."""
-    spread, query, reference = sides.spread, sides.query, sides.reference
-    mine, here = (slice(None), slice(None)) if spread is None else (spread.own(), spread.own_references())
-    query_labels, self_index = sides.query_labels[mine], sides.self_index()[mine]
+    """Compute `nearest_centroid` of checked inputs. Sums of sharded rows are combined over ranks."""
+    layout, query, reference = inputs.spread, inputs.query, inputs.reference
+    query_slice, reference_slice = (
+        (slice(None), slice(None)) if layout is None else (layout.own(), layout.own_references())
+    )
+    query_labels, self_index = inputs.query_labels[query_slice], inputs.self_index()[query_slice]
     scores = torch.full((len(query),), torch.nan, dtype=torch.float64, device=query.device)
-    if not len(sides.reference_labels) or not len(sides.query_labels):
+    if not len(inputs.reference_labels) or not len(inputs.query_labels):
         return scores
 
-    def prepared(rows: Tensor) -> Tensor:
-        # ->  float64, zeros where a row is not finite
+    def prepare(rows: Tensor) -> Tensor:
+        # ->  float64, zeros for rows that are not finite
         return distance.prepared(rows.double().where(finite_rows(rows)[:, None], 0.0))
 
-    def together(values: Tensor, how: Any) -> Tensor:
-        return values if spread is None else all_reduce(values, how, spread.group)
+    def reduce(values: Tensor, op: Any) -> Tensor:
+        return values if layout is None else all_reduce(values, op, layout.group)
 
-    classes, codes = sides.reference_labels.unique(return_inverse=True)
-    codes = codes[here]
-    there = torch.cat([finite_rows(piece) for piece in reference.split(few_rows(reference))])
-    number = torch.zeros_like(classes, dtype=torch.int64).index_add_(0, codes, there.long())
-    number = together(number, dist.ReduceOp.SUM)
-    units = unit_of(together(largest_of_columns(reference, prepared), dist.ReduceOp.MAX))
-    sums = total(together(class_parts(reference, codes, len(classes), units, prepared), dist.ReduceOp.SUM))
-    centroids = sums / number[:, None]
+    classes, codes = inputs.reference_labels.unique(return_inverse=True)
+    codes = codes[reference_slice]
+    is_finite = torch.cat([finite_rows(chunk) for chunk in reference.split(few_rows(reference))])
+    counts = torch.zeros_like(classes, dtype=torch.int64).index_add_(0, codes, is_finite.long())
+    counts = reduce(counts, dist.ReduceOp.SUM)
+    units = unit_of(reduce(largest_of_columns(reference, prepare), dist.ReduceOp.MAX))
+    sums = total(reduce(class_parts(reference, codes, len(classes), units, prepare), dist.ReduceOp.SUM))
+    centroids = sums / counts[:, None]
     knn, references = TorchKNN(distance.name, memory_budget=memory_budget), References(centroids, distance)
-    own = torch.searchsorted(classes, query_labels.contiguous()).clamp(max=len(classes) - 1)
-    itself = self_index >= 0
-    if spread is None:  # else all rows are finite, and a query has the values of the reference that it is
-        itself &= there[self_index]
-    left = number[own] - itself.long()
-    for piece in torch.arange(len(query), device=query.device).split(few_rows(query)) if len(query) else ():
-        x, of_class = prepared(query[piece]), own[piece]
-        same = x if spread else prepared(reference[self_index[piece]])
-        taken = torch.where(itself[piece, None], same, 0.0)
-        near = distance.canonical(x, (sums[of_class] - taken) / left[piece, None])
-        other = knn.search(x, 1, references, of_class)[1][:, 0]
-        rival = distance.canonical(x, centroids[other])
-        won = (near < rival) | ((near == rival) & (of_class < other)) | (other < 0)
-        scores[piece] = torch.where(finite_rows(query[piece]), won.double(), torch.nan)
-    scores = scores.masked_fill((classes[own] != query_labels) | (left == 0), torch.nan)
-    return gathered_scores(scores[None], spread)[0]
+    class_index = torch.searchsorted(classes, query_labels.contiguous()).clamp(max=len(classes) - 1)
+    is_reference = self_index >= 0
+    if layout is None:  # else all rows are finite, and the query has the same values as its reference
+        is_reference &= is_finite[self_index]
+    remaining = counts[class_index] - is_reference.long()
+    for chunk in torch.arange(len(query), device=query.device).split(few_rows(query)) if len(query) else ():
+        x, chunk_class = prepare(query[chunk]), class_index[chunk]
+        self_rows = x if layout else prepare(reference[self_index[chunk]])
+        removed = torch.where(is_reference[chunk, None], self_rows, 0.0)
+        class_distance = distance.canonical(x, (sums[chunk_class] - removed) / remaining[chunk, None])
+        other = knn.search(x, 1, references, chunk_class)[1][:, 0]
+        rival_distance = distance.canonical(x, centroids[other])
+        is_nearest = (
+            (class_distance < rival_distance)
+            | ((class_distance == rival_distance) & (chunk_class < other))
+            | (other < 0)
+        )
+        scores[chunk] = torch.where(finite_rows(query[chunk]), is_nearest.double(), torch.nan)
+    scores = scores.masked_fill((classes[class_index] != query_labels) | (remaining == 0), torch.nan)
+    return gathered_scores(scores[None], layout)[0]
 
 
-def _each_item(
+def _batch_scores(
     query: Tensor, others: dict[str, Tensor | None], distance: DistanceName, memory_budget: int | None
 ) -> Tensor:
     # query: (..., Q, D)  others: (..., *)  ->  (..., Q)
-    """Return the scores of a batch; of small items many are scored at once."""
-    lead = query.shape[:-2]
-    given = {name: other for name, other in others.items() if other is not None}
-    for name, other in given.items():
-        if other.shape[: len(lead)] != lead:
-            wanted = f"leading dimensions {tuple(lead)}, those of query"
-            raise ValueError(f"{name}: got shape {tuple(other.shape)}, wanted {wanted}")
-    (queries, width), references = query.shape[-2:], given["reference"].shape[len(lead)]
-    if min(lead.numel(), queries, references) == 0 or queries * references > MOST_CELLS:
+    """Return the scores of a batch; small items are scored together."""
+    batch_shape = query.shape[:-2]
+    args = {name: other for name, other in others.items() if other is not None}
+    for name, other in args.items():
+        if other.shape[: len(batch_shape)] != batch_shape:
+            expected = f"leading dimensions {tuple(batch_shape)}, those of query"
+            raise ValueError(f"{name}: got shape {tuple(other.shape)}, wanted {expected}")
+    (queries, width), references = query.shape[-2:], args["reference"].shape[len(batch_shape)]
+    if min(batch_shape.numel(), queries, references) == 0 or queries * references > MAX_CELLS:
         scores = query.new_full(query.shape[:-1], torch.nan, dtype=torch.float64)
-        for item in itertools.product(*map(range, lead)):
-            of_item = {name: other[item] for name, other in given.items()}
-            scores[item] = nearest_centroid(query[item], distance=distance, memory_budget=memory_budget, **of_item)
+        for item in itertools.product(*map(range, batch_shape)):
+            item_args = {name: other[item] for name, other in args.items()}
+            scores[item] = nearest_centroid(query[item], distance=distance, memory_budget=memory_budget, **item_args)
         return scores
-    flat = {name: side.flatten(0, len(lead)) for name, side in {"query": query, **given}.items()}
-    *tables, self_index = (flat.get(name) for name in (*SIDES, "self_index"))
-    sides = _checked(*cast("list[Tensor]", tables), self_index=self_index)
-    rows = sides.query, sides.query_labels, sides.reference, sides.reference_labels, sides.self_index()
+    flat = {name: tensor.flatten(0, len(batch_shape)) for name, tensor in {"query": query, **args}.items()}
+    *tables, self_index = (flat.get(name) for name in (*INPUT_NAMES, "self_index"))
+    inputs = _check_inputs(*cast("list[Tensor]", tables), self_index=self_index)
+    rows = inputs.query, inputs.query_labels, inputs.reference, inputs.reference_labels, inputs.self_index()
     memory = budget(memory_budget, query.device)
-    few = max(memory // (40 * queries * references + 64 * (queries + references) * width), 1)
-    parts = zip(*(side.unflatten(0, (lead.numel(), -1)).split(few) for side in rows), strict=True)
-    return torch.cat([_of_batch(*part, distance=DISTANCES[distance], memory=memory // 4) for part in parts]).view(
-        query.shape[:-1]
-    )
+    chunk_size = max(memory // (40 * queries * references + 64 * (queries + references) * width), 1)
+    chunks = zip(*(tensor.unflatten(0, (batch_shape.numel(), -1)).split(chunk_size) for tensor in rows), strict=True)
+    return torch.cat(
+        [_small_batch_scores(*chunk, distance=DISTANCES[distance], memory=memory // 4) for chunk in chunks]
+    ).view(query.shape[:-1])
 
 
-def _of_batch(
+def _small_batch_scores(
     query: Tensor,  # (B, Q, D)
     query_labels: Tensor,  # (B, Q)
     reference: Tensor,  # (B, N, D)
@@ -185,12 +191,12 @@ def _of_batch(
     memory: int,
 ) -> Tensor:
     # ->  (B, Q)
-    """Return the scores of `checked_centroids` by a table of each item's queries and classes."""
+    """Return the scores of `checked_centroids` by a table of the queries and classes of each item."""
     items, size = reference_labels.shape
-    finite = [finite_rows(side.flatten(0, 1)) for side in (query, reference)]
+    finite = [finite_rows(tensor.flatten(0, 1)) for tensor in (query, reference)]
     x, rows = (
-        distance.prepared(side.flatten(0, 1).double().where(is_finite[:, None], 0.0))
-        for side, is_finite in zip((query, reference), finite, strict=True)
+        distance.prepared(tensor.flatten(0, 1).double().where(is_finite[:, None], 0.0))
+        for tensor, is_finite in zip((query, reference), finite, strict=True)
     )
     labels, order = reference_labels.sort(stable=True)
     is_new = torch.nn.functional.pad(labels[:, 1:] != labels[:, :-1], (1, 0), value=False)
@@ -198,37 +204,41 @@ def _of_batch(
     count = int(ordered[:, -1].max()) + 1
     item = torch.arange(items, device=query.device)[:, None]
     codes = (torch.empty_like(ordered).scatter_(1, order, ordered) + item * count).flatten()
-    number = torch.zeros(items * count, dtype=torch.int64, device=query.device).index_add_(0, codes, finite[1].long())
+    counts = torch.zeros(items * count, dtype=torch.int64, device=query.device).index_add_(0, codes, finite[1].long())
     units = unit_of(rows.view(items, size, -1).abs().amax(1)).repeat_interleave(size, 0, output_size=len(rows))
-    sums = torch.zeros(len(COARSE), len(number), rows.shape[1], dtype=torch.float64, device=query.device)
-    for of_part, part in zip(sums, parts(rows, units, COARSE), strict=True):
-        of_part.index_add_(0, codes, part)  # exact, and so in any order
-    of_classes = total(sums)
-    centroids = of_classes / number[:, None]
+    sums = torch.zeros(len(COARSE), len(counts), rows.shape[1], dtype=torch.float64, device=query.device)
+    for sum_part, part in zip(sums, parts(rows, units, COARSE), strict=True):
+        sum_part.index_add_(0, codes, part)  # exact, hence independent of the order
+    class_sums = total(sums)
+    centroids = class_sums / counts[:, None]
 
-    at = torch.searchsorted(labels, query_labels.contiguous()).clamp(max=size - 1)
-    has_class = labels.gather(1, at) == query_labels
-    own = ordered.gather(1, at)
-    of_class = (own + item * count).flatten()
-    same = (self_index.clamp(min=0) + item * size).flatten()
-    itself = (self_index.flatten() >= 0) & finite[1][same]
-    left = number[of_class] - itself.long()
-    taken = torch.where(itself[:, None], rows[same], 0.0)
-    near = distance.canonical(x, (of_classes[of_class] - taken) / left[:, None]).view_as(own)
+    index = torch.searchsorted(labels, query_labels.contiguous()).clamp(max=size - 1)
+    has_class = labels.gather(1, index) == query_labels
+    class_index = ordered.gather(1, index)
+    of_class = (class_index + item * count).flatten()
+    flat_self_index = (self_index.clamp(min=0) + item * size).flatten()
+    is_reference = (self_index.flatten() >= 0) & finite[1][flat_self_index]
+    remaining = counts[of_class] - is_reference.long()
+    removed = torch.where(is_reference[:, None], rows[flat_self_index], 0.0)
+    class_distance = distance.canonical(x, (class_sums[of_class] - removed) / remaining[:, None]).view_as(class_index)
     cell = torch.arange(len(x) * count, device=query.device)
-    column = cell % count + cell // (count * own.shape[1]) * count
-    table = distance.of_pairs(x, centroids, cell // count, column, memory).view(*own.shape, count)
+    column = cell % count + cell // (count * class_index.shape[1]) * count
+    table = distance.of_pairs(x, centroids, cell // count, column, memory).view(*class_index.shape, count)
     classes = torch.arange(count, device=query.device)
-    table = table.masked_fill(table.isnan() | (classes == own[..., None]), torch.inf)
-    rival = table.amin(-1)
-    other = torch.where(table == rival[..., None], classes, count).amin(-1)
-    won = (near < rival) | ((near == rival) & (own < other)) | (rival == torch.inf)
-    is_known = has_class & (left != 0).view_as(own) & finite[0].view_as(own)
-    return won.double().where(is_known, torch.nan)
+    table = table.masked_fill(table.isnan() | (classes == class_index[..., None]), torch.inf)
+    rival_distance = table.amin(-1)
+    other = torch.where(table == rival_distance[..., None], classes, count).amin(-1)
+    is_nearest = (
+        (class_distance < rival_distance)
+        | ((class_distance == rival_distance) & (class_index < other))
+        | (rival_distance == torch.inf)
+    )
+    is_defined = has_class & (remaining != 0).view_as(class_index) & finite[0].view_as(class_index)
+    return is_nearest.double().where(is_defined, torch.nan)
 
 
 class NearestCentroidAccuracy(QueryMetric):
-    """Share of queries whose nearest class mean is their own class's, in [0, 1]; see `nearest_centroid`.
+    """Fraction of queries with their class mean as the nearest one, in [0, 1]; see `nearest_centroid`.
 
     Options as in `PrecisionAtK`.
     """
@@ -249,9 +259,9 @@ class NearestCentroidAccuracy(QueryMetric):
     def rows_may_stay(self) -> bool:
         return True
 
-    def scores(self, sides: RetrievalInputs) -> tuple[Tensor, Tensor]:
+    def scores(self, inputs: RetrievalInputs) -> tuple[Tensor, Tensor]:
         # ->  (Q,) float64, NaN = lone; (Q,) bool, lone
-        if sides.ignore is not None:
+        if inputs.ignore is not None:
             raise ValueError("cameras: got some, wanted none: a class mean cannot leave out references of each query")
-        scores = checked_centroids(sides, DISTANCES[self.distance], self.memory_budget)
+        scores = checked_centroids(inputs, DISTANCES[self.distance], self.memory_budget)
         return scores, scores.isnan()

@@ -1,4 +1,4 @@
-"""One k or several: functions of ranks and metrics take both."""
+"""One or several cutoffs k, as functions of ranks and metrics accept them."""
 
 import functools
 from collections.abc import Callable, Sequence
@@ -15,28 +15,28 @@ Score = Callable[[PositiveRanks], Tensor]
 
 def at_depths(k: Depths, score: Callable[[int], Tensor]) -> Tensor:
     # score: k  ->  (..., Q)
-    """The score at k, (..., Q), or for several k those of each, (..., Q, K)."""
+    """Compute the score at k, (..., Q), or at each of several k, (..., Q, K)."""
     k = checked_depths(k)
-    return score(k) if isinstance(k, int) else torch.stack([score(each) for each in k], -1)
+    return score(k) if isinstance(k, int) else torch.stack([score(depth) for depth in k], -1)
 
 
 def checked_depths(k: Depths) -> int | tuple[int, ...]:
-    """One integer, or several that differ; ValueError for none and for k < 1."""
+    """Check k: one integer >= 1, or one or more distinct ones."""
     if isinstance(k, str) or not isinstance(k, Sequence):
         return _checks.check_int("k", k, 1)
-    several = tuple(_checks.check_int("k", each, 1) for each in k)
-    if not several or len(set(several)) < len(several):
+    depths = tuple(_checks.check_int("k", depth, 1) for depth in k)
+    if not depths or len(set(depths)) < len(depths):
         raise ValueError(f"k: got {k!r}, wanted an integer >= 1, or one or more such integers that differ")
-    return several
+    return depths
 
 
 def scores_at(
     k: Depths | None, function: Callable[..., Tensor], **options: str
 ) -> tuple[Score | dict[str, Score], int | None]:
-    """What a metric of this function scores, for several k by names such as "recall_at_5", and how deep that looks."""
+    """Return the score of a metric, for several k by names such as "recall_at_5", and the largest k."""
     if k is None:
         return functools.partial(function, **options), None
     k = checked_depths(k)
     if isinstance(k, int):
         return functools.partial(function, k=k, **options), k
-    return {f"{function.__name__}_at_{each}": functools.partial(function, k=each, **options) for each in k}, max(k)
+    return {f"{function.__name__}_at_{depth}": functools.partial(function, k=depth, **options) for depth in k}, max(k)

@@ -20,12 +20,12 @@ GAINS: tuple[Gain, ...] = get_args(Gain)
 
 @takes_arrays
 def ndcg(ranks: PositiveRanks, k: Depths | None = None, gain: Gain = "linear") -> Tensor:
-    """Sum of g / log2(1 + r) over r <= k, divided by the same for the gains in the best order.
+    """Compute the sum of g / log2(1 + r) over r <= k, divided by that of the gains in the ideal order.
 
     Shapes: rank: (..., Q, P); relevant: (..., Q); gain, ideal: (..., Q, P) or None -> (..., Q) float64, for K
     values of k (..., Q, K).
 
-    `gain="exp2"` takes 2^g - 1 for g; ranks without gains have g = 1. No k: as deep as the ranks go. In [0, 1],
+    `gain="exp2"` uses 2^g - 1 for g; ranks without gains have g = 1. Without k all ranks count. In [0, 1],
     higher is better; NaN for a lone query (R = 0). ValueError for k < 1 or another gain. Järvelin and Kekäläinen,
     2002, DOI 10.1145/582415.582418; exp2: Burges et al., 2005, DOI 10.1145/1102351.1102363.
 
@@ -42,18 +42,18 @@ def ndcg(ranks: PositiveRanks, k: Depths | None = None, gain: Gain = "linear") -
 
 def _ndcg(ranks: PositiveRanks, k: int | None, gain: Gain) -> Tensor:
     # ->  (..., Q)
-    found = ranks.rank > 0 if k is None else ranks.within(k)
-    gains = found.double() if ranks.gain is None else torch.where(found, _scaled(ranks.gain, gain), 0.0)
-    order = found.cumsum(-1)
-    terms = torch.where(found, gains / torch.log2(1 + ranks.rank.double()), 0.0)
+    is_hit = ranks.rank > 0 if k is None else ranks.within(k)
+    gains = is_hit.double() if ranks.gain is None else torch.where(is_hit, _scaled(ranks.gain, gain), 0.0)
+    order = is_hit.cumsum(-1)
+    terms = torch.where(is_hit, gains / torch.log2(1 + ranks.rank.double()), 0.0)
     reached = sum_by_position(terms, order)
-    place = torch.arange(1, 1 + (ranks.rank.shape[-1] if k is None else k), device=ranks.rank.device)
+    position = torch.arange(1, 1 + (ranks.rank.shape[-1] if k is None else k), device=ranks.rank.device)
     if ranks.ideal is None:
-        best = (place <= ranks.relevant.unsqueeze(-1)).double()
+        ideal = (position <= ranks.relevant.unsqueeze(-1)).double()
     else:
-        best = _scaled(ranks.ideal, gain)[..., : len(place)]
-        place = place[: best.shape[-1]]
-    score = reached / halving_sum(best / torch.log2(1 + place.double()))
+        ideal = _scaled(ranks.ideal, gain)[..., : len(position)]
+        position = position[: ideal.shape[-1]]
+    score = reached / halving_sum(ideal / torch.log2(1 + position.double()))
     return score.masked_fill(ranks.relevant == 0, torch.nan)
 
 
@@ -62,12 +62,11 @@ def _scaled(gains: Tensor, gain: Gain) -> Tensor:
 
 
 class NDCG(QueryMetric):
-    """Mean `ndcg`, cut at k or not; options as in `PrecisionAtK`.
+    """Mean `ndcg`, optionally cut off at k; options as in `PrecisionAtK`.
 
     Args:
         gains: graded relevance as a function of pairs of labels, (n,) and (n,) -> (n,), or for each pair, (Q, N), or
-            a tuple of queries, references and gains, (n,) each, of the pairs that have some;
-            default 1 for equal labels.
+            a tuple of queries, references and gains, (n,) each, of the pairs with gains; default 1 for equal labels.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Scores of where the positives stand: the first, the last, and all of them against the negatives."""
+"""Scores of the ranks of positives: the first, the last, and all of them against the negatives."""
 
 import torch
 from torch import Tensor
@@ -13,7 +13,7 @@ from .query_metric import STATISTICS, QueryMetric, QueryOptions, Statistic
 
 @takes_arrays
 def first_rank(ranks: PositiveRanks) -> Tensor:
-    """r_1, the rank of the nearest relevant reference; inf where none was found, NaN for a lone query (R = 0).
+    """Return r_1, the rank of the nearest relevant reference; inf if it was not found, NaN for a lone query (R = 0).
 
     Shapes: rank: (..., Q, P); relevant: (..., Q) -> (..., Q) float64.
 
@@ -30,7 +30,7 @@ def first_rank(ranks: PositiveRanks) -> Tensor:
 
 @takes_arrays
 def inverse_negative_penalty(ranks: PositiveRanks) -> Tensor:
-    """R / r_R, the precision where the last relevant reference is found; 0 where it was not found.
+    """Compute R / r_R, the precision at the rank of the last relevant reference; 0 if it was not found.
 
     Shapes: rank: (..., Q, P); relevant: (..., Q) -> (..., Q) float64.
 
@@ -50,13 +50,13 @@ def inverse_negative_penalty(ranks: PositiveRanks) -> Tensor:
 
 @takes_arrays
 def ranking_auroc(ranks: PositiveRanks) -> Tensor:
-    """Probability that a relevant reference is nearer than an irrelevant one: 1 - sum of (r_j - j) / (R (C - R)).
+    """Compute the probability that a relevant reference is nearer than an irrelevant one.
 
     Shapes: rank: (..., Q, P); relevant, candidates: (..., Q) -> (..., Q) float64.
 
-    Relevant references that were not found count as farther than all others. In [0, 1], 1/2 by chance, higher is
-    better; NaN where there is nothing to compare (R = 0 or R = C). ValueError for ranks without candidates. Hanley
-    and McNeil, 1982, DOI 10.1148/radiology.143.1.7063747.
+    It is 1 - sum of (r_j - j) / (R (C - R)). Relevant references that were not found count as farther than all others.
+    In [0, 1], 1/2 by chance, higher is better; NaN without pairs to compare (R = 0 or R = C). ValueError for ranks
+    without candidates. Hanley and McNeil, 1982, DOI 10.1148/radiology.143.1.7063747.
 
     >>> x, labels = torch.tensor([[0.0], [0.1], [5.0], [5.1], [0.3]]), torch.tensor([0, 0, 1, 1, 1])
     >>> ranks = positive_ranks(x, labels)
@@ -65,10 +65,10 @@ def ranking_auroc(ranks: PositiveRanks) -> Tensor:
     """
     if ranks.candidates is None:
         raise ValueError("ranks: got candidates=None, wanted the number of candidates of every query")
-    found = ranks.rank > 0
+    is_hit = ranks.rank > 0
     negatives = ranks.candidates - ranks.relevant
-    before = torch.where(found, ranks.rank - found.cumsum(-1), 0).sum(-1)
-    before = before + (ranks.relevant - found.sum(-1)) * negatives
+    before = torch.where(is_hit, ranks.rank - is_hit.cumsum(-1), 0).sum(-1)
+    before = before + (ranks.relevant - is_hit.sum(-1)) * negatives
     return 1 - before.double() / (ranks.relevant * negatives)
 
 
@@ -90,7 +90,7 @@ class FirstRank(QueryMetric):
 
 
 class InverseNegativePenalty(QueryMetric):
-    """mINP: mean precision where the last relevant reference is found, in [0, 1]; see `inverse_negative_penalty`.
+    """mINP: mean precision at the rank of the last relevant reference, in [0, 1]; see `inverse_negative_penalty`.
 
     Options as in `PrecisionAtK`.
     """
@@ -102,7 +102,7 @@ class InverseNegativePenalty(QueryMetric):
 class RankingAUROC(QueryMetric):
     """Mean probability that a relevant reference is nearer than an irrelevant one; see `ranking_auroc`.
 
-    Options as in `PrecisionAtK`. Queries without irrelevant reference have no value, and are always left out.
+    Options as in `PrecisionAtK`. Queries without an irrelevant reference have no value, and are always left out.
     """
 
     def __init__(self, **options: Unpack[QueryOptions]) -> None:

@@ -12,7 +12,7 @@ from .query_metric import QueryMetric, QueryOptions
 
 @takes_arrays
 def precision(ranks: PositiveRanks, k: Depths) -> Tensor:
-    """Fraction of the k nearest references that are relevant: #{r_j <= k} / k, also where fewer than k exist.
+    """Compute the fraction of the k nearest references that are relevant: #{r_j <= k} / k, even if fewer than k exist.
 
     Shapes: rank: (..., Q, P); relevant: (..., Q) -> (..., Q) float64, for K values of k (..., Q, K).
 
@@ -32,7 +32,7 @@ def precision(ranks: PositiveRanks, k: Depths) -> Tensor:
 
 @takes_arrays
 def r_precision(ranks: PositiveRanks) -> Tensor:
-    """Precision at the number of relevant references: #{r_j <= R} / R.
+    """Compute the precision at the number of relevant references: #{r_j <= R} / R.
 
     Shapes: rank: (..., Q, P); relevant: (..., Q) -> (..., Q) float64.
 
@@ -53,11 +53,11 @@ class PrecisionAtK(QueryMetric):
     The options of all metrics of ranks:
 
     Args:
-        k: how many nearest references count. Several, (1, 5, 10), are scored from the same ranks: `compute` then has a
+        k: number of nearest references. Several, (1, 5, 10), are scored from the same ranks: `compute` then returns a
             value for each, by name ("precision_at_1", ...).
         average: "micro", over queries; "macro", the mean over classes of "class"; "class", (C,), over the queries of
             each label in `class_labels`; "none", (Q,), NaN for lone queries.
-        on_lone: lone queries, without relevant reference, are left out ("exclude"), count as 0 ("zero"), or are a
+        on_lone: lone queries, without a relevant reference, are left out ("exclude"), count as 0 ("zero"), or are a
             ValueError ("error").
         label_comparison_fn: `(x, y)` for pairs of labels, (n,) or (n, L) each, to (n,) bool; default equality.
         ignore, ties: as in `positive_ranks`, with a row for each query that `compute` scores, in order.

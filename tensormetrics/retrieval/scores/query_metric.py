@@ -1,4 +1,4 @@
-"""From ranks to numbers: scores of all queries in tiles, their averages, and the base of metrics that are averages."""
+"""Scores of all queries in tiles, their averages, and the base class of metrics that are averages of scores."""
 
 import functools
 import logging
@@ -14,7 +14,7 @@ from ..._exact_sums import cumulative_mass
 from ...uncertainty.engine.draws import Bounds, mean_bounds
 from ...uncertainty.engine.resampling import Items
 from ...uncertainty.engine.weights import ItemNames
-from ..inputs import RetrievalInputs, as_gains, budget, need_no_table
+from ..inputs import RetrievalInputs, as_gains, budget, is_rank_local
 from ..ranking.out_of_core import counts_by_blocks
 from ..ranking.positive_ranks import PositiveRanks, count_relevant
 from ..ranking.ranking import TIES, Ranking, Ties
@@ -34,18 +34,20 @@ STATISTICS: tuple[Statistic, ...] = get_args(Statistic)
 log = logging.getLogger("tensormetrics.retrieval")
 
 
-def relevant_counts(sides: RetrievalInputs, comparison: Comparison | None, memory_budget: int | None) -> Tensor:
+def relevant_counts(inputs: RetrievalInputs, comparison: Comparison | None, memory_budget: int | None) -> Tensor:
     # ->  (Q,) int64, R of every query
-    own = sides.self_index()
-    if sides.stream is not None:
-        return counts_by_blocks(sides, comparison, memory_budget)
-    if comparison is None and sides.gains is None and sides.ignore is None:
-        return count_relevant(sides.query_labels, sides.reference_labels) - (own >= 0).long()
-    relevance = Relevance(sides.query_labels, sides.reference_labels, own, comparison, sides.gains, sides.ignore)
-    rows = max(budget(memory_budget, own.device) // relevance.bytes_per_query, 1)
-    relevant = torch.zeros_like(own)
-    for start in range(0, len(own) if len(sides.reference_labels) else 0, rows):
-        tile = slice(start, min(start + rows, len(own)))
+    self_index = inputs.self_index()
+    if inputs.stream is not None:
+        return counts_by_blocks(inputs, comparison, memory_budget)
+    if comparison is None and inputs.gains is None and inputs.ignore is None:
+        return count_relevant(inputs.query_labels, inputs.reference_labels) - (self_index >= 0).long()
+    relevance = Relevance(
+        inputs.query_labels, inputs.reference_labels, self_index, comparison, inputs.gains, inputs.ignore
+    )
+    rows = max(budget(memory_budget, self_index.device) // relevance.bytes_per_query, 1)
+    relevant = torch.zeros_like(self_index)
+    for start in range(0, len(self_index) if len(inputs.reference_labels) else 0, rows):
+        tile = slice(start, min(start + rows, len(self_index)))
         relevant[tile] = relevance(tile).relevant
     return relevant
 
@@ -53,21 +55,21 @@ def relevant_counts(sides: RetrievalInputs, comparison: Comparison | None, memor
 def query_scores(
     functions: Sequence[Callable[[PositiveRanks], Tensor]],
     tiles: Iterable[tuple[slice | Tensor, PositiveRanks]],
-    sides: RetrievalInputs,
+    inputs: RetrievalInputs,
 ) -> Tensor:
     # ->  (F, Q) float64
-    """Every function on the ranks of all queries, tile by tile: only the scores are kept."""
-    own = sides.query_labels if sides.spread is None else sides.query  # each rank scores its own
-    scores = own.new_empty(len(functions), len(own), dtype=torch.float64)
+    """Apply every function to the ranks of all queries, tile by tile; only the scores are kept."""
+    local_queries = inputs.query_labels if inputs.spread is None else inputs.query  # each rank scores its local queries
+    scores = local_queries.new_empty(len(functions), len(local_queries), dtype=torch.float64)
     for rows, ranks in tiles:
         for score, function in zip(scores, functions, strict=True):
             score[rows] = function(ranks)
-    return gathered_scores(scores, sides.spread)
+    return gathered_scores(scores, inputs.spread)
 
 
 def scored_queries(lone: Tensor, on_lone: str) -> Tensor:
     # lone: (Q,) bool  ->  (Q,) bool
-    """Which queries enter the averages; a warning if there is none, a ValueError if that is asked for."""
+    """Return the mask of queries that enter the averages; warn if it is empty, raise an error if `on_lone` says so."""
     if on_lone == "error" and lone.any():
         raise ValueError(
             f"on_lone='error': {int(lone.sum())} of {len(lone)} queries have no relevant reference, the first is "
@@ -82,7 +84,7 @@ def scored_queries(lone: Tensor, on_lone: str) -> Tensor:
 
 
 class Classes(NamedTuple):
-    """The classes of the queries that are scored: labels (C,) or (C, L), sorted; codes (Q,) int64, -1 = not scored."""
+    """Classes of the queries that are scored: labels (C,) or (C, L), sorted; codes (Q,) int64, -1 = not scored."""
 
     labels: Tensor
     codes: Tensor
@@ -90,7 +92,7 @@ class Classes(NamedTuple):
     @classmethod
     def of(cls, labels: Tensor, scored: Tensor) -> "Classes":
         # labels: (Q,) or (Q, L)  scored: (Q,) bool
-        # By rows it takes ten times as long.
+        # With `dim` it takes ten times as long.
         rows = {"dim": 0} if labels.ndim > 1 else {}
         distinct, codes = labels[scored].unique(return_inverse=True, **rows)
         return cls(distinct, codes.new_full(scored.shape, -1).masked_scatter(scored, codes))
@@ -98,7 +100,7 @@ class Classes(NamedTuple):
 
 def averaged(scores: Tensor, classes: Classes, average: str, statistic: str = "mean") -> Tensor:
     # scores: (Q,) float64, NaN = undefined  ->  () for "micro" and "macro", (C,) for "class", (Q,) for "none"
-    """Mean or median over the scored queries, or over each class of them; undefined scores are left out."""
+    """Compute the mean or median over the scored queries, or over each class of them, without undefined scores."""
     if average == "none":
         return scores
     scored = (classes.codes >= 0) & ~scores.isnan()
@@ -109,8 +111,8 @@ def averaged(scores: Tensor, classes: Classes, average: str, statistic: str = "m
         count = len(classes.labels)
     order = scores.argsort(stable=True)
     order = order[codes[order].argsort(stable=True)]
-    number = torch.bincount(codes, minlength=count)
-    values = _centres(scores[order], number, statistic)
+    counts = torch.bincount(codes, minlength=count)
+    values = _group_centers(scores[order], counts, statistic)
     if average == "micro":
         return values[0]
     return values.nanmean() if average == "macro" else values
@@ -126,7 +128,10 @@ def items_of(
     value_range: tuple[float, float] = (0.0, 1.0),
 ) -> Items:
     # scores: (Q,) float64, NaN = undefined  labels: (Q,) or (Q, L)
-    """Return the rows whose weighted sums give `averaged` of weighted queries; the average "none" has no interval."""
+    """Return rows with weighted sums from which `averaged` of weighted queries is computed.
+
+    The average "none" has no interval.
+    """
     _check_averaged(average)
     if statistic == "mean":
         items = items_of_several({"": scores}, names, labels, classes, average, {"": value_range})
@@ -154,7 +159,7 @@ def items_of_several(
     average: str,
     value_ranges: Mapping[str, tuple[float, float]],
 ) -> Items:
-    # scores: (Q,) float64 each, NaN = undefined  labels: (Q,) or (Q, L)  value_ranges: infinite where unknown
+    # scores: (Q,) float64 each, NaN = undefined  labels: (Q,) or (Q, L)  value_ranges: infinite if unknown
     """Return the rows of means by name; see `items_of`."""
     _check_averaged(average)
     columns = torch.stack(list(scores.values()), 1)
@@ -167,8 +172,8 @@ def items_of_several(
     if average == "micro":
         return Items(rows, names.units, read, bounds=bounds, range=(lows, highs), identity=identity)
     width = max(count, 1)
-    share = 1 / width if average == "macro" else 1.0  # of one item that all classes share
-    bounds = Bounds(share * bounds.worst, share * bounds.best)
+    class_weight = 1 / width if average == "macro" else 1.0  # weight of a class in the mean
+    bounds = Bounds(class_weight * bounds.worst, class_weight * bounds.best)
     low, high = (end if average == "macro" else end.repeat_interleave(count) for end in (lows, highs))
     cells = classes.codes.clamp(min=0)
     return Items(rows, names.units, read, cells, width, bounds=bounds, range=(low, high), identity=identity)
@@ -176,7 +181,7 @@ def items_of_several(
 
 def _targets(labels: Tensor) -> Tensor | None:
     # labels: (Q,) or (Q, L)  ->  (Q,)
-    """Return one integer for each query, if the labels are that: two metrics of one id are to agree on it."""
+    """Return one integer for each query, if labels are integers: metrics have to agree on those of equal ids."""
     labels = labels[:, 0] if labels.ndim == 2 and labels.shape[1] == 1 else labels
     return None if labels.ndim > 1 or labels.is_floating_point() else labels
 
@@ -188,8 +193,8 @@ def _check_averaged(average: str) -> None:
 
 def _read_means(sums: Tensor, names: tuple[str, ...], average: str, count: int) -> dict[str, Tensor]:
     # sums: (..., max(C, 1), 2 M), C = `count`  ->  name: (...), or (..., C) for "class"
-    totals, numbers = (part[..., :count] if average == "class" else part for part in sums.movedim(-1, 0).chunk(2))
-    values = (_over_classes(value, average) for value in totals / numbers)
+    score_sums, weights = (part[..., :count] if average == "class" else part for part in sums.movedim(-1, 0).chunk(2))
+    values = (_over_classes(value, average) for value in score_sums / weights)
     return dict(zip(names, values, strict=True))
 
 
@@ -204,9 +209,9 @@ def _read_medians(sums: Tensor, values: Tensor, ends: Tensor, average: str) -> T
         return _over_classes(sums.new_full((*sums.shape[:-2], len(ends) - 1), torch.nan), average)
     before = torch.nn.functional.pad(cumulative_mass(sums[..., 0]), (1, 0))
     first, last = before[..., ends[:-1]], before[..., ends[1:]]
-    place = torch.searchsorted(before[..., 1:].contiguous(), ((first + last) / 2).contiguous())
-    middle = values[place.clamp(max=len(values) - 1)]
-    return _over_classes(middle.masked_fill(first == last, torch.nan), average)
+    index = torch.searchsorted(before[..., 1:].contiguous(), ((first + last) / 2).contiguous())
+    medians = values[index.clamp(max=len(values) - 1)]
+    return _over_classes(medians.masked_fill(first == last, torch.nan), average)
 
 
 def _over_classes(values: Tensor, average: str) -> Tensor:
@@ -214,19 +219,19 @@ def _over_classes(values: Tensor, average: str) -> Tensor:
     return values[..., 0] if average == "micro" else values.nanmean(-1) if average == "macro" else values
 
 
-def _centres(scores: Tensor, number: Tensor, statistic: str) -> Tensor:
-    # scores: (Q,), ascending in each group, group after group  number: (G,) of each  ->  (G,), NaN for an empty group
+def _group_centers(scores: Tensor, counts: Tensor, statistic: str) -> Tensor:
+    # scores: (Q,), ascending in each group, group after group  counts: (G,)  ->  (G,), NaN for an empty group
     if not len(scores):
-        return scores.new_full(number.shape, torch.nan)
+        return scores.new_full(counts.shape, torch.nan)
     if statistic == "mean":
-        return torch.segment_reduce(scores, "sum", lengths=number) / number
-    first = number.cumsum(0) - number
-    middle = [scores[(first + half).clamp(0, len(scores) - 1)] for half in ((number - 1) // 2, number // 2)]
-    return ((middle[0] + middle[1]) / 2).masked_fill(number == 0, torch.nan)
+        return torch.segment_reduce(scores, "sum", lengths=counts) / counts
+    first = counts.cumsum(0) - counts
+    central = [scores[(first + half).clamp(0, len(scores) - 1)] for half in ((counts - 1) // 2, counts // 2)]
+    return ((central[0] + central[1]) / 2).masked_fill(counts == 0, torch.nan)
 
 
 class RankOptions(EmbeddingOptions, total=False):
-    """See `QueryMetric`."""
+    """Options of metrics of ranks; see `QueryMetric`."""
 
     average: Average
     on_lone: OnLone
@@ -242,18 +247,18 @@ class QueryOptions(RankOptions, total=False):
 
 
 class QueryMetric(EmbeddingMetric):
-    """An average over queries of `score`, a function of their ranks (or of what a subclass scores in `scores`).
+    """Average over queries of `score`, a function of their ranks (or of the result of `scores` of a subclass).
 
     Args:
-        score: `(PositiveRanks) -> (Q,)`, NaN where undefined, or several by name, which have a value each.
-        depth: how deep it looks: an integer, "relevant" (as deep as there are relevant references) or None (all).
+        score: `(PositiveRanks) -> (Q,)`, NaN if undefined, or several by name, with a value for each.
+        depth: the deepest rank that it uses: an integer, "relevant" (number of relevant references) or None (all).
         statistic: "mean" or "median" over queries.
         gains: graded relevance, a function of pairs of labels, or a number for each pair, (Q, N), with a row for each
-            query that `compute` scores and a column for each reference, in order, or a tuple of (n,) each, the
-            queries, references and gains of the pairs that have some.
+            query that `compute` scores and a column for each reference, in order, or a tuple of queries, references
+            and gains, (n,) each, of the pairs with gains.
         average: "micro", over queries; "macro", the mean over classes of "class"; "class", (C,), over the queries of
             each label in `class_labels`; "none", (Q,), NaN for lone queries.
-        on_lone: lone queries, without relevant reference, are left out ("exclude"), count as 0 ("zero"), or are a
+        on_lone: lone queries, without a relevant reference, are left out ("exclude"), count as 0 ("zero"), or are a
             ValueError ("error").
         label_comparison_fn: `(x, y)` for pairs of labels, (n,) or (n, L) each, to (n,) bool; default equality.
         ignore, ties: as in `positive_ranks`, with a row for each query that `compute` scores, in order.
@@ -295,20 +300,20 @@ class QueryMetric(EmbeddingMetric):
         self.class_labels: Tensor | None = None
 
     def rows_may_stay(self) -> bool:
-        return self.score is not None and self.ignore is None and need_no_table(self.gains)
+        return self.score is not None and self.ignore is None and is_rank_local(self.gains)
 
     def compute(self) -> Any:
-        # ->  () float64, or as `average` says; of several scores name: that of each
-        sides, queries = self.kept()
-        sides = sides._replace(gains=as_gains(self.gains, sides.query.device)).without(self.ignore)
-        scores, lone = self.scores(sides)
+        # ->  () float64, or the shape of `average`; for several scores a dictionary by name
+        inputs, queries = self.kept()
+        inputs = inputs._replace(gains=as_gains(self.gains, inputs.query.device)).without(self.ignore)
+        scores, lone = self.scores(inputs)
         names = tuple(self.score) if isinstance(self.score, Mapping) else None
         scored = scored_queries(lone, self.on_lone)
         if self.on_lone == "zero":
             scores = scores.masked_fill(lone, 0)
-        classes = Classes.of(sides.query_labels, scored)
+        classes = Classes.of(inputs.query_labels, scored)
         self.class_labels = classes.labels
-        items = queries.names, sides.query_labels
+        items = queries.names, inputs.query_labels
         if names is None:
             self._items = functools.partial(
                 items_of, scores, *items, classes, self.average, self.statistic, self.value_range()
@@ -320,15 +325,15 @@ class QueryMetric(EmbeddingMetric):
         return {name: averaged(score, classes, self.average) for name, score in by_name.items()}
 
     @torch.no_grad()
-    def scores(self, sides: RetrievalInputs) -> tuple[Tensor, Tensor]:
-        # ->  (Q,) float64, NaN = undefined, or (M, Q) of several scores; (Q,) bool, lone
+    def scores(self, inputs: RetrievalInputs) -> tuple[Tensor, Tensor]:
+        # ->  (Q,) float64, NaN = undefined, or (M, Q) for several scores; (Q,) bool, lone
         depth = self.depth
         if depth == "relevant":
-            relevant = relevant_counts(sides, self.label_comparison_fn, self.memory_budget)
+            relevant = relevant_counts(inputs, self.label_comparison_fn, self.memory_budget)
             depth = max(int(relevant.max()), 1) if len(relevant) else 1
         ranking = Ranking(self.label_comparison_fn, depth, self.ties, self.distance, memory_budget=self.memory_budget)
-        assert self.score is not None  # who has none overrides this
+        assert self.score is not None  # subclasses without a score override this method
         functions = [*self.score.values()] if isinstance(self.score, Mapping) else [self.score]
         functions.append(lambda ranks: ranks.relevant.double())
-        *scores, relevant = query_scores(functions, tiles_of(sides, ranking), sides)
+        *scores, relevant = query_scores(functions, tiles_of(inputs, ranking), inputs)
         return torch.stack(scores) if isinstance(self.score, Mapping) else scores[0], relevant == 0

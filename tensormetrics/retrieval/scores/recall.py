@@ -1,4 +1,4 @@
-"""Recall among the nearest neighbours, in the two senses of the word."""
+"""Recall among the nearest neighbours, as defined in information retrieval and in metric learning."""
 
 import torch
 from torch import Tensor
@@ -13,12 +13,12 @@ from .query_metric import QueryMetric, QueryOptions
 
 @takes_arrays
 def recall(ranks: PositiveRanks, k: Depths) -> Tensor:
-    """Fraction of the relevant references that are among the k nearest: #{r_j <= k} / R, as in information retrieval.
+    """Compute the fraction of the relevant references that are among the k nearest: #{r_j <= k} / R.
 
     Shapes: rank: (..., Q, P); relevant: (..., Q) -> (..., Q) float64, for K values of k (..., Q, K).
 
-    What papers on metric learning call Recall@K is `hit_rate`. In [0, 1], higher is better; NaN for a lone query
-    (R = 0). ValueError for k < 1.
+    This is recall as in information retrieval; the Recall@K of papers on metric learning is `hit_rate`. In [0, 1],
+    higher is better; NaN for a lone query (R = 0). ValueError for k < 1.
 
     >>> x, labels = torch.tensor([[0.0], [0.1], [5.0], [5.1], [0.3]]), torch.tensor([0, 0, 1, 1, 1])
     >>> ranks = positive_ranks(x, labels)
@@ -30,12 +30,12 @@ def recall(ranks: PositiveRanks, k: Depths) -> Tensor:
 
 @takes_arrays
 def hit_rate(ranks: PositiveRanks, k: Depths) -> Tensor:
-    """1 if a relevant reference is among the k nearest, else 0.
+    """Return 1 if a relevant reference is among the k nearest, else 0.
 
     Shapes: rank: (..., Q, P); relevant: (..., Q) -> (..., Q) float64, for K values of k (..., Q, K).
 
-    The Recall@K of papers on metric learning and a point of the cumulative match curve; the share of all relevant
-    references is `recall`. Higher is better; NaN for a lone query (R = 0). ValueError for k < 1.
+    This is the Recall@K of papers on metric learning and a point of the cumulative match curve; the fraction of all
+    relevant references is `recall`. Higher is better; NaN for a lone query (R = 0). ValueError for k < 1.
     Jégou, Douze and Schmid, Product Quantization for Nearest Neighbor Search, 2011, DOI 10.1109/TPAMI.2010.57.
 
     >>> x, labels = torch.tensor([[0.0], [0.1], [5.0], [5.1], [0.3]]), torch.tensor([0, 0, 1, 1, 1])
@@ -51,7 +51,7 @@ def hit_rate(ranks: PositiveRanks, k: Depths) -> Tensor:
 @takes_arrays
 def cmc(ranks: PositiveRanks, k: int) -> Tensor:
     # rank: (..., Q, P)  relevant: (..., Q)  ->  (..., Q, k) float64
-    """`hit_rate` at 1, 2, ..., k, (..., Q, k) float64: its mean over queries is the cumulative match characteristic.
+    """Compute `hit_rate` at 1, 2, ..., k, (..., Q, k); its mean over queries is the cumulative match characteristic.
 
     Non-decreasing along the last dimension, 0 or 1, higher is better; NaN for a lone query (R = 0). ValueError for
     k < 1. Gray, Brennan and Tao, Evaluating Appearance Models for Recognition, Reacquisition, and Tracking, 2007.
@@ -67,9 +67,9 @@ def cmc(ranks: PositiveRanks, k: int) -> Tensor:
 
 
 class RecallAtK(QueryMetric):
-    """Mean `recall` at k, the fraction of all relevant references that is found; options as in `PrecisionAtK`.
+    """Mean `recall` at k, the fraction of all relevant references that are found; options as in `PrecisionAtK`.
 
-    Not the Recall@K of papers on metric learning, which asks for one of them: that is `HitRate(k)`, also named
+    The Recall@K of papers on metric learning, which requires only one of them, is `HitRate(k)`, also named
     `MetricLearningRecall`. With 50 relevant references to a query RecallAtK(1) is at most 0.02.
 
     >>> x, labels = torch.tensor([[0.0], [0.1], [5.0], [5.1], [0.3]]), torch.tensor([0, 0, 1, 1, 1])
@@ -84,7 +84,7 @@ class RecallAtK(QueryMetric):
 
 
 class HitRate(QueryMetric):
-    """Share of queries with a relevant reference among the k nearest: the Recall@K of papers on metric learning.
+    """Fraction of queries with a relevant reference among the k nearest: the Recall@K of papers on metric learning.
 
     In [0, 1]; see `hit_rate`. Other options as in `PrecisionAtK`.
 
@@ -101,4 +101,4 @@ class HitRate(QueryMetric):
         super().__init__(*scores_at(k, hit_rate), **options)
 
 
-MetricLearningRecall = HitRate  # the name under which these papers look for it
+MetricLearningRecall = HitRate  # alias after the name in these papers

@@ -13,7 +13,7 @@ from .query_metric import QueryMetric, QueryOptions
 
 @takes_arrays
 def reciprocal_rank(ranks: PositiveRanks, k: Depths | None = None) -> Tensor:
-    """1 / r_1, one over the rank of the nearest relevant reference; 0 where that is deeper than k.
+    """Compute 1 / r_1, the reciprocal rank of the nearest relevant reference; 0 if the rank is above k.
 
     Shapes: rank: (..., Q, P); relevant: (..., Q) -> (..., Q) float64, for K values of k (..., Q, K).
 
@@ -32,7 +32,7 @@ def reciprocal_rank(ranks: PositiveRanks, k: Depths | None = None) -> Tensor:
 
 
 class ReciprocalRank(QueryMetric):
-    """Mean reciprocal rank (MRR) of the nearest relevant reference, cut at k or not; see `reciprocal_rank`.
+    """Mean reciprocal rank (MRR) of the nearest relevant reference, optionally cut off at k; see `reciprocal_rank`.
 
     In [0, 1]. Other options as in `PrecisionAtK`.
     """

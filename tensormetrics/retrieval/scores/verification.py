@@ -1,4 +1,4 @@
-"""Verification: do two items have the same label? Decided by their distance, for all pairs."""
+"""Verification metrics: decide by distance whether two items have the same label, for all pairs."""
 
 import itertools
 import numbers
@@ -41,11 +41,11 @@ FAR = (1e-4, 1e-3, 1e-2, 1e-1)
 
 
 class OperatingPoints(NamedTuple):
-    """Points of the ROC curve of pairs, (..., F) float64 each: accepted are pairs nearer than `threshold`.
+    """Points of the ROC curve of pairs, (..., F) float64 each: pairs nearer than `threshold` are accepted.
 
-    far: the false accept rate there, the share of pairs of different labels that are accepted; at most what was asked.
-    tar: the true accept rate, the share of pairs of the same label that are accepted.
-    threshold: a distance, or for "ip" a similarity, of which more is nearer; inf (-inf for "ip"): all are accepted.
+    far: the false accept rate, the fraction of pairs of different labels that are accepted; at most the requested one.
+    tar: the true accept rate, the fraction of pairs of the same label that are accepted.
+    threshold: a distance, or for "ip" a similarity, higher for nearer pairs; inf (-inf for "ip") accepts all pairs.
     """
 
     far: Tensor
@@ -65,28 +65,27 @@ def pairwise_roc(
     distance: DistanceName = "l2",
     memory_budget: int | None = None,
 ) -> OperatingPoints:
-    """The ROC curve of pairs of items, at the largest false accept rates that do not exceed `far` (F of them).
+    """Compute the ROC curve of pairs of items at the largest false accept rates that do not exceed `far` (F of them).
 
     Shapes: query: (..., Q, D); query_labels: (..., Q); reference: (..., N, D); reference_labels: (..., N) -> (..., F)
     each.
 
-    Pairs are those of query (..., Q, D) and reference (..., N, D), or all of two queries; labels (..., Q), (..., N).
-    Every pair is counted and no list of pairs is kept: time O(Q N D), memory as budgeted. Pairs at equal distance are
-    accepted together. NaN where there is no pair of the same label, or none of different labels. ValueError for
-    arguments that do not fit each other, NaN and infinity. Fawcett, An Introduction to ROC Analysis, 2006,
-    DOI 10.1016/j.patrec.2005.10.010.
+    Pairs consist of a query and a reference, or, without references, of two queries. Every pair is counted and no list
+    of pairs is kept: time O(Q N D), memory within the budget. Pairs at equal distance are accepted together. NaN
+    without pairs of the same label or of different labels. ValueError for incompatible arguments, NaN and infinity.
+    Fawcett, An Introduction to ROC Analysis, 2006, DOI 10.1016/j.patrec.2005.10.010.
 
         >>> x, y = torch.tensor([[0.0], [1.0], [3.0], [3.5]]), torch.tensor([0, 0, 1, 1])
         >>> pairwise_roc(x, y, far=(0.0, 0.5)).tar
         tensor([1., 1.], dtype=torch.float64)
     """
-    asked = _asked(far)
+    rates = _check_rates(far)
 
     def points(pairs: Pairs | ListedPairs) -> Tensor:
-        return torch.stack(_points(pairs, asked, distance), -2)
+        return torch.stack(_points(pairs, rates, distance), -2)
 
-    sides = query, query_labels, reference, reference_labels
-    return OperatingPoints(*_each(points, *sides, distance, memory_budget, (3, len(asked))).unbind(-2))
+    inputs = query, query_labels, reference, reference_labels
+    return OperatingPoints(*_batch_values(points, *inputs, distance, memory_budget, (3, len(rates))).unbind(-2))
 
 
 @takes_arrays
@@ -100,8 +99,10 @@ def tar_at_far(
     distance: DistanceName = "l2",
     memory_budget: int | None = None,
 ) -> Tensor:
-    """True accept rate at a false accept rate of at most `far`: the share of pairs of the same label that are accepted
-    by a threshold of distance under which no more than that share of pairs of different labels are.
+    """Compute the true accept rate at a false accept rate of at most `far`.
+
+    It is the fraction of pairs of the same label that are accepted by the largest threshold of distance that accepts at
+    most the fraction `far` of pairs of different labels.
 
     Shapes: query: (..., Q, D); query_labels: (..., Q); reference: (..., N, D); reference_labels: (..., N) -> (...), or
     (..., F) for F rates.
@@ -128,8 +129,9 @@ def equal_error_rate(
     distance: DistanceName = "l2",
     memory_budget: int | None = None,
 ) -> Tensor:
-    """The error of the threshold at which as many pairs of the same label are refused as pairs of different labels are
-    accepted, in shares of both; where no threshold has equal ones, on the line between the two next to it.
+    """Compute the error rate of the threshold with equal false reject and false accept rates.
+
+    If no threshold has equal rates, the value is interpolated linearly between the two adjacent thresholds.
 
     Shapes: query: (..., Q, D); query_labels: (..., Q); reference: (..., N, D); reference_labels: (..., N) -> (...).
 
@@ -139,7 +141,7 @@ def equal_error_rate(
         >>> equal_error_rate(x, y)
         tensor(0.5000, dtype=torch.float64)
     """
-    return _each(_equal_error, query, query_labels, reference, reference_labels, distance, memory_budget)
+    return _batch_values(_equal_error, query, query_labels, reference, reference_labels, distance, memory_budget)
 
 
 @takes_arrays
@@ -153,14 +155,16 @@ def pairwise_auroc(
     distance: DistanceName = "l2",
     memory_budget: int | None = None,
 ) -> Tensor:
-    """The area under the ROC curve of pairs of items: how probably a pair of the same label is nearer than one of
-    different labels, where equal distances count half.
+    """Compute the area under the ROC curve of pairs of items.
+
+    It is the probability that a pair of the same label is nearer than one of different labels, plus half the
+    probability of equal distances.
 
     Shapes: query: (..., Q, D); query_labels: (..., Q); reference: (..., N, D); reference_labels: (..., N) -> (...).
 
-    Exact, of all pairs, in bounded memory: those of different labels are counted among the distances of the others.
-    Arguments as in `pairwise_roc`. In [0, 1], higher is better, 1/2 by chance, (...) float64, NaN where there is no
-    pair of the same label, or none of different labels.
+    The value is exact for all pairs, in bounded memory: pairs of different labels are counted between the sorted
+    distances of the others. Arguments as in `pairwise_roc`. In [0, 1], higher is better, 1/2 by chance, (...) float64,
+    NaN without pairs of the same label or of different labels.
 
         >>> x, y = torch.tensor([[0.0], [1.0], [1.5], [3.5]]), torch.tensor([0, 0, 1, 1])
         >>> pairwise_auroc(x, y)
@@ -170,7 +174,7 @@ def pairwise_auroc(
     def area(pairs: Pairs | ListedPairs) -> Tensor:
         return pairs.concordance()
 
-    return _each(area, query, query_labels, reference, reference_labels, distance, memory_budget)
+    return _batch_values(area, query, query_labels, reference, reference_labels, distance, memory_budget)
 
 
 def _points(pairs: Pairs | ListedPairs, far: Sequence[float], distance: DistanceName) -> tuple[Tensor, Tensor, Tensor]:
@@ -178,36 +182,36 @@ def _points(pairs: Pairs | ListedPairs, far: Sequence[float], distance: Distance
     is_known, nan = pairs.total.all(-1)[..., None], torch.nan
     if not is_known.any():
         return (pairs.total.new_full((*pairs.total.shape[:-1], len(far)), nan, dtype=torch.float64),) * 3
-    found = _accepted(pairs, far)
-    accepted = torch.stack([each.below for each in found], -2).double() / pairs.total[..., None, :]
-    threshold = DISTANCES[distance].from_canonical(torch.stack([each.at for each in found], -1))
+    points = _accept_points(pairs, far)
+    accepted = torch.stack([point.below for point in points], -2).double() / pairs.total[..., None, :]
+    threshold = DISTANCES[distance].from_canonical(torch.stack([point.at for point in points], -1))
     tar, far_reached = accepted.unbind(-1)
     return far_reached.where(is_known, nan), tar.where(is_known, nan), threshold.where(is_known, nan)
 
 
-def _accepted(pairs: Pairs | ListedPairs, far: Sequence[float]) -> list[Found]:
-    """Where more pairs of different labels begin to be accepted than at each rate."""
+def _accept_points(pairs: Pairs | ListedPairs, far: Sequence[float]) -> list[Found]:
+    """Return the distances at which the fraction of accepted pairs of different labels first exceeds each rate."""
     different = pairs.total[..., 1, None].double()
 
-    def exceeds(most: float) -> Condition:
-        return lambda _, accepted: accepted.double() / different > most
+    def exceeds(rate: float) -> Condition:
+        return lambda _, accepted: accepted.double() / different > rate
 
-    return pairs.first([exceeds(most) for most in far])
+    return pairs.first([exceeds(rate) for rate in far])
 
 
 def _equal_error_point(pairs: Pairs | ListedPairs) -> Found:
     same, different = pairs.total[..., None].double().unbind(-2)
-    (found,) = pairs.first([lambda a, b: a.double() / same + b.double() / different >= 1])
-    return found
+    (point,) = pairs.first([lambda a, b: a.double() / same + b.double() / different >= 1])
+    return point
 
 
 def _equal_error(pairs: Pairs | ListedPairs) -> Tensor:
     # ->  (...)
     if not (is_known := pairs.total.all(-1)).any():
         return torch.full_like(is_known, torch.nan, dtype=torch.float64)
-    found = _equal_error_point(pairs)
-    before, after = (part.double() / pairs.total for part in (found.below, found.through))
-    # By how much more is refused than accepted wrongly, before and after the pairs at this distance.
+    point = _equal_error_point(pairs)
+    before, after = (part.double() / pairs.total for part in (point.below, point.through))
+    # False reject rate minus false accept rate before the pairs at this distance, and its negative after them.
     gap, left = 1 - before.sum(-1), after.sum(-1) - 1
     rate = before[..., 1] + gap / (gap + left) * (after[..., 1] - before[..., 1])
     return rate.where(is_known, torch.nan)
@@ -221,16 +225,16 @@ def _rates(far: float | Sequence[float]) -> Sequence[float]:
     return (cast(float, far),) if _is_one(far) else cast("Sequence[float]", far)
 
 
-def _asked(far: Sequence[float]) -> tuple[float, ...]:
-    for each in far:
-        if not 0 <= each <= 1:
-            raise ValueError(f"far: got {each!r}, wanted rates in [0, 1]")
+def _check_rates(far: Sequence[float]) -> tuple[float, ...]:
+    for rate in far:
+        if not 0 <= rate <= 1:
+            raise ValueError(f"far: got {rate!r}, wanted rates in [0, 1]")
     if not len(far):
         raise ValueError("far: got none, wanted at least one rate")
     return tuple(map(float, far))
 
 
-def _each(
+def _batch_values(
     function: Callable[[Pairs | ListedPairs], Tensor],
     query: Tensor,
     query_labels: Tensor,
@@ -240,42 +244,42 @@ def _each(
     memory_budget: int | None,
     tail: tuple[int, ...] = (),
 ) -> Tensor:
-    """Return the function's answers, of shape `tail`, for each item of the batch.
+    """Return the values of the function, of shape `tail`, for each item of the batch.
 
-    The pairs of small items are listed, of as many items at once as the memory allows.
+    The pairs of small items are listed, in chunks of items within the memory budget.
     """
     _checks.check_choice("distance", distance, DISTANCES)
     _checks.shape("query", query, "...", "Q", "D")
     both_or_neither(reference=reference, reference_labels=reference_labels)
-    lead, given = query.shape[:-2], {"query": query, "query_labels": query_labels}
-    wanted: tuple[tuple[Any, ...], ...] = (("Q", "D"), (query.shape[-2],))
+    batch_shape, args = query.shape[:-2], {"query": query, "query_labels": query_labels}
+    expected: tuple[tuple[Any, ...], ...] = (("Q", "D"), (query.shape[-2],))
     if reference is not None and reference_labels is not None:
-        given |= {"reference": reference, "reference_labels": reference_labels}
-        wanted += (("N", query.shape[-1]), reference.shape[-2:-1])
-    for (name, side), shape in zip(given.items(), wanted, strict=True):
-        _checks.shape(name, side, *lead, *shape)
-    _checks.same_device(**given)
+        args |= {"reference": reference, "reference_labels": reference_labels}
+        expected += (("N", query.shape[-1]), reference.shape[-2:-1])
+    for (name, tensor), shape in zip(args.items(), expected, strict=True):
+        _checks.shape(name, tensor, *batch_shape, *shape)
+    _checks.same_device(**args)
     kind, queries = DISTANCES[distance], query.shape[-2]
-    number = number_of_pairs(queries, None if reference is None else reference.shape[-2])
-    if not lead or not may_be_listed(number, query.device):
-        answers = query.new_empty((*lead, *tail), dtype=torch.float64)
-        for item in itertools.product(*map(range, lead)):
-            answers[item] = function(Pairs(_sides(*(side[item] for side in given.values())), kind, memory_budget))
-        return answers
-    if not number or not lead.numel():
-        return query.new_full((*lead, *tail), torch.nan, dtype=torch.float64)
-    sides = _sides(*(side.flatten(0, len(lead)) for side in given.values()))
-    rows = [sides.query, sides.query_labels]
+    num_pairs = number_of_pairs(queries, None if reference is None else reference.shape[-2])
+    if not batch_shape or not may_be_listed(num_pairs, query.device):
+        values = query.new_empty((*batch_shape, *tail), dtype=torch.float64)
+        for item in itertools.product(*map(range, batch_shape)):
+            values[item] = function(Pairs(_as_inputs(*(tensor[item] for tensor in args.values())), kind, memory_budget))
+        return values
+    if not num_pairs or not batch_shape.numel():
+        return query.new_full((*batch_shape, *tail), torch.nan, dtype=torch.float64)
+    inputs = _as_inputs(*(tensor.flatten(0, len(batch_shape)) for tensor in args.values()))
+    rows = [inputs.query, inputs.query_labels]
     if reference is not None:
-        rows += [sides.reference, sides.reference_labels]
+        rows += [inputs.reference, inputs.reference_labels]
     memory = budget(memory_budget, query.device)
-    few = max(memory // (PAIR * number), 1)
-    parts = zip(*(side.unflatten(0, (lead.numel(), -1)).split(few) for side in rows), strict=True)
-    found = [function(ListedPairs(*part, distance=kind, memory=memory // 4)) for part in parts]
-    return torch.cat(found).view(*lead, *tail)
+    chunk_size = max(memory // (PAIR * num_pairs), 1)
+    chunks = zip(*(tensor.unflatten(0, (batch_shape.numel(), -1)).split(chunk_size) for tensor in rows), strict=True)
+    results = [function(ListedPairs(*chunk, distance=kind, memory=memory // 4)) for chunk in chunks]
+    return torch.cat(results).view(*batch_shape, *tail)
 
 
-def _sides(
+def _as_inputs(
     query: Tensor, query_labels: Tensor, reference: Tensor | None = None, labels: Tensor | None = None
 ) -> RetrievalInputs:
     query = as_embeddings("query", query)
@@ -291,14 +295,14 @@ def _sides(
 
 
 class PairMetric(EmbeddingMetric):
-    """A score of all pairs of the items of all updates, or of queries and references; see `EmbeddingMetric`.
+    """Base class of scores of all pairs of items, or of queries and references; see `EmbeddingMetric`.
 
-    Where the items are on several ranks, each holds all of them and counts a part of the pairs. `interval` weighs a
-    pair by the product of its items' weights, those of references too (Owen & Eckles 2012, doi:10.1214/12-AOAS547);
-    `groups` such as persons count on both sides. The curve of a replicate is read in some hundred bins of distance, in
-    memory of O(R N); where pairs are many, the product (1 + a)(1 + b) is taken as 1 + a + b. In simulations with 50 to
-    500 items it holds the truth in .94 or more of data sets; rates of false acceptance below one pair of the data say
-    little.
+    If the items are on several ranks, each holds all of them and counts a part of the pairs. `interval` weights a pair
+    by the product of the weights of its items, including references (Owen & Eckles 2012, doi:10.1214/12-AOAS547);
+    `groups` such as persons apply to queries and references. The curve of a replicate is evaluated in some hundred bins
+    of distance, in memory of O(R N); for many pairs the product (1 + a)(1 + b) is approximated by 1 + a + b. In
+    simulations with 50 to 500 items intervals contain the true value in 94 % or more of data sets; false accept rates
+    below that of one pair of the data carry little information.
     """
 
     plot_lower_bound: float | None = 0.0
@@ -313,28 +317,28 @@ class PairMetric(EmbeddingMetric):
 
     @abstractmethod
     def read(self, curve: Curve) -> Any:
-        """The score of a curve, or of a batch of them."""
+        """Compute the score of a curve, or of a batch of curves."""
 
     def points(self, pairs: Pairs) -> tuple[Sequence[float], list[Found]]:
-        """Rates of false acceptance that the score depends on, and where the curve has to be exact."""
+        """Return the false accept rates that the score depends on, and the points where the curve must be exact."""
         return (), []
 
     def pairs(self) -> Pairs:
         return self._pairs_of(self.kept()[0])
 
-    def _pairs_of(self, sides: RetrievalInputs) -> Pairs:
+    def _pairs_of(self, inputs: RetrievalInputs) -> Pairs:
         several = self._is_synced and dist.is_initialized() and dist.get_world_size(self.process_group) > 1
-        return Pairs(sides, DISTANCES[self.distance], self.memory_budget, several, self.process_group)
+        return Pairs(inputs, DISTANCES[self.distance], self.memory_budget, several, self.process_group)
 
     def _resampled_sums(self, replicates: int | None, seed: int | None) -> Resampled:
         replicates, seed = check_draws(replicates, seed)
-        sides, queries = self.kept()
-        pairs, names = self._pairs_of(sides), queries.names_of_items(sides.shared, sides.reference_labels)
+        inputs, queries = self.kept()
+        pairs, names = self._pairs_of(inputs), queries.names_of_items(inputs.shared, inputs.reference_labels)
         return resampled_curve(pairs, names, self.points, self.read, self.value_range(), replicates, seed)
 
 
 class EqualErrorRate(PairMetric):
-    """`equal_error_rate` of the pairs of all items; options as there, and `store_dtype`."""
+    """Equal error rate of the pairs of all items; options as in `equal_error_rate`, and `store_dtype`."""
 
     higher_is_better = False
 
@@ -343,17 +347,17 @@ class EqualErrorRate(PairMetric):
         return _equal_error(self.pairs())
 
     def points(self, pairs: Pairs) -> tuple[Sequence[float], list[Found]]:
-        found = _equal_error_point(pairs)
-        return (float(found.below[1] / pairs.total[1]),), [found]
+        point = _equal_error_point(pairs)
+        return (float(point.below[1] / pairs.total[1]),), [point]
 
     def read(self, curve: Curve) -> Tensor:
         return curve.equal_error_rate()
 
 
 class TARAtFAR(PairMetric):
-    """`tar_at_far` of the pairs of all items; options as there, and `store_dtype`.
+    """True accept rate of the pairs of all items; options as in `tar_at_far`, and `store_dtype`.
 
-    `far` may be several rates: values are then (F,).
+    `far` may be a sequence of rates: values are then (F,).
     """
 
     higher_is_better = True
@@ -367,7 +371,7 @@ class TARAtFAR(PairMetric):
         **kwargs: Unpack[EmbeddingOptions],
     ) -> None:
         super().__init__(distance, memory_budget=memory_budget, **kwargs)
-        self._rates = _asked(_rates(far))
+        self._rates = _check_rates(_rates(far))
         self.far = self._rates[0] if _is_one(far) else self._rates
 
     @torch.no_grad()
@@ -376,7 +380,7 @@ class TARAtFAR(PairMetric):
         return rates if isinstance(self.far, tuple) else rates[0]
 
     def points(self, pairs: Pairs) -> tuple[Sequence[float], list[Found]]:
-        return self._rates, _accepted(pairs, self._rates)
+        return self._rates, _accept_points(pairs, self._rates)
 
     def read(self, curve: Curve) -> Tensor:
         rates = curve.at(self._rates)[0]
@@ -384,7 +388,7 @@ class TARAtFAR(PairMetric):
 
 
 class PairwiseAUROC(PairMetric):
-    """`pairwise_auroc` of the pairs of all items; options as there, and `store_dtype`."""
+    """Area under the ROC curve of the pairs of all items; options as in `pairwise_auroc`, and `store_dtype`."""
 
     higher_is_better = True
 
@@ -397,9 +401,10 @@ class PairwiseAUROC(PairMetric):
 
 
 class PairwiseROC(PairMetric):
-    """`pairwise_roc` of the pairs of all items: (F,) each of `OperatingPoints`; options as there, and `store_dtype`.
+    """ROC curve of the pairs of all items, `OperatingPoints` of (F,) each; options as in `pairwise_roc`.
 
-    `interval` and `compare` are of "tar" and "threshold" by name; `far` is what was asked of both.
+    `interval` and `compare` return "tar" and "threshold" by name; `far` holds the requested rates. `store_dtype` as in
+    other metrics of embeddings.
     """
 
     higher_is_better = None
@@ -414,14 +419,14 @@ class PairwiseROC(PairMetric):
         **kwargs: Unpack[EmbeddingOptions],
     ) -> None:
         super().__init__(distance, memory_budget=memory_budget, **kwargs)
-        self.far = _asked(far)
+        self.far = _check_rates(far)
 
     @torch.no_grad()
     def compute(self) -> OperatingPoints:
         return OperatingPoints(*_points(self.pairs(), self.far, self.distance))
 
     def points(self, pairs: Pairs) -> tuple[Sequence[float], list[Found]]:
-        return self.far, _accepted(pairs, self.far)
+        return self.far, _accept_points(pairs, self.far)
 
     def read(self, curve: Curve) -> dict[str, Tensor]:
         tar, threshold = curve.at(self.far)
@@ -436,12 +441,12 @@ class PairwiseROC(PairMetric):
         """Draw the true accept rate over the false accept rate, on a logarithmic axis.
 
         Args:
-            val: What `compute`, `forward` or `interval` returned, or a list of such values, one for each step, of
-                which each is a curve; default `compute()`.
+            val: Result of `compute`, `forward` or `interval`, or a list of results, one for each step, with a curve
+                for each; default `compute()`.
             ax: Axes to draw on; default those of a new figure.
 
         Returns:
-            The figure and its axes. A point stands at the rate of `far` that it does not exceed; 0 has no place there.
+            The figure and its axes. The x-coordinate of a point is its rate of `far`; 0 cannot be drawn.
 
         Raises:
             ImportError: Without matplotlib.
@@ -458,7 +463,7 @@ class PairwiseROC(PairMetric):
 
 
 def _with_ends(points: OperatingPoints | Mapping[str, Estimate]) -> np.ndarray:
-    # ->  (F, 3) the true accept rates and the ends of their intervals, NaN without
+    # ->  (F, 3) true accept rates and ends of their intervals, NaN without intervals
     if isinstance(points, OperatingPoints):
         return np.stack([points.tar.cpu().numpy(), *[np.full(len(points.tar), np.nan)] * 2], 1)
-    return np.stack([side.cpu().numpy() for side in points["tar"]], 1)
+    return np.stack([value.cpu().numpy() for value in points["tar"]], 1)

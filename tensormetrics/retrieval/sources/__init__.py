@@ -1,1 +1,1 @@
-"""Rows that lie in files and are read in pieces: what a source of rows is, and those of several kinds of files."""
+"""Sources of rows that are read in blocks, from files of several formats."""

@@ -1,4 +1,4 @@
-"""Rows in columns of Parquet and Arrow files, here or at an address that pyarrow opens."""
+"""Rows in columns of Parquet and Arrow files, local or at an address that pyarrow opens."""
 
 import fnmatch
 import importlib
@@ -17,15 +17,15 @@ from torch import Tensor
 from ..._files import check_regular, map_arrow, parsing
 from .source import RowSource
 
-BYTES = 2**23  # of rows that are decoded at once
+BYTES = 2**23  # of rows decoded at once
 
 
 def is_address(file: str) -> bool:
     return "://" in file
 
 
-def arrow(module: str = "") -> Any:
-    """pyarrow, or a part of it."""
+def import_arrow(module: str = "") -> Any:
+    """Import pyarrow or one of its modules."""
     try:
         return importlib.import_module(f"pyarrow{module}")
     except ImportError as error:
@@ -34,8 +34,8 @@ def arrow(module: str = "") -> Any:
 
 @contextmanager
 def naming(file: str) -> Iterator[None]:
-    """Raise what pyarrow says of a file, also that there is none, as a ValueError that names it."""
-    arrow()
+    """Convert errors of pyarrow, including missing files, to a ValueError that names the file."""
+    import_arrow()
     try:
         with parsing(file, "a Parquet or Arrow file"):
             yield
@@ -43,9 +43,9 @@ def naming(file: str) -> Iterator[None]:
         raise ValueError(f"{file}: {error}") from error
 
 
-def opened(file: str) -> tuple[Any, str]:
-    """The file system that holds a file, and the path in it."""
-    fs = arrow(".fs")
+def open_filesystem(file: str) -> tuple[Any, str]:
+    """Return the file system of a file, and the path in it."""
+    fs = import_arrow(".fs")
     if is_address(file):
         return fs.FileSystem.from_uri(file)
     check_regular(file, "a Parquet or Arrow file")
@@ -53,28 +53,28 @@ def opened(file: str) -> tuple[Any, str]:
 
 
 def matching_addresses(pattern: str) -> list[str]:
-    """The files at an address whose last part may be a pattern, in the order of their names."""
+    """List the files of an address, in the order of their names; its last component may be a pattern."""
     folder, _, names = pattern.rpartition("/")
     if not any(mark in names for mark in "*?["):
         return [pattern]
-    fs = arrow(".fs")
+    fs = import_arrow(".fs")
     with naming(pattern):
         system, path = fs.FileSystem.from_uri(folder)
-        known = system.get_file_info(fs.FileSelector(path))
-    files = [each.base_name for each in known if each.type == fs.FileType.File]
+        infos = system.get_file_info(fs.FileSelector(path))
+    files = [info.base_name for info in infos if info.type == fs.FileType.File]
     return [f"{folder}/{name}" for name in sorted(files) if fnmatch.fnmatchcase(name, names)]
 
 
 class TableRows(RowSource):
-    """Rows in a column of a file of groups of rows, which are decoded a batch at a time."""
+    """Base class of rows in a column of a file, in row groups that are decoded batch by batch."""
 
-    gap = 4096  # a group is decoded from its beginning
+    gap = 4096  # groups are decoded from their first row
     schema: Any
 
     def __init__(self, file: str, name: str | None) -> None:
         self.file = file
         with naming(file):
-            self.system, self.path = opened(file)
+            self.system, self.path = open_filesystem(file)
             self.groups = self.open_groups()
             self.column = self.choose(name)
             field = self.schema.field(self.column).type
@@ -95,21 +95,21 @@ class TableRows(RowSource):
 
     @abstractmethod
     def open_groups(self) -> list[int]:
-        """How many rows each group has; sets `schema`."""
+        """Return the number of rows of each group; sets `schema`."""
 
     @abstractmethod
-    def group(self, number: int, rows: int) -> Iterator[Any]:
-        """The column in batches of at most so many rows."""
+    def group(self, index: int, rows: int) -> Iterator[Any]:
+        """Yield the column of a group in batches of at most `rows` rows."""
 
     def choose(self, name: str | None) -> str:
         lists = [field.name for field in self.schema if value_type(field.type) is not None]
-        return chosen(self.file, name, self.schema.names, lists)
+        return select_name(self.file, name, self.schema.names, lists)
 
     def _decoded(self, group: int, rows: int) -> Iterator[tuple[int, Any]]:
-        for number in range(group, len(self.groups)):
-            first = self.starts[number]
+        for index in range(group, len(self.groups)):
+            first = self.starts[index]
             with naming(self.file):
-                for column in self.group(number, rows):
+                for column in self.group(index, rows):
                     yield first, column
                     first += len(column)
 
@@ -125,11 +125,11 @@ class TableRows(RowSource):
         return torch.cat(parts)
 
     def _advance(self, row: int) -> None:
-        """Holds the batch with this row: a later one of the same group is reached by decoding on."""
+        """Decode the batch with this row; a later batch of the same group is reached sequentially."""
         first, batch = self._held
         group, after = bisect_right(self.starts, row) - 1, first + len(batch)
-        here = bisect_right(self.starts, first) - 1
-        if not len(batch) or row < after or (row > after and group != here):
+        held_group = bisect_right(self.starts, first) - 1
+        if not len(batch) or row < after or (row > after and group != held_group):
             self._batches = self._decoded(group, max(BYTES // self.row_bytes, 1))
         for first, column in self._batches:
             if row < first + len(column):
@@ -149,9 +149,9 @@ class TableRows(RowSource):
         return torch.from_numpy(np.array(values.to_numpy(zero_copy_only=False)).reshape(-1, self.shape[1]))
 
     def fingerprint(self) -> str:
-        known = self.system.get_file_info(self.path)
-        what = f"{os.path.basename(self.path)} of {known.size} bytes, written at {known.mtime_ns} ns"
-        return f"{what}, column {self.column}, {tuple(self.shape)} rows of {self.dtype}"
+        info = self.system.get_file_info(self.path)
+        description = f"{os.path.basename(self.path)} of {info.size} bytes, written at {info.mtime_ns} ns"
+        return f"{description}, column {self.column}, {tuple(self.shape)} rows of {self.dtype}"
 
     def __str__(self) -> str:
         return self.file
@@ -159,24 +159,24 @@ class TableRows(RowSource):
 
 class ParquetRows(TableRows):
     def open_groups(self) -> list[int]:
-        self.table = arrow(".parquet").ParquetFile(self.system.open_input_file(self.path), pre_buffer=False)
+        self.table = import_arrow(".parquet").ParquetFile(self.system.open_input_file(self.path), pre_buffer=False)
         self.schema = self.table.schema_arrow
         return [self.table.metadata.row_group(n).num_rows for n in range(self.table.num_row_groups)]
 
-    def group(self, number: int, rows: int) -> Iterator[Any]:
-        for batch in self.table.iter_batches(rows, row_groups=[number], columns=[self.column]):
+    def group(self, index: int, rows: int) -> Iterator[Any]:
+        for batch in self.table.iter_batches(rows, row_groups=[index], columns=[self.column]):
             yield batch.column(0)
 
 
 class ArrowRows(TableRows):
     def open_groups(self) -> list[int]:
         file = self.system.open_input_file(self.path) if is_address(self.file) else map_arrow(self.path)
-        self.table = arrow(".ipc").open_file(file)
+        self.table = import_arrow(".ipc").open_file(file)
         self.schema = self.table.schema
         return [self.table.get_batch(n).num_rows for n in range(self.table.num_record_batches)]
 
-    def group(self, number: int, rows: int) -> Iterator[Any]:
-        column = self.table.get_batch(number).column(self.column)
+    def group(self, index: int, rows: int) -> Iterator[Any]:
+        column = self.table.get_batch(index).column(self.column)
         for start in range(0, len(column), rows):
             yield column.slice(start, rows)
 
@@ -186,20 +186,20 @@ TABLES: dict[str, type[TableRows]] = {".parquet": ParquetRows, ".arrow": ArrowRo
 
 def read_column(file: str, name: str | None) -> tuple[np.ndarray, list[str] | None]:
     # ->  (N,)
-    """A column of integers, such as labels, or of words: numbers, and the words they number."""
+    """Read a column of integers, such as labels, or of strings, as codes and the list of distinct strings."""
     with naming(file):
-        schema, read = _whole(file)
-        plain = [field.name for field in schema if value_type(field.type) is None]
-        name = chosen(file, name, schema.names, plain)
-        column, types = read(columns=[name]).column(name), arrow(".types")
+        schema, read = _open_table(file)
+        scalars = [field.name for field in schema if value_type(field.type) is None]
+        name = select_name(file, name, schema.names, scalars)
+        column, types = read(columns=[name]).column(name), import_arrow(".types")
     if types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     if column.null_count:
         raise ValueError(f"{file}:{name}: got nothing in {column.null_count} of its rows, wanted a label in each")
     if types.is_integer(column.type):
         try:
-            return column.cast(arrow().int64()).to_numpy(), None
-        except arrow().ArrowInvalid as error:
+            return column.cast(import_arrow().int64()).to_numpy(), None
+        except import_arrow().ArrowInvalid as error:
             raise ValueError(f"{file}:{name}: {error}; wanted integers that int64 can hold") from error
     if not (types.is_string(column.type) or types.is_large_string(column.type)):
         raise ValueError(f"{file}:{name}: got a column of {column.type}, wanted integers or words")
@@ -207,28 +207,28 @@ def read_column(file: str, name: str | None) -> tuple[np.ndarray, list[str] | No
     return encoded.indices.to_numpy(), encoded.dictionary.to_pylist()
 
 
-def _whole(file: str) -> tuple[Any, Any]:
-    """What columns a file has, and a function that reads some of them."""
-    system, path = opened(file)
+def _open_table(file: str) -> tuple[Any, Any]:
+    """Return the schema of a file, and a function that reads columns of it."""
+    system, path = open_filesystem(file)
     if file.endswith(".parquet"):
-        table = arrow(".parquet").ParquetFile(system.open_input_file(path))
+        table = import_arrow(".parquet").ParquetFile(system.open_input_file(path))
         return table.schema_arrow, table.read
-    whole = arrow(".ipc").open_file(system.open_input_file(path))
-    return whole.schema, lambda columns: whole.read_all().select(columns)
+    reader = import_arrow(".ipc").open_file(system.open_input_file(path))
+    return reader.schema, lambda columns: reader.read_all().select(columns)
 
 
 def value_type(kind: Any) -> Any:
-    """Of what a column of lists holds lists; None for others, such as categories."""
-    return None if arrow(".types").is_dictionary(kind) else getattr(kind, "value_type", None)
+    """Return the type of the elements of a list column; None for other columns, such as categories."""
+    return None if import_arrow(".types").is_dictionary(kind) else getattr(kind, "value_type", None)
 
 
-def chosen(file: str, name: str | None, names: list[str], fit: list[str]) -> str:
-    """The one that is named, or the only one that fits; else a ValueError."""
+def select_name(file: str, name: str | None, names: list[str], candidates: list[str]) -> str:
+    """Return the requested name, or the only candidate; raise a ValueError if it is missing or ambiguous."""
     if not names:
         raise ValueError(f"{file}: it holds nothing, wanted rows or labels")
-    if name is None and len(fit) == 1:
-        return fit[0]
+    if name is None and len(candidates) == 1:
+        return candidates[0]
     if name is None or name not in names:
         got = "no name" if name is None else f"the name {name!r}"
-        raise ValueError(f"{file}: got {got} for a file of {', '.join(names)}; write {file}:{(fit or names)[0]}")
+        raise ValueError(f"{file}: got {got} for a file of {', '.join(names)}; write {file}:{(candidates or names)[0]}")
     return name

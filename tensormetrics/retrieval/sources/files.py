@@ -1,4 +1,4 @@
-"""Files of rows: .npy, .safetensors, Parquet and Arrow, one or several as one."""
+"""Files of rows, .npy, .safetensors, Parquet and Arrow, single or concatenated."""
 
 import glob
 import os
@@ -9,19 +9,19 @@ import torch
 from torch import Tensor
 
 from ..._files import map_array, open_safetensors, parsing, read_numbers
-from .arrow import TABLES, chosen, is_address, matching_addresses
+from .arrow import TABLES, is_address, matching_addresses, select_name
 from .source import Joined, RowSource
 
 KINDS = (".npy", ".safetensors", *TABLES)
 
 
 def open_rows(*addresses: str | os.PathLike) -> RowSource:
-    """The rows of one or more files, one after the other, to be read in blocks: of .npy of any dtype, .safetensors,
-    .parquet, .arrow and .feather.
+    """Open the rows of one or more files, concatenated, to be read in blocks.
 
-    An address may be a pattern, "embeddings-*.parquet", whose files follow in the order of their names, and may name
-    one array or column of several: "table.parquet:column". A column holds a list of D numbers in each row. Parquet and
-    Arrow files want pyarrow (`pip install tensormetrics[parquet]`), which also opens addresses such as
+    Formats are .npy of any dtype, .safetensors, .parquet, .arrow and .feather. An address may be a pattern,
+    "embeddings-*.parquet", for files in the order of their names, and may name one of several arrays or columns:
+    "table.parquet:column". A column holds a list of D numbers in each row. Parquet and Arrow files require pyarrow
+    (`pip install tensormetrics[parquet]`), which also opens addresses such as
     "s3://bucket/embeddings-*.parquet:column". ValueError for files that do not exist, hold no rows of numbers or
     differ in D or dtype. Files must not change while they are read.
 
@@ -31,7 +31,7 @@ def open_rows(*addresses: str | os.PathLike) -> RowSource:
     >>> import numpy as np
     >>> for part in range(2):
     ...     np.save(f"embeddings-{part}.npy", np.eye(3, dtype=np.float32) + part)
-    >>> open_rows("embeddings-*.npy").shape  # read in blocks by whatever takes references
+    >>> open_rows("embeddings-*.npy").shape  # can be passed as references
     (6, 3)
     """
     if not addresses:
@@ -41,9 +41,9 @@ def open_rows(*addresses: str | os.PathLike) -> RowSource:
 
 
 def found_files(*addresses: str | os.PathLike) -> list[tuple[str, str | None]]:
-    """Files with the names of what to read of them; ValueError where there is none."""
-    found = []
-    for address in (os.fspath(each) for each in addresses):
+    """Return files with the name of the array or column to read; raise a ValueError if no file matches."""
+    result = []
+    for address in (os.fspath(address) for address in addresses):
         path, colon, name = address.rpartition(":")
         named = colon and "/" not in name and not os.path.exists(address)
         path, name = (path, name) if named else (address, "")
@@ -55,8 +55,8 @@ def found_files(*addresses: str | os.PathLike) -> list[tuple[str, str | None]]:
             files = sorted(glob.glob(path))
         if not files:
             raise ValueError(f"{address}: no file has such a name")
-        found += [(file, name or None) for file in files]
-    return found
+        result += [(file, name or None) for file in files]
+    return result
 
 
 def open_file(file: str, name: str | None) -> RowSource:
@@ -77,7 +77,7 @@ def open_file(file: str, name: str | None) -> RowSource:
 
 
 class LocalRows(RowSource):
-    """Rows of a file of this machine."""
+    """Base class of rows of a local file."""
 
     def __init__(self, file: str, shape: tuple[int, ...], dtype: torch.dtype) -> None:
         if len(shape) != 2:
@@ -86,17 +86,19 @@ class LocalRows(RowSource):
         self.file = file
 
     def fingerprint(self) -> str:
-        known = os.stat(self.file)
-        what = f"{os.path.basename(self.file)} of {known.st_size} bytes, written at {known.st_mtime_ns} ns"
-        return f"{what}, {super().fingerprint()}"
+        stat = os.stat(self.file)
+        description = f"{os.path.basename(self.file)} of {stat.st_size} bytes, written at {stat.st_mtime_ns} ns"
+        return f"{description}, {super().fingerprint()}"
 
     def __str__(self) -> str:
         return self.file
 
 
 class NpyRows(LocalRows):
-    """Those of a .npy file. Where a row lies together, blocks are read, not mapped: that the file has shrunk is then an
-    error and ends no process."""
+    """Rows of a .npy file.
+
+    Blocks of C-contiguous arrays are read, not mapped: a truncated file is then an error and does not end the process.
+    """
 
     def __init__(self, file: str) -> None:
         self.array = map_array(file)
@@ -119,12 +121,12 @@ class NpyRows(LocalRows):
 
 
 class SafetensorsRows(LocalRows):
-    """Those of one tensor of a .safetensors file."""
+    """Rows of one tensor of a .safetensors file."""
 
     def __init__(self, file: str, name: str | None) -> None:
-        opened = open_safetensors(file)
-        names = list(opened.keys())
-        self.slice: Any = opened.get_slice(chosen(file, name, names, names))
+        file_slices = open_safetensors(file)
+        names = list(file_slices.keys())
+        self.slice: Any = file_slices.get_slice(select_name(file, name, names, names))
         shape = tuple(self.slice.get_shape())
         super().__init__(file, shape, self.slice[:0].dtype if shape else torch.float32)
 

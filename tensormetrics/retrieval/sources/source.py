@@ -1,4 +1,4 @@
-"""A source of rows: embeddings that are read in blocks, from wherever they lie."""
+"""Sources of rows: embeddings that are read in blocks."""
 
 import hashlib
 from abc import ABC, abstractmethod
@@ -15,8 +15,8 @@ from torch import Tensor
 class RowSource(ABC):
     """Rows (N, D) that are read in blocks, so that they may be far larger than the memory.
 
-    `open_rows` opens files. A subclass of your own sets `shape` and `dtype` and writes `read`; it is read by one thread
-    at a time, in order where that is possible:
+    `open_rows` opens files. A user-defined subclass sets `shape` and `dtype` and implements `read`; it is called by one
+    thread at a time, in order if possible:
 
     >>> class Generated(RowSource):
     ...     def __init__(self):
@@ -29,7 +29,7 @@ class RowSource(ABC):
             [6., 6.]])
     """
 
-    gap = 16  # rows that are rather read than skipped
+    gap = 16  # number of rows up to which reading is cheaper than skipping
 
     def __init__(self, shape: tuple[int, int], dtype: torch.dtype) -> None:
         self.shape, self.dtype = shape, dtype
@@ -37,10 +37,10 @@ class RowSource(ABC):
     @abstractmethod
     def read(self, start: int, stop: int) -> Tensor:
         # ->  (stop - start, D)
-        """The rows start, ..., stop - 1."""
+        """Read the rows start, ..., stop - 1."""
 
     def fingerprint(self) -> str:
-        """Text that differs where the rows do: shape, dtype and what some rows hold; of files also what they are."""
+        """Return text that identifies the rows: shape, dtype and sampled content; name, size and time of files."""
         digest = hashlib.blake2b(digest_size=16)
         for row in range(0, len(self), max(len(self) // 64, 1)):
             digest.update(self.read(row, row + 1).contiguous().view(torch.uint8).numpy().tobytes())
@@ -58,18 +58,18 @@ class RowSource(ABC):
 
     def blocks(self, rows: int, start: int = 0, stop: int | None = None) -> Iterator[tuple[int, Tensor]]:
         # ->  first row, (n, D), n <= rows
-        """All from `start` on, or those before `stop`; the next block is read while the present one is used."""
+        """Yield the blocks of the rows start, ..., stop - 1; the next block is read while the current one is used."""
         stop = len(self) if stop is None else stop
-        places = [(first, min(first + rows, stop)) for first in range(start, stop, rows)]
+        ranges = [(first, min(first + rows, stop)) for first in range(start, stop, rows)]
         with ThreadPoolExecutor(1, "rows") as reader:
-            coming = [reader.submit(self.read, *place) for place in places[:1]]
-            for number, (first, _) in enumerate(places):
-                block = coming.pop().result()
-                coming += [reader.submit(self.read, *place) for place in places[number + 1 : number + 2]]
+            pending = [reader.submit(self.read, *bounds) for bounds in ranges[:1]]
+            for i, (first, _) in enumerate(ranges):
+                block = pending.pop().result()
+                pending += [reader.submit(self.read, *bounds) for bounds in ranges[i + 1 : i + 2]]
                 yield first, block
 
     def take(self, rows: Tensor) -> Tensor:
-        """Some rows; what lies between rows that are near each other is read along.
+        """Read a subset of the rows; gaps between nearby rows are read too.
 
         Shapes: rows: (n,) int64 ascending, at least one -> (n, D).
         """
@@ -79,7 +79,7 @@ class RowSource(ABC):
 
 
 class ArrayRows(RowSource):
-    """Those of an array, such as one that is mapped to a file."""
+    """Rows of an array, such as a memory-mapped one."""
 
     def __init__(self, array: np.ndarray) -> None:
         kind = torch.from_numpy(np.empty(0, array.dtype.newbyteorder("="))).dtype
@@ -92,10 +92,10 @@ class ArrayRows(RowSource):
 
 
 class Joined(RowSource):
-    """Several sources, one after the other, as one."""
+    """Concatenation of several sources."""
 
     def __init__(self, sources: Sequence[RowSource]) -> None:
-        # A table of lists without rows does not say how long they are.
+        # A table without rows does not define the length of its lists.
         sources = [source for source in sources if len(source)] or sources[:1]
         first = sources[0]
         for source in sources:
@@ -110,12 +110,12 @@ class Joined(RowSource):
 
     def read(self, start: int, stop: int) -> Tensor:
         parts = [torch.empty(0, self.shape[1], dtype=self.dtype, device="cpu")]
-        number = bisect_right(self.starts, start) - 1
+        i = bisect_right(self.starts, start) - 1
         while start < stop:
-            end = min(stop, self.starts[number + 1])
+            end = min(stop, self.starts[i + 1])
             if start < end:
-                parts.append(self.sources[number].read(start - self.starts[number], end - self.starts[number]))
-            start, number = end, number + 1
+                parts.append(self.sources[i].read(start - self.starts[i], end - self.starts[i]))
+            start, i = end, i + 1
         return torch.cat(parts) if len(parts) != 2 else parts[1]
 
     def fingerprint(self) -> str:

@@ -1,4 +1,4 @@
-"""Partial results in a file, so that a computation that was stopped goes on."""
+"""Partial results in a file, so that an interrupted computation can be resumed."""
 
 import os
 import time
@@ -14,10 +14,10 @@ SECONDS = 120.0  # between two writes
 
 
 class State:
-    """What a computation knows so far, in a file that is written whole or not at all every few minutes.
+    """File of the partial results of a computation, written atomically every few minutes.
 
-    fingerprint: options, rows and labels, in words by name; a file of others is refused with a ValueError that names
-    what differs.
+    fingerprint: descriptions of options, rows and labels by name; a file with another fingerprint is a ValueError that
+    names the difference.
     """
 
     def __init__(self, path: str | os.PathLike, fingerprint: dict[str, str], seconds: float = SECONDS) -> None:
@@ -25,7 +25,7 @@ class State:
         self.last = time.monotonic()
 
     def load(self) -> dict[str, Any]:
-        """What was kept, nothing at first."""
+        """Read the partial results; empty if there is no file yet."""
         if not self.path.exists():
             folder = self.path.absolute().parent
             if not os.access(folder, os.W_OK):
@@ -34,23 +34,23 @@ class State:
                 )
             return {}
         try:
-            kept = load_tensors(self.path)
-            theirs, found = kept["fingerprint"], kept["found"]
+            content = load_tensors(self.path)
+            stored, results = content["fingerprint"], content["found"]
         except Exception as error:
             raise ValueError(f"state: {self.path} holds no state of such a computation; name another file") from error
-        for name in theirs | self.fingerprint:
-            before, now = theirs.get(name), self.fingerprint.get(name)
+        for name in stored | self.fingerprint:
+            before, now = stored.get(name), self.fingerprint.get(name)
             if before != now:
                 raise ValueError(
-                    f"state: {self.path} was written with {name} = {before}, got {now}; delete it to begin anew, or "
+                    f"state: {self.path} was written with {name} = {before}, got {now}; delete it to start again, or "
                     "name another file"
                 )
-        return found
+        return results
 
-    def keep(self, found: Callable[[], dict[str, Any]], now: bool = False) -> None:
-        """Writes tensors and plain values if it is time, or `now`."""
+    def keep(self, results: Callable[[], dict[str, Any]], now: bool = False) -> None:
+        """Write tensors and Python values if `seconds` have passed since the last write, or `now` is true."""
         if not now and time.monotonic() - self.last < self.seconds:
             return
         with open_atomic(self.path) as file:
-            torch.save({"fingerprint": self.fingerprint, "found": found()}, file)
+            torch.save({"fingerprint": self.fingerprint, "found": results()}, file)
         self.last = time.monotonic()
