@@ -18,13 +18,13 @@ class Candidates(TypedDict, total=False):
     ignore: Tensor | Callable[[slice], Tensor] | None  # (Q, R) bool
 
 
-class Asked(NamedTuple):
+class SearchArguments(NamedTuple):
     """Checked arguments of a search."""
 
     query: Tensor  # (Q, D) floating
     k: int
     reference: Tensor  # (R, D) floating
-    own: Tensor | None  # (Q,) int64, the reference that is this query, -1 = none
+    self_index: Tensor | None  # (Q,) int64, the reference that is this query, -1 = none
     ignored: Tensor | None  # (Q, R) bool
 
 
@@ -36,12 +36,12 @@ def asked_of(
     *,
     self_index: Tensor | None = None,
     ignore: Tensor | Callable[[slice], Tensor] | None = None,
-) -> Asked:
+) -> SearchArguments:
     """What a backend is asked for that takes all pairs to ignore at once."""
-    query, k, reference, own = search_arguments(query, k, reference, ref_includes_query, self_index)
+    query, k, reference, index = search_arguments(query, k, reference, ref_includes_query, self_index)
     _checks.same_device(query=query, ignore=ignore if isinstance(ignore, Tensor) else None)
     rows = rows_of("ignore", ignore, (len(query), len(reference)))
-    return Asked(query, k, reference, own, None if rows is None else rows(slice(0, len(query))))
+    return SearchArguments(query, k, reference, index, None if rows is None else rows(slice(0, len(query))))
 
 
 def search_arguments(
@@ -67,8 +67,8 @@ def search_arguments(
         )
     if self_index is not None:
         return query, k, reference, check_self_index(self_index, len(query), len(reference) if most is None else most)
-    own = first_references(len(query), len(reference), query.device) if ref_includes_query else None
-    return query, k, reference, own
+    index = first_references(len(query), len(reference), query.device) if ref_includes_query else None
+    return query, k, reference, index
 
 
 def first_references(queries: int, references: int, device: torch.device) -> Tensor:
@@ -101,10 +101,10 @@ def eligible(
 
 def _without_self(values: Tensor, indices: Tensor, self_index: Tensor) -> tuple[Tensor, Tensor]:
     # values: (Q, C)  indices: (Q, C)  self_index: (Q,)  ->  (Q, C - 1), (Q, C - 1), the first that are others
-    own = indices == self_index[:, None]
-    place = torch.where(own.any(1), own.int().argmax(1), indices.shape[1])
+    is_self = indices == self_index[:, None]
+    position = torch.where(is_self.any(1), is_self.int().argmax(1), indices.shape[1])
     column = torch.arange(indices.shape[1] - 1, device=indices.device)
-    column = column + (column >= place[:, None])
+    column = column + (column >= position[:, None])
     return values.gather(1, column), indices.gather(1, column)
 
 

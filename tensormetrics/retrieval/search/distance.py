@@ -84,12 +84,12 @@ class Distance:
             pairs = row.contiguous(), column.contiguous()
             query = query.double().contiguous()
             return finite_or_nan(operators.canonical_pairs(query, reference, *pairs, self.code))
-        return self._in_pieces(query, reference, row, column, memory)
+        return self._in_chunks(query, reference, row, column, memory)
 
-    def _in_pieces(self, query: Tensor, reference: Tensor, row: Tensor, column: Tensor, memory: int) -> Tensor:
+    def _in_chunks(self, query: Tensor, reference: Tensor, row: Tensor, column: Tensor, memory: int) -> Tensor:
         pairs = _pairs_at_once(query, memory)
-        pieces = zip(row.split(pairs), column.split(pairs), strict=True)
-        return torch.cat([self.canonical(query[i], reference[j]) for i, j in pieces])
+        chunks = zip(row.split(pairs), column.split(pairs), strict=True)
+        return torch.cat([self.canonical(query[i], reference[j]) for i, j in chunks])
 
     def of_table(self, query: Tensor, reference: Tensor, columns: Tensor, memory: int) -> Tensor:
         # query: (Q, D)  reference: (R, D)  columns: (C,) int64  ->  (Q, C) float64, in such pieces
@@ -97,12 +97,14 @@ class Distance:
         pairs = max(memory // 32, 1)  # each takes two indices and a number
         rows = max(pairs // max(len(columns), 1), 1)
         for i in range(0, len(query), rows):
-            some = query[i : i + rows]
-            row = torch.arange(len(some), device=query.device)
+            block = query[i : i + rows]
+            row = torch.arange(len(block), device=query.device)
             for j in range(0, len(columns), pairs):
                 column = columns[j : j + pairs]
-                listed = row.repeat_interleave(len(column)), column.repeat(len(some))
-                delta[i : i + rows, j : j + pairs] = self.of_pairs(some, reference, *listed, memory).view(len(some), -1)
+                listed_pairs = row.repeat_interleave(len(column)), column.repeat(len(block))
+                delta[i : i + rows, j : j + pairs] = self.of_pairs(block, reference, *listed_pairs, memory).view(
+                    len(block), -1
+                )
         return delta
 
 
@@ -132,9 +134,9 @@ class FunctionDistance:
         return values
 
 
-def distance_of(given: str | Callable[[Tensor, Tensor], Tensor]) -> Distance | FunctionDistance:
+def distance_of(distance: str | Callable[[Tensor, Tensor], Tensor]) -> Distance | FunctionDistance:
     """What a door was given as `distance`, a name or a function."""
-    return FunctionDistance(given) if callable(given) else DISTANCES[given]
+    return FunctionDistance(distance) if callable(distance) else DISTANCES[distance]
 
 
 def finite_or_nan(delta: Tensor) -> Tensor:
@@ -143,14 +145,14 @@ def finite_or_nan(delta: Tensor) -> Tensor:
 
 def _pairs_at_once(query: Tensor, memory: int) -> int:
     # Small pieces stay in a CPU's cache; on a GPU each takes as long as a large one.
-    most = min(memory, 2**24) if query.device.type == "cpu" else memory
-    return max(most // (40 * query.shape[1] + 64), 1)
+    limit = min(memory, 2**24) if query.device.type == "cpu" else memory
+    return max(limit // (40 * query.shape[1] + 64), 1)
 
 
 @_native.reference("canonical_pairs")
 def _canonical_pairs(query: Tensor, reference: Tensor, row: Tensor, column: Tensor, code: int) -> Tensor:
     distance = next(distance for distance in DISTANCES.values() if distance.code == code)
-    return distance._in_pieces(query, reference, row, column, 2**24)
+    return distance._in_chunks(query, reference, row, column, 2**24)
 
 
 def rows_at_once(rows: Tensor) -> int:
@@ -164,12 +166,12 @@ def equal_rows(rows: Tensor) -> Tensor:
     weights = torch.arange(1, rows.shape[1] + 1, dtype=torch.float64, device=rows.device).cos()
     index, sums = torch.arange(len(rows), device=rows.device), weights.new_empty(len(rows))
     step = rows_at_once(rows)
-    pieces = [slice(start, start + step) for start in range(0, len(rows), step)]
-    for piece in pieces:
-        sums[piece] = halving_sum(rows[piece].double() * weights)
+    chunks = [slice(start, start + step) for start in range(0, len(rows), step)]
+    for chunk in chunks:
+        sums[chunk] = halving_sum(rows[chunk].double() * weights)
     keys, inverse = sums.unique(return_inverse=True)
     first = torch.full_like(index[: len(keys)], len(rows)).scatter_reduce(0, inverse, index, "amin")[inverse]
-    for piece in pieces:
-        same = (rows[piece] == rows[first[piece]]).all(1)
-        first[piece] = torch.where(same, first[piece], index[piece])
+    for chunk in chunks:
+        same = (rows[chunk] == rows[first[chunk]]).all(1)
+        first[chunk] = torch.where(same, first[chunk], index[chunk])
     return first

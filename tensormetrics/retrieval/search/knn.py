@@ -77,10 +77,10 @@ class TorchKNN(ConstructorRepr):
         self.distance = distance
         self.exact = exact
         self.memory_budget = memory_budget
-        self._kept: References | Tensor | None = None
+        self._stored: References | Tensor | None = None
 
     def _sizes(self) -> dict[str, int]:
-        return {} if self._kept is None else {"references": len(_rows_of(self._kept))}
+        return {} if self._stored is None else {"references": len(_rows_of(self._stored))}
 
     @property
     def order(self) -> Distance | FunctionDistance:
@@ -133,7 +133,7 @@ class TorchKNN(ConstructorRepr):
 
         Shapes: embeddings: (R, D).
         """
-        self._kept = self._prepared(as_embeddings("embeddings", embeddings))
+        self._stored = self._prepared(as_embeddings("embeddings", embeddings))
 
     @takes_arrays
     def add(self, embeddings: Tensor) -> None:
@@ -141,16 +141,16 @@ class TorchKNN(ConstructorRepr):
 
         Shapes: embeddings: (R, D).
         """
-        if self._kept is None:
+        if self._stored is None:
             return self.train(embeddings)
         embeddings = as_embeddings("embeddings", embeddings)
-        kept = _rows_of(self._kept)
-        _checks.same_device(embeddings=embeddings, kept=kept)
-        _checks.shape("embeddings", embeddings, "N", kept.shape[1])
-        self.train(torch.cat([kept, embeddings]))
+        stored = _rows_of(self._stored)
+        _checks.same_device(embeddings=embeddings, stored=stored)
+        _checks.shape("embeddings", embeddings, "N", stored.shape[1])
+        self.train(torch.cat([stored, embeddings]))
 
     def reset(self) -> None:
-        self._kept = None
+        self._stored = None
 
     def save(self, path: str | os.PathLike) -> None:
         rows = _rows_of(self._references())
@@ -172,9 +172,9 @@ class TorchKNN(ConstructorRepr):
         return References(rows, distance)
 
     def _references(self) -> References | Tensor:
-        if self._kept is None:
+        if self._stored is None:
             raise ValueError("reference: got None and nothing is kept, wanted references here or in train(embeddings)")
-        return self._kept
+        return self._stored
 
     def _search(
         self,
@@ -192,12 +192,12 @@ class TorchKNN(ConstructorRepr):
         _checks.tensor("query", query)
         if query.ndim <= 2 and query_mask is None and reference_mask is None:
             rows = _rows_of(self._references()) if reference is None else reference
-            query, k, rows, own = search_arguments(query, k, rows, ref_includes_query, self_index)
+            query, k, rows, index = search_arguments(query, k, rows, ref_includes_query, self_index)
             rows = query if reference is query else rows
             references = self._references() if reference is None else self._prepared(rows)
             if reference is not query and isinstance(self.order, Distance):
                 check_squares(query=query)
-            return self.search(query, k, references, own, ignore, with_distances)
+            return self.search(query, k, references, index, ignore, with_distances)
 
         k = _checks.check_int("k", k, 1)
         if reference is None:
@@ -217,28 +217,28 @@ class TorchKNN(ConstructorRepr):
     ) -> tuple[Tensor, Tensor]:
         # ignored: (B, Q, R) bool  ->  (B Q, k) floating, (B Q, k) int64
         queries, size = batch.query.shape[1], batch.reference.shape[1]
-        distances, indices = self._nothing(len(batch) * queries, k, batch.query, batch.reference, with_distances)
-        left = torch.ones(len(batch), dtype=torch.bool, device=indices.device)
+        distances, indices = self._missing(len(batch) * queries, k, batch.query, batch.reference, with_distances)
+        remaining = torch.ones(len(batch), dtype=torch.bool, device=indices.device)
         distance = self.order
         if isinstance(distance, Distance):
-            found, memory = min(k, size), budget(self.memory_budget, indices.device)
-            for items, nearest in batch.together(found, distance, self.exact, memory, ignored):
-                left[items] = False
-                indices.view(len(batch), queries, k)[items, :, :found] = nearest
+            count, memory = min(k, size), budget(self.memory_budget, indices.device)
+            for items, nearest in batch.together(count, distance, self.exact, memory, ignored):
+                remaining[items] = False
+                indices.view(len(batch), queries, k)[items, :, :count] = nearest
                 if with_distances:
                     table = distances.view(len(batch), queries, k)
-                    near = batch.distances(items, nearest, distance, memory).to(table.dtype)
-                    table[items, :, :found] = torch.where(nearest < 0, table[items, :, :found], near)
-        for item in map(batch.item, left.nonzero()[:, 0].tolist()):
-            reference, own = item.of_reference(batch.reference), item.index(batch.self_index)
-            hidden = None if ignored is None else item.of_pairs(ignored)
+                    values = batch.distances(items, nearest, distance, memory).to(table.dtype)
+                    table[items, :, :count] = torch.where(nearest < 0, table[items, :, :count], values)
+        for item in map(batch.item, remaining.nonzero()[:, 0].tolist()):
+            reference, self_index = item.of_reference(batch.reference), item.index(batch.self_index)
+            masked = None if ignored is None else item.of_pairs(ignored)
             query = item.of_query(batch.query)
             if isinstance(distance, Distance):
                 check_squares(query=query)
-            near, index = self.search(query, k, self._prepared(reference), own, hidden, with_distances)
+            values, index = self.search(query, k, self._prepared(reference), self_index, masked, with_distances)
             indices[item.number] = item.original(index)
             if with_distances:
-                distances[item.number] = near
+                distances[item.number] = values
         return distances, indices
 
     @torch.no_grad()
@@ -263,30 +263,30 @@ class TorchKNN(ConstructorRepr):
             own = torch.full((len(query),), -1, device=query.device)
         _checks.same_device(query=query, ignore=ignore if isinstance(ignore, Tensor) else None)
         ignored = rows_of("ignore", ignore, (len(query), len(reference)))
-        distances, indices = self._nothing(len(query), k, query, reference, with_distances)
-        found = min(k, len(reference))
-        if not found or not len(query):
+        distances, indices = self._missing(len(query), k, query, reference, with_distances)
+        count = min(k, len(reference))
+        if not count or not len(query):
             return distances, indices
         memory = budget(self.memory_budget, query.device)
         search: FunctionSearch | NearestSearch
         if isinstance(distance, FunctionDistance):
-            search = FunctionSearch(query, own, found, reference, distance, memory)
+            search = FunctionSearch(query, own, count, reference, distance, memory)
         else:
             if isinstance(references, Tensor):
-                references = References(references, distance, known.frame if known else None)
+                references = References(references, distance, known.normalization if known else None)
             ignoring = ignored is not None
-            search = NearestSearch(query, own, found, references, memory, self.exact, ignoring, known)
+            search = NearestSearch(query, own, count, references, memory, self.exact, ignoring, known)
         rows = min(search.rows, max(memory // 4 // len(reference), 1)) if ignored else search.rows
         for start in range(0, len(query), rows):
             tile = slice(start, min(start + rows, len(query)))
             nearest = search(tile, ignored(tile) if ignored else None)
-            indices[tile, :found] = nearest
+            indices[tile, :count] = nearest
             if with_distances:
-                near = search.distances(tile, nearest).to(distances.dtype)
-                distances[tile, :found] = torch.where(nearest < 0, distances[tile, :found], near)
+                values = search.distances(tile, nearest).to(distances.dtype)
+                distances[tile, :count] = torch.where(nearest < 0, distances[tile, :count], values)
         return distances, indices
 
-    def _nothing(
+    def _missing(
         self, queries: int, k: int, query: Tensor, reference: Tensor, with_distances: bool
     ) -> tuple[Tensor, Tensor]:
         # ->  (Q, k), (Q, k) int64

@@ -20,14 +20,14 @@ def _pairs(query: Tensor, reference: Tensor, row: Tensor, column: Tensor, distan
     return query.new_empty(len(row))
 
 
-def _sorted(keys: Tensor, number: Tensor, limit: Tensor, kept: int) -> tuple[Tensor, Tensor]:
-    shape = len(limit), kept
+def _sorted(keys: Tensor, count: Tensor, limit: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    shape = len(limit), k
     return limit.new_empty(shape, dtype=torch.float64), limit.new_empty(shape, dtype=torch.int64)
 
 
-def _of_possible(query: Tensor, reference: Tensor, place: Tensor, *arguments: Any) -> tuple[Tensor, Tensor, Tensor]:
-    shape = len(query), arguments[-2]
-    return place.new_empty(shape), query.new_empty(shape), place.new_empty(len(query), dtype=torch.bool)
+def _reranked(query: Tensor, reference: Tensor, list_index: Tensor, *options: Any) -> tuple[Tensor, Tensor, Tensor]:
+    shape = len(query), options[-2]
+    return list_index.new_empty(shape), query.new_empty(shape), list_index.new_empty(len(query), dtype=torch.bool)
 
 
 def _nothing(*arguments: object) -> None:
@@ -97,7 +97,7 @@ _rerank_candidates = define(
     "rerank_candidates(Tensor query, Tensor reference, Tensor place, Tensor order, Tensor slack, "
     "Tensor(a!) bounds, Tensor(b!) column, Tensor(c!) number, Tensor(d!) limit, int k, int distance) "
     "-> (Tensor, Tensor, Tensor)",
-    _of_possible,
+    _reranked,
     Operator("nearest", "TorchKNN and what searches with it", 20),
 )
 # query: (Q, D), reference: (R, D); row_of: (n,), order: (C,) int64, which rows lists and their columns are; then as

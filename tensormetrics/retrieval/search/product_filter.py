@@ -20,7 +20,7 @@ from . import operators
 from .distance import Distance, rows_at_once
 
 BLOCK = 64  # the filter's columns are a multiple of it
-_KNOWN = 2.0**40  # beyond this norm a square may leave the range of a dtype: then nothing is known
+_MAX_NORM = 2.0**40  # beyond this norm a square may leave the range of a dtype: then nothing is known
 
 
 class Normalization(NamedTuple):
@@ -35,13 +35,13 @@ def middle(rows: Tensor, distance: Distance) -> Tensor:
     # rows: (N, D)  ->  (D,) float64
     """A point in the midst of most rows."""
     enough = min(max(2**19 // max(rows.shape[1], 1), 64), 1024)  # to take little memory, however many columns there are
-    some = distance.prepared(rows[:: len(rows) // enough + 1])
-    some = some.where(finite_rows(some)[:, None], 0.0)
+    sample = distance.prepared(rows[:: len(rows) // enough + 1])
+    sample = sample.where(finite_rows(sample)[:, None], 0.0)
     # A median of all of these would take longer than a small search.
-    fewer = some[:: len(some) // 64 + 1].sort(0).values  # deterministic mode refuses medians with their indices
-    away = (some - fewer[(len(fewer) - 1) // 2]).norm(dim=1, keepdim=True)
-    near = away <= 4 * away.median()  # a few huge rows would take the mean far away from all others
-    return torch.where(near, some, 0.0).sum(0) / near.sum().clamp(min=1)
+    subsample = sample[:: len(sample) // 64 + 1].sort(0).values  # deterministic mode refuses medians with their indices
+    distances = (sample - subsample[(len(subsample) - 1) // 2]).norm(dim=1, keepdim=True)
+    is_close = distances <= 4 * distances.median()  # a few huge rows would take the mean far away from all others
+    return torch.where(is_close, sample, 0.0).sum(0) / is_close.sum().clamp(min=1)
 
 
 class Filter:
@@ -58,7 +58,7 @@ class Filter:
 
     scale: Tensor  # () float64, a power of two
     norm: Tensor  # () float64, of the longest row, scaled
-    away: Tensor  # () float64, of the centre, scaled
+    center_norm: Tensor  # () float64, of the centre, scaled
 
     def __init__(
         self,
@@ -66,47 +66,47 @@ class Filter:
         distance: Distance,
         dtype: torch.dtype,
         memory: float = math.inf,
-        chosen: Tensor | None = None,
+        subset: Tensor | None = None,
         frame: Normalization | None = None,
         norms: Tensor | None = None,
     ) -> None:
         # reference: (R, D)  chosen: (M,) int64, the references to take, None = all of them
         # norms: (R,) float64, where they are known, of centred references in a frame; not finite where a row is not
-        self.reference, self.chosen = reference, chosen
+        self.reference, self.subset = reference, subset
         self.distance, self.dtype = distance, dtype
-        self.count = len(reference) if chosen is None else len(chosen)
+        self.count = len(reference) if subset is None else len(subset)
         self.size, dim = -(-self.count // BLOCK) * BLOCK, reference.shape[1]
-        kernels = operators.preparing(reference) if chosen is None and self.count else None
+        kernels = operators.preparing(reference) if subset is None and self.count else None
         if frame is not None and norms is not None:
-            self.centre, self.norms, self.hidden, sizes = self._known(frame, norms)
+            self.centre, self.norms, self.hidden, sizes = self._from_norms(frame, norms)
         elif kernels:
             self.centre, self.norms, self.hidden, sizes = kernels.lengths(reference, distance.unit, frame)
         else:
             self.centre, self.norms, self.hidden, sizes = self._lengths(frame)
         self.sizes = sizes  # (3,) float64
-        self.scale, self.norm, self.away = sizes.unbind()
+        self.scale, self.norm, self.center_norm = sizes.unbind()
         rows = memory / max(dim * dtype.itemsize, 1)
         self.step = self.size if self.size <= rows else max(int(rows / 4) // BLOCK, 1) * BLOCK
 
-    def _lengths(self, frame: Normalization | None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def _lengths(self, normalization: Normalization | None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         # ->  (D,) centre, (M,) norms, (M,) hidden, (3,)
-        if frame is None:
-            given = self.reference if self.chosen is None else self.reference[self.chosen[:: self.count // 1024 + 1]]
-        centre = self.centre = middle(given, self.distance) if frame is None else frame.centre
+        if normalization is None:
+            sample = self.reference if self.subset is None else self.reference[self.subset[:: self.count // 1024 + 1]]
+        centre = self.centre = middle(sample, self.distance) if normalization is None else normalization.centre
         # Kept pieces would lie between the large ones that are freed, and hold their memory.
         norms = torch.empty(self.count, dtype=torch.float64, device=centre.device)
-        for piece in self._steps(0, self.count):
-            norms[piece] = self.centred(self._given(piece)).norm(dim=1)
-        hidden = ~norms.isfinite()
-        norms.masked_fill_(hidden, 0.0)
+        for chunk in self._steps(0, self.count):
+            norms[chunk] = self.centred(self._read(chunk)).norm(dim=1)
+        nonfinite = ~norms.isfinite()
+        norms.masked_fill_(nonfinite, 0.0)
         longest = norms.amax()
-        return centre, norms, hidden, _sizes(frame or Normalization(centre, power_of_two(longest)), longest)
+        return centre, norms, nonfinite, _sizes(normalization or Normalization(centre, power_of_two(longest)), longest)
 
-    def _known(self, frame: Normalization, norms: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def _from_norms(self, normalization: Normalization, norms: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         # ->  as `_lengths`
-        hidden = ~norms.isfinite()
-        norms = norms.masked_fill(hidden, 0.0)
-        return frame.centre, norms, hidden, _sizes(frame, norms.amax())
+        nonfinite = ~norms.isfinite()
+        norms = norms.masked_fill(nonfinite, 0.0)
+        return normalization.centre, norms, nonfinite, _sizes(normalization, norms.amax())
 
     def __len__(self) -> int:
         return self.size
@@ -136,7 +136,7 @@ class Filter:
         x = torch.empty(rows.shape, dtype=self.dtype, device=rows.device)
         return x, self.error(self.scaled(rows, x))
 
-    def scaled(self, rows: Tensor, found: Tensor) -> Tensor:
+    def scaled(self, rows: Tensor, out: Tensor) -> Tensor:
         # rows: (Q, D)  found: (Q, D) of the filter's type  ->  (Q,) float64
         """Makes queries ready in `found` and gives their norms; one of 2^40 or above, or of NaN, becomes zeros."""
         euclidean = self.distance.euclidean
@@ -144,8 +144,8 @@ class Filter:
         norm = x.norm(dim=1)
         scale = self.scale if euclidean else power_of_two(norm)
         norm = norm * scale
-        torch.mul(x, scale.unsqueeze(-1), out=found)
-        found.masked_fill_(~(norm < _KNOWN)[:, None], 0.0)
+        torch.mul(x, scale.unsqueeze(-1), out=out)
+        out.masked_fill_(~(norm < _MAX_NORM)[:, None], 0.0)
         return norm
 
     def error(self, norm: Tensor, products: bool = True) -> Tensor:
@@ -155,9 +155,9 @@ class Filter:
         if self.distance.euclidean:
             error = filtering * self.norm * (self.norm + 2 * norm) + rounding * norm * norm
         else:
-            error = (filtering * self.norm + rounding * self.away) * norm
+            error = (filtering * self.norm + rounding * self.center_norm) * norm
         error = error + 8 * (dim + 8) * finfo.tiny * (1 + norm)
-        return torch.where((norm < _KNOWN) & (self.norm <= 1), error, torch.inf)
+        return torch.where((norm < _MAX_NORM) & (self.norm <= 1), error, torch.inf)
 
     def place(self, rows: Tensor, scale: Tensor | None = None) -> tuple[Tensor, Tensor]:
         # rows: (Q, D)  scale: (Q,) float64, their own, None = as `query` takes it  ->  (Q,), (Q,) float64
@@ -175,8 +175,8 @@ class Filter:
         # ->  (C, D) each, from row `first`
         """All rows from `start` on, as many at once as the memory allows, for products with what `query` gives."""
         for first in range(start, self.count, self.step):
-            piece = slice(first, min(first + self.step, self.count))
-            yield first, self.ready(piece) if self.rows is None else self.rows[piece]
+            chunk = slice(first, min(first + self.step, self.count))
+            yield first, self.ready(chunk) if self.rows is None else self.rows[chunk]
 
     def values(self, x: Tensor, columns: slice = slice(None)) -> Tensor:
         # x: (Q, D) from `query`  ->  (Q, C), C a multiple of BLOCK, inf where there is no reference
@@ -191,15 +191,15 @@ class Filter:
         # ->  (N, D), zeros where there is no reference
         prepared = torch.empty(rows.stop - rows.start, len(self.centre), dtype=self.dtype, device=self.centre.device)
         prepared[max(self.count - rows.start, 0) :] = 0
-        for piece in self._steps(rows.start, min(rows.stop, self.count)):
-            x = self.centred(self._given(piece)).mul_(self.scale)
+        for chunk in self._steps(rows.start, min(rows.stop, self.count)):
+            x = self.centred(self._read(chunk)).mul_(self.scale)
             x = x.nan_to_num_().clamp_(-1, 1).mul_(-self.distance.factor)
-            prepared[piece.start - rows.start : piece.stop - rows.start] = x
+            prepared[chunk.start - rows.start : chunk.stop - rows.start] = x
         return prepared
 
-    def _given(self, rows: slice) -> Tensor:
+    def _read(self, rows: slice) -> Tensor:
         # ->  (N, D)
-        return self.reference[rows if self.chosen is None else self.chosen[rows]]
+        return self.reference[rows if self.subset is None else self.subset[rows]]
 
     def _steps(self, start: int, stop: int) -> Iterator[slice]:
         step = rows_at_once(self.reference)
@@ -213,10 +213,12 @@ class Filter:
         return rows - self.centre if centred else rows.double()
 
 
-def _sizes(frame: Normalization, longest: Tensor) -> Tensor:
+def _sizes(normalization: Normalization, longest: Tensor) -> Tensor:
     # ->  (3,) float64
-    longest = longest if frame.longest is None else frame.longest
-    return torch.stack([frame.scale, frame.scale * longest, frame.scale * frame.centre.norm()])
+    longest = longest if normalization.longest is None else normalization.longest
+    return torch.stack(
+        [normalization.scale, normalization.scale * longest, normalization.scale * normalization.centre.norm()]
+    )
 
 
 class _Precision:

@@ -29,8 +29,8 @@ class Rounded(NamedTuple):
     sizes: Tensor  # (3, 64 P) float64: lengths of the rows, inf = none, of the rounded ones, of the differences
 
     @staticmethod
-    def nothing(places: int, dim: int) -> "Rounded":
-        panels = torch.zeros(-(-places // BLOCK), -(-dim // 2), BLOCK, 2, dtype=torch.int16, device="cpu")
+    def nothing(count: int, dim: int) -> "Rounded":
+        panels = torch.zeros(-(-count // BLOCK), -(-dim // 2), BLOCK, 2, dtype=torch.int16, device="cpu")
         size = len(panels) * BLOCK
         sizes = torch.zeros(3, size, dtype=torch.float64, device="cpu")
         sizes[0] = torch.inf
@@ -43,37 +43,37 @@ class Rounded(NamedTuple):
         if distance.euclidean and not distance.unit:
             operators.to_words(rows, order, filter_.centre, float(filter_.scale), *self, first)
             return
-        here = torch.zeros(rows.shape[1], dtype=torch.float64, device="cpu")
+        zeros = torch.zeros(rows.shape[1], dtype=torch.float64, device="cpu")
         count, step = len(rows) if order is None else len(order), rows_at_once(rows)
         for start in range(0, count, step):
-            piece = slice(start, min(start + step, count))
+            chunk = slice(start, min(start + step, count))
             if order is None:
-                x = here.new_empty(piece.stop - start, rows.shape[1])
-                norms = filter_.scaled(rows[piece], x)
+                x = zeros.new_empty(chunk.stop - start, rows.shape[1])
+                norms = filter_.scaled(rows[chunk], x)
             else:
-                x, norms = filter_.centred(rows[order[piece]]).mul_(filter_.scale), None
-            operators.to_words(x, None, here, 1.0, *self, first + start)
+                x, norms = filter_.centred(rows[order[chunk]]).mul_(filter_.scale), None
+            operators.to_words(x, None, zeros, 1.0, *self, first + start)
             if norms is not None:  # of a query that is too long, zeros are there
-                self.sizes[0, first + start : first + piece.stop] = norms
+                self.sizes[0, first + start : first + chunk.stop] = norms
 
     def as_references(
-        self, at: slice, factor: int, longest: Tensor, most_left: Tensor
+        self, rows: slice, factor: int, longest: Tensor, max_residual: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
         # ->  bias, share and spread (n,) float64
-        length, _, left = self.sizes[:, at]
-        hidden, tiny = length == torch.inf, torch.finfo(torch.float64).tiny
-        length = length.masked_fill(hidden, 0.0)
-        share = torch.maximum(length / longest.clamp(min=tiny), left / most_left.clamp(min=tiny))
+        length, _, residual = self.sizes[:, rows]
+        nonfinite, tiny = length == torch.inf, torch.finfo(torch.float64).tiny
+        length = length.masked_fill(nonfinite, 0.0)
+        coefficient = torch.maximum(length / longest.clamp(min=tiny), residual / max_residual.clamp(min=tiny))
         squares = length.square() * (factor - 1)
-        spread = UNIT * squares
-        return (squares - spread).masked_fill_(hidden, torch.inf), share * UP, spread * UP
+        error = UNIT * squares
+        return (squares - error).masked_fill_(nonfinite, torch.inf), coefficient * UP, error * UP
 
-    def as_queries(self, at: slice, filter_: Filter, longest: Tensor, most_left: Tensor) -> tuple[Tensor, Tensor]:
+    def as_queries(self, rows: slice, filter_: Filter, longest: Tensor, max_residual: Tensor) -> tuple[Tensor, Tensor]:
         # ->  width and slack (n,) float64
         """`share` times the width is what rounding to words costs, the slack is other rounding, that of references'
         terms apart."""
-        length, rounded, left = self.sizes[:, at]
-        width = left * longest + rounded * most_left + UNIT * rounded * (longest + most_left)
+        length, rounded, residual = self.sizes[:, rows]
+        width = residual * longest + rounded * max_residual + UNIT * rounded * (longest + max_residual)
         return width * (filter_.distance.factor * UP), filter_.error(length, products=False) * UP
 
 
@@ -92,7 +92,7 @@ class Lists(NamedTuple):
         return Lists(bounds, column, column.new_empty(queries), bounds.new_empty(queries))
 
     def at(self, queries: slice) -> "Lists":
-        return Lists(*(each[queries] for each in self))
+        return Lists(*(part[queries] for part in self))
 
 
 def capacity_of(k: int, dim: int) -> int:
@@ -126,22 +126,22 @@ def _to_words(
     dim = rows.shape[1]
     x = ((rows if order is None else rows[order.clamp(min=0)]).double() - centre) * factor
     length = x.norm(dim=1)
-    there = length < 2.0**41
+    valid = length < 2.0**41
     if order is not None:
-        there &= order >= 0
-    known = there & (length > 2.0**-60)
+        valid &= order >= 0
+    is_quantized = valid & (length > 2.0**-60)
     unit = torch.maximum(length / (LONGEST - dim**0.5 / 2), x.abs().amax(1) / LARGEST) * (1 + 2.0**-22)
-    unit = torch.where(known, unit, 0.0).float()
-    x = x.where(known[:, None], 0.0)
-    words = (x * torch.where(known, 1 / unit.double(), 0.0)[:, None]).round()
-    rounded = words * unit.double()[:, None]
-    left = torch.where(known, (x - rounded).norm(dim=1), length.where(there, 0.0))
-    place = slice(first, first + len(x))
-    scale[place] = unit
-    sizes[:, place] = torch.stack([length.where(there, torch.inf), rounded.norm(dim=1), left])
-    padded = torch.nn.functional.pad(words, (0, dim % 2)).to(torch.int16).view(len(x), -(-dim // 2), 2)
-    place_of = torch.arange(first, first + len(x), device="cpu")
-    panels[place_of // BLOCK, :, place_of % BLOCK] = padded
+    unit = torch.where(is_quantized, unit, 0.0).float()
+    x = x.where(is_quantized[:, None], 0.0)
+    codes = (x * torch.where(is_quantized, 1 / unit.double(), 0.0)[:, None]).round()
+    rounded = codes * unit.double()[:, None]
+    residual = torch.where(is_quantized, (x - rounded).norm(dim=1), length.where(valid, 0.0))
+    target = slice(first, first + len(x))
+    scale[target] = unit
+    sizes[:, target] = torch.stack([length.where(valid, torch.inf), rounded.norm(dim=1), residual])
+    padded = torch.nn.functional.pad(codes, (0, dim % 2)).to(torch.int16).view(len(x), -(-dim // 2), 2)
+    position = torch.arange(first, first + len(x), device="cpu")
+    panels[position // BLOCK, :, position % BLOCK] = padded
 
 
 @_native.reference("int16_candidates")
@@ -151,38 +151,38 @@ def _int16_candidates(
     panels: Tensor,
     scale: Tensor,
     bias: Tensor,
-    share: Tensor,
-    spread: Tensor,
+    coefficient: Tensor,
+    error: Tensor,
     width: Tensor,
-    slack: Tensor,
-    own: Tensor,
+    query_error: Tensor,
+    self_index: Tensor,
     bounds: Tensor,
     column: Tensor,
-    number: Tensor,
+    list_size: Tensor,
     limit: Tensor,
     k: int,
     first: int,
 ) -> None:
-    count, size = len(number), len(bias)
+    count, size = len(list_size), len(bias)
     if first >= 0:  # the same products, from the side of each row
-        queries = len(own)
-        own = torch.where(own < 0, own, torch.arange(queries, device="cpu"))
-        own = torch.cat([own, torch.arange(queries, count, device="cpu")])
+        queries = len(self_index)
+        self_index = torch.where(self_index < 0, self_index, torch.arange(queries, device="cpu"))
+        self_index = torch.cat([self_index, torch.arange(queries, count, device="cpu")])
         of_row, of_column = torch.arange(count, device="cpu")[:, None], torch.arange(size, device="cpu")
         seen = ((of_column >= first) | (of_row >= first)) & ((of_column < queries) | (of_row < queries))
     else:
         seen = torch.ones(count, size, dtype=torch.bool, device="cpu")
     product = _panels_of(x)[:count] @ _panels_of(panels).T
-    values = (product.float() * scale) * x_scale[:count, None] + (bias - width[:, None] * share)
-    values[~seen | (torch.arange(size, device="cpu") == own[:, None])] = torch.inf
-    upper = values + 2 * (width[:, None] * share + spread)
-    least = upper.kthvalue(k, dim=1).values
-    limit.copy_(torch.minimum(limit, (least + 2 * slack).nextafter(least.new_tensor(torch.inf))))
+    values = (product.float() * scale) * x_scale[:count, None] + (bias - width[:, None] * coefficient)
+    values[~seen | (torch.arange(size, device="cpu") == self_index[:, None])] = torch.inf
+    upper = values + 2 * (width[:, None] * coefficient + error)
+    kth_upper = upper.kthvalue(k, dim=1).values
+    limit.copy_(torch.minimum(limit, (kth_upper + 2 * query_error).nextafter(kth_upper.new_tensor(torch.inf))))
     for q, (entries, below) in enumerate(zip(values, limit.tolist(), strict=True)):
-        found = (entries < below).nonzero()[:, 0]
-        fits = len(found) < column.shape[1]
-        if number[q] < column.shape[1]:
-            number[q] = len(found) if fits else column.shape[1]
-        if fits:
-            bounds[q, :, : len(found)] = torch.stack([entries[found], upper[q, found]])
-            column[q, : len(found)] = found.int()
+        matches = (entries < below).nonzero()[:, 0]
+        in_capacity = len(matches) < column.shape[1]
+        if list_size[q] < column.shape[1]:
+            list_size[q] = len(matches) if in_capacity else column.shape[1]
+        if in_capacity:
+            bounds[q, :, : len(matches)] = torch.stack([entries[matches], upper[q, matches]])
+            column[q, : len(matches)] = matches.int()
