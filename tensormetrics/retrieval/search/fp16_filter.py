@@ -1,4 +1,4 @@
-"""References and queries as float16 for the tensor cores, and what products of them are off by at most."""
+"""References and queries as float16 for tensor cores, with an error bound of their products."""
 
 import functools
 from types import ModuleType
@@ -12,22 +12,22 @@ from .distance import rows_at_once
 from .kernels.tables import Float16Queries, Prepared
 from .product_filter import Filter
 
-# The longest row gets a norm of 2^7 to 2^8: far below the largest float16, and rows 2^20 times shorter lose no bits.
+# The longest row gets a norm in [2^7, 2^8): far below the largest float16, and rows 2^20 times shorter lose no bits.
 _LIFT = 2.0**8
-_EPS = 2.0**-24  # unit roundoff of the float32 in which products are summed
-_ROUND_UP = 1 + 2.0**-19  # more than evaluating a bound in float32 may lose
+_EPS = 2.0**-24  # unit roundoff of float32, in which products are accumulated
+_ROUND_UP = 1 + 2.0**-19  # exceeds the rounding error of evaluating a bound in float32
 
 
 class HalfFilter:
-    """References as float16, and a bound on what products of them are off by.
+    """References as float16, with an error bound of their products.
 
-    The value of a pair is `bias - factor * product`: a power of two times the canonical distance, but for a constant of
-    the query. With x', y' for the rounded rows, x.y - x'.y' = (x - x').y' + x.(y - y'), and a product of x' and y' is
-    off by at most (D + 2) 2^-24 |x'| |y'| for float32 sums, and 2^-22 more for each step of a tensor core. So a value
-    is off by at most left[0] right[0] + left[1] right[1] + right[2] + left[2] / 2, with `left` of the query and `right`
-    of the reference's block. Blocks are made by norm: a huge row takes the precision of its own block only.
+    The value of a pair is `bias - factor * product`: a power of two times the canonical distance, up to a constant of
+    the query. With x', y' the rounded rows, x.y - x'.y' = (x - x').y' + x.(y - y'), and the product of x' and y' has an
+    error of at most (D + 2) 2^-24 |x'| |y'| for float32 sums, plus 2^-22 for each step of a tensor core. So the error
+    of a value is at most left[0] right[0] + left[1] right[1] + right[2] + left[2] / 2, with `left` of the query and
+    `right` of the reference's block. Blocks group rows by norm, so a huge row reduces the precision of one block only.
 
-    `parts=2` keeps what rounding has lost as a second float16: products of (low, high, high) by (high, low, high) have
+    `parts=2` stores the rounding error as a second float16: products of (low, high, high) by (high, low, high) have
     about 22 bits.
     """
 
@@ -38,7 +38,7 @@ class HalfFilter:
         self.num_segments, self.size = 2 * parts - 1, self.padded_rows(count)
         self.width = max(-(-dim // kernels.DEPTH) * kernels.DEPTH, kernels.DEPTH)
         depth = self.width * self.num_segments
-        # Of a sum of products, for float32 and for the steps of a tensor core; see above.
+        # Relative error of a sum of products, for float32 and for the steps of a tensor core; see above.
         self.summing = 1.01 * (depth + 2) * _EPS + (depth / 16 + 8) * 2.0**-22 + 8 * _EPS
         self.prepare = operators.preparing(reference)
         prepared = self._by_kernel(self.prepare) if self.prepare else self._prepared()
@@ -61,7 +61,7 @@ class HalfFilter:
         table = torch.zeros(size, self.width * self.num_segments, dtype=torch.float16, device=device)
         bias = torch.full((size,), torch.inf, dtype=torch.float32, device=device)
         sizes = torch.zeros(4, size, dtype=torch.float64, device=device)
-        # Those of a block follow each other by norm, while their places are STRIDE apart.
+        # The references of a block are consecutive by norm, while their positions are STRIDE apart.
         ordered = filter_.norms.argsort()
         positions = torch.arange(size, device=device).view(-1, kernels.BLOCK, kernels.STRIDE).mT.flatten()[:count]
         order = torch.full((size + 1,), -1, dtype=torch.int32, device=device)
@@ -90,7 +90,7 @@ class HalfFilter:
 
     def _store(self, rows: Tensor, table: Tensor, parts: tuple[int, ...]) -> Tensor:
         # rows: (N, D) float64  table: (N, D') float16  parts: 1 for high, 0 for low
-        # ->  (4, N) float64, at most: norm, norm of what is lost, of what is kept, of the low part
+        # ->  (4, N) float64, upper bounds: norms of the row, the rounding error, the rounded row, its low part
         high = rows.half()
         low = (rows - high.double()).half() if self.parts == 2 else torch.zeros_like(high)
         for part, segment in zip(parts[-self.num_segments :], table.chunk(self.num_segments, 1), strict=True):
@@ -118,7 +118,7 @@ class HalfFilter:
 
     @functools.cached_property
     def as_queries(self) -> Float16Queries:
-        """The references themselves, in their order, as queries of Euclidean distances; of one part."""
+        """References in their stored order as queries of Euclidean distances; for one part."""
         return Float16Queries(self.rows, self._self_left, ~self.filter.hidden)
 
     def _left(self, sizes: Tensor, low: Tensor) -> Tensor:
@@ -136,18 +136,18 @@ class HalfFilter:
 
     def error(self, queries: Float16Queries) -> Tensor:
         # ->  (Q,) float64
-        """The bound for all references."""
+        """Return the error bound of each query over all references."""
         query_loss, length, twice = queries.left[:, : len(queries.is_bounded)].double()
         rounded, lost, ref_error = self.right.double().amax(1)
         return torch.where(queries.is_bounded, query_loss * rounded + length * lost + ref_error + twice / 2, torch.inf)
 
     def place(self, rows: Tensor, queries: Float16Queries) -> tuple[Tensor, Tensor]:
-        # rows: (Q, D), of which the queries were made  ->  (Q,), (Q,) float64
-        """Factor and shift that take canonical distances to values."""
+        # rows: (Q, D), from which the queries were prepared  ->  (Q,), (Q,) float64
+        """Return the factor and shift that map canonical distances to values."""
         factor, shift = self.filter.place(rows, queries.scale)
         return factor * _LIFT**2, shift * _LIFT**2
 
 
 def _rounded_up(bound: Tensor) -> Tensor:
-    # (...) float64  ->  (...) float32, more than it
+    # bound: (...) float64  ->  (...) float32, not smaller
     return (bound * _ROUND_UP + 2.0**-120).float()

@@ -1,4 +1,4 @@
-"""The search on a GPU: float16 products rule most references out, canonical distances order the others."""
+"""Search on a GPU: float16 products exclude most references, canonical distances order the others."""
 
 from types import ModuleType
 
@@ -10,11 +10,11 @@ from .stages import Queries
 
 
 class Float16Search:
-    """By float16 products with all references, of which blocks are left out.
+    """Search stage that excludes blocks of references by float16 products.
 
-    What lies in a block of references is at least its least value less the bound, and at least k references are nearer
-    than the k-th least of these values plus the bound: all that may be among the k nearest are listed, and put in
-    canonical order.
+    No value of a block is below its minimum minus the error bound, and at least k references are nearer than the k-th
+    smallest minimum plus the bound. All references that may be among the k nearest are listed and sorted in canonical
+    order.
     """
 
     def __init__(
@@ -27,7 +27,7 @@ class Float16Search:
         is_self_search: bool,
         query_cache: KnownQueries | None = None,
     ) -> None:
-        # `alike`: query i is reference i; `known`: the queries
+        # is_self_search: query i is reference i  query_cache: prepared queries
         self.references = references
         self.kernels, self.filter = kernels, references.fp16_filter(kernels, memory)
         self.k, self.capacity = k, self._capacity(k, len(references), kernels.BLOCK)
@@ -45,12 +45,12 @@ class Float16Search:
 
     @staticmethod
     def is_faster(k: int, references: int, kernels: ModuleType) -> bool:
-        # Of nearly all blocks the bound says little.
+        # If nearly all blocks are needed, the bound excludes little.
         return 4 * (k + 1) * kernels.BLOCK <= 3 * references
 
     @staticmethod
     def _capacity(k: int, references: int, block: int) -> int:
-        """How many entries are kept: those that random values have below the limit, and a third more."""
+        """Return the capacity of a candidate list: the number expected for random values, and a third more."""
         fraction = 1 - (1 - (k + 1) * block / references) ** (1 / block)
         expected = int(fraction * references)
         return 1 << (expected + max(16, expected // 3)).bit_length()
@@ -59,7 +59,7 @@ class Float16Search:
         return queries.span is not None and queries.ignored is None
 
     def search(self, queries: Queries) -> tuple[Tensor, Tensor]:
-        # ->  (Q, k) int64, -1 where none is left, (Q,) bool
+        # ->  (Q, k) int64, -1 where fewer than k exist, (Q,) bool
         from .kernels.canonical import in_order
 
         filter_, self_index = self.filter, queries.self_index
@@ -71,7 +71,7 @@ class Float16Search:
             fp16_queries = cached or filter_.query(queries.rows)
             minima = self.kernels.block_minima(fp16_queries, filter_)
             source, is_bounded = torch.arange(len(self_index), device=self_index.device), fp16_queries.is_bounded
-        # One of them may be the query itself.
+        # k + 1, because one of them may be the query itself.
         position, num_hits = self.kernels.candidates(minima, fp16_queries, source, filter_, self.k + 1, self.capacity)
         index = filter_.order[position]
         index.masked_fill_(index == self_index[:, None], -1)

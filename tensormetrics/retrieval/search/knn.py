@@ -1,4 +1,4 @@
-"""k nearest neighbours in tiles of a matrix product, in an exact and reproducible order."""
+"""k nearest neighbors from tiles of matrix products, in an exact and reproducible order."""
 
 import os
 from collections.abc import Callable
@@ -23,34 +23,34 @@ from .references import References
 
 
 class MaskedCandidates(Candidates, total=False):
-    """The same with leading dimensions and padding."""
+    """Options of a search with batch dimensions and padding."""
 
     query_mask: Tensor | None  # (..., Q) bool
     reference_mask: Tensor | None  # (..., R) bool
 
 
 class TorchKNN(ConstructorRepr):
-    """Exact k nearest neighbours on the device of the query: `knn(query, k, reference, ref_includes_query)`.
+    """Exact k nearest neighbors on the device of the query: `knn(query, k, reference, ref_includes_query)`.
 
-    Neighbours are ordered by (distance, index), with distances evaluated in float64 from the given values in a fixed
+    Neighbors are ordered by (distance, index), with distances evaluated in float64 from the input values in a fixed
     order of operations: the indices are the same on every device and for every memory budget. Integers and half types
-    are accepted. A row that holds NaN or infinity has no neighbours (index -1) and is none, and so is a pair for which
-    a function gives NaN; float64 rows whose squares leave the range of float64 are a ValueError. On a CPU,
-    memory-mapped floating rows are read in pieces and never copied as a whole, so that they may be larger than the
-    memory; those of integers too, where `AccuracyCalculator` is given `open_rows(...)`.
+    are accepted. A row that contains NaN or infinity has no neighbors (index -1) and is never a neighbor; the same
+    holds for a pair for which a function returns NaN. float64 rows whose squares leave the range of float64 raise a
+    ValueError. On a CPU, memory-mapped floating rows are read in chunks and never copied in full, so they may exceed
+    the memory; so may integer rows if `AccuracyCalculator` reads them by `open_rows(...)`.
 
-    `train(embeddings)` and `add(embeddings)` keep references for searches that give none, `reset()` forgets
-    them, `save(path)` and `load(path)` store them.
+    `train(embeddings)` and `add(embeddings)` store references for searches without `reference`, `reset()` removes
+    them, `save(path)` and `load(path)` write and read them.
 
     Args:
         distance: "l2", "sqeuclidean", "ip" (inner product, largest first), "cosine" (1 - cosine similarity), or a
-            function `(Q, D), (R, D) -> (Q, R)`, whose values are the order as they are; largest first if it has a true
-            attribute `is_inverted` or `largest`.
-        exact: False takes the order of a matrix product, which may change neighbours whose distances differ by its
+            function `(Q, D), (R, D) -> (Q, R)`, whose values define the order; largest first if its attribute
+            `is_inverted` or `largest` is true.
+        exact: False uses the order of a matrix product, which may swap neighbors whose distances differ by its
             rounding error, and may change with the device, the memory budget and from call to call.
-        memory_budget: bytes that temporaries may take; default 256 MiB on a CPU, 1 GiB on a GPU. Besides it a search
-            takes about 24 bytes for each reference (90 where a CPU multiplies words), integers their float32 or float64
-            copy, and a GPU one copy of the references.
+        memory_budget: Maximal bytes of temporaries; default 256 MiB on a CPU, 1 GiB on a GPU. In addition, a search
+            needs about 24 bytes per reference (90 with int16 products on a CPU), integers need their float32 or
+            float64 copy, and a GPU needs one copy of the references.
 
     >>> x = torch.tensor([[0.0], [0.1], [5.0], [5.3]])
     >>> distances, indices = TorchKNN()(x, 1, x, True)  # the references include the queries
@@ -84,7 +84,7 @@ class TorchKNN(ConstructorRepr):
 
     @property
     def order(self) -> Distance | FunctionDistance:
-        """What `distance` means."""
+        """Distance that defines the order of neighbors, resolved from `distance`."""
         return distance_of(self.distance)
 
     @breaks_graph("TorchKNN searches outside of graphs: how it does depends on the values of the rows")
@@ -98,17 +98,17 @@ class TorchKNN(ConstructorRepr):
         ref_includes_query: bool = False,
         **candidates: Unpack[MaskedCandidates],
     ) -> tuple[Tensor, Tensor]:
-        """Distances and indices of the k nearest references, nearest first.
+        """Return the distances and indices of the k nearest references, nearest first.
 
         Shapes: query: (..., Q, D); reference: (..., R, D); self_index: (..., Q) int64; ignore: (..., Q, R) bool;
         query_mask: (..., Q) bool; reference_mask: (..., R) bool -> (..., Q, k) floating, (..., Q, k) int64.
 
-        `ref_includes_query=True`: reference i is query i and no neighbour of it. `self_index` says the same for any
-        arrangement: the reference that is this query, -1 for none. `ignore` is True for references that are no
-        neighbours either, or (without leading dimensions and masks) a function of a slice of the queries that gives its
-        rows. Masks are False for padding, which is no neighbour and has none. Missing neighbours (fewer than k are
-        left) have index -1 and distance inf (-inf where the largest is first). Distances have the dtype of the input,
-        at least float32.
+        With `ref_includes_query=True`, reference i is query i and excluded from its neighbors. `self_index` generalizes
+        this to any order: the reference that is this query, -1 if none. `ignore` is True for further references to
+        exclude, or (without batch dimensions and masks) a function that returns its rows for a slice of the queries.
+        Masks are False for padding, which is never a neighbor and has none. Missing neighbors (if fewer than k exist)
+        have index -1 and distance inf (-inf if the largest is first). Distances have the dtype of the input, at least
+        float32.
         """
         return self._search(query, k, reference, ref_includes_query, True, **candidates)
 
@@ -121,7 +121,7 @@ class TorchKNN(ConstructorRepr):
         ref_includes_query: bool = False,
         **candidates: Unpack[MaskedCandidates],
     ) -> Tensor:
-        """The indices alone, which cost less: most of them need no canonical distance.
+        """Return the indices only, which is faster: most of them need no canonical distance.
 
         Shapes: as above -> (..., Q, k) int64.
         """
@@ -129,7 +129,7 @@ class TorchKNN(ConstructorRepr):
 
     @takes_arrays
     def train(self, embeddings: Tensor) -> None:
-        """Keep these references, in place of any before.
+        """Store references, replacing the previous ones.
 
         Shapes: embeddings: (R, D).
         """
@@ -137,7 +137,7 @@ class TorchKNN(ConstructorRepr):
 
     @takes_arrays
     def add(self, embeddings: Tensor) -> None:
-        """Keep these too, behind those before.
+        """Append references to the stored ones.
 
         Shapes: embeddings: (R, D).
         """
@@ -164,7 +164,7 @@ class TorchKNN(ConstructorRepr):
         self.train(stored["embeddings"])
 
     def _prepared(self, rows: Tensor) -> References | Tensor:
-        # rows: (R, D)  ->  what `search` takes: of a named distance with what is computed from the rows once
+        # rows: (R, D)  ->  input of `search`; cached values of the rows exist for named distances only
         distance = self.order
         if isinstance(distance, FunctionDistance):
             return rows
@@ -173,7 +173,9 @@ class TorchKNN(ConstructorRepr):
 
     def _references(self) -> References | Tensor:
         if self._stored is None:
-            raise ValueError("reference: got None and nothing is kept, wanted references here or in train(embeddings)")
+            raise ValueError(
+                "reference: got None and nothing is stored, wanted references here or in train(embeddings)"
+            )
         return self._stored
 
     def _search(
@@ -252,7 +254,7 @@ class TorchKNN(ConstructorRepr):
         with_distances: bool = False,
         known: KnownQueries | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """Neighbours of rows that a door has checked; `known`: these rows.
+        """Return the neighbors of checked rows; `own` is the self_index, `known` caches the queries.
 
         Shapes: query: (Q, D); references: (R, D); own: (Q,) int64 -> (Q, k) floating, or (Q, 0) without distances, (Q,
         k) int64.
@@ -290,7 +292,7 @@ class TorchKNN(ConstructorRepr):
         self, queries: int, k: int, query: Tensor, reference: Tensor, with_distances: bool
     ) -> tuple[Tensor, Tensor]:
         # ->  (Q, k), (Q, k) int64
-        """Tables of neighbours that are all missing; (Q, 0) without distances."""
+        """Return distances and indices of missing neighbors, to be filled; (Q, 0) without distances."""
         indices = torch.full((queries, k), -1, device=query.device)
         if not with_distances:
             return query.new_empty(queries, 0), indices

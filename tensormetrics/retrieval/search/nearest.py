@@ -1,4 +1,4 @@
-"""The search behind `TorchKNN`: filter by matrix products, prove, and sort what the filter leaves open."""
+"""Search of `TorchKNN`: filter by matrix products, prove the result, and sort the remaining candidates."""
 
 import torch
 from torch import Tensor
@@ -24,10 +24,10 @@ from .topk import SymmetricTopK
 
 
 class NearestSearch:
-    """`search(rows)` gives the k nearest references of a slice of the queries; k is at most the number of references.
+    """Search of the k nearest references of a slice of the queries; k is at most the number of references.
 
-    Each way to search hands the queries whose neighbours it cannot prove to the next one. Rows that hold NaN or
-    infinity have no neighbours, and are none.
+    Each stage passes the queries whose neighbors it cannot prove to the next stage. Rows that contain NaN or infinity
+    have no neighbors and are never neighbors.
     """
 
     def __init__(
@@ -41,8 +41,8 @@ class NearestSearch:
         ignoring: bool = False,
         query_cache: KnownQueries | None = None,
     ) -> None:
-        # query: (Q, D)  self_index: (Q,) int64, -1 = none; `ignoring`: `ignored` will be given; `known`: the queries,
-        # in whose frame the references are
+        # query: (Q, D)  self_index: (Q,) int64, -1 if none  ignoring: calls pass `ignored`
+        # query_cache: the prepared queries, whose normalization the references share
         self.query, self.self_index, self.references, self.memory = query, self_index, references, memory
         native = operators.selects(query.device)
         wide = torch.float64 in (query.dtype, references.rows.dtype)
@@ -52,14 +52,14 @@ class NearestSearch:
         if native:
             columns, rows = 0, max(min(memory // 8 // row, 4096), 1)
         else:
-            # Larger tiles would leave a CPU's cache; a GPU wants them as large as the memory.
+            # Larger tiles would exceed the cache of a CPU; on a GPU the largest that fit in memory are fastest.
             max_rows, max_columns = (512, 2**14) if query.device.type == "cpu" else (2**13, 2**17)
             columns = max(-(-min(memory // 128, max_columns, len(references)) // BLOCK) * BLOCK, BLOCK)
             rows = max(min(memory // 2 // (24 * columns + row), max_rows), 1)
         problem = SearchProblem(references, k, exact, memory, dtype, columns)
         symmetric_topk = None
         int16_search = None
-        is_self_search = native and self._is_self_retrieval()  # waits for a GPU, which has kernels of its own
+        is_self_search = native and self._is_self_retrieval()  # synchronizes a GPU, which has separate kernels
         if native and not ignoring and not query_cache and Int16Search.is_faster(problem, len(query)):
             int16_search = Int16Search(problem, rows, self_index, is_self_search)
             int16_search = int16_search if int16_search.is_effective(query) else None
@@ -88,23 +88,23 @@ class NearestSearch:
         self.rows = self.stages[0].rows
 
     def _is_self_retrieval(self) -> bool:
-        # Euclidean distances alone have products that are the same in both directions.
+        # Only Euclidean distances have products that are the same in both directions.
         rows, distance = self.references.rows, self.references.distance
         if not distance.euclidean or self.query is not rows:
             return False
         return torch.equal(self.self_index, torch.arange(len(rows), device=rows.device))
 
     def __call__(self, rows: slice, ignored: Tensor | None = None) -> Tensor:
-        # ignored: (Q, R) bool, of these rows  ->  (Q, k) int64, -1 where none is left
+        # ignored: (Q, R) bool, of these rows  ->  (Q, k) int64, -1 where fewer than k exist
         queries = Queries(self.query[rows], self.self_index[rows], ignored, rows)
-        nearest = queries.self_index  # until the first way gives some
+        nearest = queries.self_index  # until the first stage returns some
         remaining: Tensor | None = None  # None: all of them
         for stage in self.stages:
             if not stage.can_handle(queries):
                 continue
             indices, proven = self._run(stage, queries)
             nearest = indices if remaining is None else nearest.index_copy_(0, remaining, indices)
-            # Which queries are left has to be known on the host: once per tile.
+            # The host needs the remaining queries: one synchronization per tile.
             unproven = (~proven).nonzero()[:, 0]
             if not len(unproven):
                 break
@@ -125,7 +125,7 @@ class NearestSearch:
         return torch.cat(indices), torch.cat(proven)
 
     def distances(self, rows: slice, nearest: Tensor) -> Tensor:
-        # nearest: (Q, k) int64 of these rows  ->  (Q, k) float64, where the index is -1 any value
+        # nearest: (Q, k) int64 of these rows  ->  (Q, k) float64, arbitrary where the index is -1
         stage, distance, query = self.stages[0], self.references.distance, self.query[rows]
         if isinstance(stage, Int16Search) and stage.last and stage.last[0] is nearest:
             _, delta, is_complete = stage.last
@@ -144,15 +144,15 @@ class NearestSearch:
 
 
 class FunctionSearch:
-    """`NearestSearch` for a function `(Q, D), (R, D) -> (Q, R)`, whose values are the order; equal ones by index.
+    """Search like `NearestSearch` by a function `(Q, D), (R, D) -> (Q, R)`, whose values define the order.
 
-    Where a value is NaN, the reference is no neighbour of the query.
+    Equal values are ordered by index. If a value is NaN, the reference is not a neighbor of the query.
     """
 
     def __init__(
         self, query: Tensor, self_index: Tensor, k: int, reference: Tensor, distance: FunctionDistance, memory: int
     ) -> None:
-        # query: (Q, D)  self_index: (Q,) int64, -1 = none  reference: (R, D)
+        # query: (Q, D)  self_index: (Q,) int64, -1 if none  reference: (R, D)
         self.query, self.self_index, self.k = query, self_index, k
         self.reference, self.distance = reference, distance
         self.rows = max(memory // (64 * len(reference)), 1)

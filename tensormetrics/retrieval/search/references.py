@@ -1,4 +1,4 @@
-"""Rows to search, and queries that are searched for again and again, with what is computed from them once."""
+"""References and repeated queries with cached values."""
 
 import math
 from types import ModuleType
@@ -14,10 +14,10 @@ from .product_filter import Filter, Normalization
 
 
 class References:
-    """Rows to search, with what is computed from them once."""
+    """Rows to search, with cached values computed from them."""
 
     def __init__(self, rows: Tensor, distance: Distance, normalization: Normalization | None = None) -> None:
-        # rows: (R, D)  frame: that of the first filter, None = their own
+        # rows: (R, D)  normalization: of the first filter, None: computed from the rows
         check_count(len(rows))
         self.rows, self.distance, self.normalization = rows, distance, normalization
         self._filters: dict[torch.dtype, Filter] = {}
@@ -44,12 +44,12 @@ class References:
     def _filter(
         self, dtype: torch.dtype, memory: int, subset: Tensor | None = None, normalization: Normalization | None = None
     ) -> Filter:
-        # On a GPU a copy of all rows is kept.
+        # A GPU stores a copy of all rows.
         allowed = memory // 2 if self.rows.device.type == "cpu" else math.inf
         return Filter(self.rows, self.distance, dtype, allowed, subset, normalization)
 
     def first_of_equal(self, count: int) -> Tensor:
-        # ->  (M,) int64 ascending: of each set of equal rows the `count` lowest indices
+        # ->  (M,) int64 ascending, the `count` lowest indices of each set of equal rows
         first = equal_rows(self.rows)
         order = first.argsort(stable=True)
         ordered = first[order]
@@ -58,10 +58,10 @@ class References:
 
 
 class KnownQueries:
-    """Queries that are centred, scaled and rounded once for several searches, as k-means does, by "sqeuclidean".
+    """Cache of queries that are centered, scaled and rounded once for several searches by "sqeuclidean".
 
-    References are put into the frame of the queries, for which they should lie among them, as means do: of any that is
-    more than twice as far from the centre as all queries nothing is proven, and slower ways to search find it.
+    k-means uses it. References share the normalization of the queries, so they should lie among them, as means do: if
+    one is more than twice as far from the center as all queries, nothing is proven and slower stages search it.
     """
 
     distance = DISTANCES["sqeuclidean"]
@@ -78,7 +78,7 @@ class KnownQueries:
 
     def query(self, rows: slice, filter_: Filter) -> tuple[Tensor, Tensor]:
         # ->  (Q, D), (Q,)
-        """What `Filter.query` gives for some of the queries, of a filter in their frame."""
+        """Return the result of `Filter.query` for a slice of the queries; the filter shares their normalization."""
         if not self.is_cached:
             return filter_.query(self.rows[rows])
         if self._scaled is None:
@@ -90,7 +90,7 @@ class KnownQueries:
         return x[rows], filter_.error(norm[rows])
 
     def fp16(self, rows: slice, filter_: HalfFilter) -> Float16Queries:
-        """What `HalfFilter.query` gives for some of the queries, the first of them at the start of a tile."""
+        """Return the result of `HalfFilter.query` for a slice of the queries that begins at a tile boundary."""
         if self._fp16 is None:
             self._fp16 = filter_.query(self.rows)
         stop = rows.start + filter_.padded_rows(rows.stop - rows.start)

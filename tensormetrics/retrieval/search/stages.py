@@ -1,4 +1,4 @@
-"""The ways of searching: each proves the neighbours of most queries, and the next one takes the others."""
+"""Stages of a search: each proves the neighbors of most queries and passes the others to the next stage."""
 
 import functools
 from collections.abc import Callable
@@ -14,42 +14,42 @@ from .topk import SymmetricTopK, filter_topk
 
 
 class Queries(NamedTuple):
-    """Some of the queries of a search."""
+    """Subset of the queries of a search."""
 
     rows: Tensor  # (Q, D)
-    self_index: Tensor  # (Q,) int64, the reference that is this query, -1 = none
+    self_index: Tensor  # (Q,) int64, the reference that is this query, -1 if none
     ignored: Tensor | None  # (Q, R) bool
-    span: slice | None  # among all queries; None: they do not follow each other
+    span: slice | None  # position in all queries; None if they are not consecutive
 
     def select(self, subset: Tensor) -> "Queries":
-        # some: (q,) int64, or (Q,) bool
+        # subset: (q,) int64, or (Q,) bool
         return Queries(
             self.rows[subset], self.self_index[subset], None if self.ignored is None else self.ignored[subset], None
         )
 
 
 class SearchStage(Protocol):
-    """One way of searching."""
+    """Interface of a stage of the search."""
 
-    rows: int  # the most queries at once
+    rows: int  # maximal number of queries per call
 
     def can_handle(self, queries: Queries) -> bool:
-        """Whether it may prove neighbours that the ways before it have not."""
+        """Return whether this stage may prove neighbors that earlier stages could not."""
 
     def search(self, queries: Queries) -> tuple[Tensor, Tensor]:
-        # ->  (Q, k) int64, -1 where none is left, (Q,) bool
-        """The k nearest references, and for which queries they are proven to be."""
+        # ->  (Q, k) int64, -1 where fewer than k exist, (Q,) bool
+        """Return the k nearest references and whether they are proven."""
 
 
 class SearchProblem(NamedTuple):
-    """What is looked for, and the room there is."""
+    """Search problem: references, k, memory and dtype."""
 
     references: References
     k: int
     exact: bool
     memory: int
     dtype: torch.dtype  # of products with all references
-    columns: int  # of a tile; 0: the native operator has tiles of its own
+    columns: int  # of a tile; 0: the native operator chooses its tiles
 
     @property
     def num_candidates(self) -> int:
@@ -62,7 +62,7 @@ class SearchProblem(NamedTuple):
         query_cache: KnownQueries | None = None,
         symmetric_topk: SymmetricTopK | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """`Way.search` by the values of a filter; own and ignored are references of it."""
+        """Search by the values of a filter; `self_index` and `ignored` refer to its references."""
         span = queries.span
         x, error = query_cache.query(span, filter_) if query_cache and span else filter_.query(queries.rows)
         num_candidates = min(self.num_candidates, filter_.count)
@@ -71,18 +71,18 @@ class SearchProblem(NamedTuple):
         else:
             values, columns = filter_topk(filter_, x, queries.self_index, queries.ignored, num_candidates, self.columns)
         if filter_.subset is not None:
-            # What is infinitely far may be a column behind the last reference.
+            # Columns of infinite values may lie after the last reference.
             columns = filter_.subset[columns.clamp(max=filter_.count - 1)]
         return certify_filtered(self, queries, values, columns, error, num_candidates == filter_.count)
 
 
 class ProductStage:
-    """By products with all references, in the dtype of the rows, at least float32."""
+    """Search stage by products with all references in the dtype of the rows, at least float32."""
 
     def __init__(
         self, problem: SearchProblem, rows: int, query_cache: KnownQueries | None, symmetric_topk: SymmetricTopK | None
     ) -> None:
-        # known: all queries  halved: where these are the references
+        # query_cache: all queries  symmetric_topk: for queries that are the references
         self.problem, self.rows, self.query_cache, self.symmetric_topk = problem, rows, query_cache, symmetric_topk
 
     def can_handle(self, queries: Queries) -> bool:
@@ -94,7 +94,7 @@ class ProductStage:
 
 
 class Float64Stage:
-    """By products in float64, of equal references only with those that may be neighbours."""
+    """Search stage by float64 products with the distinct references only, where this is possible."""
 
     def __init__(self, problem: SearchProblem, rows: int) -> None:
         self.problem, self.rows = problem, rows
@@ -102,7 +102,7 @@ class Float64Stage:
     @functools.cached_property
     def distinct(self) -> Tensor:
         # ->  (M,) int64 ascending
-        """References among which all neighbours are, unless some are ignored: of equal ones the k + 1 lowest."""
+        """Superset of all neighbors unless some are ignored: the k + 1 lowest indices of equal references."""
         return self.problem.references.first_of_equal(self.problem.k + 1)
 
     @functools.cached_property
@@ -124,7 +124,7 @@ class Float64Stage:
 
 
 class ExhaustiveStage:
-    """By canonical distances of all references."""
+    """Search stage by the canonical distances of all references."""
 
     def __init__(self, float64_stage: Float64Stage) -> None:
         self.float64_stage, self.problem, self.rows = float64_stage, float64_stage.problem, float64_stage.rows
@@ -154,14 +154,14 @@ class ExhaustiveStage:
 
 
 def kept_of(k: int, references: int, exact: bool) -> int:
-    """How many least values are looked at: some may have to be put in another order."""
+    """Return the number of candidates of a query: more than k, since canonical distances may reorder them."""
     return min(k + max(8, k // 16), references) if exact else k
 
 
 def certify_filtered(
     problem: SearchProblem, queries: Queries, values: Tensor, columns: Tensor, error: Tensor, complete: bool
 ) -> tuple[Tensor, Tensor]:
-    """`settled` for some queries of a task."""
+    """Apply `certify_topk` to a subset of the queries of a problem."""
     rows = queries.rows, problem.references.rows
     deltas = functools.partial(problem.references.distance.of_pairs, *rows, memory=problem.memory // 4)
     return certify_topk(values, columns, error, problem.k, deltas, complete, problem.exact)
@@ -182,12 +182,12 @@ def certify_topk(
     `deltas` gives canonical distances of rows and columns. `complete`: there are no others; `exact`: as in `TorchKNN`.
     """
     last = values[:, -1]
-    # Written so that NaN proves nothing.
+    # NaN makes the comparison False, so it proves nothing.
     proven = (last - error > values[:, k - 1] + error) | ((last == torch.inf) & (error < torch.inf))
     if complete or not exact:
         proven = error < torch.inf
     if exact:
-        # Where intervals overlap, they form runs; canonical distances are needed only inside.
+        # Overlapping intervals form runs; only the order within a run needs canonical distances.
         close = values.diff() <= 2 * error[:, None]
         run = torch.nn.functional.pad((~close).cumsum(1), (1, 0))
         open_ = torch.nn.functional.pad(close, (1, 0)) | torch.nn.functional.pad(close, (0, 1))
@@ -201,12 +201,12 @@ def certify_topk(
 
 
 def _position_in(distinct: Tensor, index: Tensor) -> Tensor:
-    # few: (M,) int64 ascending  index: (Q,) int64  ->  (Q,) int64, -1 where it is not there
+    # distinct: (M,) int64 ascending  index: (Q,) int64  ->  (Q,) int64, -1 if missing
     position = torch.searchsorted(distinct, index).clamp(max=len(distinct) - 1)
     return torch.where(distinct[position] == index, position, -1)
 
 
 def sorted_columns(values: Tensor, masked: Tensor, descending: bool = False) -> Tensor:
-    # values, hidden: (Q, R)  ->  (Q, R) int64, columns by (hidden, value, column)
+    # values, masked: (Q, R)  ->  (Q, R) int64, columns by (masked, value, column)
     order = values.argsort(dim=1, stable=True, descending=descending)
     return order.gather(1, masked.gather(1, order).long().argsort(dim=1, stable=True))

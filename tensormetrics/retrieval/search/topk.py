@@ -1,4 +1,4 @@
-"""The least filter values of each query; in self-retrieval from half of the products."""
+"""The smallest filter values of each query; a self-search needs half of the products."""
 
 import torch
 from torch import Tensor
@@ -9,7 +9,7 @@ from .product_filter import Filter, exact_float32_products
 
 
 class Least:
-    """The `kept` least entries of each of `rows` rows, so far."""
+    """Running top-k: the `kept` smallest entries so far of each of `rows` rows."""
 
     def __init__(self, rows: int, kept: int, like: Tensor) -> None:
         self.kept = kept
@@ -24,9 +24,11 @@ class Least:
     def add(
         self, filter_: Filter, x: Tensor, self_index: Tensor, ignored: Tensor | None = None, start: int | None = None
     ) -> None:
-        # x: (Q, D) from `filter_.query`  own: (Q,)  ignored: (Q, R)
-        """The filter's values of these queries. With `start`, the rows are all references, the queries are those from
-        `start` on, and a value counts for its reference too, if that comes behind its query.
+        # x: (Q, D) from `filter_.query`  self_index: (Q,)  ignored: (Q, R)
+        """Add the filter values of queries.
+
+        With `start`, the rows are all references, the queries are those from `start` on, and a value is also an entry
+        of its reference if that follows its query.
         """
         with exact_float32_products(x.device):
             for first, rows in filter_.pieces(start or 0):
@@ -45,7 +47,7 @@ class Least:
                 )
 
     def sorted(self, rows: slice = slice(None)) -> tuple[Tensor, Tensor]:
-        # ->  (Q, kept) float64 ascending, (Q, kept) int64; inf and -1 where there are fewer
+        # ->  (Q, kept) float64 ascending, (Q, kept) int64; inf and -1 if there are fewer
         return operators.finalize_topk(self.keys[rows], self.number[rows], self.limit[rows], self.kept)
 
 
@@ -81,7 +83,7 @@ def _update_topk(
 
 
 def _join(keys: Tensor, count: Tensor, k: int, rows: slice, values: Tensor, columns: Tensor) -> None:
-    # values: (Q, C) for the entries of these rows, columns: (C,)
+    # values: (Q, C) to merge into the entries of these rows  columns: (C,)
     column_bits = keys.view(torch.int32 if keys.dtype == torch.float32 else torch.int64)[rows, :k, 1]
     filled = torch.arange(column_bits.shape[1], device="cpu") < count[rows, None]
     values = torch.cat(
@@ -103,10 +105,10 @@ def _finalize_topk(keys: Tensor, count: Tensor, limit: Tensor, k: int) -> tuple[
 
 
 class SymmetricTopK:
-    """All rows against each other by Euclidean distance: each product serves both of its rows.
+    """Self-search by Euclidean distance, where each product updates both of its rows.
 
-    `halved(x, rows)` wants the slices in order; what rows behind them get out of their products waits until it is their
-    turn.
+    Call `symmetric_topk(x, rows)` with consecutive slices. Each product also updates later rows; their partial top-k is
+    stored until they are queried.
     """
 
     def __init__(self, filter_: Filter, self_index: Tensor, k: int) -> None:
@@ -116,14 +118,14 @@ class SymmetricTopK:
 
     @staticmethod
     def bytes_of(rows: int, k: int, dtype: torch.dtype) -> int:
-        """What the entries that wait take."""
+        """Return the bytes of the stored entries."""
         return rows * Least.capacity(k) * 2 * dtype.itemsize
 
     def is_next(self, rows: slice) -> bool:
         return rows.start == self.done
 
     def __call__(self, x: Tensor, rows: slice) -> tuple[Tensor, Tensor]:
-        # x: (Q, D) of these rows  ->  as `Least.sorted`
+        # x: (Q, D) of these rows  ->  as in `Least.sorted`
         self.topk.add(self.filter, x, self.self_index[rows], start=rows.start)
         self.done = rows.stop
         return self.topk.sorted(rows)
@@ -132,8 +134,9 @@ class SymmetricTopK:
 def filter_topk(
     filter_: Filter, x: Tensor, self_index: Tensor, ignored: Tensor | None, count: int, columns: int
 ) -> tuple[Tensor, Tensor]:
-    # x: (Q, D) from `filter_.query`  own: (Q,)  ignored: (Q, R)  ->  (Q, count) float64 ascending, (Q, count) int64
-    """The least values and their columns, from tiles of so many columns; 0: by the native operator."""
+    # x: (Q, D) from `filter_.query`  self_index: (Q,)  ignored: (Q, R)  ->  (Q, count) float64 ascending, (Q, count)
+    # int64
+    """Select the smallest values and their columns by tiles of `columns` columns; 0: by the native operator."""
     if not columns:
         topk = Least(len(x), count, x)
         topk.add(filter_, x, self_index, ignored)
@@ -158,11 +161,11 @@ def filter_topk(
 
 def smallest(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
     # values: (Q, C)  ->  (Q, count) in any order, (Q, count) int64
-    """The least values of each row and their columns, where `topk` sees only blocks with a small minimum."""
+    """Select the smallest values of each row and their columns; `topk` reads only blocks with a small minimum."""
     blocks, left_over = divmod(values.shape[1], 4)
     if left_over or blocks < 3 * count:
         return values.topk(count, largest=False, sorted=False)
-    # The columns of a block are `blocks` apart: minima over them are elementwise minima of contiguous pieces.
+    # The columns of a block are `blocks` apart, so block minima are elementwise minima of contiguous chunks.
     _, block = smallest(values.unflatten(1, (4, blocks)).amin(1), count)
     columns = (block[:, None] + blocks * torch.arange(4, device=values.device)[:, None]).flatten(1)
     result, position = values.gather(1, columns).topk(count, largest=False, sorted=False)

@@ -1,8 +1,8 @@
-"""Rows rounded to words of 16 bits, and what their products say of pairs of rows.
+"""Rows quantized to int16, and error bounds of their products.
 
-Each row has one scale. Of a query x and a reference y of the filter, with x' and y' the rounded ones, the
-Cauchy-Schwarz inequality gives |x.y - x'.y'| <= |x - x'| |y| + |x'| |y - y'|, and all four lengths are computed; see
-search/README.md for the terms.
+Each row has one scale. For a query x and a reference y of the filter, quantized to x' and y', the Cauchy-Schwarz
+inequality gives |x.y - x'.y'| <= |x - x'| |y| + |x'| |y - y'|, and all four norms are computed; see search/README.md
+for the terms.
 """
 
 from typing import NamedTuple
@@ -15,18 +15,18 @@ from .. import operators
 from ..distance import rows_at_once
 from ..product_filter import BLOCK, Filter
 
-UP = 1 + 2.0**-20  # float32 numbers made of it are not below what they bound
-UNIT = 16 * 2.0**-24  # more than float32 may lose of a term
-LONGEST = 46338  # in units of a row: its words are not longer, so that no sum of products leaves 32 bits
-LARGEST = 32766  # no word is larger
+UP = 1 + 2.0**-20  # factor that keeps float32 roundings of upper bounds valid
+UNIT = 16 * 2.0**-24  # upper bound of the relative float32 error of a term
+LONGEST = 46338  # largest norm of the codes of a row, so that sums of products fit in 32 bits
+LARGEST = 32766  # largest absolute code
 
 
 class Rounded(NamedTuple):
-    """Rows rounded to words: about scale * words."""
+    """Rows quantized to int16 codes: row = scale * codes, approximately."""
 
     panels: Tensor  # (P, D', 64, 2) int16, D' = D / 2 rounded up
     scale: Tensor  # (64 P,) float32
-    sizes: Tensor  # (3, 64 P) float64: lengths of the rows, inf = none, of the rounded ones, of the differences
+    sizes: Tensor  # (3, 64 P) float64: norms of the rows (inf if none), of the quantized rows, of the differences
 
     @staticmethod
     def nothing(count: int, dim: int) -> "Rounded":
@@ -37,8 +37,8 @@ class Rounded(NamedTuple):
         return Rounded(panels, torch.zeros(size, dtype=torch.float32, device="cpu"), sizes)
 
     def put(self, rows: Tensor, filter_: Filter, order: Tensor | None, first: int = 0) -> None:
-        # rows: (N, D)  order: (M,) int64, which references, -1 = none; None: all these rows, as queries
-        """Takes rows of the filter's frame into the places from `first` on."""
+        # rows: (N, D)  order: (M,) int64, references to write, -1 if none; None: all rows, as queries
+        """Write normalized rows to the positions from `first` on."""
         distance = filter_.distance
         if distance.euclidean and not distance.unit:
             operators.to_words(rows, order, filter_.centre, float(filter_.scale), *self, first)
@@ -53,13 +53,13 @@ class Rounded(NamedTuple):
             else:
                 x, norms = filter_.centred(rows[order[chunk]]).mul_(filter_.scale), None
             operators.to_words(x, None, zeros, 1.0, *self, first + start)
-            if norms is not None:  # of a query that is too long, zeros are there
+            if norms is not None:  # queries that are too long were replaced by zeros
                 self.sizes[0, first + start : first + chunk.stop] = norms
 
     def as_references(
         self, rows: slice, factor: int, longest: Tensor, max_residual: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        # ->  bias, share and spread (n,) float64
+        # ->  bias, coefficient and error (n,) float64
         length, _, residual = self.sizes[:, rows]
         nonfinite, tiny = length == torch.inf, torch.finfo(torch.float64).tiny
         length = length.masked_fill(nonfinite, 0.0)
@@ -69,20 +69,23 @@ class Rounded(NamedTuple):
         return (squares - error).masked_fill_(nonfinite, torch.inf), coefficient * UP, error * UP
 
     def as_queries(self, rows: slice, filter_: Filter, longest: Tensor, max_residual: Tensor) -> tuple[Tensor, Tensor]:
-        # ->  width and slack (n,) float64
-        """`share` times the width is what rounding to words costs, the slack is other rounding, that of references'
-        terms apart."""
+        # ->  width and query_error (n,) float64
+        """Return the width and the error of queries.
+
+        The coefficient of a reference times the width bounds the quantization error; the error of the query bounds
+        other rounding, except that of the terms of references.
+        """
         length, rounded, residual = self.sizes[:, rows]
         width = residual * longest + rounded * max_residual + UNIT * rounded * (longest + max_residual)
         return width * (filter_.distance.factor * UP), filter_.error(length, products=False) * UP
 
 
 class Lists(NamedTuple):
-    """What may be among the nearest of some queries."""
+    """Candidate lists: the references that may be among the nearest of each query."""
 
-    bounds: Tensor  # (Q, 2, capacity) float32, lower and upper
+    bounds: Tensor  # (Q, 2, capacity) float32, lower and upper bounds
     column: Tensor  # (Q, capacity) int32
-    number: Tensor  # (Q,) int32, capacity: nothing is known
+    number: Tensor  # (Q,) int32, count of candidates; capacity: the list is incomplete
     limit: Tensor  # (Q,) float32
 
     @staticmethod
@@ -96,14 +99,14 @@ class Lists(NamedTuple):
 
 
 def capacity_of(k: int, dim: int) -> int:
-    """How many references the list of a query takes."""
-    # Of 20,000 Gaussian rows in 512 columns 10.8 are possible for k = 10, and 104 for k = 100; lists hold 35 and 192
-    # before the last cut.
+    """Return the capacity of the candidate list of a query."""
+    # For 20,000 Gaussian rows of 512 columns, 10.8 references are candidates for k = 10, and 104 for k = 100; lists
+    # contain 35 and 192 before the last reduction.
     return 2 * k + dim // 32 + 32
 
 
 def _panels_of(panels: Tensor) -> Tensor:
-    # (P, D', 64, 2)  ->  (64 P, 2 D') float64
+    # panels: (P, D', 64, 2)  ->  (64 P, 2 D') float64
     return panels.transpose(1, 2).flatten(2).flatten(0, 1).double()
 
 
@@ -164,7 +167,7 @@ def _int16_candidates(
     first: int,
 ) -> None:
     count, size = len(list_size), len(bias)
-    if first >= 0:  # the same products, from the side of each row
+    if first >= 0:  # each product is used for both of its rows
         queries = len(self_index)
         self_index = torch.where(self_index < 0, self_index, torch.arange(queries, device="cpu"))
         self_index = torch.cat([self_index, torch.arange(queries, count, device="cpu")])

@@ -1,6 +1,6 @@
-"""The search on a CPU that multiplies words of 16 bits: products of rows rounded to these rule most references out.
+"""Search on CPUs with fast int16 products: products of quantized rows exclude most references.
 
-The references that may be among the k nearest are listed, and put in canonical order.
+The references that may be among the k nearest are listed and sorted in canonical order.
 """
 
 import torch
@@ -11,20 +11,20 @@ from .. import operators
 from ..stages import Queries, SearchProblem
 from .quantize import Lists, Rounded, capacity_of
 
-PROBE_QUERIES = 64  # queries that are tried first
-MIN_REFERENCES = 2048  # references for which it pays
+PROBE_QUERIES = 64  # queries that are searched first, to measure how many are proven
+MIN_REFERENCES = 2048  # fewer references are searched faster by float32 products
 
 
 class Int16Search:
-    """By products of words with all references; where very many are equally near, they say too little."""
+    """Search stage by int16 products with all references; too inexact if very many references are equally near."""
 
     def __init__(self, problem: SearchProblem, rows: int, self_index: Tensor, is_self_search: bool) -> None:
-        # own: (Q,) int64, of all queries  `alike`: query i is reference i, by Euclidean distance
+        # self_index: (Q,) int64, of all queries  is_self_search: query i is reference i, by Euclidean distance
         self.problem, self.rows, self.self_index = problem, rows, self_index
         references = problem.references.rows
         self.capacity = capacity_of(problem.k, references.shape[1])
         self.filter = filter_ = problem.references.filter(problem.dtype, problem.memory)
-        # In an order without meaning: a list that begins with one tight class would be full of it.
+        # Shuffled: a list that starts with one tight class would be filled by it.
         self.order = torch.randperm(filter_.count, generator=torch.Generator().manual_seed(0), device="cpu")
         self.position = torch.empty_like(self.order)
         self.position[self.order] = torch.arange(filter_.count, device="cpu")
@@ -36,11 +36,11 @@ class Int16Search:
         self.terms = [self.rounded_references.scale, *(term.float() for term in terms)]
         self.is_self_search = is_self_search and self.fits_in_memory(problem, len(self_index), True)
         self.lists: tuple[Tensor, Lists] | None = None
-        self.last: tuple[Tensor, Tensor, Tensor] | None = None  # what `search` found last: index, delta and known
+        self.last: tuple[Tensor, Tensor, Tensor] | None = None  # last result of `search`: index, delta, is_complete
 
     @staticmethod
     def fits_in_memory(problem: SearchProblem, queries: int, is_self_search: bool) -> bool:
-        """Whether there is room for words, lists of all queries if `alike`, and the float32 rows of the next way."""
+        """Return whether int16 rows, lists of all queries of a self-search, and float32 rows of the next stage fit."""
         count, dim = problem.references.rows.shape
         lists = queries * 12 * capacity_of(problem.k, dim) if is_self_search else 0
         rows = 4 * count * dim
@@ -61,7 +61,7 @@ class Int16Search:
 
     def is_effective(self, query: Tensor) -> bool:
         # query: (Q, D)
-        """Whether it settles most of some queries."""
+        """Return whether it proves the neighbors of most queries of a sample."""
         probe = torch.arange(0, len(query), -(-len(query) // PROBE_QUERIES), device="cpu")
         _, proven = self.search(Queries(query[probe], self.self_index[probe], None, None))
         return 8 * int((~proven).sum()) <= len(probe)
@@ -70,7 +70,7 @@ class Int16Search:
         return queries.span is not None and queries.ignored is None
 
     def search(self, queries: Queries) -> tuple[Tensor, Tensor]:
-        # ->  (Q, k) int64, -1 where none is left, (Q,) bool
+        # ->  (Q, k) int64, -1 where fewer than k exist, (Q,) bool
         references, distance = self.problem.references.rows, self.problem.references.distance
         if self.is_self_search and queries.span:
             all_rows = torch.arange(self.filter.count, device="cpu")
@@ -89,10 +89,10 @@ class Int16Search:
         return self.last[0], self.last[2]
 
     def _candidate_lists(self, x: Rounded, self_index: Tensor, first: int) -> tuple[Tensor, Lists]:
-        # own: (Q,)  ->  slack (Q,) float32, ...
+        # self_index: (Q,)  ->  query_error (Q,) float32, ...
         queries = len(self_index)
         width, query_error = (term.float() for term in x.as_queries(slice(queries), self.filter, *self.max_sizes))
-        # Of a query that is not finite or too far away nothing is known, even where its list would take all references.
+        # The lists of queries that are not finite or too long are incomplete, even if all references would fit.
         unbounded = query_error == torch.inf
         lists = Lists.of_size(queries, self.capacity)
         lists.number.copy_(unbounded * self.capacity)

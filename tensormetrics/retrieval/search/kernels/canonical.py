@@ -1,6 +1,6 @@
-"""Triton kernels of the order: canonical distances of listed pairs, and the nearest of a few candidates.
+"""Triton kernels of the order: canonical distances of listed pairs, and sorting of short candidate lists.
 
-Only read for CUDA tensors, or where TRITON_INTERPRET=1 lets them run on a CPU.
+Imported only for CUDA tensors, or if TRITON_INTERPRET=1 interprets them on a CPU.
 """
 
 import torch
@@ -10,8 +10,8 @@ from torch import Tensor
 
 from ...._triton import on_its_device
 
-WIDEST = 8192  # columns of a row whose terms are made at once
-_RANKED = 256  # entries that are put in order by comparing all with all
+WIDEST = 8192  # maximal number of columns, whose terms are computed at once
+_RANKED = 256  # maximal number of entries that are sorted by comparing all pairs
 
 
 @triton.jit
@@ -76,11 +76,11 @@ def _rank(delta, index, nearest, k, capacity, CAPACITY: tl.constexpr, CHUNK: tl.
 @on_its_device
 def canonical_pairs(query: Tensor, reference: Tensor, row: Tensor, column: Tensor, kind: int) -> Tensor:
     # query: (Q, D)  reference: (R, D), D <= WIDEST  row, column: (n,) int64  ->  (n,) float64, inf where column is -1
-    """Canonical distances; `kind` 0 is Euclidean, 1 the inner product, 2 cosine."""
+    """Compute canonical distances; `kind` 0 is Euclidean, 1 the inner product, 2 cosine."""
     delta = torch.empty(len(row), dtype=torch.float64, device=query.device)
     size = max(triton.next_power_of_2(query.shape[1]), 16)
     count = max(4096 // size, 1)
-    # A fused multiply-add would change the bits.
+    # Fused multiply-adds would change the bits.
     _canonical[(triton.cdiv(len(row), count),)](
         query, *query.stride(), reference, *reference.stride(), row.contiguous(), column.contiguous(), delta, len(row),
         query.shape[1], KIND=kind, COUNT=count, SIZE=size, LOG=size.bit_length() - 1, enable_fp_fusion=False,
@@ -90,7 +90,7 @@ def canonical_pairs(query: Tensor, reference: Tensor, row: Tensor, column: Tenso
 
 @on_its_device
 def in_order(delta: Tensor, index: Tensor, k: int) -> Tensor:
-    # delta: (Q, N), N a power of two  index: (Q, N) int32, -1 = none  ->  (Q, k) int64 by (delta, index), -1 = none
+    # delta: (Q, N), N a power of two  index: (Q, N) int32, -1 if none  ->  (Q, k) int64 by (delta, index), -1 if none
     if index.shape[1] <= _RANKED:
         nearest = torch.full((len(index), k), -1, device=index.device)
         capacity = index.shape[1]

@@ -1,4 +1,4 @@
-"""Triton kernel of the ranks: how many references come before each positive, from products that are never stored."""
+"""Triton kernel of the ranks: counts the references before each positive without storing the products."""
 
 import torch
 import triton
@@ -30,7 +30,7 @@ def _count(
     for p in range(width):
         lower = tl.load(low + i * width + p, mask=i < queries, other=float("-inf"))[:, None]
         tl.atomic_add(below + i * width + p, tl.sum((value < lower).to(tl.int32), axis=1), mask=i < queries)
-    # Few entries of a tile are open: they are taken one of each row at a time, which needs no sums over the tile.
+    # Undecided entries are rare: one of each row is stored per iteration, which needs no sums over the tile.
     remaining = tl.sum(undecided.to(tl.int32), axis=1)
     slot = tl.atomic_add(num_undecided + tl.zeros_like(remaining), remaining.to(tl.int64), mask=remaining > 0)
     last = column * TILE - 1 + tl.zeros_like(remaining)
@@ -47,13 +47,15 @@ def _count(
 def counts(
     queries: Float16Queries, self_index: Tensor, references: Float16References, low: Tensor, high: Tensor, capacity: int
 ) -> tuple[Tensor, Tensor, Tensor, int]:
-    # own: (Q,) int64, place of a reference to leave out  low, high: (Q, P) float32, ascending, high -inf where there is
-    # none  ->  (Q, P) int32, (n,) int32, (n,) int32, how many there are
-    """How many values lie below each `low` and in no interval [low, high]; row and place of those in one, in any order,
-    and the number of these: what exceeds `capacity` is lost."""
+    # self_index: (Q,) int64, position of a reference to exclude  low, high: (Q, P) float32, ascending, high -inf if
+    # there is no positive  ->  (Q, P) int32, (n,) int32, (n,) int32, n
+    """Count the values below each `low` that lie in no interval [low, high], and list those within an interval.
+
+    The rows and positions of the latter are in any order, followed by their number; those beyond `capacity` are lost.
+    """
     below = torch.zeros(low.shape, dtype=torch.int32, device=low.device)
     query, reference = torch.empty(2, capacity, dtype=torch.int32, device=low.device)
-    num_undecided = torch.zeros(1, dtype=torch.int64, device=low.device)  # all entries may be open, more than 2^31
+    num_undecided = torch.zeros(1, dtype=torch.int64, device=low.device)  # all entries may be undecided, more than 2^31
     size, dim = references.rows.shape
     tiles = STRIP * (size // TILE) * triton.cdiv(len(self_index), STRIP * TILE)
     _count[(tiles,)](
@@ -62,5 +64,5 @@ def counts(
         factor=references.factor, TILE=TILE, DEPTH=DEPTH, STRIP=STRIP, num_warps=8, num_stages=3,
         enable_fp_fusion=True,
     )  # fmt: skip
-    count = int(num_undecided)  # has to be known on the host
+    count = int(num_undecided)  # the host needs the count
     return below, query[:count], reference[:count], count

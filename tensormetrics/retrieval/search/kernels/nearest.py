@@ -1,8 +1,8 @@
-"""Triton kernels of the search: float16 products of which only block minima are kept, and the entries below a limit.
+"""Triton kernels of the search: block minima of float16 products, and the entries below a limit.
 
-Only read for CUDA tensors, or where TRITON_INTERPRET=1 lets them run on a CPU. Tiles are TILE x TILE products; a block
-is every STRIDE-th one of GROUP columns, so that most of its minimum is taken within a thread. Tables of queries and
-references have a multiple of TILE rows and of DEPTH columns: nothing is masked inside a product.
+Imported only for CUDA tensors, or if TRITON_INTERPRET=1 interprets them on a CPU. Tiles are TILE x TILE products; a
+block is every STRIDE-th one of GROUP columns, so that most of its minimum is computed within a thread. Tables of
+queries and references have a multiple of TILE rows and of DEPTH columns, so products need no masks.
 """
 
 import os
@@ -16,21 +16,21 @@ from ...._triton import on_its_device
 from .tables import Float16Queries, Float16References
 
 TILE = 128
-DEPTH = 64  # columns of float16 that are loaded at once
+DEPTH = 64  # float16 columns per load
 GROUP, STRIDE = 128, 4
-BLOCK = GROUP // STRIDE  # references of one minimum
-STRIP = 8  # rows of tiles that share their columns while these are in the cache
+BLOCK = GROUP // STRIDE  # references per minimum
+STRIP = 8  # rows of tiles that reuse the same columns from the cache
 
 _INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
-_QUERIES = 64 if _INTERPRETED else 1  # queries of a program: the interpreter takes as long for many as for one
+_QUERIES = 64 if _INTERPRETED else 1  # queries per program: the interpreter is as fast for many as for one
 
 
 @triton.jit
 def tile_of(program, rows, columns, symmetric: tl.constexpr, STRIP: tl.constexpr):
-    """Row and column of a program's tile; a column that does not exist where there is none for it.
+    """Return the row and column of the tile of a program; the column is out of range if it has no tile.
 
-    `halved`: tiles on and above the diagonal. The first strip of rows and the last one have as many of these as the
-    second and the last but one, and so on: they make a rectangle.
+    `symmetric`: only tiles on and above the diagonal. The first and the last strip of rows together have the same
+    number of them as the second and the last but one, and so on, so such pairs form a rectangle.
     """
     if symmetric:
         strips = tl.cdiv(rows, STRIP)
@@ -60,7 +60,7 @@ def product(x, i, y, j, dim, DEPTH: tl.constexpr):
 
 @triton.jit
 def _error(left, i, queries, right, block, blocks):
-    # left: (3, Q)  right: (3, blocks)  ->  of queries i and blocks, in the shape of both
+    # left: (3, Q)  right: (3, blocks)  ->  error bound of queries i and blocks, broadcast against each other
     loss, length = tl.load(left + i), tl.load(left + queries + i)
     ref_error = tl.load(right + 2 * blocks + block)
     return loss * tl.load(right + block) + length * tl.load(right + blocks + block) + ref_error
@@ -68,7 +68,7 @@ def _error(left, i, queries, right, block, blocks):
 
 @triton.jit
 def _lower(value, left, i, queries, right, block, blocks, STRIDE: tl.constexpr):
-    # value: (M, N)  i: (M,)  block: (N / BLOCK,)  ->  (M, N / BLOCK), what values of a block are at least
+    # value: (M, N)  i: (M,)  block: (N / BLOCK,)  ->  (M, N / BLOCK), lower bounds of the values of a block
     value = tl.reshape(value, (value.shape[0], value.shape[1] // 128, 128 // STRIDE, STRIDE))
     minimum = tl.reshape(tl.min(value, axis=2), (value.shape[0], block.shape[0]))
     error = _error(left, i[:, None], queries, right, block[None, :], blocks)
@@ -105,14 +105,14 @@ def _select_blocks(
 ):  # fmt: skip
     q = tl.program_id(0) * QUERIES + tl.arange(0, QUERIES).to(tl.int64)[:, None]
     i = tl.load(source + q, mask=q < num_sources, other=0)
-    # The k-th least of minima over every WIDTH-th block is no less than that of all blocks, and seldom more.
+    # The k-th smallest minimum over every WIDTH-th block is at least that over all blocks, and rarely larger.
     upper = tl.full((QUERIES, WIDTH), float("inf"), dtype=tl.float32)
     for start in range(0, blocks, WIDTH):
         n = start + tl.arange(0, WIDTH)[None, :]
         value = tl.load(block_min + i * blocks + n, mask=n < blocks, other=float("inf"))
         error = _error(left, i, queries, right, tl.minimum(n, blocks - 1), blocks)
         upper = tl.minimum(upper, value + 2 * error)
-    # Floats are in the order of these integers, of which bisection finds the k-th without sorting.
+    # Floats have the order of these integers, and bisection finds the k-th of them without sorting.
     key = upper.to(tl.int32, bitcast=True)
     key = tl.where(key < 0, key ^ 0x7FFFFFFF, key)
     low, high = tl.min(key, axis=1), tl.max(key, axis=1)
@@ -142,7 +142,7 @@ def _collect_from_blocks(
     x, source, left, queries, y, row_bounds, bias, limit, selected, num_selected, index, num_hits, size, dim, capacity,
     factor: tl.constexpr, BLOCKS: tl.constexpr, DEPTH: tl.constexpr, STRIDE: tl.constexpr,
 ):  # fmt: skip
-    # Entries below the limit among the chosen blocks.
+    # Entries of the selected blocks below the limit.
     q = tl.program_id(0).to(tl.int64)
     i, bound, total = tl.load(source + q), tl.load(limit + q), tl.load(num_selected + q)
     member: tl.constexpr = 128 // STRIDE
@@ -170,7 +170,7 @@ def _collect_from_all(
     x, source, left, queries, y, right, bias, limit, index, num_hits, num_sources, size, dim, capacity,
     factor: tl.constexpr, TILE: tl.constexpr, DEPTH: tl.constexpr, STRIDE: tl.constexpr, STRIP: tl.constexpr,
 ):  # fmt: skip
-    # Entries below the limit among all, in any order.
+    # All entries below the limit, in any order.
     columns, blocks = size // TILE, size // (128 // STRIDE)
     row, column = tile_of(tl.program_id(0), tl.cdiv(num_sources, TILE), columns, False, STRIP)
     if column >= columns:
@@ -194,8 +194,10 @@ def _collect_from_all(
 @on_its_device
 def block_minima(queries: Float16Queries, references: Float16References, symmetric: bool = False) -> Tensor:
     # ->  (Q, R / BLOCK) float32
-    """What the values of each block of references are at least. `halved`: the queries are the references, so that a
-    tile of products serves its rows and its columns."""
+    """Compute lower bounds of the values of each block of references.
+
+    `symmetric`: the queries are the references, so a tile of products yields the minima of its rows and its columns.
+    """
     rows, columns = len(queries.rows) // TILE, len(references.rows) // TILE
     block_min = queries.left.new_empty(len(queries.rows), len(references.rows) // BLOCK)
     strips = triton.cdiv(rows, STRIP)
@@ -213,11 +215,11 @@ def block_minima(queries: Float16Queries, references: Float16References, symmetr
 def candidates(
     block_min: Tensor, queries: Float16Queries, source: Tensor, references: Float16References, k: int, capacity: int
 ) -> tuple[Tensor, Tensor]:
-    # least: (Q, R / BLOCK)  source: (q,) int64, rows of it
-    # ->  (q, room) int32 places of references in any order, -1 = none; (q,) int32, above `room` where it is too small
-    """All references that may be among the k nearest."""
+    # block_min: (Q, R / BLOCK)  source: (q,) int64, rows of it
+    # ->  (q, capacity) int32 positions of references in any order, -1 if none; (q,) int32, above `capacity` on overflow
+    """Collect all references that may be among the k nearest."""
     num_sources, (size, dim), blocks = len(source), references.rows.shape, block_min.shape[1]
-    # Above this, the chosen blocks of a query are read in more time than all references are multiplied with it.
+    # For larger k, reading the selected blocks of a query is slower than multiplying it with all references.
     dense = 1024 * k >= size
     limit = block_min.new_empty(num_sources)
     selected = torch.empty(num_sources, 0 if dense else capacity, dtype=torch.int32, device=block_min.device)

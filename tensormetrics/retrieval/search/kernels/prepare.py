@@ -1,9 +1,9 @@
-"""Triton kernels that make rows ready for float16 products: each reads the rows once and writes what is kept of them.
+"""Triton kernels that prepare rows for float16 products: each reads the rows once and writes the prepared values.
 
-Only read for CUDA tensors, or where TRITON_INTERPRET=1 lets them run on a CPU. All is computed in float64 and rounded
-where it is stored. Sums of D terms go by columns of SIZE at a time and are off by at most (D / SIZE + log2 SIZE) units
-of 2^-53: D / 256 + 8 for the norms of the filter, where 4 log2 D + 32 are allowed, and in tables of halves less than
-2^-20 of a bound, which is raised by 2^-19.
+Imported only for CUDA tensors, or if TRITON_INTERPRET=1 interprets them on a CPU. Values are computed in float64 and
+rounded when stored. Sums of D terms read SIZE columns at a time; their error is at most (D / SIZE + log2 SIZE) units of
+2^-53: D / 256 + 8 for the norms of the filter, where 4 log2 D + 32 are allowed, and less than 2^-20 of a bound in
+float16 tables, where bounds are raised by 2^-19.
 """
 
 import torch
@@ -14,22 +14,22 @@ from torch import Tensor
 from ...._triton import on_its_device
 from .tables import Float16Queries, Prepared
 
-WIDEST = 8192  # columns of a row
-_SAMPLE = 128  # rows of which the centre is the mean
-_LIFT = tl.constexpr(2.0**8)  # see `halves`
+WIDEST = 8192  # maximal number of columns
+_SAMPLE = 128  # number of sampled rows whose mean is the center
+_LIFT = tl.constexpr(2.0**8)  # see `fp16_filter`
 _EPS = tl.constexpr(2.0**-24)
 _INF = tl.constexpr(float("inf"))
 
 
 @triton.jit
 def _load(x, step, d, valid, dim):
-    # x: (N, 1) pointers to rows  d: (1, SIZE)  there: (N, 1)  ->  (N, SIZE) float64, 0 where nothing is
+    # x: (N, 1) pointers to rows  d: (1, SIZE)  valid: (N, 1)  ->  (N, SIZE) float64, 0 where invalid
     return tl.load(x + d.to(tl.int64) * step, mask=valid & (d < dim), other=0).to(tl.float64)
 
 
 @triton.jit
 def _unit(x, step, valid, dim, SIZE: tl.constexpr, UNIT: tl.constexpr):
-    # ->  (N, 1) float64, what a row is divided by
+    # ->  (N, 1) float64, the divisor of a row
     total = tl.zeros((x.shape[0],), dtype=tl.float64)
     if UNIT:
         for start in range(0, dim, SIZE):
@@ -40,7 +40,7 @@ def _unit(x, step, valid, dim, SIZE: tl.constexpr, UNIT: tl.constexpr):
 
 @triton.jit
 def _moved(x, step, d, valid, dim, unit, centre, UNIT: tl.constexpr, CENTRED: tl.constexpr):
-    # ->  (N, SIZE) float64, 0 where nothing is
+    # ->  (N, SIZE) float64, 0 where invalid
     a = _load(x, step, d, valid, dim)
     if UNIT:
         a = a / unit
@@ -52,7 +52,7 @@ def _moved(x, step, d, valid, dim, unit, centre, UNIT: tl.constexpr, CENTRED: tl
 
 @triton.jit
 def _power_of_two(norm):
-    # As `_exact_sums.power_of_two`, for normal numbers.
+    # Like `_exact_sums.power_of_two`, for normal numbers.
     exponent = (norm.to(tl.int64, bitcast=True) >> 52) & 0x7FF
     scale = ((2045 - tl.minimum(exponent, 2044)) << 52).to(tl.float64, bitcast=True)
     return tl.where((norm > 0) & (norm < _INF), scale, 1.0)
@@ -62,7 +62,7 @@ def _power_of_two(norm):
 def _center(
     x, x_row, x_step, centre, num_rows, dim, UNIT: tl.constexpr, ROWS: tl.constexpr, SIZE: tl.constexpr
 ):  # fmt: skip
-    # The mean of some rows, but for those far from it: one huge row would take it away from all others.
+    # Mean of a sample of rows without outliers: one huge row would move it far from all others.
     n = tl.arange(0, ROWS)
     valid, rows = (n < num_rows)[:, None], x + (n.to(tl.int64) * x_row)[:, None]
     unit = _unit(rows, x_step, valid, dim, SIZE, UNIT)
@@ -75,7 +75,7 @@ def _center(
             mean = tl.sum(tl.where((turn > 0) & is_close[:, None], a, 0.0), axis=0) / tl.maximum(count, 1.0)
             distance += tl.sum((a - mean[None, :]) * (a - mean[None, :]), axis=1)
             tl.store(centre + d, mean, mask=d < dim)
-        # At first these are the norms, which are finite where the rows are. NaN is near nothing.
+        # In the first iteration these are the norms, finite where the rows are. NaN is never close.
         distance = tl.where(is_close & (distance < _INF), distance, _INF)
         before = tl.sum((distance[None, :] < distance[:, None]).to(tl.int32), axis=1)
         in_half = (distance < _INF) & (2 * before < tl.sum((distance < _INF).to(tl.int32), axis=0))
@@ -99,13 +99,13 @@ def _lengths(
     norm = tl.where(finite, tl.sqrt(tl.where(finite, total, 0.0)), 0.0)
     tl.store(norms + n, norm, mask=n < count)
     tl.store(nonfinite + n, (total != total) | (total == _INF), mask=n < count)
-    # Floats that are not negative are in the order of these integers.
+    # Non-negative floats have the order of these integers.
     tl.atomic_max(largest, tl.max(norm.to(tl.int64, bitcast=True), axis=0))
 
 
 @triton.jit
 def _sizes(centre, largest, fixed_scale, sizes, dim, HAS_SCALE: tl.constexpr, SIZE: tl.constexpr):
-    # ->  (3,): the scale, the largest norm and that of the centre, both scaled
+    # ->  (3,): the scale, the scaled largest norm, the scaled norm of the center
     norm = tl.load(largest).to(tl.float64, bitcast=True)
     scale = tl.load(fixed_scale) if HAS_SCALE else _power_of_two(norm)
     total = tl.zeros((1,), dtype=tl.float64)
@@ -128,8 +128,8 @@ def _stored(
     x, step, valid, dim, unit, centre, scale, table, width,
     UNIT: tl.constexpr, CENTRED: tl.constexpr, PARTS: tl.constexpr, LOW: tl.constexpr, SIZE: tl.constexpr,
 ):  # fmt: skip
-    # x, table: (N, 1) pointers to rows  scale: (N, 1)  LOW: the piece that holds the low part
-    # ->  (N,) float64 each: norm, norm of what is lost, of the high part, of the low part
+    # x, table: (N, 1) pointers to rows  scale: (N, 1)  LOW: the segment of the low part
+    # ->  (N,) float64 each: norms of the row, of the rounding error, of the rounded row, of the low part
     length = tl.zeros((x.shape[0],), dtype=tl.float64)
     lost, rounded, small = length, length, length
     for start in range(0, width, SIZE):
@@ -158,7 +158,7 @@ def _store_left(
     left, n, size, length, lost, rounded, small, sizes, max_low, rounding, summing,
     factor: tl.constexpr, PARTS: tl.constexpr,
 ):  # fmt: skip
-    # See `HalfFilter._left`; a factor of 2 is that of Euclidean distances.
+    # See `HalfFilter._left`; the factor is 2 for Euclidean distances only.
     query_error = rounding * length
     query_error *= 2 * length if factor == 2 else _LIFT * (tl.load(sizes + 1) + 2 * tl.load(sizes + 2))
     if PARTS == 2:
@@ -175,7 +175,7 @@ def _references(
     factor: tl.constexpr, UNIT: tl.constexpr, PARTS: tl.constexpr, BLOCK: tl.constexpr, STRIDE: tl.constexpr,
     SIZE: tl.constexpr,
 ):  # fmt: skip
-    # A program makes one block, of references that follow each other by norm; their places are STRIDE apart.
+    # A program writes one block of references that are consecutive by norm; their positions are STRIDE apart.
     block = tl.program_id(0)
     n = block * BLOCK + tl.arange(0, BLOCK)
     slot = block // STRIDE * (BLOCK * STRIDE) + tl.arange(0, BLOCK) * STRIDE + block % STRIDE
@@ -245,8 +245,8 @@ def _columns(dim: int, limit: int) -> int:
 def lengths(
     rows: Tensor, unit: bool, normalization: tuple[Tensor, Tensor] | None
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    # rows: (N, D)  frame: centre (D,) and scale () float64, None = their own
-    # ->  (D,) float64 centre, (N,) float64 norms, (N,) bool hidden, (3,) float64, see `_sizes`
+    # rows: (N, D)  normalization: center (D,) and scale () float64, None: computed from the rows
+    # ->  (D,) float64 center, (N,) float64 norms, (N,) bool nonfinite, (3,) float64, see `_sizes`
     (count, dim), device = rows.shape, rows.device
     centre = torch.empty(dim, dtype=torch.float64, device=device) if normalization is None else normalization[0]
     if normalization is None:
@@ -279,7 +279,7 @@ def references(
     rows: Tensor, centre: Tensor, norms: Tensor, nonfinite: Tensor, sizes: Tensor, rounding: float, summing: float,
     factor: int, unit: bool, parts: int, block: int, stride: int, size: int, width: int,
 ) -> Prepared:  # fmt: skip
-    # rows: (R, D)  ->  tables of `size` places, `width` columns in each piece
+    # rows: (R, D)  ->  tables of `size` rows, `width` columns in each segment
     device, (count, dim) = rows.device, rows.shape
     table = torch.empty(size, (2 * parts - 1) * width, dtype=torch.float16, device=device)
     order = torch.empty(size + 1, dtype=torch.int32, device=device)
