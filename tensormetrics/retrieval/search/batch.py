@@ -55,7 +55,7 @@ class Item:
 
 
 class Batch:
-    """Queries and references of B items with padding; all tensors have one leading dimension, 1 if there is none."""
+    """Queries and references of B items with padding; tensors have one batch dimension, of size 1 without batches."""
 
     def __init__(
         self,

@@ -100,15 +100,23 @@ class TorchKNN(ConstructorRepr):
     ) -> tuple[Tensor, Tensor]:
         """Return the distances and indices of the k nearest references, nearest first.
 
+        Args:
+            query: Rows whose neighbors are searched.
+            k: Number of neighbors.
+            reference: Rows to search; None: those of `train` and `add`.
+            ref_includes_query: If True, reference i is query i and excluded from its neighbors.
+            self_index: The reference that is this query, -1 if none: generalizes `ref_includes_query` to any order.
+            ignore: True for further references to exclude, or (without batch dimensions and masks) a function that
+                returns its rows for a slice of the queries.
+            query_mask: False for padding, which has no neighbors.
+            reference_mask: False for padding, which is never a neighbor.
+
         Shapes: query: (..., Q, D); reference: (..., R, D); self_index: (..., Q) int64; ignore: (..., Q, R) bool;
         query_mask: (..., Q) bool; reference_mask: (..., R) bool -> (..., Q, k) floating, (..., Q, k) int64.
 
-        With `ref_includes_query=True`, reference i is query i and excluded from its neighbors. `self_index` generalizes
-        this to any order: the reference that is this query, -1 if none. `ignore` is True for further references to
-        exclude, or (without batch dimensions and masks) a function that returns its rows for a slice of the queries.
-        Masks are False for padding, which is never a neighbor and has none. Missing neighbors (if fewer than k exist)
-        have index -1 and distance inf (-inf if the largest is first). Distances have the dtype of the input, at least
-        float32.
+        Returns:
+            Distances, in the dtype of the input, at least float32, and indices. Missing neighbors (if fewer than k
+            exist) have index -1 and distance inf (-inf if the largest is first).
         """
         return self._search(query, k, reference, ref_includes_query, True, **candidates)
 
@@ -150,14 +158,17 @@ class TorchKNN(ConstructorRepr):
         self.train(torch.cat([stored, embeddings]))
 
     def reset(self) -> None:
+        """Remove the stored references."""
         self._stored = None
 
     def save(self, path: str | os.PathLike) -> None:
+        """Write the stored references to a file."""
         rows = _rows_of(self._references())
         with open_atomic(path) as file:
             torch.save({"embeddings": rows}, file)
 
     def load(self, path: str | os.PathLike, map_location: torch.device | str | None = None) -> None:
+        """Replace the stored references by those of a file written by `save`."""
         stored = load_tensors(path, map_location)
         if not isinstance(stored, dict) or not isinstance(stored.get("embeddings"), Tensor):
             raise ValueError(f"{path}: this is no file of {type(self).__name__}.save")

@@ -38,9 +38,8 @@ def middle(rows: Tensor, distance: Distance) -> Tensor:
     sample = distance.prepared(rows[:: len(rows) // enough + 1])
     sample = sample.where(finite_rows(sample)[:, None], 0.0)
     # A median of the entire sample would take longer than a small search.
-    subsample = (
-        sample[:: len(sample) // 64 + 1].sort(0).values
-    )  # deterministic mode rejects `median`, which returns indices
+    # Deterministic mode rejects `median`, which returns indices.
+    subsample = sample[:: len(sample) // 64 + 1].sort(0).values
     distances = (sample - subsample[(len(subsample) - 1) // 2]).norm(dim=1, keepdim=True)
     is_close = distances <= 4 * distances.median()  # a few huge rows would move the mean far from all others
     return torch.where(is_close, sample, 0.0).sum(0) / is_close.sum().clamp(min=1)
@@ -117,7 +116,7 @@ class Filter:
     def bias(self) -> Tensor:
         # ->  (R',), R' the next multiple of BLOCK, inf where there is no reference
         bias = self.norms.new_full((self.size,), torch.inf, dtype=self.dtype)
-        # In place: there may be very many references.
+        # In-place operations, because there may be very many references.
         bias[: self.count] = (self.norms * self.scale).square_().clamp_(max=1).mul_(self.distance.factor - 1)
         bias[: self.count].masked_fill_(self.hidden, torch.inf)
         return bias

@@ -38,7 +38,7 @@ class References:
         return self._fp16
 
     def filter_of(self, subset: Tensor, memory: int) -> Filter:
-        # chosen: (M,) int64
+        # subset: (M,) int64
         return self._filter(torch.float64, memory, subset)
 
     def _filter(

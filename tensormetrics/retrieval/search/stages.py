@@ -176,10 +176,11 @@ def certify_topk(
     complete: bool,
     exact: bool,
 ) -> tuple[Tensor, Tensor]:
-    # values: (Q, kept) ascending  columns: (Q, kept) int64  error: (Q,)  ->  (Q, k) int64, -1 = none, (Q,) bool
-    """The k first in canonical order of those with the least values, and for which queries they are proven to be.
+    # values: (Q, C) ascending  columns: (Q, C) int64  error: (Q,)  ->  (Q, k) int64, -1 if missing, (Q,) bool
+    """Sort the candidates in canonical order and return the first k, and whether they are proven to be the nearest.
 
-    `deltas` gives canonical distances of rows and columns. `complete`: there are no others; `exact`: as in `TorchKNN`.
+    `deltas` computes canonical distances of rows and columns. `complete`: all references are candidates; `exact`: as
+    in `TorchKNN`.
     """
     last = values[:, -1]
     # NaN makes the comparison False, so it proves nothing.
