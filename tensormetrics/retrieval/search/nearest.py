@@ -57,8 +57,7 @@ class NearestSearch:
             columns = max(-(-min(memory // 128, max_columns, len(references)) // BLOCK) * BLOCK, BLOCK)
             rows = max(min(memory // 2 // (24 * columns + row), max_rows), 1)
         problem = SearchProblem(references, k, exact, memory, dtype, columns)
-        symmetric_topk = None
-        int16_search = None
+        symmetric_topk, int16_search = None, None
         is_self_search = native and self._is_self_retrieval()  # synchronizes a GPU, which has separate kernels
         if native and not ignoring and not query_cache and Int16Search.is_faster(problem, len(query)):
             int16_search = Int16Search(problem, rows, self_index, is_self_search)

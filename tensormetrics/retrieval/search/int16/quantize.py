@@ -59,20 +59,20 @@ class Rounded(NamedTuple):
     def as_references(
         self, rows: slice, factor: int, longest: Tensor, max_residual: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        # ->  bias, coefficient and error (n,) float64
+        # ->  bias, coefficient and bias_error (n,) float64
         length, _, residual = self.sizes[:, rows]
         nonfinite, tiny = length == torch.inf, torch.finfo(torch.float64).tiny
         length = length.masked_fill(nonfinite, 0.0)
         coefficient = torch.maximum(length / longest.clamp(min=tiny), residual / max_residual.clamp(min=tiny))
         squares = length.square() * (factor - 1)
-        error = UNIT * squares
-        return (squares - error).masked_fill_(nonfinite, torch.inf), coefficient * UP, error * UP
+        bias_error = UNIT * squares
+        return (squares - bias_error).masked_fill_(nonfinite, torch.inf), coefficient * UP, bias_error * UP
 
     def as_queries(self, rows: slice, filter_: Filter, longest: Tensor, max_residual: Tensor) -> tuple[Tensor, Tensor]:
-        # ->  width and query_error (n,) float64
-        """Return the width and the error of queries.
+        # ->  width and rounding_error (n,) float64
+        """Return the width and the rounding error of queries.
 
-        The coefficient of a reference times the width bounds the quantization error; the error of the query bounds
+        The coefficient of a reference times the width bounds the quantization error; the rounding error
         other rounding, except that of the terms of references.
         """
         length, rounded, residual = self.sizes[:, rows]
@@ -155,9 +155,9 @@ def _int16_candidates(
     scale: Tensor,
     bias: Tensor,
     coefficient: Tensor,
-    error: Tensor,
+    bias_error: Tensor,
     width: Tensor,
-    query_error: Tensor,
+    rounding_error: Tensor,
     self_index: Tensor,
     bounds: Tensor,
     column: Tensor,
@@ -178,9 +178,9 @@ def _int16_candidates(
     product = _panels_of(x)[:count] @ _panels_of(panels).T
     values = (product.float() * scale) * x_scale[:count, None] + (bias - width[:, None] * coefficient)
     values[~seen | (torch.arange(size, device="cpu") == self_index[:, None])] = torch.inf
-    upper = values + 2 * (width[:, None] * coefficient + error)
+    upper = values + 2 * (width[:, None] * coefficient + bias_error)
     kth_upper = upper.kthvalue(k, dim=1).values
-    limit.copy_(torch.minimum(limit, (kth_upper + 2 * query_error).nextafter(kth_upper.new_tensor(torch.inf))))
+    limit.copy_(torch.minimum(limit, (kth_upper + 2 * rounding_error).nextafter(kth_upper.new_tensor(torch.inf))))
     for q, (entries, below) in enumerate(zip(values, limit.tolist(), strict=True)):
         matches = (entries < below).nonzero()[:, 0]
         in_capacity = len(matches) < column.shape[1]

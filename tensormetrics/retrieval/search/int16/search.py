@@ -28,12 +28,12 @@ class Int16Search:
         self.order = torch.randperm(filter_.count, generator=torch.Generator().manual_seed(0), device="cpu")
         self.position = torch.empty_like(self.order)
         self.position[self.order] = torch.arange(filter_.count, device="cpu")
-        self.rounded_references = Rounded.nothing(filter_.count, references.shape[1])
-        self.rounded_references.put(references, filter_, self.order)
-        length, _, residual = self.rounded_references.sizes
+        self.quantized = Rounded.nothing(filter_.count, references.shape[1])
+        self.quantized.put(references, filter_, self.order)
+        length, _, residual = self.quantized.sizes
         self.max_sizes = length.where(length < torch.inf, 0.0).amax(), residual.amax()
-        terms = self.rounded_references.as_references(slice(None), filter_.distance.factor, *self.max_sizes)
-        self.terms = [self.rounded_references.scale, *(term.float() for term in terms)]
+        terms = self.quantized.as_references(slice(None), filter_.distance.factor, *self.max_sizes)
+        self.terms = [self.quantized.scale, *(term.float() for term in terms)]
         self.is_self_search = is_self_search and self.fits_in_memory(problem, len(self_index), True)
         self.lists: tuple[Tensor, Lists] | None = None
         self.last: tuple[Tensor, Tensor, Tensor] | None = None  # last result of `search`: index, delta, is_complete
@@ -61,7 +61,7 @@ class Int16Search:
 
     def is_effective(self, query: Tensor) -> bool:
         # query: (Q, D)
-        """Return whether it proves the neighbors of most queries of a sample."""
+        """Return whether the neighbors of most queries of a sample are proven."""
         probe = torch.arange(0, len(query), -(-len(query) // PROBE_QUERIES), device="cpu")
         _, proven = self.search(Queries(query[probe], self.self_index[probe], None, None))
         return 8 * int((~proven).sum()) <= len(probe)
@@ -74,33 +74,31 @@ class Int16Search:
         references, distance = self.problem.references.rows, self.problem.references.distance
         if self.is_self_search and queries.span:
             all_rows = torch.arange(self.filter.count, device="cpu")
-            self.lists = self.lists or self._candidate_lists(self.rounded_references, all_rows, 0)
-            (query_error, lists), list_index = self.lists, self.position[queries.span]
+            self.lists = self.lists or self._candidate_lists(self.quantized, all_rows, 0)
+            (rounding_error, lists), list_index = self.lists, self.position[queries.span]
         else:
             rounded = Rounded.nothing(len(queries.rows), references.shape[1])
             rounded.put(queries.rows, self.filter, None)
             self_index = self.position[queries.self_index.clamp(min=0)].where(queries.self_index >= 0, -1)
-            (query_error, lists), list_index = (
-                self._candidate_lists(rounded, self_index, -1),
-                torch.arange(len(self_index), device="cpu"),
-            )
+            rounding_error, lists = self._candidate_lists(rounded, self_index, -1)
+            list_index = torch.arange(len(self_index), device="cpu")
         operands = queries.rows.double().contiguous(), references, list_index, self.order
-        self.last = operators.rerank_candidates(*operands, query_error, *lists, self.problem.k, distance.code)
+        self.last = operators.rerank_candidates(*operands, rounding_error, *lists, self.problem.k, distance.code)
         return self.last[0], self.last[2]
 
     def _candidate_lists(self, x: Rounded, self_index: Tensor, first: int) -> tuple[Tensor, Lists]:
-        # self_index: (Q,)  ->  query_error (Q,) float32, ...
+        # self_index: (Q,)  ->  rounding_error (Q,) float32, ...
         queries = len(self_index)
-        width, query_error = (term.float() for term in x.as_queries(slice(queries), self.filter, *self.max_sizes))
+        width, rounding_error = (term.float() for term in x.as_queries(slice(queries), self.filter, *self.max_sizes))
         # The lists of queries that are not finite or too long are incomplete, even if all references would fit.
-        unbounded = query_error == torch.inf
+        unbounded = rounding_error == torch.inf
         lists = Lists.of_size(queries, self.capacity)
         lists.number.copy_(unbounded * self.capacity)
         lists.limit.fill_(torch.inf).masked_fill_(unbounded, -torch.inf)
         scale = x.scale * -self.filter.distance.factor
-        operands = x.panels, scale, self.rounded_references.panels, *self.terms, width, query_error, self_index
+        operands = x.panels, scale, self.quantized.panels, *self.terms, width, rounding_error, self_index
         operators.int16_candidates(*operands, *lists, self.problem.k, first)
-        return query_error, lists
+        return rounding_error, lists
 
 
 @_native.reference("rerank_candidates")
@@ -109,7 +107,7 @@ def _rerank_candidates(
     reference: Tensor,
     list_index: Tensor,
     order: Tensor,
-    query_error: Tensor,
+    rounding_error: Tensor,
     bounds: Tensor,
     column: Tensor,
     count: Tensor,
