@@ -51,7 +51,7 @@ _update_topk = define(
     _nothing,
     Operator("nearest", "TorchKNN and its users", 4.5),
 )
-# ->  (Q, kept) float64, (Q, kept) int64
+# ->  (Q, kept) float64 ascending, (Q, kept) int64
 _finalize_topk = define(
     "finalize_topk(Tensor(a!) keys, Tensor number, Tensor limit, int kept) -> (Tensor, Tensor)",
     _sorted,

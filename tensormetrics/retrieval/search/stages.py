@@ -23,9 +23,8 @@ class Queries(NamedTuple):
 
     def select(self, subset: Tensor) -> "Queries":
         # subset: (q,) int64, or (Q,) bool
-        return Queries(
-            self.rows[subset], self.self_index[subset], None if self.ignored is None else self.ignored[subset], None
-        )
+        ignored = None if self.ignored is None else self.ignored[subset]
+        return Queries(self.rows[subset], self.self_index[subset], ignored, None)
 
 
 class SearchStage(Protocol):

@@ -74,12 +74,12 @@ def _update_topk(
     if start < 0:
         return _join(keys, count, k, slice(None), tile, columns)
     stop = start + len(x)
-    of_queries, behind = columns >= start, columns >= stop
-    _join(keys, count, k, slice(start, stop), tile[:, of_queries], columns[of_queries])
-    behind &= columns < len(limit)
-    if behind.any():
-        queries, later = torch.arange(start, stop, device="cpu"), columns[behind]
-        _join(keys, count, k, slice(int(later[0]), int(later[-1]) + 1), product[:, behind].T + bias[queries], queries)
+    is_query, is_later = columns >= start, columns >= stop
+    _join(keys, count, k, slice(start, stop), tile[:, is_query], columns[is_query])
+    is_later &= columns < len(limit)
+    if is_later.any():
+        queries, later = torch.arange(start, stop, device="cpu"), columns[is_later]
+        _join(keys, count, k, slice(int(later[0]), int(later[-1]) + 1), product[:, is_later].T + bias[queries], queries)
 
 
 def _join(keys: Tensor, count: Tensor, k: int, rows: slice, values: Tensor, columns: Tensor) -> None:
@@ -134,8 +134,8 @@ class SymmetricTopK:
 def filter_topk(
     filter_: Filter, x: Tensor, self_index: Tensor, ignored: Tensor | None, count: int, columns: int
 ) -> tuple[Tensor, Tensor]:
-    # x: (Q, D) from `filter_.query`  self_index: (Q,)  ignored: (Q, R)  ->  (Q, count) float64 ascending, (Q, count)
-    # int64
+    # x: (Q, D) from `filter_.query`  self_index: (Q,)  ignored: (Q, R)
+    # ->  (Q, count) float64 ascending, (Q, count) int64
     """Select the smallest values and their columns by tiles of `columns` columns; 0: by the native operator."""
     if not columns:
         topk = Least(len(x), count, x)

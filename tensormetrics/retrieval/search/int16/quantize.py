@@ -72,8 +72,8 @@ class Rounded(NamedTuple):
         # ->  width and rounding_error (n,) float64
         """Return the width and the rounding error of queries.
 
-        The coefficient of a reference times the width bounds the quantization error; the rounding error
-        other rounding, except that of the terms of references.
+        The coefficient of a reference times the width bounds the quantization error. The rounding error bounds all
+        other rounding except that of the terms of references.
         """
         length, rounded, residual = self.sizes[:, rows]
         width = residual * longest + rounded * max_residual + UNIT * rounded * (longest + max_residual)

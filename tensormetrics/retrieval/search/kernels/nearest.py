@@ -186,9 +186,9 @@ def _collect_from_all(
     if tl.max(tl.reshape(hit, (TILE * TILE,)).to(tl.int32), axis=0) > 0:
         flat = tl.reshape(hit, (TILE * TILE,))
         line = tl.reshape(tl.broadcast_to(q[:, None], (TILE, TILE)), (TILE * TILE,))
-        member = tl.reshape(tl.broadcast_to(j[None, :], (TILE, TILE)), (TILE * TILE,))
+        flat_column = tl.reshape(tl.broadcast_to(j[None, :], (TILE, TILE)), (TILE * TILE,))
         slot = tl.atomic_add(num_hits + line, 1, mask=flat)
-        tl.store(index + line * capacity + slot, member, mask=flat & (slot < capacity))
+        tl.store(index + line * capacity + slot, flat_column, mask=flat & (slot < capacity))
 
 
 @on_its_device
