@@ -62,7 +62,7 @@ def searched(monkeypatch) -> list[int]:
 
     def counted(self, queries):
         found, proven = search(self, queries)
-        if queries.place:  # else these are tried
+        if queries.span:  # else these are tried
             calls.extend((len(proven), int(proven.sum())))
         return found, proven
 
