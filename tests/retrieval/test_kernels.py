@@ -97,8 +97,8 @@ def test_chosen_blocks_prove_all_neighbours(family, both, device, monkeypatch):
     left, search = [], ProductStage.search
 
     def counted(way, queries):
-        if queries.place is None:  # what other products have left
-            left.append(len(queries.own))
+        if queries.span is None:  # what other products have left
+            left.append(len(queries.self_index))
         return search(way, queries)
 
     monkeypatch.setattr(ProductStage, "search", counted)
