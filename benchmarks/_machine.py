@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import torch
 
-from tensormetrics.retrieval.search.int16.search import LEAST
+from tensormetrics.retrieval.search.int16.search import MIN_REFERENCES
 from tensormetrics.retrieval.search.operators import multiplies_words
 
 SIDE = 2048  # of the matrices that are multiplied
@@ -27,7 +27,7 @@ class Machine(NamedTuple):
 
     def share_of_search(self, seconds: float, pairs: float, dim: int, references: int, k: int) -> float:
         """That of the products of `pairs` rows, in int16 where `TorchKNN` filters by words and in float32 elsewhere."""
-        by_words = references >= max(LEAST, 8 * k) and bool(multiplies_words(torch.empty(0)))
+        by_words = references >= max(MIN_REFERENCES, 8 * k) and bool(multiplies_words(torch.empty(0)))
         # An instruction takes 64 products of bytes, or 32 of words.
         return self.share(seconds, int8=2 * pairs * dim) if by_words else self.share(seconds, float32=pairs * dim)
 

@@ -37,8 +37,8 @@ class Family(NamedTuple):
 
 FAMILIES = {
     "canonical distances": Family("Triton", "TorchKNN and retrieval scores"),
-    "search": Family("Triton", "TorchKNN and what searches with it", ("canonical distances",)),
-    "preparation": Family("Triton", "TorchKNN and what searches with it", ("search", "canonical distances")),
+    "search": Family("Triton", "TorchKNN and its users", ("canonical distances",)),
+    "preparation": Family("Triton", "TorchKNN and its users", ("search", "canonical distances")),
     "counting": Family("Triton", "ranks of all positives", ("canonical distances",)),
     "drawn sums": Family("Triton", "permutation_p_value and sign_flip_p_value"),
     "solver": Family("CUDA", "linear_sum_assignment"),

@@ -47,7 +47,7 @@ def gpu(monkeypatch) -> Iterator[None]:
 class Stub(types.ModuleType):
     """A module of kernels: constants of the real one, and functions that all do the same."""
 
-    SIDE, DEPTH, GROUP, STRIDE, BLOCK, STRIP, WIDEST = 128, 64, 128, 4, 32, 8, 8192
+    TILE, DEPTH, GROUP, STRIDE, BLOCK, STRIP, WIDEST = 128, 64, 128, 4, 32, 8, 8192
 
     def __init__(self, name: str, launch: Callable) -> None:
         super().__init__(name)

@@ -271,7 +271,7 @@ def test_a_fallback_is_told_at_the_callers_line(monkeypatch):
         )
     assert {warning.filename for warning in told} == {__file__}
     assert sorted({str(warning.message).partition(",")[0] for warning in told}) == [
-        "TorchKNN and what searches with it: there is no native code for cpu",
+        "TorchKNN and its users: there is no native code for cpu",
         "positive_ranks and scores with k=None: there is no native code for cpu",
     ]
     assert len(told) == 2

@@ -12,7 +12,7 @@ from tensormetrics.retrieval.search.fp16_filter import HalfFilter
 from tensormetrics.retrieval.search.product_filter import Filter
 
 N, STEP = 3200, 400  # 10,240,000 pairs
-LAYOUT = SimpleNamespace(SIDE=128, DEPTH=64, BLOCK=32, STRIDE=4)  # of the kernels, which not every machine has
+LAYOUT = SimpleNamespace(TILE=128, DEPTH=64, BLOCK=32, STRIDE=4)  # of the kernels, which not every machine has
 
 
 @pytest.mark.slow
@@ -48,7 +48,7 @@ def test_no_product_of_halves_is_off_by_more(family, distance, device):
             products = queries.rows.float() @ halves.rows.float().T  # summed in float32, as on a tensor core
             values = (halves.bias - halves.factor * products)[:STEP, there].double()
             near, length, twice = queries.left.double()[:, :STEP, None]
-            kept, lost, own = halves.each.double()[:, there]
+            kept, lost, own = halves.row_bounds.double()[:, there]
             off = (values - (factor * delta + shift)).abs()
             assert queries.known.all() and (off <= near * kept + length * lost + own + twice / 2).all()
             assert (off <= halves.error(queries)[:, None]).all()

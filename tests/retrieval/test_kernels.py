@@ -12,7 +12,7 @@ from tensormetrics.retrieval.search.distance import DISTANCES
 from tensormetrics.retrieval.search.fp16_filter import HalfFilter
 from tensormetrics.retrieval.search.product_filter import Filter
 from tensormetrics.retrieval.search.references import KnownQueries
-from tensormetrics.retrieval.search.stages import Coarse
+from tensormetrics.retrieval.search.stages import ProductStage
 
 N = 140  # two tiles, the last one with few rows
 HARD = ("gaussian", "large common mean", "outliers", "three distinct points", "all zeros")
@@ -52,7 +52,7 @@ def test_halved_tiles_give_the_minima_of_all(device):
 
     # Nine rows of tiles: the last one is in a strip of its own.
     halves = HalfFilter(Filter(torch.randn(1100, 4, device=device), DISTANCES["l2"], torch.float32), nearest)
-    halved, whole = (nearest.block_minima(halves.as_queries, halves, halved=choice) for choice in (True, False))
+    halved, whole = (nearest.block_minima(halves.as_queries, halves, symmetric=choice) for choice in (True, False))
     torch.testing.assert_close(halved[halves.position], whole[halves.position])
 
 
@@ -94,14 +94,14 @@ def test_chosen_blocks_prove_all_neighbours(family, both, device, monkeypatch):
     # So many references that only the chosen blocks of a query are read.
     x = torch.randn(2100, 6, device=device) + 1e4 * (family == "large common mean")
     x[::300] *= 1000 if family == "a few outliers" else 1
-    left, search = [], Coarse.search
+    left, search = [], ProductStage.search
 
     def counted(way, queries):
-        if queries.place is None:  # what other products have left
-            left.append(len(queries.own))
+        if queries.span is None:  # what other products have left
+            left.append(len(queries.self_index))
         return search(way, queries)
 
-    monkeypatch.setattr(Coarse, "search", counted)
+    monkeypatch.setattr(ProductStage, "search", counted)
     plain, found = both(lambda: TorchKNN().indices(x[1:6], 1, x, False))
     assert torch.equal(found, plain) and not left
 

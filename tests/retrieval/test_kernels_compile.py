@@ -15,8 +15,9 @@ from triton.compiler import ASTSource
 
 from tensormetrics.retrieval.search.kernels import canonical, counting, nearest, prepare
 
-HALVES, INTEGERS, INDICES = ("x", "y"), ("chosen", "kept", "number", "below"), ("source", "own", "nearest", "row")
-FLOATS = ("left", "right", "each", "bias", "least", "limit", "low", "high")
+HALVES, INTEGERS = ("x", "y"), ("selected", "num_selected", "num_hits", "below")
+INDICES = ("source", "self_index", "nearest", "row")
+FLOATS = ("left", "right", "row_bounds", "bias", "block_min", "limit", "low", "high")
 TYPES = {
     **dict.fromkeys(HALVES, "*fp16"),
     **dict.fromkeys(FLOATS, "*fp32"),
@@ -25,8 +26,8 @@ TYPES = {
     "index": "*i32",
     "delta": "*fp64",
 }
-PRODUCT = {"factor": 2, "SIDE": 128, "DEPTH": 64, "STRIDE": 4, "STRIP": 8}
-COUNTED = {name: PRODUCT[name] for name in ("factor", "SIDE", "DEPTH", "STRIP")}
+PRODUCT = {"factor": 2, "TILE": 128, "DEPTH": 64, "STRIDE": 4, "STRIP": 8}
+COUNTED = {name: PRODUCT[name] for name in ("factor", "TILE", "DEPTH", "STRIP")}
 PAIRS = {"query": "*fp32", "reference": "*bf16", "column": "*i32"}
 
 
@@ -40,9 +41,9 @@ def compiled(kernel, constants, types, warps, stages=3, architecture=90):
     return triton.compile(source, target=GPUTarget("cuda", architecture, 32), options=options)
 
 
-@pytest.mark.parametrize("halved", [True, pytest.param(False, marks=pytest.mark.slow)])
-def test_block_minima_run_on_tensor_cores(halved):
-    ptx = compiled(nearest._block_minima, PRODUCT | {"halved": halved}, {}, 4).asm["ptx"]
+@pytest.mark.parametrize("symmetric", [True, pytest.param(False, marks=pytest.mark.slow)])
+def test_block_minima_run_on_tensor_cores(symmetric):
+    ptx = compiled(nearest._block_minima, PRODUCT | {"symmetric": symmetric}, {}, 4).asm["ptx"]
     assert "wgmma.mma_async" in ptx and "f32.f16.f16" in ptx
 
 
@@ -50,8 +51,8 @@ def test_block_minima_run_on_tensor_cores(halved):
 @pytest.mark.parametrize(
     "kernel, constants, types",
     [
-        (nearest._many, PRODUCT, {}),
-        (counting._count, COUNTED, {"query": "*i32", "reference": "*i32", "number": "*i64"}),
+        (nearest._collect_from_all, PRODUCT, {}),
+        (counting._count, COUNTED, {"query": "*i32", "reference": "*i32", "num_undecided": "*i64"}),
     ],
 )
 def test_other_products_do_too(kernel, constants, types):
@@ -62,9 +63,9 @@ def test_other_products_do_too(kernel, constants, types):
 @pytest.mark.parametrize(
     "kernel, constants",
     [
-        (nearest._choose, {"SOME": 1, "WIDTH": 2048}),
-        (nearest._few, {"factor": 2, "SOME": 4, "DEPTH": 64, "STRIDE": 4}),
-        (canonical._rank, {"ROOM": 32, "PIECE": 32}),
+        (nearest._select_blocks, {"QUERIES": 1, "WIDTH": 2048}),
+        (nearest._collect_from_blocks, {"factor": 2, "BLOCKS": 4, "DEPTH": 64, "STRIDE": 4}),
+        (canonical._rank, {"CAPACITY": 32, "CHUNK": 32}),
     ],
 )
 def test_selection_compiles(kernel, constants):
@@ -80,8 +81,8 @@ def test_canonical_distances_round_every_operation(kind):
     assert ("sqrt.rn.f64" in ptx) == ("div.rn.f64" in ptx) == (kind == 2)
 
 
-LISTED = {"query": "*i32", "reference": "*i32", "number": "*i64"}
-SOME = {"factor": 2, "SOME": 4, "DEPTH": 64, "STRIDE": 4}
+LISTED = {"query": "*i32", "reference": "*i32", "num_undecided": "*i64"}
+SOME = {"factor": 2, "BLOCKS": 4, "DEPTH": 64, "STRIDE": 4}
 
 
 def canonical_sizes(dim, kind):
@@ -95,29 +96,30 @@ def canonical_sizes(dim, kind):
     }
 
 
-READY = {"x": "*fp32", "rounding": "fp32", "summing": "fp32", "hidden": "*i8", "known": "*i8"}
-READY |= dict.fromkeys(("centre", "norms", "given", "sizes"), "*fp64")
-READY |= dict.fromkeys(("largest", "most", "ordered", "position"), "*i64") | {"table": "*fp16", "order": "*i32"}
+READY = {"x": "*fp32", "rounding": "fp32", "summing": "fp32", "nonfinite": "*i8", "is_bounded": "*i8"}
+READY |= dict.fromkeys(("centre", "norms", "fixed_scale", "sizes"), "*fp64")
+READY |= dict.fromkeys(("largest", "max_low", "ordered", "position"), "*i64") | {"table": "*fp16", "order": "*i32"}
 ROUNDED = {"factor": 2, "UNIT": False, "PARTS": 1, "SIZE": 64, "x_step": 1}
 LAUNCHED = {  # kernel, constants, types, warps, stages
-    "block minima, half of all tiles": (nearest._block_minima, PRODUCT | {"halved": True}, {}, 4, 3),
-    "block minima, all tiles": (nearest._block_minima, PRODUCT | {"halved": False}, {}, 4, 3),
-    "many": (nearest._many, PRODUCT, {}, 8, 3),
+    "block minima, half of all tiles": (nearest._block_minima, PRODUCT | {"symmetric": True}, {}, 4, 3),
+    "block minima, all tiles": (nearest._block_minima, PRODUCT | {"symmetric": False}, {}, 4, 3),
+    "many": (nearest._collect_from_all, PRODUCT, {}, 8, 3),
     "rank counts": (counting._count, COUNTED, LISTED, 8, 3),
-    "choose of 2,048": (nearest._choose, {"SOME": 1, "WIDTH": 2048}, {}, 8, 3),
-    "choose of 4,096": (nearest._choose, {"SOME": 1, "WIDTH": 4096}, {}, 16, 3),
-    "few": (nearest._few, SOME, {}, 4, 3),
-    "rank of 32": (canonical._rank, {"ROOM": 32, "PIECE": 32}, {}, 1, 3),
-    "rank of 256": (canonical._rank, {"ROOM": 256, "PIECE": 32}, {}, 8, 3),
+    "choose of 2,048": (nearest._select_blocks, {"QUERIES": 1, "WIDTH": 2048}, {}, 8, 3),
+    "choose of 4,096": (nearest._select_blocks, {"QUERIES": 1, "WIDTH": 4096}, {}, 16, 3),
+    "few": (nearest._collect_from_blocks, SOME, {}, 4, 3),
+    "rank of 32": (canonical._rank, {"CAPACITY": 32, "CHUNK": 32}, {}, 1, 3),
+    "rank of 256": (canonical._rank, {"CAPACITY": 256, "CHUNK": 32}, {}, 8, 3),
     "l2, D = 128": (canonical._canonical, canonical_sizes(128, 0), PAIRS, 4, 3),
     "l2, D = 512": (canonical._canonical, canonical_sizes(512, 0), PAIRS, 4, 3),
-    "middle": (prepare._middle, {"UNIT": False, "ROWS": 128, "SIZE": 16, "x_step": 1}, READY, 8, 3),
+    "middle": (prepare._center, {"UNIT": False, "ROWS": 128, "SIZE": 16, "x_step": 1}, READY, 8, 3),
     "lengths": (prepare._lengths, {"UNIT": False, "ROWS": 8, "SIZE": 256, "x_step": 1}, READY, 4, 3),
-    "sizes": (prepare._sizes, {"FRAMED": False, "SIZE": 256}, READY, 4, 3),
+    "sizes": (prepare._sizes, {"HAS_SCALE": False, "SIZE": 256}, READY, 4, 3),
     "references": (prepare._references, ROUNDED | {"BLOCK": 32, "STRIDE": 4}, READY, 8, 3),
-    "queries": (prepare._queries, ROUNDED | {"ROWS": 32}, READY | {"own": "*fp32"}, 8, 3),
+    "queries": (prepare._queries, ROUNDED | {"ROWS": 32}, READY | {"query_scale": "*fp32"}, 8, 3),
     "queries of two parts, cosine": (
-        prepare._queries, ROUNDED | {"factor": 1, "PARTS": 2, "UNIT": True, "ROWS": 32}, READY | {"own": "*fp64"}, 8, 3
+        prepare._queries, ROUNDED | {"factor": 1, "PARTS": 2, "UNIT": True, "ROWS": 32},
+        READY | {"query_scale": "*fp64"}, 8, 3
     ),
     "cosine, D = 512": (canonical._canonical, canonical_sizes(512, 2), PAIRS, 4, 3),
 }  # fmt: skip

@@ -249,7 +249,7 @@ def test_kept_references(device, tmp_path):
         with pytest.raises(ValueError) as error:
             knn(x, 1)
         assert str(error.value) == (
-            "reference: got None and nothing is kept, wanted references here or in train(embeddings)"
+            "reference: got None and nothing is stored, wanted references here or in train(embeddings)"
         )
     knn.load(tmp_path / "references.pt", map_location=device)
     assert torch.equal(knn.indices(x[:9], 5, ref_includes_query=True), wanted[1])

@@ -11,7 +11,7 @@ import torch
 from tensormetrics.retrieval import TorchKNN, positive_ranks
 from tensormetrics.retrieval.ranking.positive_ranks import RankingInputs, rank_tiles
 from tensormetrics.retrieval.ranking.ranking import Ranking
-from tensormetrics.retrieval.search.stages import Exhaustive
+from tensormetrics.retrieval.search.stages import ExhaustiveStage
 
 CHILD = """
 import torch
@@ -53,7 +53,7 @@ def collapsed(points, rows, device):
 @pytest.mark.parametrize("points", [1, 7])
 @pytest.mark.parametrize("k", [10, 99])
 def test_equal_rows_never_need_every_distance(k, points, device, monkeypatch):
-    monkeypatch.setattr(Exhaustive, "search", None)
+    monkeypatch.setattr(ExhaustiveStage, "search", None)
     x = collapsed(points, 3000, device)
     # The same point first, by index; itself left out.
     same = torch.arange(3000, device=device) % points

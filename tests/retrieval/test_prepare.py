@@ -140,10 +140,10 @@ def test_bounds_hold(family, distance, both, device):
         products = queries.rows.double() @ halves.rows.double().T
         value = (halves.bias - (halves.factor * products).float())[:N, there].double()
         near, length, twice = queries.left.double()[:, :N, None]
-        kept, lost, own = halves.each.double()[:, there]
+        kept, lost, own = halves.row_bounds.double()[:, there]
         bound = near * kept + length * lost + own + twice / 2
         assert queries.known.all() and ((value - (factor * delta + shift)).abs() <= bound).all()
-        assert torch.equal(halves.right[:, :1], halves.each[:, :128:4].amax(1, keepdim=True))
+        assert torch.equal(halves.right[:, :1], halves.row_bounds[:, :128:4].amax(1, keepdim=True))
         if distance == "l2" and parts == 1:
             own = halves.as_queries.left[:, halves.position]
             torch.testing.assert_close(own, queries.left[:, :N], rtol=1e-5, atol=1e-12)

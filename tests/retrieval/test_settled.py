@@ -6,7 +6,7 @@ import torch
 from tensormetrics import _native
 from tensormetrics.retrieval import positive_ranks
 from tensormetrics.retrieval.search.distance import DISTANCES
-from tensormetrics.retrieval.search.stages import settled
+from tensormetrics.retrieval.search.stages import certify_topk
 
 COLUMNS = torch.tensor([[4, 7, 2, 9, 5]])
 
@@ -22,7 +22,7 @@ def put(values, k, error=1.0, all_kept=False, exact=True):
 
     values_ = torch.tensor([values], dtype=torch.float64)
     error = torch.tensor([error], dtype=torch.float64)
-    nearest, proven = settled(values_, COLUMNS[:, : len(values)].clone(), error, k, deltas, all_kept, exact)
+    nearest, proven = certify_topk(values_, COLUMNS[:, : len(values)].clone(), error, k, deltas, all_kept, exact)
     return nearest[0].tolist(), bool(proven), sorted(asked)
 
 

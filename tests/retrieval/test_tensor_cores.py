@@ -12,7 +12,7 @@ from tensormetrics.retrieval.search.distance import DISTANCES
 from tensormetrics.retrieval.search.fp16_filter import HalfFilter
 from tensormetrics.retrieval.search.product_filter import Filter
 
-LAYOUT = SimpleNamespace(SIDE=128, DEPTH=64, BLOCK=32, STRIDE=4)
+LAYOUT = SimpleNamespace(TILE=128, DEPTH=64, BLOCK=32, STRIDE=4)
 ROWS, QUERIES = 48, 12
 
 
@@ -46,7 +46,7 @@ def share_of_bound(x: Tensor, distance: str, parts: int, card: tuple[int, int]) 
     exact = torch.from_numpy(((a - b) ** 2 if distance == "l2" else -a * b).sum(2).astype(np.float64))
     wanted = (factor[:, None] * exact + shift[:, None])[:, halves.order[:-1][there].long()]
     near, length, twice = queries.left.double()[:, :QUERIES, None]
-    kept, lost, own = halves.each.double()[:, there]
+    kept, lost, own = halves.row_bounds.double()[:, there]
     bound = near * kept + length * lost + own + twice / 2
     if parts == 2:
         bound = halves.error(queries)[:, None].expand_as(bound)

@@ -7,7 +7,7 @@ from tensormetrics import _native
 from tensormetrics.retrieval import ShardedKNN, TorchKNN
 from tensormetrics.retrieval.search import operators
 from tensormetrics.retrieval.search.distance import DISTANCES
-from tensormetrics.retrieval.search.int16.search import WordSearch
+from tensormetrics.retrieval.search.int16.search import Int16Search
 from tensormetrics.retrieval.search.ring.int16_pairs import Int16Pairs, QueryRows
 from tensormetrics.retrieval.search.ring.normalization import merged_normalization, summarize_rows
 from tensormetrics.retrieval.search.ring.symmetric import Neighbors
@@ -86,7 +86,7 @@ def of_shares(x: torch.Tensor, sizes: tuple[int, ...], k: int, memory: int, skip
 @needs_words
 @pytest.mark.parametrize("kind", KINDS)
 def test_shares_find_what_one_search_finds(kind, generator, monkeypatch):
-    monkeypatch.setattr(WordSearch, "pays", staticmethod(lambda *arguments: False))
+    monkeypatch.setattr(Int16Search, "is_faster", staticmethod(lambda *arguments: False))
     for dim, k in ((51, 10), [(130, 3), (48, 16)][KINDS.index(kind) % 2]):
         x = rows(kind, dim, generator)
         wanted = TorchKNN("sqeuclidean")(x.double(), k, x.double(), True)

@@ -14,9 +14,9 @@ from tensormetrics.retrieval import TorchKNN
 from tensormetrics.retrieval.search import operators
 from tensormetrics.retrieval.search.distance import DISTANCES
 from tensormetrics.retrieval.search.int16.quantize import Rounded
-from tensormetrics.retrieval.search.int16.search import WordSearch
+from tensormetrics.retrieval.search.int16.search import Int16Search
 from tensormetrics.retrieval.search.references import References
-from tensormetrics.retrieval.search.stages import Task
+from tensormetrics.retrieval.search.stages import SearchProblem
 
 N = 2_100  # one more than a few panels
 needs_words = pytest.mark.skipif(
@@ -58,21 +58,21 @@ KINDS += ["tiny", "whole numbers"]
 def searched(monkeypatch) -> list[int]:
     """How many queries each call of the search by words was asked for, and how many of them it settled."""
     calls: list[int] = []
-    search = WordSearch.search
+    search = Int16Search.search
 
     def counted(self, queries):
         found, proven = search(self, queries)
-        if queries.place:  # else these are tried
+        if queries.span:  # else these are tried
             calls.extend((len(proven), int(proven.sum())))
         return found, proven
 
-    monkeypatch.setattr(WordSearch, "search", counted)
+    monkeypatch.setattr(Int16Search, "search", counted)
     return calls
 
 
 def without(monkeypatch, call):
     with monkeypatch.context() as patch:
-        patch.setattr(WordSearch, "pays", staticmethod(lambda *arguments: False))
+        patch.setattr(Int16Search, "is_faster", staticmethod(lambda *arguments: False))
         return call()
 
 
@@ -151,10 +151,12 @@ def test_no_place_is_outside_of_its_bounds(kind, dim, generator):
     x = hostile(kind, dim, generator)
     x = torch.cat([x, -x])
     references = References(x, DISTANCES["sqeuclidean"])
-    search = WordSearch(Task(references, 10, True, 2**28, torch.float32, 0), 4096, torch.full((len(x),), -1), False)
+    search = Int16Search(
+        SearchProblem(references, 10, True, 2**28, torch.float32, 0), 4096, torch.full((len(x),), -1), False
+    )
     rounded = Rounded.nothing(*x.shape)
     rounded.put(x, search.filter, None)
-    slacks, lists = search._listed(rounded, search.own, -1)
+    slacks, lists = search._candidate_lists(rounded, search.self_index, -1)
     factor, shift = search.filter.place(x)
     canonical = torch.cdist(x.double(), x.double(), compute_mode="donot_use_mm_for_euclid_dist").square()
     canonical = factor[:, None] * canonical + shift[:, None]

@@ -1,8 +1,9 @@
-"""The search for nearest neighbours: filter by matrix products, prove what it leaves out, sort the rest exactly.
+"""Exact nearest neighbor search: matrix products exclude most pairs, canonical distances order the remaining ones.
 
-`distance` says what each distance is, and in which order neighbours come. `filter` bounds the error of fast products,
-so that most pairs can be dropped. `ways` are the ways of searching, each of which proves some neighbours, and `nearest`
-goes through them; `least` selects in C++ on a CPU, `halves` and `half_search` in float16 on a GPU, `batch` searches
-many small sets together. `references` keeps what is computed from the rows once, `operators` names the native code,
-`knn` is the door, and `backend` holds what other searches of the same form share.
+`distance` defines the distances and the order of neighbors. `product_filter` bounds the error of fast products, so
+that most pairs can be excluded. `stages` are the steps of a search, each of which proves the neighbors of some
+queries, and `nearest` runs them in turn; `topk` selects in C++ on a CPU, `fp16_filter` and `fp16_search` in float16 on
+a GPU, `int16` in int16 on a CPU, and `batch` searches many small sets at once. `references` caches values computed from
+the rows, `operators` declares the native code, `knn` is the public class, and `backend` holds helpers of other
+backends.
 """

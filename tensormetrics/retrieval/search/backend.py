@@ -1,4 +1,4 @@
-"""What the backends of a nearest-neighbour search share: their arguments, unit rows, and the order of candidates."""
+"""Helpers of the backends of a nearest neighbor search: arguments, unit rows, and the order of candidates."""
 
 from collections.abc import Callable
 from typing import NamedTuple, TypedDict
@@ -12,19 +12,19 @@ from ..relevance import rows_of
 
 
 class Candidates(TypedDict, total=False):
-    """Options of a search: which references are no neighbours of which queries; see `TorchKNN`."""
+    """Options of a search that exclude references from the neighbors of queries; see `TorchKNN`."""
 
     self_index: Tensor | None  # (Q,) int64
     ignore: Tensor | Callable[[slice], Tensor] | None  # (Q, R) bool
 
 
-class Asked(NamedTuple):
+class SearchArguments(NamedTuple):
     """Checked arguments of a search."""
 
     query: Tensor  # (Q, D) floating
     k: int
     reference: Tensor  # (R, D) floating
-    own: Tensor | None  # (Q,) int64, the reference that is this query, -1 = none
+    self_index: Tensor | None  # (Q,) int64, the reference that is this query, -1 if none
     ignored: Tensor | None  # (Q, R) bool
 
 
@@ -36,12 +36,12 @@ def asked_of(
     *,
     self_index: Tensor | None = None,
     ignore: Tensor | Callable[[slice], Tensor] | None = None,
-) -> Asked:
-    """What a backend is asked for that takes all pairs to ignore at once."""
-    query, k, reference, own = search_arguments(query, k, reference, ref_includes_query, self_index)
+) -> SearchArguments:
+    """Check the arguments of a backend that reads the full `ignore` mask at once."""
+    query, k, reference, index = search_arguments(query, k, reference, ref_includes_query, self_index)
     _checks.same_device(query=query, ignore=ignore if isinstance(ignore, Tensor) else None)
     rows = rows_of("ignore", ignore, (len(query), len(reference)))
-    return Asked(query, k, reference, own, None if rows is None else rows(slice(0, len(query))))
+    return SearchArguments(query, k, reference, index, None if rows is None else rows(slice(0, len(query))))
 
 
 def search_arguments(
@@ -53,9 +53,9 @@ def search_arguments(
     most: int | None = None,
 ) -> tuple[Tensor, int, Tensor, Tensor | None]:
     # query: (Q, D)  reference: (R, D)  self_index: (Q,) integer  ->  (Q, D) floating, k, (R, D) floating, (Q,) int64
-    """Checked arguments of a search. A self_index comes back for either way of saying that queries are references.
+    """Check the arguments of a search. The self_index is returned for `ref_includes_query` as well.
 
-    `most`: how many references a self_index may be one of; None: these.
+    `most` is the number of references that a self_index may refer to; None: the number of these references.
     """
     k = _checks.check_int("k", k, 1)
     query, reference = as_embeddings("query", query), as_embeddings("reference", reference)
@@ -67,13 +67,13 @@ def search_arguments(
         )
     if self_index is not None:
         return query, k, reference, check_self_index(self_index, len(query), len(reference) if most is None else most)
-    own = first_references(len(query), len(reference), query.device) if ref_includes_query else None
-    return query, k, reference, own
+    index = first_references(len(query), len(reference), query.device) if ref_includes_query else None
+    return query, k, reference, index
 
 
 def first_references(queries: int, references: int, device: torch.device) -> Tensor:
     # ->  (Q,) int64
-    """The self_index where the references begin with the queries; ValueError where they cannot."""
+    """Return the self_index of references that begin with the queries; raise a ValueError if there are too few."""
     if references < queries:
         raise ValueError(
             f"ref_includes_query: got {queries} queries and {references} references, wanted references "
@@ -83,7 +83,7 @@ def first_references(queries: int, references: int, device: torch.device) -> Ten
 
 
 def most_ignored(ignored: Tensor | None) -> int:
-    """How many more neighbours have to be found, for some of them are dropped. Waits for the device."""
+    """Return the number of additional neighbors to search, since ignored ones are dropped. Synchronizes the device."""
     return 0 if ignored is None or not len(ignored) else int(ignored.sum(1).max())
 
 
@@ -91,7 +91,7 @@ def eligible(
     values: Tensor, indices: Tensor, k: int, self_index: Tensor | None, ignored: Tensor | None
 ) -> tuple[Tensor, Tensor]:
     # values: (Q, C) smaller is nearer  indices: (Q, C)  self_index: (Q,)  ignored: (Q, R)  ->  (Q, k), (Q, k) int64
-    """The first k candidates, without the query itself and what is ignored."""
+    """Select the first k candidates, excluding the query itself and ignored references."""
     if self_index is not None and indices.numel():
         values, indices = _without_self(values, indices, self_index)
     if ignored is not None and indices.numel():
@@ -100,17 +100,17 @@ def eligible(
 
 
 def _without_self(values: Tensor, indices: Tensor, self_index: Tensor) -> tuple[Tensor, Tensor]:
-    # values: (Q, C)  indices: (Q, C)  self_index: (Q,)  ->  (Q, C - 1), (Q, C - 1), the first that are others
-    own = indices == self_index[:, None]
-    place = torch.where(own.any(1), own.int().argmax(1), indices.shape[1])
+    # values: (Q, C)  indices: (Q, C)  self_index: (Q,)  ->  (Q, C - 1), (Q, C - 1), the first other references
+    is_self = indices == self_index[:, None]
+    position = torch.where(is_self.any(1), is_self.int().argmax(1), indices.shape[1])
     column = torch.arange(indices.shape[1] - 1, device=indices.device)
-    column = column + (column >= place[:, None])
+    column = column + (column >= position[:, None])
     return values.gather(1, column), indices.gather(1, column)
 
 
 def nearest(values: Tensor, indices: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    # values: (Q, C) smaller is nearer  indices: (Q, C) int64, -1 for none  ->  (Q, k), (Q, k) int64
-    """The first k candidates by (value, index); where there are fewer, infinity and -1. NaN is no candidate."""
+    # values: (Q, C) smaller is nearer  indices: (Q, C) int64, -1 if missing  ->  (Q, k), (Q, k) int64
+    """Select the first k candidates by (value, index), padded with infinity and -1. NaN values are not candidates."""
     indices = indices.masked_fill(values.isnan(), -1)
     short = max(k - indices.shape[1], 0)
     indices = torch.nn.functional.pad(indices, (0, short), value=-1)
@@ -119,12 +119,12 @@ def nearest(values: Tensor, indices: Tensor, k: int) -> tuple[Tensor, Tensor]:
     indices = indices.masked_fill(indices < 0, last)
     before, after = values[:, :-1], values[:, 1:]
     ordered = (before < after) | ((before == after) & (indices[:, :-1] <= indices[:, 1:]))
-    # Most searches return ordered rows, and sorting takes longer than waiting for the device to know.
+    # Most searches return ordered rows, and sorting takes longer than a synchronization to find the others.
     rows = (~ordered.all(1)).nonzero()[:, 0]
     if len(rows):
         values[rows], order = values[rows].sort(dim=1, stable=True)
         indices[rows] = indices[rows].gather(1, order)
-        # Few have equal values of which the second has the lower index.
+        # Equal values whose second index is the lower one are rare.
         swapped = (values[:, :-1] == values[:, 1:]) & (indices[:, :-1] > indices[:, 1:])
         rows = swapped.any(1).nonzero()[:, 0]
     if len(rows):
@@ -136,6 +136,6 @@ def nearest(values: Tensor, indices: Tensor, k: int) -> tuple[Tensor, Tensor]:
 
 
 def unit_rows(rows: Tensor) -> Tensor:
-    # rows: (N, D) floating  ->  (N, D) of its dtype, with norm 1, or 0 where a row is zero
+    # rows: (N, D) floating  ->  (N, D) of the same dtype, with norm 1, or 0 where a row is zero
     norm = torch.linalg.vector_norm(rows, dim=1, keepdim=True, dtype=torch.float64).to(rows.dtype)
     return rows / norm.where(norm > 0, 1)

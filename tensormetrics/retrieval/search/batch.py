@@ -1,4 +1,4 @@
-"""A search with leading dimensions or padding: small items of the batch all at once, others one after the other."""
+"""Search with batch dimensions or padding: small items of the batch at once, large ones one after the other."""
 
 import functools
 from collections.abc import Iterator
@@ -11,27 +11,27 @@ from ..inputs import as_embeddings, check_self_index, check_squares, finite_rows
 from ..relevance import BatchGains, Triples, numbered_anew, positions_among
 from .distance import Distance
 from .product_filter import Filter
-from .stages import kept_of, settled
+from .stages import certify_topk, kept_of
 
-SMALL = 2**16  # pairs of an item that is searched together with others
+SMALL = 2**16  # maximal number of pairs of an item that is searched together with others
 
 
 class Item:
-    """The rows of one item of a batch that are no padding; tensors have one leading dimension B."""
+    """Rows of one item of a batch without padding; tensors have one leading dimension B."""
 
     def __init__(self, item: int, query_mask: Tensor, reference_mask: Tensor) -> None:
         # query_mask: (B, Q) bool  reference_mask: (B, N) bool
         self.item, self.queries = item, query_mask.shape[1]
         self.query, self.reference = (mask[item].nonzero()[:, 0] for mask in (query_mask, reference_mask))
         self.number = item * query_mask.shape[1] + self.query  # among the queries of all items
-        self.place = torch.where(reference_mask[item], reference_mask[item].cumsum(0) - 1, -1)
+        self.compact_index = torch.where(reference_mask[item], reference_mask[item].cumsum(0) - 1, -1)
 
     def of_query(self, values: Tensor) -> Tensor:
-        # values: (B, Q, ...)  ->  (q, ...), q queries are present
+        # values: (B, Q, ...)  ->  (q, ...), the q valid queries
         return values[self.item, self.query]
 
     def of_reference(self, values: Tensor) -> Tensor:
-        # values: (B, N, ...)  ->  (n, ...), n references are present
+        # values: (B, N, ...)  ->  (n, ...), the n valid references
         return values[self.item, self.reference]
 
     def of_pairs(self, values: Tensor) -> Tensor:
@@ -39,23 +39,23 @@ class Item:
         return values[self.item][self.query[:, None], self.reference]
 
     def of_triples(self, gains: BatchGains) -> Triples:
-        """Those of pairs that are present."""
-        return numbered_anew(gains(self.item), positions_among(self.query, self.queries), self.place)
+        """Select the triples of valid pairs."""
+        return numbered_anew(gains(self.item), positions_among(self.query, self.queries), self.compact_index)
 
     def index(self, index: Tensor) -> Tensor:
-        # index: (B, Q) int64 among all references, -1 = none  ->  (q,) among those present
+        # index: (B, Q) int64 into all references, -1 if none  ->  (q,) into the valid ones
         index = self.of_query(index)
-        return torch.where(index < 0, -1, self.place[index])
+        return torch.where(index < 0, -1, self.compact_index[index])
 
     def original(self, index: Tensor) -> Tensor:
-        # index: (q, k) int64 among the references present, -1 = none  ->  (q, k) among all
+        # index: (q, k) int64 into the valid references, -1 if none  ->  (q, k) into all
         if not len(self.reference):
             return index
         return torch.where(index < 0, -1, self.reference[index])
 
 
 class Batch:
-    """Queries and references of B items, with padding; all tensors have one leading dimension, B = 1 for none."""
+    """Queries and references of B items with padding; tensors have one batch dimension, of size 1 without batches."""
 
     def __init__(
         self,
@@ -115,11 +115,11 @@ class Batch:
     def together(
         self, k: int, distance: Distance, exact: bool, memory: int, ignored: Tensor | None = None
     ) -> Iterator[tuple[Tensor, Tensor]]:
-        # ignored: (B, Q, N) bool  ->  (b,) int64 items, (b, Q, k) int64 among the references of an item, -1 = none
-        """The k nearest references of small items, as far as these are proven; k is at most N."""
+        # ignored: (B, Q, N) bool  ->  (b,) int64 items, (b, Q, k) int64 into the references of an item, -1 if none
+        """Yield the k nearest references of the small items for which they are proven; k is at most N."""
         (queries, dim), size = self.query.shape[1:], self.reference.shape[1]
-        most = SMALL // 4 if k == size else SMALL  # sorting all takes longer
-        if len(self) < 2 or not 0 < queries * size <= most:
+        max_pairs = SMALL // 4 if k == size else SMALL  # sorting all values takes longer
+        if len(self) < 2 or not 0 < queries * size <= max_pairs:
             return
         step = max(memory // (96 * queries * size + 32 * dim * (queries + size)), 1)
         for start in range(0, len(self), step):
@@ -127,37 +127,37 @@ class Batch:
             yield start + proven.nonzero()[:, 0], nearest[proven]
 
     def distances(self, items: Tensor, nearest: Tensor, distance: Distance, memory: int) -> Tensor:
-        # items: (b,) int64  nearest: (b, Q, k) int64  ->  (b, Q, k) float64, where the index is -1 any value
+        # items: (b,) int64  nearest: (b, Q, k) int64  ->  (b, Q, k) float64, arbitrary where the index is -1
         queries, size = self.query.shape[1], self.reference.shape[1]
         row = (items[:, None] * queries + torch.arange(queries, device=items.device))[..., None].expand_as(nearest)
         pairs = row.flatten(), (items[:, None, None] * size + nearest.clamp(min=0)).flatten()
-        sides = self.query.flatten(0, 1), self.reference.flatten(0, 1)
-        return distance.from_canonical(distance.of_pairs(*sides, *pairs, memory // 4)).view_as(nearest)
+        rows = self.query.flatten(0, 1), self.reference.flatten(0, 1)
+        return distance.from_canonical(distance.of_pairs(*rows, *pairs, memory // 4)).view_as(nearest)
 
     def _search(
         self, items: slice, k: int, distance: Distance, exact: bool, memory: int, ignored: Tensor | None
     ) -> tuple[Tensor, Tensor]:
         # ->  (b, Q, k) int64, (b,) bool
-        present = self.query_mask[items], self.reference_mask[items]
-        query = self.query[items].where(present[0][..., None], 0)
-        reference = self.reference[items].where(present[1][..., None], 0)
+        valid = self.query_mask[items], self.reference_mask[items]
+        query = self.query[items].where(valid[0][..., None], 0)
+        reference = self.reference[items].where(valid[1][..., None], 0)
         (count, queries, dim), size = query.shape, reference.shape[1]
         query, reference = query.flatten(0, 1), reference.flatten(0, 1)
         check_squares(query=query, reference=reference)
         filter_ = Filter(reference, distance, torch.float64)
         x, error = filter_.query(query)
-        assert filter_.rows is not None  # the filter has all memory it wants
-        sides = x.view(count, queries, dim), filter_.rows[: count * size].view(count, size, dim)
-        values = torch.baddbmm(filter_.bias[: count * size].view(count, 1, size), sides[0], sides[1].mT)
-        hidden = torch.arange(size, device=x.device) == self.self_index[items, :, None]
-        hidden |= ~(present[0][..., None] & present[1][:, None])
-        values.masked_fill_(hidden if ignored is None else hidden | ignored[items], torch.inf)
+        assert filter_.rows is not None  # the filter has no memory limit
+        operands = x.view(count, queries, dim), filter_.rows[: count * size].view(count, size, dim)
+        values = torch.baddbmm(filter_.bias[: count * size].view(count, 1, size), operands[0], operands[1].mT)
+        masked = torch.arange(size, device=x.device) == self.self_index[items, :, None]
+        masked |= ~(valid[0][..., None] & valid[1][:, None])
+        values.masked_fill_(masked if ignored is None else masked | ignored[items], torch.inf)
         values, columns = values.topk(kept_of(k, size, exact), largest=False)
         first = size * torch.arange(count, device=x.device)[:, None, None]
         deltas = functools.partial(distance.of_pairs, query, reference, memory=memory // 4)
         flat = values.flatten(0, 1), (columns + first).flatten(0, 1)
-        nearest, proven = settled(*flat, error, k, deltas, values.shape[2] == size, exact)
+        nearest, proven = certify_topk(*flat, error, k, deltas, values.shape[2] == size, exact)
         finite = finite_rows(query)
         nearest = nearest.masked_fill(~finite[:, None], -1).view(count, queries, k)
-        proven = ((proven | ~finite).view(count, queries) | ~present[0]).all(1)
+        proven = ((proven | ~finite).view(count, queries) | ~valid[0]).all(1)
         return torch.where(nearest < 0, -1, nearest - first), proven

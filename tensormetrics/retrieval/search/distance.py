@@ -1,7 +1,7 @@
-"""The distances, and the order of neighbours: by the canonical distance of a pair, then by index.
+"""Distances and the order of neighbors: by the canonical distance of a pair, then by index.
 
-The canonical distance is made of elementwise float64 operations in one fixed order, so that it has the same bits on
-every device and for every tile. A pair with a row that holds NaN or infinity has none: there it is NaN.
+The canonical distance consists of elementwise float64 operations in one fixed order, so it has the same bits on every
+device and for every tile size. It is NaN if a row of the pair contains NaN or infinity.
 """
 
 from collections.abc import Callable
@@ -25,11 +25,11 @@ def _same(delta: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Distance:
-    """What a name of a distance means: all that the search, its backends and the ranks know of it.
+    """Properties of a named distance, as used by the search, its backends and the ranking.
 
-    Matrix products rule most pairs out, so the canonical distance is one of two kinds, of rows that may first be given
-    length 1 (`unit`): the square |x - y|^2 (`euclidean`), or a `constant` less the product x.y. A distance of any
-    other kind is a function, which users write; see `FunctionDistance`.
+    Matrix products exclude most pairs, so the canonical distance has one of two forms, of rows that may first be
+    normalized (`unit`): the square |x - y|^2 (`euclidean`), or a `constant` minus the product x.y. Any other distance
+    is a function written by the user; see `FunctionDistance`.
     """
 
     name: DistanceName
@@ -38,15 +38,15 @@ class Distance:
     unit: bool = False
     constant: float = 0.0
     largest_first: bool = False
-    from_canonical: Callable[[Tensor], Tensor] = _same  # what users are told, from canonical distances
+    from_canonical: Callable[[Tensor], Tensor] = _same  # converts canonical distances to those that users see
 
     @property
     def factor(self) -> int:
-        """Of the product x.y in the canonical distance, negated."""
+        """Negated coefficient of the product x.y in the canonical distance."""
         return 2 if self.euclidean else 1
 
     def prepared(self, rows: Tensor) -> Tensor:
-        # rows: (..., D)  ->  (..., D) float64, of length 1 where the distance is of such; zero rows stay zero
+        # rows: (..., D)  ->  (..., D) float64, normalized if `unit`; zero rows stay zero
         rows = rows.double()
         if not self.unit:
             return rows
@@ -54,12 +54,12 @@ class Distance:
         return rows / torch.where(norm > 0, norm, 1.0)
 
     def of_product(self, product: Tensor) -> Tensor:
-        """The canonical distance, where it is not Euclidean, from products x.y of prepared rows."""
+        """Convert products x.y of prepared rows to canonical distances; not for Euclidean distances."""
         return self.constant - product if self.constant else -product
 
     def canonical(self, query: Tensor, reference: Tensor) -> Tensor:
         # query, reference: (..., D), broadcast against each other  ->  (...) float64, smaller is nearer
-        """Squared Euclidean distance, negated inner product, or 1 - cosine (1 where a row is zero)."""
+        """Compute squared Euclidean distance, negated inner product, or 1 - cosine (1 where a row is zero)."""
         query, reference = query.double(), reference.double()
         if self.euclidean:
             difference = query - reference
@@ -72,7 +72,7 @@ class Distance:
 
     def of_pairs(self, query: Tensor, reference: Tensor, row: Tensor, column: Tensor, memory: int) -> Tensor:
         # query: (Q, D)  reference: (R, D)  row, column: (n,) int64  ->  (n,) float64
-        """Canonical distances of listed pairs, in pieces of at most `memory` bytes that stay in a CPU's cache."""
+        """Compute the canonical distances of listed pairs, in chunks of at most `memory` bytes."""
         if not len(row):
             return query.new_empty(0, dtype=torch.float64)
         if operators.kernels(query.device, "canonical distances"):
@@ -84,25 +84,27 @@ class Distance:
             pairs = row.contiguous(), column.contiguous()
             query = query.double().contiguous()
             return finite_or_nan(operators.canonical_pairs(query, reference, *pairs, self.code))
-        return self._in_pieces(query, reference, row, column, memory)
+        return self._in_chunks(query, reference, row, column, memory)
 
-    def _in_pieces(self, query: Tensor, reference: Tensor, row: Tensor, column: Tensor, memory: int) -> Tensor:
+    def _in_chunks(self, query: Tensor, reference: Tensor, row: Tensor, column: Tensor, memory: int) -> Tensor:
         pairs = _pairs_at_once(query, memory)
-        pieces = zip(row.split(pairs), column.split(pairs), strict=True)
-        return torch.cat([self.canonical(query[i], reference[j]) for i, j in pieces])
+        chunks = zip(row.split(pairs), column.split(pairs), strict=True)
+        return torch.cat([self.canonical(query[i], reference[j]) for i, j in chunks])
 
     def of_table(self, query: Tensor, reference: Tensor, columns: Tensor, memory: int) -> Tensor:
-        # query: (Q, D)  reference: (R, D)  columns: (C,) int64  ->  (Q, C) float64, in such pieces
+        # query: (Q, D)  reference: (R, D)  columns: (C,) int64  ->  (Q, C) float64, computed in chunks
         delta = torch.empty(len(query), len(columns), dtype=torch.float64, device=query.device)
-        pairs = max(memory // 32, 1)  # each takes two indices and a number
+        pairs = max(memory // 32, 1)  # two indices and a value per pair
         rows = max(pairs // max(len(columns), 1), 1)
         for i in range(0, len(query), rows):
-            some = query[i : i + rows]
-            row = torch.arange(len(some), device=query.device)
+            block = query[i : i + rows]
+            row = torch.arange(len(block), device=query.device)
             for j in range(0, len(columns), pairs):
                 column = columns[j : j + pairs]
-                listed = row.repeat_interleave(len(column)), column.repeat(len(some))
-                delta[i : i + rows, j : j + pairs] = self.of_pairs(some, reference, *listed, memory).view(len(some), -1)
+                listed_pairs = row.repeat_interleave(len(column)), column.repeat(len(block))
+                delta[i : i + rows, j : j + pairs] = self.of_pairs(block, reference, *listed_pairs, memory).view(
+                    len(block), -1
+                )
         return delta
 
 
@@ -119,7 +121,7 @@ DEFAULT: DistanceName = "l2"
 
 
 class FunctionDistance:
-    """A user's function `(Q, D), (R, D) -> (Q, R)`, whose values are the order as they are; see `TorchKNN`."""
+    """Function of the user, `(Q, D), (R, D) -> (Q, R)`, whose values define the order; see `TorchKNN`."""
 
     def __init__(self, function: Callable[[Tensor, Tensor], Tensor]) -> None:
         self.function = function
@@ -132,9 +134,9 @@ class FunctionDistance:
         return values
 
 
-def distance_of(given: str | Callable[[Tensor, Tensor], Tensor]) -> Distance | FunctionDistance:
-    """What a door was given as `distance`, a name or a function."""
-    return FunctionDistance(given) if callable(given) else DISTANCES[given]
+def distance_of(distance: str | Callable[[Tensor, Tensor], Tensor]) -> Distance | FunctionDistance:
+    """Resolve the argument `distance` of a public function, a name or a function."""
+    return FunctionDistance(distance) if callable(distance) else DISTANCES[distance]
 
 
 def finite_or_nan(delta: Tensor) -> Tensor:
@@ -142,34 +144,34 @@ def finite_or_nan(delta: Tensor) -> Tensor:
 
 
 def _pairs_at_once(query: Tensor, memory: int) -> int:
-    # Small pieces stay in a CPU's cache; on a GPU each takes as long as a large one.
-    most = min(memory, 2**24) if query.device.type == "cpu" else memory
-    return max(most // (40 * query.shape[1] + 64), 1)
+    # Small chunks stay in the cache of a CPU; on a GPU a small chunk takes as long as a large one.
+    limit = min(memory, 2**24) if query.device.type == "cpu" else memory
+    return max(limit // (40 * query.shape[1] + 64), 1)
 
 
 @_native.reference("canonical_pairs")
 def _canonical_pairs(query: Tensor, reference: Tensor, row: Tensor, column: Tensor, code: int) -> Tensor:
     distance = next(distance for distance in DISTANCES.values() if distance.code == code)
-    return distance._in_pieces(query, reference, row, column, 2**24)
+    return distance._in_chunks(query, reference, row, column, 2**24)
 
 
 def rows_at_once(rows: Tensor) -> int:
-    # What is made of a piece stays in a CPU's cache; on a GPU a small one takes as long as a large one.
+    # Temporaries of a chunk stay in the cache of a CPU; on a GPU a small chunk takes as long as a large one.
     return max((2**18 if rows.device.type == "cpu" else 2**22) // max(rows.shape[1], 1), 1)
 
 
 def equal_rows(rows: Tensor) -> Tensor:
     # rows: (N, D)  ->  (N,) int64
-    """For each row the lowest index of an equal one (where two sums collide, possibly a higher one)."""
+    """Return the lowest index of an equal row for each row (possibly a higher one if two sums collide)."""
     weights = torch.arange(1, rows.shape[1] + 1, dtype=torch.float64, device=rows.device).cos()
     index, sums = torch.arange(len(rows), device=rows.device), weights.new_empty(len(rows))
     step = rows_at_once(rows)
-    pieces = [slice(start, start + step) for start in range(0, len(rows), step)]
-    for piece in pieces:
-        sums[piece] = halving_sum(rows[piece].double() * weights)
+    chunks = [slice(start, start + step) for start in range(0, len(rows), step)]
+    for chunk in chunks:
+        sums[chunk] = halving_sum(rows[chunk].double() * weights)
     keys, inverse = sums.unique(return_inverse=True)
     first = torch.full_like(index[: len(keys)], len(rows)).scatter_reduce(0, inverse, index, "amin")[inverse]
-    for piece in pieces:
-        same = (rows[piece] == rows[first[piece]]).all(1)
-        first[piece] = torch.where(same, first[piece], index[piece])
+    for chunk in chunks:
+        same = (rows[chunk] == rows[first[chunk]]).all(1)
+        first[chunk] = torch.where(same, first[chunk], index[chunk])
     return first

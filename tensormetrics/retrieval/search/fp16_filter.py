@@ -1,4 +1,4 @@
-"""References and queries as float16 for the tensor cores, and what products of them are off by at most."""
+"""References and queries as float16 for tensor cores, with an error bound of their products."""
 
 import functools
 from types import ModuleType
@@ -9,25 +9,25 @@ from torch import Tensor
 from ..._exact_sums import power_of_two
 from . import operators
 from .distance import rows_at_once
-from .kernels.tables import Halves, Prepared
+from .kernels.tables import Float16Queries, Prepared
 from .product_filter import Filter
 
-# The longest row gets a norm of 2^7 to 2^8: far below the largest float16, and rows 2^20 times shorter lose no bits.
+# The longest row gets a norm in [2^7, 2^8): far below the largest float16, and rows 2^20 times shorter lose no bits.
 _LIFT = 2.0**8
-_EPS = 2.0**-24  # unit roundoff of the float32 in which products are summed
-_ROUND_UP = 1 + 2.0**-19  # more than evaluating a bound in float32 may lose
+_EPS = 2.0**-24  # unit roundoff of float32, in which products are accumulated
+_ROUND_UP = 1 + 2.0**-19  # exceeds the rounding error of evaluating a bound in float32
 
 
 class HalfFilter:
-    """References as float16, and a bound on what products of them are off by.
+    """References as float16, with an error bound of their products.
 
-    The value of a pair is `bias - factor * product`: a power of two times the canonical distance, but for a constant of
-    the query. With x', y' for the rounded rows, x.y - x'.y' = (x - x').y' + x.(y - y'), and a product of x' and y' is
-    off by at most (D + 2) 2^-24 |x'| |y'| for float32 sums, and 2^-22 more for each step of a tensor core. So a value
-    is off by at most left[0] right[0] + left[1] right[1] + right[2] + left[2] / 2, with `left` of the query and `right`
-    of the reference's block. Blocks are made by norm: a huge row takes the precision of its own block only.
+    The value of a pair is `bias - factor * product`: a power of two times the canonical distance, up to a constant of
+    the query. With x', y' the rounded rows, x.y - x'.y' = (x - x').y' + x.(y - y'), and the product of x' and y' has an
+    error of at most (D + 2) 2^-24 |x'| |y'| for float32 sums, plus 2^-22 for each step of a tensor core. So the error
+    of a value is at most left[0] right[0] + left[1] right[1] + right[2] + left[2] / 2, with `left` of the query and
+    `right` of the reference's block. Blocks group rows by norm, so a huge row reduces the precision of one block only.
 
-    `parts=2` keeps what rounding has lost as a second float16: products of (low, high, high) by (high, low, high) have
+    `parts=2` stores the rounding error as a second float16: products of (low, high, high) by (high, low, high) have
     about 22 bits.
     """
 
@@ -35,20 +35,22 @@ class HalfFilter:
         reference, self.filter, self.kernels, self.parts = filter_.reference, filter_, kernels, parts
         count, dim = reference.shape
         self.euclidean, self.factor = filter_.distance.euclidean, filter_.distance.factor
-        self.pieces, self.size = 2 * parts - 1, self.whole_tiles(count)
+        self.num_segments, self.size = 2 * parts - 1, self.padded_rows(count)
         self.width = max(-(-dim // kernels.DEPTH) * kernels.DEPTH, kernels.DEPTH)
-        depth = self.width * self.pieces
-        # Of a sum of products, for float32 and for the steps of a tensor core; see above.
+        depth = self.width * self.num_segments
+        # Relative error of a sum of products, for float32 and for the steps of a tensor core; see above.
         self.summing = 1.01 * (depth + 2) * _EPS + (depth / 16 + 8) * 2.0**-22 + 8 * _EPS
         self.prepare = operators.preparing(reference)
         prepared = self._by_kernel(self.prepare) if self.prepare else self._prepared()
-        self.rows, self.bias, self.order, self.position, self.each, self.right, self._own, self.low = prepared
+        self.rows, self.bias, self.order, self.position, self.row_bounds, self.right, self._self_left, self.low = (
+            prepared
+        )
 
     def _by_kernel(self, prepare: ModuleType) -> Prepared:
         filter_, kernels = self.filter, self.kernels
-        given = filter_.reference, filter_.centre, filter_.norms, filter_.hidden, filter_.sizes
+        inputs = filter_.reference, filter_.centre, filter_.norms, filter_.hidden, filter_.sizes
         layout = kernels.BLOCK, kernels.STRIDE, self.size, self.width
-        return prepare.references(*given, *self._options(), *layout)
+        return prepare.references(*inputs, *self._options(), *layout)
 
     def _options(self) -> tuple[float, float, int, bool, int]:
         return self.filter.rounding, self.summing, self.factor, self.filter.distance.unit, self.parts
@@ -56,94 +58,96 @@ class HalfFilter:
     def _prepared(self) -> Prepared:
         filter_, reference, kernels, size = self.filter, self.filter.reference, self.kernels, self.size
         count, device = len(reference), reference.device
-        table = torch.zeros(size, self.width * self.pieces, dtype=torch.float16, device=device)
+        table = torch.zeros(size, self.width * self.num_segments, dtype=torch.float16, device=device)
         bias = torch.full((size,), torch.inf, dtype=torch.float32, device=device)
         sizes = torch.zeros(4, size, dtype=torch.float64, device=device)
-        # Those of a block follow each other by norm, while their places are STRIDE apart.
+        # The references of a block are consecutive by norm, while their positions are STRIDE apart.
         ordered = filter_.norms.argsort()
-        places = torch.arange(size, device=device).view(-1, kernels.BLOCK, kernels.STRIDE).mT.flatten()[:count]
+        positions = torch.arange(size, device=device).view(-1, kernels.BLOCK, kernels.STRIDE).mT.flatten()[:count]
         order = torch.full((size + 1,), -1, dtype=torch.int32, device=device)
-        order[places] = ordered.int()
+        order[positions] = ordered.int()
         position = torch.empty_like(ordered)
-        position[ordered] = places
+        position[ordered] = positions
         step = rows_at_once(reference)
         for start in range(0, count, step):
             part = slice(start, start + step)
-            rows, hidden = filter_.centred(reference[ordered[part]]), filter_.hidden[ordered[part]]
-            rows = rows.masked_fill(hidden[:, None], 0.0) * (filter_.scale * _LIFT)
-            here = table.new_zeros(len(rows), table.shape[1])
-            sizes[:, places[part]] = self._store(rows, here, (1, 0, 1))
-            table[places[part]] = here
+            rows, nonfinite = filter_.centred(reference[ordered[part]]), filter_.hidden[ordered[part]]
+            rows = rows.masked_fill(nonfinite[:, None], 0.0) * (filter_.scale * _LIFT)
+            chunk = table.new_zeros(len(rows), table.shape[1])
+            sizes[:, positions[part]] = self._store(rows, chunk, (1, 0, 1))
+            table[positions[part]] = chunk
             of_rows = rows.square().sum(1).float() if self.euclidean else bias.new_zeros(len(rows))
-            bias[places[part]] = of_rows.masked_fill(hidden, torch.inf)
-        length, lost, kept, low = sizes
-        own = (9 * _EPS + 2 * filter_.rounding) * length.square() if self.euclidean else torch.zeros_like(length)
-        each = _rounded_up(torch.stack([kept, lost, own]))
-        right = each.view(3, -1, kernels.BLOCK, kernels.STRIDE).amax(2).flatten(1)
+            bias[positions[part]] = of_rows.masked_fill(nonfinite, torch.inf)
+        length, lost, rounded, low = sizes
+        ref_error = (9 * _EPS + 2 * filter_.rounding) * length.square() if self.euclidean else torch.zeros_like(length)
+        row_bounds = _rounded_up(torch.stack([rounded, lost, ref_error]))
+        right = row_bounds.view(3, -1, kernels.BLOCK, kernels.STRIDE).amax(2).flatten(1)
         low = low.amax()
-        return Prepared(table, bias, order, position, each, right, self._left(sizes, low), low)
+        return Prepared(table, bias, order, position, row_bounds, right, self._left(sizes, low), low)
 
-    def whole_tiles(self, rows: int) -> int:
-        return -(-rows // self.kernels.SIDE) * self.kernels.SIDE
+    def padded_rows(self, rows: int) -> int:
+        return -(-rows // self.kernels.TILE) * self.kernels.TILE
 
     def _store(self, rows: Tensor, table: Tensor, parts: tuple[int, ...]) -> Tensor:
         # rows: (N, D) float64  table: (N, D') float16  parts: 1 for high, 0 for low
-        # ->  (4, N) float64, at most: norm, norm of what is lost, of what is kept, of the low part
+        # ->  (4, N) float64, upper bounds: norms of the row, the rounding error, the rounded row, its low part
         high = rows.half()
         low = (rows - high.double()).half() if self.parts == 2 else torch.zeros_like(high)
-        for part, piece in zip(parts[-self.pieces :], table.chunk(self.pieces, 1), strict=True):
-            piece[:, : rows.shape[1]] = high if part else low
+        for part, segment in zip(parts[-self.num_segments :], table.chunk(self.num_segments, 1), strict=True):
+            segment[:, : rows.shape[1]] = high if part else low
         small = low.double().norm(dim=1)
         lost = (rows - high.double() - low.double()).norm(dim=1)
         return torch.stack([rows.norm(dim=1), lost, high.double().norm(dim=1) + small, small])
 
-    def query(self, rows: Tensor) -> Halves:
+    def query(self, rows: Tensor) -> Float16Queries:
         # rows: (Q, D)
-        filter_, size = self.filter, self.whole_tiles(len(rows))
+        filter_, size = self.filter, self.padded_rows(len(rows))
         if self.prepare:
-            given = rows, filter_.centre, filter_.sizes, self.low
-            return self.prepare.queries(*given, *self._options(), size, self.width)
+            inputs = rows, filter_.centre, filter_.sizes, self.low
+            return self.prepare.queries(*inputs, *self._options(), size, self.width)
         x = filter_.centred(rows, self.euclidean)
         norm = x.norm(dim=1)
-        own = None if self.euclidean else power_of_two(norm)
-        scale = _LIFT * (filter_.scale if own is None else own)
+        query_scale = None if self.euclidean else power_of_two(norm)
+        scale = _LIFT * (filter_.scale if query_scale is None else query_scale)
         table = self.rows.new_zeros(size, self.rows.shape[1])
         sizes = filter_.norms.new_zeros(4, size)
-        known = norm * scale < 2.0**15
-        x = torch.where(known[:, None], x * scale.unsqueeze(-1), 0.0)
+        is_bounded = norm * scale < 2.0**15
+        x = torch.where(is_bounded[:, None], x * scale.unsqueeze(-1), 0.0)
         sizes[:, : len(rows)] = self._store(x, table[: len(rows)], (0, 1, 1))
-        return Halves(table, self._left(sizes, self.low), known, own)
+        return Float16Queries(table, self._left(sizes, self.low), is_bounded, query_scale)
 
     @functools.cached_property
-    def as_queries(self) -> Halves:
-        """The references themselves, in their order, as queries of Euclidean distances; of one part."""
-        return Halves(self.rows, self._own, ~self.filter.hidden)
+    def as_queries(self) -> Float16Queries:
+        """References in their stored order as queries of Euclidean distances; for one part."""
+        return Float16Queries(self.rows, self._self_left, ~self.filter.hidden)
 
     def _left(self, sizes: Tensor, low: Tensor) -> Tensor:
         # sizes: (4, Q)  low: (1,)  ->  (3, Q)
-        length, lost, kept, small = sizes
-        own = self.filter.rounding * length
+        length, lost, rounded, small = sizes
+        query_error = self.filter.rounding * length
         if self.euclidean:
-            own = 2 * own * length
+            query_error = 2 * query_error * length
         else:
-            own = own * _LIFT * (self.filter.norm + 2 * self.filter.away)
-        own = own + self.factor * small * low
-        return _rounded_up(torch.stack([self.factor * (lost + self.summing * kept), self.factor * length, 2 * own]))
+            query_error = query_error * _LIFT * (self.filter.norm + 2 * self.filter.center_norm)
+        query_error = query_error + self.factor * small * low
+        return _rounded_up(
+            torch.stack([self.factor * (lost + self.summing * rounded), self.factor * length, 2 * query_error])
+        )
 
-    def error(self, queries: Halves) -> Tensor:
+    def error(self, queries: Float16Queries) -> Tensor:
         # ->  (Q,) float64
-        """The bound for all references."""
-        near, length, twice = queries.left[:, : len(queries.known)].double()
-        kept, lost, own = self.right.double().amax(1)
-        return torch.where(queries.known, near * kept + length * lost + own + twice / 2, torch.inf)
+        """Return the error bound of each query over all references."""
+        query_loss, length, twice = queries.left[:, : len(queries.is_bounded)].double()
+        rounded, lost, ref_error = self.right.double().amax(1)
+        return torch.where(queries.is_bounded, query_loss * rounded + length * lost + ref_error + twice / 2, torch.inf)
 
-    def place(self, rows: Tensor, queries: Halves) -> tuple[Tensor, Tensor]:
-        # rows: (Q, D), of which the queries were made  ->  (Q,), (Q,) float64
-        """Factor and shift that take canonical distances to values."""
+    def place(self, rows: Tensor, queries: Float16Queries) -> tuple[Tensor, Tensor]:
+        # rows: (Q, D), from which the queries were prepared  ->  (Q,), (Q,) float64
+        """Return the factor and shift that map canonical distances to values."""
         factor, shift = self.filter.place(rows, queries.scale)
         return factor * _LIFT**2, shift * _LIFT**2
 
 
 def _rounded_up(bound: Tensor) -> Tensor:
-    # (...) float64  ->  (...) float32, more than it
+    # bound: (...) float64  ->  (...) float32, not smaller
     return (bound * _ROUND_UP + 2.0**-120).float()

@@ -1,4 +1,4 @@
-"""The search on a GPU: float16 products rule most references out, canonical distances order the others."""
+"""Search on a GPU: float16 products exclude most references, canonical distances order the others."""
 
 from types import ModuleType
 
@@ -9,12 +9,12 @@ from .references import KnownQueries, References
 from .stages import Queries
 
 
-class HalfSearch:
-    """By float16 products with all references, of which blocks are left out.
+class Float16Search:
+    """Search stage that excludes blocks of references by float16 products.
 
-    What lies in a block of references is at least its least value less the bound, and at least k references are nearer
-    than the k-th least of these values plus the bound: all that may be among the k nearest are listed, and put in
-    canonical order.
+    No value of a block is below its minimum minus the error bound, and at least k references are nearer than the k-th
+    smallest minimum plus the bound. All references that may be among the k nearest are listed and sorted in canonical
+    order.
     """
 
     def __init__(
@@ -24,60 +24,60 @@ class HalfSearch:
         references: References,
         memory: int,
         kernels: ModuleType,
-        alike: bool,
-        known: KnownQueries | None = None,
+        is_self_search: bool,
+        query_cache: KnownQueries | None = None,
     ) -> None:
-        # `alike`: query i is reference i; `known`: the queries
+        # is_self_search: query i is reference i  query_cache: prepared queries
         self.references = references
-        self.kernels, self.filter = kernels, references.halves(kernels, memory)
-        self.k, self.room = k, self._room(k, len(references), kernels.BLOCK)
+        self.kernels, self.filter = kernels, references.fp16_filter(kernels, memory)
+        self.k, self.capacity = k, self._capacity(k, len(references), kernels.BLOCK)
         blocks = self.filter.right.shape[1]
-        row = 80 * self.room + 16 * k
-        self.least = None
-        if alike and self.filter.euclidean and 4 * blocks * len(self.filter.rows) <= memory // 2:
-            self.least = self.kernels.block_minima(self.filter.as_queries, self.filter, halved=True)
+        row = 80 * self.capacity + 16 * k
+        self.minima = None
+        if is_self_search and self.filter.euclidean and 4 * blocks * len(self.filter.rows) <= memory // 2:
+            self.minima = self.kernels.block_minima(self.filter.as_queries, self.filter, symmetric=True)
         else:
             row += 4 * blocks + 80 * dim
         self.rows = max(memory // 2 // row, 1)
-        self.known = known
-        if known:
-            self.rows = max(self.rows // kernels.SIDE, 1) * kernels.SIDE
+        self.query_cache = query_cache
+        if query_cache:
+            self.rows = max(self.rows // kernels.TILE, 1) * kernels.TILE
 
     @staticmethod
-    def pays(k: int, references: int, kernels: ModuleType) -> bool:
-        # Of nearly all blocks the bound says little.
+    def is_faster(k: int, references: int, kernels: ModuleType) -> bool:
+        # If nearly all blocks are needed, the bound excludes little.
         return 4 * (k + 1) * kernels.BLOCK <= 3 * references
 
     @staticmethod
-    def _room(k: int, references: int, block: int) -> int:
-        """How many entries are kept: those that random values have below the limit, and a third more."""
-        share = 1 - (1 - (k + 1) * block / references) ** (1 / block)
-        listed = int(share * references)
-        return 1 << (listed + max(16, listed // 3)).bit_length()
+    def _capacity(k: int, references: int, block: int) -> int:
+        """Return the capacity of a candidate list: the number expected for random values, and a third more."""
+        fraction = 1 - (1 - (k + 1) * block / references) ** (1 / block)
+        expected = int(fraction * references)
+        return 1 << (expected + max(16, expected // 3)).bit_length()
 
-    def serves(self, queries: Queries) -> bool:
-        return queries.place is not None and queries.ignored is None
+    def can_handle(self, queries: Queries) -> bool:
+        return queries.span is not None and queries.ignored is None
 
     def search(self, queries: Queries) -> tuple[Tensor, Tensor]:
-        # ->  (Q, k) int64, -1 where none is left, (Q,) bool
+        # ->  (Q, k) int64, -1 where fewer than k exist, (Q,) bool
         from .kernels.canonical import in_order
 
-        filter_, own = self.filter, queries.own
-        if self.least is not None:
-            halves, least, source = filter_.as_queries, self.least, filter_.position[queries.place]
-            known = halves.known[queries.place]
+        filter_, self_index = self.filter, queries.self_index
+        if self.minima is not None:
+            fp16_queries, minima, source = filter_.as_queries, self.minima, filter_.position[queries.span]
+            is_bounded = fp16_queries.is_bounded[queries.span]
         else:
-            ready = self.known.halves(queries.place, filter_) if self.known and queries.place else None
-            halves = ready or filter_.query(queries.rows)
-            least = self.kernels.block_minima(halves, filter_)
-            source, known = torch.arange(len(own), device=own.device), halves.known
-        # One of them may be the query itself.
-        place, number = self.kernels.candidates(least, halves, source, filter_, self.k + 1, self.room)
-        index = filter_.order[place]
-        index.masked_fill_(index == own[:, None], -1)
-        row = torch.arange(len(own), device=own.device).repeat_interleave(self.room)
-        sides = queries.rows, self.references.rows, row, index.flatten()
-        delta = self.references.distance.of_pairs(*sides, memory=2**24).view_as(index)
+            cached = self.query_cache.fp16(queries.span, filter_) if self.query_cache and queries.span else None
+            fp16_queries = cached or filter_.query(queries.rows)
+            minima = self.kernels.block_minima(fp16_queries, filter_)
+            source, is_bounded = torch.arange(len(self_index), device=self_index.device), fp16_queries.is_bounded
+        # k + 1, because one of them may be the query itself.
+        position, num_hits = self.kernels.candidates(minima, fp16_queries, source, filter_, self.k + 1, self.capacity)
+        index = filter_.order[position]
+        index.masked_fill_(index == self_index[:, None], -1)
+        row = torch.arange(len(self_index), device=self_index.device).repeat_interleave(self.capacity)
+        pairs = queries.rows, self.references.rows, row, index.flatten()
+        delta = self.references.distance.of_pairs(*pairs, memory=2**24).view_as(index)
         delta.masked_fill_(index < 0, torch.inf)
         index.masked_fill_(delta.isnan(), -1)
-        return in_order(delta, index, self.k), known & (number <= self.room)
+        return in_order(delta, index, self.k), is_bounded & (num_hits <= self.capacity)

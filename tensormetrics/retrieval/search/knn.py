@@ -1,4 +1,4 @@
-"""k nearest neighbours in tiles of a matrix product, in an exact and reproducible order."""
+"""k nearest neighbors from tiles of matrix products, in an exact and reproducible order."""
 
 import os
 from collections.abc import Callable
@@ -23,34 +23,34 @@ from .references import References
 
 
 class MaskedCandidates(Candidates, total=False):
-    """The same with leading dimensions and padding."""
+    """Options of a search with batch dimensions and padding."""
 
     query_mask: Tensor | None  # (..., Q) bool
     reference_mask: Tensor | None  # (..., R) bool
 
 
 class TorchKNN(ConstructorRepr):
-    """Exact k nearest neighbours on the device of the query: `knn(query, k, reference, ref_includes_query)`.
+    """Exact k nearest neighbors on the device of the query: `knn(query, k, reference, ref_includes_query)`.
 
-    Neighbours are ordered by (distance, index), with distances evaluated in float64 from the given values in a fixed
+    Neighbors are ordered by (distance, index), with distances evaluated in float64 from the input values in a fixed
     order of operations: the indices are the same on every device and for every memory budget. Integers and half types
-    are accepted. A row that holds NaN or infinity has no neighbours (index -1) and is none, and so is a pair for which
-    a function gives NaN; float64 rows whose squares leave the range of float64 are a ValueError. On a CPU,
-    memory-mapped floating rows are read in pieces and never copied as a whole, so that they may be larger than the
-    memory; those of integers too, where `AccuracyCalculator` is given `open_rows(...)`.
+    are accepted. A row that contains NaN or infinity has no neighbors (index -1) and is never a neighbor; the same
+    holds for a pair for which a function returns NaN. float64 rows whose squares leave the range of float64 raise a
+    ValueError. On a CPU, memory-mapped floating rows are read in chunks and never copied in full, so they may exceed
+    the memory; so may integer rows if `AccuracyCalculator` reads them by `open_rows(...)`.
 
-    `train(embeddings)` and `add(embeddings)` keep references for searches that give none, `reset()` forgets
-    them, `save(path)` and `load(path)` store them.
+    `train(embeddings)` and `add(embeddings)` store references for searches without `reference`, `reset()` removes
+    them, `save(path)` and `load(path)` write and read them.
 
     Args:
         distance: "l2", "sqeuclidean", "ip" (inner product, largest first), "cosine" (1 - cosine similarity), or a
-            function `(Q, D), (R, D) -> (Q, R)`, whose values are the order as they are; largest first if it has a true
-            attribute `is_inverted` or `largest`.
-        exact: False takes the order of a matrix product, which may change neighbours whose distances differ by its
+            function `(Q, D), (R, D) -> (Q, R)`, whose values define the order; largest first if its attribute
+            `is_inverted` or `largest` is true.
+        exact: False uses the order of a matrix product, which may swap neighbors whose distances differ by its
             rounding error, and may change with the device, the memory budget and from call to call.
-        memory_budget: bytes that temporaries may take; default 256 MiB on a CPU, 1 GiB on a GPU. Besides it a search
-            takes about 24 bytes for each reference (90 where a CPU multiplies words), integers their float32 or float64
-            copy, and a GPU one copy of the references.
+        memory_budget: Maximal bytes of temporaries; default 256 MiB on a CPU, 1 GiB on a GPU. In addition, a search
+            needs about 24 bytes per reference (90 with int16 products on a CPU), integers need their float32 or
+            float64 copy, and a GPU needs one copy of the references.
 
     >>> x = torch.tensor([[0.0], [0.1], [5.0], [5.3]])
     >>> distances, indices = TorchKNN()(x, 1, x, True)  # the references include the queries
@@ -77,14 +77,14 @@ class TorchKNN(ConstructorRepr):
         self.distance = distance
         self.exact = exact
         self.memory_budget = memory_budget
-        self._kept: References | Tensor | None = None
+        self._stored: References | Tensor | None = None
 
     def _sizes(self) -> dict[str, int]:
-        return {} if self._kept is None else {"references": len(_rows_of(self._kept))}
+        return {} if self._stored is None else {"references": len(_rows_of(self._stored))}
 
     @property
     def order(self) -> Distance | FunctionDistance:
-        """What `distance` means."""
+        """Distance that defines the order of neighbors, resolved from `distance`."""
         return distance_of(self.distance)
 
     @breaks_graph("TorchKNN searches outside of graphs: how it does depends on the values of the rows")
@@ -98,17 +98,25 @@ class TorchKNN(ConstructorRepr):
         ref_includes_query: bool = False,
         **candidates: Unpack[MaskedCandidates],
     ) -> tuple[Tensor, Tensor]:
-        """Distances and indices of the k nearest references, nearest first.
+        """Return the distances and indices of the k nearest references, nearest first.
+
+        Args:
+            query: Rows whose neighbors are searched.
+            k: Number of neighbors.
+            reference: Rows to search; None: those of `train` and `add`.
+            ref_includes_query: If True, reference i is query i and excluded from its neighbors.
+            self_index: The reference that is this query, -1 if none: generalizes `ref_includes_query` to any order.
+            ignore: True for further references to exclude, or (without batch dimensions and masks) a function that
+                returns its rows for a slice of the queries.
+            query_mask: False for padding, which has no neighbors.
+            reference_mask: False for padding, which is never a neighbor.
 
         Shapes: query: (..., Q, D); reference: (..., R, D); self_index: (..., Q) int64; ignore: (..., Q, R) bool;
         query_mask: (..., Q) bool; reference_mask: (..., R) bool -> (..., Q, k) floating, (..., Q, k) int64.
 
-        `ref_includes_query=True`: reference i is query i and no neighbour of it. `self_index` says the same for any
-        arrangement: the reference that is this query, -1 for none. `ignore` is True for references that are no
-        neighbours either, or (without leading dimensions and masks) a function of a slice of the queries that gives its
-        rows. Masks are False for padding, which is no neighbour and has none. Missing neighbours (fewer than k are
-        left) have index -1 and distance inf (-inf where the largest is first). Distances have the dtype of the input,
-        at least float32.
+        Returns:
+            Distances, in the dtype of the input, at least float32, and indices. Missing neighbors (if fewer than k
+            exist) have index -1 and distance inf (-inf if the largest is first).
         """
         return self._search(query, k, reference, ref_includes_query, True, **candidates)
 
@@ -121,7 +129,7 @@ class TorchKNN(ConstructorRepr):
         ref_includes_query: bool = False,
         **candidates: Unpack[MaskedCandidates],
     ) -> Tensor:
-        """The indices alone, which cost less: most of them need no canonical distance.
+        """Return the indices only, which is faster: most of them need no canonical distance.
 
         Shapes: as above -> (..., Q, k) int64.
         """
@@ -129,42 +137,45 @@ class TorchKNN(ConstructorRepr):
 
     @takes_arrays
     def train(self, embeddings: Tensor) -> None:
-        """Keep these references, in place of any before.
+        """Store references, replacing the previous ones.
 
         Shapes: embeddings: (R, D).
         """
-        self._kept = self._prepared(as_embeddings("embeddings", embeddings))
+        self._stored = self._prepared(as_embeddings("embeddings", embeddings))
 
     @takes_arrays
     def add(self, embeddings: Tensor) -> None:
-        """Keep these too, behind those before.
+        """Append references to the stored ones.
 
         Shapes: embeddings: (R, D).
         """
-        if self._kept is None:
+        if self._stored is None:
             return self.train(embeddings)
         embeddings = as_embeddings("embeddings", embeddings)
-        kept = _rows_of(self._kept)
-        _checks.same_device(embeddings=embeddings, kept=kept)
-        _checks.shape("embeddings", embeddings, "N", kept.shape[1])
-        self.train(torch.cat([kept, embeddings]))
+        stored = _rows_of(self._stored)
+        _checks.same_device(embeddings=embeddings, stored=stored)
+        _checks.shape("embeddings", embeddings, "N", stored.shape[1])
+        self.train(torch.cat([stored, embeddings]))
 
     def reset(self) -> None:
-        self._kept = None
+        """Remove the stored references."""
+        self._stored = None
 
     def save(self, path: str | os.PathLike) -> None:
+        """Write the stored references to a file."""
         rows = _rows_of(self._references())
         with open_atomic(path) as file:
             torch.save({"embeddings": rows}, file)
 
     def load(self, path: str | os.PathLike, map_location: torch.device | str | None = None) -> None:
+        """Replace the stored references by those of a file written by `save`."""
         stored = load_tensors(path, map_location)
         if not isinstance(stored, dict) or not isinstance(stored.get("embeddings"), Tensor):
             raise ValueError(f"{path}: this is no file of {type(self).__name__}.save")
         self.train(stored["embeddings"])
 
     def _prepared(self, rows: Tensor) -> References | Tensor:
-        # rows: (R, D)  ->  what `search` takes: of a named distance with what is computed from the rows once
+        # rows: (R, D)  ->  input of `search`; cached values of the rows exist for named distances only
         distance = self.order
         if isinstance(distance, FunctionDistance):
             return rows
@@ -172,9 +183,11 @@ class TorchKNN(ConstructorRepr):
         return References(rows, distance)
 
     def _references(self) -> References | Tensor:
-        if self._kept is None:
-            raise ValueError("reference: got None and nothing is kept, wanted references here or in train(embeddings)")
-        return self._kept
+        if self._stored is None:
+            raise ValueError(
+                "reference: got None and nothing is stored, wanted references here or in train(embeddings)"
+            )
+        return self._stored
 
     def _search(
         self,
@@ -192,12 +205,12 @@ class TorchKNN(ConstructorRepr):
         _checks.tensor("query", query)
         if query.ndim <= 2 and query_mask is None and reference_mask is None:
             rows = _rows_of(self._references()) if reference is None else reference
-            query, k, rows, own = search_arguments(query, k, rows, ref_includes_query, self_index)
+            query, k, rows, index = search_arguments(query, k, rows, ref_includes_query, self_index)
             rows = query if reference is query else rows
             references = self._references() if reference is None else self._prepared(rows)
             if reference is not query and isinstance(self.order, Distance):
                 check_squares(query=query)
-            return self.search(query, k, references, own, ignore, with_distances)
+            return self.search(query, k, references, index, ignore, with_distances)
 
         k = _checks.check_int("k", k, 1)
         if reference is None:
@@ -217,28 +230,28 @@ class TorchKNN(ConstructorRepr):
     ) -> tuple[Tensor, Tensor]:
         # ignored: (B, Q, R) bool  ->  (B Q, k) floating, (B Q, k) int64
         queries, size = batch.query.shape[1], batch.reference.shape[1]
-        distances, indices = self._nothing(len(batch) * queries, k, batch.query, batch.reference, with_distances)
-        left = torch.ones(len(batch), dtype=torch.bool, device=indices.device)
+        distances, indices = self._missing(len(batch) * queries, k, batch.query, batch.reference, with_distances)
+        remaining = torch.ones(len(batch), dtype=torch.bool, device=indices.device)
         distance = self.order
         if isinstance(distance, Distance):
-            found, memory = min(k, size), budget(self.memory_budget, indices.device)
-            for items, nearest in batch.together(found, distance, self.exact, memory, ignored):
-                left[items] = False
-                indices.view(len(batch), queries, k)[items, :, :found] = nearest
+            count, memory = min(k, size), budget(self.memory_budget, indices.device)
+            for items, nearest in batch.together(count, distance, self.exact, memory, ignored):
+                remaining[items] = False
+                indices.view(len(batch), queries, k)[items, :, :count] = nearest
                 if with_distances:
                     table = distances.view(len(batch), queries, k)
-                    near = batch.distances(items, nearest, distance, memory).to(table.dtype)
-                    table[items, :, :found] = torch.where(nearest < 0, table[items, :, :found], near)
-        for item in map(batch.item, left.nonzero()[:, 0].tolist()):
-            reference, own = item.of_reference(batch.reference), item.index(batch.self_index)
-            hidden = None if ignored is None else item.of_pairs(ignored)
+                    values = batch.distances(items, nearest, distance, memory).to(table.dtype)
+                    table[items, :, :count] = torch.where(nearest < 0, table[items, :, :count], values)
+        for item in map(batch.item, remaining.nonzero()[:, 0].tolist()):
+            reference, self_index = item.of_reference(batch.reference), item.index(batch.self_index)
+            masked = None if ignored is None else item.of_pairs(ignored)
             query = item.of_query(batch.query)
             if isinstance(distance, Distance):
                 check_squares(query=query)
-            near, index = self.search(query, k, self._prepared(reference), own, hidden, with_distances)
+            values, index = self.search(query, k, self._prepared(reference), self_index, masked, with_distances)
             indices[item.number] = item.original(index)
             if with_distances:
-                distances[item.number] = near
+                distances[item.number] = values
         return distances, indices
 
     @torch.no_grad()
@@ -252,7 +265,7 @@ class TorchKNN(ConstructorRepr):
         with_distances: bool = False,
         known: KnownQueries | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """Neighbours of rows that a door has checked; `known`: these rows.
+        """Return the neighbors of checked rows; `own` is the self_index, `known` caches the queries.
 
         Shapes: query: (Q, D); references: (R, D); own: (Q,) int64 -> (Q, k) floating, or (Q, 0) without distances, (Q,
         k) int64.
@@ -263,34 +276,34 @@ class TorchKNN(ConstructorRepr):
             own = torch.full((len(query),), -1, device=query.device)
         _checks.same_device(query=query, ignore=ignore if isinstance(ignore, Tensor) else None)
         ignored = rows_of("ignore", ignore, (len(query), len(reference)))
-        distances, indices = self._nothing(len(query), k, query, reference, with_distances)
-        found = min(k, len(reference))
-        if not found or not len(query):
+        distances, indices = self._missing(len(query), k, query, reference, with_distances)
+        count = min(k, len(reference))
+        if not count or not len(query):
             return distances, indices
         memory = budget(self.memory_budget, query.device)
         search: FunctionSearch | NearestSearch
         if isinstance(distance, FunctionDistance):
-            search = FunctionSearch(query, own, found, reference, distance, memory)
+            search = FunctionSearch(query, own, count, reference, distance, memory)
         else:
             if isinstance(references, Tensor):
-                references = References(references, distance, known.frame if known else None)
+                references = References(references, distance, known.normalization if known else None)
             ignoring = ignored is not None
-            search = NearestSearch(query, own, found, references, memory, self.exact, ignoring, known)
+            search = NearestSearch(query, own, count, references, memory, self.exact, ignoring, known)
         rows = min(search.rows, max(memory // 4 // len(reference), 1)) if ignored else search.rows
         for start in range(0, len(query), rows):
             tile = slice(start, min(start + rows, len(query)))
             nearest = search(tile, ignored(tile) if ignored else None)
-            indices[tile, :found] = nearest
+            indices[tile, :count] = nearest
             if with_distances:
-                near = search.distances(tile, nearest).to(distances.dtype)
-                distances[tile, :found] = torch.where(nearest < 0, distances[tile, :found], near)
+                values = search.distances(tile, nearest).to(distances.dtype)
+                distances[tile, :count] = torch.where(nearest < 0, distances[tile, :count], values)
         return distances, indices
 
-    def _nothing(
+    def _missing(
         self, queries: int, k: int, query: Tensor, reference: Tensor, with_distances: bool
     ) -> tuple[Tensor, Tensor]:
         # ->  (Q, k), (Q, k) int64
-        """Tables of neighbours that are all missing; (Q, 0) without distances."""
+        """Return distances and indices of missing neighbors, to be filled; (Q, 0) without distances."""
         indices = torch.full((queries, k), -1, device=query.device)
         if not with_distances:
             return query.new_empty(queries, 0), indices

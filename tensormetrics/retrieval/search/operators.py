@@ -1,7 +1,7 @@
-"""The native operators of the search on a CPU, and its Triton kernels on a GPU, where they are to be had.
+"""Native operators of the search on a CPU, and its Triton kernels on a GPU, if available.
 
-The operators do what torch has no operator for in one pass over a tile that is in the cache; everything else is made of
-matrix products. References stand where the same is done in torch: canonical_pairs in distance.py, update_topk and
+The operators fuse, in one pass over a tile in the cache, computations for which torch has no operator; the rest are
+matrix products. The reference implementations in torch are: canonical_pairs in distance.py, update_topk and
 finalize_topk in topk.py, count_before in ranking/rank_counts.py.
 """
 
@@ -20,14 +20,14 @@ def _pairs(query: Tensor, reference: Tensor, row: Tensor, column: Tensor, distan
     return query.new_empty(len(row))
 
 
-def _sorted(keys: Tensor, number: Tensor, limit: Tensor, kept: int) -> tuple[Tensor, Tensor]:
-    shape = len(limit), kept
+def _sorted(keys: Tensor, count: Tensor, limit: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    shape = len(limit), k
     return limit.new_empty(shape, dtype=torch.float64), limit.new_empty(shape, dtype=torch.int64)
 
 
-def _of_possible(query: Tensor, reference: Tensor, place: Tensor, *arguments: Any) -> tuple[Tensor, Tensor, Tensor]:
-    shape = len(query), arguments[-2]
-    return place.new_empty(shape), query.new_empty(shape), place.new_empty(len(query), dtype=torch.bool)
+def _reranked(query: Tensor, reference: Tensor, list_index: Tensor, *options: Any) -> tuple[Tensor, Tensor, Tensor]:
+    shape = len(query), options[-2]
+    return list_index.new_empty(shape), query.new_empty(shape), list_index.new_empty(len(query), dtype=torch.bool)
 
 
 def _nothing(*arguments: object) -> None:
@@ -40,25 +40,25 @@ _canonical_pairs = define(
     _pairs,
     Operator("nearest", "exact distances of listed pairs, in TorchKNN and positive_ranks", 60),
 )
-# x: (Q, D), rows: (C, D), of references first, first + 1, ..., bias: (R,), together the filter's values; own: (Q,)
-# references that are no neighbours, ignored: (Q, R) bool. What is kept of each query: keys (Q, capacity, 2), an entry
-# in two words of the values' dtype, as the operator packs it; number (Q,) int32; limit (Q,) of that dtype. With
-# start >= 0 there are keys of all references, query q is reference start + q, and a value also serves its reference, if
-# that is behind.
+# x: (Q, D), rows: (C, D) of references first, first + 1, ..., and bias: (R,) give the filter values; own: (Q,), the
+# reference to exclude, ignored: (Q, R) bool. State of each query: keys (Q, capacity, 2), an entry packed into two
+# numbers of the dtype of the values; number (Q,) int32, the count of entries; limit (Q,) of that dtype. With
+# start >= 0, there are keys of all references, query q is reference start + q, and a value is also an entry of its
+# reference if that follows the queries.
 _update_topk = define(
     "update_topk(Tensor x, Tensor rows, Tensor bias, int first, Tensor own, Tensor? ignored, Tensor(a!) keys, "
     "Tensor(b!) number, Tensor(c!) limit, int kept, int start) -> ()",
     _nothing,
-    Operator("nearest", "TorchKNN and what searches with it", 4.5),
+    Operator("nearest", "TorchKNN and its users", 4.5),
 )
-# ->  (Q, kept) float64, (Q, kept) int64
+# ->  (Q, kept) float64 ascending, (Q, kept) int64
 _finalize_topk = define(
     "finalize_topk(Tensor(a!) keys, Tensor number, Tensor limit, int kept) -> (Tensor, Tensor)",
     _sorted,
-    Operator("nearest", "TorchKNN and what searches with it", 4.5),
+    Operator("nearest", "TorchKNN and its users", 4.5),
 )
-# x to ignored: as above; query, reference: as in canonical_pairs; equal: (R,) int64, from `equal_rows`; delta, index:
-# (Q, P), positives in order; relevant, factor, shift, error: (Q,); before: (Q, P + 1) int64.
+# x, ..., ignored: as above; query, reference: as in canonical_pairs; equal: (R,) int64, from `equal_rows`; delta,
+# index: (Q, P), sorted positives; relevant, factor, shift, error: (Q,); before: (Q, P + 1) int64.
 _count_before = define(
     "count_before(Tensor x, Tensor rows, Tensor bias, int first, Tensor own, Tensor? ignored, Tensor query, "
     "Tensor reference, Tensor equal, Tensor delta, Tensor index, Tensor relevant, Tensor factor, Tensor shift, "
@@ -67,42 +67,44 @@ _count_before = define(
     Operator("nearest", "positive_ranks and scores with k=None", 8),
 )
 
-# rows: (N, D), order: (M,) int64, which of them, -1 = none, centre: (D,) float64; at places first, first + 1, ... of
-# panels: (P, D', 64, 2) int16, scale: (64 P,) float32, sizes: (3, 64 P) float64; see `Rounded` in words/rounded.py
+# rows: (N, D), order: (M,) int64, rows to read, -1 if none, centre: (D,) float64; written to positions first,
+# first + 1, ... of panels: (P, D', 64, 2) int16, scale: (64 P,) float32, sizes: (3, 64 P) float64; see `Rounded` in
+# int16/quantize.py
 _to_words = define(
     "to_words(Tensor rows, Tensor? order, Tensor centre, float factor, Tensor(a!) panels, Tensor(b!) scale, "
     "Tensor(c!) sizes, int first) -> ()",
     _nothing,
-    Operator("nearest", "TorchKNN and what searches with it", 5),
+    Operator("nearest", "TorchKNN and its users", 5),
 )
 multiplies_words = define(
     "multiplies_words(Tensor like) -> Tensor",
     lambda like: like.new_empty((), dtype=torch.bool),
-    Operator("nearest", "TorchKNN and what searches with it", 1),
+    Operator("nearest", "TorchKNN and its users", 1),
 )
-# x, panels: queries and references, as `Rounded` holds them; x_scale, scale, bias, share, spread: (64 P,) float32;
-# width, slack, own: (Q,), and what is kept of each query: see `Lists` in words/rounded.py. With first >= 0, a multiple
-# of 64, queries are the first of the references, and each product with one from `first` on serves both of its rows.
+# x, panels: queries and references in the layout of `Rounded`; x_scale, scale, bias, share, spread: (64 P,) float32;
+# width, slack, own: (Q,); bounds to limit: candidates of each query, see `Lists` in int16/quantize.py. With first >= 0,
+# a multiple of 64, the queries are the first references, and each product with a reference from `first` on updates the
+# lists of both rows.
 _int16_candidates = define(
     "int16_candidates(Tensor x, Tensor x_scale, Tensor panels, Tensor scale, Tensor bias, Tensor share, Tensor spread, "
     "Tensor width, Tensor slack, Tensor own, Tensor(a!) bounds, Tensor(b!) column, Tensor(c!) number, "
     "Tensor(d!) limit, int k, int first) -> ()",
     _nothing,
-    Operator("nearest", "TorchKNN and what searches with it", 20),
+    Operator("nearest", "TorchKNN and its users", 20),
 )
-# query: (Q, D) float64, reference: (R, D), distance: as in canonical_pairs; place: (Q,) int64, which list is theirs;
-# order: (R,) int64, which reference each column is; then as above
-# ->  (Q, k) int64, (Q, k) float64, (Q,) bool, for which queries something is known
+# query: (Q, D) float64, reference: (R, D), distance: as in canonical_pairs; place: (Q,) int64, the list of each query;
+# order: (R,) int64, the reference of each column; the others as above
+# ->  (Q, k) int64, (Q, k) float64, (Q,) bool, the queries whose list is complete
 _rerank_candidates = define(
     "rerank_candidates(Tensor query, Tensor reference, Tensor place, Tensor order, Tensor slack, "
     "Tensor(a!) bounds, Tensor(b!) column, Tensor(c!) number, Tensor(d!) limit, int k, int distance) "
     "-> (Tensor, Tensor, Tensor)",
-    _of_possible,
-    Operator("nearest", "TorchKNN and what searches with it", 20),
+    _reranked,
+    Operator("nearest", "TorchKNN and its users", 20),
 )
-# query: (Q, D), reference: (R, D); row_of: (n,), order: (C,) int64, which rows lists and their columns are; then as
-# above, of these lists; shift: (n,) float64; delta, index: (Q, k); see csrc/nearest/candidates_cpu.cpp
-# ->  (n,) bool, of which lists something is known
+# query: (Q, D), reference: (R, D); row_of: (n,), order: (C,) int64, the rows of lists and of their columns; the others
+# as above, for these lists; shift: (n,) float64; delta, index: (Q, k); see csrc/nearest/candidates_cpu.cpp
+# ->  (n,) bool, the lists that are complete
 _settle_possible = define(
     "settle_possible(Tensor query, Tensor reference, Tensor row_of, Tensor order, Tensor slack, Tensor(a!) bounds, "
     "Tensor(b!) column, Tensor(c!) number, Tensor(d!) limit, Tensor shift, float factor, int first, int distance, "
@@ -129,12 +131,12 @@ count_before = interruptible(_count_before, lambda x, rows, *_: len(x) * (rows.n
 
 
 def selects(device: torch.device) -> bool:
-    """Whether the operators that keep the least values can be used."""
+    """Return whether the top-k operators can be used."""
     return _native.has_usable_kernel("update_topk", device)
 
 
 def counts(device: torch.device) -> bool:
-    """Whether the operator that counts what is before each positive can be used."""
+    """Return whether the operator that counts the references before each positive can be used."""
     return _native.has_usable_kernel("count_before", device)
 
 
@@ -148,7 +150,7 @@ def kernels(device: torch.device, family: str) -> ModuleType | None:
 
 
 def preparing(rows: Tensor) -> ModuleType | None:
-    """The Triton kernels that make rows ready for products, where they can run."""
+    """Return the module of the Triton kernels that prepare rows for products if they can run."""
     if not _gpu_kernels.can_use("preparation", rows.device):
         return None
     from .kernels import prepare

@@ -1,6 +1,6 @@
-"""A filter: matrix products that approximate canonical distances, with a bound on what they may be off by.
+"""Filter by matrix products that approximate canonical distances, with an error bound.
 
-A product's bits depend on the device and the tile, so it may only rule pairs out, within its bound.
+The bits of a product depend on the device and the tile, so it may only exclude pairs, within its bound.
 """
 
 import contextlib
@@ -19,46 +19,47 @@ from ..inputs import finite_rows
 from . import operators
 from .distance import Distance, rows_at_once
 
-BLOCK = 64  # the filter's columns are a multiple of it
-_KNOWN = 2.0**40  # beyond this norm a square may leave the range of a dtype: then nothing is known
+BLOCK = 64  # the number of columns of a filter is a multiple
+_MAX_NORM = 2.0**40  # squares of larger norms may overflow, so the error is unbounded
 
 
 class Normalization(NamedTuple):
-    """What is subtracted from rows, and what they are then multiplied by."""
+    """Center that is subtracted from rows, and scale by which they are multiplied afterwards."""
 
     centre: Tensor  # (D,) float64
     scale: Tensor  # () float64, a power of two
-    longest: Tensor | None = None  # () float64, norm of the longest of all rows in it; None: each filter has its own
+    longest: Tensor | None = None  # () float64, largest norm of all centered rows; None: computed by each filter
 
 
 def middle(rows: Tensor, distance: Distance) -> Tensor:
     # rows: (N, D)  ->  (D,) float64
-    """A point in the midst of most rows."""
-    enough = min(max(2**19 // max(rows.shape[1], 1), 64), 1024)  # to take little memory, however many columns there are
-    some = distance.prepared(rows[:: len(rows) // enough + 1])
-    some = some.where(finite_rows(some)[:, None], 0.0)
-    # A median of all of these would take longer than a small search.
-    fewer = some[:: len(some) // 64 + 1].sort(0).values  # deterministic mode refuses medians with their indices
-    away = (some - fewer[(len(fewer) - 1) // 2]).norm(dim=1, keepdim=True)
-    near = away <= 4 * away.median()  # a few huge rows would take the mean far away from all others
-    return torch.where(near, some, 0.0).sum(0) / near.sum().clamp(min=1)
+    """Return a robust center of the rows."""
+    enough = min(max(2**19 // max(rows.shape[1], 1), 64), 1024)  # bounded memory for any number of columns
+    sample = distance.prepared(rows[:: len(rows) // enough + 1])
+    sample = sample.where(finite_rows(sample)[:, None], 0.0)
+    # A median of the entire sample would take longer than a small search.
+    # Deterministic mode rejects `median`, which returns indices.
+    subsample = sample[:: len(sample) // 64 + 1].sort(0).values
+    distances = (sample - subsample[(len(subsample) - 1) // 2]).norm(dim=1, keepdim=True)
+    is_close = distances <= 4 * distances.median()  # a few huge rows would move the mean far from all others
+    return torch.where(is_close, sample, 0.0).sum(0) / is_close.sum().clamp(min=1)
 
 
 class Filter:
-    """References made ready for matrix products that approximate canonical distances, with a bound on the error.
+    """References prepared for matrix products that approximate canonical distances, with an error bound.
 
-    Rows are centred, which keeps them short and moves no neighbour, scaled by a power of two, so that float32 neither
-    overflows nor loses small squares, and rounded to `dtype`: once where that takes at most `memory` bytes, else again
-    for each product. With u and v the unit roundoffs of `dtype` and float64, the products are off by at most (D + 8) u
-    in any order of summation, canonical distances and centring by (4 log2 D + 32) v, in units of the terms' size and
-    with room for second-order terms (Higham, Accuracy and Stability of Numerical Algorithms, 2002, chapter 3,
-    DOI 10.1137/1.9780898718027). References that hold NaN or infinity are `hidden`: their products are infinite.
-    In a given `frame` references may come out longer than 1: then the bound is infinite.
+    Rows are centered, which keeps them short and the neighbors unchanged, scaled by a power of two, so that float32
+    neither overflows nor loses small squares, and rounded to `dtype`: once if that needs at most `memory` bytes, else
+    for each product. With u and v the unit roundoffs of `dtype` and float64, products have an error of at most
+    (D + 8) u for any order of summation, canonical distances and centering one of (4 log2 D + 32) v, relative to the
+    terms and including second-order terms (Higham, Accuracy and Stability of Numerical Algorithms, 2002, chapter 3,
+    DOI 10.1137/1.9780898718027). References that contain NaN or infinity are `hidden`: their products are infinite.
+    With an explicit `frame`, references may be longer than 1: then the bound is infinite.
     """
 
     scale: Tensor  # () float64, a power of two
-    norm: Tensor  # () float64, of the longest row, scaled
-    away: Tensor  # () float64, of the centre, scaled
+    norm: Tensor  # () float64, scaled norm of the longest row
+    center_norm: Tensor  # () float64, scaled norm of the center
 
     def __init__(
         self,
@@ -66,47 +67,47 @@ class Filter:
         distance: Distance,
         dtype: torch.dtype,
         memory: float = math.inf,
-        chosen: Tensor | None = None,
+        subset: Tensor | None = None,
         frame: Normalization | None = None,
         norms: Tensor | None = None,
     ) -> None:
-        # reference: (R, D)  chosen: (M,) int64, the references to take, None = all of them
-        # norms: (R,) float64, where they are known, of centred references in a frame; not finite where a row is not
-        self.reference, self.chosen = reference, chosen
+        # reference: (R, D)  subset: (M,) int64, the references to use, None: all
+        # norms: (R,) float64, of the references centered by `frame`, if available; not finite where a row is not
+        self.reference, self.subset = reference, subset
         self.distance, self.dtype = distance, dtype
-        self.count = len(reference) if chosen is None else len(chosen)
+        self.count = len(reference) if subset is None else len(subset)
         self.size, dim = -(-self.count // BLOCK) * BLOCK, reference.shape[1]
-        kernels = operators.preparing(reference) if chosen is None and self.count else None
+        kernels = operators.preparing(reference) if subset is None and self.count else None
         if frame is not None and norms is not None:
-            self.centre, self.norms, self.hidden, sizes = self._known(frame, norms)
+            self.centre, self.norms, self.hidden, sizes = self._from_norms(frame, norms)
         elif kernels:
             self.centre, self.norms, self.hidden, sizes = kernels.lengths(reference, distance.unit, frame)
         else:
             self.centre, self.norms, self.hidden, sizes = self._lengths(frame)
         self.sizes = sizes  # (3,) float64
-        self.scale, self.norm, self.away = sizes.unbind()
+        self.scale, self.norm, self.center_norm = sizes.unbind()
         rows = memory / max(dim * dtype.itemsize, 1)
         self.step = self.size if self.size <= rows else max(int(rows / 4) // BLOCK, 1) * BLOCK
 
-    def _lengths(self, frame: Normalization | None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        # ->  (D,) centre, (M,) norms, (M,) hidden, (3,)
-        if frame is None:
-            given = self.reference if self.chosen is None else self.reference[self.chosen[:: self.count // 1024 + 1]]
-        centre = self.centre = middle(given, self.distance) if frame is None else frame.centre
-        # Kept pieces would lie between the large ones that are freed, and hold their memory.
+    def _lengths(self, normalization: Normalization | None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        # ->  (D,) center, (M,) norms, (M,) nonfinite, (3,)
+        if normalization is None:
+            sample = self.reference if self.subset is None else self.reference[self.subset[:: self.count // 1024 + 1]]
+        centre = self.centre = middle(sample, self.distance) if normalization is None else normalization.centre
+        # Chunks kept in a list would lie between large freed blocks and fragment the memory.
         norms = torch.empty(self.count, dtype=torch.float64, device=centre.device)
-        for piece in self._steps(0, self.count):
-            norms[piece] = self.centred(self._given(piece)).norm(dim=1)
-        hidden = ~norms.isfinite()
-        norms.masked_fill_(hidden, 0.0)
+        for chunk in self._steps(0, self.count):
+            norms[chunk] = self.centred(self._read(chunk)).norm(dim=1)
+        nonfinite = ~norms.isfinite()
+        norms.masked_fill_(nonfinite, 0.0)
         longest = norms.amax()
-        return centre, norms, hidden, _sizes(frame or Normalization(centre, power_of_two(longest)), longest)
+        return centre, norms, nonfinite, _sizes(normalization or Normalization(centre, power_of_two(longest)), longest)
 
-    def _known(self, frame: Normalization, norms: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def _from_norms(self, normalization: Normalization, norms: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         # ->  as `_lengths`
-        hidden = ~norms.isfinite()
-        norms = norms.masked_fill(hidden, 0.0)
-        return frame.centre, norms, hidden, _sizes(frame, norms.amax())
+        nonfinite = ~norms.isfinite()
+        norms = norms.masked_fill(nonfinite, 0.0)
+        return normalization.centre, norms, nonfinite, _sizes(normalization, norms.amax())
 
     def __len__(self) -> int:
         return self.size
@@ -115,72 +116,72 @@ class Filter:
     def bias(self) -> Tensor:
         # ->  (R',), R' the next multiple of BLOCK, inf where there is no reference
         bias = self.norms.new_full((self.size,), torch.inf, dtype=self.dtype)
-        # In place: of a number for each reference there may be very many.
+        # In-place operations, because there may be very many references.
         bias[: self.count] = (self.norms * self.scale).square_().clamp_(max=1).mul_(self.distance.factor - 1)
         bias[: self.count].masked_fill_(self.hidden, torch.inf)
         return bias
 
     @functools.cached_property
     def rows(self) -> Tensor | None:
-        # ->  (R', D), None where the memory takes only pieces of it
+        # ->  (R', D), None if only chunks of it fit in memory
         return self.ready(slice(0, self.size)) if self.step == self.size else None
 
     @property
     def rounding(self) -> float:
-        """What canonical distances and centring are off by, in units of the terms' size."""
+        """Error bound of canonical distances and centering, relative to the terms."""
         return (4 * math.log2(max(len(self.centre), 1)) + 32) * 2.0**-53
 
     def query(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         # rows: (Q, D)  ->  (Q, D) for `values`, (Q,) float64
-        """Queries made ready, and what their values are off by, up to one constant for each query."""
+        """Prepare queries and bound the error of their values, up to one constant per query."""
         x = torch.empty(rows.shape, dtype=self.dtype, device=rows.device)
         return x, self.error(self.scaled(rows, x))
 
-    def scaled(self, rows: Tensor, found: Tensor) -> Tensor:
-        # rows: (Q, D)  found: (Q, D) of the filter's type  ->  (Q,) float64
-        """Makes queries ready in `found` and gives their norms; one of 2^40 or above, or of NaN, becomes zeros."""
+    def scaled(self, rows: Tensor, out: Tensor) -> Tensor:
+        # rows: (Q, D)  out: (Q, D) of the dtype of the filter  ->  (Q,) float64
+        """Write prepared queries to `out` and return their norms; rows of norm NaN or at least 2^40 become zeros."""
         euclidean = self.distance.euclidean
         x = self.centred(rows, euclidean)
         norm = x.norm(dim=1)
         scale = self.scale if euclidean else power_of_two(norm)
         norm = norm * scale
-        torch.mul(x, scale.unsqueeze(-1), out=found)
-        found.masked_fill_(~(norm < _KNOWN)[:, None], 0.0)
+        torch.mul(x, scale.unsqueeze(-1), out=out)
+        out.masked_fill_(~(norm < _MAX_NORM)[:, None], 0.0)
         return norm
 
     def error(self, norm: Tensor, products: bool = True) -> Tensor:
-        # norm: (Q,) float64, of queries made ready; `products`: that of products in `dtype` too  ->  (Q,) float64
+        # norm: (Q,) float64, of prepared queries  products: include the error of products in `dtype`  ->  (Q,) float64
         finfo, dim, rounding = torch.finfo(self.dtype), len(self.centre), self.rounding
         filtering = ((dim + 8) * finfo.eps / 2 if products else 0.0) + rounding
         if self.distance.euclidean:
             error = filtering * self.norm * (self.norm + 2 * norm) + rounding * norm * norm
         else:
-            error = (filtering * self.norm + rounding * self.away) * norm
+            error = (filtering * self.norm + rounding * self.center_norm) * norm
         error = error + 8 * (dim + 8) * finfo.tiny * (1 + norm)
-        return torch.where((norm < _KNOWN) & (self.norm <= 1), error, torch.inf)
+        return torch.where((norm < _MAX_NORM) & (self.norm <= 1), error, torch.inf)
 
     def place(self, rows: Tensor, scale: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        # rows: (Q, D)  scale: (Q,) float64, their own, None = as `query` takes it  ->  (Q,), (Q,) float64
-        """Factor and shift that take canonical distances to what `values` approximates, within its error."""
+        # rows: (Q, D)  scale: (Q,) float64, None: as in `query`  ->  (Q,), (Q,) float64
+        """Return the factor and shift that map canonical distances to `values`, within their error."""
         x = self.centred(rows, self.distance.euclidean)
         if self.distance.euclidean:
             factor = (self.scale * self.scale).expand(len(x))
             return factor, -factor * halving_sum(x * x)
-        # A norm that was added up in another order may be on the other side of a power of two.
+        # A norm that is summed in another order may be above or below a power of two.
         factor = self.scale * (power_of_two(x.norm(dim=1)) if scale is None else scale)
         centre = halving_sum(x * self.centre)
         return factor, factor * (centre - self.distance.constant)
 
     def pieces(self, start: int = 0) -> Iterator[tuple[int, Tensor]]:
-        # ->  (C, D) each, from row `first`
-        """All rows from `start` on, as many at once as the memory allows, for products with what `query` gives."""
+        # ->  first row and (C, D) of each chunk
+        """Yield all rows from `start` on in chunks that fit in memory, for products with the result of `query`."""
         for first in range(start, self.count, self.step):
-            piece = slice(first, min(first + self.step, self.count))
-            yield first, self.ready(piece) if self.rows is None else self.rows[piece]
+            chunk = slice(first, min(first + self.step, self.count))
+            yield first, self.ready(chunk) if self.rows is None else self.rows[chunk]
 
     def values(self, x: Tensor, columns: slice = slice(None)) -> Tensor:
         # x: (Q, D) from `query`  ->  (Q, C), C a multiple of BLOCK, inf where there is no reference
-        """Canonical distances times a power of two, up to a constant for each query and up to its error."""
+        """Compute canonical distances times a power of two, up to a constant of each query and within its error."""
         bias = self.bias[columns]
         start = columns.start or 0
         rows = self.ready(slice(start, start + len(bias))) if self.rows is None else self.rows[columns]
@@ -191,15 +192,15 @@ class Filter:
         # ->  (N, D), zeros where there is no reference
         prepared = torch.empty(rows.stop - rows.start, len(self.centre), dtype=self.dtype, device=self.centre.device)
         prepared[max(self.count - rows.start, 0) :] = 0
-        for piece in self._steps(rows.start, min(rows.stop, self.count)):
-            x = self.centred(self._given(piece)).mul_(self.scale)
+        for chunk in self._steps(rows.start, min(rows.stop, self.count)):
+            x = self.centred(self._read(chunk)).mul_(self.scale)
             x = x.nan_to_num_().clamp_(-1, 1).mul_(-self.distance.factor)
-            prepared[piece.start - rows.start : piece.stop - rows.start] = x
+            prepared[chunk.start - rows.start : chunk.stop - rows.start] = x
         return prepared
 
-    def _given(self, rows: slice) -> Tensor:
+    def _read(self, rows: slice) -> Tensor:
         # ->  (N, D)
-        return self.reference[rows if self.chosen is None else self.chosen[rows]]
+        return self.reference[rows if self.subset is None else self.subset[rows]]
 
     def _steps(self, start: int, stop: int) -> Iterator[slice]:
         step = rows_at_once(self.reference)
@@ -209,20 +210,22 @@ class Filter:
         # rows: (N, D)  ->  (N, D) float64
         if self.distance.unit:
             rows = self.distance.prepared(rows)
-        # Torch widens the rows as it reads them.
+        # Subtraction converts the rows to float64 while it reads them.
         return rows - self.centre if centred else rows.double()
 
 
-def _sizes(frame: Normalization, longest: Tensor) -> Tensor:
+def _sizes(normalization: Normalization, longest: Tensor) -> Tensor:
     # ->  (3,) float64
-    longest = longest if frame.longest is None else frame.longest
-    return torch.stack([frame.scale, frame.scale * longest, frame.scale * frame.centre.norm()])
+    longest = longest if normalization.longest is None else normalization.longest
+    return torch.stack(
+        [normalization.scale, normalization.scale * longest, normalization.scale * normalization.centre.norm()]
+    )
 
 
 class _Precision:
-    """The process-wide precision of float32 products: "ieee" while any thread needs it, then as it was before.
+    """Process-wide precision of float32 products: "ieee" while any thread needs it, then restored.
 
-    Another setting would let a product be rounded to fewer bits, which would break the bound.
+    Any other setting may round a product to fewer bits, which invalidates the bound.
     """
 
     def __init__(self) -> None:
@@ -242,7 +245,7 @@ class _Precision:
             self.users -= 1
             while self.before and not self.users:
                 backend, precision = self.before.popitem()
-                if backend.fp32_precision == "ieee":  # else somebody has chosen another one meanwhile
+                if backend.fp32_precision == "ieee":  # else it was changed in the meantime
                     backend.fp32_precision = precision
 
 

@@ -1,4 +1,4 @@
-"""Rows to search, and queries that are searched for again and again, with what is computed from them once."""
+"""References and repeated queries with cached values."""
 
 import math
 from types import ModuleType
@@ -9,59 +9,59 @@ from torch import Tensor
 from ..inputs import check_count
 from .distance import DISTANCES, Distance, equal_rows, rows_at_once
 from .fp16_filter import HalfFilter
-from .kernels.tables import Halves
+from .kernels.tables import Float16Queries
 from .product_filter import Filter, Normalization
 
 
 class References:
-    """Rows to search, with what is computed from them once."""
+    """Rows to search, with cached values computed from them."""
 
-    def __init__(self, rows: Tensor, distance: Distance, frame: Normalization | None = None) -> None:
-        # rows: (R, D)  frame: that of the first filter, None = their own
+    def __init__(self, rows: Tensor, distance: Distance, normalization: Normalization | None = None) -> None:
+        # rows: (R, D)  normalization: of the first filter, None: computed from the rows
         check_count(len(rows))
-        self.rows, self.distance, self.frame = rows, distance, frame
+        self.rows, self.distance, self.normalization = rows, distance, normalization
         self._filters: dict[torch.dtype, Filter] = {}
-        self._halves: HalfFilter | None = None
+        self._fp16: HalfFilter | None = None
 
     def __len__(self) -> int:
         return len(self.rows)
 
     def filter(self, dtype: torch.dtype, memory: int) -> Filter:
         if dtype not in self._filters:
-            frame = None if self._filters else self.frame
-            self._filters[dtype] = self._filter(dtype, memory, frame=frame)
+            normalization = None if self._filters else self.normalization
+            self._filters[dtype] = self._filter(dtype, memory, normalization=normalization)
         return self._filters[dtype]
 
-    def halves(self, kernels: ModuleType, memory: int) -> HalfFilter:
-        if self._halves is None:
-            self._halves = HalfFilter(self.filter(torch.float32, memory), kernels)
-        return self._halves
+    def fp16_filter(self, kernels: ModuleType, memory: int) -> HalfFilter:
+        if self._fp16 is None:
+            self._fp16 = HalfFilter(self.filter(torch.float32, memory), kernels)
+        return self._fp16
 
-    def filter_of(self, chosen: Tensor, memory: int) -> Filter:
-        # chosen: (M,) int64
-        return self._filter(torch.float64, memory, chosen)
+    def filter_of(self, subset: Tensor, memory: int) -> Filter:
+        # subset: (M,) int64
+        return self._filter(torch.float64, memory, subset)
 
     def _filter(
-        self, dtype: torch.dtype, memory: int, chosen: Tensor | None = None, frame: Normalization | None = None
+        self, dtype: torch.dtype, memory: int, subset: Tensor | None = None, normalization: Normalization | None = None
     ) -> Filter:
-        # On a GPU a copy of all rows is kept.
+        # A GPU stores a copy of all rows.
         allowed = memory // 2 if self.rows.device.type == "cpu" else math.inf
-        return Filter(self.rows, self.distance, dtype, allowed, chosen, frame)
+        return Filter(self.rows, self.distance, dtype, allowed, subset, normalization)
 
     def first_of_equal(self, count: int) -> Tensor:
-        # ->  (M,) int64 ascending: of each set of equal rows the `count` lowest indices
+        # ->  (M,) int64 ascending, the `count` lowest indices of each set of equal rows
         first = equal_rows(self.rows)
         order = first.argsort(stable=True)
         ordered = first[order]
-        place = torch.arange(len(order), device=order.device) - torch.searchsorted(ordered, ordered)
-        return order[place < count].sort().values
+        position = torch.arange(len(order), device=order.device) - torch.searchsorted(ordered, ordered)
+        return order[position < count].sort().values
 
 
 class KnownQueries:
-    """Queries that are centred, scaled and rounded once for several searches, as k-means does, by "sqeuclidean".
+    """Cache of queries that are centered, scaled and rounded once for several searches by "sqeuclidean".
 
-    References are put into the frame of the queries, for which they should lie among them, as means do: of any that is
-    more than twice as far from the centre as all queries nothing is proven, and slower ways to search find it.
+    k-means uses it. References share the normalization of the queries, so they should lie among them, as means do: if
+    one is more than twice as far from the center as all queries, nothing is proven and slower stages search it.
     """
 
     distance = DISTANCES["sqeuclidean"]
@@ -70,29 +70,29 @@ class KnownQueries:
         # rows: (Q, D)
         self.rows = rows
         self.dtype = torch.float64 if rows.dtype == torch.float64 else torch.float32
-        self.kept = rows.device.type != "cpu" or 2 * rows.numel() * self.dtype.itemsize <= memory
-        own = Filter(rows, self.distance, self.dtype)
-        self.frame = Normalization(own.centre, own.scale / 2)
+        self.is_cached = rows.device.type != "cpu" or 2 * rows.numel() * self.dtype.itemsize <= memory
+        query_filter = Filter(rows, self.distance, self.dtype)
+        self.normalization = Normalization(query_filter.centre, query_filter.scale / 2)
         self._scaled: tuple[Tensor, Tensor] | None = None
-        self._halves: Halves | None = None
+        self._fp16: Float16Queries | None = None
 
     def query(self, rows: slice, filter_: Filter) -> tuple[Tensor, Tensor]:
         # ->  (Q, D), (Q,)
-        """What `Filter.query` gives for some of the queries, of a filter in their frame."""
-        if not self.kept:
+        """Return the result of `Filter.query` for a slice of the queries; the filter shares their normalization."""
+        if not self.is_cached:
             return filter_.query(self.rows[rows])
         if self._scaled is None:
-            pieces = self.rows.split(rows_at_once(self.rows))
+            chunks = self.rows.split(rows_at_once(self.rows))
             x = torch.empty(self.rows.shape, dtype=self.dtype, device=self.rows.device)
-            sides = zip(pieces, x.split(len(pieces[0])), strict=True)
-            self._scaled = x, torch.cat([filter_.scaled(*side) for side in sides])
+            pairs = zip(chunks, x.split(len(chunks[0])), strict=True)
+            self._scaled = x, torch.cat([filter_.scaled(*pair) for pair in pairs])
         x, norm = self._scaled
         return x[rows], filter_.error(norm[rows])
 
-    def halves(self, rows: slice, filter_: HalfFilter) -> Halves:
-        """What `HalfFilter.query` gives for some of the queries, the first of them at the start of a tile."""
-        if self._halves is None:
-            self._halves = filter_.query(self.rows)
-        stop = rows.start + filter_.whole_tiles(rows.stop - rows.start)
-        table, left, known = self._halves[:3]
-        return Halves(table[rows.start : stop], left[:, rows.start : stop].contiguous(), known[rows])
+    def fp16(self, rows: slice, filter_: HalfFilter) -> Float16Queries:
+        """Return the result of `HalfFilter.query` for a slice of the queries that begins at a tile boundary."""
+        if self._fp16 is None:
+            self._fp16 = filter_.query(self.rows)
+        stop = rows.start + filter_.padded_rows(rows.stop - rows.start)
+        table, left, is_bounded = self._fp16[:3]
+        return Float16Queries(table[rows.start : stop], left[:, rows.start : stop].contiguous(), is_bounded[rows])

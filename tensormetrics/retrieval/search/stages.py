@@ -1,4 +1,4 @@
-"""The ways of searching: each proves the neighbours of most queries, and the next one takes the others."""
+"""Stages of a search: each proves the neighbors of most queries and passes the others to the next stage."""
 
 import functools
 from collections.abc import Callable
@@ -10,187 +10,203 @@ from torch import Tensor
 from ..deterministic import lexsort
 from .product_filter import Filter
 from .references import KnownQueries, References
-from .topk import HalvedTiles, least_values
+from .topk import SymmetricTopK, filter_topk
 
 
 class Queries(NamedTuple):
-    """Some of the queries of a search."""
+    """Subset of the queries of a search."""
 
     rows: Tensor  # (Q, D)
-    own: Tensor  # (Q,) int64, the reference that is this query, -1 = none
+    self_index: Tensor  # (Q,) int64, the reference that is this query, -1 if none
     ignored: Tensor | None  # (Q, R) bool
-    place: slice | None  # among all queries; None: they do not follow each other
+    span: slice | None  # position in all queries; None if they are not consecutive
 
-    def at(self, some: Tensor) -> "Queries":
-        # some: (q,) int64, or (Q,) bool
-        return Queries(self.rows[some], self.own[some], None if self.ignored is None else self.ignored[some], None)
+    def select(self, subset: Tensor) -> "Queries":
+        # subset: (q,) int64, or (Q,) bool
+        ignored = None if self.ignored is None else self.ignored[subset]
+        return Queries(self.rows[subset], self.self_index[subset], ignored, None)
 
 
-class Way(Protocol):
-    """One way of searching."""
+class SearchStage(Protocol):
+    """Interface of a stage of the search."""
 
-    rows: int  # the most queries at once
+    rows: int  # maximal number of queries per call
 
-    def serves(self, queries: Queries) -> bool:
-        """Whether it may prove neighbours that the ways before it have not."""
+    def can_handle(self, queries: Queries) -> bool:
+        """Return whether this stage may prove neighbors that earlier stages could not."""
 
     def search(self, queries: Queries) -> tuple[Tensor, Tensor]:
-        # ->  (Q, k) int64, -1 where none is left, (Q,) bool
-        """The k nearest references, and for which queries they are proven to be."""
+        # ->  (Q, k) int64, -1 where fewer than k exist, (Q,) bool
+        """Return the k nearest references and whether they are proven."""
 
 
-class Task(NamedTuple):
-    """What is looked for, and the room there is."""
+class SearchProblem(NamedTuple):
+    """Search problem: references, k, memory and dtype."""
 
     references: References
     k: int
     exact: bool
     memory: int
     dtype: torch.dtype  # of products with all references
-    columns: int  # of a tile; 0: the native operator has tiles of its own
+    columns: int  # of a tile; 0: the native operator chooses its tiles
 
     @property
-    def kept(self) -> int:
+    def num_candidates(self) -> int:
         return kept_of(self.k, len(self.references), self.exact)
 
-    def filtered(
-        self, queries: Queries, filter_: Filter, known: KnownQueries | None = None, halved: HalvedTiles | None = None
+    def search_filter(
+        self,
+        queries: Queries,
+        filter_: Filter,
+        query_cache: KnownQueries | None = None,
+        symmetric_topk: SymmetricTopK | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """`Way.search` by the values of a filter; own and ignored are references of it."""
-        place = queries.place
-        x, error = known.query(place, filter_) if known and place else filter_.query(queries.rows)
-        kept = min(self.kept, filter_.count)
-        if halved and place and halved.serves(place):
-            values, columns = halved(x, place)
+        """Search by the values of a filter; `self_index` and `ignored` refer to its references."""
+        span = queries.span
+        x, error = query_cache.query(span, filter_) if query_cache and span else filter_.query(queries.rows)
+        num_candidates = min(self.num_candidates, filter_.count)
+        if symmetric_topk and span and symmetric_topk.is_next(span):
+            values, columns = symmetric_topk(x, span)
         else:
-            values, columns = least_values(filter_, x, queries.own, queries.ignored, kept, self.columns)
-        if filter_.chosen is not None:
-            # What is infinitely far may be a column behind the last reference.
-            columns = filter_.chosen[columns.clamp(max=filter_.count - 1)]
-        return settle_filtered(self, queries, values, columns, error, kept == filter_.count)
+            values, columns = filter_topk(filter_, x, queries.self_index, queries.ignored, num_candidates, self.columns)
+        if filter_.subset is not None:
+            # Columns of infinite values may lie after the last reference.
+            columns = filter_.subset[columns.clamp(max=filter_.count - 1)]
+        return certify_filtered(self, queries, values, columns, error, num_candidates == filter_.count)
 
 
-class Coarse:
-    """By products with all references, in the dtype of the rows, at least float32."""
+class ProductStage:
+    """Search stage by products with all references in the dtype of the rows, at least float32."""
 
-    def __init__(self, task: Task, rows: int, known: KnownQueries | None, halved: HalvedTiles | None) -> None:
-        # known: all queries  halved: where these are the references
-        self.task, self.rows, self.known, self.halved = task, rows, known, halved
+    def __init__(
+        self, problem: SearchProblem, rows: int, query_cache: KnownQueries | None, symmetric_topk: SymmetricTopK | None
+    ) -> None:
+        # query_cache: all queries  symmetric_topk: for queries that are the references
+        self.problem, self.rows, self.query_cache, self.symmetric_topk = problem, rows, query_cache, symmetric_topk
 
-    def serves(self, queries: Queries) -> bool:
+    def can_handle(self, queries: Queries) -> bool:
         return True
 
     def search(self, queries: Queries) -> tuple[Tensor, Tensor]:
-        filter_ = self.task.references.filter(self.task.dtype, self.task.memory)
-        return self.task.filtered(queries, filter_, self.known, self.halved)
+        filter_ = self.problem.references.filter(self.problem.dtype, self.problem.memory)
+        return self.problem.search_filter(queries, filter_, self.query_cache, self.symmetric_topk)
 
 
-class Fine:
-    """By products in float64, of equal references only with those that may be neighbours."""
+class Float64Stage:
+    """Search stage by float64 products with the distinct references only, where this is possible."""
 
-    def __init__(self, task: Task, rows: int) -> None:
-        self.task, self.rows = task, rows
+    def __init__(self, problem: SearchProblem, rows: int) -> None:
+        self.problem, self.rows = problem, rows
 
     @functools.cached_property
-    def few(self) -> Tensor:
+    def distinct(self) -> Tensor:
         # ->  (M,) int64 ascending
-        """References among which all neighbours are, unless some are ignored: of equal ones the k + 1 lowest."""
-        return self.task.references.first_of_equal(self.task.k + 1)
+        """Superset of all neighbors unless some are ignored: the k + 1 lowest indices of equal references."""
+        return self.problem.references.first_of_equal(self.problem.k + 1)
 
     @functools.cached_property
-    def filter_of_few(self) -> Filter:
-        return self.task.references.filter_of(self.few, self.task.memory)
+    def distinct_filter(self) -> Filter:
+        return self.problem.references.filter_of(self.distinct, self.problem.memory)
 
-    def serves(self, queries: Queries) -> bool:
-        return self.task.dtype != torch.float64 or self._leaves_out(queries)
+    def can_handle(self, queries: Queries) -> bool:
+        return self.problem.dtype != torch.float64 or self._leaves_out(queries)
 
     def search(self, queries: Queries) -> tuple[Tensor, Tensor]:
         if self._leaves_out(queries):
-            return self.task.filtered(queries._replace(own=_place_in(self.few, queries.own)), self.filter_of_few)
-        return self.task.filtered(queries, self.task.references.filter(torch.float64, self.task.memory))
+            return self.problem.search_filter(
+                queries._replace(self_index=_position_in(self.distinct, queries.self_index)), self.distinct_filter
+            )
+        return self.problem.search_filter(queries, self.problem.references.filter(torch.float64, self.problem.memory))
 
     def _leaves_out(self, queries: Queries) -> bool:
-        return queries.ignored is None and len(self.few) < len(self.task.references)
+        return queries.ignored is None and len(self.distinct) < len(self.problem.references)
 
 
-class Exhaustive:
-    """By canonical distances of all references."""
+class ExhaustiveStage:
+    """Search stage by the canonical distances of all references."""
 
-    def __init__(self, fine: Fine) -> None:
-        self.fine, self.task, self.rows = fine, fine.task, fine.rows
+    def __init__(self, float64_stage: Float64Stage) -> None:
+        self.float64_stage, self.problem, self.rows = float64_stage, float64_stage.problem, float64_stage.rows
 
-    def serves(self, queries: Queries) -> bool:
+    def can_handle(self, queries: Queries) -> bool:
         return True
 
     def search(self, queries: Queries) -> tuple[Tensor, Tensor]:
-        own, references, memory = queries.own, self.task.references, self.task.memory
-        few = self.fine.few if queries.ignored is None else torch.arange(len(references), device=own.device)
-        nearest = own.new_empty(len(own), self.task.k)
-        step = max(memory // (64 * len(few)), 1)
-        for start in range(0, len(own), step):
+        self_index, references, memory = queries.self_index, self.problem.references, self.problem.memory
+        distinct = (
+            self.float64_stage.distinct
+            if queries.ignored is None
+            else torch.arange(len(references), device=self_index.device)
+        )
+        nearest = self_index.new_empty(len(self_index), self.problem.k)
+        step = max(memory // (64 * len(distinct)), 1)
+        for start in range(0, len(self_index), step):
             tile = slice(start, start + step)
-            hidden = few == own[tile, None]
+            masked = distinct == self_index[tile, None]
             if queries.ignored is not None:
-                hidden |= queries.ignored[tile]
-            delta = references.distance.of_table(queries.rows[tile], references.rows, few, memory // 4)
-            hidden |= delta.isnan()
-            order = sorted_columns(delta, hidden)[:, : self.task.k]
-            nearest[tile] = few[order].masked_fill(hidden.gather(1, order), -1)
-        return nearest, torch.ones_like(own, dtype=torch.bool)
+                masked |= queries.ignored[tile]
+            delta = references.distance.of_table(queries.rows[tile], references.rows, distinct, memory // 4)
+            masked |= delta.isnan()
+            order = sorted_columns(delta, masked)[:, : self.problem.k]
+            nearest[tile] = distinct[order].masked_fill(masked.gather(1, order), -1)
+        return nearest, torch.ones_like(self_index, dtype=torch.bool)
 
 
 def kept_of(k: int, references: int, exact: bool) -> int:
-    """How many least values are looked at: some may have to be put in another order."""
+    """Return the number of candidates of a query: more than k, since canonical distances may reorder them."""
     return min(k + max(8, k // 16), references) if exact else k
 
 
-def settle_filtered(
-    task: Task, queries: Queries, values: Tensor, columns: Tensor, error: Tensor, all_kept: bool
+def certify_filtered(
+    problem: SearchProblem, queries: Queries, values: Tensor, columns: Tensor, error: Tensor, complete: bool
 ) -> tuple[Tensor, Tensor]:
-    """`settled` for some queries of a task."""
-    sides = queries.rows, task.references.rows
-    deltas = functools.partial(task.references.distance.of_pairs, *sides, memory=task.memory // 4)
-    return settled(values, columns, error, task.k, deltas, all_kept, task.exact)
+    """Apply `certify_topk` to a subset of the queries of a problem."""
+    rows = queries.rows, problem.references.rows
+    deltas = functools.partial(problem.references.distance.of_pairs, *rows, memory=problem.memory // 4)
+    return certify_topk(values, columns, error, problem.k, deltas, complete, problem.exact)
 
 
-def settled(
+def certify_topk(
     values: Tensor,
     columns: Tensor,
     error: Tensor,
     k: int,
     deltas: Callable[[Tensor, Tensor], Tensor],
-    all_kept: bool,
+    complete: bool,
     exact: bool,
 ) -> tuple[Tensor, Tensor]:
-    # values: (Q, kept) ascending  columns: (Q, kept) int64  error: (Q,)  ->  (Q, k) int64, -1 = none, (Q,) bool
-    """The k first in canonical order of those with the least values, and for which queries they are proven to be.
+    # values: (Q, C) ascending  columns: (Q, C) int64  error: (Q,)  ->  (Q, k) int64, -1 if missing, (Q,) bool
+    """Sort the candidates in canonical order and return the first k, and whether they are proven to be the nearest.
 
-    `deltas` gives canonical distances of rows and columns. `all_kept`: there are no others; `exact`: as in `TorchKNN`.
+    `deltas` computes canonical distances of rows and columns. `complete`: all references are candidates; `exact`: as
+    in `TorchKNN`.
     """
-    furthest = values[:, -1]
-    # Written so that NaN proves nothing.
-    proven = (furthest - error > values[:, k - 1] + error) | ((furthest == torch.inf) & (error < torch.inf))
-    if all_kept or not exact:
+    last = values[:, -1]
+    # NaN makes the comparison False, so it proves nothing.
+    proven = (last - error > values[:, k - 1] + error) | ((last == torch.inf) & (error < torch.inf))
+    if complete or not exact:
         proven = error < torch.inf
     if exact:
-        # Where intervals overlap, they form runs; canonical distances are needed only inside.
+        # Overlapping intervals form runs; only the order within a run needs canonical distances.
         close = values.diff() <= 2 * error[:, None]
         run = torch.nn.functional.pad((~close).cumsum(1), (1, 0))
         open_ = torch.nn.functional.pad(close, (1, 0)) | torch.nn.functional.pad(close, (0, 1))
         open_ &= (run <= run[:, k - 1 : k]) & (values < torch.inf) & proven[:, None]
-        row, place = open_.nonzero().unbind(1)
-        column = columns[row, place]
-        columns[row, place] = column[lexsort(column, deltas(row, column), row * values.shape[1] + run[row, place])]
+        row, position = open_.nonzero().unbind(1)
+        column = columns[row, position]
+        columns[row, position] = column[
+            lexsort(column, deltas(row, column), row * values.shape[1] + run[row, position])
+        ]
     return columns[:, :k].masked_fill(values[:, :k] == torch.inf, -1), proven
 
 
-def _place_in(few: Tensor, index: Tensor) -> Tensor:
-    # few: (M,) int64 ascending  index: (Q,) int64  ->  (Q,) int64, -1 where it is not there
-    place = torch.searchsorted(few, index).clamp(max=len(few) - 1)
-    return torch.where(few[place] == index, place, -1)
+def _position_in(distinct: Tensor, index: Tensor) -> Tensor:
+    # distinct: (M,) int64 ascending  index: (Q,) int64  ->  (Q,) int64, -1 if missing
+    position = torch.searchsorted(distinct, index).clamp(max=len(distinct) - 1)
+    return torch.where(distinct[position] == index, position, -1)
 
 
-def sorted_columns(values: Tensor, hidden: Tensor, descending: bool = False) -> Tensor:
-    # values, hidden: (Q, R)  ->  (Q, R) int64, columns by (hidden, value, column)
+def sorted_columns(values: Tensor, masked: Tensor, descending: bool = False) -> Tensor:
+    # values, masked: (Q, R)  ->  (Q, R) int64, columns by (masked, value, column)
     order = values.argsort(dim=1, stable=True, descending=descending)
-    return order.gather(1, hidden.gather(1, order).long().argsort(dim=1, stable=True))
+    return order.gather(1, masked.gather(1, order).long().argsort(dim=1, stable=True))

@@ -1,4 +1,4 @@
-"""The least filter values of each query; in self-retrieval from half of the products."""
+"""The smallest filter values of each query; a self-search needs half of the products."""
 
 import torch
 from torch import Tensor
@@ -9,7 +9,7 @@ from .product_filter import Filter, exact_float32_products
 
 
 class Least:
-    """The `kept` least entries of each of `rows` rows, so far."""
+    """Running top-k: the `kept` smallest entries so far of each of `rows` rows."""
 
     def __init__(self, rows: int, kept: int, like: Tensor) -> None:
         self.kept = kept
@@ -22,11 +22,13 @@ class Least:
         return 2 * kept + 32
 
     def add(
-        self, filter_: Filter, x: Tensor, own: Tensor, ignored: Tensor | None = None, start: int | None = None
+        self, filter_: Filter, x: Tensor, self_index: Tensor, ignored: Tensor | None = None, start: int | None = None
     ) -> None:
-        # x: (Q, D) from `filter_.query`  own: (Q,)  ignored: (Q, R)
-        """The filter's values of these queries. With `start`, the rows are all references, the queries are those from
-        `start` on, and a value counts for its reference too, if that comes behind its query.
+        # x: (Q, D) from `filter_.query`  self_index: (Q,)  ignored: (Q, R)
+        """Add the filter values of queries.
+
+        With `start`, the rows are all references, the queries are those from `start` on, and a value is also an entry
+        of its reference if that follows its query.
         """
         with exact_float32_products(x.device):
             for first, rows in filter_.pieces(start or 0):
@@ -35,7 +37,7 @@ class Least:
                     rows,
                     filter_.bias,
                     first,
-                    own.contiguous(),
+                    self_index.contiguous(),
                     ignored,
                     self.keys,
                     self.number,
@@ -45,7 +47,7 @@ class Least:
                 )
 
     def sorted(self, rows: slice = slice(None)) -> tuple[Tensor, Tensor]:
-        # ->  (Q, kept) float64 ascending, (Q, kept) int64; inf and -1 where there are fewer
+        # ->  (Q, kept) float64 ascending, (Q, kept) int64; inf and -1 if there are fewer
         return operators.finalize_topk(self.keys[rows], self.number[rows], self.limit[rows], self.kept)
 
 
@@ -55,113 +57,116 @@ def _update_topk(
     rows: Tensor,
     bias: Tensor,
     first: int,
-    own: Tensor,
+    self_index: Tensor,
     ignored: Tensor | None,
     keys: Tensor,
-    number: Tensor,
+    count: Tensor,
     limit: Tensor,
-    kept: int,
+    k: int,
     start: int,
 ) -> None:
     columns = torch.arange(first, first + len(rows), device="cpu")
-    product = (x @ rows.T).masked_fill_(columns == own[:, None], torch.inf)
+    product = (x @ rows.T).masked_fill_(columns == self_index[:, None], torch.inf)
     if ignored is not None:
-        hidden = ignored[:, first : first + len(rows)]
-        product[:, : hidden.shape[1]].masked_fill_(hidden, torch.inf)
+        masked = ignored[:, first : first + len(rows)]
+        product[:, : masked.shape[1]].masked_fill_(masked, torch.inf)
     tile = product + bias[columns]
     if start < 0:
-        return _join(keys, number, kept, slice(None), tile, columns)
+        return _join(keys, count, k, slice(None), tile, columns)
     stop = start + len(x)
-    of_queries, behind = columns >= start, columns >= stop
-    _join(keys, number, kept, slice(start, stop), tile[:, of_queries], columns[of_queries])
-    behind &= columns < len(limit)
-    if behind.any():
-        queries, at = torch.arange(start, stop, device="cpu"), columns[behind]
-        _join(keys, number, kept, slice(int(at[0]), int(at[-1]) + 1), product[:, behind].T + bias[queries], queries)
+    is_query, is_later = columns >= start, columns >= stop
+    _join(keys, count, k, slice(start, stop), tile[:, is_query], columns[is_query])
+    is_later &= columns < len(limit)
+    if is_later.any():
+        queries, later = torch.arange(start, stop, device="cpu"), columns[is_later]
+        _join(keys, count, k, slice(int(later[0]), int(later[-1]) + 1), product[:, is_later].T + bias[queries], queries)
 
 
-def _join(keys: Tensor, number: Tensor, kept: int, rows: slice, values: Tensor, columns: Tensor) -> None:
-    # values: (Q, C) for the entries of these rows, columns: (C,)
-    words = keys.view(torch.int32 if keys.dtype == torch.float32 else torch.int64)[rows, :kept, 1]
-    filled = torch.arange(words.shape[1], device="cpu") < number[rows, None]
+def _join(keys: Tensor, count: Tensor, k: int, rows: slice, values: Tensor, columns: Tensor) -> None:
+    # values: (Q, C) to merge into the entries of these rows  columns: (C,)
+    column_bits = keys.view(torch.int32 if keys.dtype == torch.float32 else torch.int64)[rows, :k, 1]
+    filled = torch.arange(column_bits.shape[1], device="cpu") < count[rows, None]
     values = torch.cat(
-        [keys[rows, :kept, 0].where(filled, torch.inf), values.nan_to_num(torch.inf, torch.inf, -torch.inf)], 1
+        [keys[rows, :k, 0].where(filled, torch.inf), values.nan_to_num(torch.inf, torch.inf, -torch.inf)], 1
     )
-    columns = torch.cat([words.long(), columns.expand(len(words), -1)], 1)
+    columns = torch.cat([column_bits.long(), columns.expand(len(column_bits), -1)], 1)
     order = columns.argsort(1)
-    order = order.gather(1, values.gather(1, order).argsort(dim=1, stable=True))[:, :kept]
+    order = order.gather(1, values.gather(1, order).argsort(dim=1, stable=True))[:, :k]
     values, columns = values.gather(1, order), columns.gather(1, order)
-    keys[rows, : order.shape[1], 0], words[:, : order.shape[1]] = values, columns.to(words.dtype)
-    number[rows] = (values < torch.inf).sum(1).int()
+    keys[rows, : order.shape[1], 0], column_bits[:, : order.shape[1]] = values, columns.to(column_bits.dtype)
+    count[rows] = (values < torch.inf).sum(1).int()
 
 
 @_native.reference("finalize_topk")
-def _finalize_topk(keys: Tensor, number: Tensor, limit: Tensor, kept: int) -> tuple[Tensor, Tensor]:
-    words = keys.view(torch.int32 if keys.dtype == torch.float32 else torch.int64)[:, :kept, 1]
-    filled = torch.arange(kept, device="cpu") < number[:, None]
-    return keys[:, :kept, 0].double().where(filled, torch.inf), words.long().where(filled, -1)
+def _finalize_topk(keys: Tensor, count: Tensor, limit: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    column_bits = keys.view(torch.int32 if keys.dtype == torch.float32 else torch.int64)[:, :k, 1]
+    filled = torch.arange(k, device="cpu") < count[:, None]
+    return keys[:, :k, 0].double().where(filled, torch.inf), column_bits.long().where(filled, -1)
 
 
-class HalvedTiles:
-    """All rows against each other by Euclidean distance: each product serves both of its rows.
+class SymmetricTopK:
+    """Self-search by Euclidean distance, where each product updates both of its rows.
 
-    `halved(x, rows)` wants the slices in order; what rows behind them get out of their products waits until it is their
-    turn.
+    Call `symmetric_topk(x, rows)` with consecutive slices. Each product also updates later rows; their partial top-k is
+    stored until they are queried.
     """
 
-    def __init__(self, filter_: Filter, self_index: Tensor, kept: int) -> None:
+    def __init__(self, filter_: Filter, self_index: Tensor, k: int) -> None:
         # self_index: (R,) int64
-        self.filter, self.own = filter_, self_index
-        self.least, self.done = Least(len(self_index), kept, filter_.bias), 0
+        self.filter, self.self_index = filter_, self_index
+        self.topk, self.done = Least(len(self_index), k, filter_.bias), 0
 
     @staticmethod
-    def bytes_of(rows: int, kept: int, dtype: torch.dtype) -> int:
-        """What the entries that wait take."""
-        return rows * Least.capacity(kept) * 2 * dtype.itemsize
+    def bytes_of(rows: int, k: int, dtype: torch.dtype) -> int:
+        """Return the bytes of the stored entries."""
+        return rows * Least.capacity(k) * 2 * dtype.itemsize
 
-    def serves(self, rows: slice) -> bool:
+    def is_next(self, rows: slice) -> bool:
         return rows.start == self.done
 
     def __call__(self, x: Tensor, rows: slice) -> tuple[Tensor, Tensor]:
-        # x: (Q, D) of these rows  ->  as `Least.sorted`
-        self.least.add(self.filter, x, self.own[rows], start=rows.start)
+        # x: (Q, D) of these rows  ->  as in `Least.sorted`
+        self.topk.add(self.filter, x, self.self_index[rows], start=rows.start)
         self.done = rows.stop
-        return self.least.sorted(rows)
+        return self.topk.sorted(rows)
 
 
-def least_values(
-    filter_: Filter, x: Tensor, own: Tensor, ignored: Tensor | None, count: int, columns: int
+def filter_topk(
+    filter_: Filter, x: Tensor, self_index: Tensor, ignored: Tensor | None, count: int, columns: int
 ) -> tuple[Tensor, Tensor]:
-    # x: (Q, D) from `filter_.query`  own: (Q,)  ignored: (Q, R)  ->  (Q, count) float64 ascending, (Q, count) int64
-    """The least values and their columns, from tiles of so many columns; 0: by the native operator."""
+    # x: (Q, D) from `filter_.query`  self_index: (Q,)  ignored: (Q, R)
+    # ->  (Q, count) float64 ascending, (Q, count) int64
+    """Select the smallest values and their columns by tiles of `columns` columns; 0: by the native operator."""
     if not columns:
-        least = Least(len(x), count, x)
-        least.add(filter_, x, own, ignored)
-        return least.sorted()
-    values, places = x.new_empty(len(x), 0), own.new_empty(len(x), 0)
+        topk = Least(len(x), count, x)
+        topk.add(filter_, x, self_index, ignored)
+        return topk.sorted()
+    values, indices = x.new_empty(len(x), 0), self_index.new_empty(len(x), 0)
     for start in range(0, len(filter_), columns):
         tile = filter_.values(x, slice(start, start + columns))
         if ignored is not None:
-            hidden = ignored[:, start : start + columns]
-            tile[:, : hidden.shape[1]].masked_fill_(hidden, torch.inf)
-        place = (own - start).clamp(0, tile.shape[1] - 1)[:, None]
-        tile.scatter_(1, place, tile.gather(1, place).masked_fill_(place + start == own[:, None], torch.inf))
-        near, place = smallest(tile, min(count, tile.shape[1]))
-        values, places = torch.cat([values, near], 1), torch.cat([places, place + start], 1)
+            masked = ignored[:, start : start + columns]
+            tile[:, : masked.shape[1]].masked_fill_(masked, torch.inf)
+        position = (self_index - start).clamp(0, tile.shape[1] - 1)[:, None]
+        tile.scatter_(
+            1, position, tile.gather(1, position).masked_fill_(position + start == self_index[:, None], torch.inf)
+        )
+        smallest_values, position = smallest(tile, min(count, tile.shape[1]))
+        values, indices = torch.cat([values, smallest_values], 1), torch.cat([indices, position + start], 1)
         if values.shape[1] > count or start + columns >= len(filter_):
             values, order = values.topk(min(count, values.shape[1]), largest=False)
-            places = places.gather(1, order)
-    return values.double(), places
+            indices = indices.gather(1, order)
+    return values.double(), indices
 
 
 def smallest(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
     # values: (Q, C)  ->  (Q, count) in any order, (Q, count) int64
-    """The least values of each row and their columns, where `topk` sees only blocks with a small minimum."""
+    """Select the smallest values of each row and their columns; `topk` reads only blocks with a small minimum."""
     blocks, left_over = divmod(values.shape[1], 4)
     if left_over or blocks < 3 * count:
         return values.topk(count, largest=False, sorted=False)
-    # The columns of a block are `blocks` apart: minima over them are elementwise minima of contiguous pieces.
-    _, least = smallest(values.unflatten(1, (4, blocks)).amin(1), count)
-    columns = (least[:, None] + blocks * torch.arange(4, device=values.device)[:, None]).flatten(1)
-    near, place = values.gather(1, columns).topk(count, largest=False, sorted=False)
-    return near, columns.gather(1, place)
+    # The columns of a block are `blocks` apart, so block minima are elementwise minima of contiguous chunks.
+    _, block = smallest(values.unflatten(1, (4, blocks)).amin(1), count)
+    columns = (block[:, None] + blocks * torch.arange(4, device=values.device)[:, None]).flatten(1)
+    result, position = values.gather(1, columns).topk(count, largest=False, sorted=False)
+    return result, columns.gather(1, position)

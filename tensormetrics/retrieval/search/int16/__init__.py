@@ -1,1 +1,1 @@
-"""Products of rows that are rounded to 16 bits rule most references out, on a CPU that multiplies such numbers."""
+"""Search by int16 products on CPUs with AVX-512 VNNI or AVX-VNNI: they exclude most references."""

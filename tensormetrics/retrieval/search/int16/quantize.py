@@ -1,8 +1,8 @@
-"""Rows rounded to words of 16 bits, and what their products say of pairs of rows.
+"""Rows quantized to int16, and error bounds of their products.
 
-Each row has one scale. Of a query x and a reference y of the filter, with x' and y' the rounded ones, the
-Cauchy-Schwarz inequality gives |x.y - x'.y'| <= |x - x'| |y| + |x'| |y - y'|, and all four lengths are computed; see
-search/README.md for the terms.
+Each row has one scale. For a query x and a reference y of the filter, quantized to x' and y', the Cauchy-Schwarz
+inequality gives |x.y - x'.y'| <= |x - x'| |y| + |x'| |y - y'|, and all four norms are computed; see search/README.md
+for the terms.
 """
 
 from typing import NamedTuple
@@ -15,74 +15,77 @@ from .. import operators
 from ..distance import rows_at_once
 from ..product_filter import BLOCK, Filter
 
-UP = 1 + 2.0**-20  # float32 numbers made of it are not below what they bound
-UNIT = 16 * 2.0**-24  # more than float32 may lose of a term
-LONGEST = 46338  # in units of a row: its words are not longer, so that no sum of products leaves 32 bits
-LARGEST = 32766  # no word is larger
+UP = 1 + 2.0**-20  # factor that keeps float32 roundings of upper bounds valid
+UNIT = 16 * 2.0**-24  # upper bound of the relative float32 error of a term
+LONGEST = 46338  # largest norm of the codes of a row, so that sums of products fit in 32 bits
+LARGEST = 32766  # largest absolute code
 
 
 class Rounded(NamedTuple):
-    """Rows rounded to words: about scale * words."""
+    """Rows quantized to int16 codes: row = scale * codes, approximately."""
 
     panels: Tensor  # (P, D', 64, 2) int16, D' = D / 2 rounded up
     scale: Tensor  # (64 P,) float32
-    sizes: Tensor  # (3, 64 P) float64: lengths of the rows, inf = none, of the rounded ones, of the differences
+    sizes: Tensor  # (3, 64 P) float64: norms of the rows (inf if none), of the quantized rows, of the differences
 
     @staticmethod
-    def nothing(places: int, dim: int) -> "Rounded":
-        panels = torch.zeros(-(-places // BLOCK), -(-dim // 2), BLOCK, 2, dtype=torch.int16, device="cpu")
+    def nothing(count: int, dim: int) -> "Rounded":
+        panels = torch.zeros(-(-count // BLOCK), -(-dim // 2), BLOCK, 2, dtype=torch.int16, device="cpu")
         size = len(panels) * BLOCK
         sizes = torch.zeros(3, size, dtype=torch.float64, device="cpu")
         sizes[0] = torch.inf
         return Rounded(panels, torch.zeros(size, dtype=torch.float32, device="cpu"), sizes)
 
     def put(self, rows: Tensor, filter_: Filter, order: Tensor | None, first: int = 0) -> None:
-        # rows: (N, D)  order: (M,) int64, which references, -1 = none; None: all these rows, as queries
-        """Takes rows of the filter's frame into the places from `first` on."""
+        # rows: (N, D)  order: (M,) int64, references to write, -1 if none; None: all rows, as queries
+        """Write normalized rows to the positions from `first` on."""
         distance = filter_.distance
         if distance.euclidean and not distance.unit:
             operators.to_words(rows, order, filter_.centre, float(filter_.scale), *self, first)
             return
-        here = torch.zeros(rows.shape[1], dtype=torch.float64, device="cpu")
+        zeros = torch.zeros(rows.shape[1], dtype=torch.float64, device="cpu")
         count, step = len(rows) if order is None else len(order), rows_at_once(rows)
         for start in range(0, count, step):
-            piece = slice(start, min(start + step, count))
+            chunk = slice(start, min(start + step, count))
             if order is None:
-                x = here.new_empty(piece.stop - start, rows.shape[1])
-                norms = filter_.scaled(rows[piece], x)
+                x = zeros.new_empty(chunk.stop - start, rows.shape[1])
+                norms = filter_.scaled(rows[chunk], x)
             else:
-                x, norms = filter_.centred(rows[order[piece]]).mul_(filter_.scale), None
-            operators.to_words(x, None, here, 1.0, *self, first + start)
-            if norms is not None:  # of a query that is too long, zeros are there
-                self.sizes[0, first + start : first + piece.stop] = norms
+                x, norms = filter_.centred(rows[order[chunk]]).mul_(filter_.scale), None
+            operators.to_words(x, None, zeros, 1.0, *self, first + start)
+            if norms is not None:  # queries that are too long were replaced by zeros
+                self.sizes[0, first + start : first + chunk.stop] = norms
 
     def as_references(
-        self, at: slice, factor: int, longest: Tensor, most_left: Tensor
+        self, rows: slice, factor: int, longest: Tensor, max_residual: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        # ->  bias, share and spread (n,) float64
-        length, _, left = self.sizes[:, at]
-        hidden, tiny = length == torch.inf, torch.finfo(torch.float64).tiny
-        length = length.masked_fill(hidden, 0.0)
-        share = torch.maximum(length / longest.clamp(min=tiny), left / most_left.clamp(min=tiny))
+        # ->  bias, coefficient and bias_error (n,) float64
+        length, _, residual = self.sizes[:, rows]
+        nonfinite, tiny = length == torch.inf, torch.finfo(torch.float64).tiny
+        length = length.masked_fill(nonfinite, 0.0)
+        coefficient = torch.maximum(length / longest.clamp(min=tiny), residual / max_residual.clamp(min=tiny))
         squares = length.square() * (factor - 1)
-        spread = UNIT * squares
-        return (squares - spread).masked_fill_(hidden, torch.inf), share * UP, spread * UP
+        bias_error = UNIT * squares
+        return (squares - bias_error).masked_fill_(nonfinite, torch.inf), coefficient * UP, bias_error * UP
 
-    def as_queries(self, at: slice, filter_: Filter, longest: Tensor, most_left: Tensor) -> tuple[Tensor, Tensor]:
-        # ->  width and slack (n,) float64
-        """`share` times the width is what rounding to words costs, the slack is other rounding, that of references'
-        terms apart."""
-        length, rounded, left = self.sizes[:, at]
-        width = left * longest + rounded * most_left + UNIT * rounded * (longest + most_left)
+    def as_queries(self, rows: slice, filter_: Filter, longest: Tensor, max_residual: Tensor) -> tuple[Tensor, Tensor]:
+        # ->  width and rounding_error (n,) float64
+        """Return the width and the rounding error of queries.
+
+        The coefficient of a reference times the width bounds the quantization error. The rounding error bounds all
+        other rounding except that of the terms of references.
+        """
+        length, rounded, residual = self.sizes[:, rows]
+        width = residual * longest + rounded * max_residual + UNIT * rounded * (longest + max_residual)
         return width * (filter_.distance.factor * UP), filter_.error(length, products=False) * UP
 
 
 class Lists(NamedTuple):
-    """What may be among the nearest of some queries."""
+    """Candidate lists: the references that may be among the nearest of each query."""
 
-    bounds: Tensor  # (Q, 2, capacity) float32, lower and upper
+    bounds: Tensor  # (Q, 2, capacity) float32, lower and upper bounds
     column: Tensor  # (Q, capacity) int32
-    number: Tensor  # (Q,) int32, capacity: nothing is known
+    number: Tensor  # (Q,) int32, count of candidates; capacity: the list is incomplete
     limit: Tensor  # (Q,) float32
 
     @staticmethod
@@ -92,18 +95,18 @@ class Lists(NamedTuple):
         return Lists(bounds, column, column.new_empty(queries), bounds.new_empty(queries))
 
     def at(self, queries: slice) -> "Lists":
-        return Lists(*(each[queries] for each in self))
+        return Lists(*(part[queries] for part in self))
 
 
 def capacity_of(k: int, dim: int) -> int:
-    """How many references the list of a query takes."""
-    # Of 20,000 Gaussian rows in 512 columns 10.8 are possible for k = 10, and 104 for k = 100; lists hold 35 and 192
-    # before the last cut.
+    """Return the capacity of the candidate list of a query."""
+    # For 20,000 Gaussian rows of 512 columns, 10.8 references are candidates for k = 10, and 104 for k = 100; lists
+    # contain 35 and 192 before the last reduction.
     return 2 * k + dim // 32 + 32
 
 
 def _panels_of(panels: Tensor) -> Tensor:
-    # (P, D', 64, 2)  ->  (64 P, 2 D') float64
+    # panels: (P, D', 64, 2)  ->  (64 P, 2 D') float64
     return panels.transpose(1, 2).flatten(2).flatten(0, 1).double()
 
 
@@ -126,22 +129,22 @@ def _to_words(
     dim = rows.shape[1]
     x = ((rows if order is None else rows[order.clamp(min=0)]).double() - centre) * factor
     length = x.norm(dim=1)
-    there = length < 2.0**41
+    valid = length < 2.0**41
     if order is not None:
-        there &= order >= 0
-    known = there & (length > 2.0**-60)
+        valid &= order >= 0
+    is_quantized = valid & (length > 2.0**-60)
     unit = torch.maximum(length / (LONGEST - dim**0.5 / 2), x.abs().amax(1) / LARGEST) * (1 + 2.0**-22)
-    unit = torch.where(known, unit, 0.0).float()
-    x = x.where(known[:, None], 0.0)
-    words = (x * torch.where(known, 1 / unit.double(), 0.0)[:, None]).round()
-    rounded = words * unit.double()[:, None]
-    left = torch.where(known, (x - rounded).norm(dim=1), length.where(there, 0.0))
-    place = slice(first, first + len(x))
-    scale[place] = unit
-    sizes[:, place] = torch.stack([length.where(there, torch.inf), rounded.norm(dim=1), left])
-    padded = torch.nn.functional.pad(words, (0, dim % 2)).to(torch.int16).view(len(x), -(-dim // 2), 2)
-    place_of = torch.arange(first, first + len(x), device="cpu")
-    panels[place_of // BLOCK, :, place_of % BLOCK] = padded
+    unit = torch.where(is_quantized, unit, 0.0).float()
+    x = x.where(is_quantized[:, None], 0.0)
+    codes = (x * torch.where(is_quantized, 1 / unit.double(), 0.0)[:, None]).round()
+    rounded = codes * unit.double()[:, None]
+    residual = torch.where(is_quantized, (x - rounded).norm(dim=1), length.where(valid, 0.0))
+    target = slice(first, first + len(x))
+    scale[target] = unit
+    sizes[:, target] = torch.stack([length.where(valid, torch.inf), rounded.norm(dim=1), residual])
+    padded = torch.nn.functional.pad(codes, (0, dim % 2)).to(torch.int16).view(len(x), -(-dim // 2), 2)
+    position = torch.arange(first, first + len(x), device="cpu")
+    panels[position // BLOCK, :, position % BLOCK] = padded
 
 
 @_native.reference("int16_candidates")
@@ -151,38 +154,38 @@ def _int16_candidates(
     panels: Tensor,
     scale: Tensor,
     bias: Tensor,
-    share: Tensor,
-    spread: Tensor,
+    coefficient: Tensor,
+    bias_error: Tensor,
     width: Tensor,
-    slack: Tensor,
-    own: Tensor,
+    rounding_error: Tensor,
+    self_index: Tensor,
     bounds: Tensor,
     column: Tensor,
-    number: Tensor,
+    list_size: Tensor,
     limit: Tensor,
     k: int,
     first: int,
 ) -> None:
-    count, size = len(number), len(bias)
-    if first >= 0:  # the same products, from the side of each row
-        queries = len(own)
-        own = torch.where(own < 0, own, torch.arange(queries, device="cpu"))
-        own = torch.cat([own, torch.arange(queries, count, device="cpu")])
+    count, size = len(list_size), len(bias)
+    if first >= 0:  # each product is used for both of its rows
+        queries = len(self_index)
+        self_index = torch.where(self_index < 0, self_index, torch.arange(queries, device="cpu"))
+        self_index = torch.cat([self_index, torch.arange(queries, count, device="cpu")])
         of_row, of_column = torch.arange(count, device="cpu")[:, None], torch.arange(size, device="cpu")
         seen = ((of_column >= first) | (of_row >= first)) & ((of_column < queries) | (of_row < queries))
     else:
         seen = torch.ones(count, size, dtype=torch.bool, device="cpu")
     product = _panels_of(x)[:count] @ _panels_of(panels).T
-    values = (product.float() * scale) * x_scale[:count, None] + (bias - width[:, None] * share)
-    values[~seen | (torch.arange(size, device="cpu") == own[:, None])] = torch.inf
-    upper = values + 2 * (width[:, None] * share + spread)
-    least = upper.kthvalue(k, dim=1).values
-    limit.copy_(torch.minimum(limit, (least + 2 * slack).nextafter(least.new_tensor(torch.inf))))
+    values = (product.float() * scale) * x_scale[:count, None] + (bias - width[:, None] * coefficient)
+    values[~seen | (torch.arange(size, device="cpu") == self_index[:, None])] = torch.inf
+    upper = values + 2 * (width[:, None] * coefficient + bias_error)
+    kth_upper = upper.kthvalue(k, dim=1).values
+    limit.copy_(torch.minimum(limit, (kth_upper + 2 * rounding_error).nextafter(kth_upper.new_tensor(torch.inf))))
     for q, (entries, below) in enumerate(zip(values, limit.tolist(), strict=True)):
-        found = (entries < below).nonzero()[:, 0]
-        fits = len(found) < column.shape[1]
-        if number[q] < column.shape[1]:
-            number[q] = len(found) if fits else column.shape[1]
-        if fits:
-            bounds[q, :, : len(found)] = torch.stack([entries[found], upper[q, found]])
-            column[q, : len(found)] = found.int()
+        matches = (entries < below).nonzero()[:, 0]
+        in_capacity = len(matches) < column.shape[1]
+        if list_size[q] < column.shape[1]:
+            list_size[q] = len(matches) if in_capacity else column.shape[1]
+        if in_capacity:
+            bounds[q, :, : len(matches)] = torch.stack([entries[matches], upper[q, matches]])
+            column[q, : len(matches)] = matches.int()

@@ -1,6 +1,6 @@
-"""The search on a CPU that multiplies words of 16 bits: products of rows rounded to these rule most references out.
+"""Search on CPUs with fast int16 products: products of quantized rows exclude most references.
 
-The references that may be among the k nearest are listed, and put in canonical order.
+The references that may be among the k nearest are listed and sorted in canonical order.
 """
 
 import torch
@@ -8,120 +8,121 @@ from torch import Tensor
 
 from .... import _native
 from .. import operators
-from ..stages import Queries, Task
+from ..stages import Queries, SearchProblem
 from .quantize import Lists, Rounded, capacity_of
 
-SOME = 64  # queries that are tried first
-LEAST = 2048  # references for which it pays
+PROBE_QUERIES = 64  # queries that are searched first, to measure how many are proven
+MIN_REFERENCES = 2048  # fewer references are searched faster by float32 products
 
 
-class WordSearch:
-    """By products of words with all references; where very many are equally near, they say too little."""
+class Int16Search:
+    """Search stage by int16 products with all references; too inexact if very many references are equally near."""
 
-    def __init__(self, task: Task, rows: int, own: Tensor, alike: bool) -> None:
-        # own: (Q,) int64, of all queries  `alike`: query i is reference i, by Euclidean distance
-        self.task, self.rows, self.own = task, rows, own
-        references = task.references.rows
-        self.capacity = capacity_of(task.k, references.shape[1])
-        self.filter = filter_ = task.references.filter(task.dtype, task.memory)
-        # In an order without meaning: a list that begins with one tight class would be full of it.
+    def __init__(self, problem: SearchProblem, rows: int, self_index: Tensor, is_self_search: bool) -> None:
+        # self_index: (Q,) int64, of all queries  is_self_search: query i is reference i, by Euclidean distance
+        self.problem, self.rows, self.self_index = problem, rows, self_index
+        references = problem.references.rows
+        self.capacity = capacity_of(problem.k, references.shape[1])
+        self.filter = filter_ = problem.references.filter(problem.dtype, problem.memory)
+        # Shuffled: a list that starts with one tight class would be filled by it.
         self.order = torch.randperm(filter_.count, generator=torch.Generator().manual_seed(0), device="cpu")
-        self.place = torch.empty_like(self.order)
-        self.place[self.order] = torch.arange(filter_.count, device="cpu")
-        self.rounded = Rounded.nothing(filter_.count, references.shape[1])
-        self.rounded.put(references, filter_, self.order)
-        length, _, left = self.rounded.sizes
-        self.most = length.where(length < torch.inf, 0.0).amax(), left.amax()
-        terms = self.rounded.as_references(slice(None), filter_.distance.factor, *self.most)
-        self.terms = [self.rounded.scale, *(term.float() for term in terms)]
-        self.alike = alike and self.fits(task, len(own), True)
+        self.position = torch.empty_like(self.order)
+        self.position[self.order] = torch.arange(filter_.count, device="cpu")
+        self.quantized = Rounded.nothing(filter_.count, references.shape[1])
+        self.quantized.put(references, filter_, self.order)
+        length, _, residual = self.quantized.sizes
+        self.max_sizes = length.where(length < torch.inf, 0.0).amax(), residual.amax()
+        terms = self.quantized.as_references(slice(None), filter_.distance.factor, *self.max_sizes)
+        self.terms = [self.quantized.scale, *(term.float() for term in terms)]
+        self.is_self_search = is_self_search and self.fits_in_memory(problem, len(self_index), True)
         self.lists: tuple[Tensor, Lists] | None = None
-        self.last: tuple[Tensor, Tensor, Tensor] | None = None  # what `search` found last: index, delta and known
+        self.last: tuple[Tensor, Tensor, Tensor] | None = None  # last result of `search`: index, delta, is_complete
 
     @staticmethod
-    def fits(task: Task, queries: int, alike: bool) -> bool:
-        """Whether there is room for words, lists of all queries if `alike`, and the float32 rows of the next way."""
-        count, dim = task.references.rows.shape
-        lists = queries * 12 * capacity_of(task.k, dim) if alike else 0
+    def fits_in_memory(problem: SearchProblem, queries: int, is_self_search: bool) -> bool:
+        """Return whether int16 rows, lists of all queries of a self-search, and float32 rows of the next stage fit."""
+        count, dim = problem.references.rows.shape
+        lists = queries * 12 * capacity_of(problem.k, dim) if is_self_search else 0
         rows = 4 * count * dim
-        return lists + 2 * count * dim + (rows if rows <= task.memory // 2 else 0) <= task.memory // 8 * 7
+        return lists + 2 * count * dim + (rows if rows <= problem.memory // 2 else 0) <= problem.memory // 8 * 7
 
     @staticmethod
-    def pays(task: Task, queries: int) -> bool:
-        count, dim = task.references.rows.shape
+    def is_faster(problem: SearchProblem, queries: int) -> bool:
+        count, dim = problem.references.rows.shape
         return (
-            task.exact
-            and task.dtype == torch.float32
-            and count >= max(LEAST, 8 * task.k)
-            and queries > SOME
+            problem.exact
+            and problem.dtype == torch.float32
+            and count >= max(MIN_REFERENCES, 8 * problem.k)
+            and queries > PROBE_QUERIES
             and 48 <= dim <= 2**14
-            and WordSearch.fits(task, queries, False)
-            and bool(operators.multiplies_words(task.references.rows))
+            and Int16Search.fits_in_memory(problem, queries, False)
+            and bool(operators.multiplies_words(problem.references.rows))
         )
 
-    def works(self, query: Tensor) -> bool:
+    def is_effective(self, query: Tensor) -> bool:
         # query: (Q, D)
-        """Whether it settles most of some queries."""
-        some = torch.arange(0, len(query), -(-len(query) // SOME), device="cpu")
-        _, proven = self.search(Queries(query[some], self.own[some], None, None))
-        return 8 * int((~proven).sum()) <= len(some)
+        """Return whether the neighbors of most queries of a sample are proven."""
+        probe = torch.arange(0, len(query), -(-len(query) // PROBE_QUERIES), device="cpu")
+        _, proven = self.search(Queries(query[probe], self.self_index[probe], None, None))
+        return 8 * int((~proven).sum()) <= len(probe)
 
-    def serves(self, queries: Queries) -> bool:
-        return queries.place is not None and queries.ignored is None
+    def can_handle(self, queries: Queries) -> bool:
+        return queries.span is not None and queries.ignored is None
 
     def search(self, queries: Queries) -> tuple[Tensor, Tensor]:
-        # ->  (Q, k) int64, -1 where none is left, (Q,) bool
-        references, distance = self.task.references.rows, self.task.references.distance
-        if self.alike and queries.place:
-            every = torch.arange(self.filter.count, device="cpu")
-            self.lists = self.lists or self._listed(self.rounded, every, 0)
-            (slack, lists), place = self.lists, self.place[queries.place]
+        # ->  (Q, k) int64, -1 where fewer than k exist, (Q,) bool
+        references, distance = self.problem.references.rows, self.problem.references.distance
+        if self.is_self_search and queries.span:
+            all_rows = torch.arange(self.filter.count, device="cpu")
+            self.lists = self.lists or self._candidate_lists(self.quantized, all_rows, 0)
+            (rounding_error, lists), list_index = self.lists, self.position[queries.span]
         else:
             rounded = Rounded.nothing(len(queries.rows), references.shape[1])
             rounded.put(queries.rows, self.filter, None)
-            own = self.place[queries.own.clamp(min=0)].where(queries.own >= 0, -1)
-            (slack, lists), place = self._listed(rounded, own, -1), torch.arange(len(own), device="cpu")
-        sides = queries.rows.double().contiguous(), references, place, self.order
-        self.last = operators.rerank_candidates(*sides, slack, *lists, self.task.k, distance.code)
+            self_index = self.position[queries.self_index.clamp(min=0)].where(queries.self_index >= 0, -1)
+            rounding_error, lists = self._candidate_lists(rounded, self_index, -1)
+            list_index = torch.arange(len(self_index), device="cpu")
+        operands = queries.rows.double().contiguous(), references, list_index, self.order
+        self.last = operators.rerank_candidates(*operands, rounding_error, *lists, self.problem.k, distance.code)
         return self.last[0], self.last[2]
 
-    def _listed(self, x: Rounded, own: Tensor, first: int) -> tuple[Tensor, Lists]:
-        # own: (Q,)  ->  slack (Q,) float32, ...
-        queries = len(own)
-        width, slack = (each.float() for each in x.as_queries(slice(queries), self.filter, *self.most))
-        # Of a query that is not finite or too far away nothing is known, even where its list would take all references.
-        unknown = slack == torch.inf
+    def _candidate_lists(self, x: Rounded, self_index: Tensor, first: int) -> tuple[Tensor, Lists]:
+        # self_index: (Q,)  ->  rounding_error (Q,) float32, ...
+        queries = len(self_index)
+        width, rounding_error = (term.float() for term in x.as_queries(slice(queries), self.filter, *self.max_sizes))
+        # The lists of queries that are not finite or too long are incomplete, even if all references would fit.
+        unbounded = rounding_error == torch.inf
         lists = Lists.of_size(queries, self.capacity)
-        lists.number.copy_(unknown * self.capacity)
-        lists.limit.fill_(torch.inf).masked_fill_(unknown, -torch.inf)
+        lists.number.copy_(unbounded * self.capacity)
+        lists.limit.fill_(torch.inf).masked_fill_(unbounded, -torch.inf)
         scale = x.scale * -self.filter.distance.factor
-        sides = x.panels, scale, self.rounded.panels, *self.terms, width, slack, own
-        operators.int16_candidates(*sides, *lists, self.task.k, first)
-        return slack, lists
+        operands = x.panels, scale, self.quantized.panels, *self.terms, width, rounding_error, self_index
+        operators.int16_candidates(*operands, *lists, self.problem.k, first)
+        return rounding_error, lists
 
 
 @_native.reference("rerank_candidates")
 def _rerank_candidates(
     query: Tensor,
     reference: Tensor,
-    place: Tensor,
+    list_index: Tensor,
     order: Tensor,
-    slack: Tensor,
+    rounding_error: Tensor,
     bounds: Tensor,
     column: Tensor,
-    number: Tensor,
+    count: Tensor,
     limit: Tensor,
     k: int,
     distance: int,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    column, number = column[place], number[place]
-    known = number < column.shape[1]
-    there = (torch.arange(column.shape[1], device="cpu") < number[:, None]) & known[:, None]
-    index = order[column.long().where(there, 0)]
+    column, count = column[list_index], count[list_index]
+    is_complete = count < column.shape[1]
+    valid = (torch.arange(column.shape[1], device="cpu") < count[:, None]) & is_complete[:, None]
+    index = order[column.long().where(valid, 0)]
     row = torch.arange(len(query), device="cpu").repeat_interleave(index.shape[1])
     delta = operators.canonical_pairs(query, reference, row, index.flatten(), distance).view_as(index)
-    delta = delta.masked_fill(~there, torch.inf)
+    delta = delta.masked_fill(~valid, torch.inf)
     sorted_ = index.argsort(dim=1)
     sorted_ = sorted_.gather(1, delta.gather(1, sorted_).argsort(dim=1, stable=True))[:, :k]
     delta, index = delta.gather(1, sorted_), index.gather(1, sorted_)
-    return index.masked_fill(delta == torch.inf, -1), delta, known
+    return index.masked_fill(delta == torch.inf, -1), delta, is_complete

@@ -1,1 +1,1 @@
-"""Triton kernels of the search, which they never import: they take tensors and the records of `tables`."""
+"""Triton kernels of the search; they depend on tensors and the records of `tables` only."""

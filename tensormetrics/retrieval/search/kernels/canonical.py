@@ -1,6 +1,6 @@
-"""Triton kernels of the order: canonical distances of listed pairs, and the nearest of a few candidates.
+"""Triton kernels of the order: canonical distances of listed pairs, and sorting of short candidate lists.
 
-Only read for CUDA tensors, or where TRITON_INTERPRET=1 lets them run on a CPU.
+Imported only for CUDA tensors, or if TRITON_INTERPRET=1 interprets them on a CPU.
 """
 
 import torch
@@ -10,29 +10,29 @@ from torch import Tensor
 
 from ...._triton import on_its_device
 
-WIDEST = 8192  # columns of a row whose terms are made at once
-_RANKED = 256  # entries that are put in order by comparing all with all
+WIDEST = 8192  # maximal number of columns, whose terms are computed at once
+_RANKED = 256  # maximal number of entries that are sorted by comparing all pairs
 
 
 @triton.jit
-def _terms(x, x_step, y, y_step, d, there, dim, KIND: tl.constexpr):
-    there = there & (d < dim)
-    a = tl.load(x + d.to(tl.int64) * x_step, mask=there, other=0).to(tl.float64)
-    b = tl.load(y + d.to(tl.int64) * y_step, mask=there, other=0).to(tl.float64)
+def _terms(x, x_step, y, y_step, d, valid, dim, KIND: tl.constexpr):
+    valid = valid & (d < dim)
+    a = tl.load(x + d.to(tl.int64) * x_step, mask=valid, other=0).to(tl.float64)
+    b = tl.load(y + d.to(tl.int64) * y_step, mask=valid, other=0).to(tl.float64)
     return (a - b) * (a - b) if KIND == 0 else a * b
 
 
 @triton.jit
 def _halving_sum(
-    x, x_step, y, y_step, there, dim, KIND: tl.constexpr, COUNT: tl.constexpr, SIZE: tl.constexpr, LOG: tl.constexpr
+    x, x_step, y, y_step, valid, dim, KIND: tl.constexpr, COUNT: tl.constexpr, SIZE: tl.constexpr, LOG: tl.constexpr
 ):
     # x, y: (COUNT, 1) pointers to rows  ->  (COUNT,), in the order of `halving_sum`
     quarter: tl.constexpr = SIZE // 4
     d = tl.arange(0, quarter)[None, :]
-    first = _terms(x, x_step, y, y_step, d, there, dim, KIND)
-    second = _terms(x, x_step, y, y_step, d + quarter, there, dim, KIND)
-    first += _terms(x, x_step, y, y_step, d + 2 * quarter, there, dim, KIND)
-    second += _terms(x, x_step, y, y_step, d + 3 * quarter, there, dim, KIND)
+    first = _terms(x, x_step, y, y_step, d, valid, dim, KIND)
+    second = _terms(x, x_step, y, y_step, d + quarter, valid, dim, KIND)
+    first += _terms(x, x_step, y, y_step, d + 2 * quarter, valid, dim, KIND)
+    second += _terms(x, x_step, y, y_step, d + 3 * quarter, valid, dim, KIND)
     terms = first + second
     for step in tl.static_range(LOG - 2):
         terms = tl.sum(tl.reshape(terms, (COUNT, 2, quarter >> (step + 1))), axis=1)
@@ -47,28 +47,28 @@ def _canonical(
     n = tl.program_id(0).to(tl.int64) * COUNT + tl.arange(0, COUNT)
     i = tl.load(row + n, mask=n < pairs, other=0)
     j = tl.load(column + n, mask=n < pairs, other=-1)
-    there, x = (j >= 0)[:, None], query + (i.to(tl.int64) * query_row)[:, None]
+    valid, x = (j >= 0)[:, None], query + (i.to(tl.int64) * query_row)[:, None]
     y = reference + (j.to(tl.int64) * reference_row)[:, None]
-    value = _halving_sum(x, query_step, y, reference_step, there, dim, KIND, COUNT, SIZE, LOG)
+    value = _halving_sum(x, query_step, y, reference_step, valid, dim, KIND, COUNT, SIZE, LOG)
     if KIND == 2:
-        norms = tl.sqrt(_halving_sum(x, query_step, x, query_step, there, dim, KIND, COUNT, SIZE, LOG))
-        norms *= tl.sqrt(_halving_sum(y, reference_step, y, reference_step, there, dim, KIND, COUNT, SIZE, LOG))
+        norms = tl.sqrt(_halving_sum(x, query_step, x, query_step, valid, dim, KIND, COUNT, SIZE, LOG))
+        norms *= tl.sqrt(_halving_sum(y, reference_step, y, reference_step, valid, dim, KIND, COUNT, SIZE, LOG))
         value = tl.where(norms == 0, 1.0, 1 - value / tl.where(norms == 0, 1.0, norms))
     if KIND == 1:
         value = -value
     tl.store(delta + n, tl.where(j >= 0, value, float("inf")), mask=n < pairs)
 
 
-@triton.jit(do_not_specialize=["k", "room"])
-def _rank(delta, index, nearest, k, room, ROOM: tl.constexpr, PIECE: tl.constexpr):
+@triton.jit(do_not_specialize=["k", "capacity"])
+def _rank(delta, index, nearest, k, capacity, CAPACITY: tl.constexpr, CHUNK: tl.constexpr):
     q = tl.program_id(0).to(tl.int64)
-    n = tl.arange(0, ROOM)
-    d, j = tl.load(delta + q * room + n)[:, None], tl.load(index + q * room + n)
-    rank = tl.zeros((ROOM,), dtype=tl.int32)
-    for start in range(0, ROOM, PIECE):
-        m = start + tl.arange(0, PIECE)
-        other, at = tl.load(delta + q * room + m)[None, :], tl.load(index + q * room + m)[None, :]
-        before = (at >= 0) & ((other < d) | ((other == d) & (at < j[:, None])))
+    n = tl.arange(0, CAPACITY)
+    d, j = tl.load(delta + q * capacity + n)[:, None], tl.load(index + q * capacity + n)
+    rank = tl.zeros((CAPACITY,), dtype=tl.int32)
+    for start in range(0, CAPACITY, CHUNK):
+        m = start + tl.arange(0, CHUNK)
+        other, other_index = tl.load(delta + q * capacity + m)[None, :], tl.load(index + q * capacity + m)[None, :]
+        before = (other_index >= 0) & ((other < d) | ((other == d) & (other_index < j[:, None])))
         rank += tl.sum(before.to(tl.int32), axis=1)
     tl.store(nearest + q * k + rank, j, mask=(j >= 0) & (rank < k))
 
@@ -76,11 +76,11 @@ def _rank(delta, index, nearest, k, room, ROOM: tl.constexpr, PIECE: tl.constexp
 @on_its_device
 def canonical_pairs(query: Tensor, reference: Tensor, row: Tensor, column: Tensor, kind: int) -> Tensor:
     # query: (Q, D)  reference: (R, D), D <= WIDEST  row, column: (n,) int64  ->  (n,) float64, inf where column is -1
-    """Canonical distances; `kind` 0 is Euclidean, 1 the inner product, 2 cosine."""
+    """Compute canonical distances; `kind` 0 is Euclidean, 1 the inner product, 2 cosine."""
     delta = torch.empty(len(row), dtype=torch.float64, device=query.device)
     size = max(triton.next_power_of_2(query.shape[1]), 16)
     count = max(4096 // size, 1)
-    # A fused multiply-add would change the bits.
+    # Fused multiply-adds would change the bits.
     _canonical[(triton.cdiv(len(row), count),)](
         query, *query.stride(), reference, *reference.stride(), row.contiguous(), column.contiguous(), delta, len(row),
         query.shape[1], KIND=kind, COUNT=count, SIZE=size, LOG=size.bit_length() - 1, enable_fp_fusion=False,
@@ -90,12 +90,13 @@ def canonical_pairs(query: Tensor, reference: Tensor, row: Tensor, column: Tenso
 
 @on_its_device
 def in_order(delta: Tensor, index: Tensor, k: int) -> Tensor:
-    # delta: (Q, N), N a power of two  index: (Q, N) int32, -1 = none  ->  (Q, k) int64 by (delta, index), -1 = none
+    # delta: (Q, N), N a power of two  index: (Q, N) int32, -1 if none  ->  (Q, k) int64 by (delta, index), -1 if none
     if index.shape[1] <= _RANKED:
         nearest = torch.full((len(index), k), -1, device=index.device)
-        room = index.shape[1]
+        capacity = index.shape[1]
         _rank[(len(index),)](
-            delta, index, nearest, k, room, ROOM=room, PIECE=min(room, 32), num_warps=max(room // 32, 1),
+            delta, index, nearest, k, capacity, CAPACITY=capacity, CHUNK=min(capacity, 32),
+            num_warps=max(capacity // 32, 1),
             enable_fp_fusion=False,
         )  # fmt: skip
         return nearest

@@ -1,8 +1,8 @@
-"""Triton kernels of the search: float16 products of which only block minima are kept, and the entries below a limit.
+"""Triton kernels of the search: block minima of float16 products, and the entries below a limit.
 
-Only read for CUDA tensors, or where TRITON_INTERPRET=1 lets them run on a CPU. Tiles are SIDE x SIDE products; a block
-is every STRIDE-th one of GROUP columns, so that most of its minimum is taken within a thread. Tables of queries and
-references have a multiple of SIDE rows and of DEPTH columns: nothing is masked inside a product.
+Imported only for CUDA tensors, or if TRITON_INTERPRET=1 interprets them on a CPU. Tiles are TILE x TILE products; a
+block is every STRIDE-th one of GROUP columns, so that most of its minimum is computed within a thread. Tables of
+queries and references have a multiple of TILE rows and of DEPTH columns, so products need no masks.
 """
 
 import os
@@ -13,38 +13,38 @@ import triton.language as tl
 from torch import Tensor
 
 from ...._triton import on_its_device
-from .tables import HalfTable, Halves
+from .tables import Float16Queries, Float16References
 
-SIDE = 128
-DEPTH = 64  # columns of float16 that are loaded at once
+TILE = 128
+DEPTH = 64  # float16 columns per load
 GROUP, STRIDE = 128, 4
-BLOCK = GROUP // STRIDE  # references of one minimum
-STRIP = 8  # rows of tiles that share their columns while these are in the cache
+BLOCK = GROUP // STRIDE  # references per minimum
+STRIP = 8  # rows of tiles that reuse the same columns from the cache
 
 _INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
-_TOGETHER = 64 if _INTERPRETED else 1  # queries of a program: the interpreter takes as long for many as for one
+_QUERIES = 64 if _INTERPRETED else 1  # queries per program: the interpreter is as fast for many as for one
 
 
 @triton.jit
-def tile_of(program, rows, columns, halved: tl.constexpr, STRIP: tl.constexpr):
-    """Row and column of a program's tile; a column that does not exist where there is none for it.
+def tile_of(program, rows, columns, symmetric: tl.constexpr, STRIP: tl.constexpr):
+    """Return the row and column of the tile of a program; the column is out of range if it has no tile.
 
-    `halved`: tiles on and above the diagonal. The first strip of rows and the last one have as many of these as the
-    second and the last but one, and so on: they make a rectangle.
+    `symmetric`: only tiles on and above the diagonal. The first and the last strip of rows together have the same
+    number of them as the second and the last but one, and so on, so such pairs form a rectangle.
     """
-    if halved:
+    if symmetric:
         strips = tl.cdiv(rows, STRIP)
-        place = program % (STRIP * STRIP * (strips + 1))
-        fold, step = program // (STRIP * STRIP * (strips + 1)), place // STRIP
-        other, own = strips - 1 - fold, (strips - fold) * STRIP
-        strip = tl.where(step < own, fold, other)
-        row = strip * STRIP + place % STRIP
-        column = tl.where(step < own, fold * STRIP + step, other * STRIP + step - own)
-        column = tl.where((row < rows) & (row <= column) & ((step < own) | (other > fold)), column, columns)
+        offset = program % (STRIP * STRIP * (strips + 1))
+        fold, step = program // (STRIP * STRIP * (strips + 1)), offset // STRIP
+        other, split = strips - 1 - fold, (strips - fold) * STRIP
+        strip = tl.where(step < split, fold, other)
+        row = strip * STRIP + offset % STRIP
+        column = tl.where(step < split, fold * STRIP + step, other * STRIP + step - split)
+        column = tl.where((row < rows) & (row <= column) & ((step < split) | (other > fold)), column, columns)
     else:
-        place, strip = program % (STRIP * columns), program // (STRIP * columns)
-        row = strip * STRIP + place % STRIP
-        column = tl.where(row < rows, place // STRIP, columns)
+        offset, strip = program % (STRIP * columns), program // (STRIP * columns)
+        row = strip * STRIP + offset % STRIP
+        column = tl.where(row < rows, offset // STRIP, columns)
     return row, column
 
 
@@ -59,186 +59,191 @@ def product(x, i, y, j, dim, DEPTH: tl.constexpr):
 
 
 @triton.jit
-def _slack(left, i, queries, right, block, blocks):
-    # left: (3, Q)  right: (3, blocks)  ->  of queries i and blocks, in the shape of both
-    near, length = tl.load(left + i), tl.load(left + queries + i)
-    own = tl.load(right + 2 * blocks + block)
-    return near * tl.load(right + block) + length * tl.load(right + blocks + block) + own
+def _error(left, i, queries, right, block, blocks):
+    # left: (3, Q)  right: (3, blocks)  ->  error bound of queries i and blocks, broadcast against each other
+    loss, length = tl.load(left + i), tl.load(left + queries + i)
+    ref_error = tl.load(right + 2 * blocks + block)
+    return loss * tl.load(right + block) + length * tl.load(right + blocks + block) + ref_error
 
 
 @triton.jit
 def _lower(value, left, i, queries, right, block, blocks, STRIDE: tl.constexpr):
-    # value: (M, N)  i: (M,)  block: (N / BLOCK,)  ->  (M, N / BLOCK), what values of a block are at least
+    # value: (M, N)  i: (M,)  block: (N / BLOCK,)  ->  (M, N / BLOCK), lower bounds of the values of a block
     value = tl.reshape(value, (value.shape[0], value.shape[1] // 128, 128 // STRIDE, STRIDE))
-    least = tl.reshape(tl.min(value, axis=2), (value.shape[0], block.shape[0]))
-    slack = _slack(left, i[:, None], queries, right, block[None, :], blocks)
-    return tl.where(least < float("inf"), least - slack, least)
+    minimum = tl.reshape(tl.min(value, axis=2), (value.shape[0], block.shape[0]))
+    error = _error(left, i[:, None], queries, right, block[None, :], blocks)
+    return tl.where(minimum < float("inf"), minimum - error, minimum)
 
 
 @triton.jit
 def _block_minima(
-    x, left, queries, y, right, bias, least, size, dim,
-    factor: tl.constexpr, halved: tl.constexpr, SIDE: tl.constexpr, DEPTH: tl.constexpr, STRIDE: tl.constexpr,
+    x, left, queries, y, right, bias, block_min, size, dim,
+    factor: tl.constexpr, symmetric: tl.constexpr, TILE: tl.constexpr, DEPTH: tl.constexpr, STRIDE: tl.constexpr,
     STRIP: tl.constexpr,
 ):  # fmt: skip
-    rows, columns, blocks = queries // SIDE, size // SIDE, size // (128 // STRIDE)
-    row, column = tile_of(tl.program_id(0), rows, columns, halved, STRIP)
+    rows, columns, blocks = queries // TILE, size // TILE, size // (128 // STRIDE)
+    row, column = tile_of(tl.program_id(0), rows, columns, symmetric, STRIP)
     if column >= columns:
         return
-    n: tl.constexpr = SIDE // 128 * STRIDE
-    i, j = (row * SIDE + tl.arange(0, SIDE)).to(tl.int64), (column * SIDE + tl.arange(0, SIDE)).to(tl.int64)
-    above, beside = column * n + tl.arange(0, n), row * n + tl.arange(0, n)
+    n: tl.constexpr = TILE // 128 * STRIDE
+    i, j = (row * TILE + tl.arange(0, TILE)).to(tl.int64), (column * TILE + tl.arange(0, TILE)).to(tl.int64)
+    column_blocks, row_blocks = column * n + tl.arange(0, n), row * n + tl.arange(0, n)
     tile = product(x, i, y, j, dim, DEPTH) * factor
-    minima = _lower(tl.load(bias + j)[None, :] - tile, left, i, queries, right, above, blocks, STRIDE)
-    tl.store(least + i[:, None] * blocks + above[None, :], minima)
-    if halved:
+    minima = _lower(tl.load(bias + j)[None, :] - tile, left, i, queries, right, column_blocks, blocks, STRIDE)
+    tl.store(block_min + i[:, None] * blocks + column_blocks[None, :], minima)
+    if symmetric:
         if row < column:
-            across = tl.trans(tl.load(bias + i)[:, None] - tile)
-            minima = _lower(across, left, j, queries, right, beside, blocks, STRIDE)
-            tl.store(least + j[:, None] * blocks + beside[None, :], minima)
+            mirrored = tl.trans(tl.load(bias + i)[:, None] - tile)
+            minima = _lower(mirrored, left, j, queries, right, row_blocks, blocks, STRIDE)
+            tl.store(block_min + j[:, None] * blocks + row_blocks[None, :], minima)
 
 
-@triton.jit(do_not_specialize=["some", "blocks", "k", "room"])
-def _choose(
-    least, source, left, queries, right, limit, chosen, number, some, blocks, k, room,
-    SOME: tl.constexpr, WIDTH: tl.constexpr,
+@triton.jit(do_not_specialize=["num_sources", "blocks", "k", "capacity"])
+def _select_blocks(
+    block_min, source, left, queries, right, limit, selected, num_selected, num_sources, blocks, k, capacity,
+    QUERIES: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
-    q = tl.program_id(0) * SOME + tl.arange(0, SOME).to(tl.int64)[:, None]
-    i = tl.load(source + q, mask=q < some, other=0)
-    # The k-th least of minima over every WIDTH-th block is no less than that of all blocks, and seldom more.
-    upper = tl.full((SOME, WIDTH), float("inf"), dtype=tl.float32)
+    q = tl.program_id(0) * QUERIES + tl.arange(0, QUERIES).to(tl.int64)[:, None]
+    i = tl.load(source + q, mask=q < num_sources, other=0)
+    # The k-th smallest minimum over every WIDTH-th block is at least that over all blocks, and rarely larger.
+    upper = tl.full((QUERIES, WIDTH), float("inf"), dtype=tl.float32)
     for start in range(0, blocks, WIDTH):
         n = start + tl.arange(0, WIDTH)[None, :]
-        value = tl.load(least + i * blocks + n, mask=n < blocks, other=float("inf"))
-        slack = _slack(left, i, queries, right, tl.minimum(n, blocks - 1), blocks)
-        upper = tl.minimum(upper, value + 2 * slack)
-    # Floats are in the order of these integers, of which bisection finds the k-th without sorting.
+        value = tl.load(block_min + i * blocks + n, mask=n < blocks, other=float("inf"))
+        error = _error(left, i, queries, right, tl.minimum(n, blocks - 1), blocks)
+        upper = tl.minimum(upper, value + 2 * error)
+    # Floats have the order of these integers, and bisection finds the k-th of them without sorting.
     key = upper.to(tl.int32, bitcast=True)
     key = tl.where(key < 0, key ^ 0x7FFFFFFF, key)
     low, high = tl.min(key, axis=1), tl.max(key, axis=1)
     while tl.max((low < high).to(tl.int32), axis=0) > 0:
-        middle = (low & high) + ((low ^ high) >> 1)
-        below = tl.sum((key <= middle[:, None]).to(tl.int32), axis=1)
-        high = tl.where(below >= k, middle, high)
-        low = tl.where(below == k, high, tl.where(below > k, low, tl.minimum(middle + 1, high)))
-    most = tl.max(tl.where(key <= high[:, None], key, -0x80000000), axis=1)[:, None]
-    most = tl.where(most < 0, most ^ 0x7FFFFFFF, most).to(tl.float32, bitcast=True)
-    most += tl.load(left + 2 * queries + i)
-    tl.store(limit + q, most, mask=q < some)
-    if room > 0:
-        count = tl.zeros((SOME,), dtype=tl.int32)
+        mid = (low & high) + ((low ^ high) >> 1)
+        below = tl.sum((key <= mid[:, None]).to(tl.int32), axis=1)
+        high = tl.where(below >= k, mid, high)
+        low = tl.where(below == k, high, tl.where(below > k, low, tl.minimum(mid + 1, high)))
+    bound = tl.max(tl.where(key <= high[:, None], key, -0x80000000), axis=1)[:, None]
+    bound = tl.where(bound < 0, bound ^ 0x7FFFFFFF, bound).to(tl.float32, bitcast=True)
+    bound += tl.load(left + 2 * queries + i)
+    tl.store(limit + q, bound, mask=q < num_sources)
+    if capacity > 0:
+        count = tl.zeros((QUERIES,), dtype=tl.int32)
         for start in range(0, blocks, WIDTH):
             n = start + tl.arange(0, WIDTH)[None, :]
-            value = tl.load(least + i * blocks + n, mask=n < blocks, other=float("inf"))
-            kept = (value <= most).to(tl.int32)
-            place = count[:, None] + tl.cumsum(kept, 1) - kept
-            tl.store(chosen + q * room + place, n, mask=(kept > 0) & (place < room) & (q < some))
-            count += tl.sum(kept, axis=1)
-        tl.store(number + tl.reshape(q, (SOME,)), count, mask=tl.reshape(q, (SOME,)) < some)
+            value = tl.load(block_min + i * blocks + n, mask=n < blocks, other=float("inf"))
+            is_selected = (value <= bound).to(tl.int32)
+            slot = count[:, None] + tl.cumsum(is_selected, 1) - is_selected
+            tl.store(selected + q * capacity + slot, n, mask=(is_selected > 0) & (slot < capacity) & (q < num_sources))
+            count += tl.sum(is_selected, axis=1)
+        tl.store(num_selected + tl.reshape(q, (QUERIES,)), count, mask=tl.reshape(q, (QUERIES,)) < num_sources)
 
 
-@triton.jit(do_not_specialize=["room"])
-def _few(
-    x, source, left, queries, y, each, bias, limit, chosen, kept, index, number, size, dim, room,
-    factor: tl.constexpr, SOME: tl.constexpr, DEPTH: tl.constexpr, STRIDE: tl.constexpr,
+@triton.jit(do_not_specialize=["capacity"])
+def _collect_from_blocks(
+    x, source, left, queries, y, row_bounds, bias, limit, selected, num_selected, index, num_hits, size, dim, capacity,
+    factor: tl.constexpr, BLOCKS: tl.constexpr, DEPTH: tl.constexpr, STRIDE: tl.constexpr,
 ):  # fmt: skip
-    # Entries below the limit among the chosen blocks.
+    # Entries of the selected blocks below the limit.
     q = tl.program_id(0).to(tl.int64)
-    i, most, total = tl.load(source + q), tl.load(limit + q), tl.load(kept + q)
+    i, bound, total = tl.load(source + q), tl.load(limit + q), tl.load(num_selected + q)
     member: tl.constexpr = 128 // STRIDE
-    s, count = tl.arange(0, SOME * member), 0
-    for start in range(0, tl.minimum(total, room), SOME):
+    s, count = tl.arange(0, BLOCKS * member), 0
+    for start in range(0, tl.minimum(total, capacity), BLOCKS):
         n = start + s // member
-        there = n < tl.minimum(total, room)
-        block = tl.load(chosen + q * room + n, mask=there, other=0)
+        valid = n < tl.minimum(total, capacity)
+        block = tl.load(selected + q * capacity + n, mask=valid, other=0)
         j = block // STRIDE * 128 + s % member * STRIDE + block % STRIDE
-        value = tl.zeros((SOME * member,), dtype=tl.float32)
-        for begin in range(0, dim, DEPTH):
-            d = begin + tl.arange(0, DEPTH)
-            b = tl.load(y + j.to(tl.int64)[:, None] * dim + d, mask=there[:, None], other=0.0)
+        value = tl.zeros((BLOCKS * member,), dtype=tl.float32)
+        for first in range(0, dim, DEPTH):
+            d = first + tl.arange(0, DEPTH)
+            b = tl.load(y + j.to(tl.int64)[:, None] * dim + d, mask=valid[:, None], other=0.0)
             value += tl.sum(tl.load(x + i * dim + d).to(tl.float32)[None, :] * b.to(tl.float32), axis=1)
         value = tl.load(bias + j) - factor * value
-        hit = (there & (value <= most + _slack(left, i, queries, each, j, size))).to(tl.int32)
-        place = count + tl.cumsum(hit, 0) - hit
-        tl.store(index + q * room + place, j, mask=(hit > 0) & (place < room))
+        hit = (valid & (value <= bound + _error(left, i, queries, row_bounds, j, size))).to(tl.int32)
+        slot = count + tl.cumsum(hit, 0) - hit
+        tl.store(index + q * capacity + slot, j, mask=(hit > 0) & (slot < capacity))
         count += tl.sum(hit, axis=0)
-    tl.store(number + q, tl.where(total > room, total, count))
+    tl.store(num_hits + q, tl.where(total > capacity, total, count))
 
 
-@triton.jit(do_not_specialize=["some", "room"])
-def _many(
-    x, source, left, queries, y, right, bias, limit, index, number, some, size, dim, room,
-    factor: tl.constexpr, SIDE: tl.constexpr, DEPTH: tl.constexpr, STRIDE: tl.constexpr, STRIP: tl.constexpr,
+@triton.jit(do_not_specialize=["num_sources", "capacity"])
+def _collect_from_all(
+    x, source, left, queries, y, right, bias, limit, index, num_hits, num_sources, size, dim, capacity,
+    factor: tl.constexpr, TILE: tl.constexpr, DEPTH: tl.constexpr, STRIDE: tl.constexpr, STRIP: tl.constexpr,
 ):  # fmt: skip
-    # Entries below the limit among all, in any order.
-    columns, blocks = size // SIDE, size // (128 // STRIDE)
-    row, column = tile_of(tl.program_id(0), tl.cdiv(some, SIDE), columns, False, STRIP)
+    # All entries below the limit, in any order.
+    columns, blocks = size // TILE, size // (128 // STRIDE)
+    row, column = tile_of(tl.program_id(0), tl.cdiv(num_sources, TILE), columns, False, STRIP)
     if column >= columns:
         return
-    n: tl.constexpr = SIDE // 128 * STRIDE
-    q, j = row * SIDE + tl.arange(0, SIDE), column * SIDE + tl.arange(0, SIDE)
-    i = tl.load(source + q, mask=q < some, other=0)
+    n: tl.constexpr = TILE // 128 * STRIDE
+    q, j = row * TILE + tl.arange(0, TILE), column * TILE + tl.arange(0, TILE)
+    i = tl.load(source + q, mask=q < num_sources, other=0)
     value = tl.load(bias + j)[None, :] - factor * product(x, i, y, j.to(tl.int64), dim, DEPTH)
-    most = tl.load(limit + q, mask=q < some, other=float("-inf"))[:, None]
-    most += _slack(left, i[:, None], queries, right, column * n + tl.arange(0, n)[None, :], blocks)
-    value = tl.reshape(value, (SIDE, SIDE // 128, 128 // STRIDE, STRIDE))
-    hit = value <= tl.reshape(most, (SIDE, SIDE // 128, 1, STRIDE))
-    if tl.max(tl.reshape(hit, (SIDE * SIDE,)).to(tl.int32), axis=0) > 0:
-        flat = tl.reshape(hit, (SIDE * SIDE,))
-        line = tl.reshape(tl.broadcast_to(q[:, None], (SIDE, SIDE)), (SIDE * SIDE,))
-        found = tl.reshape(tl.broadcast_to(j[None, :], (SIDE, SIDE)), (SIDE * SIDE,))
-        place = tl.atomic_add(number + line, 1, mask=flat)
-        tl.store(index + line * room + place, found, mask=flat & (place < room))
+    bound = tl.load(limit + q, mask=q < num_sources, other=float("-inf"))[:, None]
+    bound += _error(left, i[:, None], queries, right, column * n + tl.arange(0, n)[None, :], blocks)
+    value = tl.reshape(value, (TILE, TILE // 128, 128 // STRIDE, STRIDE))
+    hit = value <= tl.reshape(bound, (TILE, TILE // 128, 1, STRIDE))
+    if tl.max(tl.reshape(hit, (TILE * TILE,)).to(tl.int32), axis=0) > 0:
+        flat = tl.reshape(hit, (TILE * TILE,))
+        line = tl.reshape(tl.broadcast_to(q[:, None], (TILE, TILE)), (TILE * TILE,))
+        flat_column = tl.reshape(tl.broadcast_to(j[None, :], (TILE, TILE)), (TILE * TILE,))
+        slot = tl.atomic_add(num_hits + line, 1, mask=flat)
+        tl.store(index + line * capacity + slot, flat_column, mask=flat & (slot < capacity))
 
 
 @on_its_device
-def block_minima(queries: Halves, references: HalfTable, halved: bool = False) -> Tensor:
+def block_minima(queries: Float16Queries, references: Float16References, symmetric: bool = False) -> Tensor:
     # ->  (Q, R / BLOCK) float32
-    """What the values of each block of references are at least. `halved`: the queries are the references, so that a
-    tile of products serves its rows and its columns."""
-    rows, columns = len(queries.rows) // SIDE, len(references.rows) // SIDE
-    least = queries.left.new_empty(len(queries.rows), len(references.rows) // BLOCK)
+    """Compute lower bounds of the values of each block of references.
+
+    `symmetric`: the queries are the references, so a tile of products yields the minima of its rows and its columns.
+    """
+    rows, columns = len(queries.rows) // TILE, len(references.rows) // TILE
+    block_min = queries.left.new_empty(len(queries.rows), len(references.rows) // BLOCK)
     strips = triton.cdiv(rows, STRIP)
-    tiles = STRIP * (STRIP * (strips + 1) * triton.cdiv(strips, 2) if halved else columns * strips)
+    tiles = STRIP * (STRIP * (strips + 1) * triton.cdiv(strips, 2) if symmetric else columns * strips)
     _block_minima[(tiles,)](
-        queries.rows, queries.left, len(queries.rows), references.rows, references.right, references.bias, least,
+        queries.rows, queries.left, len(queries.rows), references.rows, references.right, references.bias, block_min,
         len(references.rows), references.rows.shape[1],
-        factor=references.factor, halved=halved, SIDE=SIDE, DEPTH=DEPTH, STRIDE=STRIDE, STRIP=STRIP, num_warps=4,
+        factor=references.factor, symmetric=symmetric, TILE=TILE, DEPTH=DEPTH, STRIDE=STRIDE, STRIP=STRIP, num_warps=4,
         num_stages=3, enable_fp_fusion=True,
     )  # fmt: skip
-    return least
+    return block_min
 
 
 @on_its_device
 def candidates(
-    least: Tensor, queries: Halves, source: Tensor, references: HalfTable, k: int, room: int
+    block_min: Tensor, queries: Float16Queries, source: Tensor, references: Float16References, k: int, capacity: int
 ) -> tuple[Tensor, Tensor]:
-    # least: (Q, R / BLOCK)  source: (q,) int64, rows of it
-    # ->  (q, room) int32 places of references in any order, -1 = none; (q,) int32, above `room` where it is too small
-    """All references that may be among the k nearest."""
-    some, (size, dim), blocks = len(source), references.rows.shape, least.shape[1]
-    # Above this, the chosen blocks of a query are read in more time than all references are multiplied with it.
+    # block_min: (Q, R / BLOCK)  source: (q,) int64, rows of it
+    # ->  (q, capacity) int32 positions of references in any order, -1 if none; (q,) int32, above `capacity` on overflow
+    """Collect all references that may be among the k nearest."""
+    num_sources, (size, dim), blocks = len(source), references.rows.shape, block_min.shape[1]
+    # For larger k, reading the selected blocks of a query is slower than multiplying it with all references.
     dense = 1024 * k >= size
-    limit = least.new_empty(some)
-    chosen = torch.empty(some, 0 if dense else room, dtype=torch.int32, device=least.device)
-    kept, number = torch.zeros(2, some, dtype=torch.int32, device=least.device)
-    index = torch.full((some, room), -1, dtype=torch.int32, device=least.device)
+    limit = block_min.new_empty(num_sources)
+    selected = torch.empty(num_sources, 0 if dense else capacity, dtype=torch.int32, device=block_min.device)
+    num_selected, num_hits = torch.zeros(2, num_sources, dtype=torch.int32, device=block_min.device)
+    index = torch.full((num_sources, capacity), -1, dtype=torch.int32, device=block_min.device)
     width = min(triton.next_power_of_2(max(4 * k, 2048)), triton.next_power_of_2(blocks))
-    _choose[(triton.cdiv(some, _TOGETHER),)](
-        least, source, queries.left, len(queries.rows), references.right, limit, chosen, kept, some, blocks, k,
-        chosen.shape[1], SOME=_TOGETHER, WIDTH=width, num_warps=min(max(width // 256, 1), 16), enable_fp_fusion=True,
+    _select_blocks[(triton.cdiv(num_sources, _QUERIES),)](
+        block_min, source, queries.left, len(queries.rows), references.right, limit, selected, num_selected,
+        num_sources, blocks, k,
+        selected.shape[1], QUERIES=_QUERIES, WIDTH=width, num_warps=min(max(width // 256, 1), 16),
+        enable_fp_fusion=True,
     )  # fmt: skip
-    sides = (queries.rows, source, queries.left, len(queries.rows), references.rows)
+    operands = (queries.rows, source, queries.left, len(queries.rows), references.rows)
     options = {"factor": references.factor, "DEPTH": DEPTH, "STRIDE": STRIDE, "enable_fp_fusion": True}
     if dense:
-        tiles = STRIP * (size // SIDE) * triton.cdiv(some, STRIP * SIDE)
-        _many[(tiles,)](
-            *sides, references.right, references.bias, limit, index, number, some, size, dim, room,
-            SIDE=SIDE, STRIP=STRIP, num_warps=8, num_stages=3, **options,
+        tiles = STRIP * (size // TILE) * triton.cdiv(num_sources, STRIP * TILE)
+        _collect_from_all[(tiles,)](
+            *operands, references.right, references.bias, limit, index, num_hits, num_sources, size, dim, capacity,
+            TILE=TILE, STRIP=STRIP, num_warps=8, num_stages=3, **options,
         )  # fmt: skip
     else:
-        _few[(some,)](
-            *sides, references.each, references.bias, limit, chosen, kept, index, number, size, dim, room,
-            SOME=4, **options,
+        _collect_from_blocks[(num_sources,)](
+            *operands, references.row_bounds, references.bias, limit, selected, num_selected, index, num_hits, size,
+            dim, capacity,
+            BLOCKS=4, **options,
         )  # fmt: skip
-    return index, number
+    return index, num_hits
