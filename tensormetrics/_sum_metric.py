@@ -101,7 +101,7 @@ class SumMetric(Metric):
         item = self._numbers(len(rows), rows.device) if ids is None else ids
         unit = item if groups is None else groups
         split, sizes = split_rows(rows), self.sizes.clone()
-        added = weighted_sums(rows, unit, self.replicates, self.seed, halves=True, split=split, sizes=sizes)
+        added = weighted_sums(rows, unit, self.replicates, self.seed, random_halves=True, split=split, sizes=sizes)
         names = [item, *(column for column in (groups, target) if column is not None)]
         if not is_full(self.units):
             entries = entries_of(split, unit)
