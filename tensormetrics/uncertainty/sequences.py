@@ -78,9 +78,8 @@ def decreasing_root(function: Callable[[Tensor], Tensor], start: Tensor, last: f
     for step in range(MAX_STEPS):
         center, width = (low + high) / 2, high - low
         is_open = width > PRECISION
-        if low.device.type == "cpu" and not bool(
-            is_open.any()
-        ):  # on GPUs the remaining steps are cheaper than a synchronization
+        # On GPUs the remaining steps are cheaper than a synchronization.
+        if low.device.type == "cpu" and not bool(is_open.any()):
             break
         secant = (low * high_value - high * low_value) / (high_value - low_value)
         distance = center - secant

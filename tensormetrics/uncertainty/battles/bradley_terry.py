@@ -115,9 +115,8 @@ def _fit_chunk(battles: Battles, precision: float, start: Tensor | None) -> Tens
         parameters, step = (new.where(accepted[:, None], old) for new, old in ((trial, parameters), (new_step, step)))
         value, scale = new_value.where(accepted, value), torch.ones_like(scale).where(accepted, scale / 2)
         converged = converged | (accepted & (step.abs().amax(-1) <= TOLERANCE))
-        if value.device.type == "cpu" and bool(
-            converged.all()
-        ):  # on GPUs the remaining steps are cheaper than a synchronization
+        # On GPUs the remaining steps are cheaper than a synchronization.
+        if value.device.type == "cpu" and bool(converged.all()):
             break
     parameters = parameters.where(converged[:, None], torch.nan)
     only_ties = (num_wins == 0) & (num_ties > 0)

@@ -43,9 +43,8 @@ def resampled_position_effect(table: BattleTable, replicates: int, seed: int) ->
     pair = (lower * len(table.models) + upper).unique(return_inverse=True)[1]
     order, width = 2 * pair + (table.first > table.second).long(), 2 * (int(pair.max()) + 1 if len(pair) else 1)
     rows = torch.stack([scores, torch.ones_like(scores)], 1)
-    fraction = torch.bincount(order, minlength=width).double().cpu() / max(
-        len(order), 1
-    )  # of one pseudo-battle, in each cell
+    # The part of one pseudo-battle that falls to each cell.
+    fraction = torch.bincount(order, minlength=width).double().cpu() / max(len(order), 1)
     bounds = Bounds(torch.stack([0 * fraction, fraction], 1), torch.stack([fraction, fraction], 1))
     items = Items(rows, table.names.units, _order_effect, order, width, False, bounds, (-0.5, 0.5))
     return items.resampled(replicates, seed)

@@ -173,9 +173,8 @@ def _sums(scores: Tensor, index: Tensor) -> Tensor:
 
 def _nested(scores: Tensor, item: Tensor) -> VarianceComponents:
     is_scored = (~scores.isnan()).double()
-    shift = scores.masked_fill(is_scored == 0, -torch.inf).amax(
-        -1, keepdim=True
-    )  # equal scores have no variance at all
+    # Subtracting the largest score makes the variance of equal scores exactly 0.
+    shift = scores.masked_fill(is_scored == 0, -torch.inf).amax(-1, keepdim=True)
     scores = (scores - shift).where(is_scored > 0, 0)
     repeats = _sums(is_scored, item)
     means = _sums(scores, item) / repeats  # NaN where there is no item

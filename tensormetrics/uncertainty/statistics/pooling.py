@@ -249,9 +249,8 @@ def pool_histogram(samples: Tensor, u: Tensor, bounds: Bounds, *, pseudo_count_w
     x, n = sort_samples(samples, 0)  # (M, ..., S)
     finite = finite_part(x, n)
     minimum, maximum = finite.minimum, finite.maximum
-    width = torch.where(maximum > minimum, (maximum - minimum) / histogram_bins(x, finite), torch.inf).amin(
-        0
-    )  # (..., 1)
+    width = (maximum - minimum) / histogram_bins(x, finite)
+    width = torch.where(maximum > minimum, width, torch.inf).amin(0)  # (..., 1)
     minimum, maximum = minimum.amin(0), maximum.amax(0)
     width = torch.where(width.isinf(), maximum - minimum, width)
     start, stop = (minimum - width).clamp(min=bounds[0]), (maximum + 2 * width).clamp(max=bounds[1])

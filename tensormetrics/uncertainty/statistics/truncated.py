@@ -169,9 +169,8 @@ def _quantiles(table: Table, u: Tensor) -> Tensor:
 
 def log_t_density(df: Tensor | float) -> Callable[[Tensor], Tensor]:
     """Return the log density of y = asinh(t / sqrt(df)), up to a constant: -df * ln cosh y."""
-    df = (
-        df[..., None] if isinstance(df, Tensor) else df
-    )  # numbers stay on the host: a copy to the device would synchronize
+    # A number stays on the host: a copy to the device would synchronize.
+    df = df[..., None] if isinstance(df, Tensor) else df
     return lambda y: -df * (y.abs() + (-2 * y.abs()).exp().log1p() - math.log(2))
 
 
