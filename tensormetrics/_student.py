@@ -75,7 +75,7 @@ def t_quantiles_of(probability: float, df: Tensor) -> Tensor:
 
 @cached_per_device
 def _quantile_table(device: torch.device, probability: float) -> Tensor:
-    # ->  (FEW_DF,) float64
+    # ->  (TABLE_DF,) float64
     return torch.tensor(
         [t_quantile(probability, n) for n in range(1, TABLE_DF + 1)], dtype=torch.float64, device=device
     )
