@@ -28,11 +28,11 @@ FOLDER = Path(__file__).resolve().parent
 
 def declared(file: Path) -> dict[str, tuple[str, ...]]:
     """What a file sets NEEDS and DEVICES to. It is read, not imported: what it imports may be missing."""
-    found = {"NEEDS": (), "DEVICES": ("cpu",)}
+    settings = {"NEEDS": (), "DEVICES": ("cpu",)}
     for node in ast.parse(file.read_text()).body:
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) in found:
-            found[ast.unparse(node.targets[0])] = ast.literal_eval(node.value)
-    return found
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) in settings:
+            settings[ast.unparse(node.targets[0])] = ast.literal_eval(node.value)
+    return settings
 
 
 def obstacle(file: Path, quick: bool, device: str) -> str:
@@ -66,15 +66,15 @@ def outcome(file: Path, output: Path | None, quick: bool, device: str) -> tuple[
             reason = run(file, table, quick, device)
         finally:
             if report and table.exists():
-                keep(table, report, device, whole=not reason)
+                keep(table, report, device, is_complete=not reason)
     return ("failed", reason) if reason else ("passed", str(report or "table not kept"))
 
 
-def keep(table: Path, report: Path, device: str, whole: bool) -> None:
+def keep(table: Path, report: Path, device: str, is_complete: bool) -> None:
     """What a run that failed has measured becomes a section only where there is no older one."""
     report.parent.mkdir(parents=True, exist_ok=True)
     before = report.read_text() if report.exists() else ""
-    if whole or f"\n## {table.stem}: " not in before:
+    if is_complete or f"\n## {table.stem}: " not in before:
         report.write_text(_report.with_section(before, machine(device), table.stem, table.read_text()))
 
 

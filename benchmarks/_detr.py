@@ -49,5 +49,5 @@ def match_layer(outputs: Outputs, targets: Targets, weights: dict[str, float], c
     giou_term = -pairwise_giou(corners(predicted), corners(boxes))
     cost = weights["cost_bbox"] * box_term + weights["cost_class"] * class_term + weights["cost_giou"] * giou_term
     blocks = cost.view(images, queries, -1).cpu().split([len(target["labels"]) for target in targets], -1)
-    found = (scipy.optimize.linear_sum_assignment(block[image]) for image, block in enumerate(blocks))
-    return [(torch.as_tensor(rows), torch.as_tensor(cols)) for rows, cols in found]
+    matches = (scipy.optimize.linear_sum_assignment(block[image]) for image, block in enumerate(blocks))
+    return [(torch.as_tensor(rows), torch.as_tensor(cols)) for rows, cols in matches]

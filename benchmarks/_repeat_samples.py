@@ -61,7 +61,7 @@ def pass_at_k_coverage(law: tuple[float, float], problems: int, sets: int | None
             metric.update(c, n, ids=torch.arange(problems))
             for name, (_, low, high) in metric.interval().items():
                 held[name] += bool(low <= truth[name] <= high)
-    return {name: number / count for name, number in held.items()}
+    return {name: hits / count for name, hits in held.items()}
 
 
 def crossed_coverage(table: Table, sets: int | None) -> tuple[float, ...]:

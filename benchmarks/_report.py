@@ -187,12 +187,12 @@ def quoted(report: str) -> str:
 
 def ratios(report: str) -> str:
     """The README's sentence: for each rival, how many times faster the quoted rows are, from the least to the most."""
-    found: dict[str, list[float]] = {}
+    factors: dict[str, list[float]] = {}
     for quote, ours, theirs in _measured(report):
-        found.setdefault(quote.rival, []).append(theirs / ours)
-    spans = {rival: dict.fromkeys(_rounded(end(times), 2) for end in (min, max)) for rival, times in found.items()}
-    words = ", ".join(f"{rival} {' to '.join(span)}" for rival, span in spans.items())
-    text = f"Times faster than these, on two CPU cores, values checked first ([how](#how-fast)): {words}."
+        factors.setdefault(quote.rival, []).append(theirs / ours)
+    spans = {rival: dict.fromkeys(_rounded(end(times), 2) for end in (min, max)) for rival, times in factors.items()}
+    parts = ", ".join(f"{rival} {' to '.join(span)}" for rival, span in spans.items())
+    text = f"Times faster than these, on two CPU cores, values checked first ([how](#how-fast)): {parts}."
     return "\n".join(textwrap.wrap(text, 120, break_on_hyphens=False)) + "\n"
 
 
@@ -211,7 +211,7 @@ def _measured(report: str) -> list[tuple[Quote, float, float]]:
 
 def _rows(section: str) -> list[dict[str, str]]:
     # Column -> cell, of every row of every table in the section.
-    found, head = [], []
+    rows, head = [], []
     for line in section.splitlines():
         cells = [cell.strip() for cell in line.strip().strip("|").split("|")] if line.startswith("|") else []
         if not cells or set(line) <= set("|-: "):
@@ -219,16 +219,16 @@ def _rows(section: str) -> list[dict[str, str]]:
         elif not head:
             head = cells
         else:
-            found.append(dict(zip(head, cells, strict=True)))
-    return found
+            rows.append(dict(zip(head, cells, strict=True)))
+    return rows
 
 
 def _seconds(rows: list[dict[str, str]], start: str, column: str) -> float:
     fitting = [row for row in rows if column in row and " | ".join(row.values()).startswith(start + " | ")]
     if len(fitting) != 1:
         raise ValueError(f"{len(fitting)} rows begin with {start!r} and have a column {column!r}, wanted one")
-    number = float(re.match(r"[\d.]+(e[+-]\d+)?", fitting[0][column].replace(",", ""))[0])
-    return number if column.endswith(" s") else number / 1000
+    value = float(re.match(r"[\d.]+(e[+-]\d+)?", fitting[0][column].replace(",", ""))[0])
+    return value if column.endswith(" s") else value / 1000
 
 
 def _written(seconds: float) -> str:
@@ -242,10 +242,10 @@ def _rounded(value: float, digits: int) -> str:
 def write_readme(readme: Path, report: Path) -> None:
     """Put the table and the sentence between their marks."""
     text, results = readme.read_text(), report.read_text()
-    for marks, words in (RATIOS, ratios(results)), (MARKS, quoted(results)):
+    for marks, content in (RATIOS, ratios(results)), (MARKS, quoted(results)):
         before, mark, rest = text.partition(marks[0])
         _, end, after = rest.partition(marks[1])
         if not mark or not end:
             raise ValueError(f"{readme}: wanted the lines {marks[0].strip()!r} and {marks[1].strip()!r}")
-        text = before + mark + words + end + after
+        text = before + mark + content + end + after
     readme.write_text(text)

@@ -61,7 +61,7 @@ UNIFORM = Law(lambda u: u, 0.5)
 SKEWED = beta(0.3, 3)
 NARROW = beta(20, 20)
 LIKE_AP = Law(lambda u: np.where(u > 0.4, 1.0, u / 0.4), 0.8)
-HALVES = Law(lambda u: np.floor(3 * u) / 2, 0.5)
+ZERO_HALF_OR_ONE = Law(lambda u: np.floor(3 * u) / 2, 0.5)
 RECIPROCAL_RANKS = Law(lambda u: 1 / np.ceil(10 * u), float(np.mean(1 / np.arange(1, 11))))
 LOG_NORMAL = Law(lambda u: np.exp(scipy.special.ndtri(u)), float(np.exp(0.5)), is_bounded=False)
 
@@ -362,18 +362,20 @@ class NumberTests(NamedTuple):
 
 def number_tests_of(scenario: Scenario, sets: int | None = None, levels: tuple[float, ...] = (0.95,)) -> NumberTests:
     """Compute the results of simulated comparisons of one model's score with the true one."""
-    p_values: dict[str, list[Tensor]] = {side: [] for side in ALTERNATIVES}
+    p_values: dict[str, list[Tensor]] = {alternative: [] for alternative in ALTERNATIVES}
     contradictions = 0
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UncertaintyWarning)  # of few groups
         for (metric,) in batches(scenario, sets, is_compared=True):
-            for level, side in itertools.product(levels, ALTERNATIVES):
-                comparison = comparisons_with(metric, scenario.truth, Question(level, side))
+            for level, alternative in itertools.product(levels, ALTERNATIVES):
+                comparison = comparisons_with(metric, scenario.truth, Question(level, alternative))
                 excludes = (comparison.low > 0) | (comparison.high < 0)
                 contradictions += int((excludes != (comparison.p_value <= 1 - level)).sum())
                 if level == 0.95:
-                    p_values[side].append(comparison.p_value)
-    significant = {side: float((torch.cat(values) <= 0.05).double().mean()) for side, values in p_values.items()}
+                    p_values[alternative].append(comparison.p_value)
+    significant = {
+        alternative: float((torch.cat(values) <= 0.05).double().mean()) for alternative, values in p_values.items()
+    }
     return NumberTests(significant, contradictions)
 
 
@@ -464,7 +466,7 @@ def held_out_interval_rows() -> list[Scenario]:
     for kind, law in {
         "Beta(.5, .5)": beta(0.5, 0.5),
         "Beta(8, 1)": beta(8, 1),
-        "0, 1/2 or 1": HALVES,
+        "0, 1/2 or 1": ZERO_HALF_OR_ONE,
         "reciprocal of a rank up to 10": RECIPROCAL_RANKS,
     }.items():
         rows += _of_items(kind, law, (7, 15, 50))

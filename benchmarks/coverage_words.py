@@ -18,16 +18,16 @@ CAUTIONED = "CEAT, `p_value_random_effects`"
 
 
 def rows(
-    doors: list[simulation.Door],
-    rate: Callable[[simulation.Door, simulation.Cell, int | None], simulation.Rate],
+    cases: list[simulation.MetricCase],
+    rate: Callable[[simulation.MetricCase, simulation.Cell, int | None], simulation.Rate],
     tables: int | None,
-    shares: dict[str, list[float]],
+    fractions: dict[str, list[float]],
 ) -> Iterator[Cells]:
     """Yield a row for each door, and add its shares to `shares`."""
-    for door in doors:
-        rates = [rate(door, cell, tables) for cell in simulation.CELLS]
-        shares[door.name] = [each.share for each in rates]
-        yield door.name, f"{rates[0].tables:,}", *(fraction(each.share) for each in rates)
+    for case in cases:
+        rates = [rate(case, cell, tables) for cell in simulation.CELLS]
+        fractions[case.name] = [result.fraction for result in rates]
+        yield case.name, f"{rates[0].tables:,}", *(fraction(result.fraction) for result in rates)
 
 
 def main() -> None:
@@ -36,14 +36,14 @@ def main() -> None:
     report = Report(options, "P-values and intervals of association in words of one population", ())
     columns: Cells = "score", "tables", *(cell.name for cell in simulation.CELLS)
     rates: dict[str, list[float]] = {}
-    shares: dict[str, list[float]] = {}
+    coverages: dict[str, list[float]] = {}
     title = "Two-sided p-values of at most .05."
-    report.table(title, columns, rows(simulation.p_value_doors(), simulation.small_p_values, tables, rates))
+    report.table(title, columns, rows(simulation.p_value_cases(), simulation.small_p_values, tables, rates))
     title = "Intervals of 95 % that hold the truth."
-    report.table(title, columns, rows(simulation.interval_doors(), simulation.coverage, tables, shares))
+    report.table(title, columns, rows(simulation.interval_cases(), simulation.coverage, tables, coverages))
     if not options.quick:
         high = {name: row for name, row in rates.items() if name != CAUTIONED and max(row) > HIGHEST_RATE + MARGIN}
-        low = {name: row for name, row in shares.items() if min(row) < LOWEST_COVERAGE - MARGIN}
+        low = {name: row for name, row in coverages.items() if min(row) < LOWEST_COVERAGE - MARGIN}
         assert not high and not low, (high, low)
 
 

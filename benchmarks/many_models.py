@@ -30,31 +30,31 @@ def megabytes() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
-def rows(count: int, items: int, alone: int) -> Iterator[tuple[str, ...]]:
+def rows(count: int, items: int, num_single: int) -> Iterator[tuple[str, ...]]:
     for kind in ("right or wrong", "real"):
-        given = models(kind, count, items)
+        scores = models(kind, count, items)
         before, start = megabytes(), time.perf_counter()
-        table = compare(given)
+        table = compare(scores)
         seconds, memory = time.perf_counter() - start, megabytes() - before
-        pairs = random.Random(0).sample(table.rows, alone)
+        pairs = random.Random(0).sample(table.rows, num_single)
         start = time.perf_counter()
         for row in pairs:
             a, b = row.split(" - ")
-            single, cell = compare(given[a], given[b]), table[row, "difference"]
+            single, cell = compare(scores[a], scores[b]), table[row, "difference"]
             for name in ("difference", "low", "high", "p_value", "p_better"):
                 assert torch.allclose(getattr(single, name), getattr(cell, name), rtol=1e-9, atol=1e-12), (row, name)
-        each = (time.perf_counter() - start) / alone
-        singly = each * len(table)
+        per_pair = (time.perf_counter() - start) / num_single
+        singly = per_pair * len(table)
         yield kind, str(len(table)), f"{seconds:.2f}", f"{memory:.0f}", f"{singly:.0f}", f"{singly / seconds:.0f}"
 
 
 def main() -> None:
     options = arguments(__doc__, DEVICES)
-    count, items, alone = SIZES[options.quick]
+    count, items, num_single = SIZES[options.quick]
     columns = ("scores", "comparisons", "seconds", "MB more", "seconds one by one", "ratio")
-    notes = f"{count} models, {items} items; the last time is that of {alone} pairs, times the number of pairs."
+    notes = f"{count} models, {items} items; the last time is that of {num_single} pairs, times the number of pairs."
     table = Table(options, "Comparisons of many models", columns, notes)
-    table.add(rows(count, items, alone))
+    table.add(rows(count, items, num_single))
     table.finish()
 
 

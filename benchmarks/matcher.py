@@ -62,8 +62,8 @@ def cases(quick: bool) -> Iterator[tuple[str, str, tuple[int, ...]]]:
 def times(calls: dict[str, Any], budget: float) -> dict[str, float]:
     """Return the median seconds of each call, over as many turns (5 to 30) as the budget allows."""
     took: dict[str, list[float]] = {name: [] for name in calls}
-    begin = time.perf_counter()
-    while min(map(len, took.values())) < 5 or (time.perf_counter() - begin < budget and len(took["ours"]) < 30):
+    first = time.perf_counter()
+    while min(map(len, took.values())) < 5 or (time.perf_counter() - first < budget and len(took["ours"]) < 30):
         for name, call in calls.items():
             start = time.perf_counter()
             call()
@@ -80,17 +80,22 @@ def row(name: str, class_cost: str, sizes: tuple[int, ...], budget: float) -> It
     took = times(
         {
             "ours": lambda: matcher.layers(outputs, targets),
-            "one by one": lambda: [matcher(each, targets) for each in (layer, *outputs["aux_outputs"])],
+            "one by one": lambda: [matcher(output, targets) for output in (layer, *outputs["aux_outputs"])],
             "theirs": lambda: match_step(outputs, targets, class_cost),
         },
         budget,
     )
     shape = "{} layers x {} images x {} queries x 1 to {} targets".format(*sizes[:4])
     figures = [f"{1e3 * took[key]:.2f}" for key in ("ours", "one by one", "theirs")]
-    yield [f"{name}: {shape}", *figures, f"{took['theirs'] / took['ours']:.1f}x", shares(matcher, outputs, targets)]
+    yield [
+        f"{name}: {shape}",
+        *figures,
+        f"{took['theirs'] / took['ours']:.1f}x",
+        largest_operators(matcher, outputs, targets),
+    ]
 
 
-def shares(matcher: HungarianMatcher, outputs: Outputs, targets: Targets) -> str:
+def largest_operators(matcher: HungarianMatcher, outputs: Outputs, targets: Targets) -> str:
     """Return the operators of torch that take most of the time, with their shares."""
     matcher.layers(outputs, targets)
     with profile(activities=[ProfilerActivity.CPU]) as profiled:

@@ -43,7 +43,7 @@ def ours(counts: np.ndarray, samples: int, method: str = "posterior", metrics: l
     return [x[:, 0].numpy() for x in values]
 
 
-def sums_alone(counts: np.ndarray, samples: int) -> None:
+def sums_only(counts: np.ndarray, samples: int) -> None:
     sample_sums(torch.from_numpy(counts), samples, **PRIORS)
 
 
@@ -79,7 +79,7 @@ def seconds(rivals: dict[str, Callable[[], object]], turns: int) -> dict[str, fl
     return {name: statistics.median(values) for name, values in times.items()}
 
 
-def _alone(run: Callable[..., object], arguments: tuple, answers: multiprocessing.SimpleQueue) -> None:
+def _isolated(run: Callable[..., object], arguments: tuple, answers: multiprocessing.SimpleQueue) -> None:
     start = time.perf_counter()
     run(*arguments)
     took = time.perf_counter() - start
@@ -87,11 +87,11 @@ def _alone(run: Callable[..., object], arguments: tuple, answers: multiprocessin
     answers.put((took, int(status.partition("VmHWM:")[2].split()[0]) / 1024))
 
 
-def alone(run: Callable[..., object], *arguments: object) -> tuple[float, float]:
+def isolated(run: Callable[..., object], *arguments: object) -> tuple[float, float]:
     """Seconds and peak MB, imported libraries included, of one call in a process of its own."""
     context = multiprocessing.get_context("spawn")
     answers = context.SimpleQueue()
-    process = context.Process(target=_alone, args=(run, arguments, answers))
+    process = context.Process(target=_isolated, args=(run, arguments, answers))
     process.start()
     process.join()
     return answers.get()
@@ -104,12 +104,12 @@ def against_peer(classes: int, samples: int) -> Iterator[list[str]]:
         {
             "peer": lambda: peer(counts, samples),
             "ours": lambda: ours(counts, samples),
-            "sums": lambda: sums_alone(counts, samples),
+            "sums": lambda: sums_only(counts, samples),
         },
         TURNS,
     )
     times = f"{took['peer']:.3f}", f"{took['ours']:.3f}", f"{took['peer'] / took['ours']:.1f}x", f"{took['sums']:.3f}"
-    memory = (f"{alone(run, counts, samples)[1]:.0f}" for run in (peer, ours))
+    memory = (f"{isolated(run, counts, samples)[1]:.0f}" for run in (peer, ours))
     yield [f"{classes} classes, {samples} samples, 12 metrics", *times, *memory]
 
 
@@ -127,15 +127,15 @@ def ragged_counts(classes: int) -> np.ndarray:
 def assert_law(counts: np.ndarray, prior: str, samples: int = 1000) -> None:
     """Means of the sums of three items or more are those of the Dirichlet model, to 5 standard errors."""
     priors = {"prevalence_prior": "perks", "confusion_prior": prior}
-    found = sample_sums(torch.from_numpy(counts), samples, dtype=torch.float64, **priors)
+    sums = sample_sums(torch.from_numpy(counts), samples, dtype=torch.float64, **priors)
     C = len(counts)
     rows = counts + dirichlet_prior(prior, (C, C)).numpy()
     prevalence = counts.sum(1) + 1 / C
     cells = (prevalence / prevalence.sum() / rows.sum(1))[:, None] * rows
     right = np.diag(cells)
-    wanted = np.array([right.sum()]), right, cells.sum(0) - right, cells.sum(1) - right
-    drawn = [found.tp[:, 0].sum(-1, keepdim=True), *(x[:, 0] for x in (found.tp, found.fp, found.fn))]
-    for x, mean in zip(drawn, wanted, strict=True):
+    expected = np.array([right.sum()]), right, cells.sum(0) - right, cells.sum(1) - right
+    sampled = [sums.tp[:, 0].sum(-1, keepdim=True), *(x[:, 0] for x in (sums.tp, sums.fp, sums.fn))]
+    for x, mean in zip(sampled, expected, strict=True):
         often = mean * counts.sum() >= 3  # rarer masses have no normal mean
         apart = abs(x.mean(0).numpy() - mean) > 5 * x.std(0).numpy() / samples**0.5
         assert not apart[often].any(), (prior, apart.mean())
@@ -161,7 +161,7 @@ def groups_of_cells(classes: int, samples: int) -> Iterator[list[str]]:
 def many_classes() -> Iterator[list[str]]:
     counts = counts_of(1000)
     for name, metrics in ("acc, ba, tpr", DIAGONAL), ("12 metrics", METRICS):
-        took, peak = alone(ours, counts, 10_000, "posterior", metrics)
+        took, peak = isolated(ours, counts, 10_000, "posterior", metrics)
         yield [f"1000 classes, 10000 samples, {name}", "", f"{took:.2f}", "", "", "", f"{peak:.0f}"]
 
 

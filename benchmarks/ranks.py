@@ -49,7 +49,7 @@ def predicted_bytes(rows: int, width: int, ranks: int, k: int | None) -> float:
     return (width + 8 + 12 * k) * rows * opposite(ranks) + labels_and_scores
 
 
-def most_held(rows: int, width: int, ranks: int, budget: int = BUDGET) -> float:
+def max_held(rows: int, width: int, ranks: int, budget: int = BUDGET) -> float:
     """Bytes of a rank: its rows, what all ranks know of every row, and what the budget allows."""
     return width * rows / ranks + 72 * rows + budget
 
@@ -66,11 +66,11 @@ def fitted(table: np.ndarray, seconds: np.ndarray) -> np.ndarray:
     weighted, costs, left = table / seconds[:, None], np.zeros(table.shape[1]), np.ones(table.shape[1], bool)
     scale = np.abs(weighted).max(0)
     while left.any():
-        found = np.linalg.lstsq((weighted / scale)[:, left], np.ones(len(seconds)), rcond=None)[0]
-        if (found >= 0).all():
-            costs[left] = found / scale[left]
+        solution = np.linalg.lstsq((weighted / scale)[:, left], np.ones(len(seconds)), rcond=None)[0]
+        if (solution >= 0).all():
+            costs[left] = solution / scale[left]
             break
-        left[np.flatnonzero(left)[found.argmin()]] = False
+        left[np.flatnonzero(left)[solution.argmin()]] = False
     return costs
 
 
@@ -80,7 +80,7 @@ def sent() -> int:
     return next(int(line.split(":")[1].split()[8]) for line in lines if line.strip().startswith("lo:"))
 
 
-def taken(what: str) -> int:
+def memory(what: str) -> int:
     """Bytes of memory: VmRSS now, VmHWM at most."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return int(next(line for line in lines if line.startswith(what)).split()[1]) << 10
@@ -94,11 +94,11 @@ def run_rank(rank: int, ranks: int, rows: int, k: int | None, folder: str) -> No
     wait = torch.distributed.barrier if ranks > 1 else int
     generator = torch.Generator().manual_seed(0)
     x, labels = torch.randn(rows, DIM, generator=generator), torch.arange(rows) % (rows // PER_CLASS)
-    own = slice(rows * rank // ranks, rows * (rank + 1) // ranks)
-    for part in (slice(own.start, own.start + 40), own):  # the first call loads what the next ones use
+    local = slice(rows * rank // ranks, rows * (rank + 1) // ranks)
+    for part in (slice(local.start, local.start + 40), local):  # the first call loads what the next ones use
         metric = AccuracyCalculator(("mean_average_precision",), k=k, memory_budget=BUDGET)
-        held = taken("VmRSS")
-        metric.update(x[part], labels[part] % (10 if part is not own else rows))
+        held = memory("VmRSS")
+        metric.update(x[part], labels[part] % (10 if part is not local else rows))
         Path("/proc/self/clear_refs").write_text("5")  # VmHWM begins anew
         wait()
         before, start = sent(), resource.getrusage(resource.RUSAGE_SELF)
@@ -106,9 +106,9 @@ def run_rank(rank: int, ranks: int, rows: int, k: int | None, folder: str) -> No
         stop = resource.getrusage(resource.RUSAGE_SELF)
         wait()
     seconds = stop.ru_utime + stop.ru_stime - start.ru_utime - start.ru_stime
-    held = taken("VmHWM") - held
-    found = {"seconds": seconds, "bytes": sent() - before, "held": held, "value": value.hex()}
-    Path(folder, f"{rank}.json").write_text(json.dumps(found))
+    held = memory("VmHWM") - held
+    report = {"seconds": seconds, "bytes": sent() - before, "held": held, "value": value.hex()}
+    Path(folder, f"{rank}.json").write_text(json.dumps(report))
     if ranks > 1:
         torch.distributed.destroy_process_group()
 
@@ -122,39 +122,39 @@ def measured(rows: int, ranks: int, k: int | None) -> tuple[float, int, str, int
             process.start()
         for process in processes:
             process.join()
-        found = [json.loads(Path(folder, f"{rank}.json").read_text()) for rank in range(ranks)]
-    assert len({each["value"] for each in found}) == 1
-    held = max(each["held"] for each in found)
-    return sum(each["seconds"] for each in found), found[0]["bytes"], found[0]["value"], held
+        reports = [json.loads(Path(folder, f"{rank}.json").read_text()) for rank in range(ranks)]
+    assert len({report["value"] for report in reports}) == 1
+    held = max(report["held"] for report in reports)
+    return sum(report["seconds"] for report in reports), reports[0]["bytes"], reports[0]["value"], held
 
 
 def cases(rows: int, k: int | None) -> Iterator[list[str]]:
-    sizes, known = (rows // 4, rows // 2, rows), {}
+    sizes, measurements = (rows // 4, rows // 2, rows), {}
     for size in sizes:
         for ranks in (1, 2):
-            known[size, ranks] = min((measured(size, ranks, k) for _ in range(3)), key=lambda found: found[0])
-    table = np.array([terms(*case, k) for case in known], dtype=float)
-    costs = fitted(table, np.array([found[0] for found in known.values()]))
+            measurements[size, ranks] = min((measured(size, ranks, k) for _ in range(3)), key=lambda result: result[0])
+    table = np.array([terms(*case, k) for case in measurements], dtype=float)
+    costs = fitted(table, np.array([result[0] for result in measurements.values()]))
     for ranks in (1, 2, 3, 4):
-        cpu, count, value, held = known.get((rows, ranks)) or min(
-            (measured(rows, ranks, k) for _ in range(3)), key=lambda found: found[0]
+        cpu, count, value, held = measurements.get((rows, ranks)) or min(
+            (measured(rows, ranks, k) for _ in range(3)), key=lambda result: result[0]
         )
-        assert value == known[rows, 1][2], "ranks must not change the value"
-        told = predicted_bytes(rows, 4 * DIM, ranks, k)
+        assert value == measurements[rows, 1][2], "ranks must not change the value"
+        predicted = predicted_bytes(rows, 4 * DIM, ranks, k)
         yield [
             f"{rows} x {DIM}, k={k}",
             str(ranks),
             f"{np.dot(costs, terms(rows, ranks, k)):.2f}",
             f"{cpu:.2f}",
-            f"{cpu / known[rows, 1][0]:.2f}",
-            f"{told / (4 * DIM * rows):.2f}",
+            f"{cpu / measurements[rows, 1][0]:.2f}",
+            f"{predicted / (4 * DIM * rows):.2f}",
             f"{count / (4 * DIM * rows):.2f}",
-            f"{most_held(rows, 4 * DIM, ranks) / 2**20:.0f}",
+            f"{max_held(rows, 4 * DIM, ranks) / 2**20:.0f}",
             f"{held / 2**20:.0f}",
         ]
 
 
-def plan(given: list[str]) -> None:
+def plan(arguments: list[str]) -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--plan", nargs=3, type=int, metavar=("ROWS", "COLUMNS", "RANKS"))
     parser.add_argument("--queries", type=int, help="default: all rows, against each other")
@@ -163,14 +163,14 @@ def plan(given: list[str]) -> None:
     parser.add_argument("--itemsize", type=int, default=4)
     parser.add_argument("--flops", type=float, default=1e14, help="of a rank, in a second")
     parser.add_argument("--bandwidth", type=float, default=5e10, help="bytes that a rank sends in a second")
-    options = parser.parse_args(given)
+    options = parser.parse_args(arguments)
     rows, columns, ranks = options.plan
     queries, width = options.queries or rows, columns * options.itemsize
-    halved = options.k is not None and queries == rows
+    is_symmetric = options.k is not None and queries == rows
     count = predicted_bytes(rows, width, ranks, options.k if queries == rows else None) / ranks
     # The side that costs less travels: queries with the distances and counts of their positives, or references twice.
     count = min(count, queries * (width + 32 * options.positives + 16) * (ranks - 1) / ranks)
-    seconds = queries * rows * columns * (1 if halved else 2) / ranks / options.flops
+    seconds = queries * rows * columns * (1 if is_symmetric else 2) / ranks / options.flops
     print(f"products of a rank: {seconds:.3g} s")
     print(f"sent by a rank: {count / 1e9:.3g} GB, {count / options.bandwidth:.3g} s, under way during the products")
     labels = 72 * rows / 1e9

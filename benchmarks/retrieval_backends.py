@@ -44,7 +44,7 @@ def row(machine: Machine, rows: int, dim: int, k: int) -> Iterator[tuple[str, ..
     contenders = (PeerFaissKNN(), FaissKNN(), TorchKNN())
     times = [[seconds(lambda knn=knn: knn(x, k, x, True)) for knn in contenders] for _ in range(ROUNDS)]
     peer, ours, exact = map(statistics.median, zip(*times, strict=True))
-    limit = f"{machine.share_of_search(exact, rows * rows / 2, dim, rows, k):.0%}"
+    limit = f"{machine.fraction_of_search(exact, rows * rows / 2, dim, rows, k):.0%}"
     yield f"{rows:,}", f"{dim}", f"{k}", f"{peer:.3f}", f"{ours:.3f}", f"{exact:.3f}", f"{peer / ours:.2f}", limit
 
 
@@ -54,7 +54,7 @@ def main() -> None:
     machine = measured()
     timed = "peer's FaissKNN (s)", "FaissKNN (s)", "TorchKNN, exact (s)"
     columns = "rows", "D", "k", *timed, "peer / FaissKNN", "share of the limit"
-    notes = f"Medians of {ROUNDS} interleaved runs. Both FaissKNN wrap the same search. {machine.said()}"
+    notes = f"Medians of {ROUNDS} interleaved runs. Both FaissKNN wrap the same search. {machine.description()}"
     packages = ("faiss-cpu", "pytorch-metric-learning")
     table = Table(options, "FaissKNN against the peer's FaissKNN on a CPU", columns, notes, packages)
     for dim in (64,) if options.quick else (64, 128, 512):

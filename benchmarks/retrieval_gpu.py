@@ -35,11 +35,11 @@ class Machine:
 
     def __init__(self, device: torch.device, quick: bool) -> None:
         self.device, self.quick = device, quick
-        side, size = (64, 2**10) if quick else (8192, 2**28)
-        a, b = (torch.randn(side, side, device=device, dtype=torch.float16) for _ in range(2))
+        n, size = (64, 2**10) if quick else (8192, 2**28)
+        a, b = (torch.randn(n, n, device=device, dtype=torch.float16) for _ in range(2))
         x, y = (torch.randn(size, device=device) for _ in range(2))
         times = self.times({"product": lambda: a @ b, "copy": lambda: y.copy_(x)})
-        self.rate = 2 * side**3 / statistics.median(times["product"])  # operations a second
+        self.rate = 2 * n**3 / statistics.median(times["product"])  # operations a second
         self.bandwidth = 8 * size / statistics.median(times["copy"])  # bytes read and written a second
 
     def seconds(self, call: Callable[[], object]) -> float:
@@ -90,33 +90,33 @@ def tiles(x: Tensor, y: Tensor, rows: int):
 
 
 def torch_search(x: Tensor, k: int, rows: int) -> Tensor:
-    found = torch.empty(len(x), k, dtype=torch.int64, device=x.device)
+    indices = torch.empty(len(x), k, dtype=torch.int64, device=x.device)
     for part, tile in tiles(x, x, rows):
-        found[part] = tile.topk(k, largest=False).indices
-    return found
+        indices[part] = tile.topk(k, largest=False).indices
+    return indices
 
 
 def torch_score(x: Tensor, labels: Tensor, depth: int | None, rows: int) -> float:
     """Mean average precision, of all ranks or (depth: the largest R) of the first R."""
-    total, place = 0.0, torch.arange(1, (depth or len(x) - 1) + 1, device=x.device)
+    total, position = 0.0, torch.arange(1, (depth or len(x) - 1) + 1, device=x.device)
     relevant = torch.bincount(labels)[labels] - 1
     for part, tile in tiles(x, x, rows):
         order = tile.topk(depth, largest=False).indices if depth else tile.argsort(dim=1)[:, :-1]
         hit = labels[order] == labels[part, None]
         if depth:
-            hit &= place <= relevant[part, None]
-        total = total + (hit * hit.cumsum(1) / place).double().sum(1).div(relevant[part]).sum()
+            hit &= position <= relevant[part, None]
+        total = total + (hit * hit.cumsum(1) / position).double().sum(1).div(relevant[part]).sum()
     return float(total) / len(x)
 
 
 def torch_kmeans(x: Tensor, centroids: Tensor, rows: int) -> Tensor:
     """One update between two assignments."""
     for update in (True, False):
-        found = torch.cat([tile.argmin(1) for _, tile in tiles(x, centroids, rows)])
+        assignment = torch.cat([tile.argmin(1) for _, tile in tiles(x, centroids, rows)])
         if update:
-            number = torch.bincount(found, minlength=len(centroids)).clamp(min=1)
-            centroids = torch.zeros_like(centroids).index_add_(0, found, x) / number[:, None]
-    return found
+            counts = torch.bincount(assignment, minlength=len(centroids)).clamp(min=1)
+            centroids = torch.zeros_like(centroids).index_add_(0, assignment, x) / counts[:, None]
+    return assignment
 
 
 def faiss_search(x: Tensor, k: int) -> Callable[[], Tensor] | None:
@@ -132,23 +132,23 @@ def faiss_search(x: Tensor, k: int) -> Callable[[], Tensor] | None:
     index.add(x)
 
     def run() -> Tensor:
-        found = index.search(x, k + 1)[1]
-        own = found == torch.arange(len(x), device=x.device)[:, None]
-        own[:, -1] |= ~own.any(1)
-        return found[~own].view(len(x), k)
+        indices = index.search(x, k + 1)[1]
+        is_self = indices == torch.arange(len(x), device=x.device)[:, None]
+        is_self[:, -1] |= ~is_self.any(1)
+        return indices[~is_self].view(len(x), k)
 
     return run
 
 
-def check_neighbours(x: Tensor, found: Tensor) -> None:
+def check_neighbours(x: Tensor, indices: Tensor) -> None:
     """The order by float64 distances, for up to 1,000 queries; equal distances may be in any order."""
     wide = x.double()
-    some = torch.linspace(0, len(x) - 1, min(1000, len(x)), device=x.device).long()
-    for part in some.split(100):
+    queries = torch.linspace(0, len(x) - 1, min(1000, len(x)), device=x.device).long()
+    for part in queries.split(100):
         distance = torch.cdist(wide[part], wide, compute_mode="donot_use_mm_for_euclid_dist")
         distance[torch.arange(len(part), device=x.device), part] = torch.inf
-        wanted, order = distance.topk(found.shape[1], largest=False)
-        same = (found[part] == order) | ((distance.gather(1, found[part]) - wanted).abs() <= 1e-14 * wanted)
+        expected, order = distance.topk(indices.shape[1], largest=False)
+        same = (indices[part] == order) | ((distance.gather(1, indices[part]) - expected).abs() <= 1e-14 * expected)
         assert same.all(), "neighbours differ from the float64 order"
 
 
@@ -163,15 +163,15 @@ def cells(machine: Machine, case: str, calls: dict[str, Callable], operations: f
 
 def search(machine: Machine, rows: int, dim: int, k: int) -> Iterator[tuple[str, ...]]:
     x, _ = clusters(rows, dim, max(rows // 10, 2), machine.device)
-    kept = TorchKNN()
-    kept.train(x)
+    trained = TorchKNN()
+    trained.train(x)
     calls = {
         "TorchKNN": lambda: TorchKNN().indices(x, k, x, True),
-        "TorchKNN, references kept": lambda: kept.indices(x, k, None, True),
+        "TorchKNN, references kept": lambda: trained.indices(x, k, None, True),
     }
     for call in calls.values():
         check_neighbours(x, call())
-    wanted = calls["TorchKNN"]()
+    expected = calls["TorchKNN"]()
     sizes = TILES[1:2] if rows > 10**5 else TILES
     rivals = {f"torch, tiles of {size}": lambda size=size: torch_search(x, k, size) for size in sizes}
     best = machine.fastest(rivals)
@@ -179,7 +179,7 @@ def search(machine: Machine, rows: int, dim: int, k: int) -> Iterator[tuple[str,
     if faiss := faiss_search(x, k):
         calls["FAISS"] = faiss
     for name in list(calls)[2:]:
-        agreement = (calls[name]() == wanted).double().mean().item()
+        agreement = (calls[name]() == expected).double().mean().item()
         assert agreement > 0.999, f"{name}: {agreement:.4%} of the neighbours agree"
     yield from cells(machine, f"{rows:,} x {dim}, k = {k}", calls, 2.0 * rows * rows * dim)
 
@@ -202,17 +202,17 @@ def score(machine: Machine, name: str, k: str | None, rows: int, dim: int, class
     yield from cells(machine, f"{name}, {rows:,} x {dim}, {classes:,} classes", calls, 2.0 * rows * rows * dim)
 
 
-def kmeans(machine: Machine, rows: int, dim: int, number: int) -> Iterator[tuple[str, ...]]:
-    x, _ = clusters(rows, dim, number, machine.device)
-    first = x[:number].clone()
-    calls = {"TorchKMeans": lambda: TorchKMeans(niter=1, init=first)(x, number)}
+def kmeans(machine: Machine, rows: int, dim: int, num_clusters: int) -> Iterator[tuple[str, ...]]:
+    x, _ = clusters(rows, dim, num_clusters, machine.device)
+    first = x[:num_clusters].clone()
+    calls = {"TorchKMeans": lambda: TorchKMeans(niter=1, init=first)(x, num_clusters)}
     rivals = {f"torch, tiles of {size}": lambda size=size: torch_kmeans(x, first, size) for size in TILES}
     best = machine.fastest(rivals)
     calls[best] = rivals[best]
     agreement = (calls["TorchKMeans"]() == calls[best]()).double().mean().item()
     assert agreement > 0.999, f"{agreement:.4%} of the clusters agree"
-    case = f"k-means, {rows:,} x {dim}, {number:,} clusters, an update and two assignments"
-    yield from cells(machine, case, calls, 4.0 * rows * number * dim)
+    case = f"k-means, {rows:,} x {dim}, {num_clusters:,} clusters, an update and two assignments"
+    yield from cells(machine, case, calls, 4.0 * rows * num_clusters * dim)
 
 
 def main() -> None:

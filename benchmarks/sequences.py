@@ -65,9 +65,9 @@ def times(scores: np.ndarray, turns: int) -> tuple[str, ...]:
         lambda: ends(by_bisection, scores),
         lambda: ends(by_grid, scores[:1]),
     )
-    taken = [[seconds(call) for call in calls] for _ in range(turns)]
-    ours, bisection, grid = (1000 * statistics.median(column) for column in zip(*taken, strict=True))
-    ratio = statistics.median(b / a for a, b, _ in taken)
+    timings = [[seconds(call) for call in calls] for _ in range(turns)]
+    ours, bisection, grid = (1000 * statistics.median(column) for column in zip(*timings, strict=True))
+    ratio = statistics.median(b / a for a, b, _ in timings)
     return (
         f"{ours:.0f}",
         f"{bisection:.0f}",
@@ -85,9 +85,9 @@ def rows(observations: int, sets: int, turns: int) -> Iterator[tuple[str, ...]]:
     }
     for name, scores in cases.items():
         estimate = interval(torch.from_numpy(scores), bounds=(0, 1), anytime=True)
-        own = np.stack([estimate.low, estimate.high], 1)
-        assert np.allclose(own, ends(by_bisection, scores), rtol=0, atol=1e-9), name
-        assert np.allclose(own[:1], ends(by_grid, scores[:1]), rtol=0, atol=1.01e-3), name
+        bounds = np.stack([estimate.low, estimate.high], 1)
+        assert np.allclose(bounds, ends(by_bisection, scores), rtol=0, atol=1e-9), name
+        assert np.allclose(bounds[:1], ends(by_grid, scores[:1]), rtol=0, atol=1.01e-3), name
         yield name, f"{scores.shape[1]:,}", *times(scores, turns)
 
 

@@ -63,11 +63,11 @@ def measured(call: Callable[[], object]) -> float:
 
 
 def row(name: str, x: Tensor, labels: Tensor) -> list[str]:
-    expected, found = theirs(x, labels), ours(x, labels)
-    for value, wanted in expected.items():
-        np.testing.assert_allclose(found[value], wanted, rtol=1e-9, err_msg=value)
+    expected, result = theirs(x, labels), ours(x, labels)
+    for value, reference in expected.items():
+        np.testing.assert_allclose(result[value], reference, rtol=1e-9, err_msg=value)
     times = [(measured(lambda: ours(x, labels)), measured(lambda: theirs(x, labels))) for _ in range(ROUNDS)]
-    mine, rival = (statistics.median(side) for side in zip(*times, strict=True))
+    mine, rival = (statistics.median(column) for column in zip(*times, strict=True))
     pairs = len(x) * (len(x) - 1) // 2
     memory = f"{8 * pairs / 2**20:.0f} / {BUDGET / 2**20:.0f}"
     return [name, f"{pairs:,}", f"{1000 * mine:.0f}", f"{1000 * rival:.0f}", f"{rival / mine:.2f}", memory, "1"]

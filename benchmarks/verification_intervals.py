@@ -50,7 +50,7 @@ def row(name: str, case: str, x: Tensor, labels: Tensor) -> list[str]:
     for _ in range(ROUNDS):
         metric = updated()
         times.append((measured(metric.compute), measured(metric.interval)))  # whose value is known by then
-    score, interval = (statistics.median(side) for side in zip(*times, strict=True))
+    score, interval = (statistics.median(column) for column in zip(*times, strict=True))
     return [name, case, f"{1000 * score:.0f}", f"{1000 * interval:.0f}", f"{interval / score:.1f}", "10"]
 
 

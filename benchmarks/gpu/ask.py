@@ -39,7 +39,7 @@ def line(name: str) -> str:
     return f"equal    {milliseconds(call):10.3f} ms  {note}".rstrip()
 
 
-def asked(name: str, *options: str) -> str:
+def run_fact(name: str, *options: str) -> str:
     """The line of a fact, from a process of its own, whose time counts from its first line."""
     limit = LIMIT if not options else 120
     command = [*COMMAND, name, *options]
@@ -63,27 +63,27 @@ def wait_for_line(process: subprocess.Popen, limit: float) -> None:
         raise subprocess.TimeoutExpired(process.args, limit)
 
 
-def filled(table: str, said: dict[str, str]) -> str:
+def filled(table: str, results: dict[str, str]) -> str:
     """The table of expectations, with what was measured in the last cell of each row that names a fact."""
 
     def measured(row: re.Match) -> str:
-        if row[2] not in said:
+        if row[2] not in results:
             return row[0]
-        time_ = re.match(r"equal +([\d.]+) ms", said[row[2]])
-        return f"{row[1]} {time_[1]} ms |" if time_ else f"{row[1]} {said[row[2]].split('  ')[0]} |"
+        time_ = re.match(r"equal +([\d.]+) ms", results[row[2]])
+        return f"{row[1]} {time_[1]} ms |" if time_ else f"{row[1]} {results[row[2]].split('  ')[0]} |"
 
     return re.sub(r"^(\| `([^`]+)` \|.*\|)[^|\n]*\|$", measured, table, flags=re.MULTILINE)
 
 
 def all_of_them(folder: Path) -> bool:
-    said = {}
+    results = {}
     for name in FACTS:
-        said[name] = asked(name)
+        results[name] = run_fact(name)
         with (folder / "summary.txt").open("a") as summary:
-            print(f"{name:22} {said[name]}", file=summary)
-        print(f"{name:22} {said[name]}", flush=True)
-        (folder / "gpu-expected.md").write_text(filled(EXPECTED.read_text(), said))
-    return all(text.startswith("equal") for text in said.values())
+            print(f"{name:22} {results[name]}", file=summary)
+        print(f"{name:22} {results[name]}", flush=True)
+        (folder / "gpu-expected.md").write_text(filled(EXPECTED.read_text(), results))
+    return all(text.startswith("equal") for text in results.values())
 
 
 def main() -> None:
@@ -92,9 +92,9 @@ def main() -> None:
         sys.exit(not all_of_them(Path(sys.argv[2])))
     if argument == "--warm":
         with ThreadPoolExecutor(min(os.cpu_count() or 1, 12)) as pool:
-            said = dict(zip(COMPILED, pool.map(lambda name: asked(name, "--warm"), COMPILED), strict=True))
-        print(*(f"{name}: {text}" for name, text in said.items() if text != "warm"), sep="\n")
-        print(f"{sum(text == 'warm' for text in said.values())} of {len(said)} facts are warm")
+            results = dict(zip(COMPILED, pool.map(lambda name: run_fact(name, "--warm"), COMPILED), strict=True))
+        print(*(f"{name}: {text}" for name, text in results.items() if text != "warm"), sep="\n")
+        print(f"{sum(text == 'warm' for text in results.values())} of {len(results)} facts are warm")
         return
     print("imported", flush=True)
     try:

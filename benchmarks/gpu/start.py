@@ -31,7 +31,7 @@ def installed(name: str) -> str:
         return ""
 
 
-def said(command: list[str]) -> str:
+def version_line(command: list[str]) -> str:
     if shutil.which(command[0]) is None:
         return ""
     lines = subprocess.run(command, capture_output=True, text=True).stdout.splitlines()
@@ -86,7 +86,7 @@ def around() -> tuple[list[str], dict[str, str]]:
 
 def main() -> None:
     print(*(f"{name} {installed(name)}" for name in SHOWN if installed(name)), sep=", ")
-    tools = said(["nvcc", "--version"]), said(["gcc", "--version"]), f"Python {sys.version.split()[0]}"
+    tools = version_line(["nvcc", "--version"]), version_line(["gcc", "--version"]), f"Python {sys.version.split()[0]}"
     print(*filter(None, tools), f"{os.cpu_count()} processors", sep="; ")
     if reason := refusal():
         sys.exit(reason)
