@@ -1,8 +1,8 @@
-"""Simulated battles between models of known strengths, and how often intervals of ratings hold these.
+"""Coverage of intervals of ratings, from simulated battles between models of known strengths.
 
 Outcomes are drawn from Davidson's model with nu = .6. The last two models are equal and the best: one is a copy of the
-other with battles of its own. "Two orders": each prompt is judged in both orders, the second time like the first with
-a probability of .7, and prompts are groups; the answer that is shown first is ahead by .3.
+other with separate battles. "Two orders": each prompt is judged in both orders, with equal outcomes with a probability
+of .7, and prompts are groups; the answer that is shown first has an advantage of .3.
 """
 
 import math
@@ -36,7 +36,7 @@ class Row(NamedTuple):
             first, second = pairs.T.where(~turned, pairs.T.flip(0))
             outcome = self.outcomes(first, second, generator)
             metric = Ratings(len(STRENGTHS))
-            units = torch.arange(len(first)) + index * len(first)  # other weights in each set
+            units = torch.arange(len(first)) + index * len(first)  # different weights in each set
             if self.in_two_orders:
                 again = self.outcomes(second, first, generator)
                 is_equal = torch.rand(len(first), generator=generator) < P_EQUAL
@@ -51,7 +51,7 @@ class Row(NamedTuple):
 
 
 class Fractions(NamedTuple):
-    """Shares of sets, and a mean width."""
+    """Fractions of sets, and a mean width."""
 
     ratings: float
     width: float
@@ -95,7 +95,7 @@ def holds(low: torch.Tensor, truth: torch.Tensor, high: torch.Tensor) -> float:
 
 
 def position_effects(sets: int | None) -> list[tuple[int, float, float]]:
-    """Return battles of a pair, and how often the interval of the position effect holds it, and its mean width."""
+    """Return the battles of a pair, and the coverage and mean width of intervals of the position effect."""
     results = []
     for size in SIZES:
         row = Row("no effect", size, False)

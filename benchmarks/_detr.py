@@ -1,6 +1,6 @@
 """The matcher that DETR publishes (Carion et al. 2020, doi:10.1007/978-3-030-58452-8_13), as a rival.
 
-The queries of all images meet the targets of all images in one matrix, of which scipy solves the block of each image.
+One matrix holds the costs of the queries and targets of all images; scipy solves the block of each image.
 """
 
 from typing import Any

@@ -1,11 +1,11 @@
-"""The pictures of `results/gallery.md`, on white and on black, and that page: `python -m benchmarks --gallery`."""
+"""Pictures of `results/gallery.md`, on white and on black, and that page: `python -m benchmarks --gallery`."""
 
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
-FOLDER = "gallery"  # beside the page
+FOLDER = "gallery"  # next to the page
 STYLES = {"": "default", "-dark": "dark_background"}
 
 
@@ -16,7 +16,7 @@ class Picture(NamedTuple):
 
 
 def first() -> Any:
-    """The left half of the demo's picture."""
+    """Draw the left half of the demo's picture."""
     from tensormetrics._demo import draw_curves
     from tensormetrics._plots import new_axes
 
@@ -25,7 +25,7 @@ def first() -> Any:
     return figure
 
 
-def history(epochs: list[Any] = []) -> list[Any]:  # noqa: B006 (one run serves both styles)
+def history(epochs: list[Any] = []) -> list[Any]:  # noqa: B006 (both styles share one run)
     import json
 
     import torch
@@ -97,7 +97,7 @@ def forest() -> Any:
 
 
 def scores_of_models() -> Any:
-    # Three models of other random words, each of which leans as far as its number says.
+    # Three models of different random vectors, each with a known amount of bias.
     import torch
 
     from tensormetrics.association import RND, Query, WordEmbeddingModel, run_queries
@@ -191,7 +191,7 @@ def page() -> str:
 
 
 def write(folder: Path) -> None:
-    """All pictures and their page."""
+    """Write all pictures and their page."""
     from matplotlib import style as styles
 
     (folder / FOLDER).mkdir(parents=True, exist_ok=True)

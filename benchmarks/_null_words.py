@@ -1,8 +1,8 @@
-"""Word sets of one population, and how often p-values are small and intervals hold the true score there.
+"""Rates of small p-values and coverage of intervals for word sets of one population.
 
 A word is normal around a common center in 8 dimensions, and each of its rows (contexts, templates) normal around the
-word. Every score of two target sets is then 0 but for chance; of the others, which have no such value, the truth is
-their mean over all tables of a cell. Attribute sets have 6 words.
+word. The true score of two target sets is then 0; for other scores, the truth is their mean over all tables of a cell.
+Attribute sets have 6 words.
 """
 
 import warnings
@@ -25,7 +25,7 @@ LEVEL = 0.05
 
 
 class Cell(NamedTuple):
-    """Numbers of rows of a word, and of words of the two target sets."""
+    """Range of the number of rows of a word, and numbers of words of the two target sets."""
 
     min_rows: int
     max_rows: int
@@ -46,7 +46,7 @@ class Rate(NamedTuple):
 
 
 def word_sets(cell: Cell, counts: tuple[int, ...], seed: str, tables: int) -> Iterator[tuple[WordSet, ...]]:
-    """Yield sets of PIECE tables each; numbers of rows are drawn anew for each piece."""
+    """Yield sets of CHUNK tables each; numbers of rows are drawn separately for each chunk."""
     generator = torch.Generator().manual_seed(zlib.crc32(f"{cell.name}, {seed}".encode()))
     for _ in range(tables // CHUNK):
         sets = []
@@ -61,13 +61,13 @@ def word_sets(cell: Cell, counts: tuple[int, ...], seed: str, tables: int) -> It
 
 
 def pairs(cell: Cell, seed: str, tables: int) -> Iterator[tuple[WordSet, ...]]:
-    """Yield x and y of the same number of words and of rows, and attributes."""
+    """Yield x and y with equal numbers of words and of rows, and attributes."""
     count = cell.sizes[1]
     for x, a in word_sets(cell, (2 * count, ATTRIBUTES), seed, tables):
         masks = [(x.words < count), (x.words >= count)]
         rows = [torch.bincount(x.words[mask] - index * count) for index, mask in enumerate(masks)]
         first = [torch.cat([torch.zeros(1, dtype=torch.long), lengths.cumsum(0)[:-1]]) for lengths in rows]
-        turns = torch.lcm(*rows)  # rows are taken in turns, as a query in words takes them
+        turns = torch.lcm(*rows)  # rows are paired in turns, as in a query of words
         words = torch.arange(count).repeat_interleave(turns)
         turn = torch.cat([torch.arange(int(length)) for length in turns])
         targets = (
@@ -133,13 +133,13 @@ Draw = Callable[[Cell, str, int], Iterator[tuple[WordSet, ...]]]
 
 
 class MetricCase(NamedTuple):
-    """A metric with the sets that it takes; `truth` is None where it is the mean over the tables of a cell."""
+    """Metric with a generator of its sets; `truth` is None if it is the mean over the tables of a cell."""
 
     name: str
     make: Callable[..., association.BaseMetric]
     draw: Draw
     truth: float | None = 0.0
-    tables: int | None = None  # fewer, where they take long
+    tables: int | None = None  # number of tables, if fewer than usual because they take long
     key: str = "p_value"
 
 
@@ -215,7 +215,7 @@ def coverage(case: MetricCase, cell: Cell, tables: int | None = None) -> Rate:
     count = tables or case.tables or INTERVAL_TABLES
     metric, results = case.make(replicates=REPLICATES), []
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of biased scores
+        warnings.simplefilter("ignore")  # about biased scores
         for sets in case.draw(cell, case.name, count):
             answer = metric.evaluate(*sets)
             value = answer.get("rnd_corrected", next(iter(answer.values())))

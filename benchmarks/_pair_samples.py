@@ -26,7 +26,7 @@ DEPENDENCES = 0.0, 0.5, 0.9
 
 
 class Classes(NamedTuple):
-    """Items, classes of equal probability, and the standard deviation of the centers."""
+    """Numbers of items and of equally probable classes, and the standard deviation of the centers."""
 
     items: int
     classes: int
@@ -67,7 +67,7 @@ def pair_coverage(name: str, row: Classes, sets: int | None) -> tuple[float, flo
 
 
 def entropies(tables: Tensor) -> tuple[Tensor, Tensor]:
-    # tables: (..., K, K) weights  ->  (...) each, mutual information and the mean entropy of both sides
+    # tables: (..., K, K) weights  ->  (...) each, mutual information and the mean entropy of both partitions
     fractions = tables / tables.sum((-2, -1), keepdim=True)
     rows, columns, cells = (
         -(part * part.clamp(min=1e-300).log()).sum(-1)
@@ -77,7 +77,7 @@ def entropies(tables: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def partition_coverage(items: int, clusters: int, dependence: float, sets: int | None) -> float:
-    """Return the coverage of the draws J of adjusted mutual information, whose chance term is that of whole counts.
+    """Return the coverage of the draws J of adjusted mutual information with the chance term of integer counts.
 
     A cluster is the class with probability `dependence`, else any.
     """

@@ -22,7 +22,7 @@ SHARED = 0.5  # variance of a score that two models have in common
 
 
 class Ranked(NamedTuple):
-    """Shares of sets, and a mean width."""
+    """Fractions of sets, and a mean width."""
 
     coverage: float
     width: float
@@ -38,7 +38,7 @@ def average_precision_of(distance: float, positives: float) -> float:
 
 
 def coverage_of(kind: type[RankedMetric], area: float, size: tuple[int, int], sets: int | None) -> Ranked:
-    """Simulate `sets` pairs of models with `size` positives and negatives."""
+    """Compute the coverage of `sets` simulated pairs of models with `size` positives and negatives."""
     distance, (positives, negatives) = float(scipy.stats.norm.ppf(area)) * 2**0.5, size
     truth = area if kind is BinaryAUROC else average_precision_of(distance, positives / sum(size))
     target = (torch.arange(sum(size)) < positives).long()

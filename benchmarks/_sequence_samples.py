@@ -1,4 +1,4 @@
-"""Simulated looks at a mean while it is measured: how often some look misses it, or finds equal models to differ."""
+"""Simulated looks at a mean during its measurement: rates of misses, and of differences between equal models."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -50,7 +50,7 @@ def sequence_of(row: Row, sets: int | None) -> Fractions:
 
 
 def equal_models(rate: float, p_equal: float, sets: int | None) -> tuple[float, float]:
-    """Return how often p_value <= .05 at any look at two equal models, and how often a t test is."""
+    """Return the rates of p <= .05 at any look at two equal models, of `compare` and of a t test."""
     rng = np.random.default_rng(1)
     shape = sets or SETS, LOOKS[-1]
     a, b = (rng.random((2, *shape)) < rate).astype(float)

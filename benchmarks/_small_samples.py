@@ -1,14 +1,15 @@
-"""Simulated data sets of few items or groups, and how often intervals and comparisons of them are right.
+"""Coverage of intervals and error rates of comparisons for simulated data sets of few items or groups.
 
-Each row of the tables is a `Scenario`: a law of scores, a number of items and perhaps groups. A batch of sets is one
-metric with a value of each set: values share the weights of one draw, and each has its jackknife and pseudo-items.
+Each row of the tables is a `Scenario`: a distribution of scores, a number of items and optional groups. A batch of sets
+is one metric with a value for each set: values share the weights of one draw, and each has its jackknife and
+pseudo-items.
 
-Choices that the names of the rows leave open: each item is positive with the same chance, and the number of positives
-in a name is that of an average set; the number of items of a class is fixed; wrong answers go to the other classes with
-equal chances; false positives and false negatives are equally frequent. Groups have 10 items on average and a normal
-random effect: scores are quantiles of normal variables of that correlation (ICC) within a group. Rows named
-"beta-binomial" have it between the right and wrong answers themselves, which is more. Two models' normal variables
-correlate by .7 on an item.
+Details that the names of the rows leave open: each item is positive with the same probability, and the number of
+positives in a name is its expectation; the number of items of a class is fixed; wrong answers fall to the other classes
+with equal probabilities; false positives and false negatives are equally frequent. Groups have 10 items on average and
+a normal random effect: scores are quantiles of normal variables of that correlation (ICC) within a group. In rows named
+"beta-binomial" the right and wrong answers themselves have that correlation, which is stronger. The normal variables of
+two models have a correlation of .7 on an item.
 """
 
 import itertools
@@ -42,7 +43,7 @@ Draw = Callable[[np.random.Generator, int], tuple[Array, ...]]  # sets -> rows (
 
 
 class Law(NamedTuple):
-    """A distribution of scores by its quantiles."""
+    """Distribution of scores, given by its quantiles."""
 
     quantile: Callable[[Array], Array]
     mean: float
@@ -67,7 +68,7 @@ LOG_NORMAL = Law(lambda u: np.exp(scipy.special.ndtri(u)), float(np.exp(0.5)), i
 
 
 class Read(NamedTuple):
-    """Function that reads V values off K sums of V sets, and the bounds of an item's row."""
+    """Function that computes V values from K sums of V sets, and the bounds of an item's row."""
 
     width: int  # K
     value: Callable[[Tensor], Tensor]  # (..., K, V) -> (..., V)
@@ -112,7 +113,7 @@ class Scenario(NamedTuple):
 
 
 class Coverage(NamedTuple):
-    """Shares of sets, and mean widths, of the percentile interval of the replicates (before) and of the library's."""
+    """Fractions of sets, and mean widths, of the percentile interval of replicates (before) and the library's."""
 
     before: float
     after: float
@@ -187,7 +188,7 @@ def pairs(laws: tuple[Law, Law], count: int, groups: Array | None = None, shift:
 
 
 def shift_of_uniform(difference: float) -> float:
-    """Return the shift that makes means of uniform scores differ by so much."""
+    """Return the shift for which means of uniform scores have this difference."""
     return float(2**0.5 * scipy.special.ndtri(0.5 + difference / 2))
 
 
@@ -309,7 +310,7 @@ def intervals_of(scenario: Scenario, sets: int | None = None) -> Coverage:
 
 def _random_swaps(a: Resampled, b: Resampled) -> Tensor:
     # ->  (V,)
-    """Return the p-value of random swaps that the library gave before, whatever the number of units."""
+    """Return the p-value of random swaps, which the library used before for any number of units."""
     swap = b.half - a.half
     observed = a.read(a.observed) - b.read(b.observed)
     swapped = a.read(a.observed + swap) - b.read(b.observed - swap)
@@ -506,7 +507,7 @@ def overflow_pair_rows() -> list[Scenario]:
 
 
 def width_rows() -> list[Scenario]:
-    """Return intervals of 200 items, which are to be hardly wider than percentile intervals."""
+    """Return intervals of 200 items, which should be hardly wider than percentile intervals."""
     kinds = "uniform", "Beta(.3, 3)", "Beta(20, 20)", "right or wrong, .5", "right or wrong, .9"
     return [row for kind in kinds for row in _of_items(kind, LAWS[kind], (200,))]
 
@@ -602,7 +603,7 @@ def held_out_pair_rows() -> list[Scenario]:
 
 
 def pair_width_rows() -> list[Scenario]:
-    """Return comparisons of 200 pairs, whose intervals are to be hardly wider than percentile intervals."""
+    """Return comparisons of 200 pairs, whose intervals should be hardly wider than percentile intervals."""
     return _uniform_pairs((200,))
 
 

@@ -1,9 +1,9 @@
-"""Simulated sets of few words, and how often intervals of the effect size of WEAT hold that of the populations.
+"""Coverage of intervals of the effect size of WEAT for simulated sets of few words.
 
-Words of the four sets are drawn from populations, of which the effect size is known or computed from 40,000 words each.
-"Normal scores": associations of the target words are normal and attributes are fixed. "Clusters": all words are drawn,
-in 100 dimensions around the center of their set, where two words of a set have a cosine of .4 on average; the centers
-of the targets lean to one attribute each.
+Words of the four sets are drawn from populations with an effect size that is known or computed from 40,000 words each.
+"Normal scores": associations of the target words are normal and attributes are fixed. "Clusters": words are drawn in
+100 dimensions around the center of their set, and two words of a set have a cosine of .4 on average; each target's
+center is shifted towards one attribute.
 """
 
 import zlib
@@ -66,7 +66,7 @@ def models() -> list[Model]:
 
 
 def percentile_interval(sets: Sets) -> tuple[Tensor, Tensor]:
-    """Return the interval that the library gave before: words of each set are drawn anew, 2.5 % cut at each end."""
+    """Return the library's former interval: percentiles 2.5 and 97.5 after resampling the words of each set."""
     generator, weighted = torch.Generator().manual_seed(0), []
     for rows in sets:
         count = rows.shape[-2]

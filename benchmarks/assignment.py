@@ -1,11 +1,11 @@
 """linear_sum_assignment against every assignment solver that is installed, on one thread of this machine's CPU.
 
-All get the same values, as float64 and, where they compute in it, as float32. Solvers with a batched call get the
-batch, the others, and ragged problems, a loop. Every total cost is compared with scipy's before anything is timed. The
-solvers take turns within a case, and a figure is the median of its turns. lap and lapx share the module name `lap`:
-run once with each, into a table of its own; scipy and tensormetrics are the common columns. With `--device cuda` the
-solvers that take tensors get them there, and their times end when the totals are back on the CPU; tensormetrics then
-does not wait to look for bad input.
+All solvers get the same values, as float64 and, if they support it, as float32. Solvers with a batched call get the
+batch; others, and ragged problems, need a loop. Every total cost is compared with scipy's before anything is timed. The
+solvers take turns within a case, and a figure is the median of its turns. lap and lapx share the module name `lap`: run
+the benchmark once with each, into separate tables; scipy and tensormetrics are the common columns. With `--device cuda`
+the solvers of tensors get them on the GPU, and their times end when the totals are back on the CPU; tensormetrics then
+does not synchronize to check its input.
 """
 
 import importlib
@@ -27,7 +27,7 @@ DEVICES = ("cpu", "cuda")
 
 
 class Costs(NamedTuple):
-    """(B, R, C); of ragged problems the upper left corners count."""
+    """Cost matrices (B, R, C); for ragged problems only the upper left corners count."""
 
     arrays: dict[int, np.ndarray]  # by the bits of a number
     tensors: dict[int, Tensor]
@@ -147,7 +147,7 @@ def installed(device: str) -> tuple[dict[str, Solver], list[str]]:
     solvers = {"scipy": scipy_loop, "ours 64": ours(64, device), "ours 32": ours(32, device)}
     missing = []
     for name, make in RIVALS.items():
-        if name == "torch-linear-assignment 32" and device == "cpu":  # it hands both to scipy there
+        if name == "torch-linear-assignment 32" and device == "cpu":  # on CPUs it calls scipy for both dtypes
             continue
         try:
             solvers[name] = make()
@@ -160,7 +160,7 @@ def installed(device: str) -> tuple[dict[str, Solver], list[str]]:
 
 
 def seconds(solvers: dict[str, Solver], costs: Costs, budget: float) -> dict[str, float]:
-    """The median time of each solver, over as many turns (3 to 30) as the budget allows."""
+    """Return the median time of each solver, over 3 to 30 turns within the budget."""
     times: dict[str, list[float]] = {name: [] for name in solvers}
     first = time.perf_counter()
     while len(times["scipy"]) < 3 or (time.perf_counter() - first < budget and len(times["scipy"]) < 30):

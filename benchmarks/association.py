@@ -1,4 +1,4 @@
-"""Claim: of WEFE's time `run_query` takes a hundredth for WEAT (an eightieth for few words), a thirtieth for MAC
+"""Claim: `run_query` takes a hundredth of WEFE's time for WEAT (an eightieth for few words), a thirtieth for MAC
 and a fiftieth for RND by cosines, a sixth for RIPA, a third for RNSB and ECT, and three quarters for RND; 10,000
 true permutations take less than one draw of WEFE's; `run_queries` scores 2,106 RND sub-queries in a fiftieth
 of the time, and 10,800 of WEAT in under a second and 256 MB.
@@ -43,7 +43,7 @@ TURN = 0.02  # after a slow rival a single call finds the caches empty
 
 
 class Models(NamedTuple):
-    """The same vectors for both."""
+    """Models of both packages with the same vectors."""
 
     ours: association.WordEmbeddingModel
     wefe: object
@@ -67,12 +67,12 @@ class Case(NamedTuple):
     target: str
     options: dict = {}
     wefe_options: dict = {}
-    exact_options: dict = {}  # with which WEFE's value is that of its own definition
+    exact_options: dict = {}  # options with which WEFE's value equals that of its definition
     label: str = ""
 
 
 def word_sets(vectors: str | None) -> tuple[dict[str, list[str]], list[str], np.ndarray]:
-    """The WEAT sets with the words that have vectors, all words, and their vectors."""
+    """Return the WEAT sets with the words that have vectors, all words, and their vectors."""
     sets = association.load_weat()
     if vectors:
         model = association.load_weat_w2v(vectors)
@@ -188,7 +188,7 @@ def many_queries() -> Iterator[tuple]:
 
 
 def peak_memory(task: str) -> int:
-    """Most MB that a process with the models at hand ever used."""
+    """Return the peak memory in MB of a process that runs a task with the models loaded."""
     command = [sys.executable, __file__, "--child", task]
     return int(subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()[-1])
 
@@ -196,10 +196,10 @@ def peak_memory(task: str) -> int:
 def child(task: str) -> None:
     models = Models.of(*synthetic_vectors(25, 9))
     small = Models.of(*synthetic_vectors(2, 2))
-    frames("WEAT", synthetic_sets(2, 2), small)["ours"]()  # what is imported and allocated once
+    frames("WEAT", synthetic_sets(2, 2), small)["ours"]()  # so that imports and first allocations do not count
     if task == "run_queries":
         frames("WEAT", synthetic_sets(25, 9), models)["ours"]()
-    # ru_maxrss would begin with the size of the parent process.
+    # ru_maxrss would start at the size of the parent process.
     peak = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
     print(int(peak.split()[1]) // 1024)
 

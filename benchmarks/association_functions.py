@@ -22,7 +22,7 @@ from tensormetrics import association
 
 NEEDS = ("scipy",)
 DIMS = 300
-SMALL = {"turns": 2, "size": 256, "copied": 2**20}  # what a quick run measures of the machine
+SMALL = {"turns": 2, "size": 256, "copied": 2**20}  # sizes of a quick run's measurement of the machine
 NOTES = (
     "A batch is read twice: torch has no operator for norms and products in one pass. Norms come from memory and "
     "take two fifths of the time at 25+25, products from a cache a third, and 44 operators a piece of some 35 "
@@ -71,7 +71,7 @@ def numpy_bootstrap(*sets: np.ndarray, iterations: int, generator: np.random.Gen
 
 
 def newton_step_by_step(t: np.ndarray, a: np.ndarray, b: np.ndarray) -> float:
-    """RNSB of one query by Newton's method on the dual."""
+    """Compute RNSB of one query by Newton's method on the dual."""
     x, y = np.concatenate([a, b]), np.repeat([1.0, -1.0], [len(a), len(b)])
     kernel, weights = x @ x.T + 1, np.zeros(len(y))
     for _ in range(100):
@@ -85,7 +85,7 @@ def newton_step_by_step(t: np.ndarray, a: np.ndarray, b: np.ndarray) -> float:
 
 
 def interleaved(rivals: dict[str, Callable[[], object]], repeats: int, turn: float = 0.0) -> dict[str, float]:
-    """Median seconds per call of each rival, whose turns are one call or as many as fill `turn` seconds."""
+    """Return the median seconds per call of each rival; a turn is one call, or the calls of `turn` seconds."""
     times: dict[str, list[float]] = {name: [] for name in rivals}
     for _ in range(repeats + 1):
         for name, call in rivals.items():
@@ -170,7 +170,7 @@ def permutations() -> list[tuple]:
 
 
 def ragged_permutations() -> tuple:
-    """200 tests of 5 to 25 words, whose scores are of a few values and tie."""
+    """Measure 200 tests of 5 to 25 words with tied scores."""
     scores = torch.randint(-5, 6, (2, 200, 25)).double() / 8
     sizes = torch.randint(5, 26, (2, 200))
     sets = [association.WordSet(s, torch.arange(25) < size[:, None]) for s, size in zip(scores, sizes, strict=True)]
@@ -233,10 +233,17 @@ def main() -> None:
     notes += f"\n{NOTES}"
     title = "Association functions on prepared tensors against vectorised numpy"
     table = Table(options, title, columns, notes, ("numpy", "scipy"))
-    parts = (permutations, prepared_queries, rnsb_fits, bootstraps)  # the peak of memory first
+    parts = (
+        permutations,
+        prepared_queries,
+        rnsb_fits,
+        bootstraps,
+    )  # permutations first, since they measure the memory peak
     for threads in (1,) if options.quick else (1, torch.get_num_threads()):
         torch.set_num_threads(threads)
-        machine = functools.cache(functools.partial(measured, **SMALL if options.quick else {}))  # of so many threads
+        machine = functools.cache(
+            functools.partial(measured, **SMALL if options.quick else {})
+        )  # with this number of threads
         for part in parts[1:] if options.quick else parts:
             table.add(cells(part, machine))
     table.finish()

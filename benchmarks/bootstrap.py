@@ -1,10 +1,10 @@
-"""Claim: 1,000 replicates of a torchmetrics metric cost BootStrapper more than 20 times what they cost `Uncertain`, and
-a thousand replicates of MAP@R at 10,000 x 128 cost at most half of the score again.
+"""Claim: 1,000 replicates of a torchmetrics metric take BootStrapper more than 20 times as long as `Uncertain`, and
+a thousand replicates of MAP@R at 10,000 x 128 add at most half of the time of the score.
 
-The metrics are torchmetrics' own on both sides, fed with the same batches. `Uncertain` weighs whole updates by Exp(1);
-BootStrapper draws again within each. Asserted before anything is timed: equal values, to 1e-6; and intervals of the
-first row, whose updates are all alike, that agree in width within a half. The last row compares `compute` with
-`interval` of one metric, whose value is that of `compute`, bit for bit. Rivals take turns in one process; medians.
+Both rivals use the metrics of torchmetrics with the same batches. `Uncertain` weights updates by Exp(1); BootStrapper
+resamples within each. Asserted before anything is timed: equal values, to 1e-6; and for the first row, which has equal
+updates, interval widths that agree within a half. The last row compares `compute` with `interval` of one metric, whose
+value is bitwise that of `compute`. Rivals take turns in one process; times are medians.
 """
 
 import functools

@@ -1,8 +1,9 @@
 """Claim: intervals of 95 % hold the truth in about 95 % of data sets, also with 5 items, 3 groups or a score near 0 or
 1, and comparisons of two models do not contradict themselves. Percentile intervals of the same draws do neither.
 
-This measures chance, not time: 1,000 simulated sets a row, some rows 400 to 2,000, of fixed seeds, so that the numbers
-do not depend on the machine. Peers that are not installed are left out: scipy, evalstats, confidenceinterval.
+This measures probabilities, not times: 1,000 simulated sets a row, some rows 400 to 2,000, with fixed seeds, so that
+the numbers do not depend on the machine. Peers that are not installed are left out: scipy, evalstats,
+confidenceinterval.
 """
 
 import importlib.util
@@ -162,7 +163,7 @@ def calibration(sets: int | None) -> Iterator[Cells]:
 
 
 class Answer(NamedTuple):
-    """An interval and, of two models, a p-value; NaN where there is none."""
+    """Interval and, for two models, p-value; NaN for missing ones."""
 
     low: float = float("nan")
     high: float = float("nan")
@@ -207,13 +208,13 @@ def confidenceinterval(model: Array) -> Answer:
 
 
 class Peer(NamedTuple):
-    """A function of another package."""
+    """Function of another package."""
 
     package: str
     label: str
     answer: Callable[..., Answer]
     compares: bool = True
-    takes_group_means: bool = False  # else the items are taken for independent ones: no package knows groups
+    takes_group_means: bool = False  # else items count as independent: no package supports groups
 
 
 PEERS = (
@@ -227,7 +228,7 @@ PEERS = (
 
 def answers(peer: Peer, scenario: Scenario, sets: int) -> Array:
     # ->  (sets, 3)
-    """Compute the answers of a peer to each of the simulated sets."""
+    """Compute the results of a peer for each of the simulated sets."""
     results = []
     for metrics in simulation.sampled_rows(scenario, sets):
         models = [rows[:, 0].T for rows in metrics]

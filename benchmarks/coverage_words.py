@@ -1,8 +1,9 @@
 """Claim: in word sets of one population p-values are at most .05 in at most .06 of the tables, and intervals of 95 %
 hold the true score in at least .93, whether words have 1, 5, or 1 to 12 rows and whether the sets are of one size.
 
-This measures chance, not time: 2,000 simulated tables a cell of p-values, 1,000 of intervals, of fixed seeds, so that
-the numbers do not depend on the machine. The published p-value of CEAT, which does neither, stands beside it.
+This measures probabilities, not times: 2,000 simulated tables a cell of p-values, 1,000 of intervals, with fixed seeds,
+so that the numbers do not depend on the machine. The table also has the published p-value of CEAT, which has no such
+rates.
 """
 
 from collections.abc import Callable, Iterator
@@ -12,7 +13,7 @@ from _common import arguments
 from _coverage_report import Cells, Report, fraction
 
 QUICK_TABLES = 100
-MARGIN = 0.015  # by chance: three standard errors of a share of .05 in 2,000 tables, two in 1,000
+MARGIN = 0.015  # three standard errors of a fraction of .05 in 2,000 tables, two in 1,000
 HIGHEST_RATE, LOWEST_COVERAGE = 0.06, 0.93
 CAUTIONED = "CEAT, `p_value_random_effects`"
 
@@ -23,7 +24,7 @@ def rows(
     tables: int | None,
     fractions: dict[str, list[float]],
 ) -> Iterator[Cells]:
-    """Yield a row for each door, and add its shares to `shares`."""
+    """Yield a row for each case, and add its fractions to `fractions`."""
     for case in cases:
         rates = [rate(case, cell, tables) for cell in simulation.CELLS]
         fractions[case.name] = [result.fraction for result in rates]

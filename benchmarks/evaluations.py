@@ -1,8 +1,8 @@
 """Claim: DeLong's test of models in batches, and power and items of many comparisons at once, equal scipy's and
 statsmodels' and take less time. Rivals: Sun & Xu's algorithm on `scipy.stats.rankdata`, `TTestPower` of statsmodels.
 
-Neither scipy nor statsmodels has DeLong's test: the rival is the published algorithm on their ranks. Both sides take
-turns in one process; times are the least CPU seconds of several turns.
+Neither scipy nor statsmodels has DeLong's test: the rival is the published algorithm on their ranks. Rivals take turns
+in one process; times are the minimum CPU seconds of several turns.
 """
 
 import time
@@ -35,7 +35,7 @@ def sun_xu(preds: np.ndarray, target: np.ndarray) -> tuple[np.ndarray, np.ndarra
 
 
 def min_seconds(calls: list[Callable[[], Any]], turns: int) -> tuple[list[Any], list[float]]:
-    """Return the answers of several calls and their least CPU seconds, all taking turns."""
+    """Return the results of several calls and their minimum CPU seconds over interleaved turns."""
     answers, seconds = [None] * len(calls), [float("inf")] * len(calls)
     for _ in range(turns):
         for index, call in enumerate(calls):

@@ -2,9 +2,8 @@
 at a time, as the scripts of CrowS-Pairs do, with the same scores to 1e-5; and all layers of a model cost at most 1.2
 times one layer.
 
-Scores are asserted to be equal before anything is timed. Both sides run in turns in one process, on parts of the data;
-times are sums over the parts. The models are small and have random weights: the gain of batches is smaller for large
-models on a CPU.
+Scores are asserted to be equal before anything is timed. Rivals take turns in one process, on parts of the data; times
+are sums over the parts. The models are small and have random weights: batches gain less for large models on a CPU.
 """
 
 import difflib
@@ -28,13 +27,13 @@ SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 
 
 def words_of(count: int) -> list[str]:
-    """Words of letters, as the tokenizer splits digits off none of them."""
+    """Return words of letters, which the tokenizer does not split."""
     letters = "bcdfghklmn"
     return ["".join(letters[int(digit)] for digit in f"{i:04d}") for i in range(count)]
 
 
 def pairs_of(count: int) -> SentencePairs:
-    """Sentences of 8 to 16 words, of which one or two differ."""
+    """Return pairs of sentences of 8 to 16 words that differ in one or two words."""
     words, generator = words_of(WORDS), torch.Generator().manual_seed(0)
     more, less = [], []
     for _ in range(count):

@@ -1,8 +1,8 @@
 """HungarianMatcher.layers against DETR's published matcher, on one thread of this machine's CPU.
 
 The rival is the algorithm that DETR publishes (Carion et al. 2020, its matcher and criterion), one layer at a time.
-Both get the same outputs, and their pairs are asserted to be equal before they are timed in turns. The last column is a
-profile of ours, by operators of torch.
+Matchers get the same outputs, and their pairs are asserted to be equal before they are timed in turns. The last column
+is a profile of our matcher by torch operators.
 """
 
 import statistics
@@ -29,7 +29,7 @@ def boxes(*shape: int) -> Tensor:
 
 
 def step(layers: int, images: int, queries: int, max_targets: int, classes: int) -> tuple[Outputs, Targets]:
-    """Return what a decoder answers in a training step, and the targets."""
+    """Return the outputs of a decoder in a training step, and the targets."""
 
     def layer() -> Outputs:
         return {"pred_logits": torch.randn(images, queries, classes), "pred_boxes": boxes(images, queries)}
@@ -60,7 +60,7 @@ def cases(quick: bool) -> Iterator[tuple[str, str, tuple[int, ...]]]:
 
 
 def times(calls: dict[str, Any], budget: float) -> dict[str, float]:
-    """Return the median seconds of each call, over as many turns (5 to 30) as the budget allows."""
+    """Return the median seconds of each call, over 5 to 30 turns within the budget."""
     took: dict[str, list[float]] = {name: [] for name in calls}
     first = time.perf_counter()
     while min(map(len, took.values())) < 5 or (time.perf_counter() - first < budget and len(took["ours"]) < 30):
@@ -96,7 +96,7 @@ def row(name: str, class_cost: str, sizes: tuple[int, ...], budget: float) -> It
 
 
 def largest_operators(matcher: HungarianMatcher, outputs: Outputs, targets: Targets) -> str:
-    """Return the operators of torch that take most of the time, with their shares."""
+    """Return the torch operators that take most of the time, with their percentages."""
     matcher.layers(outputs, targets)
     with profile(activities=[ProfilerActivity.CPU]) as profiled:
         for _ in range(5):

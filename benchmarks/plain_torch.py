@@ -1,10 +1,10 @@
 """Claim: on a GPU, twelve metrics of a sampled posterior of 100 classes are 5 times as fast as torch's own Dirichlet
 sampler with reductions of its matrices, and a million permutations of 4,096 tests 10 times as fast as masks from a sort
-and a product; scores of structures from ids are computed where the ids are.
+and a product; scores of structures are computed on the device of their ids.
 
-The rivals are what one would write in torch, on the same device and in float32; for structures the rival is the CPU.
-Values are compared before anything is timed: formulas exactly, random draws within five standard errors. Rivals take
-turns in one process, each turn with another seed; times are medians, and end when the device has finished.
+The rivals are straightforward torch code on the same device and in float32; for structures the rival is the CPU. Values
+are compared before anything is timed: formulas exactly, random draws within five standard errors. Rivals take turns in
+one process, each turn with another seed; times are medians, and end when the device has finished.
 """
 
 import functools
@@ -24,7 +24,7 @@ DEVICES = ("cpu", "cuda")
 METRICS = "acc ba mcc kappa f1 f1@macro f1@weighted ppv@macro tpr@macro p4@macro jaccard@macro log_dor@macro".split()
 PRIORS = {"prevalence_prior": 1, "confusion_prior": 1}
 TURNS = 9
-# classes and samples; tests, permutations and words per side; documents
+# classes and samples; tests, permutations and words per set; documents
 SIZES = {
     "cuda": ((100, 10_000), (4096, 10**6, 25), 1000),
     "cpu": ((100, 10_000), (64, 10**5, 25), 1000),
@@ -39,7 +39,7 @@ def finished(device: str) -> None:
 
 
 def seconds(rivals: dict[str, Callable[[int], object]], device: str) -> dict[str, float]:
-    """The median time of each; the first turn warms up."""
+    """Return the median time of each rival; the first turn warms up."""
     times: dict[str, list[float]] = {name: [] for name in rivals}
     for turn in range(TURNS + 1):
         for name, run in rivals.items():
@@ -111,7 +111,7 @@ def permutations(tests: int, iterations: int, words: int, device: str) -> list[R
 
 
 def random_rows(*sizes: int, distinct: int, highs: tuple[int, ...]) -> Tensor:
-    """Rows of random numbers; along the last of `sizes` they differ in column `distinct`."""
+    """Return rows of random integers that are distinct in column `distinct` along the last of `sizes`."""
     rows = torch.stack([torch.randint(0, high, sizes) for high in highs], -1)
     rows[..., distinct] += 7 * torch.arange(sizes[-1])
     return rows

@@ -1,5 +1,5 @@
-"""Claim: what follows sampling is faster than in prob_conf_mat: summaries of a million values at least twice, densities
-30 times, pooling of ten experiments twice, but by "beta" 1.5 times, 45 comparisons 20 times for 100 classes and 3 times
+"""Claim: analyses of samples are faster than in prob_conf_mat: summaries of a million values at least twice, densities
+30 times, pooling of ten experiments twice, by "beta" 1.5 times, 45 comparisons 20 times for 100 classes and 3 times
 for 10.
 
 Agreement is asserted before anything is timed; rivals take turns in one process; times are medians.
@@ -89,7 +89,7 @@ def comparisons(classes: int, samples: int) -> Iterator[Row]:
         ]
 
     all_pairs = ours.compare_all_pairs("acc", min_sig_diff=0.01)
-    for k, (a, b) in enumerate(zip(singly(ours), singly(theirs), strict=True)):  # which fills the caches too
+    for k, (a, b) in enumerate(zip(singly(ours), singly(theirs), strict=True)):  # also fills the caches
         assert a.p_rope == all_pairs.p_rope[k] and abs(float(a.p_rope) - b.p_rope) < 0.1
     case = f"45 comparisons, {classes} classes, {samples} samples at hand"
     yield row(case, lambda: singly(ours), lambda: singly(theirs))

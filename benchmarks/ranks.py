@@ -1,4 +1,4 @@
-"""What several ranks cost, in CPU seconds, bytes sent and rows held: predicted from one and two, measured on more.
+"""Costs of several ranks in CPU seconds, bytes sent and rows stored: predicted from one and two, measured on more.
 
     python benchmarks/ranks.py [--quick] [--output PATH]
     python benchmarks/ranks.py --plan ROWS COLUMNS RANKS [--queries Q] [--flops F] [--bandwidth B] [--itemsize 4]
@@ -6,15 +6,15 @@
 The model of a score of N rows with D columns of b bytes on W ranks, by k neighbours or by counting:
 
     CPU s of neighbours  p N^2 + r N + s N (W - 1) + f W + e W (W // 2 + 1)
-                         products, once a pair of rows; what is listed for a row in its own rank and in each other one;
-                         what a process does beside it; messages, W // 2 blocks of each rank with answers
+                         products, one per pair of rows; candidates of a row in its own rank and in each other one;
+                         other work of a process; messages, W // 2 blocks of each rank with replies
     CPU s of counting    p N^2 + r N W + f W + e W (W - 1)
     bytes of neighbours  (D b + 8 + 12 k) N h + 16 N (W - 1)    h = (W - 1) / 2, and 1/4 more where W is even
-    bytes of counting    2 (D b + 16) N (W - 1) + 16 N (W - 1)   rows go round twice, with labels and scores besides
+    bytes of counting    2 (D b + 16) N (W - 1) + 16 N (W - 1)   rows go round twice, also labels and scores
     bytes of a rank      D b N / W + 72 N + M at most            its own rows, labels and scores, and the memory budget
 
-p, r, s, f and e are fitted to one and two ranks, and three and four are predicted; of three runs the least counts.
-`--plan` takes 2 D / F for the seconds of a product and bytes / B.
+p, r, s, f and e are fitted to one and two ranks, and three and four are predicted; times are the minimum of three runs.
+`--plan` assumes 2 D / F seconds for a product and bytes / B for sending.
 """
 
 import argparse
@@ -37,12 +37,12 @@ DIM, PER_CLASS, BUDGET = 128, 20, 2**26
 
 
 def opposite(ranks: int) -> float:
-    """How many times all rows are sent where each product serves both of its rows."""
+    """Return how many times all rows are sent if each product updates both of its rows."""
     return (ranks - 1) / 2 + (ranks > 1 and ranks % 2 == 0) / 4
 
 
 def predicted_bytes(rows: int, width: int, ranks: int, k: int | None) -> float:
-    """`width`: bytes of a row."""
+    """Return the bytes sent by all ranks; `width` is the bytes of a row."""
     labels_and_scores = 16 * rows * (ranks - 1)
     if k is None:
         return 2 * (width + 16) * rows * (ranks - 1) + labels_and_scores
@@ -50,7 +50,7 @@ def predicted_bytes(rows: int, width: int, ranks: int, k: int | None) -> float:
 
 
 def max_held(rows: int, width: int, ranks: int, budget: int = BUDGET) -> float:
-    """Bytes of a rank: its rows, what all ranks know of every row, and what the budget allows."""
+    """Return the maximum bytes of a rank: its rows, the data that all ranks have of every row, and the budget."""
     return width * rows / ranks + 72 * rows + budget
 
 
@@ -62,7 +62,7 @@ def terms(rows: int, ranks: int, k: int | None) -> list[float]:
 
 def fitted(table: np.ndarray, seconds: np.ndarray) -> np.ndarray:
     # table: (cases, terms)  seconds: (cases,)  ->  (terms,), none negative
-    """Least squares of the relative errors; what would cost less than nothing costs nothing."""
+    """Fit non-negative costs by least squares of the relative errors."""
     weighted, costs, left = table / seconds[:, None], np.zeros(table.shape[1]), np.ones(table.shape[1], bool)
     scale = np.abs(weighted).max(0)
     while left.any():
@@ -75,13 +75,13 @@ def fitted(table: np.ndarray, seconds: np.ndarray) -> np.ndarray:
 
 
 def sent() -> int:
-    """Bytes that have left by the loopback interface, which carries what ranks of one machine send."""
+    """Return the bytes sent over the loopback interface, which ranks of one machine use."""
     lines = Path("/proc/net/dev").read_text().splitlines()
     return next(int(line.split(":")[1].split()[8]) for line in lines if line.strip().startswith("lo:"))
 
 
 def memory(what: str) -> int:
-    """Bytes of memory: VmRSS now, VmHWM at most."""
+    """Return bytes of memory: VmRSS is the current, VmHWM the peak size."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return int(next(line for line in lines if line.startswith(what)).split()[1]) << 10
 
@@ -95,11 +95,11 @@ def run_rank(rank: int, ranks: int, rows: int, k: int | None, folder: str) -> No
     generator = torch.Generator().manual_seed(0)
     x, labels = torch.randn(rows, DIM, generator=generator), torch.arange(rows) % (rows // PER_CLASS)
     local = slice(rows * rank // ranks, rows * (rank + 1) // ranks)
-    for part in (slice(local.start, local.start + 40), local):  # the first call loads what the next ones use
+    for part in (slice(local.start, local.start + 40), local):  # the first call warms up
         metric = AccuracyCalculator(("mean_average_precision",), k=k, memory_budget=BUDGET)
         held = memory("VmRSS")
         metric.update(x[part], labels[part] % (10 if part is not local else rows))
-        Path("/proc/self/clear_refs").write_text("5")  # VmHWM begins anew
+        Path("/proc/self/clear_refs").write_text("5")  # resets VmHWM
         wait()
         before, start = sent(), resource.getrusage(resource.RUSAGE_SELF)
         value = metric.compute()["mean_average_precision"].item()
@@ -168,7 +168,7 @@ def plan(arguments: list[str]) -> None:
     queries, width = options.queries or rows, columns * options.itemsize
     is_symmetric = options.k is not None and queries == rows
     count = predicted_bytes(rows, width, ranks, options.k if queries == rows else None) / ranks
-    # The side that costs less travels: queries with the distances and counts of their positives, or references twice.
+    # The cheaper input is sent: queries with the distances and counts of their positives, or references twice.
     count = min(count, queries * (width + 32 * options.positives + 16) * (ranks - 1) / ranks)
     seconds = queries * rows * columns * (1 if is_symmetric else 2) / ranks / options.flops
     print(f"products of a rank: {seconds:.3g} s")

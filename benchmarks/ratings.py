@@ -1,8 +1,8 @@
 """Claim: Bradley-Terry strengths of 100 models from a million battles take less than a twentieth of the time of choix.
 
-Both maximize the same likelihood; strengths are equal before both are timed in turns. choix's `opt_pairwise`, which has
-a prior, reads battles one by one and gets a tenth of them. The last rows are what choix does not have: ties, and
-intervals of 1,000 replicates.
+Rivals maximize the same likelihood; strengths are asserted to be equal before rivals are timed in turns. choix's
+`opt_pairwise`, which has a prior, reads battles one by one and gets a tenth of them. The last rows have features that
+choix lacks: ties, and intervals of 1,000 replicates.
 """
 
 import statistics

@@ -1,9 +1,9 @@
 """k-NN search and ranks of positives on a CPU against faiss and pytorch-metric-learning.
 
-Equality is asserted before anything is timed: neighbours and ranks with a float64 brute force on 1,000 queries, scores
-with the peer. Two kinds of rows are ugly: a thousand tight clusters, and one row a thousand times as long as the others
-among uneven ones. Times are taken interleaved in one process; the CPU seconds of all threads say less about how busy
-the machine was than the wall time. Peak memory is that of a child process that does nothing else.
+Equality is asserted before anything is timed: neighbors and ranks with a float64 brute force on 1,000 queries, scores
+with the peer. Difficult rows are a thousand tight clusters of uneven lengths with one row a thousand times as long as
+the others. Times are interleaved in one process; the CPU seconds of all threads depend less on the load of the machine
+than the wall time. Peak memory is that of a child process that does nothing else.
 """
 
 import contextlib
@@ -42,7 +42,7 @@ def clusters(n: int, dim: int, classes: int) -> tuple[Tensor, Tensor]:
 
 
 def uneven(n: int, dim: int) -> Tensor:
-    """Rows of lengths from 1 to 1,000 in tight clusters, and one that is a thousand times as long."""
+    """Return rows of lengths from 1 to 1,000 in tight clusters, and one that is a thousand times as long."""
     x, _ = clusters(n, dim, 1000)
     centres, _ = clusters(1000, dim, 1000)
     x = centres[torch.arange(n) % 1000] + 1e-3 * x
@@ -74,7 +74,7 @@ def faiss_search(x: Tensor, k: int, reference: Tensor | None = None) -> Callable
 
 def calculator(x: Tensor, labels: Tensor, k: int | None, metrics=METRICS, **options) -> Callable[[], dict]:
     scores = AccuracyCalculator(metrics, k=k, **options)
-    return lambda: scores.get_accuracy(x.clone(), labels)  # of the same tensor it would remember the neighbours
+    return lambda: scores.get_accuracy(x.clone(), labels)  # a clone, since results for the same tensor are cached
 
 
 def peer_calculator(
@@ -91,7 +91,7 @@ def peer_calculator(
 
 
 def check(x: Tensor, labels: Tensor, k: int) -> str:
-    """Raises where anything differs; returns how much faiss's float32 order differs."""
+    """Assert equality, and return the fraction of entries in which faiss's float32 order differs."""
     wide = x.double().numpy()
     order = np.empty((1000, len(x) - 1), dtype=np.int64)
     for i in range(1000):
@@ -106,7 +106,7 @@ def check(x: Tensor, labels: Tensor, k: int) -> str:
         assert np.array_equal(ranks.rank[i][ranks.rank[i] > 0].numpy(), expected)
     scores = calculator(x, labels, k)()
     for backend in ("faiss", "torch"):
-        peer = peer_calculator(x, labels, k, backend, METRICS[:2])()  # its R-precision is another where k < R
+        peer = peer_calculator(x, labels, k, backend, METRICS[:2])()  # its R-precision differs if k < R
         assert all(abs(scores[name] - value) < 1e-5 for name, value in peer.items())
     fraction = (faiss_search(x, k)() != ours).mean()
     assert fraction < 1e-3
@@ -114,7 +114,7 @@ def check(x: Tensor, labels: Tensor, k: int) -> str:
 
 
 def check_search(x: Tensor, k: int, reference: Tensor | None = None, queries: int = 300) -> None:
-    """The neighbours of some queries are those of a float64 brute force; equal rows come in their order."""
+    """Assert that neighbors of some queries are those of a stable float64 brute force."""
     sample = torch.arange(0, len(x), -(-len(x) // queries))
     references = x if reference is None else reference
     deltas = torch.stack([(references.double() - x[i].double()).square().sum(1) for i in sample])
@@ -124,7 +124,7 @@ def check_search(x: Tensor, k: int, reference: Tensor | None = None, queries: in
 
 
 def measure(calls: dict[str, Callable], repeats: int) -> dict[str, tuple[float, float]]:
-    """Name -> median wall and CPU seconds."""
+    """Return the median wall and CPU seconds of each call by name."""
     spent: dict[str, list] = {name: [] for name in calls}
     for round_ in range(repeats + (repeats > 1)):
         for name, call in calls.items():
@@ -153,7 +153,7 @@ def child(task: str, *sizes: str) -> None:
         "all ranks": lambda: calculator(x, labels, None, FIVE)(),
     }
     tasks[task]()
-    # ru_maxrss would begin with the size of the parent process.
+    # ru_maxrss would start at the size of the parent process.
     peak = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
     print(int(peak.split()[1]) // 1024)
 
@@ -175,7 +175,7 @@ def cells(
 
 
 def fraction_of(machine: Machine, queries: int, dim: int, references: int, k: int) -> Callable[[float], float]:
-    """Of seconds; `queries` are half of the references where each product serves both of its rows."""
+    """Return the limit as a function of seconds; `queries` is halved if products count for both rows."""
     return lambda seconds: machine.fraction_of_search(seconds, queries * references, dim, references, k)
 
 

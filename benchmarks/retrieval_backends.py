@@ -1,8 +1,8 @@
 """FaissKNN against the FaissKNN of pytorch-metric-learning on a CPU, and next to TorchKNN. Equality comes first.
 
 Self-retrieval of fresh normal rows. The contenders take turns in one process; a figure is the median of the repeats.
-"Share of the limit" is the part of TorchKNN's time that its products take at least, at the rates of this machine: half
-of all pairs, in int16 where it filters by words and in float32 elsewhere.
+"Share of the limit" is the fraction of TorchKNN's time that its products need at least, at the rates of this machine:
+half of all pairs, in int16 if it is used for the first stage, else in float32.
 """
 
 import logging
@@ -23,7 +23,7 @@ ROUNDS = 10
 
 
 def check_equal(x: Tensor, k: int) -> None:
-    """The same neighbours; the peer's distances are squares. Rows of equal float32 distances may be in any order."""
+    """Assert equal neighbors up to the order of equal float32 distances; the peer's distances are squares."""
     distances, indices = FaissKNN(distance="sqeuclidean")(x, k, x, True)
     peer_distances, peer_indices = PeerFaissKNN()(x, k, x, True)
     assert torch.equal(distances, peer_distances), "distances differ"

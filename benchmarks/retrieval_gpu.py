@@ -1,7 +1,7 @@
-"""Neighbours, ranks and k-means on a GPU against torch tiles and FAISS. Equality comes first.
+"""Neighbors, ranks and k-means on a GPU against torch tiles and FAISS. Equality is asserted first.
 
-Neighbours are compared with a float64 order for 1,000 queries, scores and clusters with the rival's. Contenders take
-turns in one process; CUDA events measure. Torch has its best tile, in float32 without TF32.
+Neighbors are compared with a float64 order for 1,000 queries, scores and clusters with the rival's. Contenders take
+turns in one process; CUDA events measure the times. Torch uses its fastest tile size, in float32 without TF32.
 """
 
 import importlib.util
@@ -31,7 +31,7 @@ COLUMNS = ("case", "who", "median ms", "least ms", "runs", "times ours", "float1
 
 
 class Machine:
-    """A device, how time is taken on it, and how fast it multiplies float16 and copies."""
+    """Device with a timer, and its rates of float16 products and copies."""
 
     def __init__(self, device: torch.device, quick: bool) -> None:
         self.device, self.quick = device, quick
@@ -79,7 +79,7 @@ def clusters(rows: int, dim: int, classes: int, device: torch.device) -> tuple[T
 
 
 def tiles(x: Tensor, y: Tensor, rows: int):
-    """Slices of x with their squared distances to y, but for |x|^2, in float32; a row itself is infinitely far."""
+    """Yield slices of x with float32 squared distances to y less |x|^2; that of a row to itself is infinite."""
     squares = y.square().sum(1)
     for start in range(0, len(x), rows):
         part = slice(start, min(start + rows, len(x)))
@@ -97,7 +97,7 @@ def torch_search(x: Tensor, k: int, rows: int) -> Tensor:
 
 
 def torch_score(x: Tensor, labels: Tensor, depth: int | None, rows: int) -> float:
-    """Mean average precision, of all ranks or (depth: the largest R) of the first R."""
+    """Compute the mean average precision of all ranks, or of the first R (depth: the largest R)."""
     total, position = 0.0, torch.arange(1, (depth or len(x) - 1) + 1, device=x.device)
     relevant = torch.bincount(labels)[labels] - 1
     for part, tile in tiles(x, x, rows):
@@ -110,7 +110,7 @@ def torch_score(x: Tensor, labels: Tensor, depth: int | None, rows: int) -> floa
 
 
 def torch_kmeans(x: Tensor, centroids: Tensor, rows: int) -> Tensor:
-    """One update between two assignments."""
+    """Assign rows to centroids before and after one update, and return the second assignment."""
     for update in (True, False):
         assignment = torch.cat([tile.argmin(1) for _, tile in tiles(x, centroids, rows)])
         if update:
@@ -120,7 +120,7 @@ def torch_kmeans(x: Tensor, centroids: Tensor, rows: int) -> Tensor:
 
 
 def faiss_search(x: Tensor, k: int) -> Callable[[], Tensor] | None:
-    """None where faiss has no GPU part or not so many neighbours."""
+    """Return a search by faiss, or None if faiss has no GPU support or k is too large."""
     if x.device.type == "cpu" or k >= 2048 or importlib.util.find_spec("faiss") is None:
         return None
     import faiss
@@ -141,7 +141,7 @@ def faiss_search(x: Tensor, k: int) -> Callable[[], Tensor] | None:
 
 
 def check_neighbours(x: Tensor, indices: Tensor) -> None:
-    """The order by float64 distances, for up to 1,000 queries; equal distances may be in any order."""
+    """Assert the order by float64 distances, for up to 1,000 queries; equal distances may be in any order."""
     wide = x.double()
     queries = torch.linspace(0, len(x) - 1, min(1000, len(x)), device=x.device).long()
     for part in queries.split(100):
@@ -190,10 +190,10 @@ def score(machine: Machine, name: str, k: str | None, rows: int, dim: int, class
     scorers = {"AccuracyCalculator": AccuracyCalculator((name,), k=k)}
     if k:
         scorers["AccuracyCalculator, exact=False"] = AccuracyCalculator((name,), k=k, exact=False)
-    calls = {  # of the same tensor it would remember the neighbours
+    calls = {  # clones, since results for the same tensor are cached
         who: lambda scorer=scorer: scorer.get_accuracy(x.clone(), labels)[name] for who, scorer in scorers.items()
     }
-    sizes = TILES[:2] if k else TILES[1:2]  # all ranks are sorted for seconds, whatever the tile
+    sizes = TILES[:2] if k else TILES[1:2]  # sorting all ranks takes seconds for any tile
     rivals = {f"torch, tiles of {size}": lambda size=size: torch_score(x, labels, depth, size) for size in sizes}
     best = machine.fastest(rivals)
     calls[best] = rivals[best]

@@ -1,8 +1,8 @@
 """Claim: from two files to trec_eval's measures, a million ranked documents take a third of pytrec_eval's time. The aim
 is a fifth.
 
-Needs pytrec-eval-terrier. Values are asserted to be equal to 1e-12 for every query before anything is timed. Both read
-the files anew, in turns in one process; times are medians.
+Needs pytrec-eval-terrier. Values are asserted to be equal to 1e-12 for every query before anything is timed. Rivals
+read the files in every turn, in one process; times are medians.
 """
 
 import statistics
@@ -23,7 +23,7 @@ ROUNDS = 5
 
 
 def write(folder: Path, sizes: list[int], ties: bool) -> tuple[Path, Path]:
-    """A run with lists of these sizes, and fifty judgements a query, of which about half were retrieved."""
+    """Write a run with lists of these sizes, and fifty judgements a query, half of them retrieved."""
     draw = np.random.default_rng(len(sizes))
     run, qrels = folder / "run.txt", folder / "qrels.txt"
     with run.open("w") as ranked, qrels.open("w") as judged:

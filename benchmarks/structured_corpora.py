@@ -1,4 +1,4 @@
-"""Claim: corpora as they are cost what their documents cost. Named entities from lists of tags take a third of the time
+"""Claim: realistic corpora take the time of their documents. Named entities from lists of tags take a third of the time
 of seqeval on sentences as in CoNLL-2003 and a tenth on 500 documents of 1,024 tokens; one document of 3,000 items among
 3,000 short ones takes at most twice the sum of both alone; 2,000 documents and one of 2,000 mentions take a second.
 
@@ -6,7 +6,7 @@ Sets of 1,500 x 1,500 numbers take 0.2 s, and a similarity in Python no longer t
 
 Needs seqeval 1.2.2, scorch 0.2.0; events and functions are compared with metametric 0.3.0a0 where it is installed.
 Equal values are asserted before anything is timed. Rivals take turns in one process, times are medians; memory is the
-most that the process holds more than before, in a process of its own for each row.
+increase of the peak of the process, in a separate process for each row.
 """
 
 import functools
@@ -61,14 +61,14 @@ class Case(NamedTuple):
     name: str
     documents: Documents
     ours: Callable[..., Any]
-    rival: Callable[..., Any] | None  # of the same sides; None: the parts of the corpus alone
+    rival: Callable[..., Any] | None  # on the same documents; None: our metric on the parts of the corpus
     same: Callable[[Any, Any], bool]
     target: str
     parts: tuple[Documents, ...] = ()
 
 
 def tagged(draw: random.Random, tokens: int) -> list[str]:
-    """BIO tags; a fifth of the tokens that are not inside one begin an entity."""
+    """Return BIO tags; a fifth of the tokens outside of entities begin an entity."""
     tags: list[str] = []
     while len(tags) < tokens:
         if draw.random() < 0.2:
@@ -80,7 +80,7 @@ def tagged(draw: random.Random, tokens: int) -> list[str]:
 
 
 def sentences(draw: random.Random, count: int) -> list[int]:
-    """Lengths as in CoNLL-2003's test set: 13 tokens on the average, 124 the most."""
+    """Return lengths as in CoNLL-2003's test set: 13 tokens on average, at most 124."""
     return [min(124, max(1, round(draw.lognormvariate(2.25, 0.75)))) for _ in range(count - 1)] + [124]
 
 
@@ -100,7 +100,7 @@ def clustered(draw: random.Random, mentions: int, clusters: int) -> tuple[list[s
 
 
 def events(draw: random.Random, count: int, args: int, num_tokens: int = 30) -> list[Event]:
-    """Distinct triggers, each with `args` distinct arguments."""
+    """Return events of distinct triggers with `args` distinct arguments each."""
     return [
         Event(
             Trigger(Mention(3 * position, 3 * position + 1), draw.choice(("Attack", "Meet"))),
@@ -123,7 +123,7 @@ def close(result: Any, expected: Any) -> bool:
 
 
 def scorch_scores(preds: list[Any], refs: list[Any]) -> dict[str, float]:
-    """Means over documents."""
+    """Compute the means of scorch's scores over documents."""
     means = {}
     for name in ("muc", "b_cubed", "ceaf_e"):
         rows = [getattr(scorch, name)(ref, pred) for pred, ref in zip(preds, refs, strict=True)]
@@ -153,11 +153,11 @@ def their_events(preds: list[Any], refs: list[Any]) -> dict[str, float]:
 
 
 def outlier(name: str, one: Callable[[int], tuple[Any, Any]], run: Callable[..., Any], short: int, long: int) -> Case:
-    """Many documents of 3 items and one long one, against both alone."""
+    """Return the case of many documents of 3 items and one long document, against the times of both parts."""
     batch = tuple(map(list, zip(*(one(3) for _ in range(short)), strict=True)))
     single = tuple([document] for document in one(long))
     documents = tuple(a + b for a, b in zip(batch, single, strict=True))
-    target = "-" if "padded" in name else "<= 2x"  # what pads the tensors is a part of it
+    target = "-" if "padded" in name else "<= 2x"  # padding is part of the time
     return Case(f"{name}, {short:,} of 3 and one of {long:,}", documents, run, None, close, target, (batch, single))
 
 
@@ -215,7 +215,7 @@ def document_cases(draw: random.Random, part: int) -> Iterator[Callable[[], Case
 
 
 def function_cases(draw: random.Random, part: int) -> Iterator[Callable[[], Case]]:
-    """Sets of numbers that are similar if they are near: one document, no key."""
+    """Yield cases of sets of numbers whose similarity decreases with distance: one document, no key."""
 
     def floats(size: int) -> Documents:
         return tuple([[draw.random() for _ in range(size)]] for _ in range(2))
@@ -334,7 +334,7 @@ def seconds(run: Callable[[], object]) -> float:
 
 
 def measured(index: int, quick: bool, answer: Any) -> None:
-    """One row, in a process of its own."""
+    """Measure one row in a separate process."""
     torch.set_num_threads(1)
     case = cases(quick)[index]()
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

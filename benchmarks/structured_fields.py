@@ -2,8 +2,8 @@
 stickler, one pair of lists of 500 objects 100 times less; 100,000 documents need no more memory than 10,000.
 
 Equal counts are asserted before anything is timed: scalars in all four categories, lists and the correct values in
-their items (what stickler counts of items without a partner is another number). Times are medians of both sides in
-turns, in one process of one thread. Needs stickler-eval 1.0.0.
+their items (stickler counts items without a partner in another way). Times are medians of interleaved turns in one
+process of one thread. Needs stickler-eval 1.0.0.
 """
 
 import json

@@ -1,7 +1,7 @@
-"""Smatch with proof against smatchpp's integer programme and metametric: equal values first, then times, interleaved.
+"""Exact Smatch against smatchpp's integer program and metametric: equal values first, then interleaved times.
 
-Pairs of random graphs that have little in common, which are the hard ones. Reading PENMAN
-text is part of everybody's time. `one by one` updates with a pair, `batch` with all of them.
+The graphs of a random pair have little in common, which makes them hard. All times include the parsing of PENMAN text.
+`one by one` updates with a pair, `batch` with all of them.
 """
 
 import logging
@@ -24,7 +24,7 @@ Pair = tuple[str, str]
 
 
 def random_graph(source: random.Random, nodes: int) -> str:
-    """A tree with some more edges, none of which returns to its own node."""
+    """Return a random tree with some more edges, without loops."""
     children: list[list[int]] = [[] for _ in range(nodes)]
     for node in range(1, nodes):
         children[source.randrange(max(0, node - 4), node)].append(node)

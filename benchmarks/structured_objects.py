@@ -23,7 +23,7 @@ DOCUMENTS, PART, ROUNDS = 1000, 10, 7
 
 
 def classes(metametric: Callable[..., Any]) -> dict[str, type]:
-    """The same dataclasses under either package."""
+    """Return the same dataclasses under either package."""
 
     @metametric()
     @dataclass(eq=True, frozen=True)
@@ -75,7 +75,7 @@ def classes(metametric: Callable[..., Any]) -> dict[str, type]:
 
 
 def corpus(kind: str, size: int, documents: int, use: dict[str, type]) -> list[Any]:
-    """Documents without repeated items, which metametric counts in another way."""
+    """Return documents without repeated items, which metametric counts in another way."""
     draw = random.Random(f"{kind} {size}")
 
     def mention(position: int) -> Any:

@@ -1,9 +1,9 @@
-"""What a training loop calls at the end of an epoch, updates over all batches and one compute, against the peer's way
-in each domain, for even batches and for ragged ones.
+"""Calls of a training loop at the end of an epoch, updates over all batches and one compute, against a peer in each
+domain, for even batches and for ragged ones.
 
 Equal values are asserted before anything is timed: sampled intervals within their error, all others to 1e-5. Times are
-medians, the rivals taking turns, each with what it must do to the batches first; a rival that is not installed is left
-out, and where it is WEFE, a loop in numpy stands for it.
+medians of interleaved turns and include the conversion of the batches for a rival; a rival that is not installed is
+left out, and a loop in numpy replaces WEFE.
 """
 
 import contextlib
@@ -32,7 +32,7 @@ DEVICES = ("cpu", "cuda")
 COLUMNS = ("hook", "peer", "tensormetrics, ms", "peer, ms", "peer / tensormetrics")
 ROUNDS = 5
 
-Hook = Callable[[], list[float]]  # all of an epoch, and the numbers it logs
+Hook = Callable[[], list[float]]  # runs an epoch and returns the numbers that it logs
 
 
 def installed(*modules: str) -> bool:
@@ -40,7 +40,7 @@ def installed(*modules: str) -> bool:
 
 
 def labels_of(items: int, classes: int, ragged: bool) -> Tensor:
-    """All equally frequent; or the k-th about 1 / k times as often as the first, some of them never."""
+    """Return labels of equal frequencies, or (ragged) with a frequency of about 1 / k for the k-th class."""
     if not ragged:
         return torch.arange(items) % classes
     return torch.multinomial(1 / torch.arange(1.0, classes + 1), items, True)

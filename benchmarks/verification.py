@@ -1,9 +1,9 @@
 """Claim: exact rates of verification (EER, TAR at FAR, area under the ROC curve) are counted over all pairs without a
-list of them. The aim is the time that scikit-learn takes with one.
+list of them. The aim is the time that scikit-learn takes with such a list.
 
-Values are asserted to be equal before anything is timed. scikit-learn is given the squared distances of all pairs in
-float64, by one product of matrices, and its curve is made once for all three. Calls of both take turns in one process;
-times are medians. Memory is that of scikit-learn's list of distances, and the budget of ours.
+Values are asserted to be equal before anything is timed. scikit-learn gets the squared distances of all pairs in
+float64, from one matrix product, and computes its curve once for all three rates. Calls of both take turns in one
+process; times are medians. Memory is that of scikit-learn's list of distances, and our memory budget.
 """
 
 import statistics
@@ -26,7 +26,7 @@ Values = dict[str, float]
 
 
 def rows(sizes: Tensor, dim: int, ties: bool) -> tuple[Tensor, Tensor]:
-    """Items of classes of these sizes; with ties their coordinates are few integers."""
+    """Return items of classes of these sizes; with ties their coordinates are small integers."""
     generator = torch.Generator().manual_seed(0)
     labels = torch.arange(len(sizes)).repeat_interleave(sizes)
     centres = torch.randn(len(sizes), dim, generator=generator)

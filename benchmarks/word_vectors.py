@@ -1,9 +1,9 @@
 """Claim: text files of word vectors are read in less time than by pandas' C parser, words with spaces included, which
 pandas cannot read. The aim is half of its time.
 
-Words and float32 are asserted to be equal before anything is timed. Both read the file anew, in turns in one process;
-times are medians. "Share of the limit" is the part of our time in which this machine copies the bytes of the file and
-of the vectors.
+Words and float32 values are asserted to be equal before anything is timed. Rivals read the file in every turn, in one
+process; times are medians. "Share of the limit" is the fraction of our time in which this machine copies the bytes of
+the file and of the vectors.
 """
 
 import csv
@@ -34,14 +34,14 @@ def write(path: Path, words: list[str], fmt: str, header: bool) -> None:
 
 
 def theirs(path: Path, header: bool) -> tuple[list[str], np.ndarray]:
-    types = {0: str} | dict.fromkeys(range(1, WIDTH + 1), np.float64)  # which rounds as we do
+    types = {0: str} | dict.fromkeys(range(1, WIDTH + 1), np.float64)  # rounded to float32 as in `read_word2vec`
     options = {"sep": " ", "header": None, "skiprows": int(header), "quoting": csv.QUOTE_NONE, "na_filter": False}
     table = pd.read_csv(path, engine="c", dtype=types, **options)
     return table[0].tolist(), table.iloc[:, 1:].to_numpy(np.float32)
 
 
 def by_lines(path: Path, header: bool) -> tuple[list[str], np.ndarray]:
-    """What pandas cannot read, as one would write it."""
+    """Read a file that pandas cannot read by a loop over lines."""
     with path.open() as file:
         rows = [line.rsplit(" ", WIDTH) for line in file.read().splitlines()[int(header) :]]
     return [row[0] for row in rows], np.array([row[1:] for row in rows], np.float64).astype(np.float32)
@@ -54,7 +54,7 @@ def row(machine: Machine, name: str, words: list[str], fmt: str, header: bool, r
         calls = (lambda: read_word2vec(path)), (lambda: rival(path, header))
         (tokens, vectors), (expected, reference) = (call() for call in calls)
         assert tokens == expected
-        np.testing.assert_allclose(vectors, reference, rtol=2**-22)  # pandas' own parser may be off by the last bit
+        np.testing.assert_allclose(vectors, reference, rtol=2**-22)  # pandas' parser has errors of the last bit
         moved = path.stat().st_size + vectors.nbytes
         seconds: list[list[float]] = [[], []]
         for _ in range(ROUNDS):

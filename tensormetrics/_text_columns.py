@@ -61,25 +61,25 @@ class Fields:
     """Column of a file: `data` and the start and end of each field in it."""
 
     data: np.ndarray  # (bytes,) uint8
-    spans: np.ndarray  # (n, 2), start and end of each field
+    places: np.ndarray  # (n, 2), start and end of each field
 
     def __getitem__(self, row: int) -> str:
-        start, end = self.spans[row]
+        start, end = self.places[row]
         return bytes(self.data[start:end]).decode()
 
     def behind(self, rows: int) -> "Fields":
-        return Fields(self.data, self.spans[rows:])
+        return Fields(self.data, self.places[rows:])
 
     def words(self) -> np.ndarray:
         # ->  (n, W) uint64
         """Return the bytes of each field, padded by 0: two fields are equal if these are."""
-        longest = int((self.spans[:, 1] - self.spans[:, 0]).max(initial=1))
-        codes = words_of_fields(torch.from_numpy(self.data), torch.from_numpy(self.spans), -(-longest // WORD_BYTES))
+        longest = int((self.places[:, 1] - self.places[:, 0]).max(initial=1))
+        codes = words_of_fields(torch.from_numpy(self.data), torch.from_numpy(self.places), -(-longest // WORD_BYTES))
         return codes.numpy().view(np.uint64)
 
     def numbers(self) -> tuple[np.ndarray, np.ndarray]:
         # ->  (n,) float64, the rows that hold no number
-        values, wrong = numbers_of_fields(torch.from_numpy(self.data), torch.from_numpy(self.spans))
+        values, wrong = numbers_of_fields(torch.from_numpy(self.data), torch.from_numpy(self.places))
         return values.numpy(), wrong.nonzero().flatten().numpy()
 
 

@@ -1,13 +1,13 @@
-"""What a GPU is asked first: does it answer as the CPU does, and how long does it take. Each fact is a process of its
-own, so that a wrong address or a kernel without end costs one line.
+"""First checks of a GPU: equality with the CPU, and times. Each fact runs in a separate process, so that a wrong
+address or an endless kernel affects one line only.
 
     python -m benchmarks.gpu.ask NAME           the line of a fact
     python -m benchmarks.gpu.ask --all FOLDER   all lines, appended to FOLDER/summary.txt as they come, and
-                                                FOLDER/gpu-expected.md, with the times beside what was expected
+                                                FOLDER/gpu-expected.md, with the times next to the expected ones
     python -m benchmarks.gpu.ask --warm         the facts of Triton at once, without times: compiles its kernels
 
-Where TENSORMETRICS_STAND_IN is set, the assignment's and the posterior's kernels are nvcc's PTX on the CPU, Triton's
-interpreter runs the p-values' if it is there, all others are plain torch, and sizes are small.
+If TENSORMETRICS_STAND_IN is set, the kernels of assignment and posterior are nvcc's PTX on the CPU, Triton's
+interpreter runs those of p-values if it is installed, all others are plain torch, and sizes are small.
 """
 
 import os
@@ -19,7 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from benchmarks.gpu.fact import FACTS, Different, milliseconds
-from benchmarks.gpu.facts import COMPILED  # and they fill FACTS
+from benchmarks.gpu.facts import COMPILED  # the import also fills FACTS
 from benchmarks.gpu.start import STAND_IN
 
 LIMIT = 20 if not STAND_IN else 900  # seconds of a fact; here kernels are compiled and run by few processors
@@ -30,7 +30,7 @@ EXPECTED = ROOT / "benchmarks" / "results" / "gpu-expected.md"
 
 
 def line(name: str) -> str:
-    """What a fact says of itself: equal and its time, or how it differs."""
+    """Run a fact and return its line: "equal", its time and note."""
     check, call = FACTS[name]()
     note = check() or ""
     if "--warm" in sys.argv:
@@ -40,7 +40,7 @@ def line(name: str) -> str:
 
 
 def run_fact(name: str, *options: str) -> str:
-    """The line of a fact, from a process of its own, whose time counts from its first line."""
+    """Run a fact in a separate process and return its line; the time limit starts at the first output."""
     limit = LIMIT if not options else 120
     command = [*COMMAND, name, *options]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT) as process:
@@ -64,7 +64,7 @@ def wait_for_line(process: subprocess.Popen, limit: float) -> None:
 
 
 def filled(table: str, results: dict[str, str]) -> str:
-    """The table of expectations, with what was measured in the last cell of each row that names a fact."""
+    """Return the table of expectations with the measurement in the last cell of each row that names a fact."""
 
     def measured(row: re.Match) -> str:
         if row[2] not in results:

@@ -1,6 +1,6 @@
-"""Builds the native libraries beside the sources, for this machine's card alone and without setuptools.
+"""Build the native libraries next to the sources, for this machine's card alone and without setuptools.
 
-    python -m benchmarks.gpu.build [--dry]      --dry: only says with which commands
+    python -m benchmarks.gpu.build [--dry]      --dry: only print the commands
 
 A g++ line for each folder of csrc and an nvcc line for its CUDA sources, all at once, with the flags of setup.py.
 """
@@ -22,7 +22,7 @@ TORCH = Path(torch.__file__).parent
 
 
 def settings() -> dict[str, Any]:
-    """ABI, ROOMS, FLAGS and OF_ROOM of setup.py, which imports what may be missing here."""
+    """Return ABI, ROOMS, FLAGS and OF_ROOM of setup.py, which is parsed, since its imports may be missing."""
     values: dict[str, Any] = {}
     for node in ast.parse((ROOT / "setup.py").read_text()).body:
         if isinstance(node, ast.Assign) and node.targets[0].id in ("ABI", "ROOMS", "FLAGS", "OF_ROOM"):
@@ -31,7 +31,7 @@ def settings() -> dict[str, Any]:
 
 
 def commands(capability: tuple[int, int]) -> list[list[str]]:
-    """A g++ line for each folder of csrc that users get, and an nvcc line for each that has CUDA sources."""
+    """Return a g++ command for each folder of csrc that users get, and an nvcc command for each with CUDA sources."""
     config, lines = settings(), []
     architecture = "".join(map(str, capability))
     for library in config["ROOMS"]:

@@ -1,4 +1,4 @@
-"""The facts that are asked for, the most wanted first. What a fact needs is imported within it."""
+"""Facts of a GPU, the most important first. Each fact imports its requirements itself."""
 
 import contextlib
 import os
@@ -24,7 +24,7 @@ def sized(full: tuple[int, ...], small: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def native(name: str):
-    """The operators of a .cu file."""
+    """Return the operators of a .cu file."""
     if not STAND_IN:
         from tensormetrics import assignment, posterior  # noqa: F401  defines them
 
@@ -41,7 +41,7 @@ def native(name: str):
 
 @contextlib.contextmanager
 def on_the_card() -> Iterator[None]:
-    """On a stand-in Triton's interpreter runs the kernels that are launched within, if Triton is there."""
+    """Run the Triton kernels of this context by Triton's interpreter if there is no GPU but Triton is installed."""
     original = _gpu_kernels.can_use
     if STAND_IN and find_spec("triton"):
         os.environ["TRITON_INTERPRET"] = "1"  # before Triton is imported
@@ -112,7 +112,7 @@ fact("knn 60k D128 k1000")(lambda: neighbors(*sized((60_000, 128, 1000), (400, 1
 fact("k-means 60k x 11316")(lambda: _gpu_checks.k_means(DEVICE, *sized((60_502, 512, 11_316, 3000), (300, 12, 7, 100))))
 
 
-# Raw rates: the yardsticks of all others. Their times are of one product, copy, draw.
+# Raw rates, for comparison with all others. Their times are those of one product, copy, draw.
 
 
 def product(dtype: torch.dtype, multiply: Callable, operations: str) -> Parts:
@@ -183,7 +183,7 @@ def clock() -> int:
 
 @fact("probe tensor core")
 def tensor_core() -> Parts:
-    """Sums of products on the card against the model that the bounds of the float16 filter are tested with."""
+    """Compare sums of products on the card with the model by which the bounds of the float16 filter are tested."""
     sys.path.append(str(ROOT / "tests" / "retrieval"))
     import numpy as np
     from tensor_cores import CARDS, products
@@ -207,7 +207,7 @@ def tensor_core() -> Parts:
 
 
 def summed(x: torch.Tensor) -> torch.Tensor:
-    """Products of float16 rows, summed in float32 by a kernel of ours; by the model on a stand-in."""
+    """Return products of float16 rows, summed in float32 by a kernel of the library, or by the model without a GPU."""
     if STAND_IN:
         from tensor_cores import CARDS, products
 

@@ -1,4 +1,4 @@
-"""Does FAISS search on this GPU, and find what torch finds?"""
+"""Check that FAISS searches on this GPU, with the same results as torch."""
 
 import faiss
 import torch
