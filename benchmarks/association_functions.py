@@ -233,17 +233,11 @@ def main() -> None:
     notes += f"\n{NOTES}"
     title = "Association functions on prepared tensors against vectorised numpy"
     table = Table(options, title, columns, notes, ("numpy", "scipy"))
-    parts = (
-        permutations,
-        prepared_queries,
-        rnsb_fits,
-        bootstraps,
-    )  # permutations first, since they measure the memory peak
+    parts = (permutations, prepared_queries, rnsb_fits, bootstraps)  # first the one that measures peak memory
     for threads in (1,) if options.quick else (1, torch.get_num_threads()):
         torch.set_num_threads(threads)
-        machine = functools.cache(
-            functools.partial(measured, **SMALL if options.quick else {})
-        )  # with this number of threads
+        # Rates with this number of threads.
+        machine = functools.cache(functools.partial(measured, **SMALL if options.quick else {}))
         for part in parts[1:] if options.quick else parts:
             table.add(cells(part, machine))
     table.finish()
