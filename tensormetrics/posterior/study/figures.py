@@ -56,14 +56,14 @@ def plot_pairwise_comparison(
 
 def plot_forest_plot(source: Samples, metric: str, class_label: Label = None, **options: Any) -> Any:
     """Plot all experiments and the pooled distribution of each group. Options include `precision`, `gap` and `info`."""
-    groups, names = [], source.list_experiments()
+    groups, all_names = [], source.list_experiments()
     for group, experiments in experiments_by_group(source).items():
         names, shown = _members(source, metric, class_label, group, experiments)
         pooled = pooled_samples(source, metric, group)
         index = source.class_index(metric, class_label, names)
         i2 = float(pooled.heterogeneity_results.i2[index])
         groups.append(ForestGroup(group, shown, pooled.values[:, index], i2))
-    label, bounds, ci_probability = _axis(source, metric, class_label, names)
+    label, bounds, ci_probability = _axis(source, metric, class_label, all_names)
     return plot_forest(groups, label, ci_probability, bounds=bounds, **options)
 
 
