@@ -1,4 +1,4 @@
-"""Runs the benchmarks of this folder, each in a process of its own, one after another.
+"""Run the benchmarks of this folder one after another, each in a separate process.
 
     python -m benchmarks [--quick] [--only NAME ...] [--device cuda] [--output FOLDER]
     python -m benchmarks --readme
@@ -27,25 +27,25 @@ FOLDER = Path(__file__).resolve().parent
 
 
 def declared(file: Path) -> dict[str, tuple[str, ...]]:
-    """What a file sets NEEDS and DEVICES to. It is read, not imported: what it imports may be missing."""
-    found = {"NEEDS": (), "DEVICES": ("cpu",)}
+    """Return the values of NEEDS and DEVICES in a file, which is parsed, since its imports may be missing."""
+    settings = {"NEEDS": (), "DEVICES": ("cpu",)}
     for node in ast.parse(file.read_text()).body:
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) in found:
-            found[ast.unparse(node.targets[0])] = ast.literal_eval(node.value)
-    return found
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) in settings:
+            settings[ast.unparse(node.targets[0])] = ast.literal_eval(node.value)
+    return settings
 
 
 def obstacle(file: Path, quick: bool, device: str) -> str:
-    """Why it is skipped; empty where it can run."""
+    """Return the reason why a benchmark is skipped, empty if it can run."""
     needs, devices = declared(file).values()
     missing = [name for name in needs if importlib.util.find_spec(name) is None]
     return f"not installed: {', '.join(missing)}" if missing else refusal(devices, device, quick)
 
 
 def run(file: Path, table: Path, quick: bool, device: str) -> str:
-    """What went wrong; empty where the table is written."""
+    """Run a benchmark and return its error, empty if the table was written."""
     command = [sys.executable, "-u", str(file), *["--quick"] * quick, "--device", device, "--output", str(table)]
-    # The tensormetrics beside the benchmarks, not one that is installed elsewhere.
+    # The tensormetrics of this checkout, not an installed one.
     path = os.pathsep.join(filter(None, (str(FOLDER.parent), os.environ.get("PYTHONPATH"))))
     status = subprocess.run(command, env=os.environ | {"PYTHONPATH": path}).returncode
     if status:
@@ -54,7 +54,7 @@ def run(file: Path, table: Path, quick: bool, device: str) -> str:
 
 
 def outcome(file: Path, output: Path | None, quick: bool, device: str) -> tuple[str, str]:
-    """passed, skipped or failed, and the reason or where the table is."""
+    """Return "passed", "skipped" or "failed", and the reason or the path of the table."""
     reason = obstacle(file, quick, device)
     if reason:
         return "skipped", reason
@@ -66,15 +66,15 @@ def outcome(file: Path, output: Path | None, quick: bool, device: str) -> tuple[
             reason = run(file, table, quick, device)
         finally:
             if report and table.exists():
-                keep(table, report, device, whole=not reason)
+                keep(table, report, device, is_complete=not reason)
     return ("failed", reason) if reason else ("passed", str(report or "table not kept"))
 
 
-def keep(table: Path, report: Path, device: str, whole: bool) -> None:
-    """What a run that failed has measured becomes a section only where there is no older one."""
+def keep(table: Path, report: Path, device: str, is_complete: bool) -> None:
+    """Write the table to the report; the table of a failed run never replaces an older one."""
     report.parent.mkdir(parents=True, exist_ok=True)
     before = report.read_text() if report.exists() else ""
-    if whole or f"\n## {table.stem}: " not in before:
+    if is_complete or f"\n## {table.stem}: " not in before:
         report.write_text(_report.with_section(before, machine(device), table.stem, table.read_text()))
 
 

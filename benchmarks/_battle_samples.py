@@ -1,8 +1,8 @@
-"""Simulated battles between models of known strengths, and how often intervals of ratings hold these.
+"""Coverage of intervals of ratings, from simulated battles between models of known strengths.
 
 Outcomes are drawn from Davidson's model with nu = .6. The last two models are equal and the best: one is a copy of the
-other with battles of its own. "Two orders": each prompt is judged in both orders, the second time like the first with
-a probability of .7, and prompts are groups; the answer that is shown first is ahead by .3.
+other with separate battles. "Two orders": each prompt is judged in both orders, with equal outcomes with a probability
+of .7, and prompts are groups; the answer that is shown first has an advantage of .3.
 """
 
 import math
@@ -17,7 +17,7 @@ from tensormetrics.uncertainty import Ratings
 STRENGTHS = torch.tensor([-1.0, -0.6, -0.2, 0.2, 0.9, 0.9], dtype=torch.float64)
 NU = 0.6
 AHEAD = 0.3
-ALIKE = 0.7
+P_EQUAL = 0.7
 ELO = 400 / math.log(10)
 SETS = 200
 SIZES = 5, 10, 20  # battles of a pair
@@ -31,16 +31,16 @@ class Row(NamedTuple):
     def models(self, sets: int) -> Iterator[Ratings]:
         generator = torch.Generator().manual_seed(self.battles)
         pairs = torch.combinations(torch.arange(len(STRENGTHS))).repeat_interleave(self.battles, 0)
-        for number in range(sets):
+        for index in range(sets):
             turned = torch.rand(len(pairs), generator=generator) < 0.5
             first, second = pairs.T.where(~turned, pairs.T.flip(0))
             outcome = self.outcomes(first, second, generator)
             metric = Ratings(len(STRENGTHS))
-            units = torch.arange(len(first)) + number * len(first)  # other weights in each set
+            units = torch.arange(len(first)) + index * len(first)  # different weights in each set
             if self.in_two_orders:
                 again = self.outcomes(second, first, generator)
-                alike = torch.rand(len(first), generator=generator) < ALIKE
-                metric.update(second, first, (1 - outcome).where(alike, again), groups=units)
+                is_equal = torch.rand(len(first), generator=generator) < P_EQUAL
+                metric.update(second, first, (1 - outcome).where(is_equal, again), groups=units)
             metric.update(first, second, outcome, **{"groups" if self.in_two_orders else "ids": units})
             yield metric
 
@@ -50,8 +50,8 @@ class Row(NamedTuple):
         return torch.multinomial(odds, 1, generator=generator)[:, 0].double() / 2
 
 
-class Shares(NamedTuple):
-    """Shares of sets, and a mean width."""
+class Fractions(NamedTuple):
+    """Fractions of sets, and a mean width."""
 
     ratings: float
     width: float
@@ -65,7 +65,7 @@ def rows() -> list[Row]:
     return [Row(kind, size, two) for kind, two in (("independent", False), ("two orders", True)) for size in SIZES]
 
 
-def shares_of(row: Row, sets: int | None) -> Shares:
+def fractions_of(row: Row, sets: int | None) -> Fractions:
     truth = 1000 + ELO * (STRENGTHS - STRENGTHS.mean())
     first = 1 + (truth[:, None] < truth - 1e-9).sum(1)
     last = len(truth) - (truth[:, None] > truth + 1e-9).sum(1)
@@ -77,17 +77,17 @@ def shares_of(row: Row, sets: int | None) -> Shares:
         ratings = table.models.columns["rating"]
         pairs = torch.combinations(torch.arange(len(truth)))
         differences = table.columns["difference"]
-        wanted = truth[pairs[:, 0]] - truth[pairs[:, 1]]
+        expected = truth[pairs[:, 0]] - truth[pairs[:, 1]]
         ranks = torch.tensor([*table.ranks.values()])
         results.append([
             holds(ratings.low, truth, ratings.high),
             float((ratings.high - ratings.low).mean()),
-            holds(differences.low, wanted, differences.high),
+            holds(differences.low, expected, differences.high),
             float(table.columns["p"][-1] <= 0.05),
             float({"4", "5"} <= {*table.best}),
             float(((ranks[:, 0] <= first) & (ranks[:, 1] >= last)).all()),
         ])  # fmt: skip
-    return Shares(*torch.tensor(results, dtype=torch.float64).mean(0).tolist())
+    return Fractions(*torch.tensor(results, dtype=torch.float64).mean(0).tolist())
 
 
 def holds(low: torch.Tensor, truth: torch.Tensor, high: torch.Tensor) -> float:
@@ -95,7 +95,7 @@ def holds(low: torch.Tensor, truth: torch.Tensor, high: torch.Tensor) -> float:
 
 
 def position_effects(sets: int | None) -> list[tuple[int, float, float]]:
-    """Return battles of a pair, and how often the interval of the position effect holds it, and its mean width."""
+    """Return the battles of a pair, and the coverage and mean width of intervals of the position effect."""
     results = []
     for size in SIZES:
         row = Row("no effect", size, False)

@@ -1,9 +1,9 @@
-"""What the benchmarks share: a command line, and a table under a heading. They are run as files, so that each finds
-this one as `_common`.
+"""Command line and tables of the benchmarks. Benchmarks are run as files, so that each imports this module as
+`_common`.
 
     python benchmarks/NAME.py [--quick] [--device cuda] [--output PATH]
 
-A benchmark says what it needs in two literals, NEEDS (modules) and DEVICES, which `python -m benchmarks` reads.
+A benchmark declares its requirements in two literals, NEEDS (modules) and DEVICES, which `python -m benchmarks` reads.
 """
 
 import argparse
@@ -32,7 +32,7 @@ def arguments(doc: str, devices: tuple[str, ...]) -> argparse.Namespace:
 
 
 def refusal(devices: tuple[str, ...], device: str, quick: bool) -> str:
-    """Why a benchmark of `devices` does not run; empty where it does."""
+    """Return the reason why a benchmark for `devices` does not run, empty if it does."""
     if device == "cuda" and not torch.cuda.is_available():
         return "--device cuda: torch sees no GPU here"
     runs = device in devices or (quick and device == "cpu")
@@ -40,7 +40,7 @@ def refusal(devices: tuple[str, ...], device: str, quick: bool) -> str:
 
 
 class Table:
-    """Rows that are printed, and written to `--output`, as soon as they are measured."""
+    """Table whose rows are printed, and written to `--output`, as soon as they are measured."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class Table:
         self._row(["---"] * len(columns))
 
     def add(self, rows: Iterable[Iterable[str]]) -> None:
-        """An error ends these rows and leaves those of the next call."""
+        """Add rows; an error ends these rows, but not those of later calls."""
         try:
             for row in rows:
                 self._row(row)
@@ -69,7 +69,7 @@ class Table:
             self._write()
 
     def finish(self) -> None:
-        """The status of the process is 1 if rows are missing."""
+        """Exit, with status 1 if rows are missing."""
         print(*self._errors, sep="\n")
         sys.exit(len(self._errors) > 0)
 
@@ -85,7 +85,7 @@ class Table:
 
 
 def conditions(options: argparse.Namespace, packages: tuple[str, ...]) -> str:
-    """Under which a table is measured: machine, versions, date, load average, threads."""
+    """Describe the conditions of a measurement: machine, versions, date, load average, threads."""
     versions = {"Python": platform.python_version(), "torch": torch.__version__}
     versions |= {name: version(name) for name in packages}
     parts = [str(datetime.date.today()), machine(options.device), *(" ".join(item) for item in versions.items())]
@@ -95,7 +95,7 @@ def conditions(options: argparse.Namespace, packages: tuple[str, ...]) -> str:
 
 
 def machine(device: str = "cpu") -> str:
-    """The machine in the name of a table: 2-core-x86-avx512 for a CPU, nvidia-h200 for a GPU."""
+    """Return the name of the machine for a table: 2-core-x86-avx512 for a CPU, nvidia-h200 for a GPU."""
     if device.startswith("cuda"):
         return re.sub(r"\W+", "-", torch.cuda.get_device_name(device).lower())
     vectors = re.search("AVX(512|2)", torch.backends.cpu.get_cpu_capability())

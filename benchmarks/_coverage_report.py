@@ -1,4 +1,4 @@
-"""Tables of shares of simulated data sets, as the pages on coverage show them."""
+"""Tables of fractions of simulated data sets for the pages on coverage."""
 
 import argparse
 from collections.abc import Iterable
@@ -9,7 +9,7 @@ Cells = tuple[str, ...]
 
 
 class Report:
-    """Several tables under one heading, printed and written to `--output` line by line."""
+    """Report of several tables under one heading, printed and written to `--output` line by line."""
 
     def __init__(self, options: argparse.Namespace, title: str, packages: tuple[str, ...]) -> None:
         self._output, self._lines = options.output, []

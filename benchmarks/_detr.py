@@ -1,6 +1,6 @@
 """The matcher that DETR publishes (Carion et al. 2020, doi:10.1007/978-3-030-58452-8_13), as a rival.
 
-The queries of all images meet the targets of all images in one matrix, of which scipy solves the block of each image.
+One matrix holds the costs of the queries and targets of all images; scipy solves the block of each image.
 """
 
 from typing import Any
@@ -49,5 +49,5 @@ def match_layer(outputs: Outputs, targets: Targets, weights: dict[str, float], c
     giou_term = -pairwise_giou(corners(predicted), corners(boxes))
     cost = weights["cost_bbox"] * box_term + weights["cost_class"] * class_term + weights["cost_giou"] * giou_term
     blocks = cost.view(images, queries, -1).cpu().split([len(target["labels"]) for target in targets], -1)
-    found = (scipy.optimize.linear_sum_assignment(block[image]) for image, block in enumerate(blocks))
-    return [(torch.as_tensor(rows), torch.as_tensor(cols)) for rows, cols in found]
+    matches = (scipy.optimize.linear_sum_assignment(block[image]) for image, block in enumerate(blocks))
+    return [(torch.as_tensor(rows), torch.as_tensor(cols)) for rows, cols in matches]

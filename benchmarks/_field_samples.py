@@ -8,7 +8,7 @@ from tensormetrics.structured import FieldReport, evaluate
 
 SETS, REPLICATES, TRUTH_DOCUMENTS = 400, 300, 40_000
 SIZES = (5, 10, 30, 100)
-SHARE_HARD, ERRORS_HARD, ERRORS_EASY = 0.3, 0.4, 0.08  # documents, and errors of each field
+P_HARD, ERRORS_HARD, ERRORS_EASY = 0.3, 0.4, 0.08  # documents, and errors of each field
 SCHEMA: dict[str, Any] = {
     "type": "object",
     "properties": {
@@ -28,7 +28,7 @@ def documents(count: int, generator: random.Random) -> tuple[list[Any], list[Any
     """Return predictions and references; some documents are hard in all their fields."""
     preds, refs = [], []
     for _ in range(count):
-        errors = ERRORS_HARD if generator.random() < SHARE_HARD else ERRORS_EASY
+        errors = ERRORS_HARD if generator.random() < P_HARD else ERRORS_EASY
 
         def is_right(errors: float = errors) -> bool:
             return generator.random() > errors

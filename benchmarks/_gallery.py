@@ -1,11 +1,11 @@
-"""The pictures of `results/gallery.md`, on white and on black, and that page: `python -m benchmarks --gallery`."""
+"""Pictures of `results/gallery.md`, on white and on black, and that page: `python -m benchmarks --gallery`."""
 
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
-FOLDER = "gallery"  # beside the page
+FOLDER = "gallery"  # next to the page
 STYLES = {"": "default", "-dark": "dark_background"}
 
 
@@ -16,7 +16,7 @@ class Picture(NamedTuple):
 
 
 def first() -> Any:
-    """The left half of the demo's picture."""
+    """Draw the left half of the demo's picture."""
     from tensormetrics._demo import draw_curves
     from tensormetrics._plots import new_axes
 
@@ -25,18 +25,18 @@ def first() -> Any:
     return figure
 
 
-def history(kept: list[Any] = []) -> list[Any]:  # noqa: B006 (one run serves both styles)
+def history(epochs: list[Any] = []) -> list[Any]:  # noqa: B006 (both styles share one run)
     import json
 
     import torch
 
     from tensormetrics._demo import run
 
-    if not kept:
+    if not epochs:
         with TemporaryDirectory() as folder:
             run(torch.device("cpu"), epochs=12, seed=0, out=Path(folder))
-            kept.extend(json.loads((Path(folder) / "report.json").read_text())["epochs"])
-    return kept
+            epochs.extend(json.loads((Path(folder) / "report.json").read_text())["epochs"])
+    return epochs
 
 
 def points(noise: float = 0.5, seed: int = 0) -> Any:
@@ -58,12 +58,12 @@ def neighbours() -> Any:
 def steps() -> Any:
     from tensormetrics.retrieval import AveragePrecisionAtR
 
-    found = []
+    estimates = []
     for epoch in range(6):
         metric = AveragePrecisionAtR()
         metric.update(*points(0.9 - 0.1 * epoch, epoch))
-        found.append(metric.interval())
-    return AveragePrecisionAtR().plot(found)[0]
+        estimates.append(metric.interval())
+    return AveragePrecisionAtR().plot(estimates)[0]
 
 
 def classes() -> Any:
@@ -77,10 +77,10 @@ def classes() -> Any:
 def study() -> Any:
     from tensormetrics.posterior import Study
 
-    found = Study(seed=0, metrics={"acc": {"aggregation": "fe"}})
+    result = Study(seed=0, metrics={"acc": {"aggregation": "fe"}})
     for name, right in {"mlp/fold 1": 88, "mlp/fold 2": 84, "cnn/fold 1": 92, "cnn/fold 2": 95}.items():
-        found.add_experiment(name, [[right, 100 - right], [98 - right, right + 2]])
-    return found
+        result.add_experiment(name, [[right, 100 - right], [98 - right, right + 2]])
+    return result
 
 
 def distributions() -> Any:
@@ -96,8 +96,8 @@ def forest() -> Any:
     return study().plot_forest_plot("acc")
 
 
-def scores_of_words() -> Any:
-    # Three models of other random words, each of which leans as far as its number says.
+def scores_of_models() -> Any:
+    # Three models of different random vectors, each with a known amount of bias.
     import torch
 
     from tensormetrics.association import RND, Query, WordEmbeddingModel, run_queries
@@ -128,13 +128,13 @@ def other_metrics() -> list[Any]:
 def queries() -> Any:
     from tensormetrics.association import plot_queries_results
 
-    return plot_queries_results(scores_of_words()[0].iloc[:, :-1], title="Relative norm distance")
+    return plot_queries_results(scores_of_models()[0].iloc[:, :-1], title="Relative norm distance")
 
 
 def ranking() -> Any:
     from tensormetrics.association import create_ranking, plot_ranking
 
-    return plot_ranking(create_ranking(scores_of_words()))
+    return plot_ranking(create_ranking(scores_of_models()))
 
 
 def correlations() -> Any:
@@ -144,7 +144,7 @@ def correlations() -> Any:
         plot_ranking_correlations,
     )
 
-    return plot_ranking_correlations(calculate_ranking_correlations(create_ranking(scores_of_words())))
+    return plot_ranking_correlations(calculate_ranking_correlations(create_ranking(scores_of_models())))
 
 
 def entities() -> Any:
@@ -191,7 +191,7 @@ def page() -> str:
 
 
 def write(folder: Path) -> None:
-    """All pictures and their page."""
+    """Write all pictures and their page."""
     from matplotlib import style as styles
 
     (folder / FOLDER).mkdir(parents=True, exist_ok=True)

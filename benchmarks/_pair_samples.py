@@ -26,7 +26,7 @@ DEPENDENCES = 0.0, 0.5, 0.9
 
 
 class Classes(NamedTuple):
-    """Items, classes of equal probability, and the standard deviation of the centers."""
+    """Numbers of items and of equally probable classes, and the standard deviation of the centers."""
 
     items: int
     classes: int
@@ -57,43 +57,44 @@ def pair_coverage(name: str, row: Classes, sets: int | None) -> tuple[float, flo
     reference = METRICS[name]()
     reference.update(*embeddings(row, TRUTH_ITEMS, 10**6))
     truth = reference.compute()
-    for number in range(sets or SETS):
+    for seed in range(sets or SETS):
         metric = METRICS[name]()
-        metric.update(*embeddings(row, row.items, number))
-        _, low, high = metric.interval(replicates=REPLICATES, seed=number)
+        metric.update(*embeddings(row, row.items, seed))
+        _, low, high = metric.interval(replicates=REPLICATES, seed=seed)
         results.append((bool(low <= truth <= high), float(high - low)))
     covered, width = np.mean(results, 0).tolist()
     return covered, width
 
 
 def entropies(tables: Tensor) -> tuple[Tensor, Tensor]:
-    # tables: (..., K, K) weights  ->  (...) each, mutual information and the mean entropy of both sides
-    shares = tables / tables.sum((-2, -1), keepdim=True)
+    # tables: (..., K, K) weights  ->  (...) each, mutual information and the mean entropy of both partitions
+    fractions = tables / tables.sum((-2, -1), keepdim=True)
     rows, columns, cells = (
-        -(part * part.clamp(min=1e-300).log()).sum(-1) for part in (shares.sum(-1), shares.sum(-2), shares.flatten(-2))
+        -(part * part.clamp(min=1e-300).log()).sum(-1)
+        for part in (fractions.sum(-1), fractions.sum(-2), fractions.flatten(-2))
     )
     return rows + columns - cells, (rows + columns) / 2
 
 
 def partition_coverage(items: int, clusters: int, dependence: float, sets: int | None) -> float:
-    """Return the coverage of the draws J of adjusted mutual information, whose chance term is that of whole counts.
+    """Return the coverage of the draws J of adjusted mutual information with the chance term of integer counts.
 
     A cluster is the class with probability `dependence`, else any.
     """
-    shares = np.full((clusters, clusters), (1 - dependence) / clusters**2) + np.eye(clusters) * dependence / clusters
-    truth = float((shares * np.log(shares.clip(1e-300) * clusters**2)).sum() / np.log(clusters))
+    fractions = np.full((clusters, clusters), (1 - dependence) / clusters**2) + np.eye(clusters) * dependence / clusters
+    truth = float((fractions * np.log(fractions.clip(1e-300) * clusters**2)).sum() / np.log(clusters))
     covered = []
-    for number in range(sets or SETS):
-        random = np.random.default_rng(number)
-        cell = torch.from_numpy(random.choice(clusters**2, items, p=shares.ravel()))
+    for seed in range(sets or SETS):
+        random = np.random.default_rng(seed)
+        cell = torch.from_numpy(random.choice(clusters**2, items, p=fractions.ravel()))
         weights = torch.from_numpy(random.exponential(size=(REPLICATES, items)))
 
         def tables(weights: Tensor, cell: Tensor = cell) -> Tensor:
             sums = torch.zeros(len(weights), clusters**2, dtype=torch.float64).index_add_(1, cell, weights)
             return sums.view(-1, clusters, clusters)
 
-        def adjusted(counts: Tensor, kept: Tensor, cell: Tensor = cell) -> Tensor:
-            chance = expected_mutual_info(contingency(cell[kept] // clusters, cell[kept] % clusters))
+        def adjusted(counts: Tensor, mask: Tensor, cell: Tensor = cell) -> Tensor:
+            chance = expected_mutual_info(contingency(cell[mask] // clusters, cell[mask] % clusters))
             information, mean_entropy = entropies(counts)
             return (information - chance) / (mean_entropy - chance)
 
@@ -102,10 +103,10 @@ def partition_coverage(items: int, clusters: int, dependence: float, sets: int |
         of_cells = {}
         for item in range(items):
             if int(cell[item]) not in of_cells:
-                kept = everything.clone()
-                kept[item] = False
-                of_cells[int(cell[item])] = adjusted(tables(kept.double()[None]), kept)
-        without = torch.stack([of_cells[int(each)] for each in cell])
+                mask = everything.clone()
+                mask[item] = False
+                of_cells[int(cell[item])] = adjusted(tables(mask.double()[None]), mask)
+        without = torch.stack([of_cells[int(index)] for index in cell])
         jackknife = delete_one_jackknife(value, without, torch.ones(items, dtype=torch.float64))
         draws = scaled_draws(value, adjusted(tables(weights), everything)[:, None], jackknife.standard_error, 1.0)
         low, high = interval_of(draws.clamp(-1, 1), 0.95)

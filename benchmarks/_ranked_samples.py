@@ -22,7 +22,7 @@ SHARED = 0.5  # variance of a score that two models have in common
 
 
 class Ranked(NamedTuple):
-    """Shares of sets, and a mean width."""
+    """Fractions of sets, and a mean width."""
 
     coverage: float
     width: float
@@ -38,19 +38,19 @@ def average_precision_of(distance: float, positives: float) -> float:
 
 
 def coverage_of(kind: type[RankedMetric], area: float, size: tuple[int, int], sets: int | None) -> Ranked:
-    """Simulate `sets` pairs of models with `size` positives and negatives."""
+    """Compute the coverage of `sets` simulated pairs of models with `size` positives and negatives."""
     distance, (positives, negatives) = float(scipy.stats.norm.ppf(area)) * 2**0.5, size
     truth = area if kind is BinaryAUROC else average_precision_of(distance, positives / sum(size))
     target = (torch.arange(sum(size)) < positives).long()
     generator = torch.Generator().manual_seed(1000 * positives + negatives)
     results = []
-    for number in range(sets or SETS):
+    for seed in range(sets or SETS):
         noise = torch.randn(3, len(target), generator=generator, dtype=torch.float64)
         metrics = kind(), kind()
-        for metric, own in zip(metrics, noise[1:], strict=True):
-            metric.update(distance * target + SHARED**0.5 * noise[0] + (1 - SHARED) ** 0.5 * own, target)
-        _, low, high = metrics[0].interval(replicates=REPLICATES, seed=number)
-        p_value = compare(*metrics, replicates=REPLICATES, seed=number).p_value
+        for metric, own_noise in zip(metrics, noise[1:], strict=True):
+            metric.update(distance * target + SHARED**0.5 * noise[0] + (1 - SHARED) ** 0.5 * own_noise, target)
+        _, low, high = metrics[0].interval(replicates=REPLICATES, seed=seed)
+        p_value = compare(*metrics, replicates=REPLICATES, seed=seed).p_value
         results.append((bool(low <= truth <= high), float(high - low), bool(p_value <= 0.05)))
     return Ranked(*np.mean(results, 0).tolist())
 
@@ -64,10 +64,10 @@ def rows() -> list[tuple[str, type[RankedMetric], float]]:
 def calibration_coverage(norm: str, count: int, offset: float, sets: int | None) -> float:
     """Return the fraction of sets of `count` probabilities in [.2, .8] whose interval holds the error."""
     generator, covered = torch.Generator().manual_seed(count + round(100 * offset)), []
-    for number in range(sets or CALIBRATION_SETS):
+    for seed in range(sets or CALIBRATION_SETS):
         preds = torch.rand(count, generator=generator, dtype=torch.float64) * 0.6 + 0.2
         target = (torch.rand(count, generator=generator, dtype=torch.float64) < preds - offset).long()
-        metric = CalibrationError(norm=norm, replicates=500, seed=number)
+        metric = CalibrationError(norm=norm, replicates=500, seed=seed)
         metric.update(preds, target)
         _, low, high = metric.interval()
         covered.append(bool(low <= offset <= high))

@@ -18,7 +18,7 @@ LAWS = {"Beta(.5, .5)": (0.5, 0.5), "Beta(2, 8)": (2.0, 8.0), "Beta(6, 1)": (6.0
 
 
 class Table(NamedTuple):
-    """A crossed table: items, seeds and standard deviations of items, seeds and the rest."""
+    """Crossed table: items, seeds and standard deviations of items, seeds and the residual."""
 
     items: int
     seeds: int
@@ -44,7 +44,7 @@ def generator_of(seed: int) -> torch.Generator:
 
 
 def pass_at_k_coverage(law: tuple[float, float], problems: int, sets: int | None) -> dict[str, float]:
-    """Return the share of sets whose interval holds the population's chance; 4 to 12 samples of each problem."""
+    """Return the fraction of sets whose interval holds the population's chance; 4 to 12 samples of each problem."""
     torch.manual_seed(0)
     beta = torch.distributions.Beta(*(torch.tensor(x, dtype=torch.float64) for x in law))
     generator, population = generator_of(problems), beta.sample((NUMBERS * 100,))
@@ -61,11 +61,11 @@ def pass_at_k_coverage(law: tuple[float, float], problems: int, sets: int | None
             metric.update(c, n, ids=torch.arange(problems))
             for name, (_, low, high) in metric.interval().items():
                 held[name] += bool(low <= truth[name] <= high)
-    return {name: number / count for name, number in held.items()}
+    return {name: hits / count for name, hits in held.items()}
 
 
 def crossed_coverage(table: Table, sets: int | None) -> tuple[float, ...]:
-    """Return the coverage of the mean over other items and seeds: of the crossed t interval, of items alone."""
+    """Return the coverage of the mean over new items and seeds by the crossed t interval, and by items alone."""
     count, generator = 4 * (sets or SETS), generator_of(1)
     chunk = max(2**22 // (table.items * table.seeds), 1)
     item = torch.arange(table.items).repeat_interleave(table.seeds)
@@ -89,7 +89,7 @@ def crossed_coverage(table: Table, sets: int | None) -> tuple[float, ...]:
 
 
 def delong_rejections(positives: int, negatives: int, sets: int | None) -> float:
-    """Return the share of pairs of equal models with a p-value of at most .05."""
+    """Return the fraction of pairs of equal models with a p-value of at most .05."""
     generator, count = generator_of(2), 10 * (sets or SETS)
     target = (torch.arange(positives + negatives) < positives).long().expand(count, -1)
     shared = torch.randn(count, 1, positives + negatives, generator=generator)
@@ -98,7 +98,7 @@ def delong_rejections(positives: int, negatives: int, sets: int | None) -> float
 
 
 def margin_rejections(items: int, sets: int | None) -> tuple[float, ...]:
-    """Return the shares of p_not_worse and p_equivalent of at most .05 where the difference is at the margin."""
+    """Return the fractions of p_not_worse and p_equivalent of at most .05 for a difference at the margin."""
     generator, count = generator_of(3), 10 * (sets or SETS)
     differences = 0.1 * torch.randn(count, items, generator=generator, dtype=torch.float64) - 0.05
     with warnings.catch_warnings():

@@ -1,17 +1,17 @@
-"""The measurements of one machine in one file, a section for each benchmark, and the rows that the README quotes."""
+"""Report of the measurements of one machine, a section for each benchmark, and the rows that the README quotes."""
 
 import re
 import textwrap
 from pathlib import Path
 from typing import NamedTuple
 
-MACHINE = "2-core-x86-avx512.md"  # whose file the README quotes
+MACHINE = "2-core-x86-avx512.md"  # the report that the README quotes
 MARKS = "<!-- from benchmarks/results: python -m benchmarks --readme -->\n", "<!-- end -->\n"
 RATIOS = "<!-- ratios from benchmarks/results: python -m benchmarks --readme -->\n", "<!-- end of ratios -->\n"
 
 
 class Quote(NamedTuple):
-    """One row of the README: two cells of a section, each named by the first cells of its row and by its column."""
+    """Row of the README: two cells of a section, each named by the first cells of its row and by its column."""
 
     operation: str
     rival: str
@@ -19,7 +19,7 @@ class Quote(NamedTuple):
     row: str
     column: str
     rival_column: str
-    rival_row: str = ""  # where it is another one
+    rival_row: str = ""  # if it differs from that of ours
 
 
 QUOTES = [
@@ -165,7 +165,7 @@ QUOTES = [
 
 
 def with_section(report: str, machine: str, name: str, table: str) -> str:
-    """`report` with the table of a benchmark, whose title becomes the heading, in the place of an older one."""
+    """Return the report with the table of a benchmark instead of an older one; its title becomes the heading."""
     title, _, body = table.strip().removeprefix("# ").partition("\n")
     sections = _sections(report) | {name: f"## {name}: {title}\n\n{body.strip()}\n"}
     return f"# Measured on {machine}\n\n" + "\n".join(sections[key] for key in sorted(sections))
@@ -177,7 +177,7 @@ def _sections(report: str) -> dict[str, str]:
 
 
 def quoted(report: str) -> str:
-    """The README's table."""
+    """Return the table of the README."""
     lines = ["| operation | ours | theirs | theirs / ours |", "|---|---|---|---|"]
     for quote, ours, theirs in _measured(report):
         times = _rounded(theirs / ours, 2)
@@ -186,18 +186,18 @@ def quoted(report: str) -> str:
 
 
 def ratios(report: str) -> str:
-    """The README's sentence: for each rival, how many times faster the quoted rows are, from the least to the most."""
-    found: dict[str, list[float]] = {}
+    """Return the README's sentence: for each rival, the range of ratios of the quoted rows."""
+    factors: dict[str, list[float]] = {}
     for quote, ours, theirs in _measured(report):
-        found.setdefault(quote.rival, []).append(theirs / ours)
-    spans = {rival: dict.fromkeys(_rounded(end(times), 2) for end in (min, max)) for rival, times in found.items()}
-    words = ", ".join(f"{rival} {' to '.join(span)}" for rival, span in spans.items())
-    text = f"Times faster than these, on two CPU cores, values checked first ([how](#how-fast)): {words}."
+        factors.setdefault(quote.rival, []).append(theirs / ours)
+    spans = {rival: dict.fromkeys(_rounded(end(times), 2) for end in (min, max)) for rival, times in factors.items()}
+    parts = ", ".join(f"{rival} {' to '.join(span)}" for rival, span in spans.items())
+    text = f"Times faster than these, on two CPU cores, values checked first ([how](#how-fast)): {parts}."
     return "\n".join(textwrap.wrap(text, 120, break_on_hyphens=False)) + "\n"
 
 
 def _measured(report: str) -> list[tuple[Quote, float, float]]:
-    # Our seconds and theirs of each quote.
+    # ->  each quote with our seconds and those of the rival
     tables = {name: _rows(section) for name, section in _sections(report).items()}
     return [
         (
@@ -210,8 +210,8 @@ def _measured(report: str) -> list[tuple[Quote, float, float]]:
 
 
 def _rows(section: str) -> list[dict[str, str]]:
-    # Column -> cell, of every row of every table in the section.
-    found, head = [], []
+    # ->  a dictionary column -> cell for every row of every table in the section
+    rows, head = [], []
     for line in section.splitlines():
         cells = [cell.strip() for cell in line.strip().strip("|").split("|")] if line.startswith("|") else []
         if not cells or set(line) <= set("|-: "):
@@ -219,16 +219,16 @@ def _rows(section: str) -> list[dict[str, str]]:
         elif not head:
             head = cells
         else:
-            found.append(dict(zip(head, cells, strict=True)))
-    return found
+            rows.append(dict(zip(head, cells, strict=True)))
+    return rows
 
 
 def _seconds(rows: list[dict[str, str]], start: str, column: str) -> float:
     fitting = [row for row in rows if column in row and " | ".join(row.values()).startswith(start + " | ")]
     if len(fitting) != 1:
         raise ValueError(f"{len(fitting)} rows begin with {start!r} and have a column {column!r}, wanted one")
-    number = float(re.match(r"[\d.]+(e[+-]\d+)?", fitting[0][column].replace(",", ""))[0])
-    return number if column.endswith(" s") else number / 1000
+    value = float(re.match(r"[\d.]+(e[+-]\d+)?", fitting[0][column].replace(",", ""))[0])
+    return value if column.endswith(" s") else value / 1000
 
 
 def _written(seconds: float) -> str:
@@ -240,12 +240,12 @@ def _rounded(value: float, digits: int) -> str:
 
 
 def write_readme(readme: Path, report: Path) -> None:
-    """Put the table and the sentence between their marks."""
+    """Write the table and the sentence between their marks."""
     text, results = readme.read_text(), report.read_text()
-    for marks, words in (RATIOS, ratios(results)), (MARKS, quoted(results)):
+    for marks, content in (RATIOS, ratios(results)), (MARKS, quoted(results)):
         before, mark, rest = text.partition(marks[0])
         _, end, after = rest.partition(marks[1])
         if not mark or not end:
             raise ValueError(f"{readme}: wanted the lines {marks[0].strip()!r} and {marks[1].strip()!r}")
-        text = before + mark + words + end + after
+        text = before + mark + content + end + after
     readme.write_text(text)

@@ -1,4 +1,4 @@
-"""Simulated looks at a mean while it is measured: how often some look misses it, or finds equal models to differ."""
+"""Simulated looks at a mean during its measurement: rates of misses, and of differences between equal models."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -30,18 +30,18 @@ ROWS = [
 ]
 
 
-class Shares(NamedTuple):
+class Fractions(NamedTuple):
     missed: float  # at any look
     missed_by_t: float  # by the t interval of each look
     width: float  # with all items
     width_of_t: float
 
 
-def sequence_of(row: Row, sets: int | None) -> Shares:
+def sequence_of(row: Row, sets: int | None) -> Fractions:
     scores = torch.from_numpy(row.draw(np.random.default_rng(0), (sets or SETS, LOOKS[-1])).astype(float))
     path = interval(scores, bounds=(0, 1), anytime=True, looks=LOOKS)
     low, high = t_intervals(scores)
-    return Shares(
+    return Fractions(
         missed(path.low, path.high, row.mean),
         missed(low, high, row.mean),
         float((path.high - path.low)[:, -1].mean()),
@@ -49,12 +49,12 @@ def sequence_of(row: Row, sets: int | None) -> Shares:
     )
 
 
-def equal_models(rate: float, alike: float, sets: int | None) -> tuple[float, float]:
-    """Return how often p_value <= .05 at any look at two equal models, and how often a t test is."""
+def equal_models(rate: float, p_equal: float, sets: int | None) -> tuple[float, float]:
+    """Return the rates of p <= .05 at any look at two equal models, of `compare` and of a t test."""
     rng = np.random.default_rng(1)
     shape = sets or SETS, LOOKS[-1]
     a, b = (rng.random((2, *shape)) < rate).astype(float)
-    b = np.where(rng.random(shape) < alike, a, b)
+    b = np.where(rng.random(shape) < p_equal, a, b)
     path = compare(torch.from_numpy(a), torch.from_numpy(b), anytime=True, looks=LOOKS)
     low, high = t_intervals(torch.from_numpy(a - b))
     return float((path.p_value <= 0.05).any(1).double().mean()), missed(low, high, 0.0)

@@ -1,14 +1,15 @@
-"""Simulated data sets of few items or groups, and how often intervals and comparisons of them are right.
+"""Coverage of intervals and error rates of comparisons for simulated data sets of few items or groups.
 
-Each row of the tables is a `Scenario`: a law of scores, a number of items and perhaps groups. A batch of sets is one
-metric with a value of each set: values share the weights of one draw, and each has its jackknife and pseudo-items.
+Each row of the tables is a `Scenario`: a distribution of scores, a number of items and optional groups. A batch of sets
+is one metric with a value for each set: values share the weights of one draw, and each has its jackknife and
+pseudo-items.
 
-Choices that the names of the rows leave open: each item is positive with the same chance, and the number of positives
-in a name is that of an average set; the number of items of a class is fixed; wrong answers go to the other classes with
-equal chances; false positives and false negatives are equally frequent. Groups have 10 items on average and a normal
-random effect: scores are quantiles of normal variables of that correlation (ICC) within a group. Rows named
-"beta-binomial" have it between the right and wrong answers themselves, which is more. Two models' normal variables
-correlate by .7 on an item.
+Details that the names of the rows leave open: each item is positive with the same probability, and the number of
+positives in a name is its expectation; the number of items of a class is fixed; wrong answers fall to the other classes
+with equal probabilities; false positives and false negatives are equally frequent. Groups have 10 items on average and
+a normal random effect: scores are quantiles of normal variables of that correlation (ICC) within a group. In rows named
+"beta-binomial" the right and wrong answers themselves have that correlation, which is stronger. The normal variables of
+two models have a correlation of .7 on an item.
 """
 
 import itertools
@@ -42,7 +43,7 @@ Draw = Callable[[np.random.Generator, int], tuple[Array, ...]]  # sets -> rows (
 
 
 class Law(NamedTuple):
-    """A distribution of scores by its quantiles."""
+    """Distribution of scores, given by its quantiles."""
 
     quantile: Callable[[Array], Array]
     mean: float
@@ -61,13 +62,13 @@ UNIFORM = Law(lambda u: u, 0.5)
 SKEWED = beta(0.3, 3)
 NARROW = beta(20, 20)
 LIKE_AP = Law(lambda u: np.where(u > 0.4, 1.0, u / 0.4), 0.8)
-HALVES = Law(lambda u: np.floor(3 * u) / 2, 0.5)
+ZERO_HALF_OR_ONE = Law(lambda u: np.floor(3 * u) / 2, 0.5)
 RECIPROCAL_RANKS = Law(lambda u: 1 / np.ceil(10 * u), float(np.mean(1 / np.arange(1, 11))))
 LOG_NORMAL = Law(lambda u: np.exp(scipy.special.ndtri(u)), float(np.exp(0.5)), is_bounded=False)
 
 
 class Read(NamedTuple):
-    """Function that reads V values off K sums of V sets, and the bounds of an item's row."""
+    """Function that computes V values from K sums of V sets, and the bounds of an item's row."""
 
     width: int  # K
     value: Callable[[Tensor], Tensor]  # (..., K, V) -> (..., V)
@@ -112,7 +113,7 @@ class Scenario(NamedTuple):
 
 
 class Coverage(NamedTuple):
-    """Shares of sets, and mean widths, of the percentile interval of the replicates (before) and of the library's."""
+    """Fractions of sets, and mean widths, of the percentile interval of replicates (before) and the library's."""
 
     before: float
     after: float
@@ -187,7 +188,7 @@ def pairs(laws: tuple[Law, Law], count: int, groups: Array | None = None, shift:
 
 
 def shift_of_uniform(difference: float) -> float:
-    """Return the shift that makes means of uniform scores differ by so much."""
+    """Return the shift for which means of uniform scores have this difference."""
     return float(2**0.5 * scipy.special.ndtri(0.5 + difference / 2))
 
 
@@ -309,7 +310,7 @@ def intervals_of(scenario: Scenario, sets: int | None = None) -> Coverage:
 
 def _random_swaps(a: Resampled, b: Resampled) -> Tensor:
     # ->  (V,)
-    """Return the p-value of random swaps that the library gave before, whatever the number of units."""
+    """Return the p-value of random swaps, which the library used before for any number of units."""
     swap = b.half - a.half
     observed = a.read(a.observed) - b.read(b.observed)
     swapped = a.read(a.observed + swap) - b.read(b.observed - swap)
@@ -362,18 +363,20 @@ class NumberTests(NamedTuple):
 
 def number_tests_of(scenario: Scenario, sets: int | None = None, levels: tuple[float, ...] = (0.95,)) -> NumberTests:
     """Compute the results of simulated comparisons of one model's score with the true one."""
-    p_values: dict[str, list[Tensor]] = {side: [] for side in ALTERNATIVES}
+    p_values: dict[str, list[Tensor]] = {alternative: [] for alternative in ALTERNATIVES}
     contradictions = 0
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UncertaintyWarning)  # of few groups
         for (metric,) in batches(scenario, sets, is_compared=True):
-            for level, side in itertools.product(levels, ALTERNATIVES):
-                comparison = comparisons_with(metric, scenario.truth, Question(level, side))
+            for level, alternative in itertools.product(levels, ALTERNATIVES):
+                comparison = comparisons_with(metric, scenario.truth, Question(level, alternative))
                 excludes = (comparison.low > 0) | (comparison.high < 0)
                 contradictions += int((excludes != (comparison.p_value <= 1 - level)).sum())
                 if level == 0.95:
-                    p_values[side].append(comparison.p_value)
-    significant = {side: float((torch.cat(values) <= 0.05).double().mean()) for side, values in p_values.items()}
+                    p_values[alternative].append(comparison.p_value)
+    significant = {
+        alternative: float((torch.cat(values) <= 0.05).double().mean()) for alternative, values in p_values.items()
+    }
     return NumberTests(significant, contradictions)
 
 
@@ -464,7 +467,7 @@ def held_out_interval_rows() -> list[Scenario]:
     for kind, law in {
         "Beta(.5, .5)": beta(0.5, 0.5),
         "Beta(8, 1)": beta(8, 1),
-        "0, 1/2 or 1": HALVES,
+        "0, 1/2 or 1": ZERO_HALF_OR_ONE,
         "reciprocal of a rank up to 10": RECIPROCAL_RANKS,
     }.items():
         rows += _of_items(kind, law, (7, 15, 50))
@@ -504,7 +507,7 @@ def overflow_pair_rows() -> list[Scenario]:
 
 
 def width_rows() -> list[Scenario]:
-    """Return intervals of 200 items, which are to be hardly wider than percentile intervals."""
+    """Return intervals of 200 items, which should be hardly wider than percentile intervals."""
     kinds = "uniform", "Beta(.3, 3)", "Beta(20, 20)", "right or wrong, .5", "right or wrong, .9"
     return [row for kind in kinds for row in _of_items(kind, LAWS[kind], (200,))]
 
@@ -600,7 +603,7 @@ def held_out_pair_rows() -> list[Scenario]:
 
 
 def pair_width_rows() -> list[Scenario]:
-    """Return comparisons of 200 pairs, whose intervals are to be hardly wider than percentile intervals."""
+    """Return comparisons of 200 pairs, whose intervals should be hardly wider than percentile intervals."""
     return _uniform_pairs((200,))
 
 

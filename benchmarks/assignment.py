@@ -1,11 +1,11 @@
 """linear_sum_assignment against every assignment solver that is installed, on one thread of this machine's CPU.
 
-All get the same values, as float64 and, where they compute in it, as float32. Solvers with a batched call get the
-batch, the others, and ragged problems, a loop. Every total cost is compared with scipy's before anything is timed. The
-solvers take turns within a case, and a figure is the median of its turns. lap and lapx share the module name `lap`:
-run once with each, into a table of its own; scipy and tensormetrics are the common columns. With `--device cuda` the
-solvers that take tensors get them there, and their times end when the totals are back on the CPU; tensormetrics then
-does not wait to look for bad input.
+All solvers get the same values, as float64 and, if they support it, as float32. Solvers with a batched call get the
+batch; others, and ragged problems, need a loop. Every total cost is compared with scipy's before anything is timed. The
+solvers take turns within a case, and a figure is the median of its turns. lap and lapx share the module name `lap`: run
+the benchmark once with each, into separate tables; scipy and tensormetrics are the common columns. With `--device cuda`
+the solvers of tensors get them on the GPU, and their times end when the totals are back on the CPU; tensormetrics then
+does not synchronize to check its input.
 """
 
 import importlib
@@ -27,14 +27,14 @@ DEVICES = ("cpu", "cuda")
 
 
 class Costs(NamedTuple):
-    """(B, R, C); of ragged problems the upper left corners count."""
+    """Cost matrices (B, R, C); for ragged problems only the upper left corners count."""
 
     arrays: dict[int, np.ndarray]  # by the bits of a number
     tensors: dict[int, Tensor]
     sizes: np.ndarray | None  # (B, 2)
     lengths: dict[str, Tensor]  # the same for ours
 
-    def each(self, bits: int) -> list[np.ndarray]:
+    def matrices(self, bits: int) -> list[np.ndarray]:
         array = self.arrays[bits]
         return list(array) if self.sizes is None else [c[:r, :k] for c, (r, k) in zip(array, self.sizes, strict=True)]
 
@@ -52,7 +52,7 @@ def prepared(cost: np.ndarray, sizes: np.ndarray | None, device: str) -> Costs:
 
 def cases(quick: bool, device: str) -> Iterator[tuple[str, np.ndarray, np.ndarray | None]]:
     generator = np.random.default_rng(0)
-    many = 10 if quick else 1
+    divisor = 10 if quick else 1
     matchers = [(208, 300, 100), (208, 300, 300), (208, 300, 600)] if device == "cuda" else []
     for batch, rows, cols in [
         *matchers,
@@ -65,13 +65,13 @@ def cases(quick: bool, device: str) -> Iterator[tuple[str, np.ndarray, np.ndarra
         (20, 300, 600),
         (20, 600, 300),
     ]:
-        batch = max(batch // many, 2)
+        batch = max(batch // divisor, 2)
         yield f"uniform {batch} x {rows} x {cols}", generator.random((batch, rows, cols)), None
     for batch, n in [(10000, 8), (10000, 16), (10000, 30), (1000, 100), (20, 300)]:
-        batch = max(batch // many, 2)
+        batch = max(batch // divisor, 2)
         yield f"ties {batch} x {n} x {n}", (generator.random((batch, n, n)) < 0.5).astype(np.float64), None
     for batch, n in [(10000, 8), (10000, 16), (1000, 100)]:
-        batch = max(batch // many, 2)
+        batch = max(batch // divisor, 2)
         yield (
             f"ragged {batch} x 1..{n} x 1..{n}",
             generator.random((batch, n, n)),
@@ -90,7 +90,7 @@ def scipy_loop(costs: Costs) -> np.ndarray:
     def total(c: np.ndarray) -> float:
         return c[scipy.optimize.linear_sum_assignment(c)].sum()
 
-    return np.array([total(c) for c in costs.each(64)])
+    return np.array([total(c) for c in costs.matrices(64)])
 
 
 def ours(bits: int, device: str) -> Solver:
@@ -102,19 +102,19 @@ def ours(bits: int, device: str) -> Solver:
 
 def batched(module: str, name: str, bits: int) -> Solver:
     package = importlib.import_module(module)
-    together, alone = getattr(package, f"{name}_batch"), getattr(package, name)
+    solve_batch, solve_one = getattr(package, f"{name}_batch"), getattr(package, name)
 
     def solve(costs: Costs) -> np.ndarray:
         if costs.sizes is None:
-            return together(costs.arrays[bits], extend_cost=True, n_threads=1)[0]
-        return np.array([alone(c, extend_cost=True)[0] for c in costs.each(bits)])
+            return solve_batch(costs.arrays[bits], extend_cost=True, n_threads=1)[0]
+        return np.array([solve_one(c, extend_cost=True)[0] for c in costs.matrices(bits)])
 
     return solve
 
 
 def lap_loop() -> Solver:
     lap = importlib.import_module("lap")
-    return lambda costs: np.array([lap.lapjv(c, extend_cost=True)[0] for c in costs.each(64)])
+    return lambda costs: np.array([lap.lapjv(c, extend_cost=True)[0] for c in costs.matrices(64)])
 
 
 def torch_linear_assignment(bits: int) -> Solver:
@@ -123,8 +123,8 @@ def torch_linear_assignment(bits: int) -> Solver:
     def solve(costs: Costs) -> np.ndarray:
         cost = costs.tensors[bits]
         column = function(cost)
-        chosen = cost.gather(2, column.clamp(min=0)[..., None])[..., 0].where(column >= 0, 0)
-        return chosen.sum(1, dtype=torch.float64).cpu().numpy()
+        selected = cost.gather(2, column.clamp(min=0)[..., None])[..., 0].where(column >= 0, 0)
+        return selected.sum(1, dtype=torch.float64).cpu().numpy()
 
     return solve
 
@@ -147,7 +147,7 @@ def installed(device: str) -> tuple[dict[str, Solver], list[str]]:
     solvers = {"scipy": scipy_loop, "ours 64": ours(64, device), "ours 32": ours(32, device)}
     missing = []
     for name, make in RIVALS.items():
-        if name == "torch-linear-assignment 32" and device == "cpu":  # it hands both to scipy there
+        if name == "torch-linear-assignment 32" and device == "cpu":  # on CPUs it calls scipy for both dtypes
             continue
         try:
             solvers[name] = make()
@@ -160,10 +160,10 @@ def installed(device: str) -> tuple[dict[str, Solver], list[str]]:
 
 
 def seconds(solvers: dict[str, Solver], costs: Costs, budget: float) -> dict[str, float]:
-    """The median time of each solver, over as many turns (3 to 30) as the budget allows."""
+    """Return the median time of each solver, over 3 to 30 turns within the budget."""
     times: dict[str, list[float]] = {name: [] for name in solvers}
-    begin = time.perf_counter()
-    while len(times["scipy"]) < 3 or (time.perf_counter() - begin < budget and len(times["scipy"]) < 30):
+    first = time.perf_counter()
+    while len(times["scipy"]) < 3 or (time.perf_counter() - first < budget and len(times["scipy"]) < 30):
         for name, solve in solvers.items():
             start = time.perf_counter()
             solve(costs)
@@ -174,10 +174,10 @@ def seconds(solvers: dict[str, Solver], costs: Costs, budget: float) -> dict[str
 def row(name: str, costs: Costs, solvers: dict[str, Solver], budget: float) -> Iterator[list[str]]:
     if costs.sizes is not None:
         solvers = {name: solve for name, solve in solvers.items() if not name.startswith("torch-")}
-    wanted = scipy_loop(costs)
+    expected = scipy_loop(costs)
     for solver, solve in solvers.items():
         tolerance = 1e-5 if solver.endswith("32") else 1e-9
-        np.testing.assert_allclose(solve(costs), wanted, rtol=tolerance, atol=tolerance, err_msg=f"{solver} {name}")
+        np.testing.assert_allclose(solve(costs), expected, rtol=tolerance, atol=tolerance, err_msg=f"{solver} {name}")
     took = seconds(solvers, costs, budget)
     scans = _op.lsa(costs.tensors[64], False, *costs.lengths.values())[6].double().mean()
     ratios = [f"{took['scipy'] / took[f'ours {bits}']:.2f}x" for bits in (64, 32)]

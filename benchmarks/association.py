@@ -1,4 +1,4 @@
-"""Claim: of WEFE's time `run_query` takes a hundredth for WEAT (an eightieth for few words), a thirtieth for MAC
+"""Claim: `run_query` takes a hundredth of WEFE's time for WEAT (an eightieth for few words), a thirtieth for MAC
 and a fiftieth for RND by cosines, a sixth for RIPA, a third for RNSB and ECT, and three quarters for RND; 10,000
 true permutations take less than one draw of WEFE's; `run_queries` scores 2,106 RND sub-queries in a fiftieth
 of the time, and 10,800 of WEAT in under a second and 256 MB.
@@ -43,7 +43,7 @@ TURN = 0.02  # after a slow rival a single call finds the caches empty
 
 
 class Models(NamedTuple):
-    """The same vectors for both."""
+    """Models of both packages with the same vectors."""
 
     ours: association.WordEmbeddingModel
     wefe: object
@@ -64,15 +64,15 @@ class Models(NamedTuple):
 class Case(NamedTuple):
     metric: str
     sets: tuple[list, list]
-    wanted: str
+    target: str
     options: dict = {}
     wefe_options: dict = {}
-    exact_options: dict = {}  # with which WEFE's value is that of its own definition
+    exact_options: dict = {}  # options with which WEFE's value equals that of its definition
     label: str = ""
 
 
 def word_sets(vectors: str | None) -> tuple[dict[str, list[str]], list[str], np.ndarray]:
-    """The WEAT sets with the words that have vectors, all words, and their vectors."""
+    """Return the WEAT sets with the words that have vectors, all words, and their vectors."""
     sets = association.load_weat()
     if vectors:
         model = association.load_weat_w2v(vectors)
@@ -80,8 +80,8 @@ def word_sets(vectors: str | None) -> tuple[dict[str, list[str]], list[str], np.
     else:
         words = list(dict.fromkeys(sum(sets.values(), [])))
         table = np.random.default_rng(0).normal(size=(len(words), DIMS)).astype(np.float32)
-    known = set(words)
-    return {name: [word for word in members if word in known] for name, members in sets.items()}, words, table
+    vocabulary = set(words)
+    return {name: [word for word in members if word in vocabulary] for name, members in sets.items()}, words, table
 
 
 def cases(sets: dict[str, list[str]]) -> list[Case]:
@@ -128,8 +128,8 @@ def check(case: Case, wide: Models) -> None:
 
 def single_query(case: Case, models: Models, wide: Models) -> Iterator[tuple]:
     check(case, wide)
-    sizes = " to ".join("+".join(str(len(members)) for members in side) for side in case.sets)
-    yield f"{case.metric}{case.label} {sizes}", interleaved(calls(case, models), 15, turn=TURN), case.wanted
+    sizes = " to ".join("+".join(str(len(members)) for members in group) for group in case.sets)
+    yield f"{case.metric}{case.label} {sizes}", interleaved(calls(case, models), 15, turn=TURN), case.target
 
 
 def permutations(case: Case, models: Models) -> Iterator[tuple]:
@@ -145,14 +145,14 @@ def permutations(case: Case, models: Models) -> Iterator[tuple]:
     yield f"WEAT with p-value, 10,000 permutations (WEFE: {draws} draws times {iterations // draws})", times, "-"
 
 
-def drawn_sets(targets: int, attributes: int) -> tuple[list, list]:
+def synthetic_sets(targets: int, attributes: int) -> tuple[list, list]:
     count = (targets + attributes) * WORDS_OF_SET
     words = [f"w{i}" for i in range(count)]
     sets = [words[i : i + WORDS_OF_SET] for i in range(0, count, WORDS_OF_SET)]
     return sets[:targets], sets[targets:]
 
 
-def drawn_vectors(targets: int, attributes: int, dtype: type = np.float32) -> tuple[list[str], np.ndarray]:
+def synthetic_vectors(targets: int, attributes: int, dtype: type = np.float32) -> tuple[list[str], np.ndarray]:
     count = (targets + attributes) * WORDS_OF_SET
     return [f"w{i}" for i in range(count)], np.random.default_rng(1).normal(size=(count, DIMS)).astype(dtype)
 
@@ -175,39 +175,40 @@ def frames(metric: str, sets: tuple[list, list], models: Models) -> dict[str, Ca
 def many_queries() -> Iterator[tuple]:
     for metric in ("RND", "WEAT"):
         ours, peer = (
-            call() for call in frames(metric, drawn_sets(4, 3), Models.of(*drawn_vectors(4, 3, np.float64))).values()
+            call()
+            for call in frames(metric, synthetic_sets(4, 3), Models.of(*synthetic_vectors(4, 3, np.float64))).values()
         )
         np.testing.assert_allclose(ours[list(peer.columns)], peer, rtol=1e-9, atol=1e-12)
-    models = Models.of(*drawn_vectors(27, 6))
-    yield "run_queries, RND, 2,106 sub-queries", interleaved(frames("RND", drawn_sets(27, 6), models), 3), ">= 50 x"
-    models = Models.of(*drawn_vectors(25, 9))
-    ours = {"ours": frames("WEAT", drawn_sets(25, 9), models)["ours"]}
+    models = Models.of(*synthetic_vectors(27, 6))
+    yield "run_queries, RND, 2,106 sub-queries", interleaved(frames("RND", synthetic_sets(27, 6), models), 3), ">= 50 x"
+    models = Models.of(*synthetic_vectors(25, 9))
+    ours = {"ours": frames("WEAT", synthetic_sets(25, 9), models)["ours"]}
     size = peak_memory("run_queries") - peak_memory("nothing")
     yield f"run_queries, WEAT, 10,800 sub-queries ({size} MB)", interleaved(ours, 3), "< 1 s, <= 256 MB"
 
 
 def peak_memory(task: str) -> int:
-    """Most MB that a process with the models at hand ever used."""
+    """Return the peak memory in MB of a process that runs a task with the models loaded."""
     command = [sys.executable, __file__, "--child", task]
     return int(subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()[-1])
 
 
 def child(task: str) -> None:
-    models = Models.of(*drawn_vectors(25, 9))
-    small = Models.of(*drawn_vectors(2, 2))
-    frames("WEAT", drawn_sets(2, 2), small)["ours"]()  # what is imported and allocated once
+    models = Models.of(*synthetic_vectors(25, 9))
+    small = Models.of(*synthetic_vectors(2, 2))
+    frames("WEAT", synthetic_sets(2, 2), small)["ours"]()  # so that imports and first allocations do not count
     if task == "run_queries":
-        frames("WEAT", drawn_sets(25, 9), models)["ours"]()
-    # ru_maxrss would begin with the size of the parent process.
+        frames("WEAT", synthetic_sets(25, 9), models)["ours"]()
+    # ru_maxrss would start at the size of the parent process.
     peak = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
     print(int(peak.split()[1]) // 1024)
 
 
 def cells(measured: Iterator[tuple]) -> Iterator[tuple[str, ...]]:
-    for name, times, wanted in measured:
+    for name, times, target in measured:
         ours, peer = times["ours"], times.get("WEFE")
         against = (f"{1e3 * peer:.3g}", f"{peer / ours:.1f}") if peer else ("-", "-")
-        yield name, str(torch.get_num_threads()), f"{1e3 * ours:.3g}", *against, wanted
+        yield name, str(torch.get_num_threads()), f"{1e3 * ours:.3g}", *against, target
 
 
 def main() -> None:

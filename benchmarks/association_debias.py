@@ -28,7 +28,7 @@ NOTES = (
 
 
 def labelled_rows(rows: int, dims: int, classes: int) -> tuple[Tensor, Tensor]:
-    """Correlated rows away from 0, whose means depend on their class."""
+    """Return correlated rows away from 0 with means that depend on their class."""
     generator = torch.Generator().manual_seed(0)
     labels = torch.randint(classes, (rows,), generator=generator)
     mix, means = (torch.randn(n, dims, generator=generator, dtype=torch.float64) for n in (dims, classes))
@@ -42,7 +42,7 @@ def covariance(rows: Tensor, one_hot: Tensor) -> Tensor:
 
 
 def interleaved(rivals: dict[str, Callable[[], object]], repeats: int) -> dict[str, float]:
-    """Median seconds of each rival; the first turn warms up."""
+    """Return the median seconds of each rival; the first turn warms up."""
     times: dict[str, list[float]] = {name: [] for name in rivals}
     for _ in range(repeats + 1):
         for name, call in rivals.items():
@@ -74,9 +74,9 @@ def cells(rows: int, dims: int, classes: int, repeats: int) -> Iterator[tuple[st
         times = interleaved({"ours": lambda x=vectors: ours(x), "theirs": lambda x=vectors: theirs(x)}, repeats)
         name = f"LEACE, {rows:,} x {dims}, {classes} classes, {str(vectors.dtype).removeprefix('torch.')}"
         ratio = f"{times['theirs'] / times['ours']:.2f}"
-        wanted = ">= 1.5 x" if vectors is single else "-"
+        target = ">= 1.5 x" if vectors is single else "-"
         seconds = (f"{1e3 * times['ours']:.3g}", f"{1e3 * times['theirs']:.3g}")
-        yield name, *seconds, ratio, wanted, f"{difference:.0e}", f"{left:.0e}"
+        yield name, *seconds, ratio, target, f"{difference:.0e}", f"{left:.0e}"
 
 
 def main() -> None:

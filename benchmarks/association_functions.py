@@ -22,7 +22,7 @@ from tensormetrics import association
 
 NEEDS = ("scipy",)
 DIMS = 300
-SMALL = {"turns": 2, "side": 256, "copied": 2**20}  # what a quick run measures of the machine
+SMALL = {"turns": 2, "size": 256, "copied": 2**20}  # sizes of a quick run's measurement of the machine
 NOTES = (
     "A batch is read twice: torch has no operator for norms and products in one pass. Norms come from memory and "
     "take two fifths of the time at 25+25, products from a cache a third, and 44 operators a piece of some 35 "
@@ -52,8 +52,8 @@ def numpy_weat(*sets: np.ndarray) -> tuple[float, float]:
 
 def numpy_permutations(u: np.ndarray, v: np.ndarray, iterations: int, generator: np.random.Generator) -> float:
     scores, n = np.concatenate([u, v]), len(u)
-    chosen = np.argpartition(generator.random((iterations, len(scores))), n, axis=1)[:, :n]
-    return (1 + (scores[chosen].sum(1) >= u.sum() - 1e-12).sum()) / (1 + iterations)
+    selected = np.argpartition(generator.random((iterations, len(scores))), n, axis=1)[:, :n]
+    return (1 + (scores[selected].sum(1) >= u.sum() - 1e-12).sum()) / (1 + iterations)
 
 
 def enumerated(u: np.ndarray, v: np.ndarray) -> float:
@@ -71,7 +71,7 @@ def numpy_bootstrap(*sets: np.ndarray, iterations: int, generator: np.random.Gen
 
 
 def newton_step_by_step(t: np.ndarray, a: np.ndarray, b: np.ndarray) -> float:
-    """RNSB of one query by Newton's method on the dual."""
+    """Compute RNSB of one query by Newton's method on the dual."""
     x, y = np.concatenate([a, b]), np.repeat([1.0, -1.0], [len(a), len(b)])
     kernel, weights = x @ x.T + 1, np.zeros(len(y))
     for _ in range(100):
@@ -85,7 +85,7 @@ def newton_step_by_step(t: np.ndarray, a: np.ndarray, b: np.ndarray) -> float:
 
 
 def interleaved(rivals: dict[str, Callable[[], object]], repeats: int, turn: float = 0.0) -> dict[str, float]:
-    """Median seconds per call of each rival, whose turns are one call or as many as fill `turn` seconds."""
+    """Return the median seconds per call of each rival; a turn is one call, or the calls of `turn` seconds."""
     times: dict[str, list[float]] = {name: [] for name in rivals}
     for _ in range(repeats + 1):
         for name, call in rivals.items():
@@ -155,22 +155,22 @@ def permutations() -> list[tuple]:
     p, q = rivals["ours"]().item(), rivals["numpy"]()
     assert abs(p - q) < 6 * (p * (1 - p) / 5_000) ** 0.5, (p, q)
     rows = [("10,000 permutations, 25+25", interleaved(rivals, 15), ">= 3 x"), ragged_permutations()]
-    few = u[:8].numpy().round(1), v[:8].numpy().round(1)  # with ties
-    assert abs(association.permutation_p_value(*map(torch.tensor, few)).item() - enumerated(*few)) < 1e-12
-    for words, repeats, wanted in ((20, 5, "<= 0.2 s"), (25, 3, "<= 2.5 s")):
+    small = u[:8].numpy().round(1), v[:8].numpy().round(1)  # with ties
+    assert abs(association.permutation_p_value(*map(torch.tensor, small)).item() - enumerated(*small)) < 1e-12
+    for words, repeats, target in ((20, 5, "<= 0.2 s"), (25, 3, "<= 2.5 s")):
         exact = functools.partial(association.permutation_p_value, u[:words], v[:words], method="exact")
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         p = exact().item()
         memory = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
-        drawn = association.permutation_p_value(u[:words], v[:words], method="approximate", replicates=200_000).item()
-        assert abs(p - drawn) < 4 * (p * (1 - p) / 200_000) ** 0.5 + 1e-5, (p, drawn)
+        sampled = association.permutation_p_value(u[:words], v[:words], method="approximate", replicates=200_000).item()
+        assert abs(p - sampled) < 4 * (p * (1 - p) / 200_000) ** 0.5 + 1e-5, (p, sampled)
         times = interleaved({"ours": exact}, repeats)
-        rows.append((f"exact p-value, {words}+{words} ({memory:.0f} MB more at the peak)", times, wanted))
+        rows.append((f"exact p-value, {words}+{words} ({memory:.0f} MB more at the peak)", times, target))
     return rows
 
 
 def ragged_permutations() -> tuple:
-    """200 tests of 5 to 25 words, whose scores are of a few values and tie."""
+    """Measure 200 tests of 5 to 25 words with tied scores."""
     scores = torch.randint(-5, 6, (2, 200, 25)).double() / 8
     sizes = torch.randint(5, 26, (2, 200))
     sets = [association.WordSet(s, torch.arange(25) < size[:, None]) for s, size in zip(scores, sizes, strict=True)]
@@ -188,7 +188,7 @@ def ragged_permutations() -> tuple:
     return "1,000 permutations of 200 ragged tests with ties", interleaved({"ours": ours, "numpy": loop}, 7), ">= 3 x"
 
 
-def fits() -> list[tuple]:
+def rnsb_fits() -> list[tuple]:
     tensors, arrays = random_sets((1000, 25), (1000, 25), (1000, 25))
 
     def loop() -> list:
@@ -218,11 +218,11 @@ def bootstrap_of(*sizes: int) -> tuple:
 
 def cells(measure: Callable[[], list[tuple]], machine: Callable[[], Machine]) -> Iterator[tuple[str, ...]]:
     with torch.no_grad():
-        for name, times, wanted, *read in measure():
+        for name, times, target, *read in measure():
             ours, numpy = times["ours"], times.get("numpy")
             rival = (f"{1e3 * numpy:.3g}", f"{numpy / ours:.2f}") if numpy else ("-", "-")
-            share = f"{machine().share(ours, copied=read[0]):.0%}" if read else "-"
-            yield name, str(torch.get_num_threads()), f"{1e3 * ours:.3g}", *rival, wanted, share
+            fraction = f"{machine().fraction(ours, copied=read[0]):.0%}" if read else "-"
+            yield name, str(torch.get_num_threads()), f"{1e3 * ours:.3g}", *rival, target, fraction
 
 
 def main() -> None:
@@ -233,10 +233,11 @@ def main() -> None:
     notes += f"\n{NOTES}"
     title = "Association functions on prepared tensors against vectorised numpy"
     table = Table(options, title, columns, notes, ("numpy", "scipy"))
-    parts = (permutations, prepared_queries, fits, bootstraps)  # the peak of memory first
+    parts = (permutations, prepared_queries, rnsb_fits, bootstraps)  # first the one that measures peak memory
     for threads in (1,) if options.quick else (1, torch.get_num_threads()):
         torch.set_num_threads(threads)
-        machine = functools.cache(functools.partial(measured, **SMALL if options.quick else {}))  # of so many threads
+        # Rates with this number of threads.
+        machine = functools.cache(functools.partial(measured, **SMALL if options.quick else {}))
         for part in parts[1:] if options.quick else parts:
             table.add(cells(part, machine))
     table.finish()

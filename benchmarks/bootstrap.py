@@ -1,10 +1,10 @@
-"""Claim: 1,000 replicates of a torchmetrics metric cost BootStrapper more than 20 times what they cost `Uncertain`, and
-a thousand replicates of MAP@R at 10,000 x 128 cost at most half of the score again.
+"""Claim: 1,000 replicates of a torchmetrics metric take BootStrapper more than 20 times as long as `Uncertain`, and
+a thousand replicates of MAP@R at 10,000 x 128 add at most half of the time of the score.
 
-The metrics are torchmetrics' own on both sides, fed with the same batches. `Uncertain` weighs whole updates by Exp(1);
-BootStrapper draws again within each. Asserted before anything is timed: equal values, to 1e-6; and intervals of the
-first row, whose updates are all alike, that agree in width within a half. The last row compares `compute` with
-`interval` of one metric, whose value is that of `compute`, bit for bit. Rivals take turns in one process; medians.
+Both rivals use the metrics of torchmetrics with the same batches. `Uncertain` weights updates by Exp(1); BootStrapper
+resamples within each. Asserted before anything is timed: equal values, to 1e-6; and for the first row, which has equal
+updates, interval widths that agree within a half. The last row compares `compute` with `interval` of one metric, whose
+value is bitwise that of `compute`. Rivals take turns in one process; times are medians.
 """
 
 import functools
@@ -30,11 +30,11 @@ Batches = list[tuple[Tensor, Tensor]]
 
 
 def batches(sizes: list[int]) -> Batches:
-    found = []
+    result = []
     for size in sizes:
         target = torch.randint(CLASSES, (size,))
-        found.append((torch.where(torch.rand(size) < 0.8, target, torch.randint(CLASSES, (size,))), target))
-    return found
+        result.append((torch.where(torch.rand(size) < 0.8, target, torch.randint(CLASSES, (size,))), target))
+    return result
 
 
 def ours(make: Callable[[], Metric], fed: Batches) -> tuple[Tensor, Tensor, Tensor]:
@@ -51,9 +51,9 @@ def theirs(make: Callable[[], Metric], fed: Batches) -> dict[str, Tensor]:
     return metric.compute()
 
 
-def turns(rivals: list[Callable[[], object]], number: int) -> list[float]:
+def turns(rivals: list[Callable[[], object]], rounds: int) -> list[float]:
     times: list[list[float]] = [[] for _ in rivals]
-    for turn in range(number + 1):
+    for turn in range(rounds + 1):
         for spent, run in zip(times, rivals, strict=True):
             start = time.perf_counter()
             run()
@@ -63,27 +63,27 @@ def turns(rivals: list[Callable[[], object]], number: int) -> list[float]:
 
 
 def rows(quick: bool) -> Iterator[tuple[str, ...]]:
-    updates, number = (8, 1) if quick else (16, 2)
+    updates, rounds = (8, 1) if quick else (16, 2)
     ragged = [1, 700, 3, 256, 40, 1024, 9, 128] * (updates // 8)
     accuracy = functools.partial(MulticlassAccuracy, CLASSES, average="micro")
     f1 = functools.partial(MulticlassF1Score, CLASSES)
     floats = [(preds.float(), target.float()) for preds, target in batches([256] * updates)]
-    works = [
+    workloads = [
         (f"accuracy, {updates} updates of 256", accuracy, batches([256] * updates)),
         (f"accuracy, {updates} ragged updates of 1 to 1,024", accuracy, batches(ragged)),
         (f"macro F1, {updates} updates of 256", f1, batches([256] * updates)),
         (f"mean squared error, {updates} updates of 256", MeanSquaredError, floats),
     ]
-    for place, (name, make, fed) in enumerate(works):
+    for index, (name, make, fed) in enumerate(workloads):
         value, low, high = ours(make, fed)
-        plain = make()
+        metric = make()
         for batch in fed:
-            plain.update(*batch)
-        torch.testing.assert_close(value.float(), plain.compute(), rtol=1e-6, atol=1e-6)
-        found = theirs(make, fed)["quantile"]
-        if not place and not quick:
-            assert abs(float((high - low) / found.diff()) - 1) < 0.5, "the widths of the intervals differ"
-        mine, rival = turns([functools.partial(ours, make, fed), functools.partial(theirs, make, fed)], number)
+            metric.update(*batch)
+        torch.testing.assert_close(value.float(), metric.compute(), rtol=1e-6, atol=1e-6)
+        ends = theirs(make, fed)["quantile"]
+        if not index and not quick:
+            assert abs(float((high - low) / ends.diff()) - 1) < 0.5, "the widths of the intervals differ"
+        mine, rival = turns([functools.partial(ours, make, fed), functools.partial(theirs, make, fed)], rounds)
         yield name, f"{1e3 * mine:.3g}", f"{1e3 * rival:.4g}", f"{rival / mine:.3g}x"
 
 
@@ -98,12 +98,12 @@ def map_at_r(quick: bool) -> Iterator[tuple[str, ...]]:
         return metric.interval(replicates=REPLICATES)[0] if interval else metric.compute()
 
     assert torch.equal(score(True), score(False))
-    mine, plain = turns([functools.partial(score, True), functools.partial(score, False)], 3)
+    mine, without = turns([functools.partial(score, True), functools.partial(score, False)], 3)
     yield (
         f"MAP@R of {count:,} x 128: interval, compute",
         f"{1e3 * mine:.4g}",
-        f"{1e3 * plain:.4g}",
-        f"{plain / mine:.3g}x",
+        f"{1e3 * without:.4g}",
+        f"{without / mine:.3g}x",
     )
 
 

@@ -1,8 +1,9 @@
 """Claim: intervals of 95 % hold the truth in about 95 % of data sets, also with 5 items, 3 groups or a score near 0 or
 1, and comparisons of two models do not contradict themselves. Percentile intervals of the same draws do neither.
 
-This measures chance, not time: 1,000 simulated sets a row, some rows 400 to 2,000, of fixed seeds, so that the numbers
-do not depend on the machine. Peers that are not installed are left out: scipy, evalstats, confidenceinterval.
+This measures probabilities, not times: 1,000 simulated sets a row, some rows 400 to 2,000, with fixed seeds, so that
+the numbers do not depend on the machine. Peers that are not installed are left out: scipy, evalstats,
+confidenceinterval.
 """
 
 import importlib.util
@@ -119,7 +120,10 @@ def comparisons_with_truth(rows: list[Scenario], sets: int | None) -> Iterator[C
         yield (
             kind,
             sizes,
-            *(joined(fraction(result.significant[side]) for result in results) for side in simulation.ALTERNATIVES),
+            *(
+                joined(fraction(result.significant[alternative]) for result in results)
+                for alternative in simulation.ALTERNATIVES
+            ),
             str(sum(result.contradictions for result in results)),
         )
 
@@ -151,15 +155,15 @@ def ranked(sets: int | None) -> Iterator[Cells]:
 
 def calibration(sets: int | None) -> Iterator[Cells]:
     for count in ranked_samples.CALIBRATION_SIZES:
-        shares = [
+        rows = [
             [ranked_samples.calibration_coverage(norm, count, offset, sets) for offset in ranked_samples.OFFSETS]
             for norm in ("l1", "rms")
         ]
-        yield f"{count} items", *(joined(fraction(share) for share in row) for row in shares)
+        yield f"{count} items", *(joined(fraction(value) for value in row) for row in rows)
 
 
 class Answer(NamedTuple):
-    """An interval and, of two models, a p-value; NaN where there is none."""
+    """Interval and, for two models, p-value; NaN for missing ones."""
 
     low: float = float("nan")
     high: float = float("nan")
@@ -204,13 +208,13 @@ def confidenceinterval(model: Array) -> Answer:
 
 
 class Peer(NamedTuple):
-    """A function of another package."""
+    """Function of another package."""
 
     package: str
     label: str
     answer: Callable[..., Answer]
     compares: bool = True
-    takes_group_means: bool = False  # else the items are taken for independent ones: no package knows groups
+    takes_group_means: bool = False  # else items count as independent: no package supports groups
 
 
 PEERS = (
@@ -224,7 +228,7 @@ PEERS = (
 
 def answers(peer: Peer, scenario: Scenario, sets: int) -> Array:
     # ->  (sets, 3)
-    """Compute the answers of a peer to each of the simulated sets."""
+    """Compute the results of a peer for each of the simulated sets."""
     results = []
     for metrics in simulation.sampled_rows(scenario, sets):
         models = [rows[:, 0].T for rows in metrics]
@@ -283,16 +287,16 @@ def verification(sets: int | None) -> Iterator[Cells]:
 
 def fields(sets: int | None) -> Iterator[Cells]:
     for size in field_samples.SIZES:
-        yield str(size), *(fraction(share) for share in field_samples.field_coverage(size, sets))
+        yield str(size), *(fraction(value) for value in field_samples.field_coverage(size, sets))
 
 
 def partitions(sets: int | None) -> Iterator[Cells]:
     for items, clusters in pair_samples.PARTITION_SIZES:
-        shares = (
+        fractions = (
             fraction(pair_samples.partition_coverage(items, clusters, dependence, sets))
             for dependence in pair_samples.DEPENDENCES
         )
-        yield f"{items}, {clusters}", *shares
+        yield f"{items}, {clusters}", *fractions
 
 
 def passes(sets: int | None) -> Iterator[Cells]:
@@ -309,15 +313,15 @@ def passes(sets: int | None) -> Iterator[Cells]:
 def crossed(sets: int | None) -> Iterator[Cells]:
     for table in repeat_samples.TABLES:
         deviations = f"{table.sd_items}, {table.sd_seeds}, {table.sd_rest}"
-        shares = repeat_samples.crossed_coverage(table, sets)
-        yield f"{table.items} x {table.seeds}", deviations, *map(fraction, shares)
+        fractions = repeat_samples.crossed_coverage(table, sets)
+        yield f"{table.items} x {table.seeds}", deviations, *map(fraction, fractions)
 
 
 def tests(sets: int | None) -> Iterator[Cells]:
     sizes = repeat_samples.RANKED
-    shares = [repeat_samples.delong_rejections(*size, sets) for size in sizes]
+    fractions = [repeat_samples.delong_rejections(*size, sets) for size in sizes]
     counts = joined(f"{positives} + {negatives}" for positives, negatives in sizes)
-    yield "`delong`, equal models", counts, joined(map(fraction, shares))
+    yield "`delong`, equal models", counts, joined(map(fraction, fractions))
     margins = [repeat_samples.margin_rejections(items, sets) for items in repeat_samples.MARGINS]
     counts = f"{joined(map(str, repeat_samples.MARGINS))} items"
     for name, column in zip(("p_not_worse", "p_equivalent"), zip(*margins, strict=True), strict=True):
@@ -326,9 +330,11 @@ def tests(sets: int | None) -> Iterator[Cells]:
 
 def battles(sets: int | None) -> Iterator[Cells]:
     for row in battle_samples.rows():
-        shares = battle_samples.shares_of(row, sets)
-        after = joined_shares(shares.differences, shares.copy_differs, shares.best_hold, shares.ranks_hold)
-        yield row.kind, str(row.battles), fraction(shares.ratings), f"{shares.width:.0f}", *after
+        fractions = battle_samples.fractions_of(row, sets)
+        after = joined_fractions(
+            fractions.differences, fractions.copy_differs, fractions.best_hold, fractions.ranks_hold
+        )
+        yield row.kind, str(row.battles), fraction(fractions.ratings), f"{fractions.width:.0f}", *after
 
 
 def position_effects(sets: int | None) -> Iterator[Cells]:
@@ -338,19 +344,19 @@ def position_effects(sets: int | None) -> Iterator[Cells]:
 
 def sequences(sets: int | None) -> Iterator[Cells]:
     for row in sequence_samples.ROWS:
-        shares = sequence_samples.sequence_of(row, sets)
-        missed = joined_shares(shares.missed, shares.missed_by_t)
-        yield row.kind, *missed, width(shares.width), width(shares.width_of_t)
+        fractions = sequence_samples.sequence_of(row, sets)
+        missed = joined_fractions(fractions.missed, fractions.missed_by_t)
+        yield row.kind, *missed, width(fractions.width), width(fractions.width_of_t)
 
 
 def looks(sets: int | None) -> Iterator[Cells]:
-    for rate, alike in ((0.7, 0.0), (0.7, 0.8), (0.9, 0.8)):
-        name = f"right or wrong, {fraction(rate)}, alike in {alike:.0%} of items"
-        yield name, *joined_shares(*sequence_samples.equal_models(rate, alike, sets))
+    for rate, p_equal in ((0.7, 0.0), (0.7, 0.8), (0.9, 0.8)):
+        name = f"right or wrong, {fraction(rate)}, alike in {p_equal:.0%} of items"
+        yield name, *joined_fractions(*sequence_samples.equal_models(rate, p_equal, sets))
 
 
-def joined_shares(*shares: float) -> Cells:
-    return tuple(map(fraction, shares))
+def joined_fractions(*fractions: float) -> Cells:
+    return tuple(map(fraction, fractions))
 
 
 def main() -> None:

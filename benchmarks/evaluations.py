@@ -1,8 +1,8 @@
 """Claim: DeLong's test of models in batches, and power and items of many comparisons at once, equal scipy's and
 statsmodels' and take less time. Rivals: Sun & Xu's algorithm on `scipy.stats.rankdata`, `TTestPower` of statsmodels.
 
-Neither scipy nor statsmodels has DeLong's test: the rival is the published algorithm on their ranks. Both sides take
-turns in one process; times are the least CPU seconds of several turns.
+Neither scipy nor statsmodels has DeLong's test: the rival is the published algorithm on their ranks. Rivals take turns
+in one process; times are the minimum CPU seconds of several turns.
 """
 
 import time
@@ -34,8 +34,8 @@ def sun_xu(preds: np.ndarray, target: np.ndarray) -> tuple[np.ndarray, np.ndarra
     return of_positives.mean(1), np.cov(of_positives) / m + np.cov(of_negatives) / n
 
 
-def least_seconds(calls: list[Callable[[], Any]], turns: int) -> tuple[list[Any], list[float]]:
-    """Return the answers of several calls and their least CPU seconds, all taking turns."""
+def min_seconds(calls: list[Callable[[], Any]], turns: int) -> tuple[list[Any], list[float]]:
+    """Return the results of several calls and their minimum CPU seconds over interleaved turns."""
     answers, seconds = [None] * len(calls), [float("inf")] * len(calls)
     for _ in range(turns):
         for index, call in enumerate(calls):
@@ -59,7 +59,7 @@ def delong_rows(is_quick: bool) -> Iterator[tuple[str, ...]]:
         def rival(arrays: Any = arrays) -> list[tuple[np.ndarray, np.ndarray]]:
             return [sun_xu(*pair) for pair in zip(*arrays, strict=True)]
 
-        (result, pairs), seconds = least_seconds([lambda p=preds, t=target: delong(p, t), rival], TURNS[is_quick])
+        (result, pairs), seconds = min_seconds([lambda p=preds, t=target: delong(p, t), rival], TURNS[is_quick])
         for index, (area, covariance) in enumerate(pairs):
             np.testing.assert_allclose(result.auroc[index], area, rtol=0, atol=1e-12)
             np.testing.assert_allclose(result.covariance[index], covariance, rtol=0, atol=1e-12)
@@ -83,10 +83,10 @@ def plan_rows(is_quick: bool) -> Iterator[tuple[str, ...]]:
     def rival_needed() -> list[float]:
         return [float(np.squeeze(test.solve_power(ratio, alpha=0.05, power=0.8))) for ratio in ratios]
 
-    (ours, theirs), seconds = least_seconds([power, rival_power], TURNS[is_quick])
+    (ours, theirs), seconds = min_seconds([power, rival_power], TURNS[is_quick])
     np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-6)
     yield timed(f"power of {count} comparisons", *seconds)
-    (ours, theirs), seconds = least_seconds([needed, rival_needed], TURNS[is_quick])
+    (ours, theirs), seconds = min_seconds([needed, rival_needed], TURNS[is_quick])
     assert np.abs(np.asarray(ours) - np.ceil(theirs)).max() <= 1  # the root lies within rounding of an integer
     yield timed(f"items of {count} comparisons", *seconds)
 

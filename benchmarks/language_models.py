@@ -2,9 +2,8 @@
 at a time, as the scripts of CrowS-Pairs do, with the same scores to 1e-5; and all layers of a model cost at most 1.2
 times one layer.
 
-Scores are asserted to be equal before anything is timed. Both sides run in turns in one process, on parts of the data;
-times are sums over the parts. The models are small and have random weights: the gain of batches is smaller for large
-models on a CPU.
+Scores are asserted to be equal before anything is timed. Rivals take turns in one process, on parts of the data; times
+are sums over the parts. The models are small and have random weights: batches gain less for large models on a CPU.
 """
 
 import difflib
@@ -28,21 +27,21 @@ SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 
 
 def words_of(count: int) -> list[str]:
-    """Words of letters, as the tokenizer splits digits off none of them."""
+    """Return words of letters, which the tokenizer does not split."""
     letters = "bcdfghklmn"
     return ["".join(letters[int(digit)] for digit in f"{i:04d}") for i in range(count)]
 
 
 def pairs_of(count: int) -> SentencePairs:
-    """Sentences of 8 to 16 words, of which one or two differ."""
+    """Return pairs of sentences of 8 to 16 words that differ in one or two words."""
     words, generator = words_of(WORDS), torch.Generator().manual_seed(0)
     more, less = [], []
     for _ in range(count):
         length, changed = (int(torch.randint(*ends, (), generator=generator)) for ends in ((8, 17), (1, 3)))
         sentence = [words[i] for i in torch.randint(WORDS, (length,), generator=generator).tolist()]
         other = list(sentence)
-        for place in torch.randperm(length, generator=generator)[:changed].tolist():
-            other[place] = words[int(torch.randint(WORDS, (), generator=generator))]
+        for position in torch.randperm(length, generator=generator)[:changed].tolist():
+            other[position] = words[int(torch.randint(WORDS, (), generator=generator))]
         more.append(" ".join(sentence))
         less.append(" ".join(other))
     return SentencePairs(more, less, ["none"] * count)
@@ -62,10 +61,10 @@ def by_tokens(model: Any, tokenizer: Any, pairs: SentencePairs) -> torch.Tensor:
     scores = []
     for pair in zip(pairs.more, pairs.less, strict=True):
         ids = [tokenizer(sentence, return_tensors="pt")["input_ids"] for sentence in pair]
-        matcher = difflib.SequenceMatcher(None, *(each[0].tolist() for each in ids))
+        matcher = difflib.SequenceMatcher(None, *(tokens[0].tolist() for tokens in ids))
         spans = [code[1:] for code in matcher.get_opcodes() if code[0] == "equal"]
-        shared = [[i for a, b, c, d in spans for i in (range(a, b), range(c, d))[side]] for side in (0, 1)]
-        totals = []
+        shared = [[i for a, b, c, d in spans for i in (range(a, b), range(c, d))[index]] for index in (0, 1)]
+        pair_scores = []
         for tokens, positions in zip(ids, shared, strict=True):
             total = 0.0
             for position in positions[1:-1]:
@@ -73,32 +72,32 @@ def by_tokens(model: Any, tokenizer: Any, pairs: SentencePairs) -> torch.Tensor:
                 masked[0, position] = tokenizer.mask_token_id
                 logits = model(masked).logits[0, position]
                 total += logits.log_softmax(0)[tokens[0, position]].item()
-            totals.append(total)
-        scores.append(totals)
+            pair_scores.append(total)
+        scores.append(pair_scores)
     return torch.tensor(scores, dtype=torch.float64).mT
 
 
 def seconds(*calls: Callable[[], Any]) -> list[float]:
-    taken = []
+    times = []
     for call in calls:
         start = time.perf_counter()
         call()
-        taken.append(time.perf_counter() - start)
-    return taken
+        times.append(time.perf_counter() - start)
+    return times
 
 
 def pairs_row(count: int) -> list[str]:
     model, tokenizer = model_of(BertForMaskedLM, 2)
     pairs = pairs_of(count)
-    few = SentencePairs(*(column[:50] for column in pairs))
-    found = torch.stack(score_pairs(model, tokenizer, few))
-    torch.testing.assert_close(found, by_tokens(model, tokenizer, few), rtol=1e-5, atol=1e-5)
+    subset = SentencePairs(*(column[:50] for column in pairs))
+    scores = torch.stack(score_pairs(model, tokenizer, subset))
+    torch.testing.assert_close(scores, by_tokens(model, tokenizer, subset), rtol=1e-5, atol=1e-5)
     total = [0.0, 0.0]
     size = -(-count // PARTS)
     for start in range(0, count, size):
         part = SentencePairs(*(column[start : start + size] for column in pairs))
-        taken = seconds(lambda: score_pairs(model, tokenizer, part), lambda: by_tokens(model, tokenizer, part))  # noqa: B023
-        total = [before + now for before, now in zip(total, taken, strict=True)]
+        times = seconds(lambda: score_pairs(model, tokenizer, part), lambda: by_tokens(model, tokenizer, part))  # noqa: B023
+        total = [before + now for before, now in zip(total, times, strict=True)]
     return [f"{count:,} pairs", f"{total[0]:.2f} s", f"{total[1]:.2f} s", f"{total[1] / total[0]:.1f}"]
 
 
@@ -109,15 +108,15 @@ def layers_row(words: list[str], rounds: int) -> list[str]:
     def rows_of(layer: Any) -> list[torch.Tensor]:
         models = WordEmbeddingModel.from_transformers(model, tokenizer, layer=layer, templates=templates)
         models = models if isinstance(models, list) else [models]
-        for each in models:
-            each._table.add(words)
-        return [each.vectors for each in models]
+        for layer_model in models:
+            layer_model._table.add(words)
+        return [layer_model.vectors for layer_model in models]
 
     torch.testing.assert_close(rows_of([0, ..., -1])[-1], rows_of(-1)[0])
     total = [0.0, 0.0]
     for _ in range(rounds):
-        taken = seconds(lambda: rows_of([0, ..., -1]), lambda: rows_of(-1))
-        total = [before + now for before, now in zip(total, taken, strict=True)]
+        times = seconds(lambda: rows_of([0, ..., -1]), lambda: rows_of(-1))
+        total = [before + now for before, now in zip(total, times, strict=True)]
     ratio = total[1] / total[0]
     return ["13 layers against 1", f"{total[0] / rounds:.2f} s", f"{total[1] / rounds:.2f} s", f"{ratio:.2f}"]
 

@@ -1,8 +1,8 @@
 """HungarianMatcher.layers against DETR's published matcher, on one thread of this machine's CPU.
 
 The rival is the algorithm that DETR publishes (Carion et al. 2020, its matcher and criterion), one layer at a time.
-Both get the same outputs, and their pairs are asserted to be equal before they are timed in turns. The last column is a
-profile of ours, by operators of torch.
+Matchers get the same outputs, and their pairs are asserted to be equal before they are timed in turns. The last column
+is a profile of our matcher by torch operators.
 """
 
 import statistics
@@ -29,7 +29,7 @@ def boxes(*shape: int) -> Tensor:
 
 
 def step(layers: int, images: int, queries: int, max_targets: int, classes: int) -> tuple[Outputs, Targets]:
-    """Return what a decoder answers in a training step, and the targets."""
+    """Return the outputs of a decoder in a training step, and the targets."""
 
     def layer() -> Outputs:
         return {"pred_logits": torch.randn(images, queries, classes), "pred_boxes": boxes(images, queries)}
@@ -60,10 +60,10 @@ def cases(quick: bool) -> Iterator[tuple[str, str, tuple[int, ...]]]:
 
 
 def times(calls: dict[str, Any], budget: float) -> dict[str, float]:
-    """Return the median seconds of each call, over as many turns (5 to 30) as the budget allows."""
+    """Return the median seconds of each call, over 5 to 30 turns within the budget."""
     took: dict[str, list[float]] = {name: [] for name in calls}
-    begin = time.perf_counter()
-    while min(map(len, took.values())) < 5 or (time.perf_counter() - begin < budget and len(took["ours"]) < 30):
+    first = time.perf_counter()
+    while min(map(len, took.values())) < 5 or (time.perf_counter() - first < budget and len(took["ours"]) < 30):
         for name, call in calls.items():
             start = time.perf_counter()
             call()
@@ -80,18 +80,23 @@ def row(name: str, class_cost: str, sizes: tuple[int, ...], budget: float) -> It
     took = times(
         {
             "ours": lambda: matcher.layers(outputs, targets),
-            "one by one": lambda: [matcher(each, targets) for each in (layer, *outputs["aux_outputs"])],
+            "one by one": lambda: [matcher(output, targets) for output in (layer, *outputs["aux_outputs"])],
             "theirs": lambda: match_step(outputs, targets, class_cost),
         },
         budget,
     )
     shape = "{} layers x {} images x {} queries x 1 to {} targets".format(*sizes[:4])
     figures = [f"{1e3 * took[key]:.2f}" for key in ("ours", "one by one", "theirs")]
-    yield [f"{name}: {shape}", *figures, f"{took['theirs'] / took['ours']:.1f}x", shares(matcher, outputs, targets)]
+    yield [
+        f"{name}: {shape}",
+        *figures,
+        f"{took['theirs'] / took['ours']:.1f}x",
+        largest_operators(matcher, outputs, targets),
+    ]
 
 
-def shares(matcher: HungarianMatcher, outputs: Outputs, targets: Targets) -> str:
-    """Return the operators of torch that take most of the time, with their shares."""
+def largest_operators(matcher: HungarianMatcher, outputs: Outputs, targets: Targets) -> str:
+    """Return the torch operators that take most of the time, with their percentages."""
     matcher.layers(outputs, targets)
     with profile(activities=[ProfilerActivity.CPU]) as profiled:
         for _ in range(5):

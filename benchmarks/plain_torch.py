@@ -1,10 +1,10 @@
 """Claim: on a GPU, twelve metrics of a sampled posterior of 100 classes are 5 times as fast as torch's own Dirichlet
 sampler with reductions of its matrices, and a million permutations of 4,096 tests 10 times as fast as masks from a sort
-and a product; scores of structures from ids are computed where the ids are.
+and a product; scores of structures are computed on the device of their ids.
 
-The rivals are what one would write in torch, on the same device and in float32; for structures the rival is the CPU.
-Values are compared before anything is timed: formulas exactly, random draws within five standard errors. Rivals take
-turns in one process, each turn with another seed; times are medians, and end when the device has finished.
+The rivals are straightforward torch code on the same device and in float32; for structures the rival is the CPU. Values
+are compared before anything is timed: formulas exactly, random draws within five standard errors. Rivals take turns in
+one process, each turn with another seed; times are medians, and end when the device has finished.
 """
 
 import functools
@@ -24,7 +24,7 @@ DEVICES = ("cpu", "cuda")
 METRICS = "acc ba mcc kappa f1 f1@macro f1@weighted ppv@macro tpr@macro p4@macro jaccard@macro log_dor@macro".split()
 PRIORS = {"prevalence_prior": 1, "confusion_prior": 1}
 TURNS = 9
-# classes and samples; tests, permutations and words per side; documents
+# classes and samples; tests, permutations and words per set; documents
 SIZES = {
     "cuda": ((100, 10_000), (4096, 10**6, 25), 1000),
     "cpu": ((100, 10_000), (64, 10**5, 25), 1000),
@@ -39,7 +39,7 @@ def finished(device: str) -> None:
 
 
 def seconds(rivals: dict[str, Callable[[int], object]], device: str) -> dict[str, float]:
-    """The median time of each; the first turn warms up."""
+    """Return the median time of each rival; the first turn warms up."""
     times: dict[str, list[float]] = {name: [] for name in rivals}
     for turn in range(TURNS + 1):
         for name, run in rivals.items():
@@ -110,22 +110,24 @@ def permutations(tests: int, iterations: int, words: int, device: str) -> list[R
     return [(f"p-values, {iterations} permutations, {tests} tests, {words}+{words}", times, ">= 10x")]
 
 
-def drawn(*sizes: int, distinct: int, highs: tuple[int, ...]) -> Tensor:
-    """Rows of random numbers; along the last of `sizes` they differ in column `distinct`."""
+def random_rows(*sizes: int, distinct: int, highs: tuple[int, ...]) -> Tensor:
+    """Return rows of random integers that are distinct in column `distinct` along the last of `sizes`."""
     rows = torch.stack([torch.randint(0, high, sizes) for high in highs], -1)
     rows[..., distinct] += 7 * torch.arange(sizes[-1])
     return rows
 
 
 def structures(documents: int, device: str) -> list[Row]:
-    triggers = [drawn(documents, 30, distinct=1, highs=(4, 4, 4)) for _ in range(2)]
-    relations = [drawn(documents, 20, distinct=1, highs=(3, 3, 3, 3, 3)) for _ in range(2)]
-    heads = [drawn(documents, 12, distinct=1, highs=(2, 2, 2)) for _ in range(2)]
-    number = torch.arange(12)[:, None, None].expand(documents, 12, 4, 1)
-    roles = [torch.cat([number, drawn(documents, 12, 4, distinct=1, highs=(2, 2, 2))], -1).flatten(1, 2) for _ in "ab"]
+    triggers = [random_rows(documents, 30, distinct=1, highs=(4, 4, 4)) for _ in range(2)]
+    relations = [random_rows(documents, 20, distinct=1, highs=(3, 3, 3, 3, 3)) for _ in range(2)]
+    heads = [random_rows(documents, 12, distinct=1, highs=(2, 2, 2)) for _ in range(2)]
+    index = torch.arange(12)[:, None, None].expand(documents, 12, 4, 1)
+    roles = [
+        torch.cat([index, random_rows(documents, 12, 4, distinct=1, highs=(2, 2, 2))], -1).flatten(1, 2) for _ in "ab"
+    ]
     ref = torch.randint(0, 50, (documents, 157))
     clusters = [ref.where(torch.rand(ref.shape) < 0.7, torch.randint(0, 50, ref.shape)), ref]
-    works = {
+    workloads = {
         f"triggers, {documents} documents x 30x30": (lambda: MultisetMatch(columns=True), triggers),
         f"relations, {documents} x 20x20": (RelationScores, relations),
         f"events, {documents} x 12x12 of 4 arguments": (EventScores, [*heads, *roles]),
@@ -138,12 +140,12 @@ def structures(documents: int, device: str) -> list[Row]:
         return metric.compute()
 
     rows = []
-    for name, (make, inputs) in works.items():
-        there = [tensor.to(device) for tensor in inputs]
-        found, wanted = scored(make, there, device), scored(make, inputs, "cpu")
-        for key, value in wanted.items():
-            torch.testing.assert_close(found[key].cpu(), value, rtol=1e-12, atol=1e-12)
-        runs = {"ours": functools.partial(scored, make, there, device)}
+    for name, (make, inputs) in workloads.items():
+        on_device = [tensor.to(device) for tensor in inputs]
+        result, expected = scored(make, on_device, device), scored(make, inputs, "cpu")
+        for key, value in expected.items():
+            torch.testing.assert_close(result[key].cpu(), value, rtol=1e-12, atol=1e-12)
+        runs = {"ours": functools.partial(scored, make, on_device, device)}
         if device != "cpu":
             runs["rival"] = functools.partial(scored, make, inputs, "cpu")
         rows.append((name, seconds(runs, device), "-"))
@@ -151,10 +153,10 @@ def structures(documents: int, device: str) -> list[Row]:
 
 
 def cells(measure: Callable[..., list[Row]], *arguments: object) -> Iterator[tuple[str, ...]]:
-    for name, times, wanted in measure(*arguments):
+    for name, times, target in measure(*arguments):
         ours, rival = times["ours"], times.get("rival")
         compared = (f"{1e3 * rival:.3g}", f"{rival / ours:.3g}x") if rival else ("-", "-")
-        yield name, f"{1e3 * ours:.3g}", *compared, wanted
+        yield name, f"{1e3 * ours:.3g}", *compared, target
 
 
 def main() -> None:

@@ -2,11 +2,11 @@
 classes, 5 times for 100, in under 500 MB; 1,000 classes, for which that library needs 240 GB, fit in 4 GB.
 
 Equal values of the observed matrix and equal means of the samples (within 5 standard errors) are asserted before
-anything is timed; rivals take turns in one process; times are medians. Memory is the peak of a process of its own.
+anything is timed; rivals take turns in one process; times are medians. Memory is the peak of a separate process.
 
 Under the priors perks and balanced most of 1,000 classes were never mistaken for each other: such cells are drawn in
 groups. The means of their sums are asserted first, within 5 standard errors (tests/posterior/test_sticks.py
-holds the whole law); the ragged table has classes with 0 to 2,000 items.
+tests the full distribution); the ragged table has classes with 0 to 2,000 items.
 """
 
 import multiprocessing
@@ -32,7 +32,7 @@ TURNS = 5
 
 
 def counts_of(classes: int) -> np.ndarray:
-    """About 50 observations per row, most of them on the diagonal."""
+    """Return a matrix with 50 observations per row, most of them on the diagonal."""
     generator = np.random.default_rng(classes)
     chances = np.eye(classes) * 3 * classes + generator.random((classes, classes))
     return np.stack([generator.multinomial(50, row / row.sum()) for row in chances])
@@ -43,7 +43,7 @@ def ours(counts: np.ndarray, samples: int, method: str = "posterior", metrics: l
     return [x[:, 0].numpy() for x in values]
 
 
-def sums_alone(counts: np.ndarray, samples: int) -> None:
+def sums_only(counts: np.ndarray, samples: int) -> None:
     sample_sums(torch.from_numpy(counts), samples, **PRIORS)
 
 
@@ -62,7 +62,7 @@ def peer(counts: np.ndarray, samples: int, method: str = "posterior") -> list[np
 
 def assert_agreement(counts: np.ndarray) -> None:
     for metric, a, b in zip(METRICS, ours(counts, 1, "input"), peer(counts, 1, "input"), strict=True):
-        finite = np.isfinite(b)  # x / 0 is nan there and inf here
+        finite = np.isfinite(b)  # x / 0 is nan in prob_conf_mat and inf in tensormetrics
         np.testing.assert_allclose(a[finite], b[finite], rtol=1e-9, err_msg=metric)
     for metric, a, b in zip(METRICS, ours(counts, 4000), peer(counts, 4000), strict=True):
         error = np.sqrt((a.astype(np.float64).var(0) + b.var(0)) / 4000)
@@ -79,19 +79,19 @@ def seconds(rivals: dict[str, Callable[[], object]], turns: int) -> dict[str, fl
     return {name: statistics.median(values) for name, values in times.items()}
 
 
-def _alone(run: Callable[..., object], arguments: tuple, answers: multiprocessing.SimpleQueue) -> None:
+def _isolated(run: Callable[..., object], arguments: tuple, answers: multiprocessing.SimpleQueue) -> None:
     start = time.perf_counter()
     run(*arguments)
     took = time.perf_counter() - start
-    status = Path("/proc/self/status").read_text()  # getrusage would start at the peak of the parent
+    status = Path("/proc/self/status").read_text()  # getrusage would start at the parent's peak
     answers.put((took, int(status.partition("VmHWM:")[2].split()[0]) / 1024))
 
 
-def alone(run: Callable[..., object], *arguments: object) -> tuple[float, float]:
-    """Seconds and peak MB, imported libraries included, of one call in a process of its own."""
+def isolated(run: Callable[..., object], *arguments: object) -> tuple[float, float]:
+    """Return seconds and peak MB, imported libraries included, of one call in a separate process."""
     context = multiprocessing.get_context("spawn")
     answers = context.SimpleQueue()
-    process = context.Process(target=_alone, args=(run, arguments, answers))
+    process = context.Process(target=_isolated, args=(run, arguments, answers))
     process.start()
     process.join()
     return answers.get()
@@ -104,17 +104,17 @@ def against_peer(classes: int, samples: int) -> Iterator[list[str]]:
         {
             "peer": lambda: peer(counts, samples),
             "ours": lambda: ours(counts, samples),
-            "sums": lambda: sums_alone(counts, samples),
+            "sums": lambda: sums_only(counts, samples),
         },
         TURNS,
     )
     times = f"{took['peer']:.3f}", f"{took['ours']:.3f}", f"{took['peer'] / took['ours']:.1f}x", f"{took['sums']:.3f}"
-    memory = (f"{alone(run, counts, samples)[1]:.0f}" for run in (peer, ours))
+    memory = (f"{isolated(run, counts, samples)[1]:.0f}" for run in (peer, ours))
     yield [f"{classes} classes, {samples} samples, 12 metrics", *times, *memory]
 
 
 def ragged_counts(classes: int) -> np.ndarray:
-    """Classes with 0 to 2,000 items; a few of them are all taken for one other."""
+    """Return counts of classes with 0 to 2,000 items; all items of a few classes are assigned to one other class."""
     generator = np.random.default_rng(classes)
     items = np.minimum(generator.pareto(0.7, classes).astype(int), 2000)
     chances = np.eye(classes) * 3 * classes + generator.random((classes, classes)) ** 8
@@ -125,18 +125,18 @@ def ragged_counts(classes: int) -> np.ndarray:
 
 
 def assert_law(counts: np.ndarray, prior: str, samples: int = 1000) -> None:
-    """Means of the sums of three items or more are those of the Dirichlet model, to 5 standard errors."""
+    """Assert that means of sums of at least three items are those of the Dirichlet model, to 5 standard errors."""
     priors = {"prevalence_prior": "perks", "confusion_prior": prior}
-    found = sample_sums(torch.from_numpy(counts), samples, dtype=torch.float64, **priors)
+    sums = sample_sums(torch.from_numpy(counts), samples, dtype=torch.float64, **priors)
     C = len(counts)
     rows = counts + dirichlet_prior(prior, (C, C)).numpy()
     prevalence = counts.sum(1) + 1 / C
     cells = (prevalence / prevalence.sum() / rows.sum(1))[:, None] * rows
     right = np.diag(cells)
-    wanted = np.array([right.sum()]), right, cells.sum(0) - right, cells.sum(1) - right
-    drawn = [found.tp[:, 0].sum(-1, keepdim=True), *(x[:, 0] for x in (found.tp, found.fp, found.fn))]
-    for x, mean in zip(drawn, wanted, strict=True):
-        often = mean * counts.sum() >= 3  # rarer masses have no normal mean
+    expected = np.array([right.sum()]), right, cells.sum(0) - right, cells.sum(1) - right
+    sampled = [sums.tp[:, 0].sum(-1, keepdim=True), *(x[:, 0] for x in (sums.tp, sums.fp, sums.fn))]
+    for x, mean in zip(sampled, expected, strict=True):
+        often = mean * counts.sum() >= 3  # means of rarer masses are not normal
         apart = abs(x.mean(0).numpy() - mean) > 5 * x.std(0).numpy() / samples**0.5
         assert not apart[often].any(), (prior, apart.mean())
 
@@ -161,7 +161,7 @@ def groups_of_cells(classes: int, samples: int) -> Iterator[list[str]]:
 def many_classes() -> Iterator[list[str]]:
     counts = counts_of(1000)
     for name, metrics in ("acc, ba, tpr", DIAGONAL), ("12 metrics", METRICS):
-        took, peak = alone(ours, counts, 10_000, "posterior", metrics)
+        took, peak = isolated(ours, counts, 10_000, "posterior", metrics)
         yield [f"1000 classes, 10000 samples, {name}", "", f"{took:.2f}", "", "", "", f"{peak:.0f}"]
 
 

@@ -1,5 +1,5 @@
-"""Claim: what follows sampling is faster than in prob_conf_mat: summaries of a million values at least twice, densities
-30 times, pooling of ten experiments twice, but by "beta" 1.5 times, 45 comparisons 20 times for 100 classes and 3 times
+"""Claim: analyses of samples are faster than in prob_conf_mat: summaries of a million values at least twice, densities
+30 times, pooling of ten experiments twice, by "beta" 1.5 times, 45 comparisons 20 times for 100 classes and 3 times
 for 10.
 
 Agreement is asserted before anything is timed; rivals take turns in one process; times are medians.
@@ -37,8 +37,8 @@ def milliseconds(run: Callable[[], object]) -> float:
 
 def row(case: str, ours: Callable[[], object], peer: Callable[[], object], turns: int = TURNS) -> Row:
     times = [(milliseconds(peer), milliseconds(ours)) for _ in range(turns)]
-    theirs, own = (statistics.median(column) for column in zip(*times, strict=True))
-    return case, f"{theirs:.1f}", f"{own:.1f}", f"{theirs / own:.1f}x"
+    theirs_ms, ours_ms = (statistics.median(column) for column in zip(*times, strict=True))
+    return case, f"{theirs_ms:.1f}", f"{ours_ms:.1f}", f"{theirs_ms / ours_ms:.1f}x"
 
 
 def summaries(generator: np.random.Generator, size: int) -> Iterator[Row]:
@@ -60,8 +60,8 @@ def pooling(generator: np.random.Generator, size: int) -> Iterator[Row]:
     wide = samples.double().numpy()
     for name in "beta", "gamma", "fe", "re", "hist":
         ours, theirs = get_experiment_aggregator(name), peer_aggregator(name, rng=RNG(0))
-        found, known = ours(samples, bounds), theirs.aggregate(wide, bounds=bounds)
-        assert abs(found.mean() - known.mean()) < 1e-3 and abs(found.std() / known.std() - 1) < 0.05, name
+        pooled, expected = ours(samples, bounds), theirs.aggregate(wide, bounds=bounds)
+        assert abs(pooled.mean() - expected.mean()) < 1e-3 and abs(pooled.std() / expected.std() - 1) < 0.05, name
         yield row(
             f"10 experiments of {size} samples pooled by {name}",
             lambda ours=ours: ours(samples, bounds),
@@ -70,27 +70,27 @@ def pooling(generator: np.random.Generator, size: int) -> Iterator[Row]:
 
 
 def study(kind: type, classes: int, samples: int) -> Study:
-    found = kind(seed=0, num_samples=samples, ci_probability=0.95)
-    found.add_metric("acc")
+    result = kind(seed=0, num_samples=samples, ci_probability=0.95)
+    result.add_metric("acc")
     generator = np.random.default_rng(classes)
     for e in range(10):
         counts = generator.integers(0, 5, (classes, classes)) + 50 * np.eye(classes, dtype=int)
-        found.add_experiment(f"g{e}/e", counts, prevalence_prior=1, confusion_prior=1)
-    return found
+        result.add_experiment(f"g{e}/e", counts, prevalence_prior=1, confusion_prior=1)
+    return result
 
 
 def comparisons(classes: int, samples: int) -> Iterator[Row]:
     ours, theirs = (study(kind, classes, samples) for kind in (Study, PeerStudy))
 
-    def singly(found: Study) -> list:
+    def singly(source: Study) -> list:
         pairs = combinations([f"g{e}/e" for e in range(10)], 2)
         return [
-            found.get_pairwise_comparison("acc", experiment_a=a, experiment_b=b, min_sig_diff=0.01) for a, b in pairs
+            source.get_pairwise_comparison("acc", experiment_a=a, experiment_b=b, min_sig_diff=0.01) for a, b in pairs
         ]
 
-    together = ours.compare_all_pairs("acc", min_sig_diff=0.01)
-    for k, (a, b) in enumerate(zip(singly(ours), singly(theirs), strict=True)):  # which fills the caches too
-        assert a.p_rope == together.p_rope[k] and abs(float(a.p_rope) - b.p_rope) < 0.1
+    all_pairs = ours.compare_all_pairs("acc", min_sig_diff=0.01)
+    for k, (a, b) in enumerate(zip(singly(ours), singly(theirs), strict=True)):  # also fills the caches
+        assert a.p_rope == all_pairs.p_rope[k] and abs(float(a.p_rope) - b.p_rope) < 0.1
     case = f"45 comparisons, {classes} classes, {samples} samples at hand"
     yield row(case, lambda: singly(ours), lambda: singly(theirs))
     yield row(case + ", in one call", lambda: ours.compare_all_pairs("acc", min_sig_diff=0.01), lambda: singly(theirs))

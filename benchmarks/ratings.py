@@ -1,8 +1,8 @@
 """Claim: Bradley-Terry strengths of 100 models from a million battles take less than a twentieth of the time of choix.
 
-Both maximize the same likelihood; strengths are equal before both are timed in turns. choix's `opt_pairwise`, which has
-a prior, reads battles one by one and gets a tenth of them. The last rows are what choix does not have: ties, and
-intervals of 1,000 replicates.
+Rivals maximize the same likelihood; strengths are asserted to be equal before rivals are timed in turns. choix's
+`opt_pairwise`, which has a prior, reads battles one by one and gets a tenth of them. The last rows have features that
+choix lacks: ties, and intervals of 1,000 replicates.
 """
 
 import statistics
@@ -40,9 +40,9 @@ def seconds(call: Callable[[], Any]) -> float:
 
 def in_turns(ours: Callable[[], Any], rival: Callable[[], Any], turns: int) -> tuple[str, str, str]:
     times = [(seconds(ours), seconds(rival)) for _ in range(turns)]
-    own, other = (statistics.median(column) for column in zip(*times, strict=True))
+    our_time, rival_time = (statistics.median(column) for column in zip(*times, strict=True))
     ratio = statistics.median(b / a for a, b in times)
-    return f"{1000 * own:.1f}", f"{1000 * other:,.1f}", f"{ratio:.0f}" if ratio > 1 else f"{ratio:.2f}"
+    return f"{1000 * our_time:.1f}", f"{1000 * rival_time:,.1f}", f"{ratio:.0f}" if ratio > 1 else f"{ratio:.2f}"
 
 
 def strengths(models: int, winners: np.ndarray, losers: np.ndarray, prior_sd: float | None) -> np.ndarray:
@@ -50,17 +50,21 @@ def strengths(models: int, winners: np.ndarray, losers: np.ndarray, prior_sd: fl
     return bradley_terry(torch.from_numpy(counts), prior_sd=prior_sd)[0].numpy()
 
 
-def rows(models: int, count: int, few: int, turns: int) -> Iterator[tuple[str, ...]]:
+def rows(models: int, count: int, subset: int, turns: int) -> Iterator[tuple[str, ...]]:
     winners, losers = battles(models, count)
     pairs = list(zip(winners.tolist(), losers.tolist(), strict=True))
     counts = np.bincount(winners * models + losers, minlength=models**2).reshape(models, models)
 
     def compared(
-        name: str, number: int, ours: Callable[[], np.ndarray], rival: Callable[[], np.ndarray], number_of_turns: int
+        name: str,
+        num_battles: int,
+        ours: Callable[[], np.ndarray],
+        rival: Callable[[], np.ndarray],
+        number_of_turns: int,
     ) -> tuple[str, ...]:
-        own, other = ours(), rival()
-        assert np.allclose(own, other - other.mean(), rtol=0, atol=1e-6), name
-        return name, f"{number:,}", *in_turns(ours, rival, number_of_turns)
+        result, other = ours(), rival()
+        assert np.allclose(result, other - other.mean(), rtol=0, atol=1e-6), name
+        return name, f"{num_battles:,}", *in_turns(ours, rival, number_of_turns)
 
     yield compared(
         "`ilsr_pairwise`, no prior",
@@ -78,15 +82,15 @@ def rows(models: int, count: int, few: int, turns: int) -> Iterator[tuple[str, .
     )
     yield compared(
         "`opt_pairwise`, prior of sd 3",
-        few,
-        lambda: strengths(models, winners[:few], losers[:few], 3.0),
-        lambda: choix.opt_pairwise(models, pairs[:few], alpha=1 / 18, tol=1e-10),
+        subset,
+        lambda: strengths(models, winners[:subset], losers[:subset], 3.0),
+        lambda: choix.opt_pairwise(models, pairs[:subset], alpha=1 / 18, tol=1e-10),
         1,
     )
     yield "none: with ties", f"{count:,}", f"{1000 * with_ties(models, winners, losers, turns):.1f}", "", ""
     metric = Ratings(models)
-    metric.update(torch.from_numpy(winners[:few]), torch.from_numpy(losers[:few]), torch.ones(few))
-    yield "none: with intervals", f"{few:,}", f"{1000 * seconds(metric.interval):,.0f}", "", ""
+    metric.update(torch.from_numpy(winners[:subset]), torch.from_numpy(losers[:subset]), torch.ones(subset))
+    yield "none: with intervals", f"{subset:,}", f"{1000 * seconds(metric.interval):,.0f}", "", ""
 
 
 def with_ties(models: int, winners: np.ndarray, losers: np.ndarray, turns: int) -> float:

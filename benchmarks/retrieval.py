@@ -1,9 +1,9 @@
 """k-NN search and ranks of positives on a CPU against faiss and pytorch-metric-learning.
 
-Equality is asserted before anything is timed: neighbours and ranks with a float64 brute force on 1,000 queries, scores
-with the peer. Two kinds of rows are ugly: a thousand tight clusters, and one row a thousand times as long as the others
-among uneven ones. Times are taken interleaved in one process; the CPU seconds of all threads say less about how busy
-the machine was than the wall time. Peak memory is that of a child process that does nothing else.
+Equality is asserted before anything is timed: neighbors and ranks with a float64 brute force on 1,000 queries, scores
+with the peer. Difficult rows are a thousand tight clusters of uneven lengths with one row a thousand times as long as
+the others. Times are interleaved in one process; the CPU seconds of all threads depend less on the load of the machine
+than the wall time. Peak memory is that of a child process that does nothing else.
 """
 
 import contextlib
@@ -42,7 +42,7 @@ def clusters(n: int, dim: int, classes: int) -> tuple[Tensor, Tensor]:
 
 
 def uneven(n: int, dim: int) -> Tensor:
-    """Rows of lengths from 1 to 1,000 in tight clusters, and one that is a thousand times as long."""
+    """Return rows of lengths from 1 to 1,000 in tight clusters, and one that is a thousand times as long."""
     x, _ = clusters(n, dim, 1000)
     centres, _ = clusters(1000, dim, 1000)
     x = centres[torch.arange(n) % 1000] + 1e-3 * x
@@ -64,17 +64,17 @@ def faiss_search(x: Tensor, k: int, reference: Tensor | None = None) -> Callable
         index.add((x if reference is None else reference).numpy())
         if reference is not None:
             return index.search(x.numpy(), k)[1]
-        found = index.search(x.numpy(), k + 1)[1]
-        own = found == np.arange(len(x))[:, None]
-        own[:, -1] |= ~own.any(1)
-        return found[~own].reshape(len(x), k)
+        indices = index.search(x.numpy(), k + 1)[1]
+        is_self = indices == np.arange(len(x))[:, None]
+        is_self[:, -1] |= ~is_self.any(1)
+        return indices[~is_self].reshape(len(x), k)
 
     return run
 
 
 def calculator(x: Tensor, labels: Tensor, k: int | None, metrics=METRICS, **options) -> Callable[[], dict]:
     scores = AccuracyCalculator(metrics, k=k, **options)
-    return lambda: scores.get_accuracy(x.clone(), labels)  # of the same tensor it would remember the neighbours
+    return lambda: scores.get_accuracy(x.clone(), labels)  # a clone, since results for the same tensor are cached
 
 
 def peer_calculator(
@@ -91,7 +91,7 @@ def peer_calculator(
 
 
 def check(x: Tensor, labels: Tensor, k: int) -> str:
-    """Raises where anything differs; returns how much faiss's float32 order differs."""
+    """Assert equality, and return the fraction of entries in which faiss's float32 order differs."""
     wide = x.double().numpy()
     order = np.empty((1000, len(x) - 1), dtype=np.int64)
     for i in range(1000):
@@ -106,25 +106,25 @@ def check(x: Tensor, labels: Tensor, k: int) -> str:
         assert np.array_equal(ranks.rank[i][ranks.rank[i] > 0].numpy(), expected)
     scores = calculator(x, labels, k)()
     for backend in ("faiss", "torch"):
-        peer = peer_calculator(x, labels, k, backend, METRICS[:2])()  # its R-precision is another where k < R
+        peer = peer_calculator(x, labels, k, backend, METRICS[:2])()  # its R-precision differs if k < R
         assert all(abs(scores[name] - value) < 1e-5 for name, value in peer.items())
-    share = (faiss_search(x, k)() != ours).mean()
-    assert share < 1e-3
-    return f"{share:.1e}"
+    fraction = (faiss_search(x, k)() != ours).mean()
+    assert fraction < 1e-3
+    return f"{fraction:.1e}"
 
 
 def check_search(x: Tensor, k: int, reference: Tensor | None = None, queries: int = 300) -> None:
-    """The neighbours of some queries are those of a float64 brute force; equal rows come in their order."""
-    some = torch.arange(0, len(x), -(-len(x) // queries))
+    """Assert that neighbors of some queries are those of a stable float64 brute force."""
+    sample = torch.arange(0, len(x), -(-len(x) // queries))
     references = x if reference is None else reference
-    deltas = torch.stack([(references.double() - x[i].double()).square().sum(1) for i in some])
+    deltas = torch.stack([(references.double() - x[i].double()).square().sum(1) for i in sample])
     if reference is None:
-        deltas[torch.arange(len(some)), some] = torch.inf
-    assert np.array_equal(search(x, k, reference)()[some], deltas.argsort(stable=True)[:, :k].numpy())
+        deltas[torch.arange(len(sample)), sample] = torch.inf
+    assert np.array_equal(search(x, k, reference)()[sample], deltas.argsort(stable=True)[:, :k].numpy())
 
 
 def measure(calls: dict[str, Callable], repeats: int) -> dict[str, tuple[float, float]]:
-    """Name -> median wall and CPU seconds."""
+    """Return the median wall and CPU seconds of each call by name."""
     spent: dict[str, list] = {name: [] for name in calls}
     for round_ in range(repeats + (repeats > 1)):
         for name, call in calls.items():
@@ -153,7 +153,7 @@ def child(task: str, *sizes: str) -> None:
         "all ranks": lambda: calculator(x, labels, None, FIVE)(),
     }
     tasks[task]()
-    # ru_maxrss would begin with the size of the parent process.
+    # ru_maxrss would start at the size of the parent process.
     peak = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
     print(int(peak.split()[1]) // 1024)
 
@@ -163,20 +163,20 @@ def cells(
     calls: dict[str, Callable],
     repeats: int,
     memory: dict[str, tuple] | None = None,
-    share: Callable[[float], float] | None = None,
+    fraction: Callable[[float], float] | None = None,
 ) -> Iterator[tuple[str, ...]]:
     best = measure(calls, repeats)
     ours = next(iter(best.values()))
     for name, (wall, cpu) in best.items():
         peak = peak_memory(*memory[name]) if memory and name in memory else ""
-        limit = f"{share(wall):.0%}" if share and name == "ours" else ""
+        limit = f"{fraction(wall):.0%}" if fraction and name == "ours" else ""
         ratios = f"{wall / ours[0]:.2f}", f"{cpu / ours[1]:.2f}"
         yield case, name, f"{wall:.3f}", f"{cpu:.3f}", *ratios, limit, str(peak)
 
 
-def share_of(machine: Machine, queries: int, dim: int, references: int, k: int) -> Callable[[float], float]:
-    """Of seconds; `queries` are half of the references where each product serves both of its rows."""
-    return lambda seconds: machine.share_of_search(seconds, queries * references, dim, references, k)
+def fraction_of(machine: Machine, queries: int, dim: int, references: int, k: int) -> Callable[[float], float]:
+    """Return the limit as a function of seconds; `queries` is halved if products count for both rows."""
+    return lambda seconds: machine.fraction_of_search(seconds, queries * references, dim, references, k)
 
 
 def searches(machine: Machine) -> Iterator[tuple[str, ...]]:
@@ -191,7 +191,7 @@ def searches(machine: Machine) -> Iterator[tuple[str, ...]]:
             {"ours": search(x, k), "faiss": faiss_search(x, k)},
             5,
             memory,
-            share_of(machine, 5_000, dim, 10_000, k),
+            fraction_of(machine, 5_000, dim, 10_000, k),
         )
 
 
@@ -200,9 +200,9 @@ def other_queries(machine: Machine) -> Iterator[tuple[str, ...]]:
         rows, _ = clusters(40_000, dim, 100)
         x, reference = rows[::2].contiguous(), rows[1::2].contiguous()
         check_search(x, 10, reference)
-        share = share_of(machine, 20_000, dim, 20_000, 10)
+        fraction = fraction_of(machine, 20_000, dim, 20_000, 10)
         calls = {"ours": search(x, 10, reference), "faiss": faiss_search(x, 10, reference)}
-        yield from cells(f"20,000 other queries of 20,000 x {dim}, k = 10", calls, 3, None, share)
+        yield from cells(f"20,000 other queries of 20,000 x {dim}, k = 10", calls, 3, None, fraction)
 
 
 def ugly(machine: Machine) -> Iterator[tuple[str, ...]]:
@@ -210,8 +210,8 @@ def ugly(machine: Machine) -> Iterator[tuple[str, ...]]:
         x = uneven(10_000, dim)
         check_search(x, k)
         case = f"tight clusters of uneven lengths, one row far out, 10,000 x {dim}, k = {k}"
-        share = share_of(machine, 5_000, dim, 10_000, k)
-        yield from cells(case, {"ours": search(x, k), "faiss": faiss_search(x, k)}, 3, None, share)
+        fraction = fraction_of(machine, 5_000, dim, 10_000, k)
+        yield from cells(case, {"ours": search(x, k), "faiss": faiss_search(x, k)}, 3, None, fraction)
 
 
 def scores(_: Machine) -> Iterator[tuple[str, ...]]:
@@ -228,8 +228,8 @@ def deep(_: Machine) -> Iterator[tuple[str, ...]]:
     x, labels = clusters(10_000, 128, 100)
     ours, peer = calculator(x, labels, None, FIVE), peer_calculator(x, labels, None, "faiss", FIVE)
     with contextlib.redirect_stdout(None):
-        found, wanted = ours(), peer()
-    assert all(abs(found[name] - value) < 1e-5 for name, value in wanted.items())
+        scores, expected = ours(), peer()
+    assert all(abs(scores[name] - value) < 1e-5 for name, value in expected.items())
     case = "five scores, 10,000 x 128, 100 classes, k = None"
     yield from cells(case, {"ours": ours, "peer, faiss": peer}, 1, {"ours": ("all ranks", 10_000, 128, 100, None)})
 
@@ -239,8 +239,8 @@ def large_searches(machine: Machine) -> Iterator[tuple[str, ...]]:
         x, _ = clusters(60_000, dim, 6_000)
         calls = {"ours": search(x, 10), "faiss": faiss_search(x, 10)}
         memory = {"ours": ("search", 60_000, dim, 6_000, 10)} if dim == 128 else None
-        share = share_of(machine, 30_000, dim, 60_000, 10)
-        yield from cells(f"search, 60,000 x {dim}, k = 10", calls, 1, memory, share)
+        fraction = fraction_of(machine, 30_000, dim, 60_000, 10)
+        yield from cells(f"search, 60,000 x {dim}, k = 10", calls, 1, memory, fraction)
 
 
 def large(_: Machine) -> Iterator[tuple[str, ...]]:
@@ -270,7 +270,7 @@ def main() -> None:
         "Medians of interleaved repeats (one run for the large cases). A process that only makes the data takes "
         f"{peak_memory('nothing', 10_000, 128, 100, None)} MB. Share of the limit: of our time, what the "
         "products of rows take at the rate of torch's own ones of this type, two of int8 for one of two words. "
-        f"{machine.said()}"
+        f"{machine.description()}"
     )
     packages = ("faiss-cpu", "pytorch-metric-learning", "numpy")
     columns = ("case", "who", "wall s", "CPU s", "wall / ours", "CPU / ours", "share of the limit", "peak MB")

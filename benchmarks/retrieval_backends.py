@@ -1,8 +1,8 @@
 """FaissKNN against the FaissKNN of pytorch-metric-learning on a CPU, and next to TorchKNN. Equality comes first.
 
 Self-retrieval of fresh normal rows. The contenders take turns in one process; a figure is the median of the repeats.
-"Share of the limit" is the part of TorchKNN's time that its products take at least, at the rates of this machine: half
-of all pairs, in int16 where it filters by words and in float32 elsewhere.
+"Share of the limit" is the fraction of TorchKNN's time that its products need at least, at the rates of this machine:
+half of all pairs, in int16 if it is used for the first stage, else in float32.
 """
 
 import logging
@@ -23,7 +23,7 @@ ROUNDS = 10
 
 
 def check_equal(x: Tensor, k: int) -> None:
-    """The same neighbours; the peer's distances are squares. Rows of equal float32 distances may be in any order."""
+    """Assert equal neighbors up to the order of equal float32 distances; the peer's distances are squares."""
     distances, indices = FaissKNN(distance="sqeuclidean")(x, k, x, True)
     peer_distances, peer_indices = PeerFaissKNN()(x, k, x, True)
     assert torch.equal(distances, peer_distances), "distances differ"
@@ -44,7 +44,7 @@ def row(machine: Machine, rows: int, dim: int, k: int) -> Iterator[tuple[str, ..
     contenders = (PeerFaissKNN(), FaissKNN(), TorchKNN())
     times = [[seconds(lambda knn=knn: knn(x, k, x, True)) for knn in contenders] for _ in range(ROUNDS)]
     peer, ours, exact = map(statistics.median, zip(*times, strict=True))
-    limit = f"{machine.share_of_search(exact, rows * rows / 2, dim, rows, k):.0%}"
+    limit = f"{machine.fraction_of_search(exact, rows * rows / 2, dim, rows, k):.0%}"
     yield f"{rows:,}", f"{dim}", f"{k}", f"{peer:.3f}", f"{ours:.3f}", f"{exact:.3f}", f"{peer / ours:.2f}", limit
 
 
@@ -54,7 +54,7 @@ def main() -> None:
     machine = measured()
     timed = "peer's FaissKNN (s)", "FaissKNN (s)", "TorchKNN, exact (s)"
     columns = "rows", "D", "k", *timed, "peer / FaissKNN", "share of the limit"
-    notes = f"Medians of {ROUNDS} interleaved runs. Both FaissKNN wrap the same search. {machine.said()}"
+    notes = f"Medians of {ROUNDS} interleaved runs. Both FaissKNN wrap the same search. {machine.description()}"
     packages = ("faiss-cpu", "pytorch-metric-learning")
     table = Table(options, "FaissKNN against the peer's FaissKNN on a CPU", columns, notes, packages)
     for dim in (64,) if options.quick else (64, 128, 512):

@@ -49,7 +49,7 @@ ROUNDS, PATIENCE = 9, 10.0  # a rival that has used up its seconds is left out o
 
 
 def partitions(items: int, classes: int, clusters: int) -> tuple[np.ndarray, np.ndarray]:
-    """Balanced classes, and clusters that keep about half of each together."""
+    """Return balanced classes, and clusters that contain about half of each class."""
     random = np.random.RandomState(0)
     labels = random.permutation(items) % classes
     return labels, np.where(random.rand(items) < 0.5, labels % clusters, random.randint(0, clusters, items))
@@ -98,7 +98,7 @@ def row(
 
 def main() -> None:
     options = arguments(__doc__, DEVICES)
-    torch.sparse.check_sparse_tensor_invariants.disable()  # torchmetrics would be told that they are not checked
+    torch.sparse.check_sparse_tensor_invariants.disable()  # else torchmetrics triggers a warning
     notes = (
         "Milliseconds: median (least; runs), interleaved. Values agree to 1e-9 with scikit-learn (always on the CPU) "
         "and to 1e-3 with torchmetrics."

@@ -1,7 +1,7 @@
-"""Neighbours, ranks and k-means on a GPU against torch tiles and FAISS. Equality comes first.
+"""Neighbors, ranks and k-means on a GPU against torch tiles and FAISS. Equality is asserted first.
 
-Neighbours are compared with a float64 order for 1,000 queries, scores and clusters with the rival's. Contenders take
-turns in one process; CUDA events measure. Torch has its best tile, in float32 without TF32.
+Neighbors are compared with a float64 order for 1,000 queries, scores and clusters with the rival's. Contenders take
+turns in one process; CUDA events measure the times. Torch uses its fastest tile size, in float32 without TF32.
 """
 
 import importlib.util
@@ -31,15 +31,15 @@ COLUMNS = ("case", "who", "median ms", "least ms", "runs", "times ours", "float1
 
 
 class Machine:
-    """A device, how time is taken on it, and how fast it multiplies float16 and copies."""
+    """Device with a timer, and its rates of float16 products and copies."""
 
     def __init__(self, device: torch.device, quick: bool) -> None:
         self.device, self.quick = device, quick
-        side, size = (64, 2**10) if quick else (8192, 2**28)
-        a, b = (torch.randn(side, side, device=device, dtype=torch.float16) for _ in range(2))
+        n, size = (64, 2**10) if quick else (8192, 2**28)
+        a, b = (torch.randn(n, n, device=device, dtype=torch.float16) for _ in range(2))
         x, y = (torch.randn(size, device=device) for _ in range(2))
         times = self.times({"product": lambda: a @ b, "copy": lambda: y.copy_(x)})
-        self.rate = 2 * side**3 / statistics.median(times["product"])  # operations a second
+        self.rate = 2 * n**3 / statistics.median(times["product"])  # operations a second
         self.bandwidth = 8 * size / statistics.median(times["copy"])  # bytes read and written a second
 
     def seconds(self, call: Callable[[], object]) -> float:
@@ -79,7 +79,7 @@ def clusters(rows: int, dim: int, classes: int, device: torch.device) -> tuple[T
 
 
 def tiles(x: Tensor, y: Tensor, rows: int):
-    """Slices of x with their squared distances to y, but for |x|^2, in float32; a row itself is infinitely far."""
+    """Yield slices of x with float32 squared distances to y less |x|^2; that of a row to itself is infinite."""
     squares = y.square().sum(1)
     for start in range(0, len(x), rows):
         part = slice(start, min(start + rows, len(x)))
@@ -90,37 +90,37 @@ def tiles(x: Tensor, y: Tensor, rows: int):
 
 
 def torch_search(x: Tensor, k: int, rows: int) -> Tensor:
-    found = torch.empty(len(x), k, dtype=torch.int64, device=x.device)
+    indices = torch.empty(len(x), k, dtype=torch.int64, device=x.device)
     for part, tile in tiles(x, x, rows):
-        found[part] = tile.topk(k, largest=False).indices
-    return found
+        indices[part] = tile.topk(k, largest=False).indices
+    return indices
 
 
 def torch_score(x: Tensor, labels: Tensor, depth: int | None, rows: int) -> float:
-    """Mean average precision, of all ranks or (depth: the largest R) of the first R."""
-    total, place = 0.0, torch.arange(1, (depth or len(x) - 1) + 1, device=x.device)
+    """Compute the mean average precision of all ranks, or of the first R (depth: the largest R)."""
+    total, position = 0.0, torch.arange(1, (depth or len(x) - 1) + 1, device=x.device)
     relevant = torch.bincount(labels)[labels] - 1
     for part, tile in tiles(x, x, rows):
         order = tile.topk(depth, largest=False).indices if depth else tile.argsort(dim=1)[:, :-1]
         hit = labels[order] == labels[part, None]
         if depth:
-            hit &= place <= relevant[part, None]
-        total = total + (hit * hit.cumsum(1) / place).double().sum(1).div(relevant[part]).sum()
+            hit &= position <= relevant[part, None]
+        total = total + (hit * hit.cumsum(1) / position).double().sum(1).div(relevant[part]).sum()
     return float(total) / len(x)
 
 
 def torch_kmeans(x: Tensor, centroids: Tensor, rows: int) -> Tensor:
-    """One update between two assignments."""
+    """Assign rows to centroids before and after one update, and return the second assignment."""
     for update in (True, False):
-        found = torch.cat([tile.argmin(1) for _, tile in tiles(x, centroids, rows)])
+        assignment = torch.cat([tile.argmin(1) for _, tile in tiles(x, centroids, rows)])
         if update:
-            number = torch.bincount(found, minlength=len(centroids)).clamp(min=1)
-            centroids = torch.zeros_like(centroids).index_add_(0, found, x) / number[:, None]
-    return found
+            counts = torch.bincount(assignment, minlength=len(centroids)).clamp(min=1)
+            centroids = torch.zeros_like(centroids).index_add_(0, assignment, x) / counts[:, None]
+    return assignment
 
 
 def faiss_search(x: Tensor, k: int) -> Callable[[], Tensor] | None:
-    """None where faiss has no GPU part or not so many neighbours."""
+    """Return a search by faiss, or None if faiss has no GPU support or k is too large."""
     if x.device.type == "cpu" or k >= 2048 or importlib.util.find_spec("faiss") is None:
         return None
     import faiss
@@ -132,23 +132,23 @@ def faiss_search(x: Tensor, k: int) -> Callable[[], Tensor] | None:
     index.add(x)
 
     def run() -> Tensor:
-        found = index.search(x, k + 1)[1]
-        own = found == torch.arange(len(x), device=x.device)[:, None]
-        own[:, -1] |= ~own.any(1)
-        return found[~own].view(len(x), k)
+        indices = index.search(x, k + 1)[1]
+        is_self = indices == torch.arange(len(x), device=x.device)[:, None]
+        is_self[:, -1] |= ~is_self.any(1)
+        return indices[~is_self].view(len(x), k)
 
     return run
 
 
-def check_neighbours(x: Tensor, found: Tensor) -> None:
-    """The order by float64 distances, for up to 1,000 queries; equal distances may be in any order."""
+def check_neighbours(x: Tensor, indices: Tensor) -> None:
+    """Assert the order by float64 distances, for up to 1,000 queries; equal distances may be in any order."""
     wide = x.double()
-    some = torch.linspace(0, len(x) - 1, min(1000, len(x)), device=x.device).long()
-    for part in some.split(100):
+    queries = torch.linspace(0, len(x) - 1, min(1000, len(x)), device=x.device).long()
+    for part in queries.split(100):
         distance = torch.cdist(wide[part], wide, compute_mode="donot_use_mm_for_euclid_dist")
         distance[torch.arange(len(part), device=x.device), part] = torch.inf
-        wanted, order = distance.topk(found.shape[1], largest=False)
-        same = (found[part] == order) | ((distance.gather(1, found[part]) - wanted).abs() <= 1e-14 * wanted)
+        expected, order = distance.topk(indices.shape[1], largest=False)
+        same = (indices[part] == order) | ((distance.gather(1, indices[part]) - expected).abs() <= 1e-14 * expected)
         assert same.all(), "neighbours differ from the float64 order"
 
 
@@ -163,15 +163,15 @@ def cells(machine: Machine, case: str, calls: dict[str, Callable], operations: f
 
 def search(machine: Machine, rows: int, dim: int, k: int) -> Iterator[tuple[str, ...]]:
     x, _ = clusters(rows, dim, max(rows // 10, 2), machine.device)
-    kept = TorchKNN()
-    kept.train(x)
+    trained = TorchKNN()
+    trained.train(x)
     calls = {
         "TorchKNN": lambda: TorchKNN().indices(x, k, x, True),
-        "TorchKNN, references kept": lambda: kept.indices(x, k, None, True),
+        "TorchKNN, references kept": lambda: trained.indices(x, k, None, True),
     }
     for call in calls.values():
         check_neighbours(x, call())
-    wanted = calls["TorchKNN"]()
+    expected = calls["TorchKNN"]()
     sizes = TILES[1:2] if rows > 10**5 else TILES
     rivals = {f"torch, tiles of {size}": lambda size=size: torch_search(x, k, size) for size in sizes}
     best = machine.fastest(rivals)
@@ -179,7 +179,7 @@ def search(machine: Machine, rows: int, dim: int, k: int) -> Iterator[tuple[str,
     if faiss := faiss_search(x, k):
         calls["FAISS"] = faiss
     for name in list(calls)[2:]:
-        agreement = (calls[name]() == wanted).double().mean().item()
+        agreement = (calls[name]() == expected).double().mean().item()
         assert agreement > 0.999, f"{name}: {agreement:.4%} of the neighbours agree"
     yield from cells(machine, f"{rows:,} x {dim}, k = {k}", calls, 2.0 * rows * rows * dim)
 
@@ -190,10 +190,10 @@ def score(machine: Machine, name: str, k: str | None, rows: int, dim: int, class
     scorers = {"AccuracyCalculator": AccuracyCalculator((name,), k=k)}
     if k:
         scorers["AccuracyCalculator, exact=False"] = AccuracyCalculator((name,), k=k, exact=False)
-    calls = {  # of the same tensor it would remember the neighbours
+    calls = {  # clones, since results for the same tensor are cached
         who: lambda scorer=scorer: scorer.get_accuracy(x.clone(), labels)[name] for who, scorer in scorers.items()
     }
-    sizes = TILES[:2] if k else TILES[1:2]  # all ranks are sorted for seconds, whatever the tile
+    sizes = TILES[:2] if k else TILES[1:2]  # sorting all ranks takes seconds for any tile
     rivals = {f"torch, tiles of {size}": lambda size=size: torch_score(x, labels, depth, size) for size in sizes}
     best = machine.fastest(rivals)
     calls[best] = rivals[best]
@@ -202,17 +202,17 @@ def score(machine: Machine, name: str, k: str | None, rows: int, dim: int, class
     yield from cells(machine, f"{name}, {rows:,} x {dim}, {classes:,} classes", calls, 2.0 * rows * rows * dim)
 
 
-def kmeans(machine: Machine, rows: int, dim: int, number: int) -> Iterator[tuple[str, ...]]:
-    x, _ = clusters(rows, dim, number, machine.device)
-    first = x[:number].clone()
-    calls = {"TorchKMeans": lambda: TorchKMeans(niter=1, init=first)(x, number)}
+def kmeans(machine: Machine, rows: int, dim: int, num_clusters: int) -> Iterator[tuple[str, ...]]:
+    x, _ = clusters(rows, dim, num_clusters, machine.device)
+    first = x[:num_clusters].clone()
+    calls = {"TorchKMeans": lambda: TorchKMeans(niter=1, init=first)(x, num_clusters)}
     rivals = {f"torch, tiles of {size}": lambda size=size: torch_kmeans(x, first, size) for size in TILES}
     best = machine.fastest(rivals)
     calls[best] = rivals[best]
     agreement = (calls["TorchKMeans"]() == calls[best]()).double().mean().item()
     assert agreement > 0.999, f"{agreement:.4%} of the clusters agree"
-    case = f"k-means, {rows:,} x {dim}, {number:,} clusters, an update and two assignments"
-    yield from cells(machine, case, calls, 4.0 * rows * number * dim)
+    case = f"k-means, {rows:,} x {dim}, {num_clusters:,} clusters, an update and two assignments"
+    yield from cells(machine, case, calls, 4.0 * rows * num_clusters * dim)
 
 
 def main() -> None:

@@ -1,8 +1,8 @@
 """Claim: from two files to trec_eval's measures, a million ranked documents take a third of pytrec_eval's time. The aim
 is a fifth.
 
-Needs pytrec-eval-terrier. Values are asserted to be equal to 1e-12 for every query before anything is timed. Both read
-the files anew, in turns in one process; times are medians.
+Needs pytrec-eval-terrier. Values are asserted to be equal to 1e-12 for every query before anything is timed. Rivals
+read the files in every turn, in one process; times are medians.
 """
 
 import statistics
@@ -23,17 +23,17 @@ ROUNDS = 5
 
 
 def write(folder: Path, sizes: list[int], ties: bool) -> tuple[Path, Path]:
-    """A run with lists of these sizes, and fifty judgements a query, of which about half were retrieved."""
+    """Write a run with lists of these sizes, and fifty judgements a query, half of them retrieved."""
     draw = np.random.default_rng(len(sizes))
     run, qrels = folder / "run.txt", folder / "qrels.txt"
     with run.open("w") as ranked, qrels.open("w") as judged:
         for query, size in enumerate(sizes):
             documents = draw.choice(8_800_000, size, replace=False)
             scores = np.sort(draw.normal(20, 5, size).round(1 if ties else 6))[::-1]
-            for place, (document, score) in enumerate(zip(documents.tolist(), scores.tolist(), strict=True)):
-                ranked.write(f"{1_000_000 + query} Q0 MARCO_D{document} {place + 1} {score} bm25\n")
-            chosen = np.concatenate([draw.permutation(documents)[:25], draw.integers(0, 8_800_000, 25)])
-            for document in np.unique(chosen).tolist():
+            for position, (document, score) in enumerate(zip(documents.tolist(), scores.tolist(), strict=True)):
+                ranked.write(f"{1_000_000 + query} Q0 MARCO_D{document} {position + 1} {score} bm25\n")
+            selected = np.concatenate([draw.permutation(documents)[:25], draw.integers(0, 8_800_000, 25)])
+            for document in np.unique(selected).tolist():
                 judged.write(f"{1_000_000 + query} 0 MARCO_D{document} {draw.integers(0, 3)}\n")
     return run, qrels
 
@@ -52,18 +52,18 @@ def measured(call: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
-def row(name: str, sizes: list[int], ties: bool, wanted: str) -> list[str]:
+def row(name: str, sizes: list[int], ties: bool, target: str) -> list[str]:
     with tempfile.TemporaryDirectory() as folder:
         run, qrels = write(Path(folder), sizes, ties)
-        expected, found = theirs(run, qrels), evaluate_run(run, qrels, METRICS)
-        for metric, values in found.values.items():
-            np.testing.assert_allclose(values, [expected[query][metric] for query in found.queries], rtol=1e-12)
+        expected, result = theirs(run, qrels), evaluate_run(run, qrels, METRICS)
+        for metric, values in result.values.items():
+            np.testing.assert_allclose(values, [expected[query][metric] for query in result.queries], rtol=1e-12)
         times = np.array(
             [[measured(lambda: evaluate_run(run, qrels, METRICS)), measured(lambda: theirs(run, qrels))]
              for _ in range(ROUNDS)]
         )  # fmt: skip
-    ours, rival = (statistics.median(side) for side in times.T.tolist())
-    return [name, f"{1000 * ours:.0f}", f"{1000 * rival:.0f}", f"{rival / ours:.1f}", wanted]
+    ours, rival = (statistics.median(column) for column in times.T.tolist())
+    return [name, f"{1000 * ours:.0f}", f"{1000 * rival:.0f}", f"{rival / ours:.1f}", target]
 
 
 def main() -> None:

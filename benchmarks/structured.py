@@ -1,4 +1,4 @@
-"""Claim: of metametric's time triggers, relations and events (four metrics against its one) take a hundredth from
+"""Claim: triggers, relations and events (four metrics against its one) take a hundredth of metametric's time from
 Python objects, triggers from id tensors a thousandth; all coreference metrics of 300 documents of 50 clusters take an
 eighth of a second; sequences of 64 take a hundredth of a double loop in Python.
 
@@ -68,8 +68,8 @@ def median_ms(run: Callable[[], object], repeats: int) -> float:
     return statistics.median(times)
 
 
-def cells(name: str, ours: float, rival: float, wanted: str) -> tuple[str, ...]:
-    return name, str(torch.get_num_threads()), f"{ours:.3g}", f"{rival:.3g}", f"{rival / ours:.3g}", wanted
+def cells(name: str, ours: float, rival: float, target: str) -> tuple[str, ...]:
+    return name, str(torch.get_num_threads()), f"{ours:.3g}", f"{rival:.3g}", f"{rival / ours:.3g}", target
 
 
 def their_scores(metric: object, preds: Sequence[object], refs: Sequence[object], reduction: str) -> dict[str, float]:
@@ -79,9 +79,9 @@ def their_scores(metric: object, preds: Sequence[object], refs: Sequence[object]
     return scorer.compute()
 
 
-def equal(found: dict[str, torch.Tensor], wanted: dict[str, float], prefix: str = "") -> None:
+def equal(result: dict[str, torch.Tensor], expected: dict[str, float], prefix: str = "") -> None:
     for name in SCORES:
-        assert abs(float(found[prefix + name]) - float(wanted[name])) < 1e-9, (prefix + name, found, wanted)
+        assert abs(float(result[prefix + name]) - float(expected[name])) < 1e-9, (prefix + name, result, expected)
 
 
 def fed(metric: object, update: str, *arguments: object) -> dict[str, torch.Tensor]:
@@ -89,35 +89,35 @@ def fed(metric: object, update: str, *arguments: object) -> dict[str, torch.Tens
     return metric.compute()
 
 
-def drawn(*sizes: int, distinct: int, highs: Sequence[int]) -> torch.Tensor:
-    """Rows of random numbers; along the last of `sizes` they differ in column `distinct`."""
+def random_rows(*sizes: int, distinct: int, highs: Sequence[int]) -> torch.Tensor:
+    """Return rows of random integers that are distinct in column `distinct` along the last of `sizes`."""
     rows = torch.stack([torch.randint(0, high, sizes) for high in highs], -1)
     rows[..., distinct] += 7 * torch.arange(sizes[-1])
     return rows
 
 
 def triggers(documents: int = 1000, part: int = 10) -> Iterator[tuple[str, ...]]:
-    pred, ref = (drawn(documents, 30, distinct=1, highs=(4, 4, 4)) for _ in range(2))
+    pred, ref = (random_rows(documents, 30, distinct=1, highs=(4, 4, 4)) for _ in range(2))
     mine, other = (
         [
-            [whole([item(mention(a, b), str(kind)) for kind, a, b in row]) for row in side.tolist()]
-            for side in (pred, ref)
+            [container([item(mention(a, b), str(kind)) for kind, a, b in row]) for row in column.tolist()]
+            for column in (pred, ref)
         ]
-        for whole, item, mention in (
+        for container, item, mention in (
             (Triggers, ours.Trigger, ours.Mention),
             (TheirTriggers, TheirTrigger, theirs.Mention),
         )
     )
-    few = [side[:part] for side in other]
+    subset = [column[:part] for column in other]
 
     def rival() -> dict[str, float]:
-        return their_scores(TheirTriggers.metric, *few, "micro")
+        return their_scores(TheirTriggers.metric, *subset, "micro")
 
     def family() -> Family:
         return Family(Triggers.metric, {"micro": micro_average(SCORES), "macro": macro_average(SCORES)})
 
     equal(fed(MultisetMatch(columns=True), "update", pred[:part], ref[:part]), rival())
-    equal(fed(family(), "update", *(side[:part] for side in mine)), rival(), "micro-")
+    equal(fed(family(), "update", *(column[:part] for column in mine)), rival(), "micro-")
     cost = median_ms(rival, 3) * documents / part
     spent = median_ms(lambda: fed(MultisetMatch(columns=True), "update", pred, ref), 9)
     yield cells(f"triggers, {documents:,} documents x 30x30, ids", spent, cost, ">= 500x, <= 22 ms")
@@ -126,24 +126,24 @@ def triggers(documents: int = 1000, part: int = 10) -> Iterator[tuple[str, ...]]
 
 
 def relations(documents: int = 1000, part: int = 20) -> Iterator[tuple[str, ...]]:
-    pred, ref = (drawn(documents, 20, distinct=1, highs=(3, 3, 3, 3, 3)) for _ in range(2))
+    pred, ref = (random_rows(documents, 20, distinct=1, highs=(3, 3, 3, 3, 3)) for _ in range(2))
     mine, other = (
         [
             [
                 kind.RelationSet([kind.Relation(str(t), kind.Mention(a, b), kind.Mention(c, d)) for t, a, b, c, d in r])
-                for r in side.tolist()
+                for r in column.tolist()
             ]
-            for side in (pred, ref)
+            for column in (pred, ref)
         ]
         for kind in (ours, theirs)
     )
-    few = [side[:part] for side in other]
+    subset = [column[:part] for column in other]
 
     def rival() -> dict[str, float]:
-        return their_scores(theirs.RelationSet.metric, *few, "micro")
+        return their_scores(theirs.RelationSet.metric, *subset, "micro")
 
     equal(fed(RelationScores(), "update", pred[:part], ref[:part]), rival())
-    equal(fed(RelationScores(), "update_relations", *(side[:part] for side in mine)), rival())
+    equal(fed(RelationScores(), "update_relations", *(column[:part] for column in mine)), rival())
     cost = median_ms(rival, 3) * documents / part
     spent = median_ms(lambda: fed(RelationScores(), "update", pred, ref), 9)
     yield cells(f"relations, {documents:,} documents x 20x20, ids", spent, cost, "-")
@@ -152,8 +152,8 @@ def relations(documents: int = 1000, part: int = 20) -> Iterator[tuple[str, ...]
 
 
 def events(documents: int = 1000, part: int = 5) -> Iterator[tuple[str, ...]]:
-    heads = [drawn(documents, 12, distinct=1, highs=(2, 2, 2)) for _ in range(2)]
-    arguments = [drawn(documents, 12, 4, distinct=1, highs=(2, 2, 2)) for _ in range(2)]
+    heads = [random_rows(documents, 12, distinct=1, highs=(2, 2, 2)) for _ in range(2)]
+    arguments = [random_rows(documents, 12, 4, distinct=1, highs=(2, 2, 2)) for _ in range(2)]
     mine, other = (
         [
             [
@@ -172,16 +172,16 @@ def events(documents: int = 1000, part: int = 5) -> Iterator[tuple[str, ...]]:
         ]
         for kind in (ours, theirs)
     )
-    few = [side[:part] for side in other]
-    number = torch.arange(12)[:, None, None].expand(documents, 12, 4, 1)
-    rows = [torch.cat([number, side], -1).flatten(1, 2) for side in arguments]
+    subset = [column[:part] for column in other]
+    index = torch.arange(12)[:, None, None].expand(documents, 12, 4, 1)
+    rows = [torch.cat([index, column], -1).flatten(1, 2) for column in arguments]
 
     def rival() -> dict[str, float]:
-        return their_scores(their_events.argument_classification, *few, "micro")
+        return their_scores(their_events.argument_classification, *subset, "micro")
 
-    found = fed(EventScores(), "update_events", *(side[:part] for side in mine))
-    equal(found, rival(), "argument_classification-")
-    assert fed(EventScores(), "update", *(side[:part] for side in (*heads, *rows))) == found
+    result = fed(EventScores(), "update_events", *(column[:part] for column in mine))
+    equal(result, rival(), "argument_classification-")
+    assert fed(EventScores(), "update", *(column[:part] for column in (*heads, *rows))) == result
     cost = median_ms(rival, 3) * documents / part
     spent = median_ms(lambda: fed(EventScores(), "update", *heads, *rows), 5)
     yield cells(
@@ -192,7 +192,7 @@ def events(documents: int = 1000, part: int = 5) -> Iterator[tuple[str, ...]]:
 
 
 def lea(clusters: list[set[int]], others: list[set[int]]) -> float:
-    """Share of the links of each cluster that the others hold, weighted by its size; over the mentions."""
+    """Compute the fraction of the links of each cluster that the others hold, averaged over the mentions."""
     resolved = 0.0
     for c in clusters:
         if len(c) == 1:
@@ -206,39 +206,39 @@ def coreference(documents: int = 300, part: int = 10, fewer: int = 2) -> Iterato
     pred, ref = (torch.randint(0, 50, (documents, 157)) for _ in range(2))
     pred = pred.where(torch.rand(documents, 157) < 0.3, ref)
     lists = [
-        [[{m for m, c in enumerate(row) if c == k} for k in sorted({*row})] for row in side.tolist()]
-        for side in (pred, ref)
+        [[{m for m, c in enumerate(row) if c == k} for k in sorted({*row})] for row in column.tolist()]
+        for column in (pred, ref)
     ]
     mine, other = (
         [
-            [kind.EntitySet([kind.Entity([kind.Mention(m, m) for m in c]) for c in document]) for document in side]
-            for side in lists
+            [kind.EntitySet([kind.Entity([kind.Mention(m, m) for m in c]) for c in document]) for document in column]
+            for column in lists
         ]
         for kind in (ours, theirs)
     )
 
     def rivals(count: int) -> dict[str, list[tuple[float, float, float]]]:
-        pairs = list(zip(*(side[:count] for side in lists), strict=True))
+        pairs = list(zip(*(column[:count] for column in lists), strict=True))
         names = ("muc", "b_cubed", "ceaf_m", "ceaf_e", "blanc")
         return {name: [getattr(scorch, name)(r, p) for p, r in pairs] for name in names}
 
     def metametric_scores() -> list[dict[str, float]]:
-        few = [side[:fewer] for side in other]
-        return [their_scores(metric, *few, "macro") for metric in (their_coref.muc, their_coref.ceaf_phi4)]
+        subset = [column[:fewer] for column in other]
+        return [their_scores(metric, *subset, "macro") for metric in (their_coref.muc, their_coref.ceaf_phi4)]
 
-    found = fed(CorefScores(average="macro"), "update", pred[:part], ref[:part])
+    result = fed(CorefScores(average="macro"), "update", pred[:part], ref[:part])
     for name, values in rivals(part).items():
         recall, precision, f1 = map(statistics.mean, zip(*values, strict=True))
-        equal(found, {"precision": precision, "recall": recall, "f1": f1}, f"{name}-")
-    for key, sides in (("precision", (0, 1)), ("recall", (1, 0))):
-        wanted = statistics.mean(lea(*(lists[side][i] for side in sides)) for i in range(part))
-        assert abs(float(found[f"lea-{key}"]) - wanted) < 1e-9
-    few = fed(CorefScores(average="macro"), "update_clusters", *(side[:fewer] for side in mine))
-    for name, wanted in zip(("muc", "ceaf_e"), metametric_scores(), strict=True):
-        equal(few, wanted, f"{name}-")
-    whole = fed(CorefScores(), "update", pred, ref)
-    for sides in (lists, mine):
-        assert all(torch.allclose(v, whole[k]) for k, v in fed(CorefScores(), "update_clusters", *sides).items())
+        equal(result, {"precision": precision, "recall": recall, "f1": f1}, f"{name}-")
+    for key, columns in (("precision", (0, 1)), ("recall", (1, 0))):
+        expected = statistics.mean(lea(*(lists[column][i] for column in columns)) for i in range(part))
+        assert abs(float(result[f"lea-{key}"]) - expected) < 1e-9
+    subset = fed(CorefScores(average="macro"), "update_clusters", *(column[:fewer] for column in mine))
+    for name, expected in zip(("muc", "ceaf_e"), metametric_scores(), strict=True):
+        equal(subset, expected, f"{name}-")
+    from_ids = fed(CorefScores(), "update", pred, ref)
+    for columns in (lists, mine):
+        assert all(torch.allclose(v, from_ids[k]) for k, v in fed(CorefScores(), "update_clusters", *columns).items())
 
     cost = median_ms(lambda: rivals(part), 3) * documents / part
     spent = median_ms(lambda: fed(CorefScores(), "update", pred, ref), 5)
@@ -262,8 +262,8 @@ def chain(similarity: list[list[float]]) -> float:
 def sequences(documents: int = 1000, part: int = 20) -> Iterator[tuple[str, ...]]:
     similarity = torch.rand(documents, 64, 64)
     rows = similarity[:part].double().tolist()
-    wanted = torch.tensor([chain(row) for row in rows], dtype=torch.float64)
-    assert torch.allclose(sequence_overlap(similarity)[:part], wanted)
+    expected = torch.tensor([chain(row) for row in rows], dtype=torch.float64)
+    assert torch.allclose(sequence_overlap(similarity)[:part], expected)
     cost = median_ms(lambda: [chain(row) for row in rows], 5) * documents / part
     spent = median_ms(lambda: sequence_overlap(similarity), 9)
     yield cells(f"sequences, {documents:,} x 64x64, against a double loop in Python", spent, cost, ">= 100x")

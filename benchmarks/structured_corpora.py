@@ -1,4 +1,4 @@
-"""Claim: corpora as they are cost what their documents cost. Named entities from lists of tags take a third of the time
+"""Claim: realistic corpora take the time of their documents. Named entities from lists of tags take a third of the time
 of seqeval on sentences as in CoNLL-2003 and a tenth on 500 documents of 1,024 tokens; one document of 3,000 items among
 3,000 short ones takes at most twice the sum of both alone; 2,000 documents and one of 2,000 mentions take a second.
 
@@ -6,7 +6,7 @@ Sets of 1,500 x 1,500 numbers take 0.2 s, and a similarity in Python no longer t
 
 Needs seqeval 1.2.2, scorch 0.2.0; events and functions are compared with metametric 0.3.0a0 where it is installed.
 Equal values are asserted before anything is timed. Rivals take turns in one process, times are medians; memory is the
-most that the process holds more than before, in a process of its own for each row.
+increase of the peak of the process, in a separate process for each row.
 """
 
 import functools
@@ -54,21 +54,21 @@ from tensormetrics.structured import (
 
 NEEDS = ("seqeval", "scorch", "scipy", "networkx")
 ROUNDS = 5
-Sides = tuple[list[Any], list[Any]]
+Documents = tuple[list[Any], list[Any]]
 
 
 class Case(NamedTuple):
     name: str
-    sides: Sides
+    documents: Documents
     ours: Callable[..., Any]
-    rival: Callable[..., Any] | None  # of the same sides; None: the parts of the corpus alone
+    rival: Callable[..., Any] | None  # on the same documents; None: our metric on the parts of the corpus
     same: Callable[[Any, Any], bool]
-    wanted: str
-    parts: tuple[Sides, ...] = ()
+    target: str
+    parts: tuple[Documents, ...] = ()
 
 
 def tagged(draw: random.Random, tokens: int) -> list[str]:
-    """BIO tags; a fifth of the tokens that are not inside one begin an entity."""
+    """Return BIO tags; a fifth of the tokens outside of entities begin an entity."""
     tags: list[str] = []
     while len(tags) < tokens:
         if draw.random() < 0.2:
@@ -80,57 +80,57 @@ def tagged(draw: random.Random, tokens: int) -> list[str]:
 
 
 def sentences(draw: random.Random, count: int) -> list[int]:
-    """Lengths as in CoNLL-2003's test set: 13 tokens on the average, 124 the most."""
+    """Return lengths as in CoNLL-2003's test set: 13 tokens on average, at most 124."""
     return [min(124, max(1, round(draw.lognormvariate(2.25, 0.75)))) for _ in range(count - 1)] + [124]
 
 
-def entities(draw: random.Random, lengths: Sequence[int]) -> Sides:
+def entities(draw: random.Random, lengths: Sequence[int]) -> Documents:
     ref = [tagged(draw, tokens) for tokens in lengths]
     others = ("O", "B-PER", "I-LOC", "B-ORG")
     return [[tag if draw.random() < 0.93 else draw.choice(others) for tag in row] for row in ref], ref
 
 
 def clustered(draw: random.Random, mentions: int, clusters: int) -> tuple[list[set[int]], list[set[int]]]:
-    sides: list[dict[int, set[int]]] = [{}, {}]
+    clusterings: list[dict[int, set[int]]] = [{}, {}]
     for mention in range(mentions):
-        number = draw.randrange(clusters)
-        for side, noise in zip(sides, (0.2, 0.0), strict=True):
-            side.setdefault(draw.randrange(clusters) if draw.random() < noise else number, set()).add(mention)
-    return tuple([*side.values()] for side in sides)
+        cluster = draw.randrange(clusters)
+        for clustering, noise in zip(clusterings, (0.2, 0.0), strict=True):
+            clustering.setdefault(draw.randrange(clusters) if draw.random() < noise else cluster, set()).add(mention)
+    return tuple([*clustering.values()] for clustering in clusterings)
 
 
-def events(draw: random.Random, count: int, args: int, places: int = 30) -> list[Event]:
-    """Distinct triggers, each with `args` distinct arguments."""
+def events(draw: random.Random, count: int, args: int, num_tokens: int = 30) -> list[Event]:
+    """Return events of distinct triggers with `args` distinct arguments each."""
     return [
         Event(
-            Trigger(Mention(3 * place, 3 * place + 1), draw.choice(("Attack", "Meet"))),
+            Trigger(Mention(3 * position, 3 * position + 1), draw.choice(("Attack", "Meet"))),
             [
-                Argument(Mention(word, word), draw.choice(("Agent", "Place")))
-                for word in draw.sample(range(places), args)
+                Argument(Mention(token, token), draw.choice(("Agent", "Place")))
+                for token in draw.sample(range(num_tokens), args)
             ],
         )
-        for place in draw.sample(range(2 * count), count)
+        for position in draw.sample(range(2 * count), count)
     ]
 
 
-def scores(metric: Any, update: str, *sides: list[Any]) -> dict[str, float]:
-    getattr(metric, update)(*sides)
+def scores(metric: Any, update: str, *documents: list[Any]) -> dict[str, float]:
+    getattr(metric, update)(*documents)
     return {name: float(value) for name, value in metric.compute().items()}
 
 
-def close(found: Any, wanted: Any) -> bool:
-    return all(abs(found[name] - value) < 1e-9 for name, value in wanted.items())
+def close(result: Any, expected: Any) -> bool:
+    return all(abs(result[name] - value) < 1e-9 for name, value in expected.items())
 
 
 def scorch_scores(preds: list[Any], refs: list[Any]) -> dict[str, float]:
-    """Means over documents."""
-    found = {}
+    """Compute the means of scorch's scores over documents."""
+    means = {}
     for name in ("muc", "b_cubed", "ceaf_e"):
         rows = [getattr(scorch, name)(ref, pred) for pred, ref in zip(preds, refs, strict=True)]
-        found |= {
+        means |= {
             f"{name}-{key}": statistics.mean(row[i] for row in rows) for i, key in ((1, "precision"), (0, "recall"))
         }
-    return found
+    return means
 
 
 def their_events(preds: list[Any], refs: list[Any]) -> dict[str, float]:
@@ -153,12 +153,12 @@ def their_events(preds: list[Any], refs: list[Any]) -> dict[str, float]:
 
 
 def outlier(name: str, one: Callable[[int], tuple[Any, Any]], run: Callable[..., Any], short: int, long: int) -> Case:
-    """Many documents of 3 items and one long one, against both alone."""
-    many = tuple(map(list, zip(*(one(3) for _ in range(short)), strict=True)))
-    single = tuple([side] for side in one(long))
-    sides = tuple(a + b for a, b in zip(many, single, strict=True))
-    wanted = "-" if "padded" in name else "<= 2x"  # what pads the tensors is a part of it
-    return Case(f"{name}, {short:,} of 3 and one of {long:,}", sides, run, None, close, wanted, (many, single))
+    """Return the case of many documents of 3 items and one long document, against the times of both parts."""
+    batch = tuple(map(list, zip(*(one(3) for _ in range(short)), strict=True)))
+    single = tuple([document] for document in one(long))
+    documents = tuple(a + b for a, b in zip(batch, single, strict=True))
+    target = "-" if "padded" in name else "<= 2x"  # padding is part of the time
+    return Case(f"{name}, {short:,} of 3 and one of {long:,}", documents, run, None, close, target, (batch, single))
 
 
 def entity_cases(draw: random.Random, part: int) -> Iterator[Callable[[], Case]]:
@@ -171,43 +171,43 @@ def entity_cases(draw: random.Random, part: int) -> Iterator[Callable[[], Case]]
     def same(a: Any, b: Any) -> bool:
         return a == b
 
-    def case(shape: str, lengths: Sequence[int], name: str, ours: Any, rival: Any, equal: Any, wanted: str) -> Case:
+    def case(shape: str, lengths: Sequence[int], name: str, ours: Any, rival: Any, equal: Any, target: str) -> Case:
         title = f"entities, {shape}, {name}, against seqeval"
-        return Case(title, entities(draw, lengths), ours, rival, equal, wanted)
+        return Case(title, entities(draw, lengths), ours, rival, equal, target)
 
-    for shape, lengths, wanted in (
+    for shape, lengths, target in (
         ("3,453 sentences as in CoNLL-2003", lambda: sentences(draw, 3453 // part), (">= 3x", ">= 3x")),
         ("500 x 1,024 tokens", lambda: [1024] * (500 // part), (">= 10x", "-")),
     ):
-        yield lambda s=shape, n=lengths, w=wanted[0]: case(s, n(), "report", ner_report, report, same, w)
-        yield lambda s=shape, n=lengths, w=wanted[1]: case(s, n(), "F1", spans, f1, close, w)
+        yield lambda s=shape, n=lengths, w=target[0]: case(s, n(), "report", ner_report, report, same, w)
+        yield lambda s=shape, n=lengths, w=target[1]: case(s, n(), "F1", spans, f1, close, w)
 
 
-def spans(*sides: list[Any], scheme: str = "strict") -> dict[str, float]:
-    return scores(SpanScores(scheme), "update_tags", *sides)
+def spans(*documents: list[Any], scheme: str = "strict") -> dict[str, float]:
+    return scores(SpanScores(scheme), "update_tags", *documents)
 
 
-def argued(*sides: list[Any]) -> dict[str, float]:
-    return scores(EventScores(), "update_events", *sides)
+def argued(*documents: list[Any]) -> dict[str, float]:
+    return scores(EventScores(), "update_events", *documents)
 
 
-def coref(*sides: list[Any], average: str = "micro") -> dict[str, float]:
-    return scores(CorefScores(average=average), "update_clusters", *sides)
+def coref(*documents: list[Any], average: str = "micro") -> dict[str, float]:
+    return scores(CorefScores(average=average), "update_clusters", *documents)
 
 
 def document_cases(draw: random.Random, part: int) -> Iterator[Callable[[], Case]]:
     def ontonotes() -> Case:  # 56 mentions in 13 clusters on the average, some documents with hundreds
         sizes = [max(4, round(draw.lognormvariate(3.6, 0.9))) for _ in range(348 // part)]
-        sides = zip(*(clustered(draw, size, max(size // 4, 2)) for size in sizes), strict=True)
+        documents = zip(*(clustered(draw, size, max(size // 4, 2)) for size in sizes), strict=True)
         name = f"coreference, {len(sizes)} documents as in OntoNotes, against scorch's MUC, B-cubed and CEAF-e"
         ours = functools.partial(coref, average="macro")
-        return Case(name, tuple(map(list, sides)), ours, scorch_scores, close, "-")
+        return Case(name, tuple(map(list, documents)), ours, scorch_scores, close, "-")
 
     def ace() -> Case:  # 8 events on the average, 2 arguments each
         sizes = [1 + min(60, round(draw.expovariate(1 / 8))) for _ in range(100 // part)]
-        sides = tuple([EventSet(events(draw, size, 2)) for size in sizes] for _ in range(2))
+        documents = tuple([EventSet(events(draw, size, 2)) for size in sizes] for _ in range(2))
         return Case(f"events, {len(sizes)} documents as in ACE, all four metrics, against metametric's one",
-                    sides, argued, their_events, close, "-")  # fmt: skip
+                    documents, argued, their_events, close, "-")  # fmt: skip
 
     yield ontonotes
     if importlib.util.find_spec("metametric"):
@@ -215,9 +215,9 @@ def document_cases(draw: random.Random, part: int) -> Iterator[Callable[[], Case
 
 
 def function_cases(draw: random.Random, part: int) -> Iterator[Callable[[], Case]]:
-    """Sets of numbers that are similar if they are near: one document, no key."""
+    """Yield cases of sets of numbers whose similarity decreases with distance: one document, no key."""
 
-    def floats(size: int) -> Sides:
+    def floats(size: int) -> Documents:
         return tuple([[draw.random() for _ in range(size)]] for _ in range(2))
 
     def near(a: float, b: float) -> float:
@@ -277,12 +277,12 @@ def outlier_cases(draw: random.Random, part: int) -> Iterator[Callable[[], Case]
         return networkx.DiGraph([(draw.randrange(n), n) for n in range(1, size)])
 
     def family(metric: Any) -> Callable[..., Any]:
-        return lambda *sides: scores(Family(metric, micro_average(["f1"])), "update", *sides)
+        return lambda *documents: scores(Family(metric, micro_average(["f1"])), "update", *documents)
 
     def boxed(preds: list[list[int]], refs: list[list[int]]) -> dict[str, float]:
-        tables = [pad_sequence(list(map(torch.tensor, side)), True).double() for side in (preds, refs)]
+        tables = [pad_sequence(list(map(torch.tensor, rows)), True).double() for rows in (preds, refs)]
         corners = [torch.stack([t, t, t + 2, t + 3], -1) for t in tables]
-        return scores(BoxMatch(), "update", *corners, *(torch.tensor(list(map(len, side))) for side in (preds, refs)))
+        return scores(BoxMatch(), "update", *corners, *(torch.tensor(list(map(len, rows))) for rows in (preds, refs)))
 
     def ranked(preds: list[Any], refs: list[Any]) -> dict[str, float]:
         return scores(RankingScores(), "update_rankings", dsl.ranking[long](dsl.discrete[int]), preds, refs)
@@ -293,15 +293,15 @@ def outlier_cases(draw: random.Random, part: int) -> Iterator[Callable[[], Case]
     def of_arguments(size: int) -> tuple[list[Event], list[Event]]:
         return tuple(events(draw, 1, size, 2 * size) for _ in range(2))
 
-    def smatch(*sides: list[Any]) -> dict[str, float]:
-        return scores(Smatch(top=False, solver="search"), "update", *sides)
+    def smatch(*documents: list[Any]) -> dict[str, float]:
+        return scores(Smatch(top=False, solver="search"), "update", *documents)
 
-    def related(*sides: list[Any]) -> dict[str, float]:
-        return scores(RelationScores(), "update_relations", *sides)
+    def related(*documents: list[Any]) -> dict[str, float]:
+        return scores(RelationScores(), "update_relations", *documents)
 
     partial = functools.partial(spans, scheme="partial")
     distance = dsl.tensor_func(lambda a, b: (1 - (a - b).abs() / 50)[:, 0])[int]
-    for name, one, run, few, most in (
+    for name, one, run, num_short, num_long in (
         ("entities, strict", of_tags, spans, short, long),
         ("entities, partial", of_tags, partial, short, long),
         ("relations", pair(relations), related, short, long),
@@ -315,7 +315,9 @@ def outlier_cases(draw: random.Random, part: int) -> Iterator[Callable[[], Case]
         ("Smatch, search", pair(triples), smatch, short, 150 // part),
         ("graphs", pair(graph), family(dsl.graph_matching[int](...)), 300 // part, 40 // part),
     ):
-        yield lambda name=name, one=one, run=run, few=few, most=most: outlier(name, one, run, few, max(most, 4))
+        yield lambda name=name, one=one, run=run, num_short=num_short, num_long=num_long: outlier(
+            name, one, run, num_short, max(num_long, 4)
+        )
 
 
 def cases(quick: bool) -> list[Callable[[], Case]]:
@@ -331,33 +333,33 @@ def seconds(run: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
-def measured(number: int, quick: bool, answer: Any) -> None:
-    """One row, in a process of its own."""
+def measured(index: int, quick: bool, answer: Any) -> None:
+    """Measure one row in a separate process."""
     torch.set_num_threads(1)
-    case = cases(quick)[number]()
+    case = cases(quick)[index]()
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    found = case.ours(*case.sides)
+    result = case.ours(*case.documents)
     memory = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
     if case.rival is None:
         rival = lambda: [case.ours(*part) for part in case.parts]  # noqa: E731
     else:
-        rival = lambda: case.rival(*case.sides)  # noqa: E731
-        assert case.same(found, rival()), case.name
-    times = [(seconds(lambda: case.ours(*case.sides)), seconds(rival)) for _ in range(1 if quick else ROUNDS)]
+        rival = lambda: case.rival(*case.documents)  # noqa: E731
+        assert case.same(result, rival()), case.name
+    times = [(seconds(lambda: case.ours(*case.documents)), seconds(rival)) for _ in range(1 if quick else ROUNDS)]
     ours, theirs = map(statistics.median, zip(*times, strict=True))
     ratio = f"{theirs / ours:.2g}x" if case.rival else f"{ours / theirs:.2g}x of both alone"
-    answer.put((case.name, f"{1e3 * ours:.3g}", f"{1e3 * theirs:.3g}", ratio, case.wanted, f"{memory:.0f}"))
+    answer.put((case.name, f"{1e3 * ours:.3g}", f"{1e3 * theirs:.3g}", ratio, case.target, f"{memory:.0f}"))
 
 
 def rows(quick: bool) -> Iterator[tuple[str, ...]]:
     context = multiprocessing.get_context("spawn")
-    for number in range(len(cases(quick))):
+    for index in range(len(cases(quick))):
         answer = context.Queue()
-        process = context.Process(target=measured, args=(number, quick, answer))
+        process = context.Process(target=measured, args=(index, quick, answer))
         process.start()
         process.join()
         if process.exitcode:
-            raise RuntimeError(f"row {number}: exit status {process.exitcode}")
+            raise RuntimeError(f"row {index}: exit status {process.exitcode}")
         yield answer.get()
 
 

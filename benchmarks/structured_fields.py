@@ -2,8 +2,8 @@
 stickler, one pair of lists of 500 objects 100 times less; 100,000 documents need no more memory than 10,000.
 
 Equal counts are asserted before anything is timed: scalars in all four categories, lists and the correct values in
-their items (what stickler counts of items without a partner is another number). Times are medians of both sides in
-turns, in one process of one thread. Needs stickler-eval 1.0.0.
+their items (stickler counts items without a partner in another way). Times are medians of interleaved turns in one
+process of one thread. Needs stickler-eval 1.0.0.
 """
 
 import json
@@ -64,8 +64,8 @@ def corpus(count: int, lines: Callable[[random.Random], int], seed: int = 0) -> 
     """Return answers with some errors, as texts, and references."""
     generator = random.Random(seed)
 
-    def words(number: int) -> str:
-        return " ".join(generator.choices(WORDS, k=number))
+    def words(size: int) -> str:
+        return " ".join(generator.choices(WORDS, k=size))
 
     def line() -> dict[str, Any]:
         sku = "".join(generator.choices("abcdef", k=6))
@@ -120,25 +120,25 @@ def assert_equal_counts(report: FieldReport, sums: dict[str, dict[str, int]]) ->
         assert report[f"lines[].{name}"].correct == sums[f"lines[].{name}"]["tp"], name
 
 
-def against_stickler(name: str, count: int, size: Any, is_fuzzy: bool, rounds: int, wanted: str) -> Iterator[Any]:
+def against_stickler(name: str, count: int, size: Any, is_fuzzy: bool, rounds: int, target: str) -> Iterator[Any]:
     model = rival(is_fuzzy)
     preds, refs = corpus(count, size)
     assert_equal_counts(ours(preds, refs, is_fuzzy), theirs(model, preds, refs))
     times: tuple[list[float], list[float]] = [], []
     calls = (lambda: ours(preds, refs, is_fuzzy)), (lambda: theirs(model, preds, refs))
     for _ in range(rounds):
-        for side, call in zip(times, calls, strict=True):
+        for timings, call in zip(times, calls, strict=True):
             start = time.perf_counter()
             call()
-            side.append(time.perf_counter() - start)
-    mine, other = (statistics.median(side) for side in times)
-    yield name, f"{mine:.3f}", f"{other:.2f}", f"{other / mine:.0f}", wanted
+            timings.append(time.perf_counter() - start)
+    mine, other = (statistics.median(timings) for timings in times)
+    yield name, f"{mine:.3f}", f"{other:.2f}", f"{other / mine:.0f}", target
 
 
-def alone(name: str, wanted: str, call: Callable[[], Any]) -> Iterator[Any]:
+def single_call(name: str, target: str, call: Callable[[], Any]) -> Iterator[Any]:
     start = time.perf_counter()
     call()
-    yield name, f"{time.perf_counter() - start:.2f}", "", "", wanted
+    yield name, f"{time.perf_counter() - start:.2f}", "", "", target
 
 
 def in_batches(count: int) -> None:
@@ -152,7 +152,7 @@ def in_batches(count: int) -> None:
 def many_documents(count: int) -> Iterator[Any]:
     in_batches(count // 10)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    yield from alone(f"{count:,} documents in batches of 1,000", "<= 30 s", lambda: in_batches(count))
+    yield from single_call(f"{count:,} documents in batches of 1,000", "<= 30 s", lambda: in_batches(count))
     grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
     yield f"memory above that of {count // 10:,} documents", f"{grown:.0f} MB", "", "", "0"
 

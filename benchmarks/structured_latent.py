@@ -1,7 +1,7 @@
-"""Smatch with proof against smatchpp's integer programme and metametric: equal values first, then times, interleaved.
+"""Exact Smatch against smatchpp's integer program and metametric: equal values first, then interleaved times.
 
-Pairs of random graphs that have little in common, which are the hard ones. Reading PENMAN
-text is part of everybody's time. `one by one` updates with a pair, `batch` with all of them.
+The graphs of a random pair have little in common, which makes them hard. All times include the parsing of PENMAN text.
+`one by one` updates with a pair, `batch` with all of them.
 """
 
 import logging
@@ -24,7 +24,7 @@ Pair = tuple[str, str]
 
 
 def random_graph(source: random.Random, nodes: int) -> str:
-    """A tree with some more edges, none of which returns to its own node."""
+    """Return a random tree with some more edges, without loops."""
     children: list[list[int]] = [[] for _ in range(nodes)]
     for node in range(1, nodes):
         children[source.randrange(max(0, node - 4), node)].append(node)
@@ -67,8 +67,8 @@ def metametric() -> Callable[[list[Pair]], list[float]]:
     from metametric.core.metric import Variable as TheirVariable
     from metametric.structures.amr import AMR, Prop
 
-    def entry(own: Variable | str) -> object:
-        return TheirVariable(own.name) if isinstance(own, Variable) else own
+    def entry(part: Variable | str) -> object:
+        return TheirVariable(part.name) if isinstance(part, Variable) else part
 
     def graph(text: str) -> AMR:
         return AMR([Prop(*map(entry, (prop.subj, prop.pred, prop.obj))) for prop in read_penman(text)])
@@ -79,15 +79,15 @@ def metametric() -> Callable[[list[Pair]], list[float]]:
 def row(variables: int, solvers: dict[str, Callable], rounds: int) -> Iterator[list[str]]:
     source = random.Random(variables)
     pairs = [tuple(random_graph(source, variables) for _ in range(2)) for _ in range(PAIRS)]
-    totals = {name: sum(solve(pairs)) for name, solve in solvers.items()}
-    assert len({round(total) for total in totals.values()}) == 1, totals
+    sums = {name: sum(solve(pairs)) for name, solve in solvers.items()}
+    assert len({round(total) for total in sums.values()}) == 1, sums
     times: dict[str, list[float]] = {name: [] for name in solvers}
     for _ in range(rounds):
         for name, solve in solvers.items():
             start = time.perf_counter()
             solve(pairs)
             times[name].append((time.perf_counter() - start) * 1e3 / PAIRS)
-    yield [str(variables), *(f"{statistics.median(taken):.1f} ({min(taken):.1f})" for taken in times.values())]
+    yield [str(variables), *(f"{statistics.median(values):.1f} ({min(values):.1f})" for values in times.values())]
 
 
 def main() -> None:

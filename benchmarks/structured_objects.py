@@ -23,7 +23,7 @@ DOCUMENTS, PART, ROUNDS = 1000, 10, 7
 
 
 def classes(metametric: Callable[..., Any]) -> dict[str, type]:
-    """The same dataclasses under either package."""
+    """Return the same dataclasses under either package."""
 
     @metametric()
     @dataclass(eq=True, frozen=True)
@@ -75,21 +75,21 @@ def classes(metametric: Callable[..., Any]) -> dict[str, type]:
 
 
 def corpus(kind: str, size: int, documents: int, use: dict[str, type]) -> list[Any]:
-    """Documents without repeated items, which metametric counts in another way."""
+    """Return documents without repeated items, which metametric counts in another way."""
     draw = random.Random(f"{kind} {size}")
 
-    def mention(place: int) -> Any:
-        return use["Mention"](10 * place + draw.randrange(2), 10 * place + 5)
+    def mention(position: int) -> Any:
+        return use["Mention"](10 * position + draw.randrange(2), 10 * position + 5)
 
-    def item(place: int) -> Any:
+    def item(position: int) -> Any:
         if kind == "Relations":
-            return use["Relation"](draw.choice("ab"), mention(place), mention(place))
-        trigger = use["Trigger"](mention(place), draw.choice("ab"))
+            return use["Relation"](draw.choice("ab"), mention(position), mention(position))
+        trigger = use["Trigger"](mention(position), draw.choice("ab"))
         if kind == "Triggers":
             return trigger
         return use["Event"](trigger, [use["Argument"](mention(n), draw.choice("ab")) for n in range(4)])
 
-    return [use[kind]([item(place) for place in range(size)]) for _ in range(documents)]
+    return [use[kind]([item(position) for position in range(size)]) for _ in range(documents)]
 
 
 def median_ms(run: Callable[[], object], rounds: int) -> float:
@@ -101,29 +101,31 @@ def median_ms(run: Callable[[], object], rounds: int) -> float:
     return statistics.median(times)
 
 
-def cells(name: str, ours: float, theirs: float, wanted: str) -> tuple[str, ...]:
-    return name, f"{ours:.3g}", f"{theirs:.3g}", f"{theirs / ours:.3g}", wanted
+def cells(name: str, ours: float, theirs: float, target: str) -> tuple[str, ...]:
+    return name, f"{ours:.3g}", f"{theirs:.3g}", f"{theirs / ours:.3g}", target
 
 
-def documents(kind: str, size: int, number: int) -> Iterator[tuple[str, ...]]:
+def documents(kind: str, size: int, count: int) -> Iterator[tuple[str, ...]]:
     ours, theirs = OURS[kind].metric, THEIRS[kind].metric
-    sides = [corpus(kind, size, 2 * number, OURS)[n::2] for n in range(2)]
+    columns = [corpus(kind, size, 2 * count, OURS)[n::2] for n in range(2)]
     part = [corpus(kind, size, 2 * PART, THEIRS)[n::2] for n in range(2)]
     expected = [float(theirs.score(p, r)) for p, r in zip(*part, strict=True)]
-    torch.testing.assert_close(ours(*(side[:PART] for side in sides)), torch.tensor(expected, dtype=torch.float64))
+    torch.testing.assert_close(
+        ours(*(column[:PART] for column in columns)), torch.tensor(expected, dtype=torch.float64)
+    )
     family = structured.Family(ours, {a: getattr(structured, f"{a}_average")(SCORES) for a in ("micro", "macro")})
 
     def run() -> dict[str, torch.Tensor]:
         fresh = family.new()
-        fresh.update(*sides)
+        fresh.update(*columns)
         return fresh.compute()
 
-    scaled = number / PART * median_ms(lambda: [theirs.score(p, r) for p, r in zip(*part, strict=True)], 3)
+    scaled = count / PART * median_ms(lambda: [theirs.score(p, r) for p, r in zip(*part, strict=True)], 3)
     limit = ">= 50x" + (", <= 220 ms" if kind == "Triggers" else "")
-    yield cells(f"{number} documents of {size}x{size} {kind.lower()}", median_ms(run, ROUNDS), scaled, limit)
+    yield cells(f"{count} documents of {size}x{size} {kind.lower()}", median_ms(run, ROUNDS), scaled, limit)
 
 
-def single(n: int, m: int, wanted: str) -> Iterator[tuple[str, ...]]:
+def single(n: int, m: int, target: str) -> Iterator[tuple[str, ...]]:
     pairs = []
     for use in (OURS, THEIRS):
         pred, ref = corpus("Triggers", max(n, m), 2, use)
@@ -131,7 +133,7 @@ def single(n: int, m: int, wanted: str) -> Iterator[tuple[str, ...]]:
     (ours, *mine), (theirs, *other) = pairs
     assert abs(ours.score(*mine) - float(theirs.score(*other))) < 1e-12
     times = (median_ms(lambda: ours.score(*mine), 100), median_ms(lambda: theirs.score(*other), 20))
-    yield cells(f"one score, {n}x{m} triggers", *times, wanted)
+    yield cells(f"one score, {n}x{m} triggers", *times, target)
 
 
 SCORES = ("precision", "recall", "f1")
@@ -143,9 +145,9 @@ def main() -> None:
     torch.set_num_threads(1)
     columns = ("workload", "tensormetrics", "metametric", "ratio", "wanted")
     table = Table(options, "Metrics of objects", columns, "Medians, in milliseconds.", ("metametric",))
-    number = PART if options.quick else DOCUMENTS
+    count = PART if options.quick else DOCUMENTS
     for kind, size in (("Triggers", 30), ("Relations", 20), ("Events", 12)):
-        table.add(documents(kind, size, number))
+        table.add(documents(kind, size, count))
     table.add(single(2, 3, "<= 0.5 ms"))
     table.add(single(30, 30, "<= 1 ms"))
     table.finish()

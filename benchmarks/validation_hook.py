@@ -1,9 +1,9 @@
-"""What a training loop calls at the end of an epoch, updates over all batches and one compute, against the peer's way
-in each domain, for even batches and for ragged ones.
+"""Calls of a training loop at the end of an epoch, updates over all batches and one compute, against a peer in each
+domain, for even batches and for ragged ones.
 
 Equal values are asserted before anything is timed: sampled intervals within their error, all others to 1e-5. Times are
-medians, the rivals taking turns, each with what it must do to the batches first; a rival that is not installed is left
-out, and where it is WEFE, a loop in numpy stands for it.
+medians of interleaved turns and include the conversion of the batches for a rival; a rival that is not installed is
+left out, and a loop in numpy replaces WEFE.
 """
 
 import contextlib
@@ -32,7 +32,7 @@ DEVICES = ("cpu", "cuda")
 COLUMNS = ("hook", "peer", "tensormetrics, ms", "peer, ms", "peer / tensormetrics")
 ROUNDS = 5
 
-Hook = Callable[[], list[float]]  # all of an epoch, and the numbers it logs
+Hook = Callable[[], list[float]]  # runs an epoch and returns the numbers that it logs
 
 
 def installed(*modules: str) -> bool:
@@ -40,7 +40,7 @@ def installed(*modules: str) -> bool:
 
 
 def labels_of(items: int, classes: int, ragged: bool) -> Tensor:
-    """All equally frequent; or the k-th about 1 / k times as often as the first, some of them never."""
+    """Return labels of equal frequencies, or (ragged) with a frequency of about 1 / k for the k-th class."""
     if not ragged:
         return torch.arange(items) % classes
     return torch.multinomial(1 / torch.arange(1.0, classes + 1), items, True)
@@ -72,8 +72,8 @@ def retrieval(size: int, ragged: bool, device: str) -> tuple[str, str, Hook, Hoo
             include=names, k="max_bin_count", knn_func=knn, kmeans_func=len, device=torch.device(device)
         )
         with contextlib.redirect_stdout(None):  # it prints warnings
-            found = scores.get_accuracy(*map(torch.cat, zip(*batches, strict=True)))
-        return [found[name] for name in names]
+            values = scores.get_accuracy(*map(torch.cat, zip(*batches, strict=True)))
+        return [values[name] for name in names]
 
     rival = peer if installed("pytorch_metric_learning", *["faiss"] * (device == "cpu")) else None
     return f"retrieval, {items:,} x 128, {classes} classes", "pytorch-metric-learning", ours, rival
@@ -119,22 +119,23 @@ def association_(size: int, ragged: bool, device: str) -> tuple[str, str, Hook, 
     table = torch.randn(2000, dim, device=device)
     lengths = torch.randint(5, 26, (queries, 4)) if ragged else torch.full((queries, 4), 25)
     words = torch.rand(queries, 4, len(table)).topk(25).indices  # WEFE counts a word of a set once
-    inside = torch.arange(25) < lengths[..., None]
+    is_word = torch.arange(25) < lengths[..., None]
     batches = [
-        (w.unbind(1), m.unbind(1)) for w, m in zip(words.to(device).split(16), inside.to(device).split(16), strict=True)
+        (w.unbind(1), m.unbind(1))
+        for w, m in zip(words.to(device).split(16), is_word.to(device).split(16), strict=True)
     ]
     sets = [[w[:n].tolist() for w, n in zip(*of_query, strict=True)] for of_query in zip(words, lengths, strict=True)]
 
     def ours() -> list[float]:
         metric = association.WEAT().to(device)
-        for sides, masks in batches:
-            vectors = (table[side] for side in sides)
+        for columns, masks in batches:
+            vectors = (table[tokens] for tokens in columns)
             metric.update(*(map(association.WordSet, vectors, masks) if ragged else vectors))
         return [float(metric.compute())]
 
     def numpy_loop() -> list[float]:
         vectors = table.cpu().double().numpy()
-        return [np.mean([numpy_weat(*(vectors[side] for side in query))[0] for query in sets])]
+        return [np.mean([numpy_weat(*(vectors[tokens] for tokens in query))[0] for query in sets])]
 
     def wefe() -> list[float]:
         import gensim
@@ -145,12 +146,12 @@ def association_(size: int, ragged: bool, device: str) -> tuple[str, str, Hook, 
         keyed = gensim.models.KeyedVectors(dim, dtype=np.float32)
         keyed.add_vectors([str(n) for n in range(len(table))], table.cpu().numpy())
         model = WordEmbeddingModel(keyed, "epoch")
-        named = [[[str(n) for n in side] for side in query] for query in sets]
+        named = [[[str(n) for n in tokens] for tokens in query] for query in sets]
         return [np.mean([WEAT().run_query(Query(q[:2], q[2:]), model)["result"] for q in named])]
 
-    known = installed("wefe", "gensim")
+    has_wefe = installed("wefe", "gensim")
     hook = f"association, WEAT of {queries} queries of {'5 to 25' if ragged else '25'} words"
-    return hook, "WEFE" if known else "numpy, in float64", ours, wefe if known else numpy_loop
+    return hook, "WEFE" if has_wefe else "numpy, in float64", ours, wefe if has_wefe else numpy_loop
 
 
 # Structured: F1 of named entities from tags.
@@ -162,11 +163,11 @@ def tags(size: int, ragged: bool, device: str) -> tuple[str, str, Hook, Hook | N
     lengths = draw.integers(0, 60, size) if ragged else np.full(size, 30)
 
     def row(length: int) -> list[str]:
-        drawn = [tag for which in draw.integers(0, 4, length + 1) for tag in spans[which]]
-        return drawn[:length]
+        sampled = [tag for which in draw.integers(0, 4, length + 1) for tag in spans[which]]
+        return sampled[:length]
 
     ref = [row(length) for length in lengths]
-    pred = [other if draw.random() < 0.3 else whole for whole, other in zip(ref, map(row, lengths), strict=True)]
+    pred = [other if draw.random() < 0.3 else original for original, other in zip(ref, map(row, lengths), strict=True)]
     batches = [(pred[n : n + 64], ref[n : n + 64]) for n in range(0, size, 64)]
 
     def ours() -> list[float]:
@@ -179,8 +180,8 @@ def tags(size: int, ragged: bool, device: str) -> tuple[str, str, Hook, Hook | N
     def peer() -> list[float]:
         from seqeval.metrics.sequence_labeling import precision_recall_fscore_support
 
-        whole = [[row for batch in batches for row in batch[side]] for side in (1, 0)]
-        return list(precision_recall_fscore_support(*whole, average="micro")[:3])
+        original = [[row for batch in batches for row in batch[index]] for index in (1, 0)]
+        return list(precision_recall_fscore_support(*original, average="micro")[:3])
 
     hook = f"structured, spans of {size:,} sentences of {'0 to 59' if ragged else '30'} tags"
     return hook, "seqeval", ours, peer if installed("seqeval") else None
@@ -195,10 +196,10 @@ def triggers(size: int, ragged: bool, device: str) -> tuple[str, str, Hook, Hook
     draw, names = np.random.default_rng(1), ("precision", "recall", "f1")
     count = size // 20
     lengths = draw.integers(1, 31, (2, count)) if ragged else np.full((2, count), 15)
-    places = [[[(int(k), 5 * int(k) + int(draw.integers(2))) for k in range(n)] for n in side] for side in lengths]
+    spans = [[[(int(k), 5 * int(k) + int(draw.integers(2))) for k in range(n)] for n in column] for column in lengths]
 
-    def corpus(whole: type, item: type, mention: type) -> list[list[object]]:
-        return [[whole([item(mention(a, b), str(a % 3)) for a, b in row]) for row in side] for side in places]
+    def corpus(container: type, item: type, mention: type) -> list[list[object]]:
+        return [[container([item(mention(a, b), str(a % 3)) for a, b in row]) for row in column] for column in spans]
 
     mine = corpus(Triggers, structured.Trigger, structured.Mention)
     other = corpus(TheirTriggers, TheirTrigger, theirs.Mention)
@@ -206,7 +207,7 @@ def triggers(size: int, ragged: bool, device: str) -> tuple[str, str, Hook, Hook
     def ours() -> list[float]:
         metric = structured.Family(Triggers.metric, {"micro": structured.micro_average(names)}).new().to(device)
         for n in range(0, count, 16):
-            metric.update(*(side[n : n + 16] for side in mine))
+            metric.update(*(column[n : n + 16] for column in mine))
         values = metric.compute()
         return [float(values[f"micro-{name}"]) for name in names]
 
@@ -223,11 +224,11 @@ def triggers(size: int, ragged: bool, device: str) -> tuple[str, str, Hook, Hook
 
 def assignment(size: int, ragged: bool, device: str) -> tuple[str, str, Hook, Hook | None]:
     images, queries, classes = size // 10, 100, 20
-    numbers = torch.randint(0, 64, (images,)).tolist() if ragged else [30] * images
+    counts = torch.randint(0, 64, (images,)).tolist() if ragged else [30] * images
     logits, boxes = torch.randn(images, queries, classes), torch.rand(images, queries, 4) * 0.5 + 0.1
     targets = [
         {"labels": torch.randint(0, classes, (n,)).to(device), "boxes": (torch.rand(n, 4) * 0.5 + 0.1).to(device)}
-        for n in numbers
+        for n in counts
     ]
     batches = [
         ({"pred_logits": logits[n : n + 8].to(device), "pred_boxes": boxes[n : n + 8].to(device)}, targets[n : n + 8])

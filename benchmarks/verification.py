@@ -1,9 +1,9 @@
 """Claim: exact rates of verification (EER, TAR at FAR, area under the ROC curve) are counted over all pairs without a
-list of them. The aim is the time that scikit-learn takes with one.
+list of them. The aim is the time that scikit-learn takes with such a list.
 
-Values are asserted to be equal before anything is timed. scikit-learn is given the squared distances of all pairs in
-float64, by one product of matrices, and its curve is made once for all three. Calls of both take turns in one process;
-times are medians. Memory is that of scikit-learn's list of distances, and the budget of ours.
+Values are asserted to be equal before anything is timed. scikit-learn gets the squared distances of all pairs in
+float64, from one matrix product, and computes its curve once for all three rates. Calls of both take turns in one
+process; times are medians. Memory is that of scikit-learn's list of distances, and our memory budget.
 """
 
 import statistics
@@ -26,7 +26,7 @@ Values = dict[str, float]
 
 
 def rows(sizes: Tensor, dim: int, ties: bool) -> tuple[Tensor, Tensor]:
-    """Items of classes of these sizes; with ties their coordinates are few integers."""
+    """Return items of classes of these sizes; with ties their coordinates are small integers."""
     generator = torch.Generator().manual_seed(0)
     labels = torch.arange(len(sizes)).repeat_interleave(sizes)
     centres = torch.randn(len(sizes), dim, generator=generator)
@@ -63,11 +63,11 @@ def measured(call: Callable[[], object]) -> float:
 
 
 def row(name: str, x: Tensor, labels: Tensor) -> list[str]:
-    expected, found = theirs(x, labels), ours(x, labels)
-    for value, wanted in expected.items():
-        np.testing.assert_allclose(found[value], wanted, rtol=1e-9, err_msg=value)
+    expected, result = theirs(x, labels), ours(x, labels)
+    for value, reference in expected.items():
+        np.testing.assert_allclose(result[value], reference, rtol=1e-9, err_msg=value)
     times = [(measured(lambda: ours(x, labels)), measured(lambda: theirs(x, labels))) for _ in range(ROUNDS)]
-    mine, rival = (statistics.median(side) for side in zip(*times, strict=True))
+    mine, rival = (statistics.median(column) for column in zip(*times, strict=True))
     pairs = len(x) * (len(x) - 1) // 2
     memory = f"{8 * pairs / 2**20:.0f} / {BUDGET / 2**20:.0f}"
     return [name, f"{pairs:,}", f"{1000 * mine:.0f}", f"{1000 * rival:.0f}", f"{rival / mine:.2f}", memory, "1"]

@@ -1,7 +1,7 @@
 """Claim: an interval of a score of all pairs, from 1,000 replicates, takes at most ten times its score.
 
-The interval is asserted to hold the score, and to be that of the score, before anything is timed. Calls of both take
-turns in one process; times are medians.
+The interval is asserted to contain the score, and to report it as its value, before anything is timed. Calls of both
+take turns in one process; times are medians.
 """
 
 import statistics
@@ -49,8 +49,8 @@ def row(name: str, case: str, x: Tensor, labels: Tensor) -> list[str]:
     times = []
     for _ in range(ROUNDS):
         metric = updated()
-        times.append((measured(metric.compute), measured(metric.interval)))  # whose value is known by then
-    score, interval = (statistics.median(side) for side in zip(*times, strict=True))
+        times.append((measured(metric.compute), measured(metric.interval)))  # `interval` reuses the computed value
+    score, interval = (statistics.median(column) for column in zip(*times, strict=True))
     return [name, case, f"{1000 * score:.0f}", f"{1000 * interval:.0f}", f"{interval / score:.1f}", "10"]
 
 

@@ -15,14 +15,14 @@ with leaving_at_once():
     try:
         import click
     except ImportError as error:
-        if sys.argv[1:] == ["info"]:  # which says what to install, and needs nothing of it
+        if sys.argv[1:] == ["info"]:  # reports missing packages without needing them
             raise SystemExit(print(import_module("tensormetrics._info").report())) from None
         if sys.argv[1:] == ["check-gpu"]:
             torch, report = import_module("torch"), import_module("tensormetrics._gpu_report")
             raise SystemExit(report.run(torch.device("cuda"))) from None
         raise SystemExit(f"tensormetrics: {error}; install it with: pip install 'tensormetrics[cli]'") from error
 
-COMMANDS = {  # name -> file in _cli/commands, and what it answers
+COMMANDS = {  # name -> file in _cli/commands, and its description
     "retrieval": ("retrieval", "Do nearest neighbours among embeddings share labels? Do clusters?"),
     "trec": ("trec", "How good are ranked documents, by trec_eval's measures? Files of TREC and BEIR."),
     "association": ("association", "How biased are word vectors between sets of words?"),
@@ -42,7 +42,7 @@ COMMANDS = {  # name -> file in _cli/commands, and what it answers
 
 
 class Commands(click.Group):
-    """Commands in files of their own, imported when they are named; whatever is wrong is one line on stderr."""
+    """Commands in separate files, imported when they are named; an error is one line on stderr."""
 
     def list_commands(self, context: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -59,7 +59,7 @@ class Commands(click.Group):
             formatter.write_dl([(name, answers) for name, (_, answers) in COMMANDS.items()])
 
     def main(self, *args: Any, **kwargs: Any) -> NoReturn:
-        with warnings.catch_warnings(record=True) as told:
+        with warnings.catch_warnings(record=True) as caught:
             warnings.filterwarnings("default", category=UserWarning)
             try:
                 status = super().main(*args, **{**kwargs, "standalone_mode": False}) or 0
@@ -73,7 +73,7 @@ class Commands(click.Group):
             except OSError as error:  # of stdout
                 status, lines = 1, [str(error)]
             else:
-                lines = [str(warning.message) for warning in told]
+                lines = [str(warning.message) for warning in caught]
         for line in dict.fromkeys(lines):
             click.echo(f"tensormetrics: {' '.join(line.split())}", err=True)
         sys.exit(status)

@@ -1,4 +1,4 @@
-"""Where `torch.compile` ends a graph, and why."""
+"""Graph breaks of `torch.compile` and their reasons."""
 
 import functools
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Whether a loop on a device may end, as far as the host can know without waiting for the device."""
+"""Detection, without synchronization, that a loop on a device has converged."""
 
 from collections import deque
 
@@ -9,10 +9,10 @@ from ._gpu_kernels import is_capturing, is_tracing
 
 
 class Convergence:
-    """The flags of the steps of a loop, of which those are read that have reached the host.
+    """Convergence flags of the steps of a loop, read as soon as they have reached the host.
 
-    A step that has nothing left to do must change nothing, since the steps in a GPU's queue run on behind the one that
-    ends the loop. In the capture of a CUDA graph and under tracing no flag is read, and the loop runs to its limit.
+    A step after convergence must change nothing, since a GPU still runs the steps in its queue after the one that ends
+    the loop. In the capture of a CUDA graph and under tracing no flag is read, and the loop runs to its limit.
     """
 
     def __init__(self) -> None:
@@ -20,7 +20,7 @@ class Convergence:
 
     def is_reached(self, unfinished: Tensor) -> bool:
         # unfinished: () bool
-        """Return whether a step, this one or an earlier one, is known to have had nothing left to do."""
+        """Return whether this or an earlier step is known to have converged."""
         if unfinished.device.type == "cpu":
             return not unfinished.item()
         if is_tracing() or is_capturing():
@@ -33,7 +33,7 @@ class Convergence:
 
 
 class Copy:
-    """A copy of a flag to the host, queued behind what the device is to do before it."""
+    """Asynchronous copy of a flag to the host, in the order of the device's queue."""
 
     def __init__(self, flag: Tensor) -> None:
         self.flag = torch.empty((), dtype=torch.bool, device="cpu", pin_memory=True)

@@ -1,7 +1,7 @@
 """Exchange between the ranks of a job: options, tensors, and errors.
 
-Between two exchanges of data there is always one of outcomes. So a rank that fails has one thing to do, wherever it is:
-to tell it, which the others hear where they come next, and the group can be used again.
+Between two exchanges of data there is always one of outcomes. So a rank that fails only has to report it, wherever it
+is: the others receive the report in their next exchange, and the group remains usable.
 """
 
 import functools
@@ -36,11 +36,11 @@ _HEAD, _SHORT = 8, 2048  # bytes of the length of a payload, and of a payload th
 _SMALL, FEW_RANKS = 2**19, 8  # bytes and ranks for which one all-to-all replaces rounds of sends
 _LARGE = 2**24  # bytes: ranks first agree that larger buffers were allocated
 _SAMPLE_SIZE = 2**16  # values of a tensor that is an option
-_PATIENCE = 0.5  # seconds for others to say that they are there
+_PATIENCE = 0.5  # seconds in which other ranks must respond
 
 
 class LostRankError(RuntimeError):
-    """The ranks of a group cannot reach each other any more; their states are unchanged and work in a new group."""
+    """Lost connection between the ranks of a group; their states are unchanged and work in a new group."""
 
 
 def all_gather_status(outcome: Any, group: Group = None) -> list[Any]:
@@ -51,7 +51,7 @@ def all_gather_status(outcome: Any, group: Group = None) -> list[Any]:
     if not failed:
         try:
             payload = pickle.dumps((False, outcome))
-        except Exception as error:  # the others wait for what cannot be sent
+        except Exception as error:  # the others wait for a payload that cannot be sent
             failed, outcome = True, error
     if failed:
         # An exception may not survive pickling; its text does.
@@ -88,7 +88,7 @@ def _gather_payloads(payload: bytes, group: Group) -> list[bytes]:
 
 @contextmanager
 def raise_on_all_ranks(group: Group = None) -> Iterator[None]:
-    """Raise on all ranks what one of them raises in this context, here or in an exchange inside."""
+    """Raise an exception of one rank in this context, or in an exchange within it, on all ranks."""
     try:
         yield
     except BaseException as error:
@@ -163,9 +163,9 @@ def all_gather_cat(tensor: Tensor, group: Group = None, kinds: list[TensorMeta] 
 
 
 def _gather_equal(output: Tensor, tensor: Tensor, group: Group) -> None:
-    # whole: (W, ...)  tensor: (...), of one shape on all ranks
+    # output: (W, ...)  tensor: (...), of one shape on all ranks
     if tensor.device.type == "cpu" and output.nbytes <= _SMALL and len(output) <= FEW_RANKS:
-        # Instead of W - 1 rounds, each of which wakes threads of all ranks.
+        # An all-gather would take W - 1 rounds, each of which wakes threads of all ranks.
         sent = tensor.expand_as(output).contiguous()
         dist.all_to_all_single(output, sent, group=group)
     else:

@@ -81,8 +81,10 @@ def score(
     on_device, labels_on_device = x.to(device), labels.to(device)
 
     def check() -> None:
-        few, few_labels = x[:small], labels[:small] % max(small * classes // rows, 2)
-        values = (calculator.get_accuracy(few.to(to), few_labels.to(to))[name] for to in (device, torch.device("cpu")))
+        part, part_labels = x[:small], labels[:small] % max(small * classes // rows, 2)
+        values = (
+            calculator.get_accuracy(part.to(to), part_labels.to(to))[name] for to in (device, torch.device("cpu"))
+        )
         result, expected = (torch.tensor([value]) for value in values)
         check_same([result], [expected], rtol=1e-12)
 
@@ -151,17 +153,17 @@ def log_gammas(device: torch.device, rows: int, samples: int, operators: Any = N
     return _sampler(device, operators, "log_gamma", shape, min(samples, 100), torch.float32, alpha, _key(1), 0)
 
 
-def permutations(device: torch.device, tests: int, words: int, replicates: int) -> Parts:
-    u, v = torch.randn(2, tests, words, generator=torch.Generator().manual_seed(0), device="cpu")
+def permutations(device: torch.device, tests: int, size: int, replicates: int) -> Parts:
+    u, v = torch.randn(2, tests, size, generator=torch.Generator().manual_seed(0), device="cpu")
     on_device = u.to(device), v.to(device)
 
-    def p_values(u: Tensor, v: Tensor, number: int) -> Tensor:
-        return permutation_p_value(u, v, method="approximate", replicates=number)
+    def p_values(u: Tensor, v: Tensor, count: int) -> Tensor:
+        return permutation_p_value(u, v, method="approximate", replicates=count)
 
     def check() -> None:
-        few, number = slice(0, 64), min(replicates, 20_000)
-        results = p_values(on_device[0][few], on_device[1][few], number)
-        check_same([results], [p_values(u[few], v[few], number)])
+        part, count = slice(0, 64), min(replicates, 20_000)
+        results = p_values(on_device[0][part], on_device[1][part], count)
+        check_same([results], [p_values(u[part], v[part], count)])
 
     return check, lambda: p_values(on_device[0], on_device[1], replicates)
 
@@ -170,12 +172,12 @@ def k_means(device: torch.device, rows: int, dim: int, clusters: int, small: int
     x = points(rows, dim, clusters)[0]
     on_device = x.to(device)
 
-    def step(x: Tensor, number: int) -> Tensor:
-        return TorchKMeans(niter=1, init=x[:number].clone())(x, number)
+    def step(x: Tensor, count: int) -> Tensor:
+        return TorchKMeans(niter=1, init=x[:count].clone())(x, count)
 
     def check() -> None:
-        some = max(small * clusters // rows, 2)
-        check_same([step(on_device[:small], some)], [step(x[:small], some)], fraction=0.999)
+        num_clusters = max(small * clusters // rows, 2)
+        check_same([step(on_device[:small], num_clusters)], [step(x[:small], num_clusters)], fraction=0.999)
 
     return check, lambda: step(on_device, clusters)
 

@@ -28,10 +28,10 @@ OLDEST_FOR_TRITON = 8, 0  # compute capability; below, kernels lack tensor core 
 
 
 class Family(NamedTuple):
-    """Kernels that one trial represents."""
+    """Family of kernels that one trial represents."""
 
     kind: Literal["Triton", "CUDA"]
-    serves: str  # the public names that use them
+    used_by: str  # public names that use them
     needs: tuple[str, ...] = ()  # families whose kernels run together with these
 
 
@@ -47,10 +47,10 @@ FAMILIES = {
 
 
 class Answer(NamedTuple):
-    """Whether a family runs on a device."""
+    """Result of a trial: whether a family runs on a device."""
 
-    works: bool
-    reason: str = ""  # why it does not, and what to do
+    runs: bool
+    reason: str = ""  # why it does not run, and the remedy
 
 
 _ANSWERS: dict[tuple[str, int], Answer] = {}
@@ -84,7 +84,7 @@ def can_use(name: str, device: torch.device) -> bool:
     if key not in _ANSWERS:
         if is_capturing():
             raise RuntimeError(
-                f"{FAMILIES[name].serves}: got a CUDA graph capture before the first use of the {name} kernels on "
+                f"{FAMILIES[name].used_by}: got a CUDA graph capture before the first use of the {name} kernels on "
                 f"{device}, wanted one that was tried; call it once before capturing"
             )
         with _LOCK:
@@ -93,20 +93,20 @@ def can_use(name: str, device: torch.device) -> bool:
                 if answer is None:
                     return False
                 _ANSWERS[key] = answer
-                if not answer.works and not is_plain():
+                if not answer.runs and not is_plain():
                     _warn(name, device, answer)
-    return _ANSWERS[key].works
+    return _ANSWERS[key].runs
 
 
 def answers(device: torch.device) -> dict[str, Answer]:
-    """Return what each family answers on a GPU, trying those that were not tried yet."""
+    """Return the result of each family on a GPU, after trying the untried ones."""
     for name in FAMILIES:
         can_use(name, device)
     return {name: _ANSWERS.get((name, _index(device)), Answer(False, "out of memory")) for name in FAMILIES}
 
 
 def ask(name: str, device: torch.device) -> Answer | None:
-    """Try a family on a device. None: there was no memory to try it, so that nothing is known."""
+    """Try a family on a device and return the result; None if the trial ran out of memory."""
     family = FAMILIES[name]
     if is_plain():
         return Answer(False, "TENSORMETRICS_PLAIN=1 switches the library's own kernels off")
@@ -121,7 +121,7 @@ def ask(name: str, device: torch.device) -> Answer | None:
             is_equal = import_module("tensormetrics._gpu_trials").TRIALS[name](device)
     except torch.OutOfMemoryError:
         return None
-    except Exception as error:  # whatever a compiler, a driver or a kernel raises means that it does not run
+    except Exception as error:  # any error of a compiler, a driver or a kernel means that it does not run
         line = (str(error).strip() or "no message").splitlines()[0]
         return Answer(False, f"its trial raised {type(error).__name__}: {line:.200}{_advice(family)}")
     return Answer(is_equal, "" if is_equal else "its trial gave other values than the CPU; please report this card")
@@ -152,7 +152,7 @@ def _index(device: torch.device) -> int:
 
 
 def _obstacle(family: Family, device: torch.device) -> str:
-    """Return why a family need not be tried, or an empty text."""
+    """Return the reason why a family cannot run without a trial, or an empty text."""
     if family.kind == "CUDA":
         return ""
     if find_spec("triton") is None:
@@ -180,7 +180,7 @@ def _advice(family: Family) -> str:
 
 def _warn(name: str, device: torch.device, answer: Answer) -> None:
     warnings.warn(
-        f"{FAMILIES[name].serves}: the {name} kernels do not run on {device}: {answer.reason}. Plain torch answers, "
+        f"{FAMILIES[name].used_by}: the {name} kernels do not run on {device}: {answer.reason}. Plain torch answers, "
         "more slowly; `tensormetrics check-gpu` tries all kernels.",
         RuntimeWarning,
         stacklevel=level_of_caller(),

@@ -1,4 +1,4 @@
-"""`tensormetrics check-gpu`: which kernels run on this card, whether they answer as the CPU does, and how fast."""
+"""`tensormetrics check-gpu`: kernels that run on this card, comparison of results with the CPU, and times."""
 
 import shutil
 import subprocess
@@ -25,7 +25,7 @@ def run(device: torch.device, say: Callable[[str], Any] = print, times: bool = T
     say(f"----- tensormetrics check-gpu\n{machine(device)}\nkernels")
     status = EQUAL
     for name, answer in _gpu_kernels.answers(device).items():
-        say(f"  {name:<48} {'run' if answer.works else f'not available: {answer.reason}'}")
+        say(f"  {name:<48} {'run' if answer.runs else f'not available: {answer.reason}'}")
         status |= DIFFERS if "other values" in answer.reason else EQUAL
     say("answers beside those of the CPU")
     for name, parts in SMALL.items():
@@ -76,8 +76,8 @@ def _times(device: torch.device) -> Iterator[str]:
     for name, (with_kernels, without_kernels) in TIMED.items():
         kernels = _time(with_kernels, device)
         with _gpu_kernels.only():
-            plain_time = _time(without_kernels, device)
-        yield f"  {name:<48} {kernels:>14} {plain_time:>12}"
+            torch_time = _time(without_kernels, device)
+        yield f"  {name:<48} {kernels:>14} {torch_time:>12}"
 
 
 def _time(parts: Callable[[torch.device], Parts], device: torch.device) -> str:

@@ -44,7 +44,7 @@ def _code() -> Iterator[str]:
         cpu, cuda = (_native.has_kernel(name, device) for device in ("cpu", "cuda"))
         where = "CPU and CUDA" if cpu and cuda else "CPU" if cpu else "CUDA" if cuda else ""
         answer = where or f"missing: about {operator.slower:g} times slower"
-        yield f"  {name:<16} {answer:<38} {operator.serves}"
+        yield f"  {name:<16} {answer:<38} {operator.used_by}"
         missing += [] if cpu else [operator.library]
     for library in dict.fromkeys(missing):
         yield f"  {library} for CPU: {_why(library, record)}"
@@ -86,7 +86,7 @@ def _code_of(capability: tuple[int, int], record: dict[str, Any]) -> str:
 
 
 def _devices(record: dict[str, Any]) -> Iterator[str]:
-    """Yield what each GPU answers for each family of kernels, and whether the libraries were built for it."""
+    """Yield the state of each family of kernels on each GPU, and whether the libraries were built for it."""
     if _gpu_kernels.is_plain():
         yield "  TENSORMETRICS_PLAIN is set: on GPUs plain torch answers"
     for index in range(torch.cuda.device_count() if torch.cuda.is_available() else 0):
@@ -94,7 +94,7 @@ def _devices(record: dict[str, Any]) -> Iterator[str]:
         yield ""
         yield f"{device}: {torch.cuda.get_device_name(device)}, {_code_of(_gpu_kernels.capability_of(device), record)}"
         for name, answer in _gpu_kernels.answers(device).items():
-            yield f"  {name:<20} {'runs' if answer.works else answer.reason}"
+            yield f"  {name:<20} {'runs' if answer.runs else answer.reason}"
 
 
 def _why(library: str, record: dict[str, Any]) -> str:

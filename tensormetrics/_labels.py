@@ -58,14 +58,14 @@ AT_K = {  # before a depth: "P_10", "ndcg_cut_10", "precision_at_10", "map@10"
     "recall": "recall",
     "success": "success",
 }
-SCORES = "accuracy", "f1", "precision", "recall"  # that stand behind what they are of: "muc-f1", "micro-precision"
+SCORES = "accuracy", "f1", "precision", "recall"  # last parts of names: "muc-f1", "micro-precision"
 AVERAGES = "macro", "micro", "weighted"
 
 
 def label_of(name: str) -> str:
     """Return the label of a score by its name in the code, for example "P@10" of "P_10".
 
-    Names of the user, and those without a label of their own, are written in words; brackets keep what they hold.
+    Other names, such as a user's, are split into words; text in brackets is kept.
     """
     if name in LABELS:
         return LABELS[name]
@@ -81,12 +81,12 @@ def label_of(name: str) -> str:
     group, _, score = name.rpartition("-")
     if group and score in SCORES:
         return f"{label_of(group)} {label_of(score)}"
-    return _in_words(name)
+    return _spaced(name)
 
 
-def _in_words(name: str) -> str:
-    words = re.sub(r"_(?![^\[]*\])", " ", name)
-    if words.isidentifier():
-        words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", words)
-        words = re.sub(r"\b[A-Z](?=[a-z])", lambda capital: capital[0].lower(), words)
-    return words
+def _spaced(name: str) -> str:
+    text = re.sub(r"_(?![^\[]*\])", " ", name)
+    if text.isidentifier():
+        text = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", text)
+        text = re.sub(r"\b[A-Z](?=[a-z])", lambda capital: capital[0].lower(), text)
+    return text

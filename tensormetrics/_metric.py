@@ -45,7 +45,7 @@ P = ParamSpec("P")
 
 
 class NoDataError(RuntimeError, ValueError):
-    """`compute()` was called before any `update()`."""
+    """Error of `compute()` before any `update()`."""
 
 
 class Lock(type(threading.RLock())):  # type: ignore[misc]  # the class of these locks has no public name
@@ -83,11 +83,11 @@ class Options(TypedDict, total=False):
 
 
 class Metric(RecordedArguments, torchmetrics.Metric):
-    """A metric whose state is running sums (`add_state(name, zeros, "sum")`) or kept rows (`add_rows(name)`).
+    """Metric with running sums (`add_state(name, zeros, "sum")`) or stored rows (`add_rows(name)`) as states.
 
     Subclasses write `update` and `compute`. An `update` that fails leaves no trace, because it assigns new tensors to
     sums and never changes one in place. Two states are combined by `merge_state`, on which `forward` is built.
-    Threads may share a metric: whatever reads or writes its state does so one after the other. `forward` and
+    Threads may share a metric: methods that read or write its state run one after the other. `forward` and
     `merge_state` never hold two locks, so that metrics may be merged into each other.
     """
 
@@ -260,7 +260,7 @@ class Metric(RecordedArguments, torchmetrics.Metric):
     def _resampled(
         self, method: str, replicates: int | None = None, seed: int | None = None
     ) -> "resampling.Resampled | resampling.Joined":
-        """Return the sums that the value is read off, those of the data and of each replicate."""
+        """Return the sums of the data and of each replicate, from which values are computed."""
         self.compute()  # a metric that keeps rows finds its items there
         with torch.no_grad(), self._whole_state(method):
             return self._resampled_sums(replicates, seed)
@@ -356,7 +356,7 @@ class Metric(RecordedArguments, torchmetrics.Metric):
 
     @one_at_a_time
     def reset(self) -> None:
-        """Forget everything and free the memory of kept rows."""
+        """Reset all states and free the memory of stored rows."""
         super().reset()
         self._stores, self._kind = {}, None
 

@@ -21,7 +21,7 @@ FOLDER = Path(__file__).parent
 LIBRARIES = "lsa", "dirichlet", "nearest", "sequence", "subsets", "text"
 FAMILIES = {"lsa": "solver", "dirichlet": "sampler"}  # libraries with CUDA kernels -> families of `_gpu_kernels`
 LIBRARY = torch.library.Library("tensormetrics", "DEF")
-UNLOADED: dict[str, str] = {}  # libraries that are there and could not be loaded: why
+UNLOADED: dict[str, str] = {}  # libraries that exist but could not be loaded, with the reason
 
 Reference = TypeVar("Reference", bound=Callable[..., Any])
 
@@ -30,7 +30,7 @@ class Operator(NamedTuple):
     """Description of an operator in warnings and in `python -m tensormetrics info`."""
 
     library: str
-    serves: str  # the public names that call it
+    used_by: str  # public names that call it
     slower: float  # time of the reference over time of the kernel, both on a CPU
 
 
@@ -115,7 +115,7 @@ def warn_missing(name: str, device: str) -> None:
     operator = OPERATORS[name]
     slower = f"about {operator.slower:g} times slower" if device == "cpu" else "many times slower"
     warnings.warn(
-        f"{operator.serves}: there is no native code for {device}, and plain torch answers, {slower}. "
+        f"{operator.used_by}: there is no native code for {device}, and plain torch answers, {slower}. "
         "`python -m tensormetrics info` says why, and what to do.",
         RuntimeWarning,
         stacklevel=level_of_caller(),
@@ -123,7 +123,7 @@ def warn_missing(name: str, device: str) -> None:
 
 
 def needs_derivative(x: Tensor) -> bool:
-    """Return whether derivatives by `x` are needed, which operators do not have and plain torch has."""
+    """Return whether derivatives by `x` are needed, which only plain torch supports."""
     # Tangents may live at any functorch level, so any active forward-mode level counts as needing derivatives.
     return x.requires_grad and torch.is_grad_enabled() or forward_ad._current_level >= 0
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 FONT = 9.0  # points
 LINE, CHARACTER = 0.16, 0.08  # inches, of text of that size
 WIDTH = 28  # characters to a line of a label
-# Four lightnesses, never the same side by side, in two rows of hues: a grey print keeps apart what hatches leave alike.
+# Four lightnesses, never equal in adjacent series, in two rows of hues: series of equal hatches differ in gray too.
 COLORS = "#18366e", "#e07b20", "#1b7340", "#9accf0", "#5a1a5e", "#4f9fa8", "#a8322d", "#e8c95a"
 ON_DARK = "#7fa8f5", "#e07b20", "#4fc47e", "#d5eafc", "#b07fd0", "#5fb7c0", "#ef7d76", "#f3dc86"
 HATCHES = "", "////", "....", "\\\\\\\\", "xxxx", "---", "++"
@@ -233,7 +233,7 @@ def legend_outside(ax: "Axes", title: str | None = None) -> None:
 
 
 def legend_below(figure: "Figure", axes: "Iterable[Axes]", fontsize: float = FONT, **style: Any) -> None:
-    """Draw one legend for all axes of a new figure, in as many rows as its width requires."""
+    """Draw one legend for all axes of a new figure, wrapped to its width."""
     entries = {label: handle for ax in axes for handle, label in zip(*ax.get_legend_handles_labels(), strict=True)}
     if entries:
         width = sum(inches([label]) + 0.45 for label in entries) * fontsize / FONT

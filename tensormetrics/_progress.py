@@ -12,8 +12,8 @@ SECONDS_BETWEEN_LINES = 5.0
 def progress_bar(total: int, unit: str, *, description: str = "", transient: bool = False) -> Iterator["Progress"]:
     """Show how many of `total` units are done: `progress.advance(n)`, and `progress.describe(text)` before the bar.
 
-    A transient bar appears on terminals only, after a second, and is removed at the end; without tqdm there is none.
-    Others are written wherever stderr goes; without tqdm, as a line every few seconds.
+    A transient bar appears on terminals only, after a second, and is removed at the end; it needs tqdm. Others are
+    written to stderr in any case; without tqdm, as a line every few seconds.
     """
     try:
         from tqdm import tqdm

@@ -1,4 +1,4 @@
-"""The base of metrics that keep a row of every item, and who the items are."""
+"""Base of metrics that store a row of every item, and the ids and groups of items."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from .uncertainty.engine.weights import ItemNames, check_same_kind, identity, ki
 
 
 class RowMetric(Metric):
-    """Keeps columns of rows, and the `ids` and `groups` of their items, for `interval` and `compare`.
+    """Metric that stores columns of rows, and the `ids` and `groups` of their items, for `interval` and `compare`.
 
     Either all items have ids or none, and either all have groups or none: others are refused, not mixed.
     """
@@ -30,23 +30,23 @@ class RowMetric(Metric):
         first = next(iter(columns.values()))
         names = identity(len(first), first.device, **items)
         if len(first):
-            check_same_kind(kind_of_units("ids" in names, "groups" in names), self._kind_of_kept(self.metric_state))
+            check_same_kind(kind_of_units("ids" in names, "groups" in names), self._kind_of_state(self.metric_state))
         for name, rows in {**names, **columns}.items():
             self.append_rows(name, rows)
 
     def item_names(self) -> ItemNames:
-        """Return who the items are; a ValueError if some have ids or groups and others have none."""
+        """Return the ids and groups of the items; ValueError if some have ids or groups and others have none."""
         return ItemNames.of_rows(getattr(self, self._columns[0]), self.ids, self.groups)
 
-    def _kind_of_kept(self, state: dict[str, Tensor]) -> int | None:
+    def _kind_of_state(self, state: dict[str, Tensor]) -> int | None:
         return kind_of_rows(len(state[self._columns[0]]), state["ids"], state["groups"])
 
     def _add_state(self, state: dict[str, Tensor]) -> None:
-        check_same_kind(self._kind_of_kept(state), self._kind_of_kept(self.metric_state))
+        check_same_kind(self._kind_of_state(state), self._kind_of_state(self.metric_state))
         super()._add_state(state)
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
-        # States of earlier versions have one column for what shares a weight: groups, or else ids.
+        # States of earlier versions have one column for the resampling units: groups, or else ids.
         units = state_dict.pop(prefix + "units", None)
         if units is not None:
             state_dict[prefix + "groups"], state_dict[prefix + "ids"] = units, units.new_empty(0)

@@ -10,7 +10,7 @@ STEP, FIRST, SECOND = (c - 2**64 for c in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B
 
 
 def random_bits_at(key: Tensor | int, index: Tensor) -> Tensor:
-    # place: int64  ->  int64, 64 random bits for every place
+    # index: int64  ->  int64, 64 random bits for every index
     return mix(key + index * STEP)
 
 

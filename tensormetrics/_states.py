@@ -9,10 +9,10 @@ from torch import Tensor
 
 
 class States(MutableMapping[str, Any]):
-    """The default of each state by name, a view of a metric's dictionary.
+    """Default of each state by name, a view of a metric's dictionary.
 
-    A MetricCollection of torchmetrics takes metrics for one whose states have the same names and, after the first
-    batch, the same values. These names are the same only where the states have to be equal after every batch.
+    A MetricCollection of torchmetrics shares the states of metrics whose states have the same names and, after the
+    first batch, the same values. Names of this view are equal only if the states are equal after every batch.
     """
 
     def __init__(self, defaults: dict[str, Any], metric: Any) -> None:
@@ -41,7 +41,7 @@ class _Names(KeysView[str]):
     _mapping: States
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, _Names):  # of a metric that is none of ours
+        if not isinstance(other, _Names):  # of a metric of another package
             return False
         one, two = self._mapping, other._mapping
         return one.defaults.keys() == two.defaults.keys() and _same(
@@ -52,7 +52,7 @@ class _Names(KeysView[str]):
 
 
 def _same(a: Any, b: Any) -> bool:
-    """Return whether two options mean the same for certain; objects only if they are one."""
+    """Return whether two options are certainly equivalent; objects only if they are identical."""
     if a is b:
         return True
     if type(a) is not type(b):

@@ -1,5 +1,5 @@
-"""Student's distribution: finite series for whole degrees of freedom, quadrature for others and for the noncentral one,
-and the quantiles that invert them."""
+"""Student's distribution: finite series for integral degrees of freedom, quadrature for others and for the noncentral
+distribution, and their inverses, the quantiles."""
 
 import functools
 import math
@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ._device_cache import cached_per_device
 
-FEW_DF = 100  # beyond, an expansion is as good
+TABLE_DF = 100  # for more degrees of freedom, an expansion is as good
 NODES = 200  # of a Gauss-Legendre rule
 DEVIATIONS = 7.35  # normal, beyond which lies 1e-13
 STEPS = 60  # of a bisection
@@ -18,7 +18,7 @@ STEPS = 60  # of a bisection
 
 def t_cdf(t: Tensor, df: int) -> Tensor:
     # t: (...)  ->  (...) float64
-    """P(T <= t), from the series of Abramowitz & Stegun 1964, 26.7.3 and 26.7.4."""
+    """Compute P(T <= t) by the series of Abramowitz & Stegun 1964, 26.7.3 and 26.7.4."""
     angle = torch.atan(t.double() / math.sqrt(df))
     sine, square = angle.sin(), angle.cos().square()
     odd = df % 2
@@ -27,24 +27,24 @@ def t_cdf(t: Tensor, df: int) -> Tensor:
     for k in range(1 + odd, df, 2):  # of cosines to the powers 0, 2, 4, ... or 1, 3, 5, ...
         series = series + term
         term = term * square * (k / (k + 1))
-    inside = (angle + sine * series) * (2 / math.pi) if odd else sine * series
-    return (1 + inside) / 2
+    central = (angle + sine * series) * (2 / math.pi) if odd else sine * series
+    return (1 + central) / 2
 
 
-def t_quantiles(shares: Tensor, df: int) -> Tensor:
-    # shares: (...) in (0, 1)  ->  (...) float64
-    """The t with P(T <= t) = share, by halving the angle atan(t / sqrt(df))."""
-    low, high = torch.full_like(shares, -math.pi / 2), torch.full_like(shares, math.pi / 2)
+def t_quantiles(probabilities: Tensor, df: int) -> Tensor:
+    # probabilities: (...) in (0, 1)  ->  (...) float64
+    """Return the t with P(T <= t) = probability, by bisection of the angle atan(t / sqrt(df))."""
+    low, high = torch.full_like(probabilities, -math.pi / 2), torch.full_like(probabilities, math.pi / 2)
     for _ in range(60):
-        middle = (low + high) / 2
-        below = t_cdf(middle.tan() * math.sqrt(df), df) < shares
-        low, high = middle.where(below, low), high.where(below, middle)
+        center = (low + high) / 2
+        below = t_cdf(center.tan() * math.sqrt(df), df) < probabilities
+        low, high = center.where(below, low), high.where(below, center)
     return ((low + high) / 2).tan() * math.sqrt(df)
 
 
 @functools.lru_cache(maxsize=256)
-def t_quantile(share: float, df: int) -> float:
-    """Return the t with P(T <= t) = share, computed on the host."""
+def t_quantile(probability: float, df: int) -> float:
+    """Return the t with P(T <= t) = probability, computed on the host."""
     low, high = -math.pi / 2, math.pi / 2
     odd = df % 2
     for _ in range(60):
@@ -53,30 +53,32 @@ def t_quantile(share: float, df: int) -> float:
         for k in range(1 + odd, df, 2):  # as in `t_cdf`
             series += term
             term *= math.cos(angle) ** 2 * (k / (k + 1))
-        inside = (angle + math.sin(angle) * series) * (2 / math.pi) if odd else math.sin(angle) * series
-        low, high = (angle, high) if (1 + inside) / 2 < share else (low, angle)
+        central = (angle + math.sin(angle) * series) * (2 / math.pi) if odd else math.sin(angle) * series
+        low, high = (angle, high) if (1 + central) / 2 < probability else (low, angle)
     return math.tan((low + high) / 2) * math.sqrt(df)
 
 
-def t_quantiles_of(share: float, df: Tensor) -> Tensor:
+def t_quantiles_of(probability: float, df: Tensor) -> Tensor:
     # df: (...) integers >= 1  ->  (...) float64
-    """Return the t with P(T <= t) = share for many degrees of freedom, with a relative error below 1e-6 up to .9995."""
-    z = float(torch.special.ndtri(torch.tensor(share, dtype=torch.float64, device="cpu")))
+    """Return the t with P(T <= t) = probability for many df, with a relative error below 1e-6 up to .9995."""
+    z = float(torch.special.ndtri(torch.tensor(probability, dtype=torch.float64, device="cpu")))
     terms = (
         (z**3 + z) / 4,
         (5 * z**5 + 16 * z**3 + 3 * z) / 96,
         (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
     )  # Abramowitz & Stegun 1964, 26.7.5
-    table = _quantiles_of_few(df, share)
+    table = _quantile_table(df, probability)
     free = df.double()
     large = z + sum(term / free ** (n + 1) for n, term in enumerate(terms))
-    return torch.where(df <= FEW_DF, table[df.clamp(1, FEW_DF) - 1], large)
+    return torch.where(df <= TABLE_DF, table[df.clamp(1, TABLE_DF) - 1], large)
 
 
 @cached_per_device
-def _quantiles_of_few(device: torch.device, share: float) -> Tensor:
-    # ->  (FEW_DF,) float64
-    return torch.tensor([t_quantile(share, n) for n in range(1, FEW_DF + 1)], dtype=torch.float64, device=device)
+def _quantile_table(device: torch.device, probability: float) -> Tensor:
+    # ->  (TABLE_DF,) float64
+    return torch.tensor(
+        [t_quantile(probability, n) for n in range(1, TABLE_DF + 1)], dtype=torch.float64, device=device
+    )
 
 
 def log_t_pdf(t: Tensor, df: int) -> Tensor:
@@ -92,8 +94,8 @@ def t_sf(t: Tensor, df: Tensor | float, shift: Tensor | float = 0.0) -> Tensor:
     df, shift = (torch.as_tensor(x, dtype=torch.float64, device=t.device) for x in (df, shift))
     nodes, weights = _nodes(t)
     # Wilson & Hilferty 1931, doi:10.1073/pnas.17.12.684: the cube root of chi-square / df is nearly normal.
-    center, spread = 1 - 2 / (9 * df), DEVIATIONS * (2 / (9 * df)).sqrt()
-    low, high = (center - spread).clamp(min=0) ** 1.5, (center + spread) ** 1.5
+    center, half_width = 1 - 2 / (9 * df), DEVIATIONS * (2 / (9 * df)).sqrt()
+    low, high = (center - half_width).clamp(min=0) ** 1.5, (center + half_width) ** 1.5
     y = torch.lerp(low[..., None], high[..., None], nodes)
     log_density = (df[..., None] - 1) * y.log() - df[..., None] * (y.square() - 1) / 2
     mass = (log_density - log_density.amax(-1, keepdim=True)).exp() * weights
@@ -103,7 +105,7 @@ def t_sf(t: Tensor, df: Tensor | float, shift: Tensor | float = 0.0) -> Tensor:
 
 def t_upper_quantile(tail: float, df: Tensor) -> Tensor:
     # df: (...)  ->  (...) float64
-    """Return the t with P(T > t) = tail <= 1/2, by halving the angle atan(t / sqrt(df))."""
+    """Return the t with P(T > t) = tail <= 1/2, by bisection of the angle atan(t / sqrt(df))."""
     low, high = torch.zeros_like(df), torch.full_like(df, math.pi / 2)
     root = df.sqrt()
     for _ in range(STEPS):

@@ -37,7 +37,7 @@ from .uncertainty.engine.weights import (
 
 
 class SumMetric(Metric):
-    """Keeps sums over items, and with `replicates=R` also R weighted ones, for `interval` and `compare`.
+    """Metric of sums over items, with `replicates=R` also of R weighted sums, for `interval` and `compare`.
 
     What is kept is exact, and so the same in any order and split of the items; `ids` and `groups`: see `Uncertain`.
     """
@@ -60,7 +60,7 @@ class SumMetric(Metric):
 
     @property
     def _weighs_items(self) -> bool:
-        """Whether the sums of replicates are kept; replicates of another kind are a subclass's own."""
+        """True if the sums of replicates are stored; subclasses may have replicates of another kind."""
         return bool(self.replicates) and type(self).no_interval is Metric.no_interval
 
     def add_sums(self, width: int) -> None:
@@ -101,7 +101,7 @@ class SumMetric(Metric):
         item = self._numbers(len(rows), rows.device) if ids is None else ids
         unit = item if groups is None else groups
         split, sizes = split_rows(rows), self.sizes.clone()
-        added = weighted_sums(rows, unit, self.replicates, self.seed, halves=True, split=split, sizes=sizes)
+        added = weighted_sums(rows, unit, self.replicates, self.seed, random_halves=True, split=split, sizes=sizes)
         names = [item, *(column for column in (groups, target) if column is not None)]
         if not is_full(self.units):
             entries = entries_of(split, unit)
@@ -113,7 +113,7 @@ class SumMetric(Metric):
         self.identified = self.identified + len(rows) * _kinds(rows, kind)
 
     def _numbers(self, count: int, device: torch.device) -> Tensor:
-        """Number items as they come, on each rank for itself; a restored metric goes on."""
+        """Number items in the order of updates, separately on each rank; a restored metric continues."""
         first = self.identified.sum() if self._first_item is None else self._first_item + self.identified.sum()
         return torch.arange(count, device=device) + first.to(device) + (_rank() << 40)
 
@@ -183,7 +183,7 @@ class SumMetric(Metric):
             self._kind = state["_kind"]
 
     def reset(self) -> None:
-        """Forget everything and free the memory of kept rows."""
+        """Reset all states and free the memory of stored rows."""
         super().reset()
         self._first_item = None
 

@@ -11,13 +11,13 @@ from torch import Tensor
 from . import _native
 from ._files import text_of
 
-WORD = 8  # bytes of a machine word
+WORD_BYTES = 8
 LONGEST = 512  # bytes of a field
 SERVES = "Run.read and Qrels.read"
 
 # data: (bytes,) uint8, complete lines of `columns` fields  kept: indices of fields, ascending  ->  (kept, lines, 2)
-# int64, where these begin and end; (2,) int64: the number of the first line that does not fit, from 1, and how many
-# fields it has, or 0, 0. Lines without fields are passed over.
+# int64, start and end of these fields; (2,) int64: the number of the first invalid line, from 1, and its number of
+# fields, or 0, 0. Lines without fields are skipped.
 split_columns = _native.define(
     "split_columns(Tensor data, int columns, int[] kept) -> (Tensor, Tensor)",
     lambda data, columns, kept: (
@@ -26,7 +26,7 @@ split_columns = _native.define(
     ),
     _native.Operator("text", SERVES, 10),
 )
-# data: (bytes,) uint8  places: (n, 2) int64 contiguous  ->  (n,) float64, (n,) bool: which are no numbers
+# data: (bytes,) uint8  places: (n, 2) int64 contiguous, spans of fields  ->  (n,) float64, (n,) bool, True if no number
 numbers_of_fields = _native.define(
     "numbers_of_fields(Tensor data, Tensor places) -> (Tensor, Tensor)",
     lambda data, places: (
@@ -42,9 +42,9 @@ words_of_fields = _native.define(
     _native.Operator("text", SERVES, 10),
 )
 
-# data: (bytes,) uint8, lines of a word, which may hold spaces, and `columns` numbers  ->  (n, 2) int64, where each word
-# begins and ends; (n, columns) float32, rounded from float64 as numpy does; () bool: whether some line is another, and
-# none of this means anything.
+# data: (bytes,) uint8, lines of a word, which may hold spaces, and `columns` numbers  ->  (n, 2) int64, start and end
+# of each word; (n, columns) float32, rounded from float64 as numpy does; () bool: whether a line is invalid, and all
+# results with it.
 rows_of_words = _native.define(
     "rows_of_words(Tensor data, int columns) -> (Tensor, Tensor, Tensor)",
     lambda data, columns: (
@@ -58,14 +58,14 @@ rows_of_words = _native.define(
 
 @dataclass(frozen=True)
 class Fields:
-    """A column of a file: where its fields begin and end in `data`."""
+    """Column of a file: `data` and the start and end of each field in it."""
 
     data: np.ndarray  # (bytes,) uint8
-    places: np.ndarray  # (n, 2)
+    places: np.ndarray  # (n, 2), start and end of each field
 
     def __getitem__(self, row: int) -> str:
-        begin, end = self.places[row]
-        return bytes(self.data[begin:end]).decode()
+        start, end = self.places[row]
+        return bytes(self.data[start:end]).decode()
 
     def behind(self, rows: int) -> "Fields":
         return Fields(self.data, self.places[rows:])
@@ -74,7 +74,7 @@ class Fields:
         # ->  (n, W) uint64
         """Return the bytes of each field, padded by 0: two fields are equal if these are."""
         longest = int((self.places[:, 1] - self.places[:, 0]).max(initial=1))
-        codes = words_of_fields(torch.from_numpy(self.data), torch.from_numpy(self.places), -(-longest // WORD))
+        codes = words_of_fields(torch.from_numpy(self.data), torch.from_numpy(self.places), -(-longest // WORD_BYTES))
         return codes.numpy().view(np.uint64)
 
     def numbers(self) -> tuple[np.ndarray, np.ndarray]:
@@ -86,7 +86,7 @@ class Fields:
 def split_fields(content: bytearray, path: Path, names: Sequence[str]) -> list[Fields]:
     """Return the columns of a file's content that have a name other than "-".
 
-    Each line has as many fields as names, or none: ValueError names the first other line.
+    Each line has a field for each name, or is empty: ValueError names the first other line.
     """
     data = np.frombuffer(content, np.uint8)
     if data.max(initial=0) >= 0x80 or not data.min(initial=1):
@@ -119,7 +119,7 @@ def _split_columns(data: Tensor, columns: int, kept: list[int]) -> tuple[Tensor,
 @_native.reference("numbers_of_fields")
 def _numbers_of_fields(data: Tensor, places: Tensor) -> tuple[Tensor, Tensor]:
     raw = data.numpy().tobytes()
-    values = [_number(raw[begin:end]) for begin, end in places.tolist()]
+    values = [_number(raw[start:end]) for start, end in places.tolist()]
     wrong = [value is None for value in values]
     return (
         torch.tensor([value or 0.0 for value in values], dtype=torch.float64, device="cpu"),
@@ -130,7 +130,7 @@ def _numbers_of_fields(data: Tensor, places: Tensor) -> tuple[Tensor, Tensor]:
 @_native.reference("words_of_fields")
 def _words_of_fields(data: Tensor, places: Tensor, width: int) -> Tensor:
     raw = data.numpy().tobytes()
-    fields = np.array([raw[begin:end] for begin, end in places.tolist()], f"S{WORD * width}")
+    fields = np.array([raw[start:end] for start, end in places.tolist()], f"S{WORD_BYTES * width}")
     return torch.from_numpy(fields.view(np.int64).reshape(len(places), width))
 
 
@@ -138,14 +138,14 @@ def _words_of_fields(data: Tensor, places: Tensor, width: int) -> Tensor:
 def _rows_of_words(data: Tensor, columns: int) -> tuple[Tensor, Tensor, Tensor]:
     lines = data.numpy().tobytes().removesuffix(b"\n").split(b"\n")
     fields = [[] if line[:1].isspace() else line.rsplit(None, columns) for line in lines]
-    numbers = [[_number(field) for field in row[1:]] for row in fields]
-    if any(len(row) != columns or None in row for row in numbers):
+    rows = [[_number(field) for field in row[1:]] for row in fields]
+    if any(len(row) != columns or None in row for row in rows):
         values = torch.empty(0, columns, dtype=torch.float32, device="cpu")
         return torch.empty(0, 2, dtype=torch.int64, device="cpu"), values, torch.tensor(True, device="cpu")
-    begin = np.cumsum([0, *(len(line) + 1 for line in lines[:-1])])
-    places = np.stack([begin, begin + [len(word) for word, *_ in fields]], 1)
-    values = torch.tensor(numbers, dtype=torch.float64, device="cpu").float()
-    return torch.from_numpy(places), values, torch.tensor(False, device="cpu")
+    starts = np.cumsum([0, *(len(line) + 1 for line in lines[:-1])])
+    spans = np.stack([starts, starts + [len(text) for text, *_ in fields]], 1)
+    values = torch.tensor(rows, dtype=torch.float64, device="cpu").float()
+    return torch.from_numpy(spans), values, torch.tensor(False, device="cpu")
 
 
 def _number(field: bytes) -> float | None:

@@ -242,9 +242,9 @@ def test_rates_of_the_machine_and_shares_of_the_limit(monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT))
     from benchmarks._machine import Machine, measured
 
-    found = measured(turns=1, side=64, copied=2**12)
-    assert all(rate > 0 for rate in found) and "billion multiply-adds" in found.said()
+    found = measured(turns=1, size=64, copied=2**12)
+    assert all(rate > 0 for rate in found) and "billion multiply-adds" in found.description()
     machine = Machine(float32=100.0, int8=400.0, copied=50.0)
-    assert machine.share(2.0, float32=100) == 0.5
-    assert machine.share(10.0, float32=200, int8=800, copied=50) == 0.5
-    assert machine.share(4.0) == 0
+    assert machine.fraction(2.0, float32=100) == 0.5
+    assert machine.fraction(10.0, float32=200, int8=800, copied=50) == 0.5
+    assert machine.fraction(4.0) == 0

@@ -153,7 +153,7 @@ def test_every_row_is_answered_by_plain_torch_after_one_warning(reason, gpu, ask
     messages = [str(each.message) for each in caught if "kernels do not run" in str(each.message)]
     assert len(messages) == len(_gpu_kernels._ANSWERS) and {name for name, _ in _gpu_kernels._ANSWERS} == TRITON
     assert any(reason in message for message in messages)
-    assert not any(each.works for each in _gpu_kernels._ANSWERS.values())
+    assert not any(each.runs for each in _gpu_kernels._ANSWERS.values())
 
 
 def right(calls: list[str]) -> Callable:

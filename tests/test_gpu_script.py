@@ -44,7 +44,7 @@ def test_a_fact_that_crashes_or_never_ends_costs_one_line(gpu, monkeypatch):
     }
     for reason, program in programs.items():
         monkeypatch.setattr(gpu, "COMMAND", [sys.executable, "-c", program])
-        assert gpu.asked("a fact") == f"failed   {reason}"
+        assert gpu.run_fact("a fact") == f"failed   {reason}"
 
 
 def test_what_is_missing_is_said_and_gone_around(gpu, monkeypatch, tmp_path):
@@ -89,9 +89,9 @@ def test_the_time_of_a_fact_counts_from_its_first_line(gpu, monkeypatch):
     monkeypatch.setattr(gpu, "LIMIT", 1)
     program = "import time; time.sleep(1.5); print('imported', flush=True); print('equal')"
     monkeypatch.setattr(gpu, "COMMAND", [sys.executable, "-c", program])
-    assert gpu.asked("a fact") == "equal"
+    assert gpu.run_fact("a fact") == "equal"
     monkeypatch.setattr(gpu, "COLD_IMPORT", 0.5)
-    assert gpu.asked("a fact") == "failed   no answer in 0.5 s"
+    assert gpu.run_fact("a fact") == "failed   no answer in 0.5 s"
 
 
 @pytest.mark.slow

@@ -1,13 +1,13 @@
-"""What a GPU is asked first: does it answer as the CPU does, and how long does it take. Each fact is a process of its
-own, so that a wrong address or a kernel without end costs one line.
+"""First checks of a GPU: equality with the CPU, and times. Each fact runs in a separate process, so that a wrong
+address or an endless kernel affects one line only.
 
     python -m benchmarks.gpu.ask NAME           the line of a fact
     python -m benchmarks.gpu.ask --all FOLDER   all lines, appended to FOLDER/summary.txt as they come, and
-                                                FOLDER/gpu-expected.md, with the times beside what was expected
+                                                FOLDER/gpu-expected.md, with the times next to the expected ones
     python -m benchmarks.gpu.ask --warm         the facts of Triton at once, without times: compiles its kernels
 
-Where TENSORMETRICS_STAND_IN is set, the assignment's and the posterior's kernels are nvcc's PTX on the CPU, Triton's
-interpreter runs the p-values' if it is there, all others are plain torch, and sizes are small.
+If TENSORMETRICS_STAND_IN is set, the kernels of assignment and posterior are nvcc's PTX on the CPU, Triton's
+interpreter runs those of p-values if it is installed, all others are plain torch, and sizes are small.
 """
 
 import os
@@ -19,7 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from benchmarks.gpu.fact import FACTS, Different, milliseconds
-from benchmarks.gpu.facts import COMPILED  # and they fill FACTS
+from benchmarks.gpu.facts import COMPILED  # the import also fills FACTS
 from benchmarks.gpu.start import STAND_IN
 
 LIMIT = 20 if not STAND_IN else 900  # seconds of a fact; here kernels are compiled and run by few processors
@@ -30,7 +30,7 @@ EXPECTED = ROOT / "benchmarks" / "results" / "gpu-expected.md"
 
 
 def line(name: str) -> str:
-    """What a fact says of itself: equal and its time, or how it differs."""
+    """Run a fact and return its line: "equal", its time and note."""
     check, call = FACTS[name]()
     note = check() or ""
     if "--warm" in sys.argv:
@@ -39,8 +39,8 @@ def line(name: str) -> str:
     return f"equal    {milliseconds(call):10.3f} ms  {note}".rstrip()
 
 
-def asked(name: str, *options: str) -> str:
-    """The line of a fact, from a process of its own, whose time counts from its first line."""
+def run_fact(name: str, *options: str) -> str:
+    """Run a fact in a separate process and return its line; the time limit starts at the first output."""
     limit = LIMIT if not options else 120
     command = [*COMMAND, name, *options]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT) as process:
@@ -63,27 +63,27 @@ def wait_for_line(process: subprocess.Popen, limit: float) -> None:
         raise subprocess.TimeoutExpired(process.args, limit)
 
 
-def filled(table: str, said: dict[str, str]) -> str:
-    """The table of expectations, with what was measured in the last cell of each row that names a fact."""
+def filled(table: str, results: dict[str, str]) -> str:
+    """Return the table of expectations with the measurement in the last cell of each row that names a fact."""
 
     def measured(row: re.Match) -> str:
-        if row[2] not in said:
+        if row[2] not in results:
             return row[0]
-        time_ = re.match(r"equal +([\d.]+) ms", said[row[2]])
-        return f"{row[1]} {time_[1]} ms |" if time_ else f"{row[1]} {said[row[2]].split('  ')[0]} |"
+        time_ = re.match(r"equal +([\d.]+) ms", results[row[2]])
+        return f"{row[1]} {time_[1]} ms |" if time_ else f"{row[1]} {results[row[2]].split('  ')[0]} |"
 
     return re.sub(r"^(\| `([^`]+)` \|.*\|)[^|\n]*\|$", measured, table, flags=re.MULTILINE)
 
 
 def all_of_them(folder: Path) -> bool:
-    said = {}
+    results = {}
     for name in FACTS:
-        said[name] = asked(name)
+        results[name] = run_fact(name)
         with (folder / "summary.txt").open("a") as summary:
-            print(f"{name:22} {said[name]}", file=summary)
-        print(f"{name:22} {said[name]}", flush=True)
-        (folder / "gpu-expected.md").write_text(filled(EXPECTED.read_text(), said))
-    return all(text.startswith("equal") for text in said.values())
+            print(f"{name:22} {results[name]}", file=summary)
+        print(f"{name:22} {results[name]}", flush=True)
+        (folder / "gpu-expected.md").write_text(filled(EXPECTED.read_text(), results))
+    return all(text.startswith("equal") for text in results.values())
 
 
 def main() -> None:
@@ -92,9 +92,9 @@ def main() -> None:
         sys.exit(not all_of_them(Path(sys.argv[2])))
     if argument == "--warm":
         with ThreadPoolExecutor(min(os.cpu_count() or 1, 12)) as pool:
-            said = dict(zip(COMPILED, pool.map(lambda name: asked(name, "--warm"), COMPILED), strict=True))
-        print(*(f"{name}: {text}" for name, text in said.items() if text != "warm"), sep="\n")
-        print(f"{sum(text == 'warm' for text in said.values())} of {len(said)} facts are warm")
+            results = dict(zip(COMPILED, pool.map(lambda name: run_fact(name, "--warm"), COMPILED), strict=True))
+        print(*(f"{name}: {text}" for name, text in results.items() if text != "warm"), sep="\n")
+        print(f"{sum(text == 'warm' for text in results.values())} of {len(results)} facts are warm")
         return
     print("imported", flush=True)
     try:

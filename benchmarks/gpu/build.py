@@ -1,6 +1,6 @@
-"""Builds the native libraries beside the sources, for this machine's card alone and without setuptools.
+"""Build the native libraries next to the sources, for this machine's card alone and without setuptools.
 
-    python -m benchmarks.gpu.build [--dry]      --dry: only says with which commands
+    python -m benchmarks.gpu.build [--dry]      --dry: only print the commands
 
 A g++ line for each folder of csrc and an nvcc line for its CUDA sources, all at once, with the flags of setup.py.
 """
@@ -22,26 +22,26 @@ TORCH = Path(torch.__file__).parent
 
 
 def settings() -> dict[str, Any]:
-    """ABI, ROOMS, FLAGS and OF_ROOM of setup.py, which imports what may be missing here."""
-    found: dict[str, Any] = {}
+    """Return ABI, ROOMS, FLAGS and OF_ROOM of setup.py, which is parsed, since its imports may be missing."""
+    values: dict[str, Any] = {}
     for node in ast.parse((ROOT / "setup.py").read_text()).body:
         if isinstance(node, ast.Assign) and node.targets[0].id in ("ABI", "ROOMS", "FLAGS", "OF_ROOM"):
-            found[node.targets[0].id] = eval(ast.unparse(node.value), dict(found))
-    return found
+            values[node.targets[0].id] = eval(ast.unparse(node.value), dict(values))
+    return values
 
 
 def commands(capability: tuple[int, int]) -> list[list[str]]:
-    """A g++ line for each folder of csrc that users get, and an nvcc line for each that has CUDA sources."""
-    known, lines = settings(), []
+    """Return a g++ command for each folder of csrc that users get, and an nvcc command for each with CUDA sources."""
+    config, lines = settings(), []
     architecture = "".join(map(str, capability))
-    for room in known["ROOMS"]:
-        folder, target = ROOT / "csrc" / room, ROOT / "tensormetrics" / f"_{room}"
-        flags = [*known["FLAGS"], *known["OF_ROOM"].get(room, []), "-w", "-fPIC", "-shared", f"-I{ROOT / 'csrc'}"]
+    for library in config["ROOMS"]:
+        folder, target = ROOT / "csrc" / library, ROOT / "tensormetrics" / f"_{library}"
+        flags = [*config["FLAGS"], *config["OF_ROOM"].get(library, []), "-w", "-fPIC", "-shared", f"-I{ROOT / 'csrc'}"]
         links = [f"-L{TORCH / 'lib'}", "-ltorch_cpu", f"-Wl,-rpath,{TORCH / 'lib'}"]
         sources = map(str, sorted(folder.glob("*.cpp")))
         lines.append(["g++", *flags, f"-isystem{TORCH / 'include'}", *sources, *links, "-o", f"{target}.so"])
         if sources := sorted(folder.glob("*.cu")):
-            line = ["nvcc", *known["ABI"], "-DUSE_CUDA", "--extended-lambda", "--expt-relaxed-constexpr"]
+            line = ["nvcc", *config["ABI"], "-DUSE_CUDA", "--extended-lambda", "--expt-relaxed-constexpr"]
             line += ["-Xcompiler=-fPIC", "-cudart=static", "-shared", f"-arch=sm_{architecture}", f"-I{ROOT / 'csrc'}"]
             line += [f"-isystem={TORCH / 'include'}", *map(str, sources), f"-L{TORCH / 'lib'}"]
             line += ["-Xlinker=--no-as-needed", "-ltorch"]

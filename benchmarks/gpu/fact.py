@@ -1,4 +1,4 @@
-"""A fact of a GPU: a check, which compares with the CPU and may return a note, and the call that is timed."""
+"""Facts of a GPU: a check, which compares with the CPU and may return a note, and a call that is timed."""
 
 from collections.abc import Callable
 
@@ -20,5 +20,5 @@ def fact(name: str) -> Callable:
 
 
 def milliseconds(call: Callable[[], object], patience: float = 4.0) -> float:
-    """Median of up to ten runs after two; one run on a stand-in."""
+    """Return the median time of up to ten runs after two warm-ups; one run without a GPU."""
     return _gpu_checks.milliseconds(call, 0.0 if STAND_IN else patience)

@@ -1,4 +1,4 @@
-"""The facts that are asked for, the most wanted first. What a fact needs is imported within it."""
+"""Facts of a GPU, the most important first. Each fact imports its requirements itself."""
 
 import contextlib
 import os
@@ -24,7 +24,7 @@ def sized(full: tuple[int, ...], small: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def native(name: str):
-    """The operators of a .cu file."""
+    """Return the operators of a .cu file."""
     if not STAND_IN:
         from tensormetrics import assignment, posterior  # noqa: F401  defines them
 
@@ -35,21 +35,21 @@ def native(name: str):
     sys.path[:0] = [str(ROOT / "tests" / "ptx")]
     import library
 
-    native.kept = library.loaded(library.built(name, CACHE), library.SCHEMAS[name])
-    return native.kept.ops
+    native.library = library.loaded(library.built(name, CACHE), library.SCHEMAS[name])
+    return native.library.ops
 
 
 @contextlib.contextmanager
 def on_the_card() -> Iterator[None]:
-    """On a stand-in Triton's interpreter runs the kernels that are launched within, if Triton is there."""
-    usable = _gpu_kernels.can_use
+    """Run the Triton kernels of this context by Triton's interpreter if there is no GPU but Triton is installed."""
+    original = _gpu_kernels.can_use
     if STAND_IN and find_spec("triton"):
         os.environ["TRITON_INTERPRET"] = "1"  # before Triton is imported
         _gpu_kernels.can_use = lambda name, device: True
     try:
         yield
     finally:
-        _gpu_kernels.can_use = usable
+        _gpu_kernels.can_use = original
 
 
 # Neighbors, ranks, clusters.
@@ -87,16 +87,16 @@ fact("lsa 1000x100x100")(lambda: assignments(*sized((1000, 100, 100), (4, 60, 60
 # Sampling.
 
 
-def drawn(parts: Callable[..., Parts], sizes: tuple[int, ...]) -> Parts:
+def sampler(parts: Callable[..., Parts], sizes: tuple[int, ...]) -> Parts:
     return parts(DEVICE, *sizes, operators=native("dirichlet"))
 
 
 sums = _gpu_checks.confusion_sums
-fact("sampler C100 S1e4")(lambda: drawn(sums, sized((100, 10**4), (49, 20))))
-fact("sampler C10 S1e5")(lambda: drawn(sums, sized((10, 10**5), (10, 50))))
-fact("sampler C1000 S1e4")(lambda: drawn(sums, sized((1000, 10**4), (257, 2))))
-fact("item sums 1e5 S1e4")(lambda: drawn(_gpu_checks.item_sums, sized((10**5, 10**4), (100, 130))))
-fact("gammas 1e8")(lambda: drawn(_gpu_checks.log_gammas, sized((100, 10**4), (3, 100))))
+fact("sampler C100 S1e4")(lambda: sampler(sums, sized((100, 10**4), (49, 20))))
+fact("sampler C10 S1e5")(lambda: sampler(sums, sized((10, 10**5), (10, 50))))
+fact("sampler C1000 S1e4")(lambda: sampler(sums, sized((1000, 10**4), (257, 2))))
+fact("item sums 1e5 S1e4")(lambda: sampler(_gpu_checks.item_sums, sized((10**5, 10**4), (100, 130))))
+fact("gammas 1e8")(lambda: sampler(_gpu_checks.log_gammas, sized((100, 10**4), (3, 100))))
 
 
 @fact("p-values 1e6 x 4096")
@@ -112,17 +112,17 @@ fact("knn 60k D128 k1000")(lambda: neighbors(*sized((60_000, 128, 1000), (400, 1
 fact("k-means 60k x 11316")(lambda: _gpu_checks.k_means(DEVICE, *sized((60_502, 512, 11_316, 3000), (300, 12, 7, 100))))
 
 
-# Raw rates: the yardsticks of all others. Their times are of one product, copy, draw.
+# Raw rates, for comparison with all others. Their times are those of one product, copy, draw.
 
 
 def product(dtype: torch.dtype, multiply: Callable, operations: str) -> Parts:
-    (side,) = sized((8192,), (64,))
-    a, b = (torch.randint(-3, 4, (side, side)).to(dtype).to(DEVICE) for _ in range(2))
+    (size,) = sized((8192,), (64,))
+    a, b = (torch.randint(-3, 4, (size, size)).to(dtype).to(DEVICE) for _ in range(2))
 
     def check() -> str:
-        found = multiply(a[:64].contiguous(), b)
-        check_same([found.float()], [a[:64].float().cpu() @ b.float().cpu()], rtol=1e-3)
-        return f"{2 * side**3 / milliseconds(lambda: multiply(a, b), 1.0) / 1e9:.4g} {operations}"
+        result = multiply(a[:64].contiguous(), b)
+        check_same([result.float()], [a[:64].float().cpu() @ b.float().cpu()], rtol=1e-3)
+        return f"{2 * size**3 / milliseconds(lambda: multiply(a, b), 1.0) / 1e9:.4g} {operations}"
 
     return check, lambda: multiply(a, b)
 
@@ -161,53 +161,53 @@ def torch_gammas() -> Parts:
 @fact("probe row scan")
 def row_scan() -> Parts:
     operators = native("lsa")
-    (side,) = sized((300,), (30,))
-    cost = torch.rand(1, side, side, generator=torch.Generator().manual_seed(0))
-    there = cost.to(DEVICE)
+    (size,) = sized((300,), (30,))
+    cost = torch.rand(1, size, size, generator=torch.Generator().manual_seed(0))
+    on_device = cost.to(DEVICE)
 
     def check() -> str:
-        found = operators.lsa(there, False)
-        check_same(found, torch.ops.tensormetrics.lsa(cost, False))
-        scans = int(found[-1].sum())
-        each = 1e6 * milliseconds(lambda: operators.lsa(there, False), 1.0) / scans
-        return f"{scans} row scans of {each:.0f} ns, {each * clock() / 1000:.0f} cycles at {clock()} MHz"
+        results = operators.lsa(on_device, False)
+        check_same(results, torch.ops.tensormetrics.lsa(cost, False))
+        scans = int(results[-1].sum())
+        duration = 1e6 * milliseconds(lambda: operators.lsa(on_device, False), 1.0) / scans
+        return f"{scans} row scans of {duration:.0f} ns, {duration * clock() / 1000:.0f} cycles at {clock()} MHz"
 
-    return check, lambda: operators.lsa(there, False)
+    return check, lambda: operators.lsa(on_device, False)
 
 
 def clock() -> int:
     command = ["nvidia-smi", "--query-gpu=clocks.max.sm", "--format=csv,noheader,nounits"]
-    said = subprocess.run(command, capture_output=True, text=True).stdout.split() if not STAND_IN else []
-    return int(said[0]) if said and said[0].isdigit() else 0
+    output = subprocess.run(command, capture_output=True, text=True).stdout.split() if not STAND_IN else []
+    return int(output[0]) if output and output[0].isdigit() else 0
 
 
 @fact("probe tensor core")
 def tensor_core() -> Parts:
-    """Sums of products on the card against the model that the bounds of the float16 filter are tested with."""
+    """Compare sums of products on the card with the model by which the bounds of the float16 filter are tested."""
     sys.path.append(str(ROOT / "tests" / "retrieval"))
     import numpy as np
     from tensor_cores import CARDS, products
 
     rows = (2.0 ** -np.random.default_rng(0).uniform(11, 13.5, (128, 64))).astype(np.float16)
     rows[:, 0] = 1
-    there = torch.from_numpy(rows).to(DEVICE)
+    on_device = torch.from_numpy(rows).to(DEVICE)
 
     def check() -> str:
-        found = summed(there).double().cpu().numpy()
+        result = summed(on_device).double().cpu().numpy()
         models = {name: products(rows, rows, *card) for name, card in CARDS.items()}
-        shares = {name: (found == model).mean() for name, model in models.items()}
+        fractions = {name: (result == model).mean() for name, model in models.items()}
         exact = rows.astype(np.float64) @ rows.astype(np.float64).T
-        text = ", ".join(f"{share:.1%} are {name}'s" for name, share in shares.items())
-        most = max(np.abs(model - exact).max() for model in models.values())
-        if np.abs(found - exact).max() > 2 * most:
-            raise Different(f"off by {np.abs(found - exact).max():.3g}, the models by {most:.3g}")
+        text = ", ".join(f"{fraction:.1%} are {name}'s" for name, fraction in fractions.items())
+        max_error = max(np.abs(model - exact).max() for model in models.values())
+        if np.abs(result - exact).max() > 2 * max_error:
+            raise Different(f"off by {np.abs(result - exact).max():.3g}, the models by {max_error:.3g}")
         return text
 
-    return check, lambda: summed(there)
+    return check, lambda: summed(on_device)
 
 
 def summed(x: torch.Tensor) -> torch.Tensor:
-    """Products of float16 rows, summed in float32 by a kernel of ours; by the model on a stand-in."""
+    """Return products of float16 rows, summed in float32 by a kernel of the library, or by the model without a GPU."""
     if STAND_IN:
         from tensor_cores import CARDS, products
 

@@ -1,5 +1,5 @@
-"""A plugin of pytest. Failures are noted as they come, for a run that is cut off says nothing of them. After a kernel
-that reads or writes elsewhere every later call of its process fails: xdist then starts another one."""
+"""Plugin of pytest that records failures immediately, since an aborted run would not report them. After a kernel with
+an invalid memory access every later call of its process fails: xdist then starts another one."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""A tile of float16 products summed in float32 as in the search: for a probe of the tensor cores."""
+"""Tile of float16 products summed in float32 as in the search, to probe the tensor cores."""
 
 import torch
 import triton

@@ -1,6 +1,6 @@
-"""What a GPU machine has, in its first second, and how what it lacks is gone around.
+"""Report of a GPU machine within its first second, with fallbacks for missing tools.
 
-Prints lines for the summary. The last one, which begins with "export ", are settings for the steps that follow.
+It prints lines for the summary. The last one, which begins with "export ", has settings for the following steps.
 """
 
 import os
@@ -12,9 +12,9 @@ from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 
-STAND_IN = "TENSORMETRICS_STAND_IN" in os.environ  # what is asked of a card, nvcc's PTX on the CPU answers
+STAND_IN = "TENSORMETRICS_STAND_IN" in os.environ  # no GPU: nvcc's PTX runs on the CPU
 SHOWN = "torch triton setuptools numpy pytest pytest-xdist pytest-timeout".split()
-REQUIRED = "torch", "torchmetrics", "numpy", "lightning-utilities", "packaging"  # whatever is imported needs them
+REQUIRED = "torch", "torchmetrics", "numpy", "lightning-utilities", "packaging"  # needed by all imports
 OLDEST_TORCH = 2, 11
 USES = {
     "the tests": "pytest hypothesis scipy sklearn pandas matplotlib",
@@ -31,7 +31,7 @@ def installed(name: str) -> str:
         return ""
 
 
-def said(command: list[str]) -> str:
+def version_line(command: list[str]) -> str:
     if shutil.which(command[0]) is None:
         return ""
     lines = subprocess.run(command, capture_output=True, text=True).stdout.splitlines()
@@ -39,7 +39,7 @@ def said(command: list[str]) -> str:
 
 
 def refusal() -> str:
-    """Return a sentence about what nothing runs without, or an empty text."""
+    """Return a sentence about missing requirements, or an empty text."""
     missing = [package for package in REQUIRED if find_spec(package.replace("-", "_")) is None]
     if missing:
         return f"missing: {', '.join(missing)}; write pip install {' '.join(missing)}, or put their wheels into .gpu/"
@@ -50,7 +50,7 @@ def refusal() -> str:
 
 
 def around() -> tuple[list[str], dict[str, str]]:
-    """Of what is missing, a line each; and settings."""
+    """Return a line for each missing tool, and settings that replace it."""
     lines, settings = [], {}
     old = installed("setuptools").split(".")[0]
     if not old or int(old) < 77:
@@ -86,7 +86,7 @@ def around() -> tuple[list[str], dict[str, str]]:
 
 def main() -> None:
     print(*(f"{name} {installed(name)}" for name in SHOWN if installed(name)), sep=", ")
-    tools = said(["nvcc", "--version"]), said(["gcc", "--version"]), f"Python {sys.version.split()[0]}"
+    tools = version_line(["nvcc", "--version"]), version_line(["gcc", "--version"]), f"Python {sys.version.split()[0]}"
     print(*filter(None, tools), f"{os.cpu_count()} processors", sep="; ")
     if reason := refusal():
         sys.exit(reason)

@@ -1,18 +1,18 @@
-"""Intervals, comparisons and probabilistic scores: how sure is a number, and is one model better than another?
+"""Intervals and comparisons of scores, and probabilistic scores: is one model better than another?
 
 Every metric has `interval()`. Two metrics that were updated with the same items are compared by `compare`.
 """
 
-# Subpackages and files, each built on those before it; `_metric.py` stands between `engine` and `statistics`:
+# Subpackages and files, each built on the previous ones; `_metric.py` comes between `engine` and `statistics`:
 #   results: the types of results; imports only files below all domains
 #   engine: weights of items, intervals and comparisons of weighted sums
 #   statistics: samples, pooling, tests over folds and data sets; imports no metric
 #   metrics: metrics of binary scores and probabilities, and the wrapper of torchmetrics' metrics
-#   item_scores, score_files, score_sources: scores that exist already, in files, and whatever else they are given as
+#   item_scores, score_files, score_sources: existing scores of items, in files, and in other containers
 #   sequences: intervals that hold at every number of items
 #   scores: the interval of a score
-#   metric_pairs, paired_scores, paired_sequences, model_tables, comparison: the comparison of two metrics, of plain
-#     scores, of these at every number of items, of several models, and the door to all
+#   metric_pairs, paired_scores, paired_sequences, model_tables, comparison: comparisons of two metrics, of scores, of
+#     scores at every number of items, of several models, and the public function for all of them
 #   planning: the number of items of a comparison
 #   battles: strengths and ratings of models from pairwise judgements
 
@@ -118,7 +118,7 @@ __all__ = [
     "variance_components",
 ]
 
-# Importing the engine runs this file, and the files below import what is built on the engine: hence lazily.
+# Lazy imports: importing the engine runs this file, and the public modules import modules that need the engine.
 _MODULES = {
     "comparison": ("compare",),
     "engine.corrections": ("correct_p_values",),
@@ -191,7 +191,7 @@ _MODULES = {
     ),
 }
 
-if not TYPE_CHECKING:  # a type checker would take every name for one that exists
+if not TYPE_CHECKING:  # with `__getattr__`, a type checker would accept every name
 
     def __getattr__(name: str) -> Any:
         for module, names in _MODULES.items():

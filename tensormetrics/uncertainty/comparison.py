@@ -1,4 +1,4 @@
-"""Two metrics on the same items, one against a number, or several models: which is better, and how sure is that?"""
+"""Comparison of two metrics on the same items, of a metric with a number, or of several models."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -40,15 +40,15 @@ def compare(
     A model is given as scores of items that exist already, see `interval`, or as a metric that was updated. Scores are
     paired by id where both have ids (the keys of a dictionary, `ids`, or those of a log), else by position.
 
-    Two models: each item (or group of items) has the same weight on both samples, so that what both find hard is no
-    noise: see `Metric.interval`, also for the options. The p-value is that of a paired randomisation test in which the
-    items, or whole groups, of a and b are swapped at random (Noreen 1989; Yeh 2000, doi:10.3115/992730.992783), its
+    Two models: each item (or group of items) has the same weight in both samples, so that items that are hard for both
+    models add no noise: see `Metric.interval`, also for the options. The p-value is that of a paired randomization
+    test, which swaps items, or groups, of a and b at random (Noreen 1989; Yeh 2000, doi:10.3115/992730.992783), with
     resolution 1 / (1 + replicates), or that of the draws if it is larger. Options that say how a model answers, such
     as the distance or the search of embeddings, may differ.
 
-    A number: the interval is `interval(a)` minus it. The p-value of a share of right items without groups is that of
-    the exact binomial test (two-sided twice the smaller tail), of other means that of random signs of the differences
-    to the number, or that of the draws if it is larger; other values have that of the draws.
+    A number: the interval is `interval(a)` minus it. The p-value of a fraction of right items without groups is that
+    of the exact binomial test (two-sided twice the smaller tail), of other means that of random signs of the
+    differences to the number, or that of the draws if it is larger; other values have that of the draws.
 
     Several models: name -> model, or name -> {name: score}, or a DataFrame whose column `model` names them, in a table
     of all pairs that also knows the models, their ranks and the best ones, see `ComparisonTable`; with a `baseline` in
@@ -66,13 +66,13 @@ def compare(
             that say how a model answers, such as `distance` or `threshold`, may differ. A metric of several values has
             each compared with the number.
         ids: Integers or names of the items of scores; a DataFrame's or file's column.
-        groups: Integers or names of what the items belong to, such as documents; a DataFrame's or file's column.
-        bounds: Least and largest possible score; by default 0 and 1 if all scores are 0 or 1, else unknown.
+        groups: Integers or names of the groups of items, such as documents; a DataFrame's or file's column.
+        bounds: Smallest and largest possible score; by default 0 and 1 if all scores are 0 or 1, else unknown.
         score: Column of a DataFrame.
         metric: Name of a metric in files; see `read_scores`.
         filter: Name of the answers' filter in logs of lm-evaluation-harness.
         model: Column of a DataFrame that names the models.
-        on_missing: What is done about items that lack a score of some model: ``"error"``; ``"drop"`` leaves them out,
+        on_missing: Treatment of items without a score of some model: ``"error"``; ``"drop"`` leaves them out,
             ``"zero"`` counts them as 0, and `details` has their number.
         higher_is_better: Direction of scores, by default True; metrics know theirs.
         confidence: Mass of the interval, in (0, 1); one-sided in (0.5, 1).
@@ -80,12 +80,12 @@ def compare(
             one-sided interval begins (or ends) with a bound of this confidence and goes on to the end of the range.
         replicates: Number of random draws; see `Metric.interval`.
         seed: Seed of the draws.
-        correction: Of the p-values of several models, for each score by itself, and of the fields of `FieldScores`;
-            see `correct_p_values`.
+        correction: Correction of the p-values of several models, for each score by itself, and of the fields of
+            `FieldScores`; see `correct_p_values`.
         baseline: Name of the model from which the others differ.
         rope: Differences up to it do not matter in practice; `p_rope` is the probability of such a difference.
         anytime: Whether interval and p-value hold at every number of items at once, see `interval`: of scores of two
-            models, or of one and a number. Items count in the order of a; nothing is said of `p_better` and `p_rope`.
+            models, or of one and a number. Items count in the order of a; `p_better` and `p_rope` are NaN.
         looks: With `anytime`, the numbers of items (or groups) after which the comparison is wanted.
 
     Returns:
@@ -128,7 +128,7 @@ def compare(
         return compare_models(a, options, correction, baseline, source, on_missing)
     if baseline is not None:
         raise ValueError(f"baseline: got {baseline!r} for two metrics, wanted several models as {{name: metric}}")
-    options.question(bool)  # which checks them before any work
+    options.question(bool)  # checks the options before any work
     if anytime:
         return _compared_anytime(a, b, source, options, on_missing, looks)
     if is_scores(a) and is_number(b):

@@ -1,4 +1,4 @@
-"""`Scores`: what items scored, computed elsewhere, with the names by which another model's scores are found."""
+"""`Scores`: scores of items that were computed elsewhere, with ids that pair them with another model's scores."""
 
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, NamedTuple, cast
@@ -18,13 +18,13 @@ Ids = Tensor | Sequence[Hashable]
 
 
 class ItemScores(NamedTuple):
-    """Scores of distinct items, the mean of each one's repeats."""
+    """Scores of distinct items; repeats of an item are averaged."""
 
     values: Tensor  # (I, V) float64, NaN where an item has no score
     ids: Tensor | None  # (I,) int64; None: positions
     groups: Tensor | None  # (I,) int64
 
-    def present(self) -> "ItemScores":
+    def scored(self) -> "ItemScores":
         """Return the items that have a score."""
         return self.selected(self.values.isnan().logical_not().any(1))
 
@@ -170,8 +170,8 @@ class Scores:
     def _direction(self, name: str) -> bool:
         return self.higher_is_better
 
-    def _resampled(self, asked: str, replicates: int | None = None, seed: int | None = None) -> Resampled:
-        items = self._items().present()
+    def _resampled(self, method: str, replicates: int | None = None, seed: int | None = None) -> Resampled:
+        items = self._items().scored()
         means = resampled_means(
             items.values, items.names(), *check_draws(replicates, seed), bounds=self.bounds or UNBOUNDED
         )
@@ -179,38 +179,38 @@ class Scores:
 
     def id_numbers(self, as_texts: bool = False) -> Tensor:
         # ->  (N,) int64
-        """Return the number of each score's item; `as_texts` takes integers for texts."""
+        """Return the id of each score's item as an integer; `as_texts` treats integer ids as texts."""
         ids = [*map(str, _as_list(cast(Ids, self.ids)))] if as_texts else self.ids
         return units("ids", ids, len(self), self.scores.device)
 
     def _items(self, as_texts: bool = False) -> ItemScores:
-        """Return the items with their ids as numbers; `as_texts` takes integers for texts."""
+        """Return the items with their ids as integers; `as_texts` treats integer ids as texts."""
         values = self.scores.reshape(-1, len(self)).T
         groups = None if self.groups is None else units("groups", self.groups, len(self), values.device)
         if self.ids is None:
             return ItemScores(values, None, groups)
-        numbers = self.id_numbers(as_texts)
-        if len(numbers.unique()) == len(numbers):
-            return ItemScores(values, numbers, groups)
+        item_ids = self.id_numbers(as_texts)
+        if len(item_ids.unique()) == len(item_ids):
+            return ItemScores(values, item_ids, groups)
         rows = torch.cat([values.nan_to_num(0), values.isfinite().double()], 1)
-        sums, names = sums_by_item(rows, ItemNames(numbers, groups))
-        totals, counts = sums.chunk(2, 1)
-        return ItemScores(totals / counts, names.numbers, names.groups)
+        sums, names = sums_by_item(rows, ItemNames(item_ids, groups))
+        value_sums, counts = sums.chunk(2, 1)
+        return ItemScores(value_sums / counts, names.numbers, names.groups)
 
 
 def _numbers(scores: Any) -> Tensor:
     # ->  (..., N) float64, NaN where there is no score
-    wanted = "a tensor, an array, a list or a Series of numbers, or a dictionary of them by id"
+    expected = "a tensor, an array, a list or a Series of numbers, or a dictionary of them by id"
     if isinstance(scores, str | bytes) or not isinstance(scores, Tensor | Sequence) and not is_array(scores):
-        raise TypeError(f"scores: got a {type(scores).__name__}, wanted {wanted}")
+        raise TypeError(f"scores: got a {type(scores).__name__}, wanted {expected}")
     try:
         tensor = _tensor_of(scores)
     except (TypeError, ValueError) as error:
-        raise TypeError(f"scores: got what is no number ({error}), wanted {wanted}") from None
+        raise TypeError(f"scores: got a value that is no number ({error}), wanted {expected}") from None
     if tensor.ndim == 0:
         raise ValueError("scores: got a single number, wanted a score for each item")
     if tensor.is_complex():
-        raise TypeError(f"scores: got {tensor.dtype}, wanted {wanted}")
+        raise TypeError(f"scores: got {tensor.dtype}, wanted {expected}")
     tensor = tensor.double()
     if bool(tensor.isinf().any()):
         raise ValueError("scores: got infinite ones, wanted finite numbers, or NaN for a missing score")
@@ -239,13 +239,13 @@ def _tensor_of(data: Any) -> Tensor:
 
 
 def _bounds(scores: Tensor, bounds: tuple[float, float] | None) -> tuple[float, float] | None:
-    present = scores[~scores.isnan()]
+    scored = scores[~scores.isnan()]
     if bounds is None:
-        return (0.0, 1.0) if bool(((present == 0) | (present == 1)).all()) else None
+        return (0.0, 1.0) if bool(((scored == 0) | (scored == 1)).all()) else None
     low, high = bounds
     if not low < high:
         raise ValueError(f"bounds: got {bounds}, wanted two numbers, the smaller one first")
-    outside = present[(present < low) | (present > high)]
+    outside = scored[(scored < low) | (scored > high)]
     if len(outside):
         raise ValueError(f"scores: got {float(outside[0])}, wanted scores within the bounds {low} and {high}")
     return float(low), float(high)
@@ -277,7 +277,7 @@ def _names(name: str, names: Any, count: int) -> Ids:
 def _looked_up(groups: Mapping[Hashable, Hashable], ids: Ids | None) -> list[Hashable]:
     if ids is None:
         raise ValueError("groups: got a dictionary for scores without ids; write ids=")
-    lacking = [name for name in _as_list(ids) if name not in groups]
-    if lacking:
-        raise ValueError(f"groups: got none for the id {lacking[0]!r}; wanted a group for each id")
+    missing = [name for name in _as_list(ids) if name not in groups]
+    if missing:
+        raise ValueError(f"groups: got none for the id {missing[0]!r}; wanted a group for each id")
     return [groups[name] for name in _as_list(ids)]

@@ -1,4 +1,4 @@
-"""What is compared of two metrics of one kind, or of one metric and a number."""
+"""Comparison of two metrics of one type, or of one metric and a number."""
 
 import dataclasses
 import inspect
@@ -21,7 +21,7 @@ from .results.estimates import Comparison, check_confidence
 
 
 class Options(NamedTuple):
-    """What `compare` takes beside metrics."""
+    """Options of `compare`."""
 
     confidence: float = 0.95
     alternative: str = "two-sided"
@@ -30,10 +30,10 @@ class Options(NamedTuple):
     rope: float | None = None
 
     def question(self, direction: Callable[[str], bool | None]) -> Question:
-        """Return what is asked; ValueError for an option that is out of range."""
+        """Return the checked options; ValueError for one that is out of range."""
         confidence = check_confidence(self.confidence)
         _checks.check_choice("alternative", self.alternative, ALTERNATIVES)
-        if self.alternative != "two-sided":  # below .5 a bound lies beyond the difference itself
+        if self.alternative != "two-sided":  # below .5 a bound would exclude the difference
             _checks.check_number("confidence", confidence, "a number between 0.5 and 1 for one side", lambda x: x > 0.5)
         if self.rope is not None:
             _checks.check_number("rope", self.rope, "None or a number >= 0", lambda x: x >= 0)
@@ -54,13 +54,13 @@ class SampledMetric(NamedTuple):
             return cls(float(metric), None, None)
         resampled = metric._resampled("comparison", options.replicates, options.seed)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UncertaintyWarning)  # that of the comparison says it
+            warnings.simplefilter("ignore", UncertaintyWarning)  # the comparison warns instead
             estimates = metric._estimates(resampled, options.confidence)
         return cls(metric, resampled, estimates)
 
 
 def compare_sampled(a: SampledMetric, b: SampledMetric, options: Options) -> Any:
-    """Return a `Comparison`, or several by name, that knows both samples and the direction."""
+    """Return a `Comparison`, or several by name, with the estimates of both samples and the direction."""
     question = options.question(a.metric._direction)
     if b.resampled is None:
         return _with_scores(comparisons_with(a.resampled, b.metric, question), a, b)
@@ -84,7 +84,7 @@ def _with_scores(result: Any, a: SampledMetric, b: SampledMetric) -> Any:
 
 
 def check_comparable(a: Any, b: Any, names: tuple[str, str] = ("a", "b")) -> None:
-    """Raise an error before any work: for what is no metric, another kind, or other options that say what is scored."""
+    """Raise an error before any work for arguments that are no metrics, or differ in type or scoring options."""
     if isinstance(b, int | float | np.number) and not isinstance(b, bool):
         _checks.check_number(names[1], b, "a metric or a finite number", math.isfinite)
         samples = [a]
@@ -92,8 +92,8 @@ def check_comparable(a: Any, b: Any, names: tuple[str, str] = ("a", "b")) -> Non
         samples = [a, b]
     for name, sample in zip(names, samples, strict=False):
         if not hasattr(sample, "_resampled"):
-            wanted = f"a metric of this package, or Uncertain(it){', or a number' if sample is b else ''}"
-            raise TypeError(f"{name}: got a {type(sample).__name__}, wanted {wanted}")
+            expected = f"a metric of this package, or Uncertain(it){', or a number' if sample is b else ''}"
+            raise TypeError(f"{name}: got a {type(sample).__name__}, wanted {expected}")
     if len(samples) == 2:
         if type(a) is not type(b):
             raise ValueError(f"{names[1]}: got a {type(b).__name__}, wanted a {type(a).__name__} as {names[0]} is")
@@ -101,7 +101,7 @@ def check_comparable(a: Any, b: Any, names: tuple[str, str] = ("a", "b")) -> Non
 
 
 def check_same_scores(a: Any, b: Any) -> None:
-    """Raise a ValueError where an option differs that says what is scored, rather than how a model answers."""
+    """Raise a ValueError if a scoring option differs; options that say how a model answers may differ."""
     metrics, others = (_parts(sample) for sample in (a, b))
     if len(metrics) != len(others):
         raise ValueError(f"b: got {len(others)} metrics, wanted {len(metrics)} as a has")
@@ -113,13 +113,13 @@ def check_same_scores(a: Any, b: Any) -> None:
 
 
 def _parts(sample: Any) -> list[dict[str, str]]:
-    """Return the options of each metric in a sample, in words."""
+    """Return the options of each metric in a sample as texts."""
     parts = sample.modules() if isinstance(sample, torch.nn.Module) else [sample]
     return [_options_of(part) for part in parts if isinstance(part, Metric) or hasattr(part, "scoring_options")]
 
 
 def _options_of(metric: Any) -> dict[str, str]:
-    """Return in words what the constructor was given, and the defaults of what it was not."""
+    """Return the arguments of the constructor as texts, with the defaults of the omitted ones."""
     if hasattr(metric, "scoring_options"):
         return {name: described(option) for name, option in metric.scoring_options().items()}
     options = options_of(metric)

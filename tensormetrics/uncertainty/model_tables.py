@@ -42,7 +42,7 @@ def compare_models(
         raise ValueError(f"a: got {len(models)} models, wanted at least two")
     if baseline is not None:
         _checks.check_choice("baseline", baseline, models)
-    options.question(bool)  # which checks them before any work
+    options.question(bool)  # checks the options before any work
     members = {model: _members(metrics, source, model) for model, metrics in models.items()}
     _check_members(members)
     with one_warning():
@@ -73,8 +73,8 @@ def _check_members(members: dict[str, dict[str, Any]]) -> None:
     first, *others = members
     for model in others:
         if members[model].keys() != members[first].keys():
-            got, wanted = (", ".join(members[name]) or "one metric" for name in (model, first))
-            raise ValueError(f"{model}: got {got}, wanted {wanted} as {first} has")
+            got, expected = (", ".join(members[name]) or "one metric" for name in (model, first))
+            raise ValueError(f"{model}: got {got}, wanted {expected} as {first} has")
         for name, metric in members[model].items():
             check_comparable(members[first][name], metric, (first, model))
     for model, metrics in members.items():
@@ -156,7 +156,7 @@ def _ranked(samples: Models, confidence: float) -> Table:
 
 
 def rank_models(resampled: list[Resampled], direction: bool, confidence: float) -> RankSets:
-    """Return the ranks of models of one value each; where their units are kept, with the errors of few of them."""
+    """Return the ranks of models with one value each; stored units give the small-sample errors."""
     sign = 1.0 if direction else -1.0
     readers = [values_of(part).read for part in resampled]
     values = torch.cat([sign * read(part.observed) for read, part in zip(readers, resampled, strict=True)])
@@ -213,7 +213,7 @@ def _table(samples: Models, differences: Comparisons, baseline: str, correction:
 
 
 class one_warning(warnings.catch_warnings):
-    """Inside, equal warnings of many comparisons are one."""
+    """Context manager that emits equal warnings of many comparisons once."""
 
     def __init__(self) -> None:
         super().__init__(record=True)
@@ -225,5 +225,5 @@ class one_warning(warnings.catch_warnings):
 
     def __exit__(self, *error: Any) -> None:
         super().__exit__(*error)
-        for message, category in dict.fromkeys((str(each.message), each.category) for each in self.log or ()):
+        for message, category in dict.fromkeys((str(warning.message), warning.category) for warning in self.log or ()):
             warnings.warn(message, category, stacklevel=4)

@@ -1,4 +1,4 @@
-"""Plain scores of several models, paired by item and compared all at once."""
+"""Scores of several models, paired by item and compared all at once."""
 
 import dataclasses
 import math
@@ -39,7 +39,7 @@ class PairedScores(NamedTuple):
         bounds = common_bounds(models, items.values)
         means = resampled_means(items.values, items.names(), *check_draws(options.replicates, options.seed), bounds)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UncertaintyWarning)  # that of the comparison says it
+            warnings.simplefilter("ignore", UncertaintyWarning)  # the comparison warns instead
             estimate = intervals.interval(means.take(), options.confidence)
         estimate = intervals.with_values(estimate, items.values.nanmean(0))
         estimates = [
@@ -58,10 +58,10 @@ class PairedScores(NamedTuple):
         for scores, estimate, part in zip(self.models.values(), self.estimates, parts, strict=True):
             yield SampledMetric(scores, self.means.take(part, scores.shaped), estimate)
 
-    def compared_with(self, number: float, options: Options) -> Comparison:
+    def compared_with(self, reference: float, options: Options) -> Comparison:
         """Compare the only model with a number."""
         (sample,) = self.samples()
-        return self._with_details(compare_sampled(sample, SampledMetric(number, None, None), options))
+        return self._with_details(compare_sampled(sample, SampledMetric(reference, None, None), options))
 
     def compared(self, options: Options) -> Comparison:
         """Compare two models, of one or more scores part."""
@@ -75,7 +75,7 @@ class PairedScores(NamedTuple):
         return dataclasses.replace(comparison, details=comparison.details | self.details)
 
     def pairs(self, pairs: Sequence[tuple[str, str]], options: Options) -> Iterator[Comparison]:
-        """Yield the comparison of each pair of models that have one score; no pair has operations of its own."""
+        """Yield the comparison of each pair of models that have one score; all pairs share the tensor operations."""
         positions = {name: i for i, name in enumerate(self.models)}
         index = torch.tensor([[positions[a], positions[b]] for a, b in pairs], device=self.means.sums.observed.device)
         first = next(iter(self.models.values()))
@@ -88,15 +88,17 @@ class PairedScores(NamedTuple):
     def _single(
         self, result: Comparison, discordant: list[Any], pairs: list[list[int]], first: Scores
     ) -> Iterator[Comparison]:
-        present = [name for name in (*Comparison.tensors, *Comparison.optional) if getattr(result, name) is not None]
-        tensors = zip(*(getattr(result, name).unbind() for name in present), strict=True)
-        names = {field.name for field in dataclasses.fields(result)} - {*present}
+        tensor_names = [
+            name for name in (*Comparison.tensors, *Comparison.optional) if getattr(result, name) is not None
+        ]
+        tensors = zip(*(getattr(result, name).unbind() for name in tensor_names), strict=True)
+        names = {field.name for field in dataclasses.fields(result)} - {*tensor_names}
         fields = {name: getattr(result, name) for name in names}
         fields |= {"name": first.name, "higher_is_better": first.higher_is_better}
-        for numbers, count, (a, b) in zip(tensors, discordant, pairs, strict=True):
+        for values, count, (a, b) in zip(tensors, discordant, pairs, strict=True):
             details = dict(self.details)
-            own = {"a": self.estimates[a], "b": self.estimates[b], "discordant": count, "details": details}
-            yield Comparison(**{**fields, **dict(zip(present, numbers, strict=True)), **own})
+            pair_fields = {"a": self.estimates[a], "b": self.estimates[b], "discordant": count, "details": details}
+            yield Comparison(**{**fields, **dict(zip(tensor_names, values, strict=True)), **pair_fields})
 
 
 def _discordant(a: Any, b: Any) -> list[int | None]:
@@ -124,7 +126,7 @@ def common_bounds(models: dict[str, Scores], values: Tensor) -> tuple[float, flo
 
 
 def paired_items(models: dict[str, Scores], on_missing: str) -> tuple[ItemScores, dict[str, Any]]:
-    """Return the scores of all models on the same items, side by side, and what happened to the others."""
+    """Return the scores of all models on the common items as columns, and details on the other items."""
     _checks.check_choice("on_missing", on_missing, ON_MISSING)
     _checks.same_device(**{name: scores.scores for name, scores in models.items()})
     kinds = {name: None if scores.ids is None else isinstance(scores.ids, Tensor) for name, scores in models.items()}
@@ -149,7 +151,7 @@ def paired_items(models: dict[str, Scores], on_missing: str) -> tuple[ItemScores
 
 
 def mixes_names(models: dict[str, Scores]) -> bool:
-    """Tell whether some models have integers for ids and some have texts."""
+    """Return whether some models have integer ids and others have texts."""
     return len({isinstance(scores.ids, Tensor) for scores in models.values()}) > 1
 
 

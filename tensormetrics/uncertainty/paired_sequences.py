@@ -21,10 +21,10 @@ from .sequences import (
 
 
 def compare_sequences(
-    models: dict[str, Scores], number: float | None, options: Options, on_missing: str, looks: Sequence[int] | None
+    models: dict[str, Scores], reference: float | None, options: Options, on_missing: str, looks: Sequence[int] | None
 ) -> Comparison:
     """Compare two models item by item, or one with a number; items are in the order of the first model."""
-    options.question(bool)  # which checks them
+    options.question(bool)  # checks the options
     first, *others = models.values()
     if others and others[0].shape != first.shape:
         raise ValueError(
@@ -34,21 +34,21 @@ def compare_sequences(
     for scores in models.values():
         bounds_of(scores)
     low, high = common_bounds(models, items.values)
-    if number is not None and not low < number < high:
-        raise ValueError(f"b: got {number}, wanted a number between the bounds {low} and {high}")
+    if reference is not None and not low < reference < high:
+        raise ValueError(f"b: got {reference}, wanted a number between the bounds {low} and {high}")
     units = units_in_order(items, last_positions(first, items, mixes_names(models)))
-    numbers, is_path = check_looks(looks, units)
+    counts, is_path = check_looks(looks, units)
     parts = units.values.split(len(units.values) // len(models))
     estimates = [
-        estimate_of(units._replace(values=part), scores, (low, high), options.confidence, numbers, is_path)
+        estimate_of(units._replace(values=part), scores, (low, high), options.confidence, counts, is_path)
         for part, scores in zip(parts, models.values(), strict=True)
     ]
-    if number is None:
+    if reference is None:
         differences, ends = parts[0] - parts[1], (low - high, high - low)
     else:
-        differences, ends = parts[0] - number, (low - number, high - number)
-    shape = (*first.shape, len(numbers)) if is_path else first.shape
-    columns = _columns(units._replace(values=differences), ends, options, numbers)
+        differences, ends = parts[0] - reference, (low - reference, high - reference)
+    shape = (*first.shape, len(counts)) if is_path else first.shape
+    columns = _columns(units._replace(values=differences), ends, options, counts)
     difference, low_end, high_end, p_value = (column.reshape(shape) for column in columns)
     unknown = torch.full_like(difference, torch.nan)
     return Comparison(
@@ -63,10 +63,10 @@ def compare_sequences(
         items=units.items,
         groups=units.values.shape[1],
         effective_groups=float(units.values.shape[1]),
-        discordant=None if number is not None else int((differences != 0).any(0).sum()),
+        discordant=None if reference is not None else int((differences != 0).any(0).sum()),
         test="anytime",
         a=estimates[0],
-        b=estimates[1] if number is None else None,
+        b=estimates[1] if reference is None else None,
         higher_is_better=first.higher_is_better,
         rope=options.rope,
         name=first.name,

@@ -1,4 +1,4 @@
-"""How many items does a comparison need, which difference can it show, and with what power?"""
+"""Number of items of a comparison, the difference that it can show, and its power."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from .._student import t_quantiles_of, t_sf
 from .results.conclusions import assurance_of
 from .results.estimates import Comparison, check_confidence
 
-MOST_ITEMS = 2**40
+MAX_ITEMS = 2**40
 STEPS = 60  # of a bisection
 Number = Tensor | float
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Plan:
-    """A comparison of two models that is yet to be made, see `plan`.
+    """Planned comparison of two models, see `plan`.
 
     Args:
         items: Number of items.
@@ -67,12 +67,12 @@ def plan(
 ) -> Plan:
     """Return how many items show a difference with a power, or the difference, or the power.
 
-    The two-sided paired t test of n items, or n groups of them; with `rope` the one-sided test that a is not worse than
-    b by `rope`. Of the three numbers, leave out the one that is wanted.
+    The test is the two-sided paired t test of n items, or n groups of them; with `rope` the one-sided test that a is
+    not worse than b by `rope`. Omit the one of the three numbers that is to be computed.
 
     Args:
-        pilot: What the standard deviation is taken from: a `Comparison`, whose groups of the same mean size are
-            planned, or the pair of scores of both models on the same items.
+        pilot: Source of the standard deviation: a `Comparison`, whose mean group size the plan keeps, or the pair of
+            scores of both models on the same items.
         sd: Standard deviation of the paired difference, without a pilot.
         difference: True difference of the models; with `rope` positive where a is better.
         items: Number of items.
@@ -103,34 +103,34 @@ def plan(
     References:
         Cohen 1988, Statistical Power Analysis for the Behavioral Sciences
     """
-    if sum(number is None for number in (difference, items, power)) != 1:
+    if sum(value is None for value in (difference, items, power)) != 1:
         raise ValueError("difference, items, power: wanted two of them; the third one is the answer")
     confidence = check_confidence(confidence)
     if rope is not None:
         _checks.check_number("rope", rope, "None or a number >= 0", lambda x: x >= 0)
-    spread, size = _pilot(pilot, sd)
-    inputs = {"sd": spread, "difference": difference, "items": items, "power": power}
-    numbers = {name: _as_numbers(value, spread.device) for name, value in inputs.items() if value is not None}
-    _check(numbers, confidence, size, rope)
-    shape = torch.broadcast_shapes(*(number.shape for number in numbers.values()))
-    numbers = {name: number.expand(shape) for name, number in numbers.items()}
+    pilot_sd, size = _pilot(pilot, sd)
+    inputs = {"sd": pilot_sd, "difference": difference, "items": items, "power": power}
+    values = {name: _as_numbers(value, pilot_sd.device) for name, value in inputs.items() if value is not None}
+    _check(values, confidence, size, rope)
+    shape = torch.broadcast_shapes(*(value.shape for value in values.values()))
+    values = {name: value.expand(shape) for name, value in values.items()}
     test = _Test(confidence, rope)
-    deviation = numbers["sd"]
+    deviation = values["sd"]
     if items is None:
-        effect = test.effect(numbers["difference"]) / deviation
-        groups = test.groups(effect, numbers["power"])
-        if bool((groups > MOST_ITEMS).any()):
+        effect = test.effect(values["difference"]) / deviation
+        groups = test.groups(effect, values["power"])
+        if bool((groups > MAX_ITEMS).any()):
             raise ValueError("difference: got one that no number of items shows with this power, wanted a larger one")
     else:
-        groups = (numbers["items"] / size).floor().clamp(min=2).long()
+        groups = (values["items"] / size).floor().clamp(min=2).long()
         if difference is None:
-            effect = test.shift(groups, numbers["power"]) / groups.sqrt()
-            numbers["difference"] = effect * deviation - (rope or 0.0)
+            effect = test.shift(groups, values["power"]) / groups.sqrt()
+            values["difference"] = effect * deviation - (rope or 0.0)
         else:
-            effect = test.effect(numbers["difference"]) / deviation
-    total = (groups * size).ceil().long() if items is None else numbers["items"].long()
-    reached = numbers["power"] if items is not None and power is not None else test.power(groups, effect)
-    return Plan(total, groups, numbers["difference"], reached, deviation, confidence, rope)
+            effect = test.effect(values["difference"]) / deviation
+    total = (groups * size).ceil().long() if items is None else values["items"].long()
+    reached = values["power"] if items is not None and power is not None else test.power(groups, effect)
+    return Plan(total, groups, values["difference"], reached, deviation, confidence, rope)
 
 
 def _pilot(pilot: Any, sd: Any) -> tuple[Tensor, float]:
@@ -153,27 +153,27 @@ def _pilot(pilot: Any, sd: Any) -> tuple[Tensor, float]:
 
 def _as_numbers(value: Any, device: torch.device) -> Tensor:
     # ->  (...) float64
-    if isinstance(value, int | float):  # is filled in there, not copied to the device
+    if isinstance(value, int | float):  # filled in on the device, without a copy from the host
         return torch.full((), float(value), dtype=torch.float64, device=device)
     return torch.as_tensor(array_as_tensor(value), dtype=torch.float64, device=device)
 
 
-def _check(numbers: dict[str, Tensor], confidence: float, size: float, rope: float | None) -> None:
-    """Raise a ValueError for a number out of range; the device is waited for once."""
-    sd, margin = numbers["sd"], rope or 0.0
+def _check(values: dict[str, Tensor], confidence: float, size: float, rope: float | None) -> None:
+    """Raise a ValueError for a number out of range, with one synchronization."""
+    sd, margin = values["sd"], rope or 0.0
     right = {"sd: wanted numbers >= 0": (sd >= 0) & sd.isfinite()}
-    if "difference" in numbers:
-        effect = numbers["difference"] + margin if rope is not None else numbers["difference"].abs()
+    if "difference" in values:
+        effect = values["difference"] + margin if rope is not None else values["difference"].abs()
         right["difference: wanted finite numbers other than 0, with rope above -rope"] = (
             effect > 0
         ) & effect.isfinite()
-    if "items" in numbers:
-        enough = (numbers["items"] >= 2 * size) & (numbers["items"] <= MOST_ITEMS)
+    if "items" in values:
+        enough = (values["items"] >= 2 * size) & (values["items"] <= MAX_ITEMS)
         right[f"items: wanted at least {2 * size:.4g}, so that there are two groups"] = enough
-    if "power" in numbers:
+    if "power" in values:
         level = 1 - confidence
-        inside = (numbers["power"] > level) & (numbers["power"] < 1)
-        right[f"power: wanted numbers above {level:.4g} and below 1"] = inside
+        in_range = (values["power"] > level) & (values["power"] < 1)
+        right[f"power: wanted numbers above {level:.4g} and below 1"] = in_range
     holds = torch.stack([condition.all() for condition in right.values()]).tolist()
     for message in (message for message, is_right in zip(right, holds, strict=True) if not is_right):
         raise ValueError(message)
@@ -191,7 +191,7 @@ class _Test:
 
     def power(self, groups: Tensor, effect: Tensor) -> Tensor:
         # groups: (...) int64  effect: (...)  ->  (...)
-        return self._power_of_shift(groups, (effect * groups.sqrt()).clamp(max=1e9))  # infinite without any spread
+        return self._power_of_shift(groups, (effect * groups.sqrt()).clamp(max=1e9))  # infinite if the sd is 0
 
     def _power_of_shift(self, groups: Tensor, shift: Tensor) -> Tensor:
         limit = t_quantiles_of(self.below, groups - 1)
@@ -199,9 +199,9 @@ class _Test:
         return power + 1 - t_sf(-limit, groups - 1, shift) if self.is_two_sided else power
 
     def groups(self, effect: Tensor, power: Tensor) -> Tensor:
-        # ->  (...) int64, above `MOST_ITEMS` where so many are not enough
-        low, high = torch.ones_like(effect, dtype=torch.int64), torch.full_like(effect, 2 * MOST_ITEMS).long()
-        for _ in range(MOST_ITEMS.bit_length()):
+        # ->  (...) int64, above `MAX_ITEMS` where these are not enough
+        low, high = torch.ones_like(effect, dtype=torch.int64), torch.full_like(effect, 2 * MAX_ITEMS).long()
+        for _ in range(MAX_ITEMS.bit_length()):
             center = ((low + high) // 2).clamp(min=2)
             is_enough = self.power(center, effect) >= power
             low, high = low.where(is_enough, center), center.where(is_enough, high)
@@ -229,7 +229,7 @@ def more_items(comparison: Comparison, power: float) -> int | None:
 
     count = comparison.items
     is_open = float(comparison.low) <= 0 <= float(comparison.high)  # with the p-value, by which no items are too few
-    low, high = (0 if is_open else -1), MOST_ITEMS
+    low, high = (0 if is_open else -1), MAX_ITEMS
     if not is_enough(high):
         return None
     while high - low > 1:

@@ -1,6 +1,6 @@
 """Per-item scores in files: logs of lm-evaluation-harness and inspect_ai, CSV, TSV, JSON and JSONL.
 
-What a file holds is told from its content, never from its name.
+The format of a file is detected from its content, never from its name.
 """
 
 import csv
@@ -17,7 +17,7 @@ from .._tables import import_pandas
 from .item_scores import Scores
 
 MAX_BYTES = 2**30
-HARNESS = {  # what lm-evaluation-harness writes beside the metrics of a sample
+HARNESS = {  # fields of a sample in logs of lm-evaluation-harness that are no metrics
     *("doc_id", "doc", "target", "arguments", "resps", "filtered_resps", "filter", "metrics"),
     *("doc_hash", "prompt_hash", "target_hash"),
 }
@@ -30,14 +30,14 @@ Record = Mapping[str, Any]
 
 
 class Records(NamedTuple):
-    """Objects of a file, with the line of each; of one JSON text its number."""
+    """Objects of a file, with the line of each, or its number within one JSON text."""
 
     rows: list[Record]
     locations: list[str]  # such as "scores.csv, line 3"
 
 
 class Request(NamedTuple):
-    """What is asked of a file."""
+    """Arguments of `read_scores`."""
 
     path: str | os.PathLike
     metric: str | None
@@ -56,7 +56,7 @@ def read_scores(
 ) -> Scores:
     """Read the score of each item from a log or a table.
 
-    The kind is told from the content; files compressed by gzip are opened.
+    The format is detected from the content; files compressed by gzip are opened.
 
     - `samples_*.jsonl` of lm-evaluation-harness: items are `doc_id`; a `filter` must be chosen where there are several.
     - JSON logs of inspect_ai: items are sample `id`, repeats are epochs. C counts 1, P 0.5, I and N 0. Samples that
@@ -76,7 +76,7 @@ def read_scores(
         The scores by id, in the order of the file.
 
     Raises:
-        ValueError: If the file is none of these, a metric, filter or column does not exist, or a score is no number.
+        ValueError: If the format is unknown, a metric, filter or column does not exist, or a score is no number.
         OSError: If the file cannot be read.
 
     Example:
@@ -101,7 +101,7 @@ def read_records(path: str | os.PathLike) -> Records:
 
 
 def _contents(path: str | os.PathLike) -> Records | dict[str, Any]:
-    """Return the objects of a file, or the whole log of inspect_ai."""
+    """Return the objects of a file, or the full log of inspect_ai."""
     data = read_bytes(path, MAX_BYTES)
     if data.startswith(b"PAR1"):
         with parsing(path, "a Parquet file"):
@@ -140,7 +140,7 @@ def _json(text: str, location: str) -> Any:
 
 
 def _whole_json(text: str) -> dict[str, Any] | None:
-    """Return the object that the whole text is; None for objects in lines."""
+    """Return the JSON object of the full text; None for one object per line."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
@@ -290,7 +290,7 @@ def _with_repeats(scores: Scores, repeats: list[Any], path: str | os.PathLike) -
 
 
 def _selected(name: str, request: str | None, names: Sequence[str], path: str | os.PathLike) -> str:
-    """Return what is requested, or else the only one there is."""
+    """Return the requested entry, or the only one if none is requested."""
     if request is None and len(names) == 1:
         return names[0]
     if request is None or request not in names:
@@ -314,9 +314,9 @@ def _number(value: Any, location: str, labels: Mapping[str, float] = TRUTHS) -> 
         text = value.strip()
         if text.lower() in MISSING:
             return math.nan
-        known = labels.get(text, labels.get(text.lower()))
-        if known is not None:
-            return known
+        score = labels.get(text, labels.get(text.lower()))
+        if score is not None:
+            return score
         value = text
     try:
         return float(value)

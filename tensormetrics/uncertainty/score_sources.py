@@ -1,4 +1,4 @@
-"""Whatever scores are provided as, an array, a table or a path, made `Scores`."""
+"""Conversion of an array, a table or a path to `Scores`."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ from .score_files import read_scores
 
 
 class Source(NamedTuple):
-    """How scores are read; for a table or a file `ids`, `groups` and `score` are names of columns."""
+    """Options of reading scores; for a table or a file `ids`, `groups` and `score` are names of columns."""
 
     ids: Any = None
     groups: Any = None
@@ -41,7 +41,7 @@ class Source(NamedTuple):
         return scores.replaced(bounds=self.bounds, higher_is_better=self.higher_is_better)
 
     def check_unused(self, options: Sequence[str], owner: str) -> None:
-        """Raise a ValueError for an option that says nothing about such scores."""
+        """Raise a ValueError for an option that does not apply to such scores."""
         for option in options:
             if getattr(self, option) is not None:
                 raise ValueError(f"{option}: got it for {owner}; leave it out")
@@ -76,12 +76,12 @@ NO_SOURCE = Source()
 
 
 def is_frame(data: Any) -> bool:
-    """Tell a DataFrame of pandas or polars, by what it has."""
+    """Return whether an object has the methods of a pandas or polars DataFrame."""
     return hasattr(data, "columns") and hasattr(data, "to_dict") and hasattr(data, "__getitem__")
 
 
 def is_scores(data: Any) -> bool:
-    """Tell scores from metrics, which compute their own."""
+    """Return whether an object holds scores, as opposed to a metric, which computes them."""
     if isinstance(data, Scores):
         return True
     if hasattr(data, "_resampled"):

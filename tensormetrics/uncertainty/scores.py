@@ -27,31 +27,31 @@ def interval(
 ) -> Any:
     """Return a score and an interval that holds the true one in about `confidence` of such data sets.
 
-    The mean of scores of items that exist already, or the score of a metric. Items, or groups of them, are reweighted
-    together with one imagined item, half of it the worst and half the best, where the bounds of a score are known: see
+    The score is the mean of given scores of items, or that of a metric. Items, or groups of them, are reweighted
+    together with one pseudo-item, half of it the worst and half the best, if the bounds of a score are known: see
     `Metric.interval`.
 
     Args:
         scores: A score for each item: a tensor, array, list or Series, a dictionary by id, `Scores`, a DataFrame, or
             the path of a log or a table, see `read_scores`. NaN is a missing score, which is left out. Or a metric that
             was updated, for which the same as `metric.interval()`.
-        groups: Integers or names of what items belong to, such as documents; a DataFrame's or file's column.
+        groups: Integers or names of the groups of items, such as documents; a DataFrame's or file's column.
         ids: Integers or names of the items; scores of equal ids are repeats, and an item's score is their mean. A
             DataFrame's or file's column.
-        bounds: Least and largest possible score; by default 0 and 1 if all scores are 0 or 1, else unknown.
+        bounds: Smallest and largest possible score; by default 0 and 1 if all scores are 0 or 1, else unknown.
         score: Column of a DataFrame; several make a table.
         metric: Name of a metric in a file.
         filter: Name of the answers' filter in a log of lm-evaluation-harness.
         confidence: Mass of the interval, in (0, 1); default that of the metric, 0.95.
         replicates: Number of random draws; see `Metric.interval`.
         seed: Seed of the draws.
-        anytime: Whether the interval holds at every number of items at once, so that one may look after each batch and
-            stop when one likes: a betting confidence sequence (Waudby-Smith & Ramdas 2023, doi:10.1093/jrsssb/qkad009).
-            It needs bounds, and draws nothing. Items count in their order, which must not depend on scores; with groups
-            it is the mean of the means of groups, in the order in which they are complete. With 500 items it is 1.6 to
-            1.9 times as wide as the interval of a fixed number.
-        looks: With `anytime`, the numbers of items (or groups) after which the interval is wanted, each with the items
-            up to there and the interval that held all along; by default after all.
+        anytime: Whether the interval holds at every number of items at once, so that results may be inspected after
+            each batch and sampling stopped at any time: a betting confidence sequence (Waudby-Smith & Ramdas 2023,
+            doi:10.1093/jrsssb/qkad009). It needs bounds and no random draws. Items count in their order, which must not
+            depend on scores; with groups it is the mean of the means of groups, in the order in which they are
+            complete. With 500 items it is 1.6 to 1.9 times as wide as the interval of a fixed number.
+        looks: With `anytime`, the numbers of items (or groups) after which an interval is computed, each from the items
+            up to there; by default after all.
 
     Shape:
         - scores: ``(..., N)``; leading dimensions are several scores of the same items
@@ -81,14 +81,14 @@ def interval(
         >>> print(interval(hit_rate))
         0.817 [0.712, 0.908]
     """
-    given: Any = {"confidence": confidence, "replicates": replicates, "seed": seed}
-    options = {name: option for name, option in given.items() if option is not None}
+    arguments: Any = {"confidence": confidence, "replicates": replicates, "seed": seed}
+    options = {name: option for name, option in arguments.items() if option is not None}
     check_anytime(anytime, looks, replicates=replicates, seed=seed)
 
-    def of_scores(given: Scores) -> Estimate:
+    def of_scores(sample: Scores) -> Estimate:
         if anytime:
-            return interval_sequence(given, 0.95 if confidence is None else confidence, looks)
-        return given.interval(**options)
+            return interval_sequence(sample, 0.95 if confidence is None else confidence, looks)
+        return sample.interval(**options)
 
     if isinstance(score, list) and is_frame(scores):
         sources = {name: Source(ids, groups, bounds, name, metric, filter) for name in score}

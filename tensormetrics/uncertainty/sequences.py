@@ -1,9 +1,9 @@
-"""Intervals that hold at every number of items at once, for whoever looks at a mean while it is still measured.
+"""Intervals that hold at every number of items at once, for means that are inspected while they are being measured.
 
 A gambler bets on each item that its score lies above (or below) m, with stakes that depend on earlier items alone. If m
-is the mean, the capital is expected to stay as it is, and by Ville's inequality it ever grows by 2 / a with a
-probability of at most a / 2: what makes one of both gamblers that rich is no mean. These are the hedged bets of
-Waudby-Smith & Ramdas 2023, doi:10.1093/jrsssb/qkad009, theorem 3.
+is the mean, the expected capital is constant, and by Ville's inequality it ever grows by 2 / a with a probability of at
+most a / 2: values m for which one of both gamblers reaches that capital are ruled out. This is the hedged capital
+process of Waudby-Smith & Ramdas 2023, doi:10.1093/jrsssb/qkad009, theorem 3.
 """
 
 import math
@@ -19,7 +19,7 @@ from .item_scores import ItemScores, Scores
 from .results.estimates import Estimate, check_confidence
 
 METHOD = "betting confidence sequence"
-PRECISION = 2.0**-44  # of an end, in parts of the range
+PRECISION = 2.0**-44  # of an end, as a fraction of the range
 MAX_STEPS = 50  # six more than bisection needs
 BISECTIONS = 8  # the first steps, until a function is smooth between the ends
 
@@ -34,14 +34,14 @@ class Bets(NamedTuple):
     @classmethod
     def of(cls, units: Tensor, confidence: float) -> "Bets":
         # units: (..., N) in [0, 1], NaN where there is no score
-        present = ~units.isnan()
-        count, units = present.cumsum(-1), units.nan_to_num(0)
+        is_scored = ~units.isnan()
+        count, units = is_scored.cumsum(-1), units.nan_to_num(0)
         means = (0.5 + units.cumsum(-1)) / (count + 1)
-        variances = (0.25 + ((units - means).square() * present).cumsum(-1)) / (count + 1)
+        variances = (0.25 + ((units - means).square() * is_scored).cumsum(-1)) / (count + 1)
         earlier = pad(variances[..., :-1], (1, 0), value=0.25)
         threshold = math.log(2 / (1 - confidence))
         steps = count.clamp(min=1).double()
-        stakes = (2 * threshold / (earlier * steps * (steps + 1).log())).sqrt() * present
+        stakes = (2 * threshold / (earlier * steps * (steps + 1).log())).sqrt() * is_scored
         return cls(torch.stack([units, 1 - units]), stakes.expand(2, *stakes.shape), threshold)
 
     def capital(self, mean: Tensor, count: int) -> Tensor:
@@ -53,22 +53,22 @@ class Bets(NamedTuple):
 
     def interval(self, count: int) -> tuple[Tensor, Tensor]:
         # ->  (...) each, in [0, 1]
-        """Return the ends after `count` units: the least and the largest mean that no capital has ruled out so far."""
+        """Return the interval after `count` units: the smallest and the largest mean that is not ruled out so far."""
         low = torch.zeros(self.units.shape[:-1], dtype=torch.float64, device=self.units.device)
         low = decreasing_root(lambda mean: self.capital(mean, count) - self.threshold, low, -self.threshold)
         return low[0], 1 - low[1]
 
     def p_values(self, mean: float, count: int) -> tuple[Tensor, Tensor]:
         # ->  (...) each
-        """Return the p-values of the mean, valid at every number of units: against larger and against smaller ones."""
-        sides = torch.tensor([mean, 1 - mean], dtype=torch.float64, device=self.units.device)
-        capital = self.capital(sides.view(2, *[1] * (self.units.ndim - 2)).expand(self.units.shape[:-1]), count)
+        """Return the p-values against larger and against smaller means, valid at every number of units."""
+        candidates = torch.tensor([mean, 1 - mean], dtype=torch.float64, device=self.units.device)
+        capital = self.capital(candidates.view(2, *[1] * (self.units.ndim - 2)).expand(self.units.shape[:-1]), count)
         return (-capital[0]).exp(), (-capital[1]).exp()
 
 
 def decreasing_root(function: Callable[[Tensor], Tensor], start: Tensor, last: float) -> Tensor:
     # start: (...), all 0  last: the value at 1  ->  (...) in [0, 1]
-    """Return the largest number, up to `PRECISION`, at which a decreasing function is not negative; 0 if there is none.
+    """Return the largest number, up to `PRECISION`, at which a decreasing function is >= 0; 0 if it is negative at 0.
 
     Bisection, then interpolate, truncate and project (Oliveira & Takahashi 2020, doi:10.1145/3423597): hardly more
     steps than bisection in the worst case, a third of them for smooth functions.
@@ -78,7 +78,8 @@ def decreasing_root(function: Callable[[Tensor], Tensor], start: Tensor, last: f
     for step in range(MAX_STEPS):
         center, width = (low + high) / 2, high - low
         is_open = width > PRECISION
-        if low.device.type == "cpu" and not bool(is_open.any()):  # elsewhere the steps are cheaper than to ask
+        # On GPUs the remaining steps are cheaper than a synchronization.
+        if low.device.type == "cpu" and not bool(is_open.any()):
             break
         secant = (low * high_value - high * low_value) / (high_value - low_value)
         distance = center - secant
@@ -104,9 +105,9 @@ class UnitScores(NamedTuple):
 
     def running_means(self, looks: Sequence[int]) -> Tensor:
         # ->  (V, L)
-        present = ~self.values.isnan()
+        is_scored = ~self.values.isnan()
         index = torch.tensor(looks, dtype=torch.int64, device=self.values.device) - 1
-        return (self.values.nan_to_num(0).cumsum(1) / present.cumsum(1))[:, index]
+        return (self.values.nan_to_num(0).cumsum(1) / is_scored.cumsum(1))[:, index]
 
     def rescaled(self, low: float, high: float) -> Tensor:
         # ->  (V, U) in [0, 1]
@@ -122,11 +123,11 @@ def units_in_order(items: ItemScores, positions: Tensor) -> UnitScores:
         return UnitScores(values.T, len(values))
     distinct, unit = items.groups[order].unique(return_inverse=True)
     last = torch.zeros_like(distinct).scatter_reduce_(0, unit, torch.arange(len(unit), device=unit.device), "amax")
-    place = torch.empty_like(last)
-    place[last.argsort()] = torch.arange(len(last), device=last.device)
+    position = torch.empty_like(last)
+    position[last.argsort()] = torch.arange(len(last), device=last.device)
     sums, counts = (values.new_zeros(len(distinct), values.shape[1]) for _ in range(2))
-    sums.index_add_(0, place[unit], values.nan_to_num(0))
-    counts.index_add_(0, place[unit], (~values.isnan()).double())
+    sums.index_add_(0, position[unit], values.nan_to_num(0))
+    counts.index_add_(0, position[unit], (~values.isnan()).double())
     return UnitScores((sums / counts).T, len(values))
 
 
@@ -135,17 +136,19 @@ def last_positions(scores: Scores, items: ItemScores, as_texts: bool = False) ->
     """Return the position of the last score of each item, whose ids are those of the scores."""
     if items.ids is None or scores.ids is None:
         return torch.arange(len(items.values), device=items.values.device)
-    numbers = scores.id_numbers(as_texts)
+    score_ids = scores.id_numbers(as_texts)
     ordered, order = items.ids.sort()
-    index = torch.searchsorted(ordered, numbers).clamp(max=len(ordered) - 1)
-    known = ordered[index] == numbers
+    index = torch.searchsorted(ordered, score_ids).clamp(max=len(ordered) - 1)
+    is_item = ordered[index] == score_ids
     positions = torch.zeros_like(ordered)
-    positions.scatter_reduce_(0, order[index[known]], torch.arange(len(numbers), device=numbers.device)[known], "amax")
+    positions.scatter_reduce_(
+        0, order[index[is_item]], torch.arange(len(score_ids), device=score_ids.device)[is_item], "amax"
+    )
     return positions
 
 
 def check_anytime(anytime: bool, looks: Sequence[int] | None, **draws: int | None) -> None:
-    """Raise a ValueError for options that say nothing with, or without, `anytime`."""
+    """Raise a ValueError for options that have no effect with, or without, `anytime`."""
     if not anytime and looks is not None:
         raise ValueError("looks: got some without anytime=True; write both")
     for name, value in draws.items():
@@ -154,7 +157,7 @@ def check_anytime(anytime: bool, looks: Sequence[int] | None, **draws: int | Non
 
 
 def check_looks(looks: Any, units: UnitScores) -> tuple[list[int], bool]:
-    """Return after how many units it is looked, by default after all, and whether a path is asked for."""
+    """Return the numbers of units after which an interval is computed, by default all, and whether `looks` was set."""
     count = units.values.shape[1]
     if looks is None:
         return [count], False
@@ -176,10 +179,10 @@ def bounds_of(scores: Scores) -> tuple[float, float]:
 def interval_sequence(scores: Scores, confidence: float, looks: Sequence[int] | None = None) -> Estimate:
     """Return the mean with an interval that holds at every number of items, or a path of them with `looks`."""
     confidence, bounds = check_confidence(confidence), bounds_of(scores)
-    items = scores._items().present()
+    items = scores._items().scored()
     units = units_in_order(items, last_positions(scores, items))
-    numbers, is_path = check_looks(looks, units)
-    return estimate_of(units, scores, bounds, confidence, numbers, is_path)
+    counts, is_path = check_looks(looks, units)
+    return estimate_of(units, scores, bounds, confidence, counts, is_path)
 
 
 def estimate_of(

@@ -128,7 +128,7 @@ def test_what_cannot_be_compared(generator):
     for a, message in (
         (values[:2], "a, b: got shape (2, 10), wanted at least 3 data sets of 4 results each"),
         (values[:, :3], "a, b: got shape (8, 3), wanted at least 3 data sets of 4 results each"),
-        (torch.ones(3, 5), "a, b: got a data set whose differences are all equal or not finite, wanted some spread"),
+        (torch.ones(3, 5), "a, b: got a data set whose differences are all equal or not finite, wanted differing ones"),
     ):
         with pytest.raises(ValueError) as error:
             compare_data_sets(a, torch.zeros_like(a))

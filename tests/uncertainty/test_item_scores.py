@@ -295,7 +295,7 @@ def test_five_ways_to_one_comparison(tmp_path, generator):
         (lambda: interval([]), ValueError, "scores: got none, wanted at least one"),
         (lambda: interval([float("nan")] * 3), ValueError, "scores: got 3 scores that are all missing"),
         (lambda: interval([1.0, float("inf")]), ValueError, "scores: got infinite ones, wanted finite numbers"),
-        (lambda: interval(["a", "b"]), TypeError, "scores: got what is no number"),
+        (lambda: interval(["a", "b"]), TypeError, "scores: got a value that is no number"),
         (lambda: interval(0.5), TypeError, "scores: got a float, wanted scores or a metric"),
         (lambda: interval([1, 2], bounds=(0, 1)), ValueError, "scores: got 2.0, wanted scores within the bounds 0 and"),
         (lambda: interval([1, 2], bounds=(1, 1)), ValueError, "bounds: got (1, 1), wanted two numbers"),

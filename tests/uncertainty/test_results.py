@@ -304,7 +304,7 @@ def test_results_of_several_values_fill_columns():
             TypeError,
             "cells: got a Tensor in row 'a', column 'x', wanted an Estimate",
         ),
-        ((["a"], ["x"], [[Estimate(*torch.rand(3, 2))]]), TypeError, "got 2 values .* Table.of spreads"),
+        ((["a"], ["x"], [[Estimate(*torch.rand(3, 2))]]), TypeError, "got 2 values .* Table.of splits"),
     ],
 )
 def test_what_is_no_table_is_refused(arguments, error, message):

@@ -7,7 +7,7 @@ from known_statistics import KNOWN, close
 from scipy import stats
 
 from tensormetrics.uncertainty import beta_icdf, truncated_gamma_icdf, truncated_normal_icdf, truncated_t_icdf
-from tensormetrics.uncertainty.statistics.truncated import MANY
+from tensormetrics.uncertainty.statistics.truncated import MIN_INTERPOLATED
 
 U = np.array([1e-9, 0.001, 0.3, 0.5, 0.999, 1 - 1e-9])
 
@@ -99,7 +99,7 @@ def test_batched_equals_a_loop(device):
 @pytest.mark.parametrize("ends", [False, True])
 def test_many_variates_equal_few(ends, generator, device):
     """Many are read from cubics, which few of them, and the ends of (0, 1), are not."""
-    u = (torch.randint(2**32, (MANY + 9, 2), generator=generator).double() + 0.5) / 2**32
+    u = (torch.randint(2**32, (MIN_INTERPOLATED + 9, 2), generator=generator).double() + 0.5) / 2**32
     u[:8, 0] = torch.tensor([2**-33, 1e-9, 1e-3, 0.5, 0.5 + 2**-33, 0.999, 1 - 1e-9, 1 - 2**-33], dtype=u.dtype)
     if ends:  # which no random variate reaches
         u[8] = torch.tensor([0.0, 1.0])

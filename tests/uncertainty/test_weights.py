@@ -23,7 +23,7 @@ def weight(seed: int, item: int, replicate: int) -> tuple[float, int]:
 def test_sums_of_weighted_rows(generator, device):
     items = [0, 1, 2**40 + 3, -5, -(2**62), 1]
     rows = torch.randn(6, 2, generator=generator, dtype=torch.float64)
-    found = weights.weighted_sums(rows.to(device), torch.tensor(items, device=device), 19, 7, halves=True)
+    found = weights.weighted_sums(rows.to(device), torch.tensor(items, device=device), 19, 7, random_halves=True)
     assert found.shape == (2, 3, 19, 1, 2)
     drawn = np.array([[weight(7, item, r) for item in items] for r in range(19)])  # (19, 6, 2)
     for side in range(2):

@@ -20,7 +20,7 @@ AT_ONCE = 2**21  # differences of several pairs
 
 @dataclass(frozen=True, eq=False)
 class Differences:
-    """Differences of columns, computed when asked for: P pairs of E columns would take P / E of their memory."""
+    """Differences of columns, computed on demand: P pairs of E columns would take P / E times their memory."""
 
     values: Tensor  # (S, E)
     left: Tensor  # (P,) int64, or () for one pair
@@ -36,8 +36,8 @@ class Differences:
 
 
 @dataclass(frozen=True, eq=False)
-class GivenDifference:
-    """Differences that came as they are."""
+class SampledDifference:
+    """Samples of a difference that are already computed."""
 
     diff: Tensor
 
@@ -49,12 +49,13 @@ class GivenDifference:
 class PairwiseComparisonResult:
     """The difference d = left - right. Tensors () for one comparison; (P,), and lists of str, for P of them.
 
-    `p_greater` is P(left > right), `p_less` P(left < right), `p_tie` P(left = right): shares of the samples, whether
-    higher values are better or not. `p_direction` is the larger of `p_greater` and `p_less`, hence at least 1/2 where
-    there are no ties, whoever is ahead.
-    ROPE is the region of practical equivalence [-min_sig_diff, min_sig_diff]; bi_sig is the share of samples outside
-    it, uni_sig that on the side of `direction`. Widths are half the width of Wilson's 95 % interval of the share, due
-    to the number of samples. `p_rope_random` is the share if both guessed, and `bf_rope` the ratio of the odds.
+    `p_greater` is P(left > right), `p_less` P(left < right), `p_tie` P(left = right): fractions of the samples, whether
+    higher values are better or not. `p_direction` is the larger of `p_greater` and `p_less`, hence at least 1/2 without
+    ties.
+    ROPE is the region of practical equivalence [-min_sig_diff, min_sig_diff]; bi_sig is the fraction of samples outside
+    it, uni_sig the fraction outside it in the `direction`. Widths are half the width of Wilson's 95 % interval of the
+    fraction, due to the number of samples. `p_rope_random` is the fraction if both guessed, and `bf_rope` the ratio of
+    the odds.
     """
 
     lhs_name: str | list[str]
@@ -63,7 +64,7 @@ class PairwiseComparisonResult:
     higher_is_better: bool | None
     ci_probability: float
     observed_diff: Tensor | None
-    differences: Differences | GivenDifference
+    differences: Differences | SampledDifference
     median: Tensor
     interval: tuple[Tensor, Tensor]  # highest density
     p_greater: Tensor
@@ -207,7 +208,7 @@ def pairwise_compare(
         higher_is_better=higher_is_better,
         ci_probability=ci_probability,
         observed_diff=observed,
-        differences=GivenDifference(diff),
+        differences=SampledDifference(diff),
         median=median,
         interval=(low, high),
         p_greater=above,
@@ -276,7 +277,7 @@ def _default_rope(diff: Tensor) -> Tensor:  # (S, ...) -> (...): a tenth of the 
 
 
 def _probabilities(ordered: Tensor, num_defined: Tensor, rope: Tensor) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
-    # ordered: (..., S)  number: (..., 1)  rope: (...)  ->  three and three of (...)
+    # ordered: (..., S)  num_defined: (..., 1)  rope: (...)  ->  three and three of (...)
     """Return the fractions below, at and above 0; and below, in and above the region, nan where it is nan."""
     edges = torch.stack([-rope, torch.zeros_like(rope), rope], -1)
     samples = searchable(ordered, num_defined)

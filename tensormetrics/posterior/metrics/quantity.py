@@ -14,7 +14,7 @@ from ..sampling.confusion_sums import normalize_counts, sums_from_matrices
 
 
 class Values(dict):
-    """Quantity -> its values for many matrices at once (rows, ...), computed when first asked for."""
+    """Quantity -> its values for many matrices at once (rows, ...), computed on first access."""
 
     def __init__(self, values: "Mapping[Quantity, Tensor]", like: Tensor) -> None:
         super().__init__(values)

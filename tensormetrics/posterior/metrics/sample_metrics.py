@@ -66,7 +66,7 @@ def sample_metrics(
     E, C, _ = counts.shape
     order = collection.get_compute_order()
     forms = [quantity for quantity in order if isinstance(quantity, LinearForm)]
-    weights = torch.stack([form.weights(C) for form in forms]).to(counts.device) if forms else None
+    weights = torch.stack([linear_form.weights(C) for linear_form in forms]).to(counts.device) if forms else None
     need = "weighted" if forms else "margins" if {ROOTS["fp"], ROOTS["tn"]} & set(order) else "diag"
     cells = ROOTS["norm_confusion_matrix"]
     paired = items if method == "posterior" else None

@@ -45,11 +45,11 @@ class ArrayTensor(Tensor):
         twin = getattr(torch, UFUNC_NAMES.get(ufunc.__name__, ufunc.__name__), None) if method == "__call__" else None
         call = ufunc if method == "__call__" else getattr(ufunc, method)
         inputs = tuple(self._as_tensor(x) for x in inputs) if twin else inputs
-        found = self._run(twin, call, ufunc.__name__, inputs, options)
+        result = self._run(twin, call, ufunc.__name__, inputs, options)
         if where is not True:
-            elsewhere = torch.zeros_like(found) if out is None else self._as_tensor(out)
-            found = torch.where(self._as_tensor(where), found, elsewhere)
-        return found if out is None else self._as_tensor(out).copy_(found)
+            elsewhere = torch.zeros_like(result) if out is None else self._as_tensor(out)
+            result = torch.where(self._as_tensor(where), result, elsewhere)
+        return result if out is None else self._as_tensor(out).copy_(result)
 
     def __array_function__(self, function: Callable, types: Any, args: Any, options: dict[str, Any]) -> Any:
         twin = TWINS.get(function.__name__) if function.__module__ == "numpy" else None
@@ -58,7 +58,7 @@ class ArrayTensor(Tensor):
         return self._run(twin, function, function.__name__, args, options)
 
     def __array__(self, *args: Any, **options: Any) -> np.ndarray:
-        return plain(self).detach().cpu().__array__(*args, **options)
+        return as_plain_tensor(self).detach().cpu().__array__(*args, **options)
 
     def _as_tensor(self, x: Any) -> Any:
         # Python numbers become 0-dimensional tensors, which leave the dtype of the others as it is.
@@ -86,16 +86,16 @@ def as_array(tensor: Any) -> ArrayTensor:
     return as_tensor(tensor).as_subclass(ArrayTensor)
 
 
-def plain(tensor: Any) -> Tensor:
+def as_plain_tensor(tensor: Any) -> Tensor:
     return as_tensor(tensor).as_subclass(Tensor)
 
 
-def conform(owner: str, found: Any, like: Tensor) -> Tensor:
-    # found: (rows, K), or (rows,) for K = 1; a tensor or an array  like: (rows, K)  ->  (rows, K)
+def conform(owner: str, result: Any, like: Tensor) -> Tensor:
+    # result: (rows, K), or (rows,) for K = 1; a tensor or an array  like: (rows, K)  ->  (rows, K)
     """Return the result of an extension as a tensor with the dtype, device and shape of `like`."""
-    got = plain(as_tensor(found)).to(like)
-    shaped = got[:, None] if got.ndim == 1 and like.shape[1] == 1 else got
+    tensor = as_plain_tensor(as_tensor(result)).to(like)
+    shaped = tensor[:, None] if tensor.ndim == 1 and like.shape[1] == 1 else tensor
     if shaped.shape != like.shape:
-        wanted = f"({like.shape[0]}, {like.shape[1]})" + (f" or ({like.shape[0]},)" if like.shape[1] == 1 else "")
-        raise ValueError(f"{owner}: got a result of shape {tuple(got.shape)}, wanted {wanted}")
+        expected = f"({like.shape[0]}, {like.shape[1]})" + (f" or ({like.shape[0]},)" if like.shape[1] == 1 else "")
+        raise ValueError(f"{owner}: got a result of shape {tuple(tensor.shape)}, wanted {expected}")
     return shaped

@@ -12,13 +12,13 @@ class ConfMatIOError(ValueError):
 
 
 class UnknownNameError(KeyError, ValueError):
-    """There is no metric, experiment or group of this name."""
+    """Unknown name of a metric, an experiment or a group."""
 
     __str__ = ValueError.__str__  # KeyError would show the message in quotes
 
 
 class PosteriorWarning(UncertaintyWarning):
-    """A result is right but not what one may have expected, or dearer than it need be."""
+    """Warning of a result that is right but may be unexpected, or needlessly expensive."""
 
 
 class ConfigWarning(UserWarning):

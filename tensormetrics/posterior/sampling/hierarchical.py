@@ -1,9 +1,9 @@
 """A hierarchical prior: the accuracy of one class is evidence for that of the others.
 
-The true positive rate of class i is Beta(m r, m (1 - r)) with the mean r and the concentration m. Both are drawn from
-their posterior: the prior of r is Jeffreys', that of 1 / sqrt(m), the scale of the differences between classes,
-half-Cauchy with scale 1 (Gelman 2006, doi:10.1214/06-BA117A). Given both, the rate is Beta(right + m r, wrong + m (1 -
-r)).
+The true positive rate of class i is Beta(m r, m (1 - r)) with the mean r and the concentration m. r and m are drawn
+from their posterior: the prior of r is Jeffreys', that of 1 / sqrt(m), the scale of the differences between classes,
+half-Cauchy with scale 1 (Gelman 2006, doi:10.1214/06-BA117A). Given r and m, the rate is
+Beta(right + m r, wrong + m (1 - r)).
 """
 
 import math

@@ -37,7 +37,7 @@ class RNG:
 
     @seed.setter
     def seed(self, seed: int) -> None:
-        """Setting the seed starts the stream again."""
+        """Set the seed, which restarts the stream."""
         self._seed = _checks.check_int("seed", seed, 0)
         self._keys = stream_keys(seed, [self.name], "rng", "", self.device)  # (1, 2)
         self._draws = 0
@@ -60,7 +60,7 @@ class RNG:
         alpha = torch.as_tensor(alpha, dtype=torch.float64, device=self.device)
         shape = tuple(alpha.shape) if size is None else _shape(size)
         leading = len(shape) - alpha.ndim
-        if leading < 0 or any(n not in (1, wanted) for n, wanted in zip(alpha.shape, shape[leading:], strict=True)):
+        if leading < 0 or any(n not in (1, expected) for n, expected in zip(alpha.shape, shape[leading:], strict=True)):
             raise ValueError(f"size: got {shape}, wanted a shape that alpha {tuple(alpha.shape)} broadcasts to")
         alpha = alpha.expand(shape[leading:])
         count = math.prod(shape[:leading])  # of samples for each alpha

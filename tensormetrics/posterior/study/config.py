@@ -165,13 +165,13 @@ def split_name(name: Any) -> tuple[str, str]:
     return parts[0], parts[-1]
 
 
-def plain(value: Any) -> Any:
+def to_json(value: Any) -> Any:
     """Return a copy that JSON can hold."""
     if hasattr(value, "__array__"):
         return (value if isinstance(value, Tensor) else np.asarray(value)).tolist()
     if isinstance(value, Mapping):
-        return {key: plain(item) for key, item in value.items()}
-    return [plain(item) for item in value] if isinstance(value, list | tuple) else value
+        return {key: to_json(item) for key, item in value.items()}
+    return [to_json(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def fingerprint(config: dict[str, Any]) -> str:

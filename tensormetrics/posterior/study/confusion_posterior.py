@@ -258,7 +258,7 @@ class ConfusionPosterior(Metric):
     def _intervals(
         self, confidence: float, **draws: int | None
     ) -> Iterator[tuple[str, tuple[Tensor, Tensor, Tensor], Tensor, Tensor]]:
-        """Give of each metric its name, the observed score and the ends around it, the posterior's median, samples."""
+        """Yield the name of each metric, its observed score and interval, the posterior's median and the samples."""
         summary = estimate if self.interval_kind == "hdi" else equal_tailed
         sampled = self._samples(self.metrics, **draws)
         for (metric, value), samples in zip(self.batch_value().items(), sampled, strict=True):
@@ -328,8 +328,8 @@ class ConfusionPosterior(Metric):
             for metric, quantity in self._quantities()
         }
 
-    def _resampled(self, asked: str, replicates: int | None = None, seed: int | None = None) -> Resampled:
-        with torch.no_grad(), self._whole_state(asked):
+    def _resampled(self, method: str, replicates: int | None = None, seed: int | None = None) -> Resampled:
+        with torch.no_grad(), self._whole_state(method):
             return self._resampled_sums(replicates, seed)
 
     def as_scalars(self, prefix: str = "") -> dict[str, float]:

@@ -13,7 +13,7 @@ from .samples import Label, Samples, experiments_by_group, pooled_samples
 
 
 def plot_metric_summaries(source: Samples, metric: str, class_label: Label = None, **options: Any) -> Any:
-    """The posterior of every experiment."""
+    """Plot the posterior of every experiment."""
     names = source.list_experiments()
     shown = [_shown(source, short(name), metric, class_label, name) for name in names]
     return plot_distributions(shown, *_axis(source, metric, class_label, names), **options)
@@ -22,7 +22,7 @@ def plot_metric_summaries(source: Samples, metric: str, class_label: Label = Non
 def plot_experiment_aggregation(
     source: Samples, metric: str, class_label: Label = None, *, experiment_group: str, **options: Any
 ) -> Any:
-    """The experiments of a group, and below them what they are pooled to."""
+    """Plot the experiments of a group, and below them the pooled distribution."""
     groups = experiments_by_group(source)
     if experiment_group not in groups:
         raise unknown("group", experiment_group, groups)
@@ -45,32 +45,32 @@ def plot_pairwise_comparison(
     precision: int = 4,
     **options: Any,
 ) -> Any:
-    """The distribution of a difference."""
-    found = get_pairwise_comparison(
+    """Plot the distribution of a difference."""
+    comparison = get_pairwise_comparison(
         source, metric, class_label, experiment_a=experiment_a, experiment_b=experiment_b, min_sig_diff=min_sig_diff
     )
     title = source.find_metric(metric).full_name
     label = source.titled(metric, class_label, [experiment_a, experiment_b], title)
-    return plot_difference(found, metric=label, precision=precision, **options)
+    return plot_difference(comparison, metric=label, precision=precision, **options)
 
 
 def plot_forest_plot(source: Samples, metric: str, class_label: Label = None, **options: Any) -> Any:
-    """All experiments and what their groups are pooled to. Takes also `precision`, `gap` and `info`."""
-    groups, every = [], source.list_experiments()
+    """Plot all experiments and the pooled distribution of each group. Options include `precision`, `gap` and `info`."""
+    groups, all_names = [], source.list_experiments()
     for group, experiments in experiments_by_group(source).items():
         names, shown = _members(source, metric, class_label, group, experiments)
         pooled = pooled_samples(source, metric, group)
         index = source.class_index(metric, class_label, names)
         i2 = float(pooled.heterogeneity_results.i2[index])
         groups.append(ForestGroup(group, shown, pooled.values[:, index], i2))
-    label, bounds, ci_probability = _axis(source, metric, class_label, every)
+    label, bounds, ci_probability = _axis(source, metric, class_label, all_names)
     return plot_forest(groups, label, ci_probability, bounds=bounds, **options)
 
 
 def _members(
     source: Samples, metric: str, class_label: Label, group: str, experiments: list[str]
 ) -> tuple[list[str], list[Shown]]:
-    """The full names of a group's experiments, and what is drawn of them under the short ones."""
+    """Return the full names of a group's experiments, and their distributions labeled by the short names."""
     names = [f"{group}/{name}" for name in experiments]
     shown = [_shown(source, label, metric, class_label, name) for label, name in zip(experiments, names, strict=True)]
     return names, shown
@@ -82,7 +82,7 @@ def _shown(source: Samples, label: str, metric: str, class_label: Label, name: s
 
 
 def _axis(source: Samples, metric: str, class_label: Label, names: list[str]) -> tuple[str, tuple[float, float], float]:
-    """The label of the x axis, the bounds of the metric, and the mass of intervals."""
+    """Return the label of the x axis, the bounds of the metric, and the mass of intervals."""
     label = source.titled(metric, class_label, names, source.find_metric(metric).full_name)
     bounds = source.get_metric_samples(metric, names[0]).bounds if names else (0.0, 1.0)
     return label, bounds, source.ci_probability

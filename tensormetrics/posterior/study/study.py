@@ -118,7 +118,7 @@ class Study:
     @property
     def experiments(self) -> dict[str, dict[str, dict[str, Any]]]:
         """The argument of the constructor, as numbers and lists."""
-        return config.plain(self._described)
+        return config.to_json(self._described)
 
     @experiments.setter
     def experiments(self, experiments: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> None:
@@ -207,7 +207,7 @@ class Study:
                 del self._described[group]
             raise type(error)(_naming(full_name, error)) from None
         self._groups[group] = holder
-        members[name] = config.plain(data.described | priors)
+        members[name] = config.to_json(data.described | priors)
 
     def add_metric(self, metric: str | Quantity, aggregation: str | None = None, **aggregation_options: Any) -> None:
         """Add a metric, and how experiments of a group are pooled: see `get_experiment_aggregator`."""
@@ -372,7 +372,7 @@ class Study:
             "ci_probability": self.ci_probability,
             "dtype": config.dtype_name(self.dtype),
             "experiments": self.experiments,
-            "metrics": config.plain(self.metrics),
+            "metrics": config.to_json(self.metrics),
         } | ({} if self.zero_division is None else {"zero_division": float(self.zero_division)})
 
     @classmethod

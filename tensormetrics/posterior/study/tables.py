@@ -41,10 +41,10 @@ def table(source: Samples, metrics: str | Sequence[str] | None = None, class_lab
     names = source.list_experiments()
     if not names:
         raise ValueError("the study has no experiments; add some by add_experiment")
-    chosen = [metrics] if isinstance(metrics, str) else [*source.metrics] if metrics is None else metrics
+    selected = [metrics] if isinstance(metrics, str) else [*source.metrics] if metrics is None else metrics
     columns: dict[str, bool | None] = {}
     rows: dict[str, dict[str, Any]] = {short: {} for short in short_names(names)}
-    for metric in chosen:
+    for metric in selected:
         direction = source.find_metric(metric).higher_is_better
         for row, name in zip(rows, names, strict=True):
             for column, label in _labels(source, metric, class_label, name).items():
@@ -70,15 +70,15 @@ def compare(
     """Compare all pairs of experiments.
 
     Experiments of the same `items` are compared as two metrics are, by `tensormetrics.compare`, others by
-    `compare_samples` of their posteriors. These are two statements: with 1 of 30 items on which the models differ the
-    first has p = 1 and P(better) = 0.75, the second p = 0.36 and P(better) = 0.82, because the posterior of a matrix
-    does not know that the other 29 items agree.
+    `compare_samples` of their posteriors. The results differ: if the models differ on 1 of 30 items, the first has
+    p = 1 and P(better) = 0.75, the second p = 0.36 and P(better) = 0.82, because the posterior of a matrix does not
+    contain that the models agree on the other 29 items.
 
     Args:
         metric: Name of a metric.
         class_label: Name or number of a class, for a metric of one value per class.
         rope: Differences up to it do not matter in practice.
-        correction: Of the p-values of several pairs, see `correct_p_values`.
+        correction: Correction of the p-values of several pairs, see `correct_p_values`.
 
     Returns:
         A `Table` of a row for each pair: difference, p-values, probability that the first is better, verdict.
@@ -96,7 +96,7 @@ def compare(
 
 
 def short_names(names: Sequence[str]) -> list[str]:
-    """Return "experiment" for an experiment that is a group of its own, "experiment/experiment", else its name."""
+    """Return "experiment" for the only experiment of its group, "experiment/experiment", and other names unchanged."""
     return [group if group == experiment else name for name in names for group, experiment in [split_name(name)]]
 
 
@@ -106,7 +106,7 @@ def _labels(source: Samples, metric: str, class_label: Label, name: str) -> dict
         return {metric if class_label is None else f"{metric}/{class_label}": class_label}
     experiment = source[name]
     names = experiment.labels or range(experiment.num_classes)
-    return {f"{metric}/{label}": number for number, label in enumerate(names)}
+    return {f"{metric}/{label}": index for index, label in enumerate(names)}
 
 
 def _estimate(source: Samples, metric: str, label: Label, name: str) -> Estimate:

@@ -76,10 +76,11 @@ def summarize(samples: Tensor, confidence: float = 0.95, dim: int = 0) -> Poster
     errors = quantile_errors(x, n, quantiles)
 
     finite = finite_part(x, n)
-    num_finite = finite.number[..., 0].double()
+    num_finite = finite.num_finite[..., 0].double()
     by_sample = x.movedim(-1, 0)
     mean = sum_of(by_sample, lambda part, _: (part,))[1] / num_finite
-    mean = torch.where(finite.least == finite.most, finite.least, mean[..., None])[..., 0]  # exact where all are equal
+    is_constant = finite.minimum == finite.maximum
+    mean = torch.where(is_constant, finite.minimum, mean[..., None])[..., 0]  # exact where all are equal
 
     def powers(part: Tensor, spare: Tensor) -> tuple[Tensor, ...]:
         deviation = part.sub_(mean[..., None])

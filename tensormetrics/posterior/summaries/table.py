@@ -31,7 +31,7 @@ def format_table(
     | a     | 0.90 | [0.85, 0.94] |
     """
     precision = _checks.check_int("precision", precision, 0)
-    rows = [{header: _plain(row[header]) for header in headers} for row in rows]
+    rows = [{header: _to_python(row[header]) for header in headers} for row in rows]
     if table_fmt == "records":
         return rows
     if table_fmt in ("pd", "pandas"):
@@ -50,9 +50,9 @@ def format_table(
     return tabulate.tabulate(cells, list(headers), tablefmt=table_fmt, disable_numparse=True)
 
 
-def _plain(value: Any) -> Any:
+def _to_python(value: Any) -> Any:
     if isinstance(value, tuple):
-        return tuple(_plain(end) for end in value)
+        return tuple(_to_python(end) for end in value)
     return value.item() if isinstance(value, Tensor) else value
 
 

@@ -27,7 +27,7 @@ def bradley_terry(wins: Tensor, ties: Tensor | None = None, *, prior_sd: float |
     Args:
         wins: How often the model of the row beat that of the column; weights may be fractions. The diagonal does not
             count. A fit with a negative or infinite number, or NaN, is NaN.
-        ties: How often both tied, in both places of a symmetric matrix; None without ties.
+        ties: Number of ties of each pair, a symmetric matrix; None without ties.
         prior_sd: Standard deviation of the strengths in their prior; None without one.
 
     Shape:
@@ -69,7 +69,7 @@ def check_prior(prior_sd: float | None) -> None:
 
 
 class Battles(NamedTuple):
-    """Outcomes of the battles of each pair of K models; NaN where they are none of a fit."""
+    """Outcomes of the battles of each pair of K models; a fit with invalid counts is NaN."""
 
     wins: Tensor  # (..., K, K) float64, of the row over the column
     ties: Tensor  # (..., K, K) float64, symmetric
@@ -91,8 +91,8 @@ def fit(battles: Battles, prior_sd: float | None, start: Tensor | None = None) -
     wins, ties = (outcomes.flatten(0, -3) if outcomes.ndim > 2 else outcomes[None] for outcomes in battles)
     size, count = max(CHUNK[wins.device.type] // max(wins[:1].numel(), 1), 1), wins.shape[-1]
     chunks = zip(wins.split(size), ties.split(size), strict=True)
-    fits = [_fit_chunk(Battles(*chunk), 0.0 if prior_sd is None else prior_sd**-2, start) for chunk in chunks]
-    return torch.cat(fits).view(*battles.wins.shape[:-2], count + 1)
+    parameters = [_fit_chunk(Battles(*chunk), 0.0 if prior_sd is None else prior_sd**-2, start) for chunk in chunks]
+    return torch.cat(parameters).view(*battles.wins.shape[:-2], count + 1)
 
 
 def _fit_chunk(battles: Battles, precision: float, start: Tensor | None) -> Tensor:
@@ -115,7 +115,8 @@ def _fit_chunk(battles: Battles, precision: float, start: Tensor | None) -> Tens
         parameters, step = (new.where(accepted[:, None], old) for new, old in ((trial, parameters), (new_step, step)))
         value, scale = new_value.where(accepted, value), torch.ones_like(scale).where(accepted, scale / 2)
         converged = converged | (accepted & (step.abs().amax(-1) <= TOLERANCE))
-        if value.device.type == "cpu" and bool(converged.all()):  # elsewhere the steps are cheaper than to ask
+        # On GPUs the remaining steps are cheaper than a synchronization.
+        if value.device.type == "cpu" and bool(converged.all()):
             break
     parameters = parameters.where(converged[:, None], torch.nan)
     only_ties = (num_wins == 0) & (num_ties > 0)
@@ -126,7 +127,7 @@ def _fit_chunk(battles: Battles, precision: float, start: Tensor | None) -> Tens
 class _Likelihood(NamedTuple):
     battles: Battles  # (B, K, K)
     precision: float  # of the prior
-    has_both: Tensor  # (B,) bool, wins and ties; else log nu is no parameter
+    has_both: Tensor  # (B,) bool, whether there are wins and ties; else log nu is no parameter
 
     def value_and_step(self, parameters: Tensor) -> tuple[Tensor, Tensor]:
         # parameters: (B, K + 1)  ->  (B,), (B, K + 1)
@@ -149,7 +150,7 @@ class _Likelihood(NamedTuple):
         gradient = parameters.new_zeros(len(parameters), count + 1)
         gradient[:, :-1] = won.sum(-1) - won.sum(-2) - (ties * half).sum(-1) - self.precision * strengths
         gradient[:, -1] = (num_ties - (num * p_tie).sum((-2, -1)) / 2).where(self.has_both, 0)
-        # A multiple of the matrix of ones keeps the sum of the strengths, about which the likelihood says nothing.
+        # The likelihood does not determine the sum of the strengths; a multiple of the matrix of ones keeps it.
         matrix = weights.new_zeros(len(weights), count + 1, count + 1)
         matrix[:, :-1, :-1] = weights.mean((-2, -1), keepdim=True) - weights
         matrix[:, :-1, :-1].diagonal(dim1=-2, dim2=-1).add_(weights.sum(-1) + self.precision)
@@ -159,7 +160,7 @@ class _Likelihood(NamedTuple):
 
 
 def check_connected(battles: Battles, prior_sd: float | None, names: Sequence[str], argument: str) -> None:
-    """Raise a ValueError where no strengths follow from the battles; waits for the device once.
+    """Raise a ValueError if the battles determine no strengths; needs one synchronization with the device.
 
     Without a prior, each model has to be reached from each other one by models that were beaten or tied with.
     """
@@ -171,9 +172,9 @@ def check_connected(battles: Battles, prior_sd: float | None, names: Sequence[st
     met, reached = met[fails][0].cpu(), reached[fails][0].cpu()
     connected = _reached(met | met.mT)[0]
     if not bool(connected.all()):
-        sides = _listed(names, connected), _listed(names, ~connected)
+        parts = _listed(names, connected), _listed(names, ~connected)
         raise ValueError(
-            f"{argument}: got no battle between {sides[0]} and {sides[1]}; wanted all models to be connected by battles"
+            f"{argument}: got no battle between {parts[0]} and {parts[1]}; wanted all models to be connected by battles"
         )
     best, worst = int(reached.sum(0).argmin()), int(reached.sum(1).argmin())
     first, last = (reached[i] & reached[:, i] for i in (best, worst))  # reached by no other model; reach no other

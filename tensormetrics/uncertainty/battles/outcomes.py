@@ -1,4 +1,4 @@
-"""Battles between models: what users write for their outcomes, and the counts of each pair."""
+"""Battles between models: notations of their outcomes, and the counts of each pair."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -33,10 +33,10 @@ def read_outcomes(outcome: Any) -> Tensor:
 
 def outcome_codes(first: Tensor, second: Tensor, score: Tensor, count: int | None) -> Tensor:
     # first, second: (N,) int64  score: (N,) float64  count: of models  ->  (N,) int8
-    """Return what happened in each battle; a ValueError where no battle is, on the CPU alone, since it reads values."""
-    known = (score == 0) | (score == 0.5) | (score == 1)
-    codes = torch.where(known, 2 * score, torch.where(score.isnan(), MISSING, INVALID)).to(torch.int8)
-    unknown = torch.zeros_like(known)
+    """Return the outcome code of each battle; ValueError for an invalid one, on CPUs alone, since it reads values."""
+    is_valid = (score == 0) | (score == 0.5) | (score == 1)
+    codes = torch.where(is_valid, 2 * score, torch.where(score.isnan(), MISSING, INVALID)).to(torch.int8)
+    unknown = torch.zeros_like(is_valid)
     if count is not None:
         unknown = (first < 0) | (first >= count) | (second < 0) | (second >= count)
     codes = codes.masked_fill(unknown | (first == second), INVALID)
@@ -52,7 +52,7 @@ def outcome_codes(first: Tensor, second: Tensor, score: Tensor, count: int | Non
 
 
 class BattleTable(NamedTuple):
-    """Judged battles between K models, by their numbers."""
+    """Judged battles between K models, which are numbered from 0."""
 
     models: Sequence[str]
     first: Tensor  # (N,) int64 in [0, K)
@@ -66,7 +66,7 @@ class BattleTable(NamedTuple):
 
     def cells(self) -> Tensor:
         # ->  (N,) int64
-        """Return the cell of each battle: (winner, loser), or behind these K^2 the pair of a tie."""
+        """Return the cell of each battle: (winner, loser), or the pair of a tie after these K^2 cells."""
         count = len(self.models)
         won = self.codes == FIRST
         winner, loser = self.first.where(won, self.second), self.second.where(won, self.first)
@@ -108,12 +108,12 @@ class BattleTable(NamedTuple):
         count, step = int(unit.max()) + 1, max(CHUNK // self._width, 1)
         for start in range(0, count, step):
             size = min(step, count - start)
-            inside = (unit >= start) & (unit < start + size)
-            index = (unit[inside] - start) * self._width + cells[inside]
-            own = torch.bincount(index, minlength=size * self._width).view(size, self._width)
-            yield self._split((total - own).double(), ties)
+            in_chunk = (unit >= start) & (unit < start + size)
+            index = (unit[in_chunk] - start) * self._width + cells[in_chunk]
+            unit_counts = torch.bincount(index, minlength=size * self._width).view(size, self._width)
+            yield self._split((total - unit_counts).double(), ties)
 
     def units(self) -> Units | None:
-        """Return the units, whose rows are to be filled in; None where these are too many."""
+        """Return the units with rows to be filled in; None if there are too many."""
         distinct, sizes = self.names.units.unique(return_counts=True)
         return None if len(distinct) > MAX_UNITS else Units(distinct, sizes.double(), sizes.double())

@@ -1,4 +1,4 @@
-"""What battles say without strengths: win rates of pairs, and whether the answer that is shown first wins."""
+"""Statistics of battles without strengths: win rates of pairs, and the effect of being shown first."""
 
 import dataclasses
 import itertools
@@ -43,8 +43,9 @@ def resampled_position_effect(table: BattleTable, replicates: int, seed: int) ->
     pair = (lower * len(table.models) + upper).unique(return_inverse=True)[1]
     order, width = 2 * pair + (table.first > table.second).long(), 2 * (int(pair.max()) + 1 if len(pair) else 1)
     rows = torch.stack([scores, torch.ones_like(scores)], 1)
-    share = torch.bincount(order, minlength=width).double().cpu() / max(len(order), 1)  # of one battle, in each cell
-    bounds = Bounds(torch.stack([0 * share, share], 1), torch.stack([share, share], 1))
+    # The part of one pseudo-battle that falls to each cell.
+    fraction = torch.bincount(order, minlength=width).double().cpu() / max(len(order), 1)
+    bounds = Bounds(torch.stack([0 * fraction, fraction], 1), torch.stack([fraction, fraction], 1))
     items = Items(rows, table.names.units, _order_effect, order, width, False, bounds, (-0.5, 0.5))
     return items.resampled(replicates, seed)
 

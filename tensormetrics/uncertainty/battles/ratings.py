@@ -31,8 +31,8 @@ from .rates import resampled_position_effect, win_rates
 
 ELO = 400 / math.log(10)
 SCALES = {"elo": (ELO, 1000.0), "logit": (1.0, 0.0)}  # factor of a strength, rating of the mean
-FEW_BATTLES = 10  # of a model: fewer say little
-EQUAL = 1e-9  # strengths nearer than this are equal but for rounding
+MIN_BATTLES = 10  # of a model; below that a warning is issued
+EQUAL = 1e-9  # strengths that differ by less are equal up to rounding
 CHUNK = 2**18  # draws of differences at a time
 
 Models = Tensor | Sequence[str] | Sequence[int]
@@ -47,7 +47,7 @@ class Ratings(RowMetric):
 
     Args:
         models: Names of the models, or their number. By default those that occur; a number is then a name.
-        ties: Whether a tie is an outcome of its own; else it is half a win for each.
+        ties: Whether a tie is a separate outcome; else it is half a win for each.
         prior_sd: Standard deviation of the strengths (natural logarithms of odds) in their prior. None: without a
             prior, so that a model that lost all of its battles is an error.
         scale: ``"elo"`` for 1000 + 400 / ln 10 times the strength, ``"logit"`` for the strength.
@@ -111,12 +111,12 @@ class Ratings(RowMetric):
     def update(self, a: Models, b: Models, outcome: Any, **items: Unpack[ResamplingUnits]) -> None:
         """Append a batch of battles.
 
-        Both orders of one prompt are one group, so that a judge who prefers the first answer is no independent
-        evidence: ``groups=prompts``.
+        Both orders of one prompt are one group, so that a judge who prefers the first answer is not counted as
+        independent evidence: ``groups=prompts``.
 
         Args:
             a: Names or numbers of the models whose answers were shown first.
-            b: Those whose answers were shown second.
+            b: Names or numbers of the models whose answers were shown second.
             outcome: 1 or "a" where a won, 0 or "b" where b won, 0.5 or "tie"; NaN or None for no judgement.
             **items: `ids` and `groups` of the battles, integers or names.
 
@@ -129,34 +129,34 @@ class Ratings(RowMetric):
         """
         score = read_outcomes(outcome)
         names: dict[str, int] = {}
-        first, second = (self._numbers(name, side, score.device, names) for name, side in (("a", a), ("b", b)))
+        first, second = (self._numbers(name, models, score.device, names) for name, models in (("a", a), ("b", b)))
         _checks.check_consistent_length(a=first, b=second, outcome=score)
         _checks.same_device(a=first, b=second, outcome=score)
         count = None if self.models is None else len(self.models)
         codes = outcome_codes(first, second, score, count)
         self.append_items({"first": first, "second": second, "outcome": codes}, **items)
-        known = self._names() if names else {}
-        if new := [name for name, number in names.items() if number not in known]:
+        names_by_id = self._names() if names else {}
+        if new := [name for name, model_id in names.items() if model_id not in names_by_id]:
             lines = "".join(f"{json.dumps(name)}\n" for name in new).encode("ascii")
             self.append_rows("model_names", torch.frombuffer(bytearray(lines), dtype=torch.uint8))
 
-    def _numbers(self, argument: str, side: Any, device: torch.device, names: dict[str, int]) -> Tensor:
+    def _numbers(self, argument: str, models: Any, device: torch.device, names: dict[str, int]) -> Tensor:
         # ->  (N,) int64; adds the names of new models and their numbers to `names`
-        if isinstance(side, Tensor):
-            _checks.shape(argument, side, "N")
-            _checks.integral(argument, side)
-            return side.long()
-        side = _checks.as_list(argument, side)
-        if not all(isinstance(name, str) for name in side):
-            return torch.tensor([_checks.check_int(argument, name, 0) for name in side], dtype=torch.int64).to(device)
+        if isinstance(models, Tensor):
+            _checks.shape(argument, models, "N")
+            _checks.integral(argument, models)
+            return models.long()
+        models = _checks.as_list(argument, models)
+        if not all(isinstance(name, str) for name in models):
+            return torch.tensor([_checks.check_int(argument, name, 0) for name in models], dtype=torch.int64).to(device)
         if self.models is None:
-            numbers = {name: digest(name) for name in dict.fromkeys(side)}
-            names |= numbers
+            ids = {name: digest(name) for name in dict.fromkeys(models)}
+            names |= ids
         else:
-            numbers = {name: i for i, name in enumerate(self.models)}
-            for name in dict.fromkeys(side):
-                _checks.check_choice(argument, name, numbers)
-        return torch.tensor([numbers[name] for name in side], dtype=torch.int64).to(device)
+            ids = {name: i for i, name in enumerate(self.models)}
+            for name in dict.fromkeys(models):
+                _checks.check_choice(argument, name, ids)
+        return torch.tensor([ids[name] for name in models], dtype=torch.int64).to(device)
 
     def _names(self) -> dict[int, str]:
         """Return the models that were named, by number."""
@@ -171,13 +171,13 @@ class Ratings(RowMetric):
             ValueError: If some models never battled against the others, or without a prior never lost or never won.
         """
         table = self._table()
-        return self._by_model(table.models, self._fitted(table))
+        return self._by_model(table.models, self._fit(table))
 
     def batch_value(self) -> dict[str, Tensor]:
         """Return the ratings of a batch; NaN where some models of it never battled against the others."""
         table = self._table()
         try:
-            return self._by_model(table.models, self._fitted(table))
+            return self._by_model(table.models, self._fit(table))
         except ValueError:
             return dict.fromkeys(table.models, torch.full((), torch.nan, dtype=torch.float64, device=self.first.device))
 
@@ -201,23 +201,21 @@ class Ratings(RowMetric):
         names = ItemNames(names.numbers[judged], groups)
         return BattleTable(models, first[judged], second[judged], self.outcome[judged], names)
 
-    def _numbered(self, sides: Tensor) -> tuple[list[str], Tensor]:
-        # sides: (2, N) int64  ->  names of K models, (2, N) in [0, K)
-        """Number the models that occur: those that were named in the order of their names, then numbers."""
-        distinct, position = sides.unique(return_inverse=True)
-        known = self._names()
-        models = [known.get(number, str(number)) for number in distinct.tolist()]
+    def _numbered(self, ids: Tensor) -> tuple[list[str], Tensor]:
+        # ids: (2, N) int64  ->  names of K models, (2, N) in [0, K)
+        """Number the models that occur: named models in the order of their names, then the other numbers."""
+        distinct, position = ids.unique(return_inverse=True)
+        names = self._names()
+        models = [names.get(model_id, str(model_id)) for model_id in distinct.tolist()]
         order = sorted(
             range(len(models)),
-            key=lambda i: (int(distinct[i]) not in known, known.get(int(distinct[i]), ""), int(distinct[i])),
+            key=lambda i: (int(distinct[i]) not in names, names.get(int(distinct[i]), ""), int(distinct[i])),
         )
-        rank = torch.empty(len(models), dtype=torch.int64, device=sides.device)
-        rank[torch.tensor(order, dtype=torch.int64, device=sides.device)] = torch.arange(
-            len(models), device=sides.device
-        )
+        rank = torch.empty(len(models), dtype=torch.int64, device=ids.device)
+        rank[torch.tensor(order, dtype=torch.int64, device=ids.device)] = torch.arange(len(models), device=ids.device)
         return [models[i] for i in order], rank[position]
 
-    def _fitted(self, table: BattleTable) -> Tensor:
+    def _fit(self, table: BattleTable) -> Tensor:
         # ->  (K + 1,), strengths and nu
         battles = table.counts(self.ties)
         if len(table.first):
@@ -236,10 +234,10 @@ class Ratings(RowMetric):
         return ratings - anchored + rating
 
     def _resampled_sums(self, replicates: int | None, seed: int | None) -> Resampled:
-        # Strengths and nu of the replicates stand for sums: whatever is said of the models is read off them.
+        # Strengths and nu of the replicates replace sums: all results of the models are computed from them.
         replicates, seed = check_draws(replicates, seed)
         table = self._table()
-        observed = self._fitted(table)
+        observed = self._fit(table)
         start = torch.cat([observed[:-1], observed[-1:].log()])
         chunks = list(table.weighted_counts(replicates, seed, self.ties))
         weighted = torch.cat([self._refitted(counts, start) for counts, _ in chunks])
@@ -260,8 +258,8 @@ class Ratings(RowMetric):
             seed=seed,
         )
 
-    def _replicates(self, asked: str, replicates: int | None = None, seed: int | None = None) -> Resampled:
-        return cast(Resampled, self._resampled(asked, replicates, seed))
+    def _replicates(self, method: str, replicates: int | None = None, seed: int | None = None) -> Resampled:
+        return cast(Resampled, self._resampled(method, replicates, seed))
 
     def _refitted(self, counts: Battles, start: Tensor) -> Tensor:
         # counts: (B, K, K)  ->  (B, K + 1)
@@ -270,13 +268,13 @@ class Ratings(RowMetric):
     def _estimates(self, resampled: Resampled | Joined, confidence: float) -> Estimate:
         table = self._table()
         wins, ties = table.counts(ties=True)
-        few = [
+        sparse = [
             f"{model} has {count:.0f}"
             for model, count in zip(table.models, (wins + wins.mT + ties).sum(-1).tolist(), strict=True)
-            if count < FEW_BATTLES
+            if count < MIN_BATTLES
         ]
-        if few:
-            message = f"few battles: {', '.join(few[:5])}; wanted at least {FEW_BATTLES} of each model"
+        if sparse:
+            message = f"few battles: {', '.join(sparse[:5])}; wanted at least {MIN_BATTLES} of each model"
             warnings.warn(message, UncertaintyWarning, stacklevel=3)
         estimate = interval(resampled, confidence)
         return dataclasses.replace(estimate, name="rating", labels=tuple(table.models))
@@ -298,7 +296,7 @@ class Ratings(RowMetric):
         Args:
             a: A model; None for all pairs.
             b: Another one.
-            correction: Of the p-values of all pairs; see `correct_p_values`.
+            correction: Correction of the p-values of all pairs; see `correct_p_values`.
             confidence: Mass of the interval, in (0, 1).
             alternative: ``"two-sided"``, ``"greater"``: a is above b, or ``"less"``.
             replicates: Number of random draws, by default 1000.
@@ -312,7 +310,7 @@ class Ratings(RowMetric):
             ValueError: If a model is unknown, or as in `compute`.
         """
         options = ComparisonOptions(confidence, alternative, replicates, seed, rope)
-        options.question(self._direction)  # which checks them before any work
+        options.question(self._direction)  # checks the options before any work
         resampled = self._replicates("compare", replicates, seed)
         models = self._table().models
         with one_warning():
@@ -352,14 +350,14 @@ class Ratings(RowMetric):
         return read
 
     def table(self, name: str | None = None, **options: Any) -> Table:
-        """Return a table of the models: rating, battles, win rate (ties half), and what their ranks may be.
+        """Return a table of the models: rating, battles, win rate (ties half), and range of ranks.
 
         "first rank" and "last rank" are right for all models at once with probability `confidence`; "best" are the
-        models that cannot be told apart from the best one.
+        models that cannot be distinguished from the best one.
 
         Args:
             name: Title of the table.
-            **options: Those of `interval`.
+            **options: Options of `interval`.
 
         Raises:
             ValueError: As `interval`.
@@ -446,8 +444,9 @@ class Ratings(RowMetric):
     ) -> Estimate:
         """Estimate how many more points than half the answer that is shown first wins: 0 without an effect.
 
-        Of each pair of models that battled in both orders, the mean of the first one's win rates in the two orders,
-        ties half, less 1/2: strengths cancel. Pairs count by n1 n2 / (n1 + n2), the battles in both orders.
+        For each pair of models that battled in both orders, the effect is the mean win rate of the first answer over
+        the two orders, ties half, less 1/2: strengths cancel. A pair with n1 and n2 battles in the two orders has the
+        weight n1 n2 / (n1 + n2).
 
         Args:
             confidence: Mass of the interval, in (0, 1).

@@ -1,4 +1,4 @@
-"""p-values of many questions asked at once."""
+"""Corrections of p-values for multiple tests."""
 
 import torch
 from torch import Tensor
@@ -11,14 +11,14 @@ CORRECTIONS = ("holm", "bh")
 
 @takes_arrays
 def correct_p_values(p_values: Tensor, correction: str = "holm") -> Tensor:
-    """The p-values of T tests, such that those of at most .05 may be believed together.
+    """Correct the p-values of T tests, so that all tests with p <= .05 may be believed together.
 
     Shapes: p_values: (..., T) -> (..., T) float64.
 
-    "holm" keeps the chance of even one false discovery (Holm 1979, https://www.jstor.org/stable/4615733), "bh" the
-    expected share of false ones among the discoveries, for independent or positively dependent tests (Benjamini and
-    Hochberg 1995, doi:10.1111/j.2517-6161.1995.tb02031.x). In [0, 1]; what is not is no test, and NaN. ValueError for
-    another correction.
+    "holm" controls the probability of even one false discovery (Holm 1979, https://www.jstor.org/stable/4615733), "bh"
+    the expected fraction of false discoveries, for independent or positively dependent tests (Benjamini and Hochberg
+    1995, doi:10.1111/j.2517-6161.1995.tb02031.x). In [0, 1]; other values are not counted as tests and become NaN.
+    ValueError for another correction.
 
     >>> correct_p_values(torch.tensor([0.01, 0.03, 0.04]))
     tensor([0.0300, 0.0600, 0.0600], dtype=torch.float64)
@@ -29,12 +29,12 @@ def correct_p_values(p_values: Tensor, correction: str = "holm") -> Tensor:
     tested = (p_values >= 0) & (p_values <= 1)
     ordered, order = p_values.double().where(tested, torch.nan).sort(-1)  # NaN go last
     tests = ordered.isnan().logical_not().sum(-1, keepdim=True)
-    place = torch.arange(ordered.shape[-1], device=ordered.device)
+    rank = torch.arange(ordered.shape[-1], device=ordered.device)
     if correction == "holm":
-        corrected = (ordered * (tests - place)).nan_to_num(0).cummax(-1).values
+        corrected = (ordered * (tests - rank)).nan_to_num(0).cummax(-1).values
     else:
-        share = (ordered * tests / (place + 1)).nan_to_num(torch.inf)
-        corrected = share.flip(-1).cummin(-1).values.flip(-1)
+        scaled = (ordered * tests / (rank + 1)).nan_to_num(torch.inf)
+        corrected = scaled.flip(-1).cummin(-1).values.flip(-1)
     corrected = corrected.clamp(max=1).masked_fill(ordered.isnan(), torch.nan)
     return torch.empty_like(corrected).scatter_(-1, order, corrected)
 
@@ -52,14 +52,14 @@ class StepDown:
         self.tested = observed.isnan().logical_not()
         self.hits, self.draws = torch.zeros_like(self.observed), 0
 
-    def add(self, drawn: Tensor) -> None:
-        # drawn: (R, T)
-        """More draws; a score that is NaN is as small as can be. Those that rounding parts are equal."""
-        least = torch.full((), -torch.inf, dtype=drawn.dtype, device=drawn.device)
-        drawn = drawn.where(self.tested & drawn.isnan().logical_not(), least)[:, self.order]
-        largest = drawn.flip(-1).cummax(-1).values.flip(-1)  # of this test and those behind it
+    def add(self, scores: Tensor) -> None:
+        # scores: (R, T)
+        """Add draws. A NaN score counts as -inf; scores that differ by rounding alone count as equal."""
+        minimum = torch.full((), -torch.inf, dtype=scores.dtype, device=scores.device)
+        scores = scores.where(self.tested & scores.isnan().logical_not(), minimum)[:, self.order]
+        largest = scores.flip(-1).cummax(-1).values.flip(-1)  # of this test and the following ones
         self.hits += (largest >= self.observed - 1e-9).sum(0)
-        self.draws += len(drawn)
+        self.draws += len(scores)
 
     def p_values(self) -> Tensor:
         # ->  (T,) float64

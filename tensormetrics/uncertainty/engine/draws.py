@@ -1,12 +1,12 @@
-"""Draws of a value from the weighted sums of its items, made honest for few items or groups.
+"""Draws of a value from the weighted sums of its items, corrected for few items or groups.
 
-The Bayesian bootstrap cannot draw values that were not seen, and its spread is too small for few units. Two sets of
-draws share its replicates and repair one of these each:
+The Bayesian bootstrap cannot draw values that were not observed, and its variance is too small for few units. Two sets
+of draws share its replicates; each repairs one of these defects:
 
 - P adds one pseudo-unit, half of it on the worst and half on the best possible item. For means of 0 and 1 this is
   Jeffreys' interval (Brown, Cai & DasGupta 2001, doi:10.1214/ss/1009213286).
-- J moves the replicates away from the value until their spread is that of the jackknife; JT also multiplies them by the
-  scale of a t distribution.
+- J moves the replicates away from the value until their standard deviation is that of the jackknife; JT also multiplies
+  them by the scale of a t distribution.
 """
 
 import math
@@ -19,8 +19,8 @@ from .philox import MASK_32, philox4x32, philox_key
 
 TOLERANCE = 1e-9  # of equal influences, relative to the largest
 NUM_DEVIATIONS = 3.0  # standard deviations of the value between the data and a pseudo-item of a mean
-FACTOR_OF_FEW = 20.0  # the same, times this over the number of units that differ, is added to it
-MANY_DIFFER = 5  # in comparisons, from so many units that differ on a pseudo-item is moved to the data
+SMALL_SAMPLE_FACTOR = 20.0  # the same, times this over the number of units that differ, is added to it
+MIN_DIFFERING = 5  # differing units from which on a comparison moves a pseudo-item towards the data
 HEAVY_TAILS = 0.4  # excess kurtosis of replicates that few units carry
 MIN_DF = 0.5
 
@@ -44,7 +44,7 @@ def mean_bounds(values: int, low: float | Tensor = 0.0, high: float | Tensor = 1
 
 
 class Jackknife(NamedTuple):
-    """How V values depend on each unit."""
+    """Jackknife estimates of V values: how much each depends on single units."""
 
     standard_error: Tensor  # (V,), that of the jackknife
     influence_sd: Tensor  # (V,)
@@ -89,23 +89,23 @@ def joint_jackknife(squares: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
     one unit is taken as fixed.
     """
     variances = squares * (counts - 1) / counts.clamp(min=1)
-    shares = (variances.square() / (counts - 1).clamp(min=1)).sum(0)
+    weighted_squares = (variances.square() / (counts - 1).clamp(min=1)).sum(0)
     total = variances.sum(0)
-    return total.sqrt(), torch.where(shares > 0, total.square() / shares, 1.0)
+    return total.sqrt(), torch.where(weighted_squares > 0, total.square() / weighted_squares, 1.0)
 
 
 def _uniforms(seed: int, stream: str, replicates: int) -> Tensor:
     # ->  (2, replicates) float64 in (0, 1)
     key = philox_key(seed, "items", "draws", stream)
-    numbers = torch.arange(replicates, device="cpu")
-    high, low, *other = philox4x32((numbers & MASK_32, numbers >> 32, 0, 0), key)
+    index = torch.arange(replicates, device="cpu")
+    high, low, *other = philox4x32((index & MASK_32, index >> 32, 0, 0), key)
     pairs = (high, low), tuple(other)
     return torch.stack([((a << 20 | b >> 12).double() + 0.5) / 2.0**52 for a, b in pairs])
 
 
 def pseudo_masses(seed: int, replicates: int, device: torch.device, stream: str = "pseudo") -> Tensor:
     # ->  (2, replicates) float64
-    """Return the Gamma(1/2) masses of the worst and the best pseudo-item, the same for both sides of a comparison."""
+    """Return the Gamma(1/2) masses of the worst and the best pseudo-item, equal for both models of a comparison."""
     normal = torch.special.ndtri(_uniforms(seed, stream, replicates))
     return (normal.square() / 2).to(device)
 
@@ -132,8 +132,8 @@ def scaled_draws(values: Tensor, replicates: Tensor, standard_error: Tensor, sca
     is_defined = ~moved.isnan()
     count = is_defined.sum(0)
     centered = (moved - moved.nansum(0) / count).nan_to_num(0)
-    spread = (centered.square().sum(0) / (count - 1).clamp(min=1)).sqrt()
-    factor = torch.where(spread > 0, standard_error / spread, 1.0)
+    sd = (centered.square().sum(0) / (count - 1).clamp(min=1)).sqrt()
+    factor = torch.where(sd > 0, standard_error / sd, 1.0)
     return values + moved * factor * scales
 
 
@@ -143,14 +143,14 @@ def bound_fraction(jackknife: Jackknife, distance: Tensor, of_comparison: bool) 
     differing = jackknife.num_differing.double()
     factor = torch.full_like(differing, NUM_DEVIATIONS)
     if not of_comparison:
-        factor = NUM_DEVIATIONS * (1 + FACTOR_OF_FEW / differing)
+        factor = NUM_DEVIATIONS * (1 + SMALL_SAMPLE_FACTOR / differing)
     moved = (
         factor
         * jackknife.influence_sd
         * (jackknife.num_items / jackknife.num_units)
         / (jackknife.effective_size * distance)
     )
-    fewest = min(MANY_DIFFER, math.ceil(jackknife.num_units / 2)) if of_comparison else 1
+    fewest = min(MIN_DIFFERING, math.ceil(jackknife.num_units / 2)) if of_comparison else 1
     return torch.where(differing < fewest, 1.0, moved.nan_to_num(1.0).clamp(max=1.0))
 
 

@@ -25,11 +25,11 @@ from .errors import UncertaintyWarning
 from .resampling import Joined, Resampled, Values, values_of
 from .units import Units
 
-FEW_UNITS = 5  # fewer: the interval rests on the range of the scores
+MIN_UNITS = 5  # fewer: the interval rests on the range of the scores
 
 
 class DrawSets(NamedTuple):
-    """Two sets of draws of V values, (R, V) each; of the second one those values that it has."""
+    """Two sets of draws of V values, (R, V) each; `has_second` marks the values that the second set has."""
 
     first: Tensor
     second: Tensor
@@ -47,13 +47,13 @@ class DrawSets(NamedTuple):
             torch.where(self.has_second, torch.fmax(ends[1], others[1]), ends[1]),
         )
 
-    def minus(self, number: float) -> "DrawSets":
+    def minus(self, reference: float) -> "DrawSets":
         """Return the draws of the differences to a number."""
-        return DrawSets(self.first - number, self.second - number, self.has_second)
+        return DrawSets(self.first - reference, self.second - reference, self.has_second)
 
 
 class Operand(NamedTuple):
-    """One metric, or one of the two of a comparison with its sign."""
+    """A metric, with its sign where it is one of the two of a comparison."""
 
     resampled: Resampled
     values: Values
@@ -74,7 +74,9 @@ def interval(resampled: Resampled | Joined, confidence: float) -> Any:
         low, high = draw_sets(operands, value, jackknife).interval(confidence)
     low, high = (end.where(value.isfinite(), torch.nan) for end in (torch.fmin(low, value), torch.fmax(high, value)))
     counts = counts_of(resampled, jackknife)
-    if message := few_units_warning(jackknife, value, ranges, counts["groups"] != counts["items"], resampled.is_smooth):
+    if message := unit_count_warning(
+        jackknife, value, ranges, counts["groups"] != counts["items"], resampled.is_smooth
+    ):
         warnings.warn(message, UncertaintyWarning, stacklevel=3)
     details = {} if resampled.units is not None else {"groups_estimated": True}
 
@@ -114,7 +116,7 @@ def jackknife_of(operands: list[Operand]) -> Jackknife | None:
 
 def ranges_of(operands: list[Operand]) -> tuple[Tensor, Tensor]:
     # ->  (V,) or () each
-    """Return the least and the largest possible value, or difference."""
+    """Return the smallest and the largest possible value, or difference."""
     like = operands[0].resampled.weighted
     ends = [
         tuple(torch.as_tensor(end, dtype=torch.float64).to(like) for end in operand.resampled.range)
@@ -177,7 +179,7 @@ def _pseudo_draws(operands: list[Operand], value: Tensor, jackknife: Jackknife |
 
 def _moved_to_data(operands: list[Operand], rows: list[Tensor], value: Tensor, jackknife: Jackknife) -> list[Tensor]:
     # rows: (..., 2 V) of each operand, an item at one end of the range  ->  the same
-    """Move rows of means towards the mean row of the data, so that narrow scores do not pay for a far bound."""
+    """Move rows of means towards the mean row of the data, so that a distant bound does not widen narrow scores."""
     pairs = list(zip(operands, rows, strict=True))
     at_bound = torch.stack([operand.sign * operand.values.read(row) for operand, row in pairs]).sum(0)
     fraction = bound_fraction(jackknife, (at_bound - value).abs(), len(operands) > 1).repeat(2)
@@ -205,7 +207,7 @@ def counts_of(resampled: Resampled, jackknife: Jackknife | None) -> dict[str, An
     return {"items": items, "groups": groups, "effective_groups": float(groups)}
 
 
-def few_units_warning(
+def unit_count_warning(
     jackknife: Jackknife | None, value: Tensor, ranges: tuple[Tensor, Tensor], is_grouped: bool, is_smooth: bool
 ) -> str:
     unit = "group" if is_grouped else "item"
@@ -213,10 +215,10 @@ def few_units_warning(
         return ""
     if jackknife.num_units == 1:
         return f"one {unit}: its spread cannot be known; wanted at least 5 {unit}s"
-    if jackknife.num_units < FEW_UNITS:
+    if jackknife.num_units < MIN_UNITS:
         return (
             f"{jackknife.num_units} {unit}s: the interval rests on the range of the scores rather than on their "
-            f"spread; wanted at least {FEW_UNITS}"
+            f"spread; wanted at least {MIN_UNITS}"
         )
     if not is_smooth:
         return ""

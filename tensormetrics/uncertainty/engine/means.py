@@ -34,8 +34,8 @@ class Means(NamedTuple):
 
         def means(rows: Tensor) -> Any:
             # rows: (..., 1, 2 V)
-            totals, counts = rows[..., 0, :].chunk(2, -1)
-            return totals / counts if read is None else read(totals / counts)
+            value_sums, counts = rows[..., 0, :].chunk(2, -1)
+            return value_sums / counts if read is None else read(value_sums / counts)
 
         return sums._replace(
             observed=sums.observed[..., columns],
@@ -59,13 +59,13 @@ def resampled_means(
     replicates: int,
     seed: int,
     bounds: tuple[float, float] = UNBOUNDED,
-    target: Tensor | None = None,  # (N,) integer, on which two sides must agree
+    target: Tensor | None = None,  # (N,) integer, on which both metrics must agree
 ) -> Means:
     """Draw the sums of scores of the same items, all with the same weights."""
     scores = scores.double()
-    present = ~scores.isnan()
+    is_scored = ~scores.isnan()
     scores = scores.nan_to_num(0)
-    counts = present[:, :1] if bool(present.all()) else present
+    counts = is_scored[:, :1] if bool(is_scored.all()) else is_scored
     scale = _scale(scores)
     rows = torch.cat([scores, counts.double()], 1) * scale
     items = Items(rows, names.units, lambda sums: sums, identity=names.columns(target))

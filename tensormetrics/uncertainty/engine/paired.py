@@ -11,13 +11,13 @@ from .intervals import (
     Operand,
     counts_of,
     draw_sets,
-    few_units_warning,
     jackknife_of,
     ranges_of,
     read_operands,
+    unit_count_warning,
 )
 from .resampling import Joined, Resampled, Values, values_of
-from .statements import Evidence, Question, few_swaps_warning, statements
+from .statements import Evidence, Question, statements, swap_count_warning
 from .swaps import TOLERANCE, ExactTest, binomial_test, either, swap_test
 from .units import Units
 
@@ -57,7 +57,7 @@ def comparisons(a: Resampled | Joined, b: Resampled | Joined, question: Question
 
 def _differing_units(a: Resampled, b: Resampled) -> Tensor | None:
     # ->  (U,) bool
-    """Return on which units the metrics differ, or None where these are cells or values of a model."""
+    """Return the mask of units on which the metrics differ, or None where units are cells or values of a model."""
     if a.units is None or b.units is None or a.half is None or b.half is None:
         return None
     return (a.units.rows != b.units.rows).flatten(1).any(1)
@@ -65,9 +65,10 @@ def _differing_units(a: Resampled, b: Resampled) -> Tensor | None:
 
 def _standard_error(operands: list[Operand], jackknife: Jackknife | None, draws: DrawSets) -> Tensor:
     # ->  (V,)
-    """Return that of clusters for means (Liang & Zeger 1986, doi:10.1093/biomet/73.1.13), else the jackknife's.
+    """Return the cluster-robust standard error of means (Liang & Zeger 1986, doi:10.1093/biomet/73.1.13).
 
-    Where units are too many for both, or the value is no function of their sums, it is that of the draws.
+    Other values have the standard error of the jackknife; with too many units for both, or for values that are no
+    function of sums over units, it is that of the draws.
     """
     if jackknife is None or not all(operand.resampled.is_smooth for operand in operands):
         return draws.first.std(0)
@@ -75,9 +76,9 @@ def _standard_error(operands: list[Operand], jackknife: Jackknife | None, draws:
         return jackknife.standard_error
     influences = []
     for resampled, _, sign in operands:
-        totals, counts = resampled.observed.flatten().tensor_split(2)
+        value_sums, counts = resampled.observed.flatten().tensor_split(2)
         of_units, sizes = cast(Units, resampled.units).rows.flatten(1).tensor_split(2, 1)
-        influences.append(sign * (of_units - totals / counts * sizes) / counts)
+        influences.append(sign * (of_units - value_sums / counts * sizes) / counts)
     squares = torch.stack(influences).sum(0).square().sum(0)
     return (squares * (jackknife.num_units / (jackknife.num_units - 1 or torch.nan))).sqrt()
 
@@ -110,9 +111,9 @@ def _with_binomial(test: ExactTest, operands: list[Operand]) -> ExactTest:
     fractions = [_fractions(operand.resampled, operand.values) for operand in operands]
     if fractions[0] is None or fractions[1] is None:
         return test
-    alone_a, alone_b = (operand.values.read(cast(Units, operand.resampled.units).rows) for operand in operands)
-    applies = fractions[0][2] & fractions[1][2] & (alone_a.isnan() == alone_b.isnan()).all(0)
-    exact = binomial_test((alone_a > alone_b).sum(0), ((alone_a - alone_b).abs() > 0).sum(0), 0.5)
+    values_a, values_b = (operand.values.read(cast(Units, operand.resampled.units).rows) for operand in operands)
+    applies = fractions[0][2] & fractions[1][2] & (values_a.isnan() == values_b.isnan()).all(0)
+    exact = binomial_test((values_a > values_b).sum(0), ((values_a - values_b).abs() > 0).sum(0), 0.5)
     return either(applies, exact, test)
 
 
@@ -122,8 +123,8 @@ def _pairs_warning(jackknife: Jackknife | None, alternative: str, evidence: Evid
     if jackknife.num_units == 1:
         return "one pair: its spread cannot be known; wanted at least 6 pairs"
     if evidence.test is None:
-        return few_units_warning(jackknife, evidence.difference, evidence.range, False, False).replace("item", "pair")
-    return few_swaps_warning(jackknife.num_units, "pair", alternative)
+        return unit_count_warning(jackknife, evidence.difference, evidence.range, False, False).replace("item", "pair")
+    return swap_count_warning(jackknife.num_units, "pair", alternative)
 
 
 def comparisons_with(a: Resampled | Joined, reference: float, question: Question) -> Any:
@@ -145,9 +146,9 @@ def comparisons_with(a: Resampled | Joined, reference: float, question: Question
     )
     counts = counts_of(a, jackknife)
     is_grouped = counts["groups"] != counts["items"]
-    message = few_units_warning(jackknife, value, ranges, is_grouped, a.is_smooth)
+    message = unit_count_warning(jackknife, value, ranges, is_grouped, a.is_smooth)
     if not message and jackknife is not None and test is not None and not is_binomial:
-        message = few_swaps_warning(jackknife.num_units, "group" if is_grouped else "item", question.alternative)
+        message = swap_count_warning(jackknife.num_units, "group" if is_grouped else "item", question.alternative)
     counts["test"] = "exact binomial" if is_binomial else "bootstrap" if test is None else "random signs"
     return statements(values, evidence, question, counts, message)
 
@@ -165,7 +166,7 @@ def _exact_test(a: Resampled, values: Values, reference: float) -> tuple[ExactTe
 
 
 def _sign_test(a: Resampled, values: Values, reference: float) -> ExactTest | None:
-    """Swap the units of means with units of the same weight whose items all have the reference."""
+    """Return the test that swaps each unit with one of equal weight in which every item scores the reference."""
     if a.half is None or a.bounds is None or not a.bounds.is_mean:
         return None
 
@@ -187,18 +188,18 @@ def _sign_test(a: Resampled, values: Values, reference: float) -> ExactTest | No
 
 
 def _fractions(a: Resampled, values: Values) -> tuple[Tensor, Tensor, Tensor] | None:
-    # ->  successes, trials and whether that is all a value tells of, (V,) each
-    """Count the items of value 1, and those that have a value, where the value is the fraction of the former.
+    # ->  successes, trials and whether the value is their ratio, (V,) each
+    """Count the items of value 1 and all items that have a value, where a value is the fraction of the former.
 
-    That fraction is told from other values, such as F1 of right items alone, by what one more item makes of it.
+    Adding one more item distinguishes such a fraction from other values, such as F1 where all items are right.
     """
     if a.units is None or a.bounds is None or not bool((a.units.sizes == 1).all()):
         return None
-    alone = values.read(a.units.rows)
-    is_scored = ~alone.isnan()
-    successes, trials = alone.nan_to_num(0).sum(0), is_scored.sum(0).double()
+    unit_values = values.read(a.units.rows)
+    is_scored = ~unit_values.isnan()
+    successes, trials = unit_values.nan_to_num(0).sum(0), is_scored.sum(0).double()
     worst, best = (end.to(a.observed).expand_as(a.observed) for end in a.bounds[:2])
-    applies = ((alone == 0) | (alone == 1) | ~is_scored).all(0)
+    applies = ((unit_values == 0) | (unit_values == 1) | ~is_scored).all(0)
     for added, right, more in ((0 * worst, 0, 0), (worst, 0, 1), (best, 1, 1)):
         fraction = (successes + right) / (trials + more)
         applies = applies & ((values.read(a.observed + added) - fraction).abs() <= TOLERANCE)

@@ -1,4 +1,4 @@
-"""Sums of reweighted items: what intervals and comparisons of a function of sums are read off."""
+"""Sums of reweighted items, from which intervals and comparisons of functions of sums are computed."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -16,11 +16,11 @@ UNKNOWN: Range = (-torch.inf, torch.inf)
 
 
 class Resampled(NamedTuple):
-    """Sums over all items, over those of each unit and in R replicates, and what is read off them."""
+    """Sums over all items, over the items of each unit and in R replicates, and the function that reads values off."""
 
     observed: Tensor  # (...)
     weighted: Tensor  # (R, ...)
-    half: Tensor | None  # (R, ...), of a random half of the units; None where such sums are not to be mixed
+    half: Tensor | None  # (R, ...), of a random half of the units; None where sums of two metrics cannot be mixed
     read: Callable[[Tensor], Any]  # sums (..., *shape of observed)  ->  a value (...), or values by name
     items: Tensor  # (), equal for equal items
     units: Units | None  # None if these are too many, or the value is no function of sums
@@ -34,21 +34,21 @@ class Resampled(NamedTuple):
 
 
 class Joined(NamedTuple):
-    """Several metrics on the same items; `join` makes one value, or one result, of theirs."""
+    """Several metrics on the same items; `join` combines their values, or results, into one."""
 
     parts: list[Resampled]
     join: Callable[[list[Any]], Any]
 
 
 class Items(NamedTuple):
-    """Rows whose sums, over all items or over those of each cell, a metric reads its value off."""
+    """Rows of items; a metric computes its value from their sums over all items, or over the items of each cell."""
 
     rows: Tensor  # (N, K) float64
     units: Tensor  # (N,) int64, equal for items that share a weight
     read: Callable[[Tensor], Any]  # (..., C, K)  ->  a value (...), or values by name
     cells: Tensor | None = None  # (N,) int64 in [0, C)
     width: int = 1  # C
-    mixes: bool = True  # may sums of two metrics be mixed? Not where cells are numbered by the scores themselves
+    mixes: bool = True  # whether sums of two metrics may be mixed; not where the scores determine the cells
     bounds: Bounds | None = None
     range: Range = UNKNOWN
     identity: tuple[Tensor, ...] = ()  # (N,) int64 each, all equal for equal items; by default the units alone
@@ -57,7 +57,9 @@ class Items(NamedTuple):
     def resampled(self, replicates: int, seed: int) -> Resampled:
         """Return the sums that the items have in all replicates."""
         rows, mixes = self.rows.double(), self.mixes
-        sums = weighted_sums(rows, self.units, replicates, seed, halves=mixes, cells=self.cells, width=self.width)
+        sums = weighted_sums(
+            rows, self.units, replicates, seed, random_halves=mixes, cells=self.cells, width=self.width
+        )
         cells = torch.zeros_like(self.units) if self.cells is None else self.cells
         units = units_of_items(rows, self.units, self.cells, self.width)
         sizes = None
@@ -122,10 +124,10 @@ class Values(NamedTuple):
 
 def values_of(resampled: Resampled) -> Values:
     leaves, spec = tree_flatten(resampled.read(resampled.observed))
-    lead = resampled.observed.ndim
+    sum_ndim = resampled.observed.ndim
 
     def read(sums: Tensor) -> Tensor:
-        batch = sums.ndim - lead
+        batch = sums.ndim - sum_ndim
         return torch.cat([leaf.double().flatten(batch) for leaf in _leaves(resampled.read(sums), batch)], -1)
 
     return Values(read, [leaf.double() for leaf in leaves], spec)

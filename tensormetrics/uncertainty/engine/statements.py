@@ -19,7 +19,7 @@ ALTERNATIVES = "two-sided", "greater", "less"
 
 
 class Question(NamedTuple):
-    """What is asked of a difference."""
+    """Options of a comparison."""
 
     confidence: float
     alternative: str = "two-sided"
@@ -28,14 +28,14 @@ class Question(NamedTuple):
 
 
 class Evidence(NamedTuple):
-    """What is known of V differences."""
+    """Draws and tests of V differences."""
 
     difference: Tensor  # (V,)
     draws: DrawSets
     range: tuple[Tensor, Tensor]  # (V,) or () each, of the difference
     test: ExactTest | None
     standard_error: Tensor | None = None  # (V,)
-    one_unit: bool = False  # nothing is known of the spread
+    one_unit: bool = False  # the variance is unknown
     all_equal: bool = False  # no unit differs
 
 
@@ -50,8 +50,8 @@ def statements(values: Values, evidence: Evidence, question: Question, counts: d
     low, high = _consistent(low, high, evidence, p_value, question.confidence)
     p_rope = torch.full_like(difference, torch.nan)
     if question.rope is not None:
-        inside = [(draw.abs() <= question.rope).double().sum(0) / draw.isnan().logical_not().sum(0) for draw in sets]
-        p_rope = torch.minimum(*inside)
+        fractions = [(draw.abs() <= question.rope).double().sum(0) / draw.isnan().logical_not().sum(0) for draw in sets]
+        p_rope = torch.minimum(*fractions)
     if message:
         warnings.warn(message, UncertaintyWarning, stacklevel=4)
     columns = dict(zip(Comparison.tensors, [difference, low, high, p_value, p_better, p_rope], strict=True))
@@ -80,19 +80,21 @@ def _margin_tests(better: Tensor, evidence: Evidence, rope: float, num_units: in
     for margin in (better + rope, rope - better):
         tail = t_sf(margin / error, max(num_units - 1, 1))
         tails.append(torch.where(error > 0, tail, (margin <= 0).double()))
-    unknown = torch.ones_like(better)  # of one unit, whose spread is not known
+    unknown = torch.ones_like(better)  # for one unit, which has no variance
     p_not_worse, p_not_better = (unknown if evidence.one_unit else tail for tail in tails)
     return {"p_not_worse": p_not_worse, "p_equivalent": torch.maximum(p_not_worse, p_not_better)}
 
 
-def few_swaps_warning(count: int, unit: str, alternative: str) -> str:
-    """Return a warning where no swaps of so many units reach a p-value of .05."""
-    least, formula = (
+def swap_count_warning(count: int, unit: str, alternative: str) -> str:
+    """Return a warning if `count` units are too few for any swaps to reach a p-value of .05."""
+    smallest, formula = (
         (2.0 ** (1 - count), f"2^(1-{count})") if alternative == "two-sided" else (2.0**-count, f"2^-{count}")
     )
-    if not 0.05 < least < 1:
+    if not 0.05 < smallest < 1:
         return ""
-    return f"{count} {unit}s: no p-value below {formula} = {least:.4g} exists, so that a 95 % interval always holds 0"
+    return (
+        f"{count} {unit}s: no p-value below {formula} = {smallest:.4g} exists, so that a 95 % interval always holds 0"
+    )
 
 
 def _interval(evidence: Evidence, question: Question) -> tuple[Tensor, Tensor]:
@@ -109,7 +111,7 @@ def _interval(evidence: Evidence, question: Question) -> tuple[Tensor, Tensor]:
 
 def _p_value(evidence: Evidence, sets: list[Tensor], alternative: str) -> Tensor:
     # ->  (V,)
-    """Return the largest p-value of the sets and the test; two-sided, twice the smaller one of both sides."""
+    """Return the largest p-value of the sets and the test; two-sided ones are twice the smaller one-sided p-value."""
     difference = evidence.difference
     if evidence.one_unit or evidence.all_equal:
         return torch.ones_like(difference)
@@ -120,8 +122,8 @@ def _p_value(evidence: Evidence, sets: list[Tensor], alternative: str) -> Tensor
         less = torch.fmax(less, (1 + (draws >= 0).sum(0).double()) / (1 + count))
     greater = greater.where(difference > 0, greater.clamp(min=0.5))  # no evidence against what was observed
     less = less.where(difference < 0, less.clamp(min=0.5))
-    sides = {"greater": greater, "less": less, "two-sided": 2 * torch.minimum(greater, less)}
-    return sides[alternative].clamp(max=1)
+    p_values = {"greater": greater, "less": less, "two-sided": 2 * torch.minimum(greater, less)}
+    return p_values[alternative].clamp(max=1)
 
 
 def _p_better(evidence: Evidence, sets: list[Tensor], direction: Tensor) -> Tensor:

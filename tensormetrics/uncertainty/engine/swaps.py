@@ -1,7 +1,7 @@
 """Exact tests of a difference: the swap test and the binomial test.
 
-Two models are exchanged on random units, and the difference is looked at again. Noreen 1989, Computer-intensive methods
-for testing hypotheses; Yeh 2000, doi:10.3115/992730.992783.
+Two models are exchanged on random units, and their difference is computed again. Noreen 1989, Computer-intensive
+methods for testing hypotheses; Yeh 2000, doi:10.3115/992730.992783.
 """
 
 from collections.abc import Callable
@@ -11,12 +11,12 @@ import torch
 from torch import Tensor
 
 TOLERANCE = 1e-10  # of equal differences, relative to the values
-MAX_EXACT = 12  # so many units that differ are swapped in all ways
+MAX_EXACT = 12  # differing units up to which all swaps are enumerated
 CHUNK = 2**22  # numbers of swapped sums at a time
 
 
 class ExactTest(NamedTuple):
-    """One-sided p-values of V differences, in which outcomes equal to the observed one count whole; NaN: no test."""
+    """One-sided p-values of V differences; outcomes equal to the observed one count fully. NaN: no test."""
 
     greater: Tensor  # (V,), chance of the observed difference or a larger one
     less: Tensor
@@ -24,7 +24,7 @@ class ExactTest(NamedTuple):
     @property
     def mid_p(self) -> Tensor:
         # ->  (V,)
-        """Twice the smaller p-value, outcomes equal to the observed one counted half."""
+        """Twice the smaller p-value if outcomes equal to the observed one count half."""
         return 1 - (self.greater - self.less).abs()
 
 
@@ -32,22 +32,22 @@ def swap_test(
     read_difference: Callable[[Tensor, Tensor], Tensor],
     sums: tuple[Tensor, Tensor],
     units: tuple[Tensor, Tensor] | None,
-    halves: tuple[Tensor, Tensor],
+    random_halves: tuple[Tensor, Tensor],
     scale: Tensor,
     of_means: bool,
 ) -> ExactTest:
     # read_difference: sums of a and b (..., *shape)  ->  (..., V)  sums: (*shape) each  units: rows (U, *shape) each
-    # halves: (R, *shape) each, sums of random halves of the units  scale: (V,), size of the values
+    # random_halves: (R, *shape) each, sums of random halves of the units  scale: (V,), size of the values
     """Test that a and b are exchangeable on each unit.
 
     Means whose differences have one size: exact binomial test (McNemar's for 0 and 1). Up to `MAX_EXACT` units that
-    differ: all swaps. Else the random ones of `halves`, (1 + hits) / (1 + R).
+    differ: all swaps. Otherwise the random swaps of `random_halves`, (1 + hits) / (1 + R).
     """
     observed = read_difference(*sums)
     tolerance = TOLERANCE * scale
 
     def random_swaps() -> Tensor:
-        swap = halves[1] - halves[0]
+        swap = random_halves[1] - random_halves[0]
         return read_difference(sums[0] + swap, sums[1] - swap)
 
     if units is None:
@@ -92,14 +92,14 @@ def _differences(a: Tensor, b: Tensor, of_means: bool) -> tuple[Tensor, Tensor]:
 
 def _counted(observed: Tensor, swapped: Tensor, tolerance: Tensor, is_random: bool) -> ExactTest:
     # observed, tolerance: (V,)  swapped: (R, V)
-    """Count swaps; each stands also for the swap of all other units, whose difference has the opposite sign."""
+    """Count swaps; each counts also for the swap of all other units, whose difference has the opposite sign."""
     excess = swapped.abs() - observed.abs()
     is_defined = ~swapped.isnan()
     count = is_defined.sum(0) + is_random
     above = (excess > tolerance).sum(0).double()
     equal = (excess.abs() <= tolerance).sum(0).double() + is_random  # the observed one is one of the random ones
-    toward, away = (above + equal) / count / 2, 1 - above / count / 2
-    tails = torch.where(observed > tolerance, toward, away), torch.where(observed < -tolerance, toward, away)
+    toward, opposite = (above + equal) / count / 2, 1 - above / count / 2
+    tails = torch.where(observed > tolerance, toward, opposite), torch.where(observed < -tolerance, toward, opposite)
     return ExactTest(*(tail.masked_fill(observed.isnan(), torch.nan) for tail in tails))
 
 
@@ -117,11 +117,11 @@ def _binomial(a: Tensor, b: Tensor) -> tuple[ExactTest, Tensor]:
 def binomial_test(successes: Tensor, trials: Tensor, chance: float) -> ExactTest:
     # successes, trials: (V,)
     """Test that each trial succeeds with the given chance."""
-    most = int(trials.max()) if trials.numel() else 0
-    k = torch.arange(most + 1, dtype=torch.float64, device=trials.device)[:, None]
+    max_trials = int(trials.max()) if trials.numel() else 0
+    k = torch.arange(max_trials + 1, dtype=torch.float64, device=trials.device)[:, None]
     p = torch.full_like(k, chance)
     failures = (trials - k).clamp(min=0)
-    log_ways = torch.lgamma(trials.double() + 1) - torch.lgamma(k + 1) - torch.lgamma(failures + 1)
-    chances = (log_ways + torch.xlogy(k, p) + torch.xlogy(failures, 1 - p)).exp().masked_fill(k > trials, 0)
+    log_counts = torch.lgamma(trials.double() + 1) - torch.lgamma(k + 1) - torch.lgamma(failures + 1)
+    chances = (log_counts + torch.xlogy(k, p) + torch.xlogy(failures, 1 - p)).exp().masked_fill(k > trials, 0)
     tails = (chances.masked_fill(outside, 0).sum(0).clamp(max=1) for outside in (k < successes, k > successes))
     return ExactTest(*tails)

@@ -45,7 +45,7 @@ def entries_of(split: Tensor, ids: Tensor) -> Tensor:
 
 
 def is_full(store: Tensor) -> bool:
-    """Tell whether there were too many units, where that needs no wait for a device."""
+    """Return whether there were too many units, if the answer needs no synchronization with a device."""
     return store.device.type == "cpu" and bool(store[0, OVERFLOW])
 
 
@@ -56,7 +56,7 @@ def merge_stores(stores: Tensor) -> Tensor:
 
 
 def add_entries(store: Tensor, entries: Tensor) -> Tensor:
-    """Return the store with entries added to those of their units."""
+    """Return the store with the entries added to their units."""
     return _collapsed(torch.cat([store[1:], entries]), store[0, OVERFLOW])
 
 
@@ -93,7 +93,7 @@ def units_of_store(store: Tensor) -> Units | None:
 
 def units_of_items(rows: Tensor, ids: Tensor, cells: Tensor | None, width: int) -> Units | None:
     # rows: (N, K) float64  ids: (N,) int64  cells: (N,) int64 in [0, width)  ->  rows (U, width, K)
-    """Return the units of items that are all at hand; None where these are more than a store holds."""
+    """Return the units of all items; None if there are more than a store holds."""
     distinct, unit = ids.unique(return_inverse=True)
     if len(distinct) > MAX_UNITS:
         return None

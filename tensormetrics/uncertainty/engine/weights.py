@@ -22,7 +22,7 @@ from .philox import MASK_32, philox4x32, philox_key
 
 REPLICATES = 1000
 FINENESS = 2.0**-10
-# With weights below 16, sums of up to 2^24 rows that add up to 2^43 or less are exact, but for what is below 2^-41.
+# With weights below 16, sums of up to 2^24 rows that add up to 2^43 or less are exact, except for bits below 2^-41.
 GRIDS = (1.0, 2.0**-20, 2.0**-40)
 VALUES = 2**16
 NUMBERED, WITH_IDS, WITH_GROUPS, WITH_BOTH = range(4)  # how items are identified
@@ -32,10 +32,10 @@ LANES = defaultdict(lambda: 2**22, cpu=2**15)  # weights at a time, eighths of t
 
 
 class ResamplingUnits(TypedDict, total=False):
-    """Who the items of an `update` are, both (B,): integers, or names in a list.
+    """Identity of the items of an `update`, (B,) each: integers, or names in a list.
 
-    ids: items of one id weigh the same wherever, in whatever order and batch they come. Without, items are numbered as
-    they come: equal are then the weights of one order of items in any batches, and each rank draws its own.
+    ids: items of one id have equal weights in any order and batch. Without ids, items are numbered in the order of
+    updates: weights then depend on that order but not on the batches, and each rank draws its own.
     groups: documents, patients, speakers; items of one group share a weight, which widens intervals as it should.
     """
 
@@ -43,25 +43,25 @@ class ResamplingUnits(TypedDict, total=False):
     groups: Tensor | Sequence[Hashable] | None
 
 
-def units(name: str, given: Any, count: int, device: torch.device) -> Tensor:
+def units(name: str, values: Any, count: int, device: torch.device) -> Tensor:
     # ->  (count,) int64
-    """What `ids` and `groups` are as numbers; a name's number is a digest of it."""
-    if isinstance(given, str) or not isinstance(given, Tensor | Sequence | np.ndarray):
-        raise TypeError(f"{name}: got a {type(given).__name__}, wanted a tensor of integers or a list of names")
-    if not isinstance(given, Tensor):
-        names = len(given) > 0 and isinstance(given[0], str)
-        given = torch.from_numpy(np.asarray([_named(name, each) for each in given] if names else given))
-    if not given.numel():
-        given = given.long()
-    _checks.integral(name, given)
-    _checks.shape(name, given, count)
-    return given.to(device, torch.int64)
+    """Convert `ids` or `groups` to integers; the integer of a name is its digest."""
+    if isinstance(values, str) or not isinstance(values, Tensor | Sequence | np.ndarray):
+        raise TypeError(f"{name}: got a {type(values).__name__}, wanted a tensor of integers or a list of names")
+    if not isinstance(values, Tensor):
+        names = len(values) > 0 and isinstance(values[0], str)
+        values = torch.from_numpy(np.asarray([_named(name, value) for value in values] if names else values))
+    if not values.numel():
+        values = values.long()
+    _checks.integral(name, values)
+    _checks.shape(name, values, count)
+    return values.to(device, torch.int64)
 
 
 def identity(count: int, device: torch.device, ids: Any = None, groups: Any = None) -> dict[str, Tensor]:
-    """Those of both that are given, as numbers; see `Identity`."""
-    given = {"ids": ids, "groups": groups}
-    return {name: units(name, each, count, device) for name, each in given.items() if each is not None}
+    """Return `ids` and `groups` as integers, without those that are None; see `ResamplingUnits`."""
+    columns = {"ids": ids, "groups": groups}
+    return {name: units(name, column, count, device) for name, column in columns.items() if column is not None}
 
 
 def kind_of_units(has_ids: bool, has_groups: bool) -> int:
@@ -71,7 +71,7 @@ def kind_of_units(has_ids: bool, has_groups: bool) -> int:
 
 def kind_of_rows(count: int, ids: Tensor, groups: Tensor) -> int | None:
     # ids, groups: (count,), or (0,) for none
-    """Return how `count` kept items are identified, None if there is none; a ValueError if only some of them are."""
+    """Return how `count` rows are identified, None without items; ValueError if only some have ids or groups."""
     for name, column in (("ids", ids), ("groups", groups)):
         if len(column) not in (0, count):
             raise ValueError(f"{name}: got some for a part of the items; give every update the same, or call reset()")
@@ -88,7 +88,7 @@ def check_same_kind(kind: int | None, before: int | None) -> None:
 
 
 class ItemNames(NamedTuple):
-    """Who the items of a metric are that keeps a row of each."""
+    """Ids and groups of the items of a metric that stores a row of each."""
 
     numbers: Tensor  # (N,) int64, ids or positions
     groups: Tensor | None = None  # (N,) int64
@@ -96,17 +96,17 @@ class ItemNames(NamedTuple):
     @classmethod
     def of_rows(cls, rows: Tensor, ids: Tensor, groups: Tensor) -> "ItemNames":
         # rows: (N, ...)  ids, groups: (N,), or (0,) for none
-        """Return those of kept rows; a ValueError if some have ids or groups and others have none."""
+        """Return the names of stored rows; ValueError if some have ids or groups and others have none."""
         kind_of_rows(len(rows), ids, groups)
-        numbers = ids if len(ids) else torch.arange(len(rows), device=rows.device)
-        return cls(numbers, groups if len(groups) else None)
+        item_ids = ids if len(ids) else torch.arange(len(rows), device=rows.device)
+        return cls(item_ids, groups if len(groups) else None)
 
     @classmethod
     def of(cls, ids: Any, groups: Any, device: torch.device) -> "ItemNames":
         # ids, groups: (N,) integers or names
-        """Return those of items that are given by name; `groups` may be None."""
-        numbers = units("ids", ids, len(ids), device)
-        return cls(numbers, None if groups is None else units("groups", groups, len(ids), device))
+        """Return the names of items from `ids` and `groups`, integers or names; `groups` may be None."""
+        item_ids = units("ids", ids, len(ids), device)
+        return cls(item_ids, None if groups is None else units("groups", groups, len(ids), device))
 
     @property
     def units(self) -> Tensor:
@@ -115,12 +115,12 @@ class ItemNames(NamedTuple):
 
     def columns(self, target: Tensor | None = None) -> tuple[Tensor, ...]:
         # target: (N,) integer
-        """Return what `fingerprint` tells items by. `target` makes them others where it is another one."""
+        """Return the columns for `fingerprint`; items with different `target` count as different."""
         return tuple(column.long() for column in (self.numbers, self.groups, target) if column is not None)
 
 
 def sums_by_item(rows: Tensor, names: ItemNames) -> tuple[Tensor, ItemNames]:
-    # rows: (N, V)  ->  (I, V), and the I distinct items in the order of their numbers
+    # rows: (N, V)  ->  (I, V), and the I distinct items in the order of their ids
     """Return the sums over the rows of each item. ValueError for an item whose rows have two groups."""
     distinct, item = names.numbers.unique(return_inverse=True)
     sums = rows.new_zeros(len(distinct), rows.shape[1]).index_add_(0, item, rows)
@@ -132,19 +132,19 @@ def sums_by_item(rows: Tensor, names: ItemNames) -> tuple[Tensor, ItemNames]:
     return sums, ItemNames(distinct, groups)
 
 
-def _named(name: str, given: Any) -> int:
-    if not isinstance(given, str):
-        raise TypeError(f"{name}: got {given!r:.60} among names, wanted a str")
-    return digest(given)
+def _named(name: str, value: Any) -> int:
+    if not isinstance(value, str):
+        raise TypeError(f"{name}: got {value!r:.60} among names, wanted a str")
+    return digest(value)
 
 
 def digest(name: str) -> int:
-    """Return the number of a name, of 64 bits."""
+    """Return the 64-bit hash of a name as an integer."""
     return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "little", signed=True)
 
 
 def check_draws(replicates: int | None, seed: int | None) -> tuple[int, int]:
-    """Both with their defaults, 1000 and 0."""
+    """Check both options and replace None by the defaults, 1000 and 0."""
     replicates = REPLICATES if replicates is None else _checks.check_int("replicates", replicates, 2)
     return replicates, 0 if seed is None else _checks.check_int("seed", seed, 0)
 
@@ -155,7 +155,7 @@ def weighted_sums(
     replicates: int,
     seed: int,
     *,
-    halves: bool = False,
+    random_halves: bool = False,
     cells: Tensor | None = None,  # (N,) int64 in [0, C)
     width: int = 1,  # C
     name: str = "items",  # of the stream of draws
@@ -163,30 +163,30 @@ def weighted_sums(
     split: Tensor | None = None,  # (N, 3 K), `split_rows(rows)` if that is known
     sizes: Tensor | None = None,  # (R,), to which the sums of the weights are added
 ) -> Tensor:  # (1 or 2, 3, R, C, K)
-    """The parts (see `GRIDS`) of the sums over the rows of each cell in each replicate, each row times its weight.
+    """Sum the rows of each cell in each replicate, each row times its weight; returns the parts of sums (see `GRIDS`).
 
-    With `halves` also the sums of a random half of the units, by which a randomisation test swaps them.
+    With `random_halves` also sum a random half of the units, which a randomization test swaps.
     """
     K, units = rows.shape[1], units.contiguous()
-    sums = rows.new_zeros(1 + halves, replicates, width, len(GRIDS) * K)
+    sums = rows.new_zeros(1 + random_halves, replicates, width, len(GRIDS) * K)
     split = split_rows(rows) if split is None else split
     used = [k for k, column in enumerate(split.unbind(1)) if rows.device.type != "cpu" or column.any()]
     columns = split if len(used) == split.shape[1] else split[:, used]  # zeros need no product
     index = torch.tensor(used, dtype=torch.int64, device=rows.device)
     key = torch.tensor(philox_key(seed, name, "weights", "exponential"), device=rows.device)
     for is_half, (out, table) in enumerate(zip(sums, _tables(rows), strict=False)):
-        for drawn, items in _tiles(len(rows), replicates, rows.device):
-            weights = rows.new_empty(drawn.stop - drawn.start, items.stop - items.start)
+        for chunk, items in _tiles(len(rows), replicates, rows.device):
+            weights = rows.new_empty(chunk.stop - chunk.start, items.stop - items.start)
             draw = item_weights if rows.device.type == "cpu" else _item_weights
-            draw(weights, units[items], table, key, (start + drawn.start) // 8)
+            draw(weights, units[items], table, key, (start + chunk.start) // 8)
             if sizes is not None and not is_half:
-                sizes[drawn] += weights.sum(1)
+                sizes[chunk] += weights.sum(1)
             if cells is None:
-                out[drawn, 0].index_add_(1, index, weights @ columns[items])
+                out[chunk, 0].index_add_(1, index, weights @ columns[items])
                 continue
             for k in used:
                 added = weights.new_zeros(len(weights), width)
-                out[drawn, :, k] += added.index_add_(1, cells[items], weights * split[items, k])
+                out[chunk, :, k] += added.index_add_(1, cells[items], weights * split[items, k])
     return sums.unflatten(-1, (len(GRIDS), K)).movedim(-2, 1)
 
 
@@ -198,7 +198,7 @@ def split_rows(rows: Tensor) -> Tensor:
 
 def replicate_weights(units: Tensor, replicates: int, seed: int) -> Iterator[tuple[slice, Tensor]]:
     # units: (N,) int64  ->  (r, N) float64 for each slice of r replicates
-    """The weights of all items, for what is no function of sums; see `weighted_sums`."""
+    """Yield the weights of all items, for values that are no function of sums; see `weighted_sums`."""
     units = units.contiguous()
     key = torch.tensor(philox_key(seed, "items", "weights", "exponential"), device=units.device)
     table = _tables(units)[0]
@@ -226,12 +226,12 @@ def _tiles(items: int, replicates: int, device: torch.device) -> Iterator[tuple[
 
 def _item_weights(out: Tensor, units: Tensor, table: Tensor, key: Tensor, start: int) -> None:
     # out: (R, N) float64  units: (N,) int64  table: (VALUES,) float64  key: (2,)
-    """The weight of each unit in replicate 8 * start and following: an entry of the table, chosen by half a word."""
+    """Write the weight of each unit in replicates from 8 * start on: the table entry that 16 random bits select."""
     block = torch.arange(start, start + (len(out) + 7) // 8, device=out.device)[:, None]
     counter = units & MASK_32, units >> 32 & MASK_32, block, torch.zeros_like(block)
     bits = torch.stack(philox4x32(counter, key.unbind()), 1)
-    number = torch.stack([bits & VALUES - 1, bits >> 16], 2).flatten(0, 2)
-    out.copy_(table[number[: len(out)]])
+    index = torch.stack([bits & VALUES - 1, bits >> 16], 2).flatten(0, 2)
+    out.copy_(table[index[: len(out)]])
 
 
 item_weights = interruptible(
@@ -248,16 +248,16 @@ _native.reference("item_weights")(_item_weights)
 @cached_per_device
 def _tables(device: torch.device) -> tuple[Tensor, Tensor]:
     # ->  (VALUES,) float64 each: weights, and which half
-    number = torch.arange(VALUES, device="cpu")
-    weights = (-((number + 0.5) / VALUES).double().log() / FINENESS).round() * FINENESS
-    return weights.to(device), (number & 1).double().to(device)
+    index = torch.arange(VALUES, device="cpu")
+    weights = (-((index + 0.5) / VALUES).double().log() / FINENESS).round() * FINENESS
+    return weights.to(device), (index & 1).double().to(device)
 
 
 def fingerprint(*columns: Tensor) -> Tensor:
     # columns: (N,) int64 each  ->  () int64
-    """Return a sum over items that differs for other items, in any order; an item has a number in each column."""
+    """Return a hash of a set of items that is independent of their order; an item has an integer in each column."""
     mixed = columns[0]
     for column, factor in zip(columns[1:], ODD_FACTORS, strict=False):
         mixed = mixed + column * factor  # modulo 2^64
-    words = torch.stack(philox4x32((mixed & MASK_32, mixed >> 32 & MASK_32, 0, 1), (0, 0)))
-    return (words[0] + (words[1] << 32)).sum()
+    bits = torch.stack(philox4x32((mixed & MASK_32, mixed >> 32 & MASK_32, 0, 1), (0, 0)))
+    return (bits[0] + (bits[1] << 32)).sum()

@@ -38,10 +38,10 @@ def _states(metric: torchmetrics.Metric, row: ROW) -> dict[str, Tensor]:
     states = {name: torch.as_tensor(default) for name, default in metric._defaults.items()}
     is_averaged = getattr(metric, "average", None) in ("micro", "macro", "weighted")
     if "confmat" not in states:
-        share = 1 / max(states["tp"].numel(), 1) if is_averaged else 1.0  # of the item in each class
+        fraction = 1 / max(states["tp"].numel(), 1) if is_averaged else 1.0  # of the item that falls to each class
         counts = dict(zip(("tp", "fp", "tn", "fn"), row, strict=True))
         return {
-            name: torch.full(state.shape, share * counts[name], dtype=torch.float64, device="cpu")
+            name: torch.full(state.shape, fraction * counts[name], dtype=torch.float64, device="cpu")
             for name, state in states.items()
         }
     shape = states["confmat"].shape
@@ -58,7 +58,7 @@ def _states(metric: torchmetrics.Metric, row: ROW) -> dict[str, Tensor]:
 
 def items_of(metric: torchmetrics.Metric, states: dict[str, Tensor]) -> Tensor:
     # ->  () float64
-    """Count the items behind the states of a metric of the table."""
+    """Count the items of the states of a metric in the table."""
     if "confmat" in states:
         shape = states["confmat"].shape
         return states["confmat"].sum() / (shape[0] if len(shape) > 2 else 1)

@@ -1,4 +1,4 @@
-"""Are probabilities what they say? The Brier score and the expected calibration error."""
+"""Quality of predicted probabilities: the Brier score and the expected calibration error."""
 
 import torch
 from torch import Tensor
@@ -17,7 +17,7 @@ GRID = 2.0**30  # values of items are its multiples: sums of 2^22 of them are ex
 
 @takes_arrays
 def brier_score(preds: Tensor, target: Tensor) -> Tensor:
-    """The mean square of probability minus truth: (p - y)^2 of two classes, summed over the classes for (..., N, C).
+    """Compute the mean square of probability minus truth: (p - y)^2, summed over the classes for (..., N, C).
 
     Shapes: preds: (..., N) probabilities of 1, or (..., N, C); target: (..., N) integer -> (...) float64.
 
@@ -32,13 +32,13 @@ def brier_score(preds: Tensor, target: Tensor) -> Tensor:
 
 @takes_arrays
 def calibration_error(preds: Tensor, target: Tensor, bins: int = 15, norm: str = "l1") -> Tensor:
-    """Compute the expected calibration error: in `bins` of equal width, |share that is right - mean probability|.
+    """Compute the expected calibration error: in `bins` of equal width, |fraction of right - mean probability|.
 
     Shapes: preds: (..., N) probabilities of 1, or (..., N, C); target: (..., N) integer -> (...) float64.
 
-    Of two classes the probability is that of 1 and "right" is 1; with (..., N, C) they are those of the largest one.
-    `norm` "l1" averages over the items, and few items make it too large. "rms" is the root of the mean square, without
-    the part of it that chance alone makes: 0 where chance explains all of it. Bins of one item do not count for it. In
+    For two classes the probability is that of 1 and "right" is 1; with (..., N, C) both refer to the most probable
+    class. `norm` "l1" averages over the items; it is biased upwards for few items. "rms" is the root mean square
+    without the part that chance alone explains: 0 where chance explains all of it; bins of one item do not count. In
     [0, 1], lower is better. NaN and errors as in `brier_score`; ValueError for another norm. Guo et al. 2017,
     arXiv:1706.04599; Kumar, Liang & Ma 2019, arXiv:1909.10155.
 
@@ -52,14 +52,14 @@ def calibration_error(preds: Tensor, target: Tensor, bins: int = 15, norm: str =
 
 
 def _read(preds: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-    # ->  preds in float64, NaN where an item is none; target
+    # ->  preds in float64, NaN for invalid items; target
     _checks.floating("preds", preds)
     _checks.integral("target", target)
     _checks.shape("target", target, "...", "N")
     _checks.same_device(preds=preds, target=target)
     if preds.shape != target.shape and (preds.shape[:-1] != target.shape or preds.shape[-1] < 2):
-        wanted = f"{tuple(target.shape)} or {(*target.shape, 'C')}".replace("'", "")
-        raise ValueError(f"preds: got shape {tuple(preds.shape)}, wanted {wanted} for this target")
+        expected = f"{tuple(target.shape)} or {(*target.shape, 'C')}".replace("'", "")
+        raise ValueError(f"preds: got shape {tuple(preds.shape)}, wanted {expected} for this target")
     several = preds.ndim > target.ndim
     preds = preds.double()
     wrong, classes = ~((preds >= 0) & (preds <= 1)), preds.shape[-1] if several else 2
@@ -83,12 +83,12 @@ def _bin_rows(preds: Tensor, target: Tensor, bins: int, with_squares: bool) -> T
     if preds.ndim > target.ndim:
         preds, best = preds.max(-1)
         target = (best == target).long()
-    place = (preds * bins).nan_to_num(0).long().clamp(max=bins - 1).unsqueeze(-1)
+    bin_index = (preds * bins).nan_to_num(0).long().clamp(max=bins - 1).unsqueeze(-1)
     gap = (target - preds).unsqueeze(-1)
-    gaps = preds.new_zeros(*preds.shape, bins).scatter_(-1, place, gap)
+    gaps = preds.new_zeros(*preds.shape, bins).scatter_(-1, bin_index, gap)
     if not with_squares:
         return gaps
-    return torch.cat([gaps, gaps.square(), torch.zeros_like(gaps).scatter_(-1, place, 1.0)], -1)
+    return torch.cat([gaps, gaps.square(), torch.zeros_like(gaps).scatter_(-1, bin_index, 1.0)], -1)
 
 
 def _mean_gap(sums: Tensor, items: Tensor | int, bins: int) -> Tensor:
@@ -122,7 +122,7 @@ NORMS = tuple(READERS)
 
 
 class _Calibration(SumMetric):
-    """Sums over items, and how many these are."""
+    """Base of metrics that store sums over items, and the number of items."""
 
     higher_is_better = False
     plot_lower_bound: float | None = 0.0
@@ -143,7 +143,7 @@ class _Calibration(SumMetric):
 
 
 class BrierScore(_Calibration):
-    """The mean square of probability minus truth; see `brier_score`. `interval` wants `replicates`.
+    """Mean square of probability minus truth; see `brier_score`. `interval` requires `replicates`.
 
     metric = BrierScore(replicates=1000)
     metric.update(torch.rand(100), torch.arange(100) % 2)
@@ -180,7 +180,7 @@ class BrierScore(_Calibration):
 
 
 class CalibrationError(_Calibration):
-    """The expected calibration error; see `calibration_error`. `interval` wants `replicates`.
+    """Expected calibration error; see `calibration_error`. `interval` requires `replicates`.
 
     Replicates add the bias of few items once more, so that their quantiles are no interval. With `norm="rms"` twice the
     variance of each bin is taken from the mean squares of the replicates, and the interval holds the error of the
@@ -231,7 +231,7 @@ class CalibrationError(_Calibration):
         return (value - bias).clamp(min=0)
 
     def _resampled_sums(self, replicates: int | None, seed: int | None) -> Resampled:
-        # Draws without bias stand in place of sums, of which they are no function.
+        # Draws without bias replace sums, since they are no function of them.
         sums = self._resampled_state(replicates, seed)
         items, units = sums.weighted[:, -1], sums.units
         variances = _variances(sums.observed[:-1], self.bins)
@@ -240,7 +240,7 @@ class CalibrationError(_Calibration):
         if self.norm == "l1":
             draws = (2 * self.compute() - self.read_sums(sums.weighted)).clamp(min=0)
             zeros = (squares <= 0).sum()
-            draws = draws.masked_fill(draws.argsort().argsort() < zeros, 0.0)  # as many as there are of "rms"
+            draws = draws.masked_fill(draws.argsort().argsort() < zeros, 0.0)  # as many zeros as "rms" has
         return sums._replace(
             observed=self.compute(),
             weighted=draws,

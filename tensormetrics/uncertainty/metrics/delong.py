@@ -26,8 +26,7 @@ class DeLong(NamedTuple):
 def delong(preds: Tensor, target: Tensor, groups: Tensor | Sequence[Hashable] | None = None) -> DeLong:
     """Compare the areas under the ROC curve of models on the same items by DeLong's test.
 
-    The test is that of large samples; `compare` of two `BinaryAUROC` reweights the items, and holds its promise for few
-    of them too.
+    The test is asymptotic; `compare` of two `BinaryAUROC` reweights the items and is reliable for few of them too.
 
     Args:
         preds: Scores of M models on the same N items.
@@ -73,8 +72,8 @@ def delong(preds: Tensor, target: Tensor, groups: Tensor | Sequence[Hashable] | 
     placements = _placements(preds, is_positive)
     positives, negatives = counts
     area = 1 - (placements * is_positive).sum(-1) / (positives * negatives)
-    # What each item adds to the area above the mean: of a positive the fraction of negatives below it, of a negative
-    # that of the positives above it.
+    # Influence of each item on the area: for a positive the fraction of negatives below it, for a negative the fraction
+    # of positives above it.
     of_positives = torch.where(is_positive, 1 - placements / negatives[..., None] - area[..., None], 0)
     of_negatives = torch.where(is_positive, 0, placements / positives[..., None] - area[..., None])
     parts = [of_positives / positives[..., None], of_negatives / negatives[..., None]]
@@ -95,13 +94,13 @@ def _placements(preds: Tensor, is_positive: Tensor) -> Tensor:
     ordered, order = preds.sort(-1, descending=True)
     positive = is_positive.expand(preds.shape).gather(-1, order)
     last = last_of_equals(ordered)
-    halves = []
+    placements = []
     for of_class in (~positive, positive):
         sums = of_class.double().cumsum(-1)
         above = previous_steps(sums.where(last, 0))
         through = sums.where(last, torch.inf).flip(-1).cummin(-1).values.flip(-1) if sums.shape[-1] else sums
-        halves.append((above + through) / 2)
-    return torch.empty_like(halves[0]).scatter_(-1, order, torch.where(positive, halves[0], halves[1]))
+        placements.append((above + through) / 2)
+    return torch.empty_like(placements[0]).scatter_(-1, order, torch.where(positive, placements[0], placements[1]))
 
 
 def _products(a: Tensor, b: Tensor, count: Tensor) -> Tensor:
@@ -123,7 +122,7 @@ def _clustered_covariance(parts: list[Tensor], is_positive: Tensor, groups: Tens
 
 
 def _dense_groups(groups: Tensor | Sequence[Hashable], preds: Tensor) -> Tensor:
-    # ->  (..., 1, N) int64 in [0, N), numbered in each row of its own
+    # ->  (..., 1, N) int64 in [0, N), numbered separately in each row
     if not isinstance(groups, Tensor) or groups.ndim < 2:
         groups = units("groups", groups, preds.shape[-1], preds.device)
     _checks.integral("groups", groups)

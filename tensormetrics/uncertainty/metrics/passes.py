@@ -29,7 +29,7 @@ def pass_at_k(n: Any, c: Any, k: int | Sequence[int], *, require: str = "any") -
     Args:
         n: Number of samples of each problem.
         c: How many of them are right.
-        k: Number of samples that are looked at, or several.
+        k: Number of samples in a subset, or several numbers.
         require: ``"any"`` or ``"all"`` of the k samples.
 
     Shape:
@@ -58,17 +58,17 @@ def pass_at_k(n: Any, c: Any, k: int | Sequence[int], *, require: str = "any") -
     counts = [torch.as_tensor(count, device=device) for count in (n, c)]
     _checks.integral("n", counts[0])
     _checks.integral("c", counts[1])
-    drawn, right = torch.broadcast_tensors(*(count.long() for count in counts))
-    most = max(sizes)
+    num_samples, right = torch.broadcast_tensors(*(count.long() for count in counts))
+    max_k = max(sizes)
     wrong = {
-        f"n: got fewer than k = {most}": drawn < most,
-        "c: got more than n": right > drawn,
+        f"n: got fewer than k = {max_k}": num_samples < max_k,
+        "c: got more than n": right > num_samples,
         "c: got < 0": right < 0,
     }
-    present = torch.stack([*wrong.values()]).reshape(len(wrong), -1).any(1).tolist()
-    for message in (message for message, is_present in zip(wrong, present, strict=True) if is_present):
+    has_error = torch.stack([*wrong.values()]).reshape(len(wrong), -1).any(1).tolist()
+    for message in (message for message, is_present in zip(wrong, has_error, strict=True) if is_present):
         raise ValueError(f"{message}; wanted 0 <= c <= n and n >= k for each problem")
-    chances = _chances(drawn, right, sizes, require)
+    chances = _chances(num_samples, right, sizes, require)
     return chances if isinstance(k, Sequence) else chances[..., 0]
 
 
@@ -79,21 +79,21 @@ def _sizes(k: Any) -> tuple[int, ...]:
     return sizes
 
 
-def _chances(drawn: Tensor, right: Tensor, sizes: Sequence[int], require: str) -> Tensor:
-    # drawn, right: (...) int64  ->  (..., K) float64, NaN where k is above the number drawn
+def _chances(num_samples: Tensor, right: Tensor, sizes: Sequence[int], require: str) -> Tensor:
+    # num_samples, right: (...) int64  ->  (..., K) float64, NaN where k is above the number drawn
     """Multiply the chances that one sample after the other is right, or wrong."""
-    left = right if require == "all" else drawn - right
+    left = right if require == "all" else num_samples - right
     products: dict[int, Tensor] = {}
-    product = torch.ones_like(drawn, dtype=torch.float64)
-    for first, last in _ranges(max(sizes), max(CHUNK // max(drawn.numel(), 1), 1)):
-        taken = torch.arange(first, last, device=drawn.device)
-        numerators = (left[..., None] - taken).clamp(min=0).double()
-        factors = numerators / (drawn[..., None] - taken).clamp(min=0)
-        factors[..., 0] *= product  # first, so that no chunk changes a bit
+    product = torch.ones_like(num_samples, dtype=torch.float64)
+    for first, last in _ranges(max(sizes), max(CHUNK // max(num_samples.numel(), 1), 1)):
+        index = torch.arange(first, last, device=num_samples.device)
+        numerators = (left[..., None] - index).clamp(min=0).double()
+        factors = numerators / (num_samples[..., None] - index).clamp(min=0)
+        factors[..., 0] *= product  # first, so that results do not depend on the chunks
         steps = factors.cumprod(-1)
         products |= {size: steps[..., size - 1 - first] for size in sizes if first < size <= last}
         product = steps[..., -1]
-    chances = torch.stack([products[size].masked_fill(drawn < size, torch.nan) for size in sizes], -1)
+    chances = torch.stack([products[size].masked_fill(num_samples < size, torch.nan) for size in sizes], -1)
     return chances if require == "all" else 1 - chances
 
 
@@ -117,7 +117,7 @@ class PassAtK(RowMetric):
     problems it holds the chance in .81 to .90 of data sets.
 
     Args:
-        k: Number of samples that are looked at, or several.
+        k: Number of samples in a subset, or several numbers.
         require: ``"any"`` for pass@k, ``"all"`` for pass^k.
 
     Shape:
@@ -194,12 +194,12 @@ class PassAtK(RowMetric):
         _checks.same_device(c=first, n=second)
         self._add_counts(first.long(), second.long(), ids, "ids", groups)
 
-    def _add_counts(self, right: Tensor, drawn: Tensor, ids: Any, name: str, groups: Any) -> None:
-        # right, drawn: (P,) int64
-        numbers = units(name, ids, len(right), right.device)
-        self.append_items({"right": right, "drawn": drawn}, ids=numbers, groups=groups)
+    def _add_counts(self, right: Tensor, num_samples: Tensor, ids: Any, name: str, groups: Any) -> None:
+        # right, num_samples: (P,) int64
+        problem_ids = units(name, ids, len(right), right.device)
+        self.append_items({"right": right, "drawn": num_samples}, ids=problem_ids, groups=groups)
         if not isinstance(ids, Tensor) and len(ids) and isinstance(ids[0], str):
-            self._problem_names |= dict(zip(numbers.tolist(), ids, strict=True))
+            self._problem_names |= dict(zip(problem_ids.tolist(), ids, strict=True))
 
     def update_options(self) -> dict[str, Any]:
         return {"update": type(self).update}
@@ -229,31 +229,31 @@ class PassAtK(RowMetric):
         # ->  (P, K), and the problems
         rows = torch.stack([self.right, self.drawn], 1) if len(self.right) else self.right.new_zeros(0, 2)
         counts, problems = sums_by_item(rows.long(), self.item_names())
-        right, drawn = counts.unbind(1)
+        right, num_samples = counts.unbind(1)
         if is_strict and len(counts):
-            self._check(right, drawn, problems)
-        return _chances(drawn, right, self.k, self.require), problems
+            self._check(right, num_samples, problems)
+        return _chances(num_samples, right, self.k, self.require), problems
 
-    def _check(self, right: Tensor, drawn: Tensor, problems: ItemNames) -> None:
-        smallest = drawn.argmin()
-        wrong = (right > drawn) | (right < 0)
-        least, position, is_wrong, first = torch.stack(
-            [drawn[smallest], smallest, wrong.any(), wrong.long().argmax()]
+    def _check(self, right: Tensor, num_samples: Tensor, problems: ItemNames) -> None:
+        smallest = num_samples.argmin()
+        wrong = (right > num_samples) | (right < 0)
+        fewest, position, is_wrong, first = torch.stack(
+            [num_samples[smallest], smallest, wrong.any(), wrong.long().argmax()]
         ).tolist()
         if is_wrong:
             raise ValueError(
-                f"c: got {int(right[first])} right of {int(drawn[first])} samples of problem "
+                f"c: got {int(right[first])} right of {int(num_samples[first])} samples of problem "
                 f"{self._name(problems, first)}, wanted 0 <= c <= n"
             )
-        if least < max(self.k):
+        if fewest < max(self.k):
             raise ValueError(
-                f"k: got {max(self.k)}, but problem {self._name(problems, position)} has {least} samples, the fewest; "
-                f"wanted k <= {least}, or more samples"
+                f"k: got {max(self.k)}, but problem {self._name(problems, position)} has {fewest} samples, the fewest; "
+                f"wanted k <= {fewest}, or more samples"
             )
 
     def _name(self, problems: ItemNames, position: int) -> str:
-        number = int(problems.numbers[position])
-        return repr(self._problem_names.get(number, number))
+        problem_id = int(problems.numbers[position])
+        return repr(self._problem_names.get(problem_id, problem_id))
 
     def _resampled_sums(self, replicates: int | None, seed: int | None) -> Resampled:
         chances, problems = self._per_problem(is_strict=True)

@@ -21,12 +21,12 @@ from ..engine.weights import ResamplingUnits, check_draws, fingerprint, replicat
 
 @takes_arrays
 def auroc(preds: Tensor, target: Tensor, weights: Tensor | None = None) -> Tensor:
-    """The probability that a positive scores above a negative, ties counting half: the area under the ROC curve.
+    """Compute the area under the ROC curve: the probability that a positive scores above a negative, ties half.
 
     Shapes: preds: (..., N) floating; target: (..., N) integer or bool, 0 or 1; weights: (..., N) >= 0 -> (...) float64.
 
-    In [0, 1], higher is better. A weight counts an item so often. NaN without a positive or a negative, and where a
-    score is not finite or a weight negative or not finite. ValueError for shapes and dtypes. Hanley & McNeil 1982,
+    In [0, 1], higher is better. An item of weight w counts as w items. NaN without a positive or a negative, and where
+    a score is not finite or a weight negative or not finite. ValueError for shapes and dtypes. Hanley & McNeil 1982,
     doi:10.1148/radiology.143.1.7063747.
 
     >>> auroc(torch.tensor([0.1, 0.4, 0.8, 0.3]), torch.tensor([0, 1, 1, 1]))
@@ -37,7 +37,7 @@ def auroc(preds: Tensor, target: Tensor, weights: Tensor | None = None) -> Tenso
 
 @takes_arrays
 def average_precision(preds: Tensor, target: Tensor, weights: Tensor | None = None) -> Tensor:
-    """The mean over the positives of the precision down to their score: sum of (R_k - R_k-1) P_k, ties as one step.
+    """Compute the mean precision down to the score of each positive: sum of (R_k - R_k-1) P_k, ties as one step.
 
     Shapes: preds: (..., N) floating; target: (..., N) integer or bool, 0 or 1; weights: (..., N) >= 0 -> (...) float64.
 
@@ -88,8 +88,8 @@ def previous_steps(sums: Tensor) -> Tensor:
 
 def _roc_area(right: Tensor, false: Tensor, last: Tensor) -> Tensor:
     added = (false - previous_steps(false)).where(last, 0) * (right + previous_steps(right))
-    whole = right.sum(-1) * 0 if not right.shape[-1] else right[..., -1] * false[..., -1]
-    return added.sum(-1) / 2 / whole
+    num_pairs = right.sum(-1) * 0 if not right.shape[-1] else right[..., -1] * false[..., -1]
+    return added.sum(-1) / 2 / num_pairs
 
 
 def _precision_area(right: Tensor, false: Tensor, last: Tensor) -> Tensor:
@@ -106,7 +106,7 @@ def _check(preds: Tensor, target: Tensor, shape: torch.Size) -> None:
 
 
 class RankedMetric(RowMetric):
-    """Base of the metrics of ranked scores: keeps the score and the class of every item."""
+    """Base of the metrics of ranked scores, which stores the score and the class of every item."""
 
     higher_is_better = True
     plot_lower_bound: float | None = 0.0
@@ -123,7 +123,7 @@ class RankedMetric(RowMetric):
     @abstractmethod
     def area(right: Tensor, false: Tensor, last: Tensor) -> Tensor:
         # right, false: (..., N), the positives and negatives down to each score  last: (..., N)  ->  (...)
-        """The score; sums are 0 but at the `last` of equal scores."""
+        """Compute the score; only sums at the `last` of equal scores count."""
 
     def update(self, preds: Tensor, target: Tensor, **items: Unpack[ResamplingUnits]) -> None:
         """Append a batch.
@@ -142,7 +142,7 @@ class RankedMetric(RowMetric):
         return _scored(self.area, self.preds, self.target, None)
 
     def _resampled_sums(self, replicates: int | None, seed: int | None) -> Resampled:
-        # The values of the replicates stand in place of sums: to swap scores of two models would mix two scales.
+        # Values of the replicates replace sums, since swapping scores of two models would mix two scales.
         names = self.item_names()
         replicates, seed = check_draws(replicates, seed)
         units = units_of_values(names.units)
@@ -174,22 +174,22 @@ class RankedMetric(RowMetric):
         positive = torch.cat([end, self.target[order].double(), end])
         last = torch.cat([end == 0, last_of_equals(ordered), end == 0])
         values, sizes = end.new_empty(2, pseudo.shape[1])
-        for drawn, weights in replicate_weights(units[order], pseudo.shape[1], seed):
-            above, below = pseudo[:, drawn]
-            values[drawn] = _area(self.area, last, positive, torch.cat([above, weights, below], 1))
-            sizes[drawn] = weights.sum(1)
+        for chunk, weights in replicate_weights(units[order], pseudo.shape[1], seed):
+            above, below = pseudo[:, chunk]
+            values[chunk] = _area(self.area, last, positive, torch.cat([above, weights, below], 1))
+            sizes[chunk] = weights.sum(1)
         return values, sizes
 
 
 def _pseudo_weights(seed: int, replicates: int, stream: str, device: torch.device) -> Tensor:
     # ->  (2, replicates, 2), above and below all scores, of a positive and a negative
-    """Draw the weights of four pseudo-scores, which stand for the orders that no replicate of the items has."""
+    """Draw the weights of four pseudo-scores, which represent orders that no replicate of the items has."""
     classes = [pseudo_masses(seed, replicates, device, f"{stream} {name}") for name in ("positives", "negatives")]
     return torch.stack(classes, -1)
 
 
 class BinaryAUROC(RankedMetric):
-    """The area under the ROC curve; see `auroc`.
+    """Area under the ROC curve; see `auroc`.
 
     `interval` and `compare` reweigh the items (Bayesian bootstrap) together with four pseudo-scores, a positive and a
     negative above all items and the same below, of Gamma(1/2) weights, so that no interval is a single point. In
@@ -206,7 +206,7 @@ class BinaryAUROC(RankedMetric):
 
 
 class BinaryAveragePrecision(RankedMetric):
-    """The area under the curve of precision and recall, in steps; see `average_precision`.
+    """Area under the precision-recall curve, in steps; see `average_precision`.
 
     Intervals as those of `BinaryAUROC`. With fewer than 50 items they are too wide rather than too narrow: in
     simulations they hold the average precision of the population in .96 to 1.00 of data sets.

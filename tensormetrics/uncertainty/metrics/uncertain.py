@@ -22,7 +22,7 @@ class Uncertain(SumMetric):
 
     Or one group of them: a patient's pictures, a document's tokens, or a batch of a shuffled loader, of which there are
     to be at least some thirty. `compute` and `forward` are those of `metric`, which is used up: the wrapper feeds it.
-    `replicates` weighted sums of its states, and as many of random halves, are all that is kept. Metrics with list
+    It stores only `replicates` weighted sums of its states, and as many of random halves. Metrics with list
     states (`thresholds=None`) are a ValueError: give them thresholds.
 
     Bounds of single items are known for accuracy, precision, recall, specificity, F, Jaccard and Hamming scores: the
@@ -66,16 +66,16 @@ class Uncertain(SumMetric):
         self.shapes = {name: getattr(metric, name).shape for name in metric._defaults}  # they are reset
         self.add_sums(sum(shape.numel() for shape in self.shapes.values()))
         self._counts_items = item_bounds is None  # the bounds are those of one item, of which an update may have many
-        known = _stat_scores.item_bounds(metric) if item_bounds is None else item_bounds
-        self._item_bounds = None if known is None else (self._row("worst", known[0]), self._row("best", known[1]))
+        bounds = _stat_scores.item_bounds(metric) if item_bounds is None else item_bounds
+        self._item_bounds = None if bounds is None else (self._row("worst", bounds[0]), self._row("best", bounds[1]))
 
     def _row(self, name: str, states: Mapping[str, Tensor]) -> Tensor:
         # ->  (K,)
         if states.keys() != self.shapes.keys():
             raise ValueError(f"item_bounds: got {sorted(states)} for the {name} item, wanted {sorted(self.shapes)}")
-        wanted = self.shapes.items()
+        expected = self.shapes.items()
         return torch.cat(
-            [torch.as_tensor(states[state]).double().cpu().expand(shape).flatten() for state, shape in wanted]
+            [torch.as_tensor(states[state]).double().cpu().expand(shape).flatten() for state, shape in expected]
         )
 
     def item_bounds(self) -> Bounds | None:
@@ -104,10 +104,10 @@ class Uncertain(SumMetric):
     def update(
         self, *args: Any, ids: Hashable | Tensor | None = None, groups: Hashable | Tensor | None = None, **kwargs: Any
     ) -> None:
-        """Add an item, or a group of items: what `metric.update` takes, and whose it is, a number or a name.
+        """Add an item, or a group of items: the arguments of `metric.update`, and an integer or a name for each.
 
-        Updates of one group may come in any number and order. `ids`: items of one id have one weight in a replicate, in
-        whatever order they come. `groups`: documents, patients, speakers; items of one group share a weight.
+        A group may have any number of updates in any order. `ids`: items of one id have one weight in a replicate, in
+        any order of updates. `groups`: documents, patients, speakers; items of one group share a weight.
         """
         with self._turn:
             self.metric.reset()
@@ -123,24 +123,24 @@ class Uncertain(SumMetric):
         # sums: (..., K)  ->  (..., *shape of the metric's value), or several by name
         rows = sums.reshape(-1, sums.shape[-1])
         with self._turn:
-            found = self._values(rows)
-        return tree_map(lambda leaf: leaf.reshape((*sums.shape[:-1], *leaf.shape[1:])), found)
+            values = self._values(rows)
+        return tree_map(lambda leaf: leaf.reshape((*sums.shape[:-1], *leaf.shape[1:])), values)
 
     def _values(self, rows: Tensor) -> Any:
         # rows: (R, K)  ->  (R, *shape of the metric's value), or several by name
         vars(self.metric).update(_update_count=1, _computed=None)
         if len(rows) > 1:
             with suppress(RuntimeError):  # where `compute` branches on a value, rows are read one by one
-                found = torch.vmap(self._value)(rows)
+                values = torch.vmap(self._value)(rows)
                 self.metric.reset()
-                return found
+                return values
         flat, spec = zip(*(tree_flatten(self._value(row)) for row in rows), strict=True)
         return tree_unflatten([torch.stack(leaf) for leaf in zip(*flat, strict=True)], spec[0])
 
     def _states(self, row: Tensor) -> dict[str, Tensor]:
         # row: (K,)
-        pieces = row.split([shape.numel() for shape in self.shapes.values()])
-        return {name: piece.view(shape) for (name, shape), piece in zip(self.shapes.items(), pieces, strict=True)}
+        chunks = row.split([shape.numel() for shape in self.shapes.values()])
+        return {name: chunk.view(shape) for (name, shape), chunk in zip(self.shapes.items(), chunks, strict=True)}
 
     def _value(self, row: Tensor) -> Any:
         # States are plain attributes; `__setattr__` of a module takes longer than `compute`.
@@ -150,9 +150,9 @@ class Uncertain(SumMetric):
 
 def _value_of(leaf: Any) -> Tensor:
     # as torchmetrics does around `compute`
-    found = _checks.as_tensor(leaf).double()
-    return found.squeeze() if found.numel() == 1 else found
+    value = _checks.as_tensor(leaf).double()
+    return value.squeeze() if value.numel() == 1 else value
 
 
-def _single(given: Any) -> Any:
-    return given.reshape(1) if isinstance(given, Tensor) else None if given is None else [given]
+def _single(name: Any) -> Any:
+    return name.reshape(1) if isinstance(name, Tensor) else None if name is None else [name]

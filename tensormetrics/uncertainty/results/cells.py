@@ -1,4 +1,4 @@
-"""Cells of a `Table`: what may be one, and how results of several values are spread over columns and put together."""
+"""Cells of a `Table`: their types, and how results of several values are split into columns and joined again."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _cell(cell: Any, row: str, column: str) -> Cell:
     got = f"{cell.low.numel()} values" if isinstance(cell, Result) else f"a {type(cell).__name__}"
     raise TypeError(
         f"cells: got {got} in row {row!r}, column {column!r}, wanted an Estimate or a Comparison of one value, a "
-        "number, a text or None; Table.of spreads several values over columns"
+        "number, a text or None; Table.of splits several values into columns"
     )
 
 
@@ -71,11 +71,11 @@ def single_values(result: Any, name: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def joined_cells(cells: Sequence[Any], name: str, rows: tuple[str, ...]) -> Any:
-    """Return one result of a value per cell, a tensor of numbers, or the cells themselves where they are mixed."""
+    """Return one result with a value per cell, a tensor of numbers, or the cells themselves if they are mixed."""
     kinds = {type(cell) for cell in cells if cell is not None}
     if kinds and kinds <= {int, float, bool}:
-        numbers = [torch.nan if cell is None else float(cell) for cell in cells]
-        return torch.tensor(numbers, dtype=torch.float64, device="cpu")
+        values = [torch.nan if cell is None else float(cell) for cell in cells]
+        return torch.tensor(values, dtype=torch.float64, device="cpu")
     for kind in (Estimate, Comparison):
         if kinds == {kind}:
             return _stacked(kind, cells, name, rows)
@@ -83,15 +83,15 @@ def joined_cells(cells: Sequence[Any], name: str, rows: tuple[str, ...]) -> Any:
 
 
 def _stacked(kind: type[Estimate] | type[Comparison], cells: Sequence[Any], name: str, rows: tuple[str, ...]) -> Any:
-    """Return one result of a value for each cell, NaN for a missing one; other fields where they are equal in all."""
-    present = [cell for cell in cells if cell is not None]
-    nan = present[0].low.new_full((), torch.nan, dtype=torch.float64)
+    """Return one result with a value per cell, NaN for a missing one, and the fields that are equal in all cells."""
+    filled = [cell for cell in cells if cell is not None]
+    nan = filled[0].low.new_full((), torch.nan, dtype=torch.float64)
     fields: dict[str, Any] = {
         field: torch.stack([nan if cell is None else getattr(cell, field).to(nan) for cell in cells])
         for field in kind.tensors
     }
     for field in ("confidence", "items", "groups", "effective_groups", "method", "rope", "higher_is_better"):
-        values = {getattr(cell, field, None) for cell in present}
+        values = {getattr(cell, field, None) for cell in filled}
         if field in kind.__dataclass_fields__ and len(values) == 1:
             fields[field] = values.pop()
     return kind(**fields, name=name, labels=rows)

@@ -56,7 +56,7 @@ class ComparisonTable(Table):
         self._check_ranked("best")
         return tuple(name for name in self.models.rows if self.models[name, "best"])
 
-    def _check_ranked(self, asked: str) -> None:
+    def _check_ranked(self, method: str) -> None:
         if "best" not in self.models.higher_is_better:
             names = ", ".join(self.models.higher_is_better)
-            raise ValueError(f"{asked}: got models that were compared in {names}, wanted one score with a direction")
+            raise ValueError(f"{method}: got models that were compared in {names}, wanted one score with a direction")

@@ -1,4 +1,4 @@
-"""What follows from the interval of a difference, in a word, and how likely more items settle it."""
+"""Verdicts that follow from the interval of a difference, and how likely more items decide it."""
 
 from typing import NamedTuple
 
@@ -14,14 +14,14 @@ class Assurance(NamedTuple):
 
 
 def assurance_of(difference: Tensor, se: Tensor, more: float, confidence: float) -> Assurance:
-    # difference, se: (...)  more: added items by those of the data
-    """Return the chances that the interval of the data and more items lies above 0, or below."""
+    # difference, se: (...)  more: number of added items, divided by that of the data
+    """Return the probabilities that the interval of the data and more items lies above 0, or below."""
     z = torch.special.ndtri(difference.new_tensor((1 + confidence) / 2, dtype=torch.float64))
-    limit, spread = z * se / (1 + more) ** 0.5, se * (more / (1 + more)) ** 0.5
+    limit, sd = z * se / (1 + more) ** 0.5, se * (more / (1 + more)) ** 0.5
     chances = []
-    for side in (1, -1):
-        chance = torch.special.ndtr((side * difference - limit) / spread)
-        chance = torch.where(spread > 0, chance, (side * difference > limit).double())  # nothing is left to chance
+    for sign in (1, -1):
+        chance = torch.special.ndtr((sign * difference - limit) / sd)
+        chance = torch.where(sd > 0, chance, (sign * difference > limit).double())  # nothing is left to chance
         chances.append(chance.where(difference.isfinite() & se.isfinite(), torch.nan))
     return Assurance(*chances)
 

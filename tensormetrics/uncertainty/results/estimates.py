@@ -39,9 +39,9 @@ class Result:
 
     def __init_subclass__(cls) -> None:
         def flatten(result: Any) -> tuple[list[Any], Any]:
-            present = [name for name in (*cls.tensors, *cls.optional) if getattr(result, name) is not None]
-            context = {name: getattr(result, name) for name in _field_names(cls) if name not in present}
-            return [getattr(result, name) for name in present], _Context((*present,), context)
+            names = [name for name in (*cls.tensors, *cls.optional) if getattr(result, name) is not None]
+            context = {name: getattr(result, name) for name in _field_names(cls) if name not in names}
+            return [getattr(result, name) for name in names], _Context((*names,), context)
 
         def unflatten(leaves: Any, context: Any) -> Any:
             result = object.__new__(cls)
@@ -132,10 +132,10 @@ class Result:
         return float(self._single())
 
     def _single(self) -> Tensor:
-        number = self._number()
-        if number.numel() != 1:
-            raise TypeError(f"got {number.numel()} values, wanted one; write result[0] or result.{self.tensors[0]}")
-        return number
+        value = self._number()
+        if value.numel() != 1:
+            raise TypeError(f"got {value.numel()} values, wanted one; write result[0] or result.{self.tensors[0]}")
+        return value
 
     def __bool__(self) -> bool:
         kind = type(self).__name__
@@ -217,9 +217,9 @@ class Estimate(Result):
         high: Upper ends, at least `value`.
         confidence: Mass of the interval, in (0, 1).
         items: Items that were scored; None if unknown.
-        groups: Independent units behind the items, equal to `items` without groups; None if unknown.
-        effective_groups: Groups of equal size that would tell as much as these (Kish 1965); None if unknown.
-        method: What made the interval, such as "bayesian bootstrap" or "posterior (hdi)".
+        groups: Number of independent units of the items, equal to `items` without groups; None if unknown.
+        effective_groups: Number of groups of equal size with the same information (Kish 1965); None if unknown.
+        method: Method of the interval, such as "bayesian bootstrap" or "posterior (hdi)".
         name: Name of the metric.
         labels: Names along the last dimension of `value`.
         details: Further results of single methods by name, such as "median".
@@ -265,8 +265,8 @@ class Estimate(Result):
 class Comparison(Result):
     """The difference a - b of two scores of the same items: interval, `p_better` and `p_value` are one statement.
 
-    The interval excludes 0 exactly where `p_value` <= 1 - `confidence`, and `p_better` beyond .975 never stands beside
-    a `p_value` above .1. `p_value` is the larger of the swap test's and the draws'.
+    The interval excludes 0 exactly where `p_value` <= 1 - `confidence`, and `p_better` > .975 never comes with a
+    `p_value` above .1. `p_value` is the larger of the swap test's and the draws'.
 
     Args:
         difference: a - b.
@@ -279,12 +279,12 @@ class Comparison(Result):
         alternative: ``"two-sided"``, ``"greater"`` (a is above b) or ``"less"``; of `p_value` and the interval, whose
             other end is that of the range.
         items: Items that were scored; None if unknown.
-        groups: Independent units behind the items; None if unknown.
-        effective_groups: Groups of equal size that would tell as much as these; None if unknown.
+        groups: Number of independent units of the items; None if unknown.
+        effective_groups: Number of groups of equal size with the same information; None if unknown.
         discordant: Groups (or items) on which a and b differ; None if unknown.
         test: Where `p_value` comes from: "paired swaps" (exact for differences of one size, as McNemar's test, and for
             few units), "exact binomial", "random signs", "corrected t", "hierarchical t" or "anytime"; "bootstrap" or
-            "draws" without a test of its own.
+            "draws" without a separate test.
         p_corrected: p-values corrected over all comparisons of the same call; None for a single one.
         p_not_worse: p-values of non-inferiority, that a is not worse than b by `rope` or more; None without `rope`.
         p_equivalent: p-values of equivalence, that the difference is smaller than `rope` (two one-sided t tests, whose
@@ -341,11 +341,11 @@ class Comparison(Result):
 
     @property
     def verdict(self) -> Any:
-        """Return what the interval says, as a text; of several values as nested lists of texts.
+        """Return the conclusion of the interval as a text, or nested lists of texts for several values.
 
-        "better" or "worse" if the interval lies on one side of 0, with a `rope` also "better by more than rope",
-        "equivalent" (within it), "not worse" and "not better", else "undecided". That is stricter than `p_equivalent`:
-        a p-value of .05 belongs to the interval of 90 %.
+        "better" or "worse" if the interval excludes 0, with a `rope` also "better by more than rope", "equivalent"
+        (within it), "not worse" and "not better", else "undecided". That is stricter than `p_equivalent`: a p-value of
+        .05 belongs to the interval of 90 %.
         """
         rows = value_rows(self, ("low", "high") if self.higher_is_better else ("high", "low"))
         sign = 1 if self.higher_is_better else -1
@@ -388,10 +388,10 @@ def check_confidence(confidence: float) -> float:
 def as_scalars(
     values: Mapping[str, Any], prefix: str = "", labels: Mapping[str, Sequence[str]] | None = None
 ) -> dict[str, float]:
-    """Return what a logger takes: "acc", "acc/low", "acc/high"; indices stand between, as in "tpr/0" and "tpr/0/low".
+    """Return a flat dictionary for a logger: "acc", "acc/low", "acc/high", with indices as in "tpr/0" and "tpr/0/low".
 
-    `values` has an `Estimate`, a `Comparison` ("acc" is the difference) or a tensor (...) by name. `labels` gives for
-    some of them the names that the last index stands for: {"tpr": ["cat", "dog"]}.
+    `values` has an `Estimate`, a `Comparison` ("acc" is the difference) or a tensor (...) by name. `labels` replaces
+    the last index of some values by names: {"tpr": ["cat", "dog"]}.
 
         self.log_dict(as_scalars(metric.interval()))
 
@@ -403,8 +403,8 @@ def as_scalars(
     for name, result in values.items():
         names = (labels or {}).get(name) or getattr(result, "labels", None)
         tensors = {field: getattr(result, field) for field in getattr(result, "tensors", ())} or {"value": result}
-        for number, (field, tensor) in enumerate(tensors.items()):
+        for position, (field, tensor) in enumerate(tensors.items()):
             for index, value in np.ndenumerate(torch.as_tensor(tensor).detach().cpu().numpy()):
                 keys = [*index[:-1], names[index[-1]]] if names else index
-                scalars[prefix + "/".join([name, *map(str, keys), *([field] if number else [])])] = float(value)
+                scalars[prefix + "/".join([name, *map(str, keys), *([field] if position else [])])] = float(value)
     return scalars

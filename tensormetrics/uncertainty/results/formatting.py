@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 MAX_LINES = 20  # of a printed result of several values
-FEW_GROUPS = 10  # from which on a printed result no longer says how few there are
+MIN_GROUPS = 10  # a printed result with fewer groups says how many there are
 MAX_FIXED = 1e6  # from which on values are written with an exponent
 
 
@@ -77,7 +77,7 @@ def result_lines(result: Any, spec: str = "") -> list[str]:
 
 
 def description(result: Any) -> str:
-    """Return what stands behind the values, such as "95 %, 200 items in 20 groups, bayesian bootstrap"."""
+    """Return confidence, items and method of a result: "95 %, 200 items in 20 groups, bayesian bootstrap"."""
     parts = [] if result.confidence is None else [f"{100 * result.confidence:.4g} %"]
     if result.items is not None:
         is_grouped = result.groups is not None and result.groups != result.items
@@ -87,7 +87,7 @@ def description(result: Any) -> str:
         )
     if source := getattr(result, "method", None) or getattr(result, "test", None):
         parts.append(source)
-    if result.groups is not None and result.groups < FEW_GROUPS:
+    if result.groups is not None and result.groups < MIN_GROUPS:
         parts.append(f"only {result.groups} group{'s' * (result.groups != 1)}")
     undefined = torch.as_tensor(result.details.get("nan_fraction", 0.0))
     if undefined.numel() and (largest := float(undefined.max())) > 0:

@@ -39,15 +39,15 @@ def take(x: Tensor, index: Tensor) -> Tensor:
 
 def _quantiles_of_tails(samples: Tensor, tails: Tensor) -> tuple[Tensor, Tensor]:
     # samples: (R, ...) without NaN  tails: (2,)  ->  low (...), high (...)
-    """Return the same quantiles, for which only the tails are sorted."""
+    """Return the same quantiles by sorting only the tails."""
     ends = []
     for position, largest in zip((tails * (len(samples) - 1)).tolist(), (False, True), strict=True):
         below = int(position)
         above = min(below + 1, len(samples) - 1)
         count = len(samples) - below if largest else above + 1
         ordered = samples.topk(count, 0, largest=largest).values
-        at = (len(samples) - 1 - below, len(samples) - 1 - above) if largest else (below, above)
-        ends.append(_interpolate(ordered[at[0]], ordered[at[1]], position - below))
+        indices = (len(samples) - 1 - below, len(samples) - 1 - above) if largest else (below, above)
+        ends.append(_interpolate(ordered[indices[0]], ordered[indices[1]], position - below))
     return ends[0], ends[1]
 
 

@@ -38,8 +38,8 @@ class Table:
         cells: A sequence of cells, or column -> cell, for each row: an `Estimate` or a `Comparison` of one value, a
             number, a text, or None for nothing.
         title: Title of the table.
-        caption: What its reader must know.
-        index: What the names of the rows are, such as "model".
+        caption: Caption of the table.
+        index: Header of the row names, such as "model".
 
     Raises:
         ValueError: If names repeat, or rows and columns do not fit the cells.
@@ -125,12 +125,12 @@ class Table:
 
     def _with(self, **fields: Any) -> Table:
         """Return a copy with other fields of the constructor."""
-        given = {name: getattr(self, name) for name in ("rows", "cells", "title", "caption", "index")}
-        table = Table(**{"columns": self.higher_is_better, **given, **fields})
+        current = {name: getattr(self, name) for name in ("rows", "cells", "title", "caption", "index")}
+        table = Table(**{"columns": self.higher_is_better, **current, **fields})
         return table._compared_by(self._comparisons)
 
     def _compared_by(self, comparisons: Callable[[], Comparisons] | None) -> Table:
-        """Say how the rows are compared, when somebody asks for it; returns the table."""
+        """Store the function that compares the rows on demand, and return the table."""
         object.__setattr__(self, "_comparisons", comparisons)
         return self
 
@@ -191,8 +191,8 @@ class Table:
         sign = -1 if descending else 1
 
         def key(row: str) -> tuple[bool, float]:
-            number = table_formats.value_of(self[row, column])
-            return number != number, sign * number
+            value = table_formats.value_of(self[row, column])
+            return value != value, sign * value
 
         order = sorted(self.rows, key=key)
         return self._with(rows=order, cells=[self[row] for row in order])
@@ -211,9 +211,9 @@ class Table:
             pairs, [name for name in self.higher_is_better if any(name in pair for pair in pairs.values())]
         )
 
-    def _pairs(self, asked: str) -> Comparisons:
+    def _pairs(self, method: str) -> Comparisons:
         if self._comparisons is None:
-            raise ValueError(f"{asked}: this table was not made from metrics; write compare({{name: metric, ...}})")
+            raise ValueError(f"{method}: this table was not made from metrics; write compare({{name: metric, ...}})")
         return self._comparisons()
 
     def tied(self, column: str) -> tuple[str, ...]:
@@ -270,7 +270,7 @@ class Table:
             label: Name for references, of letters, digits and ``:_.-``.
 
         Raises:
-            ValueError: If an option is none of these, or ``bold="tied"`` and the table was not made from metrics.
+            ValueError: If an option is unknown, or ``bold="tied"`` and the table was not made from metrics.
         """
         text = table_formats.to_latex(self, precision, intervals, bold, booktabs)
         return table_formats.latex_float(text, caption, label)
@@ -279,7 +279,7 @@ class Table:
         """Return a pandas DataFrame of a row per row.
 
         Args:
-            style: "numbers" has "metric/low" and "metric/high" beside the column of a metric, "text" what is printed.
+            style: "numbers" adds "metric/low" and "metric/high" to the column of a metric, "text" has printed cells.
 
         Raises:
             ImportError: Without pandas; it names the extra that has it.
@@ -288,7 +288,7 @@ class Table:
         return data_frame(headers, rows, self.rows, self.index or None)
 
     def to_csv(self, path: str | os.PathLike | None = None) -> str:
-        """Return, and write to `path`, comma-separated values with all digits; ends have columns of their own."""
+        """Return, and write to `path`, comma-separated values with all digits; ends have separate columns."""
         return table_formats.saved(table_formats.to_csv(self), path)
 
     def to_json(self, path: str | os.PathLike | None = None) -> str:
@@ -356,9 +356,9 @@ def table_of(results: Mapping[str, Any], direction: Callable[[str], bool | None]
 def pairs_table(pairs: Comparisons, columns: Sequence[str]) -> Table:
     """Return a table of a row for each pair.
 
-    Of one metric: its difference, p-values, probability that the first is better, and verdict, and the fraction of
-    undefined draws if any is above 0; of several a difference and a p-value each, corrected where there are several
-    pairs.
+    For one metric it has the difference, p-values, probability that the first is better, and verdict, and the fraction
+    of undefined draws if any is above 0; for several metrics a difference and a p-value each, corrected where there are
+    several pairs.
     """
     rows: dict[str, dict[str, Cell]] = {}
     for (a, b), comparisons in pairs.items():

@@ -1,4 +1,4 @@
-"""How a `Table`, here `table`, is written: text, LaTeX, CSV and JSON, and how the last is read."""
+"""Formats of a `Table`, here `table`: writers of text, LaTeX, CSV and JSON, and the reader of JSON."""
 
 from __future__ import annotations
 
@@ -63,20 +63,20 @@ def to_latex(table: Any, precision: int, intervals: Intervals, bold: str | None,
 
 def _bold_rows(table: Any, column: str, bold: str | None) -> Sequence[str]:
     higher = table.higher_is_better[column]
-    numbers = {row: value_of(table[row, column]) for row in table.rows}
-    numbers = {row: number for row, number in numbers.items() if not math.isnan(number)}
-    if bold is None or higher is None or not numbers:
+    values = {row: value_of(table[row, column]) for row in table.rows}
+    values = {row: value for row, value in values.items() if not math.isnan(value)}
+    if bold is None or higher is None or not values:
         return ()
-    best = (max if higher else min)(numbers.values())
+    best = (max if higher else min)(values.values())
     tied = table.tied(column) if bold == "tied" else ()
-    return [row for row, number in numbers.items() if number == best or row in tied]
+    return [row for row, value in values.items() if value == best or row in tied]
 
 
 def _latex_cell(text: str, is_number: bool, is_bold: bool) -> str:
     if not is_number:
         return escaped_latex(text)
-    number, space, interval = map(escaped_latex, text.replace("-", "\N{MINUS SIGN}").partition(" "))
-    return (rf"\textbf{{{number}}}" if is_bold else number) + space + interval
+    value, space, interval = map(escaped_latex, text.replace("-", "\N{MINUS SIGN}").partition(" "))
+    return (rf"\textbf{{{value}}}" if is_bold else value) + space + interval
 
 
 def latex_float(tabular: str, caption: str | None, label: str | None) -> str:
@@ -92,7 +92,7 @@ def latex_float(tabular: str, caption: str | None, label: str | None) -> str:
 
 
 def frame_columns(table: Any, style: str = "numbers") -> tuple[list[str], list[list[Any]]]:
-    """Return headers and rows: texts, or numbers in which each end and each p-value has a column of its own."""
+    """Return headers and rows: texts, or numbers with a separate column for each end and each p-value."""
     _checks.check_choice("style", style, ("numbers", "text"))
     if style == "text":
         return [*table.higher_is_better], [[cell_text(_text(cell, 3), 3) for cell in row] for row in table.cells]
@@ -144,7 +144,7 @@ def _encoded(cell: Cell) -> Any:
 
 
 def json_value(value: Any) -> Any:
-    """JSON has no NaN and no infinity: null and a word stand for them."""
+    """Convert a value to JSON types: NaN becomes null and an infinity a text, since JSON has neither."""
     if isinstance(value, dict):
         return {str(key): json_value(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

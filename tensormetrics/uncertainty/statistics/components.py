@@ -1,4 +1,4 @@
-"""Parts of the variance of scores of items that were repeated: is the noise in the items, the repeats or the seeds?"""
+"""Variance components of repeated scores of items: variance between items, repeats and seeds."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ Names = Tensor | Sequence[Hashable]
 
 @dataclass(frozen=True, eq=False)
 class VarianceComponents:
-    """Variances that the mean over items and repeats is made of, see `variance_components`.
+    """Variance components of the mean over items and repeats, see `variance_components`.
 
     Args:
         value: The mean.
         items: Variance between items; a negative estimate is reported as it is.
         within: Variance between repeats of an item; None of a crossed table.
         seeds: Variance between seeds that all items share; None of nested repeats.
-        residual: What remains of a crossed table: the variance of items from seed to seed.
+        residual: Residual variance of a crossed table: that of items from seed to seed.
         icc: Intraclass correlation, the fraction of the variance that lies between items.
         df: Degrees of freedom of the standard error of the mean.
         num_items: Number of items.
@@ -49,7 +49,7 @@ class VarianceComponents:
     _variance: Tensor
 
     def se(self, items: float | None = None, repeats: float | None = None) -> Tensor:
-        """Return the standard error of the mean, here or with other numbers of items and repeats.
+        """Return the standard error of the mean, also for other numbers of items and repeats.
 
         Args:
             items: Number of items; default that of the data.
@@ -101,11 +101,11 @@ class VarianceComponents:
 
 
 def variance_components(scores: Any, ids: Names, repeats: Names | None = None) -> VarianceComponents:
-    """Split the variance of scores of repeated items, and say what more items or more repeats would bring.
+    """Split the variance of scores of repeated items, and predict the effect of more items or more repeats.
 
-    Without `repeats`, those of an item have nothing to do with those of another (nested: samples of an answer). With
-    `repeats` they are seeds or judges, each of which saw every item (crossed): then the error of a seed does not
-    vanish with more items. For a comparison of two models, give the differences of their scores.
+    Without `repeats`, the repeats of an item are unrelated to those of another (nested: samples of an answer). With
+    `repeats` they are seeds or judges that scored every item (crossed): then the error of a seed does not vanish with
+    more items. For a comparison of two models, pass the differences of their scores.
 
     Args:
         scores: Score of each repeat of each item. NaN is a missing score.
@@ -149,12 +149,12 @@ def variance_components(scores: Any, ids: Names, repeats: Names | None = None) -
     seed, num_seeds = _numbered(units("repeats", array_as_tensor(repeats), count, scores.device))
     cells = (item * count + seed).sort().values
     is_double, is_missing = (cells[1:] == cells[:-1]).any(), scores.isnan().any()
-    wanted, wanted_seeds, double, missing = torch.stack([num_items, num_seeds, is_double, is_missing]).tolist()
-    if wanted < 2 or wanted_seeds < 2:
-        raise ValueError(f"ids, repeats: got {wanted} items and {wanted_seeds} seeds, wanted at least 2 of each")
-    if double or missing or wanted * wanted_seeds != count:
+    item_count, seed_count, double, missing = torch.stack([num_items, num_seeds, is_double, is_missing]).tolist()
+    if item_count < 2 or seed_count < 2:
+        raise ValueError(f"ids, repeats: got {item_count} items and {seed_count} seeds, wanted at least 2 of each")
+    if double or missing or item_count * seed_count != count:
         raise ValueError(_cell_message(scores, item, seed, ids, repeats))
-    return _crossed(scores, item, seed, wanted, wanted_seeds)
+    return _crossed(scores, item, seed, item_count, seed_count)
 
 
 def _numbered(names: Tensor) -> tuple[Tensor, Tensor]:
@@ -167,23 +167,24 @@ def _numbered(names: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _sums(scores: Tensor, index: Tensor) -> Tensor:
-    # scores: (..., N)  index: (N,)  ->  (..., N), that of each item in its place
+    # scores: (..., N)  index: (N,)  ->  (..., N), the sum of item i at position i
     return torch.zeros_like(scores).index_add_(-1, index, scores)
 
 
 def _nested(scores: Tensor, item: Tensor) -> VarianceComponents:
-    present = (~scores.isnan()).double()
-    shift = scores.masked_fill(present == 0, -torch.inf).amax(-1, keepdim=True)  # equal scores have no variance at all
-    scores = (scores - shift).where(present > 0, 0)
-    repeats = _sums(present, item)
+    is_scored = (~scores.isnan()).double()
+    # Subtracting the largest score makes the variance of equal scores exactly 0.
+    shift = scores.masked_fill(is_scored == 0, -torch.inf).amax(-1, keepdim=True)
+    scores = (scores - shift).where(is_scored > 0, 0)
+    repeats = _sums(is_scored, item)
     means = _sums(scores, item) / repeats  # NaN where there is no item
     has_score = (repeats > 0).double()
     count = has_score.sum(-1)
     value = means.where(repeats > 0, 0).sum(-1) / count
     deviations = (means - value[..., None]).where(repeats > 0, 0)
     variance = deviations.square().sum(-1) / (count - 1)
-    squares = ((scores - means[..., item]).square()).where(present > 0, 0).sum(-1)
-    within = squares / (present.sum(-1) - count)
+    squares = ((scores - means[..., item]).square()).where(is_scored > 0, 0).sum(-1)
+    within = squares / (is_scored.sum(-1) - count)
     inverse = (has_score / repeats).nan_to_num(0).sum(-1) / count
     items = variance - within * inverse
     return VarianceComponents(
@@ -242,8 +243,8 @@ def _variance_of_mean(parts: dict[str, Tensor], num_items: Any, num_repeats: Any
 
 def _cell_message(scores: Tensor, item: Tensor, seed: Tensor, ids: Names, repeats: Names) -> str:
     counts = torch.zeros(int(item.max()) + 1, int(seed.max()) + 1, dtype=torch.int64, device=item.device)
-    present = ~scores.reshape(-1, len(item)).isnan().any(0)
-    counts.index_put_((item, seed), present.long(), accumulate=True)
+    is_scored = ~scores.reshape(-1, len(item)).isnan().any(0)
+    counts.index_put_((item, seed), is_scored.long(), accumulate=True)
     row, column = (counts != 1).nonzero()[0].tolist()
     first, second = _name_at(ids, item == row), _name_at(repeats, seed == column)
     got = "none" if counts[row, column] == 0 else f"{int(counts[row, column])} scores"

@@ -26,7 +26,7 @@ def compare_folds(
     """Compare two models over the folds of a cross-validation.
 
     The difference has the posterior of Benavoli et al., a t distribution around the mean difference; its p-value is
-    that of the corrected resampled t test. Without any spread t is infinite, or NaN for equal values.
+    that of the corrected resampled t test. If the variance is 0, t is infinite, or NaN for equal values.
 
     Args:
         a: Scores of a model, one for each fold.
@@ -97,26 +97,26 @@ def compare_folds(
 
 
 def t_tail(t: Tensor, df: float) -> Tensor:  # (...) -> (...)
-    """P(T > t) of Student's distribution."""
+    """Compute P(T > t) of Student's distribution."""
     y = (t.double() / df**0.5).asinh()
     log_density = log_t_density(df)
-    low = torch.nn.functional.pad(y.nan_to_num(0).flatten(), (0, 1), value=-torch.inf)  # the whole comes last
+    low = torch.nn.functional.pad(y.nan_to_num(0).flatten(), (0, 1), value=-torch.inf)  # the total comes last
     mass = tabulate(log_density, torch.zeros_like(low), low, torch.full_like(low, torch.inf)).mass[:, -1]
-    part, whole = mass[:-1].view_as(y), mass[-1]
+    part, total = mass[:-1].view_as(y), mass[-1]
     peak = torch.where(y > 0, log_density(y[..., None])[..., 0], 0)  # the table of the tail is relative to its peak
-    return torch.where(y.isnan(), torch.nan, torch.where(y == torch.inf, 0, part * peak.exp() / whole))
+    return torch.where(y.isnan(), torch.nan, torch.where(y == torch.inf, 0, part * peak.exp() / total))
 
 
 @takes_arrays
 def five_by_two_p_value(differences: Tensor) -> Tensor:
-    """The two-sided 5x2cv paired t test: five times, the items are split in halves that train and test in turn.
+    """Compute the p-value of the 5x2cv paired t test: five times, halves of the items train and test in turn.
 
     Shapes: differences: (..., 5, 2) -> (...) float64.
 
-    `differences` are score of a minus score of b on both halves of each split. t is the first of them, over the root of
-    the mean variance within the splits, with 5 degrees of freedom. 0 where the halves of every split agree, but NaN if
-    the first difference is 0 too or one is not finite. ValueError for other shapes and dtypes. Dietterich 1998,
-    doi:10.1162/089976698300017197.
+    `differences` are score of a minus score of b on both halves of each split. t is the first of them, divided by the
+    root of the mean variance within the splits, with 5 degrees of freedom; the p-value is two-sided. It is 0 where the
+    halves of every split agree, but NaN if the first difference is 0 too or one is not finite. ValueError for other
+    shapes and dtypes. Dietterich 1998, doi:10.1162/089976698300017197.
 
     >>> differences = torch.tensor([[0.02, 0.03], [0.01, 0.03], [0.03, 0.02], [0.02, 0.02], [0.04, 0.03]])
     >>> round(float(five_by_two_p_value(differences)), 3)

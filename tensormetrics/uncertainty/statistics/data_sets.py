@@ -1,4 +1,4 @@
-"""Two models compared on several data sets, each by cross-validation: what of a data set that is yet to come?"""
+"""Comparison of two models on several data sets, each by cross-validation, and prediction for a new data set."""
 
 import math
 from typing import NamedTuple
@@ -14,8 +14,8 @@ from ..results.estimates import Comparison
 from .samples import check_probability, check_rope
 
 TAILS = (1, 2, 4, 8, 16, 32, 64)  # degrees of freedom of the law of the data sets
-SIDE = 40  # of the grid of means and spreads
-NODES = 60  # from each of two laws, on which a product of both is summed
+GRID_SIZE = 40  # cells along each axis of the grid of mean and dispersion
+NODES = 60  # quantiles of each of two distributions, over which their product is summed
 REFINED = 4
 NOTHING = 1e-6  # of the largest mass of a cell: those below it are left out
 
@@ -33,9 +33,9 @@ def compare_data_sets(
     """Compare two models by the results of a cross-validation on each of several data sets.
 
     The hierarchical model of Benavoli et al.: results of one data set are normal with one correlation, their means have
-    a t distribution around a common mean. Priors: flat for means and spreads, Gamma(2, 1/10) for the degrees of
-    freedom, at powers of two. The posterior is summed over a grid, without draws. With 3
-    data sets the average has the tails of a Cauchy distribution: its interval is some ten times as wide as the data.
+    a t distribution around a common mean. Priors: flat for means and standard deviations, Gamma(2, 1/10) for the
+    degrees of freedom, at powers of two. The posterior is summed over a grid, without draws. With 3 data sets the
+    average has the tails of a Cauchy distribution: its interval is some ten times as wide as the data.
 
     Args:
         a: Scores of a model, such as accuracies, of Q data sets with n results each.
@@ -53,7 +53,7 @@ def compare_data_sets(
         The median of the difference a - b of the average data set; `p_value` is twice the smaller of the posterior's
         tails. `details` has the probabilities of a next data set, "p_next_better" (by more than `rope`), "p_next_rope"
         and "p_next_worse"; "p_likeliest_better", that the first of these is the largest; and "differences" (Q,), the
-        posterior means of the data sets at hand, which draw on each other.
+        posterior means of the observed data sets, which are shrunk towards each other.
 
     Raises:
         ValueError: For fewer than 3 data sets or 4 results each, data sets whose differences are all equal, and
@@ -84,15 +84,15 @@ def compare_data_sets(
     unit = values.abs().amax()
     values = values / unit  # squares of very small or large differences would be 0 or infinite
     means = values.mean(1)
-    # The spread of a data set has a flat prior, which leaves a degree of freedom less.
+    # The standard deviation of a data set has a flat prior, which leaves one degree of freedom less.
     scales = (values.var(1) * (results - 1) / (results - 2) * (1 / results + rho / (1 - rho))).sqrt()
     if not (scales > 0).all():
-        raise ValueError("a, b: got a data set whose differences are all equal or not finite, wanted some spread")
+        raise ValueError("a, b: got a data set whose differences are all equal or not finite, wanted differing ones")
     cells = _posterior(means, scales, results - 2)
     edges = torch.stack([torch.zeros_like(unit), *(sign * (rope or 0.0) / unit for sign in (-1, 1))])
     tails = [(1 - confidence) / 2, 0.5, (1 + confidence) / 2]
     (low, median, high), (p_below, *around_rope) = _quantiles_and_fractions(cells, means.new_tensor(tails), edges)
-    steps = [(edge - cells.mean) / cells.spread for edge in edges[1:]]
+    steps = [(edge - cells.mean) / cells.dispersion for edge in edges[1:]]
     below, upto = (torch.stack([t_cdf(step, df) for df in TAILS]) for step in steps)
     fractions = torch.stack([below, upto - below, 1 - upto])  # of a next data set, in each cell (3, T, cells)
     likeliest = torch.nn.functional.one_hot(fractions.argmax(0), 3).movedim(-1, 0)
@@ -121,17 +121,17 @@ def compare_data_sets(
 
 
 class _Cells(NamedTuple):
-    """A grid of the common mean and the spread around it.
+    """Grid of the common mean and the dispersion around it.
 
-    Even in the angles whose tangents are mean and spread: with Q data sets the density of the mean falls as slowly as
-    its power 1 - Q, and spreads are as large as the mean is far away.
+    Cells are equidistant in the angles whose tangents are mean and dispersion: with Q data sets the density of the mean
+    falls as slowly as its power 1 - Q, and dispersions are as large as the mean is far away.
     """
 
     center: Tensor  # ()
     size: Tensor  # ()
     angle: Tensor  # (cells,), of which `mean` is center + size tan(angle)
     mean: Tensor  # (cells,)
-    spread: Tensor  # (cells,)
+    dispersion: Tensor  # (cells,)
     mass: Tensor  # (T, cells), of sum 1
     differences: Tensor  # (Q,)
 
@@ -142,40 +142,40 @@ def _posterior(means: Tensor, scales: Tensor, df: int) -> _Cells:
     for _ in range(REFINED):
         edges, cells = _grid(means, scales, df, box)
         mass = cells.mass.sum(0)
-        likely = (mass > NOTHING * mass.max()).view(SIDE, SIDE)
+        likely = (mass > NOTHING * mass.max()).view(GRID_SIZE, GRID_SIZE)
         box = torch.stack([_span(likely.any(1 - axis), edge) for axis, edge in enumerate(edges)])
     return _grid(means, scales, df, box)[1]
 
 
 def _span(likely: Tensor, edges: Tensor) -> Tensor:
-    # likely: (SIDE,)  edges: (SIDE + 1,)  ->  (2,), what holds all likely cells and one more on each side
-    (place,) = likely.nonzero(as_tuple=True)
-    return edges[torch.stack([place[0] - 1, place[-1] + 2]).clamp(0, SIDE)]
+    # likely: (GRID_SIZE,)  edges: (GRID_SIZE + 1,)  ->  (2,), ends of the likely cells and one more at either end
+    (index,) = likely.nonzero(as_tuple=True)
+    return edges[torch.stack([index[0] - 1, index[-1] + 2]).clamp(0, GRID_SIZE)]
 
 
 def _grid(means: Tensor, scales: Tensor, df: int, box: Tensor) -> tuple[list[Tensor], _Cells]:
     # box: (2, 2), ends of both angles  ->  edges of the cells, (SIDE + 1,) of each angle, and the cells
-    steps = torch.linspace(0, 1, SIDE + 1, dtype=means.dtype, device=means.device)
+    steps = torch.linspace(0, 1, GRID_SIZE + 1, dtype=means.dtype, device=means.device)
     edges = [low + (high - low) * steps for low, high in box]
-    angle, angle_of_spread = torch.meshgrid(*((edge[:-1] + edge[1:]) / 2 for edge in edges), indexing="ij")
-    angle, angle_of_spread = angle.flatten(), angle_of_spread.flatten()
+    angle, dispersion_angle = torch.meshgrid(*((edge[:-1] + edge[1:]) / 2 for edge in edges), indexing="ij")
+    angle, dispersion_angle = angle.flatten(), dispersion_angle.flatten()
     center, size = means.mean(), means.std() + scales.mean()
     mean = center + size * angle.tan()
-    reach = torch.hypot(size, mean - center)
-    spread = reach * angle_of_spread.tan()
-    flat = 3 * reach.log() - 2 * angle_of_spread.cos().log()  # priors of mean and spread, whose derivatives these are
-    shares = (torch.arange(NODES, dtype=means.dtype, device=means.device) + 0.5) / NODES
-    own = t_quantiles(shares, df)
+    radius = torch.hypot(size, mean - center)
+    dispersion = radius * dispersion_angle.tan()
+    flat = 3 * radius.log() - 2 * dispersion_angle.cos().log()  # log derivatives: flat priors of both
+    levels = (torch.arange(NODES, dtype=means.dtype, device=means.device) + 0.5) / NODES
+    set_quantiles = t_quantiles(levels, df)
     log_mass, shrunken = [], []
     for tail in TAILS:
-        common = mean[:, None] + spread[:, None] * t_quantiles(shares, tail)  # (cells, NODES)
+        common = mean[:, None] + dispersion[:, None] * t_quantiles(levels, tail)  # (cells, NODES)
         prior = math.log(tail) - tail / 10 + math.log(tail)  # Gamma(2, 1/10), in steps of the logarithm
         logs, firsts = flat + prior, []
-        for own_mean, scale in zip(means, scales, strict=True):
-            x = torch.cat([(own_mean + scale * own).expand(len(mean), -1), common], 1)
-            f = log_t_pdf((x - own_mean) / scale, df) - scale.log()
-            g = log_t_pdf((x - mean[:, None]) / spread[:, None], tail) - spread.log()[:, None]
-            weight = (f + g - torch.logaddexp(f, g)).exp()  # of nodes from both laws alike
+        for set_mean, scale in zip(means, scales, strict=True):
+            x = torch.cat([(set_mean + scale * set_quantiles).expand(len(mean), -1), common], 1)
+            f = log_t_pdf((x - set_mean) / scale, df) - scale.log()
+            g = log_t_pdf((x - mean[:, None]) / dispersion[:, None], tail) - dispersion.log()[:, None]
+            weight = (f + g - torch.logaddexp(f, g)).exp()  # nodes of both distributions count equally
             total = weight.sum(1)
             logs = logs + (total / NODES).log()
             firsts.append((weight * x).sum(1) / total)
@@ -185,12 +185,12 @@ def _grid(means: Tensor, scales: Tensor, df: int, box: Tensor) -> tuple[list[Ten
     mass = (logs - logs.max()).exp()
     mass = mass / mass.sum()
     differences = (mass * torch.stack(shrunken, 1)).sum((1, 2))
-    return edges, _Cells(center, size, angle, mean, spread, mass, differences)
+    return edges, _Cells(center, size, angle, mean, dispersion, mass, differences)
 
 
 def _quantiles_and_fractions(cells: _Cells, fractions: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
     # fractions: (K,)  values: (V,)  ->  quantiles (K,), fractions at or below the values (V,)
-    """Return both of the common mean, whose mass is spread evenly over the angles within the cells of one value."""
+    """Return quantiles and fractions of the common mean; mass is uniform in the angle within cells of one value."""
     centers, index = cells.angle.unique(return_inverse=True)
     width = centers.diff().mean()
     ends = torch.cat([centers[:1] - width / 2, centers + width / 2])

@@ -9,12 +9,12 @@ from ... import _checks
 from ..._checks import takes_arrays
 
 EXACT = 20_000  # more samples than this are binned first
-BINS = 2**13  # of which dozens lie under one bandwidth
+BINS = 2**13  # dozens of bins for each bandwidth
 SCRATCH = 2**24  # kernel values at a time
 
 
 class Density(NamedTuple):
-    """A density on a grid, and the bandwidth of its kernel."""
+    """Density on a grid, and the bandwidth of its kernel."""
 
     grid: Tensor  # (..., G)
     density: Tensor  # (..., G)
@@ -31,7 +31,7 @@ def kde(
     grid_samples: int = 200,
     boundary: str = "none",
 ) -> Density:
-    """A Gaussian kernel density estimate, float64, with the bandwidth S^(-1/5) * sd * `bw_adjust` (Scott's rule).
+    """Compute a Gaussian kernel density estimate with bandwidth S^(-1/5) * sd * `bw_adjust` (Scott's rule) in float64.
 
     Shapes: samples: (S, ...).
 
@@ -43,8 +43,8 @@ def kde(
     Raises ValueError for `bw_adjust`, `cut` or `clip` out of range, an unknown `boundary`, or `boundary="reflect"`
     without `clip`.
 
-    >>> found = kde(torch.linspace(-1, 1, 101), clip=(-1, 1), boundary="reflect", grid_samples=3)
-    >>> found.grid, found.density
+    >>> result = kde(torch.linspace(-1, 1, 101), clip=(-1, 1), boundary="reflect", grid_samples=3)
+    >>> result.grid, result.density
     (tensor([-1.,  0.,  1.], dtype=torch.float64), tensor([0.5120, 0.4951, 0.5120], dtype=torch.float64))
     """
     _checks.floating("samples", samples)
@@ -61,38 +61,38 @@ def kde(
     low, high = clip or (-torch.inf, torch.inf)
     x = samples.double().movedim(0, -1)
     x = x if x.shape[-1] else x.new_full((*x.shape[:-1], 1), torch.nan)
-    inside = x.isfinite()
-    n = inside.sum(-1).double()
-    mean = torch.where(inside, x, 0).sum(-1) / n
-    square = torch.where(inside, x - mean[..., None], 0).square().sum(-1)
+    is_valid = x.isfinite()
+    n = is_valid.sum(-1).double()
+    mean = torch.where(is_valid, x, 0).sum(-1) / n
+    square = torch.where(is_valid, x - mean[..., None], 0).square().sum(-1)
     bandwidth = bw_adjust * n ** (-1 / 5) * (square / (n - 1)).sqrt()
-    least, most = torch.where(inside, x, torch.inf).amin(-1), torch.where(inside, x, -torch.inf).amax(-1)
-    reach = cut * (square / n).sqrt()
-    start, stop = (least - reach).clamp(min=low), (most + reach).clamp(max=high)
+    minimum, maximum = torch.where(is_valid, x, torch.inf).amin(-1), torch.where(is_valid, x, -torch.inf).amax(-1)
+    margin = cut * (square / n).sqrt()
+    start, stop = (minimum - margin).clamp(min=low), (maximum + margin).clamp(max=high)
     step = torch.linspace(0, 1, grid_samples, dtype=x.dtype, device=x.device)
     grid = torch.lerp(start[..., None], stop[..., None], step)
 
-    weights = inside.double()
+    weights = is_valid.double()
     if x.shape[-1] > EXACT:
-        x, weights = _binned(x, inside, least, most)
+        x, weights = _binned(x, is_valid, minimum, maximum)
     else:
-        x = torch.where(inside, x, 0)
+        x = torch.where(is_valid, x, 0)
     mirrors = [2 * end - grid for end in (low, high) if boundary == "reflect" and abs(end) < torch.inf]
     points = torch.cat([grid, *mirrors], -1)
     mass = _kernel_sum(points, x, weights, bandwidth).unflatten(-1, (-1, grid_samples)).sum(-2)
     return Density(grid, mass / (n * bandwidth * (2 * torch.pi) ** 0.5)[..., None], bandwidth)
 
 
-def _binned(x: Tensor, inside: Tensor, least: Tensor, most: Tensor) -> tuple[Tensor, Tensor]:
-    # x, inside: (..., S)  least, most: (...)  ->  positions and weights (..., BINS)
-    """Each sample's weight is shared by the two positions around it, which keeps its mean."""
-    step = ((most - least) / (BINS - 1))[..., None]
-    place = torch.where(inside & (step > 0), (x - least[..., None]) / step, 0)
-    below = place.long().clamp(max=BINS - 2)
-    share = torch.where(inside, place - below, 0)
+def _binned(x: Tensor, is_valid: Tensor, minimum: Tensor, maximum: Tensor) -> tuple[Tensor, Tensor]:
+    # x, is_valid: (..., S)  minimum, maximum: (...)  ->  positions and weights (..., BINS)
+    """Split the weight of each sample between the two nearest bins so that its mean is kept."""
+    step = ((maximum - minimum) / (BINS - 1))[..., None]
+    position = torch.where(is_valid & (step > 0), (x - minimum[..., None]) / step, 0)
+    below = position.long().clamp(max=BINS - 2)
+    fraction = torch.where(is_valid, position - below, 0)
     weights = x.new_zeros(*x.shape[:-1], BINS)
-    weights.scatter_add_(-1, below, inside.double() - share).scatter_add_(-1, below + 1, share)
-    return least[..., None] + step * torch.arange(BINS, device=x.device), weights
+    weights.scatter_add_(-1, below, is_valid.double() - fraction).scatter_add_(-1, below + 1, fraction)
+    return minimum[..., None] + step * torch.arange(BINS, device=x.device), weights
 
 
 def _kernel_sum(points: Tensor, x: Tensor, weights: Tensor, bandwidth: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ from ... import _checks
 from ..._checks import takes_arrays
 from .moments import finite_moments
 
-INTERPRETATIONS = (  # I2 below -> words
+INTERPRETATIONS = (  # upper limit of I2, degree of heterogeneity
     (0.3, "insignificant"),
     (0.4, "borderline moderate"),
     (0.5, "moderate"),
@@ -23,7 +23,7 @@ INTERPRETATIONS = (  # I2 below -> words
 
 
 class HeterogeneityResult(NamedTuple):
-    """I2 = between / (between + within); nan for one experiment, or where nothing varies at all."""
+    """I2 = between / (between + within); nan for one experiment, or where both variances are 0."""
 
     i2: Tensor  # (...)
     within_experiment_variance: Tensor
@@ -31,7 +31,7 @@ class HeterogeneityResult(NamedTuple):
     i2_interpretation: str | list[str]  # a list for one value per class
 
     def template_sentence(self, precision: int = 4) -> str:
-        """The four numbers in words, for a single metric value."""
+        """Return a sentence with the four numbers, for a single metric value."""
         return (
             f"Between the experiments the variance is {self.between_experiment_variance:.{precision}f}, within them "
             f"it is {self.within_experiment_variance:.{precision}f}, so I2 = {self.i2:.{precision}f}: "
@@ -41,7 +41,7 @@ class HeterogeneityResult(NamedTuple):
 
 @takes_arrays
 def heterogeneity_dl(means: Tensor, variances: Tensor) -> Tensor:
-    """The variance between experiments, tau^2 >= 0, by the method of moments; 0 for one experiment.
+    """Estimate the variance between experiments, tau^2 >= 0, by the method of moments; 0 for one experiment.
 
     Shapes: means, variances: (M, ...) -> (...).
 
@@ -60,13 +60,13 @@ def heterogeneity_dl(means: Tensor, variances: Tensor) -> Tensor:
 
 @takes_arrays
 def heterogeneity_pm(means: Tensor, variances: Tensor, *, use_viechtbauer_correction: bool = False) -> Tensor:
-    """The variance between experiments, tau^2 >= 0, at which the weighted squares are as large as expected.
+    """Find the variance between experiments, tau^2 >= 0, for which the weighted squares have their expected value.
 
     Shapes: means, variances: (M, ...) -> (...).
 
-    That is M - 1, the mean of their chi-square distribution, or its median with Viechtbauer's correction; 0 where they
-    are smaller without any tau^2. The bisection runs on the host, to which a GPU sends the estimates. References: Paule
-    & Mandel 1982, doi:10.6028/jres.087.022; Viechtbauer 2021.
+    The expected value is M - 1, the mean of their chi-square distribution, or its median with Viechtbauer's correction;
+    tau^2 is 0 where the squares are smaller without it. The bisection runs on the host, to which a GPU sends the
+    estimates. References: Paule & Mandel 1982, doi:10.6028/jres.087.022; Viechtbauer 2021.
 
     >>> means, variances = torch.tensor([0.80, 0.84, 0.90]), torch.tensor([4e-4, 4e-4, 4e-4])
     >>> round(float(heterogeneity_pm(means, variances)), 5)
@@ -74,7 +74,7 @@ def heterogeneity_pm(means: Tensor, variances: Tensor, *, use_viechtbauer_correc
     """
     _check(means, variances)
     device = means.device
-    if device.type != "cpu":  # many small steps would be as many launches
+    if device.type != "cpu":  # each of many small steps would be a kernel launch
         means, variances = torch.stack([means, variances]).cpu()
     degrees = len(means) - 1
     target = _chi_square_median(means, degrees) if use_viechtbauer_correction and degrees else degrees
@@ -83,20 +83,20 @@ def heterogeneity_pm(means: Tensor, variances: Tensor, *, use_viechtbauer_correc
     positive = weighted_squares(means, 1 / variances) > target
     zero_variance = (variances == 0).any(0) & (high > 0)
     for _ in range(100):
-        middle = (low + high) / 2
-        above = weighted_squares(means, 1 / (variances + middle)) > target
-        low, high = torch.where(above, middle, low), torch.where(above, high, middle)
-    found = _where_finite(means, variances, torch.where(positive | zero_variance, high, 0))
-    return found.to(device, non_blocking=True)
+        center = (low + high) / 2
+        above = weighted_squares(means, 1 / (variances + center)) > target
+        low, high = torch.where(above, center, low), torch.where(above, high, center)
+    tau2 = _where_finite(means, variances, torch.where(positive | zero_variance, high, 0))
+    return tau2.to(device, non_blocking=True)
 
 
 @takes_arrays
 def estimate_i2(samples: Tensor) -> HeterogeneityResult:
-    """The share I2 of the variance between experiments, by Paule and Mandel's estimate, in all variance.
+    """Estimate I2, the fraction of the variance between experiments in the total, by Paule and Mandel's method.
 
     Shapes: samples: (S, M, ...) -> fields (...).
 
-    Samples that are not finite are left out. A GPU makes the moments of the samples; `heterogeneity_pm` runs on the
+    Samples that are not finite are left out. A GPU computes the moments of the samples; `heterogeneity_pm` runs on the
     host.
 
     >>> generator = torch.Generator().manual_seed(0)
@@ -113,18 +113,18 @@ def estimate_i2(samples: Tensor) -> HeterogeneityResult:
     between = torch.full_like(within, torch.nan) if single else heterogeneity_pm(means, variances)
     i2 = between / (between + within)
     undefined = "not applicable" if single else "unknown"
-    words = [undefined if value != value else interpret_i2(value) for value in i2.flatten().tolist()]
-    return HeterogeneityResult(i2, within, between, words if i2.ndim else words[0])
+    texts = [undefined if value != value else interpret_i2(value) for value in i2.flatten().tolist()]
+    return HeterogeneityResult(i2, within, between, texts if i2.ndim else texts[0])
 
 
 def interpret_i2(i2: float) -> str:
-    """Words for I2. ValueError outside [0, 1].
+    """Return the interpretation of I2 as a text. ValueError outside [0, 1].
 
     >>> interpret_i2(0.8)
     'considerable heterogeneity'
     """
     _checks.check_number("i2", i2, "a number in [0, 1]", lambda x: 0 <= x <= 1)
-    return next(words for limit, words in INTERPRETATIONS if i2 < limit) + " heterogeneity"
+    return next(text for limit, text in INTERPRETATIONS if i2 < limit) + " heterogeneity"
 
 
 def _check(means: Tensor, variances: Tensor) -> None:  # (M, ...), (M, ...)
@@ -136,19 +136,19 @@ def _check(means: Tensor, variances: Tensor) -> None:  # (M, ...), (M, ...)
 
 
 def weighted_squares(means: Tensor, w: Tensor) -> Tensor:  # (M, ...) -> (...)
-    """The weighted squared distances from the weighted mean."""
+    """Compute the weighted sum of squared distances from the weighted mean."""
     return (w * (means - (w * means).sum(0) / w.sum(0)).square()).sum(0)
 
 
-def _where_finite(means: Tensor, variances: Tensor, found: Tensor) -> Tensor:  # (M, ...), (M, ...), (...) -> (...)
-    return torch.where((means.isfinite() & variances.isfinite()).all(0), found, torch.nan)
+def _where_finite(means: Tensor, variances: Tensor, estimate: Tensor) -> Tensor:  # (M, ...), (M, ...), (...) -> (...)
+    return torch.where((means.isfinite() & variances.isfinite()).all(0), estimate, torch.nan)
 
 
 def _chi_square_median(like: Tensor, degrees: int) -> Tensor:  # ()
     shape = like.new_tensor(degrees / 2)
     low, high = torch.zeros_like(shape), shape
     for _ in range(60):
-        middle = (low + high) / 2
-        below = torch.special.gammainc(shape, middle) < 0.5
-        low, high = torch.where(below, middle, low), torch.where(below, high, middle)
+        center = (low + high) / 2
+        below = torch.special.gammainc(shape, center) < 0.5
+        low, high = torch.where(below, center, low), torch.where(below, high, center)
     return 2 * high

@@ -1,4 +1,4 @@
-"""Tables of one-dimensional log-concave distributions: masses and quantiles where no closed form is at hand.
+"""Tables of one-dimensional log-concave distributions: masses and quantiles without a closed form.
 
 Student's t is log-concave in y = asinh(t / sqrt(df)), the gamma distribution in y = ln x, the beta distribution in
 y = logit(x); in these coordinates their tails are exponential, so that a table covers everything up to exp(-45).
@@ -14,11 +14,11 @@ from ..._exact_sums import cumulative_mass
 
 DROP = 45.0  # how far below its peak the log density is cut
 KNOTS = 2**12  # on each side of the peak
-CELLS, ROUNDS = 2**6, 5  # of the search for the ends: few launches, and 2^30 places in all
+CELLS, ROUNDS = 2**6, 5  # of the search for the ends: few launches for 2^30 positions
 
 
 class Table(NamedTuple):
-    """Between two knots the density is taken as exponential."""
+    """Tabulated distribution; between two knots the density is taken as exponential."""
 
     knots: Tensor  # (..., K) ascending
     mass: Tensor  # (..., K) below each knot, up to a factor
@@ -28,16 +28,16 @@ class Table(NamedTuple):
 
 def tabulate(log_density: Callable[[Tensor], Tensor], mode: Tensor, low: Tensor, high: Tensor) -> Table:
     # log_density: (..., K) -> (..., K)  mode, low, high: (...)
-    """A table over [low, high], either of which may be infinite, of a log density that rises to `mode`, then falls."""
+    """Tabulate a log density that rises to `mode` and then falls over [low, high], whose ends may be infinite."""
     peak = torch.minimum(torch.maximum(mode, low), high)[..., None]
     below, above = _reaches(log_density, peak).split(1, -1)
     left, right = torch.maximum(peak - below, low[..., None]), torch.minimum(peak + above, high[..., None])
     t = torch.linspace(0, 1, KNOTS + 1, dtype=peak.dtype, device=peak.device).square()  # denser around the peak
     knots = torch.cat([peak + (left - peak) * t.flip(-1)[:-1], peak + (right - peak) * t], -1)
     shift = log_density(peak)
-    log_f, middle = log_density(knots) - shift, log_density((knots[..., 1:] + knots[..., :-1]) / 2) - shift
+    log_f, log_center = log_density(knots) - shift, log_density((knots[..., 1:] + knots[..., :-1]) / 2) - shift
     f = log_f.exp()
-    panels = knots.diff(dim=-1) * (f[..., 1:] + 4 * middle.exp() + f[..., :-1]) / 6  # Simpson's rule
+    panels = knots.diff(dim=-1) * (f[..., 1:] + 4 * log_center.exp() + f[..., :-1]) / 6  # Simpson's rule
     rise = log_f.diff(dim=-1)
     rise = torch.where(rise.abs() < 1e-9, 1e-9, rise)
     slope = torch.where(panels > 0, rise.expm1() / panels, 0)
@@ -46,11 +46,11 @@ def tabulate(log_density: Callable[[Tensor], Tensor], mode: Tensor, low: Tensor,
 
 def quantile(table: Table, u: Tensor) -> Tensor:
     # u: (S, ...) in [0, 1]  ->  (S, ...)
-    """Where the share `u` of the table's mass is reached."""
+    """Return the points below which the fraction `u` of the table's mass lies."""
     target = u.movedim(0, -1).contiguous() * table.mass[..., -1:]
     panel = torch.searchsorted(table.mass, target, right=True).clamp_(1, table.mass.shape[-1] - 1) - 1
-    beyond = (target - table.mass.gather(-1, panel)) * table.slope.gather(-1, panel)
-    return (table.knots.gather(-1, panel) + table.width.gather(-1, panel) * beyond.log1p()).movedim(-1, 0)
+    excess = (target - table.mass.gather(-1, panel)) * table.slope.gather(-1, panel)
+    return (table.knots.gather(-1, panel) + table.width.gather(-1, panel) * excess.log1p()).movedim(-1, 0)
 
 
 def _reaches(log_density: Callable[[Tensor], Tensor], peak: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Sums over many samples in tiles, so that they are read once and nothing of their size is stored."""
+"""Sums over many samples in tiles, which read them once and need no memory of their size."""
 
 import math
 import warnings
@@ -11,16 +11,16 @@ from torch import Tensor
 from ..engine.errors import UncertaintyWarning
 
 TILE = defaultdict(lambda: 2**22, cpu=2**15)  # device -> values at a time
-FEWEST = 64  # of one sum in a tile, however many sums there are
+MIN_TILE = 64  # of one sum in a tile, however many sums there are
 HALVINGS = 3
 
 
 def sum_of(samples: Tensor, terms: Callable[[Tensor, Tensor], tuple[Tensor, ...]]) -> tuple[Tensor, ...]:
-    # samples: (S, ...)  terms: a tile (..., s) float64 and memory like it, both to be used up -> tensors (..., s')
+    # samples: (S, ...)  terms: a tile (..., s) float64 and memory like it, both may be overwritten -> tensors (..., s')
     # ->  number and sums (...), float64
-    """How many samples are finite, and over these the sums of the terms, one of which is not finite where x is not."""
+    """Count the finite samples and sum the terms over them; at least one term must not be finite where x is not."""
     x = samples.detach().movedim(0, -1)
-    step = max(FEWEST, TILE[x.device.type] // max(1, math.prod(x.shape[:-1])))
+    step = max(MIN_TILE, TILE[x.device.type] // max(1, math.prod(x.shape[:-1])))
     memory = torch.empty(2, *x.shape[:-1], min(step, len(samples)), dtype=torch.float64, device=x.device)
     tiles = [(part, *memory[..., : part.shape[-1]]) for part in x.split(step, -1)]
 
@@ -28,20 +28,20 @@ def sum_of(samples: Tensor, terms: Callable[[Tensor, Tensor], tuple[Tensor, ...]
         return tuple(torch.stack(sums).sum(0) for sums in zip(*parts, strict=True))
 
     sums = added([tuple(term.sum(-1) for term in terms(tile.copy_(part), spare)) for part, tile, spare in tiles])
-    if torch.stack([total.isfinite().all() for total in sums]).all():  # as nearly always; it waits once
+    if torch.stack([total.isfinite().all() for total in sums]).all():  # the usual case; one synchronization
         return torch.full_like(sums[0], len(samples)), *sums
     parts = []
     for part, tile, spare in tiles:
-        inside = part.isfinite()
-        known = terms(torch.where(inside, tile.copy_(part), torch.nan), spare)
-        parts.append((inside.sum(-1).double(), *(term.nansum(-1) for term in known)))
+        is_finite = part.isfinite()
+        valid_terms = terms(torch.where(is_finite, tile.copy_(part), torch.nan), spare)
+        parts.append((is_finite.sum(-1).double(), *(term.nansum(-1) for term in valid_terms)))
     return added(parts)
 
 
 def logs_of_products_(x: Tensor) -> Tensor:  # (..., s) -> (..., s')
-    """Fewer numbers whose sum is that of the logarithms of x, those of nan being 0. Products of 8 are to be finite.
+    """Return fewer numbers with the same sum as the logarithms of x; nan counts as 0, products of 8 must be finite.
 
-    x is used up.
+    x is overwritten.
     """
     x.nan_to_num_(1.0)
     products = x.shape[-1] >> HALVINGS
@@ -54,22 +54,22 @@ def logs_of_products_(x: Tensor) -> Tensor:  # (..., s) -> (..., s')
 
 def finite_moments(samples: Tensor) -> tuple[Tensor, Tensor]:
     # samples: (S, ...)  ->  mean and variance (...) float64
-    """Mean and variance (ddof 1) of the finite samples; UncertaintyWarning where these are less than 90 %."""
-    number, mean, squares = deviations(samples)
-    if (number < 0.9 * len(samples)).any():
-        share = 1 - float(number.min()) / len(samples)
+    """Compute mean and variance (ddof 1) of the finite samples; UncertaintyWarning if less than 90 % are finite."""
+    count, mean, squares = deviations(samples)
+    if (count < 0.9 * len(samples)).any():
+        fraction = 1 - float(count.min()) / len(samples)
         warnings.warn(
-            f"samples: {share:.0%} of an experiment's are nan or infinite and are left out; "
+            f"samples: {fraction:.0%} of an experiment's are nan or infinite and are left out; "
             "a positive prior avoids undefined values",
             UncertaintyWarning,
             stacklevel=2,
         )
-    return mean, squares / (number - 1)
+    return mean, squares / (count - 1)
 
 
 def deviations(samples: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     # samples: (S, ...)  ->  (...) float64 each
-    """How many samples are finite, their mean, and the sum of their squared deviations from it."""
+    """Return the number of finite samples, their mean, and the sum of squared deviations from it."""
     pivot = samples.new_zeros(samples.shape[1:], dtype=torch.float64)
     if len(samples):  # near the mean, and equal samples have a variance of exactly 0
         pivot.copy_(samples[0].detach()).nan_to_num_(0, 0, 0)
@@ -78,5 +78,5 @@ def deviations(samples: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         distance = x.sub_(pivot[..., None])
         return distance, torch.square(distance, out=spare)
 
-    number, total, squares = sum_of(samples, powers)
-    return number, pivot + total / number, (squares - total * total / number).clamp(min=0)
+    count, total, squares = sum_of(samples, powers)
+    return count, pivot + total / count, (squares - total * total / count).clamp(min=0)

@@ -18,14 +18,14 @@ from .samples import finite_part, histogram_bins, searchable, sort_samples
 from .truncated import beta_icdf, truncated_gamma_icdf, truncated_normal_icdf, truncated_t_icdf
 
 Bounds = tuple[float, float]
-EDGE = 1e-9  # how near to the bounds a fitted sample may come
+EDGE = 1e-9  # smallest distance of a fitted sample from the bounds
 ROUNDING = 1e-14  # of the geometric means of a million samples
 MAX_BINS = 2**20
 ADVICE = "use 'fe', 're' or 'hist'"
 
 
 def pool_singleton(samples: Tensor) -> Tensor:  # (S, 1, ...) -> (S, ...)
-    """The one experiment's own samples."""
+    """Return the samples of the only experiment."""
     if samples.shape[1] != 1:
         raise ValueError(f"samples: got {samples.shape[1]} experiments, 'singleton' takes one; {ADVICE}")
     return samples[:, 0]
@@ -33,13 +33,13 @@ def pool_singleton(samples: Tensor) -> Tensor:  # (S, 1, ...) -> (S, ...)
 
 @takes_arrays
 def pool_fixed_effects(samples: Tensor, u: Tensor, bounds: Bounds) -> Tensor:
-    """All experiments estimate one value; they differ by chance alone. Weights are the inverse variances.
+    """Pool experiments that estimate one value and differ by chance alone. Weights are the inverse variances.
 
     Shapes: samples: (S, M, ...); u: (S', ...) -> (S', ...).
 
     >>> generator = torch.Generator().manual_seed(0)
     >>> samples = torch.tensor([0.80, 0.84, 0.90]) + 0.02 * torch.randn(2000, 3, generator=generator)
-    >>> u = torch.linspace(0.01, 0.99, 99)  # quantiles that are asked for
+    >>> u = torch.linspace(0.01, 0.99, 99)  # requested quantiles
     >>> pooled = pool_fixed_effects(samples, u, (0.0, 1.0))
     >>> print(f"{pooled.median():.2f} in [{pooled.min():.2f}, {pooled.max():.2f}]")
     0.85 in [0.82, 0.87]
@@ -58,7 +58,7 @@ def pool_random_effects(
     paule_mandel_heterogeneity: bool = True,
     hksj_sampling_distribution: bool = False,
 ) -> Tensor:
-    """The experiments' values differ by a variance tau^2 of their own, and the mean of these values is wanted.
+    """Pool experiments whose true values differ with a variance tau^2, to estimate the mean of the true values.
 
     Shapes: samples: (S, M, ...); u: (S', ...) -> (S', ...).
 
@@ -67,7 +67,7 @@ def pool_random_effects(
 
     >>> generator = torch.Generator().manual_seed(0)
     >>> samples = torch.tensor([0.80, 0.84, 0.90]) + 0.02 * torch.randn(2000, 3, generator=generator)
-    >>> u = torch.linspace(0.01, 0.99, 99)  # quantiles that are asked for
+    >>> u = torch.linspace(0.01, 0.99, 99)  # requested quantiles
     >>> pooled = pool_random_effects(samples, u, (0.0, 1.0))
     >>> print(f"{pooled.median():.2f} in [{pooled.min():.2f}, {pooled.max():.2f}]")
     0.85 in [0.78, 0.91]
@@ -87,16 +87,16 @@ def pool_random_effects(
 
 @takes_arrays
 def pool_correlated(samples: Tensor, u: Tensor, bounds: Bounds, *, rho: float | None = None) -> Tensor:
-    """The mean over folds of a cross-validation, which share training data: t with M - 1 degrees, corrected by `rho`.
+    """Pool the folds of a cross-validation, which share training data: t with M - 1 degrees, corrected by `rho`.
 
     Shapes: samples: (S, M, ...); u: (S', ...) -> (S', ...).
 
-    `rho` is the share of the data that a fold tests, None: 1 / M. Reference: Nadeau & Bengio 2003,
+    `rho` is the fraction of the data that a fold tests, None: 1 / M. Reference: Nadeau & Bengio 2003,
     doi:10.1023/A:1024068626366.
 
     >>> generator = torch.Generator().manual_seed(0)
     >>> samples = torch.tensor([0.80, 0.84, 0.90]) + 0.02 * torch.randn(2000, 3, generator=generator)
-    >>> u = torch.linspace(0.01, 0.99, 99)  # quantiles that are asked for
+    >>> u = torch.linspace(0.01, 0.99, 99)  # requested quantiles
     >>> pooled = pool_correlated(samples, u, (0.0, 1.0))
     >>> print(f"{pooled.median():.2f} in [{pooled.min():.2f}, {pooled.max():.2f}]")
     0.84 in [0.54, 0.98]
@@ -109,7 +109,7 @@ def pool_correlated(samples: Tensor, u: Tensor, bounds: Bounds, *, rho: float | 
 
 
 def correlated_variance(values: Tensor, rho: float | None = None) -> Tensor:  # (M, ...) -> (...)
-    """Squared standard error of the mean of M values from overlapping training sets."""
+    """Compute the squared standard error of the mean of M values from overlapping training sets."""
     M = len(values)
     rho = 1 / M if rho is None else rho
     _checks.check_number("rho", rho, "None or a number in [0, 1)", lambda x: 0 <= x < 1)
@@ -119,15 +119,15 @@ def correlated_variance(values: Tensor, rho: float | None = None) -> Tensor:  # 
 
 @takes_arrays
 def pool_beta(samples: Tensor, u: Tensor, bounds: Bounds, *, estimation_method: str = "mle") -> Tensor:
-    """The conflation (normalised product of the densities) of beta distributions on the bounds.
+    """Pool by the conflation (normalized product of the densities) of beta distributions on the bounds.
 
     Shapes: samples: (S, M, ...); u: (S', ...) -> (S', ...).
 
-    A GPU sums the samples and makes the variates; Newton's method for the parameters runs on the host.
+    A GPU sums the samples and computes the variates; Newton's method for the parameters runs on the host.
 
     >>> generator = torch.Generator().manual_seed(0)
     >>> samples = torch.tensor([0.80, 0.84, 0.90]) + 0.02 * torch.randn(2000, 3, generator=generator)
-    >>> u = torch.linspace(0.01, 0.99, 99)  # quantiles that are asked for
+    >>> u = torch.linspace(0.01, 0.99, 99)  # requested quantiles
     >>> pooled = pool_beta(samples, u, (0.0, 1.0))
     >>> print(f"{pooled.median():.2f} in [{pooled.min():.2f}, {pooled.max():.2f}]")
     0.84 in [0.81, 0.86]
@@ -144,15 +144,15 @@ def pool_beta(samples: Tensor, u: Tensor, bounds: Bounds, *, estimation_method: 
 
 def fit_beta(samples: Tensor, bounds: Bounds, *, estimation_method: str = "mle") -> tuple[Tensor, Tensor]:
     # samples: (S, ...)  ->  a and b: (...), on the host
-    """Parameters of beta distributions, by maximum likelihood ("mle") or by moments ("mm" or "mome")."""
+    """Fit the parameters of beta distributions by maximum likelihood ("mle") or by moments ("mm" or "mome")."""
     _checks.check_choice("estimation_method", estimation_method, ("mle", "mm", "mome"))
     low, high = bounds
     if not math.isfinite(high - low):
         raise ValueError(f"bounds: got {bounds}, 'beta' wants finite ones; {ADVICE}")
 
     if estimation_method != "mle":
-        number, mean, squares = torch.stack(deviations(samples)).cpu()
-        mean, variance = (mean - low) / (high - low), squares / number / (high - low) ** 2
+        count, mean, squares = torch.stack(deviations(samples)).cpu()
+        mean, variance = (mean - low) / (high - low), squares / count / (high - low) ** 2
         strength = mean * (1 - mean) / variance - 1
         return mean * strength, (1 - mean) * strength
 
@@ -161,8 +161,8 @@ def fit_beta(samples: Tensor, bounds: Bounds, *, estimation_method: str = "mle")
         y = x.sub_(low).mul_(1 / (high - low)).clamp_(EDGE, 1 - EDGE)
         return total, logs_of_products_(torch.sub(1, y, out=spare)), logs_of_products_(y)
 
-    number, _, *logs = torch.stack(sum_of(samples, logarithms)).cpu()
-    log_1_y, log_y = (log / number for log in logs)
+    count, _, *logs = torch.stack(sum_of(samples, logarithms)).cpu()
+    log_1_y, log_y = (log / count for log in logs)
     gap = 1 - log_y.exp() - log_1_y.exp()
     gap = torch.where(gap > ROUNDING, gap, torch.nan)  # equal samples have no density
     a, b = 0.5 + log_y.exp() / (2 * gap), 0.5 + log_1_y.exp() / (2 * gap)  # as if digamma(x) were ln(x - 1/2)
@@ -180,15 +180,15 @@ def fit_beta(samples: Tensor, bounds: Bounds, *, estimation_method: str = "mle")
 
 @takes_arrays
 def pool_gamma(samples: Tensor, u: Tensor, bounds: Bounds, *, shifted: bool = False) -> Tensor:
-    """The conflation of gamma distributions above the lower bound, or above the least sample with `shifted`.
+    """Pool by the conflation of gamma distributions above the lower bound, or the smallest sample with `shifted`.
 
     Shapes: samples: (S, M, ...); u: (S', ...) -> (S', ...).
 
-    A GPU sums the samples and makes the variates; Newton's method for the parameters runs on the host.
+    A GPU sums the samples and computes the variates; Newton's method for the parameters runs on the host.
 
     >>> generator = torch.Generator().manual_seed(0)
     >>> samples = torch.tensor([0.80, 0.84, 0.90]) + 0.02 * torch.randn(2000, 3, generator=generator)
-    >>> u = torch.linspace(0.01, 0.99, 99)  # quantiles that are asked for
+    >>> u = torch.linspace(0.01, 0.99, 99)  # requested quantiles
     >>> pooled = pool_gamma(samples, u, (0.0, 1.0))
     >>> print(f"{pooled.median():.2f} in [{pooled.min():.2f}, {pooled.max():.2f}]")
     0.85 in [0.82, 0.87]
@@ -210,20 +210,20 @@ def pool_gamma(samples: Tensor, u: Tensor, bounds: Bounds, *, shifted: bool = Fa
 
 def fit_gamma(samples: Tensor, loc: Tensor | float = 0.0) -> tuple[Tensor, Tensor]:
     # samples: (S, ...)  ->  shape and scale: (...), on the host
-    """Parameters of gamma distributions above `loc`, by maximum likelihood.
+    """Fit the parameters of gamma distributions above `loc` by maximum likelihood.
 
     Reference: Minka 2002, "Estimating a Gamma distribution".
     """
     loc = loc[..., None] if isinstance(loc, Tensor) else loc
 
     def terms(x: Tensor, spare: Tensor) -> tuple[Tensor, ...]:
-        given = x.sum(-1, keepdim=True)  # not finite where a sample is not
+        check = x.sum(-1, keepdim=True)  # not finite where a sample is not
         y = x.sub_(loc).clamp_(min=EDGE)
-        return given, y, logs_of_products_(spare.copy_(y))
+        return check, y, logs_of_products_(spare.copy_(y))
 
-    number, _, total, log_x = torch.stack(sum_of(samples, terms)).cpu()
-    mean = total / number
-    gap = mean.log() - log_x / number  # ln shape - digamma(shape)
+    count, _, total, log_x = torch.stack(sum_of(samples, terms)).cpu()
+    mean = total / count
+    gap = mean.log() - log_x / count  # ln shape - digamma(shape)
     shape = (3 - gap + ((gap - 3).square() + 24 * gap).sqrt()) / (12 * gap)
     for _ in range(20):
         slope = shape.square() * (1 / shape - torch.polygamma(1, shape))
@@ -233,13 +233,13 @@ def fit_gamma(samples: Tensor, loc: Tensor | float = 0.0) -> tuple[Tensor, Tenso
 
 @takes_arrays
 def pool_histogram(samples: Tensor, u: Tensor, bounds: Bounds, *, pseudo_count_weight: float = 0.1) -> Tensor:
-    """The normalised product of the experiments' histograms, each smoothed by pseudo counts over all bins.
+    """Pool by the normalized product of the experiments' histograms, each smoothed by pseudo-counts over all bins.
 
     Shapes: samples: (S, M, ...); u: (S', ...) -> (S', ...).
 
     >>> generator = torch.Generator().manual_seed(0)
     >>> samples = torch.tensor([0.80, 0.84, 0.90]) + 0.02 * torch.randn(2000, 3, generator=generator)
-    >>> u = torch.linspace(0.01, 0.99, 99)  # quantiles that are asked for
+    >>> u = torch.linspace(0.01, 0.99, 99)  # requested quantiles
     >>> pooled = pool_histogram(samples, u, (0.0, 1.0))
     >>> print(f"{pooled.median():.2f} in [{pooled.min():.2f}, {pooled.max():.2f}]")
     0.83 in [0.78, 0.92]
@@ -248,11 +248,12 @@ def pool_histogram(samples: Tensor, u: Tensor, bounds: Bounds, *, pseudo_count_w
     _check(samples, u, bounds)
     x, n = sort_samples(samples, 0)  # (M, ..., S)
     finite = finite_part(x, n)
-    least, most = finite.least, finite.most
-    width = torch.where(most > least, (most - least) / histogram_bins(x, finite), torch.inf).amin(0)  # (..., 1)
-    least, most = least.amin(0), most.amax(0)
-    width = torch.where(width.isinf(), most - least, width)
-    start, stop = (least - width).clamp(min=bounds[0]), (most + 2 * width).clamp(max=bounds[1])
+    minimum, maximum = finite.minimum, finite.maximum
+    width = (maximum - minimum) / histogram_bins(x, finite)
+    width = torch.where(maximum > minimum, width, torch.inf).amin(0)  # (..., 1)
+    minimum, maximum = minimum.amin(0), maximum.amax(0)
+    width = torch.where(width.isinf(), maximum - minimum, width)
+    start, stop = (minimum - width).clamp(min=bounds[0]), (maximum + 2 * width).clamp(max=bounds[1])
     bins = ((stop - start) / width).ceil().nan_to_num(1).clamp(1, MAX_BINS)
     width = (stop - start) / bins
 
@@ -260,16 +261,16 @@ def pool_histogram(samples: Tensor, u: Tensor, bounds: Bounds, *, pseudo_count_w
     edges = (start + bin * width).expand(*x.shape[:-1], -1).contiguous()
     before = torch.searchsorted(searchable(x, n), edges)
     before = torch.nn.functional.pad(torch.where(bin < bins, before, x.shape[-1]), (0, 1), value=x.shape[-1])
-    counts = before.clamp(finite.first, finite.first + finite.number).diff(dim=-1)  # (M, ..., K)
-    pseudo = pseudo_count_weight * finite.number / bins
-    log_share = ((counts + pseudo) / ((1 + pseudo_count_weight) * finite.number)).log().sum(0)
-    share = torch.where(bin < bins, log_share, -torch.inf).softmax(-1)  # (..., K)
-    below = torch.nn.functional.pad(cumulative_mass(share), (1, 0))
+    counts = before.clamp(finite.first, finite.first + finite.num_finite).diff(dim=-1)  # (M, ..., K)
+    pseudo = pseudo_count_weight * finite.num_finite / bins
+    log_proportions = ((counts + pseudo) / ((1 + pseudo_count_weight) * finite.num_finite)).log().sum(0)
+    proportions = torch.where(bin < bins, log_proportions, -torch.inf).softmax(-1)  # (..., K)
+    below = torch.nn.functional.pad(cumulative_mass(proportions), (1, 0))
     target = u.movedim(0, -1).contiguous()
-    at = torch.minimum(torch.searchsorted(below[..., 1:].contiguous(), target, right=True), bins.long() - 1)
-    part = ((target - below.gather(-1, at)) / share.gather(-1, at)).clamp(0, 1)
-    found = torch.where(target.isfinite(), start + width * (at + part), torch.nan)
-    return found.movedim(-1, 0).clamp(*bounds)
+    index = torch.minimum(torch.searchsorted(below[..., 1:].contiguous(), target, right=True), bins.long() - 1)
+    part = ((target - below.gather(-1, index)) / proportions.gather(-1, index)).clamp(0, 1)
+    quantiles = torch.where(target.isfinite(), start + width * (index + part), torch.nan)
+    return quantiles.movedim(-1, 0).clamp(*bounds)
 
 
 def _check(samples: Tensor, u: Tensor, bounds: Bounds) -> None:  # (S, M, ...), (S', ...)
@@ -278,8 +279,8 @@ def _check(samples: Tensor, u: Tensor, bounds: Bounds) -> None:  # (S, M, ...), 
     if samples.ndim < 2 or not samples.shape[1]:
         raise ValueError(f"samples: got shape {tuple(samples.shape)}, wanted (S, M, ...) of M >= 1 experiments")
     if not u.ndim or u.shape[1:] != samples.shape[2:]:
-        wanted = ", ".join(map(str, ("S'", *samples.shape[2:])))
-        raise ValueError(f"u: got shape {tuple(u.shape)}, wanted ({wanted}{',' * (samples.ndim == 2)})")
+        expected = ", ".join(map(str, ("S'", *samples.shape[2:])))
+        raise ValueError(f"u: got shape {tuple(u.shape)}, wanted ({expected}{',' * (samples.ndim == 2)})")
     _checks.same_device(samples=samples, u=u)
     if not isinstance(bounds, tuple | list) or len(bounds) != 2:
         raise ValueError(f"bounds: got {bounds!r:.60}, wanted (low, high)")
@@ -292,15 +293,15 @@ def _to(like: Tensor, *parameters: Tensor) -> list[Tensor]:
 
 
 def hksj_factor(means: Tensor, variances: Tensor) -> Tensor:  # (M, ...) -> (...)
-    """How much wider than its inverse variances say the mean is, at least 1; `variances` include tau^2."""
+    """Return the factor, at least 1, by which the standard error of the mean grows; `variances` include tau^2."""
     return (weighted_squares(means, 1 / variances) / (len(means) - 1)).sqrt().clamp(min=1)
 
 
 def _inverse_variance(means: Tensor, variances: Tensor) -> tuple[Tensor, Tensor]:  # (M, ...) -> (...), (...)
-    """The weighted mean and its variance. Experiments of variance 0 outweigh the others, and must agree."""
+    """Return the weighted mean and its variance. Experiments of variance 0 outweigh the others, and must agree."""
     certain = variances == 0
-    least = torch.where(certain, means, torch.inf).amin(0)
-    conflict = certain & (means > least)
+    minimum = torch.where(certain, means, torch.inf).amin(0)
+    conflict = certain & (means > minimum)
     if conflict.any():
         e = int(conflict.nonzero()[0, 0])
         raise ValueError(
@@ -309,7 +310,7 @@ def _inverse_variance(means: Tensor, variances: Tensor) -> tuple[Tensor, Tensor]
         )
     w = 1 / variances
     mean, variance = (w * means).sum(0) / w.sum(0), 1 / w.sum(0)
-    return torch.where(certain.any(0), least, mean), variance
+    return torch.where(certain.any(0), minimum, mean), variance
 
 
 def _degrees(samples: Tensor, who: str) -> float:

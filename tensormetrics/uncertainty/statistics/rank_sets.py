@@ -1,4 +1,4 @@
-"""Ranks of several models that are compared with each other, each known up to an interval of ranks."""
+"""Simultaneous confidence intervals of the ranks of several models."""
 
 import math
 from typing import NamedTuple
@@ -10,7 +10,7 @@ CHUNK = 2**20  # numbers of differences at a time
 
 
 class RankSets(NamedTuple):
-    """First and last possible rank of K models; all of them hold together with the given confidence."""
+    """First and last possible rank of K models, which hold simultaneously with the given confidence."""
 
     critical: float  # largest studentized error of a difference
     first: Tensor  # (K,) int64, from 1
@@ -26,7 +26,7 @@ def rank_sets(
     scales: Tensor | None = None,
 ) -> RankSets:
     # values: (K,), more is better  draws: (R, K)  standard_errors: (K, K) of differences  scales: (R,) of the errors
-    """Return the ranks that each model may have, from the largest error of all differences.
+    """Return the possible ranks of each model, from the largest error of all differences.
 
     A model is worse than another if its value is lower by more than the critical number of standard errors, by default
     the standard deviations of the draws. Its first possible rank is one more than the number of models that it is worse

@@ -27,14 +27,13 @@ def compare_samples(
 ) -> Comparison:
     """Compare two scores by draws from their posteriors.
 
-    Draws of one number belong together. Two models on the same items are better compared by `compare`, whose p-value is
-    also that of a test that swaps them item by item: where 1 of 30 items is answered rightly by a alone, it gives
-    p = 1 and p_better = .75, but draws of both accuracies p = .36 and p_better = .82. Both intervals are about
-    [-.05, .13].
+    Draw s of a is paired with draw s of b. For two models on the same items prefer `compare`, whose p-value is also
+    that of a test that swaps the models item by item: if only a answers 1 of 30 items correctly, `compare` gives p = 1
+    and p_better = .75, but draws of both accuracies p = .36 and p_better = .82. Both intervals are about [-.05, .13].
 
     Args:
         a: Draws of a score.
-        b: Draws of another one, of which draw number s goes with that of a.
+        b: Draws of another score, paired with the draws of a.
         observed: Observed difference a - b; None: the median of the draws' differences.
         confidence: Mass of the interval between quantiles of the draws, in (0, 1).
         rope: Differences up to it do not matter in practice, in units of the scores; None: no such region.
@@ -46,8 +45,8 @@ def compare_samples(
         - Output: ``(...)``, float64
 
     Returns:
-        The difference a - b. `p_value` is two-sided: twice the smaller fraction of draws on one side of 0, at least
-        2 / (1 + S). Draws that are NaN on either side are left out; `details` has their "nan_fraction".
+        The difference a - b. `p_value` is two-sided: twice the smaller of the fractions of draws above and below 0, at
+        least 2 / (1 + S). Draws for which a or b is NaN are left out; `details` has their "nan_fraction".
 
     Raises:
         ValueError: If shapes differ, there are no draws, or an option is out of range.
@@ -77,7 +76,7 @@ def comparison_of_draws(
     higher_is_better: bool,
 ) -> Comparison:
     # draws: (S, ...) float64, of the difference  observed: (...)  ->  (...)
-    """Return interval, p-value and probability, which exclude 0 together."""
+    """Return interval, p-value and probability, which agree on whether 0 is excluded."""
     if not len(draws):
         raise ValueError("draws: got none, wanted at least one")
     flat = draws.flatten(1) if draws.ndim > 1 else draws[:, None]

@@ -12,17 +12,18 @@ from ..._checks import takes_arrays
 from ..results.estimates import Estimate
 from ..results.quantiles import sorted_quantiles, take
 
-RADIX = 2**15  # torch sorts a vector of so many integers on the CPU by their digits, several times faster
+RADIX = 2**15  # size from which torch's CPU sort of integers is a radix sort, which is several times faster
 
 
 @takes_arrays
 def hdi(samples: Tensor, confidence: float = 0.95, dim: int = 0) -> tuple[Tensor, Tensor]:
-    """The highest density interval: the narrowest one over floor(confidence * S) gaps of the sorted samples.
+    """Compute the highest density interval: the narrowest one over floor(confidence * S) gaps of sorted samples.
 
     Shapes: samples: (..., S, ...) -> low and high: (..., ...), without axis `dim`.
 
-    The lowest of equally narrow ones is taken; everything, if confidence = 1. Equal infinities are 0 apart. nan
-    samples are left out; where no sample remains the result is nan. float64. ValueError: confidence not in (0, 1].
+    The lowest of equally narrow intervals is returned, and the full range if confidence = 1. Equal infinities have
+    distance 0. nan samples are left out; where no sample remains the result is nan. float64. ValueError: confidence not
+    in (0, 1].
 
     >>> samples = torch.distributions.Exponential(1.0).icdf(torch.linspace(0, 0.999, 1000))
     >>> hdi(samples, 0.9)  # from 0 on, as the density falls
@@ -34,7 +35,7 @@ def hdi(samples: Tensor, confidence: float = 0.95, dim: int = 0) -> tuple[Tensor
 
 def estimate(samples: Tensor, confidence: float = 0.95, dim: int = 0) -> Estimate:
     # samples: (..., S, ...)  ->  each (..., ...), without axis `dim`
-    """The median (mean of the middle two) and `hdi` of samples, from one sort."""
+    """Compute the median (mean of the middle two) and `hdi` of samples, from one sort."""
     check_probability("confidence", confidence)
     return estimate_sorted(*sort_samples(samples, dim), confidence)
 
@@ -45,7 +46,7 @@ def estimate_sorted(x: Tensor, n: Tensor, confidence: float) -> Estimate:  # as 
 
 def equal_tailed(samples: Tensor, confidence: float = 0.95, dim: int = 0) -> Estimate:
     # samples: (..., S, ...)  ->  each (..., ...), without axis `dim`
-    """The median and the quantiles (1 -+ confidence) / 2 of samples, interpolated linearly; nan as in `hdi`."""
+    """Compute the median and the quantiles (1 -+ confidence) / 2 of samples, interpolated linearly; nan as in `hdi`."""
     check_probability("confidence", confidence)
     x, n = sort_samples(samples, dim)
     q = x.new_tensor([(1 - confidence) / 2, (1 + confidence) / 2])
@@ -90,7 +91,7 @@ def _sort(x: Tensor) -> Tensor:  # (..., S) -> (..., S) float64
 
 
 def _ordered_bits(bits: Tensor) -> Tensor:
-    """Integers in the order of the floating numbers of these bits, and back; a nan without sign comes last."""
+    """Map bits of floating numbers to integers of the same order, and back; a nan without sign comes last."""
     flip = bits >> (8 * bits.itemsize - 1)  # all ones below 0
     return flip.bitwise_and_(torch.iinfo(bits.dtype).max).bitwise_xor_(bits)
 
@@ -101,7 +102,7 @@ def sorted_median(x: Tensor, n: Tensor) -> Tensor:  # (..., S), (..., 1) -> (...
 
 def narrowest_interval(x: Tensor, n: Tensor, p: float) -> tuple[Tensor, Tensor]:  # (..., S), (..., 1) -> (...), (...)
     gaps = torch.minimum((n.double() * p).long(), n - 1)
-    candidates = min(x.shape[-1], int(x.shape[-1] * (1 - p)) + 2)  # no interval of so many gaps begins later
+    candidates = min(x.shape[-1], int(x.shape[-1] * (1 - p)) + 2)  # no interval with that many gaps starts later
     first = torch.arange(candidates, device=x.device)
     start, end = x[..., :candidates], take(x, first + gaps)
     width = torch.where(end == start, 0, end - start)
@@ -111,55 +112,55 @@ def narrowest_interval(x: Tensor, n: Tensor, p: float) -> tuple[Tensor, Tensor]:
 
 
 def quantile_errors(x: Tensor, n: Tensor, q: Tensor) -> Tensor:  # (..., S), (..., 1), (Q,) -> (..., Q)
-    """Half the distance of the order statistics one standard error of the rank below and above."""
-    rank, spread = n * q, (n * q * (1 - q)).sqrt()
-    low, high = (rank - spread).ceil().clamp(min=1).long(), torch.minimum((rank + spread).ceil().long(), n)
+    """Return half the distance of the order statistics one standard error of the rank below and above."""
+    rank, rank_error = n * q, (n * q * (1 - q)).sqrt()
+    low, high = (rank - rank_error).ceil().clamp(min=1).long(), torch.minimum((rank + rank_error).ceil().long(), n)
     low, high = take(x, low - 1), take(x, high - 1)
     return torch.where(low == high, 0, high - low) / 2
 
 
 class Finite(NamedTuple):
-    """The finite ones among sorted samples, each field (..., 1)."""
+    """Range of the finite samples among sorted ones, each field (..., 1)."""
 
-    first: Tensor  # the position of the least
-    number: Tensor
-    least: Tensor  # nan if there are none, as is the greatest
-    most: Tensor
+    first: Tensor  # position of the smallest
+    num_finite: Tensor
+    minimum: Tensor  # nan without finite samples, as is the maximum
+    maximum: Tensor
 
 
 def finite_part(x: Tensor, n: Tensor) -> Finite:  # (..., S), (..., 1)
-    first, number = torch.zeros_like(n), n
+    first, num_finite = torch.zeros_like(n), n
     if torch.cat([x[..., :1], take(x, n - 1)]).isinf().any():
         first = (x == -torch.inf).sum(-1, keepdim=True)
-        number = n - first - (x == torch.inf).sum(-1, keepdim=True)
-    ends = take(x, torch.cat([first, first + number - 1], -1))
-    return Finite(first, number, *torch.where(number > 0, ends, torch.nan).split(1, -1))
+        num_finite = n - first - (x == torch.inf).sum(-1, keepdim=True)
+    ends = take(x, torch.cat([first, first + num_finite - 1], -1))
+    return Finite(first, num_finite, *torch.where(num_finite > 0, ends, torch.nan).split(1, -1))
 
 
 def searchable(x: Tensor, n: Tensor) -> Tensor:  # (..., S), (..., 1) -> (..., S)
-    """Sorted samples, with infinities for the nan behind them, which `searchsorted` would get wrong."""
+    """Return sorted samples with the trailing nan replaced by infinities, since `searchsorted` mishandles nan."""
     return x if (n == x.shape[-1]).all() else x.nan_to_num(torch.inf, torch.inf, -torch.inf)
 
 
 def histogram_bins(x: Tensor, finite: Finite) -> Tensor:  # (..., S) -> (..., 1)
-    """By the narrower of Sturges' width and Freedman and Diaconis', the latter giving at most 2 sqrt(n) bins."""
-    quartiles = sorted_quantiles(x, finite.first, finite.number, x.new_tensor([0.25, 0.75]))
-    number, spread = finite.number.double(), finite.most - finite.least
-    width = torch.maximum(2 * quartiles.diff(dim=-1) * number ** (-1 / 3), spread / (2 * number.sqrt()))
-    width = torch.minimum(width, spread / (number.log2() + 1))
-    return torch.where(spread > 0, (spread / width).ceil(), 1)
+    """Return the number of bins for the narrower of Sturges' width and Freedman's and Diaconis' (<= 2 sqrt(n) bins)."""
+    quartiles = sorted_quantiles(x, finite.first, finite.num_finite, x.new_tensor([0.25, 0.75]))
+    num_finite, extent = finite.num_finite.double(), finite.maximum - finite.minimum
+    width = torch.maximum(2 * quartiles.diff(dim=-1) * num_finite ** (-1 / 3), extent / (2 * num_finite.sqrt()))
+    width = torch.minimum(width, extent / (num_finite.log2() + 1))
+    return torch.where(extent > 0, (extent / width).ceil(), 1)
 
 
 def histogram_mode(x: Tensor, n: Tensor, finite: Finite) -> Tensor:  # (..., S), (..., 1) -> (...)
-    """The middle of the fullest bin, the first of equally full ones."""
-    first, number, least, most = finite
+    """Return the center of the fullest bin, the first of equally full ones."""
+    first, num_finite, minimum, maximum = finite
     bins = histogram_bins(x, finite)
     S = x.shape[-1]
     edge = torch.arange(math.ceil(max(2 * S**0.5, math.log2(S) + 1)) + 2, device=x.device)  # more than any row's bins
-    edges = least + edge * ((most - least) / bins)
-    before = torch.searchsorted(searchable(x, n), edges).clamp(first, first + number)
-    before = torch.where(edge < bins, before, first + number)  # the last bin is closed
+    edges = minimum + edge * ((maximum - minimum) / bins)
+    before = torch.searchsorted(searchable(x, n), edges).clamp(first, first + num_finite)
+    before = torch.where(edge < bins, before, first + num_finite)  # the last bin is closed
     fullest = before.diff(dim=-1).argmax(-1, keepdim=True)
-    middle = torch.where(most > least, least + (fullest + 0.5) * ((most - least) / bins), least)
-    positive = n - first - number  # how many are +inf
-    return torch.where(2 * first > n, -torch.inf, torch.where(2 * positive > n, torch.inf, middle))[..., 0]
+    center = torch.where(maximum > minimum, minimum + (fullest + 0.5) * ((maximum - minimum) / bins), minimum)
+    positive = n - first - num_finite  # number of +inf
+    return torch.where(2 * first > n, -torch.inf, torch.where(2 * positive > n, torch.inf, center))[..., 0]

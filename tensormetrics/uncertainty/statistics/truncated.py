@@ -1,4 +1,4 @@
-"""Quantile functions of truncated distributions, by inversion; a uniform variate in, a truncated variate out.
+"""Quantile functions of truncated distributions, which turn uniform variates into truncated ones by inversion.
 
 The normal is computed in logarithms, the others from tables (see `log_concave`), within 1e-8 for u between 1e-15 and
 1 - 1e-8. Results lie in [low, high], and are nan where that is empty or an argument is nan.
@@ -17,14 +17,14 @@ from .log_concave import Table, quantile, tabulate
 from .moments import TILE
 
 FAR = -600.0  # logarithms of probabilities below this have no quantile in float64
-MANY = 2**16  # variates of one distribution, more than its cubics have nodes
+MIN_INTERPOLATED = 2**16  # variates of one distribution from which cubics are used: more than these have nodes
 OCTAVES, FINE = 33, 6  # u >= 2^-33, as the random ones are, in cells of 1/64 to the power of two
 NODES = 0.0, 0.25, 0.75, 1.0  # of a cell
 
 
 @takes_arrays
 def truncated_normal_icdf(u: Tensor, mean: Tensor, sd: Tensor, low: Tensor | float, high: Tensor | float) -> Tensor:
-    """Quantiles of a normal distribution restricted to [low, high], however far away its mean lies.
+    """Compute quantiles of a normal distribution restricted to [low, high], also if its mean is far away.
 
     Shapes: u: (S, ...) in [0, 1]; mean, sd, low, high: (...) -> (S, ...).
 
@@ -39,12 +39,12 @@ def truncated_normal_icdf(u: Tensor, mean: Tensor, sd: Tensor, low: Tensor | flo
     log_b = torch.special.log_ndtr(b)
     ratio = (torch.special.log_ndtr(a) - log_b).exp()
 
-    near = bool((log_b > FAR / 2).all())  # as nearly always
+    near = bool((log_b > FAR / 2).all())  # the usual case
 
     def invert(u: Tensor) -> Tensor:
         u = torch.where(upper, 1 - u, u)
-        share = u + (1 - u) * ratio
-        z = torch.special.ndtri(log_b.exp() * share) if near else _normal_quantile(log_b + share.log())
+        p = u + (1 - u) * ratio
+        z = torch.special.ndtri(log_b.exp() * p) if near else _normal_quantile(log_b + p.log())
         return torch.where(sd == 0, mean, mean + torch.where(upper, -sd, sd) * z)
 
     return _clamp_(interpolated(invert, u), low, high)
@@ -54,7 +54,7 @@ def truncated_normal_icdf(u: Tensor, mean: Tensor, sd: Tensor, low: Tensor | flo
 def truncated_t_icdf(
     u: Tensor, df: Tensor | float, loc: Tensor, scale: Tensor, low: Tensor | float, high: Tensor | float
 ) -> Tensor:
-    """Quantiles of loc + scale * t restricted to [low, high], t having Student's distribution of `df` degrees.
+    """Compute quantiles of loc + scale * t restricted to [low, high] for Student's t with `df` degrees of freedom.
 
     Shapes: u: (S, ...) in [0, 1]; the others: (...) -> (S, ...).
 
@@ -73,7 +73,7 @@ def truncated_t_icdf(
 def truncated_gamma_icdf(
     u: Tensor, shape: Tensor, scale: Tensor, low: Tensor | float = 0.0, high: Tensor | float = math.inf
 ) -> Tensor:
-    """Quantiles of a gamma distribution restricted to [low, high], low >= 0.
+    """Compute quantiles of a gamma distribution restricted to [low, high], low >= 0.
 
     Shapes: u: (S, ...) in [0, 1]; the others: (...) -> (S, ...).
 
@@ -90,7 +90,7 @@ def truncated_gamma_icdf(
 
 @takes_arrays
 def beta_icdf(u: Tensor, a: Tensor, b: Tensor) -> Tensor:
-    """Quantiles of a beta distribution.
+    """Compute quantiles of a beta distribution.
 
     Shapes: u: (S, ...) in [0, 1]; a, b: (...) -> (S, ...).
 
@@ -104,19 +104,19 @@ def beta_icdf(u: Tensor, a: Tensor, b: Tensor) -> Tensor:
     return _quantiles(table, u).sigmoid_()
 
 
-def _parameters(u: Tensor, **given: Tensor) -> list[Tensor]:
-    # u: (S, ...)  given: (...)  ->  u (S, ...) and these (...) float64, broadcast
+def _parameters(u: Tensor, **parameters: Tensor) -> list[Tensor]:
+    # u: (S, ...)  parameters: (...)  ->  u (S, ...) and parameters (...) float64, broadcast
     _checks.floating("u", u)
     if u.ndim == 0:
         raise ValueError("u: got shape (), wanted (S, ...); write u[None]")
-    _checks.same_device(u=u, **given)
+    _checks.same_device(u=u, **parameters)
     try:
-        lead = torch.broadcast_shapes(u.shape[1:], *(value.shape for value in given.values()))
+        batch_shape = torch.broadcast_shapes(u.shape[1:], *(value.shape for value in parameters.values()))
     except RuntimeError:
-        shapes = ", ".join(f"{tuple(value.shape)} of {name}" for name, value in {"u": u, **given}.items())
+        shapes = ", ".join(f"{tuple(value.shape)} of {name}" for name, value in {"u": u, **parameters}.items())
         raise ValueError(f"shapes do not fit: got {shapes}, wanted (S, ...) of u and (...) of the others") from None
-    u = u.reshape(len(u), *[1] * (len(lead) - u.ndim + 1), *u.shape[1:]).expand(-1, *lead)
-    return [u, *(value.double().expand(lead) for value in given.values())]
+    u = u.reshape(len(u), *[1] * (len(batch_shape) - u.ndim + 1), *u.shape[1:]).expand(-1, *batch_shape)
+    return [u, *(value.double().expand(batch_shape) for value in parameters.values())]
 
 
 def _ends(*ends: Tensor | float) -> list[Tensor | float]:
@@ -125,42 +125,42 @@ def _ends(*ends: Tensor | float) -> list[Tensor | float]:
 
 def interpolated(exact: Callable[[Tensor], Tensor], u: Tensor) -> Tensor:
     # exact: (n, ...) -> (n, ...), by element  u: (S, ...) in [0, 1]  ->  (S, ...)
-    """`exact(u)`; of many u from cubics, within 1e-9 for functions that are smooth in ln u and ln(1 - u).
+    """Compute `exact(u)`, for many u by cubics: within 1e-9 for functions that are smooth in ln u and ln(1 - u).
 
-    Exponent and first bits of min(u, 1 - u) are the number of its cell: u and 1 - u are exact at the nodes, and nothing
-    is searched.
+    Exponent and first bits of min(u, 1 - u) are the index of its cell: u and 1 - u are exact at the nodes, and no
+    search is needed.
     """
     u = u.double()
     tile = max(1, TILE[u.device.type] // max(1, u[:1].numel()))
-    if min(len(u), u.numel()) < MANY or not _within(u, 2.0**-OCTAVES):
+    if min(len(u), u.numel()) < MIN_INTERPOLATED or not _within(u, 2.0**-OCTAVES):
         return torch.cat([exact(part) for part in u.split(tile)])
     shift = 52 - FINE
     first, last = (
         torch.tensor(end, dtype=torch.float64, device="cpu").view(torch.int64) >> shift for end in (2.0**-OCTAVES, 0.5)
     )
     edges = (torch.arange(int(first), int(last) + 2, device=u.device) << shift).view(torch.float64)
-    place = u.new_tensor(NODES)
-    nodes = edges[:-1, None] + edges.diff()[:, None] * place  # (cells, 4)
+    positions = u.new_tensor(NODES)
+    nodes = edges[:-1, None] + edges.diff()[:, None] * positions  # (cells, 4)
     nodes = torch.stack([nodes, 1 - nodes]).flatten()
     values = exact(nodes.view(-1, *[1] * (u.ndim - 1)).expand(-1, *u.shape[1:])).reshape(len(nodes) // 4, 4, -1)
-    powers = place[1:, None] ** torch.arange(1, 4, device=u.device)
+    powers = positions[1:, None] ** torch.arange(1, 4, device=u.device)
     cubics = torch.cat([values[:, :1], torch.linalg.solve(powers, values[:, 1:] - values[:, :1])], 1)
     cubics = cubics.permute(2, 0, 1).reshape(-1, 4)  # by distribution, side and cell
     cells = len(edges) - 1
     offset = 2 * cells * torch.arange(values.shape[-1], device=u.device).view(u.shape[1:]) - int(first)
     out = torch.empty_like(u)
-    for part, found in zip(u.split(tile), out.split(tile), strict=True):
+    for part, target in zip(u.split(tile), out.split(tile), strict=True):
         bits = torch.minimum(part, 1 - part).contiguous().view(torch.int64)
         cell = (bits >> shift) + offset + cells * (part > 0.5)
         t = (bits & (2**shift - 1)).double() * 2.0**-shift
         c0, c1, c2, c3 = cubics.index_select(0, cell.flatten()).view(*part.shape, 4).unbind(-1)
-        torch.addcmul(c0, t, c1.addcmul(t, c2.addcmul(t, c3)), out=found)
+        torch.addcmul(c0, t, c1.addcmul(t, c2.addcmul(t, c3)), out=target)
     return out
 
 
 def _within(u: Tensor, edge: float) -> bool:
-    least, most = u.aminmax()
-    return bool((least >= edge) & (most <= 1 - edge))
+    minimum, maximum = u.aminmax()
+    return bool((minimum >= edge) & (maximum <= 1 - edge))
 
 
 def _quantiles(table: Table, u: Tensor) -> Tensor:
@@ -168,13 +168,14 @@ def _quantiles(table: Table, u: Tensor) -> Tensor:
 
 
 def log_t_density(df: Tensor | float) -> Callable[[Tensor], Tensor]:
-    """Of y = asinh(t / sqrt(df)), up to a constant: -df * ln cosh y."""
-    df = df[..., None] if isinstance(df, Tensor) else df  # a number stays one: sending it to a device would wait
+    """Return the log density of y = asinh(t / sqrt(df)), up to a constant: -df * ln cosh y."""
+    # A number stays on the host: a copy to the device would synchronize.
+    df = df[..., None] if isinstance(df, Tensor) else df
     return lambda y: -df * (y.abs() + (-2 * y.abs()).exp().log1p() - math.log(2))
 
 
 def _normal_quantile(log_p: Tensor) -> Tensor:
-    """Of a probability given by its logarithm."""
+    """Compute the normal quantile of a probability from its logarithm."""
     z = torch.special.ndtri(log_p.exp())
     far = (log_p < FAR) & (log_p > -math.inf)
     goal = log_p[far]
@@ -193,5 +194,5 @@ def _clamp_(x: Tensor, low: Tensor | float, high: Tensor | float) -> Tensor:
 
 
 def _as_tensor(value: Tensor | float, like: Tensor) -> Tensor:
-    # A number is filled in on the device: to send it there would wait.
+    # A number is filled in on the device: a copy from the host would synchronize.
     return value.to(like) if isinstance(value, Tensor) else like.new_full((), value)
