@@ -12,7 +12,7 @@ from torch import Tensor
 
 from tensormetrics.retrieval import EqualErrorRate, PairwiseAUROC, TARAtFAR, contingency, expected_mutual_info
 from tensormetrics.uncertainty.engine.draws import delete_one_jackknife, scaled_draws
-from tensormetrics.uncertainty.results.estimates import interval_of
+from tensormetrics.uncertainty.results.quantiles import equal_tailed_interval
 
 SETS, REPLICATES, TRUTH_ITEMS, DIMENSIONS = 200, 500, 10_000, 8
 METRICS: dict[str, Callable[[], Any]] = {
@@ -109,6 +109,6 @@ def partition_coverage(items: int, clusters: int, dependence: float, sets: int |
         without = torch.stack([of_cells[int(index)] for index in cell])
         jackknife = delete_one_jackknife(value, without, torch.ones(items, dtype=torch.float64))
         draws = scaled_draws(value, adjusted(tables(weights), everything)[:, None], jackknife.standard_error, 1.0)
-        low, high = interval_of(draws.clamp(-1, 1), 0.95)
+        low, high = equal_tailed_interval(draws.clamp(-1, 1), 0.95)
         covered.append(bool(min(low, value) <= truth <= max(high, value)))
     return float(np.mean(covered))

@@ -29,7 +29,7 @@ from tensormetrics.uncertainty.engine.intervals import interval
 from tensormetrics.uncertainty.engine.paired import comparisons, comparisons_with
 from tensormetrics.uncertainty.engine.resampling import UNKNOWN, Items, Resampled
 from tensormetrics.uncertainty.engine.statements import ALTERNATIVES, Question
-from tensormetrics.uncertainty.results.estimates import interval_of
+from tensormetrics.uncertainty.results.quantiles import equal_tailed_interval
 
 SETS = 1000
 BATCH = 100  # sets that share one draw of the weights
@@ -304,7 +304,7 @@ def intervals_of(scenario: Scenario, sets: int | None = None) -> Coverage:
         warnings.simplefilter("ignore", UncertaintyWarning)  # of few groups
         for (metric,) in batches(scenario, sets):
             estimate = interval(metric, 0.95)
-            ends.append((*interval_of(replicates([metric]), 0.95), estimate.low, estimate.high))
+            ends.append((*equal_tailed_interval(replicates([metric]), 0.95), estimate.low, estimate.high))
     return _coverage(ends, scenario.truth)
 
 
@@ -326,7 +326,7 @@ def comparisons_of(scenario: Scenario, sets: int | None = None, levels: tuple[fl
         warnings.simplefilter("ignore", UncertaintyWarning)  # of few pairs
         for a, b in batches(scenario, sets):
             draws = replicates([a, b])
-            low_before, high_before = interval_of(draws, 0.95)
+            low_before, high_before = equal_tailed_interval(draws, 0.95)
             p_before = _random_swaps(a, b)
             fraction = (draws > 0).double().mean(0) + (draws == 0).double().mean(0) / 2
             is_outside = (low_before > 0) | (high_before < 0)

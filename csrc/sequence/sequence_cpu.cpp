@@ -69,7 +69,7 @@ void solve_all(const Batch<T>& batch, bool by_row, bool by_column) {
   const auto run = [&](auto row, auto column) {
     common::in_parallel("heaviest_chain", (batch.documents + kLanes - 1) / kLanes, grain, [&](int64_t begin, int64_t end) {
       std::vector<double> gains(batch.columns * kLanes), bests(batch.columns * kLanes);
-      common::vectorised([=, gain = gains.data(), best = bests.data()](auto) COMMON_INLINE {
+      common::vectorized([=, gain = gains.data(), best = bests.data()](auto) COMMON_INLINE {
         for (int64_t n = begin; n < end && !batch.stop(); ++n) batch.solve(n * kLanes, gain, best, row, column);
       });
     });
