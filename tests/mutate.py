@@ -54,9 +54,9 @@ class Edit(NamedTuple):
 WAYS = "tensormetrics/retrieval/search/stages.py"
 KNOWN = [  # path, what stands there, what a wrong edit makes of it: each of these lived once
     (WAYS, "<= 2 * error[:, None]", "<= error[:, None] / 4"),
-    (WAYS, "furthest - error > values[:, k - 1] + error", "furthest > values[:, k - 1]"),
-    ("tensormetrics/_metric.py", "there.data_ptr() == kept.data_ptr() and ", ""),
-    ("tensormetrics/association/sets/word_sets.py", "spread <= GRID**-2", "spread <= 0"),
+    (WAYS, "last - error > values[:, k - 1] + error", "last > values[:, k - 1]"),
+    ("tensormetrics/_metric.py", "store.data_ptr() == held.data_ptr() and ", ""),
+    ("tensormetrics/association/sets/word_sets.py", "pooled_variance <= GRID**-2", "pooled_variance <= 0"),
 ]
 
 

@@ -72,9 +72,9 @@ def test_a_pipe_is_written_straight(tmp_path):
 
 
 STREAM = """
-from tensormetrics._files import written
+from tensormetrics._files import open_atomic
 print("before")
-with written("/dev/stdout") as file:
+with open_atomic("/dev/stdout") as file:
     file.write(b"new\\n")
 print("after")
 """

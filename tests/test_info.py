@@ -11,7 +11,7 @@ ABOUT = """Requires-Dist: torch>=2.11
 Provides-Extra: keops
 Requires-Dist: pykeops; extra == "keops"
 Provides-Extra: trainers
-Requires-Dist: accelerate>=1,<2; extra == "trainers"
+Requires-Dist: absent>=1,<2; extra == "trainers"
 Requires-Dist: ignite[all]==0.5; extra == "trainers"
 Requires-Dist: torchmetrics; extra == "trainers"
 Provides-Extra: all
@@ -33,8 +33,8 @@ def extras(monkeypatch):
 def test_hints_name_packages_and_not_tensormetrics_which_no_index_has(extras):
     assert extras == [
         ["keops", "lacks pykeops: pip install pykeops"],
-        ["trainers", "lacks accelerate, ignite: pip install 'accelerate<2,>=1' 'ignite[all]==0.5'"],
-        ["all", "lacks accelerate, ignite, pykeops: pip install 'accelerate<2,>=1' 'ignite[all]==0.5' pykeops"],
+        ["trainers", "lacks absent, ignite: pip install 'absent<2,>=1' 'ignite[all]==0.5'"],
+        ["all", "lacks absent, ignite, pykeops: pip install 'absent<2,>=1' 'ignite[all]==0.5' pykeops"],
         ["plot", "there"],
     ]
 

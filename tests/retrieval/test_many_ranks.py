@@ -220,6 +220,6 @@ def test_who_brings_all_rows_is_told(monkeypatch):
     monkeypatch.setattr(embedding_metric, "all_gather_status", lambda held, group: [held] * 3)
     monkeypatch.setattr(embedding_metric, "WARN_BYTES", 479)
     with pytest.warns(UserWarning, match="^AccuracyCalculator gathers all rows, 0.0 GB, on every process"):
-        metric._warn_of_all_rows()
+        metric._warn_about_gathering()
     monkeypatch.setattr(embedding_metric, "WARN_BYTES", 480)
-    metric._warn_of_all_rows()
+    metric._warn_about_gathering()

@@ -69,44 +69,32 @@ def target_null(
         n, num_words = (int(size.amax()) for size in sizes)  # synchronizes: the counts are on the device
         is_ragged = any(bool((size != count).any()) for size, count in zip(sizes, (n, num_words), strict=True))
         word_indices = word_indices.clamp(max=num_words - 1)
-    draw_partitions = _partitions_by_word(
-        x, y, valid_mask, word_indices, (sizes[0], sizes[1], num_words), stream_offset
-    )
+    counts = (sizes[0], sizes[1], num_words)
+    draw_partitions = _partitions_by_word(x, y, valid_mask, word_indices, counts, stream_offset)
     if not is_ragged:
         sizes = [size.new_full((1,), count) for size, count in zip(sizes, (n, num_words), strict=True)]
     vectors, valid_mask, word_indices = vectors.unsqueeze(-3), valid_mask.unsqueeze(-2), word_indices.unsqueeze(-2)
     cost = max(vectors.numel(), attributes.values.numel())
     attributes = attributes.repeated()
-    valid_words = (
-        None if words is None else words.unsqueeze(-2).masked_fill(~valid_mask, -1)
-    )  # absent rows are of no word
+    # Absent rows are of no word.
+    valid_words = None if words is None else words.unsqueeze(-2).masked_fill(~valid_mask, -1)
     margin = observed.abs().clamp(min=1) / word_sets.GRID
 
     def score(selected: Tensor) -> Tensor:
         # selected: (..., rows, num_words) bool  ->  (..., rows)
         if has_mask or words is not None:  # from words to rows
-            selected = (
-                selected.expand(*batch_shape, selected.shape[-2], num_words).take_along_dim(word_indices, -1)
-                & valid_mask
-            )
+            selected = selected.expand(*batch_shape, selected.shape[-2], num_words)
+            selected = selected.take_along_dim(word_indices, -1) & valid_mask
         others = ~selected & valid_mask
         if valid_words is None:
             return metric(WordSet(vectors, selected.long()), WordSet(vectors, others.long()), attributes)
         with weights_as_masks():
-            return metric(
-                WordSet(vectors, selected.double(), valid_words),
-                WordSet(vectors, others.double(), valid_words),
-                attributes,
-            )
+            sets = (WordSet(vectors, members.double(), valid_words) for members in (selected, others))
+            return metric(*sets, attributes)
 
     def draw(start: int, rows: int) -> Tensor:
         selected = random_partitions(stream_offset, sizes[0], sizes[1], num_words, start, rows)
         return score(selected.unflatten(0, batch_shape) if is_ragged and batch_shape else selected[0])
-
-    def draw_by_word(start: int, rows: int) -> Tensor:
-        assert draw_partitions is not None
-        selected = draw_partitions(start, rows)
-        return score(selected.unflatten(0, batch_shape) if batch_shape else selected[0])
 
     @torch.no_grad()
     def fraction(alternative: Alternative) -> Tensor:
@@ -119,7 +107,7 @@ def target_null(
 
     max_partitions = 0 if is_ragged else MAX_PARTITIONS
     exact = Exact(math.comb(num_words, n), "partitions", max_partitions, max_partitions, fraction)
-    by_word = None if draw_partitions is None else draw_by_word
+    by_word = None if draw_partitions is None else lambda start, rows: score(draw_partitions(start, rows))
     return NullDistribution(observed.isfinite(), lambda: observed, draw, cost, margin, exact, draw_by_word=by_word)
 
 
@@ -132,7 +120,7 @@ def _partitions_by_word(
     stream_offset: int,
 ) -> Callable[[int, int], Tensor] | None:
     # valid_mask, word_indices: (..., rows of x and y)  sizes: words of x and of both, (B,) each, and num_words
-    """Return the function that draws partitions (B, rows, num_words) by word ids, None without word ids."""
+    """Return the function that draws partitions (..., rows, num_words) by word ids, None without word ids."""
     if x.words is None or y.words is None:
         return None
     batch_shape, num_words = valid_mask.shape[:-1], sizes[2]
@@ -142,6 +130,7 @@ def _partitions_by_word(
     are_words = torch.arange(num_words, device=word_ids.device) < total_sizes.unsqueeze(-1)
 
     def draw(start: int, rows: int) -> Tensor:
-        return partitions_by_word(stream_offset, word_ids, are_words, set_sizes, start, rows)
+        selected = partitions_by_word(stream_offset, word_ids, are_words, set_sizes, start, rows)
+        return selected.unflatten(0, batch_shape) if batch_shape else selected[0]
 
     return draw
