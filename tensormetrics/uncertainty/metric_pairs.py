@@ -69,7 +69,7 @@ def compare_sampled(a: SampledMetric, b: SampledMetric, options: Options) -> Any
 
 def _with_scores(result: Any, a: SampledMetric, b: SampledMetric) -> Any:
     def completed(comparison: Comparison, name: str, estimates: list[Any]) -> Comparison:
-        name = name or (a.metric.name if isinstance(a.metric, Scores) else type(a.metric).__name__)
+        name = name or (a.metric.name if isinstance(a.metric, Scores) else estimates[0].name)
         direction = a.metric._direction(name) is not False
         fields = {"name": name, "higher_is_better": direction, "a": estimates[0], "b": estimates[1]}
         return dataclasses.replace(comparison, labels=getattr(estimates[0], "labels", None), **fields)

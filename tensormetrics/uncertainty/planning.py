@@ -124,11 +124,11 @@ def plan(
     else:
         groups = (values["items"] / size).floor().clamp(min=2).long()
         if difference is None:
-            effect = test.shift(groups, values["power"]) / groups.sqrt()
+            effect = test.shift(groups, values["power"]) / groups.double().sqrt()
             values["difference"] = effect * deviation - (rope or 0.0)
         else:
             effect = test.effect(values["difference"]) / deviation
-    total = (groups * size).ceil().long() if items is None else values["items"].long()
+    total = (groups.double() * size).ceil().long() if items is None else values["items"].long()
     reached = values["power"] if items is not None and power is not None else test.power(groups, effect)
     return Plan(total, groups, values["difference"], reached, deviation, confidence, rope)
 
@@ -138,14 +138,14 @@ def _pilot(pilot: Any, sd: Any) -> tuple[Tensor, float]:
     if (pilot is None) == (sd is None):
         raise ValueError("pilot, sd: wanted one of both, from which the standard deviation is taken")
     if sd is not None:
-        return torch.as_tensor(array_as_tensor(sd), dtype=torch.float64), 1.0
+        return _checks.as_tensor(array_as_tensor(sd), torch.float64), 1.0
     if isinstance(pilot, Comparison):
         if pilot.sd is None or not pilot.items or not pilot.groups:
             raise ValueError("pilot: got a comparison without sd, items and groups, wanted one of compare(a, b)")
         return pilot.sd, pilot.items / pilot.groups
     if not isinstance(pilot, tuple | list) or len(pilot) != 2:
         raise TypeError("pilot: wanted a Comparison, or the pair of scores of both models")
-    a, b = (torch.as_tensor(array_as_tensor(scores)).double() for scores in pilot)
+    a, b = (_checks.as_tensor(array_as_tensor(scores)).double() for scores in pilot)
     if a.shape != b.shape or not a.ndim or a.shape[-1] < 2:
         raise ValueError(f"pilot: got scores {tuple(a.shape)} and {tuple(b.shape)}, wanted as many, at least 2")
     return (a - b).std(-1), 1.0
@@ -191,7 +191,7 @@ class _Test:
 
     def power(self, groups: Tensor, effect: Tensor) -> Tensor:
         # groups: (...) int64  effect: (...)  ->  (...)
-        return self._power_of_shift(groups, (effect * groups.sqrt()).clamp(max=1e9))  # infinite if the sd is 0
+        return self._power_of_shift(groups, (effect * groups.double().sqrt()).clamp(max=1e9))  # infinite if the sd is 0
 
     def _power_of_shift(self, groups: Tensor, shift: Tensor) -> Tensor:
         limit = t_quantiles_of(self.below, groups - 1)

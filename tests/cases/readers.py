@@ -87,7 +87,7 @@ def word_lines() -> Content:
 
 def plain_glove(content: Content) -> dict[str, list[Any]] | None:
     rows: dict[str, list[Any]] = {}
-    lines = [line for line in content.decode("utf-8").split("\n") if line.strip()]
+    lines = [line for line in content.decode("utf-8-sig").split("\n") if line.strip()]
     size = len(lines[0].split()) - 1
     for line in lines:
         word, *values = line.rsplit(None, size)
@@ -414,7 +414,7 @@ READERS = {
         ".csv",
         text("5,1,0", "2,7,1", "0,3,9"),
         lambda path: numbers(posterior.load_csv(path)),
-        ("posterior.sampling.confusion_matrix",),
+        ("posterior.sampling.matrix_files",),
         (ConfMatIOError,),
         plain_matrix,
     ),

@@ -65,9 +65,8 @@ def repeated(generator: Generator, lead: tuple[int, ...]) -> tuple[Tensor, ...]:
     return (torch.randn(*lead, 24, generator=generator, dtype=torch.float64),)
 
 
-def component_tensors(scores: Tensor) -> tuple[Tensor, ...]:
-    ids = np.arange(24) // 4
-    nested = uncertainty.variance_components(scores, ids)
+def component_tensors(scores: Tensor, ids: Any = None) -> tuple[Tensor, ...]:
+    nested = uncertainty.variance_components(scores, np.arange(24) // 4 if ids is None else ids)
     return nested.value, *nested.parts.values(), nested.se(), nested.se(5, 9)
 
 

@@ -341,11 +341,13 @@ class TestAssociation:
         assert result["a"]["value"] == pytest.approx(np.mean(scores))
         assert "mean over queries  glove.txt " in run(ASSOCIATION).stdout and "verdict" not in run(ASSOCIATION).stdout
 
-    def test_metrics_without_intervals_over_words_are_compared_over_queries(self):
+    def test_metrics_with_intervals_over_words_are_compared_over_queries(self):
         queries, models = write_vectors()
         found = answer(ASSOCIATION, "--metric", "ceat", "--metric", "weat", "--rope", 0.1)
         assert list(found["comparison"]) == ["ceat", "weat"] and found["comparison"]["ceat"]["p_rope"] is not None
-        assert "low" not in found["metrics"]["ceat"]["x0 and y wrt a and b"]
+        assert found["comparison"]["ceat"]["items"] == QUERIES
+        row = found["metrics"]["ceat"]["x0 and y wrt a and b"]
+        assert row["low"] < row["score"] < row["high"]
 
     def test_queries_without_a_score_by_one_model_are_left_out_and_named(self):
         write_vectors()

@@ -18,7 +18,15 @@ BAD = [math.nan, math.inf, -math.inf]
 U = torch.tensor([0.1, 0.5, 0.9], dtype=torch.float64)
 SAMPLES = 0.5 + 0.1 * torch.rand(60, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
 LEFT_OUT, NAN, ORDERED = "left out", "nan", "nan is left out, infinities are values"
+MISSING = "nan is no score, infinities give nan"
 REFUSED = "an error says so"
+MESSAGES = {  # of errors
+    **dict.fromkeys(
+        ["sample_metrics", "sample_sums", "sample_confusion_matrices"],
+        ["^counts: got entries from .*, wanted finite ones >= 0$"],
+    ),
+    "plan": ["^sd: wanted numbers >= 0$", "^difference: wanted finite numbers other than 0"],
+}
 
 # What the rows of the table do with each of their arguments.
 ROWS = {
@@ -34,6 +42,8 @@ ROWS = {
     "heterogeneity_dl": [NAN, NAN],
     "heterogeneity_pm": [NAN, NAN],
     "compare_folds": [NAN, NAN],
+    "variance_components": [MISSING],
+    "plan": [REFUSED, REFUSED],
     "five_by_two_p_value": [NAN],
     **dict.fromkeys(
         ["truncated_normal_icdf", "truncated_t_icdf", "truncated_gamma_icdf", "beta_icdf"], [NAN, NAN, NAN]
@@ -59,12 +69,12 @@ def test_rows_of_the_table(name, place, bad, generator):
     given, spoilt = arguments[place], arguments[place].clone()
     experiments = name == "estimate_i2" or (name.startswith("pool_") and place == 0)
     last = given.ndim - (2 if experiments else 1)  # the axis of samples
-    if policy in (NAN, REFUSED):
+    if policy in (NAN, MISSING, REFUSED):
         spoilt.view(-1)[min(3, spoilt.numel() - 1)] = bad
     else:
         spoilt.movedim(last, 0)[3] = bad
     if policy == REFUSED:
-        with pytest.raises(ValueError, match="^counts: got entries from .*, wanted finite ones >= 0$"):
+        with pytest.raises(ValueError, match=MESSAGES[name][place]):
             results_of(name, [*arguments[:place], spoilt, *arguments[place + 1 :]])
         return
     found = results_of(name, [*arguments[:place], spoilt, *arguments[place + 1 :]])
@@ -72,7 +82,11 @@ def test_rows_of_the_table(name, place, bad, generator):
     def called_with(x):
         return results_of(name, [*arguments[:place], x, *arguments[place + 1 :]])
 
-    if policy == NAN:
+    if policy == MISSING and bad != bad:
+        scores, ids = (torch.cat([x[:3], x[4:]]) for x in (given, torch.arange(len(given)) // 4))
+        expected = statistics.component_tensors(scores, ids.numpy())
+        torch.testing.assert_close(found, [x.double() for x in expected], rtol=1e-9, atol=1e-12, equal_nan=True)
+    elif policy in (NAN, MISSING):
         assert any(x.isnan().any() for x in found)
         for x, before in zip(found, called_with(given), strict=True):  # what stays finite has nothing to do with it
             assert torch.equal(x[x.isfinite()], before[x.isfinite()])

@@ -111,7 +111,7 @@ def test_tables_are_those_of_plain_torch(dtype, distance, parts, both, device):
         same = (of_plain == of_kernel).float().mean()
         assert same == 1 if name in ("order", "position") else same > 0.99  # sums in another order
         torch.testing.assert_close(of_kernel, of_plain, **close)
-    for name in ("each", "right"):
+    for name in ("_self_left", "right"):
         torch.testing.assert_close(getattr(found, name), getattr(plain, name), rtol=1e-3, atol=1e-9)
     of_plain, of_kernel = plain.query(x), found.query(x)
     assert torch.equal(of_plain.known, of_kernel.known) and of_plain.known.sum() == N - 2

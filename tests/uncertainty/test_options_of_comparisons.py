@@ -22,7 +22,7 @@ SCORING = {
         *("C", "correction", "direction", "distance", "estimator", "estimator_params", "holdout", "n_components"),
         *("n_iterations", "normalize_direction", "penalize_intercept", "print_model_evaluation"),
         *("random_state", "replicates", "return_effect_size", "samples", "seed", "strictness", "variance", "weighting"),
-        *("categories", "protocol"),
+        *("categories", "folds", "neighbors", "protocol"),
     },
     "posterior": {
         *("batch_shape", "confidence", "confusion_prior", "dtype", "ignore_index", "interval", "method", "metrics"),
@@ -51,7 +51,7 @@ SCORING = {
             "objective",
         ),
         *("policy", "replicates", "restarts", "scheme", "scores", "seed", "singletons", "solver", "threshold", "top"),
-        *("zero_division", "by", "members", "metric", "reduction", "schema"),
+        *("zero_division", "by", "members", "metric", "reduction", "repeated_mentions", "schema"),
     },
     "uncertainty": {
         *("bins", "item_bounds", "k", "metric", "norm", "replicates", "require", "seed", "width"),

@@ -81,6 +81,8 @@ OTHER_ITEMS = {
 TABLE = {name: case for name, case in METRICS.items() if name not in HOLES | OTHER_ITEMS}
 rows = pytest.mark.parametrize(("name", "case"), TABLE.items(), ids=TABLE.keys())
 ids = torch.arange(N) * 7 + 2**40
+# Metrics whose groups are their items, and which have no value of one.
+WITHOUT_A_VALUE_OF_ONE = {"association.ResidualBias": "a word is predicted from the other words"}
 REPLICATES_ALONE = "uncertainty.BinaryAUROC", "uncertainty.BinaryAveragePrecision"  # no functions of sums of units
 
 
@@ -115,6 +117,11 @@ def test_groups_share_a_weight(name, case, generator):
     if name.startswith("posterior") or name in REPLICATES_ALONE:
         return
     whole = fed(case, inputs, groups=torch.zeros(N, dtype=torch.int64))
+    if name in WITHOUT_A_VALUE_OF_ONE:
+        with pytest.warns(UncertaintyWarning, match="^one item: its spread cannot be known"):
+            estimates = found_in(whole)
+        assert all(estimate.value.isnan() and estimate.items == estimate.groups == 1 for estimate in estimates)
+        return
     with pytest.warns(UncertaintyWarning, match="^one group: its spread cannot be known"):
         estimates = found_in(whole)
     lowest, highest = whole.value_range()
@@ -169,6 +176,8 @@ OTHER_VALUES = {
     "structured.Family": "scores of single labels have no interval",
     "structured.Suite": "scores of single labels have no interval",
 }
+# Metrics with one estimate of all models, and its name; the rows of their tables are models: test_ratings.py.
+ESTIMATES_OF_MODELS = {"uncertainty.Ratings": "rating"}
 
 
 @rows
@@ -178,6 +187,9 @@ def test_results_are_numbers_that_print_and_make_tables(name, case, generator):
     values = metric.compute()
     intervals = metric.interval(**({} if name.startswith("posterior") else options(metric)))  # as `compute` draws
     values = values._asdict() if isinstance(values, tuple) else values
+    if name in ESTIMATES_OF_MODELS:
+        assert tuple(values) == intervals.labels
+        values = torch.stack([*values.values()])
     values, intervals = (each if isinstance(each, dict) else {"": each} for each in (values, intervals))
     compared = 0
     for key, value in values.items():
@@ -190,10 +202,12 @@ def test_results_are_numbers_that_print_and_make_tables(name, case, generator):
         compared += 1
     assert compared
     for key, estimate in intervals.items():
-        assert estimate.name == (key or type(metric).__name__)
+        assert estimate.name == (key or ESTIMATES_OF_MODELS.get(name, type(metric).__name__))
         if estimate.value.ndim == 0:
             assert float(estimate) == float(estimate.value) or estimate.value.isnan()
             assert "\n" not in f"{estimate}{estimate!r}{estimate:.1%}"
+    if name in ESTIMATES_OF_MODELS:
+        return
     table = metric.table("one", **options(metric)) | other.table("two", **options(other))
     assert Table.from_json(table.to_json()) == table and len(str(table).splitlines()) == 3
     header, *lines = csv.reader(io.StringIO(table.to_csv()))

@@ -44,14 +44,15 @@ def _first_centers(points: Tensor, weights: Tensor, draws: Tensor) -> Tensor:
     # points: (..., N, D)  weights: (..., N), of all leading dimensions  draws: (k, starts)  ->  (..., k, starts, D)
     """Draw the first center by weight, and each further one by weight times squared distance to the nearest."""
     squares = points.square().sum(-1, keepdim=True)
-    mass, distances, centers = weights.unsqueeze(-2), torch.tensor(torch.inf), []
+    mass, centers = weights.unsqueeze(-2), []
+    distances = points.new_full((), torch.inf)
     for draw in draws:
         sums = cumulative_mass(mass).expand(*mass.shape[:-2], len(draw), mass.shape[-1]).contiguous()
         index = torch.searchsorted(sums, (draw.unsqueeze(-1) * sums[..., -1:]).contiguous(), right=True).squeeze(-1)
         center = rows_at(points, index.clamp(max=points.shape[-2] - 1))  # (..., starts, D)
         centers.append(center)
         to_center = (squares - 2 * points @ center.mT + center.square().sum(-1).unsqueeze(-2)).clamp(min=0)
-        distances = torch.minimum(distances.to(to_center), to_center)  # (..., N, starts)
+        distances = torch.minimum(distances, to_center)  # (..., N, starts)
         mass = distances.mT * weights.unsqueeze(-2)
     return torch.stack(centers, -3)
 

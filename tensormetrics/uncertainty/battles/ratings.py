@@ -148,7 +148,8 @@ class Ratings(RowMetric):
             return models.long()
         models = _checks.as_list(argument, models)
         if not all(isinstance(name, str) for name in models):
-            return torch.tensor([_checks.check_int(argument, name, 0) for name in models], dtype=torch.int64).to(device)
+            numbers = [_checks.check_int(argument, name, 0) for name in models]
+            return torch.tensor(numbers, dtype=torch.int64, device=device)
         if self.models is None:
             ids = {name: digest(name) for name in dict.fromkeys(models)}
             names |= ids
@@ -156,7 +157,7 @@ class Ratings(RowMetric):
             ids = {name: i for i, name in enumerate(self.models)}
             for name in dict.fromkeys(models):
                 _checks.check_choice(argument, name, ids)
-        return torch.tensor([ids[name] for name in models], dtype=torch.int64).to(device)
+        return torch.tensor([ids[name] for name in models], dtype=torch.int64, device=device)
 
     def _names(self) -> dict[int, str]:
         """Return the models that were named, by number."""

@@ -96,7 +96,7 @@ def _placements(preds: Tensor, is_positive: Tensor) -> Tensor:
     last = last_of_equals(ordered)
     placements = []
     for of_class in (~positive, positive):
-        sums = of_class.double().cumsum(-1)
+        sums = of_class.cumsum(-1).double()  # of integers, whose sums on a GPU are deterministic
         above = previous_steps(sums.where(last, 0))
         through = sums.where(last, torch.inf).flip(-1).cummin(-1).values.flip(-1) if sums.shape[-1] else sums
         placements.append((above + through) / 2)

@@ -138,7 +138,7 @@ def variance_components(scores: Any, ids: Names, repeats: Names | None = None) -
         Brennan 2001, doi:10.1007/978-1-4757-3456-0
         Miller 2024, doi:10.48550/arXiv.2411.00640
     """
-    scores = torch.as_tensor(array_as_tensor(scores)).double()
+    scores = _checks.as_tensor(array_as_tensor(scores)).double()
     _checks.shape("scores", scores, "...", "N")
     count = scores.shape[-1]
     item, num_items = _numbered(units("ids", array_as_tensor(ids), count, scores.device))

@@ -67,5 +67,5 @@ def _reaches(log_density: Callable[[Tensor], Tensor], peak: Tensor) -> Tensor:
         distance = (start + width * interior).exp2()  # (..., 2, CELLS - 1)
         below, above = distance.unbind(-2)
         holds = log_density(torch.cat([peak - below, peak + above], -1)) > floor
-        start = start + width * holds.unflatten(-1, (2, -1)).sum(-1, keepdim=True)
+        start = start + width * holds.unflatten(-1, (2, -1)).sum(-1, keepdim=True, dtype=start.dtype)
     return (start + width).exp2()[..., 0]
