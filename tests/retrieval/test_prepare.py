@@ -111,10 +111,10 @@ def test_tables_are_those_of_plain_torch(dtype, distance, parts, both, device):
         same = (of_plain == of_kernel).float().mean()
         assert same == 1 if name in ("order", "position") else same > 0.99  # sums in another order
         torch.testing.assert_close(of_kernel, of_plain, **close)
-    for name in ("_self_left", "right"):
+    for name in ("row_bounds", "right"):
         torch.testing.assert_close(getattr(found, name), getattr(plain, name), rtol=1e-3, atol=1e-9)
     of_plain, of_kernel = plain.query(x), found.query(x)
-    assert torch.equal(of_plain.known, of_kernel.known) and of_plain.known.sum() == N - 2
+    assert torch.equal(of_plain.is_bounded, of_kernel.is_bounded) and of_plain.is_bounded.sum() == N - 2
     ratio = torch.ones(N, 1, device=device)
     if distance != "l2":  # a length may be on either side of a power of two
         ratio = (of_plain.scale / of_kernel.scale)[:, None].float()
@@ -122,7 +122,7 @@ def test_tables_are_those_of_plain_torch(dtype, distance, parts, both, device):
     torch.testing.assert_close(of_kernel.left[:, :N].mT * ratio, of_plain.left[:, :N].mT, rtol=1e-3, atol=1e-9)
     if distance == "l2" and parts == 1:
         torch.testing.assert_close(found.as_queries.left, plain.as_queries.left, rtol=1e-3, atol=1e-9)
-        assert torch.equal(found.as_queries.known, plain.as_queries.known)
+        assert torch.equal(found.as_queries.is_bounded, plain.as_queries.is_bounded)
 
 
 @pytest.mark.parametrize("distance", ["l2", "ip", "cosine"])
@@ -142,7 +142,7 @@ def test_bounds_hold(family, distance, both, device):
         near, length, twice = queries.left.double()[:, :N, None]
         kept, lost, own = halves.row_bounds.double()[:, there]
         bound = near * kept + length * lost + own + twice / 2
-        assert queries.known.all() and ((value - (factor * delta + shift)).abs() <= bound).all()
+        assert queries.is_bounded.all() and ((value - (factor * delta + shift)).abs() <= bound).all()
         assert torch.equal(halves.right[:, :1], halves.row_bounds[:, :128:4].amax(1, keepdim=True))
         if distance == "l2" and parts == 1:
             own = halves.as_queries.left[:, halves.position]
