@@ -44,7 +44,8 @@ class AccuracyCalculator(MetricMethods, EmbeddingMetric):
     Lone queries (no other item has their label) are left out. `update(embeddings, labels)` and `compute()` score every
     item against all others; `get_accuracy` scores one set against another at once. After a call, `class_labels` are
     the classes of the scored queries and `last` holds the values before averaging. A method `calculate_x` of a
-    subclass adds the metric x: it receives the arguments that it names (see `get_accuracy`). Values are in [0, 1].
+    subclass adds the metric x: it receives the arguments that it names (see `get_accuracy`). Values are in [0, 1];
+    `mean_rank` and `median_rank`, of which less is better, are at least 1.
 
     Args:
         include: names of metrics; default AMI, NMI, mean_average_precision, mean_average_precision_at_r,

@@ -337,7 +337,6 @@ def _unmatched(
 ) -> tuple[np.ndarray, np.ndarray]:
     # ->  (T,) index into rows, (T,) rows of the items
     owner, flat = expand_items(column, rows)
-    is_matched = np.zeros(len(column.items) + 1, dtype=bool)
     start = np.cumsum(column.lengths[rows]) - column.lengths[rows]
     is_matched = np.zeros(len(owner), dtype=bool)
     is_matched[start[pair] + position] = True
