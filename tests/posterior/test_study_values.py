@@ -31,7 +31,7 @@ def test_looking_up_samples_hashes_no_matrix(monkeypatch):
     for fold in "ab":
         study.add_experiment(f"g/{fold}", [[9, 1], [2, 8]], **PRIORS)
     held = [study.get_metric_samples("acc", f"g/{name}") for name in ("a", "b", "aggregated")]
-    for name in "fingerprint", "plain":
+    for name in "fingerprint", "to_json":
         monkeypatch.delattr(config, name)
     for name, result in zip(("a", "b", "aggregated"), held, strict=True):
         assert study.get_metric_samples("acc", f"g/{name}") is result
