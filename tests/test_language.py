@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import lint_words
+import lint_words
 
 ROOT = Path(__file__).parents[1]
 
