@@ -62,9 +62,9 @@ def test_scores_of_the_sample_are_exact(k):
     near = Cells()(rows, 5, rows, True)[1][audit.queries]
     for depth in range(1, 6):
         both = [len({*a[:depth].tolist()} & {*b[:depth].tolist()}) / depth for a, b in zip(order, near, strict=True)]
-        assert audit.found[:, depth - 1].tolist() == pytest.approx(both)
+        assert audit.recall[:, depth - 1].tolist() == pytest.approx(both)
     recall = calculator.audited()["recall"]
-    assert recall.value[4] == pytest.approx(audit.found[:, 4].mean().item())
+    assert recall.value[4] == pytest.approx(audit.recall[:, 4].mean().item())
     assert (recall.low[:5] < recall.value[:5]).all() and (recall.value[:5] < recall.high[:5]).all()
 
 

@@ -8,7 +8,7 @@ from ranks_oracle import families
 
 from tensormetrics.retrieval import TorchKNN
 from tensormetrics.retrieval.search.distance import DISTANCES
-from tensormetrics.retrieval.search.fp16_filter import HalfFilter
+from tensormetrics.retrieval.search.fp16_filter import Float16Filter
 from tensormetrics.retrieval.search.product_filter import Filter
 
 N, STEP = 3200, 400  # 10,240,000 pairs
@@ -26,7 +26,7 @@ def test_no_value_is_off_by_more(family, distance, device):
         delta = DISTANCES[distance].of_pairs(query, x, pair // N, pair % N, 2**28).view(STEP, N)
         for filter_ in filters:
             rows, error = filter_.query(query)
-            factor, shift = (part[:, None] for part in filter_.place(query))
+            factor, shift = (part[:, None] for part in filter_.affine_map(query))
             off = (filter_.values(rows)[:, :N].double() - (factor * delta + shift)).abs()
             assert (off <= error[:, None]).all()
 
@@ -36,7 +36,7 @@ def test_no_value_is_off_by_more(family, distance, device):
 @pytest.mark.parametrize("family", families(9))
 def test_no_product_of_halves_is_off_by_more(family, distance, device):
     x = torch.tensor(families(N, 48)[family], device=device)
-    filters = [HalfFilter(Filter(x, DISTANCES[distance], torch.float32), LAYOUT, parts) for parts in (1, 2)]
+    filters = [Float16Filter(Filter(x, DISTANCES[distance], torch.float32), LAYOUT, parts) for parts in (1, 2)]
     order = filters[0].order[:-1].long()
     there = order >= 0
     row = torch.arange(STEP, device=device).repeat_interleave(N)
@@ -44,7 +44,7 @@ def test_no_product_of_halves_is_off_by_more(family, distance, device):
         delta = DISTANCES[distance].of_pairs(query, x, row, order[there].repeat(STEP), 2**28).view(STEP, N)
         for halves in filters:
             queries = halves.query(query)
-            factor, shift = (part[:, None] for part in halves.place(query, queries))
+            factor, shift = (part[:, None] for part in halves.affine_map(query, queries))
             products = queries.rows.float() @ halves.rows.float().T  # summed in float32, as on a tensor core
             values = (halves.bias - halves.factor * products)[:STEP, there].double()
             near, length, twice = queries.left.double()[:, :STEP, None]
@@ -67,5 +67,5 @@ def test_without_certificate_neighbours_are_off_by_the_bound(distance, device):
         DISTANCES[distance].of_pairs(x, x, row, found.flatten(), 2**28).view(1000, 300) for found in (exact, fast)
     )
     filter_ = Filter(x, DISTANCES[distance], torch.float32)
-    allowed = 2 * filter_.query(x)[1] / filter_.place(x)[0]
+    allowed = 2 * filter_.query(x)[1] / filter_.affine_map(x)[0]
     assert ((got - wanted).abs() <= allowed[:, None]).all()

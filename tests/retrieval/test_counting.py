@@ -18,7 +18,7 @@ N = 45
 @pytest.fixture(params=["native", "torch"])
 def way(request, monkeypatch):
     if request.param == "torch":
-        monkeypatch.setattr(_native, "has_usable_kernel", lambda name, device: False)
+        monkeypatch.setattr(_native, "can_use_kernel", lambda name, device: False)
 
 
 def found(rank):

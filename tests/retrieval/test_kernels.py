@@ -9,9 +9,9 @@ from tensormetrics import _native
 from tensormetrics.retrieval import TorchKMeans, TorchKNN, positive_ranks
 from tensormetrics.retrieval.ranking import rank_counts
 from tensormetrics.retrieval.search.distance import DISTANCES
-from tensormetrics.retrieval.search.fp16_filter import HalfFilter
+from tensormetrics.retrieval.search.fp16_filter import Float16Filter
 from tensormetrics.retrieval.search.product_filter import Filter
-from tensormetrics.retrieval.search.references import KnownQueries
+from tensormetrics.retrieval.search.references import QueryCache
 from tensormetrics.retrieval.search.stages import ProductStage
 
 N = 140  # two tiles, the last one with few rows
@@ -28,7 +28,7 @@ def test_interpreted_kernels(which):
 
 @pytest.fixture(autouse=True)
 def plain_torch(monkeypatch):
-    monkeypatch.setattr(_native, "has_usable_kernel", lambda name, device: False)
+    monkeypatch.setattr(_native, "can_use_kernel", lambda name, device: False)
 
 
 FAMILIES = [name if name in HARD else pytest.param(name, marks=pytest.mark.slow) for name in families(N)]
@@ -51,7 +51,7 @@ def test_halved_tiles_give_the_minima_of_all(device):
     from tensormetrics.retrieval.search.kernels import nearest
 
     # Nine rows of tiles: the last one is in a strip of its own.
-    halves = HalfFilter(Filter(torch.randn(1100, 4, device=device), DISTANCES["l2"], torch.float32), nearest)
+    halves = Float16Filter(Filter(torch.randn(1100, 4, device=device), DISTANCES["l2"], torch.float32), nearest)
     halved, whole = (nearest.block_minima(halves.as_queries, halves, symmetric=choice) for choice in (True, False))
     torch.testing.assert_close(halved[halves.position], whole[halves.position])
 
@@ -73,10 +73,10 @@ def test_rows_that_are_not_finite(bad, both, device):
 
 def test_known_queries(both, device):
     x, references = torch.randn(N, 6, device=device), torch.randn(100, 6, device=device, dtype=torch.float64)
-    known = KnownQueries(x, 2**28)
+    known = QueryCache(x, 2**28)
     for far in (1.0, 1000.0):
         references[8] *= far
-        plain, found = both(lambda: TorchKNN("sqeuclidean").search(x, 1, references, known=known)[1])
+        plain, found = both(lambda: TorchKNN("sqeuclidean").search(x, 1, references, query_cache=known)[1])
         assert torch.equal(found, plain)
     plain, found = both(lambda: TorchKMeans(3, init="k-means++")(x, 90))
     assert torch.equal(found, plain)

@@ -97,7 +97,7 @@ def canonical_sizes(dim, kind):
 
 
 READY = {"x": "*fp32", "rounding": "fp32", "summing": "fp32", "nonfinite": "*i8", "is_bounded": "*i8"}
-READY |= dict.fromkeys(("centre", "norms", "fixed_scale", "sizes"), "*fp64")
+READY |= dict.fromkeys(("center", "norms", "fixed_scale", "sizes"), "*fp64")
 READY |= dict.fromkeys(("largest", "max_low", "ordered", "position"), "*i64") | {"table": "*fp16", "order": "*i32"}
 ROUNDED = {"factor": 2, "UNIT": False, "PARTS": 1, "SIZE": 64, "x_step": 1}
 LAUNCHED = {  # kernel, constants, types, warps, stages

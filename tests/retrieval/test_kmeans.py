@@ -11,7 +11,7 @@ from tensormetrics.retrieval import AccuracyCalculator, TorchKMeans, TorchKNN, n
 from tensormetrics.retrieval.deterministic import argsort_by_content
 from tensormetrics.retrieval.inputs import largest_of_columns
 from tensormetrics.retrieval.search.product_filter import Filter
-from tensormetrics.retrieval.search.references import KnownQueries
+from tensormetrics.retrieval.search.references import QueryCache
 
 
 def lloyd(x, centroids, niter):
@@ -166,12 +166,12 @@ def test_rows_are_prepared_once_for_all_updates(device, monkeypatch):
 @pytest.mark.parametrize("memory", [2**28, 2**10])
 def test_known_queries_find_references_wherever_they_are(memory, dtype, device):
     x = torch.randn(90, 7, device=device).to(dtype)
-    known = KnownQueries(x, memory)
+    known = QueryCache(x, memory)
     near = torch.randn(40, 7, device=device, dtype=torch.float64) / 4
     far = near.clone()
     far[5], far[6], far[7] = 40.0, float("nan"), float("inf")
     for references in (near, far, far[:3]):
-        plain, found = (TorchKNN("sqeuclidean").search(x, 2, references, known=k)[1] for k in (None, known))
+        plain, found = (TorchKNN("sqeuclidean").search(x, 2, references, query_cache=k)[1] for k in (None, known))
         assert torch.equal(found, plain)
 
 
@@ -181,7 +181,7 @@ def test_the_best_of_several_runs_is_kept(device):
     clusters, generator = kmeans(x, 8), torch.Generator().manual_seed(2)
     order, units = argsort_by_content(x, 60), unit_of(largest_of_columns(x))
     starts = [kmeans._first_centroids(x, order, 8, generator) for _ in range(5)]
-    known = KnownQueries(x, 2**28)
+    known = QueryCache(x, 2**28)
     runs = [TorchKMeans(3)._run(x, known, order, units, start) for start in starts]
     inertias = [float(run[2]) for run in runs]
     best = runs[int(np.argmin(inertias))]

@@ -162,13 +162,13 @@ def test_filter_is_within_its_bound(dtype, family, distance, device):
     values = filter_.values(rows)
     assert values.shape == (N, 64) and (values[:, N:] == torch.inf).all()
     # What is bounded is a power of two times the distance, plus a constant for each query.
-    length = {"ip": x, "cosine": x / x.norm(dim=1, keepdim=True)}.get(distance, x - filter_.centre).norm(dim=1)
+    length = {"ip": x, "cosine": x / x.norm(dim=1, keepdim=True)}.get(distance, x - filter_.center).norm(dim=1)
     ratio = (rows.double().norm(dim=1) / length).nan_to_num(1.0).log2().round().exp2()
     off = values[:, :N].double() - DISTANCES[distance].canonical(x[:, None], x) * (ratio * filter_.scale)[:, None]
     assert (off.amax(1) - off.amin(1) <= 2 * error).all()
     size = rows.double().norm(dim=1) + filter_.norm
-    centre = filter_.centre.norm() * filter_.scale
-    assert (error <= 30 * torch.finfo(dtype).eps * size**2 + 1e-14 * size * centre + 1e-30).all()  # no empty promise
+    center = filter_.center.norm() * filter_.scale
+    assert (error <= 30 * torch.finfo(dtype).eps * size**2 + 1e-14 * size * center + 1e-30).all()  # no empty promise
 
 
 @pytest.mark.parametrize("distance", DISTANCES)

@@ -17,9 +17,9 @@ from ... import _checks
 from ..._metric import Metric, Options
 from ..._plots import steps_of
 from ..._sum_metric import SumMetric
-from ...uncertainty.engine.resampling import Joined, together
+from ...uncertainty.engine.resampling import Joined, combine
 from ...uncertainty.engine.weights import ResamplingUnits
-from ..tensors.normalizers import selves_read
+from ..tensors.normalizers import required_self_overlaps
 from ..tensors.overlap import Overlap
 from ..tensors.policy import Policy
 from ..tensors.reduction import Average, bounds_of_overlaps, scores_of_overlaps
@@ -29,7 +29,7 @@ from .invalid import INVALID, INVALID_DOCUMENT, INVALID_FIELDS, invalid_mask, ma
 from .matching import Hook, Path
 from .metric import StructuredMetric
 from .reductions import Reduction
-from .values.answers import Answers, share_answers
+from .values.answers import Answers, reuse_answers
 from .values.columns import shared_columns
 from .values.tolerance import Tolerance, tolerate_invalid
 
@@ -76,7 +76,7 @@ class Corpus(Metric):
         Raises:
             ValueError: If the lists have different lengths.
         """
-        with share_answers(self._answers):
+        with reuse_answers(self._answers):
             self._add(self._prepared(preds, refs), **items)
         self._answers.clear()
 
@@ -217,10 +217,10 @@ class Family(Corpus, SumMetric):
             for part, scores in zip(reductions.values(), self.scores, strict=True)
         ]
         all_scores = {name: score for scores in self.scores for name, score in scores.items()}
-        self.reads = selves_read(all_scores.values(), resolved.zero_division)
+        self.reads = required_self_overlaps(all_scores.values(), resolved.zero_division)
         nothing = torch.zeros(3, dtype=torch.float64, device="cpu")
         macros = [average for average in self.averages if average.kind == "macro" and "ref" in self.reads]
-        is_default = (policy, empty, zero_division, metric.own_policy) == (None,) * 4
+        is_default = (policy, empty, zero_division, metric.explicit_policy) == (None,) * 4
         gives_nothing = is_default and any(0 in average.read(nothing).values() for average in macros)
         self._warnings_left = ["worthless references"] if gives_nothing else []  # shared with the batches of `forward`
         self.by_label = None if by is None else ByLabel(self.metric, by, all_scores, labels)
@@ -327,7 +327,7 @@ class Family(Corpus, SumMetric):
                     ),
                 )
             )
-        return together(parts, self._keyed)
+        return combine(parts, self._keyed)
 
     def scoring_options(self) -> dict[str, Any]:
         """Return the options that two families must share to be compared: the metric, its averages and options."""
@@ -369,7 +369,7 @@ class Family(Corpus, SumMetric):
 
     def _read(self, preds: Sequence[Any], refs: Sequence[Any]) -> Read:
         if self.on_invalid == "raise":
-            return Read(preds, self.metric.cross_and_selves(preds, refs, self.reads), 0)
+            return Read(preds, self.metric.cross_and_self_overlaps(preds, refs, self.reads), 0)
         _checks.check_consistent_length(preds=preds, refs=refs)
         self_overlap = float(self.on_invalid == "wrong")
         with shared_columns(), self._tolerance() as tolerance:  # valid documents are read once
