@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from scores import random_sets
-from test_permutation import SIDES, extreme
+from test_permutation import ALTERNATIVES, extreme
 
 from tensormetrics import association
 from tensormetrics.association import WordSet, group_permutation_p_value, target_permutation_p_value
@@ -21,7 +21,7 @@ every_metric = pytest.mark.parametrize("metric", METRICS.values(), ids=METRICS.k
 
 
 @every_metric
-@pytest.mark.parametrize("alternative", SIDES)
+@pytest.mark.parametrize("alternative", ALTERNATIVES)
 def test_exact_equals_enumeration(metric, alternative, generator, device):
     x, y, a = random_sets("xya", generator, device)
     words = torch.cat([x, y])
@@ -49,7 +49,7 @@ def test_draws_agree_with_exact_and_with_batches_and_padding(metric, generator, 
     assert drawn(x, *rest).isnan().tolist() == [False, True]
 
 
-@pytest.mark.parametrize("alternative", SIDES)
+@pytest.mark.parametrize("alternative", ALTERNATIVES)
 def test_groups_of_two_have_the_p_value_of_weat(alternative, generator, device):
     x, a = random_sets("XA", generator, device)
     u, v = (association.weat(s.unsqueeze(1), torch.zeros_like(s[:1]), *a) for s in x)

@@ -8,7 +8,7 @@ import pytest
 import torch
 from raising import raises
 from scipy.stats import spearmanr
-from test_permutation import SIDES, extreme
+from test_permutation import ALTERNATIVES, extreme
 
 from tensormetrics import association
 from tensormetrics.association import (
@@ -38,7 +38,7 @@ from tensormetrics.association.sets.word_ids import joined_words
 ROWS = {"equal": [3, 3, 3, 3, 3, 3, 3], "unequal": [1, 4, 2, 2, 5, 1, 3]}
 every_rows = pytest.mark.parametrize("rows", ROWS.values(), ids=ROWS.keys())
 TYPES = {alternative: name for name, alternative in TEST_TYPES.items()}
-every_side = pytest.mark.parametrize("alternative", SIDES)
+every_side = pytest.mark.parametrize("alternative", ALTERNATIVES)
 
 
 def numbered(rows):
@@ -171,7 +171,7 @@ def test_ties_of_words_with_several_rows_are_kept(generator):
             rows = torch.randint(1, 5, (len(side),), generator=generator)
             numbers = torch.arange(len(side)).repeat_interleave(rows)
             sides.append(WordSet(side[numbers], words=numbers))
-        for alternative in SIDES:
+        for alternative in ALTERNATIVES:
             options = {"alternative": alternative, "method": "exact"}
             assert permutation_p_value(*sides, **options) == permutation_p_value(u, v, **options)
 
