@@ -155,7 +155,7 @@ def test_p_values_of_partitions_in_words(metric, side, tiny):
 
 def test_a_small_p_value_of_ect_is_a_small_score():
     """1 is no bias: opposite orders of the attribute words are the strongest, and the left side answers."""
-    words = [f"{side}{i}" for side in "xya" for i in range(4)]
+    words = [f"{name}{i}" for name in "xya" for i in range(4)]
     angles = torch.tensor([0.0, 0.01, 0.02, 0.03, 1.5, 1.51, 1.52, 1.53, 0.1, 0.5, 1.0, 1.4], dtype=torch.float64)
     model = association.WordEmbeddingModel.from_tensor(torch.stack([angles.cos(), angles.sin()], -1), words)
     query = Query([words[:4], words[4:8]], [words[8:]])
