@@ -191,9 +191,8 @@ def test_results_print_and_make_tables(name, case, generator):
     """`compute`, `interval` and `table` report equal values; results print on one line and survive JSON."""
     metric, other = (updated_metric(case, case.inputs(generator, N), ids=ids) for _ in range(2))
     values = metric.compute()
-    intervals = metric.interval(
-        **({} if name.startswith("posterior") else options(metric))
-    )  # the sample size of `compute`
+    # The posterior draws the sample size of `compute` by default.
+    intervals = metric.interval(**({} if name.startswith("posterior") else options(metric)))
     values = values._asdict() if isinstance(values, tuple) else values
     if name in ESTIMATES_OF_MODELS:
         assert tuple(values) == intervals.labels
