@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 import torch
 from cases import METRICS, MetricCase
-from test_one_story import contradictions
+from test_comparison_consistency import contradictions
 from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
