@@ -1,4 +1,4 @@
-"""Calls of AccuracyCalculator search exactly once each, even if embeddings changed in place since the last call."""
+"""Calls of AccuracyCalculator search exactly once each, even if their embeddings were overwritten between calls."""
 
 import numpy as np
 import pytest
