@@ -65,7 +65,7 @@ def test_audit_scores_of_sample_equal_exact_search(k):
             len({*a[:depth].tolist()} & {*b[:depth].tolist()}) / depth
             for a, b in zip(exact_order, approximate_order, strict=True)
         ]
-        assert audit.found[:, depth - 1].tolist() == pytest.approx(overlaps)
+        assert audit.recall[:, depth - 1].tolist() == pytest.approx(overlaps)
     recall = calculator.audited()["recall"]
     assert recall.value[4] == pytest.approx(audit.recall[:, 4].mean().item())
     assert (recall.low[:5] < recall.value[:5]).all() and (recall.value[:5] < recall.high[:5]).all()

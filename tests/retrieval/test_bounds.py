@@ -26,7 +26,7 @@ def test_filter_values_stay_within_error_bound(family, distance, device):
         delta = DISTANCES[distance].of_pairs(query, x, pair // N, pair % N, 2**28).view(STEP, N)
         for filter_ in filters:
             rows, error = filter_.query(query)
-            factor, shift = (part[:, None] for part in filter_.place(query))
+            factor, shift = (part[:, None] for part in filter_.affine_map(query))
             deviation = (filter_.values(rows)[:, :N].double() - (factor * delta + shift)).abs()
             assert (deviation <= error[:, None]).all()
 
@@ -44,14 +44,14 @@ def test_fp16_filter_values_stay_within_error_bound(family, distance, device):
         delta = DISTANCES[distance].of_pairs(query, x, row, order[is_row].repeat(STEP), 2**28).view(STEP, N)
         for filter_ in filters:
             queries = filter_.query(query)
-            factor, shift = (part[:, None] for part in filter_.place(query, queries))
+            factor, shift = (part[:, None] for part in filter_.affine_map(query, queries))
             products = queries.rows.float() @ filter_.rows.float().T  # summed in float32, as on a tensor core
             values = (filter_.bias - filter_.factor * products)[:STEP, is_row].double()
             query_loss, length, rounding = queries.left.double()[:, :STEP, None]
             norm, ref_loss, ref_error = filter_.row_bounds.double()[:, is_row]
             error = (values - (factor * delta + shift)).abs()
             assert (
-                queries.known.all()
+                queries.is_bounded.all()
                 and (error <= query_loss * norm + length * ref_loss + ref_error + rounding / 2).all()
             )
             assert (error <= filter_.error(queries)[:, None]).all()
@@ -70,5 +70,5 @@ def test_knn_inexact_neighbors_stay_within_error_bound(distance, device):
         DISTANCES[distance].of_pairs(x, x, row, indices.flatten(), 2**28).view(1000, 300) for indices in (exact, fast)
     )
     filter_ = Filter(x, DISTANCES[distance], torch.float32)
-    allowed = 2 * filter_.query(x)[1] / filter_.place(x)[0]
+    allowed = 2 * filter_.query(x)[1] / filter_.affine_map(x)[0]
     assert ((fast_delta - exact_delta).abs() <= allowed[:, None]).all()

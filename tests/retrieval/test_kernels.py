@@ -28,7 +28,7 @@ def test_kernels_in_interpreter_pass_tests_of_this_file(which):
 
 @pytest.fixture(autouse=True)
 def disable_native_kernels(monkeypatch):
-    monkeypatch.setattr(_native, "has_usable_kernel", lambda name, device: False)
+    monkeypatch.setattr(_native, "can_use_kernel", lambda name, device: False)
 
 
 FAMILIES = [name if name in DIFFICULT else pytest.param(name, marks=pytest.mark.slow) for name in families(N)]
@@ -51,7 +51,7 @@ def test_block_minima_of_symmetric_tiles_equal_all_tiles(device):
     from tensormetrics.retrieval.search.kernels import nearest
 
     # Nine rows of tiles: the last row is in a separate strip.
-    fp16_filter = HalfFilter(Filter(torch.randn(1100, 4, device=device), DISTANCES["l2"], torch.float32), nearest)
+    fp16_filter = Float16Filter(Filter(torch.randn(1100, 4, device=device), DISTANCES["l2"], torch.float32), nearest)
     symmetric_minima, full_minima = (
         nearest.block_minima(fp16_filter.as_queries, fp16_filter, symmetric=symmetric) for symmetric in (True, False)
     )
@@ -75,10 +75,10 @@ def test_kernels_nonfinite_rows_equal_torch(value, both, device):
 
 def test_kernels_cached_queries_equal_torch(both, device):
     x, references = torch.randn(N, 6, device=device), torch.randn(100, 6, device=device, dtype=torch.float64)
-    query_cache = KnownQueries(x, 2**28)
+    query_cache = QueryCache(x, 2**28)
     for factor in (1.0, 1000.0):
         references[8] *= factor
-        expected, actual = both(lambda: TorchKNN("sqeuclidean").search(x, 1, references, known=query_cache)[1])
+        expected, actual = both(lambda: TorchKNN("sqeuclidean").search(x, 1, references, query_cache=query_cache)[1])
         assert torch.equal(actual, expected)
     expected, actual = both(lambda: TorchKMeans(3, init="k-means++")(x, 90))
     assert torch.equal(actual, expected)

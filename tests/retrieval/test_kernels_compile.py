@@ -99,7 +99,7 @@ def canonical_sizes(dim, kind):
 
 
 PREPARE_TYPES = {"x": "*fp32", "rounding": "fp32", "summing": "fp32", "nonfinite": "*i8", "is_bounded": "*i8"}
-PREPARE_TYPES |= dict.fromkeys(("centre", "norms", "fixed_scale", "sizes"), "*fp64")
+PREPARE_TYPES |= dict.fromkeys(("center", "norms", "fixed_scale", "sizes"), "*fp64")
 PREPARE_TYPES |= dict.fromkeys(("largest", "max_low", "ordered", "position"), "*i64") | {
     "table": "*fp16",
     "order": "*i32",

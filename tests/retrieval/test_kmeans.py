@@ -166,13 +166,13 @@ def test_kmeans_prepares_rows_once_for_all_updates(device, monkeypatch):
 @pytest.mark.parametrize("memory", [2**28, 2**10])
 def test_query_cache_with_distant_or_nonfinite_references_equals_search_without(memory, dtype, device):
     x = torch.randn(90, 7, device=device).to(dtype)
-    query_cache = KnownQueries(x, memory)
+    query_cache = QueryCache(x, memory)
     close_references = torch.randn(40, 7, device=device, dtype=torch.float64) / 4
     distant_references = close_references.clone()
     distant_references[5], distant_references[6], distant_references[7] = 40.0, float("nan"), float("inf")
     for references in (close_references, distant_references, distant_references[:3]):
         expected, actual = (
-            TorchKNN("sqeuclidean").search(x, 2, references, known=cache)[1] for cache in (None, query_cache)
+            TorchKNN("sqeuclidean").search(x, 2, references, query_cache=cache)[1] for cache in (None, query_cache)
         )
         assert torch.equal(actual, expected)
 
@@ -183,7 +183,7 @@ def test_kmeans_n_init_returns_run_of_smallest_inertia(device):
     clusters, generator = kmeans(x, 8), torch.Generator().manual_seed(2)
     order, units = argsort_by_content(x, 60), unit_of(largest_of_columns(x))
     starts = [kmeans._first_centroids(x, order, 8, generator) for _ in range(5)]
-    query_cache = KnownQueries(x, 2**28)
+    query_cache = QueryCache(x, 2**28)
     runs = [TorchKMeans(3)._run(x, query_cache, order, units, start) for start in starts]
     inertias = [float(run[2]) for run in runs]
     best = runs[int(np.argmin(inertias))]

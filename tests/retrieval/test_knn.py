@@ -162,12 +162,12 @@ def test_filter_error_bound_holds_and_is_tight(dtype, family, distance, device):
     values = filter_.values(rows)
     assert values.shape == (N, 64) and (values[:, N:] == torch.inf).all()
     # The bounded value is a power of two times the distance, plus a constant of each query.
-    length = {"ip": x, "cosine": x / x.norm(dim=1, keepdim=True)}.get(distance, x - filter_.centre).norm(dim=1)
+    length = {"ip": x, "cosine": x / x.norm(dim=1, keepdim=True)}.get(distance, x - filter_.center).norm(dim=1)
     ratio = (rows.double().norm(dim=1) / length).nan_to_num(1.0).log2().round().exp2()
     deviation = values[:, :N].double() - DISTANCES[distance].canonical(x[:, None], x) * (ratio * filter_.scale)[:, None]
     assert (deviation.amax(1) - deviation.amin(1) <= 2 * error).all()
     size = rows.double().norm(dim=1) + filter_.norm
-    center_norm = filter_.centre.norm() * filter_.scale
+    center_norm = filter_.center.norm() * filter_.scale
     assert (
         error <= 30 * torch.finfo(dtype).eps * size**2 + 1e-14 * size * center_norm + 1e-30
     ).all()  # the bound is tight
