@@ -47,7 +47,7 @@ def points(noise: float = 0.5, seed: int = 0) -> Any:
     return torch.eye(3)[labels] + noise * torch.randn(300, 3, generator=generator), labels
 
 
-def neighbours() -> Any:
+def neighbors() -> Any:
     from tensormetrics.retrieval import AccuracyCalculator
 
     metric = AccuracyCalculator()
@@ -159,8 +159,8 @@ def entities() -> Any:
 
 PICTURES = {
     "first": Picture("A training run", "python -m tensormetrics demo", first),
-    "neighbours": Picture(
-        "Neighbours and clusters, with intervals", "calculator.plot(calculator.interval(groups=labels))", neighbours
+    "neighbors": Picture(
+        "Neighbors and clusters, with intervals", "calculator.plot(calculator.interval(groups=labels))", neighbors
     ),
     "steps": Picture("A metric over epochs", "metric.plot([metric_of_epoch_0, metric_of_epoch_1, ...])", steps),
     "classes": Picture("What a confusion matrix says", "ConfusionPosterior(3, [...]).plot()", classes),

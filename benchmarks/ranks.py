@@ -3,13 +3,13 @@
     python benchmarks/ranks.py [--quick] [--output PATH]
     python benchmarks/ranks.py --plan ROWS COLUMNS RANKS [--queries Q] [--flops F] [--bandwidth B] [--itemsize 4]
 
-The model of a score of N rows with D columns of b bytes on W ranks, by k neighbours or by counting:
+The model of a score of N rows with D columns of b bytes on W ranks, by k neighbors or by counting:
 
-    CPU s of neighbours  p N^2 + r N + s N (W - 1) + f W + e W (W // 2 + 1)
+    CPU s of neighbors  p N^2 + r N + s N (W - 1) + f W + e W (W // 2 + 1)
                          products, one per pair of rows; candidates of a row in its own rank and in each other one;
                          other work of a process; messages, W // 2 blocks of each rank with replies
     CPU s of counting    p N^2 + r N W + f W + e W (W - 1)
-    bytes of neighbours  (D b + 8 + 12 k) N h + 16 N (W - 1)    h = (W - 1) / 2, and 1/4 more where W is even
+    bytes of neighbors  (D b + 8 + 12 k) N h + 16 N (W - 1)    h = (W - 1) / 2, and 1/4 more where W is even
     bytes of counting    2 (D b + 16) N (W - 1) + 16 N (W - 1)   rows go round twice, also labels and scores
     bytes of a rank      D b N / W + 72 N + M at most            its own rows, labels and scores, and the memory budget
 
@@ -158,7 +158,7 @@ def plan(arguments: list[str]) -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--plan", nargs=3, type=int, metavar=("ROWS", "COLUMNS", "RANKS"))
     parser.add_argument("--queries", type=int, help="default: all rows, against each other")
-    parser.add_argument("--k", type=int, help="neighbours; default: all references are counted")
+    parser.add_argument("--k", type=int, help="neighbors; default: all references are counted")
     parser.add_argument("--positives", type=int, default=20, help="relevant references of a query")
     parser.add_argument("--itemsize", type=int, default=4)
     parser.add_argument("--flops", type=float, default=1e14, help="of a rank, in a second")

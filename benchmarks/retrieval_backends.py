@@ -29,7 +29,7 @@ def check_equal(x: Tensor, k: int) -> None:
     assert torch.equal(distances, peer_distances), "distances differ"
     assert ((indices == peer_indices) | (distances == peer_distances)).all(), "indices differ"
     agreement = (indices == TorchKNN()(x, k, x, True)[1]).double().mean().item()
-    assert agreement > 0.999, f"only {agreement:.4%} of the neighbours are in the exact order"
+    assert agreement > 0.999, f"only {agreement:.4%} of the neighbors are in the exact order"
 
 
 def seconds(call: Callable[[], object]) -> float:

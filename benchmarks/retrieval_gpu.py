@@ -140,7 +140,7 @@ def faiss_search(x: Tensor, k: int) -> Callable[[], Tensor] | None:
     return run
 
 
-def check_neighbours(x: Tensor, indices: Tensor) -> None:
+def check_neighbors(x: Tensor, indices: Tensor) -> None:
     """Assert the order by float64 distances, for up to 1,000 queries; equal distances may be in any order."""
     wide = x.double()
     queries = torch.linspace(0, len(x) - 1, min(1000, len(x)), device=x.device).long()
@@ -149,7 +149,7 @@ def check_neighbours(x: Tensor, indices: Tensor) -> None:
         distance[torch.arange(len(part), device=x.device), part] = torch.inf
         expected, order = distance.topk(indices.shape[1], largest=False)
         same = (indices[part] == order) | ((distance.gather(1, indices[part]) - expected).abs() <= 1e-14 * expected)
-        assert same.all(), "neighbours differ from the float64 order"
+        assert same.all(), "neighbors differ from the float64 order"
 
 
 def cells(machine: Machine, case: str, calls: dict[str, Callable], operations: float) -> Iterator[tuple[str, ...]]:
@@ -170,7 +170,7 @@ def search(machine: Machine, rows: int, dim: int, k: int) -> Iterator[tuple[str,
         "TorchKNN, references kept": lambda: trained.indices(x, k, None, True),
     }
     for call in calls.values():
-        check_neighbours(x, call())
+        check_neighbors(x, call())
     expected = calls["TorchKNN"]()
     sizes = TILES[1:2] if rows > 10**5 else TILES
     rivals = {f"torch, tiles of {size}": lambda size=size: torch_search(x, k, size) for size in sizes}
@@ -180,7 +180,7 @@ def search(machine: Machine, rows: int, dim: int, k: int) -> Iterator[tuple[str,
         calls["FAISS"] = faiss
     for name in list(calls)[2:]:
         agreement = (calls[name]() == expected).double().mean().item()
-        assert agreement > 0.999, f"{name}: {agreement:.4%} of the neighbours agree"
+        assert agreement > 0.999, f"{name}: {agreement:.4%} of the neighbors agree"
     yield from cells(machine, f"{rows:,} x {dim}, k = {k}", calls, 2.0 * rows * rows * dim)
 
 
@@ -226,7 +226,7 @@ def main() -> None:
         "Equality was asserted first. The last column is the time of the products at that rate over the median; where "
         "each product serves two rows it may exceed 100 %."
     )
-    table = Table(options, "Neighbours, ranks and k-means on a GPU", COLUMNS, notes)
+    table = Table(options, "Neighbors, ranks and k-means on a GPU", COLUMNS, notes)
     *searches, large = ((400, 12, 3), (400, 12, 30)) if options.quick else SEARCHES
     for sizes in searches:
         table.add(search(machine, *sizes))

@@ -23,7 +23,7 @@ with leaving_at_once():
         raise SystemExit(f"tensormetrics: {error}; install it with: pip install 'tensormetrics[cli]'") from error
 
 COMMANDS = {  # name -> file in _cli/commands, and its description
-    "retrieval": ("retrieval", "Do nearest neighbours among embeddings share labels? Do clusters?"),
+    "retrieval": ("retrieval", "Do nearest neighbors among embeddings share labels? Do clusters?"),
     "trec": ("trec", "How good are ranked documents, by trec_eval's measures? Files of TREC and BEIR."),
     "association": ("association", "How biased are word vectors between sets of words?"),
     "posterior": ("posterior", "How sure are the scores of a confusion matrix?"),

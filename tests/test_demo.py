@@ -15,7 +15,7 @@ def status_of(*arguments):
 
 
 def test_demo_measures_held_out_digits(tmp_path, capsys):
-    assert status_of("demo", "--out", str(tmp_path), "--device", "cpu") == 0
+    assert status_of("demo", "--output", str(tmp_path), "--device", "cpu") == 0
     report = json.loads((tmp_path / "report.json").read_text())
     last = report["epochs"][-1]
     assert len(report["epochs"]) == 12 and not report["interrupted"]
@@ -39,7 +39,7 @@ def test_ctrl_c_leaves_what_was_measured(tmp_path, monkeypatch, capsys):
         return measure(self, *arguments)
 
     monkeypatch.setattr(_demo.Validation, "__call__", measure_once)
-    assert status_of("demo", "--epochs", "3", "--out", str(tmp_path), "--device", "cpu") == 130
+    assert status_of("demo", "--epochs", "3", "--output", str(tmp_path), "--device", "cpu") == 130
     report = json.loads((tmp_path / "report.json").read_text())
     assert report["interrupted"] and [row["epoch"] for row in report["epochs"]] == [1]
     assert (tmp_path / "report.png").exists()

@@ -97,7 +97,7 @@ def out_of_memory(*args, **kwargs):
 
 
 BESIDES = {  # of which all ranks hold all rows
-    "kept neighbours": (Search, "nearest", {"k": 2, "keep": "neighbours"}),
+    "kept neighbors": (Search, "nearest", {"k": 2, "keep": "neighbors"}),
     "audit": (Auditor, "__call__", {"k": 2, "knn_func": TorchKNN(exact=False), "audit": 5}),
 }
 
@@ -120,7 +120,7 @@ def run_rank(rank: int, world: int, folder: str) -> None:
     metric.comparison = metric.search.comparison = raising if odd else near
     found["comparison"] = raised(metric.compute)
     counting = tensormetrics.retrieval.ranking.rank_counts.RankCounter
-    for name, options in (("counting", {}), ("neighbours", {"k": 2})):
+    for name, options in (("counting", {}), ("neighbors", {"k": 2})):
         metric = calculator(rank, **options)
         if odd:
             before, counting.__init__ = counting.__init__, out_of_memory
@@ -202,7 +202,7 @@ def test_another_distance_of_a_search_is_named(others):
     [
         ("comparison", "ZeroDivisionError: of the user's own"),
         ("counting", "MemoryError: no room"),
-        ("neighbours", "MemoryError: no room"),
+        ("neighbors", "MemoryError: no room"),
         *((name, "MemoryError: no room") for name in BESIDES),
         ("scoring", "MemoryError: no room"),
     ],
@@ -226,7 +226,7 @@ def test_the_group_goes_on(others):
         assert results == {
             "budgets": raise_on_all_ranks.compute(),
             "counting": raise_on_all_ranks.compute(),
-            "neighbours": shallow.compute(),
+            "neighbors": shallow.compute(),
             **{name: shallow.compute() for name in BESIDES},
         }
 

@@ -136,7 +136,7 @@ def test_devices_without_an_end_are_refused():
         with pytest.raises(ValueError, match=r"^/dev/zero: got a device, wanted a file or a pipe"):
             read("/dev/zero")
     with pytest.raises(ValueError, match=r"^/dev/zero: got a device, wanted a file: a \.npy file is not read from"):
-        retrieval.open_rows("/dev/zero.npy") if Path("/dev/zero.npy").exists() else check_regular(
+        retrieval.open_embeddings("/dev/zero.npy") if Path("/dev/zero.npy").exists() else check_regular(
             "/dev/zero", "a .npy file"
         )
 

@@ -29,7 +29,7 @@ def one_problem(n):  # costs i j: all rows want the same columns, and paths are 
 def many_problems(n):
     linear_sum_assignment((costs[:100, None] * costs[:100]).expand(n, -1, -1))
 
-def neighbours(n):
+def neighbors(n):
     TorchKNN()(x[:n], 10, x[:n] + 1, False)
 
 def ranks(n):
@@ -47,7 +47,7 @@ def exact(n):
 def sequence(n):
     sequence_overlap(similarity[:n, :n].contiguous())
 
-sizes = (one_problem, 6000, 20), (many_problems, 20_000, 2), (neighbours, 60_000, 99), (ranks, 60_000, 300)
+sizes = (one_problem, 6000, 20), (many_problems, 20_000, 2), (neighbors, 60_000, 99), (ranks, 60_000, 300)
 sizes += (partitions, 10**10, 100), (exact, 1_000, 1)
 for call, long, short in (*sizes, (sampler, 400_000, 10), (sequence, 24_000, 5)):
     call(short)

@@ -175,7 +175,7 @@ def test_the_command_line_says_the_same(tmp_path, monkeypatch):
     arguments = [f"{tmp_path}/x.npy", f"{tmp_path}/y.npy", "--plot", f"{tmp_path}/o.png"]
     found = CliRunner().invoke(main, ["retrieval", *arguments])
     assert found.exit_code == 2 and found.stderr.endswith(f"--plot: {words}")
-    found = CliRunner().invoke(main, ["demo", "--out", str(tmp_path), "--device", "cpu"])
+    found = CliRunner().invoke(main, ["demo", "--output", str(tmp_path), "--device", "cpu"])
     assert found.exit_code == 2 and found.stderr.endswith(f": {words}")
 
 

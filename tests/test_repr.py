@@ -48,7 +48,7 @@ def study():
     return made
 
 
-class Generated(retrieval.RowSource):
+class Generated(retrieval.EmbeddingSource):
     def __init__(self):
         super().__init__((7, 2), torch.float32)
 
@@ -118,7 +118,7 @@ OBJECTS = {
         lambda: retrieval.evaluate_run(RUN, QRELS, ["map", "num_ret"]),
         "RunScores(queries=2, map=0.75, num_ret=3)",
     ),
-    "retrieval.RowSource": (Generated, "Generated(shape=(7, 2), dtype=torch.float32)"),
+    "retrieval.EmbeddingSource": (Generated, "Generated(shape=(7, 2), dtype=torch.float32)"),
     "retrieval.ShardedKNN": (
         lambda: retrieval.ShardedKNN(knn=retrieval.TorchKNN("cosine")),
         "ShardedKNN(knn=TorchKNN(distance='cosine'))",

@@ -24,9 +24,9 @@ from stored.objects import (
     CountedRows,
     StoredObject,
     calculator_rows,
-    neighbours,
+    neighbors,
     numbers_by_path,
-    open_rows_file,
+    open_embeddings_file,
     study_numbers,
 )
 from torch import distributed as dist
@@ -162,17 +162,17 @@ def test_study_in_stored_file_has_stored_samples(file):
 
 @pytest.mark.parametrize("distance", DISTANCES)
 @pytest.mark.parametrize("file", KNN_FILES)
-def test_search_in_stored_references_gives_stored_neighbours(file, distance):
+def test_search_in_stored_references_gives_stored_neighbors(file, distance):
     knn = TorchKNN(distance)
     knn.load(FOLDER / file)
-    assert_numbers_equal(neighbours(knn), EXPECTED["references"][f"{file} by {distance}"])
+    assert_numbers_equal(neighbors(knn), EXPECTED["references"][f"{file} by {distance}"])
 
 
-def test_search_in_stored_faiss_index_gives_stored_neighbours():
+def test_search_in_stored_faiss_index_gives_stored_neighbors():
     pytest.importorskip("faiss")
     knn = FaissKNN()
     knn.load(FOLDER / FAISS_FILE)
-    nearest, expected = neighbours(knn), EXPECTED["references"][FAISS_FILE]
+    nearest, expected = neighbors(knn), EXPECTED["references"][FAISS_FILE]
     assert nearest["indices"] == expected["indices"]
     assert_numbers_equal(nearest, expected, 1e-5)  # the distances are products of matrices in float32
 
@@ -191,7 +191,7 @@ def test_calculation_resumed_from_stored_state_gives_stored_accuracies(name, tmp
     for path in FOLDER.glob(f"{name}*"):
         shutil.copy(path, tmp_path)
     options = {"group": request.getfixturevalue("group")} if calculation.grouped else {}
-    source = open_rows_file(tmp_path) if calculation.from_file else CountedRows(calculator_rows())
+    source = open_embeddings_file(tmp_path) if calculation.from_file else CountedRows(calculator_rows())
     if tensormetrics.__version__ != VERSION:
         with pytest.raises(ValueError, match=f"^state: .*{name}.* was written with version = {VERSION}, got "):
             calculation.accuracies(source, state=tmp_path / name, **options)

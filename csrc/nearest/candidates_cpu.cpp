@@ -188,7 +188,7 @@ Tensor merge_candidates(Tensor query, Tensor reference, Tensor row_of, Tensor or
   const int64_t lists = row_of.size(0), dim = query.size(1), capacity = bounds.size(2), k = delta.size(1);
   common::check_integer("merge_candidates", "first", first, 0, common::kMaxCount);
   common::check_integer("merge_candidates", "distance", distance, 0, kDistances - 1);
-  STD_TORCH_CHECK(k > 0, "merge_candidates: got no neighbours, wanted at least 1 of each query");
+  STD_TORCH_CHECK(k > 0, "merge_candidates: got no neighbors, wanted at least 1 of each query");
   common::check_range<int64_t>("merge_candidates", "row_of", row_of, query.size(0), -1);
   common::check_range<int32_t>("merge_candidates", "list_size", list_size, capacity + 1);
   const Rows columns(order, reference);

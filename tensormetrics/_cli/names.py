@@ -18,7 +18,7 @@ RETRIEVAL = (
     "nearest_centroid_accuracy, r_precision, v_measure, hit_rate_at_K, mean_average_precision_at_K, ndcg_at_K, "
     "precision_at_K, recall_at_K"
 )
-RETRIEVAL_OF_NEIGHBOURS = (
+RETRIEVAL_OF_NEIGHBORS = (
     "mean_average_precision",
     "mean_average_precision_at_r",
     "mean_reciprocal_rank",

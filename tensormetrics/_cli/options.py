@@ -48,7 +48,7 @@ def command_of(name: str, file: str) -> click.Command:
 
 def _callback(module: str, function: str) -> Callable[..., int]:
     def run(**options: Any) -> int:
-        if without_partner := [name for name in ("title", "size") if options.get(name) and not options["plot"]]:
+        if without_partner := [name for name in ("title", "figsize") if options.get(name) and not options["plot"]]:
             raise BadInput(f"--{without_partner[0]}: is for --plot; write both")
         if options.get("compare"):
             if not options["replicates"]:

@@ -27,12 +27,12 @@ from .option_types import STDOUT, BadInput, FigureFile, Inches, Option, OutputFa
 
 Size = tuple[float, float] | None  # of a figure in inches; None: as its labels require
 UNSCORED = 3  # exit status if every value is NaN
-OUTPUTS = ("text_format", "json_file", "plot", "title", "size")  # options of the output that do not affect values
+OUTPUTS = ("text_format", "json_file", "plot", "title", "figsize")  # options of the output that do not affect values
 UNSIGNED = (
     *OUTPUTS,
     "device",
-    "state",
-    "state_seconds",
+    "checkpoint",
+    "checkpoint_seconds",
     "html",
     "save_schema",
     "worst",
@@ -89,7 +89,7 @@ def publish(
     json_file: Annotated[OutputFile | None, Option(name="--json")] = None,
     plot: FigureFile | None = None,
     title: str | None = None,
-    size: Inches | None = None,
+    figsize: Inches | None = None,
 ) -> int:
     """Print, write and draw the results after everything has been computed; return the exit status.
 
@@ -101,7 +101,7 @@ def publish(
         json_file: Also write all results, with options and versions; - is --format json.
         plot: Draw the scores into a .png, .svg or .pdf file.
         title (TEXT): Title of the figure.
-        size: Size of the figure in inches, such as 6x4; default as its labels require.
+        figsize: Size of the figure in inches, such as 6x4; default as its labels require.
     """
     answer = {**_computed(), **answer, "tables": [json.loads(table.to_json()) for table in tables]}
     text = json.dumps(json_value(answer), indent=1, allow_nan=False)
@@ -111,7 +111,7 @@ def publish(
     if plot is not None:
         image = io.BytesIO()
         with naming():
-            figure = draw(size)
+            figure = draw(figsize)
             if title:
                 lines = wrapped(title, int(figure.get_figwidth() / CHARACTER))
                 figure.suptitle(lines, fontsize=FONT + 1, parse_math=False)  # "$5 to $10" is no formula

@@ -55,7 +55,7 @@ from .metrics.lpbs import lpbs as lpbs
 from .metrics.mac import MAC as MAC
 from .metrics.mac import mac as mac
 from .metrics.ml_eat import MLEAT as MLEAT
-from .metrics.ml_eat import Levels as Levels
+from .metrics.ml_eat import MLEATResult as MLEATResult
 from .metrics.ml_eat import ml_eat as ml_eat
 from .metrics.pair_preference import PairPreference as PairPreference
 from .metrics.pair_preference import pair_preference as pair_preference
@@ -102,7 +102,7 @@ __all__ = [
     "IndexedQuery",
     "LEACE",
     "LPBS",
-    "Levels",
+    "MLEATResult",
     "MAC",
     "MLEAT",
     "MulticlassHardDebias",

@@ -47,7 +47,7 @@ from .sampling.errors import ConfMatIOWarning as ConfMatIOWarning
 from .sampling.errors import PosteriorWarning as PosteriorWarning
 from .sampling.errors import UnknownNameError as UnknownNameError
 from .sampling.matrix_files import load_csv as load_csv
-from .sampling.paired import Items as Items
+from .sampling.paired import PairedItems as PairedItems
 from .sampling.paired import sample_paired_matrices as sample_paired_matrices
 from .study.confusion_posterior import ConfusionPosterior as ConfusionPosterior
 from .study.experiment import Experiment as Experiment
@@ -77,7 +77,7 @@ __all__ = [
     "ExperimentGroupResult",
     "ExperimentResult",
     "HeterogeneityResult",
-    "Items",
+    "PairedItems",
     "METRIC_REGISTRY",
     "PosteriorSummary",
     "PosteriorWarning",

@@ -1,9 +1,9 @@
-"""Nearest-neighbour search, and scores of embeddings by their neighbours and their clusters."""
+"""Nearest-neighbor search, and scores of embeddings by their neighbors and their clusters."""
 
 # The subpackages; each depends only on those above it.
 #   deterministic, relevance: exact sums, and the relevant references of a query
 #   sources, inputs: files of rows that are read in blocks, and rows with labels
-#   search: nearest-neighbour search
+#   search: nearest-neighbor search
 #   ranking: the ranks of relevant references, also over several processes
 #   scores: precision, recall, ...: a file for each family, with intervals
 #   clusters: k-means, and scores of clusterings
@@ -37,7 +37,7 @@ from .clusters.pair_counts import fowlkes_mallows as fowlkes_mallows
 from .ranking.positive_ranks import PositiveRanks as PositiveRanks
 from .ranking.positive_ranks import count_relevant as count_relevant
 from .ranking.positive_ranks import positive_ranks as positive_ranks
-from .ranking.positive_ranks import ranks_of_neighbours as ranks_of_neighbours
+from .ranking.positive_ranks import ranks_of_neighbors as ranks_of_neighbors
 from .runs.evaluate import RunScores as RunScores
 from .runs.evaluate import evaluate_run as evaluate_run
 from .runs.pairs import Qrels as Qrels
@@ -83,8 +83,8 @@ from .search.backends.keops_knn import KeOpsKNN as KeOpsKNN
 from .search.backends.sharded import ShardedKNN as ShardedKNN
 from .search.backends.stored import StoredKNN as StoredKNN
 from .search.knn import TorchKNN as TorchKNN
-from .sources.files import open_rows as open_rows
-from .sources.source import RowSource as RowSource
+from .sources.files import open_embeddings as open_embeddings
+from .sources.source import EmbeddingSource as EmbeddingSource
 
 __all__ = [
     "AccuracyCalculator",
@@ -119,7 +119,7 @@ __all__ = [
     "RankingAUROC",
     "RecallAtK",
     "ReciprocalRank",
-    "RowSource",
+    "EmbeddingSource",
     "Run",
     "RunMetric",
     "RunScores",
@@ -150,14 +150,14 @@ __all__ = [
     "ndcg",
     "nearest_centroid",
     "normalized_mutual_info",
-    "open_rows",
+    "open_embeddings",
     "pairwise_auroc",
     "pairwise_roc",
     "positive_ranks",
     "precision",
     "r_precision",
     "ranking_auroc",
-    "ranks_of_neighbours",
+    "ranks_of_neighbors",
     "recall",
     "reciprocal_rank",
     "tar_at_far",

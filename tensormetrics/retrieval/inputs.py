@@ -11,7 +11,7 @@ from torch.distributed import ProcessGroup
 from .. import _checks
 from .._exact_sums import COARSE, parts
 from .relevance import Gains, Ignore, as_int64, triples_of
-from .sources.source import RowSource
+from .sources.source import EmbeddingSource
 from .sources.state import State
 
 FLOATING = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
@@ -251,7 +251,7 @@ class Stream(NamedTuple):
     group: processes that each read a part and exchange their results; None = this process reads all references.
     """
 
-    source: RowSource
+    source: EmbeddingSource
     state: State | None
     group: ProcessGroup | None = None
 
@@ -260,7 +260,7 @@ class RetrievalInputs(NamedTuple):
     """Queries and references of one evaluation.
 
     query (Q, D), reference (N, D) floating; query_labels (Q,) or (Q, L), reference_labels (N,) or (N, L).
-    shared: number of leading queries that are also the leading references, and no neighbours of themselves.
+    shared: number of leading queries that are also the leading references, and no neighbors of themselves.
     query_index (Q,) int64: the reference that is the query itself, -1 = none; replaces `shared` for other orders.
     ignore, gains: as in `positive_ranks`.
     layout: if given, query and reference hold only the rows of this rank; all other fields cover all ranks.

@@ -27,7 +27,7 @@ from .objects.variable import Variable as Variable
 from .suites.amr import Smatch as Smatch
 from .suites.amr import read_penman as read_penman
 from .suites.amr import read_triples as read_triples
-from .suites.clusters import ClusterAccuracy as ClusterAccuracy
+from .suites.clusters import ClusterMatchScores as ClusterMatchScores
 from .suites.conll import read_conll_coref as read_conll_coref
 from .suites.coref import CorefScores as CorefScores
 from .suites.entities.ner_report import ner_report as ner_report
@@ -51,7 +51,7 @@ from .suites.structures import Prop as Prop
 from .suites.structures import Relation as Relation
 from .suites.structures import RelationSet as RelationSet
 from .suites.structures import Trigger as Trigger
-from .tensors._integer_program import Solved as Solved
+from .tensors._integer_program import SolverResult as SolverResult
 from .tensors.boxes import BoxMatch as BoxMatch
 from .tensors.boxes import box_iou as box_iou
 from .tensors.constraints import Constraint as Constraint
@@ -82,7 +82,7 @@ __all__ = [
     "AMR",
     "Argument",
     "BoxMatch",
-    "ClusterAccuracy",
+    "ClusterMatchScores",
     "Constraint",
     "CorefScores",
     "CountMetric",
@@ -119,7 +119,7 @@ __all__ = [
     "SequenceMatch",
     "SetMatch",
     "Smatch",
-    "Solved",
+    "SolverResult",
     "SolvedMapping",
     "SpanErrors",
     "SpanScores",

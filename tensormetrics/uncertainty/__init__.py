@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from .metrics.passes import pass_at_k as pass_at_k
     from .metrics.ranked import BinaryAUROC as BinaryAUROC
     from .metrics.ranked import BinaryAveragePrecision as BinaryAveragePrecision
-    from .metrics.ranked import auroc as auroc
-    from .metrics.ranked import average_precision as average_precision
+    from .metrics.ranked import binary_auroc as binary_auroc
+    from .metrics.ranked import binary_average_precision as binary_average_precision
     from .metrics.uncertain import Uncertain as Uncertain
     from .planning import Plan as Plan
     from .planning import plan as plan
@@ -87,8 +87,8 @@ __all__ = [
     "UncertaintyWarning",
     "VarianceComponents",
     "as_scalars",
-    "auroc",
-    "average_precision",
+    "binary_auroc",
+    "binary_average_precision",
     "beta_icdf",
     "bradley_terry",
     "brier_score",
@@ -140,8 +140,8 @@ _MODULES = {
     "metrics.ranked": (
         "BinaryAUROC",
         "BinaryAveragePrecision",
-        "auroc",
-        "average_precision",
+        "binary_auroc",
+        "binary_average_precision",
     ),
     "metrics.uncertain": ("Uncertain",),
     "results.estimates": (

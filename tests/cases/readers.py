@@ -165,7 +165,7 @@ def of_study(path: Path) -> Any:
 
 
 def rows_of(path: Path) -> list[Any]:
-    source = retrieval.open_rows(path)
+    source = retrieval.open_embeddings(path)
     return numbers(source.read(0, len(source)))
 
 

@@ -54,7 +54,7 @@ EMBEDDINGS_BAD = (
 
 
 def retrieval_score(make: Callable[[], Metric], score: Callable[[np.ndarray], float | list[float]]) -> MetricCase:
-    """`score` sees one query: for each of its neighbours, nearest first, whether it has the query's label."""
+    """`score` sees one query: for each of its neighbors, nearest first, whether it has the query's label."""
 
     def oracle(embeddings: np.ndarray, labels: np.ndarray) -> list[float]:
         scores = []
@@ -311,7 +311,7 @@ def first_queries(results: tuple[Tensor, ...], query: Tensor, *_: Tensor) -> tup
     return tuple(result[:, : query.shape[-2]] for result in results)
 
 
-def nearest_neighbours(query, query_labels, reference, reference_labels, query_mask, reference_mask):
+def nearest_neighbors(query, query_labels, reference, reference_labels, query_mask, reference_mask):
     masks = {"query_mask": query_mask, "reference_mask": reference_mask}
     return retrieval.TorchKNN()(query, 4, reference, False, **masks)
 
@@ -322,9 +322,9 @@ def ranks_of_masked(query, query_labels, reference, reference_labels, query_mask
     return retrieval.average_precision(ranks), ranks.rank.sum(-1), ranks.relevant, ranks.candidates
 
 
-def neighbours_of_finite(query, query_labels, reference, reference_labels, query_mask, reference_mask):
+def neighbors_of_finite(query, query_labels, reference, reference_labels, query_mask, reference_mask):
     masks = [mask & side.isfinite().all(-1) for mask, side in ((query_mask, query), (reference_mask, reference))]
-    return nearest_neighbours(query.nan_to_num(), query_labels, reference.nan_to_num(), reference_labels, *masks)
+    return nearest_neighbors(query.nan_to_num(), query_labels, reference.nan_to_num(), reference_labels, *masks)
 
 
 def ranks_of_finite(query, query_labels, reference, reference_labels, query_mask, reference_mask):
@@ -353,8 +353,8 @@ def centroids_of_finite(query, query_labels, reference, reference_labels):
     )
 
 
-def neighbour_labels(generator: Generator, lead: tuple[int, ...]) -> tuple[Tensor, ...]:
-    """Neighbours of 7 queries among 20 references, -1 from some place on; labels of both; relevant references."""
+def neighbor_labels(generator: Generator, lead: tuple[int, ...]) -> tuple[Tensor, ...]:
+    """Neighbors of 7 queries among 20 references, -1 from some place on; labels of both; relevant references."""
     indices = torch.rand(*lead, 7, 20, generator=generator).argsort(-1)[..., :9]
     found = torch.randint(3, 10, (*lead, 7, 1), generator=generator)
     indices = torch.where(torch.arange(9) < found, indices, -1)
@@ -363,7 +363,7 @@ def neighbour_labels(generator: Generator, lead: tuple[int, ...]) -> tuple[Tenso
 
 
 def ranks_found(*arguments: Tensor) -> tuple[Tensor, ...]:
-    ranks = retrieval.ranks_of_neighbours(*arguments)
+    ranks = retrieval.ranks_of_neighbors(*arguments)
     return retrieval.average_precision(ranks), ranks.rank.sum(-1), ranks.relevant
 
 
@@ -380,13 +380,13 @@ FUNCTIONS = {
         lambda g, lead: query_and_references(g, lead)[1::2],
         not_finite="no floats",
     ),
-    "ranks_of_neighbours": FunctionCase(ranks_found, neighbour_labels, not_finite="no floats"),
+    "ranks_of_neighbors": FunctionCase(ranks_found, neighbor_labels, not_finite="no floats"),
     "TorchKNN": FunctionCase(
-        nearest_neighbours,
+        nearest_neighbors,
         masked_query_and_references,
         pad_queries_and_references,
         first_queries,
-        not_finite=LeftOut("such a row has no neighbours and is none", neighbours_of_finite),
+        not_finite=LeftOut("such a row has no neighbors and is none", neighbors_of_finite),
     ),
     "positive_ranks": FunctionCase(
         ranks_of_masked,

@@ -389,8 +389,8 @@ METRICS = {
         waits=True,
         not_finite="no floats",
     ),
-    "ClusterAccuracy": MetricCase(
-        structured.ClusterAccuracy, two_clusterings, relabelled, bad=KEYS_BAD, not_finite="no floats"
+    "ClusterMatchScores": MetricCase(
+        structured.ClusterMatchScores, two_clusterings, relabelled, bad=KEYS_BAD, not_finite="no floats"
     ),
 }
 

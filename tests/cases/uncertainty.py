@@ -170,14 +170,14 @@ def outcomes(generator: Generator, lead: tuple[int, ...]) -> tuple[Tensor, Tenso
 
 
 FUNCTIONS = {
-    "auroc": FunctionCase(
-        lambda *sides: (uncertainty.auroc(*sides), uncertainty.auroc(*sides, sides[0].double() + 1)),
+    "binary_auroc": FunctionCase(
+        lambda *sides: (uncertainty.binary_auroc(*sides), uncertainty.binary_auroc(*sides, sides[0].double() + 1)),
         as_rows(two_classes),
         compiles=True,
         not_finite="nan",
     ),
-    "average_precision": FunctionCase(
-        lambda *sides: (uncertainty.average_precision(*sides),), as_rows(two_classes), not_finite="nan"
+    "binary_average_precision": FunctionCase(
+        lambda *sides: (uncertainty.binary_average_precision(*sides),), as_rows(two_classes), not_finite="nan"
     ),
     "bradley_terry": FunctionCase(
         lambda *sides: uncertainty.bradley_terry(*sides), outcomes, rtol=1e-9, not_finite="nan"

@@ -43,7 +43,7 @@ def folder(tmp_path_factory):
 def test_association_pairs_scores_equal_pair_preference(folder, tmp_path, name, protocol):
     options = ["--protocol", protocol] if protocol else []
     result = run("--pairs", folder / "pairs.csv", "--model", folder / name, "--json", tmp_path / "o.json", *options,
-                 "--replicates", 100, "--plot", tmp_path / "o.png", "--size", "5x3")  # fmt: skip
+                 "--replicates", 100, "--plot", tmp_path / "o.png", "--figsize", "5x3")  # fmt: skip
     assert result.exit_code == 0, result.output
     answer = json.loads((tmp_path / "o.json").read_text())["metrics"]["pairpreference"]
     pairs = read_sentence_pairs(folder / "pairs.csv")

@@ -184,8 +184,8 @@ class TestRetrieval:
     @pytest.mark.parametrize(
         ("options", "message"),
         [
-            ("--reference large-docs.npy --reference-labels labels.npy --state s.pt", "--compare: not together with "
-             "--state; leave one out"),
+            ("--reference large-docs.npy --reference-labels labels.npy --checkpoint s.pt", "--compare: not together "
+             "with --checkpoint; leave one out"),
             ("--reference large-docs.npy --reference-labels labels.npy", "--compare-reference: give it where there are "
              "both --compare and --reference, and only there"),
             ("--compare few.npy", "labels.npy: got 96 labels for the 9 rows of few.npy"),

@@ -125,7 +125,7 @@ def test_plot_has_requested_title_and_size(run, command):
     Path("run.txt").write_text("q1 Q0 a 1 3 t\n")
     Path("qrels.txt").write_text("q1 0 a 1\n")
     with matplotlib.rc_context({"svg.fonttype": "none"}):
-        options = ["--plot", "o.svg", "--title", "$5 & $\\x of it", "--size", "5.5x4"]
+        options = ["--plot", "o.svg", "--title", "$5 & $\\x of it", "--figsize", "5.5x4"]
         result = CliRunner().invoke(main, [*COMMANDS[command].split(), *options])
     assert result.exit_code == 0, result.output
     svg = Path("o.svg").read_text()
@@ -137,11 +137,11 @@ def test_plot_has_requested_title_and_size(run, command):
     ("options", "message"),
     [
         ("--title x", "--title: is for --plot; write both"),
-        ("--size 5x4", "--size: is for --plot; write both"),
+        ("--figsize 5x4", "--figsize: is for --plot; write both"),
         *(
             (
-                f"--plot o.png --size {size}",
-                f"Invalid value for '--size': '{size}' is no width and height of 1 to 100 inches, such as 6x4. See: "
+                f"--plot o.png --figsize {size}",
+                f"Invalid value for '--figsize': '{size}' is no width and height of 1 to 100 inches, such as 6x4. See: "
                 "tensormetrics posterior --help",
             )
             for size in ("5", "0x4", "5x4000", "ax4", "5x-4")

@@ -77,7 +77,7 @@ def test_gains_with_state_faiss_and_cameras_equal_calculator(collection):
     queries, documents, gains, _ = collection
     expected = pytest.approx(calculate(queries, documents, gains, k=9), rel=1e-12)
     options = ["q.npy", "--reference", "d.npy", "--gains", "rows.txt", *METRICS, "--k", 9]
-    assert values(*options, "--state", "counts.pt") == expected and Path("counts.pt").exists()
+    assert values(*options, "--checkpoint", "counts.pt") == expected and Path("counts.pt").exists()
     pytest.importorskip("faiss")
     assert values(*options, "--knn", "faiss") == expected
     np.savetxt("qc.txt", np.arange(QUERIES) % 3, fmt="%d")
@@ -135,7 +135,7 @@ def test_gains_conflicting_options_are_refused(collection, arguments, message):
 
 
 @pytest.mark.slow  # starts three processes, twice
-@pytest.mark.parametrize("state", [(), ("--state", "counts.pt")])
+@pytest.mark.parametrize("state", [(), ("--checkpoint", "counts.pt")])
 def test_gains_on_two_ranks_equal_one_process(collection, state):
     Path("c.txt").write_text("a\nb\nb\n" * 4)
     arguments = ["retrieval", "q.npy", "c.txt", "--reference", "d.npy", "--gains", "rows.txt", "--replicates", "50"]

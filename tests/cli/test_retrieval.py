@@ -71,7 +71,7 @@ def test_retrieval_with_references_and_options_equals_calculator(digits):
         (["pixels.npy", "labels.npy", "--reference", "pixels.npy", "--reference-labels", "words.txt"],
          "{}/words.txt: wanted labels of the kind of {}/labels.npy, words or integers"),
         (["pixels.npy", "labels.npy", "--k", "many"], "--k: got 'many', wanted an integer >= 1 or "
-         "max_bin_count; leave it out for all neighbours"),
+         "max_bin_count; leave it out for all neighbors"),
         (["pixels.npy", "labels.npy", "--json", "no/o.json"], "{}/no/o.json: cannot be written: there is no folder "
          "{}/no"),
         (["pixels.npy", "labels.npy", "--replicates", "1"], "Invalid value for '--replicates': 1 is not 0, or at "
@@ -153,7 +153,7 @@ def test_retrieval_messages_name_options_of_the_command(digits):
     folder, _, _ = digits
     np.save(folder / "levels.npy", np.zeros((500, 2), int))
     for arguments, status, line in (
-        (["labels.npy", "--k", "1"], 0, "--k=1 is below the 52 neighbours that are looked at by "
+        (["labels.npy", "--k", "1"], 0, "--k=1 is below the 52 neighbors that are looked at by "
          "mean_average_precision_at_r and r_precision: lower bounds; leave --k out"),
         (["labels.npy", "--cameras", folder / "words.txt", "--metric", "nearest_centroid_accuracy"], 2,
          "--cameras: nearest_centroid_accuracy cannot leave them out; leave out --metric nearest_centroid_accuracy"),
@@ -209,13 +209,13 @@ def test_retrieval_resumes_state_with_references_in_several_files(digits):
     calculator = AccuracyCalculator(include=("mean_average_precision",))
     expected = calculator.get_accuracy(pixels[:50], labels[:50], pixels, labels)["mean_average_precision"]
     for _ in range(2):
-        result = run(*arguments, "--state", folder / "state.pt")
+        result = run(*arguments, "--checkpoint", folder / "state.pt")
         assert result.exit_code == 0, result.output
         assert json.loads((folder / "o.json").read_text())["metrics"]["mean_average_precision"]["value"] == expected
-    result = run(*arguments, "--state", folder / "state.pt", "--distance", "ip")
+    result = run(*arguments, "--checkpoint", folder / "state.pt", "--distance", "ip")
     assert result.exit_code == 2 and "state.pt was written with distance = 'l2', got 'ip'; delete it" in result.output
-    result = run(folder / "pixels.npy", folder / "labels.npy", "--state", folder / "state.pt")
-    assert result.exit_code == 2 and "--state: wanted a --reference, which is read in blocks" in result.output
+    result = run(folder / "pixels.npy", folder / "labels.npy", "--checkpoint", folder / "state.pt")
+    assert result.exit_code == 2 and "--checkpoint: wanted a --reference, which is read in blocks" in result.output
     result = run(folder / "none-*.npy", folder / "labels.npy")
     assert result.exit_code == 2 and f"{folder}/none-*.npy: no file has such a name" in result.output
 

@@ -90,7 +90,7 @@ def test_json_to_dev_stdout_follows_the_table(folder):
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        ("demo --out x.npy/x", "--out: x.npy/x cannot be made: Not a directory"),
+        ("demo --output x.npy/x", "--output: x.npy/x cannot be made: Not a directory"),
         (
             f"demo --seed {10**23}",
             f"Invalid value for '--seed': {10**23} is not in the range {-(2**63)}<=x<={2**64 - 1}. "
@@ -98,7 +98,7 @@ def test_json_to_dev_stdout_follows_the_table(folder):
         ),
         (
             "retrieval x.npy y.txt --k None",
-            "--k: got 'None', wanted an integer >= 1 or max_bin_count; leave it out for all neighbours",
+            "--k: got 'None', wanted an integer >= 1 or max_bin_count; leave it out for all neighbors",
         ),
         (
             "posterior m.csv --replicates 999999999999999",

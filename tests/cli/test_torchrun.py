@@ -1,4 +1,4 @@
-"""`torchrun ... -m tensormetrics retrieval --state FILE`: a killed run resumes to the same scores."""
+"""`torchrun ... -m tensormetrics retrieval --checkpoint FILE`: a killed run resumes to the same scores."""
 
 import json
 import os
@@ -65,7 +65,7 @@ def test_killed_run_resumes_to_equal_scores(files, tmp_path, in_a_write):
         pytest.skip("torch has brought no torchrun")
     expected, actual = tmp_path / "wanted.json", tmp_path / "found.json"
     subprocess.run([sys.executable, *command(files), "--json", str(expected)], check=True, capture_output=True)
-    options = ["--state", str(tmp_path / "state.pt"), "--state-seconds", "0.01", "--json", str(actual)]
+    options = ["--checkpoint", str(tmp_path / "state.pt"), "--checkpoint-seconds", "0.01", "--json", str(actual)]
     start = [torchrun, "--standalone", "--nproc-per-node", "2", *command(files), *options]
     hit = kill_workers(start, tmp_path, in_a_write)
     assert hit or not in_a_write

@@ -32,7 +32,7 @@ class Classifier(lightning.LightningModule):
         self.layer = nn.Linear(3, 3, bias=False)
         with torch.no_grad():
             self.layer.weight.copy_(torch.eye(3))
-        self.neighbours = MetricCollection(
+        self.neighbors = MetricCollection(
             {"map": AveragePrecision(), "all": AccuracyCalculator(include=["precision_at_1", "r_precision"])}
         )
         self.posterior = ConfusionPosterior(3, ["acc", "f1@macro"], replicates=200)
@@ -40,13 +40,13 @@ class Classifier(lightning.LightningModule):
     def validation_step(self, batch: tuple[Tensor, Tensor], index: int) -> None:
         points, labels = batch
         logits = self.layer(points)
-        self.neighbours.update(logits, labels)
+        self.neighbors.update(logits, labels)
         self.posterior.update(logits, labels)
 
     def on_validation_epoch_end(self) -> None:
-        self.log_dict(self.neighbours.compute())
+        self.log_dict(self.neighbors.compute())
         self.log_dict(self.posterior.compute())
-        self.neighbours.reset()
+        self.neighbors.reset()
         self.posterior.reset()
 
     def on_validation_end(self) -> None:

@@ -34,17 +34,17 @@ def test_trainer_reports_what_the_metrics_say_of_all_items(tmp_path):
     points = torch.randn(50, 2, generator=generator) + labels[:, None]
     rows = [{"points": p, "labels": int(y)} for p, y in zip(points, labels, strict=True)]
     posterior = ConfusionPosterior(2, ["acc"], replicates=200)
-    neighbours = AccuracyCalculator(include=["precision_at_1"])
+    neighbors = AccuracyCalculator(include=["precision_at_1"])
 
     def compute_metrics(output: Any, compute_result: bool) -> dict[str, float] | None:
         logits, embedding = output.predictions
         posterior.update(logits, output.label_ids)
-        neighbours.update(embedding, output.label_ids)
+        neighbors.update(embedding, output.label_ids)
         if not compute_result:
             return None
-        values = posterior.compute() | neighbours.compute()
+        values = posterior.compute() | neighbors.compute()
         posterior.reset()
-        neighbours.reset()
+        neighbors.reset()
         return {name: float(value) for name, value in values.items()}
 
     arguments = transformers.TrainingArguments(

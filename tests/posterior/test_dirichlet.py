@@ -56,7 +56,7 @@ def test_single_precision_agrees_with_double(alpha, tolerance, device):
     assert apart.double().mean() <= 1e-4
 
 
-def test_neighbours_are_uncorrelated(device):
+def test_neighbors_are_uncorrelated(device):
     x = sample_log_gamma(torch.full((2, 4), 2.0, device=device), 20_000, dtype=torch.float64).reshape(-1, 8).T
     correlation = torch.corrcoef(x) - torch.eye(8, device=device)
     assert correlation.abs().max() < 5 / math.sqrt(20_000)

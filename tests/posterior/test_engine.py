@@ -7,7 +7,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from tensormetrics.posterior import get_metric, sample_metrics, temporary_registrations
-from tensormetrics.posterior.metrics.registry import Metric
+from tensormetrics.posterior.metrics.registry import ConfusionMetric
 
 COUNTS = torch.tensor([[[13, 2, 1], [3, 20, 4], [1, 5, 9]], [[4, 1, 1], [1, 7, 1], [1, 1, 9]]])
 METRICS = [
@@ -37,7 +37,7 @@ class Largest(TorchDispatchMode):
 def row_maxima():
     with temporary_registrations():
 
-        class RowMaxima(Metric):
+        class RowMaxima(ConfusionMetric):
             full_name = "Largest Share of Each Row"
             is_multiclass = False
             bounds = (0.0, 1.0)

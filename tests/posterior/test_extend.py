@@ -13,7 +13,7 @@ from tensormetrics.posterior import (
     sample_metrics,
     temporary_registrations,
 )
-from tensormetrics.posterior.metrics.registry import Metric
+from tensormetrics.posterior.metrics.registry import ConfusionMetric
 from tensormetrics.posterior.sampling.rng import RNG
 
 REGISTRIES = METRIC_REGISTRY, AVERAGING_REGISTRY, AGGREGATION_REGISTRY
@@ -27,7 +27,7 @@ def registrations():
         yield
 
 
-def metric(base=Metric, method="compute_metric", **attributes):
+def metric(base=ConfusionMetric, method="compute_metric", **attributes):
     """A class with all that a metric needs, but for what `attributes` says; ABSENT leaves one out."""
     body = {
         "full_name": "Fancy Index",
@@ -95,7 +95,7 @@ def test_a_metric_of_metrics_is_evaluated_once():
 
 
 def test_options_are_part_of_the_name():
-    class Powered(Metric):
+    class Powered(ConfusionMetric):
         full_name = "Powered"
         is_multiclass = False
         bounds = (0.0, 1.0)
@@ -135,7 +135,7 @@ def test_averagings_and_their_dependencies():
 def test_unfinished_classes_are_not_registered():
     before = [dict(registry) for registry in REGISTRIES]
     metric(compute_metric=ABSENT), averaging(), type("Half", (ExperimentAggregator,), {"aliases": ["half"]})
-    type("Bare", (Metric,), {})
+    type("Bare", (ConfusionMetric,), {})
     assert [dict(registry) for registry in REGISTRIES] == before
 
 

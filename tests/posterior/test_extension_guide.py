@@ -8,12 +8,12 @@ from tensormetrics.posterior import get_experiment_aggregator, get_metric, sampl
 
 IMPORTS = (
     "from tensormetrics.posterior import Averaging, ExperimentAggregator\n"
-    "from tensormetrics.posterior.metrics.registry import Metric\n"
+    "from tensormetrics.posterior.metrics.registry import ConfusionMetric\n"
     "from tensormetrics.posterior.sampling.rng import RNG\n"
 )
 
 FOWLKES_MALLOWS = """
-class FowlkesMallows(Metric):
+class FowlkesMallows(ConfusionMetric):
     full_name = "Fowlkes Mallows Index"
     is_multiclass = False
     bounds = (0.0, 1.0)
@@ -47,7 +47,7 @@ COMPUTE_AVERAGE = """
 """
 
 FOO_BAR = """
-class FooBar(Metric):
+class FooBar(ConfusionMetric):
     full_name = "FooBar Index"
     is_multiclass = False
     bounds = (0.0, 1.0)

@@ -8,7 +8,7 @@ from known_statistics import KNOWN
 from posterior_oracle import log_gamma, normalised
 
 from tensormetrics.posterior import (
-    Items,
+    PairedItems,
     PosteriorWarning,
     Study,
     get_metric,
@@ -28,7 +28,7 @@ METRICS = ["acc", "ppv", "tnr@macro", "rmse", "p_pred_given_condition"]
 
 
 def pair(truth, *predictions, C, device="cpu"):
-    return Items("test", torch.stack([truth * C + pred for pred in predictions]).to(device))
+    return PairedItems("test", torch.stack([truth * C + pred for pred in predictions]).to(device))
 
 
 def three_classes():
@@ -74,7 +74,7 @@ def test_one_sample_by_hand(device):
     items = three_classes()
     sample, prior = 2**32 + 5, torch.tensor([[1, 0.5, 0.1], [2, 0, 3], [0, 0.3, 4]], dtype=torch.float64)
     options = {"prevalence_prior": 0, "confusion_prior": prior, "start": sample, "dtype": torch.float64, "seed": 3}
-    found = sample_paired_matrices(Items("test", items.cells.to(device)), 3, 1, **options)
+    found = sample_paired_matrices(PairedItems("test", items.cells.to(device)), 3, 1, **options)
     weights = []
     for block in range(13):
         words = philox4x32((5, block, 0, 1), philox_key(3, "items:test", "posterior", "items"))
@@ -118,7 +118,7 @@ def test_what_is_shared(device):
     found = sample_paired_matrices(items, 2, 100, **ZEROS)
     assert torch.equal(found[:, 0], found[:, 2]) and not torch.equal(found[:, 0], found[:, 1])
     assert torch.allclose(found[:, 0].sum(-1), found[:, 1].sum(-1), rtol=1e-6)  # the prevalence
-    alone = sample_paired_matrices(Items("test", items.cells[1]), 2, 100, **ZEROS)
+    alone = sample_paired_matrices(PairedItems("test", items.cells[1]), 2, 100, **ZEROS)
     assert torch.equal(alone[:, 0], found[:, 1])
     with_prior = sample_paired_matrices(items, 2, 100, **ONES)
     assert not torch.equal(with_prior[:, 0], with_prior[:, 2])  # the prior's mass is each experiment's own
@@ -245,4 +245,4 @@ def test_items_that_are_refused(given, error, message):
         found.add_experiment("x", **{"prevalence_prior": 0, "confusion_prior": 0, **given})
     assert str(caught.value) == message and found.to_dict() == before
     with pytest.raises(ValueError, match=r"^items.cells: got shape \(2, 2, 2\), wanted \(E, N\)"):
-        sample_paired_matrices(Items("test", torch.zeros(2, 2, 2, dtype=torch.int64)), 2, 5)
+        sample_paired_matrices(PairedItems("test", torch.zeros(2, 2, 2, dtype=torch.int64)), 2, 5)

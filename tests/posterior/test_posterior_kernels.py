@@ -119,7 +119,7 @@ def test_tiny_concentrations(device):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("shape", [math.inf, math.nan, 1e39, 3e38])
 def test_no_proposal_is_awaited_for_ever(shape, dtype, device):
-    """A shape of which nothing can be drawn gives nan, and leaves its neighbours as they are."""
+    """A shape of which nothing can be drawn gives nan, and leaves its neighbors as they are."""
     alpha = torch.tensor([[[2, shape, 0.5], [shape, shape, 0]]], dtype=torch.float64, device=device)
     cells = torch.tensor([[[5, 1, 2], [1, shape, 0.3], [0, 0, 4]]], dtype=torch.float64, device=device)
     prevalence = torch.ones(1, 3, dtype=torch.float64, device=device)

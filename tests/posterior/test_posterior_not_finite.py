@@ -9,7 +9,7 @@ from cases import posterior as posterior_cases
 from cases import statistics
 
 from tensormetrics import posterior, uncertainty
-from tensormetrics.posterior import ConfusionPosterior, Items, Study, get_experiment_aggregator, get_metric
+from tensormetrics.posterior import ConfusionPosterior, PairedItems, Study, get_experiment_aggregator, get_metric
 from tensormetrics.posterior.comparison.listwise import listwise_compare
 from tensormetrics.posterior.sampling.rng import RNG
 
@@ -161,7 +161,7 @@ REFUSALS = {
     "sample_confusion_matrices": lambda x: posterior.sample_confusion_matrices(spoilt_matrix(x), 2),
     "sample_metrics": lambda x: posterior.sample_metrics(spoilt_matrix(x), "acc", 2),
     "sample_paired_matrices": lambda x: posterior.sample_paired_matrices(
-        Items("a", torch.tensor([0, 3])), 2, 2, confusion_prior=x
+        PairedItems("a", torch.tensor([0, 3])), 2, 2, confusion_prior=x
     ),
     "ConfusionPosterior": lambda x: ConfusionPosterior(2, confusion_prior=x),
     "ConfusionPosterior of a probability": lambda x: ConfusionPosterior(2, confidence=x),
@@ -259,7 +259,7 @@ OTHERS = """
     AGGREGATION_REGISTRY AVERAGING_REGISTRY METRIC_REGISTRY
     AveragedMetric Averaging ConfMatIOError ConfMatIOWarning ConfigError ConfigWarning PosteriorWarning
     UnknownNameError ConfusionSums ExperimentAggregationResult ExperimentAggregator
-    ExperimentGroupResult ExperimentResult HeterogeneityResult Items
+    ExperimentGroupResult ExperimentResult HeterogeneityResult PairedItems
     PosteriorSummary RootMetric compute_confusion_matrix
     load_csv temporary_registrations plot_difference plot_distributions plot_forest
 """.split()

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from tensormetrics.posterior import AveragedMetric, RootMetric, get_metric
-from tensormetrics.posterior.metrics.parse import MetricCollection
+from tensormetrics.posterior.metrics.parse import ConfusionMetricCollection
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_other_names_are_answered_with_ours(given, meant):
 
 
 def test_collections():
-    collection = MetricCollection(["f1@macro", "accuracy", get_metric("tpr"), "acc"])
+    collection = ConfusionMetricCollection(["f1@macro", "accuracy", get_metric("tpr"), "acc"])
     collection.add("f1")
     assert len(collection) == 5 and list(dict(collection.items())) == [
         "f1@macro",
@@ -142,9 +142,12 @@ def test_collections():
         assert set(quantity.parents.values()) <= set(order[:place])
     assert order[-1] is get_metric("tpr") and order.index(get_metric("f1")) < order.index(get_metric("f1@macro"))
     assert (
-        len(MetricCollection("acc")) == len(MetricCollection({"acc"})) == len(MetricCollection(get_metric("acc"))) == 1
+        len(ConfusionMetricCollection("acc"))
+        == len(ConfusionMetricCollection({"acc"}))
+        == len(ConfusionMetricCollection(get_metric("acc")))
+        == 1
     )
-    assert tuple(MetricCollection(collection)) == tuple(collection) and len(MetricCollection()) == 0
+    assert tuple(ConfusionMetricCollection(collection)) == tuple(collection) and len(ConfusionMetricCollection()) == 0
     with pytest.raises(KeyError) as error:
         collection["mcc"]
     assert error.value.args == (

@@ -16,8 +16,8 @@ from tensormetrics.posterior import (
     sample_metrics,
     temporary_registrations,
 )
-from tensormetrics.posterior.metrics.parse import MetricCollection
-from tensormetrics.posterior.metrics.registry import Metric
+from tensormetrics.posterior.metrics.parse import ConfusionMetricCollection
+from tensormetrics.posterior.metrics.registry import ConfusionMetric
 
 sklearn = pytest.importorskip("sklearn.metrics")
 
@@ -97,7 +97,7 @@ def test_single_values_are_scikit_learns(shape):
 def test_nothing_else_is_undefined_than_what_nan_shows(shape, value):
     """With nan the undefined values are seen; another answer takes their places, and no others."""
     matrix = torch.tensor(SHAPES[shape])
-    for name in sorted({cls.aliases[0] for cls in map(type, MetricCollection(ALL))}):
+    for name in sorted({cls.aliases[0] for cls in map(type, ConfusionMetricCollection(ALL))}):
         bare, filled = get_metric(name, math.nan)(matrix), get_metric(name, value)(matrix)
         assert torch.equal(filled, torch.where(bare.isnan(), value, bare)), name
 
@@ -119,7 +119,7 @@ def test_what_the_table_states_without_the_option():
 def test_samples_and_doors(tmp_path, device):
     counts = torch.tensor(SHAPES["a class neither true nor predicted"], device=device)
     none = {"prevalence_prior": 0, "confusion_prior": 0}
-    (samples,) = sample_metrics(counts, MetricCollection("jaccard", 1), 50, **none)
+    (samples,) = sample_metrics(counts, ConfusionMetricCollection("jaccard", 1), 50, **none)
     assert (samples[..., 2] == 1).all() and not samples.isnan().any()
     truth, answer = (torch.from_numpy(x).to(device) for x in labels_of(counts.tolist()))
     metrics = ["jaccard", "jaccard+zero_division=1", "jaccard@macro", "jaccard_index"]
@@ -163,7 +163,7 @@ def test_metrics_without_the_option_say_so():
     assert str(caught.value) == "metric 'tp': 'tp' has no option 'zero_division'; ask for it without"
     with temporary_registrations():
 
-        class Ratio(Metric):
+        class Ratio(ConfusionMetric):
             full_name, is_multiclass, bounds = "Ratio", False, (0.0, math.inf)
             dependencies, sklearn_equivalent, aliases = ("tp", "fn"), None, ["ratio"]
 

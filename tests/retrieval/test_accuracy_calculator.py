@@ -165,14 +165,14 @@ def test_small_k_warns_of_lower_bounds(caplog):
         (
             "tensormetrics.retrieval",
             logging.WARNING,
-            "k=2 is below the 3 neighbours that are looked at by mean_average_precision_at_r and r_precision: "
+            "k=2 is below the 3 neighbors that are looked at by mean_average_precision_at_r and r_precision: "
             "lower bounds; write k=None",
         )
     ]
     caplog.clear()
     AccuracyCalculator(["ndcg_at_5"], k="max_bin_count").get_accuracy(TINY, TINY_LABELS)
     (message,) = caplog.messages
-    assert message == "k=3 is below the 5 neighbours that are looked at by ndcg_at_5: lower bounds; write k=None"
+    assert message == "k=3 is below the 5 neighbors that are looked at by ndcg_at_5: lower bounds; write k=None"
 
 
 def test_get_accuracy_without_relevant_references_is_nan(caplog, device):
@@ -180,7 +180,7 @@ def test_get_accuracy_without_relevant_references_is_nan(caplog, device):
     calculator = AccuracyCalculator([*NAMES, "median_rank", "nearest_centroid_accuracy"])
     for inputs in ((x, range(10)), (x, [0] * 10, x[:0], []), (x[:1], [0])):
         assert all(math.isnan(value) for value in calculator.get_accuracy(*inputs).values())
-    assert set(caplog.messages) == {"no query has a relevant reference: every metric of neighbours is NaN"}
+    assert set(caplog.messages) == {"no query has a relevant reference: every metric of neighbors is NaN"}
     caplog.clear()
     actual = AccuracyCalculator().get_accuracy(x[:0], [], x, range(10))
     assert actual.keys() == set(DEFAULT) and all(math.isnan(value) for value in actual.values())

@@ -41,7 +41,7 @@ def test_audit_of_all_queries_returns_exact_score(average):
     rows, labels = make_data()
     exact = AccuracyCalculator(NAMES, **average).get_accuracy(rows, labels)
     calculator, approximate = run_audit(N, rows, labels, average)
-    intervals = calculator.audited()
+    intervals = calculator.audit_report()
     for name in NAMES:
         for bound in intervals[name]:
             assert bound.tolist() == pytest.approx(exact[name], abs=1e-12)
@@ -66,7 +66,7 @@ def test_audit_scores_of_sample_equal_exact_search(k):
             for a, b in zip(exact_order, approximate_order, strict=True)
         ]
         assert audit.recall[:, depth - 1].tolist() == pytest.approx(overlaps)
-    recall = calculator.audited()["recall"]
+    recall = calculator.audit_report()["recall"]
     assert recall.value[4] == pytest.approx(audit.recall[:, 4].mean().item())
     assert (recall.low[:5] < recall.value[:5]).all() and (recall.value[:5] < recall.high[:5]).all()
 
@@ -117,7 +117,7 @@ def test_audit_of_label_levels_reports_one_recall():
     rows, labels = make_data()
     calculator = AccuracyCalculator(("precision_at_1",), knn_func=TwoCellIndex(), audit=50, label_levels=True)
     calculator.get_accuracy(rows, torch.stack([labels, labels % 7], 1))
-    assert sorted(calculator.audited()) == ["precision_at_1_level0", "precision_at_1_level1", "recall"]
+    assert sorted(calculator.audit_report()) == ["precision_at_1_level0", "precision_at_1_level1", "recall"]
 
 
 def test_audit_after_update_covers_computed_value():
@@ -125,7 +125,7 @@ def test_audit_after_update_covers_computed_value():
     calculator = AccuracyCalculator(("precision_at_1",), knn_func=TwoCellIndex(), audit=50)
     calculator.update(rows, labels)
     value = calculator.compute()["precision_at_1"]
-    interval = calculator.audited()["precision_at_1"]
+    interval = calculator.audit_report()["precision_at_1"]
     assert interval.low < interval.value < interval.high and abs(interval.value - value) < 0.1
 
 
@@ -136,8 +136,8 @@ def test_audit_with_unsupported_options_raises():
         AccuracyCalculator(audit=10)
     with pytest.raises(ValueError, match="audit must be an integer >= 1, got 0|audit: got 0"):
         AccuracyCalculator(knn_func=TwoCellIndex(), audit=0)
-    with pytest.raises(RuntimeError, match="audited: nothing was audited; give AccuracyCalculator audit=1000"):
-        AccuracyCalculator(knn_func=TwoCellIndex()).audited()
+    with pytest.raises(RuntimeError, match="audit_report: nothing was audited; give AccuracyCalculator audit=1000"):
+        AccuracyCalculator(knn_func=TwoCellIndex()).audit_report()
     index = TwoCellIndex()
     index.distance = "manhattan"
     with pytest.raises(ValueError, match="audit: got a knn_func whose distance is 'manhattan', wanted one of 'l2'"):
@@ -177,7 +177,7 @@ def test_audit_intervals_of_inverted_file_cover_exact_score():
     for average in AVERAGES[:2]:
         calculator = AccuracyCalculator(names, k=10, knn_func=index, audit=10_000, **average)
         approximate = calculator.get_accuracy(query, query_labels, rows, labels, True)
-        full_audit, exact = calculator.last.audit, calculator.audited()
+        full_audit, exact = calculator.last.audit, calculator.audit_report()
         (scores, classes) = calculator._items.averages[""]
         for name in names:
             assert approximate[name] < exact[name].value

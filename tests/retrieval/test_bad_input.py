@@ -71,4 +71,4 @@ def test_comparison_without_self_match_keeps_all_positives(device):
 def test_max_bin_count_with_only_lone_queries_is_nan(device, caplog):
     scores = AccuracyCalculator(RANKS, k="max_bin_count").get_accuracy(X.to(device), Y)
     assert scores.keys() == set(RANKS) and all(map(math.isnan, scores.values()))
-    assert caplog.messages == ["no query has a relevant reference: every metric of neighbours is NaN"]
+    assert caplog.messages == ["no query has a relevant reference: every metric of neighbors is NaN"]

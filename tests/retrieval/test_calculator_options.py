@@ -129,7 +129,7 @@ INVALID_CALLS = {
 
 INVALID_OPTIONS = {
     "ties: got 'random', wanted one of 'index', 'optimistic', 'pessimistic'": {"ties": "random"},
-    "ties: got 'optimistic', wanted 'index' where the neighbours come from a function": {
+    "ties: got 'optimistic', wanted 'index' where the neighbors come from a function": {
         "ties": "optimistic",
         "knn_func": lambda *a: TorchKNN()(*a),
     },

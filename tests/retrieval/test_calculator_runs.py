@@ -77,7 +77,7 @@ def test_get_accuracy_logs_its_search_method(caplog):
     AccuracyCalculator(KNN, k="max_bin_count").get_accuracy(TINY, TINY_LABELS)
     assert caplog.messages == [
         "10 queries, 10 references, D=2, k=all: ranks",
-        "10 queries, 10 references, D=2, k=3: neighbours",
+        "10 queries, 10 references, D=2, k=3: neighbors",
     ]
 
 

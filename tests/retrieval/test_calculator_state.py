@@ -104,9 +104,11 @@ def test_audit_after_more_updates_covers_all_rows(generator):
     x, labels = make_rows(generator)
     search = {"knn_func": TwoCellIndex(), "k": 5, "audit": 60}
     calculator = make_updated(x[:20], labels[:20], **search)
-    calculator.audited()
+    calculator.audit_report()
     calculator.update(x[20:], labels[20:])
-    assert torch.equal(calculator.audited()[NAME].value, make_updated(x, labels, **search).audited()[NAME].value)
+    assert torch.equal(
+        calculator.audit_report()[NAME].value, make_updated(x, labels, **search).audit_report()[NAME].value
+    )
 
 
 def test_interval_after_get_accuracy_describes_that_call(generator):

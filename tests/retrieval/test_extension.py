@@ -57,16 +57,16 @@ def test_custom_metrics_receive_requested_arguments(device):
             received["named"] = knn_indices, knn_distances, lone_query_labels
             return np.float32(0.5)
 
-        def calculate_without_neighbours(self, query, query_labels, reference, label_comparison_fn):
+        def calculate_without_neighbors(self, query, query_labels, reference, label_comparison_fn):
             return {"queries": len(query)}
 
         def requires_knn(self):
             return super().requires_knn() + ["everything", "named"]
 
     x, labels = (tensor.to(device) for tensor in data())
-    calculator = Calculator(["everything", "named", "without_neighbours"], k=7)
+    calculator = Calculator(["everything", "named", "without_neighbors"], k=7)
     actual = calculator.get_accuracy(x[:20], labels[:20], x, labels, True)
-    assert actual == {"everything": [1, 2], "named": 0.5, "without_neighbours": {"queries": 20}}
+    assert actual == {"everything": [1, 2], "named": 0.5, "without_neighbors": {"queries": 20}}
     arguments = received["everything"]
     indices = TorchKNN().indices(x[:20], 7, x, True)
     assert torch.equal(arguments["knn_labels"], labels[indices])

@@ -162,5 +162,5 @@ def test_init_conflicting_relevance_options_raise():
     message = "ignore: nearest_centroid_accuracy cannot leave them out; write exclude=('nearest_centroid_accuracy',)"
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         AccuracyCalculator(["nearest_centroid_accuracy"], ignore=MASK).get_accuracy(X, Y)
-    with pytest.raises(ValueError, match=r"^keep: got 'ranks', wanted one of 'scores', 'all', 'neighbours'$"):
+    with pytest.raises(ValueError, match=r"^keep: got 'ranks', wanted one of 'scores', 'all', 'neighbors'$"):
         AccuracyCalculator(keep="ranks")

@@ -59,7 +59,7 @@ def kill_until_finished(folder, options):
     state, counts, peak, num_starts = folder / "state.pt", [0, 0], 0, 0
     while True:
         process, before = (
-            start_process(folder, "--state", str(state), "--state-seconds", "1", *options),
+            start_process(folder, "--checkpoint", str(state), "--checkpoint-seconds", "1", *options),
             _modified_ns(state),
         )
         num_starts, kill_while_writing, ended_pid = num_starts + 1, num_starts % 2 == 0, 0

@@ -46,7 +46,7 @@ def test_pieces_are_the_whole(rows, distance, dtype):
 
 @pytest.mark.parametrize("distance", ["l2", "cosine"])
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float64], ids=str)
-def test_neighbours_and_ranks_are_the_same(rows, distance, dtype):
+def test_neighbors_and_ranks_are_the_same(rows, distance, dtype):
     x, labels = mapped(rows).to(dtype), torch.arange(N) % 60
     small, large = TorchKNN(distance, **SMALL), TorchKNN(distance)
     for k, query in ((5, x), (40, x[:30])):

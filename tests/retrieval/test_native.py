@@ -25,7 +25,7 @@ def both(function, monkeypatch):
 
 @pytest.mark.parametrize("distance", ["l2", "ip", "cosine"])
 @pytest.mark.parametrize("k", [5, 150])
-def test_neighbours(x, k, distance, monkeypatch):
+def test_neighbors(x, k, distance, monkeypatch):
     native, plain = both(lambda: TorchKNN(distance)(x, k, x, True), monkeypatch)
     assert torch.equal(native[1], plain[1]) and torch.equal(native[0], plain[0])
 

@@ -71,7 +71,7 @@ def test_ways_to_say_self_retrieval(rows, scores):
 
 
 @pytest.mark.parametrize("k", [59, 60, 1_000])
-def test_as_many_neighbours_as_references(k, rows):
+def test_as_many_neighbors_as_references(k, rows):
     expected = AccuracyCalculator(RANKS).get_accuracy(*rows)
     assert AccuracyCalculator(RANKS, k=k).get_accuracy(*rows) == pytest.approx(expected, rel=1e-14)
 

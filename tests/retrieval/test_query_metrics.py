@@ -81,7 +81,7 @@ def test_golden_per_query(device):
         assert got.tolist() == pytest.approx([NAN if v is None else v for v in values], abs=1e-12, nan_ok=True), name
 
 
-# Class 7: items 0 to 3, of which 0 and 1 are neighbours and 2 and 3 are neighbours of class 3; class 3: items 4 and 5;
+# Class 7: items 0 to 3, of which 0 and 1 are neighbors and 2 and 3 are neighbors of class 3; class 3: items 4 and 5;
 # class 5: item 6, lone.
 X = torch.tensor([[0.0], [1.0], [10.0], [20.0], [10.5], [20.5], [50.0]])
 LABELS = torch.tensor([7, 7, 7, 7, 3, 3, 5])
@@ -207,7 +207,7 @@ def test_nothing_to_score(average, expected, device, caplog):
         assert caplog.record_tuples == [
             ("tensormetrics.retrieval", logging.WARNING, message)
             for message in (
-                "no query has a relevant reference: every metric of neighbours is NaN",
+                "no query has a relevant reference: every metric of neighbors is NaN",
                 "there is no query: every metric is NaN",
             )
         ]
@@ -273,7 +273,7 @@ def test_label_comparison(make, device):
 
 
 def test_gains_of_labels(device):
-    # Grades 0, 1, 2 by how near the labels are; a loop over the sorted neighbours.
+    # Grades 0, 1, 2 by how near the labels are; a loop over the sorted neighbors.
     x, labels = torch.randn(25, 2, dtype=torch.float64), torch.randint(0, 5, (25,))
     metric = fed(NDCG(6, "exp2", lambda a, b: (2 - (a - b).abs()).clamp(min=0), average="none"), device, x, labels)
     for i, got in enumerate(metric.compute().tolist()):

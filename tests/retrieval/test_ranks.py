@@ -12,7 +12,7 @@ from tensormetrics.retrieval import (
     positive_ranks,
     precision,
     r_precision,
-    ranks_of_neighbours,
+    ranks_of_neighbors,
 )
 from tensormetrics.retrieval.ranking.positive_ranks import RankingInputs, rank_tiles
 from tensormetrics.retrieval.ranking.ranking import Ranking
@@ -36,7 +36,7 @@ def check(ranks, expected, relevant):
 def self_ranks(embeddings, labels, device):
     x, labels = torch.tensor(embeddings, device=device), torch.tensor(labels, device=device)
     indices = TorchKNN().indices(x, len(x), x, True)
-    return ranks_of_neighbours(indices, labels, labels, count_relevant(labels, labels, True))
+    return ranks_of_neighbors(indices, labels, labels, count_relevant(labels, labels, True))
 
 
 def test_golden_ranks(device):
@@ -57,7 +57,7 @@ def test_golden_ranks_of_accuracy_cases(name, device):
         reference_labels = torch.tensor(case["reference_labels"], device=device)
     indices = TorchKNN().indices(x, len(reference), reference, case["self"])
     relevant = count_relevant(labels, reference_labels, case["self"])
-    assert found(ranks_of_neighbours(indices, labels, reference_labels, relevant).rank) == case["ranks"]
+    assert found(ranks_of_neighbors(indices, labels, reference_labels, relevant).rank) == case["ranks"]
     assert relevant.tolist() == [len(row) for row in case["ranks"]]
 
 
@@ -65,7 +65,7 @@ def test_leading_dimensions(device):
     labels = torch.randint(0, 3, (2, 4, 9), device=device)
     indices = torch.randint(-1, 9, (2, 4, 9, 5), device=device)
     relevant = count_relevant(labels, labels, True)
-    ranks = ranks_of_neighbours(indices, labels, labels, relevant)
+    ranks = ranks_of_neighbors(indices, labels, labels, relevant)
     for i in range(2):
         for j in range(4):
             assert relevant[i, j].tolist() == [(labels[i, j] == label).sum() - 1 for label in labels[i, j]]

@@ -96,7 +96,7 @@ def test_overflow_of_one_row_changes_little(bad, path, device):
 
 @pytest.mark.parametrize("bad", BAD)
 @pytest.mark.parametrize("distance", DISTANCES)
-def test_neighbours(bad, distance, path, device):
+def test_neighbors(bad, distance, path, device):
     x, _ = rows(bad)
     good = x.isfinite().all(1).nonzero()[:, 0]
     for k in (3, N - 4, N - 1):  # N - 4 others are finite

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from tensormetrics import compare
-from tensormetrics.retrieval import AccuracyCalculator, TorchKNN, open_rows
+from tensormetrics.retrieval import AccuracyCalculator, TorchKNN, open_embeddings
 from tensormetrics.retrieval.calculator.audit import draw_queries
 
 NAMES = ("precision_at_1", "mean_average_precision_at_r", "mean_reciprocal_rank", "nearest_centroid_accuracy")
@@ -122,10 +122,10 @@ def test_references_in_blocks_and_their_state(tmp_path):
     np.save(path, x.numpy())
     names = NAMES[:3]
     wanted = AccuracyCalculator(names).get_accuracy(x[:100], labels[:100], x, labels, True, sample_queries=30)
-    arguments = (x[:100], labels[:100], open_rows(path), labels, True)
+    arguments = (x[:100], labels[:100], open_embeddings(path), labels, True)
     state = tmp_path / "counts.pt"
     for _ in range(2):
-        got = AccuracyCalculator(names).get_accuracy(*arguments, sample_queries=30, state=state, state_seconds=0)
+        got = AccuracyCalculator(names).get_accuracy(*arguments, sample_queries=30, state=state, checkpoint_seconds=0)
         assert got == wanted
     with pytest.raises(ValueError, match="sample_seed"):
         AccuracyCalculator(names).get_accuracy(*arguments, sample_queries=30, sample_seed=1, state=state)

@@ -1,4 +1,4 @@
-"""The heart of the proof with made-up values: which neighbours are proven, and which canonical distances order."""
+"""The heart of the proof with made-up values: which neighbors are proven, and which canonical distances order."""
 
 import pytest
 import torch

@@ -73,8 +73,8 @@ def test_scores_and_audit_are_those_of_the_index(stored):
     )
     assert ours.get_accuracy(x, labels) == theirs.get_accuracy(x, labels)
     exact = AccuracyCalculator(NAMES, k=K).get_accuracy(x, labels)
-    for name, estimate in ours.audited().items():
-        assert all(map(torch.equal, estimate, theirs.audited()[name]))
+    for name, estimate in ours.audit_report().items():
+        assert all(map(torch.equal, estimate, theirs.audit_report()[name]))
         if name != "recall":
             assert estimate.low <= exact[name] <= estimate.high
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from tensormetrics.retrieval import AccuracyCalculator, RowSource, TorchKNN, open_rows
+from tensormetrics.retrieval import AccuracyCalculator, EmbeddingSource, TorchKNN, open_embeddings
 from tensormetrics.retrieval.sources import state as states
 from tensormetrics.retrieval.sources.arrow import read_column
 
@@ -103,7 +103,7 @@ def arrow(folder, rows):
 def test_a_source_has_the_rows_of_the_file(kind, dtype, tmp_path, monkeypatch):
     monkeypatch.setattr("tensormetrics.retrieval.sources.arrow.BYTES", 200)  # several batches to a group
     wanted = data(dtype)[0][:200]
-    source = open_rows(WRITERS[kind](tmp_path, wanted))
+    source = open_embeddings(WRITERS[kind](tmp_path, wanted))
     wanted = torch.from_numpy(wanted)
     assert source.shape == (200, D) and source.dtype == wanted.dtype and len(source) == 200
     for start, stop in ((0, 200), (3, 4), (199, 200), (2, 80), (59, 61), (61, 100), (120, 120), (119, 140)):
@@ -111,7 +111,9 @@ def test_a_source_has_the_rows_of_the_file(kind, dtype, tmp_path, monkeypatch):
     assert torch.equal(torch.cat([block for _, block in source.blocks(33, 7)]), wanted[7:])
     some = torch.tensor([0, 1, 40, 60, 199])
     assert torch.equal(source.take(some), wanted[some])
-    assert source.fingerprint() == open_rows(WRITERS[kind](tmp_path, wanted.numpy())).fingerprint() or kind != "none"
+    assert (
+        source.fingerprint() == open_embeddings(WRITERS[kind](tmp_path, wanted.numpy())).fingerprint() or kind != "none"
+    )
 
 
 def test_what_is_wrong_with_a_file_is_said(tmp_path):
@@ -126,13 +128,13 @@ def test_what_is_wrong_with_a_file_is_said(tmp_path):
         (["y.txt"], "y.txt: got a file of type '.txt', wanted one of .npy, .safetensors, .parquet, .arrow, .feather"),
     ):
         with pytest.raises(ValueError) as error:
-            open_rows(*(tmp_path / address for address in addresses))
+            open_embeddings(*(tmp_path / address for address in addresses))
         assert str(error.value) == f"{tmp_path}/{said}"
     with pytest.raises(ValueError, match=r"z.npy: got rows of 4 torch.float64 after rows of 2 torch.float64"):
-        open_rows(tmp_path / "y.npy", tmp_path / "z.npy")
+        open_embeddings(tmp_path / "y.npy", tmp_path / "z.npy")
     with pytest.raises(ValueError, match="addresses: got none"):
-        open_rows()
-    shorter = open_rows(tmp_path / "y.npy")
+        open_embeddings()
+    shorter = open_embeddings(tmp_path / "y.npy")
     with open(tmp_path / "y.npy", "r+b") as file:
         file.truncate(file.seek(0, 2) - 8)
     with pytest.raises(ValueError, match=r"y.npy: it ends within row 2"):
@@ -163,10 +165,10 @@ def test_odd_columns_are_named(tmp_path):
         ("word", ": got a column of string, wanted a list of D numbers in each row"),
     ):
         with pytest.raises(ValueError) as error:
-            open_rows(f"{file}:{column}").read(0, 2)
+            open_embeddings(f"{file}:{column}").read(0, 2)
         assert str(error.value) == f"{file}:{column}{said}"
     with pytest.raises(ValueError, match="got no name for a file of ragged, gaps, none, word, number; write"):
-        open_rows(file)
+        open_embeddings(file)
     assert read_column(file, "word")[1] == ["a", "b"]
     with pytest.raises(ValueError, match="number: got a column of double, wanted integers or words"):
         read_column(file, "number")
@@ -181,7 +183,7 @@ def test_damaged_files_are_named(tmp_path):
             (tmp_path / f"{name}{kind}").write_bytes(held)
     for file in sorted(tmp_path.iterdir()):
         with pytest.raises(ValueError, match=rf"^{file}: wanted a .* file; "):
-            open_rows(file)
+            open_embeddings(file)
         if file.suffix in (".parquet", ".arrow"):
             with pytest.raises(ValueError, match=rf"^{file}: wanted a Parquet or Arrow file; "):
                 read_column(str(file), None)
@@ -193,7 +195,7 @@ def test_damaged_files_are_named(tmp_path):
         (f"file://{tmp_path}/x.npy", "got an address, wanted a file of this machine, or one of .parquet, .arrow, .f"),
     ):
         with pytest.raises(ValueError) as error:
-            open_rows(address)
+            open_embeddings(address)
         assert str(error.value).startswith(f"{address}: {said}")
 
 
@@ -203,7 +205,7 @@ def test_tensors_that_are_no_rows_are_named(tmp_path):
     save_file({"x": torch.tensor(1.0)}, tmp_path / "number.safetensors")
     for name, said in (("none", "it holds nothing"), ("number", "got an array of shape (), wanted one row per item")):
         with pytest.raises(ValueError) as error:
-            open_rows(tmp_path / f"{name}.safetensors")
+            open_embeddings(tmp_path / f"{name}.safetensors")
         assert str(error.value).startswith(f"{tmp_path}/{name}.safetensors: {said}")
 
 
@@ -214,13 +216,13 @@ def test_categories_are_labels_and_no_rows(tmp_path):
     parquet.write_table(pa.table({"x": x, "word": words}), tmp_path / "x.parquet")
     parquet.write_table(pa.table({"number": numbers}), tmp_path / "number.parquet")
     file = f"{tmp_path}/x.parquet"
-    assert open_rows(file).shape == (3, 2)
+    assert open_embeddings(file).shape == (3, 2)
     for name in (None, "word"):
         found, names = read_column(file, name)
         assert [names[n] for n in found] == ["b", "a", "b"]
     assert read_column(f"{tmp_path}/number.parquet", None)[0].tolist() == [7, 7, 5]
     with pytest.raises(ValueError, match="x.parquet:word: got a column of dictionary.*, wanted a list of D numbers"):
-        open_rows(f"{file}:word")
+        open_embeddings(f"{file}:word")
     parquet.write_table(pa.table({"label": pa.array([1, 2**63 + 1], pa.uint64())}), tmp_path / "large.parquet")
     with pytest.raises(ValueError, match="large.parquet:label: .*9223372036854775809"):
         read_column(f"{tmp_path}/large.parquet", None)
@@ -231,8 +233,8 @@ def test_files_without_rows_change_nothing(tmp_path):
     kind = pa.list_(pa.float32())
     for number, rows in enumerate([[], [[1.0, 2.0]], [], [[3.0, 4.0]]]):
         parquet.write_table(pa.table({"x": pa.array(rows, kind)}), tmp_path / f"x-{number}.parquet")
-    assert open_rows(tmp_path / "x-*.parquet").read(0, 2).tolist() == [[1, 2], [3, 4]]
-    assert open_rows(tmp_path / "x-0.parquet", tmp_path / "x-2.parquet").shape == (0, 0)
+    assert open_embeddings(tmp_path / "x-*.parquet").read(0, 2).tolist() == [[1, 2], [3, 4]]
+    assert open_embeddings(tmp_path / "x-0.parquet", tmp_path / "x-2.parquet").shape == (0, 0)
 
 
 NUMBERS = torch.arange(Q * 11)  # of queries and references that fit together, more for the first queries
@@ -262,13 +264,13 @@ def test_scores_are_those_of_all_rows(files, options, budget):
             AccuracyCalculator(names, memory_budget=budget, **options),
             AccuracyCalculator(names, **options),
         )
-        found = streamed.get_accuracy(*sides, open_rows(pattern), labels, **call)
+        found = streamed.get_accuracy(*sides, open_embeddings(pattern), labels, **call)
         assert found == whole.get_accuracy(*sides, rows, labels, **call)
         for name, scores in whole.last.scores.items():
             assert torch.equal(streamed.last.scores[name].nan_to_num(nan=-1), scores.nan_to_num(nan=-1))
 
 
-class Stopped(RowSource):
+class Stopped(EmbeddingSource):
     """Rows that break off after so many blocks."""
 
     def __init__(self, rows, blocks):
@@ -289,7 +291,7 @@ def test_a_run_goes_on_where_it_was(names, k, blocks, least, tmp_path):
     rows, labels = map(torch.from_numpy, data())
     options = {"k": k, "memory_budget": BUDGET}
     wanted = AccuracyCalculator(names, **options).get_accuracy(rows[:Q], labels[:Q], rows, labels)
-    state, values, starts = {"state": tmp_path / "state.pt", "state_seconds": 0}, None, 0
+    state, values, starts = {"state": tmp_path / "state.pt", "checkpoint_seconds": 0}, None, 0
     read = []
     while values is None and starts < 50:
         source = Stopped(rows, blocks)
@@ -308,7 +310,7 @@ def test_a_run_goes_on_where_it_was(names, k, blocks, least, tmp_path):
 def test_what_was_written_before_serves_where_a_write_breaks_off(tmp_path, monkeypatch):
     rows, labels = map(torch.from_numpy, data())
     calculator = AccuracyCalculator(DEEP, memory_budget=BUDGET)
-    sides, state = (rows[:Q], labels[:Q]), {"state": tmp_path / "state.pt", "state_seconds": 0}
+    sides, state = (rows[:Q], labels[:Q]), {"state": tmp_path / "state.pt", "checkpoint_seconds": 0}
     wanted, save, written = calculator.get_accuracy(*sides, rows, labels), torch.save, []
 
     def broken(found, file):
@@ -333,7 +335,7 @@ def test_another_computation_is_refused(tmp_path, files):
 
     def scored(names=DEEP, query=rows[:Q], of=labels, source=None, **options):
         calculator = AccuracyCalculator(names, **options)
-        return calculator.get_accuracy(query, labels[: len(query)], source or open_rows(pattern), of, **state)
+        return calculator.get_accuracy(query, labels[: len(query)], source or open_embeddings(pattern), of, **state)
 
     assert scored() == scored()
     other = labels.copy()
@@ -368,7 +370,7 @@ def test_another_computation_is_refused(tmp_path, files):
 
 def test_what_wants_all_rows_is_refused(files):
     pattern, rows, labels = files
-    sides = rows[:Q], labels[:Q], open_rows(pattern), labels
+    sides = rows[:Q], labels[:Q], open_embeddings(pattern), labels
     for options, said in (
         ({"include": ("nearest_centroid_accuracy",)}, "nearest_centroid_accuracy cannot be scored in blocks; write "),
         ({"include": SHALLOW, "knn_func": TorchKNN(exact=False)}, "knn_func: got a search of all references at once"),
@@ -389,4 +391,4 @@ def test_what_wants_all_rows_is_refused(files):
 def test_clusters_of_the_queries_need_no_references(files):
     pattern, rows, labels = files
     wanted = AccuracyCalculator().get_accuracy(rows[:Q], labels[:Q], rows, labels)
-    assert AccuracyCalculator().get_accuracy(rows[:Q], labels[:Q], open_rows(pattern), labels) == wanted
+    assert AccuracyCalculator().get_accuracy(rows[:Q], labels[:Q], open_embeddings(pattern), labels) == wanted

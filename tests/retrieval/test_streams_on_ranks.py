@@ -13,7 +13,7 @@ import torch
 from test_streams import BUDGET, DEEP, SHALLOW, SOME, Q, Stopped, close, data
 from torch import distributed as dist
 
-from tensormetrics.retrieval import AccuracyCalculator, open_rows
+from tensormetrics.retrieval import AccuracyCalculator, open_embeddings
 
 CASES = {
     "deep": (DEEP, {"memory_budget": BUDGET}),
@@ -54,7 +54,7 @@ def results_of(rank, pair):
     dist.broadcast_object_list(told)
     folder = Path(told[0])
     for name in CASES:
-        state, said = {"state": folder / f"{name}.pt", "state_seconds": 0, "group": group}, []
+        state, said = {"state": folder / f"{name}.pt", "checkpoint_seconds": 0, "group": group}, []
         while not said or isinstance(said[-1], str) and len(said) < 40:
             source = Stopped(rows, 1 if rank == 1 else 2)
             said.append(attempt(lambda: calculator(name).get_accuracy(*sides(source), **state)))  # noqa: B023
@@ -112,7 +112,7 @@ def dying(rank, folder, number):
     group, rows = joined(rank, 2, f"{folder}/rendezvous-{number}"), torch.from_numpy(data()[0])
     blocks = 2 if rank == 1 and not number else 100
     source = Stopped(rows, blocks)
-    options = {"state": Path(folder) / "state.pt", "state_seconds": 0, "group": group}
+    options = {"state": Path(folder) / "state.pt", "checkpoint_seconds": 0, "group": group}
     if rank == 1 and not number:
         read = source.read
         source.read = lambda *where: read(*where) if source.left else os._exit(9)
@@ -146,7 +146,7 @@ def test_files_of_a_group(tmp_path):
     np.save(tmp_path / "x.npy", rows)
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     try:
-        source, group = open_rows(tmp_path / "x.npy"), dist.group.WORLD
+        source, group = open_embeddings(tmp_path / "x.npy"), dist.group.WORLD
         found = calculator("shallow").get_accuracy(rows[:Q], labels[:Q], source, labels, group=group)
     finally:
         dist.destroy_process_group()

@@ -1,4 +1,4 @@
-"""Products of words of two sets of rows: the neighbours in each other, whatever the rows and however they are split."""
+"""Products of words of two sets of rows: the neighbors in each other, whatever the rows and however they are split."""
 
 import pytest
 import torch

@@ -201,7 +201,7 @@ torch.save((bool(operators.supports_int16(x)), found), sys.argv[1])
 
 
 @needs_words
-def test_vectors_of_32_bytes_give_the_same_neighbours(tmp_path):
+def test_vectors_of_32_bytes_give_the_same_neighbors(tmp_path):
     found = []
     for width in ("64", "32", "16"):
         environment = os.environ | {"TENSORMETRICS_VECTOR_BYTES": width}

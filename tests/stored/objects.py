@@ -307,13 +307,13 @@ def references(dtype: torch.dtype = torch.float32) -> Tensor:
     return exact_rows(40, 6).to(dtype)
 
 
-def neighbours(knn: Any) -> dict[str, Any]:
+def neighbors(knn: Any) -> dict[str, Any]:
     """Return what a search in the references that it keeps gives for five queries."""
     distances, indices = knn(exact_rows(5, 6, start=500), 4)
     return {"distances": distances.tolist(), "indices": indices.tolist()}
 
 
-class CountedRows(retrieval.RowSource):
+class CountedRows(retrieval.EmbeddingSource):
     """Rows in the memory that count how many of them were read."""
 
     def __init__(self, rows: Tensor) -> None:
@@ -340,7 +340,7 @@ class Calculation:
     from_file: bool = False
     options: dict[str, Any] = field(default_factory=dict)  # of the call
 
-    def accuracies(self, source: retrieval.RowSource, **options: Any) -> dict[str, float]:
+    def accuracies(self, source: retrieval.EmbeddingSource, **options: Any) -> dict[str, float]:
         labels = torch.arange(REFERENCES) % 7
         queries = calculator_rows()[:QUERIES], labels[:QUERIES]
         return self.calculator().get_accuracy(*queries, source, labels, True, **self.options, **options)
@@ -388,8 +388,8 @@ CALCULATIONS = {
 }
 
 
-def open_rows_file(folder: Path) -> retrieval.RowSource:
+def open_embeddings_file(folder: Path) -> retrieval.EmbeddingSource:
     """Open a copy of the stored rows that was written when the stored one was."""
     path = Path(shutil.copy(Path(__file__).parent / ROWS_FILE, folder))
     os.utime(path, ns=(ROWS_WRITTEN_NS, ROWS_WRITTEN_NS))
-    return retrieval.open_rows(path)
+    return retrieval.open_embeddings(path)

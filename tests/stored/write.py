@@ -34,9 +34,9 @@ from stored.objects import (  # noqa: E402
     CountedRows,
     calculator_rows,
     make_study,
-    neighbours,
+    neighbors,
     numbers_by_path,
-    open_rows_file,
+    open_embeddings_file,
     persistent_state_dict,
     references,
     study_numbers,
@@ -72,11 +72,11 @@ def write_references() -> dict[str, Any]:
             knn = TorchKNN(distance)
             knn.train(references(dtype))
             knn.save(FOLDER / name)
-            values[f"{name} by {distance}"] = neighbours(knn)
+            values[f"{name} by {distance}"] = neighbors(knn)
     faiss = FaissKNN(reset_after=False)
     faiss.train(references())
     faiss.save(FOLDER / FAISS_FILE)
-    values[FAISS_FILE] = neighbours(faiss)
+    values[FAISS_FILE] = neighbors(faiss)
     return values
 
 
@@ -102,13 +102,13 @@ def interrupted_after(writes: int | None) -> Iterator[None]:
 
 def write_state(name: str, calculation: Calculation) -> dict[str, Any]:
     """Write the state of an interrupted calculation and return the accuracies when it is resumed."""
-    options: dict[str, Any] = {"state": FOLDER / name, "state_seconds": 0}
+    options: dict[str, Any] = {"state": FOLDER / name, "checkpoint_seconds": 0}
     if calculation.grouped:
         options["group"] = dist.group.WORLD
     with tempfile.TemporaryDirectory() as folder:
 
         def source() -> Any:
-            return open_rows_file(Path(folder)) if calculation.from_file else CountedRows(calculator_rows())
+            return open_embeddings_file(Path(folder)) if calculation.from_file else CountedRows(calculator_rows())
 
         with interrupted_after(calculation.writes):
             calculation.accuracies(source(), **options)

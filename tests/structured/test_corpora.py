@@ -14,7 +14,7 @@ from torch.utils._pytree import tree_leaves
 from tensormetrics.structured import (
     Argument,
     BoxMatch,
-    ClusterAccuracy,
+    ClusterMatchScores,
     CorefScores,
     Event,
     EventScores,
@@ -41,7 +41,7 @@ from tensormetrics.structured import (
 from tensormetrics.structured.tensors import _lengths
 
 RAGGED = ("SetMatch", "SequenceMatch", "MultisetMatch", "RankingScores", "BoxMatch", "SpanScores", "RelationScores")
-RAGGED += ("EventScores", "CorefScores", "ClusterAccuracy")
+RAGGED += ("EventScores", "CorefScores", "ClusterMatchScores")
 
 
 def sizes_of(draw: random.Random, documents: int) -> list[int]:
@@ -292,7 +292,7 @@ def padded(rows: int, width: int, *tail: int) -> Tensor:
 
 PADDED = {
     "CorefScores": (CorefScores, 2, (), 1000),
-    "ClusterAccuracy": (ClusterAccuracy, 2, (), 1000),
+    "ClusterMatchScores": (ClusterMatchScores, 2, (), 1000),
     "SpanScores": (lambda: SpanScores("partial"), 2, (3,), 500),
     "RelationScores": (RelationScores, 2, (3,), 1000),
     "RankingScores": (RankingScores, 2, (), 1000),
@@ -313,7 +313,7 @@ def test_one_long_document_in_padded_tensors(name):
     if name == "LatentMatch":
         indices = torch.arange(width)[:, None] * torch.tensor([1, 0]) + tables[0].clamp(min=0) * torch.tensor([0, 1])
         tables = [indices, torch.tensor([True, False]).expand_as(indices)] * 2
-    lengths = [] if name in ("CorefScores", "ClusterAccuracy") else [torch.tensor([3] * 1000 + [width])] * both
+    lengths = [] if name in ("CorefScores", "ClusterMatchScores") else [torch.tensor([3] * 1000 + [width])] * both
 
     def run(index: slice, stop: int) -> tuple[dict[str, float], Cells]:
         inputs = [table[index, :stop] for table in tables] + [length[index] for length in lengths]

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.skipif(not _native.has_kernel("heaviest_chain", "cpu"),
 )
 def test_equals_the_torch_code(shape, dtype, constraint, generator):
     similarity = torch.randn(shape, generator=generator, dtype=dtype)
-    similarity[1::3] = torch.inf  # spoils no neighbour
+    similarity[1::3] = torch.inf  # spoils no neighbor
     similarity[2::3, 0, 0] = -torch.inf
     value = sequence_overlap(similarity, constraint=constraint)
     assert value.dtype == torch.float64 and value[1::3].isnan().all()

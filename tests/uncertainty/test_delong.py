@@ -8,7 +8,7 @@ import pytest
 import torch
 from scipy import stats
 
-from tensormetrics.uncertainty import auroc, delong
+from tensormetrics.uncertainty import binary_auroc, delong
 
 CASES = [
     case
@@ -81,7 +81,7 @@ def test_delong_areas_equal_auroc_in_any_order_of_models(generator):
         (torch.rand(5, 60, generator=generator) < 0.3).long(),
     )
     result, other = delong(preds, target), delong(preds.flip(1), target)
-    torch.testing.assert_close(result.auroc, auroc(preds, target[:, None].expand(5, 3, 60)), rtol=1e-13, atol=0)
+    torch.testing.assert_close(result.auroc, binary_auroc(preds, target[:, None].expand(5, 3, 60)), rtol=1e-13, atol=0)
     torch.testing.assert_close(other.p_value.flip(1, 2), result.p_value, rtol=1e-9, atol=0)
     assert torch.equal(result.p_value, result.p_value.mT)
 

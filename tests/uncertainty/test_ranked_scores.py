@@ -5,8 +5,12 @@ import pytest
 import torch
 from test_weights import weight
 from torchmetrics.functional.classification import (
-    binary_auroc,
-    binary_average_precision,
+    binary_auroc as torchmetrics_auroc,
+)
+from torchmetrics.functional.classification import (
+    binary_average_precision as torchmetrics_average_precision,
+)
+from torchmetrics.functional.classification import (
     binary_calibration_error,
     multiclass_calibration_error,
 )
@@ -17,8 +21,8 @@ from tensormetrics.uncertainty import (
     BrierScore,
     CalibrationError,
     UncertaintyWarning,
-    auroc,
-    average_precision,
+    binary_auroc,
+    binary_average_precision,
     brier_score,
     calibration_error,
     compare,
@@ -38,7 +42,10 @@ def test_weighted_scores_agree_with_scikit_learn(ties, generator, device):
     sklearn = pytest.importorskip("sklearn.metrics")
     preds, target = sample_predictions(generator, ties=ties)
     weights = torch.rand(200, generator=generator, dtype=torch.float64).mul(4).round()  # some are 0
-    for ours, theirs in (auroc, sklearn.roc_auc_score), (average_precision, sklearn.average_precision_score):
+    for ours, theirs in (
+        (binary_auroc, sklearn.roc_auc_score),
+        (binary_average_precision, sklearn.average_precision_score),
+    ):
         for sample_weight in None, weights:
             value = ours(
                 preds.to(device), target.to(device), None if sample_weight is None else sample_weight.to(device)
@@ -51,9 +58,9 @@ def test_weighted_scores_agree_with_scikit_learn(ties, generator, device):
 
 def test_scores_agree_with_torchmetrics(generator):
     preds, target = sample_predictions(generator)
-    assert float(auroc(preds, target)) == pytest.approx(float(binary_auroc(preds, target)), rel=1e-6)
-    assert float(average_precision(preds, target)) == pytest.approx(
-        float(binary_average_precision(preds, target)), rel=1e-6
+    assert float(binary_auroc(preds, target)) == pytest.approx(float(torchmetrics_auroc(preds, target)), rel=1e-6)
+    assert float(binary_average_precision(preds, target)) == pytest.approx(
+        float(torchmetrics_average_precision(preds, target)), rel=1e-6
     )
     smooth = preds * 0.999 + 5e-4  # not on the border of a bin
     error = binary_calibration_error(smooth, target, n_bins=15)
@@ -66,20 +73,22 @@ def test_scores_agree_with_torchmetrics(generator):
 
 def test_scores_of_four_items_equal_values_by_hand():
     preds, target = torch.tensor([0.9, 0.5, 0.5, 0.1]), torch.tensor([1, 1, 0, 0])
-    assert auroc(preds, target) == 3.5 / 4  # one pair of four is a tie
-    assert average_precision(preds, target) == pytest.approx(0.5 * 1 + 0.5 * 2 / 3)
+    assert binary_auroc(preds, target) == 3.5 / 4  # one pair of four is a tie
+    assert binary_average_precision(preds, target) == pytest.approx(0.5 * 1 + 0.5 * 2 / 3)
     assert brier_score(preds, target) == pytest.approx((0.01 + 0.25 + 0.25 + 0.01) / 4)
     two = torch.stack([1 - preds, preds], -1)
     assert brier_score(two, target) == pytest.approx(2 * float(brier_score(preds, target)))
     assert calibration_error(preds, target, 2) == pytest.approx((abs(0.1 + 0.5 - 0.5) + 0.1) / 4)
-    for value in auroc(preds, torch.ones(4, dtype=torch.int64)), auroc(preds[:0], target[:0]):
+    for value in binary_auroc(preds, torch.ones(4, dtype=torch.int64)), binary_auroc(preds[:0], target[:0]):
         assert value.isnan()
-    assert average_precision(preds, torch.zeros_like(target)).isnan() and auroc(preds, target + 5).isnan()
-    assert auroc(-preds, target) == 1 - auroc(preds, target)
+    assert binary_average_precision(preds, torch.zeros_like(target)).isnan() and binary_auroc(preds, target + 5).isnan()
+    assert binary_auroc(-preds, target) == 1 - binary_auroc(preds, target)
     assert brier_score(preds + 1, target).isnan() and brier_score(preds, target + 2).isnan()
 
 
-@pytest.mark.parametrize(("metric", "score"), [(BinaryAUROC, auroc), (BinaryAveragePrecision, average_precision)])
+@pytest.mark.parametrize(
+    ("metric", "score"), [(BinaryAUROC, binary_auroc), (BinaryAveragePrecision, binary_average_precision)]
+)
 def test_intervals_are_quantiles_with_four_pseudo_scores(metric, score, generator, device, monkeypatch):
     monkeypatch.setitem(
         __import__("tensormetrics.uncertainty.engine.weights", fromlist=["LANES"]).LANES, device.type, 100
@@ -205,5 +214,5 @@ def test_scores_with_invalid_weights_are_nan(wrong, device):
     preds, target = torch.tensor([[0.1, 0.2, 0.3]] * 2, device=device), torch.tensor([[0, 1, 1]] * 2, device=device)
     weights = torch.ones(2, 3, device=device)
     weights[0, 0] = wrong
-    for score in auroc, average_precision:
+    for score in binary_auroc, binary_average_precision:
         assert score(preds, target, weights).isnan().tolist() == [True, False]

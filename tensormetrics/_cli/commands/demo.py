@@ -14,7 +14,7 @@ from ..output import find_device
 
 def demo(
     *,
-    out: Annotated[Path, Option(type=click.Path(path_type=Path, file_okay=False))] | None = None,
+    output: Annotated[Path, Option(type=click.Path(path_type=Path, file_okay=False))] | None = None,
     epochs: PositiveInt = 12,
     seed: Annotated[int, Option(type=click.IntRange(-(2**63), 2**64 - 1))] = 0,
     device: Device | None = None,
@@ -22,7 +22,7 @@ def demo(
     """Train on handwritten digits and evaluate every metric after each epoch.
 
     Args:
-        out: Write report.json and report.png to this folder.
+        output: Write report.json and report.png to this folder.
         epochs: Number of epochs.
         seed (N): Seed of the weights and the batches.
     """
@@ -31,10 +31,10 @@ def demo(
         with leaving_at_once():
             from ... import _demo  # requires scikit-learn
 
-        if out is not None:
+        if output is not None:
             figure_class()  # raises for a missing extra before the training, not after it
-            _make(out)
-        return _demo.run(torch_device, epochs=epochs, seed=seed, out=out)
+            _make(output)
+        return _demo.run(torch_device, epochs=epochs, seed=seed, out=output)
     except ModuleNotFoundError as error:
         raise BadInput(f"{error}; install it with: pip install 'tensormetrics[demo]'") from error
     except ImportError as error:
@@ -45,4 +45,4 @@ def _make(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise BadInput(f"--out: {folder} cannot be made: {error.strerror}") from error
+        raise BadInput(f"--output: {folder} cannot be made: {error.strerror}") from error

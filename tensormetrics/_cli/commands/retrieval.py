@@ -1,4 +1,4 @@
-"""The command `retrieval`: label agreement of nearest neighbours and clusters of embeddings."""
+"""The command `retrieval`: label agreement of nearest neighbors and clusters of embeddings."""
 
 import os
 from contextlib import AbstractContextManager, nullcontext
@@ -16,7 +16,7 @@ from ...retrieval.scores.query_metric import Classes, averaged
 from ...uncertainty.results.estimates import Estimate
 from ...uncertainty.results.table import Table
 from ..inputs import BadInput, Column, naming
-from ..names import DISTANCES, RETRIEVAL_OF_NEIGHBOURS, TIES
+from ..names import DISTANCES, RETRIEVAL_OF_NEIGHBORS, TIES
 from ..option_types import Device, Finite, Option, PositiveInt, Probability, Replicates, Rope, SecondModel
 from ..output import find_device, on_a_terminal, publish, status_of, stdout_aside
 from ..score_tables import Comparisons, Scores, caption_of
@@ -26,12 +26,12 @@ KNN = {"faiss": FaissKNN, "keops": KeOpsKNN}
 HINTS = {  # hint of the library -> hint of the command
     "write k=None": "leave --k out",
     "write exclude=('nearest_centroid_accuracy',)": "leave out --metric nearest_centroid_accuracy",
-    "where the neighbours come from a function": "with --knn faiss or keops",
-    "audited: nothing was audited; give AccuracyCalculator audit=1000 and score something": "--audit: got no metric of "
-    "neighbours, wanted one, such as --metric precision_at_1",
+    "where the neighbors come from a function": "with --knn faiss or keops",
+    "audit_report: nothing was audited; give AccuracyCalculator audit=1000 and score something": "--audit: got no "
+    "metric of neighbors, wanted one, such as --metric precision_at_1",
     "knn_func: got a search of all": "--knn: got a search of all",
     "faiss: could not parse index string": "--index: faiss could not parse",
-    ", or give a tensor or a memory-mapped array": ", or give a .npy file without --state",
+    ", or give a tensor or a memory-mapped array": ", or give a .npy file without --checkpoint",
     "label_levels: got True with": "--levels: got them with",
 }
 OPTIONS = {"include": "--metric", "k": "--k", "distance": "--distance", "ties": "--ties", "cameras": "--cameras"}
@@ -44,7 +44,7 @@ def retrieval(
     reference: str | None = None,
     reference_labels: str | None = None,
     gains: str | None = None,
-    metrics: Annotated[tuple[str, ...], Option(name="--metric")] = ("AMI", "NMI", *RETRIEVAL_OF_NEIGHBOURS),
+    metrics: Annotated[tuple[str, ...], Option(name="--metric")] = ("AMI", "NMI", *RETRIEVAL_OF_NEIGHBORS),
     k: str | None = None,
     knn: Literal["torch", "faiss", "keops"] = "torch",
     distance: Annotated[str, Option(type=click.Choice(DISTANCES))] = "l2",
@@ -59,8 +59,8 @@ def retrieval(
     per_class: bool = False,
     index: str | None = None,
     audit: PositiveInt | None = None,
-    state: Annotated[str, Option(type=click.Path(dir_okay=False))] | None = None,
-    state_seconds: Annotated[float, Option(type=Finite(0))] = 120,
+    checkpoint: Annotated[str, Option(type=click.Path(dir_okay=False))] | None = None,
+    checkpoint_seconds: Annotated[float, Option(type=Finite(0))] = 120,
     compare_reference: str | None = None,
     compare: SecondModel | None = None,
     rope: Rope | None = None,
@@ -69,7 +69,7 @@ def retrieval(
     device: Device | None = None,
     **outputs: Any,
 ) -> int:
-    """Score EMBEDDINGS (N rows) by their LABELS (N): do nearest neighbours and clusters share labels?
+    """Score EMBEDDINGS (N rows) by their LABELS (N): do nearest neighbors and clusters share labels?
 
     Files: .npy, .npz, .pt, .safetensors, .csv and .jsonl, with pyarrow also .parquet, .arrow and .feather; `file:name`
     selects one of several arrays or columns. A pattern, 'embeddings-*.parquet:column', concatenates the matching files.
@@ -79,26 +79,26 @@ def retrieval(
     spaces; with or without a heading), or `query 0 document gain`. Queries and references are named by --ids and
     --reference-ids, or are row indices. LABELS are then optional and only define the classes of queries.
 
-    A .npy file may be larger than memory, and so may be references in several files, in tables, or scored with --state:
-    they are read in blocks. With --state an interrupted run continues from its last state.
+    A .npy file may be larger than memory, and so may be references in several files, in tables, or scored with
+    --checkpoint: they are read in blocks. With --checkpoint an interrupted run continues from it.
 
-    Under torchrun each rank holds a part of the rows, and the result is that of a single process. With --state FILE
-    each rank reads a part of the references in blocks and writes FILE.rank0, FILE.rank1, ...
+    Under torchrun each rank holds a part of the rows, and the result is that of a single process. With --checkpoint
+    FILE each rank reads a part of the references in blocks and writes FILE.rank0, FILE.rank1, ...
 
     \b
     tensormetrics retrieval embeddings.npy labels.txt --replicates 1000 --plot scores.png
     tensormetrics retrieval large.npy labels.txt --metric precision_at_1 --compare small.npy --rope 0.01
     tensormetrics retrieval queries.npy --reference docs.npy --gains qrels.tsv --ids q.txt --reference-ids d.txt
     tensormetrics retrieval queries.npz:x queries.npz:y --reference base.npy --reference-labels base.csv
-    tensormetrics retrieval q.npy q.txt --reference 'base-*.npy' --reference-labels base.txt --k 10 --state counts.pt
+    tensormetrics retrieval q.npy q.txt --reference 'base-*.npy' --reference-labels base.txt --k 10 --checkpoint a.pt
 
     Args:
         reference (FILE): Embeddings to search in; default EMBEDDINGS.
         reference_labels (FILE): Labels of the references.
         gains (FILE): Relevance instead of equal labels: query, reference and gain per line, or TREC's judgements.
         metrics (NAME): Metric; may be repeated; the names are listed below.
-            [default: AMI, NMI and five of neighbours, or with --gains these five and ndcg]
-        k (N): Neighbours per query, or max_bin_count: the size of the largest class. [default: all]
+            [default: AMI, NMI and five of neighbors, or with --gains these five and ndcg]
+        k (N): Neighbors per query, or max_bin_count: the size of the largest class. [default: all]
         knn: Library of the search.
         distance: Distance of the search.
         ties: First of references at equal distance: the earlier row, the relevant one, or the irrelevant one.
@@ -112,8 +112,8 @@ def retrieval(
         per_class: Also print a table with a row for each class.
         index (FACTORY): Index of faiss, such as IVF4096,Flat; default Flat, which is exact.
         audit: Also print the recall of the index and the exact scores, estimated from N queries.
-        state (FILE): File of partial counts from which a run continues.
-        state_seconds (N): Seconds between two writes of the state.
+        checkpoint (FILE): File of partial counts from which a run continues.
+        checkpoint_seconds (N): Seconds between two writes of the checkpoint.
         compare_reference (FILE): With --compare and --reference: references of the second model.
         compare: EMBEDDINGS of a second model: also its scores and the paired differences.
         replicates: Intervals from N reweightings of groups of queries; 0: none, with --compare 1000.
@@ -121,15 +121,15 @@ def retrieval(
     options = {name: value for name, value in locals().items() if name != "outputs"}
     context = click.get_current_context()
     if gains and context.get_parameter_source("metrics") is ParameterSource.DEFAULT:
-        options["metrics"] = context.params["metrics"] = (*RETRIEVAL_OF_NEIGHBOURS, "ndcg")  # clusters know no gains
+        options["metrics"] = context.params["metrics"] = (*RETRIEVAL_OF_NEIGHBORS, "ndcg")  # clusters know no gains
     files = {name: options[option] for name, option in FILES.items()}
     ranks = int(os.environ.get("WORLD_SIZE", "1"))
     _check(options, ranks)
     torch_device = find_device(options["device"])
-    inputs = read_inputs(files, options["levels"], bool(options["state"]))
+    inputs = read_inputs(files, options["levels"], bool(options["checkpoint"]))
     with naming(HINTS, **files, **OPTIONS), _compiler_output_aside(options):
         calculator = _calculator(options, inputs, torch_device)
-        checkpoint = {"state": options["state"], "state_seconds": options["state_seconds"]}
+        checkpoint = {"checkpoint": options["checkpoint"], "checkpoint_seconds": options["checkpoint_seconds"]}
         if ranks > 1:
             values = _on_ranks(calculator, inputs, torch_device, checkpoint)
             if int(os.environ["RANK"]):
@@ -138,7 +138,7 @@ def retrieval(
             values = _in_one_process(calculator, inputs, torch_device, checkpoint)
         scores = _scores(calculator, values, options)
         by_class = _by_class(calculator, inputs.query.labels[0]) if options["per_class"] else {}
-        audited = calculator.audited(confidence=options["confidence"]) if options["audit"] else {}
+        audited = calculator.audit_report(confidence=options["confidence"]) if options["audit"] else {}
     tables = [scores.table("metric")]
     used = dict(files)
     if options["compare"]:
@@ -175,8 +175,8 @@ def _check(options: dict[str, Any], ranks: int) -> None:
     if options["per_class"] and (options["levels"] or ranks > 1 or not options["labels"]):
         why = "together with --levels; leave one out" if options["levels"] else "without LABELS; give them, too"
         raise BadInput(f"--per-class: not {'on several ranks; run it without torchrun' if ranks > 1 else why}")
-    if options["state"] and not options["reference"]:
-        raise BadInput("--state: wanted a --reference, which is read in blocks; leave it out")
+    if options["checkpoint"] and not options["reference"]:
+        raise BadInput("--checkpoint: wanted a --reference, which is read in blocks; leave it out")
     _check_comparison(options, ranks)
     if (options["index"] or options["audit"]) and options["knn"] != "faiss":
         option = "index" if options["index"] else "audit"
@@ -187,9 +187,11 @@ def _check(options: dict[str, Any], ranks: int) -> None:
 
 
 def _check_comparison(options: dict[str, Any], ranks: int) -> None:
-    if options["compare"] and (options["state"] or ranks > 1):
+    if options["compare"] and (options["checkpoint"] or ranks > 1):
         several = "on several ranks; run it without torchrun"
-        raise BadInput(f"--compare: not {'together with --state; leave one out' if options['state'] else several}")
+        raise BadInput(
+            f"--compare: not {'together with --checkpoint; leave one out' if options['checkpoint'] else several}"
+        )
     if bool(options["compare_reference"]) != bool(options["compare"] and options["reference"]):
         raise BadInput("--compare-reference: give it where there are both --compare and --reference, and only there")
 
@@ -270,7 +272,7 @@ def _depth(k: str | None) -> int | Literal["max_bin_count"] | None:
         return "max_bin_count"
     if k.isdecimal() and int(k):
         return int(k)
-    raise BadInput(f"--k: got {k!r}, wanted an integer >= 1 or max_bin_count; leave it out for all neighbours")
+    raise BadInput(f"--k: got {k!r}, wanted an integer >= 1 or max_bin_count; leave it out for all neighbors")
 
 
 def _in_one_process(
@@ -294,10 +296,10 @@ def _on_ranks(
 ) -> dict[str, float]:
     """Score on several ranks; every rank returns the result of a single process.
 
-    Each rank holds a part of the rows, or with a state reads a part of the references."""
+    Each rank holds a part of the rows, or with a checkpoint reads a part of the references."""
     torch.distributed.init_process_group("gloo")
     try:
-        if checkpoint["state"]:
+        if checkpoint["checkpoint"]:
             return _in_one_process(calculator, inputs, device, checkpoint | {"group": torch.distributed.group.WORLD})
         rank, ranks = torch.distributed.get_rank(), torch.distributed.get_world_size()
 

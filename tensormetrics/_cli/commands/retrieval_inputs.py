@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ...retrieval.sources.source import RowSource
+from ...retrieval.sources.source import EmbeddingSource
 from ..inputs import BadInput, Column, Rows, read_columns, read_gains, read_labels, read_rows
 
 FILES = {  # argument of the library -> option
@@ -28,7 +28,7 @@ Files = Mapping[str, str | None]
 class EmbeddingTable(NamedTuple):
     """Embeddings of queries or references with their labels."""
 
-    rows: Tensor | RowSource  # (N, D)
+    rows: Tensor | EmbeddingSource  # (N, D)
     labels: list[Column]  # one column, or one per level
     cameras: Column | None
 
@@ -95,7 +95,7 @@ def check_files(files: Files, levels: bool) -> None:
 
 def part_of(rows: Any, row_slice: slice) -> Any:
     """Return a slice of the rows; the rows of a source are read."""
-    return rows.read(*row_slice.indices(len(rows))[:2]) if isinstance(rows, RowSource) else rows[row_slice]
+    return rows.read(*row_slice.indices(len(rows))[:2]) if isinstance(rows, EmbeddingSource) else rows[row_slice]
 
 
 def _read_embeddings(files: Files, role: str, levels: bool, in_blocks: bool = False) -> EmbeddingTable:
@@ -117,11 +117,11 @@ def _reference_rows(files: Files, reference: EmbeddingTable) -> Rows:
     return Rows(len(reference.rows), embeddings, "--reference-ids", ids, file)
 
 
-def _read_column(file: str, rows: Tensor | RowSource, embeddings: str | None) -> Column:
+def _read_column(file: str, rows: Tensor | EmbeddingSource, embeddings: str | None) -> Column:
     return _check_length(file, read_labels(file), rows, embeddings)
 
 
-def _check_length(file: str, column: Column, rows: Tensor | RowSource, embeddings: str | None) -> Column:
+def _check_length(file: str, column: Column, rows: Tensor | EmbeddingSource, embeddings: str | None) -> Column:
     count = len(column.codes)
     if count != len(rows):
         hint = "; leave out the header" if count == len(rows) + 1 and column.names else ""

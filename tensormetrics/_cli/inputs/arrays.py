@@ -13,8 +13,8 @@ from torch import Tensor
 
 from ..._files import Npz, file_suffix, load_tensors, map_array, open_safetensors, parsing
 from ...retrieval.sources.arrow import TABLES
-from ...retrieval.sources.files import list_files, open_rows
-from ...retrieval.sources.source import RowSource
+from ...retrieval.sources.files import list_files, open_embeddings
+from ...retrieval.sources.source import EmbeddingSource
 from ..option_types import BadInput
 from .naming import naming
 from .text import csv_rows, existing, is_number, json_lines, open_text
@@ -160,12 +160,12 @@ def _jsonl(path: Path, name: None) -> Tensor:
     return torch.tensor(rows, dtype=torch.float64)
 
 
-def read_rows(location: str, in_blocks: bool = False) -> Tensor | RowSource:
+def read_rows(location: str, in_blocks: bool = False) -> Tensor | EmbeddingSource:
     """Read embeddings: a tensor of one file of arrays, or a source for tables, several files and `in_blocks`."""
     with naming():
         files = list_files(location)
         if in_blocks or len(files) > 1 or Path(files[0][0]).suffix in TABLES:
-            return open_rows(location)
+            return open_embeddings(location)
     return read_tensor(location)
 
 

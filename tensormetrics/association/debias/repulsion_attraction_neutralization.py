@@ -102,7 +102,7 @@ class RepulsionAttractionNeutralization(Debias):
     def _debiased(self, units: Tensor, rows: Tensor) -> Tensor:
         # units: (..., N, D)  rows: (R,)  ->  (..., R, D)
         words = units[..., rows, :]
-        neighbours, repels = self._repulsion_sets(units, rows)
+        neighbors, repels = self._repulsion_sets(units, rows)
         repulsion_weights = repels / repels.sum(-1, keepdim=True).clamp(min=1)  # (..., R, K)
         repulsion, attraction, neutralization = self.weights
         with torch.enable_grad():
@@ -110,7 +110,7 @@ class RepulsionAttractionNeutralization(Debias):
             adam = torch.optim.Adam([moved], lr=self.learning_rate)
             for _ in range(self.epochs):
                 w = word_sets.unit(moved)
-                repelled = ((neighbours @ w.unsqueeze(-1)).squeeze(-1).abs() * repulsion_weights).sum(-1)
+                repelled = ((neighbors @ w.unsqueeze(-1)).squeeze(-1).abs() * repulsion_weights).sum(-1)
                 attracted = (word_sets.dot(w, words) - 1).abs() / 2
                 neutral = word_sets.matvec(w, self.bias_direction).abs()
                 loss = repulsion * repelled + attraction * attracted + neutralization * neutral

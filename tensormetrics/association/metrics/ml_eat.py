@@ -15,7 +15,7 @@ from ._associations import associations, effect_size, null_of
 from .base import BaseMetric
 
 
-class Levels(NamedTuple):
+class MLEATResult(NamedTuple):
     """Three levels of the test, float64; the last dimensions are targets x, y and attributes a, b.
 
     effect (...): `weat_effect_size`, the difference of the associations of x and y with a rather than b.
@@ -36,8 +36,8 @@ def ml_eat(
     a: Vectors,
     b: Vectors,
     correction: int = 1,
-) -> Levels:
-    # x: (..., X, D)  y: (..., Y, D)  a: (..., A, D)  b: (..., B, D)  ->  `Levels`
+) -> MLEATResult:
+    # x: (..., X, D)  y: (..., Y, D)  a: (..., A, D)  b: (..., B, D)  ->  `MLEATResult`
     """Compute associations at three levels: both targets against each other, each target, each target and attribute.
 
     Targets x (..., X, D), y (..., Y, D), attributes a (..., A, D), b (..., B, D), tensors or `WordSet`s. The second
@@ -59,7 +59,7 @@ def ml_eat(
     by_target = [word_sets.effect_size(*_with(target, *attributes), correction)[1] for target in targets]
     moments = [[_moments(target, attribute, correction) for attribute in attributes] for target in targets]
     mean, deviation = (_table([[moment[i] for moment in row] for row in moments]) for i in (0, 1))
-    return Levels(effect, _table([by_target])[..., 0, :], mean, deviation)
+    return MLEATResult(effect, _table([by_target])[..., 0, :], mean, deviation)
 
 
 def _table(rows: list[list[Tensor]]) -> Tensor:  # (...) each, broadcast  ->  (..., rows, columns)

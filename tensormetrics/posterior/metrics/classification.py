@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from .quantity import LinearForm, Values, total
-from .registry import Metric, check_option
+from .registry import ConfusionMetric, check_option
 
 
 class Score(NamedTuple):
@@ -183,7 +183,7 @@ SCORES = (
 # fmt: on
 
 
-class ScoreMetric(Metric):
+class ScoreMetric(ConfusionMetric):
     """A metric that a row of `SCORES` describes."""
 
     score: Score

@@ -12,7 +12,7 @@ from torch import Tensor
 from . import averaging as averaging  # registers the averagings
 from . import classification as classification  # registers the metrics
 from .quantity import ROOTS, Quantity, RootMetric, Values, compute_order, total
-from .registry import AVERAGING_REGISTRY, METRIC_REGISTRY, Averaging, Metric, closest, instance
+from .registry import AVERAGING_REGISTRY, METRIC_REGISTRY, Averaging, ConfusionMetric, closest, instance
 
 NOTHING: Mapping[str, Any] = {}
 NAMED_VALUES = {"true": True, "false": False, "none": None, "nan": math.nan}
@@ -28,7 +28,7 @@ class AveragedMetric(Quantity):
 
     is_multiclass = True
 
-    def __init__(self, base_metric: Metric, averaging: Averaging) -> None:
+    def __init__(self, base_metric: ConfusionMetric, averaging: Averaging) -> None:
         super().__init__()
         self.base_metric, self.averaging = base_metric, averaging
         self.name = f"{base_metric.name}@{averaging.name}"
@@ -166,28 +166,29 @@ def _value(text: str) -> Any:
         return text
 
 
-class MetricCollection:
+class ConfusionMetricCollection:
     """Metrics in the order of insertion, by the spelling they were given in: strings, metrics, or many of them.
 
     `zero_division` as in `get_metric`.
 
-    >>> list(MetricCollection(["acc", "f1@macro"]).items())[0][0], len(MetricCollection(["acc", "f1@macro"]))
+    >>> collection = ConfusionMetricCollection(["acc", "f1@macro"])
+    >>> list(collection.items())[0][0], len(collection)
     ('acc', 2)
     """
 
     def __init__(
-        self, metrics: "str | Quantity | Iterable | MetricCollection" = (), zero_division: float | None = None
+        self, metrics: "str | Quantity | Iterable | ConfusionMetricCollection" = (), zero_division: float | None = None
     ) -> None:
         self.zero_division = zero_division
         self._metrics: dict[str, Quantity] = {}
         self.add(metrics)
 
-    def add(self, metrics: "str | Quantity | Iterable | MetricCollection") -> None:
+    def add(self, metrics: "str | Quantity | Iterable | ConfusionMetricCollection") -> None:
         if isinstance(metrics, str):
             self._metrics[metrics] = get_metric(metrics, self.zero_division)
         elif isinstance(metrics, Quantity):
             self._metrics[metrics.name] = find_metric(metrics, self.zero_division)
-        elif isinstance(metrics, MetricCollection):
+        elif isinstance(metrics, ConfusionMetricCollection):
             self._metrics |= {name: find_metric(metric, self.zero_division) for name, metric in metrics.items()}
         elif not isinstance(metrics, Iterable):
             raise TypeError(f"metrics: got {metrics!r:.60}, wanted a name such as 'acc', a metric, or a list of them")
@@ -209,7 +210,7 @@ class MetricCollection:
         return len(self._metrics)
 
     def __repr__(self) -> str:
-        return f"MetricCollection({[*self._metrics]})"
+        return f"ConfusionMetricCollection({[*self._metrics]})"
 
     def items(self) -> Iterable[tuple[str, Quantity]]:
         """Return the names, as they were written, and the metrics."""

@@ -16,7 +16,7 @@ from ..sampling.arrays import as_array, conform, without_subclass
 from ..sampling.rng import RNG
 from .quantity import ROOTS, Quantity, Values
 
-METRIC_REGISTRY: dict[str, type["Metric"]] = {}
+METRIC_REGISTRY: dict[str, type["ConfusionMetric"]] = {}
 AVERAGING_REGISTRY: dict[str, type["Averaging"]] = {}
 AGGREGATION_REGISTRY: dict[str, type["ExperimentAggregator"]] = {}
 INSTANCES: dict[str, Any] = {}  # canonical name -> the one metric or averaging of that name
@@ -70,7 +70,7 @@ class Extension(torch.nn.Module):
         registry.update(dict.fromkeys(cls.aliases, cls))
 
 
-class Metric(Extension, Quantity):
+class ConfusionMetric(Extension, Quantity):
     """Base of metrics. Class attributes: `full_name`; `is_multiclass`, one value for all classes instead of one each;
     `bounds`; `dependencies`, root quantities or metrics; `sklearn_equivalent`; `aliases`; and `higher_is_better`.
 
@@ -79,7 +79,7 @@ class Metric(Extension, Quantity):
     Options are keyword arguments of an `__init__` that calls `super().__init__()` first.
 
     >>> with temporary_registrations():
-    ...     class Mean(Metric):
+    ...     class Mean(ConfusionMetric):
     ...         full_name, aliases, sklearn_equivalent = "Mean of precision and recall", ["mpr"], None
     ...         bounds, is_multiclass, dependencies = (0.0, 1.0), False, ("ppv", "tpr")
     ...
@@ -221,9 +221,9 @@ def temporary_registrations() -> Iterator[None]:
     """Unregister the classes that are defined in this context when it ends.
 
     >>> from tensormetrics.posterior import METRIC_REGISTRY
-    >>> from tensormetrics.posterior.metrics.registry import Metric
+    >>> from tensormetrics.posterior.metrics.registry import ConfusionMetric
     >>> with temporary_registrations():
-    ...     class Half(Metric):
+    ...     class Half(ConfusionMetric):
     ...         full_name, aliases, sklearn_equivalent = "Half of the accuracy", ["half"], None
     ...         bounds, is_multiclass, dependencies = (0.0, 0.5), True, ("acc",)
     ...

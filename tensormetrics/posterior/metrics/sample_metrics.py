@@ -17,8 +17,8 @@ from ..sampling.confusion_sums import (
     sums_from_matrices,
 )
 from ..sampling.dirichlet import DTYPES, is_hierarchical
-from ..sampling.paired import Items, sample_paired_matrices
-from .parse import MetricCollection
+from ..sampling.paired import PairedItems, sample_paired_matrices
+from .parse import ConfusionMetricCollection
 from .quantity import ROOTS, LinearForm, Quantity, Values, observed_values
 
 
@@ -32,7 +32,7 @@ def sample_metrics(
     start: int = 0,
     dtype: torch.dtype = torch.float32,
     memory_limit: int = 2**26,
-    items: Items | None = None,
+    items: PairedItems | None = None,
     **draws: Any,
 ) -> list[Tensor]:
     """Draw S = `replicates` values of each metric for each matrix of `counts`, in the order of `metrics`.
@@ -56,7 +56,7 @@ def sample_metrics(
     replicates = _checks.check_int("replicates", replicates, 0)
     start = _checks.check_int("start", start, 0)
     _checks.check_choice("dtype", dtype, DTYPES)
-    collection = MetricCollection(metrics)
+    collection = ConfusionMetricCollection(metrics)
     _checks.tensor("counts", counts)
     counts = counts[None] if counts.ndim == 2 else counts
     _checks.shape("counts", counts, "E", "C", "C")

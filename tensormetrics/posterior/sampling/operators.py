@@ -1,7 +1,7 @@
 """The operators `tensormetrics::log_gamma`, `::dirichlet_sums`, `::item_sums` and `::uniforms`, which fill `out`.
 
 Arguments are as in `_reference`, contiguous and on one device: `out` float32 or float64, in the last two float64 alone,
-concentrations and weights float64, finite and >= 0, keys int64. Samples are the last axis, neighbours in memory as in a
+concentrations and weights float64, finite and >= 0, keys int64. Samples are the last axis, neighbors in memory as in a
 vector register.
 """
 

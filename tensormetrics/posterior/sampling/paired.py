@@ -17,7 +17,7 @@ from . import operators
 from .dirichlet import DTYPES, HIERARCHICAL_WITH_ITEMS, confusion_prior_of, dirichlet_prior, normalised, stream_keys
 
 
-class Items(NamedTuple):
+class PairedItems(NamedTuple):
     """Items that experiments have in common, under a label, and the cell truth * C + prediction each fell into."""
 
     label: str
@@ -26,7 +26,7 @@ class Items(NamedTuple):
 
 
 def sample_paired_matrices(
-    items: Items,
+    items: PairedItems,
     num_classes: int,
     replicates: int,
     *,
@@ -48,7 +48,7 @@ def sample_paired_matrices(
     under `names` (E, default "0", "1", ...). Items are read in tiles; weights of all of them are never in memory.
 
     >>> cells = torch.tensor([[0, 1, 3, 3, 2], [0, 0, 3, 3, 3]])  # truth * 2 + prediction of two models
-    >>> sample_paired_matrices(Items("test", cells), 2, 1000).shape
+    >>> sample_paired_matrices(PairedItems("test", cells), 2, 1000).shape
     torch.Size([1000, 2, 2, 2])
     """
     C = _checks.check_int("num_classes", num_classes, 2)

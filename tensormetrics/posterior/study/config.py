@@ -20,7 +20,7 @@ from ..._files import file_suffix, open_atomic, parsing, read_text
 from ...uncertainty.engine.weights import units
 from ..sampling.confusion_matrix import label_cells
 from ..sampling.errors import ConfigError, ConfigWarning, PosteriorWarning, UnknownNameError
-from ..sampling.paired import Items
+from ..sampling.paired import PairedItems
 from .experiment import Experiment
 
 NUM_SAMPLES, CI_PROBABILITY = 10_000, 0.95
@@ -80,7 +80,7 @@ class ExperimentData(NamedTuple):
 
     confusion_matrix: Any
     labels: Any  # of the classes, where they are not 0, 1, ...
-    items: Items | None
+    items: PairedItems | None
     truth: bytes | None  # a digest of y_true, where it may be that of other experiments
     described: dict[str, Any]
 
@@ -132,10 +132,10 @@ def _read_labels(
     described = {"y_true": y_true, "y_pred": y_pred, "items": items, **(named or {"num_classes": C})}
     if groups is not None:
         described["groups"] = groups.tolist()
-    return ExperimentData(matrix, labels, Items(items, cells, groups), truth, described)
+    return ExperimentData(matrix, labels, PairedItems(items, cells, groups), truth, described)
 
 
-def check_items(full_name: str, items: Items, num_classes: int, experiments: Iterable[Experiment]) -> None:
+def check_items(full_name: str, items: PairedItems, num_classes: int, experiments: Iterable[Experiment]) -> None:
     """Raise a ValueError if an experiment on the same items has another truth or other classes."""
     label, cells, groups = items
     for other in experiments:

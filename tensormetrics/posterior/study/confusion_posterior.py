@@ -16,7 +16,7 @@ from ...uncertainty.engine.resampling import Items, Resampled
 from ...uncertainty.engine.weights import ResamplingUnits, check_draws, identity
 from ...uncertainty.results.estimates import Estimate, as_scalars, check_confidence
 from ...uncertainty.statistics.samples import check_probability, equal_tailed, estimate
-from ..metrics.parse import MetricCollection, get_metric
+from ..metrics.parse import ConfusionMetricCollection, get_metric
 from ..metrics.quantity import Quantity, observed_values
 from ..metrics.sample_metrics import sample_metrics
 from ..plots.distributions import Shown, plot_distributions
@@ -98,7 +98,7 @@ class ConfusionPosterior(Metric):
     ) -> None:
         super().__init__(**kwargs)
         C = self.num_classes = _checks.check_int("num_classes", num_classes, 2)
-        collection = MetricCollection(metrics, zero_division)
+        collection = ConfusionMetricCollection(metrics, zero_division)
         if not collection:
             raise ValueError(f"metrics: got {metrics!r}, wanted at least one, such as 'acc'")
         self.zero_division = zero_division
@@ -317,7 +317,7 @@ class ConfusionPosterior(Metric):
         return get_metric(name, self.zero_division).higher_is_better
 
     def _quantities(self) -> Iterable[tuple[str, Quantity]]:
-        return MetricCollection(self.metrics, self.zero_division).items()
+        return ConfusionMetricCollection(self.metrics, self.zero_division).items()
 
     def _read_matrices(self, sums: Tensor) -> dict[str, Tensor]:
         # sums: (..., C * C, 1)  ->  name: (...) or (..., C)
@@ -388,10 +388,10 @@ class ConfusionPosterior(Metric):
         matrices, grouped = self._matrices(), None
         if len(self.groups):
             valid = self.cells < self.num_classes**2
-            grouped = paired.Items(self.name, self.cells[valid], self.groups[valid])
+            grouped = paired.PairedItems(self.name, self.cells[valid], self.groups[valid])
         return sample_metrics(
             matrices,
-            MetricCollection(metrics, self.zero_division),
+            ConfusionMetricCollection(metrics, self.zero_division),
             self.replicates if replicates is None else replicates,
             items=grouped,
             prevalence_prior=self.prevalence_prior,

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ...uncertainty.statistics.heterogeneity import HeterogeneityResult, estimate_i2
-from ..metrics.parse import MetricCollection
+from ..metrics.parse import ConfusionMetricCollection
 from ..metrics.quantity import ROOTS, Quantity
 from ..metrics.registry import ExperimentAggregator, get_experiment_aggregator
 from ..metrics.sample_metrics import sample_metrics
@@ -19,7 +19,7 @@ from ..sampling.confusion_matrix import checked_labels, refuse_empty_rows, valid
 from ..sampling.confusion_sums import Method
 from ..sampling.dirichlet import HIERARCHICAL_WITH_ITEMS, confusion_prior_of, dirichlet_prior
 from ..sampling.errors import ConfigError
-from ..sampling.paired import Items
+from ..sampling.paired import PairedItems
 from ..sampling.rng import RNG
 from . import aggregators as aggregators  # registers them
 
@@ -119,7 +119,7 @@ class Experiment:
         prevalence_prior: Any = "perks",
         confusion_prior: Any = "balanced",
         *,
-        items: Items | None = None,
+        items: PairedItems | None = None,
         labels: Sequence[str] | None = None,
         device: torch.device | str | None = None,
     ) -> None:
@@ -153,7 +153,7 @@ class Experiment:
         self, metrics: Metrics, method: Method, num_samples: int, **options: Any
     ) -> dict[Quantity, ExperimentResult]:
         """Draw samples of each metric, in order; `options` are those of `sample_metrics`."""
-        collection = MetricCollection(metrics)
+        collection = ConfusionMetricCollection(metrics)
         values = sample_metrics(
             self.confusion_matrix,
             collection,
@@ -270,7 +270,7 @@ class ExperimentGroup:
         **options: Any,
     ) -> ExperimentGroupResult:
         """Draw samples of every experiment, and pool those of the metrics that have an aggregator."""
-        collection = MetricCollection(metrics)
+        collection = ConfusionMetricCollection(metrics)
         single = [
             e.sample_metrics(collection, sampling_method, num_samples, **options) for e in self.experiments.values()
         ]

@@ -16,9 +16,9 @@ from ..scores.query_metric import Average, Classes, averaged
 from ..search.knn import TorchKNN
 from .metric_names import Depth, RankScore, statistic_of
 from .scoring import Audit, QueryScorer, distance_of_search
-from .search import Neighbours, Search
+from .search import Neighbors, Search
 
-MAX_RECALL_DEPTH = 1000  # number of neighbours for which recall is reported
+MAX_RECALL_DEPTH = 1000  # number of neighbors for which recall is reported
 UNBOUNDED = ("mean_rank",)
 
 
@@ -59,13 +59,13 @@ class Auditor:
         self.knn = TorchKNN(distance_of_search("audit", search.knn_func).name, memory_budget=search.memory_budget)
         self.search = Search(self.knn, search.comparison, "index", search.memory_budget)
 
-    def search_k(self, neighbours: Neighbours, available: int) -> None:
-        """Search k neighbours to report recall at k, even if the scores need fewer."""
+    def search_k(self, neighbors: Neighbors, available: int) -> None:
+        """Search k neighbors to report recall at k, even if the scores need fewer."""
         if isinstance(self.k, int):
-            neighbours.indices(min(self.k, available))
+            neighbors.indices(min(self.k, available))
 
     def __call__(
-        self, ranked: dict[str, RankScore], inputs: RetrievalInputs, relevant: Tensor, neighbours: Neighbours
+        self, ranked: dict[str, RankScore], inputs: RetrievalInputs, relevant: Tensor, neighbors: Neighbors
     ) -> Audit:
         # relevant: (Q,)
         queries = draw_queries(len(relevant), self.size, self.seed, relevant.device)
@@ -73,10 +73,10 @@ class Auditor:
         # The depth for all queries, not for the sample.
         k = max(int(relevant.max()), 1) if self.k == "max_bin_count" and len(relevant) else self.k
         scorer = QueryScorer(self.search, k, "scores", False)
-        exact = Neighbours(self.knn, sample)
+        exact = Neighbors(self.knn, sample)
         scores = scorer(ranked, sample, relevant[queries], exact).scores
-        depth = min(neighbours.depth, MAX_RECALL_DEPTH)
-        return Audit(queries, recall_at_each_k(exact.indices(depth), neighbours.indices(depth)[queries]), scores)
+        depth = min(neighbors.depth, MAX_RECALL_DEPTH)
+        return Audit(queries, recall_at_each_k(exact.indices(depth), neighbors.indices(depth)[queries]), scores)
 
 
 def recall_at_each_k(exact: Tensor, approximate: Tensor) -> Tensor:

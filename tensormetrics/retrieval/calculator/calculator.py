@@ -33,13 +33,13 @@ from .knn_labels import EQUALITY, average_of, get_label_match_counts, get_lone_q
 from .methods import MetricMethods
 from .metric_names import CENTROID, CLUSTERING, Depth, RankScore, checked_k, rank_score, statistic_of
 from .scoring import Evaluation, Keep, QueryScorer, Result, Scored, centroid_scores, levels_of
-from .search import Neighbours, Search
+from .search import Neighbors, Search
 from .streaming import Partial, as_stream
 from .validation import as_inputs, call_functions, default_device, with_options
 
 
 class AccuracyCalculator(MetricMethods, EmbeddingMetric):
-    """Many scores of nearest neighbours and clusters from one search: means over queries, higher is better.
+    """Many scores of nearest neighbors and clusters from one search: means over queries, higher is better.
 
     Lone queries (no other item has their label) are left out. `update(embeddings, labels)` and `compute()` score every
     item against all others; `get_accuracy` scores one set against another at once. After a call, `class_labels` are
@@ -55,7 +55,7 @@ class AccuracyCalculator(MetricMethods, EmbeddingMetric):
         exclude: names to leave out; wins over include.
         avg_of_avgs: average over classes of the means over their queries.
         return_per_class: return the mean of each class, in the order of `class_labels`.
-        k: number of neighbours retrieved; deeper references count as not found. None: all; "max_bin_count": the
+        k: number of neighbors retrieved; deeper references count as not found. None: all; "max_bin_count": the
             largest number of relevant references; with a smaller integer r_precision and MAP@R are lower bounds.
         label_comparison_fn: `(x, y)` for pairs of labels, (n,) or (n, L) each, to (n,) bool; default equality.
         device: device of the computation; default that of a CUDA input, else the current CUDA device, else the CPU.
@@ -63,16 +63,16 @@ class AccuracyCalculator(MetricMethods, EmbeddingMetric):
         kmeans_func: `(x, n_clusters) -> (N,)` integers, default `TorchKMeans`.
         distance, exact, memory_budget: options of the default `TorchKNN`; the budget also bounds the scoring, so that
             floating-point memory-mapped rows passed to `get_accuracy` on a CPU may be larger than the memory. So may
-            integer references if the metrics can be computed in blocks, as for `open_rows`. In addition, scores take
-            up to 72 bytes for each reference; in blocks, 8 for its label.
+            integer references if the metrics can be computed in blocks, as for `open_embeddings`. In addition, scores
+            take up to 72 bytes for each reference; in blocks, 8 for its label.
         ties: order at equal distance: "index", "optimistic" (relevant references first) or "pessimistic" (last).
         ignore, gains: references that are no candidates, and graded relevance; as in `positive_ranks`.
         label_levels: labels are (N, L), one level in each column; names of metrics end in `_level{i}`.
-        keep: "all" keeps in `last` also the ranks of all relevant references; "neighbours" keeps `last.neighbours`, the
+        keep: "all" keeps in `last` also the ranks of all relevant references; "neighbors" keeps `last.neighbors`, the
             k nearest candidates of each query: `indices`, `distances` and `relevance` (bool, or the gains).
         progress: show a progress bar of the scored queries.
         audit: number of queries, drawn by `audit_seed`, that are also searched exactly, to measure the error of a
-            knn_func that is not exact; see `audited`.
+            knn_func that is not exact; see `audit_report`.
         on_lone: lone queries are left out ("exclude"), count as 0 ("zero"), or are a ValueError ("error").
         kwargs: store_dtype, in which embeddings are kept (default their dtype), and options of every metric, such as
             process_group.
@@ -160,7 +160,7 @@ class AccuracyCalculator(MetricMethods, EmbeddingMetric):
         return (
             may_stay
             and self.search.counted is not None
-            and self.scorer.keep != "neighbours"
+            and self.scorer.keep != "neighbors"
             and self.ignore is None
             and is_rank_local(self.gains)
         )
@@ -203,14 +203,14 @@ class AccuracyCalculator(MetricMethods, EmbeddingMetric):
         groups: Any = None,
         sample_queries: int | None = None,
         sample_seed: int = 0,
-        state: str | os.PathLike | None = None,
-        state_seconds: float = SECONDS,
+        checkpoint: str | os.PathLike | None = None,
+        checkpoint_seconds: float = SECONDS,
         group: torch.distributed.ProcessGroup | None = None,
     ) -> dict[str, float]:
         # query: (Q, D)  query_labels: (Q,)  reference: (N, D)  reference_labels: (N,); tensors, arrays or lists
         """Score queries against references (default: each other); a float by name (list with `return_per_class`).
 
-        `ref_includes_query=True`: the references begin with the queries, which are no neighbours of themselves.
+        `ref_includes_query=True`: the references begin with the queries, which are no neighbors of themselves.
         `self_index` (Q,) is the general form: the index of the reference that is the query itself, -1 = none.
         `query_cameras` (Q,), `reference_cameras` (N,): relevant references of the query's group, such as pictures of
         one camera, are left out. `gains`: as in `positive_ranks`, for this call. `groups` (Q,), integers or names:
@@ -221,12 +221,13 @@ class AccuracyCalculator(MetricMethods, EmbeddingMetric):
         `interval` is that of a finite population: it has no width if all are drawn. Scores of clusters need all
         queries: a ValueError.
 
-        `reference=open_rows(...)`, or another `RowSource`, is read in blocks: once if k or the metrics need few
-        neighbours, else twice. `state` is then a file to which partial counts are written every `state_seconds`: the
-        same call resumes from it, with the same bits, after any interruption; a file of other options, rows or labels
-        is a ValueError. With a `group`, such as `torch.distributed.group.WORLD`, all its processes make this call with
-        the same arguments; each reads its part of the blocks and keeps a separate state (`state` and ".rank0", ...),
-        and all return the result of a single process. The number of processes must be the same when they resume.
+        `reference=open_embeddings(...)`, or another `EmbeddingSource`, is read in blocks: once if k or the metrics need
+        few neighbors, else twice. `checkpoint` is then a file to which partial counts are written every
+        `checkpoint_seconds`: the same call resumes from it, with the same bits, after any interruption; a file of other
+        options, rows or labels is a ValueError. With a `group`, such as `torch.distributed.group.WORLD`, all its
+        processes make this call with the same arguments; each reads its part of the blocks and keeps a separate file
+        (`checkpoint` and ".rank0", ...), and all return the result of a single process. The number of processes must be
+        the same when they resume.
 
         A method `calculate_x` may name query, query_labels, reference, reference_labels, ref_includes_query and
         label_comparison_fn; if x is in `requires_knn()`, also knn_labels (Q, k), knn_distances, knn_indices,
@@ -244,7 +245,7 @@ class AccuracyCalculator(MetricMethods, EmbeddingMetric):
             args |= {"reference_labels": reference_labels, "ref_includes_query": ref_includes_query}
             options = {"self_index": self_index, "cameras": (query_cameras, reference_cameras), "gains": gains}
             sampling = {} if sample_queries is None else {"sample_queries": sample_queries, "sample_seed": sample_seed}
-            partial = Partial(state, state_seconds, group)
+            partial = Partial(checkpoint, checkpoint_seconds, group)
             args["reference"] = as_stream(names, args | options | sampling, self, device, partial)
             inputs = as_inputs(**args, device=device, columns=self.label_columns)
             all_inputs = inputs = with_options(inputs, **options, ignore=self.ignore)
@@ -303,7 +304,7 @@ class AccuracyCalculator(MetricMethods, EmbeddingMetric):
         }
         return with_values(intervals(resampled, confidence), values)
 
-    def audited(self, *, confidence: float = 0.95) -> dict[str, Estimate]:
+    def audit_report(self, *, confidence: float = 0.95) -> dict[str, Estimate]:
         """Estimate the error of an approximate search in the latest call, from the queries drawn by `audit`.
 
         "recall" (K,): the fraction of the k nearest references among the k retrieved ones, for k = 1, ..., K <= 1000.
@@ -313,7 +314,9 @@ class AccuracyCalculator(MetricMethods, EmbeddingMetric):
         confidence = check_confidence(confidence)
         evaluation = self._latest() if self.auditor and (self.last or self.update_called) else None
         if evaluation is None or evaluation.result.audit is None:
-            raise RuntimeError("audited: nothing was audited; give AccuracyCalculator audit=1000 and score something")
+            raise RuntimeError(
+                "audit_report: nothing was audited; give AccuracyCalculator audit=1000 and score something"
+            )
         return estimates(evaluation.result.audit, evaluation.averages, self.average, confidence)
 
     def _latest(self) -> Evaluation:
@@ -359,7 +362,7 @@ class AccuracyCalculator(MetricMethods, EmbeddingMetric):
         self, names: tuple[str, ...], inputs: RetrievalInputs, evaluate: Callable[[dict[str, Any]], dict[str, Any]]
     ) -> tuple[dict[str, Any], Evaluation]:
         """Return the values of the metrics, once for each level of labels, and their evaluation."""
-        neighbours = Neighbours(self.knn_func, inputs)
+        neighbors = Neighbors(self.knn_func, inputs)
         levels = dict(levels_of(inputs)) if self.label_levels else {"": inputs}
         with torch.autocast(inputs.query.device.type, enabled=False):
             relevant = {
@@ -367,19 +370,19 @@ class AccuracyCalculator(MetricMethods, EmbeddingMetric):
             }
         longest = {suffix: int(counts.max()) if len(counts) else 0 for suffix, counts in relevant.items()}
         values, evaluations = {}, {}
-        # The level that needs the most neighbours comes first: the others reuse its search.
+        # The level that needs the most neighbors comes first: the others reuse its search.
         for suffix in sorted(levels, key=longest.__getitem__, reverse=True):
-            args, evaluations[suffix] = self._metric_args(names, levels[suffix], relevant[suffix], neighbours)
+            args, evaluations[suffix] = self._metric_args(names, levels[suffix], relevant[suffix], neighbors)
             values[suffix] = evaluate(args)
         evaluations = {suffix: evaluations[suffix] for suffix in levels}
         evaluation = Evaluation.of_levels(evaluations) if self.label_levels else evaluations[""]
         return {name + suffix: value for suffix in levels for name, value in values[suffix].items()}, evaluation
 
     def _metric_args(
-        self, names: tuple[str, ...], inputs: RetrievalInputs, relevant: Tensor, neighbours: Neighbours
+        self, names: tuple[str, ...], inputs: RetrievalInputs, relevant: Tensor, neighbors: Neighbors
     ) -> tuple[dict[str, Any], Evaluation]:
         # relevant: (Q,)
-        """Return the arguments of the metric functions, such as scores, neighbours and clusters, and the evaluation."""
+        """Return the arguments of the metric functions, such as scores, neighbors and clusters, and the evaluation."""
         includes = bool(inputs.shared) and inputs.all_shared()
         args = {
             **{name: getattr(inputs, name) for name in ("query", "reference", "query_labels", "reference_labels")},
@@ -389,19 +392,19 @@ class AccuracyCalculator(MetricMethods, EmbeddingMetric):
         lone, built_in = relevant == 0, [name for name in names if self._is_built_in(name)]
         ranked = {name: score for name in built_in if (score := rank_score(name))}
         needs_tables = any(name in self.requires_knn() for name in names if name not in built_in)
-        needs_neighbours = needs_tables or CENTROID in built_in or bool(ranked)
+        needs_neighbors = needs_tables or CENTROID in built_in or bool(ranked)
         with torch.autocast(inputs.query.device.type, enabled=False):
-            scored = scored_queries(lone, self.on_lone) if needs_neighbours or not len(lone) else ~lone
+            scored = scored_queries(lone, self.on_lone) if needs_neighbors or not len(lone) else ~lone
             if needs_tables:
-                args |= self._neighbour_args(inputs, includes, neighbours)
-            scores, ranks, nearest = self._scores(built_in, ranked, inputs, relevant, neighbours)
+                args |= self._neighbor_args(inputs, includes, neighbors)
+            scores, ranks, nearest = self._scores(built_in, ranked, inputs, relevant, neighbors)
             args |= {"scores": scores, "classes": Classes.of(inputs.query_labels, scored)}
             if len(lone) and any(map(self._needs_clusters, names)):
                 is_gathered = inputs.layout is None
                 args["cluster_labels"] = (
                     self.get_cluster_labels(**args) if is_gathered else self._sharded_clusters(inputs)
                 )
-            audit = self.auditor(ranked, inputs, relevant, neighbours) if self.auditor and needs_neighbours else None
+            audit = self.auditor(ranked, inputs, relevant, neighbors) if self.auditor and needs_neighbors else None
         result, classes = Result(scores, lone, args.get("cluster_labels"), ranks, audit, nearest), args["classes"]
         averages, labels = {"": (scores, classes)}, {"": inputs.query_labels}
         queries = Queries(ItemNames(torch.arange(len(lone), device=lone.device)), None, len(lone))
@@ -413,13 +416,13 @@ class AccuracyCalculator(MetricMethods, EmbeddingMetric):
         ranked: dict[str, RankScore],
         inputs: RetrievalInputs,
         relevant: Tensor,
-        neighbours: Neighbours,
+        neighbors: Neighbors,
     ) -> Scored:
         # relevant: (Q,)
         """Return the scores of all queries, by the metrics of ranks and of class means."""
         if self.auditor:
-            self.auditor.search_k(neighbours, len(inputs.reference_labels) - inputs.all_shared())
-        scored = self.scorer(ranked, inputs, relevant, neighbours)
+            self.auditor.search_k(neighbors, len(inputs.reference_labels) - inputs.all_shared())
+        scored = self.scorer(ranked, inputs, relevant, neighbors)
         scores = dict(scored.scores)
         if CENTROID in built_in:
             scores[CENTROID] = centroid_scores(inputs, self.search)
@@ -427,12 +430,12 @@ class AccuracyCalculator(MetricMethods, EmbeddingMetric):
             scores = {name: score.masked_fill(relevant == 0, 0) for name, score in scores.items()}
         return scored._replace(scores=scores)
 
-    def _neighbour_args(self, inputs: RetrievalInputs, includes: bool, neighbours: Neighbours) -> dict[str, Any]:
+    def _neighbor_args(self, inputs: RetrievalInputs, includes: bool, neighbors: Neighbors) -> dict[str, Any]:
         counts = get_label_match_counts(inputs.query_labels, inputs.reference_labels, self.label_comparison_fn)
         lone_labels, mask = get_lone_query_labels(inputs.query_labels, counts, includes, self.label_comparison_fn)
         return {
             "label_counts": counts,
             "lone_query_labels": lone_labels,
             "not_lone_query_mask": mask,
-            **self.search.tables(inputs, self.determine_k(counts[1], len(inputs.reference), includes), neighbours),
+            **self.search.tables(inputs, self.determine_k(counts[1], len(inputs.reference), includes), neighbors),
         }

@@ -1,4 +1,4 @@
-"""Scores from tables of neighbours' labels, in the form that subclasses of AccuracyCalculator call.
+"""Scores from tables of neighbors' labels, in the form that subclasses of AccuracyCalculator call.
 
 gt_labels: (n, 1) or (n, 1, L); knn_labels: (n, K) or (n, K, L), nearest first. `label_comparison_fn` maps these two
 to (n, K) bool. `label_counts` is a pair: labels (U,) or (U, L), and the number of references that match each, including
@@ -128,7 +128,7 @@ def match_labels(gt_labels: Tensor, knn_labels: Tensor, comparison: Callable[[Te
 
 def ranks_of_matches(match: Tensor, relevant: Tensor | None = None, candidates: Tensor | None = None) -> PositiveRanks:
     # match: (n, K) bool  relevant, candidates: (n,)  ->  rank (n, K)
-    """Return the ranks of matches among K neighbours; without R no query is lone."""
+    """Return the ranks of matches among K neighbors; without R no query is lone."""
     rank = match * torch.arange(1, match.shape[1] + 1, device=match.device)
     return PositiveRanks(rank, rank.new_ones(len(rank)) if relevant is None else relevant, candidates)
 

@@ -14,7 +14,7 @@ from .metric_names import CENTROID, CLUSTERING, NAMES, Depth, is_supported
 from .scoring import built_in
 from .validation import call_functions, to_floats
 
-NEIGHBOUR_METRICS = (
+NEIGHBOR_METRICS = (
     "mean_average_precision",
     "mean_average_precision_at_r",
     "mean_reciprocal_rank",
@@ -90,15 +90,15 @@ class MetricMethods:
         return "avg_of_avgs" if self.avg_of_avgs else ""
 
     def requires_knn(self) -> list[str]:
-        """Return the metrics that need neighbours; a subclass extends the list for its metrics."""
-        return [*NEIGHBOUR_METRICS]
+        """Return the metrics that need neighbors; a subclass extends the list for its metrics."""
+        return [*NEIGHBOR_METRICS]
 
     def requires_clustering(self) -> list[str]:
         """Return the metrics that need clusters; a subclass extends the list for its metrics."""
         return ["AMI", "NMI"]
 
     def determine_k(self, bin_counts: Tensor, num_reference_embeddings: int, ref_includes_query: bool) -> int:
-        """Return the number of neighbours in `knn_labels`; bin_counts as in `label_counts`."""
+        """Return the number of neighbors in `knn_labels`; bin_counts as in `label_counts`."""
         available = num_reference_embeddings - int(ref_includes_query)
         if self.k != "max_bin_count":
             return available if self.k is None else min(self.k, available)

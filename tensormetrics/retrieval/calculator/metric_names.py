@@ -1,4 +1,4 @@
-"""Metrics that AccuracyCalculator computes by name, and the number of neighbours that each needs."""
+"""Metrics that AccuracyCalculator computes by name, and the number of neighbors that each needs."""
 
 import functools
 import re
@@ -20,7 +20,7 @@ from ..scores.query_metric import Statistic, log
 from ..scores.recall import hit_rate, recall
 from ..scores.reciprocal_rank import reciprocal_rank
 
-Depth = int | Literal["max_bin_count"] | None  # number of neighbours retrieved: k, the size of the largest class, all
+Depth = int | Literal["max_bin_count"] | None  # number of neighbors retrieved: k, the size of the largest class, all
 
 
 class RankScore(NamedTuple):
@@ -91,7 +91,7 @@ def checked_k(k: Any) -> Depth:
 
 
 def needed_depth(ranked: dict[str, RankScore], k: Depth, longest: int, available: int) -> int | None:
-    """Return the number of neighbours that the scores need; None: the ranks of all relevant references.
+    """Return the number of neighbors that the scores need; None: the ranks of all relevant references.
 
     longest: the largest number of relevant references; available: the number of references of a query.
     """
@@ -106,7 +106,7 @@ def needed_depth(ranked: dict[str, RankScore], k: Depth, longest: int, available
     truncated = {name: depth for name, depth in depths.items() if depth is not None and limit < min(depth, available)}
     if truncated:
         log.warning(
-            "k=%d is below the %d neighbours that are looked at by %s: lower bounds; write k=None",
+            "k=%d is below the %d neighbors that are looked at by %s: lower bounds; write k=None",
             limit,
             max(truncated.values()),
             " and ".join(truncated),

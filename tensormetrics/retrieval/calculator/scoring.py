@@ -17,9 +17,9 @@ from ..scores.query_metric import Average, Classes, averaged, query_scores
 from ..search.distance import DEFAULT, DISTANCES, Distance
 from .knn_labels import EQUALITY, flat_equality, ranks_of_matches, relevant_of_counts
 from .metric_names import CENTROID, CLUSTERING, Depth, RankScore, needed_depth, rank_score, statistic_of
-from .search import Nearest, Neighbours, Search, compare_labels
+from .search import Nearest, Neighbors, Search, compare_labels
 
-Keep = Literal["scores", "all", "neighbours"]
+Keep = Literal["scores", "all", "neighbors"]
 KEEP: tuple[Keep, ...] = get_args(Keep)
 
 
@@ -45,8 +45,8 @@ class Result(NamedTuple):
     cluster_labels: (Q,) int64, or (L, Q); None if no metric needs them.
     ranks: of all relevant references that were searched, or a tuple of L; None unless keep="all".
     audit: results of an exact search for a sample of the queries; None unless requested.
-    neighbours: `indices`, `distances` and `relevance` of the k nearest candidates, (Q, k) each, or a tuple of L;
-        None unless keep="neighbours".
+    neighbors: `indices`, `distances` and `relevance` of the k nearest candidates, (Q, k) each, or a tuple of L;
+        None unless keep="neighbors".
     """
 
     scores: dict[str, Tensor]
@@ -54,11 +54,11 @@ class Result(NamedTuple):
     cluster_labels: Tensor | None
     ranks: PositiveRanks | tuple[PositiveRanks | None, ...] | None = None
     audit: Audit | None = None
-    neighbours: Nearest | tuple[Nearest | None, ...] | None = None
+    neighbors: Nearest | tuple[Nearest | None, ...] | None = None
 
 
 class Evaluation(NamedTuple):
-    """Results and queries of one call, for `last`, `class_labels`, `interval` and `audited`.
+    """Results and queries of one call, for `last`, `class_labels`, `interval` and `audit_report`.
 
     names: the requested metrics.
     class_labels: (C,) or (C, L), the classes of the scored queries, or a tuple of them, one for each level.
@@ -93,7 +93,7 @@ class Scored(NamedTuple):
 
     scores: metric -> (Q,) float64, NaN for lone queries.
     ranks: of all relevant references that were searched; None unless keep="all".
-    nearest: the k nearest candidates of all queries; None unless keep="neighbours".
+    nearest: the k nearest candidates of all queries; None unless keep="neighbors".
     """
 
     scores: dict[str, Tensor]
@@ -102,20 +102,18 @@ class Scored(NamedTuple):
 
 
 class QueryScorer:
-    """Scorer of all queries of one call by functions of their ranks, `scorer(ranked, inputs, relevant, neighbours)`."""
+    """Scorer of all queries of one call by functions of their ranks, `scorer(ranked, inputs, relevant, neighbors)`."""
 
     def __init__(self, search: Search, k: Depth, keep: Keep, progress: bool) -> None:
         _checks.check_choice("keep", keep, KEEP)
-        if keep == "neighbours" and k is None:
-            raise ValueError("k: got None with keep='neighbours', wanted how many to keep, such as k=10")
-        if keep == "neighbours" and search.ties != "index":
-            raise ValueError(
-                f"ties: got {search.ties!r} with keep='neighbours', wanted 'index', the order of neighbours"
-            )
+        if keep == "neighbors" and k is None:
+            raise ValueError("k: got None with keep='neighbors', wanted how many to keep, such as k=10")
+        if keep == "neighbors" and search.ties != "index":
+            raise ValueError(f"ties: got {search.ties!r} with keep='neighbors', wanted 'index', the order of neighbors")
         self.search, self.k, self.keep, self.progress = search, k, keep, progress
 
     def __call__(
-        self, ranked: dict[str, RankScore], inputs: RetrievalInputs, relevant: Tensor, neighbours: Neighbours
+        self, ranked: dict[str, RankScore], inputs: RetrievalInputs, relevant: Tensor, neighbors: Neighbors
     ) -> Scored:
         # relevant: (Q,)
         longest, available = (
@@ -123,12 +121,12 @@ class QueryScorer:
             len(inputs.reference_labels) - inputs.all_shared(),
         )
         nearest = ranks = None
-        if self.keep == "neighbours":
+        if self.keep == "neighbors":
             k = min(self.k if isinstance(self.k, int) else longest, max(available, 0))
-            nearest = self.search.nearest(inputs, k, neighbours)
+            nearest = self.search.nearest(inputs, k, neighbors)
         if ranked and longest:
             depth = needed_depth(ranked, self.k, longest, available)
-            tiles = self.search.tiles(inputs, relevant, depth, neighbours)
+            tiles = self.search.tiles(inputs, relevant, depth, neighbors)
             queries = len(inputs.query if inputs.layout else relevant)
             tiles = _with_progress(tiles, queries) if self.progress else tiles
             if self.keep == "all":
@@ -223,5 +221,5 @@ def of_levels(results: dict[str, Result]) -> Result:
         torch.stack(clusters) if len(clusters) == len(results) else None,
         tuple(result.ranks if isinstance(result.ranks, PositiveRanks) else None for result in results.values()),
         next(iter(audits.values()))._replace(exact=exact) if audits else None,
-        tuple(result.neighbours if isinstance(result.neighbours, Nearest) else None for result in results.values()),
+        tuple(result.neighbors if isinstance(result.neighbors, Nearest) else None for result in results.values()),
     )

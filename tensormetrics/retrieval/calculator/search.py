@@ -1,4 +1,4 @@
-"""Neighbours that AccuracyCalculator scores, by an exact search or by a user-defined function."""
+"""Neighbors that AccuracyCalculator scores, by an exact search or by a user-defined function."""
 
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
@@ -31,7 +31,7 @@ class Nearest(NamedTuple):
     relevance: Tensor
 
 
-class Neighbours:
+class Neighbors:
     """The nearest references of the queries of one call, searched once for all its metrics and levels of labels."""
 
     def __init__(
@@ -43,7 +43,7 @@ class Neighbours:
 
     @property
     def depth(self) -> int:
-        """Number of neighbours searched so far."""
+        """Number of neighbors searched so far."""
         return self._indices.shape[1]
 
     def indices(self, k: int) -> Tensor:
@@ -77,14 +77,14 @@ class Search:
         exact = knn_func.distance if isinstance(knn_func, TorchKNN) and knn_func.exact else None
         self.counted: DistanceName | None = None if callable(exact) else exact
         if ties != "index" and self.counted is None:
-            raise ValueError(f"ties: got {ties!r}, wanted 'index' where the neighbours come from a function")
+            raise ValueError(f"ties: got {ties!r}, wanted 'index' where the neighbors come from a function")
         self.knn_func, self.comparison, self.ties, self.memory_budget = knn_func, comparison, ties, memory_budget
 
     def tiles(
-        self, inputs: RetrievalInputs, relevant: Tensor, depth: int | None, neighbours: Neighbours
+        self, inputs: RetrievalInputs, relevant: Tensor, depth: int | None, neighbors: Neighbors
     ) -> Iterator[tuple[slice | Tensor, PositiveRanks]]:
         # relevant: (Q,)
-        """Yield slices of the queries with their ranks; `neighbours` are those of `inputs`, whatever its labels."""
+        """Yield slices of the queries with their ranks; `neighbors` are those of `inputs`, whatever its labels."""
         memory = budget(self.memory_budget, inputs.query.device)
         is_shallow = self.ties == "index" and depth is not None and depth <= max(64, len(inputs.reference_labels) // 32)
         has_options = inputs.ignore is not None or inputs.gains is not None
@@ -97,7 +97,7 @@ class Search:
             len(inputs.reference_labels),
             inputs.query.shape[1],
             depth or "all",
-            description if counted else "neighbours",
+            description if counted else "neighbors",
         )
         if counted:
             ranking = Ranking(self.comparison, depth, self.ties, counted, memory_budget=self.memory_budget)
@@ -105,9 +105,9 @@ class Search:
             return
         depth = depth or len(inputs.reference) - inputs.all_shared()
         if has_options:
-            yield from self._relevance_tiles(inputs, depth, neighbours, memory)
+            yield from self._relevance_tiles(inputs, depth, neighbors, memory)
             return
-        indices = neighbours.indices(depth)
+        indices = neighbors.indices(depth)
         candidates = len(inputs.reference) - (inputs.self_index() >= 0).long()
         rows = max(memory // (96 * depth), 1)
         for start in range(0, len(indices), rows):
@@ -118,15 +118,15 @@ class Search:
             yield tile, ranks._replace(depth=depth)
 
     def _relevance_tiles(
-        self, inputs: RetrievalInputs, depth: int, neighbours: Neighbours, memory: int
+        self, inputs: RetrievalInputs, depth: int, neighbors: Neighbors, memory: int
     ) -> Iterator[tuple[slice, PositiveRanks]]:
-        for tile, positives, order, _ in self._candidates(inputs, depth, neighbours, memory, False):
+        for tile, positives, order, _ in self._candidates(inputs, depth, neighbors, memory, False):
             yield tile, within_depth(*read_off(order, positives), positives, depth)
 
-    def nearest(self, inputs: RetrievalInputs, k: int, neighbours: Neighbours) -> Nearest:
+    def nearest(self, inputs: RetrievalInputs, k: int, neighbors: Neighbors) -> Nearest:
         """Return the nearest candidates of all queries, by the search that scores them."""
         chunks, memory = [], budget(self.memory_budget, inputs.query.device)
-        for _, positives, order, distances in self._candidates(inputs, k, neighbours, memory, True) if k else ():
+        for _, positives, order, distances in self._candidates(inputs, k, neighbors, memory, True) if k else ():
             hit = torch.zeros_like(order, dtype=torch.bool)
             relevance = hit if positives.gain is None else hit.double()
             if positives.index.shape[1]:
@@ -139,10 +139,10 @@ class Search:
         return Nearest(*map(torch.cat, zip(*chunks, strict=True)))
 
     def _candidates(
-        self, inputs: RetrievalInputs, depth: int, neighbours: Neighbours, memory: int, with_distances: bool
+        self, inputs: RetrievalInputs, depth: int, neighbors: Neighbors, memory: int, with_distances: bool
     ) -> Iterator[tuple[slice, Positives, Tensor, Tensor]]:
         # ->  tiles of the queries, (q, depth) int64, -1 = none, and with `with_distances` their distances, (q, depth)
-        """Yield the nearest candidates: more neighbours are searched, and the ignored ones are dropped."""
+        """Yield the nearest candidates: more neighbors are searched, and the ignored ones are dropped."""
         self_index, references = inputs.self_index(), len(inputs.reference)
         relevance = Relevance(
             inputs.query_labels, inputs.reference_labels, self_index, self.comparison, inputs.gains, inputs.ignore
@@ -155,8 +155,8 @@ class Search:
                 max_ignored, int((references - (self_index[tile] >= 0).long() - relevance(tile).candidates).max())
             )
         num_fetched = min(depth + max_ignored, references - inputs.all_shared())
-        indices = neighbours.indices(num_fetched) if not with_distances else neighbours.search(num_fetched)[1]
-        distances = neighbours.search(num_fetched)[0] if with_distances else indices
+        indices = neighbors.indices(num_fetched) if not with_distances else neighbors.search(num_fetched)[1]
+        distances = neighbors.search(num_fetched)[0] if with_distances else indices
         for tile in tiles:
             positives, order = relevance(tile), indices[tile]
             columns = torch.arange(depth, device=order.device).expand(len(order), depth)
@@ -166,8 +166,8 @@ class Search:
                 order = order.masked_fill(is_dropped, -1)
             yield tile, positives, order.gather(1, columns), distances[tile].gather(1, columns)
 
-    def tables(self, inputs: RetrievalInputs, k: int, neighbours: Neighbours) -> dict[str, Tensor]:
-        """Return the k neighbours of all queries, as arguments of metrics of a subclass."""
+    def tables(self, inputs: RetrievalInputs, k: int, neighbors: Neighbors) -> dict[str, Tensor]:
+        """Return the k neighbors of all queries, as arguments of metrics of a subclass."""
         size, memory = 8 * len(inputs.query) * k, budget(self.memory_budget, inputs.query.device)
         if size > memory:
             log.warning(
@@ -175,7 +175,7 @@ class Search:
                 size >> 20,
                 memory >> 20,
             )
-        distances, indices = neighbours.search(k)
+        distances, indices = neighbors.search(k)
         knn_labels = labels_at(indices, inputs.reference_labels)
         return {"knn_labels": knn_labels, "knn_distances": distances, "knn_indices": indices}
 

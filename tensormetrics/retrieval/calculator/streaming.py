@@ -14,7 +14,7 @@ from ..._distributed import Group, all_gather_status, check_same_options, descri
 from ..._version import __version__
 from ..inputs import Stream, as_tensor, budget, is_rank_local
 from ..relevance import Ignore
-from ..sources.source import ArrayRows, RowSource
+from ..sources.source import ArrayRows, EmbeddingSource
 from ..sources.state import State
 from .metric_names import CLUSTERING, rank_score
 from .scoring import QueryScorer
@@ -50,13 +50,13 @@ def as_stream(
     reference = args["reference"]
     if isinstance(reference, np.memmap) and _outgrows_memory(names, reference, args["gains"], calculator, device):
         reference = ArrayRows(reference)
-    if isinstance(reference, RowSource):
+    if isinstance(reference, EmbeddingSource):
         check_blocks(names, calculator)
         state = _state_of(names, {**args, "reference": reference}, calculator, device, partial)
         return Stream(reference, state, partial.group)
     if partial.path is not None or partial.group is not None:
-        name = "state" if partial.path is not None else "group"
-        raise ValueError(f"{name}: got one without references in blocks, wanted reference=open_rows(...)")
+        name = "checkpoint" if partial.path is not None else "group"
+        raise ValueError(f"{name}: got one without references in blocks, wanted reference=open_embeddings(...)")
     return reference
 
 
@@ -70,8 +70,8 @@ def check_blocks(names: Sequence[str], calculator: Scoring) -> None:
         )
     if calculator.search.counted is None:
         raise ValueError("knn_func: got a search of all references at once with references in blocks; leave it out")
-    if calculator.scorer.keep == "neighbours":
-        raise ValueError("keep: got 'neighbours' with references in blocks, wanted 'scores' or 'all'")
+    if calculator.scorer.keep == "neighbors":
+        raise ValueError("keep: got 'neighbors' with references in blocks, wanted 'scores' or 'all'")
     if calculator.label_levels:
         raise ValueError("label_levels: got True with references in blocks, wanted one level of labels at a time")
 
@@ -105,7 +105,7 @@ def _state_of(
         return None
     # The memory determines how queries are split; by default it depends on the device.
     memory = budget(calculator.memory_budget, device)
-    call_options = {"metrics": ", ".join(names), "state": repr(path and os.fspath(path))}
+    call_options = {"metrics": ", ".join(names), "checkpoint": repr(path and os.fspath(path))}
     description = options_of(calculator) | call_options | {"version": __version__}
     description |= {name: _identity(name, value) for name, value in args.items()}
     if group is not None:
@@ -113,12 +113,12 @@ def _state_of(
         check_same_options(ranks)
         memory, rank, world = min(memories), dist.get_rank(group), dist.get_world_size(group)
         path, description["process"] = path and f"{os.fspath(path)}.rank{rank}", f"{rank} of {world}"
-    del description["state"]
+    del description["checkpoint"]
     return State(path, description | {"memory_budget": repr(memory)}, seconds) if path else None
 
 
 def _identity(name: str, value: Any) -> str:
-    if isinstance(value, RowSource):
+    if isinstance(value, EmbeddingSource):
         return value.fingerprint()
     if value is None or callable(value) or isinstance(value, bool | int | float | str | torch.device):
         return described(value)

@@ -24,7 +24,7 @@ from ..inputs import (
     comparable_labels,
     rows_per_chunk,
 )
-from ..sources.source import RowSource
+from ..sources.source import EmbeddingSource
 
 
 def default_device(rows: Any) -> torch.device:
@@ -49,7 +49,7 @@ def as_inputs(
     Without references, queries are scored against each other.
     """
     both_or_neither(reference=reference, reference_labels=reference_labels)
-    query = query.read(0, len(query)) if isinstance(query, RowSource) else query
+    query = query.read(0, len(query)) if isinstance(query, EmbeddingSource) else query
     query, query_labels = as_labeled_rows(query, query_labels, device, ("query", "query_labels"), columns)
     check_finite(query=query, query_labels=query_labels)
     check_squares(query=query)

@@ -361,7 +361,7 @@ def count_relevant(query_labels: Tensor, reference_labels: Tensor, ref_includes_
 
 
 @takes_arrays
-def ranks_of_neighbours(
+def ranks_of_neighbors(
     indices: Tensor, query_labels: Tensor, reference_labels: Tensor, relevant: Tensor
 ) -> PositiveRanks:
     """Return the ranks of relevant references among the K nearest, which `indices` lists nearest first; P = K.
@@ -370,8 +370,8 @@ def ranks_of_neighbours(
     Q).
 
     >>> query_labels, reference_labels = torch.tensor([0]), torch.tensor([1, 0, 1, 0])
-    >>> neighbours = torch.tensor([[2, 1, 3]])  # nearest first
-    >>> ranks_of_neighbours(neighbours, query_labels, reference_labels, relevant=torch.tensor([2])).rank
+    >>> neighbors = torch.tensor([[2, 1, 3]])  # nearest first
+    >>> ranks_of_neighbors(neighbors, query_labels, reference_labels, relevant=torch.tensor([2])).rank
     tensor([[0, 2, 3]])
     """
     labels = torch.take_along_dim(reference_labels.unsqueeze(-2), indices.clamp(min=0), -1)

@@ -24,7 +24,7 @@ def average_precision(ranks: PositiveRanks, k: Depths | None = None, denominator
     Shapes: rank: (..., Q, P); relevant: (..., Q) -> (..., Q) float64, for K values of k (..., Q, K).
 
     `denominator="relevant"` divides by R, the number of relevant references, as trec_eval's `map_cut_k`; "min" by
-    min(R, k), so that k relevant neighbours score 1; "found" by the number of relevant references among the k
+    min(R, k), so that k relevant neighbors score 1; "found" by the number of relevant references among the k
     nearest, as torchmetrics' `RetrievalMAP(top_k=k)`, so that missed references are not penalized. In [0, 1], higher is
     better; NaN for a lone query (R = 0). ValueError for k < 1, for an unknown denominator and for "min" or "found"
     without k.

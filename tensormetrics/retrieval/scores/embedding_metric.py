@@ -174,7 +174,7 @@ class EmbeddingMetric(Metric):
         queries against the references. Pass references once: every update adds to them.
 
         With `ids`, positions in the dataset, `compute` uses every item once and in their order: samplers repeat items
-        to fill the last batch, and a copy would be a perfect neighbour. With `cameras` (or other sources that make the
+        to fill the last batch, and a copy would be a perfect neighbor. With `cameras` (or other sources that make the
         task too easy), relevant references of the query's camera are left out. `groups` of queries, such as patients,
         classes or pictures of one scene, are reweighted together by `interval`. NaN and infinity are a ValueError:
         here on a CPU, in `compute` on other devices (no synchronization).

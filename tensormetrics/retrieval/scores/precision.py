@@ -1,4 +1,4 @@
-"""Precision among the nearest neighbours."""
+"""Precision among the nearest neighbors."""
 
 import torch
 from torch import Tensor

@@ -79,7 +79,7 @@ def scored_queries(lone: Tensor, on_lone: str) -> Tensor:
     if not len(lone):
         log.warning("there is no query: every metric is NaN")
     elif not scored.any():
-        log.warning("no query has a relevant reference: every metric of neighbours is NaN")
+        log.warning("no query has a relevant reference: every metric of neighbors is NaN")
     return scored
 
 

@@ -1,4 +1,4 @@
-"""Recall among the nearest neighbours, as defined in information retrieval and in metric learning."""
+"""Recall among the nearest neighbors, as defined in information retrieval and in metric learning."""
 
 import torch
 from torch import Tensor

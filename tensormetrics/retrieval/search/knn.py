@@ -37,7 +37,7 @@ class TorchKNN(ConstructorRepr):
     are accepted. A row that contains NaN or infinity has no neighbors (index -1) and is never a neighbor; the same
     holds for a pair for which a function returns NaN. float64 rows whose squares leave the range of float64 raise a
     ValueError. On a CPU, memory-mapped floating rows are read in chunks and never copied in full, so they may exceed
-    the memory; so may integer rows if `AccuracyCalculator` reads them by `open_rows(...)`.
+    the memory; so may integer rows if `AccuracyCalculator` reads them by `open_embeddings(...)`.
 
     `train(embeddings)` and `add(embeddings)` store references for searches without `reference`, `reset()` removes
     them, `save(path)` and `load(path)` write and read them.

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from ..._files import check_regular, map_arrow, parsing
-from .source import RowSource
+from .source import EmbeddingSource
 
 BYTES = 2**23  # of rows decoded at once
 
@@ -65,7 +65,7 @@ def matching_addresses(pattern: str) -> list[str]:
     return [f"{folder}/{name}" for name in sorted(files) if fnmatch.fnmatchcase(name, names)]
 
 
-class TableRows(RowSource):
+class TableRows(EmbeddingSource):
     """Base class of rows in a column of a file, in row groups that are decoded batch by batch."""
 
     gap = 4096  # groups are decoded from their first row

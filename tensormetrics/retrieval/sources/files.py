@@ -10,12 +10,12 @@ from torch import Tensor
 
 from ..._files import map_array, open_safetensors, parsing, read_numbers
 from .arrow import TABLES, is_address, matching_addresses, select_name
-from .source import Joined, RowSource
+from .source import EmbeddingSource, Joined
 
 KINDS = (".npy", ".safetensors", *TABLES)
 
 
-def open_rows(*addresses: str | os.PathLike) -> RowSource:
+def open_embeddings(*addresses: str | os.PathLike) -> EmbeddingSource:
     """Open the rows of one or more files, concatenated, to be read in blocks.
 
     Formats are .npy of any dtype, .safetensors, .parquet, .arrow and .feather. An address may be a pattern,
@@ -25,13 +25,13 @@ def open_rows(*addresses: str | os.PathLike) -> RowSource:
     "s3://bucket/embeddings-*.parquet:column". ValueError for files that do not exist, hold no rows of numbers or
     differ in D or dtype. Files must not change while they are read.
 
-        rows = open_rows("embeddings-*.npy")
+        rows = open_embeddings("embeddings-*.npy")
         AccuracyCalculator(("precision_at_1",), k=10).get_accuracy(query, query_labels, rows, labels)
 
     >>> import numpy as np
     >>> for part in range(2):
     ...     np.save(f"embeddings-{part}.npy", np.eye(3, dtype=np.float32) + part)
-    >>> open_rows("embeddings-*.npy").shape  # can be passed as references
+    >>> open_embeddings("embeddings-*.npy").shape  # can be passed as references
     (6, 3)
     """
     if not addresses:
@@ -59,7 +59,7 @@ def list_files(*addresses: str | os.PathLike) -> list[tuple[str, str | None]]:
     return result
 
 
-def open_file(file: str, name: str | None) -> RowSource:
+def open_file(file: str, name: str | None) -> EmbeddingSource:
     kind = os.path.splitext(file)[1]
     if kind not in KINDS:
         raise ValueError(f"{file}: got a file of type {kind!r}, wanted one of {', '.join(KINDS)}")
@@ -76,7 +76,7 @@ def open_file(file: str, name: str | None) -> RowSource:
     return NpyRows(file)
 
 
-class LocalRows(RowSource):
+class LocalRows(EmbeddingSource):
     """Base class of rows of a local file."""
 
     def __init__(self, file: str, shape: tuple[int, ...], dtype: torch.dtype) -> None:

@@ -12,13 +12,13 @@ import torch
 from torch import Tensor
 
 
-class RowSource(ABC):
+class EmbeddingSource(ABC):
     """Rows (N, D) that are read in blocks, so that they may be far larger than the memory.
 
-    `open_rows` opens files. A user-defined subclass sets `shape` and `dtype` and implements `read`; it is called by one
-    thread at a time, in order if possible:
+    `open_embeddings` opens files. A user-defined subclass sets `shape` and `dtype` and implements `read`; it is called
+    by one thread at a time, in order if possible:
 
-    >>> class Generated(RowSource):
+    >>> class Generated(EmbeddingSource):
     ...     def __init__(self):
     ...         super().__init__((10**9, 2), torch.float32)
     ...
@@ -78,7 +78,7 @@ class RowSource(ABC):
         return torch.cat([self.read(int(run[0]), int(run[-1]) + 1)[run - run[0]] for run in runs])
 
 
-class ArrayRows(RowSource):
+class ArrayRows(EmbeddingSource):
     """Rows of an array, such as a memory-mapped one."""
 
     def __init__(self, array: np.ndarray) -> None:
@@ -91,10 +91,10 @@ class ArrayRows(RowSource):
         return torch.from_numpy(block.astype(block.dtype.newbyteorder("="), copy=False))
 
 
-class Joined(RowSource):
+class Joined(EmbeddingSource):
     """Concatenation of several sources."""
 
-    def __init__(self, sources: Sequence[RowSource]) -> None:
+    def __init__(self, sources: Sequence[EmbeddingSource]) -> None:
         # A table without rows does not define the length of its lists.
         sources = [source for source in sources if len(source)] or sources[:1]
         first = sources[0]

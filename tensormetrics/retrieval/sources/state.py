@@ -30,20 +30,22 @@ class State:
             folder = self.path.absolute().parent
             if not os.access(folder, os.W_OK):
                 raise ValueError(
-                    f"state: {self.path} cannot be written: there is no folder {folder} that may be written to"
+                    f"checkpoint: {self.path} cannot be written: there is no folder {folder} that may be written to"
                 )
             return {}
         try:
             content = load_tensors(self.path)
             stored, results = content["fingerprint"], content["found"]
         except Exception as error:
-            raise ValueError(f"state: {self.path} holds no state of such a computation; name another file") from error
+            raise ValueError(
+                f"checkpoint: {self.path} is no checkpoint of such a computation; name another file"
+            ) from error
         for name in stored | self.fingerprint:
             before, now = stored.get(name), self.fingerprint.get(name)
             if before != now:
                 raise ValueError(
-                    f"state: {self.path} was written with {name} = {before}, got {now}; delete it to start again, or "
-                    "name another file"
+                    f"checkpoint: {self.path} was written with {name} = {before}, got {now}; delete it to start again, "
+                    "or name another file"
                 )
         return results
 

@@ -15,12 +15,12 @@ from ..tensors.reduction import CountMetric
 from ._contingency import assigned, used_width
 
 
-class ClusterAccuracy(CountMetric):
+class ClusterMatchScores(CountMetric):
     """Fraction of items in the reference's cluster after the best one-to-one relabeling of each document.
 
     In [0, 1], higher is better; key `accuracy`. Arguments: see `CountMetric`.
 
-    >>> metric = ClusterAccuracy()
+    >>> metric = ClusterMatchScores()
     >>> metric.update(torch.tensor([1, 1, 2, 2]), torch.tensor([7, 7, 7, 8]))
     >>> metric.compute()
     {'accuracy': tensor(0.7500, dtype=torch.float64)}

@@ -10,7 +10,7 @@ from ... import _checks
 PROOF = 1e-9  # relative gap below which a value counts as proved, unless all weights are integers
 
 
-class Solved(NamedTuple):
+class SolverResult(NamedTuple):
     """A value that a solution reaches and an upper bound of all solutions. `exact`: they are proved to be equal."""
 
     value: Tensor  # (...) float64

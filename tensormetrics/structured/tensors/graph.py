@@ -9,7 +9,7 @@ from torch import Tensor
 from ... import _checks
 from ..._checks import takes_arrays
 from ..._native import needs_derivative
-from ._integer_program import PROOF, IntegerProgram, Solved, check_solver, relax, solve
+from ._integer_program import PROOF, IntegerProgram, SolverResult, check_solver, relax, solve
 from ._lengths import cuts, documents
 from .constraints import Constraint
 from .overlap import read_similarity, set_overlap
@@ -46,7 +46,7 @@ def graph_overlap(
     constraint: str | Constraint = "<->",
     solver: str = "auto",
     node_limit: int = 200_000,
-) -> Solved:
+) -> SolverResult:
     """Compute the largest sum of similarities over node pairs that a constraint allows and that agree on reachability.
 
     Shapes: similarity: (..., N, M); pred_reach: (..., N, N) bool; ref_reach: (..., M, M) bool; n_pred: (...); n_ref:
@@ -83,7 +83,7 @@ def graph_overlap(
     if needs_derivative(similarity):
         total = similarity.where(pairs.reshape(similarity.shape), 0).sum((-2, -1), dtype=torch.float64)
         value = value + (total - total.detach())  # adds 0 with the derivative of the selected pairs
-    return Solved(value, bound, exact)
+    return SolverResult(value, bound, exact)
 
 
 def _solve(

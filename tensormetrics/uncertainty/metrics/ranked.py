@@ -20,7 +20,7 @@ from ..engine.weights import ResamplingUnits, check_draws, fingerprint, replicat
 
 
 @takes_arrays
-def auroc(preds: Tensor, target: Tensor, weights: Tensor | None = None) -> Tensor:
+def binary_auroc(preds: Tensor, target: Tensor, weights: Tensor | None = None) -> Tensor:
     """Compute the area under the ROC curve: the probability that a positive scores above a negative, ties half.
 
     Shapes: preds: (..., N) floating; target: (..., N) integer or bool, 0 or 1; weights: (..., N) >= 0 -> (...) float64.
@@ -29,21 +29,21 @@ def auroc(preds: Tensor, target: Tensor, weights: Tensor | None = None) -> Tenso
     a score is not finite or a weight negative or not finite. ValueError for shapes and dtypes. Hanley & McNeil 1982,
     doi:10.1148/radiology.143.1.7063747.
 
-    >>> auroc(torch.tensor([0.1, 0.4, 0.8, 0.3]), torch.tensor([0, 1, 1, 1]))
+    >>> binary_auroc(torch.tensor([0.1, 0.4, 0.8, 0.3]), torch.tensor([0, 1, 1, 1]))
     tensor(1., dtype=torch.float64)
     """
     return _scored(_roc_area, preds, target, weights)
 
 
 @takes_arrays
-def average_precision(preds: Tensor, target: Tensor, weights: Tensor | None = None) -> Tensor:
+def binary_average_precision(preds: Tensor, target: Tensor, weights: Tensor | None = None) -> Tensor:
     """Compute the mean precision down to the score of each positive: sum of (R_k - R_k-1) P_k, ties as one step.
 
     Shapes: preds: (..., N) floating; target: (..., N) integer or bool, 0 or 1; weights: (..., N) >= 0 -> (...) float64.
 
-    In [0, 1], higher is better. NaN without a positive; otherwise as `auroc`.
+    In [0, 1], higher is better. NaN without a positive; otherwise as `binary_auroc`.
 
-    >>> average_precision(torch.tensor([0.1, 0.4, 0.8]), torch.tensor([0, 0, 1]))
+    >>> binary_average_precision(torch.tensor([0.1, 0.4, 0.8]), torch.tensor([0, 0, 1]))
     tensor(1., dtype=torch.float64)
     """
     return _scored(_precision_area, preds, target, weights)
@@ -189,7 +189,7 @@ def _pseudo_weights(seed: int, replicates: int, stream: str, device: torch.devic
 
 
 class BinaryAUROC(RankedMetric):
-    """Area under the ROC curve; see `auroc`.
+    """Area under the ROC curve; see `binary_auroc`.
 
     `interval` and `compare` reweigh the items (Bayesian bootstrap) together with four pseudo-scores, a positive and a
     negative above all items and the same below, of Gamma(1/2) weights, so that no interval is a single point. In
@@ -206,7 +206,7 @@ class BinaryAUROC(RankedMetric):
 
 
 class BinaryAveragePrecision(RankedMetric):
-    """Area under the precision-recall curve, in steps; see `average_precision`.
+    """Area under the precision-recall curve, in steps; see `binary_average_precision`.
 
     Intervals as those of `BinaryAUROC`. With fewer than 50 items they are too wide rather than too narrow: in
     simulations they hold the average precision of the population in .96 to 1.00 of data sets.

@@ -71,7 +71,7 @@ def of_clusters(metric: str, function: str, calculator: str, more: dict[str, Way
 
 
 def of_documents(labels: Tensor, clusters: Tensor) -> Tensor:
-    metric = structured.ClusterAccuracy()
+    metric = structured.ClusterMatchScores()
     metric.update(clusters[None], labels[None])
     return metric.compute()["accuracy"]
 
@@ -108,7 +108,7 @@ CLUSTERED = {
         "cluster_accuracy",
         {
             "retrieval.EmbeddingClusterAccuracy": of_embeddings,
-            "structured.ClusterAccuracy": of_documents,
+            "structured.ClusterMatchScores": of_documents,
         },
     ),
 }
@@ -120,7 +120,7 @@ def of_pairs(x: Tensor, labels: Tensor) -> Tensor:
         raise ValueError("x: got other rows than labels, or not finite ones")
     i, j = torch.triu_indices(len(x), len(x), 1)
     distance = (x[i].double() - x[j].double()).square().sum(1)
-    return uncertainty.auroc(-distance, (labels[i] == labels[j]).long())
+    return uncertainty.binary_auroc(-distance, (labels[i] == labels[j]).long())
 
 
 def of_verification(make: Callable[[], Any], name: str, function: str, **options: Any) -> dict[str, Way]:
@@ -153,7 +153,7 @@ PAIRS = {
         EMBEDDINGS,
         {
             **of_verification(retrieval.PairwiseAUROC, "PairwiseAUROC", "pairwise_auroc"),
-            "uncertainty.auroc, of pairs": of_pairs,
+            "uncertainty.binary_auroc, of pairs": of_pairs,
         },
         without={"retrieval.PairwiseAUROC, in two updates": NO_ROWS},
     ),

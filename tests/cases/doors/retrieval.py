@@ -76,7 +76,7 @@ NO_QUERY = {
     **dict.fromkeys(("labels of another length", "infinite"), "takes lists of documents, not embeddings"),
 }
 NOT_FOUND = {"infinite": "such a row has no ranks, as the functions of ranks say"}
-NOT_CHECKED = NOT_FOUND | {"labels of another length": "takes neighbours that were found, not embeddings"}
+NOT_CHECKED = NOT_FOUND | {"labels of another length": "takes neighbors that were found, not embeddings"}
 
 
 def order_of(x: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -168,14 +168,14 @@ def of_metric(make: Callable[..., Any], name: str) -> dict[str, Way]:
 def of_function(name: str, statistic: Callable[[Tensor], Tensor] = mean, **options: Any) -> dict[str, Way]:
     function = getattr(retrieval, name)
 
-    def of_neighbours(x: Tensor, labels: Tensor) -> Tensor:
+    def of_neighbors(x: Tensor, labels: Tensor) -> Tensor:
         order, _, number = order_of(x, labels)
-        ranks = retrieval.ranks_of_neighbours(order, labels, labels, number)
+        ranks = retrieval.ranks_of_neighbors(order, labels, labels, number)
         return statistic(function(ranks._replace(candidates=torch.full_like(number, len(x) - 1)), **options))
 
     return {
         f"retrieval.{name}": lambda *data: statistic(function(retrieval.positive_ranks(*data), **options)),
-        f"retrieval.ranks_of_neighbours, {name}": of_neighbours,
+        f"retrieval.ranks_of_neighbors, {name}": of_neighbors,
         f"retrieval.positive_ranks, batch and {name}": lambda x, labels: statistic(
             function(retrieval.positive_ranks(x[None], labels[None]), **options)
         ),
@@ -222,7 +222,7 @@ def of_ranks(
             f"retrieval.{metric}, in two updates": in_two,
             **dict.fromkeys(lists, NO_QUERY),
             **dict.fromkeys(functions, NOT_FOUND),
-            f"retrieval.ranks_of_neighbours, {function}": NOT_CHECKED,
+            f"retrieval.ranks_of_neighbors, {function}": NOT_CHECKED,
             **dict.fromkeys(more or (), NO_QUERY),
         },
     )
@@ -267,7 +267,7 @@ RANKS = {
         "mean_average_precision",
         "map",
         "ap",
-        more={"uncertainty.average_precision, of queries": of_each_query(uncertainty.average_precision)},
+        more={"uncertainty.binary_average_precision, of queries": of_each_query(uncertainty.binary_average_precision)},
     ),
     "MAP@5": of_ranks(
         "AveragePrecision", (5,), "average_precision", "mean_average_precision_at_5", "map_cut_5", "ap@5", k=5
@@ -284,7 +284,7 @@ RANKS = {
         (),
         "ranking_auroc",
         "mean_auroc",
-        more={"uncertainty.auroc, of queries": of_each_query(uncertainty.auroc)},
+        more={"uncertainty.binary_auroc, of queries": of_each_query(uncertainty.binary_auroc)},
     ),
     "precision@1 as hit rate": Number(
         EMBEDDINGS,
@@ -302,7 +302,7 @@ RANKS = {
             ),
             **dict.fromkeys(("retrieval.evaluate_run, success_1", "structured.RankingScores, hit@1"), NO_QUERY),
             **dict.fromkeys(("retrieval.cmc", *of_function("hit_rate", k=1)), NOT_FOUND),
-            "retrieval.ranks_of_neighbours, hit_rate": NOT_CHECKED,
+            "retrieval.ranks_of_neighbors, hit_rate": NOT_CHECKED,
         },
     ),
     "nearest centroid": Number(

@@ -73,7 +73,7 @@ def of_torchmetrics(make: Callable[[], Any]) -> Way:
 
 
 def both_sides(*data: Tensor) -> Tensor:
-    return uncertainty.auroc(*(side[None] for side in data))
+    return uncertainty.binary_auroc(*(side[None] for side in data))
 
 
 PROBABLE = {
@@ -81,8 +81,8 @@ PROBABLE = {
         BINARY,
         {
             **of_metric(uncertainty.BinaryAUROC, "BinaryAUROC"),
-            "uncertainty.auroc": uncertainty.auroc,
-            "uncertainty.auroc, batch": both_sides,
+            "uncertainty.binary_auroc": uncertainty.binary_auroc,
+            "uncertainty.binary_auroc, batch": both_sides,
             "uncertainty.delong": lambda preds, target: uncertainty.delong(preds[None], target).auroc[0],
             "retrieval.ranking_auroc, one query": of_one_query(retrieval.ranking_auroc),
         },
@@ -96,7 +96,7 @@ PROBABLE = {
         BINARY,
         {
             **of_metric(uncertainty.BinaryAveragePrecision, "BinaryAveragePrecision"),
-            "uncertainty.average_precision": uncertainty.average_precision,
+            "uncertainty.binary_average_precision": uncertainty.binary_average_precision,
             "retrieval.average_precision, one query": of_one_query(retrieval.average_precision),
         },
         without={

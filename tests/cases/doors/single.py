@@ -12,7 +12,7 @@ NO_NUMBER = {
         *("interpret_i2", "load_csv", "plot_difference", "plot_distributions", "plot_forest"),
         *("pred_cond_to_confusion_matrix", "temporary_registrations", "validate_confusion_matrix"),
     ),
-    "retrieval": ("count_relevant", "open_rows"),
+    "retrieval": ("count_relevant", "open_embeddings"),
     "structured": (
         *("derive", "json_schema", "macro_average", "metametric", "micro_average", "reachability"),
         *("read_conll_coref", "read_penman", "read_tags", "read_triples"),

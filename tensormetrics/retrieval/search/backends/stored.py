@@ -10,7 +10,7 @@ from .... import _checks
 from ...._checks import takes_arrays
 from ...._repr import ConstructorRepr
 from ...inputs import check_self_index
-from ...sources.files import open_rows
+from ...sources.files import open_embeddings
 from ..backend import first_references
 from ..distance import DISTANCES, DistanceName
 
@@ -27,7 +27,7 @@ class StoredKNN(ConstructorRepr):
 
     Args:
         indices: ``(Q, K)`` integers, nearest first, -1 for none: a tensor, an array (memory-mapped, too) or a file
-            that `open_rows` can open.
+            that `open_embeddings` can open.
         distances: ``(Q, K)`` distances of these references, of the same types; by default distances are NaN.
         distance: Distance of the index, which an ``audit`` of `AccuracyCalculator` uses for its exact search.
 
@@ -42,7 +42,7 @@ class StoredKNN(ConstructorRepr):
         >>> calculator = AccuracyCalculator(include=("precision_at_1",), knn_func=knn, audit=5)
         >>> calculator.get_accuracy(x, labels)
         {'precision_at_1': 0.8}
-        >>> calculator.audited()["recall"].value  # the last query has a nearer neighbor than its first
+        >>> calculator.audit_report()["recall"].value  # the last query has a nearer neighbor than its first
         tensor([0.8000], dtype=torch.float64)
     """
 
@@ -104,7 +104,7 @@ class StoredKNN(ConstructorRepr):
 def _read(name: str, lists: Lists) -> Tensor:
     # ->  (Q, K)
     if isinstance(lists, str | os.PathLike):
-        source = open_rows(lists)
+        source = open_embeddings(lists)
         return source.read(0, len(source))
     lists = _checks.array_as_tensor(lists)
     _checks.shape(name, lists, "Q", "K")

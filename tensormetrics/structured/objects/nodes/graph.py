@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ...tensors._integer_program import Solved
+from ...tensors._integer_program import SolverResult
 from ...tensors._pairs import expand
 from ...tensors.graph import graph_overlap, reachability
 from ..values.columns import Keys, RowPath
@@ -64,7 +64,7 @@ class Graph(Bounded):
         for a, b in gain[0].nonzero().tolist():
             yield self.part(rows, i, j, a, b, x, y)
 
-    def _solve(self, rows: GraphRows, similarity: Tensor, i: Tensor, j: Tensor) -> Solved:
+    def _solve(self, rows: GraphRows, similarity: Tensor, i: Tensor, j: Tensor) -> SolverResult:
         # similarity: (P, N, M)
         reachable = self._reachability(rows, i), self._reachability(rows, j)
         return graph_overlap(similarity, *reachable, rows.count[i], rows.count[j], self.constraint)

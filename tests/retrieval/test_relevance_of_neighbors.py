@@ -1,10 +1,18 @@
-"""Ignored references and graded relevance where a function finds the neighbours: as where ranks are counted."""
+"""Ignored references and graded relevance where a function finds the neighbors: as where ranks are counted."""
 
 import numpy as np
 import pytest
 import torch
 
-from tensormetrics.retrieval import AccuracyCalculator, FaissKNN, TorchKNN, cmc, hit_rate, open_rows, positive_ranks
+from tensormetrics.retrieval import (
+    AccuracyCalculator,
+    FaissKNN,
+    TorchKNN,
+    cmc,
+    hit_rate,
+    open_embeddings,
+    positive_ranks,
+)
 
 NAMES = ("hit_rate_at_1", "mean_average_precision", "mean_average_precision_at_r", "ndcg_at_5", "precision_at_3",
          "recall_at_4", "mean_auroc")  # fmt: skip
@@ -53,7 +61,7 @@ def test_any_search_is_scored_as_the_default(options, cameras, k):
             assert found.get_accuracy(*sides, **given) == pytest.approx(expected, rel=1e-12)
 
 
-def test_no_more_neighbours_are_asked_for_than_may_be_ignored():
+def test_no_more_neighbors_are_asked_for_than_may_be_ignored():
     x, labels, cameras = data()
     asked = []
 
@@ -83,14 +91,14 @@ def test_the_cumulative_match_curve_is_the_hit_rate_at_every_depth():
     ("options", "cameras"),
     [({}, False), ({}, True), ({"ignore": OTHERS}, False), ({"gains": graded}, True), ({"distance": "ip"}, False)],
 )
-def test_neighbours_that_are_kept(options, cameras, memory_budget):
+def test_neighbors_that_are_kept(options, cameras, memory_budget):
     x, labels, of_camera = data()
     given = {"query_cameras": of_camera} if cameras else {}
-    options = {"k": 45, "keep": "neighbours", "memory_budget": memory_budget, **options}
+    options = {"k": 45, "keep": "neighbors", "memory_budget": memory_budget, **options}
     calculator = AccuracyCalculator(("precision_at_1",), **options)
     assert not calculator.rows_may_stay()  # all rows come to every rank
     calculator.get_accuracy(x, labels, **given)
-    kept = calculator.last.neighbours
+    kept = calculator.last.neighbors
     assert kept.indices.shape == kept.distances.shape == kept.relevance.shape == (50, 45)
     inner = options.get("distance") == "ip"
     far = x.double() @ x.double().T if inner else torch.cdist(x.double(), x.double())
@@ -112,44 +120,44 @@ def test_neighbours_that_are_kept(options, cameras, memory_budget):
     assert torch.equal(first[~scores.isnan()], scores[~scores.isnan()])
 
 
-def test_neighbours_of_any_search_and_of_levels():
+def test_neighbors_of_any_search_and_of_levels():
     x, labels, _ = data()
-    names, options = ("precision_at_3",), {"keep": "neighbours", "k": 4}
+    names, options = ("precision_at_3",), {"keep": "neighbors", "k": 4}
     default = AccuracyCalculator(names, **options)
     default.get_accuracy(x, labels, x + 0.01, labels)
     for knn in searches():
         other = AccuracyCalculator(names, knn_func=knn, **options)
         other.get_accuracy(x, labels, x + 0.01, labels)
-        assert torch.equal(other.last.neighbours.indices, default.last.neighbours.indices)
-        assert torch.equal(other.last.neighbours.relevance, default.last.neighbours.relevance)
+        assert torch.equal(other.last.neighbors.indices, default.last.neighbors.indices)
+        assert torch.equal(other.last.neighbors.relevance, default.last.neighbors.relevance)
     of_levels = AccuracyCalculator(names, label_levels=True, **options)
     of_levels.update(x, torch.stack([labels, labels % 2], 1))
     of_levels.compute()
-    for level, of_level in zip(of_levels.last.neighbours, (labels, labels % 2), strict=True):
+    for level, of_level in zip(of_levels.last.neighbors, (labels, labels % 2), strict=True):
         assert torch.equal(level.relevance, of_level[level.indices] == of_level[:, None])
     assert AccuracyCalculator(names).last is None
     plain = AccuracyCalculator(names, k=4)
     plain.get_accuracy(x, labels)
-    assert plain.last.neighbours is None
+    assert plain.last.neighbors is None
 
 
-def test_neighbours_where_there_are_none():
-    calculator = AccuracyCalculator(("precision_at_1",), k="max_bin_count", keep="neighbours")
+def test_neighbors_where_there_are_none():
+    calculator = AccuracyCalculator(("precision_at_1",), k="max_bin_count", keep="neighbors")
     x = torch.zeros(3, 2)
     for sides in ((x, torch.arange(3)), (x[:0], torch.arange(0)), (x, torch.arange(3), x[:0], torch.arange(0))):
         calculator.get_accuracy(*sides)
-        assert {part.shape for part in calculator.last.neighbours} == {(len(sides[0]), 0)}
+        assert {part.shape for part in calculator.last.neighbors} == {(len(sides[0]), 0)}
 
 
-def test_neighbours_want_a_number_and_the_order_of_the_search(tmp_path):
-    with pytest.raises(ValueError, match=r"^k: got None with keep='neighbours', wanted how many to keep, "):
-        AccuracyCalculator(keep="neighbours")
-    with pytest.raises(ValueError, match=r"^ties: got 'optimistic' with keep='neighbours', wanted 'index', "):
-        AccuracyCalculator(keep="neighbours", k=3, ties="optimistic")
+def test_neighbors_want_a_number_and_the_order_of_the_search(tmp_path):
+    with pytest.raises(ValueError, match=r"^k: got None with keep='neighbors', wanted how many to keep, "):
+        AccuracyCalculator(keep="neighbors")
+    with pytest.raises(ValueError, match=r"^ties: got 'optimistic' with keep='neighbors', wanted 'index', "):
+        AccuracyCalculator(keep="neighbors", k=3, ties="optimistic")
     x, labels, _ = data()
     np.save(tmp_path / "x.npy", x.numpy())
-    calculator = AccuracyCalculator(("precision_at_1",), keep="neighbours", k=3)
+    calculator = AccuracyCalculator(("precision_at_1",), keep="neighbors", k=3)
     with pytest.raises(
-        ValueError, match=r"^keep: got 'neighbours' with references in blocks, wanted 'scores' or 'all'$"
+        ValueError, match=r"^keep: got 'neighbors' with references in blocks, wanted 'scores' or 'all'$"
     ):
-        calculator.get_accuracy(x, labels, open_rows(tmp_path / "x.npy"), labels)
+        calculator.get_accuracy(x, labels, open_embeddings(tmp_path / "x.npy"), labels)
