@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
+import _association_samples as association_samples
 import _battle_samples as battle_samples
 import _field_samples as field_samples
 import _pair_samples as pair_samples
@@ -19,7 +20,6 @@ import _ranked_samples as ranked_samples
 import _repeat_samples as repeat_samples
 import _sequence_samples as sequence_samples
 import _small_samples as simulation
-import _word_samples as word_samples
 import numpy as np
 from _common import arguments
 from _coverage_report import Cells, Report, fraction
@@ -129,11 +129,11 @@ def comparisons_with_truth(rows: list[Scenario], sets: int | None) -> Iterator[C
 
 
 def words(sets: int | None) -> Iterator[Cells]:
-    for model in word_samples.models():
-        results = [word_samples.coverage_of(model, count, sets) for count in word_samples.WORDS]
+    for model in association_samples.models():
+        results = [association_samples.coverage_of(model, count, sets) for count in association_samples.WORDS]
         yield (
             model.kind,
-            f"{joined(map(str, word_samples.WORDS))} words a set",
+            f"{joined(map(str, association_samples.WORDS))} words a set",
             joined(fraction(result.before) for result in results),
             joined(fraction(result.after) for result in results),
             joined(f"{width(result.width_before)} / {width(result.width)}" for result in results),

@@ -7,7 +7,7 @@ import warnings
 import pytest
 import torch
 from cases import FILES
-from cases.doors import NUMBERS, SINGLE, Number, name_of
+from cases.entry_points import NUMBERS, SINGLE, Number, name_of
 
 from tensormetrics._metric import Metric
 from tensormetrics.uncertainty import Estimate
@@ -65,7 +65,7 @@ def functions_and_metrics():
 def test_every_function_and_metric_stands_in_the_table_or_has_a_reason():
     tabled = {name_of(way) for number in NUMBERS.values() for way in (*number.ways, *number.intervals)}
     public = {*functions_and_metrics()}
-    assert public - tabled - SINGLE.keys() == set(), "add them to tests/cases/doors"
+    assert public - tabled - SINGLE.keys() == set(), "add them to tests/cases/entry_points"
     assert SINGLE.keys() & tabled == set() and SINGLE.keys() <= public
 
 

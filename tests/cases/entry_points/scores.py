@@ -14,7 +14,7 @@ from torch import Generator, Tensor
 
 from tensormetrics import assignment, association, posterior, retrieval, structured, uncertainty
 
-from .number import Number, Way, fed
+from .quantity import Number, Way, fed
 
 
 def two_classes(items: int, rate: float = 0.5, dtype: torch.dtype = torch.float64) -> Callable[..., Any]:

@@ -10,7 +10,7 @@ from torch import Generator, Tensor
 from tensormetrics import structured
 
 from ..latent import GRAPHS, items_with_variables
-from .number import Number, Way, fed
+from .quantity import Number, Way, fed
 
 Tags = tuple[list[list[str]], list[list[str]]]
 SEEDED = {"replicates": 200, "seed": 3}

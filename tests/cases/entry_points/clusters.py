@@ -8,7 +8,7 @@ from torch import Generator, Tensor
 
 from tensormetrics import retrieval, structured, uncertainty
 
-from .number import Number, Way, fed
+from .quantity import Number, Way, fed
 from .retrieval import EMBEDDINGS, of_metric
 
 Labels = tuple[Tensor, Tensor]

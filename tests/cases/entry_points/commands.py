@@ -15,7 +15,7 @@ from tensormetrics.__main__ import main
 
 from . import retrieval as of_retrieval
 from .association import as_query, sets
-from .number import Number, fed
+from .quantity import Number, fed
 from .structured import SENTENCES, updated_tags
 
 

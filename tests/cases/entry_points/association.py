@@ -8,7 +8,7 @@ from torch import Generator, Tensor
 
 from tensormetrics import association
 
-from .number import Number, Way, fed
+from .quantity import Number, Way, fed
 
 Sets = tuple[Tensor, ...]  # groups of sets are (G, W, D)
 

@@ -9,7 +9,7 @@ from torchmetrics import MetricCollection
 
 from tensormetrics import retrieval, structured, uncertainty
 
-from .number import Number, Way, fed, mean
+from .quantity import Number, Way, fed, mean
 
 Rows = tuple[Tensor, Tensor]
 
