@@ -1,9 +1,9 @@
-"""Numbers, and all public ways to each: what test_doors.py compares. One file for the numbers of each kind."""
+"""Quantities with all public entry points to each, which test_doors.py compares; there is a file for each kind."""
 
 from . import association, clusters, commands, retrieval, scores, structured
-from .quantity import Number as Number
-from .quantity import name_of as name_of
-from .uncompared import SINGLE as SINGLE
+from .quantity import Quantity as Quantity
+from .quantity import public_name as public_name
+from .uncompared import UNCOMPARED as UNCOMPARED
 
 KINDS = retrieval, clusters, scores, association, structured, commands
-NUMBERS: dict[str, Number] = {name: number for kind in KINDS for name, number in kind.NUMBERS.items()}
+QUANTITIES: dict[str, Quantity] = {name: quantity for kind in KINDS for name, quantity in kind.QUANTITIES.items()}

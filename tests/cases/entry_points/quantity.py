@@ -1,4 +1,4 @@
-"""What an entry of the table of public ways says."""
+"""Types of the entries in the table of public entry points."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -8,34 +8,34 @@ from torch import Generator, Tensor
 
 from tensormetrics._metric import Metric
 
-Way = Callable[..., Any]  # (*data) -> a number, a tensor of them, or an `Estimate`
+EntryPoint = Callable[..., Any]  # (*data) -> a scalar, a tensor or an `Estimate`
 
 
 @dataclass(frozen=True)
-class Number:
-    """A number that several public names give.
+class Quantity:
+    """Quantity that several public names compute.
 
-    data: the arguments that all ways are given, ordinary and hostile, by what is special about them.
-    ways, intervals: "domain.Name, how" -> the number, or an `Estimate` of it; the name is what the way belongs to.
-    without: "domain.Name, how" -> {data: why this way says nothing about them}.
+    data: name of the data -> function that samples the arguments of all entry points, ordinary or invalid ones.
+    entry_points, intervals: "domain.Name, how" -> function that returns the quantity, or an `Estimate` of it.
+    skip_reasons: "domain.Name, how" -> {name of the data: why this entry point is not compared with them}.
     """
 
     data: Mapping[str, Callable[[Generator], tuple[Any, ...]]]
-    ways: Mapping[str, Way]
-    intervals: Mapping[str, Way] = field(default_factory=dict)
-    without: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    entry_points: Mapping[str, EntryPoint]
+    intervals: Mapping[str, EntryPoint] = field(default_factory=dict)
+    skip_reasons: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     rtol: float = 1e-9
 
 
-def fed(metric: Metric, *data: Any) -> Metric:
+def updated(metric: Metric, *data: Any) -> Metric:
     metric.update(*data)
     return metric
 
 
-def name_of(way: str) -> str:
-    return way.partition(",")[0]
+def public_name(entry_point_name: str) -> str:
+    return entry_point_name.partition(",")[0]
 
 
 def mean(scores: Tensor) -> Tensor:
-    """The mean over what has a score."""
+    """Average the scores that are not NaN."""
     return scores.nanmean()

@@ -1,4 +1,4 @@
-"""Numbers of embeddings with labels, and of clusterings."""
+"""Quantities of embeddings with labels."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,17 +9,17 @@ from torchmetrics import MetricCollection
 
 from tensormetrics import retrieval, structured, uncertainty
 
-from .quantity import Number, Way, fed, mean
+from .quantity import EntryPoint, Quantity, mean, updated
 
 Rows = tuple[Tensor, Tensor]
 
 
 def rows(items: int = 24, dtype: torch.dtype = torch.float32, classes: int = 5) -> Callable[[Generator], Rows]:
-    def made(generator: Generator) -> Rows:
+    def sample(generator: Generator) -> Rows:
         x = 4 * torch.randn(items, 3, generator=generator)
         return x.to(dtype), torch.randint(classes, (items,), generator=generator)
 
-    return made
+    return sample
 
 
 def tied(generator: Generator) -> Rows:
@@ -60,7 +60,7 @@ EMBEDDINGS = {
     "labels of another length": another_length,
     "infinite": infinite,
 }
-OFTEN = (
+USUAL_DATA = (
     "ordinary",
     "ties",
     "lone queries",
@@ -70,69 +70,76 @@ OFTEN = (
     "labels of another length",
     "infinite",
 )
-EVERYWHERE = "PrecisionAtK", "AveragePrecision", "RankingAUROC"  # metrics that are compared on all of them
+COMPARED_ON_ALL_DATA = "PrecisionAtK", "AveragePrecision", "RankingAUROC"  # metrics
 NO_QUERY = {
-    **dict.fromkeys(("only lone queries", "one row", "no rows"), "no query is judged, which `evaluate_run` refuses"),
+    **dict.fromkeys(
+        ("only lone queries", "one row", "no rows"), "no query is judged, which is an error of `evaluate_run`"
+    ),
     **dict.fromkeys(("labels of another length", "infinite"), "takes lists of documents, not embeddings"),
 }
-NOT_FOUND = {"infinite": "such a row has no ranks, as the functions of ranks say"}
-NOT_CHECKED = NOT_FOUND | {"labels of another length": "takes neighbours that were found, not embeddings"}
+WITHOUT_RANKS = {"infinite": "such a row has no ranks, as the functions of ranks document"}
+NOT_CHECKED = WITHOUT_RANKS | {"labels of another length": "takes neighbors, not embeddings"}
 
 
-def order_of(x: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    # ->  (Q, N - 1) the others, nearest first; (Q, N - 1) bool, relevant; (Q,) numbers of relevant ones
+def ranked_lists(x: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    # x: (N, D)  labels: (N,)  ->  (N, N - 1) other rows, nearest first; (N, N - 1) bool, relevant; (N,) counts
     order = retrieval.TorchKNN()(x, max(len(x) - 1, 1), x, True)[1]
     relevant = (labels[order] == labels[:, None]) & (order >= 0)
     return order, relevant, relevant.sum(1)
 
 
-def of_run(measure: str) -> Way:
-    """A measure of trec_eval, of lists in the order of distance."""
+def run_entry_point(measure: str) -> EntryPoint:
+    """Make an entry point that evaluates the lists in order of distance as a run."""
 
-    def value(x: Tensor, labels: Tensor) -> float:
-        order, relevant, number = order_of(x, labels)
-        run = {f"q{i}": {f"d{j}": -float(place) for place, j in enumerate(order[i].tolist())} for i in range(len(x))}
+    def measure_of_run(x: Tensor, labels: Tensor) -> float:
+        order, relevant, num_relevant = ranked_lists(x, labels)
+        run = {
+            f"q{i}": {f"d{j}": -float(position) for position, j in enumerate(order[i].tolist())} for i in range(len(x))
+        }
         qrels = {
-            f"q{i}": {f"d{j}": int(good) for j, good in zip(order[i].tolist(), relevant[i].tolist(), strict=True)}
-            for i in number.nonzero()[:, 0].tolist()
+            f"q{i}": {
+                f"d{j}": int(is_relevant)
+                for j, is_relevant in zip(order[i].tolist(), relevant[i].tolist(), strict=True)
+            }
+            for i in num_relevant.nonzero()[:, 0].tolist()
         }
         return retrieval.evaluate_run(run, qrels, [measure]).summary()[measure]
 
-    return value
+    return measure_of_run
 
 
-def of_pairs(measure: str) -> Way:
-    """The same measure of pairs of query and document, in a metric."""
+def run_metric_entry_point(measure: str) -> EntryPoint:
+    """Make an entry point that updates a metric with the pairs of query and document."""
 
-    def value(x: Tensor, labels: Tensor) -> Tensor:
-        order, relevant, _ = order_of(x, labels)
+    def measure_of_metric(x: Tensor, labels: Tensor) -> Tensor:
+        order, relevant, _ = ranked_lists(x, labels)
         if not len(order) or not order.shape[1]:
             raise ValueError("no query is judged")
-        places = -torch.arange(order.shape[1]).float().expand(order.shape)
+        scores = -torch.arange(order.shape[1]).float().expand(order.shape)
         metric = retrieval.RunMetric(measure, empty_target_action="skip")
         queries = torch.arange(len(x))[:, None].expand(order.shape)
-        metric.update(places.flatten(), relevant.long().flatten(), queries.flatten())
+        metric.update(scores.flatten(), relevant.long().flatten(), queries.flatten())
         return metric.compute()[measure]
 
-    return value
+    return measure_of_metric
 
 
-def of_ranking(score: str) -> Way:
-    """A score of rankings as objects: the others in order, against those that are relevant."""
+def ranking_entry_point(score: str) -> EntryPoint:
+    """Make an entry point that compares each query's ranking with its relevant rows."""
 
-    def value(x: Tensor, labels: Tensor) -> Tensor:
-        order, relevant, number = order_of(x, labels)
+    def score_of_rankings(x: Tensor, labels: Tensor) -> Tensor:
+        order, relevant, num_relevant = ranked_lists(x, labels)
         name, _, k = score.partition("@")
         metric = structured.RankingScores([int(k or 1)], [name], zero_division=torch.nan)
         relevant_first = order.gather(1, (~relevant).int().argsort(dim=1, stable=True))
-        has_some = number > 0
-        metric.update(order[has_some], relevant_first[has_some], n_ref=number[has_some])
+        is_judged = num_relevant > 0
+        metric.update(order[is_judged], relevant_first[is_judged], n_ref=num_relevant[is_judged])
         return metric.compute()[score]
 
-    return value
+    return score_of_rankings
 
 
-def of_calculator(name: str) -> dict[str, Way]:
+def calculator_entry_points(name: str) -> dict[str, EntryPoint]:
     def calculator() -> retrieval.AccuracyCalculator:
         return retrieval.AccuracyCalculator([name])
 
@@ -141,48 +148,50 @@ def of_calculator(name: str) -> dict[str, Way]:
         f"retrieval.AccuracyCalculator, a sample of all queries, {name}": lambda *data: calculator().get_accuracy(
             *data, sample_queries=1_000
         )[name],
-        f"retrieval.AccuracyCalculator, compute of {name}": lambda *data: fed(calculator(), *data).compute()[name],
+        f"retrieval.AccuracyCalculator, compute of {name}": lambda *data: updated(calculator(), *data).compute()[name],
         f"retrieval.AccuracyCalculator, levels of {name}": lambda x, labels: retrieval.AccuracyCalculator(
             [name], label_levels=True
         ).get_accuracy(x, labels[:, None])[f"{name}_level0"],
     }
 
 
-def of_metric(make: Callable[..., Any], name: str) -> dict[str, Way]:
+def metric_entry_points(make: Callable[..., Any], name: str) -> dict[str, EntryPoint]:
     def collected(*data: Any) -> Any:
         metrics = MetricCollection({"one": make(), "other": make()})
         metrics.update(*data)
         return metrics.compute()["other"]
 
     def in_two(x: Tensor, labels: Tensor) -> Any:
-        return fed(fed(make(), x[:1], labels[:1]), x[1:], labels[1:]).compute()
+        return updated(updated(make(), x[:1], labels[:1]), x[1:], labels[1:]).compute()
 
     return {
-        f"retrieval.{name}": lambda *data: fed(make(), *data).compute(),
+        f"retrieval.{name}": lambda *data: updated(make(), *data).compute(),
         f"retrieval.{name}, forward": lambda *data: make()(*data),
         f"retrieval.{name}, in a collection": collected,
         f"retrieval.{name}, in two updates": in_two,
     }
 
 
-def of_function(name: str, statistic: Callable[[Tensor], Tensor] = mean, **options: Any) -> dict[str, Way]:
+def function_entry_points(
+    name: str, statistic: Callable[[Tensor], Tensor] = mean, **options: Any
+) -> dict[str, EntryPoint]:
     function = getattr(retrieval, name)
 
-    def of_neighbours(x: Tensor, labels: Tensor) -> Tensor:
-        order, _, number = order_of(x, labels)
-        ranks = retrieval.ranks_of_neighbours(order, labels, labels, number)
-        return statistic(function(ranks._replace(candidates=torch.full_like(number, len(x) - 1)), **options))
+    def score_of_neighbors(x: Tensor, labels: Tensor) -> Tensor:
+        order, _, num_relevant = ranked_lists(x, labels)
+        ranks = retrieval.ranks_of_neighbours(order, labels, labels, num_relevant)
+        return statistic(function(ranks._replace(candidates=torch.full_like(num_relevant, len(x) - 1)), **options))
 
     return {
         f"retrieval.{name}": lambda *data: statistic(function(retrieval.positive_ranks(*data), **options)),
-        f"retrieval.ranks_of_neighbours, {name}": of_neighbours,
+        f"retrieval.ranks_of_neighbours, {name}": score_of_neighbors,
         f"retrieval.positive_ranks, batch and {name}": lambda x, labels: statistic(
             function(retrieval.positive_ranks(x[None], labels[None]), **options)
         ),
     }
 
 
-def of_ranks(
+def rank_quantity(
     metric: str,
     arguments: tuple[Any, ...],
     function: str,
@@ -190,53 +199,61 @@ def of_ranks(
     trec: str = "",
     ranking: str = "",
     statistic: Callable[[Tensor], Tensor] = mean,
-    more: dict[str, Way] | None = None,
+    more: dict[str, EntryPoint] | None = None,
     has_interval: bool = True,
     **options: Any,
-) -> Number:
-    def make(**given: Any) -> Any:
-        return getattr(retrieval, metric)(*arguments, **given)
+) -> Quantity:
+    def make(**options_of_metric: Any) -> Any:
+        return getattr(retrieval, metric)(*arguments, **options_of_metric)
 
-    functions = of_function(function, statistic, **options)
+    functions = function_entry_points(function, statistic, **options)
     lists = (
-        {f"retrieval.evaluate_run, {trec}": of_run(trec), f"retrieval.RunMetric, {trec}": of_pairs(trec)}
+        {
+            f"retrieval.evaluate_run, {trec}": run_entry_point(trec),
+            f"retrieval.RunMetric, {trec}": run_metric_entry_point(trec),
+        }
         if trec
         else {}
     )
-    lists |= {f"structured.RankingScores, {ranking}": of_ranking(ranking)} if ranking else {}
-    ways = of_metric(make, metric) | functions | of_calculator(calculator) | (more or {})
-    ways[f"retrieval.{metric}, of each query"] = lambda *data: statistic(fed(make(average="none"), *data).compute())
+    lists |= {f"structured.RankingScores, {ranking}": ranking_entry_point(ranking)} if ranking else {}
+    entry_points = metric_entry_points(make, metric) | functions | calculator_entry_points(calculator) | (more or {})
+    entry_points[f"retrieval.{metric}, of each query"] = lambda *data: statistic(
+        updated(make(average="none"), *data).compute()
+    )
     in_two = {"one row": "an update of no rows", "no rows": "an update of no rows", "labels of another length": "none"}
     intervals = {
-        f"retrieval.{metric}": lambda *data: fed(make(), *data).interval(replicates=50),
-        "uncertainty.interval": lambda *data: uncertainty.interval(fed(make(), *data), replicates=50),
-        "retrieval.AccuracyCalculator": lambda *data: fed(retrieval.AccuracyCalculator([calculator]), *data).interval(
-            replicates=50
-        )[calculator],
+        f"retrieval.{metric}": lambda *data: updated(make(), *data).interval(replicates=50),
+        "uncertainty.interval": lambda *data: uncertainty.interval(updated(make(), *data), replicates=50),
+        "retrieval.AccuracyCalculator": lambda *data: updated(
+            retrieval.AccuracyCalculator([calculator]), *data
+        ).interval(replicates=50)[calculator],
     }
-    return Number(
-        EMBEDDINGS if metric in EVERYWHERE else {name: EMBEDDINGS[name] for name in OFTEN},
-        ways | lists,
+    return Quantity(
+        EMBEDDINGS if metric in COMPARED_ON_ALL_DATA else {name: EMBEDDINGS[name] for name in USUAL_DATA},
+        entry_points | lists,
         intervals if has_interval else {},
         {
             f"retrieval.{metric}, in two updates": in_two,
             **dict.fromkeys(lists, NO_QUERY),
-            **dict.fromkeys(functions, NOT_FOUND),
+            **dict.fromkeys(functions, WITHOUT_RANKS),
             f"retrieval.ranks_of_neighbours, {function}": NOT_CHECKED,
             **dict.fromkeys(more or (), NO_QUERY),
         },
     )
 
 
-def of_each_query(score: Callable[[Tensor, Tensor], Tensor]) -> Way:
-    """The mean of a score of one list, over lists with relevant references; places are scores without ties."""
+def mean_over_queries(score: Callable[[Tensor, Tensor], Tensor]) -> EntryPoint:
+    """Make an entry point that averages a score of one list over the queries with relevant references.
 
-    def value(x: Tensor, labels: Tensor) -> Tensor:
-        _, relevant, number = order_of(x, labels)
-        places = -torch.arange(relevant.shape[1]).double().expand(relevant.shape)
-        return mean(score(places, relevant.long())[number > 0])
+    The items of a list get their negative positions as scores, which have no ties.
+    """
 
-    return value
+    def mean_score(x: Tensor, labels: Tensor) -> Tensor:
+        _, relevant, num_relevant = ranked_lists(x, labels)
+        scores = -torch.arange(relevant.shape[1]).double().expand(relevant.shape)
+        return mean(score(scores, relevant.long())[num_relevant > 0])
+
+    return mean_score
 
 
 def median(scores: Tensor) -> Tensor:
@@ -244,79 +261,81 @@ def median(scores: Tensor) -> Tensor:
 
 
 HIT_AT_1 = {
-    **of_metric(lambda: retrieval.HitRate(1), "HitRate"),
-    **of_metric(lambda: retrieval.MetricLearningRecall(1), "MetricLearningRecall"),
-    "retrieval.HitRate, of several k": lambda *data: fed(retrieval.HitRate((3, 1)), *data).compute()["hit_rate_at_1"],
-    **of_function("hit_rate", k=1),
+    **metric_entry_points(lambda: retrieval.HitRate(1), "HitRate"),
+    **metric_entry_points(lambda: retrieval.MetricLearningRecall(1), "MetricLearningRecall"),
+    "retrieval.HitRate, of several k": lambda *data: updated(retrieval.HitRate((3, 1)), *data).compute()[
+        "hit_rate_at_1"
+    ],
+    **function_entry_points("hit_rate", k=1),
     "retrieval.cmc": lambda *data: mean(retrieval.cmc(retrieval.positive_ranks(*data), 3)[..., 0]),
-    **of_calculator("hit_rate_at_1"),
-    **of_calculator("ndcg_at_1"),
-    "retrieval.evaluate_run, success_1": of_run("success_1"),
-    "structured.RankingScores, hit@1": of_ranking("hit@1"),
+    **calculator_entry_points("hit_rate_at_1"),
+    **calculator_entry_points("ndcg_at_1"),
+    "retrieval.evaluate_run, success_1": run_entry_point("success_1"),
+    "structured.RankingScores, hit@1": ranking_entry_point("hit@1"),
 }
 RANKS = {
-    "precision@1": of_ranks("PrecisionAtK", (1,), "precision", "precision_at_1", "P_1", "precision@1", k=1),
-    "precision@5": of_ranks("PrecisionAtK", (5,), "precision", "precision_at_5", "P_5", "precision@5", k=5),
-    "recall@5": of_ranks("RecallAtK", (5,), "recall", "recall_at_5", "recall_5", "recall@5", k=5),
-    "hit rate@5": of_ranks("HitRate", (5,), "hit_rate", "hit_rate_at_5", "success_5", "hit@5", k=5),
-    "R-precision": of_ranks("RPrecision", (), "r_precision", "r_precision", "Rprec", "r_precision"),
-    "MAP": of_ranks(
+    "precision@1": rank_quantity("PrecisionAtK", (1,), "precision", "precision_at_1", "P_1", "precision@1", k=1),
+    "precision@5": rank_quantity("PrecisionAtK", (5,), "precision", "precision_at_5", "P_5", "precision@5", k=5),
+    "recall@5": rank_quantity("RecallAtK", (5,), "recall", "recall_at_5", "recall_5", "recall@5", k=5),
+    "hit rate@5": rank_quantity("HitRate", (5,), "hit_rate", "hit_rate_at_5", "success_5", "hit@5", k=5),
+    "R-precision": rank_quantity("RPrecision", (), "r_precision", "r_precision", "Rprec", "r_precision"),
+    "MAP": rank_quantity(
         "AveragePrecision",
         (),
         "average_precision",
         "mean_average_precision",
         "map",
         "ap",
-        more={"uncertainty.average_precision, of queries": of_each_query(uncertainty.average_precision)},
+        more={"uncertainty.average_precision, of queries": mean_over_queries(uncertainty.average_precision)},
     ),
-    "MAP@5": of_ranks(
+    "MAP@5": rank_quantity(
         "AveragePrecision", (5,), "average_precision", "mean_average_precision_at_5", "map_cut_5", "ap@5", k=5
     ),
-    "MAP@R": of_ranks("AveragePrecisionAtR", (), "average_precision_at_r", "mean_average_precision_at_r"),
-    "MRR": of_ranks("ReciprocalRank", (), "reciprocal_rank", "mean_reciprocal_rank", "recip_rank", "rr"),
-    "nDCG": of_ranks("NDCG", (), "ndcg", "ndcg", "ndcg", "ndcg"),
-    "nDCG@5": of_ranks("NDCG", (5,), "ndcg", "ndcg_at_5", "ndcg_cut_5", "ndcg@5", k=5),
-    "mean rank": of_ranks("FirstRank", ("mean",), "first_rank", "mean_rank"),
-    "median rank": of_ranks("FirstRank", (), "first_rank", "median_rank", statistic=median, has_interval=False),
-    "mINP": of_ranks("InverseNegativePenalty", (), "inverse_negative_penalty", "mean_inp"),
-    "AUROC of rankings": of_ranks(
+    "MAP@R": rank_quantity("AveragePrecisionAtR", (), "average_precision_at_r", "mean_average_precision_at_r"),
+    "MRR": rank_quantity("ReciprocalRank", (), "reciprocal_rank", "mean_reciprocal_rank", "recip_rank", "rr"),
+    "nDCG": rank_quantity("NDCG", (), "ndcg", "ndcg", "ndcg", "ndcg"),
+    "nDCG@5": rank_quantity("NDCG", (5,), "ndcg", "ndcg_at_5", "ndcg_cut_5", "ndcg@5", k=5),
+    "mean rank": rank_quantity("FirstRank", ("mean",), "first_rank", "mean_rank"),
+    "median rank": rank_quantity("FirstRank", (), "first_rank", "median_rank", statistic=median, has_interval=False),
+    "mINP": rank_quantity("InverseNegativePenalty", (), "inverse_negative_penalty", "mean_inp"),
+    "AUROC of rankings": rank_quantity(
         "RankingAUROC",
         (),
         "ranking_auroc",
         "mean_auroc",
-        more={"uncertainty.auroc, of queries": of_each_query(uncertainty.auroc)},
+        more={"uncertainty.auroc, of queries": mean_over_queries(uncertainty.auroc)},
     ),
-    "precision@1 as hit rate": Number(
+    "precision@1 as hit rate": Quantity(
         EMBEDDINGS,
-        {"retrieval.PrecisionAtK": lambda *data: fed(retrieval.PrecisionAtK(1), *data).compute(), **HIT_AT_1},
+        {"retrieval.PrecisionAtK": lambda *data: updated(retrieval.PrecisionAtK(1), *data).compute(), **HIT_AT_1},
         {
-            f"retrieval.{name}": lambda *data, name=name: fed(getattr(retrieval, name)(1), *data).interval(
+            f"retrieval.{name}": lambda *data, name=name: updated(getattr(retrieval, name)(1), *data).interval(
                 replicates=50
             )
             for name in ("PrecisionAtK", "HitRate", "MetricLearningRecall")
         },
         {
             **dict.fromkeys(
-                (way for way in HIT_AT_1 if "two updates" in way),
+                (name for name in HIT_AT_1 if "two updates" in name),
                 dict.fromkeys(("one row", "no rows", "labels of another length"), "an update of no rows"),
             ),
             **dict.fromkeys(("retrieval.evaluate_run, success_1", "structured.RankingScores, hit@1"), NO_QUERY),
-            **dict.fromkeys(("retrieval.cmc", *of_function("hit_rate", k=1)), NOT_FOUND),
+            **dict.fromkeys(("retrieval.cmc", *function_entry_points("hit_rate", k=1)), WITHOUT_RANKS),
             "retrieval.ranks_of_neighbours, hit_rate": NOT_CHECKED,
         },
     ),
-    "nearest centroid": Number(
+    "nearest centroid": Quantity(
         EMBEDDINGS,
         {
-            **of_metric(retrieval.NearestCentroidAccuracy, "NearestCentroidAccuracy"),
-            **of_calculator("nearest_centroid_accuracy"),
+            **metric_entry_points(retrieval.NearestCentroidAccuracy, "NearestCentroidAccuracy"),
+            **calculator_entry_points("nearest_centroid_accuracy"),
             "retrieval.nearest_centroid": lambda *data: mean(retrieval.nearest_centroid(*data)),
         },
         {
-            "retrieval.NearestCentroidAccuracy": lambda *data: fed(retrieval.NearestCentroidAccuracy(), *data).interval(
-                replicates=50
-            ),
-            "retrieval.AccuracyCalculator": lambda *data: fed(
+            "retrieval.NearestCentroidAccuracy": lambda *data: updated(
+                retrieval.NearestCentroidAccuracy(), *data
+            ).interval(replicates=50),
+            "retrieval.AccuracyCalculator": lambda *data: updated(
                 retrieval.AccuracyCalculator(["nearest_centroid_accuracy"]), *data
             ).interval(replicates=50)["nearest_centroid_accuracy"],
         },
@@ -324,8 +343,8 @@ RANKS = {
             "retrieval.NearestCentroidAccuracy, in two updates": dict.fromkeys(
                 ("one row", "no rows", "labels of another length"), "an update of no rows"
             ),
-            "retrieval.nearest_centroid": NOT_FOUND,
+            "retrieval.nearest_centroid": WITHOUT_RANKS,
         },
     ),
 }
-NUMBERS = RANKS
+QUANTITIES = RANKS

@@ -1,4 +1,4 @@
-"""Numbers of scores and probabilities, of confusion matrices, and of costs."""
+"""Quantities of scores and probabilities, of confusion matrices, and of costs."""
 
 import dataclasses
 import functools
@@ -14,125 +14,125 @@ from torch import Generator, Tensor
 
 from tensormetrics import assignment, association, posterior, retrieval, structured, uncertainty
 
-from .quantity import Number, Way, fed
+from .quantity import EntryPoint, Quantity, updated
 
 
-def two_classes(items: int, rate: float = 0.5, dtype: torch.dtype = torch.float64) -> Callable[..., Any]:
-    def made(generator: Generator) -> tuple[Tensor, Tensor]:
+def random_probabilities(items: int, rate: float = 0.5, dtype: torch.dtype = torch.float64) -> Callable[..., Any]:
+    def sample(generator: Generator) -> tuple[Tensor, Tensor]:
         target = (torch.rand(items, generator=generator) < rate).long()
         return torch.rand(items, generator=generator).mul(0.6).add(0.3 * target).to(dtype), target
 
-    return made
+    return sample
 
 
 def tied(generator: Generator) -> tuple[Tensor, Tensor]:
-    preds, target = two_classes(30)(generator)
+    preds, target = random_probabilities(30)(generator)
     return preds.mul(8).round() / 8, target
 
 
 BINARY = {
-    "ordinary": two_classes(30),
+    "ordinary": random_probabilities(30),
     "ties": tied,
-    "all equal": lambda generator: (torch.full((12,), 0.5), two_classes(12)(generator)[1]),
-    "one class": two_classes(12, 0.0),
-    "the other class": two_classes(12, 1.0),
-    "half": two_classes(30, dtype=torch.float16),
-    "one item": two_classes(1),
+    "all equal": lambda generator: (torch.full((12,), 0.5), random_probabilities(12)(generator)[1]),
+    "one class": random_probabilities(12, 0.0),
+    "the other class": random_probabilities(12, 1.0),
+    "half": random_probabilities(30, dtype=torch.float16),
+    "one item": random_probabilities(1),
     "other lengths": lambda generator: (torch.rand(4), torch.ones(5).long()),
     "targets of a third class": lambda generator: (torch.rand(4), torch.tensor([0, 1, 2, 1])),
     "not a number": lambda generator: (torch.tensor([0.2, torch.nan, 0.7, 0.1]), torch.tensor([0, 1, 1, 0])),
 }
 ONE_QUERY = {
-    **dict.fromkeys(("ties", "all equal", "half"), "places have no ties"),
+    **dict.fromkeys(("ties", "all equal", "half"), "ranks have no ties"),
     **dict.fromkeys(("other lengths", "targets of a third class", "not a number"), "takes ranks, not scores"),
 }
 
 
-def of_one_query(score: Callable[..., Tensor]) -> Way:
-    def value(preds: Tensor, target: Tensor) -> Tensor:
+def query_entry_point(score: Callable[..., Tensor]) -> EntryPoint:
+    def score_of_query(preds: Tensor, target: Tensor) -> Tensor:
         relevant = target[preds.argsort(descending=True)] == 1
         rank = relevant * torch.arange(1, len(target) + 1)
-        number = relevant.sum(0, keepdim=True)
-        return score(retrieval.PositiveRanks(rank[None], number, candidates=torch.tensor([len(target)])))
+        num_relevant = relevant.sum(0, keepdim=True)
+        return score(retrieval.PositiveRanks(rank[None], num_relevant, candidates=torch.tensor([len(target)])))
 
-    return value
+    return score_of_query
 
 
-def of_metric(make: Callable[[], Any], name: str) -> dict[str, Way]:
+def metric_entry_points(make: Callable[[], Any], name: str) -> dict[str, EntryPoint]:
     return {
-        f"uncertainty.{name}": lambda *data: fed(make(), *data).compute(),
+        f"uncertainty.{name}": lambda *data: updated(make(), *data).compute(),
         f"uncertainty.{name}, forward": lambda *data: make()(*data),
-        f"uncertainty.{name}, item by item": lambda preds, target: fed(
-            fed(make(), preds[:1], target[:1]), preds[1:], target[1:]
+        f"uncertainty.{name}, item by item": lambda preds, target: updated(
+            updated(make(), preds[:1], target[:1]), preds[1:], target[1:]
         ).compute(),
     }
 
 
-def of_torchmetrics(make: Callable[[], Any]) -> Way:
-    return lambda *data: fed(uncertainty.Uncertain(make(), replicates=0), *data).compute()
+def torchmetrics_entry_point(make: Callable[[], Any]) -> EntryPoint:
+    return lambda *data: updated(uncertainty.Uncertain(make(), replicates=0), *data).compute()
 
 
-def both_sides(*data: Tensor) -> Tensor:
-    return uncertainty.auroc(*(side[None] for side in data))
+def auroc_of_batch(*data: Tensor) -> Tensor:
+    return uncertainty.auroc(*(tensor[None] for tensor in data))
 
 
 PROBABLE = {
-    "AUROC": Number(
+    "AUROC": Quantity(
         BINARY,
         {
-            **of_metric(uncertainty.BinaryAUROC, "BinaryAUROC"),
+            **metric_entry_points(uncertainty.BinaryAUROC, "BinaryAUROC"),
             "uncertainty.auroc": uncertainty.auroc,
-            "uncertainty.auroc, batch": both_sides,
+            "uncertainty.auroc, batch": auroc_of_batch,
             "uncertainty.delong": lambda preds, target: uncertainty.delong(preds[None], target).auroc[0],
-            "retrieval.ranking_auroc, one query": of_one_query(retrieval.ranking_auroc),
+            "retrieval.ranking_auroc, one query": query_entry_point(retrieval.ranking_auroc),
         },
-        without={
+        skip_reasons={
             "uncertainty.BinaryAUROC, item by item": {"one item": "an update of no items", "other lengths": "cuts"},
             "retrieval.ranking_auroc, one query": ONE_QUERY,
         },
         rtol=1e-6,
     ),
-    "average precision": Number(
+    "average precision": Quantity(
         BINARY,
         {
-            **of_metric(uncertainty.BinaryAveragePrecision, "BinaryAveragePrecision"),
+            **metric_entry_points(uncertainty.BinaryAveragePrecision, "BinaryAveragePrecision"),
             "uncertainty.average_precision": uncertainty.average_precision,
-            "retrieval.average_precision, one query": of_one_query(retrieval.average_precision),
+            "retrieval.average_precision, one query": query_entry_point(retrieval.average_precision),
         },
-        without={
+        skip_reasons={
             "uncertainty.BinaryAveragePrecision, item by item": {"one item": "no items", "other lengths": "cuts"},
             "retrieval.average_precision, one query": ONE_QUERY,
         },
         rtol=1e-6,
     ),
-    "Brier score": Number(
+    "Brier score": Quantity(
         BINARY,
         {
-            **of_metric(uncertainty.BrierScore, "BrierScore"),
+            **metric_entry_points(uncertainty.BrierScore, "BrierScore"),
             "uncertainty.brier_score": uncertainty.brier_score,
-            "uncertainty.brier_score, batch": lambda *data: uncertainty.brier_score(*(side[None] for side in data)),
+            "uncertainty.brier_score, batch": lambda *data: uncertainty.brier_score(*(tensor[None] for tensor in data)),
         },
-        without={"uncertainty.BrierScore, item by item": {"one item": "no items", "other lengths": "cuts"}},
+        skip_reasons={"uncertainty.BrierScore, item by item": {"one item": "no items", "other lengths": "cuts"}},
         rtol=1e-6,  # the metric keeps multiples of 2^-30
     ),
-    "debiased calibration error": Number(
+    "debiased calibration error": Quantity(
         BINARY,
         {
-            **of_metric(lambda: uncertainty.CalibrationError(7, norm="rms"), "CalibrationError"),
+            **metric_entry_points(lambda: uncertainty.CalibrationError(7, norm="rms"), "CalibrationError"),
             "uncertainty.calibration_error": lambda *data: uncertainty.calibration_error(*data, 7, "rms"),
         },
-        without={
+        skip_reasons={
             "uncertainty.CalibrationError, item by item": {"one item": "no items", "other lengths": "cuts"},
         },
         rtol=1e-6,
     ),
-    "calibration error": Number(
+    "calibration error": Quantity(
         BINARY,
         {
-            **of_metric(lambda: uncertainty.CalibrationError(7), "CalibrationError"),
+            **metric_entry_points(lambda: uncertainty.CalibrationError(7), "CalibrationError"),
             "uncertainty.calibration_error": lambda *data: uncertainty.calibration_error(*data, 7),
         },
-        without={
+        skip_reasons={
             "uncertainty.CalibrationError, item by item": {"one item": "no items", "other lengths": "cuts"},
         },
         rtol=1e-6,
@@ -140,63 +140,67 @@ PROBABLE = {
 }
 
 
-def answers(items: int, classes: int = 3, seen: int = 3) -> Callable[[Generator], tuple[Tensor, Tensor]]:
-    def made(generator: Generator) -> tuple[Tensor, Tensor]:
+def random_classes(items: int, classes: int = 3, seen: int = 3) -> Callable[[Generator], tuple[Tensor, Tensor]]:
+    def sample(generator: Generator) -> tuple[Tensor, Tensor]:
         target = torch.cat([torch.arange(seen), torch.randint(seen, (items,), generator=generator)])
         wrong = torch.rand(len(target), generator=generator) < 0.3
         return torch.where(wrong, torch.randint(seen, target.shape, generator=generator), target), target
 
-    return made
+    return sample
 
 
 ANSWERS = {
-    "ordinary": answers(60),
-    "a class that never occurs": answers(30, seen=2),
+    "ordinary": random_classes(60),
+    "a class that never occurs": random_classes(30, seen=2),
     "all right": lambda generator: (torch.arange(9) % 3, torch.arange(9) % 3),
     "one class": lambda generator: (torch.ones(5).long(), torch.ones(5).long()),
-    "bytes": lambda generator: tuple(side.to(torch.uint8) for side in answers(60)(generator)),
+    "bytes": lambda generator: tuple(tensor.to(torch.uint8) for tensor in random_classes(60)(generator)),
     "a class too many": lambda generator: (torch.tensor([0, 3]), torch.tensor([0, 1])),
     "other lengths": lambda generator: (torch.tensor([0, 1]), torch.tensor([0])),
 }
 
 
-def of_matrix(name: str, torchmetric: Callable[[], Any]) -> Number:
+def matrix_quantity(name: str, torchmetric: Callable[[], Any]) -> Quantity:
     metric = posterior.get_metric(name)
 
-    def counted(preds: Tensor, target: Tensor) -> Tensor:
+    def confusion_matrix(preds: Tensor, target: Tensor) -> Tensor:
         return posterior.compute_confusion_matrix(target, preds, num_classes=3)
 
-    def studied(*data: Tensor) -> posterior.Study:
+    def study_with_matrix(*data: Tensor) -> posterior.Study:
         study = posterior.Study(seed=0, metrics={name: {}})
-        study.add_experiment("one/one", counted(*data))
+        study.add_experiment("one/one", confusion_matrix(*data))
         return study
 
-    def experiment(*data: Tensor) -> Tensor:
-        found = studied(*data)["one/one"].sample_metrics(name, "input", 1)
-        return next(iter(found.values())).values[0]
+    def value_of_experiment(*data: Tensor) -> Tensor:
+        samples = study_with_matrix(*data)["one/one"].sample_metrics(name, "input", 1)
+        return next(iter(samples.values())).values[0]
 
-    def classifier() -> Any:
+    def confusion_posterior() -> Any:
         return posterior.ConfusionPosterior(3, [name], replicates=50)
 
-    return Number(
+    return Quantity(
         ANSWERS,
         {
-            "posterior.ConfusionPosterior": lambda *data: fed(classifier(), *data).compute()[name],
-            "posterior.ConfusionPosterior, forward": lambda *data: classifier()(*data)[name],
-            "posterior.ConfusionPosterior, interval": lambda *data: fed(classifier(), *data).interval()[name].value,
-            "posterior.get_metric": lambda *data: metric(counted(*data)),
-            "posterior.get_metric, batch": lambda *data: metric(counted(*data)[None]),
+            "posterior.ConfusionPosterior": lambda *data: updated(confusion_posterior(), *data).compute()[name],
+            "posterior.ConfusionPosterior, forward": lambda *data: confusion_posterior()(*data)[name],
+            "posterior.ConfusionPosterior, interval": lambda *data: (
+                updated(confusion_posterior(), *data).interval()[name].value
+            ),
+            "posterior.get_metric": lambda *data: metric(confusion_matrix(*data)),
+            "posterior.get_metric, batch": lambda *data: metric(confusion_matrix(*data)[None]),
             "posterior.sample_metrics": lambda *data: posterior.sample_metrics(
-                counted(*data), [name], 1, method="input"
+                confusion_matrix(*data), [name], 1, method="input"
             )[0],
-            "posterior.Study": lambda *data: studied(*data).get_metric_samples(name, "one/one", "input").values[0],
-            "posterior.Experiment": experiment,
-            "uncertainty.Uncertain, torchmetrics": of_torchmetrics(torchmetric),
+            "posterior.Study": lambda *data: (
+                study_with_matrix(*data).get_metric_samples(name, "one/one", "input").values[0]
+            ),
+            "posterior.Experiment": value_of_experiment,
+            "uncertainty.Uncertain, torchmetrics": torchmetrics_entry_point(torchmetric),
         },
-        without={
+        skip_reasons={
             "uncertainty.Uncertain, torchmetrics": {
-                **dict.fromkeys(("a class that never occurs", "one class"), "leaves classes out that do not occur"),
-                **dict.fromkeys(("a class too many", "other lengths"), "has checks of its own"),
+                **dict.fromkeys(("a class that never occurs", "one class"), "ignores classes that do not occur"),
+                **dict.fromkeys(("a class too many", "other lengths"), "checks its inputs differently"),
             }
         },
         rtol=1e-6,
@@ -204,44 +208,44 @@ def of_matrix(name: str, torchmetric: Callable[[], Any]) -> Number:
 
 
 MATRICES = {
-    "accuracy": of_matrix("acc", lambda: classification.MulticlassAccuracy(3, average="micro")),
-    "macro F1": of_matrix("f1@macro", lambda: classification.MulticlassF1Score(3, average="macro")),
-    "MCC": of_matrix("mcc", lambda: classification.MulticlassMatthewsCorrCoef(3)),
-    "kappa": of_matrix("kappa", lambda: classification.MulticlassCohenKappa(3)),
+    "accuracy": matrix_quantity("acc", lambda: classification.MulticlassAccuracy(3, average="micro")),
+    "macro F1": matrix_quantity("f1@macro", lambda: classification.MulticlassF1Score(3, average="macro")),
+    "MCC": matrix_quantity("mcc", lambda: classification.MulticlassMatthewsCorrCoef(3)),
+    "kappa": matrix_quantity("kappa", lambda: classification.MulticlassCohenKappa(3)),
 }
 
 
-def costs(rows: int, columns: int, dtype: torch.dtype = torch.float64) -> Callable[[Generator], tuple[Tensor]]:
+def random_costs(rows: int, columns: int, dtype: torch.dtype = torch.float64) -> Callable[[Generator], tuple[Tensor]]:
     return lambda generator: (torch.randint(-9, 9, (rows, columns), generator=generator).to(dtype),)
 
 
 COSTS = {
-    "square": costs(5, 5),
-    "wide": costs(4, 7),
-    "tall": costs(7, 4),
+    "square": random_costs(5, 5),
+    "wide": random_costs(4, 7),
+    "tall": random_costs(7, 4),
     "ties": lambda generator: (torch.ones(5, 5),),
-    "integers": costs(5, 5, torch.int64),
-    "half": costs(5, 6, torch.float16),
-    "one row": costs(1, 3),
-    "no rows": costs(0, 3),
-    "empty": costs(0, 0),
+    "integers": random_costs(5, 5, torch.int64),
+    "half": random_costs(5, 6, torch.float16),
+    "one row": random_costs(1, 3),
+    "no rows": random_costs(0, 3),
+    "empty": random_costs(0, 0),
     "not a number": lambda generator: (torch.tensor([[1.0, torch.nan], [2.0, 3.0]]),),
     "no matrix": lambda generator: (torch.ones(3),),
 }
 
 
-def of_sum(cost: Tensor) -> Tensor:
+def sum_of_pairs(cost: Tensor) -> Tensor:
     rows, columns = assignment.pairs(assignment.linear_sum_assignment(cost))
     return cost[rows, columns].double().sum()
 
 
-def of_similarity(cost: Tensor) -> Tensor:
-    """By similarities above 0, so that every row or column is matched."""
+def cost_by_set_overlap(cost: Tensor) -> Tensor:
+    """Compute the cost from similarities above 0, so that every row or column is matched."""
     return 20.0 * min(cost.shape) - structured.set_overlap(20.0 - cost.double())
 
 
 ASSIGNED = {
-    "assignment cost": Number(
+    "assignment cost": Quantity(
         COSTS,
         {
             "assignment.linear_sum_assignment": lambda cost: assignment.linear_sum_assignment(cost).cost,
@@ -252,31 +256,35 @@ ASSIGNED = {
                 assignment.linear_sum_assignment(cost.transpose(0, -1)).cost
             ),
             "assignment.LinearAssignment": lambda cost: assignment.LinearAssignment()(cost).cost,
-            "assignment.pairs": of_sum,
-            "structured.set_overlap": of_similarity,
+            "assignment.pairs": sum_of_pairs,
+            "structured.set_overlap": cost_by_set_overlap,
         },
-        without={"structured.set_overlap": {"not a number": "is NaN, as all scores of structures are"}},
+        skip_reasons={"structured.set_overlap": {"not a number": "is NaN, as all scores of structures are"}},
     )
 }
 
 
-def some_samples(generator: Generator) -> tuple[Tensor]:
+def random_samples(generator: Generator) -> tuple[Tensor]:
     return (torch.rand(200, generator=generator).double() ** 2,)
 
 
-def with_nan(generator: Generator) -> tuple[Tensor]:
-    return (some_samples(generator)[0].index_fill(0, torch.tensor([3]), torch.nan),)
+def samples_with_nan(generator: Generator) -> tuple[Tensor]:
+    return (random_samples(generator)[0].index_fill(0, torch.tensor([3]), torch.nan),)
 
 
 SAMPLES = {
-    "narrowest interval": Number(
-        {"ordinary": some_samples, "not a number": with_nan, "all equal": lambda _: (torch.ones(50).double(),)},
+    "narrowest interval": Quantity(
+        {
+            "ordinary": random_samples,
+            "not a number": samples_with_nan,
+            "all equal": lambda _: (torch.ones(50).double(),),
+        },
         {
             "uncertainty.hdi": lambda x: torch.stack([torch.as_tensor(end) for end in uncertainty.hdi(x)]),
             "posterior.summarize": lambda x: torch.stack([torch.as_tensor(end) for end in posterior.summarize(x).hdi]),
         },
     ),
-    "variance between experiments": Number(
+    "variance between experiments": Quantity(
         {
             "ordinary": lambda generator: tuple(torch.rand(2, 6, generator=generator).double() + 0.01),
             "equal": lambda _: (torch.ones(4).double(), torch.ones(4).double()),
@@ -290,102 +298,110 @@ SAMPLES = {
 }
 
 
-def right_of_two(items: int, rate: float = 0.7) -> Callable[[Generator], tuple[Tensor, Tensor]]:
+def random_correctness(items: int, rate: float = 0.7) -> Callable[[Generator], tuple[Tensor, Tensor]]:
     return lambda generator: tuple((torch.rand(2, items, generator=generator) < rate).long())
 
 
-def stated(comparison: Any) -> Tensor:
+def comparison_values(comparison: Any) -> Tensor:
     return torch.stack([*comparison, comparison.p_value, comparison.p_better])
 
 
-def named(scores: Tensor) -> list[str]:
+def item_ids(scores: Tensor) -> list[str]:
     return [f"q{i}" for i in range(len(scores))]
 
 
-def of_squares(*scores: Tensor, of_names: bool) -> Tensor:
-    """By a metric of which 0 and 1 are the scores of single items, and less is better."""
+def compare_brier_scores(*scores: Tensor, has_ids: bool) -> Tensor:
+    """Compare by a metric whose scores of items are 0 and 1, and for which lower is better."""
     metrics = []
-    for one in scores:
+    for correct in scores:
         metrics.append(uncertainty.BrierScore(replicates=1000))
-        ids = named(one) if of_names else torch.arange(len(one))
-        metrics[-1].update(one.double(), torch.zeros_like(one), ids=ids)
+        ids = item_ids(correct) if has_ids else torch.arange(len(correct))
+        metrics[-1].update(correct.double(), torch.zeros_like(correct), ids=ids)
     comparison = uncertainty.compare(*metrics)
-    return stated(dataclasses.replace(comparison, p_better=1 - comparison.p_better))
+    return comparison_values(dataclasses.replace(comparison, p_better=1 - comparison.p_better))
 
 
-def of_runs(*scores: Tensor) -> Tensor:
+def compare_runs(*scores: Tensor) -> Tensor:
     runs = []
-    for one in scores:
-        run = {name: {"a": 1.0, "b": 2.0 - 2 * hit} for name, hit in zip(named(one), one.tolist(), strict=True)}
-        runs.append(retrieval.evaluate_run(run, {name: {"a": 1} for name in named(one)}, ["P_1"]))
-    return stated(uncertainty.compare(*runs)["P_1"])
+    for correct in scores:
+        run = {
+            name: {"a": 1.0, "b": 2.0 - 2 * hit} for name, hit in zip(item_ids(correct), correct.tolist(), strict=True)
+        }
+        runs.append(retrieval.evaluate_run(run, {name: {"a": 1} for name in item_ids(correct)}, ["P_1"]))
+    return comparison_values(uncertainty.compare(*runs)["P_1"])
 
 
-def of_files(*scores: Tensor, of_names: bool) -> Tensor:
+def compare_files(*scores: Tensor, has_ids: bool) -> Tensor:
     with tempfile.TemporaryDirectory() as folder:
         paths = [Path(folder) / name for name in "ab"]
-        for path, one in zip(paths, scores, strict=True):
-            ids = named(one) if of_names else range(len(one))
-            rows = ({"id": name, "score": score} for name, score in zip(ids, one.tolist(), strict=True))
+        for path, correct in zip(paths, scores, strict=True):
+            ids = item_ids(correct) if has_ids else range(len(correct))
+            rows = ({"id": name, "score": score} for name, score in zip(ids, correct.tolist(), strict=True))
             path.write_text("\n".join(map(json.dumps, rows)))
-        return stated(uncertainty.compare(*map(uncertainty.read_scores, paths)))
+        return comparison_values(uncertainty.compare(*map(uncertainty.read_scores, paths)))
 
 
-def of_study(*scores: Tensor) -> Tensor:
+def compare_in_study(*scores: Tensor) -> Tensor:
     study = posterior.Study(seed=0, metrics={"acc": {}})
-    for name, one in zip("ab", scores, strict=True):
-        target = torch.arange(len(one)) % 2
-        study.add_experiment(f"one/{name}", y_true=target, y_pred=torch.where(one == 1, target, 1 - target), items="x")
-    return stated(study.compare("acc").cells[0][0])
+    for name, correct in zip("ab", scores, strict=True):
+        target = torch.arange(len(correct)) % 2
+        study.add_experiment(
+            f"one/{name}", y_true=target, y_pred=torch.where(correct == 1, target, 1 - target), items="x"
+        )
+    return comparison_values(study.compare("acc").cells[0][0])
 
 
 RIGHT = {
-    "ordinary": right_of_two(60),
+    "ordinary": random_correctness(60),
     "few differ": lambda generator: (torch.arange(40) % 4 > 0, (torch.arange(40) % 4 > 0) & (torch.arange(40) != 5)),
     "all equal": lambda generator: (torch.ones(20).long(), torch.ones(20).long()),
-    "six items": right_of_two(6),
+    "six items": random_correctness(6),
     "other lengths": lambda generator: (torch.ones(4).long(), torch.ones(5).long()),
 }
 DIFFERENCES = {
-    "difference of right answers, items by name": Number(
+    "difference of right answers, items by name": Quantity(
         RIGHT,
         {
-            "uncertainty.compare": lambda a, b: stated(
-                uncertainty.compare(uncertainty.Scores(a, named(a)), uncertainty.Scores(b, named(b)))
+            "uncertainty.compare": lambda a, b: comparison_values(
+                uncertainty.compare(uncertainty.Scores(a, item_ids(a)), uncertainty.Scores(b, item_ids(b)))
             ),
-            "uncertainty.compare, metrics": functools.partial(of_squares, of_names=True),
-            "retrieval.evaluate_run, compare": of_runs,
-            "uncertainty.read_scores, compare": functools.partial(of_files, of_names=True),
+            "uncertainty.compare, metrics": functools.partial(compare_brier_scores, has_ids=True),
+            "retrieval.evaluate_run, compare": compare_runs,
+            "uncertainty.read_scores, compare": functools.partial(compare_files, has_ids=True),
         },
     ),
-    "difference of right answers, items in order": Number(
+    "difference of right answers, items in order": Quantity(
         RIGHT,
         {
-            "uncertainty.compare": lambda *scores: stated(uncertainty.compare(*scores)),
-            "uncertainty.compare, lists": lambda *scores: stated(uncertainty.compare(*(x.tolist() for x in scores))),
-            "uncertainty.compare, metrics": functools.partial(of_squares, of_names=False),
-            "uncertainty.read_scores, compare": functools.partial(of_files, of_names=False),
-            "posterior.Study, compare": of_study,
+            "uncertainty.compare": lambda *scores: comparison_values(uncertainty.compare(*scores)),
+            "uncertainty.compare, lists": lambda *scores: comparison_values(
+                uncertainty.compare(*(x.tolist() for x in scores))
+            ),
+            "uncertainty.compare, metrics": functools.partial(compare_brier_scores, has_ids=False),
+            "uncertainty.read_scores, compare": functools.partial(compare_files, has_ids=False),
+            "posterior.Study, compare": compare_in_study,
         },
     ),
 }
 
 
-def right_of_samples(problems: int, samples: int) -> Callable[[Generator], tuple[Tensor, Tensor]]:
+def random_num_correct(problems: int, samples: int) -> Callable[[Generator], tuple[Tensor, Tensor]]:
     return lambda generator: (
         torch.full((problems,), samples),
         torch.randint(samples + 1, (problems,), generator=generator),
     )
 
 
-def each_sample(n: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
-    """Return whether each sample is right, and its problem; the samples of a problem stand far apart."""
-    index = torch.cat([torch.stack([torch.full((many,), p), torch.arange(many)], 1) for p, many in enumerate(n)])
+def flatten_samples(n: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
+    """Return whether each sample is correct, and its problem; samples of one problem are not adjacent."""
+    index = torch.cat(
+        [torch.stack([torch.full((num_samples,), p), torch.arange(num_samples)], 1) for p, num_samples in enumerate(n)]
+    )
     index = index[index[:, 1].argsort(stable=True)]
     return index[:, 1] < c[index[:, 0]], index[:, 0]
 
 
-def pass_at_3(n: Tensor, c: Tensor) -> uncertainty.PassAtK:
+def updated_pass_at_3(n: Tensor, c: Tensor) -> uncertainty.PassAtK:
     metric = uncertainty.PassAtK(3)
     metric.update(c, n, ids=torch.arange(len(n)))
     return metric
@@ -397,7 +413,7 @@ def repeated_scores(generator: Generator) -> tuple[Tensor, Tensor]:
 
 
 PASSES = {
-    "mean of items with repeats": Number(
+    "mean of items with repeats": Quantity(
         {
             "ordinary": repeated_scores,
             "one repeat each": lambda generator: (torch.rand(9, generator=generator).double(), torch.arange(9)),
@@ -409,65 +425,72 @@ PASSES = {
             ),
         },
     ),
-    "pass@3": Number(
+    "pass@3": Quantity(
         {
-            "ordinary": right_of_samples(20, 8),
-            "one problem": right_of_samples(1, 5),
-            "as many as k": right_of_samples(12, 3),
-            "too few samples": right_of_samples(6, 2),
+            "ordinary": random_num_correct(20, 8),
+            "one problem": random_num_correct(1, 5),
+            "as many as k": random_num_correct(12, 3),
+            "too few samples": random_num_correct(6, 2),
             "more right than samples": lambda generator: (torch.full((6,), 4), torch.full((6,), 5)),
         },
         {
             "uncertainty.pass_at_k": lambda n, c: uncertainty.pass_at_k(n, c, 3).mean(),
             "uncertainty.pass_at_k, several": lambda n, c: uncertainty.pass_at_k(n, c, (3, 1))[..., 0].mean(),
-            "uncertainty.PassAtK": lambda n, c: pass_at_3(n, c).compute(),
-            "uncertainty.PassAtK, samples": lambda n, c: fed(uncertainty.PassAtK(3), *each_sample(n, c)).compute(),
+            "uncertainty.PassAtK": lambda n, c: updated_pass_at_3(n, c).compute(),
+            "uncertainty.PassAtK, samples": lambda n, c: updated(
+                uncertainty.PassAtK(3), *flatten_samples(n, c)
+            ).compute(),
         },
         {
             "uncertainty.interval": lambda n, c: uncertainty.interval(
                 uncertainty.pass_at_k(n, c, 3), bounds=(0.0, 1.0)
             ),
-            "uncertainty.PassAtK": lambda n, c: pass_at_3(n, c).interval(),
-            "uncertainty.PassAtK, samples": lambda n, c: fed(uncertainty.PassAtK(3), *each_sample(n, c)).interval(),
+            "uncertainty.PassAtK": lambda n, c: updated_pass_at_3(n, c).interval(),
+            "uncertainty.PassAtK, samples": lambda n, c: updated(
+                uncertainty.PassAtK(3), *flatten_samples(n, c)
+            ).interval(),
         },
-        without={"uncertainty.PassAtK, samples": {"more right than samples": "each sample is one"}},
+        skip_reasons={"uncertainty.PassAtK, samples": {"more right than samples": "each sample is one"}},
     ),
 }
 
 
-def battles(models: int, count: int, outcomes: int = 3) -> Callable[[Generator], tuple[Tensor, ...]]:
-    def made(generator: Generator) -> tuple[Tensor, ...]:
+def random_battles(models: int, count: int, outcomes: int = 3) -> Callable[[Generator], tuple[Tensor, ...]]:
+    def sample(generator: Generator) -> tuple[Tensor, ...]:
         first = torch.randint(models, (count,), generator=generator)
         second = (first + torch.randint(1, models, (count,), generator=generator)) % models
         return first, second, torch.randint(outcomes, (count,), generator=generator).double() * (1 / (outcomes - 1))
 
-    return made
+    return sample
 
 
-def of_counts(first: Tensor, second: Tensor, outcome: Tensor) -> Tensor:
+def strengths_of_counts(first: Tensor, second: Tensor, outcome: Tensor) -> Tensor:
     wins, ties = (torch.zeros(4, 4).double() for _ in range(2))
     for i, j, score in zip(first.tolist(), second.tolist(), outcome.tolist(), strict=True):
-        for table, sides in ((wins, [(i, j)] * (score == 1) + [(j, i)] * (score == 0)), (ties, [(i, j), (j, i)])):
-            for winner, loser in sides if (table is wins) != (score == 0.5) else ():
+        for table, winners_and_losers in (
+            (wins, [(i, j)] * (score == 1) + [(j, i)] * (score == 0)),
+            (ties, [(i, j), (j, i)]),
+        ):
+            for winner, loser in winners_and_losers if (table is wins) != (score == 0.5) else ():
                 table[winner, loser] += 1
     return uncertainty.bradley_terry(wins, ties)[0]
 
 
-def of_names(first: Tensor, second: Tensor, outcome: Tensor) -> Tensor:
+def strengths_of_names(first: Tensor, second: Tensor, outcome: Tensor) -> Tensor:
     metric = uncertainty.Ratings([*"abcd"], scale="logit")
-    metric.update(*(["abcd"[i] for i in side.tolist()] for side in (first, second)), outcome.tolist())
+    metric.update(*(["abcd"[i] for i in models.tolist()] for models in (first, second)), outcome.tolist())
     return torch.stack([*metric.compute().values()])
 
 
-def rated(**options: Any) -> uncertainty.Ratings:
+def ratings(**options: Any) -> uncertainty.Ratings:
     return uncertainty.Ratings(4, scale="logit", **options)
 
 
-def at_any_time(scores: Tensor) -> uncertainty.Estimate:
+def anytime_interval(scores: Tensor) -> uncertainty.Estimate:
     return uncertainty.interval(scores, anytime=True)
 
 
-def of_one_file(scores: Tensor) -> uncertainty.Estimate:
+def anytime_interval_of_file(scores: Tensor) -> uncertainty.Estimate:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "scores.csv"
         path.write_text("\n".join(["id,score", *(f"q{i},{score}" for i, score in enumerate(scores.tolist()))]))
@@ -475,20 +498,20 @@ def of_one_file(scores: Tensor) -> uncertainty.Estimate:
 
 
 SEQUENCES = {
-    "mean of right answers at any time": Number(
+    "mean of right answers at any time": Quantity(
         {
-            "ordinary": lambda generator: right_of_two(60)(generator)[:1],
+            "ordinary": lambda generator: random_correctness(60)(generator)[:1],
             "all right": lambda _: (torch.ones(30).long(),),
             "one item": lambda _: (torch.ones(1).long(),),
             "other scores": lambda generator: (torch.rand(20, generator=generator).double(),),  # without bounds
             "no items": lambda _: (torch.ones(0),),
         },
         {
-            "uncertainty.interval": at_any_time,
-            "uncertainty.interval, batch": lambda scores: at_any_time(scores.double()[None])[0],
-            "uncertainty.interval, list": lambda scores: at_any_time(scores.tolist()),
-            "uncertainty.interval, by name": lambda scores: at_any_time(
-                dict(zip(named(scores), scores.tolist(), strict=True))
+            "uncertainty.interval": anytime_interval,
+            "uncertainty.interval, batch": lambda scores: anytime_interval(scores.double()[None])[0],
+            "uncertainty.interval, list": lambda scores: anytime_interval(scores.tolist()),
+            "uncertainty.interval, by name": lambda scores: anytime_interval(
+                dict(zip(item_ids(scores), scores.tolist(), strict=True))
             ),
             "uncertainty.interval, last look": lambda scores: uncertainty.interval(
                 scores, anytime=True, looks=[1, len(scores)]
@@ -496,29 +519,29 @@ SEQUENCES = {
             "uncertainty.compare, the first of both": lambda scores: (
                 uncertainty.compare(scores, scores, anytime=True).a
             ),
-            "uncertainty.read_scores": of_one_file,
+            "uncertainty.read_scores": anytime_interval_of_file,
         },
-        without={"uncertainty.read_scores": {"no items": "a file without a row is not one of scores"}},
+        skip_reasons={"uncertainty.read_scores": {"no items": "a file without a row is not one of scores"}},
         rtol=1e-9,
     ),
 }
 BATTLES = {
-    "strengths of models": Number(
+    "strengths of models": Quantity(
         {
-            "ordinary": battles(4, 90),
-            "no ties": battles(4, 60, 2),
+            "ordinary": random_battles(4, 90),
+            "no ties": random_battles(4, 60, 2),
             "few": lambda _: (torch.tensor([0, 1, 2]), torch.tensor([1, 2, 3]), torch.tensor([1.0, 0.5, 0.0])),
             "never lost": lambda _: (torch.zeros(6).long(), torch.arange(6) % 3 + 1, torch.ones(6).double()),
             "apart": lambda _: (torch.tensor([0, 2]), torch.tensor([1, 3]), torch.ones(2).double()),
         },
         {
-            "uncertainty.bradley_terry": of_counts,
-            "uncertainty.Ratings": lambda *data: torch.stack([*fed(rated(), *data).compute().values()]),
-            "uncertainty.Ratings, forward": lambda *data: torch.stack([*rated()(*data).values()]),
-            "uncertainty.Ratings, interval": lambda *data: fed(rated(), *data).interval().value,
-            "uncertainty.Ratings, names": of_names,
+            "uncertainty.bradley_terry": strengths_of_counts,
+            "uncertainty.Ratings": lambda *data: torch.stack([*updated(ratings(), *data).compute().values()]),
+            "uncertainty.Ratings, forward": lambda *data: torch.stack([*ratings()(*data).values()]),
+            "uncertainty.Ratings, interval": lambda *data: updated(ratings(), *data).interval().value,
+            "uncertainty.Ratings, names": strengths_of_names,
         },
-        without={"uncertainty.Ratings, forward": {"apart": "a batch need not connect the models, and is NaN"}},
+        skip_reasons={"uncertainty.Ratings, forward": {"apart": "a batch need not connect the models, and is NaN"}},
     ),
 }
-NUMBERS = PASSES | BATTLES | SEQUENCES | PROBABLE | MATRICES | ASSIGNED | SAMPLES | DIFFERENCES
+QUANTITIES = PASSES | BATTLES | SEQUENCES | PROBABLE | MATRICES | ASSIGNED | SAMPLES | DIFFERENCES
