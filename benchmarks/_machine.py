@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 
 from tensormetrics.retrieval.search.int16.search import MIN_REFERENCES
-from tensormetrics.retrieval.search.operators import multiplies_words
+from tensormetrics.retrieval.search.operators import supports_int16
 
 SIZE = 2048  # of the matrices that are multiplied
 COPIED = 2**25  # numbers of float32: more than a cache holds
@@ -27,7 +27,7 @@ class Machine(NamedTuple):
 
     def fraction_of_search(self, seconds: float, pairs: float, dim: int, references: int, k: int) -> float:
         """Return the fraction for products of `pairs` rows, in int16 where `TorchKNN` uses it, else in float32."""
-        by_words = references >= max(MIN_REFERENCES, 8 * k) and bool(multiplies_words(torch.empty(0)))
+        by_words = references >= max(MIN_REFERENCES, 8 * k) and bool(supports_int16(torch.empty(0)))
         # An instruction computes 64 products of int8, or 32 of int16.
         return self.fraction(seconds, int8=2 * pairs * dim) if by_words else self.fraction(seconds, float32=pairs * dim)
 

@@ -33,7 +33,7 @@ RANK_LOCAL_OPTIONS = (
 )
 RANK_LOCAL_OPTIONS += ("compute_on_cpu", "compute_with_cache", "dist_sync_on_step", "sync_on_compute")
 _HEAD, _SHORT = 8, 2048  # bytes of the length of a payload, and of a payload that one collective sends
-_SMALL, FEW_RANKS = 2**19, 8  # bytes and ranks for which one all-to-all replaces rounds of sends
+_SMALL, MAX_DIRECT_RANKS = 2**19, 8  # bytes and ranks for which one all-to-all replaces rounds of sends
 _LARGE = 2**24  # bytes: ranks first agree that larger buffers were allocated
 _SAMPLE_SIZE = 2**16  # values of a tensor that is an option
 _PATIENCE = 0.5  # seconds in which other ranks must respond
@@ -164,7 +164,7 @@ def all_gather_cat(tensor: Tensor, group: Group = None, kinds: list[TensorMeta] 
 
 def _gather_equal(output: Tensor, tensor: Tensor, group: Group) -> None:
     # output: (W, ...)  tensor: (...), of one shape on all ranks
-    if tensor.device.type == "cpu" and output.nbytes <= _SMALL and len(output) <= FEW_RANKS:
+    if tensor.device.type == "cpu" and output.nbytes <= _SMALL and len(output) <= MAX_DIRECT_RANKS:
         # An all-gather would take W - 1 rounds, each of which wakes threads of all ranks.
         sent = tensor.expand_as(output).contiguous()
         dist.all_to_all_single(output, sent, group=group)

@@ -93,7 +93,7 @@ def can_use(name: str, device: torch.device) -> bool:
                 if answer is None:
                     return False
                 _ANSWERS[key] = answer
-                if not answer.runs and not is_plain():
+                if not answer.runs and not kernels_disabled():
                     _warn(name, device, answer)
     return _ANSWERS[key].runs
 
@@ -108,7 +108,7 @@ def answers(device: torch.device) -> dict[str, Answer]:
 def ask(name: str, device: torch.device) -> Answer | None:
     """Try a family on a device and return the result; None if the trial ran out of memory."""
     family = FAMILIES[name]
-    if is_plain():
+    if kernels_disabled():
         return Answer(False, "TENSORMETRICS_PLAIN=1 switches the library's own kernels off")
     reason = _obstacle(family, device)
     if reason:
@@ -142,7 +142,7 @@ def is_capturing() -> bool:
 
 
 @functools.cache
-def is_plain() -> bool:
+def kernels_disabled() -> bool:
     """Return whether the environment switches the library's own GPU kernels off, as read at the first use of a GPU."""
     return os.environ.get("TENSORMETRICS_PLAIN", "0") not in ("", "0")
 

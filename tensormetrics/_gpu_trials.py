@@ -48,7 +48,7 @@ def _counting(device: torch.device) -> bool:
     return _agree(compute, device, _random(130, 16))
 
 
-def _drawn_sums(device: torch.device) -> bool:
+def _subset_sums(device: torch.device) -> bool:
     def compute(u: Tensor, v: Tensor) -> tuple[Tensor, ...]:
         p_value = permutation_p_value(u, v, method="approximate", replicates=300)
         return p_value, sign_flip_p_value(u, method="approximate", replicates=300)
@@ -78,7 +78,7 @@ TRIALS: dict[str, Trial] = {
     "search": _search,
     "preparation": _search,
     "counting": _counting,
-    "drawn sums": _drawn_sums,
+    "drawn sums": _subset_sums,
     "solver": _solver,
     "sampler": _sampler,
 }

@@ -87,7 +87,7 @@ def _code_of(capability: tuple[int, int], record: dict[str, Any]) -> str:
 
 def _devices(record: dict[str, Any]) -> Iterator[str]:
     """Yield the state of each family of kernels on each GPU, and whether the libraries were built for it."""
-    if _gpu_kernels.is_plain():
+    if _gpu_kernels.kernels_disabled():
         yield "  TENSORMETRICS_PLAIN is set: on GPUs plain torch answers"
     for index in range(torch.cuda.device_count() if torch.cuda.is_available() else 0):
         device = torch.device("cuda", index)

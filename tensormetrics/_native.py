@@ -97,7 +97,7 @@ def has_kernel(name: str, device: str) -> bool:
     return torch._C._dispatch_has_kernel_for_dispatch_key(f"tensormetrics::{name}", device.upper())
 
 
-def has_usable_kernel(name: str, device: torch.device) -> bool:
+def can_use_kernel(name: str, device: torch.device) -> bool:
     """Return whether the CPU kernel of an operator without another kernel can be used; warn once if it is missing."""
     if device.type != "cpu":
         return False
@@ -107,7 +107,7 @@ def has_usable_kernel(name: str, device: torch.device) -> bool:
     return True
 
 
-vars(has_usable_kernel)["_dynamo_marked_constant"] = True  # as of philox.random_key
+vars(can_use_kernel)["_dynamo_marked_constant"] = True  # as of philox.random_key
 
 
 @functools.cache

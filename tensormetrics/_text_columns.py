@@ -11,42 +11,42 @@ from torch import Tensor
 from . import _native
 from ._files import text_of
 
-WORD_BYTES = 8
+CODE_BYTES = 8
 LONGEST = 512  # bytes of a field
 SERVES = "Run.read and Qrels.read"
 
-# data: (bytes,) uint8, complete lines of `columns` fields  kept: indices of fields, ascending  ->  (kept, lines, 2)
-# int64, start and end of these fields; (2,) int64: the number of the first invalid line, from 1, and its number of
-# fields, or 0, 0. Lines without fields are skipped.
+# data: (bytes,) uint8, complete lines of `columns` fields  selected: S indices of fields, ascending
+# ->  (S, lines, 2) int64, start and end of these fields; (2,) int64: the number of the first invalid line, from 1, and
+# its number of fields, or 0, 0. Lines without fields are skipped.
 split_columns = _native.define(
-    "split_columns(Tensor data, int columns, int[] kept) -> (Tensor, Tensor)",
-    lambda data, columns, kept: (
-        data.new_empty(len(kept), torch.library.get_ctx().new_dynamic_size(), 2, dtype=torch.int64),
+    "split_columns(Tensor data, int columns, int[] selected) -> (Tensor, Tensor)",
+    lambda data, columns, selected: (
+        data.new_empty(len(selected), torch.library.get_ctx().new_dynamic_size(), 2, dtype=torch.int64),
         data.new_empty(2, dtype=torch.int64),
     ),
     _native.Operator("text", SERVES, 10),
 )
-# data: (bytes,) uint8  places: (n, 2) int64 contiguous, spans of fields  ->  (n,) float64, (n,) bool, True if no number
-numbers_of_fields = _native.define(
-    "numbers_of_fields(Tensor data, Tensor places) -> (Tensor, Tensor)",
-    lambda data, places: (
-        data.new_empty(len(places), dtype=torch.float64),
-        data.new_empty(len(places), dtype=torch.bool),
+# data: (bytes,) uint8  spans: (n, 2) int64 contiguous, spans of fields  ->  (n,) float64, (n,) bool, True if no number
+parse_numbers = _native.define(
+    "parse_numbers(Tensor data, Tensor spans) -> (Tensor, Tensor)",
+    lambda data, spans: (
+        data.new_empty(len(spans), dtype=torch.float64),
+        data.new_empty(len(spans), dtype=torch.bool),
     ),
     _native.Operator("text", SERVES, 10),
 )
-# data, places: as above  ->  (n, width) int64: the bytes of each field, then 0
-words_of_fields = _native.define(
-    "words_of_fields(Tensor data, Tensor places, int width) -> Tensor",
-    lambda data, places, width: data.new_empty(len(places), width, dtype=torch.int64),
+# data, spans: as above  ->  (n, width) int64: the bytes of each field, then 0
+pack_fields = _native.define(
+    "pack_fields(Tensor data, Tensor spans, int width) -> Tensor",
+    lambda data, spans, width: data.new_empty(len(spans), width, dtype=torch.int64),
     _native.Operator("text", SERVES, 10),
 )
 
 # data: (bytes,) uint8, lines of a word, which may hold spaces, and `columns` numbers  ->  (n, 2) int64, start and end
 # of each word; (n, columns) float32, rounded from float64 as numpy does; () bool: whether a line is invalid, and all
 # results with it.
-rows_of_words = _native.define(
-    "rows_of_words(Tensor data, int columns) -> (Tensor, Tensor, Tensor)",
+parse_word_vectors = _native.define(
+    "parse_word_vectors(Tensor data, int columns) -> (Tensor, Tensor, Tensor)",
     lambda data, columns: (
         data.new_empty(n := torch.library.get_ctx().new_dynamic_size(), 2, dtype=torch.int64),
         data.new_empty(n, columns, dtype=torch.float32),
@@ -61,25 +61,25 @@ class Fields:
     """Column of a file: `data` and the start and end of each field in it."""
 
     data: np.ndarray  # (bytes,) uint8
-    places: np.ndarray  # (n, 2), start and end of each field
+    spans: np.ndarray  # (n, 2), start and end of each field
 
     def __getitem__(self, row: int) -> str:
-        start, end = self.places[row]
+        start, end = self.spans[row]
         return bytes(self.data[start:end]).decode()
 
-    def behind(self, rows: int) -> "Fields":
-        return Fields(self.data, self.places[rows:])
+    def after(self, rows: int) -> "Fields":
+        return Fields(self.data, self.spans[rows:])
 
-    def words(self) -> np.ndarray:
+    def codes(self) -> np.ndarray:
         # ->  (n, W) uint64
         """Return the bytes of each field, padded by 0: two fields are equal if these are."""
-        longest = int((self.places[:, 1] - self.places[:, 0]).max(initial=1))
-        codes = words_of_fields(torch.from_numpy(self.data), torch.from_numpy(self.places), -(-longest // WORD_BYTES))
+        longest = int((self.spans[:, 1] - self.spans[:, 0]).max(initial=1))
+        codes = pack_fields(torch.from_numpy(self.data), torch.from_numpy(self.spans), -(-longest // CODE_BYTES))
         return codes.numpy().view(np.uint64)
 
-    def numbers(self) -> tuple[np.ndarray, np.ndarray]:
+    def parse_numbers(self) -> tuple[np.ndarray, np.ndarray]:
         # ->  (n,) float64, the rows that hold no number
-        values, wrong = numbers_of_fields(torch.from_numpy(self.data), torch.from_numpy(self.places))
+        values, wrong = parse_numbers(torch.from_numpy(self.data), torch.from_numpy(self.spans))
         return values.numpy(), wrong.nonzero().flatten().numpy()
 
 
@@ -103,23 +103,23 @@ def split_fields(content: bytearray, path: Path, names: Sequence[str]) -> list[F
 
 
 @_native.reference("split_columns")
-def _split_columns(data: Tensor, columns: int, kept: list[int]) -> tuple[Tensor, Tensor]:
+def _split_columns(data: Tensor, columns: int, selected: list[int]) -> tuple[Tensor, Tensor]:
     text = np.concatenate([[np.uint8(32)], data.numpy(), [np.uint8(32)]])
     edges = np.flatnonzero((text[1:] <= 32) != (text[:-1] <= 32)).reshape(-1, 2)
     line = np.cumsum(text == ord("\n"))[edges[:, 0]]  # of each field
     fields = np.bincount(line)
     wrong = np.flatnonzero((fields > 0) & (fields != columns))
     if len(wrong):
-        nothing = torch.empty(len(kept), 0, 2, dtype=torch.int64, device="cpu")
+        nothing = torch.empty(len(selected), 0, 2, dtype=torch.int64, device="cpu")
         return nothing, torch.tensor([wrong[0] + 1, fields[wrong[0]]], device="cpu")
     rows = torch.from_numpy(edges).reshape(-1, columns, 2)
-    return rows[:, kept].transpose(0, 1).contiguous(), torch.zeros(2, dtype=torch.int64, device="cpu")
+    return rows[:, selected].transpose(0, 1).contiguous(), torch.zeros(2, dtype=torch.int64, device="cpu")
 
 
-@_native.reference("numbers_of_fields")
-def _numbers_of_fields(data: Tensor, places: Tensor) -> tuple[Tensor, Tensor]:
+@_native.reference("parse_numbers")
+def _parse_numbers(data: Tensor, spans: Tensor) -> tuple[Tensor, Tensor]:
     raw = data.numpy().tobytes()
-    values = [_number(raw[start:end]) for start, end in places.tolist()]
+    values = [_number(raw[start:end]) for start, end in spans.tolist()]
     wrong = [value is None for value in values]
     return (
         torch.tensor([value or 0.0 for value in values], dtype=torch.float64, device="cpu"),
@@ -127,15 +127,15 @@ def _numbers_of_fields(data: Tensor, places: Tensor) -> tuple[Tensor, Tensor]:
     )
 
 
-@_native.reference("words_of_fields")
-def _words_of_fields(data: Tensor, places: Tensor, width: int) -> Tensor:
+@_native.reference("pack_fields")
+def _pack_fields(data: Tensor, spans: Tensor, width: int) -> Tensor:
     raw = data.numpy().tobytes()
-    fields = np.array([raw[start:end] for start, end in places.tolist()], f"S{WORD_BYTES * width}")
-    return torch.from_numpy(fields.view(np.int64).reshape(len(places), width))
+    fields = np.array([raw[start:end] for start, end in spans.tolist()], f"S{CODE_BYTES * width}")
+    return torch.from_numpy(fields.view(np.int64).reshape(len(spans), width))
 
 
-@_native.reference("rows_of_words")
-def _rows_of_words(data: Tensor, columns: int) -> tuple[Tensor, Tensor, Tensor]:
+@_native.reference("parse_word_vectors")
+def _parse_word_vectors(data: Tensor, columns: int) -> tuple[Tensor, Tensor, Tensor]:
     lines = data.numpy().tobytes().removesuffix(b"\n").split(b"\n")
     fields = [[] if line[:1].isspace() else line.rsplit(None, columns) for line in lines]
     rows = [[_number(field) for field in row[1:]] for row in fields]

@@ -39,9 +39,9 @@ def gpu(monkeypatch) -> Iterator[None]:
     monkeypatch.setattr(_gpu_kernels, "capability_of", lambda device: (9, 0))
     monkeypatch.setattr(_gpu_kernels, "find_spec", lambda name: name)
     monkeypatch.setattr(_gpu_kernels, "_ANSWERS", {})
-    _gpu_kernels.is_plain.cache_clear()
+    _gpu_kernels.kernels_disabled.cache_clear()
     yield
-    _gpu_kernels.is_plain.cache_clear()
+    _gpu_kernels.kernels_disabled.cache_clear()
 
 
 class Stub(types.ModuleType):
@@ -201,7 +201,7 @@ def test_the_environment_switches_kernels_off_without_a_warning(gpu, monkeypatch
         warnings.simplefilter("error")
         assert {name: can_use(name, DEVICE) for name in FAMILIES} == dict.fromkeys(FAMILIES, False)
     monkeypatch.delenv("TENSORMETRICS_PLAIN")
-    assert _gpu_kernels.is_plain()  # read once
+    assert _gpu_kernels.kernels_disabled()  # read once
 
 
 def test_nothing_is_tried_on_a_cpu(gpu, monkeypatch):

@@ -2,9 +2,8 @@
 
 from pathlib import Path
 
-import pytest
-
 import lint_words
+import pytest
 
 ROOT = Path(__file__).parents[1]
 

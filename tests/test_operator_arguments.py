@@ -16,7 +16,7 @@ from torch import Tensor
 
 from tensormetrics import _native
 
-LEFT_OUT = {"multiplies_words"}  # looks at nothing of its tensor
+LEFT_OUT = {"supports_int16"}  # looks at nothing of its tensor
 WITH_ALL: dict[str, Callable[[], tuple]] = {
     "lsa": lambda: (
         torch.rand(2, 3, 4),
@@ -41,8 +41,8 @@ FREE = {
     ("count_before", 1, "empty in 0"),
     ("count_before", 5, "short in 1"),
     ("count_before", 5, "empty in 1"),
-    ("rows_of_words", 0, "empty in 0"),
-    ("settle_possible", 1, "short in 0"),  # which were not looked at
+    ("parse_word_vectors", 0, "empty in 0"),
+    ("merge_candidates", 1, "short in 0"),  # which were not looked at
     ("finalize_topk", 0, "short in 1"),
     ("finalize_topk", 0, "long in 1"),
 }
@@ -57,18 +57,18 @@ STATES: list[tuple[str, int, float]] = [
     *(("rerank_candidates", 6, number) for number in (-1, 9, 2**31 - 1)),
     *(("rerank_candidates", 3, number) for number in (-1, 9, 2**63 - 1)),
     *(("rerank_candidates", 2, number) for number in (-1, 5, 2**63 - 1)),
-    *(("settle_possible", 7, number) for number in (-1, 10, 2**31 - 1)),
-    *(("settle_possible", 6, number) for number in (-1, 2**31 - 1)),
-    *(("settle_possible", 3, number) for number in (-1, 9, 2**63 - 1)),
-    *(("settle_possible", 2, number) for number in (-2, 5, 2**63 - 1)),
+    *(("merge_candidates", 7, number) for number in (-1, 10, 2**31 - 1)),
+    *(("merge_candidates", 6, number) for number in (-1, 2**31 - 1)),
+    *(("merge_candidates", 3, number) for number in (-1, 9, 2**63 - 1)),
+    *(("merge_candidates", 2, number) for number in (-2, 5, 2**63 - 1)),
     *(("count_before", 11, number) for number in (-1, 8, 2**63 - 1)),
     *(("count_before", 9, number) for number in (-(2**62), 2**62)),
     *(("count_before", 4, number) for number in (-1, 2**62)),
     *(("canonical_pairs", k, number) for k in (2, 3) for number in (-1, 5, 2**63 - 1)),
-    *(("to_words", 1, number) for number in (-2, 5, 2**63 - 1)),
+    *(("quantize_rows", 1, number) for number in (-2, 5, 2**63 - 1)),
     *(("item_sums", 1, number) for number in (-1, 4, 2**63 - 1)),
-    *(("numbers_of_fields", 1, number) for number in (-1, 2**63 - 1)),
-    *(("words_of_fields", 1, number) for number in (-1, 2**63 - 1)),
+    *(("parse_numbers", 1, number) for number in (-1, 2**63 - 1)),
+    *(("pack_fields", 1, number) for number in (-1, 2**63 - 1)),
     *(("extreme_draws", k, number) for k in (1, 2) for number in (-1, 5, 2**63 - 1)),
     *(("extreme_subsets", 0, number) for number in (-(2**63), 2**63 - 1)),
     *(("extreme_subsets", 2, number) for number in (-1, 5, 2**63 - 1)),
@@ -82,7 +82,7 @@ ODD: dict[str, Callable[[], tuple]] = {
         torch.ones(1, 112, dtype=torch.int64), torch.ones(1, 112, dtype=torch.bool), torch.ones(1, dtype=torch.int64),
         torch.ones(1, dtype=torch.int64), None,
     ),
-    "to_words": lambda: (
+    "quantize_rows": lambda: (
         torch.randn(0, 8), torch.full((4,), -1), torch.zeros(8).double(), 1.0,
         torch.zeros(1, 4, 64, 2, dtype=torch.int16), torch.zeros(64), torch.zeros(3, 64).double(), 0,
     ),
@@ -124,9 +124,9 @@ def answer(name: str, arguments: tuple, reference: bool = False) -> list[Tensor]
         return [results[0][:, :-1]]
     if name == "rerank_candidates":
         return results[:3]
-    if name == "settle_possible":
+    if name == "merge_candidates":
         return [results[0], *results[-2:]]
-    if name == "rows_of_words" and results[2]:  # some line is another, and nothing else means anything
+    if name == "parse_word_vectors" and results[2]:  # some line is another, and nothing else means anything
         return results[2:]
     return [results[k] for k in (0, 1, 4, 5)] if name == "lsa" else results
 

@@ -54,7 +54,7 @@ def words(dim: int = 20) -> tuple:
     z = torch.randn(128, dim).double()
     z /= z.norm(dim=1).max()
     rounded = torch.zeros(2, dim // 2, 64, 2, dtype=torch.int16), torch.zeros(128), torch.zeros(3, 128).double()
-    torch.ops.tensormetrics.to_words(z, None, torch.zeros(dim).double(), 1.0, *rounded, 0)
+    torch.ops.tensormetrics.quantize_rows(z, None, torch.zeros(dim).double(), 1.0, *rounded, 0)
     panels, scale, (length, whole, left) = rounded
     bias = z.square().sum(1).float()
     bias[-1] = torch.inf
@@ -82,7 +82,7 @@ def possible() -> tuple:
 
 
 def settled() -> tuple:
-    """Arguments of settle_possible: 4 lists of 5 queries, whose columns 64, ... are references in another order."""
+    """Arguments of merge_candidates: 4 lists of 5 queries, whose columns 64, ... are references in another order."""
     query, reference, order = torch.randn(5, 20), torch.randn(9, 20), torch.randperm(9)
     row_of, capacity = torch.tensor([3, 0, 4, 1]), 9
     number = torch.tensor([8, 3, capacity, 0], dtype=torch.int32)
@@ -123,9 +123,9 @@ ARGUMENTS: dict[str, Callable[[], tuple]] = {
     "update_topk": lambda: filtered(torch.float32, False),
     "finalize_topk": lambda: kept(torch.float32),
     "count_before": counted,
-    "settle_possible": settled,
+    "merge_candidates": settled,
     "merge_nearest": merged,
-    "to_words": lambda: (
+    "quantize_rows": lambda: (
         torch.randn(5, 21).double() * 10.0 ** torch.arange(-24, 1, 6)[:, None],
         torch.tensor([4, 0, -1, 2, 1]),
         1e-25 * torch.randn(21).double(),
@@ -135,13 +135,13 @@ ARGUMENTS: dict[str, Callable[[], tuple]] = {
         torch.zeros(3, 128).double(),
         61,
     ),
-    "multiplies_words": lambda: (torch.zeros(1),),
+    "supports_int16": lambda: (torch.zeros(1),),
     "int16_candidates": words,
     "rerank_candidates": possible,
     "split_columns": lambda: (TEXT, 3, [0, 2]),
-    "rows_of_words": lambda: (WORDS, 2),
-    "numbers_of_fields": lambda: (TEXT, torch.tensor([[0, 1], [2, 6], [6, 8], [10, 13]])),
-    "words_of_fields": lambda: (TEXT, torch.tensor([[0, 1], [2, 6], [6, 8]]), 2),
+    "parse_word_vectors": lambda: (WORDS, 2),
+    "parse_numbers": lambda: (TEXT, torch.tensor([[0, 1], [2, 6], [6, 8], [10, 13]])),
+    "pack_fields": lambda: (TEXT, torch.tensor([[0, 1], [2, 6], [6, 8]]), 2),
     "heaviest_chain": lambda: (torch.rand(3, 4, 5), True, False),
 }
 
@@ -153,7 +153,7 @@ ARGUMENTS |= {
 }
 
 
-SETS = re.compile("topk|possible|multiplies|candidates")  # of what these give or write a part has no order
+SETS = re.compile("topk|supports|candidates")  # of what these give or write a part has no order
 
 
 def result_of(name: str, arguments: tuple, reference: bool = False) -> list[Tensor]:
@@ -174,7 +174,7 @@ def without_warnings():
 
 
 def skip_without_vnni():
-    if not torch.ops.tensormetrics.multiplies_words(torch.zeros(1)):
+    if not torch.ops.tensormetrics.supports_int16(torch.zeros(1)):
         pytest.skip("this processor does not multiply int16 numbers (VNNI)")
 
 
@@ -251,11 +251,11 @@ def test_the_nearest_of_what_is_listed(without_warnings):
 
 
 def test_the_nearest_of_what_is_listed_among_those_known(without_warnings):
-    if not _native.has_kernel("settle_possible", "cpu"):
+    if not _native.has_kernel("merge_candidates", "cpu"):
         pytest.skip("built without native code")
     arguments = settled()
-    known, *_, delta, index = result_of("settle_possible", arguments)
-    sure, *_, expected, of = result_of("settle_possible", arguments, reference=True)
+    known, *_, delta, index = result_of("merge_candidates", arguments)
+    sure, *_, expected, of = result_of("merge_candidates", arguments, reference=True)
     assert torch.equal(known, sure) and known.tolist() == [1, 1, 0, 1]
     assert torch.equal(delta, expected) and torch.equal(index, of)
     assert (index >= 100).sum() >= 2 and torch.equal(index[[2, 4]], arguments[-1][[2, 4]])

@@ -37,7 +37,7 @@ class Arguments {
   }
 
  private:
-  static std::string_view next_word(std::string_view& text) {
+  static std::string_view next_token(std::string_view& text) {
     const std::string_view first = text.substr(0, text.find(' '));
     text.remove_prefix(std::min(first.size() + 1, text.size()));
     return first;
@@ -45,9 +45,9 @@ class Arguments {
 
   bool matches(const Tensor& tensor, std::string_view expected) {
     const bool strided = expected.substr(0, 8) == "strided ";
-    if (strided) next_word(expected);
+    if (strided) next_token(expected);
     if (device_ == kAny) device_ = tensor.get_device_index();
-    return has_type(tensor.scalar_type(), next_word(expected)) && has_sizes(tensor, expected) &&
+    return has_type(tensor.scalar_type(), next_token(expected)) && has_sizes(tensor, expected) &&
            (strided || tensor.is_contiguous()) && device_ == tensor.get_device_index();
   }
 
@@ -64,16 +64,16 @@ class Arguments {
     const int64_t dim = sizes.size();
     int64_t d = 0;
     if (expected.substr(0, 3) == "...") {
-      next_word(expected);
+      next_token(expected);
       int64_t trailing = 0;
-      for (std::string_view rest = expected; !rest.empty(); next_word(rest)) ++trailing;
+      for (std::string_view rest = expected; !rest.empty(); next_token(rest)) ++trailing;
       if (num_leading_ < 0) num_leading_ = dim - trailing, leading_sizes_ = sizes.data();
       if (num_leading_ < 0 || dim != num_leading_ + trailing) return false;
       for (; d < num_leading_; ++d)
         if (sizes[d] != leading_sizes_[d]) return false;
     }
     for (; !expected.empty() && d < dim; ++d)
-      if (!is_size(sizes[d], next_word(expected))) return false;
+      if (!is_size(sizes[d], next_token(expected))) return false;
     return expected.empty() && d == dim;
   }
 

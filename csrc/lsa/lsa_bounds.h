@@ -36,7 +36,7 @@ class Bounds {
     std::fill(block_min_.begin(), block_min_.end(), infinity<T>());
     std::fill(block_max_.begin(), block_max_.end(), infinity<T>());
     open_distance_ = infinity<T>();
-    in_use_ = width_ >= kBlock && kFewFraction * blocks_read_ <= rows_relaxed_ * blocks_;
+    in_use_ = width_ >= kBlock && kSmallFraction * blocks_read_ <= rows_relaxed_ * blocks_;
   }
   LSA_INLINE bool in_use() const { return in_use_; }
   // Whether no column at this distance, the smallest, is open.
@@ -92,7 +92,7 @@ class Bounds {
   using Lane = OneLane<T, Bytes>;
   static constexpr int32_t kWidth = Bytes / sizeof(T), kBlock = 64 / sizeof(T);  // columns of a vector, of a cache line
   static constexpr int32_t kStep = 4 * kWidth;                                   // bounds that are tested together
-  static constexpr int64_t kFewFraction = 8;  // bounds are faster up to an eighth of the blocks
+  static constexpr int64_t kSmallFraction = 8;  // bounds are faster up to an eighth of the blocks
 
   // Minima over the columns of a block: each entry is the minimum over a part of them.
   struct BlockMinima {

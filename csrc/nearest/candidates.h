@@ -16,15 +16,15 @@ constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr int64_t kMinCapacity = 8;  // below it an eighth is 0, and a full list would not count as flooded
 
 // Checks that no list that a reference may enter is full.
-inline void check_lists(const char* operation, const Tensor& number, const Tensor& limit, int64_t capacity) {
-  common::check_range<int32_t>(operation, "number", number, capacity + 1);
+inline void check_lists(const char* operation, const Tensor& list_size, const Tensor& limit, int64_t capacity) {
+  common::check_range<int32_t>(operation, "list_size", list_size, capacity + 1);
   STD_TORCH_CHECK(capacity >= kMinCapacity, operation, ": got lists of ", capacity, " entries, wanted at least ",
                   kMinCapacity);
-  const auto* const counts = data<const int32_t>(number);
+  const auto* const counts = data<const int32_t>(list_size);
   const auto* const limits = data<const float>(limit);
   bool is_full = false;
-  for (int64_t q = 0; q < number.numel(); ++q) is_full |= counts[q] == capacity && !(limits[q] == -kInfinity);
-  STD_TORCH_CHECK(!is_full, operation, ": got a list that is full, wanted number < ", capacity, " or limit = -inf");
+  for (int64_t q = 0; q < list_size.numel(); ++q) is_full |= counts[q] == capacity && !(limits[q] == -kInfinity);
+  STD_TORCH_CHECK(!is_full, operation, ": got a list that is full, wanted list_size < ", capacity, " or limit = -inf");
 }
 
 // References that may be among the k nearest of each query so far. If they exceed the capacity, the query is flooded: it
@@ -34,13 +34,13 @@ struct Candidates {
   int32_t* column;     // (Q, capacity)
   int32_t* count;      // (Q,) entries of each list
   float* limit;        // (Q,) only entries below it are added
-  const float* slack;  // (Q,)
+  const float* rounding_error;  // (Q,)
   int64_t capacity, k;
 
-  Candidates(const Tensor& slack, const Tensor& bounds, const Tensor& column, const Tensor& number, const Tensor& limit,
-           int64_t k)
-      : bounds(data<float>(bounds)), column(data<int32_t>(column)), count(data<int32_t>(number)),
-        limit(data<float>(limit)), slack(data<const float>(slack)), capacity(bounds.size(2)), k(k) {}
+  Candidates(const Tensor& rounding_error, const Tensor& bounds, const Tensor& column, const Tensor& list_size,
+             const Tensor& limit, int64_t k)
+      : bounds(data<float>(bounds)), column(data<int32_t>(column)), count(data<int32_t>(list_size)),
+        limit(data<float>(limit)), rounding_error(data<const float>(rounding_error)), capacity(bounds.size(2)), k(k) {}
 
   float* lower(int64_t q) const { return bounds + 2 * q * capacity; }
   float* upper(int64_t q) const { return lower(q) + capacity; }
@@ -63,10 +63,10 @@ struct Candidates {
   }
 
   // Given upper bounds of at least k references, at least k of them do not exceed the k-th smallest bound, up to the error
-  // `slack`: a reference above it by more than twice the error is not among the k nearest.
+  // `rounding_error`: a reference above it by more than twice the error is not among the k nearest.
   void lower_limit(int64_t q, const float* values, int64_t count) const {
     if (count < k) return;
-    limit[q] = std::min(limit[q], std::nextafter(kth_smallest_bound(values, count) + 2 * slack[q], kInfinity));
+    limit[q] = std::min(limit[q], std::nextafter(kth_smallest_bound(values, count) + 2 * rounding_error[q], kInfinity));
   }
 
   // Removes the entries that are not below the limit, and returns how many remain.

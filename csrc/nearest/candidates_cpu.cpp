@@ -131,22 +131,22 @@ struct Nearest {
 }  // namespace
 
 // Returns the k nearest candidates (Q, k) int64 by (canonical distance, index), padded by -1, their distances (Q, k) float64,
-// and (Q,) bool: whether the list of the query was complete. query: (Q, D) float64; place: (Q,), index of the query's list;
+// and (Q,) bool: whether the list of the query was complete. query: (Q, D) float64; list_index: (Q,), index of the query's list;
 // order: (R',), reference of each column.
-std::tuple<Tensor, Tensor, Tensor> rerank_candidates(Tensor query, Tensor reference, Tensor place, Tensor order,
-                                                       Tensor slack, Tensor bounds, Tensor column, Tensor number,
-                                                       Tensor limit, int64_t k, int64_t distance) {
+std::tuple<Tensor, Tensor, Tensor> rerank_candidates(Tensor query, Tensor reference, Tensor list_index, Tensor order,
+                                                     Tensor rounding_error, Tensor bounds, Tensor column,
+                                                     Tensor list_size, Tensor limit, int64_t k, int64_t distance) {
   common::check("rerank_candidates",
-                "query: float64 Q D, reference: strided rows R D, place: int64 Q, order: int64 O, slack: float32 N, "
-                "bounds: float32 N 2 C, column: int32 N C, number: int32 N, limit: float32 N",
-                query, reference, place, order, slack, bounds, column, number, limit);
+                "query: float64 Q D, reference: strided rows R D, list_index: int64 Q, order: int64 O, "
+                "rounding_error: float32 N, bounds: float32 N 2 C, column: int32 N C, list_size: int32 N, limit: float32 N",
+                query, reference, list_index, order, rounding_error, bounds, column, list_size, limit);
   const int64_t queries = query.size(0), dim = query.size(1), capacity = bounds.size(2);
   common::check_integer("rerank_candidates", "k", k, 1, std::numeric_limits<int32_t>::max());
   common::check_integer("rerank_candidates", "distance", distance, 0, kDistances - 1);
-  common::check_range<int64_t>("rerank_candidates", "place", place, number.size(0));
-  common::check_range<int32_t>("rerank_candidates", "number", number, capacity + 1);
+  common::check_range<int64_t>("rerank_candidates", "list_index", list_index, list_size.size(0));
+  common::check_range<int32_t>("rerank_candidates", "list_size", list_size, capacity + 1);
   const Rows rows(order, reference);
-  const auto* const lists = data<const int64_t>(place);
+  const auto* const lists = data<const int64_t>(list_index);
   const auto* const x = data<const double>(query);
   Tensor index = torch::stable::new_empty(order, {queries, k});
   Tensor delta = torch::stable::new_empty(query, {queries, k});
@@ -156,7 +156,7 @@ std::tuple<Tensor, Tensor, Tensor> rerank_candidates(Tensor query, Tensor refere
   bool* const complete = data<bool>(is_complete);
   const stop::Flag stop;
   common::in_parallel("rerank_candidates", queries, 16, [&](int64_t begin, int64_t end) {
-    const Candidates candidates(slack, bounds, column, number, limit, k);
+    const Candidates candidates(rounding_error, bounds, column, list_size, limit, k);
     Canonical canonical(reference, distance);
     Ordered ordered;
     for (int64_t q = begin; q < end && !stop(); ++q) {
@@ -176,21 +176,21 @@ std::tuple<Tensor, Tensor, Tensor> rerank_candidates(Tensor query, Tensor refere
 // Merges candidates into the ordered neighbors delta and index (Q, k) of queries: list n belongs to query row_of[n], column c
 // is reference order[c] with index first + order[c]. factor and shift (n,) map canonical distances to filter values.
 //   ->  (n,) bool: whether the list was complete
-Tensor settle_possible(Tensor query, Tensor reference, Tensor row_of, Tensor order, Tensor slack, Tensor bounds,
-                       Tensor column, Tensor number, Tensor limit, Tensor shift, double factor, int64_t first,
-                       int64_t distance, Tensor delta, Tensor index) {
-  common::check("settle_possible",
-                "query: strided rows Q D, reference: strided rows R D, row_of: int64 N, order: int64 O, slack: float32 N, "
-                "bounds: float32 N 2 C, column: int32 N C, number: int32 N, limit: float32 N, shift: float64 N, "
+Tensor merge_candidates(Tensor query, Tensor reference, Tensor row_of, Tensor order, Tensor rounding_error, Tensor bounds,
+                        Tensor column, Tensor list_size, Tensor limit, Tensor shift, double factor, int64_t first,
+                        int64_t distance, Tensor delta, Tensor index) {
+  common::check("merge_candidates",
+                "query: strided rows Q D, reference: strided rows R D, row_of: int64 N, order: int64 O, "
+                "rounding_error: float32 N, bounds: float32 N 2 C, column: int32 N C, list_size: int32 N, limit: float32 N, shift: float64 N, "
                 "delta: float64 Q K, index: int64 Q K",
-                query, reference, row_of, order, slack, bounds, column, number, limit, shift, delta, index);
-  STD_TORCH_CHECK(query.scalar_type() == reference.scalar_type(), "settle_possible: query and reference have two dtypes");
+                query, reference, row_of, order, rounding_error, bounds, column, list_size, limit, shift, delta, index);
+  STD_TORCH_CHECK(query.scalar_type() == reference.scalar_type(), "merge_candidates: query and reference have two dtypes");
   const int64_t lists = row_of.size(0), dim = query.size(1), capacity = bounds.size(2), k = delta.size(1);
-  common::check_integer("settle_possible", "first", first, 0, common::kMaxCount);
-  common::check_integer("settle_possible", "distance", distance, 0, kDistances - 1);
-  STD_TORCH_CHECK(k > 0, "settle_possible: got no neighbours, wanted at least 1 of each query");
-  common::check_range<int64_t>("settle_possible", "row_of", row_of, query.size(0), -1);
-  common::check_range<int32_t>("settle_possible", "number", number, capacity + 1);
+  common::check_integer("merge_candidates", "first", first, 0, common::kMaxCount);
+  common::check_integer("merge_candidates", "distance", distance, 0, kDistances - 1);
+  STD_TORCH_CHECK(k > 0, "merge_candidates: got no neighbours, wanted at least 1 of each query");
+  common::check_range<int64_t>("merge_candidates", "row_of", row_of, query.size(0), -1);
+  common::check_range<int32_t>("merge_candidates", "list_size", list_size, capacity + 1);
   const Rows columns(order, reference);
   Tensor is_complete = torch::stable::new_empty(row_of, {lists}, ScalarType::Bool);
   const int64_t stride = query.stride(0), step = query.stride(1);
@@ -203,8 +203,8 @@ Tensor settle_possible(Tensor query, Tensor reference, Tensor row_of, Tensor ord
   for_rows(reference, [&](auto zero) {
     using T = decltype(zero);
     const T* const queries = data<const T>(query);
-    common::in_parallel("settle_possible", lists, 16, [&](int64_t begin, int64_t end) {
-      const Candidates candidates(slack, bounds, column, number, limit, k);
+    common::in_parallel("merge_candidates", lists, 16, [&](int64_t begin, int64_t end) {
+      const Candidates candidates(rounding_error, bounds, column, list_size, limit, k);
       Canonical canonical(reference, distance);
       Ordered ordered;
       std::vector<double> x(dim);
@@ -235,7 +235,7 @@ Tensor settle_possible(Tensor query, Tensor reference, Tensor row_of, Tensor ord
   return is_complete;
 }
 
-// Merges ordered neighbors (N, k) into others in place; missing neighbors have infinite distances.
+// Merges ordered neighbors (N, k) into others in list_index; missing neighbors have infinite distances.
 void merge_nearest(Tensor other, Tensor of_other, int64_t first, Tensor delta, Tensor index) {
   common::check("merge_nearest", "other: float64 N K, of_other: int32 N K, delta: float64 N K, index: int64 N K", other,
                 of_other, delta, index);
@@ -255,6 +255,6 @@ void merge_nearest(Tensor other, Tensor of_other, int64_t first, Tensor delta, T
 
 STABLE_TORCH_LIBRARY_IMPL(tensormetrics, CPU, m) {
   m.impl("rerank_candidates", TORCH_BOX(&nearest::rerank_candidates));
-  m.impl("settle_possible", TORCH_BOX(&nearest::settle_possible));
+  m.impl("merge_candidates", TORCH_BOX(&nearest::merge_candidates));
   m.impl("merge_nearest", TORCH_BOX(&nearest::merge_nearest));
 }

@@ -187,7 +187,7 @@ class Counter {
     return opened;
   }
 
-  // The counts: entries of other bins share a position, and each listed entry gets its own.
+  // The counts: entries of other bins share a position, and each listed entry gets its self_index.
   void count_open(int64_t q, const Positives& positives, const Entries& entries, int64_t opened) {
     std::fill(counts_.begin(), counts_.end(), 0);
     for (int64_t b = 0; b < bins_ + 2; ++b)
@@ -221,14 +221,14 @@ class Counter {
 // times rows: (C, D), transposed, + bias: of references first, first + 1, ...
 // delta, index (Q, P): positives in order, the first `relevant` of each row; factor, shift, error (Q,): as in `Queries`;
 // equal (R,): equal values for equal references.
-void count_before(Tensor x, Tensor rows, Tensor bias, int64_t first, Tensor own, std::optional<Tensor> ignored,
+void count_before(Tensor x, Tensor rows, Tensor bias, int64_t first, Tensor self_index, std::optional<Tensor> ignored,
                   Tensor query, Tensor reference, Tensor equal, Tensor delta, Tensor index, Tensor relevant,
                   Tensor factor, Tensor shift, Tensor error, int64_t distance, int64_t ties, Tensor before) {
   common::check("count_before",
-                "x: float32 Q D, rows: float32 C D, bias: float32 B, own: int64 Q, ignored: strided bool Q J, "
-                "query: float64 Q E, reference: strided rows R E, equal: int64 R, delta: float64 Q P, index: int64 Q P, "
+                "x: float32 Q D, rows: float32 C D, bias: float32 B, self_index: int64 Q, "
+                "ignored: strided bool Q J, query: float64 Q E, reference: strided rows R E, equal: int64 R, delta: float64 Q P, index: int64 Q P, "
                 "relevant: int64 Q, factor: float64 Q, shift: float64 Q, error: float64 Q, before: int64 Q P+1",
-                x, rows, bias, own, ignored, query, reference, equal, delta, index, relevant, factor, shift, error, before);
+                x, rows, bias, self_index, ignored, query, reference, equal, delta, index, relevant, factor, shift, error, before);
   common::check_integer("count_before", "first", first, 0, std::min(bias.size(0), reference.size(0)) - rows.size(0));
   common::check_integer("count_before", "distance", distance, 0, kDistances - 1);
   common::check_integer("count_before", "ties", ties, 0, Positions::kPositivesLast);
@@ -243,7 +243,7 @@ void count_before(Tensor x, Tensor rows, Tensor bias, int64_t first, Tensor own,
     const Positions positions(reference, equal, distance, ties);
     return [&, count = Counter(queries, positions)](const Tile<float>& tile) mutable {
       const int64_t start = first + tile.column;
-      tile.mask_out(own, ignored, first);
+      tile.mask_out(self_index, ignored, first);
       for (int64_t n = 0; n < tile.queries; ++n) {
         const int64_t q = tile.query + n;
         const Positives positives = queries.positives(q);

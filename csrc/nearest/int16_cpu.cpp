@@ -1,9 +1,10 @@
 // Finds references that may be among the k nearest, by products of rows rounded to int16 with one scale per row.
 //
 // A query x and a reference y are rounded to x' and y'. Their product is exact: |x'| and |y'| are at most 2^15.5 units, so
-// no sum exceeds 32 bits. |x.y - x'.y'| <= |x - x'| |y| + |x'| |y - y'| <= width(x) share(y), so the filter value of the
-// reference is at least `lower` - slack(x), where lower = bias - x'.y' - width share, and at most
-// lower + 2 (width share + spread) + slack(x); for Euclidean distance x_scale and width include a factor of 2.
+// no sum exceeds 32 bits. |x.y - x'.y'| <= |x - x'| |y| + |x'| |y - y'| <= width(x) coefficient(y), so the
+// filter value of the reference is at least `lower` - rounding_error(x), where lower = bias - x'.y' - width coefficient, and
+// at most lower + 2 (width coefficient + bias_error) + rounding_error(x); for Euclidean distance x_scale and width include
+// a factor of 2.
 // search/README.md defines them.
 #include <torch/csrc/stable/library.h>
 
@@ -26,7 +27,7 @@ constexpr int kRows = 6;                                           // queries th
 struct Operands {
   const int32_t *x, *panels;
   const float* x_scale;                // (64 P,)
-  const float *scale, *bias, *share;  // (64 P,)
+  const float *scale, *bias, *coefficient;  // (64 P,)
   const float* width;                 // (Q,)
   int64_t depth;
 };
@@ -137,7 +138,7 @@ __attribute__((always_inline)) inline void compare(const Operands& o, int64_t q,
   for (int i = 0; i < kPanel; i += kLanes) {
     const Float term = __builtin_convertvector(load<typename V::Int>(products + i), Float) * load<Float>(o.scale + column + i);
     Float lower = load<Float>(o.bias + column + i);
-    V::add_product(lower, width, load<Float>(o.share + column + i));
+    V::add_product(lower, width, load<Float>(o.coefficient + column + i));
     V::add_product(lower, scale, term);
     row_mask |= uint64_t(V::below(lower, upper)) << i;
     std::memcpy(values + i, &lower, sizeof lower);
@@ -148,12 +149,12 @@ __attribute__((always_inline)) inline void compare(const Operands& o, int64_t q,
     hits.row_hits[hits.num_row_hits++] = {int32_t(q), int32_t(column + i), values[i]};
   }
   if (!hits.limits) return;
-  const Float share = -o.share[q] - Float{};
+  const Float coefficient = -o.coefficient[q] - Float{};
   uint64_t col_mask = 0;
 #pragma GCC unroll 8
   for (int i = 0; i < kPanel; i += kLanes) {
     Float lower = o.bias[q] - Float{};
-    V::add_product(lower, share, load<Float>(hits.widths + i));
+    V::add_product(lower, coefficient, load<Float>(hits.widths + i));
     V::add_product(lower, scale, load<Float>(product + i));
     col_mask |= uint64_t(V::below(lower, load<Float>(hits.limits + i))) << i;
     std::memcpy(values + i, &lower, sizeof lower);
@@ -216,20 +217,20 @@ void gather_rows(const Operands& o, int64_t query, int64_t end, std::vector<int3
 // floating type; `order` selects rows, -1 is a missing row; the center (D,) is float64. row = scale * codes + error with
 // scale (64 P,) float32; sizes (3, 64 P) float64: |row|, |scale * codes|, |error|. Rows that are missing, not finite or at
 // least 2^41 long become zeros with an infinite |row|.
-void to_words(Tensor rows, std::optional<Tensor> order, Tensor centre, double factor, Tensor panels, Tensor scale,
-              Tensor sizes, int64_t first) {
-  common::check("to_words",
-                "rows: strided rows N D, order: int64 M, centre: float64 D, panels: int16 P H 64 2, scale: float32 64P, "
+void quantize_rows(Tensor rows, std::optional<Tensor> order, Tensor center, double factor, Tensor panels, Tensor scale,
+                   Tensor sizes, int64_t first) {
+  common::check("quantize_rows",
+                "rows: strided rows N D, order: int64 M, center: float64 D, panels: int16 P H 64 2, scale: float32 64P, "
                 "sizes: float64 3 64P",
-                rows, order, centre, panels, scale, sizes);
-  if (order) common::check_range<int64_t>("to_words", "order", *order, rows.size(0), -1);
+                rows, order, center, panels, scale, sizes);
+  if (order) common::check_range<int64_t>("quantize_rows", "order", *order, rows.size(0), -1);
   const int64_t count = order ? order->size(0) : rows.size(0), dim = rows.size(1);
   const int64_t depth = panels.size(1), all = scale.size(0);
-  common::check_integer("to_words", "first", first, 0, all - count);
-  STD_TORCH_CHECK(2 * depth == dim + dim % 2, "to_words: got rows of ", dim, " columns, but panels of ", 2 * depth);
+  common::check_integer("quantize_rows", "first", first, 0, all - count);
+  STD_TORCH_CHECK(2 * depth == dim + dim % 2, "quantize_rows: got rows of ", dim, " columns, but panels of ", 2 * depth);
   const double max_length = 46338 - std::sqrt(double(dim)) / 2;  // 2^15.5, less the effect of rounding
   const auto* const selected = order ? data<const int64_t>(*order) : nullptr;
-  const auto* const center = data<const double>(centre);
+  const auto* const centers = data<const double>(center);
   int32_t* const panel = data<int32_t>(panels);
   float* const units = data<float>(scale);
   double *const lengths = data<double>(sizes), *const code_lengths = lengths + all, *const error_lengths = code_lengths + all;
@@ -237,7 +238,7 @@ void to_words(Tensor rows, std::optional<Tensor> order, Tensor centre, double fa
   for_rows(rows, [&](auto zero) {
     const auto* const from = data<const decltype(zero)>(rows);
     const int64_t stride = rows.stride(0), step = rows.stride(1);
-    common::in_parallel("to_words", count, kPanel, [&](int64_t begin, int64_t end) {
+    common::in_parallel("quantize_rows", count, kPanel, [&](int64_t begin, int64_t end) {
       const int64_t padded = (dim + 7) / 8 * 8;
       std::vector<double> centered(padded);
       std::vector<int16_t> buffer(padded);
@@ -251,8 +252,8 @@ void to_words(Tensor rows, std::optional<Tensor> order, Tensor centre, double fa
           const int64_t row_index = selected ? selected[n] : n, column = first + n;
           const auto* const row = from + std::max<int64_t>(row_index, 0) * stride;
           if (row_index < 0) std::fill_n(x, dim, 0.0);  // there may be no rows
-          else if (step == 1) for (int64_t d = 0; d < dim; ++d) x[d] = (static_cast<double>(row[d]) - center[d]) * factor;
-          else for (int64_t d = 0; d < dim; ++d) x[d] = (static_cast<double>(row[d * step]) - center[d]) * factor;
+          else if (step == 1) for (int64_t d = 0; d < dim; ++d) x[d] = (static_cast<double>(row[d]) - centers[d]) * factor;
+          else for (int64_t d = 0; d < dim; ++d) x[d] = (static_cast<double>(row[d * step]) - centers[d]) * factor;
           Eight squares = {}, largest = {}, code_squares = {}, error_squares = {};
           for (int64_t d = 0; d < padded; d += 8) {
             const Eight v = load<Eight>(x + d), size = v < 0 ? -v : v;
@@ -290,40 +291,41 @@ void to_words(Tensor rows, std::optional<Tensor> order, Tensor centre, double fa
 
 // Adds the references that may be among the k nearest of queries x. If first_column >= 0, a multiple of 64, the queries are
 // the first references, in order, and a product with a reference from `first_column` on updates both of its rows.
-void int16_candidates(Tensor x, Tensor x_scale, Tensor panels, Tensor scale, Tensor bias, Tensor share, Tensor spread,
-                   Tensor width, Tensor slack, Tensor own, Tensor bounds, Tensor column, Tensor number, Tensor limit,
-                   int64_t k, int64_t first_column) {
-  STD_TORCH_CHECK(common::int16_vector_bytes(), "int16_candidates: this processor does not multiply words (VNNI)");
+void int16_candidates(Tensor x, Tensor x_scale, Tensor panels, Tensor scale, Tensor bias, Tensor coefficient,
+                      Tensor bias_error, Tensor width, Tensor rounding_error, Tensor self_index, Tensor bounds,
+                      Tensor column, Tensor list_size, Tensor limit, int64_t k, int64_t first_column) {
+  STD_TORCH_CHECK(common::int16_vector_bytes(), "int16_candidates: this processor does not multiply int16 (VNNI)");
   STD_TORCH_CHECK(bias.size(0) <= std::numeric_limits<int32_t>::max(), "int16_candidates: got ", bias.size(0),
                   " references, but columns are 32 bits wide");
   common::check("int16_candidates",
                 "x: int16 X H 64 2, x_scale: float32 64X, panels: int16 P H 64 2, scale: float32 64P, bias: float32 64P, "
-                "share: float32 64P, spread: float32 64P, width: float32 N, slack: float32 N, own: int64 Q, "
-                "bounds: float32 N 2 C, column: int32 N C, number: int32 N, limit: float32 N",
-                x, x_scale, panels, scale, bias, share, spread, width, slack, own, bounds, column, number, limit);
+                "coefficient: float32 64P, bias_error: float32 64P, width: float32 N, rounding_error: float32 N, "
+                "self_index: int64 Q, bounds: float32 N 2 C, column: int32 N C, list_size: int32 N, limit: float32 N",
+                x, x_scale, panels, scale, bias, coefficient, bias_error, width, rounding_error, self_index, bounds, column,
+                list_size, limit);
   common::check_integer("int16_candidates", "k", k, 1, column.size(1) - 1);
   common::check_integer("int16_candidates", "first_column", first_column, -1, bias.size(0));
-  check_lists("int16_candidates", number, limit, column.size(1));
-  STD_TORCH_CHECK(own.size(0) <= x_scale.size(0) &&
-                      (first_column < 0 ? own.size(0) == number.size(0)
-                                        : own.size(0) <= number.size(0) && number.size(0) <= bias.size(0)),
+  check_lists("int16_candidates", list_size, limit, column.size(1));
+  STD_TORCH_CHECK(self_index.size(0) <= x_scale.size(0) &&
+                      (first_column < 0 ? self_index.size(0) == list_size.size(0)
+                                        : self_index.size(0) <= list_size.size(0) && list_size.size(0) <= bias.size(0)),
                   "int16_candidates: queries, lists and references do not fit together");
   STD_TORCH_CHECK(first_column < 0 || first_column % kPanel == 0, "int16_candidates: first begins no panel");
   const Operands operands{data<const int32_t>(x),   data<const int32_t>(panels), data<const float>(x_scale),
-                          data<const float>(scale), data<const float>(bias),     data<const float>(share),
+                          data<const float>(scale), data<const float>(bias),     data<const float>(coefficient),
                           data<const float>(width), panels.size(1)};
-  const int64_t queries = own.size(0), rows = number.size(0), size = bias.size(0);
+  const int64_t queries = self_index.size(0), rows = list_size.size(0), size = bias.size(0);
   const int64_t high = (queries + kHigh - 1) / kHigh, tiles = high * ((size + kWide - 1) / kWide);
   const bool is_symmetric = first_column >= 0;
-  const auto* const self = data<const int64_t>(own);
-  const auto* const errors = data<const float>(spread);
+  const auto* const self = data<const int64_t>(self_index);
+  const auto* const errors = data<const float>(bias_error);
   std::atomic<int64_t> next{0};
   const stop::Flag stop;
   Locks locks(rows);
   common::in_parallel("int16_candidates", std::min<int64_t>(torch::stable::get_num_threads(), tiles), 1, [&](int64_t, int64_t) {
-    const Candidates candidates(slack, bounds, column, number, limit, k);
+    const Candidates candidates(rounding_error, bounds, column, list_size, limit, k);
     const auto push = [&](const Hit& hit) {
-      const float gap = 2 * (operands.width[hit.q] * operands.share[hit.column] + errors[hit.column]);
+      const float gap = 2 * (operands.width[hit.q] * operands.coefficient[hit.column] + errors[hit.column]);
       candidates.push(hit.q, hit.lower, gap, hit.column);
     };
     float query_limits[kHigh], limits[kPanel], widths[kPanel];
@@ -377,7 +379,7 @@ Tensor is_available(Tensor like) {
 }  // namespace nearest
 
 STABLE_TORCH_LIBRARY_IMPL(tensormetrics, CPU, m) {
-  m.impl("to_words", TORCH_BOX(&nearest::to_words));
+  m.impl("quantize_rows", TORCH_BOX(&nearest::quantize_rows));
   m.impl("int16_candidates", TORCH_BOX(&nearest::int16_candidates));
-  m.impl("multiplies_words", TORCH_BOX(&nearest::is_available));
+  m.impl("supports_int16", TORCH_BOX(&nearest::is_available));
 }

@@ -30,9 +30,9 @@ struct Tile {
   void mask_out(int64_t q, int64_t c) const {
     if (c >= column && c < column + columns) row(q)[c - column] = std::numeric_limits<T>::infinity();
   }
-  // own: (Q,) references; the first column is reference `first`; ignored: (Q, R)
-  void mask_out(const Tensor& own, const std::optional<Tensor>& ignored, int64_t first) const {
-    const int64_t* self = data<const int64_t>(own) + query;
+  // self_index: (Q,) references; the first column is reference `first`; ignored: (Q, R)
+  void mask_out(const Tensor& self_index, const std::optional<Tensor>& ignored, int64_t first) const {
+    const int64_t* self = data<const int64_t>(self_index) + query;
     for (int64_t q = 0; q < queries; ++q) mask_out(q, self[q] - first);
     if (!ignored) return;
     const int64_t stop = std::min(column + columns, ignored->size(1) - first), stride = ignored->stride(1);

@@ -59,8 +59,8 @@ struct TopK {
   T* limit;
   int64_t capacity, k;
 
-  TopK(const Tensor& keys, const Tensor& number, const Tensor& limit, int64_t k)
-      : key(data<KeyType>(keys)), count(data<int32_t>(number)), limit(data<T>(limit)),
+  TopK(const Tensor& keys, const Tensor& count, const Tensor& limit, int64_t k)
+      : key(data<KeyType>(keys)), count(data<int32_t>(count)), limit(data<T>(limit)),
         capacity(keys.size(1)), k(k) {
     static_assert(sizeof(KeyType) == 2 * sizeof(T), "an entry takes two numbers");
   }
@@ -80,28 +80,28 @@ struct TopK {
 
 // Adds the entries of x: (Q, D) times rows: (C, D), transposed, plus bias, for references first, first + 1, ... to the lists
 // of queries q, or if start is not negative, to those of references start + q and of all later references.
-void update_topk(Tensor x, Tensor rows, Tensor bias, int64_t first, Tensor own, std::optional<Tensor> ignored,
-                Tensor keys, Tensor number, Tensor limit, int64_t kept, int64_t start) {
+void update_topk(Tensor x, Tensor rows, Tensor bias, int64_t first, Tensor self_index, std::optional<Tensor> ignored,
+                Tensor keys, Tensor count, Tensor limit, int64_t k, int64_t start) {
   const int64_t references = bias.size(0);
   STD_TORCH_CHECK(references <= std::numeric_limits<int32_t>::max(), "update_topk: got ", references,
                   " references, but columns are 32 bits wide");
   common::check("update_topk",
-                "x: real Q D, rows: real C D, bias: real R, own: int64 Q, ignored: strided bool Q J, keys: real N K 2, "
-                "number: int32 N, limit: real N",
-                x, rows, bias, own, ignored, keys, number, limit);
+                "x: real Q D, rows: real C D, bias: real R, self_index: int64 Q, ignored: strided bool Q J, keys: real N K 2, "
+                "count: int32 N, limit: real N",
+                x, rows, bias, self_index, ignored, keys, count, limit);
   const bool is_symmetric = start >= 0;
   const int64_t queries = limit.size(0);
   common::check_integer("update_topk", "first", first, 0,
                         (is_symmetric ? std::min(references, queries) : references) - rows.size(0));
-  common::check_integer("update_topk", "kept", kept, 1, keys.size(1) - 1);
+  common::check_integer("update_topk", "k", k, 1, keys.size(1) - 1);
   if (is_symmetric) common::check_integer("update_topk", "start", start, 0, std::min(references, queries) - x.size(0));
   else STD_TORCH_CHECK(x.size(0) == queries, "update_topk: got ", x.size(0), " queries, but lists for ", queries);
-  common::check_range<int32_t>("update_topk", "number", number, keys.size(1));
+  common::check_range<int32_t>("update_topk", "count", count, keys.size(1));
   const int64_t shift = is_symmetric ? start : 0, diagonal = is_symmetric ? start - first : -x.size(0);
   Locks locks(limit.size(0));
   for_type(x, [&](auto zero) {
     using T = decltype(zero);
-    const TopK<T> topk(keys, number, limit, kept);
+    const TopK<T> topk(keys, count, limit, k);
     const T* offset = data<const T>(bias);
     const auto update_rows = [&](const Tile<T>& tile, int64_t begin, int64_t end) {
       const int64_t column = first + tile.column;
@@ -139,7 +139,7 @@ void update_topk(Tensor x, Tensor rows, Tensor bias, int64_t first, Tensor own, 
     };
     for_tiles<T>("update_topk", x, rows, kRows, kColumns, diagonal, [&] {
       return [&](const Tile<T>& tile) {
-        tile.mask_out(own, ignored, first);
+        tile.mask_out(self_index, ignored, first);
         const int64_t begin = shift + tile.query, end = begin + tile.queries, column = first + tile.column;
         locks.for_blocks(begin, end, [&](int64_t from, int64_t to) { update_rows(tile, from, to); });
         if (!is_symmetric) return;
@@ -150,28 +150,28 @@ void update_topk(Tensor x, Tensor rows, Tensor bias, int64_t first, Tensor own, 
   });
 }
 
-// Returns the `kept` smallest values (Q, kept) float64, ascending, and their columns (Q, kept) int64, padded by infinity and
+// Returns the `k` smallest values (Q, k) float64, ascending, and their columns (Q, k) int64, padded by infinity and
 // -1.
-std::tuple<Tensor, Tensor> finalize_topk(Tensor keys, Tensor number, Tensor limit, int64_t kept) {
-  common::check("finalize_topk", "keys: real N K 2, number: int32 N, limit: real N", keys, number, limit);
-  common::check_range<int32_t>("finalize_topk", "number", number, keys.size(1) + 1);
-  common::check_integer("finalize_topk", "kept", kept, 0, std::numeric_limits<int32_t>::max());
+std::tuple<Tensor, Tensor> finalize_topk(Tensor keys, Tensor count, Tensor limit, int64_t k) {
+  common::check("finalize_topk", "keys: real N K 2, count: int32 N, limit: real N", keys, count, limit);
+  common::check_range<int32_t>("finalize_topk", "count", count, keys.size(1) + 1);
+  common::check_integer("finalize_topk", "k", k, 0, std::numeric_limits<int32_t>::max());
   const int64_t queries = limit.size(0);
-  Tensor value = torch::stable::new_empty(limit, {queries, kept}, ScalarType::Double);
-  Tensor column = torch::stable::new_empty(limit, {queries, kept}, ScalarType::Long);
+  Tensor value = torch::stable::new_empty(limit, {queries, k}, ScalarType::Double);
+  Tensor column = torch::stable::new_empty(limit, {queries, k}, ScalarType::Long);
   const stop::Flag stop;
   for_type(limit, [&](auto zero) {
     using T = decltype(zero);
-    const TopK<T> topk(keys, number, limit, kept);
+    const TopK<T> topk(keys, count, limit, k);
     common::in_parallel("finalize_topk", queries, 8, [&](int64_t begin, int64_t end) {
       for (int64_t q = begin; q < end && !stop(); ++q) {
         auto* from = topk.key + q * topk.capacity;
-        const int64_t size = std::min<int64_t>(kept, topk.count[q]);
+        const int64_t size = std::min<int64_t>(k, topk.count[q]);
         if (size < topk.count[q]) std::nth_element(from, from + size, from + topk.count[q]);
         std::sort(from, from + size);
-        for (int64_t n = 0; n < kept; ++n) {
-          data<double>(value)[q * kept + n] = n < size ? value_of<T>(from[n]) : std::numeric_limits<double>::infinity();
-          data<int64_t>(column)[q * kept + n] = n < size ? static_cast<int32_t>(from[n]) : -1;
+        for (int64_t n = 0; n < k; ++n) {
+          data<double>(value)[q * k + n] = n < size ? value_of<T>(from[n]) : std::numeric_limits<double>::infinity();
+          data<int64_t>(column)[q * k + n] = n < size ? static_cast<int32_t>(from[n]) : -1;
         }
       }
     });

@@ -34,9 +34,9 @@ struct Section {
   int64_t begin, end;
   int64_t lines = 0;              // line breaks in it
   int64_t wrong = 0, fields = 0;  // number, from 1, and field count of the first line with a different field count
-  std::vector<int64_t> positions{};  // (rows, kept, 2)
+  std::vector<int64_t> positions{};  // (rows, selected, 2)
 
-  void split(const uint8_t* data, int64_t columns, const std::vector<bool>& is_kept) {
+  void split(const uint8_t* data, int64_t columns, const std::vector<bool>& is_selected) {
     int64_t position = begin, count = 0;
     const auto is_valid = [&] {
       if (count == 0 || count == columns) return true;
@@ -52,7 +52,7 @@ struct Section {
       if (position == end) break;
       const int64_t first = position;
       while (position < end && !is_blank(data[position])) ++position;
-      if (count < columns && is_kept[count]) positions.push_back(first), positions.push_back(position);
+      if (count < columns && is_selected[count]) positions.push_back(first), positions.push_back(position);
       ++count;
     }
     is_valid();
@@ -75,22 +75,22 @@ Tensor new_int64(const Tensor& like, std::initializer_list<int64_t> sizes) {
   return torch::stable::new_empty(like, std::vector<int64_t>(sizes), ScalarType::Long);
 }
 
-// (bytes,) uint8, complete lines of `columns` fields; `kept` selects fields  ->  (kept, rows, 2) int64 positions, and (2,)
+// (bytes,) uint8, complete lines of `columns` fields; `selected` selects fields  ->  (selected, rows, 2) int64 positions, and (2,)
 // int64: number, from 1, and field count of the first wrong line; 0, 0 if all lines are valid.
-std::tuple<Tensor, Tensor> split_columns(Tensor data, int64_t columns, std::vector<int64_t> kept) {
+std::tuple<Tensor, Tensor> split_columns(Tensor data, int64_t columns, std::vector<int64_t> selected) {
   common::check("split_columns", "data: uint8 B", data);
   const auto* bytes = static_cast<const uint8_t*>(data.data_ptr());
   common::check_integer("split_columns", "columns", columns, 1, kMaxColumns);
-  STD_TORCH_CHECK(!kept.empty() && kept[0] >= 0 && kept.back() < columns &&
-                      std::adjacent_find(kept.begin(), kept.end(), std::greater_equal<>()) == kept.end(),
+  STD_TORCH_CHECK(!selected.empty() && selected[0] >= 0 && selected.back() < columns &&
+                      std::adjacent_find(selected.begin(), selected.end(), std::greater_equal<>()) == selected.end(),
                   "split_columns: wanted some of ", columns, " columns, ascending");
-  std::vector<bool> is_kept(columns);
-  for (const int64_t column : kept) is_kept[column] = true;
+  std::vector<bool> is_selected(columns);
+  for (const int64_t column : selected) is_selected[column] = true;
   std::vector<Section> parts = sections(bytes, data.size(0));
   common::in_parallel("split_columns", parts.size(), 1, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) parts[i].split(bytes, columns, is_kept);
+    for (int64_t i = begin; i < end; ++i) parts[i].split(bytes, columns, is_selected);
   });
-  const int64_t width = kept.size();
+  const int64_t width = selected.size();
   Tensor wrong = new_int64(data, {2});
   auto* first_wrong = static_cast<int64_t*>(wrong.data_ptr());
   first_wrong[0] = first_wrong[1] = 0;
@@ -100,26 +100,26 @@ std::tuple<Tensor, Tensor> split_columns(Tensor data, int64_t columns, std::vect
     lines += part.lines, rows += part.positions.size() / (2 * width);
   }
   if (first_wrong[0]) return {new_int64(data, {width, 0, 2}), wrong};
-  Tensor places = new_int64(data, {width, rows, 2});
-  auto* bounds = static_cast<int64_t*>(places.data_ptr());
+  Tensor spans = new_int64(data, {width, rows, 2});
+  auto* bounds = static_cast<int64_t*>(spans.data_ptr());
   for (const Section& part : parts) {
     const int64_t n = part.positions.size() / (2 * width);
     for (int64_t i = 0; i < n; ++i)
       for (int64_t k = 0; k < width; ++k) std::copy_n(&part.positions[2 * (i * width + k)], 2, bounds + 2 * (k * rows + i));
     bounds += 2 * n;
   }
-  return {places, wrong};
+  return {spans, wrong};
 }
 
 // Checks that all fields lie within the bytes.
-void check_places(const char* operation, const Tensor& data, const Tensor& places) {
-  common::check(operation, "data: uint8 B, places: int64 N 2", data, places);
-  const auto* bounds = static_cast<const int64_t*>(places.data_ptr());
-  const int64_t n = places.size(0), bytes = data.size(0);
+void check_spans(const char* operation, const Tensor& data, const Tensor& spans) {
+  common::check(operation, "data: uint8 B, spans: int64 N 2", data, spans);
+  const auto* bounds = static_cast<const int64_t*>(spans.data_ptr());
+  const int64_t n = spans.size(0), bytes = data.size(0);
   bool wrong = false;
   for (int64_t i = 0; i < n; ++i)
     wrong |= bounds[2 * i] < 0 || bounds[2 * i] > bounds[2 * i + 1] || bounds[2 * i + 1] > bytes;
-  STD_TORCH_CHECK(!wrong, operation, ": got places outside of 0 to ", bytes, ", or that end before they begin");
+  STD_TORCH_CHECK(!wrong, operation, ": got spans outside of 0 to ", bytes, ", or that end before they begin");
 }
 
 constexpr double kTens[] = {1,   1e1, 1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8, 1e9,
@@ -163,16 +163,16 @@ bool read(const uint8_t* begin, const uint8_t* end, double& value) {
 }
 
 // (bytes,) uint8, (n, 2) int64 contiguous  ->  (n,) float64, (n,) bool: which fields are no numbers
-std::tuple<Tensor, Tensor> numbers_of_fields(Tensor data, Tensor places) {
-  check_places("numbers_of_fields", data, places);
-  const int64_t n = places.size(0);
+std::tuple<Tensor, Tensor> parse_numbers(Tensor data, Tensor spans) {
+  check_spans("parse_numbers", data, spans);
+  const int64_t n = spans.size(0);
   Tensor values = torch::stable::new_empty(data, {n}, ScalarType::Double);
   Tensor wrong = torch::stable::new_empty(data, {n}, ScalarType::Bool);
   const auto* bytes = static_cast<const uint8_t*>(data.data_ptr());
-  const auto* bounds = static_cast<const int64_t*>(places.data_ptr());
+  const auto* bounds = static_cast<const int64_t*>(spans.data_ptr());
   auto* value = static_cast<double*>(values.data_ptr());
   auto* bad = static_cast<bool*>(wrong.data_ptr());
-  common::in_parallel("numbers_of_fields", n, kGrain, [&](int64_t begin, int64_t end) {
+  common::in_parallel("parse_numbers", n, kGrain, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       value[i] = 0;
       bad[i] = !read(bytes + bounds[2 * i], bytes + bounds[2 * i + 1], value[i]);
@@ -182,15 +182,15 @@ std::tuple<Tensor, Tensor> numbers_of_fields(Tensor data, Tensor places) {
 }
 
 // (bytes,) uint8, (n, 2) int64 contiguous  ->  (n, width) int64: the bytes of each field, then 0
-Tensor words_of_fields(Tensor data, Tensor places, int64_t width) {
-  check_places("words_of_fields", data, places);
-  common::check_integer("words_of_fields", "width", width, 1, kMaxColumns);
-  const int64_t n = places.size(0);
+Tensor pack_fields(Tensor data, Tensor spans, int64_t width) {
+  check_spans("pack_fields", data, spans);
+  common::check_integer("pack_fields", "width", width, 1, kMaxColumns);
+  const int64_t n = spans.size(0);
   Tensor words = new_int64(data, {n, width});
   const auto* bytes = static_cast<const uint8_t*>(data.data_ptr());
-  const auto* bounds = static_cast<const int64_t*>(places.data_ptr());
+  const auto* bounds = static_cast<const int64_t*>(spans.data_ptr());
   auto* out = static_cast<uint8_t*>(words.data_ptr());
-  common::in_parallel("words_of_fields", n, kGrain, [&](int64_t begin, int64_t end) {
+  common::in_parallel("pack_fields", n, kGrain, [&](int64_t begin, int64_t end) {
     std::memset(out + 8 * width * begin, 0, 8 * width * (end - begin));
     for (int64_t i = begin; i < end; ++i) {
       const int64_t length = std::min(bounds[2 * i + 1] - bounds[2 * i], 8 * width);
@@ -280,9 +280,9 @@ int64_t read_spaced_row(const uint8_t* data, int64_t begin, int64_t end, int64_t
 
 // (bytes,) uint8, lines of a word and `columns` numbers  ->  (n, 2) int64, begin and end of the words, (n, columns) float32,
 // rounded from float64 as numpy does; and () bool: whether some line differs, so that the results are undefined.
-std::tuple<Tensor, Tensor, Tensor> rows_of_words(Tensor data, int64_t columns) {
-  common::check("rows_of_words", "data: uint8 B", data);
-  common::check_integer("rows_of_words", "columns", columns, 1, kMaxColumns);
+std::tuple<Tensor, Tensor, Tensor> parse_word_vectors(Tensor data, int64_t columns) {
+  common::check("parse_word_vectors", "data: uint8 B", data);
+  common::check_integer("parse_word_vectors", "columns", columns, 1, kMaxColumns);
   const auto* bytes = static_cast<const uint8_t*>(data.data_ptr());
   const int64_t size = data.size(0);
   std::vector<int64_t> starts;
@@ -293,12 +293,12 @@ std::tuple<Tensor, Tensor, Tensor> rows_of_words(Tensor data, int64_t columns) {
   }
   const int64_t n = starts.size();
   starts.push_back(size);
-  Tensor places = new_int64(data, {n, 2}), wrong = torch::stable::new_empty(data, {}, ScalarType::Bool);
+  Tensor spans = new_int64(data, {n, 2}), wrong = torch::stable::new_empty(data, {}, ScalarType::Bool);
   Tensor values = torch::stable::new_empty(data, {n, columns}, ScalarType::Float);
-  auto* bounds = static_cast<int64_t*>(places.data_ptr());
+  auto* bounds = static_cast<int64_t*>(spans.data_ptr());
   auto* value = static_cast<float*>(values.data_ptr());
   std::atomic<bool> other{false};
-  common::in_parallel("rows_of_words", n, std::max<int64_t>(kGrain / columns, 1), [&](int64_t begin, int64_t end) {
+  common::in_parallel("parse_word_vectors", n, std::max<int64_t>(kGrain / columns, 1), [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end && !other; ++i) {
       const int64_t last = starts[i + 1] - (bytes[starts[i + 1] - 1] == '\n');
       bounds[2 * i] = starts[i];
@@ -309,14 +309,14 @@ std::tuple<Tensor, Tensor, Tensor> rows_of_words(Tensor data, int64_t columns) {
     }
   });
   *static_cast<bool*>(wrong.data_ptr()) = other;
-  return {places, values, wrong};
+  return {spans, values, wrong};
 }
 
 }  // namespace text
 
 STABLE_TORCH_LIBRARY_IMPL(tensormetrics, CPU, m) {
   m.impl("split_columns", TORCH_BOX(&text::split_columns));
-  m.impl("numbers_of_fields", TORCH_BOX(&text::numbers_of_fields));
-  m.impl("words_of_fields", TORCH_BOX(&text::words_of_fields));
-  m.impl("rows_of_words", TORCH_BOX(&text::rows_of_words));
+  m.impl("parse_numbers", TORCH_BOX(&text::parse_numbers));
+  m.impl("pack_fields", TORCH_BOX(&text::pack_fields));
+  m.impl("parse_word_vectors", TORCH_BOX(&text::parse_word_vectors));
 }

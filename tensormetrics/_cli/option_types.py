@@ -89,8 +89,8 @@ def figure_file(context: click.Context, option: click.Parameter, path: Path | No
     return writable(context, option, path)
 
 
-AtLeastOne = Annotated[int, Option(type=click.IntRange(1), metavar="N")]
-AtLeastTwo = Annotated[int, Option(type=click.IntRange(2), metavar="N")]
+PositiveInt = Annotated[int, Option(type=click.IntRange(1), metavar="N")]
+IntFromTwo = Annotated[int, Option(type=click.IntRange(2), metavar="N")]
 Inches = Annotated[tuple[float, float], Option(type=Size(), metavar="WIDTHxHEIGHT")]
 OutputFile = Annotated[Path, Option(callback=writable, metavar="FILE")]
 FigureFile = Annotated[Path, Option(callback=figure_file, metavar="FILE")]

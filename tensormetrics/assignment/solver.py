@@ -74,27 +74,8 @@ def linear_sum_assignment(
     """
     if check:
         break_graph("linear_sum_assignment reads costs and solutions with check=True; write check=False for one graph")
-    _checks.shape("cost", cost, "...", "R", "C")
-    if cost.dtype == torch.bool or cost.dtype.is_complex:
-        raise ValueError(f"cost: got {cost.dtype}, wanted a real dtype; write cost.float()")
     counts = {"row_lengths": row_lengths, "col_lengths": col_lengths, "col_capacity": col_capacity}
-    reals = {"unmatched_cost": unmatched_cost if isinstance(unmatched_cost, Tensor) else None}
-    _checks.same_device(cost=cost, mask=mask, **counts, **reals)
-    for name, tensor in (counts | reals).items():
-        if tensor is not None:
-            _checks.shape(name, tensor, *cost.shape[:-2], *(cost.shape[-1:] if name == "col_capacity" else ()))
-    for name, count in counts.items():
-        if count is not None:
-            _checks.integral(name, count)
-    if mask is not None:
-        _checks.shape("mask", mask, *cost.shape)
-        if mask.dtype != torch.bool:
-            raise ValueError(f"mask: got {mask.dtype}, wanted torch.bool; write mask.bool()")
-    if unmatched_cost is not None and not isinstance(unmatched_cost, Tensor):
-        _checks.check_number(
-            "unmatched_cost", unmatched_cost, "a finite number, or None where not allowed", math.isfinite
-        )
-    _checks.check_choice("maximize", maximize, (False, True))
+    _check_arguments(cost, maximize, mask, unmatched_cost, **counts)
 
     working = torch.float32 if cost.dtype in (torch.float16, torch.bfloat16) else torch.float64
     costs = cost if cost.dtype in (torch.float32, torch.float64) else cost.to(working)
@@ -112,6 +93,32 @@ def linear_sum_assignment(
     if check and not bool(total.isfinite().all()):
         _raise(status, cost, maximize, unmatched_cost, **counts)
     return Assignment(col_of_row, row_of_col, total, row_dual, col_dual, status)
+
+
+def _check_arguments(
+    cost: Tensor, maximize: bool, mask: Tensor | None, unmatched_cost: float | Tensor | None, **counts: Tensor | None
+) -> None:
+    """Raise an error if a type, dtype, device or shape is wrong; no entry of a tensor is read."""
+    _checks.shape("cost", cost, "...", "R", "C")
+    if cost.dtype == torch.bool or cost.dtype.is_complex:
+        raise ValueError(f"cost: got {cost.dtype}, wanted a real dtype; write cost.float()")
+    reals = {"unmatched_cost": unmatched_cost if isinstance(unmatched_cost, Tensor) else None}
+    _checks.same_device(cost=cost, mask=mask, **counts, **reals)
+    for name, tensor in (counts | reals).items():
+        if tensor is not None:
+            _checks.shape(name, tensor, *cost.shape[:-2], *(cost.shape[-1:] if name == "col_capacity" else ()))
+    for name, count in counts.items():
+        if count is not None:
+            _checks.integral(name, count)
+    if mask is not None:
+        _checks.shape("mask", mask, *cost.shape)
+        if mask.dtype != torch.bool:
+            raise ValueError(f"mask: got {mask.dtype}, wanted torch.bool; write mask.bool()")
+    if unmatched_cost is not None and not isinstance(unmatched_cost, Tensor):
+        _checks.check_number(
+            "unmatched_cost", unmatched_cost, "a finite number, or None where not allowed", math.isfinite
+        )
+    _checks.check_choice("maximize", maximize, (False, True))
 
 
 def _check_exact(

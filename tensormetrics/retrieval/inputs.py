@@ -119,7 +119,7 @@ def both_or_neither(**pair: Any) -> None:
         raise ValueError(f"{missing[0]}: got None, wanted both {' and '.join(pair)} or neither")
 
 
-def alike(query: Tensor, reference: Tensor) -> tuple[Tensor, Tensor]:
+def promote_dtypes(query: Tensor, reference: Tensor) -> tuple[Tensor, Tensor]:
     """Convert both tensors to one dtype, as user-defined functions expect; equal inputs stay one tensor."""
     dtype = torch.promote_types(query.dtype, reference.dtype)
     return query.to(dtype), reference.to(dtype)
@@ -158,7 +158,7 @@ def check_squares(**tensors: Tensor) -> None:
 
 def _check_rows(name: str, rows: Tensor, is_invalid: Callable[[Tensor], Tensor], problem: str, expected: str) -> None:
     # is_invalid: (n, ...)  ->  (n,) bool
-    chunks = rows.unsqueeze(-1).flatten(1).split(few_rows(rows))
+    chunks = rows.unsqueeze(-1).flatten(1).split(rows_per_chunk(rows))
     invalid = torch.cat([is_invalid(chunk) for chunk in chunks])
     if invalid.any():
         raise ValueError(
@@ -167,7 +167,7 @@ def _check_rows(name: str, rows: Tensor, is_invalid: Callable[[Tensor], Tensor],
         )
 
 
-def few_rows(tensor: Tensor) -> int:
+def rows_per_chunk(tensor: Tensor) -> int:
     """Return the number of rows to process at once, so that temporary tensors stay small."""
     return max(2**20 // max(tensor.shape[1:].numel(), 1), 1)
 
@@ -175,7 +175,7 @@ def few_rows(tensor: Tensor) -> int:
 def largest_of_columns(rows: Tensor, prepare: Callable[[Tensor], Tensor] = Tensor.double) -> Tensor:
     # rows: (N, D)  ->  (D,) float64, maximum absolute values
     largest = torch.zeros(rows.shape[1], dtype=torch.float64, device=rows.device)
-    for chunk in rows.split(few_rows(rows)) if len(rows) else ():
+    for chunk in rows.split(rows_per_chunk(rows)) if len(rows) else ():
         largest = torch.maximum(largest, prepare(chunk).abs().amax(0))
     return largest
 
@@ -188,7 +188,7 @@ def class_parts(
     """Sum the rows of each class after `prepare`, in float64, with the same bits for any order of the rows."""
     sums = torch.zeros(len(COARSE), classes, rows.shape[1], dtype=torch.float64, device=rows.device)
     # A chunk fits into a CPU's cache; with fewer rows than classes the sums would take longer than the rows.
-    step = max(few_rows(rows) // (8 if rows.device.type == "cpu" else 1), classes, 1)
+    step = max(rows_per_chunk(rows) // (8 if rows.device.type == "cpu" else 1), classes, 1)
     for chunk, chunk_codes in zip(rows.split(step), codes.split(step), strict=True) if len(rows) else ():
         order = chunk_codes.argsort(stable=True)
         chunk_classes, lengths = chunk_codes[order].unique_consecutive(return_counts=True)
@@ -224,7 +224,7 @@ def budget(memory_budget: int | None, device: torch.device) -> int:
 class ShardLayout(NamedTuple):
     """Numbers of queries and references of each rank, if rows stay on several ranks, in the order of ranks.
 
-    group: the ranks, None = all; memory: the smallest memory budget of all ranks; found: neighbours of the local
+    group: the ranks, None = all; memory: the smallest memory budget of all ranks; cache: neighbors of the local
     queries, (n, k), after the search.
     """
 
@@ -232,14 +232,14 @@ class ShardLayout(NamedTuple):
     reference: list[int]
     group: ProcessGroup | None
     memory: int
-    found: dict[str, Tensor]
+    cache: dict[str, Tensor]
 
-    def own(self) -> slice:
+    def local_queries(self) -> slice:
         """Return the slice of all queries that are on this rank."""
         rank = torch.distributed.get_rank(self.group)
         return slice(sum(self.query[:rank]), sum(self.query[: rank + 1]))
 
-    def own_references(self) -> slice:
+    def local_references(self) -> slice:
         """Return the slice of all references that are on this rank."""
         rank = torch.distributed.get_rank(self.group)
         return slice(sum(self.reference[:rank]), sum(self.reference[: rank + 1]))
@@ -261,9 +261,9 @@ class RetrievalInputs(NamedTuple):
 
     query (Q, D), reference (N, D) floating; query_labels (Q,) or (Q, L), reference_labels (N,) or (N, L).
     shared: number of leading queries that are also the leading references, and no neighbours of themselves.
-    own (Q,) int64: index of the reference that is the query itself, -1 = none; replaces `shared` for other orders.
+    query_index (Q,) int64: the reference that is the query itself, -1 = none; replaces `shared` for other orders.
     ignore, gains: as in `positive_ranks`.
-    spread: if given, query and reference hold only the rows of this rank; all other fields cover all ranks.
+    layout: if given, query and reference hold only the rows of this rank; all other fields cover all ranks.
     stream: the references, if they are read in blocks; `reference` is then empty.
     """
 
@@ -274,18 +274,18 @@ class RetrievalInputs(NamedTuple):
     shared: int
     ignore: Ignore | None = None
     gains: Gains | None = None
-    own: Tensor | None = None
-    spread: ShardLayout | None = None
+    query_index: Tensor | None = None
+    layout: ShardLayout | None = None
     stream: Stream | None = None
 
     def self_index(self) -> Tensor:
         # ->  (Q,) int64, index of the reference that is the query itself, -1 = none
-        if self.own is not None:
-            return self.own
+        if self.query_index is not None:
+            return self.query_index
         rows = torch.arange(len(self.query_labels), device=self.query_labels.device)
         return torch.where(rows < self.shared, rows, -1)
 
-    def without(self, ignore: Ignore | None) -> "RetrievalInputs":
+    def ignoring(self, ignore: Ignore | None) -> "RetrievalInputs":
         """Return the inputs with these references ignored."""
         if ignore is None:
             return self
@@ -293,7 +293,7 @@ class RetrievalInputs(NamedTuple):
             raise ValueError("ignore: got some together with cameras, wanted one of them")
         return self._replace(ignore=ignore)
 
-    def of_queries(self, queries: Tensor) -> "RetrievalInputs":
+    def select_queries(self, queries: Tensor) -> "RetrievalInputs":
         # queries: (q,) int64, rows of this rank
         """Return the inputs restricted to a subset of the queries."""
         ignore, gains = self.ignore, self.gains
@@ -314,9 +314,9 @@ class RetrievalInputs(NamedTuple):
             shared=0,
             ignore=ignore,
             gains=gains,
-            own=self.self_index()[queries],
+            query_index=self.self_index()[queries],
         )
 
     def all_shared(self) -> bool:
         """Return whether the leading references are the queries, in order."""
-        return self.own is None and self.shared == len(self.query_labels)
+        return self.query_index is None and self.shared == len(self.query_labels)

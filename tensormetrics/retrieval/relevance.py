@@ -44,7 +44,7 @@ class Relevance:
         ignore: Ignore | None = None,
     ) -> None:
         # query_labels: (Q[, L])  reference_labels: (N[, L])  self_index: (Q,) int64, -1 = none
-        query_labels, reference_labels = same_kind(query_labels, reference_labels)
+        query_labels, reference_labels = check_label_dtypes(query_labels, reference_labels)
         self.shape = (len(query_labels), len(reference_labels))
         self.self_index = self_index
         columns = query_labels.shape[1] if query_labels.ndim > 1 else 1
@@ -185,7 +185,7 @@ def check_triples(gains: tuple[Tensor, ...], shape: tuple[int, ...]) -> None:
         raise ValueError("gains: got values that are negative or not finite, wanted finite numbers >= 0")
 
 
-def numbered_anew(triples: Triples, query_index: Tensor, reference_index: Tensor) -> Triples:
+def renumber_triples(triples: Triples, query_index: Tensor, reference_index: Tensor) -> Triples:
     # query_index: (Q,) int64  reference_index: (N,) int64, -1 = left out
     """Select the triples of a subset of the queries and references, and renumber them."""
     query, reference, gain = query_index[triples[0].long()], reference_index[triples[1].long()], triples[2]
@@ -197,10 +197,10 @@ def triples_of(triples: Triples, queries: Tensor, shape: tuple[int, int]) -> Tri
     # queries: (q,) int64, distinct
     """Select the triples of a subset of the queries, and number these in the given order."""
     check_triples(triples, shape)
-    return numbered_anew(triples, positions_among(queries, shape[0]), torch.arange(shape[1], device=queries.device))
+    return renumber_triples(triples, inverse_index(queries, shape[0]), torch.arange(shape[1], device=queries.device))
 
 
-def positions_among(selected: Tensor, count: int) -> Tensor:
+def inverse_index(selected: Tensor, count: int) -> Tensor:
     # selected: (n,) int64, distinct, below count  ->  (count,) int64, -1 = not selected
     positions = selected.new_full((count,), -1)
     positions[selected] = torch.arange(len(selected), device=selected.device)
@@ -261,7 +261,7 @@ def columns_of(mask: Tensor) -> Tensor:
     return column.new_full((len(mask), int(counts.max())), -1).index_put((row, position), column)
 
 
-def same_kind(query_labels: Tensor, reference_labels: Tensor) -> tuple[Tensor, Tensor]:
+def check_label_dtypes(query_labels: Tensor, reference_labels: Tensor) -> tuple[Tensor, Tensor]:
     # (Q[, L]), (N[, L])  ->  labels of a common dtype, (Q,), (N,) if L is 1
     names = ("query_labels", "reference_labels")
     labels = [

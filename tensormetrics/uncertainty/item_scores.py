@@ -30,7 +30,7 @@ class ItemScores(NamedTuple):
 
     def selected(self, is_selected: Tensor) -> "ItemScores":
         # is_selected: (I,) bool
-        columns = self.values, self.names().numbers, self.groups
+        columns = self.values, self.names().ids, self.groups
         values, ids, groups = (None if column is None else column[is_selected] for column in columns)
         return ItemScores(cast(Tensor, values), ids, groups)
 
@@ -195,7 +195,7 @@ class Scores:
         rows = torch.cat([values.nan_to_num(0), values.isfinite().double()], 1)
         sums, names = sums_by_item(rows, ItemNames(item_ids, groups))
         value_sums, counts = sums.chunk(2, 1)
-        return ItemScores(value_sums / counts, names.numbers, names.groups)
+        return ItemScores(value_sums / counts, names.ids, names.groups)
 
 
 def _numbers(scores: Any) -> Tensor:

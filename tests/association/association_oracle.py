@@ -1,4 +1,4 @@
-"""The scores of association written out as loops in numpy float64, for one query without padding."""
+"""Loops in NumPy float64 that compute the scores of association for one query without padding."""
 
 import numpy as np
 import scipy.optimize
@@ -96,11 +96,11 @@ def negative_probabilities(t, a, b, C=1.0, penalize_intercept=True):
     x, y = np.concatenate([a, b]), np.repeat([1, -1], [len(a), len(b)])
 
     def loss(v):
-        penalised = v if penalize_intercept else v[:-1]
+        penalized = v if penalize_intercept else v[:-1]
         margin = y * (x @ v[:-1] + v[-1])
         pull = C * y * scipy.special.expit(-margin)
         gradient = np.append(v[:-1], v[-1] * penalize_intercept) - np.append(pull @ x, pull.sum())
-        return penalised @ penalised / 2 + C * np.logaddexp(0, -margin).sum(), gradient
+        return penalized @ penalized / 2 + C * np.logaddexp(0, -margin).sum(), gradient
 
     v = scipy.optimize.minimize(loss, np.zeros(x.shape[1] + 1), jac=True, tol=1e-14, options={"maxiter": 10000}).x
     return scipy.special.expit(-(t @ v[:-1] + v[-1]))
@@ -112,7 +112,7 @@ def rnsb(t, a, b, C=1.0, penalize_intercept=True):
 
 
 def random_effects(e, v):
-    """Effect, standard error and variance between samples."""
+    """Compute the effect, its standard error and the variance between samples."""
     w = 1 / v
     q = np.sum(w * (e - np.sum(w * e) / np.sum(w)) ** 2)
     tau2 = max(0.0, (q - (len(e) - 1)) / (np.sum(w) - np.sum(w**2) / np.sum(w))) if len(e) > 1 else 0.0

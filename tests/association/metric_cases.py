@@ -1,4 +1,4 @@
-"""What the tests of metrics in words share: the golden models, every metric with its keys, the guide's metric."""
+"""Golden models, all metrics with their result keys, and the guide's example metric, shared by the tests of queries."""
 
 import json
 from pathlib import Path
@@ -32,7 +32,7 @@ GOLDEN["models"]["tinyB"] = {word: [y, x, -z] for word, (x, y, z) in GOLDEN["mod
 
 
 class ExampleMetric(wefe.BaseMetric):
-    """The metric of the guide to custom metrics, as it is written there."""
+    """Example metric of the guide to custom metrics, copied verbatim."""
 
     metric_template = (2, 1)
     metric_name = "Example Metric"
@@ -119,8 +119,10 @@ KEYS = {
 }
 
 
-def numbers(nested):
-    return [number for value in nested.values() for number in (numbers(value) if isinstance(value, dict) else [value])]
+def flatten_values(nested):
+    return [
+        leaf for value in nested.values() for leaf in (flatten_values(value) if isinstance(value, dict) else [value])
+    ]
 
 
 class Gap(BaseMetric):

@@ -1,4 +1,4 @@
-"""`raises`, which holds an error to its whole message."""
+"""Context manager `raises`, which compares the full message of an error."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

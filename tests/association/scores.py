@@ -1,4 +1,4 @@
-"""Every score with its loops in numpy, and random sets for it."""
+"""All scores of association with their NumPy oracles, and random sets for them."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ def agrees(value: torch.Tensor, expected: object, rtol: float = 1e-10) -> bool:
     return value.dtype == torch.float64
 
 
-# A row for every score: the function, its loops in numpy, and its sets; p p are pairs, A is groups.
+# Each row holds the function, its NumPy oracle and its sets; "pp" are pairs of words, "A" is a list of groups.
 SCORES = {
     "weat": (association.weat, oracle.weat, "xyab"),
     "weat_effect_size": (association.weat_effect_size, oracle.weat_effect_size, "xyab"),
@@ -56,15 +56,15 @@ SIZES = {"x": 4, "y": 3, "a": 5, "b": 6, "p": 3, "t": 4, "w": 3}
 GROUPS = {"A": (2, 3, 5), "X": (2, 4, 5), "G": (3, 4, 5), "P": (2, 4, 5)}
 
 
-def random_sets(sets: str, generator: torch.Generator, device: torch.device, *lead: int) -> list[torch.Tensor]:
+def random_sets(sets: str, generator: torch.Generator, device: torch.device, *batch_shape: int) -> list[torch.Tensor]:
     shapes = [GROUPS.get(s) or (SIZES[s], 5) for s in sets]
-    return [torch.randn(*lead, *shape, generator=generator, dtype=torch.float64).to(device) for shape in shapes]
+    return [torch.randn(*batch_shape, *shape, generator=generator, dtype=torch.float64).to(device) for shape in shapes]
 
 
 def precision(sets: str) -> float:
-    return 1e-5 if sets == "tab" else 1e-10  # scipy's minimum of the logistic loss is no better
+    return 1e-5 if sets == "tab" else 1e-10  # SciPy minimizes the logistic loss to no higher precision
 
 
 def with_mask(sets: str, tensors: list[torch.Tensor], name: str, mask: torch.Tensor) -> list[Any]:
-    """The tensors, with a mask (..., W) on those of this name."""
+    """Return the tensors; those of the set `name` get a mask (..., W)."""
     return [association.WordSet(t, mask) if s == name else t for s, t in zip(sets, tensors, strict=True)]

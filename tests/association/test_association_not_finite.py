@@ -1,6 +1,6 @@
-"""NaN and infinities: what depends on them is NaN or an error, whatever else is there stays as it was.
+"""NaN and infinities: results that depend on them are NaN or an error, all other results stay unchanged.
 
-Every row of the table is asked; a new row is asked as well.
+The tests run over all rows of the case tables, so new rows are covered.
 """
 
 import functools
@@ -17,134 +17,139 @@ from tensormetrics.association import Query, WordEmbeddingModel
 
 VALUES = {"nan": torch.nan, "inf": torch.inf, "-inf": -torch.inf}
 every_value = pytest.mark.parametrize("value", VALUES.values(), ids=VALUES.keys())
-# Classifiers of all words together stand in test_residual_bias.py.
+# ResidualBias fits one classifier to all words; test_residual_bias.py covers it.
 every_function = pytest.mark.parametrize("name", [name for name in FUNCTIONS if name != "residual_bias"])
 every_metric = pytest.mark.parametrize("name", [name for name in METRICS if name != "ResidualBias"])
-LEFT_OUT = {("random_effects", 1, torch.inf)}  # an effect of infinite variance has no weight
+EXCLUDED = {("random_effects", 1, torch.inf)}  # an effect of infinite variance has no weight
 
 
-def changed(tensors, place, value, where):
+def with_value(tensors, index, value, offset):
     tensors = [t.clone() for t in tensors]
-    tensors[place].view(-1)[where] = value
+    tensors[index].view(-1)[offset] = value
     return tensors
 
 
-def floating(tensors):
+def floating_indices(tensors):
     return [i for i, t in enumerate(tensors) if t.is_floating_point()]
 
 
 @every_value
 @every_function
-def test_what_depends_on_it_is_nan(name, value, generator, device):
-    """Outputs that some finite numbers in the same place would change; others answer as before."""
+def test_function_nonfinite_value_makes_only_dependent_outputs_nan(name, value, generator, device):
+    """An output depends on the value if finite numbers at the same position change it."""
     case = FUNCTIONS[name]
     arguments = [t.to(device) for t in case.inputs(generator, ())]
     arguments = [t if t.is_floating_point() else torch.ones_like(t) for t in arguments]
     before = case.call(*arguments)
-    asked = 0
-    for place in floating(arguments):
-        for where in (0, -1):
-            if (name, place, value) in LEFT_OUT:
+    num_checks = 0
+    for index in floating_indices(arguments):
+        for offset in (0, -1):
+            if (name, index, value) in EXCLUDED:
                 continue
-            finite = [case.call(*changed(arguments, place, other, where)) for other in (0.1, 7.0, 300.0, 1e4)]
+            finite_outputs = [
+                case.call(*with_value(arguments, index, other, offset)) for other in (0.1, 7.0, 300.0, 1e4)
+            ]
             try:
-                after = case.call(*changed(arguments, place, value, where))
+                after = case.call(*with_value(arguments, index, value, offset))
             except ValueError:
-                asked += 1
+                num_checks += 1
                 continue
             for n, (result, old) in enumerate(zip(after, before, strict=True)):
-                depends = functools.reduce(torch.logical_or, (f[n] != old for f in finite))
-                asked += depends.sum().item()
-                assert not result[depends].isfinite().any(), (place, where, n, result)
+                depends = functools.reduce(torch.logical_or, (f[n] != old for f in finite_outputs))
+                num_checks += depends.sum().item()
+                assert not result[depends].isfinite().any(), (index, offset, n, result)
                 torch.testing.assert_close(result[~depends & result.isfinite()], old[~depends & result.isfinite()])
-    assert asked or name.startswith("random")
+    assert num_checks or name.startswith("random")
 
 
 @every_value
 @every_function
-def test_padding_may_hold_anything(name, value, generator, device):
+def test_function_nonfinite_padding_changes_nothing(name, value, generator, device):
     case = FUNCTIONS[name]
     if case.pad is None:
         return
     arguments = [t.to(device) for t in case.inputs(generator, (2,))]
     wide = case.call(*case.pad(value, *arguments))
-    for got, wanted in zip(case.unpad(wide, *arguments), case.call(*arguments), strict=True):
-        torch.testing.assert_close(got, wanted, rtol=case.rtol, atol=case.rtol, equal_nan=True)
+    for got, expected in zip(case.unpad(wide, *arguments), case.call(*arguments), strict=True):
+        torch.testing.assert_close(got, expected, rtol=case.rtol, atol=case.rtol, equal_nan=True)
 
 
 @every_value
 @every_metric
-def test_a_bad_item_is_counted_and_left_out_of_the_mean(name, value, generator, device):
+def test_metric_nonfinite_item_is_counted_and_excluded_from_mean(name, value, generator, device):
     case = METRICS[name]
     inputs = [t.to(device) for t in case.inputs(generator, 4)]
-    kept = [t[1:] for t in inputs]
-    for place in floating(inputs):
-        for where in (0, inputs[place][0].numel() - 1):
-            bad = changed(inputs, place, value, where)
-            metric, without = case.make().to(device), case.make().to(device)
+    clean_inputs = [t[1:] for t in inputs]
+    for index in floating_indices(inputs):
+        for offset in (0, inputs[index][0].numel() - 1):
+            bad = with_value(inputs, index, value, offset)
+            metric, clean_metric = case.make().to(device), case.make().to(device)
             scores = metric(*bad)
-            if name not in ("LPBS", "PairPreference"):  # they say one number of all sentences of a batch
+            if name not in ("LPBS", "PairPreference"):  # these return one number for all sentences of a batch
                 assert not scores[0].isfinite() and scores[1:].isfinite().all()
-            without.update(*kept)
-            torch.testing.assert_close(metric.compute(), without.compute())
+            clean_metric.update(*clean_inputs)
+            torch.testing.assert_close(metric.compute(), clean_metric.compute())
             if hasattr(metric, "not_finite") and name != "CEAT":
                 assert (metric.finite, metric.not_finite) == (3, 1)
-            alone = case.make().to(device)
-            alone.update(*(t[:1] for t in bad))
-            assert alone.compute().isnan()
+            bad_only = case.make().to(device)
+            bad_only.update(*(t[:1] for t in bad))
+            assert bad_only.compute().isnan()
 
 
-def test_an_effect_of_infinite_variance_has_no_weight():
+def test_random_effects_infinite_variance_has_zero_weight():
     e, v = torch.tensor([0.3, 5.0, 0.8]), torch.tensor([0.1, torch.inf, 0.2])
-    found, wanted = association.random_effects(e, v).value, association.random_effects(e[::2], v[::2]).value
-    torch.testing.assert_close(found, wanted)
-    assert all(number.isnan() for number in association.random_effects(e, torch.tensor([0.1, -0.1, 0.2])))
+    actual, expected = association.random_effects(e, v).value, association.random_effects(e[::2], v[::2]).value
+    torch.testing.assert_close(actual, expected)
+    assert all(value.isnan() for value in association.random_effects(e, torch.tensor([0.1, -0.1, 0.2])))
 
 
-# In words.
+# Queries of words.
 
-QUERIES = {"x": 0, "y": 0, "a": 1, "b": 1}
-SETS = {side: [f"{side}{i}" for i in range(4)] for side in QUERIES}
-DOORS = (
+SET_NAMES = {"x": 0, "y": 0, "a": 1, "b": 1}
+SETS = {name: [f"{name}{i}" for i in range(4)] for name in SET_NAMES}
+QUERY_METRICS = (
     association.WEAT, association.RND, association.RIPA, association.ECT, association.MAC, association.RNSB,
     association.SCWEAT, association.GWEAT, association.SAME, association.DirectBias,
     association.CEAT, association.MLEAT,
 )  # fmt: skip
 
 
-def test_the_doors_are_all_the_metrics():
+def test_query_metrics_table_lists_all_metrics():
     kinds = {kind for kind in vars(association).values() if isinstance(kind, ABCMeta)}
     metrics = {kind for kind in kinds if issubclass(kind, association.BaseMetric)} - {association.BaseMetric}
-    assert metrics == set(DOORS), "write it in DOORS above"
+    assert metrics == set(QUERY_METRICS), "add it to QUERY_METRICS above"
 
 
 @every_value
-@pytest.mark.parametrize("metric", DOORS, ids=lambda metric: metric.__name__)
-def test_results_of_words_that_are_not_finite(metric, value, generator):
-    """Of any word of a query: no score, no p-value and no interval; also in a table of many queries."""
+@pytest.mark.parametrize("metric", QUERY_METRICS, ids=lambda metric: metric.__name__)
+def test_run_query_nonfinite_word_gives_no_finite_number(metric, value, generator):
+    """One such word of a query suffices: it gets no score, p-value or interval, also in a table of queries."""
     targets, attributes = (2 if size == "n" else size for size in metric.metric_template)
-    sides = [SETS[side] for side in ("x", "y")[:targets]], [SETS[side] for side in ("a", "b")[:attributes]]
-    words = [word for side in sides for members in side for word in members]
+    query_sets = (
+        [SETS[set_name] for set_name in ("x", "y")[:targets]],
+        [SETS[set_name] for set_name in ("a", "b")[:attributes]],
+    )
+    words = [word for sets in query_sets for members in sets for word in members]
     table = torch.randn(len(words), 6, generator=generator, dtype=torch.float64)
     options = {"calculate_p_value": True, "p_value_iterations": 50, "replicates": 30}
     options = {name: value for name, value in options.items() if name in metric._option_names()}
     if metric is association.CEAT:
         options["samples"] = 5
-    for word, apart in ((sides[0][0][1], "_y"), (sides[1][-1][0], "_a")):
+    for word, unaffected_suffix in ((query_sets[0][0][1], "_y"), (query_sets[1][-1][0], "_a")):
         vectors = table.clone()
         vectors[words.index(word), 2] = value
         model = WordEmbeddingModel.from_tensor(vectors, words)
-        result = metric().run_query(Query(*sides), model, **options)
-        numbers = {key: number for key, number in result.items() if isinstance(number, float) and key != "samples"}
-        if metric is association.MLEAT:  # the other target, and the other attribute, have their own numbers
-            numbers = {key: number for key, number in numbers.items() if apart not in key}
-        assert len(numbers) >= 2 and not any(np.isfinite(number) for number in numbers.values()), numbers
-        row = association.run_queries(metric, [Query(*sides)], [model], as_dataframe=False)
+        result = metric().run_query(Query(*query_sets), model, **options)
+        scalars = {key: scalar for key, scalar in result.items() if isinstance(scalar, float) and key != "samples"}
+        if metric is association.MLEAT:  # numbers of the other target or attribute do not depend on the word
+            scalars = {key: scalar for key, scalar in scalars.items() if unaffected_suffix not in key}
+        assert len(scalars) >= 2 and not any(np.isfinite(scalar) for scalar in scalars.values()), scalars
+        row = association.run_queries(metric, [Query(*query_sets)], [model], as_dataframe=False)
         assert not row.values.isfinite().any() and len(row.reasons) == row.values.isnan().sum()
         assert all("a vector is not finite" in reason for reason in row.reasons.values())
 
 
-def test_values_by_word_are_nan_for_the_words_concerned(generator):
+def test_values_by_word_nonfinite_vectors_are_nan_for_these_words_only(generator):
     words = [word for members in SETS.values() for word in members]
     table = torch.randn(16, 6, generator=generator, dtype=torch.float64)
     clean = WordEmbeddingModel.from_tensor(table.clone(), words)
@@ -153,12 +158,12 @@ def test_values_by_word_are_nan_for_the_words_concerned(generator):
     model = WordEmbeddingModel.from_tensor(table, words)
     query = Query([SETS["x"], SETS["y"]], [SETS["a"]])
     by_word = association.RIPA().run_query(query, model)["word_values"]
-    assert all(np.isnan(number) for values in by_word.values() for number in values.values())
+    assert all(np.isnan(value) for values in by_word.values() for value in values.values())
     query = Query([SETS["x"], SETS["b"]], [SETS["a"]])
     for metric, key in ((association.RND, "distance_by_word"), (association.RIPA, "word_values")):
-        found, wanted = (metric().run_query(query, m)[key] for m in (model, clean))
-        assert str(found.pop("a2")) in ("nan", "{'mean': np.float64(nan), 'std': np.float64(nan)}")
-        assert found == {word: values for word, values in wanted.items() if word != "a2"}
+        actual, expected = (metric().run_query(query, m)[key] for m in (model, clean))
+        assert str(actual.pop("a2")) in ("nan", "{'mean': np.float64(nan), 'std': np.float64(nan)}")
+        assert actual == {word: values for word, values in expected.items() if word != "a2"}
 
 
 DEBIASED = {
@@ -180,8 +185,8 @@ DEBIASED = {
 
 @every_value
 @pytest.mark.parametrize("kind", DEBIASED, ids=lambda kind: kind.__name__)
-def test_debiasing(kind, value, generator):
-    """Nothing is fitted to what is not finite; a bad row that is only transformed is NaN, and harms no other."""
+def test_debias_nonfinite_vectors_are_rejected_by_fit_and_stay_local_in_transform(kind, value, generator):
+    """Fitting rejects non-finite vectors; a non-finite row that is only transformed changes no other row."""
     words = [word for members in SETS.values() for word in members]
     table = torch.randn(16, 6, generator=generator, dtype=torch.float64)
     options = {"epochs": 3, "n_neighbours": 4} if kind is association.RepulsionAttractionNeutralization else {}

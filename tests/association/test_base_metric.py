@@ -1,4 +1,4 @@
-"""Metrics of one's own, and metrics as modules in training."""
+"""Custom metrics, and metrics as modules in training."""
 
 import importlib.util
 import json
@@ -25,7 +25,7 @@ from tensormetrics.association import (
 )
 
 
-def test_the_guides_metric(query, tiny):
+def test_guides_metric_run_query_returns_result_or_raises(query, tiny):
     result = ExampleMetric().run_query(query, tiny)
     assert list(result) == ["query_name", "result", "em"]
     assert np.isnan(ExampleMetric().run_query(Query([["x"], ["t2a"]], [["a1a"]]), tiny)["result"])
@@ -40,14 +40,16 @@ def test_the_guides_metric(query, tiny):
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.float32, 1e-6)], ids=str)
 def test_run_query_of_guides_metric_gives_golden_score(dtype, tolerance, device):
     (case,) = (case for case in GOLDEN["cases"] if case["id"] == "tiny/example")
-    sides = [case["targets"], case["attributes"]]
-    query = Query(*(list(side.values()) for side in sides), *(list(side) for side in sides))
+    query_parts = [case["targets"], case["attributes"]]
+    query = Query(
+        *(list(named_sets.values()) for named_sets in query_parts), *(list(named_sets) for named_sets in query_parts)
+    )
     result = ExampleMetric().run_query(query, table(case["model"], device, dtype))
     assert result["query_name"] == query.query_name
     assert result["result"] == result["em"] == pytest.approx(case["expected"]["em"], rel=tolerance)
 
 
-def test_the_guides_example_on_its_vectors():
+def test_guides_metric_on_published_vectors_gives_published_result():
     wefe = importlib.util.find_spec("wefe")
     if wefe is None:
         pytest.skip("wefe is not installed")
@@ -60,20 +62,20 @@ def test_the_guides_example_on_its_vectors():
     assert result["result"] == pytest.approx(-0.10210, abs=1e-5)
 
 
-def test_check_input_alone(query, tiny):
+def test_check_input_without_a_query_raises(query, tiny):
     metric = ExampleMetric()
     metric._check_input(query=query, model=tiny, lost_vocabulary_threshold=0.2, warn_not_found_words=False)
     with raises(TypeError, "query: got a NoneType, wanted a Query"):
         metric._check_input(query=None, model=tiny)
 
 
-def test_a_metric_by_measure_alone(query, tiny):
+def test_custom_metric_with_measure_only_runs_queries(query, tiny):
     result = Gap().run_query(query, tiny)
     assert list(result) == ["query_name", "result", "gap", "widest"] and result["result"] == result["gap"]
     assert result["gap"] == RND().run_query(query, tiny)["rnd"]
 
 
-def test_a_metric_of_neither(query, tiny):
+def test_custom_metric_without_measure_and_run_query_raises(query, tiny):
     class Nothing(BaseMetric):
         metric_template, metric_name, metric_short_name = (2, 1), "Nothing", "N"
 
@@ -103,7 +105,7 @@ def test_forward_keeps_leading_dimensions_and_gradients(tiny, query, device):
         assert metric.compute().item() == pytest.approx(scores.nanmean().item(), rel=1e-12)
 
 
-def test_scores_of_several_tables_at_once(tiny, query, device):
+def test_forward_batch_of_tables_scores_each_table(tiny, query, device):
     index = tiny.index_query(query)
     tables = torch.stack([tiny.vectors, tiny.vectors.flip(0)])
     metric = RND().to(device)
@@ -112,7 +114,7 @@ def test_scores_of_several_tables_at_once(tiny, query, device):
     assert metric.compute().item() == pytest.approx(scores.mean().item(), rel=1e-14)
 
 
-def test_metrics_that_begin_alike_stay_apart_in_a_collection(device):
+def test_metric_collection_equal_first_states_are_not_merged(device):
     collection = MetricCollection([RND(), ECT()]).to(device)
     empty = [torch.ones(2, 0, 3, device=device)] * 3
     collection.update(*empty)
@@ -123,18 +125,18 @@ def test_metrics_that_begin_alike_stay_apart_in_a_collection(device):
     torch.testing.assert_close(values["ECT"], ect(*sets).mean())
 
 
-def test_an_embedding_is_audited_as_it_trains(device):
+def test_weat_module_in_training_loop_tracks_effect_size(device):
     words = ["he", "him", "she", "her", "work", "wage", "home", "care"]
     query = Query([["he", "him"], ["she", "her"]], [["work", "wage"], ["home", "care"]])
     embedding = torch.nn.Embedding(len(words), 8, device=device)
     model = WordEmbeddingModel.from_tensor(embedding.weight, words)  # no copy
     audit, index = WEAT(return_effect_size=True).to(device), model.index_query(query)  # looked up once
     optimizer = torch.optim.SGD(embedding.parameters(), 1.0)
-    together = torch.tensor([[0, 1, 2, 3], [4, 5, 6, 7]], device=device)
+    cooccurring = torch.tensor([[0, 1, 2, 3], [4, 5, 6, 7]], device=device)
     sizes = []
     for _ in range(5):
         for _ in range(4):
-            loss = -torch.nn.functional.cosine_similarity(*embedding(together), dim=-1).mean()
+            loss = -torch.nn.functional.cosine_similarity(*embedding(cooccurring), dim=-1).mean()
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
@@ -144,7 +146,7 @@ def test_an_embedding_is_audited_as_it_trains(device):
     torch.testing.assert_close(audit.compute(), torch.stack(sizes).mean())
 
 
-def test_a_score_can_be_a_penalty(device):
+def test_weat_module_as_penalty_has_gradients(device):
     embedding = torch.nn.Embedding(8, 4, device=device)
     model = WordEmbeddingModel.from_tensor(embedding.weight, list("abcdefgh"))
     index = model.index_query(Query([["a", "b"], ["c", "d"]], [["e", "f"], ["g", "h"]]))

@@ -1,4 +1,4 @@
-"""Bootstrap intervals against numpy, and what must not matter to them."""
+"""Bootstrap intervals against NumPy loops, and their invariances."""
 
 import functools
 import math
@@ -29,8 +29,8 @@ pytestmark = pytest.mark.filterwarnings("ignore:rnd of sets of")
 every_metric = pytest.mark.parametrize(("metric", "sets"), METRICS.values(), ids=METRICS.keys())
 
 
-def drawn_sets(sets, tensors):
-    """Yield the letter and the shape of the words of each sample: pairs and tuples are drawn as wholes."""
+def sample_shapes(sets, tensors):
+    """Yield the letter and the shape of the words of each sample; pairs and tuples are drawn jointly."""
     for n, (name, words) in enumerate(zip(sets, tensors, strict=True)):
         if not (name == "p" and n):
             is_one = words.ndim == 2 or name == "P"
@@ -38,7 +38,7 @@ def drawn_sets(sets, tensors):
 
 
 def interval_by_hand(metric, sets, tensors, samples, replicates, confidence, seed, limit):
-    """Return the ends, from weights and from sets without each word."""
+    """Compute the ends of the interval from replicate weights and from weights that leave out one word."""
 
     def z(score):
         return np.arctanh(np.asarray(score) / limit) if limit else np.asarray(score)
@@ -49,28 +49,30 @@ def interval_by_hand(metric, sets, tensors, samples, replicates, confidence, see
             return metric(*(WordSet(t, weights[s].expand(t.shape[:-1])) for s, t in weighted)).item()
 
     value = z(metric(*tensors).item())
-    whole = {name: torch.ones(shape, device=tensors[0].device).double() for name, shape in samples}
+    full_weights = {name: torch.ones(shape, device=tensors[0].device).double() for name, shape in samples}
     draws = []
     for replicate in range(replicates):
         weights = {}
-        for number, (name, shape) in enumerate(samples):
-            places = np.arange(shape.numel())
-            units = torch.from_numpy((number << 48) + (places // shape[-1] << 24) + places % shape[-1])
-            drawn = torch.cat([part for _, part in replicate_weights(units, replicates, seed)])[replicate].view(shape)
-            weights[name] = (drawn / drawn.mean(-1, keepdim=True)).to(tensors[0].device)
+        for index, (name, shape) in enumerate(samples):
+            positions = np.arange(shape.numel())
+            units = torch.from_numpy((index << 48) + (positions // shape[-1] << 24) + positions % shape[-1])
+            sample_weights = torch.cat([part for _, part in replicate_weights(units, replicates, seed)])[
+                replicate
+            ].view(shape)
+            weights[name] = (sample_weights / sample_weights.mean(-1, keepdim=True)).to(tensors[0].device)
         draws.append(z(score(**weights)))
-    draws, variances, shares = np.array(draws), [], []
+    draws, variances, df_terms = np.array(draws), [], []
     for name, shape in samples:
         for group in range(shape[:-1].numel()):
             squares = 0.0
             for word in range(shape[-1]):
-                left = whole[name].clone().view(-1, shape[-1])
-                left[group, word] = 0
-                left[group] *= shape[-1] / (shape[-1] - 1)
-                squares += (z(score(**{**whole, name: left.view(shape)})) - value) ** 2
+                reduced_weights = full_weights[name].clone().view(-1, shape[-1])
+                reduced_weights[group, word] = 0
+                reduced_weights[group] *= shape[-1] / (shape[-1] - 1)
+                squares += (z(score(**{**full_weights, name: reduced_weights.view(shape)})) - value) ** 2
             variances.append(squares * (shape[-1] - 1) / shape[-1])
-            shares.append(variances[-1] ** 2 / (shape[-1] - 1))
-    df = int(min(sum(variances) ** 2 / sum(shares), 100))
+            df_terms.append(variances[-1] ** 2 / (shape[-1] - 1))
+    df = int(min(sum(variances) ** 2 / sum(df_terms), 100))
     factors = t_scales(seed, replicates, df, torch.device("cpu")).numpy()
     moved = (draws - np.nanmean(draws)) / np.nanstd(draws, ddof=1) * np.sqrt(sum(variances)) * factors + value
     ends = np.nanquantile(moved, [(1 - confidence) / 2, (1 + confidence) / 2])
@@ -78,44 +80,46 @@ def interval_by_hand(metric, sets, tensors, samples, replicates, confidence, see
 
 
 @every_metric
-def test_interval_equals_one_by_hand(metric, sets, generator, device):
+def test_bootstrap_interval_equals_loop_over_replicates(metric, sets, generator, device):
     tensors = random_sets(sets, generator, device)
-    samples = list(drawn_sets(sets, tensors))
+    samples = list(sample_shapes(sets, tensors))
     limit = None
     if metric is association.weat_effect_size:
         x, y = (t.shape[-2] for t in tensors[:2])
         limit = (x + y) / (x * y) ** 0.5
     expected = interval_by_hand(metric, sets, tensors, samples, 30, 0.5, 3, limit)
-    found = bootstrap_interval(metric, *tensors, replicates=30, confidence=0.5, seed=3)
-    value, low, high = found
-    bias = float(value - found.details.get("corrected", value))  # see test_rnd_of_unequal_sets_is_corrected
+    interval = bootstrap_interval(metric, *tensors, replicates=30, confidence=0.5, seed=3)
+    value, low, high = interval
+    bias = float(
+        value - interval.details.get("corrected", value)
+    )  # see test_bootstrap_interval_rnd_of_unequal_sets_is_bias_corrected
     expected = [end - bias for end in expected]
     expected = min(expected[0], value.item()), max(expected[1], value.item())
     np.testing.assert_allclose([low.item(), high.item()], expected, rtol=1e-5 if sets == "tab" else 1e-8)
 
 
-def test_scores_without_a_word_are_those_of_smaller_sets(generator, device):
+def test_leave_one_out_weights_give_scores_of_smaller_sets(generator, device):
     """Weights that leave a word out give the score of the set without it."""
     x, y, a, b = random_sets("xyab", generator, device)
     sample = word_sample(None, None, x.shape[-2:-1], device)
     with weights_as_masks():
         scores = association.weat_effect_size(WordSet(x, sample.without(1, 2)), y, a, b)
-    alone = [association.weat_effect_size(torch.cat([x[:i], x[i + 1 :]]), y, a, b) for i in (1, 2)]
-    assert not torch.allclose(scores, torch.stack(alone))  # x counts as many words as before
+    smaller_sets = [association.weat_effect_size(torch.cat([x[:i], x[i + 1 :]]), y, a, b) for i in (1, 2)]
+    assert not torch.allclose(scores, torch.stack(smaller_sets))  # the size of x stays the same
     with weights_as_masks():
         scores = association.mac(WordSet(x, sample.without(1, 2)), a[None])
-    alone = [association.mac(torch.cat([x[:i], x[i + 1 :]]), a[None]) for i in (1, 2)]
-    torch.testing.assert_close(scores, torch.stack(alone))
+    smaller_sets = [association.mac(torch.cat([x[:i], x[i + 1 :]]), a[None]) for i in (1, 2)]
+    torch.testing.assert_close(scores, torch.stack(smaller_sets))
 
 
 @every_metric
-def test_batches_and_padding(metric, sets, generator, device):
+def test_bootstrap_interval_batches_and_padding_change_nothing(metric, sets, generator, device):
     tensors = random_sets(sets, generator, device, 2)
     options = dict(replicates=20, seed=1)
     got = bootstrap_interval(metric, *tensors, **options)
-    alone = [bootstrap_interval(metric, *(t[i] for t in tensors), **options) for i in range(2)]
+    singles = [bootstrap_interval(metric, *(t[i] for t in tensors), **options) for i in range(2)]
     np.testing.assert_allclose(
-        torch.stack([*got], -1).cpu(), torch.tensor([[*map(float, estimate)] for estimate in alone]), rtol=1e-7
+        torch.stack([*got], -1).cpu(), torch.tensor([[*map(float, estimate)] for estimate in singles]), rtol=1e-7
     )
     padded = []
     for words in tensors:
@@ -125,23 +129,23 @@ def test_batches_and_padding(metric, sets, generator, device):
     np.testing.assert_allclose(torch.stack([*again]).cpu(), torch.stack([*got]).cpu(), rtol=1e-7)
 
 
-def test_one_word_sets_have_no_width(device):
+def test_bootstrap_interval_sets_of_one_word_has_zero_width(device):
     e1, e2 = torch.eye(2, device=device).unsqueeze(1)
     _, low, high = bootstrap_interval(association.weat, e1, e2, e1, e2)
     assert low == high == 2 and low.dtype == torch.float64
 
 
 @pytest.mark.parametrize("budget", [3000, 300])  # many replicates at once share their cosines, few do not
-def test_pieces_and_seeds(budget, generator, device, monkeypatch):
+def test_bootstrap_interval_depends_on_seed_but_not_on_chunk_size(budget, generator, device, monkeypatch):
     tensors = random_sets("xyab", generator, device)
     got = bootstrap_interval(association.weat, *tensors)
     assert not torch.equal(got.low, bootstrap_interval(association.weat, *tensors, seed=1).low)
     monkeypatch.setattr("tensormetrics.association.resampling.draws.BUDGET", budget)
-    pieces = bootstrap_interval(association.weat, *tensors)
-    np.testing.assert_allclose(torch.stack([*pieces]).cpu(), torch.stack([*got]).cpu(), rtol=1e-12)
+    chunked = bootstrap_interval(association.weat, *tensors)
+    np.testing.assert_allclose(torch.stack([*chunked]).cpu(), torch.stack([*got]).cpu(), rtol=1e-12)
 
 
-def test_nan_replicates_are_left_out_unless_they_are_most(device):
+def test_bootstrap_interval_nan_replicates_are_dropped_unless_in_majority(device):
     e1, e2 = torch.eye(2, device=device)
     x, y = torch.stack([e1, e2]), torch.stack([e1, e2])
     assert bootstrap_interval(association.weat_effect_size, x[:1], y[:1], e1[None], e2[None]).low.isnan()
@@ -157,7 +161,7 @@ def test_nan_replicates_are_left_out_unless_they_are_most(device):
     assert value == 0.5 and low < 0.5 <= high
 
 
-def test_sets_of_one_word_are_fixed(generator, device):
+def test_bootstrap_interval_sets_of_one_word_are_not_resampled(generator, device):
     x, y, a, b = random_sets("xyab", generator, device)
     _, low, high = bootstrap_interval(association.weat, x[:1], y[:1], a[:1], b[:1])
     assert low == high
@@ -167,25 +171,25 @@ def test_sets_of_one_word_are_fixed(generator, device):
 
 
 @pytest.mark.parametrize("metric", [association.weat, association.weat_effect_size])
-def test_many_counts_of_one_query(metric, generator, device):
+def test_weat_batch_of_counts_equals_repeated_sets(metric, generator, device):
     sets = random_sets("xyab", generator, device, 2)
     counts = [torch.randint(0, 3, (2, 200, s.shape[-2]), generator=generator).to(device) for s in sets]
     counts[0][0, 1], counts[2][1, 5] = 0, 0
-    found = metric(*(WordSet(s[:, None], count) for s, count in zip(sets, counts, strict=True)))
+    scores = metric(*(WordSet(s[:, None], count) for s, count in zip(sets, counts, strict=True)))
     expected = metric(*(WordSet(s[:, None].repeat(1, 200, 1, 1), n) for s, n in zip(sets, counts, strict=True)))
-    torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-13, equal_nan=True)
-    assert 2 <= found.isnan().sum() < 40
+    torch.testing.assert_close(scores, expected, rtol=1e-10, atol=1e-13, equal_nan=True)
+    assert 2 <= scores.isnan().sum() < 40
 
 
-def test_many_counts_of_large_sets(generator, device):
+def test_weat_batch_of_counts_of_large_sets_equals_single_counts(generator, device):
     sets = [3 * torch.randn(440, 300, generator=generator).to(device) for _ in range(4)]
     counts = torch.randint(0, 3, (4, 65, 440), generator=generator).to(device)
-    found = association.weat(*map(WordSet, sets, counts))
-    alone = [association.weat(*map(WordSet, sets, counts[:, i])) for i in (0, 64)]
-    torch.testing.assert_close(found[[0, 64]], torch.stack(alone), rtol=1e-9, atol=1e-12)
+    scores = association.weat(*map(WordSet, sets, counts))
+    singles = [association.weat(*map(WordSet, sets, counts[:, i])) for i in (0, 64)]
+    torch.testing.assert_close(scores[[0, 64]], torch.stack(singles), rtol=1e-9, atol=1e-12)
 
 
-def test_errors(generator, device):
+def test_bootstrap_interval_invalid_arguments_raise(generator, device):
     x = torch.zeros(2, 3, device=device)
     for options, message in [
         (dict(replicates=0), "replicates: got 0, wanted an integer >= 1"),
@@ -200,16 +204,16 @@ def test_errors(generator, device):
     with pytest.raises(TypeError) as info:
         bootstrap_interval(lambda x, y: (x - y).mean((-2, -1)), x, x)
     assert str(info.value).startswith("metric: got a function that takes no WordSet (unsupported operand type(s) for -")
-    for score, given in (
+    for score, fragment in (
         (lambda x, y, a: association.rnd(*(WordSet.of(s).values for s in (x, y, a))), "draws have the shape (1,)"),
         (association.sc_weat, "draws have the shape (50, 3)"),
     ):
-        for size in 2, 2**21:  # where memory bounds the draws of a piece, too
+        for size in 2, 2**21:  # the larger one also limits the draws of a chunk
             sets = [torch.randn(3, size, generator=generator).to(device) for _ in range(3)]
             with pytest.raises(TypeError) as info:
                 bootstrap_interval(score, *sets, replicates=50 if size == 2 else 4)
             assert str(info.value).startswith("metric: got a function whose scores of ")
-            assert size > 2 or given in str(info.value)
+            assert size > 2 or fragment in str(info.value)
     with pytest.raises(
         TypeError, match="^metric: got a function that returns a Estimate, wanted one that returns one score"
     ):
@@ -217,27 +221,27 @@ def test_errors(generator, device):
     with pytest.raises(TypeError, match="^a.mask: got torch.int64, wanted torch.bool: the words to draw"):
         bootstrap_interval(association.ect, x, x, WordSet(x, torch.ones(2, dtype=torch.int64, device=device)))
     with pytest.raises(TypeError, match="^x.mask: got torch.float32, wanted torch.bool"):
-        association.ect(WordSet(x, x[:, 0]), x, x)  # weights are the bootstrap's alone
+        association.ect(WordSet(x, x[:, 0]), x, x)  # only the bootstrap passes weights
     with pytest.raises(ValueError) as info:
         bootstrap_interval(association.ect, x, x, x[:, :2])
     assert str(info.value) == "a: got 2 dimensions, wanted 3 as x has"
 
 
-def test_rnd_of_unequal_sets_is_corrected(generator):
-    """By the jackknife over the words of both sets; the draws of the interval lie around the corrected score."""
+def test_bootstrap_interval_rnd_of_unequal_sets_is_bias_corrected(generator):
+    """The jackknife over the words of both sets estimates the bias; the replicates lie around the corrected score."""
     x, y, a = (torch.randn(count, 6, generator=generator, dtype=torch.float64) for count in (4, 9, 5))
     value = rnd(x, y, a)
     bias = 0
-    for k, side in enumerate((x, y)):
+    for k, target in enumerate((x, y)):
         without = torch.stack([
-            rnd(*[torch.cat([side[:i], side[i + 1 :]]) if k == j else each for j, each in enumerate((x, y))], a)
-            for i in range(len(side))
+            rnd(*[torch.cat([target[:i], target[i + 1 :]]) if k == j else other for j, other in enumerate((x, y))], a)
+            for i in range(len(target))
         ])  # fmt: skip
-        bias += (len(side) - 1) * float(without.mean() - value)
+        bias += (len(target) - 1) * float(without.mean() - value)
     with pytest.warns(UncertaintyWarning, match="^rnd of sets of 4 and 9 words is biased by their sizes"):
-        found = bootstrap_interval(rnd, x, y, a, replicates=200)
-    assert float(found.value) == float(value)
-    assert float(found.details["corrected"]) == pytest.approx(float(value) - bias, rel=1e-7)
+        interval = bootstrap_interval(rnd, x, y, a, replicates=200)
+    assert float(interval.value) == float(value)
+    assert float(interval.details["corrected"]) == pytest.approx(float(value) - bias, rel=1e-7)
     assert not bootstrap_interval(functools.partial(rnd, distance="cos"), x, y, a, replicates=20).details
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -246,23 +250,26 @@ def test_rnd_of_unequal_sets_is_corrected(generator):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("dims", "sizes"), [(50, (5, 50)), (300, (8, 16)), (20, (3, 18))])
-def test_intervals_of_rnd_of_one_population_hold_zero(dims, sizes, generator):
+def test_bootstrap_interval_rnd_of_one_population_covers_zero(dims, sizes, generator):
     x, y, a = (torch.randn(100, count, dims, generator=generator) for count in (*sizes, 20))
     with pytest.warns(UncertaintyWarning):
-        found = bootstrap_interval(rnd, x, y, a, replicates=200)
-    covered = ((found.low <= 0) & (found.high >= 0)).double().mean()
-    print(f"rnd, {sizes} words of {dims}: {covered}, mean {found.value.mean()} -> {found.details['corrected'].mean()}")
-    assert covered >= 0.93 and found.details["corrected"].mean().abs() < 0.25 * found.value.mean()
+        interval = bootstrap_interval(rnd, x, y, a, replicates=200)
+    covered = ((interval.low <= 0) & (interval.high >= 0)).double().mean()
+    print(
+        f"rnd, {sizes} words of {dims}: {covered}, mean {interval.value.mean()} -> "
+        f"{interval.details['corrected'].mean()}"
+    )
+    assert covered >= 0.93 and interval.details["corrected"].mean().abs() < 0.25 * interval.value.mean()
 
 
-def test_queries_in_words_name_the_corrected_score():
+def test_run_query_rnd_of_unequal_sets_reports_corrected_score():
     words = [f"w{i}" for i in range(12)]
     table = torch.randn(12, 5, generator=torch.Generator().manual_seed(0))
     model = WordEmbeddingModel.from_tensor(table, words)
     query = Query([words[:3], words[3:9]], [words[9:]])
     with pytest.warns(UncertaintyWarning):
-        found = RND(replicates=50).run_query(query, model)
-    assert found["rnd_corrected"] != found["rnd"] and found["low"] < found["rnd_corrected"] < found["high"]
+        result = RND(replicates=50).run_query(query, model)
+    assert result["rnd_corrected"] != result["rnd"] and result["low"] < result["rnd_corrected"] < result["high"]
     assert "rnd_corrected" not in RND(distance="cos", replicates=50).run_query(query, model)
     lost = RND(replicates=50).run_query(Query([["no"], ["none"]], [words[9:]]), model)
     assert math.isnan(lost["rnd_corrected"])

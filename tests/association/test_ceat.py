@@ -1,4 +1,4 @@
-"""The combination of effects, and WEAT over pools of contexts."""
+"""Random-effects combination, and WEAT over pools of contexts."""
 
 import json
 from pathlib import Path
@@ -17,7 +17,7 @@ from tensormetrics.association.sets import word_sets
 from tensormetrics.uncertainty import Estimate
 
 GOLDEN = json.loads((Path(__file__).parent / "golden.json").read_text())["cases"]
-SIDES = {"greater": "p_right", "less": "p_left", "two-sided": "p_two_sided"}
+P_VALUE_KEYS = {"greater": "p_right", "less": "p_left", "two-sided": "p_two_sided"}
 
 
 def parts_of(estimate: Estimate) -> list[torch.Tensor]:
@@ -25,16 +25,16 @@ def parts_of(estimate: Estimate) -> list[torch.Tensor]:
     return [estimate.value, *(estimate.details[name] for name in ("se", "tau2", "p_value"))]
 
 
-def pools(generator: torch.Generator, device: torch.device, *lead: int) -> list[torch.Tensor]:
+def pools(generator: torch.Generator, device: torch.device, *batch_shape: int) -> list[torch.Tensor]:
     shapes = [(5, 3, 4), (4, 6, 4), (3, 2, 4), (3, 1, 4)]
-    return [torch.randn(*lead, *shape, generator=generator, dtype=torch.float64).to(device) for shape in shapes]
+    return [torch.randn(*batch_shape, *shape, generator=generator, dtype=torch.float64).to(device) for shape in shapes]
 
 
 @pytest.mark.parametrize("case", [case for case in GOLDEN if case["kind"] == "random_effects"], ids=lambda c: c["id"])
 def test_golden_random_effects(case, device):
     e, v = (torch.tensor(case[name], dtype=torch.float64, device=device) for name in ("effects", "variances"))
     expected = case["expected"]
-    for alternative, name in SIDES.items():
+    for alternative, name in P_VALUE_KEYS.items():
         got = association.random_effects(e, v, alternative=alternative)
         values = [expected["ceat"], expected["standard_error"], expected["tau2"], expected[name]]
         np.testing.assert_allclose(torch.stack(parts_of(got)).cpu(), values, rtol=1e-10, atol=1e-12)
@@ -43,7 +43,7 @@ def test_golden_random_effects(case, device):
         np.testing.assert_allclose([float(estimate.low), float(estimate.high)], ends, rtol=1e-9, atol=1e-12)
 
 
-def test_random_effects_of_batches(generator, device):
+def test_random_effects_batches_equal_loop(generator, device):
     e, v = torch.randn(3, 1, 7, generator=generator), torch.rand(2, 7, generator=generator) + 0.1
     got = association.random_effects(e.to(device), v.to(device))
     for i, j in np.ndindex(3, 2):
@@ -60,14 +60,14 @@ def test_random_effects_of_batches(generator, device):
 
 
 @pytest.mark.parametrize("variance", ["sample", "standard"])
-def test_ceat_is_the_meta_analysis_of_weat_on_the_drawn_contexts(variance, generator, device):
+def test_ceat_equals_meta_analysis_of_weat_on_sampled_contexts(variance, generator, device):
     tensors = pools(generator, device)
-    drawn = []
+    sampled_sets = []
     sets = word_sets.read(*"xyab", **dict(zip("xyab", tensors, strict=True)))
     for name, pool in zip("xyab", sets, strict=True):
-        drawn.append(draw_contexts(pool, stream(5, f"contexts/{name}"), 0, 20).vectors.cpu().numpy())
+        sampled_sets.append(draw_contexts(pool, stream(5, f"contexts/{name}"), 0, 20).vectors.cpu().numpy())
     effects, variances = [], []
-    for x, y, a, b in zip(*drawn, strict=True):
+    for x, y, a, b in zip(*sampled_sets, strict=True):
         s = [oracle.association(w, a, b) for w in (*x, *y)]
         effects.append(oracle.weat_effect_size(x, y, a, b, 1))
         variances.append(np.var(s, ddof=1) if variance == "sample" else 9 / 20 + effects[-1] ** 2 / 18)
@@ -76,51 +76,51 @@ def test_ceat_is_the_meta_analysis_of_weat_on_the_drawn_contexts(variance, gener
     np.testing.assert_allclose([part.item() for part in parts_of(got)[:3]], expected, rtol=1e-10)
 
 
-def test_contexts_are_drawn_uniformly_and_only_where_they_are(device):
+def test_draw_contexts_samples_valid_contexts_uniformly(device):
     mask = torch.tensor(
         [[True, False, True, True], [False, False, False, False], [True, True, True, True]], device=device
     )
     vectors = torch.arange(4.0, device=device).expand(3, 4).unsqueeze(-1).masked_fill(~mask.unsqueeze(-1), torch.nan)
     (pool,) = word_sets.read("x", x=association.WordSet(vectors, mask))
-    drawn = draw_contexts(pool, 1, 0, 6000)
-    assert drawn.weights.tolist() == [[1, 0, 1]]
+    sampled = draw_contexts(pool, 1, 0, 6000)
+    assert sampled.weights.tolist() == [[1, 0, 1]]
     for word in (0, 2):
-        counts = torch.bincount(drawn.vectors[:, word, 0].long(), minlength=4).cpu()
-        share = counts / 6000 - mask[word].cpu() / mask[word].sum().cpu()
-        assert share.abs().max() < 4 * 0.5 / 6000**0.5 and not counts[~mask[word].cpu()].any()
+        counts = torch.bincount(sampled.vectors[:, word, 0].long(), minlength=4).cpu()
+        deviation = counts / 6000 - mask[word].cpu() / mask[word].sum().cpu()
+        assert deviation.abs().max() < 4 * 0.5 / 6000**0.5 and not counts[~mask[word].cpu()].any()
 
 
-def test_seeds_pieces_masks_and_batches(generator, device, monkeypatch):
+def test_ceat_depends_on_seed_but_not_on_chunks_masks_and_batches(generator, device, monkeypatch):
     tensors = pools(generator, device, 2)
     got = association.ceat(*tensors, samples=30)
     assert not torch.equal(got.value, association.ceat(*tensors, samples=30, seed=1).value)
-    alone = association.ceat(*(t[1] for t in tensors), samples=30)
+    single = association.ceat(*(t[1] for t in tensors), samples=30)
     np.testing.assert_allclose(
-        [part[1].cpu() for part in parts_of(got)], [part.cpu() for part in parts_of(alone)], rtol=1e-10
+        [part[1].cpu() for part in parts_of(got)], [part.cpu() for part in parts_of(single)], rtol=1e-10
     )
     wide = torch.nn.functional.pad(tensors[0], (0, 0, 0, 2, 0, 1), value=torch.nan)
     mask = torch.nn.functional.pad(torch.ones(5, 3, dtype=torch.bool, device=device), (0, 2, 0, 1))
     masked = association.ceat(association.WordSet(wide, mask), *tensors[1:], samples=30)
     assert not masked.value.isnan().any()
     monkeypatch.setattr("tensormetrics.association.resampling.draws.BUDGET", 500)
-    pieces = association.ceat(*tensors, samples=30)
-    np.testing.assert_allclose(torch.stack(parts_of(pieces)).cpu(), torch.stack(parts_of(got)).cpu(), rtol=1e-10)
+    chunked = association.ceat(*tensors, samples=30)
+    np.testing.assert_allclose(torch.stack(parts_of(chunked)).cpu(), torch.stack(parts_of(got)).cpu(), rtol=1e-10)
 
 
-def test_one_context_each_is_weat(generator, device):
+def test_ceat_one_context_per_word_equals_weat(generator, device):
     tensors = [t[:, :1] for t in pools(generator, device)]
     got = association.ceat(*tensors, samples=7)
     size = association.weat_effect_size(*(t[:, 0] for t in tensors), 1)
     np.testing.assert_allclose(got.value.cpu(), size.cpu(), rtol=1e-12)
 
 
-def test_gradients(generator, device):
+def test_ceat_gradients_equal_finite_differences(generator, device):
     tensors = [t.requires_grad_() for t in pools(generator, device)]
     assert torch.autograd.gradcheck(lambda *sets: parts_of(association.ceat(*sets, samples=5))[:3], tensors)
     assert not association.ceat(*tensors, samples=5).details["p_value"].requires_grad
 
 
-def test_errors(generator, device):
+def test_ceat_invalid_arguments_raise(generator, device):
     tensors = pools(generator, device)
     for options, message in [
         (dict(variance="none"), "variance: got 'none', wanted one of 'sample', 'standard'"),
@@ -136,19 +136,19 @@ def test_errors(generator, device):
     assert str(info.value) == "v: got shape (2,), wanted (..., 3)"
 
 
-def test_queries_in_words(generator, device):
+def test_ceat_run_query_equals_function(generator, device):
     names = [f"{s}{i}" for s, n in zip("xyab", (5, 4, 3, 3), strict=True) for i in range(n)]
     vectors = [word for pool in pools(generator, device) for word in pool]
     model = association.WordEmbeddingModel.from_contexts(dict(zip(names, vectors, strict=True)))
-    query = association.Query(*([[n for n in names if n[0] == s] for s in side] for side in ("xy", "ab")))
+    query = association.Query(*([[n for n in names if n[0] == s] for s in letters] for letters in ("xy", "ab")))
     result = association.CEAT(samples=30, seed=4).run_query(query, model, p_value_test_type="two-sided")
     keys = ["query_name", "result", "ceat", "p_value_random_effects", "standard_error", "tau2", "samples"]
     assert list(result) == keys
-    sides = [
-        [model.vectors[model.rows(word)] for word in side]
-        for side in sum((query.target_sets, query.attribute_sets), [])
+    pools_of_sets = [
+        [model.vectors[model.rows(word)] for word in words]
+        for words in sum((query.target_sets, query.attribute_sets), [])
     ]
-    expected = association.ceat(*map(torch.stack, sides), samples=30, seed=4, alternative="two-sided")
+    expected = association.ceat(*map(torch.stack, pools_of_sets), samples=30, seed=4, alternative="two-sided")
     got = [result[key] for key in ("ceat", "standard_error", "tau2", "p_value_random_effects")]
     np.testing.assert_allclose(got, torch.stack(parts_of(expected)).cpu(), rtol=1e-10)
     assert result["samples"] == 30 and result["result"] == result["ceat"]
@@ -157,36 +157,36 @@ def test_queries_in_words(generator, device):
     assert list(nothing) == list(result) and np.isnan(nothing["samples"])
 
 
-@pytest.mark.parametrize("side", ["right-sided", "left-sided", "two-sided"])
-def test_p_value_exchanges_words_with_all_their_contexts(side, generator, device):
-    """It is that of WEAT, where a word counts by the mean over its rows."""
+@pytest.mark.parametrize("test_type", ["right-sided", "left-sided", "two-sided"])
+def test_ceat_p_value_permutes_words_with_all_their_contexts(test_type, generator, device):
+    """The p-value equals that of WEAT, which represents a word by the mean over its rows."""
     counts = {f"{name}{i}": 1 + (3 * i + ord(name)) % 4 for name in "xyab" for i in range(4)}
     contexts = {word: torch.randn(count, 5, generator=generator).to(device) for word, count in counts.items()}
     model = association.WordEmbeddingModel.from_contexts(contexts)
     sets = [[word for word in counts if word[0] == name] for name in "xyab"]
-    query, options = association.Query(sets[:2], sets[2:]), {"calculate_p_value": True, "p_value_test_type": side}
-    found = association.CEAT(samples=5).run_query(query, model, **options)
-    assert found["p_value"] == pytest.approx(
+    query, options = association.Query(sets[:2], sets[2:]), {"calculate_p_value": True, "p_value_test_type": test_type}
+    result = association.CEAT(samples=5).run_query(query, model, **options)
+    assert result["p_value"] == pytest.approx(
         association.WEAT().run_query(query, model, **options)["p_value"], abs=1e-12
     )
-    assert found["p_value"] != found["p_value_random_effects"]
+    assert result["p_value"] != result["p_value_random_effects"]
 
 
 @pytest.mark.slow
-def test_p_value_holds_under_the_null_and_that_of_random_effects_does_not(generator):
-    found = {"p_value": [], "p_value_random_effects": []}
+def test_ceat_p_value_under_null_is_valid_unlike_that_of_random_effects(generator):
+    rejections = {"p_value": [], "p_value_random_effects": []}
     metric = association.CEAT(samples=100, calculate_p_value=True, p_value_test_type="two-sided")
     for _ in range(200):
         words, contexts = torch.randn(4, 8, 1, 20, generator=generator), torch.randn(4, 8, 10, 20, generator=generator)
-        answer = metric.evaluate(*(words + contexts))
-        for key, values in found.items():
-            values.append(float(answer[key]) <= 0.05)
-    shares = {key: np.mean(values) for key, values in found.items()}
-    print(f"CEAT, 8 + 8 words of one population: p <= .05 in {shares}")
-    assert shares["p_value"] <= 0.09 and shares["p_value_random_effects"] > 0.5
+        result = metric.evaluate(*(words + contexts))
+        for key, values in rejections.items():
+            values.append(float(result[key]) <= 0.05)
+    rejection_rates = {key: np.mean(values) for key, values in rejections.items()}
+    print(f"CEAT, 8 + 8 words of one population: p <= .05 in {rejection_rates}")
+    assert rejection_rates["p_value"] <= 0.09 and rejection_rates["p_value_random_effects"] > 0.5
 
 
-def test_words_with_numbers_of_contexts_of_their_own(device):
+def test_ceat_arguments_unequal_context_counts_are_padded(device):
     rows = {"x": 3, "y": 1, "z": 2, "a": 1, "b": 4}
     model = association.WordEmbeddingModel.from_contexts(
         {word: torch.randn(count, 3, device=device) for word, count in rows.items()}
@@ -198,14 +198,14 @@ def test_words_with_numbers_of_contexts_of_their_own(device):
     assert torch.equal(sets[0].values[0], model.vectors[model.rows("x")])
 
 
-def test_a_stream_of_samples(generator, device):
+def test_ceat_forward_accumulates_effects_of_samples(generator, device):
     sets = [torch.randn(9, n, 4, generator=generator).to(device) for n in (5, 4, 3, 3)]
     metric = association.CEAT(variance="standard").to(device)
     effects = torch.cat([metric(*(s[:4] for s in sets)), metric(*(s[4:] for s in sets))])
     assert torch.equal(effects, association.weat_effect_size(*sets, 1))
     expected = association.random_effects(effects, 9 / 20 + effects.square() / 18).value
     torch.testing.assert_close(metric.compute(), expected)
-    metric.update(*(torch.ones_like(s) for s in sets))  # nothing varies: not counted
+    metric.update(*(torch.ones_like(s) for s in sets))  # excluded, as nothing varies
     torch.testing.assert_close(metric.compute(), expected)
 
 
@@ -222,24 +222,24 @@ def test_a_stream_of_samples(generator, device):
         ),
     ],
 )
-def test_errors_of_options(options, message):
+def test_ceat_invalid_options_raise(options, message):
     with raises(ValueError, message):
         association.CEAT(**options)
 
 
 def contextual_model(seed=0, **means):
-    """8 + 8 target words and 2 x 4 attribute words of 1 to 5 contexts each."""
+    """Return a model and a query with 8 + 8 target words and 2 x 4 attribute words of 1 to 5 contexts each."""
     generator = torch.Generator().manual_seed(seed)
     contexts = {}
-    for side, count in zip("xyab", (8, 8, 4, 4), strict=True):
+    for name, count in zip("xyab", (8, 8, 4, 4), strict=True):
         for i in range(count):
-            word = torch.randn(6, generator=generator, dtype=torch.float64) + means.get(side, 0)
-            contexts[f"{side}{i}"] = word + torch.randn(1 + i % 5, 6, generator=generator, dtype=torch.float64)
-    sets = [[f"{side}{i}" for i in range(count)] for side, count in zip("xyab", (8, 8, 4, 4), strict=True)]
+            word = torch.randn(6, generator=generator, dtype=torch.float64) + means.get(name, 0)
+            contexts[f"{name}{i}"] = word + torch.randn(1 + i % 5, 6, generator=generator, dtype=torch.float64)
+    sets = [[f"{name}{i}" for i in range(count)] for name, count in zip("xyab", (8, 8, 4, 4), strict=True)]
     return association.WordEmbeddingModel.from_contexts(contexts, "model"), association.Query(sets[:2], sets[2:])
 
 
-def test_interval_is_that_of_effect_size_over_words_with_their_contexts():
+def test_ceat_interval_equals_that_of_effect_size_over_words():
     model, query = contextual_model(x=1, a=1)
     result = association.CEAT(samples=50).run_query(query, model, replicates=300, seed=3)
     weat = association.WEAT(return_effect_size=True, correction=1).run_query(query, model, replicates=300, seed=3)
@@ -258,7 +258,7 @@ def test_interval_is_that_of_effect_size_over_words_with_their_contexts():
     assert lost.keys() == result.keys() and np.isnan(lost["low"])
 
 
-def test_interval_of_streamed_samples_is_refused(generator):
+def test_ceat_interval_of_streamed_samples_raises(generator):
     metric = association.CEAT(replicates=20)
     sets = torch.randn(4, 6, 5, generator=generator)
     assert metric(*sets).isfinite()

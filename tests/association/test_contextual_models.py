@@ -1,4 +1,4 @@
-"""Vectors of words in sentences, of all layers, from tiny models of many architectures."""
+"""Vectors of words in sentences, from all layers of tiny models of many architectures."""
 
 import functools
 
@@ -42,7 +42,7 @@ def model_of(name):
 
 
 def sentence_vector(net, tokenizer, sentence, spans, layer):
-    """The mean over the tokens of a span in a forward pass of one sentence."""
+    """Return the mean over the tokens of the spans in a forward pass of one sentence."""
     encoder = net.get_encoder() if net.config.is_encoder_decoder else net
     ids = tokenizer(sentence)["input_ids"]
     if tokenizer.is_fast:
@@ -66,15 +66,15 @@ def test_contexts_vectors_equal_passes_of_single_sentences(name, layer):
         rows = model.rows(word)
         for row, context, spans in zip(model.vectors[rows], sentences, SPANS[word], strict=True):
             sentence = context if isinstance(context, str) else context[0]
-            wanted = sentence_vector(net, tokenizer, sentence, spans, layer)
-            torch.testing.assert_close(row, wanted, rtol=1e-4, atol=1e-5)
+            expected = sentence_vector(net, tokenizer, sentence, spans, layer)
+            torch.testing.assert_close(row, expected, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize(
     ("text", "word", "spans"),
     [
         ("The nurse saw the nurse's home", "nurse", [(4, 9), (18, 23)]),
-        ("Nurse, nurse", "nurse", [(7, 12)]),  # as it is, before other case
+        ("Nurse, nurse", "nurse", [(7, 12)]),  # an exact match precedes one that ignores case
         ("Nurse", "nurse", [(0, 5)]),
         ("two nurses", "nurse", [(4, 10)]),
         ("many men hear her", "man", []),
@@ -110,8 +110,8 @@ def test_contexts_without_the_word_raise_an_error_that_names_the_form():
         from_transformers(net, tokenizer, contexts=CONTEXTS, templates=["{} is"])
 
 
-def passes(net):
-    """Record the shape of each forward pass's tokens."""
+def record_shapes(net):
+    """Record the shape of the tokens in each forward pass."""
     shapes = []
     net.register_forward_pre_hook(
         lambda _, args, kwargs: shapes.append((*kwargs["input_ids"].shape,)), with_kwargs=True
@@ -122,9 +122,9 @@ def passes(net):
 QUERY = Query([["he", "man"], ["she", "woman"]], [["good", "young"], ["bad", "old"]], ["m", "f"], ["g", "b"])
 
 
-def test_layers_share_forward_passes():
+def test_layers_several_need_one_forward_pass():
     net, tokenizer = make("bert")
-    shapes = passes(net)
+    shapes = record_shapes(net)
     models = from_transformers(net, tokenizer, layer=[0, 1, -1], templates=["this is {}", "{} left"])
     scores = run_queries(WEAT, [QUERY], models)
     assert shapes == [(16, 5)]
@@ -148,10 +148,10 @@ def test_layers_with_an_ellipsis_are_all_layers_between():
         from_transformers(net, tokenizer, layer=[1, 1])
 
 
-def test_layers_after_training_forget_vectors_of_before():
+def test_layers_after_training_drop_cached_vectors():
     net, tokenizer = make("bert")
     first, last = from_transformers(net, tokenizer, layer=[0, -1])
-    first.rows("he")  # that of the last layer is kept
+    first.rows("he")  # this caches the vector of the last layer
     with torch.no_grad():
         for parameter in net.parameters():
             parameter.mul_(1.5)
@@ -172,7 +172,7 @@ def test_input_layer_is_read_by_reference():
     assert after == WEAT().run_query(QUERY, fresh)["result"] != before
     rows = model.rows("nurses")
     model.vectors[rows].sum().backward()
-    counts = {piece: weight.grad[tokenizer.convert_tokens_to_ids(piece)].tolist() for piece in ("nurse", "##s", "she")}
+    counts = {token: weight.grad[tokenizer.convert_tokens_to_ids(token)].tolist() for token in ("nurse", "##s", "she")}
     assert counts == {"nurse": [1.0] * 8, "##s": [1.0] * 8, "she": [0.0] * 8}
 
 
@@ -207,9 +207,9 @@ def test_input_layer_keeps_transforms_and_refuses_writes():
     assert model.to(dtype=torch.float64).vectors.dtype == torch.float64
 
 
-def test_texts_of_similar_lengths_share_a_batch():
+def test_texts_of_similar_lengths_form_batches():
     net, tokenizer = make("bert")
-    shapes = passes(net)
+    shapes = record_shapes(net)
     long, short = "the man and the woman and the nurse saw {} home", "{} left"
     model = from_transformers(net, tokenizer, layer=-1, templates=[long, short], batch_size=4)
     model.index_query(Query([["he", "she"]], [["nurse", "doctor"]]))
@@ -226,7 +226,7 @@ def test_long_texts_are_cut_to_a_window_around_the_word(name):
     content = [i for i, special in enumerate(window.is_special) if not special]
     word = [i for i in content if window.is_word[i]]
     assert len(window.ids) == 30 and window.ids[-1] == row.ids[-1]
-    assert abs((word[0] - content[0]) - (content[-1] - word[-1])) <= 1  # as much context on both sides
+    assert abs((word[0] - content[0]) - (content[-1] - word[-1])) <= 1  # as much context before the word as after it
     encoder = net.get_encoder() if net.config.is_encoder_decoder else net
     with torch.no_grad():
         states = encoder(input_ids=torch.tensor([window.ids])).last_hidden_state[0]
@@ -246,11 +246,11 @@ def test_long_texts_fit_the_positions_of_the_model():
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_half_precision_vectors_are_near_those_of_float32(dtype):
     net, tokenizer = make("bert")
-    wanted = from_transformers(net, tokenizer, layer=-1, contexts=CONTEXTS)
+    expected = from_transformers(net, tokenizer, layer=-1, contexts=CONTEXTS)
     model = from_transformers(make("bert")[0].to(dtype), tokenizer, layer=-1, contexts=CONTEXTS)
-    rows = [each.rows("nurse") for each in (model, wanted)]
+    rows = [m.rows("nurse") for m in (model, expected)]
     assert model.vectors.dtype == dtype
-    torch.testing.assert_close(model.vectors[rows[0]].float(), wanted.vectors[rows[1]], rtol=0.1, atol=0.05)
+    torch.testing.assert_close(model.vectors[rows[0]].float(), expected.vectors[rows[1]], rtol=0.1, atol=0.05)
 
 
 def test_refused_models_and_tokenizers_are_named():

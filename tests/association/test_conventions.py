@@ -1,4 +1,4 @@
-"""What is agreed on once for all scores: zero vectors, devices, and what the defaults stand for."""
+"""Conventions of all scores: zero vectors, devices, and the meaning of the defaults."""
 
 import numpy as np
 import pytest
@@ -9,8 +9,8 @@ from tensormetrics import association
 from tensormetrics.association import RNSB, WEAT, Query, WordEmbeddingModel, permutation_p_value
 
 
-def test_a_zero_vector_is_like_nothing(device):
-    """Its cosine with everything is 0, its distance 1."""
+def test_scores_zero_vector_has_zero_cosines(device):
+    """The cosine of a zero vector with any vector is 0, its cosine distance 1."""
     zero, e, f = torch.zeros(1, 2, device=device), *torch.eye(2, device=device).split(1)
     assert association.mac(zero, torch.stack([e, zero])) == 1 and association.mac(e, zero[None]) == 1
     assert association.weat(e, zero, e, f) == 1  # s(e) = 1 - 0, s(zero) = 0
@@ -18,12 +18,12 @@ def test_a_zero_vector_is_like_nothing(device):
     assert association.rnd(e, zero, e, "cos") == -1 and association.rnd(e, zero, e, "cos_similarity") == 1
     assert association.gweat(torch.stack([e, zero]), torch.stack([e, zero])) == 0.5
     words = torch.cat([e, zero, -e])
-    assert association.ect(e, -e, words) == -1  # the zero vector ranks between
+    assert association.ect(e, -e, words) == -1  # the zero vector ranks between the others
     assert association.sc_weat(e, torch.cat([e, zero]), torch.cat([-e, zero])) == pytest.approx(1 / 0.5**0.5)
     assert association.same(zero, torch.stack([e, f])) == association.direct_bias(zero, torch.stack([e, f])) == 0
 
 
-def test_all_tensors_are_on_one_device():
+def test_scores_tensors_on_several_devices_raise():
     x = torch.zeros(2, 3)
     with raises(ValueError, "devices differ: x on cpu, b on meta; use .to(device)"):
         association.weat(x, x, x, x.to("meta"))
@@ -31,14 +31,14 @@ def test_all_tensors_are_on_one_device():
         association.rnd(x, association.WordSet(x, torch.ones(2, dtype=torch.bool, device="meta")), x)
 
 
-@pytest.mark.parametrize(("places", "same_as"), [((20, 12), "exact"), ((20, 13), "approximate")])
-def test_auto_is_exact_up_to_32_places(places, same_as, generator, device):
-    u, v = (torch.randn(n, generator=generator, dtype=torch.float64).to(device) for n in places)
+@pytest.mark.parametrize(("sizes", "same_as"), [((20, 12), "exact"), ((20, 13), "approximate")])
+def test_permutation_auto_is_exact_up_to_32_scores(sizes, same_as, generator, device):
+    u, v = (torch.randn(n, generator=generator, dtype=torch.float64).to(device) for n in sizes)
     p = {m: permutation_p_value(u, v, method=m, replicates=99) for m in ("auto", "exact", "approximate")}
     assert p["auto"] == p[same_as] and p["exact"] != p["approximate"]
 
 
-def test_weat_of_an_encoder_is_seat(device):
+def test_weat_of_an_encoder_equals_seat(device):
     """Every filled-in template is a member of the set (May et al. 2019)."""
 
     def encode(strings: list[str]) -> torch.Tensor:
@@ -55,16 +55,16 @@ def test_weat_of_an_encoder_is_seat(device):
     assert result["effect_size"] == pytest.approx(association.weat_effect_size(*filled).item())
 
 
-def test_rnsb_is_fitted_to_all_words_unless_told_otherwise(generator, device):
+def test_rnsb_without_holdout_is_fitted_to_all_words(generator, device):
     words = [f"w{i}" for i in range(24)]
     vectors = torch.randn(24, 5, generator=generator, dtype=torch.float64).to(device)
     model = WordEmbeddingModel.from_tensor(vectors, words)
     query = Query([words[:4], words[4:8]], [words[8:16], words[16:]])
     result = RNSB().run_query(query, model)
-    whole = association.rnsb(vectors[:8], vectors[8:16], vectors[16:]).item()
-    assert result["result"] == pytest.approx(whole, rel=1e-10)
+    fitted_to_all = association.rnsb(vectors[:8], vectors[8:16], vectors[16:]).item()
+    assert result["result"] == pytest.approx(fitted_to_all, rel=1e-10)
     assert RNSB().run_query(query, model, holdout=False) == result
-    assert not np.isclose(RNSB().run_query(query, model, holdout=True)["result"], whole)
+    assert not np.isclose(RNSB().run_query(query, model, holdout=True)["result"], fitted_to_all)
 
 
 def test_options_of_equal_value_but_other_type_are_checked(device):

@@ -32,7 +32,7 @@ def http(code):
 
 @pytest.fixture
 def clock(monkeypatch):
-    """The seconds slept, without sleeping."""
+    """Record the seconds to sleep instead of sleeping."""
     slept = []
     monkeypatch.setattr(datasets.time, "sleep", slept.append)
     return slept
@@ -40,7 +40,7 @@ def clock(monkeypatch):
 
 @pytest.fixture
 def network(monkeypatch):
-    """Errors and contents that the host answers with, one after the other."""
+    """Replace the host by a list of errors and contents, which it returns one after the other."""
     answers = []
 
     def get(url, timeout):
@@ -60,7 +60,7 @@ def write(folder, **files):
         (folder / name.replace("__", ".")).write_text(text, encoding="latin-1")
 
 
-def test_weat_sets():
+def test_load_weat_returns_published_sets():
     sets = load_weat()
     assert len(sets) == 31 and sum(map(len, sets.values())) == 429
     assert list(sets)[:3] == ["flowers", "insects", "pleasant_5"] and list(sets)[-1] == "old_people_names"
@@ -75,43 +75,43 @@ def test_weat_sets():
     assert len(load_weat()["career"]) == 8
 
 
-def test_weat_vectors_from_a_file(tmp_path, caplog):
+def test_load_weat_w2v_reads_local_file(tmp_path, caplog):
     (tmp_path / "vectors.txt").write_text("2 3\nrose 1 0 0.5\nant 0 1 -2\n")
     model = load_weat_w2v(tmp_path / "vectors.txt")
     assert (model.name, list(model.vocab), model["ant"].tolist()) == ("weat_w2v", ["rose", "ant"], [0, 1, -2])
 
 
 @pytest.mark.skipif(not W2V, reason="TENSORMETRICS_WEAT_W2V names no file")
-def test_weat_vectors():
+def test_load_weat_w2v_published_vectors_give_published_effect():
     model, sets = load_weat_w2v(W2V), load_weat()
     assert model.vectors.shape == (347, 300)
     flowers = Query([sets["flowers"], sets["insects"]], [sets["pleasant_5"], sets["unpleasant_5a"]])
     assert WEAT().run_query(flowers, model)["effect_size"] == pytest.approx(1.5, abs=0.2)  # 1.54 in the paper
 
 
-def test_fetched_vectors_are_held_to_their_hash(network):
+def test_load_weat_w2v_wrong_hash_raises(network):
     network.append(b"1 2\nrose 1 0\n")
     url = "https://raw.githubusercontent.com/dccuchile/wefe/master/wefe/datasets/data/weat_w2v____old.txt"
     got = hashlib.sha256(b"1 2\nrose 1 0\n").hexdigest()
-    wanted = "4dab4d3a604b2f021d57c99957919ab4d021ce699d28aad1d8168e54c754927f"
-    with raises(ValueError, f"{url}: got a file with the SHA-256 {got}, wanted {wanted}; give a local copy as path="):
+    expected = "4dab4d3a604b2f021d57c99957919ab4d021ce699d28aad1d8168e54c754927f"
+    with raises(ValueError, f"{url}: got a file with the SHA-256 {got}, wanted {expected}; give a local copy as path="):
         load_weat_w2v()
 
 
-def test_a_fetched_file_of_the_right_hash_is_read(network, monkeypatch):
+def test_load_weat_w2v_right_hash_is_read(network, monkeypatch):
     content = b"1 2\nrose 1 0\n"
     network.append(content)
     monkeypatch.setattr("tensormetrics.association.embeddings.datasets.W2V_SHA256", hashlib.sha256(content).hexdigest())
     assert load_weat_w2v()["rose"].tolist() == [1, 0]
 
 
-def test_bingliu(tmp_path):
+def test_load_bingliu_reads_local_folder(tmp_path):
     (tmp_path / "positive-words.txt").write_bytes(b"; Opinion\n;\n\na+\ngood\n")
     (tmp_path / "negative-words.txt").write_bytes("; Opinion\n\nna\u00efve\nbad\n".encode("latin-1"))
     assert load_bingliu(tmp_path) == {"positive_words": ["a+", "good"], "negative_words": ["na\u00efve", "bad"]}
 
 
-def test_eds(tmp_path):
+def test_fetch_eds_reads_local_folder(tmp_path):
     groups = ["adjectives_appearance", "adjectives_otherization", "adjectives_sensitive"]
     groups += [f"names_{of}" for of in ("asian", "black", "chinese", "hispanic", "russian", "white")]
     groups += [f"words_{of}" for of in ("christianity", "islam", "terrorism")]
@@ -142,7 +142,7 @@ def test_eds(tmp_path):
         fetch_eds(1951, path=tmp_path)
 
 
-def test_debiaswe(tmp_path):
+def test_fetch_debiaswe_reads_local_folder(tmp_path):
     write(
         tmp_path,
         definitional_pairs__json=[["woman", "man"], ["girl", "boy"]],
@@ -158,7 +158,7 @@ def test_debiaswe(tmp_path):
     assert sets["professions"] == ["nurse", "smith"]
 
 
-def test_debias_multiclass(tmp_path):
+def test_fetch_debias_multiclass_reads_local_folder(tmp_path):
     gender = {
         "definite_sets": [["he", "she"], ["his", "hers"]],
         "analogy_templates": {"role": {"man": ["smith"], "woman": ["nurse"]}},
@@ -207,12 +207,12 @@ def test_debias_multiclass(tmp_path):
     assert sets == expected and list(sets) == list(expected)
 
 
-def test_gn_glove(tmp_path):
+def test_fetch_gn_glove_reads_local_folder(tmp_path):
     write(tmp_path, male_word_file__txt="he\nmr.\n\n", female_word_file__txt="she\nher")
     assert fetch_gn_glove(path=tmp_path) == {"male_terms": ["he", "mr."], "female_terms": ["she", "her"]}
 
 
-def test_a_local_folder_needs_no_network(tmp_path, network):
+def test_fetch_local_folder_needs_no_network(tmp_path, network):
     with pytest.raises(FileNotFoundError):
         fetch_gn_glove(path=tmp_path)
 
@@ -225,14 +225,14 @@ def test_a_local_folder_needs_no_network(tmp_path, network):
         ([OSError("reset"), ValueError("cut off")], [1, 1]),
     ],
 )
-def test_busy_hosts_are_asked_again(network, clock, caplog, errors, slept):
+def test_read_file_busy_host_is_retried(network, clock, caplog, errors, slept):
     network += [*errors, b"words"]
     with caplog.at_level(logging.WARNING):
         assert datasets.read_file("a/b/", "words.txt", None, 3, 30) == b"words"
     assert clock == slept and len(caplog.messages) == len(slept)
 
 
-def test_what_the_log_says(network, clock, caplog):
+def test_read_file_retry_is_logged(network, clock, caplog):
     network += [http(429), b"words"]
     datasets.read_file("a/b/", "words.txt", None, 3, 30)
     assert caplog.messages == ["HTTP Error 429: busy; trying again in 1 s (1 of 3)"]
@@ -246,13 +246,13 @@ def test_what_the_log_says(network, clock, caplog):
         ([TimeoutError("slow")] * 3, [1, 2], "slow"),
     ],
 )
-def test_the_last_error_says_what_to_do(network, clock, errors, slept, why):
+def test_read_file_last_error_recommends_local_folder(network, clock, errors, slept, why):
     network += errors
     with raises(ConnectionError, f"{URL}: {why}; download the files and give their folder as path="):
         datasets.read_file("a/b/", "words.txt", None, 2, 30)
     assert clock == slept and network == []
 
 
-def test_retries_are_a_number():
+def test_fetch_negative_retries_raise():
     with raises(ValueError, "n_retries: got -1, wanted an integer >= 0"):
         fetch_gn_glove(n_retries=-1)

@@ -1,4 +1,4 @@
-"""What holds for every debiasing method: words at the door, state, errors. Scores are in the two other files."""
+"""Properties of all debiasing methods: word arguments, state and errors. Two other files test their values."""
 
 import json
 import logging
@@ -46,13 +46,13 @@ def model():
 
 @pytest.fixture(params=METHODS, ids=lambda method: method.__name__)
 def case(request):
-    """A method as a function of more options, and the arguments of its `fit`."""
+    """Return a method as a function of further options, and the arguments of its `fit`."""
     options, fit = METHODS[request.param]
     return lambda **more: request.param(**options, **more), fit
 
 
-def tensors(method, x):
-    """Arguments of `fit_tensors` from (..., 13, 6)."""
+def fit_arguments(method, x):
+    """Return the arguments of `fit_tensors` built from vectors (..., 13, 6)."""
     pairs = x[..., :4, :].unflatten(-2, (2, 2))
     return {
         MulticlassHardDebias: (x[..., :6, :].unflatten(-2, (2, 3)),),
@@ -65,7 +65,7 @@ def tensors(method, x):
 
 @pytest.mark.parametrize("method", ["HardDebias", "HalfSiblingRegression"])
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.float32, 2e-6)])
-def test_golden(model, method, dtype, tolerance):
+def test_fit_transform_equals_golden_vectors(model, method, dtype, tolerance):
     case = GOLDEN[method]
     debias = getattr(association, method)()
     debiased = debias.fit_transform(model.to(dtype=dtype), **case["fit"])
@@ -76,7 +76,7 @@ def test_golden(model, method, dtype, tolerance):
         np.testing.assert_allclose(debias.bias_direction, case["expected"]["bias_direction"], atol=tolerance)
 
 
-def test_the_model_is_copied_or_written_to(model, case):
+def test_fit_transform_copies_model_unless_copy_is_false(model, case):
     method, fit = case
     before = model.vectors.clone()
     debiased = method(criterion_name="gender").fit_transform(model, **fit)
@@ -87,7 +87,7 @@ def test_the_model_is_copied_or_written_to(model, case):
     assert torch.equal(table, debiased.vectors) and not torch.equal(table, before)
 
 
-def test_a_parameter_may_be_debiased(case):
+def test_transform_of_parameter_keeps_requires_grad(case):
     method, fit = case
     weight = torch.nn.Parameter(torch.tensor(list(GOLDEN["tiny"].values())).double())
     model = WordEmbeddingModel.from_tensor(weight, list(GOLDEN["tiny"]))
@@ -97,12 +97,12 @@ def test_a_parameter_may_be_debiased(case):
     assert weight.requires_grad and weight.grad_fn is None
 
 
-def test_target_and_ignore(model, case, caplog):
+def test_transform_target_and_ignore_select_words(model, case, caplog):
     method, fit = case
     debias = method().fit(model, **fit)
     unit = torch.nn.functional.normalize(model.vectors)
 
-    def changed(**words):
+    def changed_words(**words):
         after = debias.transform(model, **words)
         same = [torch.allclose(torch.nn.functional.normalize(after.vectors), unit, atol=1e-9)]
         rows = (torch.nn.functional.normalize(after.vectors) - unit).abs().amax(1) > 1e-9
@@ -110,19 +110,19 @@ def test_target_and_ignore(model, case, caplog):
 
     fixed = {word for words in [*PAIRS, ["t1c", "t2c"]] for word in words}
     with caplog.at_level(logging.WARNING):
-        assert changed(target=["a1a", "a2b", "a1a", "nobody"], ignore=["a1a"]) - fixed == {"a1a", "a2b"}
+        assert changed_words(target=["a1a", "a2b", "a1a", "nobody"], ignore=["a1a"]) - fixed == {"a1a", "a2b"}
     assert caplog.messages == ["nobody: left out, not in the vocabulary of 'tiny'"]
-    everything = changed()
+    everything = changed_words()
     assert {"a1a", "a2b", "a2d"} < everything
-    assert changed(ignore=["a1a", "a2b"]) - fixed == everything - fixed - {"a1a", "a2b"}
+    assert changed_words(ignore=["a1a", "a2b"]) - fixed == everything - fixed - {"a1a", "a2b"}
 
 
-def test_lost_tuples_are_dropped(model, case, caplog):
+def test_fit_tuples_with_missing_words_are_dropped(model, case, caplog):
     method, fit = case
     name, words = next(iter(fit.items()))
     expected = method().fit_transform(model, **fit)
     with caplog.at_level(logging.WARNING):
-        if name == "groups":  # of single words
+        if name == "groups":  # its lists are of single words
             lost, more = ["nobody"], [[*words[0], "nobody"], *words[1:]]
         else:
             lost = [["t1c", "nobody"]] if isinstance(words[0], list) else ["nobody"]
@@ -132,7 +132,7 @@ def test_lost_tuples_are_dropped(model, case, caplog):
     assert set(caplog.messages) == {f"{', '.join(np.ravel(lost))}: left out, not in the vocabulary of 'tiny'"}
 
 
-def test_state_dict_holds_a_fitted_transform(model, case, tmp_path):
+def test_state_dict_restores_fitted_transform(model, case, tmp_path):
     method, fit = case
     fitted = method().fit(model, **fit)
     torch.save(fitted.state_dict(), tmp_path / "debias.pt")
@@ -141,37 +141,37 @@ def test_state_dict_holds_a_fitted_transform(model, case, tmp_path):
     assert torch.equal(loaded.transform(model).vectors, fitted.transform(model).vectors)
 
 
-def test_transform_changes_no_state(model, case):
+def test_transform_twice_gives_equal_vectors(model, case):
     method, fit = case
     debias = method().fit(model, **fit)
     assert torch.equal(debias.transform(model).vectors, debias.transform(model).vectors)
 
 
-def test_batches_are_loops(case):
+def test_fit_tensors_batch_equals_loop(case):
     method, _ = case
     x = torch.randn(2, 3, 13, 6, dtype=torch.float64)
     debias = method()
-    batch = debias.fit_tensors(*tensors(type(debias), x))(x)
+    batch = debias.fit_tensors(*fit_arguments(type(debias), x))(x)
     assert batch.shape == x.shape
     for i in np.ndindex(2, 3):
-        torch.testing.assert_close(debias.fit_tensors(*tensors(type(debias), x[i]))(x[i]), batch[i])
-    one = debias(x)  # fitted once, to the last
+        torch.testing.assert_close(debias.fit_tensors(*fit_arguments(type(debias), x[i]))(x[i]), batch[i])
+    one = debias(x)  # this uses the last fit
     torch.testing.assert_close(one[1, 2], batch[1, 2])
     for dtype in (torch.float16, torch.bfloat16, torch.float32):
         torch.testing.assert_close(debias(x[0, 0].to(dtype)), debias(x[0, 0].to(dtype).double()))
 
 
-def test_fitting_keeps_neither_a_graph_nor_the_tensors(case):
+def test_fit_tensors_stores_neither_graph_nor_inputs(case):
     method, _ = case
     x = torch.randn(13, 6, dtype=torch.float64, requires_grad=True)
     debias = method()
-    before = [buffer.clone() for buffer in debias.fit_tensors(*tensors(type(debias), x)).buffers()]
+    before = [buffer.clone() for buffer in debias.fit_tensors(*fit_arguments(type(debias), x)).buffers()]
     x.data.zero_()
     assert not any(buffer.requires_grad for buffer in debias.buffers())
     assert all(map(torch.equal, debias.buffers(), before))
 
 
-def test_chunks_do_not_show(model, case, monkeypatch):
+def test_fit_transform_chunk_size_changes_nothing(model, case, monkeypatch):
     method, fit = case
     expected = method().fit_transform(model, **fit).vectors
     for file in ("embeddings.vocabulary", "debias.base", "debias.repulsion_attraction_neutralization"):
@@ -179,17 +179,17 @@ def test_chunks_do_not_show(model, case, monkeypatch):
     torch.testing.assert_close(method().fit_transform(model, **fit).vectors, expected, atol=1e-12, rtol=1e-12)
 
 
-def test_zero_vectors_stay(case):
+def test_fit_transform_zero_vectors_stay_zero(case):
     method, fit = case
     words = {**GOLDEN["tiny"], "zero": [0, 0, 0]}
     model = WordEmbeddingModel.from_tensor(torch.tensor(list(words.values())).double(), list(words))
     zero = method().fit_transform(model, **fit)["zero"]
     assert np.isfinite(zero).all()
-    if type(method()) not in (DoubleHardDebias, LEACE):  # which move all rows
+    if type(method()) not in (DoubleHardDebias, LEACE):  # these shift all rows
         assert not zero.any()
 
 
-def test_verbose_prints(model, case, capsys):
+def test_verbose_prints_number_of_words(model, case, capsys):
     method, fit = case
     method().fit_transform(model, **fit)
     assert capsys.readouterr().out == ""
@@ -198,17 +198,17 @@ def test_verbose_prints(model, case, capsys):
     assert f"{type(debias).__name__}: 3 of 20 words of 'tiny'\n" in capsys.readouterr().out
 
 
-def test_prefixes_are_put_before_words(case):
+def test_fit_transform_vocab_prefix_is_prepended_to_words(case):
     method, fit = case
     vectors = torch.tensor(list(GOLDEN["tiny"].values())).double()
     model = WordEmbeddingModel.from_tensor(vectors, [f"/en/{word}" for word in GOLDEN["tiny"]], vocab_prefix="/en/")
-    plain = WordEmbeddingModel.from_tensor(vectors, list(GOLDEN["tiny"]))
+    unprefixed = WordEmbeddingModel.from_tensor(vectors, list(GOLDEN["tiny"]))
     after = method().fit_transform(model, ["a1a", "a1b"], **fit)
-    assert torch.equal(after.vectors, method().fit_transform(plain, ["a1a", "a1b"], **fit).vectors)
+    assert torch.equal(after.vectors, method().fit_transform(unprefixed, ["a1a", "a1b"], **fit).vectors)
     assert (after.vocab_prefix, "/en/a1a" in after) == ("/en/", True)
 
 
-def test_errors(model, case):
+def test_debias_invalid_arguments_raise(model, case):
     method, fit = case
     debias = method()
     name = type(debias).__name__
@@ -231,10 +231,10 @@ def test_errors(model, case):
         debias.fit(contexts, **fit)
     argument, words = next(iter(fit.items()))
     if argument == "groups":
-        lost, place = [["x"], ["y"]], "groups[0]"
+        lost, location = [["x"], ["y"]], "groups[0]"
     else:
-        lost, place = [["x", "y"]] if isinstance(words[0], list) else ["x"], argument
-    with raises(ValueError, f"{place}: got 1 tuples, none of which is complete in the vocabulary of 'tiny'"):
+        lost, location = [["x", "y"]] if isinstance(words[0], list) else ["x"], argument
+    with raises(ValueError, f"{location}: got 1 tuples, none of which is complete in the vocabulary of 'tiny'"):
         debias.fit(model, **{**fit, argument: lost})
     with raises(TypeError, f"{argument}: got a str, wanted a list of {'lists of ' * (lost != ['x'])}words"):
         debias.fit(model, **{**fit, argument: "he"})
@@ -252,7 +252,7 @@ def test_errors(model, case):
 
 
 @pytest.mark.parametrize("method", [HardDebias, DoubleHardDebias, RepulsionAttractionNeutralization])
-def test_pairs_have_two_words(model, method):
+def test_fit_pairs_of_three_words_raise(model, method):
     fit = METHODS[method][1]
     with raises(ValueError, "definitional_pairs[1]: got 3 words, ['a', 'b', 'c'], wanted 2"):
         method().fit(model, **{**fit, "definitional_pairs": [["t1a", "t2a"], ["a", "b", "c"]]})
@@ -261,7 +261,7 @@ def test_pairs_have_two_words(model, method):
 @pytest.mark.parametrize(
     "method", [HardDebias, MulticlassHardDebias, DoubleHardDebias, RepulsionAttractionNeutralization]
 )
-def test_pca_args(method):
+def test_pca_args_invalid_values_raise(method):
     method(pca_args={"n_components": 3})
     with raises(ValueError, "pca_args: got {'k': 3}, wanted {'n_components': 10} or another number"):
         method(pca_args={"k": 3})

@@ -1,4 +1,4 @@
-"""The debiasing methods against loops in numpy over single words."""
+"""Debiasing methods against NumPy loops over single words."""
 
 import itertools
 
@@ -33,24 +33,24 @@ def unit(v):
 
 
 def direction(pairs):
-    centred = np.concatenate([[(p - q) / 2, (q - p) / 2] for p, q in pairs])
-    g = np.linalg.svd(centred)[2][0]
+    centered = np.concatenate([[(p - q) / 2, (q - p) / 2] for p, q in pairs])
+    g = np.linalg.svd(centered)[2][0]
     return g if sum((p - q) @ g for p, q in pairs) > 0 else -g
 
 
-def test_hard_debias_by_hand():
+def test_hard_debias_equals_values_computed_by_hand():
     vectors = np.array([[1, 0.5], [-1, 0.5], [3.0, 4], [0, -2], [0, 0]])
     model = WordEmbeddingModel.from_numpy(vectors, ["she", "he", "a", "b", "none"])
     debias = HardDebias().fit(model, [["she", "he"]])
     np.testing.assert_allclose(debias.bias_direction, [1, 0], atol=1e-15)
     after = debias.transform(model).vectors.numpy()
-    height = 1 / np.sqrt(5)  # that of the pair's mean as unit vectors
-    side = np.sqrt(1 - height**2)
-    expected = [[side, height], [-side, height], [0, 1], [0, -1], [0, 0]]
+    height = 1 / np.sqrt(5)  # norm of the mean of the pair's unit vectors
+    bias_component = np.sqrt(1 - height**2)
+    expected = [[bias_component, height], [-bias_component, height], [0, 1], [0, -1], [0, 0]]
     np.testing.assert_allclose(after, expected, atol=1e-15)
 
 
-def test_hard_debias_leaves_nothing_in_the_direction(table):
+def test_hard_debias_removes_bias_component(table):
     model = named(table.astype(np.float32))
     debias = HardDebias().fit(model, [["w0", "w1"], ["w2", "w3"]], [["w4", "w5"]])
     after = debias.transform(model).vectors.double()
@@ -61,7 +61,7 @@ def test_hard_debias_leaves_nothing_in_the_direction(table):
     assert (after[4] - after[5]) @ debias.bias_direction * ((table[4] - table[5]) @ debias.bias_direction.numpy()) > 0
 
 
-def test_pairs_are_equalised_in_each_of_their_forms(table):
+def test_hard_debias_equalizes_all_case_variants_of_pairs(table):
     model = named(table, w0="she", w1="he", w2="She", w3="He", w4="SHE", w5="hE")
     debias = HardDebias().fit(model, [["she", "he"]])
     assert debias.words == {"equalize": [["she", "he"], ["She", "He"], ["SHE", "HE"]]}
@@ -70,13 +70,13 @@ def test_pairs_are_equalised_in_each_of_their_forms(table):
     assert after[0].abs() > 0.1 and after[4].abs() > 1e-3 and after[5].abs() < 1e-12
 
 
-def test_another_model_may_lack_the_pairs(table):
+def test_hard_debias_transforms_model_without_the_pairs(table):
     fitted = HardDebias().fit(named(table), [["w0", "w1"]])
     other = WordEmbeddingModel.from_numpy(table[5:9].copy(), list("abcd"))
     np.testing.assert_allclose(fitted.transform(other).vectors, fitted(other.vectors), atol=1e-12)
 
 
-def test_the_last_tuple_counts_for_a_word_of_two(table):
+def test_hard_debias_word_of_two_pairs_uses_the_last(table):
     once, twice = (
         HardDebias().fit(named(table), [["w0", "w1"]], pairs)
         for pairs in ([["w4", "w6"]], [["w4", "w5"], ["w4", "w6"]])
@@ -84,10 +84,10 @@ def test_the_last_tuple_counts_for_a_word_of_two(table):
     np.testing.assert_allclose(once.transform(named(table))["w4"], twice.transform(named(table))["w4"], atol=1e-12)
 
 
-def test_multiclass_hard_debias(table):
+def test_multiclass_hard_debias_equals_loop_over_words(table):
     sets = [["w0", "w1", "w2"], ["w3", "w4", "w5"]]
-    places = [[6, 7], [6, 7, 8], [11, 12], [0, 9, 10], [13, 14, 15, 16, 9], [17, 12]]  # sets of their own sizes
-    equal = [[f"w{i}" for i in each] for each in places]
+    equalize_rows = [[6, 7], [6, 7, 8], [11, 12], [0, 9, 10], [13, 14, 15, 16, 9], [17, 12]]  # sets of unequal sizes
+    equal = [[f"w{i}" for i in rows_of_set] for rows_of_set in equalize_rows]
     units = np.array([unit(v) for v in table])
     rows = np.concatenate([units[i : i + 3] - units[i : i + 3].mean(0) for i in (0, 3)])
     basis = np.linalg.svd(rows)[2][:2]
@@ -95,10 +95,10 @@ def test_multiclass_hard_debias(table):
     expected = units.copy()
     for i in range(6, 40):
         expected[i] = unit(units[i] - project @ units[i])
-    for each in places:  # of a word in two sets, the last counts
-        mean = units[each].mean(0)
+    for rows_of_set in equalize_rows:  # the last set of a word counts
+        mean = units[rows_of_set].mean(0)
         rest = mean - project @ mean
-        for i in each:
+        for i in rows_of_set:
             expected[i] = unit(rest + np.sqrt(1 - rest @ rest) * unit(project @ (units[i] - mean)))
     debias = MulticlassHardDebias(pca_args={"n_components": 2})
     after = debias.fit_transform(named(table), definitional_sets=sets, equalize_sets=equal)
@@ -114,22 +114,22 @@ def test_multiclass_hard_debias(table):
 @pytest.mark.parametrize(
     "kind", [HardDebias, MulticlassHardDebias, DoubleHardDebias, RepulsionAttractionNeutralization]
 )
-def test_components_by_position(kind):
+def test_pca_args_by_position_are_checked(kind):
     with raises(ValueError, "pca_args: got {'components': 3}, wanted {'n_components': 10} or another number"):
         kind({"components": 3})
     assert isinstance(kind({"n_components": 3}, verbose=True), kind)
 
 
-def test_components_beyond_the_rank_are_not_used(table):
+def test_multiclass_hard_debias_components_above_rank_are_zero(table):
     sets = [["w0", "w1", "w2"], ["w3", "w4", "w5"]]  # rank 4
-    four, many = (MulticlassHardDebias(pca_args={"n_components": k}) for k in (4, 10))
-    a, b = (debias.fit(named(table), sets, sets) for debias in (four, many))
+    four, ten = (MulticlassHardDebias(pca_args={"n_components": k}) for k in (4, 10))
+    a, b = (debias.fit(named(table), sets, sets) for debias in (four, ten))
     np.testing.assert_allclose(a.bias_subspace, b.bias_subspace[:4], atol=1e-12)
     assert not b.bias_subspace[4:].any() and b.bias_subspace.shape == (6, 6)
     np.testing.assert_allclose(a(torch.tensor(table)), b(torch.tensor(table)), atol=1e-12)
 
 
-def test_half_sibling_regression(table):
+def test_half_sibling_regression_equals_loop_over_words(table):
     words = np.array([table[2], table[5], table[7]])
     expected = table.copy()
     for i in set(range(40)) - {2, 5, 7}:
@@ -142,35 +142,35 @@ def test_half_sibling_regression(table):
 
 
 def double_hard(table, rows, n, components):
-    """The candidates' agreement with the groups, and the vectors under the best."""
+    """Return the rows to cluster, each candidate's agreement with the groups, and the vectors of the best candidate."""
     from scipy.cluster.vq import kmeans2
 
     g = direction([table[:2], table[2:4]])
     mean = table.mean(0)
     axes = np.linalg.svd(table - mean)[2]
-    leaning = [unit(table[i]) @ (unit(table[0]) - unit(table[1])) for i in rows]
-    order = [rows[i] for i in np.argsort(leaning)]
-    judges = order[:n] + order[-n:]
+    projections = [unit(table[i]) @ (unit(table[0]) - unit(table[1])) for i in rows]
+    order = [rows[i] for i in np.argsort(projections)]
+    extreme_rows = order[:n] + order[-n:]
     results, agreement = [], []
     for u in axes[:components]:
         rest = np.array([v - mean - (u @ v) * u for v in table])
         results.append(rest - np.outer(rest @ g, g))
-        points = results[-1][judges]
+        points = results[-1][extreme_rows]
         runs = [kmeans2(points, 2, minit="++", seed=seed) for seed in range(30)]
         labels = min((r for r in runs), key=lambda r: ((points - r[0][r[1]]) ** 2).sum())[1]
         same = (labels == np.repeat([0, 1], n)).mean()
         agreement.append(max(same, 1 - same))
-    return judges, agreement, results[int(np.argmin(agreement))]
+    return extreme_rows, agreement, results[int(np.argmin(agreement))]
 
 
-def test_double_hard_debias():
+def test_double_hard_debias_equals_loop_over_components():
     generator = np.random.default_rng(3)
     table = generator.normal(size=(60, 5)) * [4, 2, 1, 1, 1]
     rows = list(range(4, 60))
-    judges, agreement, after = double_hard(table, rows, 8, 3)
-    assert len(set(agreement)) == 3  # so that the winner is one
+    extreme_rows, agreement, after = double_hard(table, rows, 8, 3)
+    assert len(set(agreement)) == 3  # so that the best candidate is unique
     fit = {"definitional_pairs": [["w0", "w1"], ["w2", "w3"]], "bias_representation": ["w0", "w1"]}
-    for scope, changed in (("all", rows), ("biased", judges)):
+    for scope, changed in (("all", rows), ("biased", extreme_rows)):
         expected = table.copy()
         expected[changed] = after[changed]
         debias = DoubleHardDebias(n_words=8, n_components=3, scope=scope)
@@ -179,7 +179,7 @@ def test_double_hard_debias():
         np.testing.assert_allclose(debias(torch.tensor(table[rows])), expected[rows], atol=1e-10)
 
 
-def test_two_means_finds_two_clusters():
+def test_k_means_separates_two_clusters():
     points = torch.randn(3, 50, 4, dtype=torch.float64)
     second = torch.rand(3, 50) < torch.tensor([[0.5], [0.2], [0.8]])
     clusters, _ = k_means(points + 20 * second.unsqueeze(-1), 2, seed=0)
@@ -187,8 +187,8 @@ def test_two_means_finds_two_clusters():
     assert torch.equal(k_means(points, 2, 1)[0], k_means(points, 2, 1)[0])
 
 
-def test_k_means_is_the_best_clustering_of_few_points():
-    """Of all assignments of eight points to three clusters, by enumeration."""
+def test_k_means_of_eight_points_has_minimum_inertia():
+    """Enumerate all assignments of eight points to three clusters."""
     points = torch.randn(8, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     clusters, centers = k_means(points, 3, seed=0, starts=50)
     assignments = np.array(list(itertools.product(range(3), repeat=8)))
@@ -197,7 +197,7 @@ def test_k_means_is_the_best_clustering_of_few_points():
         for a in assignments
     ]
     best = assignments[int(np.argmin(inertia))]
-    assert len({*zip(best, clusters.tolist(), strict=True)}) == 3  # the same but for the numbers of clusters
+    assert len({*zip(best, clusters.tolist(), strict=True)}) == 3  # equal up to the numbering of clusters
     for k in range(3):
         torch.testing.assert_close(centers[k], points[clusters == k].mean(0))
 
@@ -212,7 +212,7 @@ def test_k_means_weights_count_like_repeated_rows():
     torch.testing.assert_close(centers[1], k_means(points, 2, 0)[1])
 
 
-def test_double_hard_debias_errors(table):
+def test_double_hard_debias_invalid_arguments_raise(table):
     fit = {"definitional_pairs": [["w0", "w1"]]}
     with raises(ValueError, "bias_representation[0]: got 1 words, ['w0'], wanted 2"):
         DoubleHardDebias().fit(named(table), bias_representation=["w0"], **fit)
@@ -224,7 +224,7 @@ def test_double_hard_debias_errors(table):
 
 
 def repulsion_attraction_neutralization(table, row, g, k, theta, epochs, learning_rate, weights):
-    """One word by autograd."""
+    """Debias one word by autograd; also return the number of repulsive neighbors."""
     units = [torch.tensor(unit(v)) for v in table]
     w, g = units[row], torch.tensor(g)
     order = sorted((i for i in range(len(units)) if i != row), key=lambda i: -(units[i] @ w))[:k]
@@ -246,7 +246,7 @@ def repulsion_attraction_neutralization(table, row, g, k, theta, epochs, learnin
     return unit(moved.detach().numpy()), len(repulsion)
 
 
-def test_repulsion_attraction_neutralization(table):
+def test_repulsion_attraction_neutralization_equals_autograd_loop(table):
     options = {"epochs": 30, "theta": 0.05, "n_neighbours": 7, "learning_rate": 0.01, "weights": (0.5, 0.2, 0.4)}
     debias = RepulsionAttractionNeutralization(**options).fit(named(table), [["w0", "w1"], ["w2", "w3"]])
     g = direction([(unit(table[0]), unit(table[1])), (unit(table[2]), unit(table[3]))])
@@ -260,15 +260,15 @@ def test_repulsion_attraction_neutralization(table):
     np.testing.assert_allclose(after, expected, atol=1e-9)
 
 
-def test_neighbours_at_the_cut_are_taken_in_the_order_of_their_rows():
-    """Rounding noise, which device, batch and chunk change, decides nothing."""
+def test_largest_cosines_ties_are_ordered_by_row():
+    """Rounding noise depends on device, batch and chunk; it must not decide."""
     cosines = torch.tensor([0.5, 0.9, 0.5 + 1e-15, 0.5 - 1e-15, -torch.inf, 0.5, torch.nan, -0.2], dtype=torch.float64)
     assert largest_cosines(cosines, 3).tolist() == [1, 0, 2] and largest_cosines(cosines, 5).tolist() == [1, 0, 2, 3, 5]
     assert largest_cosines(cosines[[4, 3, 2, 0]].expand(2, 4), 2).tolist() == [[1, 2], [1, 2]]
     assert largest_cosines(torch.tensor([0.5, 0.5 + 1e-11], dtype=torch.float64), 1).tolist() == [1]
 
 
-def test_ran_takes_bias_away(table):
+def test_ran_reduces_bias_component(table):
     model = named(table)
     debias = RepulsionAttractionNeutralization(weights=(0, 0.1, 1), n_neighbours=100)
     after = debias.fit_transform(model, definitional_pairs=[["w0", "w1"]]).vectors
@@ -277,7 +277,7 @@ def test_ran_takes_bias_away(table):
     assert torch.equal(debias(model.vectors, torch.arange(0)), torch.empty(0, 6, dtype=torch.float64))
 
 
-def test_ran_options_are_checked():
+def test_ran_invalid_options_raise():
     with raises(ValueError, "weights: got (1, 2), wanted three numbers: repulsion, attraction, neutralization"):
         RepulsionAttractionNeutralization(weights=(1, 2))
     with raises(ValueError, "learning_rate: got 0, wanted a number > 0"):

@@ -1,4 +1,4 @@
-"""LEACE and INLP against closed forms and loops in numpy and scikit-learn."""
+"""LEACE and INLP against closed forms and loops in NumPy and scikit-learn."""
 
 import numpy as np
 import pytest
@@ -10,8 +10,8 @@ from tensormetrics.association.debias import leace
 from tensormetrics.association.resampling.folds import deal_words
 
 
-def labelled_rows(rows=300, dims=6, classes=2, seed=0):
-    """Correlated rows whose means depend on their class."""
+def labeled_rows(rows=300, dims=6, classes=2, seed=0):
+    """Return correlated rows whose means depend on their class, and their labels."""
     random = np.random.default_rng(seed)
     labels = random.permutation(rows) % classes
     means = random.normal(size=(classes, dims))
@@ -32,13 +32,13 @@ def numpy_leace(x, labels):
 
 @pytest.mark.parametrize("classes", [2, 3, 5])
 def test_leace_matches_closed_form(classes):
-    x, labels = labelled_rows(classes=classes)
+    x, labels = labeled_rows(classes=classes)
     method = LEACE().fit_tensors(torch.tensor(x), torch.tensor(labels))
     assert method.proj_left.shape == (6, classes - 1)
     np.testing.assert_allclose(method(torch.tensor(x)), numpy_leace(x, labels), atol=1e-10)
 
 
-def test_leace_by_hand():
+def test_leace_equals_projection_computed_by_hand():
     """Class means differ along (1, 0), and four times the covariance matrix S is [[5, 1], [1, 1]]."""
     x = torch.tensor([[0.0, 0], [1, 1], [2, 0], [3, 1]], dtype=torch.float64)
     method = LEACE().fit_tensors(x, torch.tensor([0, 0, 1, 1]))
@@ -48,8 +48,8 @@ def test_leace_by_hand():
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.float32, 1e-6), (torch.float16, 1e-6)])
-def test_leace_leaves_no_covariance_with_labels(dtype, tolerance):
-    x, labels = labelled_rows(5000, 40, 3)
+def test_leace_removes_covariance_with_labels(dtype, tolerance):
+    x, labels = labeled_rows(5000, 40, 3)
     rows, z = torch.tensor(x).to(dtype), torch.nn.functional.one_hot(torch.tensor(labels)).double()
     after = LEACE().fit_tensors(rows, torch.tensor(labels))(rows)
 
@@ -62,7 +62,7 @@ def test_leace_leaves_no_covariance_with_labels(dtype, tolerance):
 
 def test_leace_of_fewer_rows_than_dimensions_removes_their_differences():
     for dtype, tolerance in ((torch.float64, 1e-12), (torch.float32, 1e-6)):
-        x, labels = labelled_rows(12, 40)
+        x, labels = labeled_rows(12, 40)
         rows, labels = torch.tensor(x, dtype=dtype), torch.tensor(labels)
         after = LEACE().fit_tensors(rows, labels)(rows)
         torch.testing.assert_close(after[labels == 0].mean(0), after[labels == 1].mean(0), atol=50 * tolerance, rtol=0)
@@ -72,20 +72,20 @@ def test_leace_of_fewer_rows_than_dimensions_removes_their_differences():
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_leace_in_batches_matches_one_fit(dtype, monkeypatch):
-    x, labels = labelled_rows(900, 30, 4)
+    x, labels = labeled_rows(900, 30, 4)
     rows, labels = torch.tensor(x, dtype=dtype), torch.tensor(labels).sort().values  # the first batch has one class
-    whole = LEACE().fit_tensors(rows, labels)(rows)
+    expected = LEACE().fit_tensors(rows, labels)(rows)
     sizes = [200, 0, 1, 399, 300]
     parts = LEACE().fit_batches(zip(rows.split(sizes), labels.split(sizes), strict=True))
     tolerance = 1e-10 if dtype == torch.float64 else 1e-4
-    torch.testing.assert_close(parts(rows), whole, atol=tolerance, rtol=tolerance)
+    torch.testing.assert_close(parts(rows), expected, atol=tolerance, rtol=tolerance)
     monkeypatch.setattr(leace, "ROWS", 7)
     monkeypatch.setattr(leace, "BLOCK", 4)
-    torch.testing.assert_close(LEACE().fit_tensors(rows, labels)(rows), whole, atol=tolerance, rtol=tolerance)
+    torch.testing.assert_close(LEACE().fit_tensors(rows, labels)(rows), expected, atol=tolerance, rtol=tolerance)
 
 
-def test_leace_ignores_order_and_repetition_of_rows_and_numbers_of_classes():
-    x, labels = map(torch.tensor, labelled_rows(classes=3))
+def test_leace_order_and_repetition_of_rows_and_class_ids_change_nothing():
+    x, labels = map(torch.tensor, labeled_rows(classes=3))
     expected = LEACE().fit_tensors(x, labels)(x)
     order = torch.randperm(len(x))
     for rows, classes in (
@@ -97,13 +97,13 @@ def test_leace_ignores_order_and_repetition_of_rows_and_numbers_of_classes():
         torch.testing.assert_close(LEACE().fit_tensors(rows, classes)(x), expected.expand(*rows.shape[:-2], *x.shape))
 
 
-def test_leace_of_an_absent_class_in_batches():
-    x, labels = map(torch.tensor, labelled_rows())
+def test_leace_fit_batches_with_unused_class_ids_equals_fit_tensors():
+    x, labels = map(torch.tensor, labeled_rows())
     torch.testing.assert_close(LEACE().fit_batches([(x, 3 * labels)])(x), LEACE().fit_tensors(x, labels)(x))
 
 
 def test_leace_changes_another_model_of_the_same_space():
-    x, labels = labelled_rows()
+    x, labels = labeled_rows()
     words = [f"w{i}" for i in range(len(x))]
     model = WordEmbeddingModel.from_numpy(x.copy(), words)
     groups = [[word for word, label in zip(words, labels, strict=True) if label == k] for k in range(2)]
@@ -114,7 +114,7 @@ def test_leace_changes_another_model_of_the_same_space():
 
 
 def numpy_inlp(x, labels, is_training, iterations, C):
-    """One classifier of scikit-learn after the other, projected on the null space of all (Ravfogel et al. 2020)."""
+    """Fit classifiers of scikit-learn in turn and project on the null space of all (Ravfogel et al. 2020)."""
     linear_model = pytest.importorskip("sklearn.linear_model")
     scale = np.sqrt(x[is_training].var(0).mean())
     z = (x - x[is_training].mean(0)) / scale
@@ -122,26 +122,26 @@ def numpy_inlp(x, labels, is_training, iterations, C):
     majority = np.mean(labels[~is_training] == np.bincount(labels[is_training]).argmax())
     for _ in range(iterations):
         classes = [1] if labels.max() == 1 else range(labels.max() + 1)
-        fits = []
+        classifiers = []
         for k in classes:
-            fit = linear_model.LogisticRegression(C=C, solver="newton-cholesky", tol=1e-12, max_iter=1000)
-            fits.append(fit.fit(z[is_training] @ project, labels[is_training] == k))
-        margins = np.stack([fit.decision_function(z @ project) for fit in fits], 1)
-        predicted = (margins[:, 0] > 0).astype(int) if len(fits) == 1 else margins.argmax(1)
+            classifier = linear_model.LogisticRegression(C=C, solver="newton-cholesky", tol=1e-12, max_iter=1000)
+            classifiers.append(classifier.fit(z[is_training] @ project, labels[is_training] == k))
+        margins = np.stack([classifier.decision_function(z @ project) for classifier in classifiers], 1)
+        predicted = (margins[:, 0] > 0).astype(int) if len(classifiers) == 1 else margins.argmax(1)
         if np.mean((predicted == labels)[~is_training]) <= majority:
             break
-        basis = np.concatenate([basis, *(fit.coef_ for fit in fits)])
+        basis = np.concatenate([basis, *(classifier.coef_ for classifier in classifiers)])
         project = np.eye(x.shape[1]) - np.linalg.pinv(basis) @ basis
     return x @ project, len(basis)
 
 
 @pytest.mark.parametrize(("rows", "dims", "classes", "iterations"), [(200, 6, 2, 35), (240, 9, 3, 35), (60, 80, 2, 3)])
 def test_inlp_matches_a_loop_of_classifiers(rows, dims, classes, iterations):
-    x, labels = labelled_rows(rows, dims, classes)
+    x, labels = labeled_rows(rows, dims, classes)
     method = INLP(n_iterations=iterations, C=0.3)
     after = method.fit_tensors(torch.tensor(x), torch.tensor(labels))(torch.tensor(x))
-    _, place = deal_words(torch.tensor(labels), torch.arange(rows), 0)
-    expected, directions = numpy_inlp(x, labels, (place % 5 != 1).numpy(), iterations, 0.3)
+    _, positions = deal_words(torch.tensor(labels), torch.arange(rows), 0)
+    expected, directions = numpy_inlp(x, labels, (positions % 5 != 1).numpy(), iterations, 0.3)
     assert 0 < directions == len(method.bias_subspace)
     np.testing.assert_allclose(after, expected, atol=1e-6)
     basis = method.bias_subspace
@@ -150,13 +150,13 @@ def test_inlp_matches_a_loop_of_classifiers(rows, dims, classes, iterations):
 
 def test_inlp_stops_where_classes_do_not_differ():
     x = torch.randn(400, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
-    method = INLP().fit_tensors(x, (torch.arange(400) % 3 > 0).long())  # two thirds are of one class
+    method = INLP().fit_tensors(x, (torch.arange(400) % 3 > 0).long())  # two thirds belong to one class
     assert method.bias_subspace.shape == (0, 5)
     assert torch.equal(method(x), x)
 
 
-def test_inlp_of_rows_of_words_holds_words_out_together():
-    x, labels = map(torch.tensor, labelled_rows(50))
+def test_inlp_with_words_does_not_depend_on_row_order():
+    x, labels = map(torch.tensor, labeled_rows(50))
     words = [f"w{i}" for i in range(50)]
     once = INLP(n_iterations=2).fit_tensors(x, labels, words)
     order = torch.randperm(50)
@@ -164,12 +164,12 @@ def test_inlp_of_rows_of_words_holds_words_out_together():
     torch.testing.assert_close(other(x), once(x))
 
 
-def test_words_are_dealt_by_class_and_all_rows_of_a_word_together():
+def test_deal_words_stratifies_by_class_and_keeps_rows_of_words_together():
     words = torch.randperm(40, generator=torch.Generator().manual_seed(1)).repeat(3)
     labels = words % 3
     overall, in_class = deal_words(labels, words, 0)
-    for place in (overall, in_class):
-        assert torch.equal(place[:40], place[40:80]) and torch.equal(place[:40], place[80:])
+    for positions in (overall, in_class):
+        assert torch.equal(positions[:40], positions[40:80]) and torch.equal(positions[:40], positions[80:])
     assert overall[:40].sort().values.tolist() == list(range(40))
     for k in range(3):
         members = labels[:40] == k
@@ -184,8 +184,8 @@ def test_words_are_dealt_by_class_and_all_rows_of_a_word_together():
 
 
 @pytest.mark.parametrize("method", [LEACE, INLP])
-def test_errors(method):
-    x, labels = map(torch.tensor, labelled_rows(20))
+def test_erasure_invalid_tensors_raise(method):
+    x, labels = map(torch.tensor, labeled_rows(20))
     model = WordEmbeddingModel.from_tensor(x, [f"w{i}" for i in range(20)])
     with raises(ValueError, "groups: got 1, wanted at least two lists of words, one for each class"):
         method().fit(model, [["w1", "w2"]])
@@ -201,8 +201,8 @@ def test_errors(method):
         method().fit_tensors(x / 0, labels)
 
 
-def test_errors_of_options():
-    x, labels = map(torch.tensor, labelled_rows(20))
+def test_erasure_invalid_options_raise():
+    x, labels = map(torch.tensor, labeled_rows(20))
     with raises(ValueError, "batches: got none, wanted at least one pair of vectors and labels"):
         LEACE().fit_batches([])
     with raises(ValueError, "labels: got -1, wanted integers >= 0"):

@@ -1,4 +1,4 @@
-"""The scores against golden values."""
+"""Scores of association against golden values."""
 
 import json
 from pathlib import Path
@@ -22,23 +22,23 @@ def golden(metric: str) -> object:
 
 
 def sets_of(case: dict, device: torch.device) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
-    """Target sets and attribute sets of a golden case, each (W, D)."""
+    """Return the target sets and attribute sets of a golden case, each (W, D)."""
     vectors = {word: torch.tensor(v, dtype=torch.float64) for word, v in GOLDEN["models"][case["model"]].items()}
     if case["options"]["normalize"]:
         vectors = {word: v / v.norm() for word, v in vectors.items()}
-    sides = (
-        [torch.stack([vectors[word] for word in words]).to(device) for words in case[side].values()]
-        for side in ("targets", "attributes")
+    word_sets = (
+        [torch.stack([vectors[word] for word in words]).to(device) for words in case[role].values()]
+        for role in ("targets", "attributes")
     )
-    return tuple(sides)
+    return tuple(word_sets)
 
 
-def words_of(case: dict, side: str) -> list[str]:
-    return [word for words in case[side].values() for word in words]
+def words_of(case: dict, role: str) -> list[str]:
+    return [word for words in case[role].values() for word in words]
 
 
 def padded(sets: list[torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
-    """Ragged groups as (G, W, D) with NaN padding, and their mask (G, W)."""
+    """Return ragged groups as (G, W, D) with NaN padding, and their mask (G, W)."""
     width = max(map(len, sets))
     rows = [torch.cat([s, s.new_full((width - len(s), s.shape[1]), torch.nan)]) for s in sets]
     mask = [torch.arange(width, device=s.device) < len(s) for s in sets]
@@ -46,20 +46,20 @@ def padded(sets: list[torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 @golden("WEAT")
-def test_golden_weat(case, device):
+def test_weat_equals_golden_values(case, device):
     targets, attributes = sets_of(case, device)
     expected = case["expected"]
     assert agrees(association.weat(*targets, *attributes), expected["weat"])
     assert agrees(association.weat_effect_size(*targets, *attributes), expected["effect_size"])
     assert agrees(association.weat_effect_size(*targets, *attributes, 1), expected["effect_size_correction_1"])
-    if "s_by_word" in expected:  # the sum over a target of one word is its own association
+    if "s_by_word" in expected:  # the sum over a target of one word is the association of the word
         for words, target in zip(expected["s_by_word"].values(), targets, strict=True):
             scores = association.weat(target.unsqueeze(1), torch.zeros_like(target[:1]), *attributes)
             assert agrees(scores, list(words.values()))
 
 
 @golden("RND")
-def test_golden_rnd(case, device):
+def test_rnd_equals_golden_values(case, device):
     targets, attributes = sets_of(case, device)
     distance, expected = case["options"]["distance"], case["expected"]
     score, by_word = association.rnd(*targets, *attributes, distance, per_word=True)
@@ -70,7 +70,7 @@ def test_golden_rnd(case, device):
 
 
 @golden("RIPA")
-def test_golden_ripa(case, device):
+def test_ripa_equals_golden_values(case, device):
     targets, attributes = sets_of(case, device)
     normalize = case["options"].get("normalize_direction", True)
     score, products = association.ripa(*targets, *attributes, normalize, per_word=True)
@@ -81,13 +81,13 @@ def test_golden_ripa(case, device):
 
 
 @golden("ECT")
-def test_golden_ect(case, device):
+def test_ect_equals_golden_values(case, device):
     targets, attributes = sets_of(case, device)
     assert agrees(association.ect(*targets, *attributes), case["expected"]["ect"])
 
 
 @golden("MAC")
-def test_golden_mac(case, device):
+def test_mac_equals_golden_values(case, device):
     targets, attributes = sets_of(case, device)
     groups, mask = padded(attributes)
     score, by_word = association.mac(torch.cat(targets), association.WordSet(groups, mask), per_word=True)
@@ -97,7 +97,7 @@ def test_golden_mac(case, device):
 
 
 @golden("SCWEAT")
-def test_golden_sc_weat(case, device):
+def test_sc_weat_equals_golden_values(case, device):
     targets, attributes = sets_of(case, device)
     sizes = association.sc_weat(*targets, *attributes, case["options"]["correction"])
     assert agrees(sizes, list(case["expected"]["effect_size_by_word"].values()))
@@ -105,7 +105,7 @@ def test_golden_sc_weat(case, device):
 
 
 @golden("RNSB")
-def test_golden_rnsb(case, device):
+def test_rnsb_equals_golden_values(case, device):
     (a, b), targets = sets_of(case, device)[1], sets_of(case, device)[0]
     options = case["options"].get("penalize_intercept", True)
     score, p = association.rnsb(torch.cat(targets), a, b, 1.0, options, per_word=True)
@@ -114,7 +114,7 @@ def test_golden_rnsb(case, device):
 
 
 @golden("DirectBias")
-def test_golden_direct_bias(case, device):
+def test_direct_bias_equals_golden_values(case, device):
     (t,), attributes = sets_of(case, device)
     options = {name: case["options"][name] for name in ("strictness", "n_components", "direction")}
     score, by_word = association.direct_bias(t, torch.stack(attributes), **options, per_word=True)
@@ -123,7 +123,7 @@ def test_golden_direct_bias(case, device):
 
 
 @golden("SAME")
-def test_golden_same(case, device):
+def test_same_equals_golden_values(case, device):
     (t,), attributes = sets_of(case, device)
     score, terms = association.same(t, torch.stack(attributes), case["options"]["weighting"], terms=True)
     expected = case["expected"]
@@ -135,7 +135,7 @@ def test_golden_same(case, device):
 
 
 @golden("GWEAT")
-def test_golden_gweat(case, device):
+def test_gweat_equals_golden_values(case, device):
     x, a = (association.WordSet(*padded(sets)) for sets in sets_of(case, device))
     score, terms = association.gweat(x, a, per_group=True)
     assert agrees(score, case["expected"]["gweat"])

@@ -1,4 +1,4 @@
-"""Probabilities of words and sentences, and scores of pairs, against loops over single texts."""
+"""Probabilities of words and sentences, and scores of sentence pairs, against loops over single texts."""
 
 import difflib
 import functools
@@ -39,18 +39,18 @@ def log_softmax_of(net, ids):
 
 
 def masked_log_p(net, tokenizer, ids, position):
-    """Of the token at a position, which is masked."""
+    """Return the log probability of the token at a masked position."""
     masked = list(ids)
     masked[position] = tokenizer.mask_token_id
     return float(log_softmax_of(net, masked)[position, ids[position]])
 
 
-def near(wanted):
-    return pytest.approx(wanted, rel=1e-5, abs=1e-5)
+def approx(expected):
+    return pytest.approx(expected, rel=1e-5, abs=1e-5)
 
 
 @pytest.mark.parametrize("name", MASKED)
-def test_log_probabilities_fill_masks_from_left_to_right(name):
+def test_log_probabilities_of_several_tokens_fill_masks_from_left_to_right(name):
     net, tokenizer = model_of(name)
     templates, words, attributes = (
         ["{} is a {attribute}.", "the {attribute} saw {}"],
@@ -68,40 +68,40 @@ def test_log_probabilities_fill_masks_from_left_to_right(name):
                 start = template.replace("{attribute}", attribute).index("{}")
                 other = template.replace("{}", word).index("{attribute}")
                 tokens = sorted({batch.char_to_token(start + i) for i in range(len(word))})
-                hidden = {batch.char_to_token(other + i) for i in range(len(attribute))}
-                for is_prior, found in enumerate((log_p, prior)):
-                    wanted = 0.0
+                attribute_tokens = {batch.char_to_token(other + i) for i in range(len(attribute))}
+                for is_prior, actual in enumerate((log_p, prior)):
+                    expected = 0.0
                     for k, position in enumerate(tokens):
-                        masks = {*tokens[k:], *(hidden if is_prior else ())}
+                        masks = {*tokens[k:], *(attribute_tokens if is_prior else ())}
                         masked = [tokenizer.mask_token_id if i in masks else token for i, token in enumerate(ids)]
-                        wanted += float(log_softmax_of(net, masked)[position, ids[position]])
-                    assert float(found[t, a, w]) == near(wanted)
+                        expected += float(log_softmax_of(net, masked)[position, ids[position]])
+                    assert float(actual[t, a, w]) == approx(expected)
 
 
 def test_log_probabilities_read_texts_with_equal_masks_once():
     net, tokenizer = make("bert_mlm")
     texts = []
     net.register_forward_pre_hook(lambda _, args, kwargs: texts.extend(kwargs["input_ids"].tolist()), with_kwargs=True)
-    found = log_probabilities(net, tokenizer, ["{} is a nurse"], ["he", "she", "man"])
-    assert found.shape == (1, 3) and len(texts) == 1
+    log_p = log_probabilities(net, tokenizer, ["{} is a nurse"], ["he", "she", "man"])
+    assert log_p.shape == (1, 3) and len(texts) == 1
 
 
 def test_log_probabilities_of_unknown_words_are_nan():
     net, tokenizer = model_of("bert_mlm")
-    found = log_probabilities(net, tokenizer, ["{} is a nurse"], ["he", "xylophone"])
-    assert found.isnan().tolist() == [[False, True]]
+    log_p = log_probabilities(net, tokenizer, ["{} is a nurse"], ["he", "xylophone"])
+    assert log_p.isnan().tolist() == [[False, True]]
 
 
-def test_log_probabilities_feed_lpbs():
+def test_log_probabilities_are_inputs_of_lpbs():
     net, tokenizer = model_of("bert_mlm")
     log_p, prior = log_probabilities(net, tokenizer, ["{} is a {attribute}"], ["he", "she"], ["nurse", "doctor"])
     metric = LPBS()
     metric.update(log_p[..., 0].ravel(), prior[..., 0].ravel(), log_p[..., 1].ravel(), prior[..., 1].ravel())
-    wanted = np.mean([(log_p[0, i, 0] - prior[0, i, 0]) - (log_p[0, i, 1] - prior[0, i, 1]) for i in range(2)])
-    assert float(metric.compute()) == near(wanted)
+    expected = np.mean([(log_p[0, i, 0] - prior[0, i, 0]) - (log_p[0, i, 1] - prior[0, i, 1]) for i in range(2)])
+    assert float(metric.compute()) == approx(expected)
 
 
-def test_models_of_another_kind_are_type_errors_that_name_the_way():
+def test_scores_model_of_another_kind_raises_and_recommends_function():
     causal, masked, encoder = model_of("gpt2"), model_of("bert_mlm"), model_of("bert")
     message = "which is causal; log_probabilities wants a masked language model; write sentence_log_likelihood, and "
     with raises(TypeError, f"model: got a GPT2LMHeadModel, {message}PairPreference for its scores"):
@@ -124,48 +124,48 @@ def test_models_of_another_kind_are_type_errors_that_name_the_way():
 def test_sentence_log_likelihood_equals_loop(name):
     net, tokenizer = model_of(name)
     beginning = [tokenizer.bos_token_id]
-    found = sentence_log_likelihood(net, tokenizer, SENTENCES, batch_size=2)
-    for sentence, value in zip(SENTENCES, found.tolist(), strict=True):
+    log_likelihoods = sentence_log_likelihood(net, tokenizer, SENTENCES, batch_size=2)
+    for sentence, value in zip(SENTENCES, log_likelihoods.tolist(), strict=True):
         ids = beginning + tokenizer(sentence)["input_ids"]
         log_p = log_softmax_of(net, ids)
-        assert value == near(sum(float(log_p[i - 1, ids[i]]) for i in range(1, len(ids))))
+        assert value == approx(sum(float(log_p[i - 1, ids[i]]) for i in range(1, len(ids))))
     contexts = ["He was bad.", "home", ""]
-    found = sentence_log_likelihood(net, tokenizer, SENTENCES, contexts, batch_size=2)
-    for context, sentence, value in zip(contexts, SENTENCES, found.tolist(), strict=True):
+    log_likelihoods = sentence_log_likelihood(net, tokenizer, SENTENCES, contexts, batch_size=2)
+    for context, sentence, value in zip(contexts, SENTENCES, log_likelihoods.tolist(), strict=True):
         first = beginning + tokenizer(context)["input_ids"] if context else beginning
         ids = beginning + tokenizer(f"{context} {sentence}" if context else sentence)["input_ids"]
         log_p = log_softmax_of(net, ids)
         assert ids[: len(first)] == first
-        assert value == near(sum(float(log_p[i - 1, ids[i]]) for i in range(len(first), len(ids))))
+        assert value == approx(sum(float(log_p[i - 1, ids[i]]) for i in range(len(first), len(ids))))
 
 
 @pytest.mark.parametrize("name", MASKED)
 def test_pseudo_log_likelihood_equals_loop(name):
     net, tokenizer = model_of(name)
-    found = pseudo_log_likelihood(net, tokenizer, SENTENCES, batch_size=7)
-    for sentence, value in zip(SENTENCES, found.tolist(), strict=True):
+    log_likelihoods = pseudo_log_likelihood(net, tokenizer, SENTENCES, batch_size=7)
+    for sentence, value in zip(SENTENCES, log_likelihoods.tolist(), strict=True):
         ids = tokenizer(sentence)["input_ids"]
-        assert value == near(sum(masked_log_p(net, tokenizer, ids, i) for i in range(1, len(ids) - 1)))
+        assert value == approx(sum(masked_log_p(net, tokenizer, ids, i) for i in range(1, len(ids) - 1)))
 
 
 @pytest.mark.parametrize("name", MASKED)
 def test_score_pairs_masks_shared_tokens_as_crows_pairs_does(name):
     net, tokenizer = model_of(name)
-    found = score_pairs(net, tokenizer, PAIRS, batch_size=5)
+    scores = score_pairs(net, tokenizer, PAIRS, batch_size=5)
     for i, pair in enumerate(zip(PAIRS.more, PAIRS.less, strict=True)):
         ids = [tokenizer(sentence)["input_ids"] for sentence in pair]
         spans = [op for op in difflib.SequenceMatcher(None, *ids).get_opcodes() if op[0] == "equal"]
         shared = [[j for op in spans for j in range(op[1 + 2 * k], op[2 + 2 * k])] for k in (0, 1)]
         for k in (0, 1):
-            wanted = sum(masked_log_p(net, tokenizer, ids[k], j) for j in shared[k][1:-1])
-            assert float(found[k][i]) == near(wanted)
+            expected = sum(masked_log_p(net, tokenizer, ids[k], j) for j in shared[k][1:-1])
+            assert float(scores[k][i]) == approx(expected)
 
 
 def test_score_pairs_of_causal_models_are_log_likelihoods():
     net, tokenizer = model_of("gpt2")
     more, less = score_pairs(net, tokenizer, PAIRS)
-    assert more.tolist() == near(sentence_log_likelihood(net, tokenizer, PAIRS.more).tolist())
-    assert less.tolist() == near(sentence_log_likelihood(net, tokenizer, PAIRS.less).tolist())
+    assert more.tolist() == approx(sentence_log_likelihood(net, tokenizer, PAIRS.more).tolist())
+    assert less.tolist() == approx(sentence_log_likelihood(net, tokenizer, PAIRS.less).tolist())
 
 
 TRIPLES = SentenceTriples(
@@ -179,41 +179,41 @@ TRIPLES = SentenceTriples(
 
 def test_score_pairs_of_stereoset_blanks_average_probabilities_of_tokens():
     net, tokenizer = model_of("bert_mlm")
-    found = score_pairs(net, tokenizer, TRIPLES)
+    scores = score_pairs(net, tokenizer, TRIPLES)
     mask = tokenizer.mask_token_id
     for i, (context, sentences) in enumerate(zip(TRIPLES.contexts, TRIPLES.sentences, strict=True)):
         words = ["old", "engineers", "home"] if i == 0 else ["good"] * 3
         for k in range(len(sentences)):
-            pieces = tokenizer(words[k], add_special_tokens=False)["input_ids"]
+            tokens = tokenizer(words[k], add_special_tokens=False)["input_ids"]
             blank = tokenizer(context.replace("BLANK", tokenizer.mask_token))["input_ids"]
-            place = blank.index(mask)
+            position = blank.index(mask)
             probabilities = []
-            for n, piece in enumerate(pieces):
-                ids = [*blank[:place], *pieces[:n], mask, *blank[place + 1 :]]
-                probabilities.append(float(log_softmax_of(net, ids)[place + n, piece].exp()))
-            assert len(pieces) == (2 if words[k] == "engineers" else 1)
-            assert float(found[k][i].exp()) == near(np.mean(probabilities))
+            for n, token in enumerate(tokens):
+                ids = [*blank[:position], *tokens[:n], mask, *blank[position + 1 :]]
+                probabilities.append(float(log_softmax_of(net, ids)[position + n, token].exp()))
+            assert len(tokens) == (2 if words[k] == "engineers" else 1)
+            assert float(scores[k][i].exp()) == approx(np.mean(probabilities))
 
 
 def test_score_pairs_of_stereoset_sentences_average_log_probabilities_of_tokens():
     net, tokenizer = model_of("gpt2")
-    found = score_pairs(net, tokenizer, TRIPLES)
+    scores = score_pairs(net, tokenizer, TRIPLES)
     for i, sentences in enumerate(TRIPLES.sentences):
         for k, sentence in enumerate(sentences):
             ids = tokenizer(sentence)["input_ids"]
             log_p = [float(log_softmax_of(net, [tokenizer.bos_token_id])[0, ids[0]])]
             log_p += [float(log_softmax_of(net, ids)[j - 1, ids[j]]) for j in range(1, len(ids))]
-            assert float(found[k][i]) == near(np.mean(log_p))
+            assert float(scores[k][i]) == approx(np.mean(log_p))
 
 
 def test_score_pairs_of_stereoset_continuations_are_log_likelihoods():
     net, tokenizer = model_of("gpt2")
     triples = TRIPLES._replace(contexts=["He saw a doctor.", "this man was old."])
-    found = score_pairs(net, tokenizer, triples)
+    scores = score_pairs(net, tokenizer, triples)
     for k in range(3):
         sentences = [row[k] for row in triples.sentences]
-        wanted = sentence_log_likelihood(net, tokenizer, sentences, triples.contexts)
-        assert found[k].tolist() == near(wanted.tolist())
+        expected = sentence_log_likelihood(net, tokenizer, sentences, triples.contexts)
+        assert scores[k].tolist() == approx(expected.tolist())
     with pytest.raises(TypeError, match="score_pairs of continuations wants a causal language model"):
         score_pairs(*model_of("bert_mlm"), triples)
 
@@ -264,15 +264,15 @@ def test_sentence_triples_are_read_from_the_format_of_stereoset(tmp_path):
         read_sentence_triples(path)
 
 
-def test_published_number_of_crows_pairs_from_sentences_to_percent():
+def test_pair_preference_of_crows_pairs_scores_equals_protocol():
     net, tokenizer = model_of("bert_mlm")
     metric = PairPreference("crows-pairs", categories=["age", "gender"])
     scores = score_pairs(net, tokenizer, PAIRS)
     metric.update(*scores, categories=PAIRS.categories)
     preferred = [round(a, 3) > round(b, 3) for a, b in zip(*(x.tolist() for x in scores), strict=True)]
-    found = {name: float(value) for name, value in metric.compute().items()}
-    assert found == {
-        "all": near(100 * sum(preferred) / 3),
+    percentages = {name: float(value) for name, value in metric.compute().items()}
+    assert percentages == {
+        "all": approx(100 * sum(preferred) / 3),
         "age": 100 * preferred[2],
         "gender": 50 * sum(preferred[:2]),
     }

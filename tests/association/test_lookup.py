@@ -28,18 +28,18 @@ def ids(case):
 
 
 @pytest.mark.parametrize("case", GOLDEN["preprocess"], ids=ids)
-def test_preprocess_word(case):
+def test_preprocess_word_equals_golden_values(case):
     assert preprocess_word(case["word"], case["options"], case["vocab_prefix"]) == case["expected"]
 
 
-def test_preprocess_word_options():
+def test_preprocess_word_options_are_applied_in_order():
     options = {"strip_accents": False, "lowercase": False, "preprocessor": None}
     assert preprocess_word("Ñ", options) == preprocess_word("Ñ") == "Ñ"
     assert preprocess_word("Ñ", {"lowercase": True, "preprocessor": lambda word: word * 2}, "p/") == "p/ÑÑ"
     assert preprocess_word("ÑANDÚ", {"lowercase": True, "strip_accents": "unicode"}) == "nandu"
 
 
-def test_a_misspelt_option_warns():
+def test_preprocess_word_misspelled_option_warns():
     message = r"^options: the option 'lowecase' is unknown and ignored; did you mean 'lowercase'\?$"
     with pytest.warns(UserWarning, match=message):
         assert preprocess_word("A", {"lowecase": True}) == "A"
@@ -63,28 +63,28 @@ def test_a_misspelt_option_warns():
         ),
     ],
 )
-def test_errors_of_preprocess_word(arguments, kind, message):
+def test_preprocess_word_invalid_arguments_raise(arguments, kind, message):
     with raises(kind, message):
         preprocess_word(*arguments)
 
 
 @pytest.mark.parametrize("case", GOLDEN["lookup"], ids=ids)
-def test_lookup(case, model):
+def test_lookup_equals_golden_values(case, model):
     expected = case["expected"]
-    found = Search(model, None, case["preprocessors"], case["strategy"]).words(case["words"])
-    assert (found.keys, found.lost) == (expected["keys"], expected["lost"])
-    assert len(found.lost) / found.total == expected["lost_fraction"]
-    assert list(found.not_found) == expected["not_found"]
+    matches = Search(model, None, case["preprocessors"], case["strategy"]).words(case["words"])
+    assert (matches.keys, matches.lost) == (expected["keys"], expected["lost"])
+    assert len(matches.lost) / matches.total == expected["lost_fraction"]
+    assert list(matches.not_found) == expected["not_found"]
 
 
-def test_threshold_is_strict_and_counts_distinct_words(model):
+def test_lost_vocabulary_threshold_is_inclusive_and_counts_distinct_words(model):
     words = ["Ana", "ana", "ANA", "bob", "bob", "lost"]  # 1 of 5 distinct
     assert model.index_query(Query([words], []), lost_vocabulary_threshold=0.2).reason is None
     reason = model.index_query(Query([words], []), lost_vocabulary_threshold=0.19).reason
     assert reason == "'Target set 0' lost 1 of 5 words (0.2 > 0.19)"
 
 
-def test_collapsed_words_and_saved_words_are_no_losses(model):
+def test_index_query_collapsed_and_recovered_words_are_not_lost(model):
     query = Query([["BOB", "Bob", "bob"]], [["JOSE"]])
     index = model.index_query(query, lost_vocabulary_threshold=0, preprocessors=[LOWER])
     assert index.words == ([["bob"]], [["jose"]]) and index.reason is None
@@ -92,12 +92,12 @@ def test_collapsed_words_and_saved_words_are_no_losses(model):
     assert index.words == ([["bob", "Bob"]], [["jose"]]) and index.lost == ([[]], [[]])
 
 
-def test_all_lost_is_unusable_at_any_threshold(model):
+def test_index_query_all_words_lost_is_rejected_at_any_threshold(model):
     index = model.index_query(Query([["x", "y"]], [["ana"]]), lost_vocabulary_threshold=1)
     assert index.reason == "'Target set 0' lost 2 of 2 words (nothing is left)" and index.lost == ([["x", "y"]], [[]])
 
 
-def test_every_set_is_examined_and_logged(model, caplog):
+def test_index_query_missing_words_of_all_sets_are_logged(model, caplog):
     query = Query([["x"], ["bob", "y"]], [[]], ["X", "Y"], ["A"])
     with caplog.at_level(logging.WARNING, "tensormetrics.association"):
         index = model.index_query(query, warn_not_found_words=True)
@@ -112,7 +112,7 @@ def test_every_set_is_examined_and_logged(model, caplog):
     ]
 
 
-def test_pairs_are_formed_before_words_are_dropped(model):
+def test_index_query_pairs_are_formed_before_words_are_dropped(model):
     query = Query([["x", "ana", "Ana"], ["bob", "Bob", "jose"]], [["nandu", "nandu"]])
     index = model.index_query(query, lost_vocabulary_threshold=0.4, paired=True)
     assert index.words == ([["ana", "Ana"], ["Bob", "jose"]], [["nandu"]])
@@ -121,7 +121,7 @@ def test_pairs_are_formed_before_words_are_dropped(model):
     assert reason == "'Target set 0' and 'Target set 1' lost 1 of 3 tuples (0.333 > 0.3)"
 
 
-def test_pairs_count_by_position_and_under_one_preprocessor(model):
+def test_index_query_pairs_use_positions_and_one_preprocessor(model):
     query = Query([["Ana", "Ana"], ["Bob", "Bob"]], [["nandu"]])
     assert model.index_query(query, paired=True).words[0] == [["Ana", "Ana"], ["Bob", "Bob"]]
     both = {"preprocessors": [{}, LOWER], "paired": True}
@@ -133,7 +133,7 @@ def test_pairs_count_by_position_and_under_one_preprocessor(model):
     ]
 
 
-def test_attribute_tuples_of_one_target_set(model):
+def test_index_query_one_target_set_pairs_attributes(model):
     query = Query([["nandu"]], [["Ana", "x", "ana"], ["Bob", "bob", "jose"]])
     index = model.index_query(query, lost_vocabulary_threshold=0.5, paired=True)
     assert index.words[1] == [["Ana", "ana"], ["Bob", "jose"]]
@@ -182,12 +182,12 @@ def test_attribute_tuples_of_one_target_set(model):
         ({"strategy": "last"}, ValueError, "strategy: got 'last', wanted one of 'first', 'all'"),
     ],
 )
-def test_errors_of_options(options, kind, message, model):
+def test_index_query_invalid_options_raise(options, kind, message, model):
     with raises(kind, message):
         model.index_query(Query([["ana"]], []), **options)
 
 
-def test_flags_are_flags(model):
+def test_index_query_flags_must_be_bools(model):
     query = Query([["ana"]], [])
     for flag in ("paired", "warn_not_found_words"):
         with raises(TypeError, f"{flag}: got a NoneType, wanted True or False"):

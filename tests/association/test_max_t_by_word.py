@@ -1,4 +1,4 @@
-"""p-values corrected by max-t draw words, so that it does not matter in which order a query lists them."""
+"""p-values corrected by max-t permute words, so that the order of words in a query does not matter."""
 
 import pytest
 import torch
@@ -14,7 +14,7 @@ METRICS = {
     "RIPA": (association.RIPA, 2, 1),
     "GWEAT": (association.GWEAT, 2, 2),
 }
-SETS = [[f"{side}{i}" for i in range(5)] for side in "xyab"]
+SETS = [[f"{name}{i}" for i in range(5)] for name in "xyab"]
 DRAWS = 2000
 
 
@@ -30,46 +30,46 @@ def model_of(rows_of_words, seed):
 
 def p_values(name, queries, model, correction=None, **options):
     params = {"calculate_p_value": True, "p_value_method": "approximate", "p_value_iterations": DRAWS, **options}
-    asked = {"metric_params": params, "value": "p_value", "correction": correction, "as_dataframe": False}
-    return run_queries(METRICS[name][0], queries, [model], **asked).values[0]
+    table_options = {"metric_params": params, "value": "p_value", "correction": correction, "as_dataframe": False}
+    return run_queries(METRICS[name][0], queries, [model], **table_options).values[0]
 
 
-def query_in_order(name, number, order, attribute_order):
+def query_in_order(name, index, order, attribute_order):
     _, targets, attributes = METRICS[name]
     orders = [order, order if name == "RIPA" else order[::-1]]  # pairs stay together
-    sets = [[words[i] for i in each] for words, each in zip(SETS, orders, strict=False)]
+    sets = [[words[i] for i in set_order] for words, set_order in zip(SETS, orders, strict=False)]
     of_attributes = [[words[i] for i in attribute_order] for words in SETS[2 : 2 + attributes]]
-    return Query(sets, of_attributes, ["X", "Y"][:targets], [f"{number}, {i}" for i in range(attributes)])
+    return Query(sets, of_attributes, ["X", "Y"][:targets], [f"{index}, {i}" for i in range(attributes)])
 
 
 @pytest.mark.parametrize("rows_of_words", [[1], [3]], ids=["a row a word", "three rows a word"])
 @pytest.mark.parametrize("name", METRICS)
-def test_max_t_of_one_query_in_eight_orders_equals_that_of_one(name, rows_of_words, generator):
+def test_max_t_query_in_eight_orders_equals_single_query(name, rows_of_words, generator):
     model = model_of(rows_of_words, seed=3)
     orders = [(torch.randperm(5, generator=generator).tolist(), torch.randperm(5, generator=generator).tolist())]
     orders = [(list(range(5)), list(range(5)))] + orders
     orders += [(torch.randperm(5, generator=generator).tolist(), list(range(5))) for _ in range(6)]
-    queries = [query_in_order(name, number, *order) for number, order in enumerate(orders)]
-    together = p_values(name, queries, model, "max-t")
-    alone = p_values(name, queries[:1], model, "max-t")
-    assert torch.equal(together, alone.expand(8))
+    queries = [query_in_order(name, index, *order) for index, order in enumerate(orders)]
+    joint = p_values(name, queries, model, "max-t")
+    single = p_values(name, queries[:1], model, "max-t")
+    assert torch.equal(joint, single.expand(8))
     raw = p_values(name, queries[:1], model)
-    assert (alone - raw).abs() <= 4 * (2 * raw * (1 - raw) / DRAWS).sqrt()
+    assert (single - raw).abs() <= 4 * (2 * raw * (1 - raw) / DRAWS).sqrt()
 
 
-def test_max_t_of_shared_words_at_other_positions_draws_them_together():
-    """Two sets that share all words but one: their scores rise and fall together, wherever the words stand."""
+def test_max_t_shared_words_at_other_positions_are_permuted_jointly():
+    """Scores of queries that share all words but one are correlated, whatever the positions of the words."""
     model = model_of([1], seed=5)
     x, y, a, b = SETS
     first = Query([x[:4], y[:4]], [a, b], ["first", "Y"], ["A", "B"])
     second = Query([x[3::-1], y[4:0:-1]], [a, b], ["second", "Y"], ["A", "B"])
-    alike = p_values("WEAT", [first, second], model, "max-t")
-    listed = p_values("WEAT", [first, Query([x[:4], y[1:]], [a, b], ["second", "Y"], ["A", "B"])], model, "max-t")
-    assert torch.equal(alike, listed)
+    reordered = p_values("WEAT", [first, second], model, "max-t")
+    in_order = p_values("WEAT", [first, Query([x[:4], y[1:]], [a, b], ["second", "Y"], ["A", "B"])], model, "max-t")
+    assert torch.equal(reordered, in_order)
 
 
-def test_max_t_of_a_word_in_both_targets_has_the_size_of_the_raw_p_value():
-    """Each of the two is a word of its own, whose random numbers differ."""
+def test_max_t_word_in_both_targets_gives_raw_p_value():
+    """The two occurrences are separate words with different random numbers."""
     model = model_of([1], seed=7)
     x, y, a, b = SETS
     query = Query([[*x, y[0]], [*y, x[0], x[1]]], [a, b])
@@ -78,8 +78,8 @@ def test_max_t_of_a_word_in_both_targets_has_the_size_of_the_raw_p_value():
 
 
 @pytest.mark.parametrize("name", ["WEAT", "RND", "RIPA", "GWEAT"])
-def test_max_t_of_words_with_several_forms_moves_the_word(name):
-    """Under strategy="all" forms of a word are rows of it, which move together."""
+def test_max_t_forms_of_a_word_are_permuted_jointly(name):
+    """Under strategy="all" the forms of a word are its rows, which are permuted jointly."""
     model = model_of([1], seed=9)
     table = {word: torch.as_tensor(model[word]) for word in model.vocab}
     both = WordEmbeddingModel.from_tensor(

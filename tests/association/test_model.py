@@ -17,7 +17,7 @@ def model(device):
     return WordEmbeddingModel.from_tensor(torch.arange(6.0, device=device).view(3, 2), WORDS, "m")
 
 
-def test_a_tensor_is_shared_and_training_is_seen(device):
+def test_from_tensor_references_tensor_and_sees_training(device):
     table = torch.nn.Embedding(3, 2, device=device)
     model = WordEmbeddingModel.from_tensor(table.weight, WORDS)
     assert model.vectors is table.weight
@@ -27,7 +27,7 @@ def test_a_tensor_is_shared_and_training_is_seen(device):
     np.testing.assert_allclose(model["a"], before - 0.5, rtol=1e-6)
 
 
-def test_numpy_is_shared_if_it_can_be():
+def test_from_numpy_references_array_unless_layout_is_unsupported():
     array = np.zeros((3, 2))
     model = WordEmbeddingModel.from_numpy(array, WORDS)
     model.update("b", np.array([1.0, 2.0]))
@@ -47,7 +47,7 @@ def test_numpy_is_shared_if_it_can_be():
     ],
     ids=lambda vocabulary: next(iter(vocabulary)),
 )
-def test_objects_with_vectors_and_a_vocabulary(vocabulary):
+def test_model_of_keyed_vectors_references_array_unless_dtype_differs(vocabulary):
     wv = SimpleNamespace(vectors=np.arange(6, dtype=np.float32).reshape(3, 2), **vocabulary)
     model = WordEmbeddingModel(wv, "weat_w2v", "")
     assert model.wv is wv and model["b"].tolist() == [2, 3] and len(model) == 3
@@ -58,12 +58,12 @@ def test_objects_with_vectors_and_a_vocabulary(vocabulary):
     assert copy["b"].tolist() == [9, 9] and copy["b"].dtype == np.float64
 
 
-def test_a_model_of_a_model_shares_its_table(model):
+def test_model_of_model_has_same_vectors(model):
     other = WordEmbeddingModel(model, "other", "p_")
     assert other.vectors is model.vectors and other.wv is model and other.name == other.model_name == "other"
 
 
-def test_words(model):
+def test_getitem_and_rows_look_up_words(model):
     assert model["b"].tolist() == [2, 3] and model["b"].dtype == np.float32
     assert model.get("b").tolist() == [2, 3] and model.get("x") is None and model.get("x", 4) == 4
     assert "a" in model and "x" not in model and 3 not in model and [] not in model and len(model) == 3
@@ -88,12 +88,12 @@ def test_repr_and_equality(model):
     assert model != WordEmbeddingModel.from_tensor(model.vectors + 1, WORDS, "m")
 
 
-def test_the_prefix_goes_before_looked_up_words():
+def test_vocab_prefix_is_prepended_to_looked_up_words():
     model = WordEmbeddingModel.from_tensor(torch.ones(2, 3), ["/c/en/a", "a"], vocab_prefix="/c/en/")
     assert model.index_query(Query([["A"]], []), preprocessors=[{"lowercase": True}]).words[0] == [["/c/en/a"]]
 
 
-def test_to(model, device):
+def test_to_copies_only_for_another_dtype(model, device):
     same = model.to(device)
     assert same.vectors is model.vectors
     double = model.to(dtype=torch.float64)
@@ -102,7 +102,7 @@ def test_to(model, device):
     assert double["b"].tolist() == [2, 3]
 
 
-def test_normalize_reads_the_present_rows(device):
+def test_normalize_after_update_normalizes_current_rows(device):
     model = WordEmbeddingModel.from_tensor(torch.tensor([[3.0, 4.0], [0.0, 0.0], [0.0, 2.0]], device=device), WORDS)
     table = model.vectors
     model.normalize()
@@ -112,7 +112,7 @@ def test_normalize_reads_the_present_rows(device):
     assert model["a"].tolist() == [0, 1] and model.vectors is table
 
 
-def test_updates(model):
+def test_update_and_batch_update_write_rows(model):
     model.batch_update(["c", "a"], np.array([[1, 1], [2, 2]], np.float16))
     assert model.vectors.tolist() == [[2, 2], [2, 3], [1, 1]]
     model.batch_update(words=("b", "c"), embeddings=[np.array([4, 4], "f"), torch.tensor([5, 5]).half()])
@@ -148,14 +148,14 @@ def test_updates(model):
         ),
     ],
 )
-def test_a_wrong_update_writes_nothing(model, words, vectors, kind, message):
+def test_batch_update_invalid_arguments_write_nothing(model, words, vectors, kind, message):
     before = model.vectors.clone()
     with raises(kind, message):
         model.batch_update(words, vectors)
     assert torch.equal(model.vectors, before)
 
 
-def test_a_wrong_vector(model):
+def test_update_invalid_vector_raises(model):
     with raises(TypeError, "embedding: got a list, wanted an array or a tensor"):
         model.update("a", [0, 0])
     with raises(ValueError, "embeddings: got shape (1, 3), wanted (1, 2)"):
@@ -223,7 +223,7 @@ def test_a_wrong_vector(model):
         ),
     ],
 )
-def test_errors_of_constructors(make, kind, message):
+def test_constructors_invalid_arguments_raise(make, kind, message):
     with raises(kind, message):
         make()
 
@@ -242,7 +242,14 @@ def test_encoder_is_called_once_per_string(device):
     model = WordEmbeddingModel.from_encoder(encoder(calls), templates=templates, batch_size=3, device=device)
     index = model.index_query(Query([["a", "bb"], ["a"]], [["c"]]))
     assert calls == [["a", "This is a.", "bb"], ["This is bb.", "c", "This is c."]]
-    assert index.sets(model.vectors)[0].values[:, 0].tolist() == [1, 10, 1, 2, 11, 2]  # all are members of the set
+    assert index.sets(model.vectors)[0].values[:, 0].tolist() == [
+        1,
+        10,
+        1,
+        2,
+        11,
+        2,
+    ]  # the set contains the vectors of all templates
     assert index.words == ([["a", "bb"], ["a"]], [["c"]]) and model.vectors.device.type == device.type
     model.index_query(Query([["c", "d"]], []))
     assert calls[2:] == [["d", "This is d."]] and len(model) == 4
@@ -266,15 +273,15 @@ RETURNED = {
 
 
 @pytest.mark.parametrize("encode", RETURNED.values(), ids=RETURNED.keys())
-def test_what_encoders_return(encode, device):
+def test_from_encoder_accepts_arrays_tensors_and_lists(encode, device):
     query = Query([["a", "bb"]], [["caa"]])
-    model, wanted = (WordEmbeddingModel.from_encoder(f, device=device) for f in (encode, encoder([])))
+    model, expected = (WordEmbeddingModel.from_encoder(f, device=device) for f in (encode, encoder([])))
     index = model.index_query(query)
     assert index.sets(model.vectors)[0].tolist() == [[1, 1, 1], [2, 0, 1]] and model.vectors.device.type == device.type
-    assert index.sets(model.vectors)[1].tolist() == wanted.index_query(query).sets(wanted.vectors)[1].tolist()
+    assert index.sets(model.vectors)[1].tolist() == expected.index_query(query).sets(expected.vectors)[1].tolist()
 
 
-def test_encoder_with_mean():
+def test_from_encoder_contexts_mean_averages_templates():
     calls = []
     model = WordEmbeddingModel.from_encoder(encoder(calls), templates=("{}", "a {}"), contexts="mean")
     index = model.index_query(Query([["x", "yy"]], []))
@@ -302,12 +309,12 @@ def test_encoder_with_mean():
         (lambda s: torch.zeros(2, 2).long(), TypeError, "encode: got torch.int64, wanted a floating dtype"),
     ],
 )
-def test_errors_of_encoders(encode, kind, message):
+def test_from_encoder_invalid_outputs_raise(encode, kind, message):
     with raises(kind, message):
         WordEmbeddingModel.from_encoder(encode).index_query(Query([["a", "b"]], []))
 
 
-def test_errors_of_encoder_options():
+def test_from_encoder_invalid_options_raise():
     with raises(ValueError, "templates: got 'This is it', wanted a str with {} in the place of the word"):
         WordEmbeddingModel.from_encoder(encoder([]), templates=["This is it"])
     with raises(TypeError, "templates: got '{}', wanted a list of str such as ['This is {}.']"):
@@ -316,7 +323,7 @@ def test_errors_of_encoder_options():
         WordEmbeddingModel.from_encoder(encoder([]), contexts="max")
 
 
-def test_contexts(device):
+def test_from_contexts_words_have_several_rows(device):
     pools = {"a": torch.ones(2, 3, device=device), "b": torch.zeros(1, 3, device=device)}
     model = WordEmbeddingModel.from_contexts(pools, "bert")
     assert model.rows("a").tolist() == [0, 1] and model.rows("b").tolist() == [2] and model.vocab == {"a": 0, "b": 2}
@@ -324,7 +331,10 @@ def test_contexts(device):
     assert x.values[:, 0].tolist() == [0, 1, 1] and len(x.words.unique()) == 2 and x.words[1] == x.words[2]
     with raises(ValueError, "words: ['a'] have several vectors in the model 'bert'; write to model.vectors"):
         model.update("a", torch.ones(3))
-    for sets in ([["a"], ["b"]], []), ([["a", "b"]], [["a"], ["b"]]):  # of one target, attributes are aligned
+    for sets in (
+        ([["a"], ["b"]], []),
+        ([["a", "b"]], [["a"], ["b"]]),
+    ):  # with one target set the attribute sets are paired
         first, second = model.index_query(Query(*sets), paired=True).sets(model.vectors)[-2:]
         assert first.values[:, 0].tolist() == [1, 1] and second.values[:, 0].tolist() == [0, 0]
         assert first.words.tolist() == second.words.tolist() == [0, 0]
@@ -335,25 +345,25 @@ def test_contexts(device):
         WordEmbeddingModel.from_contexts({"a": torch.ones(2, 3), "b": torch.ones(0, 3)})
 
 
-def test_rows_of_tuples_are_taken_in_turns_until_each_was_taken_equally_often():
+def test_from_contexts_rows_of_tuples_cycle_until_used_equally_often():
     pools = {word: torch.arange(float(count)).unsqueeze(-1) for word, count in (("a", 2), ("b", 3), ("c", 1), ("d", 2))}
     model = WordEmbeddingModel.from_contexts(pools)
     x, y = model.index_query(Query([["a", "c"], ["b", "d"]], []), paired=True).sets(model.vectors)
     assert x.values.flatten().tolist() == [0, 1, 0, 1, 0, 1, 0, 0] and x.words.tolist() == [0] * 6 + [1] * 2
     assert y.values.flatten().tolist() == [0, 1, 2, 0, 1, 2, 0, 1] and y.words.tolist() == x.words.tolist()
-    many = WordEmbeddingModel.from_contexts({"a": torch.ones(101, 1), "b": torch.ones(100, 1)})
+    unequal = WordEmbeddingModel.from_contexts({"a": torch.ones(101, 1), "b": torch.ones(100, 1)})
     message = "query: ('a', 'b') have [101, 100] vectors, which form 10100 tuples; wanted equal numbers"
     with raises(ValueError, message):
-        many.index_query(Query([["a"], ["b"]], []), paired=True)
+        unequal.index_query(Query([["a"], ["b"]], []), paired=True)
 
 
-def test_a_query_is_a_query(model):
+def test_index_query_of_list_raises(model):
     with raises(TypeError, "query: got a list, wanted a Query"):
         model.index_query([["a"]])
 
 
 @pytest.mark.slow
-def test_the_import_is_light():
+def test_import_loads_no_optional_packages():
     # torchmetrics itself imports matplotlib where it is installed.
     code = "import sys, torchmetrics; before = set(sys.modules); import tensormetrics.association; "
     code += "print({'gensim', 'pandas', 'matplotlib'} & (sys.modules.keys() - before))"

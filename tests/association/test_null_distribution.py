@@ -1,4 +1,4 @@
-"""One null distribution: its draws, their native count and the exact count are of the same cases."""
+"""Null distributions: draws, native counts and exact counts refer to the same cases."""
 
 import dataclasses
 
@@ -26,7 +26,7 @@ def nulls(generator: torch.Generator, device: torch.device) -> dict[str, NullDis
 
 
 @pytest.mark.parametrize("alternative", ALTERNATIVES)
-def test_native_count_equals_count_of_drawn_scores(alternative, generator, device):
+def test_p_value_native_count_equals_count_of_scores(alternative, generator, device):
     for name, null in nulls(generator, device).items():
         generic = dataclasses.replace(null, count=None, margin=1e-10)
         p = null.p_value(alternative, "approximate", 500)
@@ -34,21 +34,21 @@ def test_native_count_equals_count_of_drawn_scores(alternative, generator, devic
         assert ((p > 1 / 501) & (p <= 1)).any(), name
 
 
-def test_first_case_of_no_difference_is_certain(device):
+def test_p_value_without_difference_is_one(device):
     u = torch.ones(2, 4, device=device)
     for null in partition_null(u, u), sign_null(0 * u):
         assert null.p_value("two-sided").tolist() == [1, 1]
         assert null.p_value("two-sided", "approximate", 9).tolist() == [1, 1]
 
 
-def test_exact_without_a_count_of_all_cases_raises(generator):
+def test_p_value_exact_without_enumeration_raises(generator):
     x = torch.randn(2, 3, 4, generator=generator)
     null = GWEAT().null_distributions(x, x)["p_value"]
     with raises(ValueError, "method: got 'exact', wanted 'approximate': these cases can only be drawn"):
         null.p_value(method="exact")
 
 
-def test_subclass_with_another_null_distribution_has_its_p_value(generator):
+def test_p_value_of_subclass_uses_its_null_distribution(generator):
     class Flipped(WEAT):
         def null_distributions(self, x, y, a, b):
             return {"p_value": sign_null((x - y).mean(-1), seed=self.p_value_seed)}

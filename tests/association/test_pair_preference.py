@@ -13,23 +13,23 @@ from tensormetrics.uncertainty import compare
 
 
 def scores_of(generator, count, decimals=2):
-    """Scores with ties."""
+    """Return three tensors of scores with ties."""
     return [torch.randn(count, generator=generator).double().round(decimals=decimals) for _ in range(3)]
 
 
 def crows_pairs_of(more, less):
-    """The metric score of Nangia et al. 2020: a tie adds to N alone."""
-    preferred = number = 0
+    """Compute the metric score of Nangia et al. 2020, where a tie only adds to N."""
+    preferred = total = 0
     for first, second in zip(more, less, strict=True):
         first, second = round(first, 3), round(second, 3)
-        number += 1
+        total += 1
         if first != second:
             preferred += first > second
-    return preferred / number * 100
+    return preferred / total * 100
 
 
 def stereoset_of(scores, terms):
-    """The scores of Nadeem et al. 2021, by counts of each term."""
+    """Compute the scores of Nadeem et al. 2021 from counts of each term."""
     counts = defaultdict(Counter)
     for stereotype, other, unrelated, term in zip(*scores, terms, strict=True):
         counts[term]["pro"] += stereotype > other
@@ -47,13 +47,15 @@ def values(result):
 def test_pair_preference_ties_count_half_or_by_protocol():
     more, less = torch.tensor([-1.0, -2.0, -3.0, -4.0]), torch.tensor([-1.5, -2.0, -3.0002, -3.0])
     assert float(pair_preference(more, less)) == 2.5 / 4
-    assert float(pair_preference(more, less, protocol="crows-pairs")) == 25  # the third pair is a tie of 3 decimals
+    assert (
+        float(pair_preference(more, less, protocol="crows-pairs")) == 25
+    )  # the third pair ties after rounding to 3 decimals
     mask = torch.tensor([True, True, False, False])
     assert float(pair_preference(more, less, mask=mask)) == 0.75
     assert pair_preference(more.log(), less).isnan()
 
 
-def test_crows_pairs_equals_the_paper_in_all_categories():
+def test_crows_pairs_categories_equal_loop_of_the_paper():
     generator = torch.Generator().manual_seed(0)
     more, less, _ = scores_of(generator, 300, 1)
     less = less + 2e-4
@@ -62,11 +64,11 @@ def test_crows_pairs_equals_the_paper_in_all_categories():
     metric = PairPreference("crows-pairs", categories=names)
     for part in (slice(100), slice(100, None)):
         metric.update(more[part], less[part], categories=categories[part])
-    wanted = {"all": crows_pairs_of(more.tolist(), less.tolist())}
+    expected = {"all": crows_pairs_of(more.tolist(), less.tolist())}
     for name in names:
-        chosen = [i for i, category in enumerate(categories) if category == name]
-        wanted[name] = crows_pairs_of(more[chosen].tolist(), less[chosen].tolist())
-    assert values(metric.compute()) == pytest.approx(wanted, rel=1e-12)
+        selected = [i for i, category in enumerate(categories) if category == name]
+        expected[name] = crows_pairs_of(more[selected].tolist(), less[selected].tolist())
+    assert values(metric.compute()) == pytest.approx(expected, rel=1e-12)
 
 
 def stereoset(generator, count=200, terms=20):
@@ -76,35 +78,35 @@ def stereoset(generator, count=200, terms=20):
     return scores, named, categories
 
 
-def test_stereoset_equals_the_paper_in_all_categories():
+def test_stereoset_categories_equal_loop_of_the_paper():
     scores, terms, categories = stereoset(torch.Generator().manual_seed(0))
     metric = PairPreference("stereoset", categories=["gender", "race"])
-    for part in (slice(50), slice(50, None)):  # terms lie in both updates
-        metric.update(*(each[part] for each in scores), terms=terms[part], categories=categories[part])
-    wanted = dict(stereoset_of([each.tolist() for each in scores], terms))
+    for part in (slice(50), slice(50, None)):  # both updates contain items of each term
+        metric.update(*(score[part] for score in scores), terms=terms[part], categories=categories[part])
+    expected = dict(stereoset_of([score.tolist() for score in scores], terms))
     for index, name in enumerate(["gender", "race"]):
-        chosen = (categories == index).nonzero()[:, 0].tolist()
-        own = stereoset_of([each[chosen].tolist() for each in scores], [terms[i] for i in chosen])
-        wanted |= {f"{name}/{key}": value for key, value in own.items()}
-    assert values(metric.compute()) == pytest.approx(wanted, rel=1e-12)
+        selected = (categories == index).nonzero()[:, 0].tolist()
+        category_scores = stereoset_of([score[selected].tolist() for score in scores], [terms[i] for i in selected])
+        expected |= {f"{name}/{key}": value for key, value in category_scores.items()}
+    assert values(metric.compute()) == pytest.approx(expected, rel=1e-12)
     intervals = metric.interval(replicates=200)
-    assert {name: float(estimate.value) for name, estimate in intervals.items()} == pytest.approx(wanted, rel=1e-12)
+    assert {name: float(estimate.value) for name, estimate in intervals.items()} == pytest.approx(expected, rel=1e-12)
     assert all(estimate.low <= estimate.value <= estimate.high for estimate in intervals.values())
     assert intervals["ss"].groups == intervals["ss"].items == 20
 
 
-def test_stereoset_unit_is_the_term():
-    """Items of a term that are repeated change neither values nor intervals."""
+def test_stereoset_repeated_items_of_terms_change_nothing():
+    """The resampling unit is the term, so repeated items change neither values nor intervals."""
     scores, terms, _ = stereoset(torch.Generator().manual_seed(1))
     once, twice = PairPreference("stereoset"), PairPreference("stereoset")
     once.update(*scores, terms=terms)
-    twice.update(*(each.repeat(2) for each in scores), terms=2 * terms)
+    twice.update(*(score.repeat(2) for score in scores), terms=2 * terms)
     for name, estimate in once.interval(replicates=200).items():
         other = twice.interval(replicates=200)[name]
         assert list(map(float, other)) == pytest.approx(list(map(float, estimate)), rel=1e-9)
 
 
-def test_sign_test_is_the_exact_binomial_test_without_ties():
+def test_sign_test_equals_exact_binomial_test_without_ties():
     more = torch.tensor([1.0] * 14 + [0.0] * 5 + [0.5] * 3)
     metric = PairPreference()
     metric.update(more, torch.full_like(more, 0.5))
@@ -119,21 +121,21 @@ def test_sign_test_corrects_p_values_of_categories():
     categories = torch.arange(200) % 3
     metric = PairPreference(categories=["a", "b", "c"])
     metric.update(more + 0.8 * (categories == 1), less, categories=categories)
-    found = metric.sign_test(correction="holm")
-    p_values = sorted((float(found[name].p_value), name) for name in "abc")
-    wanted, largest = {}, 0.0
+    result = metric.sign_test(correction="holm")
+    p_values = sorted((float(result[name].p_value), name) for name in "abc")
+    expected, largest = {}, 0.0
     for rank, (p_value, name) in enumerate(p_values):
         largest = max(largest, min(1.0, (3 - rank) * p_value))
-        wanted[name] = largest
-    assert {name: float(found[name].p_corrected) for name in "abc"} == pytest.approx(wanted)
+        expected[name] = largest
+    assert {name: float(result[name].p_corrected) for name in "abc"} == pytest.approx(expected)
     for index, name in enumerate("abc"):
-        chosen = categories == index
-        wins = int((more + 0.8 * (categories == 1) > less)[chosen].sum())
-        assert float(found[name].p_value) >= scipy.stats.binomtest(wins, int(chosen.sum())).pvalue * (1 - 1e-9)
-    assert found["all"].p_corrected is None
+        selected = categories == index
+        wins = int((more + 0.8 * (categories == 1) > less)[selected].sum())
+        assert float(result[name].p_value) >= scipy.stats.binomtest(wins, int(selected.sum())).pvalue * (1 - 1e-9)
+    assert result["all"].p_corrected is None
 
 
-def test_groups_widen_intervals():
+def test_interval_with_groups_is_wider():
     generator = torch.Generator().manual_seed(0)
     shared = torch.randn(20, generator=generator).repeat_interleave(10)
     one, other = PairPreference(), PairPreference()
@@ -143,7 +145,7 @@ def test_groups_widen_intervals():
     assert high_of_groups - low_of_groups > 2 * (high - low)
 
 
-def test_two_models_are_compared_on_the_same_pairs():
+def test_compare_requires_equal_pairs_and_categories():
     generator = torch.Generator().manual_seed(0)
     more, less, noise = scores_of(generator, 100, 8)
     a, b = PairPreference(categories=["x", "y"]), PairPreference(categories=["x", "y"])
@@ -158,7 +160,7 @@ def test_two_models_are_compared_on_the_same_pairs():
         compare(a, c)
 
 
-def test_arguments_of_another_protocol_are_refused():
+def test_update_arguments_of_another_protocol_raise():
     scores = torch.zeros(2)
     for options, arguments, keywords, message in [
         ({}, 3, {}, "unrelated: got some with protocol=None, wanted nothing"),
@@ -180,40 +182,40 @@ def test_arguments_of_another_protocol_are_refused():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("share", "terms"), [(0.5, 12), (0.65, 12), (0.5, 60)])
-def test_intervals_of_stereoset_hold_the_scores_of_the_population(share, terms):
-    """Of 5 items a term, of which related sentences win 4 times of 5; 200 data sets."""
+@pytest.mark.parametrize(("fraction", "terms"), [(0.5, 12), (0.65, 12), (0.5, 60)])
+def test_stereoset_intervals_cover_population_scores(fraction, terms):
+    """200 data sets have 5 items per term; related sentences win 4 times out of 5."""
     generator = torch.Generator().manual_seed(0)
-    wanted = {"ss": 100 * share, "lms": 80.0, "icat": 80 * min(share, 1 - share) / 0.5}
-    held, size = Counter(), 200
+    expected = {"ss": 100 * fraction, "lms": 80.0, "icat": 80 * min(fraction, 1 - fraction) / 0.5}
+    covered, size = Counter(), 200
     for _ in range(size):
-        more, related = (torch.rand(5 * terms, generator=generator) < p for p in (share, 0.8))
+        more, related = (torch.rand(5 * terms, generator=generator) < p for p in (fraction, 0.8))
         metric = PairPreference("stereoset")
         unrelated = torch.where(related, -1.0, 2.0)
         metric.update(more.float(), 1 - more.float(), unrelated, terms=torch.arange(terms).repeat_interleave(5))
         for name, (_, low, high) in metric.interval(replicates=200).items():
-            held[name] += bool(low <= wanted[name] <= high)
-    assert all(held[name] / size >= 0.92 for name in wanted), held
+            covered[name] += bool(low <= expected[name] <= high)
+    assert all(covered[name] / size >= 0.92 for name in expected), covered
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("share", [0.5, 0.65, 0.9])
-def test_intervals_hold_the_share_of_the_population(share):
-    """Of pairs one by one, and of StereoSet's terms; 300 data sets of 60 pairs, of 12 terms."""
+@pytest.mark.parametrize("fraction", [0.5, 0.65, 0.9])
+def test_intervals_cover_population_fraction(fraction):
+    """300 data sets have 60 independent pairs, or 60 pairs in 12 terms of StereoSet."""
     generator = torch.Generator().manual_seed(0)
-    held, held_of_terms, size = 0, 0, 300
+    covered, covered_terms, size = 0, 0, 300
     for _ in range(size):
-        preferred = torch.rand(60, generator=generator) < share
+        preferred = torch.rand(60, generator=generator) < fraction
         metric = PairPreference()
         metric.update(preferred.double(), torch.full((60,), 0.5).double())
         _, low, high = metric.interval(replicates=200)
-        held += bool(low <= share <= high)
-        tendency = share + 0.2 * (torch.rand(12, generator=generator) - 0.5) * min(1.0, 10 * (1 - share))
+        covered += bool(low <= fraction <= high)
+        tendency = fraction + 0.2 * (torch.rand(12, generator=generator) - 0.5) * min(1.0, 10 * (1 - fraction))
         preferred = torch.rand(12, 5, generator=generator) < tendency[:, None]
         metric = PairPreference("stereoset")
         unrelated = torch.full((60,), -1.0).double()
         terms = torch.arange(12).repeat_interleave(5)
         metric.update(preferred.flatten().double(), torch.full((60,), 0.5).double(), unrelated, terms=terms)
         _, low, high = metric.interval(replicates=200)["ss"]
-        held_of_terms += bool(low <= 100 * share <= high)
-    assert held / size >= 0.925 and held_of_terms / size >= 0.92
+        covered_terms += bool(low <= 100 * fraction <= high)
+    assert covered / size >= 0.925 and covered_terms / size >= 0.92

@@ -1,4 +1,4 @@
-"""p-values against enumeration, against each other, and as golden values give them."""
+"""p-values against enumeration, against each other and against golden values."""
 
 import hashlib
 import itertools
@@ -17,7 +17,7 @@ from tensormetrics.association.resampling.draws import random_partitions
 from tensormetrics.association.resampling.random import random_int64, stream
 
 GOLDEN = json.loads((Path(__file__).parent / "golden.json").read_text())
-SIDES = {"greater": "right", "less": "left", "two-sided": "two_sided"}
+ALTERNATIVES = {"greater": "right", "less": "left", "two-sided": "two_sided"}
 
 
 def extreme(d: np.ndarray, observed: float, alternative: str) -> float:
@@ -41,14 +41,14 @@ def enumerated_signs(r: np.ndarray, alternative: str) -> float:
 
 
 def scores_of(generator: torch.Generator, *shape: int) -> torch.Tensor:
-    """Half of the time a few values only, so that sums tie."""
+    """Draw scores; half of the time of few distinct values, so that sums tie."""
     if torch.rand((), generator=generator) < 0.5:
         return torch.randint(-3, 4, shape, generator=generator).double() / 3
     return torch.randn(*shape, generator=generator, dtype=torch.float64)
 
 
-@pytest.mark.parametrize("alternative", SIDES)
-def test_exact_equals_enumeration(alternative, generator, device):
+@pytest.mark.parametrize("alternative", ALTERNATIVES)
+def test_permutation_exact_equals_enumeration(alternative, generator, device):
     for n, m in [(1, 1), (1, 6), (6, 1), (2, 3), (4, 4), (5, 3), (3, 6), (5, 6)] * 2:
         u, v = scores_of(generator, n), scores_of(generator, m)
         p = permutation_p_value(u.to(device), v.to(device), alternative=alternative, method="exact")
@@ -56,16 +56,16 @@ def test_exact_equals_enumeration(alternative, generator, device):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("alternative", SIDES)
-def test_exact_equals_enumeration_of_16_places(alternative, generator, device):
+@pytest.mark.parametrize("alternative", ALTERNATIVES)
+def test_permutation_exact_equals_enumeration_of_16_scores(alternative, generator, device):
     for n, m in [(8, 8), (5, 11), (13, 3)]:
         u, v = scores_of(generator, n), scores_of(generator, m)
         p = permutation_p_value(u.to(device), v.to(device), alternative=alternative)
         assert p.item() == pytest.approx(enumerated(u.numpy(), v.numpy(), alternative), rel=1e-14)
 
 
-@pytest.mark.parametrize("alternative", SIDES)
-def test_exact_signs_equal_enumeration(alternative, generator, device):
+@pytest.mark.parametrize("alternative", ALTERNATIVES)
+def test_sign_flip_exact_equals_enumeration(alternative, generator, device):
     for n in [1, 2, 5, 10, 11]:
         r = scores_of(generator, n)
         p = sign_flip_p_value(r.to(device), alternative=alternative, method="exact")
@@ -73,7 +73,7 @@ def test_exact_signs_equal_enumeration(alternative, generator, device):
 
 
 @pytest.mark.parametrize("case", [c for c in GOLDEN["cases"] if c["metric" if "metric" in c else "id"] == "WEAT"])
-def test_golden_weat(case, device):
+def test_permutation_exact_equals_golden_values_of_weat(case, device):
     expected = case["expected"]
     if "p_right" not in expected:
         return
@@ -84,44 +84,44 @@ def test_golden_weat(case, device):
     )
     zero = torch.zeros_like(a[:1])
     u, v = (association.weat(s.unsqueeze(1), zero, a, b) for s in (u, v))
-    for alternative, side in SIDES.items():
+    for alternative, suffix in ALTERNATIVES.items():
         p = permutation_p_value(u, v, alternative=alternative, method="exact")
-        assert p.item() == pytest.approx(expected[f"p_{side}"], rel=1e-14)
-        assert round(p.item() * expected["partitions"]) == expected[f"count_{side}"]
+        assert p.item() == pytest.approx(expected[f"p_{suffix}"], rel=1e-14)
+        assert round(p.item() * expected["partitions"]) == expected[f"count_{suffix}"]
 
 
-def test_golden_ripa(device):
+def test_sign_flip_equals_golden_values_of_ripa(device):
     case = next(c for c in GOLDEN["cases"] if c["id"] == "tiny/ripa")
     x, y, a = (
         torch.tensor([GOLDEN["models"]["tiny"][word] for word in words], dtype=torch.float64, device=device)
         for words in (*case["targets"].values(), *case["attributes"].values())
     )
     r = association.ripa(x, y, a, per_word=True)[1].mean(-2)
-    for alternative, side in SIDES.items():
+    for alternative, suffix in ALTERNATIVES.items():
         p = sign_flip_p_value(r, alternative=alternative)
-        assert p.item() == case["expected"]["sign_flip"][f"p_{side}"]
+        assert p.item() == case["expected"]["sign_flip"][f"p_{suffix}"]
 
 
 def padded(scores: torch.Tensor, width: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """NaN padding at the front, behind every second score and at the end."""
-    places = [2 * i + 1 for i in range(len(scores))]
+    """Pad with NaN at the front, after each score and at the end; also return the mask."""
+    positions = [2 * i + 1 for i in range(len(scores))]
     wide = scores.new_full((width,), torch.nan)
     mask = torch.zeros(width, dtype=torch.bool, device=scores.device)
-    wide[places], mask[places] = scores, True
+    wide[positions], mask[positions] = scores, True
     return wide, mask
 
 
 @pytest.mark.parametrize("method", ["exact", "approximate"])
-@pytest.mark.parametrize("alternative", SIDES)
-def test_ragged_batch_equals_loop(method, alternative, generator, device):
+@pytest.mark.parametrize("alternative", ALTERNATIVES)
+def test_p_values_ragged_batch_equals_loop(method, alternative, generator, device):
     options = dict(alternative=alternative, method=method, replicates=500)
     queries = [
         (scores_of(generator, n).to(device), scores_of(generator, m).to(device)) for n, m in [(3, 4), (1, 2), (4, 4)]
     ]
     single = torch.stack([permutation_p_value(u, v, **options) for u, v in queries])
     us, vs = (
-        WordSet(*map(torch.stack, zip(*(padded(q[side], width) for q in queries), strict=True)))
-        for side, width in ((0, 9), (1, 10))
+        WordSet(*map(torch.stack, zip(*(padded(q[index], width) for q in queries), strict=True)))
+        for index, width in ((0, 9), (1, 10))
     )
     assert torch.equal(permutation_p_value(us, vs, **options), single)
     r = torch.stack([sign_flip_p_value(u, **options) for u, _ in queries])
@@ -129,7 +129,7 @@ def test_ragged_batch_equals_loop(method, alternative, generator, device):
 
 
 @pytest.mark.parametrize("method", ["exact", "approximate"])
-def test_leading_dimensions_broadcast(method, generator, device):
+def test_permutation_leading_dimensions_broadcast(method, generator, device):
     u, v = scores_of(generator, 2, 1, 4).to(device), scores_of(generator, 3, 5).to(device)
     p = permutation_p_value(u, v, method=method, replicates=99)
     assert p.shape == (2, 3) and p.dtype == torch.float64
@@ -138,7 +138,7 @@ def test_leading_dimensions_broadcast(method, generator, device):
     assert permutation_p_value(u[:0], v, method=method).shape == (0, 3)
 
 
-def test_what_has_no_p_value(device):
+def test_p_values_nonfinite_or_empty_scores_give_nan(device):
     u = torch.tensor([[1.0, 2.0], [1.0, torch.nan], [1.0, torch.inf], [1.0, 2.0]], device=device)
     mask = torch.tensor([[True, True]] * 3 + [[False, False]], device=device)
     for method in ("exact", "approximate"):
@@ -149,32 +149,32 @@ def test_what_has_no_p_value(device):
 
 
 @pytest.mark.parametrize("scale", [1, 2, 1000, 1e300])
-def test_ties_and_large_scores(scale, device):
-    # Sums of tenths differ in their last bits, and they must not.
+def test_permutation_ties_and_large_scores_equal_enumeration(scale, device):
+    # Equal sums of tenths differ in their last bits but must count as ties.
     u, v = (torch.tensor(s, dtype=torch.float64, device=device) * scale for s in ([0.1, 0.2, 0.3], [0.6, 0.0, 0.0]))
-    for alternative in SIDES:
+    for alternative in ALTERNATIVES:
         p = permutation_p_value(u, v, alternative=alternative).item()
         assert p == pytest.approx(enumerated(u.cpu().numpy() / scale, v.cpu().numpy() / scale, alternative), rel=1e-14)
     constant = torch.full((4,), 0.1 * scale, dtype=torch.float64, device=device)
-    for alternative in SIDES:
+    for alternative in ALTERNATIVES:
         assert permutation_p_value(constant, constant, alternative=alternative) == 1
 
 
 @pytest.mark.slow
-def test_monte_carlo_is_within_four_standard_errors_of_exact(generator, device):
+def test_p_values_approximate_are_within_four_standard_errors_of_exact(generator, device):
     for trial in range(50):
         n, m = (int(torch.randint(2, 12, (), generator=generator)) for _ in range(2))
         u, v = (scores_of(generator, k).to(device) for k in (n, m))
-        alternative = list(SIDES)[trial % 3]
+        alternative = list(ALTERNATIVES)[trial % 3]
         exact = permutation_p_value(u, v, alternative=alternative, method="exact").item()
-        drawn = permutation_p_value(u, v, alternative=alternative, method="approximate", seed=trial).item()
-        assert abs(drawn - exact) <= 4 * math.sqrt(exact * (1 - exact) / 10000) + 1e-4
+        approximate = permutation_p_value(u, v, alternative=alternative, method="approximate", seed=trial).item()
+        assert abs(approximate - exact) <= 4 * math.sqrt(exact * (1 - exact) / 10000) + 1e-4
         exact = sign_flip_p_value(u, alternative=alternative, method="exact").item()
-        drawn = sign_flip_p_value(u, alternative=alternative, method="approximate", seed=trial).item()
-        assert abs(drawn - exact) <= 4 * math.sqrt(exact * (1 - exact) / 10000) + 1e-4
+        approximate = sign_flip_p_value(u, alternative=alternative, method="approximate", seed=trial).item()
+        assert abs(approximate - exact) <= 4 * math.sqrt(exact * (1 - exact) / 10000) + 1e-4
 
 
-def test_draws_are_reproducible_and_independent_of_pieces(generator, device, monkeypatch):
+def test_permutation_draws_depend_on_seed_but_not_on_chunk_size(generator, device, monkeypatch):
     u, v = (torch.randn(6, 20, generator=generator, dtype=torch.float64).to(device) for _ in range(2))
     p = permutation_p_value(u, v, replicates=1000)
     assert torch.equal(p, permutation_p_value(u, v, replicates=1000))
@@ -186,33 +186,33 @@ def test_draws_are_reproducible_and_independent_of_pieces(generator, device, mon
         assert torch.equal(p.cpu(), permutation_p_value(u.cpu(), v.cpu(), replicates=1000))
 
 
-def test_partitions_are_uniform_and_of_their_size(device):
+def test_random_partitions_are_uniform_and_have_requested_size(device):
     n = torch.tensor([2, 3], device=device)
     size = torch.tensor([5, 4], device=device)
-    chosen = random_partitions(stream(0), n, size, 6, 0, 20000).cpu()
+    selected = random_partitions(stream(0), n, size, 6, 0, 20000).cpu()
     for group, (n, size) in enumerate([(2, 5), (3, 4)]):
-        assert (chosen[group].sum(-1) == n).all() and not chosen[group, :, size:].any()
-        counts = np.unique(chosen[group].numpy(), axis=0, return_counts=True)[1]
-        kinds = math.comb(size, n)
-        chi2 = ((counts - 20000 / kinds) ** 2 / (20000 / kinds)).sum()
-        assert len(counts) == kinds and chi2 < kinds + 4 * math.sqrt(2 * kinds)
+        assert (selected[group].sum(-1) == n).all() and not selected[group, :, size:].any()
+        counts = np.unique(selected[group].numpy(), axis=0, return_counts=True)[1]
+        num_subsets = math.comb(size, n)
+        chi2 = ((counts - 20000 / num_subsets) ** 2 / (20000 / num_subsets)).sum()
+        assert len(counts) == num_subsets and chi2 < num_subsets + 4 * math.sqrt(2 * num_subsets)
 
 
-def test_random_words_fill_their_bits(device):
-    words = random_int64(stream(3), 5, 4096, 16, device).cpu()
-    assert len(words.unique()) == words.numel()
+def test_random_int64_bits_are_uniform_and_equal_published_stream(device):
+    integers = random_int64(stream(3), 5, 4096, 16, device).cpu()
+    assert len(integers.unique()) == integers.numel()
     for bit in range(64):
-        assert abs(((words >> bit) & 1).double().mean() - 0.5) < 4 * 0.5 / math.sqrt(words.numel())
-    # Known answers of the published generator: its state begins at 1234567, the first address is left out.
-    known = [6457827717110365317, 3203168211198807973, 9817491932198370423]
+        assert abs(((integers >> bit) & 1).double().mean() - 0.5) < 4 * 0.5 / math.sqrt(integers.numel())
+    # Published outputs of the generator for the initial state 1234567 begin at index 1.
+    expected = [6457827717110365317, 3203168211198807973, 9817491932198370423]
     got = [int(random_int64(1234567, 0, 1, 4, device)[0, i]) % 2**64 for i in (1, 2, 3)]
-    assert got == known
+    assert got == expected
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("alternative", SIDES)
+@pytest.mark.parametrize("alternative", ALTERNATIVES)
 @pytest.mark.parametrize("method", ["exact", "approximate"])
-def test_level_under_the_null(alternative, method, generator, device):
+def test_p_values_under_null_are_below_5_percent_in_5_percent_of_tests(alternative, method, generator, device):
     u, v = (torch.randn(2000, k, generator=generator, dtype=torch.float64).to(device) for k in (7, 8))
     options = dict(alternative=alternative, method=method, replicates=999)
     assert (permutation_p_value(u, v, **options) <= 0.05).double().mean().item() == pytest.approx(0.05, abs=0.015)
@@ -220,14 +220,14 @@ def test_level_under_the_null(alternative, method, generator, device):
 
 
 @pytest.mark.slow
-def test_most_places(generator, device):
+def test_permutation_exact_of_largest_supported_size_agrees_with_draws(generator, device):
     u, v = (torch.randn(25, generator=generator, dtype=torch.float64).to(device) for _ in range(2))
     exact = permutation_p_value(u, v, method="exact").item()
-    drawn = permutation_p_value(u, v, method="approximate", replicates=100_000).item()
-    assert abs(drawn - exact) <= 4 * math.sqrt(exact * (1 - exact) / 100_000) + 1e-5
+    approximate = permutation_p_value(u, v, method="approximate", replicates=100_000).item()
+    assert abs(approximate - exact) <= 4 * math.sqrt(exact * (1 - exact) / 100_000) + 1e-5
 
 
-def test_errors(device):
+def test_p_values_invalid_arguments_raise(device):
     u = torch.zeros(26, device=device)
     cases = [
         (
@@ -254,14 +254,14 @@ def test_errors(device):
     assert str(info.value) == "u: got torch.int64, wanted a floating dtype; write u.float()"
 
 
-def test_exact_p_values_send_no_table_twice(generator, device, monkeypatch):
+def test_permutation_exact_caches_binomial_table(generator, device, monkeypatch):
     u, v = torch.randn(2, 3, 6, generator=generator).to(device)
     expected = permutation_p_value(u, v, method="exact")
     monkeypatch.setattr(subset_sums.math, "comb", None)
     assert permutation_p_value(u, v, method="exact").equal(expected)
 
 
-def test_streams_of_seeds_and_names_begin_where_their_hash_says():
+def test_stream_equals_hash_of_seed_and_name():
     text = "\x1f".join(("tensormetrics.posterior/1", "3", "contexts/x", "association", ""))
     expected = int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little") >> 1
     assert stream(3, "contexts/x") == expected

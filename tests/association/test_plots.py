@@ -1,4 +1,4 @@
-"""Figures: what they show, that nothing is cut off, and that matplotlib's global state stays as it is."""
+"""Figures: their content, that no text is cut off, and that matplotlib's global state does not change."""
 
 import io
 import re
@@ -25,9 +25,9 @@ def results(queries):
     return pd.DataFrame(np.arange(3.0 * queries).reshape(3, -1) - 4, MODELS, QUERIES[:queries])
 
 
-def texts_inside(figure):
-    """Every name lies within the figure, and names side by side do not touch."""
-    figure.savefig(io.BytesIO())  # lays it out
+def texts_fit(figure):
+    """Check that all names lie within the figure and that adjacent names do not overlap."""
+    figure.savefig(io.BytesIO())  # computes the layout
     for ax in figure.axes:
         for axis in (ax.xaxis, ax.yaxis):
             names = [text for text in axis.get_ticklabels() if re.search("[a-z]", text.get_text())]
@@ -42,7 +42,7 @@ def texts_inside(figure):
 
 @pytest.mark.parametrize("queries", [1, 2, 5, 10])
 @pytest.mark.parametrize("by", ["query", "model"])
-def test_results(by, queries):
+def test_plot_queries_results_draws_bars_and_labels(by, queries):
     table = results(queries)
     figure = plot_queries_results(table, by)
     (ax,) = figure.axes
@@ -50,12 +50,12 @@ def test_results(by, queries):
     assert [[bar.get_height() for bar in group] for group in ax.containers] == bars.to_numpy().tolist()
     labels = [label.get_text().replace("\n", " ") for label in ax.get_xticklabels()]
     assert labels == list(bars.columns) and ax.get_ylabel() == "Bias measure"
-    broken = ax.get_xticklabels() if by == "query" else ax.get_legend().get_texts()
-    assert "wrt\n" in broken[0].get_text()
-    assert texts_inside(figure)
+    labels_in_lines = ax.get_xticklabels() if by == "query" else ax.get_legend().get_texts()
+    assert "wrt\n" in labels_in_lines[0].get_text()
+    assert texts_fit(figure)
 
 
-def test_a_missing_score_is_named():
+def test_plot_queries_results_marks_missing_scores():
     table = results(2)
     table.iloc[1, 0] = np.nan
     (ax,) = plot_queries_results(table).axes
@@ -64,35 +64,37 @@ def test_a_missing_score_is_named():
     assert ax.get_xlim() == plot_queries_results(results(2)).axes[0].get_xlim()
 
 
-def test_ranking():
+def test_plot_ranking_stacks_ranks_or_draws_panels():
     table = pd.DataFrame({"WEAT: x average score": [3.0, 1, 2], "RND: x average score": [3.0, 2, np.nan]}, MODELS)
     figure = plot_ranking(table)
     (ax,) = figure.axes
     assert [label.get_text() for label in ax.get_yticklabels()] == ["c", "b", "a model with a rather long\nname"]
     assert [bar.get_x() + bar.get_width() for bar in ax.containers[1]] == [2, 3, 6] and ax.yaxis_inverted()
     assert [text.get_text() for text in ax.texts] == ["1 missing"]
-    assert texts_inside(figure)
+    assert texts_fit(figure)
     facets = plot_ranking(table, use_metric_as_facet=True)
     assert [len(ax.containers) for ax in facets.axes] == [1, 1]
     assert [bar.get_width() for bar in facets.axes[1].containers[0]] == [0, 2, 3]
     assert [[text.get_text() for text in ax.texts] for ax in facets.axes] == [[], ["no rank"]]
-    many = plot_ranking(pd.DataFrame(1.0, MODELS, [f"metric {i}" for i in range(6)]), use_metric_as_facet=True)
-    assert [ax.get_subplotspec().colspan.start for ax in many.axes] == [0, 1, 2, 3, 0, 1] and texts_inside(many)
-    assert texts_inside(facets)
+    six_panels = plot_ranking(pd.DataFrame(1.0, MODELS, [f"metric {i}" for i in range(6)]), use_metric_as_facet=True)
+    assert [ax.get_subplotspec().colspan.start for ax in six_panels.axes] == [0, 1, 2, 3, 0, 1] and texts_fit(
+        six_panels
+    )
+    assert texts_fit(facets)
     with raises(ValueError, "ax: got an Axes for one panel per metric, wanted None"):
         plot_ranking(table, use_metric_as_facet=True, ax=ax)
 
 
-def test_correlations_from_minus_one_to_one():
+def test_plot_ranking_correlations_has_fixed_color_limits():
     names = ["WEAT: x average score", "RND: x average score"]
     figure = plot_ranking_correlations(pd.DataFrame([[1, -0.5], [-0.5, 1]], names, names), title="how alike")
     ax = figure.axes[0]
     assert ax.images[0].get_clim() == (-1, 1) and ax.get_title() == "how alike"
     assert [text.get_text() for text in ax.texts] == ["1.00", "−0.50", "−0.50", "1.00"]
-    assert texts_inside(figure)
+    assert texts_fit(figure)
 
 
-def test_given_axes():
+def test_plots_draw_into_passed_axes():
     figure = figures.Figure()
     ax = figure.subplots()
     assert plot_queries_results(results(2), ax=ax) is figure and len(ax.containers) == 3
@@ -100,14 +102,14 @@ def test_given_axes():
     assert plot_ranking(results(2), ax=other) is other.figure and other.containers
 
 
-def test_errors():
+def test_plots_invalid_arguments_raise():
     with raises(ValueError, "by: got 'metric', wanted one of 'query', 'model'"):
         plot_queries_results(results(1), by="metric")
     with raises(TypeError, "ranking: got a list, wanted a DataFrame"):
         plot_ranking([])
 
 
-def test_corrected_p_values_that_survive_have_a_star():
+def test_plot_queries_results_stars_significant_corrected_p_values():
     table = pd.DataFrame([[0.01, 0.2], [0.6, 0.049]], ["a", "b"], ["q", "r"])
     assert not plot_queries_results(table).axes[0].texts
     table.attrs["correction"] = "max-t"

@@ -16,11 +16,11 @@ def named(targets, attributes):
 
 
 @pytest.mark.parametrize("case", GOLDEN["query_name"], ids=lambda case: case["id"])
-def test_name(case):
+def test_query_name_equals_golden_values(case):
     assert named(case["target_names"], case["attribute_names"]).query_name == case["expected"]
 
 
-def test_name_without_attributes_and_default_names():
+def test_query_name_without_attributes_or_names_uses_defaults():
     assert named(["A", "B"], []).query_name == "A and B"
     query = Query([["a"], ["b"]], [["c"]])
     assert query.target_sets_names == ["Target set 0", "Target set 1"]
@@ -29,12 +29,12 @@ def test_name_without_attributes_and_default_names():
 
 
 @pytest.mark.parametrize("case", GOLDEN["subqueries"], ids=lambda case: case["id"])
-def test_subqueries(case):
+def test_get_subqueries_equals_golden_values(case):
     query = named(case["target_names"], case["attribute_names"])
     assert [part.query_name for part in query.get_subqueries(tuple(case["template"]))] == case["expected"]
 
 
-def test_subqueries_of_n_keep_a_side():
+def test_get_subqueries_template_n_keeps_all_sets():
     query = named(["a", "b"], ["x", "y", "z"])
     assert [part.query_name for part in query.get_subqueries(("n", 2))] == [
         "a and b wrt x and y",
@@ -45,7 +45,7 @@ def test_subqueries_of_n_keep_a_side():
     assert [part.query_name for part in query.get_subqueries((1, 0))] == ["a", "b"]
 
 
-def test_kept_as_copies_in_any_container():
+def test_query_copies_words_of_any_container():
     words = ["a", "a", "b"]
     query = Query((words, np.array(["c"])), [], ("X", "Y"))
     words.append("d")
@@ -55,7 +55,7 @@ def test_kept_as_copies_in_any_container():
     assert named(["A"], ["A"]).query_name == "A wrt A"
 
 
-def test_equality_repr_and_dict():
+def test_query_equality_repr_and_dict():
     query = Query([["a"]], [["b"]], ["T"], ["A"])
     assert query == Query([["a"]], [["b"]], ["T"], ["A"])
     assert query != Query([["a"]], [["b"]], ["T"], ["B"]) and query != "T wrt A"
@@ -88,7 +88,7 @@ def test_equality_repr_and_dict():
         ),
     ],
 )
-def test_errors(arguments, kind, message):
+def test_query_invalid_arguments_raise(arguments, kind, message):
     with raises(kind, message):
         Query(*arguments)
 
@@ -104,7 +104,7 @@ def test_errors(arguments, kind, message):
         (2, TypeError, "template: got 2, wanted a pair (target sets, attribute sets)"),
     ],
 )
-def test_errors_of_subqueries(template, kind, message):
+def test_get_subqueries_invalid_templates_raise(template, kind, message):
     with raises(kind, message):
         named(["a", "b"], ["x"]).get_subqueries(template)
 
@@ -114,7 +114,7 @@ def model(device):
     return WordEmbeddingModel.from_tensor(torch.arange(12.0, device=device).view(6, 2), list("abcdef"))
 
 
-def test_rows_and_masks(model, device):
+def test_index_query_gives_rows_and_masks(model, device):
     index = model.index_query(Query([["a", "b", "a"], ["c"]], [["f", "e", "d"]]))
     assert index.targets.tolist() == [[0, 1], [2, 0]] and index.target_mask.tolist() == [[True, True], [True, False]]
     assert index.attributes.tolist() == [[5, 4, 3]] and index.attribute_mask.all()
@@ -122,13 +122,13 @@ def test_rows_and_masks(model, device):
     assert index.targets.device == index.target_mask.device == model.vectors.device
 
 
-def test_sets_come_at_their_own_width_without_masks(model):
+def test_index_query_sets_are_unpadded_without_masks(model):
     index = model.index_query(Query([["a", "b"], ["c"]], [["f"], ["e", "d"]]))
     rows = [s.tolist() for s in index.sets(model.vectors)]
     assert rows == [[[0, 1], [2, 3]], [[4, 5]], [[10, 11]], [[8, 9], [6, 7]]]
 
 
-def test_forms_of_a_side(model):
+def test_sets_templates_stack_join_or_deduplicate_words(model):
     index = model.index_query(Query([["a", "b"], ["b"]], [["f"], ["e"]]))
     targets, attributes = index.sets(model.vectors, ("n", "n"))
     assert targets.values.shape == (2, 2, 2) and attributes.tolist() == [[[10, 11]], [[8, 9]]]
@@ -141,7 +141,7 @@ def test_forms_of_a_side(model):
         index.sets(model.vectors, (1, 1))
 
 
-def test_forms_of_a_batch(model):
+def test_sets_templates_of_batch_join_or_deduplicate_words(model):
     queries = Query([["a", "b"], ["c"]], [["d"], ["e", "f"]]), Query([["a"], ["a", "b"]], [["c"], ["d"]])
     batch = IndexedQuery.stack([model.index_query(query) for query in queries])
     joined, attributes = batch.sets(model.vectors[:, :1], ("joined", "n"))
@@ -154,7 +154,7 @@ def test_forms_of_a_batch(model):
     assert batch.target_mask.tolist() == [[[True, True], [True, False]], [[True, False], [True, True]]]
 
 
-def test_stack_pads_to_one_batch(model):
+def test_stack_pads_queries_to_one_batch(model):
     first = model.index_query(Query([["a", "b", "c"], ["d"]], [["e"]]))
     second = model.index_query(Query([["f"], ["e"]], [["d"]]))
     lost = model.index_query(Query([["f"], ["x"]], [["d"]]))
@@ -170,25 +170,25 @@ def test_stack_pads_to_one_batch(model):
         IndexedQuery.stack([first, model.index_query(Query([["a"]], [["b"]]))])
 
 
-def test_an_unusable_query_has_no_row(model):
+def test_index_query_of_lost_set_has_no_rows(model):
     index = model.index_query(Query([["f"], ["x"]], [["d"]]))
     assert index.row_words == ([[], []], [[]]) and [rows.shape for rows in index.pools(0, 0)] == [(0, 0), (0, 0)]
 
 
-def test_an_unusable_query_scores_nan(model):
+def test_index_query_of_empty_set_gives_nan(model):
     index = model.index_query(Query([["a"], []], [["b"]]))
     assert index.reason == "'Target set 1' is empty"
     assert all(s.mean().isnan() for s in index.sets(model.vectors))
 
 
-def test_pairs_are_masked_alike(model):
+def test_stack_pairs_have_equal_masks(model):
     index = model.index_query(Query([["a", "b"], ["c", "d"]], [["e"]]), paired=True)
     short = model.index_query(Query([["a"], ["c"]], [["e"]]), paired=True)
     x, y, a = IndexedQuery.stack([index, short]).sets(model.vectors)
     assert x.mask.tolist() == y.mask.tolist() == [[True, True], [True, False]] and torch.is_tensor(a)
 
 
-def test_groups_are_masked_alike(model):
+def test_stack_groups_of_tuples_have_equal_masks(model):
     index, short = (model.index_query(Query([["a"]], [["b", "c"][:n], ["d", "e"][:n]]), paired=True) for n in (2, 1))
     _, groups = IndexedQuery.stack([index, short]).sets(model.vectors, (1, "n"))
     assert groups.mask.tolist() == [[[True, True], [True, True]], [[True, False], [True, False]]]

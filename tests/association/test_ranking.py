@@ -1,4 +1,4 @@
-"""Rankings of models and how far they agree."""
+"""Rankings of models and their correlations."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ def frame(values, name="RND: x average score"):
     return pd.DataFrame({"some query": [9.0, 8, 7, 6], name: values}, MODELS)
 
 
-def test_ranks_of_last_columns():
+def test_create_ranking_ranks_last_columns():
     tables = [frame([0.3, 0.1, np.nan, 0.2]), frame([1.0, 2, 2, 0], "WEAT: x sum score")]
     ranking = create_ranking(tables)
     assert list(ranking.columns) == ["RND: x average score", "WEAT: x sum score"] and list(ranking.index) == MODELS
@@ -25,13 +25,13 @@ def test_ranks_of_last_columns():
         np.testing.assert_array_equal(create_ranking(tables, method).iloc[:, 1], ranks)
 
 
-def test_columns_of_one_name_get_their_position():
+def test_create_ranking_equal_names_get_numbers():
     tables = [frame([1, 2, 3, 4]), frame([4, 3, 2, 1], "other"), frame([1, 3, 2, 4])]
     ranking = create_ranking(tables)
     assert list(ranking.columns) == ["RND: x average score (1)", "other", "RND: x average score (3)"]
 
 
-def test_correlations():
+def test_calculate_ranking_correlations_equals_expected_values():
     ranking = pd.DataFrame({"p": [1.0, 2, 3, 4], "q": [1.0, 3, 2, 4], "r": [4.0, 3, 2, 1], "ties": [1.0, 1, 2, 2]})
     for method, expected in ("spearman", 0.8), ("pearson", 0.8), ("kendall", 2 / 3):
         got = calculate_ranking_correlations(ranking, method)
@@ -44,7 +44,7 @@ def test_correlations():
     assert calculate_ranking_correlations(ranking, lambda u, v: 0.25).loc["p", "q"] == 0.25
 
 
-def test_errors():
+def test_rankings_invalid_arguments_raise():
     with raises(ValueError, "method: got 'mean', wanted one of 'average', 'min', 'max', 'first', 'dense'"):
         create_ranking([frame([1, 2, 3, 4])], "mean")
     with raises(TypeError, "results_dataframes: got [], wanted a list of DataFrames"):

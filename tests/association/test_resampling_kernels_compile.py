@@ -1,4 +1,4 @@
-"""The kernels of drawn sums compile for the GPUs they are made for; no GPU is needed for that."""
+"""The kernels of permutation tests compile for the supported GPUs; compiling needs no GPU."""
 
 import pytest
 from kernels import INTERPRETED, hold_resources
@@ -13,7 +13,7 @@ from triton.compiler import ASTSource
 
 from tensormetrics.association.resampling import kernels
 
-pytestmark = pytest.mark.filterwarnings("ignore:AnnAssign:DeprecationWarning")  # triton's own, from Python 3.13 on
+pytestmark = pytest.mark.filterwarnings("ignore:AnnAssign:DeprecationWarning")  # by triton, from Python 3.13 on
 
 TYPES = {
     **dict.fromkeys(("masks", "digits", "out"), "*i8"),
@@ -25,22 +25,22 @@ SHARED = 99 * 1024  # bytes, of the smallest of these GPUs
 
 def compiled(kernel, constants, types=TYPES, stages=3, architecture=90):
     types = {name: "constexpr" if name in constants else types.get(name, "i32") for name in kernel.arg_names}
-    whole = [n for n, (name, kind) in enumerate(types.items()) if kind[0] == "*" or name == "tests"]  # as at a launch
-    source = ASTSource(kernel, types, constants, {(n,): [["tt.divisibility", 16]] for n in whole})
+    aligned = [n for n, (name, kind) in enumerate(types.items()) if kind[0] == "*" or name == "tests"]  # as at a launch
+    source = ASTSource(kernel, types, constants, {(n,): [["tt.divisibility", 16]] for n in aligned})
     options = {"num_warps": 8, "num_stages": stages, "enable_fp_fusion": False}
     return triton.compile(source, GPUTarget("cuda", architecture, 32), options)
 
 
-@pytest.mark.parametrize("places", [32, 64, 128])
-def test_sums_run_on_tensor_cores(places):
-    constants = {"WIDTH": places, "TESTS": 128, "ROWS": 128}
+@pytest.mark.parametrize("width", [32, 64, 128])
+def test_sums_run_on_tensor_cores(width):
+    constants = {"WIDTH": width, "TESTS": 128, "ROWS": 128}
     for kernel, stages in ((kernels._count, 3), (kernels._recount_undecided, 1)):
         result = compiled(kernel, constants, stages=stages)
         assert "wgmma.mma_async" in result.asm["ptx"] and "s32.s8.s8" in result.asm["ptx"]
         assert result.metadata.shared <= SHARED
 
 
-def test_draws_compile():
+def test_draw_kernels_compile_to_entry_points():
     types = TYPES | DRAWS
     assert ".entry" in compiled(kernels._partitions, {"ROWS": 128}, types).asm["ptx"]
     assert ".entry" in compiled(kernels._signs, {"SIZE": 1024}, types | {"size": "i32"}).asm["ptx"]
@@ -58,5 +58,5 @@ LAUNCHED = {  # kernel, constants, types, stages
 @pytest.mark.slow
 @pytest.mark.parametrize("architecture", [80, 90])
 @pytest.mark.parametrize("name", LAUNCHED)
-def test_kernels_take_no_more_than_was_counted(name, architecture):
+def test_kernels_use_no_more_resources_than_recorded(name, architecture):
     hold_resources(name, architecture, compiled(*LAUNCHED[name], architecture))

@@ -1,4 +1,4 @@
-"""Classes recovered from vectors: against loops of scikit-learn's classifiers, and what their intervals hold."""
+"""Accuracies of recovering classes from vectors against scikit-learn's classifiers, and coverage of intervals."""
 
 import math
 
@@ -15,12 +15,12 @@ from tensormetrics.association.resampling.folds import deal_words
 from tensormetrics.uncertainty import UncertaintyWarning
 
 
-def rows_of_words(words=60, dims=6, classes=3, seed=0, most_rows=4):
-    """Clusters of words with one to `most_rows` rows each; some words have the label of another cluster."""
+def rows_of_words(words=60, dims=6, classes=3, seed=0, max_rows=4):
+    """Draw clusters of words with one to `max_rows` rows each; some words have the label of another cluster."""
     generator = torch.Generator().manual_seed(seed)
     cluster = torch.randperm(words, generator=generator) % classes
     centers = 6 * torch.randn(classes, dims, generator=generator, dtype=torch.float64)
-    counts = torch.randint(1, most_rows + 1, (words,), generator=generator)
+    counts = torch.randint(1, max_rows + 1, (words,), generator=generator)
     word = torch.arange(words).repeat_interleave(counts)
     labels = torch.where(torch.rand(words, generator=generator) < 0.2, (cluster + 1) % classes, cluster)
     vectors = torch.randn(len(word), dims, generator=generator, dtype=torch.float64) + centers[cluster[word]]
@@ -29,7 +29,7 @@ def rows_of_words(words=60, dims=6, classes=3, seed=0, most_rows=4):
 
 
 def loop_of_classifiers(vectors, labels, words, folds, neighbors, C):
-    """One fold after the other, rows weighted by one over the rows of their word."""
+    """Score one fold after the other, rows weighted by one over the number of rows of their word."""
     linear_model, cluster = pytest.importorskip("sklearn.linear_model"), pytest.importorskip("sklearn.cluster")
     fold = (deal_words(labels, words, 0)[0] % folds).numpy()
     x, y, words = vectors.numpy(), labels.numpy(), words.numpy()
@@ -38,10 +38,10 @@ def loop_of_classifiers(vectors, labels, words, folds, neighbors, C):
     mean = np.average(x, axis=0, weights=weights)
     scaled = (x - mean) / np.sqrt(np.average((x - mean) ** 2, axis=0, weights=weights).mean())
     unit = x / np.linalg.norm(x, axis=1, keepdims=True)
-    right = np.zeros((4, len(x)))
+    is_correct = np.zeros((4, len(x)))
 
-    def largest(places, weight):
-        return np.bincount(y[places], weight[places], classes).round(9).argmax()
+    def largest(rows, weight):
+        return np.bincount(y[rows], weight[rows], classes).round(9).argmax()
 
     for k in range(folds):
         train = np.flatnonzero(fold != k)
@@ -52,24 +52,24 @@ def loop_of_classifiers(vectors, labels, words, folds, neighbors, C):
             for c in range(classes)
         ]
         means = cluster.KMeans(classes, n_init=20, random_state=0).fit(x[train], sample_weight=weights[train])
-        of_cluster = [largest(train[means.labels_ == c], weights) for c in range(classes)]
+        label_of_cluster = [largest(train[means.labels_ == c], weights) for c in range(classes)]
         for i in np.flatnonzero(fold == k):
             votes, total = np.zeros(classes), 0.0
             for j in train[np.argsort(-unit[train] @ unit[i], kind="stable")]:
                 votes[y[j]] += min(weights[j], neighbors - total)
                 total = min(total + weights[j], neighbors)
-            right[:, i] = [
+            is_correct[:, i] = [
                 np.argmax([margin[i] for margin in margins]) == y[i],
-                of_cluster[means.predict(x[i : i + 1])[0]] == y[i],
+                label_of_cluster[means.predict(x[i : i + 1])[0]] == y[i],
                 votes.round(9).argmax() == y[i],
                 largest(train, weights) == y[i],
             ]
-    return np.average(right, axis=1, weights=weights)
+    return np.average(is_correct, axis=1, weights=weights)
 
 
-@pytest.mark.parametrize(("classes", "most_rows", "dims"), [(3, 1, 6), (3, 4, 6), (4, 3, 40)])
-def test_accuracies_match_a_loop_of_classifiers(classes, most_rows, dims):
-    rows = rows_of_words(60, dims, classes, most_rows=most_rows)
+@pytest.mark.parametrize(("classes", "max_rows", "dims"), [(3, 1, 6), (3, 4, 6), (4, 3, 40)])
+def test_residual_bias_equals_loop_of_classifiers(classes, max_rows, dims):
+    rows = rows_of_words(60, dims, classes, max_rows=max_rows)
     accuracies = residual_bias(*rows, folds=4, neighbors=5, C=0.3)
     expected = loop_of_classifiers(*rows, 4, 5, 0.3)
     assert list(accuracies) == ["linear_probe", "k_means", "nearest_neighbors", "majority"]
@@ -77,7 +77,7 @@ def test_accuracies_match_a_loop_of_classifiers(classes, most_rows, dims):
     assert 0.5 < expected[:3].min() and expected[:3].max() < 1
 
 
-def test_rows_of_a_word_repeated_and_in_another_order_change_nothing():
+def test_residual_bias_order_and_repetition_of_rows_change_nothing():
     vectors, labels, words = rows_of_words()
     names = [f"word {word}" for word in words.tolist()]
     expected = residual_bias(vectors, labels, names)
@@ -96,38 +96,38 @@ def test_rows_of_a_word_repeated_and_in_another_order_change_nothing():
         torch.testing.assert_close(residual_bias(*rows), expected)
 
 
-def test_scale_position_rotation_and_numbers_of_labels_change_nothing():
-    vectors, labels, _ = rows_of_words(most_rows=1)
+def test_residual_bias_scale_rotation_and_label_ids_change_nothing():
+    vectors, labels, _ = rows_of_words(max_rows=1)
     rotation = torch.linalg.qr(torch.randn(6, 6, dtype=torch.float64)).Q
     expected = residual_bias(vectors, labels)
     for x, y in ((1e-4 * vectors, labels), (vectors @ rotation, labels), (vectors, 7 * labels - 10**15)):
         torch.testing.assert_close(residual_bias(x, y), expected)
-    moved = residual_bias(vectors + 100, labels)  # but for cosines
+    moved = residual_bias(vectors + 100, labels)  # a shift changes cosines, on which the nearest neighbors depend
     torch.testing.assert_close(moved["linear_probe"], expected["linear_probe"])
     torch.testing.assert_close(moved["k_means"], expected["k_means"])
 
 
-def test_layers_in_one_call_equal_calls_for_each(monkeypatch):
+def test_residual_bias_batch_of_layers_equals_single_calls(monkeypatch):
     vectors, labels, words = rows_of_words()
     layers = [vectors, vectors @ torch.randn(6, 6, dtype=torch.float64), vectors.flip(-1) * 2]
     layers = torch.stack(layers).unsqueeze(1)
     batch = residual_bias(layers, labels, words)
     for i in range(3):
-        alone = residual_bias(layers[i, 0], labels, words)
-        torch.testing.assert_close({name: x[i, 0] for name, x in batch.items()}, alone)
+        single = residual_bias(layers[i, 0], labels, words)
+        torch.testing.assert_close({name: x[i, 0] for name, x in batch.items()}, single)
     monkeypatch.setattr(_linear_probe, "CHUNK", 1)
     monkeypatch.setattr(module, "CHUNK", 1)
     torch.testing.assert_close(residual_bias(layers, labels, words), batch)
 
 
-def test_seed_draws_other_folds():
-    vectors, labels, _ = rows_of_words(200, classes=2, most_rows=1)
+def test_residual_bias_depends_on_seed_of_folds():
+    vectors, labels, _ = rows_of_words(200, classes=2, max_rows=1)
     noise = vectors + 8 * torch.randn(vectors.shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     assert len({float(residual_bias(noise, labels, seed=seed)["linear_probe"]) for seed in range(5)}) > 1
 
 
-def test_a_linear_projection_leaves_classes_to_nonlinear_classifiers():
-    """Of classes that differ in their mean and in their radius, LEACE removes the mean (Gonen & Goldberg 2019)."""
+def test_residual_bias_after_leace_persists_for_nonlinear_classifiers():
+    """The classes differ in mean and radius, and LEACE removes the difference in mean (Gonen & Goldberg 2019)."""
     generator = torch.Generator().manual_seed(0)
     labels = torch.arange(400) % 2
     radius = 1.0 + 2 * labels.unsqueeze(-1)
@@ -145,7 +145,7 @@ def test_a_linear_projection_leaves_classes_to_nonlinear_classifiers():
     assert difference.low > 0 and difference.p_value < 0.01
 
 
-def test_a_probe_of_the_words_that_leace_was_fitted_to_is_below_chance():
+def test_residual_bias_of_words_that_leace_was_fitted_to_is_below_chance():
     generator = torch.Generator().manual_seed(0)
     labels = torch.arange(100) % 2
     vectors = torch.randn(100, 10, generator=generator) + labels.unsqueeze(-1)
@@ -153,7 +153,7 @@ def test_a_probe_of_the_words_that_leace_was_fitted_to_is_below_chance():
     assert same["linear_probe"] < 0.35
 
 
-def test_intervals_are_over_words_and_hold_the_value():
+def test_residual_bias_intervals_resample_words_and_contain_the_value():
     vectors, labels, words = rows_of_words(40, classes=2)
     metric, repeated = ResidualBias(), ResidualBias()
     metric.update(vectors, labels, groups=words)
@@ -167,8 +167,8 @@ def test_intervals_are_over_words_and_hold_the_value():
     assert "linear_probe" in str(metric.table("before"))
 
 
-def test_metrics_of_other_words_or_labels_are_not_compared():
-    vectors, labels, _ = rows_of_words(40, classes=2, most_rows=1)
+def test_compare_metrics_of_other_words_or_labels_raises():
+    vectors, labels, _ = rows_of_words(40, classes=2, max_rows=1)
     metrics = [ResidualBias() for _ in range(3)]
     metrics[0].update(vectors, labels, ids=torch.arange(40))
     metrics[1].update(vectors, 1 - labels, ids=torch.arange(40))
@@ -179,7 +179,7 @@ def test_metrics_of_other_words_or_labels_are_not_compared():
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
-def test_a_vector_that_is_not_finite_makes_its_own_accuracies_nan(value):
+def test_residual_bias_nonfinite_vector_makes_accuracies_of_its_layer_nan(value):
     vectors, labels, words = rows_of_words(40)
     layers = torch.stack([vectors, vectors, vectors])
     layers[1, 5, 2] = value
@@ -193,22 +193,22 @@ def test_a_vector_that_is_not_finite_makes_its_own_accuracies_nan(value):
     assert all(estimate.low.isnan() for estimate in metric.interval().values())
 
 
-def test_few_words_and_single_classes():
-    nothing = residual_bias(torch.ones(3, 2), torch.tensor([0, 1, 1]), ["a", "a", "a"])
-    assert all(accuracy.isnan() for accuracy in nothing.values())
+def test_residual_bias_single_words_and_classes_give_expected_accuracies():
+    one_word = residual_bias(torch.ones(3, 2), torch.tensor([0, 1, 1]), ["a", "a", "a"])
+    assert all(accuracy.isnan() for accuracy in one_word.values())
     metric = ResidualBias()
     metric.update(torch.ones(3, 2), torch.tensor([0, 1, 1]), groups=["a", "a", "a"])
     with pytest.warns(UncertaintyWarning, match="^one item: its spread cannot be known"):
         assert all(estimate.value.isnan() for estimate in metric.interval().values())
     one_class = residual_bias(torch.randn(6, 2), torch.ones(6).long())
     assert all(accuracy == 1 for accuracy in one_class.values())
-    rare = residual_bias(torch.randn(31, 2), (torch.arange(31) == 7).long())  # a class that training may lack
+    rare = residual_bias(torch.randn(31, 2), (torch.arange(31) == 7).long())  # training may lack the second class
     assert all(accuracy == pytest.approx(30 / 31) for accuracy in rare.values())
-    singles = residual_bias(torch.randn(5, 2), torch.arange(5))  # whose class no other word has
+    singles = residual_bias(torch.randn(5, 2), torch.arange(5))  # no two words have the same class
     assert all(accuracy == 0 for accuracy in singles.values())
 
 
-def test_errors():
+def test_residual_bias_invalid_arguments_raise():
     x, y = torch.randn(6, 2), torch.arange(6)
     with raises(ValueError, "folds: got 1, wanted an integer >= 2"):
         residual_bias(x, y, folds=1)
@@ -226,16 +226,18 @@ def test_errors():
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("words", "dims"), [(16, 5), (40, 10), (40, 100), (100, 20)])
-def test_intervals_hold_chance_where_classes_do_not_differ(words, dims):
-    """With -s the fractions are printed. Intervals of independent words would hold chance in .87 to .91."""
-    runs, held = 200, {}
+def test_residual_bias_intervals_of_independent_labels_cover_chance(words, dims):
+    """-s prints the fractions. Intervals of independent words would cover chance in .87 to .91 of the runs."""
+    runs, coverage = 200, {}
     for run in range(runs):
         generator = torch.Generator().manual_seed(run)
         labels = torch.randint(0, 2, (words,), generator=generator)
         metric = ResidualBias(seed=run)
         metric.update(torch.randn(words, dims, generator=generator), labels)
         for name, estimate in metric.interval(replicates=400, seed=run).items():
-            held[name] = held.get(name, 0) + bool(estimate.low <= 0.5 <= estimate.high) / runs
-    print(words, dims, held)
-    least = 0.95 - 3 * math.sqrt(0.95 * 0.05 / runs)
-    assert {name: fraction for name, fraction in held.items() if name != "majority" and fraction < least} == {}
+            coverage[name] = coverage.get(name, 0) + bool(estimate.low <= 0.5 <= estimate.high) / runs
+    print(words, dims, coverage)
+    lower_limit = 0.95 - 3 * math.sqrt(0.95 * 0.05 / runs)
+    assert {
+        name: fraction for name, fraction in coverage.items() if name != "majority" and fraction < lower_limit
+    } == {}

@@ -1,4 +1,4 @@
-"""Models whose rows are computed when words are asked for: whatever is done to them holds for rows that come later."""
+"""Models that compute rows on demand: their transformations also apply to rows computed later."""
 
 import copy
 
@@ -33,27 +33,27 @@ METHODS = {
 
 
 def encode(words):
-    """A vector that is told by the letters."""
+    """Return vectors that depend on the letters of the words."""
     return torch.stack([
         torch.randn(5, generator=torch.Generator().manual_seed(sum(map(ord, word)) * len(word))) for word in words
     ])  # fmt: skip
 
 
 def models():
-    """A table of all words, a model that was asked for none, and one that was asked for some."""
-    asked = WordEmbeddingModel.from_encoder(encode, name="model")
+    """Return a table of all words, a model without computed rows, and one with rows of two words."""
+    partly_computed = WordEmbeddingModel.from_encoder(encode, name="model")
     for word in ("he", "engineer"):
-        asked.rows(word)
+        partly_computed.rows(word)
     return WordEmbeddingModel.from_tensor(encode(WORDS), WORDS, "model"), WordEmbeddingModel.from_encoder(
         encode, name="model"
-    ), asked  # fmt: skip
+    ), partly_computed  # fmt: skip
 
 
 def close(one, other):
     torch.testing.assert_close(torch.as_tensor(one), torch.as_tensor(other), rtol=0, atol=2e-6)
 
 
-def test_normalize_holds_for_rows_that_come_later():
+def test_normalize_applies_to_rows_computed_later():
     for model in models():
         model.normalize()
         for word in WORDS:
@@ -61,10 +61,10 @@ def test_normalize_holds_for_rows_that_come_later():
 
 
 @pytest.mark.parametrize("contexts", ["all", "mean"])
-def test_rows_of_several_templates_are_normalized_alike(contexts):
+def test_normalize_before_or_after_look_up_gives_equal_rows(contexts):
     options = {"templates": ["a{}", "{}b", "{}"], "contexts": contexts, "name": "model"}
     before, after = (WordEmbeddingModel.from_encoder(encode, **options) for _ in range(2))
-    for word in ("he", "b", "a"):  # "ab" is the string of two words
+    for word in ("he", "b", "a"):  # "ab" is a string of two of the words
         before.rows(word)
     before.normalize()
     after.normalize()
@@ -75,33 +75,33 @@ def test_rows_of_several_templates_are_normalized_alike(contexts):
 
 @pytest.mark.parametrize("name", METHODS)
 @pytest.mark.parametrize("is_copy", [True, False])
-def test_debiasing_holds_for_rows_that_come_later(name, is_copy):
+def test_debiasing_applies_to_rows_computed_later(name, is_copy):
     make, words = METHODS[name]
     table, *others = models()
-    wanted = make().fit(table, **words).transform(table)
+    expected = make().fit(table, **words).transform(table)
     for model in others:
         changed = make().fit(model, **words).transform(model, copy=is_copy)
         assert (changed is model) == (not is_copy)
         for word in WORDS:
-            close(changed[word], wanted[word])
+            close(changed[word], expected[word])
         if is_copy:
             close(model["poetry"], encode(["poetry"])[0])
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_chosen_words_are_debiased_and_none_is_lost(name):
+def test_debiasing_target_and_ignore_apply_to_rows_computed_later(name):
     make, words = METHODS[name]
     table, *others = models()
     for options in {"target": ["work", "home"]}, {"ignore": ["work", "he"]}:
-        wanted = make().fit(table, **words).transform(table, **options)
+        expected = make().fit(table, **words).transform(table, **options)
         for model in others:
             changed = make().fit(model, **words).transform(model, **options)
             for word in WORDS:
-                close(changed[word], wanted[word])
+                close(changed[word], expected[word])
 
 
 @pytest.mark.parametrize("make", [DoubleHardDebias, RepulsionAttractionNeutralization])
-def test_methods_that_move_rows_together_say_so(make):
+def test_debiasing_joint_methods_raise_for_rows_on_demand(make):
     table, lazy, _ = models()
     fit = {"definitional_pairs": PAIRS, "bias_representation": ["he", "she"]}
     method = make(**({"n_words": 3} if make is DoubleHardDebias else {}))
@@ -110,11 +110,11 @@ def test_methods_that_move_rows_together_say_so(make):
         method.transform(lazy)
 
 
-def test_equality_asks_the_encoder():
+def test_equality_compares_encoders_and_transformations():
     def other(words):
         return -encode(words)
 
-    a, b, c = (WordEmbeddingModel.from_encoder(each, name="model") for each in (encode, encode, other))
+    a, b, c = (WordEmbeddingModel.from_encoder(encoder, name="model") for encoder in (encode, encode, other))
     assert a == b and a != c and a != models()[0]
     b.rows("he")
     assert a == b
@@ -123,14 +123,14 @@ def test_equality_asks_the_encoder():
     assert a == copy.copy(a)
 
 
-def test_a_model_on_demand_says_so():
+def test_repr_shows_rows_computed_on_demand():
     model = WordEmbeddingModel.from_encoder(encode)
     assert repr(model) == "<WordEmbeddingModel 'Unnamed model' with 0 word embeddings, computed on demand>"
     model.rows("he")
     assert "1 word embeddings of 5 dims, computed on demand" in repr(model)
 
 
-def test_refresh_computes_rows_anew():
+def test_refresh_recomputes_rows():
     scale = [1.0]
     model = WordEmbeddingModel.from_encoder(lambda words: scale[0] * encode(words))
     model.arrays(WORDS)
@@ -142,9 +142,9 @@ def test_refresh_computes_rows_anew():
     close(model["he"], -torch.nn.functional.normalize(encode(["he"]))[0])
 
 
-def test_rows_are_written_once():
-    """8,000 words in 6 templates, batch by batch: the table is allocated once, and the rows before are not copied."""
-    templates = [f"{{}} {number}" for number in range(6)]
+def test_rows_added_in_batches_are_allocated_once():
+    """A table of 8,000 words in 6 templates is allocated once, so that batches copy no earlier rows."""
+    templates = [f"{{}} {index}" for index in range(6)]
     model = WordEmbeddingModel.from_encoder(
         lambda words: torch.zeros(len(words), 8), templates=templates, batch_size=64
     )
@@ -156,22 +156,22 @@ def test_rows_are_written_once():
             "new_empty",
             lambda self, *shape, **kind: grown.append(shape[0]) or empty(self, *shape, **kind),
         )
-        model._table.add(f"w{number}" for number in range(8000))
+        model._table.add(f"w{index}" for index in range(8000))
         assert grown == [48000] and len(model.vectors) == 48000
-        for number in range(8000, 8200):
-            model.rows(f"w{number}")
+        for index in range(8000, 8200):
+            model.rows(f"w{index}")
     assert len(grown) == 2
 
 
-def test_a_method_that_is_fitted_again_leaves_its_models_alone():
+def test_refit_of_method_does_not_change_debiased_models():
     _, model, _ = models()
     method = HardDebias().fit(model, definitional_pairs=PAIRS[:2])
-    changed, wanted = method.transform(model), HardDebias().fit(model, definitional_pairs=PAIRS[:2]).transform(model)
+    changed, expected = method.transform(model), HardDebias().fit(model, definitional_pairs=PAIRS[:2]).transform(model)
     method.fit(model, definitional_pairs=[["work", "home"]])
-    close(changed["poetry"], wanted["poetry"])
+    close(changed["poetry"], expected["poetry"])
 
 
-def test_a_debiased_model_is_not_refreshed():
+def test_refresh_of_debiased_model_raises():
     _, model, _ = models()
     changed = HardDebias().fit(model, definitional_pairs=PAIRS[:2]).transform(model)
     with pytest.raises(ValueError, match="^refresh: got a debiased model"):
@@ -181,7 +181,7 @@ def test_a_debiased_model_is_not_refreshed():
         changed.to(dtype=torch.float64).refresh()
 
 
-def test_an_encoder_that_fails_leaves_no_rows_behind():
+def test_encoder_error_leaves_model_without_rows():
     calls = []
 
     def failing(words):
@@ -200,7 +200,7 @@ def test_an_encoder_that_fails_leaves_no_rows_behind():
         close(model[word], torch.nn.functional.normalize(encode([word]))[0])
 
 
-def test_rows_of_a_wider_dtype_are_kept():
+def test_rows_of_wider_dtype_promote_table():
     dtypes = iter([torch.float16, torch.float64])
     model = WordEmbeddingModel.from_encoder(lambda words: encode(words).to(next(dtypes)))
     model.rows("he")
@@ -212,7 +212,7 @@ def test_rows_of_a_wider_dtype_are_kept():
 
 @pytest.mark.parametrize("name", ["WEAT", "RND", "RIPA", "CEAT"])
 @pytest.mark.parametrize("error", [ValueError, RuntimeError, ConnectionError, IndexError])
-def test_a_word_that_the_encoder_refuses_costs_the_queries_with_it(name, error):
+def test_run_queries_encoder_error_affects_only_queries_with_its_word(name, error):
     def refusing(words):
         if "ill" in words:
             raise error("too long")
@@ -225,16 +225,16 @@ def test_a_word_that_the_encoder_refuses_costs_the_queries_with_it(name, error):
         for other in ("man", "ill", "boy")
     ]
     table = run_queries(metric, queries, [WordEmbeddingModel.from_encoder(refusing, name="lazy")])
-    alone = run_queries(metric, queries[::2], [WordEmbeddingModel.from_encoder(encode, name="lazy")])
+    expected = run_queries(metric, queries[::2], [WordEmbeddingModel.from_encoder(encode, name="lazy")])
     assert table.isna().to_numpy().tolist() == [[False, True, False]]
-    np.testing.assert_allclose(table.to_numpy()[0, ::2], alone.to_numpy()[0], rtol=1e-12)
+    np.testing.assert_allclose(table.to_numpy()[0, ::2], expected.to_numpy()[0], rtol=1e-12)
     (reason,) = table.attrs["reasons"].values()
     assert "too long" in reason
     with pytest.raises(ValueError, match="too long"):
         metric().run_query(queries[1], WordEmbeddingModel.from_encoder(refusing))
 
 
-def test_an_error_in_the_code_of_an_encoder_is_raised():
+def test_run_queries_programming_error_of_encoder_is_raised():
     model = WordEmbeddingModel.from_encoder(lambda words: words.encode(), name="lazy")
     with pytest.raises(AttributeError):
         run_queries(WEAT, [Query([["he"], ["she"]], [["work"], ["love"]])], [model])

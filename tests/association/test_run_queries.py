@@ -1,4 +1,4 @@
-"""Many queries in many models: equal to single calls, whatever is shared, lost, split or too large for one piece."""
+"""Tables of queries and models: equal to single calls, also with lost words, sub-queries and several chunks."""
 
 import sys
 import warnings
@@ -47,15 +47,15 @@ def sets_of(sizes, seed):
 
 @pytest.fixture
 def query():
-    """Ragged sets; T3 is lost, of A2 one word in five."""
+    """Return a query of ragged sets; all words of T3 and one of five words of A2 are missing."""
     targets, attributes = sets_of([4, 5, 3, 4], 0), sets_of([5, 3, 4], 1)
     targets[3], attributes[2] = ["x", "y"], ["x", *attributes[2]]
     return Query(targets, attributes, ["T0", "T1", "T2", "T3"], ["A0", "A1", "A2"])
 
 
 @pytest.mark.parametrize("case", [c for c in GOLDEN["cases"] if c["kind"] == "run_queries"], ids=lambda c: c["id"])
-def test_goldens(case, device):
-    queries = [Query(*(list(q[side].values()) for side in q), *(list(q[side]) for side in q)) for q in case["queries"]]
+def test_run_queries_equals_golden_values(case, device):
+    queries = [Query(*(list(q[role].values()) for role in q), *(list(q[role]) for role in q)) for q in case["queries"]]
     models = [table(name, device) for name in case["models"]]
     for model, name in zip(models, case["models"], strict=True):
         model.name = name
@@ -67,11 +67,11 @@ def test_goldens(case, device):
 
 @pytest.mark.parametrize("metric", [*ALL, Gap, ExampleMetric], ids=lambda metric: metric.__name__)
 @pytest.mark.parametrize("budget", [2**22, 200])
-def test_equal_to_single_calls(metric, budget, query, models, monkeypatch):
-    monkeypatch.setattr("tensormetrics.association.queries.scoring.BUDGET", budget)  # small pieces
-    if metric.paired:  # lists of one length but for one
-        sides = sets_of([4, 4, 4, 3], 0), sets_of([4, 4, 4], 1)
-        query = Query(*sides, query.target_sets_names, query.attribute_sets_names)
+def test_run_queries_equals_single_calls(metric, budget, query, models, monkeypatch):
+    monkeypatch.setattr("tensormetrics.association.queries.scoring.BUDGET", budget)  # small chunks
+    if metric.paired:  # lists of one length, except one
+        word_sets = sets_of([4, 4, 4, 3], 0), sets_of([4, 4, 4], 1)
+        query = Query(*word_sets, query.target_sets_names, query.attribute_sets_names)
     template = tuple(2 if n == "n" else n for n in metric.metric_template)
     queries = query.get_subqueries(template)
     params = {"normalize": True} if metric is not ExampleMetric else {}
@@ -93,7 +93,7 @@ def test_equal_to_single_calls(metric, budget, query, models, monkeypatch):
 
 
 @pytest.mark.parametrize("distance", ["norm", "cos", "cos_similarity"])
-def test_options_of_the_metric(distance, query, models):
+def test_run_queries_metric_options_and_metric_params_are_equivalent(distance, query, models):
     got = run_queries(RND(distance=distance), [query], models, generate_subqueries=True)
     options = {"generate_subqueries": True, "metric_params": {"distance": distance}}
     same = run_queries(RND, np.array([query]), models, **options)
@@ -104,7 +104,7 @@ def test_options_of_the_metric(distance, query, models):
 
 
 @pytest.mark.parametrize("value", ["weat", "effect_size", "p_value", "low"])
-def test_other_values_than_the_result(value, query, models):
+def test_run_queries_value_selects_other_results(value, query, models):
     metric = WEAT(calculate_p_value=True, replicates=20, correction=1)
     got = run_queries(metric, [query], models, generate_subqueries=True, value=value)
     for single in query.get_subqueries((2, 2))[:6]:
@@ -112,7 +112,7 @@ def test_other_values_than_the_result(value, query, models):
         assert got.loc["first", single.query_name] == pytest.approx(expected, rel=1e-12)
 
 
-def test_a_nan_has_its_reason(query, models):
+def test_run_queries_nan_scores_have_reasons(query, models):
     got = run_queries(WEAT, [query], models[:1], generate_subqueries=True)
     lost = "T1 and T3 wrt A0 and A1"
     assert np.isnan(got.loc["first", lost])
@@ -141,9 +141,9 @@ def test_a_nan_has_its_reason(query, models):
     ]
 
 
-def test_ten_thousand_subqueries(models):
-    names = [f"T{i}" for i in range(12)], [f"A{i}" for i in range(18)]
-    query = Query(sets_of([6] * 12, 2), sets_of([6] * 18, 3), *names)
+def test_run_queries_ten_thousand_subqueries_equal_single_calls(models):
+    set_names = [f"T{i}" for i in range(12)], [f"A{i}" for i in range(18)]
+    query = Query(sets_of([6] * 12, 2), sets_of([6] * 18, 3), *set_names)
     got = run_queries(WEAT, [query], models[:1], generate_subqueries=True, as_dataframe=False)
     assert got.values.shape == (1, 66 * 153) and got.values.dtype == torch.float64 and not got.reasons
     assert got.values.device.type == models[0].vectors.device.type
@@ -155,14 +155,16 @@ def test_ten_thousand_subqueries(models):
     pd.testing.assert_frame_equal(got.to_dataframe(), run_queries(WEAT, [query], models[:1], generate_subqueries=True))
 
 
-def test_templates_of_n_are_split(query, models):
-    kept = Query(query.target_sets[:3], query.attribute_sets, ["T0", "T1", "T2"], ["A0", "A1", "A2"])
-    got = run_queries(RNSB, [kept], models, generate_subqueries=True)
+def test_run_queries_template_n_generates_subqueries(query, models):
+    without_lost_set = Query(query.target_sets[:3], query.attribute_sets, ["T0", "T1", "T2"], ["A0", "A1", "A2"])
+    got = run_queries(RNSB, [without_lost_set], models, generate_subqueries=True)
     assert list(got.columns) == [f"T0, T1 and T2 wrt {pair}" for pair in ("A0 and A1", "A0 and A2", "A1 and A2")]
-    assert list(run_queries(MAC, [kept], models, generate_subqueries=True).columns) == [kept.query_name]
+    assert list(run_queries(MAC, [without_lost_set], models, generate_subqueries=True).columns) == [
+        without_lost_set.query_name
+    ]
 
 
-def test_subqueries_of_one_name(query, models):
+def test_run_queries_duplicate_subqueries_warn(query, models):
     other = Query([*query.target_sets[:2], ["w1", "w2"]], query.attribute_sets[:1], ["T0", "T1", "T2"], ["A0"])
     small = Query(query.target_sets[:1], query.attribute_sets[:1], ["T0"], ["A0"])
     with pytest.warns(UserWarning) as caught:
@@ -194,26 +196,26 @@ def first_column(frame):
         (first_column, "custom aggregation", lambda v: v[:, 0]),
     ],
 )
-def test_aggregates(function, label, expected, query, models):
+def test_run_queries_aggregates_equal_numpy(function, label, expected, query, models):
     options = dict(aggregate_results=True, aggregation_function=function, queries_set_name="gender")
     queries = query.get_subqueries((2, 1))
-    usable = [single for single in queries if "T3" not in single.query_name]
-    got = run_queries(RND, usable, models, **options)
+    complete = [single for single in queries if "T3" not in single.query_name]
+    got = run_queries(RND, complete, models, **options)
     assert got.columns[-1] == f"RND: gender {label} score"
     values = got.to_numpy()
     np.testing.assert_allclose(values[:, -1], expected(values[:, :-1]), rtol=1e-12)
-    alone = run_queries(RND, usable, models, return_only_aggregation=True, **options)
-    pd.testing.assert_frame_equal(alone, got.iloc[:, -1:])
+    aggregate_only = run_queries(RND, complete, models, return_only_aggregation=True, **options)
+    pd.testing.assert_frame_equal(aggregate_only, got.iloc[:, -1:])
     with pytest.warns(UserWarning) as caught:
-        some = run_queries(RND, queries, models, **options)
+        partly_missing = run_queries(RND, queries, models, **options)
     assert [str(w.message) for w in caught] == ["18 of 36 scores are NaN and left out of the aggregate"]
-    np.testing.assert_allclose(some.iloc[:, -1], got.iloc[:, -1], rtol=1e-12)
+    np.testing.assert_allclose(partly_missing.iloc[:, -1], got.iloc[:, -1], rtol=1e-12)
     with pytest.warns(UserWarning):
-        none = run_queries(RND, [single for single in queries if single not in usable], models, **options)
-    assert none.iloc[:, -1].isna().all()
+        all_missing = run_queries(RND, [single for single in queries if single not in complete], models, **options)
+    assert all_missing.iloc[:, -1].isna().all()
 
 
-def test_contexts_are_scored_query_by_query(device):
+def test_run_queries_with_contexts_equals_single_calls(device):
     pools = {word: torch.randn(3, 4, device=device) for word in WORDS[:8]}
     model = WordEmbeddingModel.from_contexts(pools, "contexts")
     query = Query([["w0", "w1"], ["w2", "w3"]], [["w4", "w5"], ["w6", "w7"]])
@@ -223,7 +225,7 @@ def test_contexts_are_scored_query_by_query(device):
     assert got.iloc[0, 0] == CEAT(samples=20).run_query(query, model, calculate_p_value=True)["p_value"]
 
 
-def test_a_subclass_with_another_measure(query, models):
+def test_run_queries_subclass_uses_its_measure(query, models):
     class Twice(RND):
         def measure(self, *sets):
             return {"rnd": 2 * super().measure(*sets)["rnd"]}
@@ -232,7 +234,7 @@ def test_a_subclass_with_another_measure(query, models):
     np.testing.assert_allclose(got, 2 * run_queries(RND, [query], models, generate_subqueries=True), rtol=1e-12)
 
 
-def test_a_metric_without_attributes(models):
+def test_run_queries_metric_without_attributes_equals_single_calls(models):
     class Length(association.BaseMetric):
         metric_template, metric_name, metric_short_name = (1, 0), "Length", "LEN"
 
@@ -247,7 +249,7 @@ def test_a_metric_without_attributes(models):
     np.testing.assert_allclose(got, expected, rtol=1e-12)
 
 
-def test_a_metric_with_its_own_result(models):
+def test_run_queries_custom_result_without_required_keys_raises(models):
     class Odd(association.BaseMetric):
         metric_template, metric_name, metric_short_name = (1, 0), "Odd", "ODD"
 
@@ -343,12 +345,12 @@ OTHER = Query([["w3"], ["w1"]], [["w2"]], ["T", "U"], ["A"])
         ),
     ],
 )
-def test_errors(change, kind, message):
+def test_run_queries_invalid_arguments_raise(change, kind, message):
     with raises(kind, message):
         run_queries(**{"metric": RND, "queries": [TWO], "models": [random_model("m")]} | change)
 
 
-def test_without_pandas(monkeypatch):
+def test_run_queries_without_pandas_needs_as_dataframe_false(monkeypatch):
     monkeypatch.setitem(sys.modules, "pandas", None)
     with raises(ImportError, 'tables need pandas; write pip install "tensormetrics[tables]"'):
         run_queries(RND, [TWO], [random_model("m")])
@@ -357,7 +359,7 @@ def test_without_pandas(monkeypatch):
     assert scores.values.shape == (1, 1) and scores.model_names == ["m"]
 
 
-def test_without_tqdm(monkeypatch):
+def test_run_queries_without_tqdm_shows_no_progress(monkeypatch):
     monkeypatch.setitem(sys.modules, "tqdm", None)
     with warnings.catch_warnings():
         assert run_queries(RND, [TWO], [random_model("m")]).shape == (1, 1)
@@ -366,14 +368,14 @@ def test_without_tqdm(monkeypatch):
 @pytest.mark.parametrize("metric", [WEAT, RND])
 @pytest.mark.parametrize("batched", [True, False])
 @pytest.mark.filterwarnings("ignore:rnd of sets of")
-def test_intervals_stand_beside_their_values(metric, batched, query, models):
-    class Alone(metric):
+def test_run_queries_intervals_equal_single_calls(metric, batched, query, models):
+    class Unbatched(metric):
         def run_query(self, *args, **options):
             return metric(replicates=60, seed=3, confidence=0.8).run_query(*args[:2])
 
     queries = query.get_subqueries(metric.metric_template)
     params = {"replicates": 60, "seed": 3, "confidence": 0.8} if batched else {}
-    kind = metric if batched else Alone
+    kind = metric if batched else Unbatched
     got = run_queries(kind, queries, models, metric_params=params, intervals=True)
     assert list(got.columns.levels[1]) == sorted(["value", "low", "high"]) and got.columns.names[0] == "query_name"
     for model in models:
@@ -381,14 +383,14 @@ def test_intervals_stand_beside_their_values(metric, batched, query, models):
             cells = got.loc[model.name, single.query_name]
             expected = metric(replicates=60, seed=3, confidence=0.8).run_query(single, model)
             assert list(cells.index) == ["value", "low", "high"]
-            wanted = [expected[key] for key in ("result", "low", "high")]
-            assert cells.tolist() == pytest.approx(wanted, rel=1e-9, nan_ok=True)
+            bounds = [expected[key] for key in ("result", "low", "high")]
+            assert cells.tolist() == pytest.approx(bounds, rel=1e-9, nan_ok=True)
     scores = run_queries(kind, queries, models, metric_params=params, intervals=True, as_dataframe=False)
     np.testing.assert_array_equal(scores.estimate.low.cpu(), got.xs("low", axis=1, level=1))
     np.testing.assert_array_equal(scores.estimate.value.cpu(), scores.values.cpu())
 
 
-def test_intervals_that_there_are_not(query, models):
+def test_run_queries_unavailable_intervals_raise(query, models):
     queries = query.get_subqueries((2, 2))
     for options, message in (
         ({}, "intervals: WEAT gives none so; write metric_params={'replicates': 1000} if it can"),
@@ -401,7 +403,7 @@ def test_intervals_that_there_are_not(query, models):
         assert str(error.value) == message
 
 
-def test_table_of_queries_has_what_the_frame_has():
+def test_run_queries_table_equals_dataframe():
     models = [random_model(name) for name in ("m", "n")]
     query = Query([["w0", "w1"], ["w2", "w3"]], [["w4", "w5"], ["w6", "w7"]])
     options = {"metric_params": {"replicates": 50}, "intervals": True}

@@ -1,9 +1,9 @@
-"""Queries in words: golden values, keys, the two vocabularies, options and errors of the call."""
+"""Metrics on queries: golden values, result keys, options and errors of `run_query`."""
 
 import numpy as np
 import pytest
 import torch
-from metric_cases import CASES, KEYS, METRICS, numbers, table
+from metric_cases import CASES, KEYS, METRICS, flatten_values, table
 from raising import raises
 
 from tensormetrics.association import (
@@ -19,9 +19,11 @@ LOWER = {"lowercase": True}
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["id"])
-def test_goldens_in_words(case, dtype, device):
-    sides = [case["targets"], case["attributes"]]
-    query = Query(*(list(side.values()) for side in sides), *(list(side) for side in sides))
+def test_run_query_equals_golden_values(case, dtype, device):
+    query_parts = [case["targets"], case["attributes"]]
+    query = Query(
+        *(list(named_sets.values()) for named_sets in query_parts), *(list(named_sets) for named_sets in query_parts)
+    )
     result = METRICS[case["metric"]]().run_query(query, table(case["model"], device, dtype), **case["options"])
     assert list(result)[:2] == ["query_name", "result"] and result["query_name"] == query.query_name
     tolerance = {"rtol": 1e-10, "atol": 1e-12} if dtype == torch.float64 else {"rtol": 1e-6, "atol": 1e-6}
@@ -33,25 +35,25 @@ def test_goldens_in_words(case, dtype, device):
         got, expected = result[key], case["expected"][key]
         if isinstance(got, dict):
             assert list(got) == list(expected)
-            got, expected = numbers(got), numbers(expected)
+            got, expected = flatten_values(got), flatten_values(expected)
         else:
             assert isinstance(got, np.float64)
         np.testing.assert_allclose(got, expected, **tolerance)
 
 
 @pytest.mark.parametrize("metric", KEYS, ids=lambda metric: metric.__name__)
-def test_keys_stay_the_same_when_words_are_lost(metric, tiny):
+def test_run_query_with_lost_words_has_same_keys(metric, tiny):
     targets, attributes = (n if isinstance(n, int) else 2 for n in metric.metric_template)
     sets = [["t1a", "t1b"], ["t2a", "t2b"], ["a1a", "a1b"], ["a2a", "a2b"]]
-    found = metric().run_query(Query(sets[:targets], sets[2 : 2 + attributes]), tiny)
+    complete = metric().run_query(Query(sets[:targets], sets[2 : 2 + attributes]), tiny)
     lost = metric().run_query(Query([["x", "y"]] * targets, sets[2 : 2 + attributes]), tiny)
-    assert list(found) == list(lost) == ["query_name", "result", *KEYS[metric]]
+    assert list(complete) == list(lost) == ["query_name", "result", *KEYS[metric]]
     for key, value in lost.items():
         if key != "query_name":
-            assert value == {} if isinstance(found[key], dict) else np.isnan(value)
+            assert value == {} if isinstance(complete[key], dict) else np.isnan(value)
 
 
-def test_options_of_the_call_override_those_of_the_constructor(tiny):
+def test_run_query_options_override_those_of_constructor(tiny):
     query = Query([["t1a", "t1b"], ["t2a", "t2b"]], [["a1a", "a1b"], ["a2a", "a2b"]])
     metric = WEAT(correction=1)
     result = metric.run_query(query, tiny, return_effect_size=True)
@@ -96,13 +98,13 @@ def test_options_of_the_call_override_those_of_the_constructor(tiny):
         ),
     ],
 )
-def test_errors_come_before_any_look_up(change, kind, message, query, tiny, monkeypatch):
+def test_run_query_invalid_arguments_raise_before_look_up(change, kind, message, query, tiny, monkeypatch):
     monkeypatch.setattr(WordEmbeddingModel, "index", None)
     with raises(kind, message):
         RND().run_query(**{"query": query, "model": tiny} | change)
 
 
-def test_errors_of_the_call(query, tiny):
+def test_run_query_missing_or_repeated_arguments_raise(query, tiny):
     with raises(TypeError, "RND.run_query: got no model"):
         RND().run_query(query)
     with raises(TypeError, "RND.run_query: got no query"):
@@ -117,7 +119,7 @@ def test_errors_of_the_call(query, tiny):
         WEAT(return_effect_size=1)
 
 
-def test_words_of_several_rows_are_one_entry_by_word(device):
+def test_run_query_word_of_several_rows_has_one_entry_by_word(device):
     pools = {"x": [[1.0, 0.0]], "y": [[0.0, 1.0]], "a": [[2.0, 0.0], [0.0, 1.0]]}
     model = WordEmbeddingModel.from_contexts({word: torch.tensor(rows, device=device) for word, rows in pools.items()})
     result = RND().run_query(Query([["x"], ["y"]], [["a"]]), model)

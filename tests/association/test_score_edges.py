@@ -1,4 +1,4 @@
-"""Worked examples at the edges of single scores, and the errors of all."""
+"""Edge cases of single scores computed by hand, and errors of all scores."""
 
 import association_oracle as oracle
 import pytest
@@ -11,7 +11,7 @@ from tensormetrics.association.metrics._logistic import logistic_regression
 from tensormetrics.association.sets import word_sets
 
 
-def test_a_pair_of_equal_vectors_does_not_count(device):
+def test_ripa_pair_of_equal_vectors_is_excluded(device):
     e1, e2 = torch.eye(2, dtype=torch.float64, device=device)
     x, y, a = torch.stack([e1, e2]), torch.stack([e2, e2]), torch.stack([e1, e1 + e2])
     score, products = association.ripa(x, y, a, per_word=True)
@@ -24,7 +24,7 @@ COLLAPSED = [torch.float64, torch.float32, torch.bfloat16]
 
 
 @pytest.mark.parametrize("dtype", COLLAPSED, ids=str)
-def test_where_groups_are_equal_up_to_rounding_there_is_no_direction(dtype, generator, device):
+def test_scores_groups_equal_up_to_rounding_have_no_direction(dtype, generator, device):
     t, v = (torch.randn(n, 50, generator=generator).to(device, dtype) for n in (20, 4))
     scaled = torch.stack([v, 3 * v])
     for groups in (v.expand(2, 4, 50), v.expand(3, 4, 50), scaled):
@@ -39,23 +39,23 @@ def test_where_groups_are_equal_up_to_rounding_there_is_no_direction(dtype, gene
     for x, y in (exact, *([unit] if dtype == torch.float64 else [])):
         assert association.ripa(x, y, t).isnan() and association.ripa(x, y, t, False).isnan()
     near = v.clone()
-    near[:, 0] *= 1 + torch.finfo(dtype).eps  # the next number
+    near[:, 0] *= 1 + torch.finfo(dtype).eps  # the next representable number
     assert (near != v).any(-1).all()
     assert association.ripa(v, near, t).isnan()
 
 
-def test_short_directions_are_directions_still(generator, device):
+def test_scores_short_directions_above_rounding_are_used(generator, device):
     t, v, w = (torch.randn(n, 50, generator=generator, dtype=torch.float64).to(device) for n in (20, 4, 4))
     near = torch.stack([v, v + 1e-9 * w])
     assert association.direct_bias(t, near) > 0 and association.direct_bias(t, near, direction="mean_difference") > 0
     expected = (t @ torch.nn.functional.normalize(-w, dim=-1).T).mean()
     torch.testing.assert_close(association.ripa(*near, t), expected, rtol=0, atol=1e-5)
-    one = torch.stack([v[:2], torch.stack([v[0] + w[0], v[1]])])  # the second tuple is of equal vectors
+    one = torch.stack([v[:2], torch.stack([v[0] + w[0], v[1]])])  # the second tuple has equal vectors
     assert association.direct_bias(t, one) > 0 and association.direct_bias(t, one.float(), 1, 2).isnan()
 
 
-def test_normalized_pairs_of_one_direction_have_no_score(device):
-    words = [f"{side}{i}" for side in "xya" for i in range(4)]
+def test_ripa_normalized_parallel_pairs_have_no_score(device):
+    words = [f"{name}{i}" for name in "xya" for i in range(4)]
     v = torch.randn(8, 50, generator=torch.Generator().manual_seed(4), dtype=torch.float64)
     model = association.WordEmbeddingModel.from_tensor(torch.cat([v[:4], 3 * v[:4], v[4:]]).to(device), words)
     query = association.Query([words[:4], words[4:8]], [words[8:]])
@@ -63,7 +63,7 @@ def test_normalized_pairs_of_one_direction_have_no_score(device):
     assert all(torch.tensor(float(result[key])).isnan() for key in ("result", "ripa", "p_value"))
 
 
-def test_no_variation_has_no_effect_size(device):
+def test_effect_size_without_variation_is_nan(device):
     x = torch.tensor([[1.0, 2.0, 3.0]], dtype=torch.float64, device=device)
     a, b = torch.eye(3, dtype=torch.float64, device=device)[:2].unsqueeze(1)
     assert association.weat_effect_size(x.repeat(3, 1), x.repeat(7, 1) * 0.1, a, b).isnan()
@@ -72,14 +72,14 @@ def test_no_variation_has_no_effect_size(device):
     assert association.sc_weat(x[:, [0, 0, 0]], a, a).isnan().all()
 
 
-def test_rounding_is_no_variation(generator, device):
+def test_effect_size_rounding_is_no_variation(generator, device):
     """Multiples of one vector have one association, though their cosines differ in the last bits."""
     v, a, b = (torch.randn(n, 50, generator=generator, dtype=torch.float64).to(device) for n in (1, 6, 7))
     x, y = (v * torch.tensor(scales, device=device).double()[:, None] for scales in ([1, 3, 7, 0.1], [0.7, 11, 13]))
     unit = torch.nn.functional.normalize
-    spread = torch.cat([x, y])
-    spread = (unit(spread, dim=-1) @ (unit(a, dim=-1).mean(0) - unit(b, dim=-1).mean(0))).std()
-    assert 0 < spread < 1e-15
+    vectors = torch.cat([x, y])
+    deviation = (unit(vectors, dim=-1) @ (unit(a, dim=-1).mean(0) - unit(b, dim=-1).mean(0))).std()
+    assert 0 < deviation < 1e-15
     mask = torch.tensor([True, True, True, False], device=device)
     assert association.weat_effect_size(x, y, a, b).isnan()
     assert association.weat_effect_size(WordSet(x, mask), y, a, b, 1).isnan()
@@ -87,29 +87,29 @@ def test_rounding_is_no_variation(generator, device):
 
 
 @pytest.mark.parametrize("correction", [0, 1])
-def test_the_correction_counts_the_words_that_are_there(correction, generator, device):
+def test_effect_size_correction_counts_unmasked_words(correction, generator, device):
     x, y, a, b = random_sets("xyab", generator, device)
     wide = torch.nn.functional.pad(x, (0, 0, 1, 2), value=torch.nan)
-    there = torch.nn.functional.pad(torch.ones(len(x), dtype=torch.bool, device=device), (1, 2))
+    mask = torch.nn.functional.pad(torch.ones(len(x), dtype=torch.bool, device=device), (1, 2))
     sets = [s.cpu().numpy() for s in (x, y, a, b)]
-    found = association.weat_effect_size(WordSet(wide, there), y, a, b, correction)
-    assert agrees(found, oracle.weat_effect_size(*sets, correction))
-    found = association.sc_weat(y, WordSet(wide, there), b, correction)
-    assert agrees(found, oracle.sc_weat(sets[1], sets[0], sets[3], correction))
+    actual = association.weat_effect_size(WordSet(wide, mask), y, a, b, correction)
+    assert agrees(actual, oracle.weat_effect_size(*sets, correction))
+    actual = association.sc_weat(y, WordSet(wide, mask), b, correction)
+    assert agrees(actual, oracle.sc_weat(sets[1], sets[0], sets[3], correction))
     assert agrees(
-        association.WEAT(correction=correction, return_effect_size=True)(WordSet(wide, there), y, a, b),
+        association.WEAT(correction=correction, return_effect_size=True)(WordSet(wide, mask), y, a, b),
         oracle.weat_effect_size(*sets, correction),
     )
 
 
-def test_ect_needs_two_words_and_two_values(generator, device):
+def test_ect_fewer_than_two_distinct_values_give_nan(generator, device):
     x, y, a = random_sets("xya", generator, device)
     assert association.ect(x, y, a[:1]).isnan()
     assert association.ect(x, y, a[:1].repeat(3, 1)).isnan()
     assert association.ect(x, x * 3, a * torch.arange(1, 6, device=device).unsqueeze(-1)) == 1
 
 
-def test_per_word_values_are_nan_where_no_word_is(generator, device):
+def test_per_word_values_of_masked_words_are_nan(generator, device):
     x, y, a = random_sets("xya", generator, device, 2)
     mask = torch.tensor([[True] * 5, [True, False, True, True, False]], device=device)
     _, differences = association.rnd(x, y, WordSet(a, mask), per_word=True)
@@ -121,7 +121,7 @@ def test_per_word_values_are_nan_where_no_word_is(generator, device):
     assert torch.equal(association.sc_weat(WordSet(a, mask), x, y).isnan(), ~mask)
 
 
-def test_pairs_are_pairs_where_both_words_are(generator, device):
+def test_ripa_pairs_with_a_masked_word_are_excluded(generator, device):
     x, y, a = random_sets("ppa", generator, device)
     first, second = (torch.tensor(mask, device=device) for mask in ([True, True, False], [False, True, True]))
     x, y = x.where(first[:, None], torch.nan), y.where(second[:, None], torch.nan)
@@ -129,7 +129,7 @@ def test_pairs_are_pairs_where_both_words_are(generator, device):
     assert agrees(score, association.ripa(x[1:2], y[1:2], a).item())
 
 
-def test_pairs_of_one_word_with_two_others_are_two_pairs(generator, device):
+def test_ripa_word_paired_with_two_others_counts_as_two_pairs(generator, device):
     x, y, a = random_sets("ppa", generator, device)
     words, others = torch.tensor([[0, 0, 1], [0, 1, 2]], device=device)
     p = association.RIPA().p_values(WordSet(x, words=words), WordSet(y, words=others), a)["p_value"]
@@ -138,7 +138,7 @@ def test_pairs_of_one_word_with_two_others_are_two_pairs(generator, device):
     assert 4 * p == round(4 * p.item())  # 2^2 patterns of signs
 
 
-def test_gweat_of_two_groups_is_half_the_mean_difference(generator, device):
+def test_gweat_of_two_groups_equals_half_the_mean_difference(generator, device):
     x, a = random_sets("XA", generator, device)
     weat = association.weat(*x, *a) / x.shape[1]
     assert agrees(association.gweat(x, a), weat.cpu().numpy() / 2)
@@ -153,7 +153,7 @@ def test_same_of_equal_groups_is_zero(generator, device):
     assert association.same(line[0], line) == 1
 
 
-def test_words_of_same_have_the_score_as_their_mean(generator, device):
+def test_same_mean_over_words_equals_score(generator, device):
     t, groups = random_sets("tG", generator, device)
     mask = torch.tensor([True, False, True, True], device=device)
     score, by_word, signed = association.same(WordSet(t, mask), groups, per_word=True, terms=True)
@@ -163,7 +163,7 @@ def test_words_of_same_have_the_score_as_their_mean(generator, device):
     assert torch.equal(association.same(WordSet(t, mask), groups, terms=True)[1][mask], signed[mask])
 
 
-def test_direct_bias_has_no_more_components_than_the_tuples(device):
+def test_direct_bias_more_components_than_tuples_allow_gives_nan(device):
     e1, e2 = torch.eye(3, dtype=torch.float64, device=device)[:2]
     groups = torch.stack([torch.stack([e1, e2, e1]), torch.stack([-e1, -e2, e1])])
     t = torch.ones(1, 3, dtype=torch.float64, device=device)
@@ -178,11 +178,15 @@ def test_direct_bias_has_no_more_components_than_the_tuples(device):
 @pytest.mark.parametrize("scale", [1e3, 1, 1e-3])
 @pytest.mark.parametrize("penalize_intercept", [True, False])
 @pytest.mark.parametrize("dims", [3, 40])
-def test_rnsb_finds_the_minimum(scale, penalize_intercept, dims, generator, device):
+def test_rnsb_solution_has_zero_gradient(scale, penalize_intercept, dims, generator, device):
     def sets(*sizes: int) -> list[torch.Tensor]:
         return [scale * torch.randn(3, n, dims, generator=generator, dtype=torch.float64).to(device) for n in sizes]
 
-    for a, b in (sets(9, 12), sets(1, 1), (sets(5)[0] + 9 * scale, sets(7)[0] - 9 * scale)):  # the last: separable
+    for a, b in (
+        sets(9, 12),
+        sets(1, 1),
+        (sets(5)[0] + 9 * scale, sets(7)[0] - 9 * scale),
+    ):  # the last classes are separable
         w, c = logistic_regression(*word_sets.read(a=a, b=b), 1.0, penalize_intercept)
         x = torch.cat([a, b], -2)
         y = torch.cat([a.new_ones(a.shape[-2]), -a.new_ones(b.shape[-2])])
@@ -192,19 +196,19 @@ def test_rnsb_finds_the_minimum(scale, penalize_intercept, dims, generator, devi
 
 
 @pytest.mark.parametrize("penalize_intercept", [True, False])
-def test_rnsb_finds_far_minima(penalize_intercept, generator, device):
+def test_rnsb_large_coefficients_are_finite(penalize_intercept, generator, device):
     t, a, b = 1e3 * torch.randn(3, 5, 25, 49, generator=generator, dtype=torch.float64).to(device)
     assert association.rnsb(t, a, b, 1e4, penalize_intercept).isfinite().all()
 
 
-def test_rnsb_that_cannot_be_fitted_is_nan(generator, device, monkeypatch):
+def test_rnsb_without_convergence_is_nan(generator, device, monkeypatch):
     t, a, b = random_sets("tab", generator, device)
     monkeypatch.setattr("tensormetrics.association.metrics._logistic.MAX_STEPS", 2)
     score, p = association.rnsb(t, a, b, per_word=True)
     assert score.isnan() and p.isnan().all()
 
 
-def test_errors(device):
+def test_scores_invalid_arguments_raise(device):
     x = torch.zeros(2, 3, device=device)
     raises = [
         (TypeError, "x: got torch.int64, wanted a floating dtype; write x.float()", dict(x=x.long())),

@@ -1,4 +1,4 @@
-"""What all scores have in common."""
+"""Properties of all scores."""
 
 import numpy as np
 import pytest
@@ -12,26 +12,26 @@ from tensormetrics.association.sets import word_sets
 
 
 @every_score
-def test_loops_in_numpy(score, expected, sets, generator, device):
+def test_score_equals_numpy_oracle(score, expected, sets, generator, device):
     for _ in range(5):
         tensors = random_sets(sets, generator, device)
         assert agrees(
             score(*tensors), expected(*(t.cpu().numpy() for t in tensors)), 1e-5 if sets == "tab" else 1e-10
-        )  # the oracle's minimum is no better
+        )  # the oracle minimizes to no higher precision
 
 
 @every_score
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
-def test_arithmetic_is_float64_whatever_is_read(score, expected, sets, dtype, generator, device):
+def test_score_of_lower_precision_is_computed_in_float64(score, expected, sets, dtype, generator, device):
     tensors = [t.to(dtype) for t in random_sets(sets, generator, device)]
     assert agrees(
         score(*tensors), expected(*(t.cpu().double().numpy() for t in tensors)), 1e-5 if sets == "tab" else 1e-10
-    )  # the oracle's minimum is no better
+    )  # the oracle minimizes to no higher precision
     assert torch.equal(score(tensors[0], *(t.double() for t in tensors[1:])), score(*tensors))
 
 
 @every_score
-def test_leading_dimensions_broadcast(score, expected, sets, generator, device):
+def test_score_leading_dimensions_broadcast(score, expected, sets, generator, device):
     tensors = random_sets(sets, generator, device, 2, 1)
     tensors[-1] = random_sets(sets, generator, device, 3)[-1]
     value = score(*tensors)
@@ -41,19 +41,19 @@ def test_leading_dimensions_broadcast(score, expected, sets, generator, device):
 
 
 @pytest.mark.parametrize("limits", [(0, 0), (0, 10**9), (10**9, 10**9)])
-def test_sizes_choose_a_plan_and_no_values(limits, generator, device, monkeypatch):
-    """Few vectors are copied together, many are read a set at a time."""
+def test_weat_size_limits_of_plans_change_no_value(limits, generator, device, monkeypatch):
+    """Small sets are concatenated, large ones are read one set at a time."""
     sets = [t.requires_grad_() for t in random_sets("xyab", generator, device, 2)]
-    answers = []
-    for few, many in (limits, (word_sets.SMALL, word_sets.LARGE)):
-        monkeypatch.setattr(word_sets, "SMALL", few)
-        monkeypatch.setattr(word_sets, "LARGE", many)
+    results = []
+    for small, large in (limits, (word_sets.SMALL, word_sets.LARGE)):
+        monkeypatch.setattr(word_sets, "SMALL", small)
+        monkeypatch.setattr(word_sets, "LARGE", large)
         scores = [score(*(t[0] for t in sets)) for score in (association.weat, association.weat_effect_size)]
         scores += [association.weat(*sets), association.weat_effect_size(*sets, correction=1)]
         total = sum(score.sum() for score in scores)
-        answers.append([*(score.flatten() for score in scores), *torch.autograd.grad(total, sets)])
-    for found, expected in zip(*answers, strict=True):
-        torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-12)
+        results.append([*(score.flatten() for score in scores), *torch.autograd.grad(total, sets)])
+    for actual, expected in zip(*results, strict=True):
+        torch.testing.assert_close(actual, expected, rtol=1e-9, atol=1e-12)
 
 
 class NoProductOfMatrices(TorchDispatchMode):
@@ -63,37 +63,37 @@ class NoProductOfMatrices(TorchDispatchMode):
 
 
 @pytest.mark.parametrize("name", ["weat", "weat_effect_size", "sc_weat", "rnd", "rnd_cos", "ect", "mac"])
-def test_small_products_wake_no_threads(name, generator):
-    """On a CPU the BLAS wakes its threads for a product of matrices of any size, and waits for them."""
+def test_small_scores_call_no_matrix_product(name, generator):
+    """On a CPU the BLAS starts its threads for a matrix product of any size, and waits for them."""
     score, _, sets = SCORES[name]
     tensors = random_sets(sets, generator, torch.device("cpu"))
     with NoProductOfMatrices():
         score(*tensors)
 
 
-def test_pieces_of_a_batch_are_the_whole(generator, monkeypatch):
+def test_scores_in_chunks_equal_those_of_full_batch(generator, monkeypatch):
     sets = torch.randn(4, 7, 2, 3, 5, generator=generator)
     mask = torch.rand(7, 2, 3, generator=generator) > 0.3
     calls = (
         lambda: association.weat(WordSet(sets[0], mask), *sets[1:3], WordSet(sets[3], mask)),
         lambda: association.weat_effect_size(WordSet(sets[0], mask), *sets[1:], 1),
-        lambda: association.weat(*sets[:3], sets[3][0]),  # broadcast, and so computed as a whole
+        lambda: association.weat(*sets[:3], sets[3][0]),  # broadcasting prevents chunks
         lambda: association.rnsb(WordSet(sets[0], mask), *sets[1:3]),
         lambda: association.rnsb(*sets[:3], per_word=True)[1],
     )
-    whole = [call() for call in calls]
+    expected_scores = [call() for call in calls]
     monkeypatch.setattr("tensormetrics.association.sets.marks.CHUNK", sets.numel() // 12)
-    for call, expected in zip(calls, whole, strict=True):
+    for call, expected in zip(calls, expected_scores, strict=True):
         torch.testing.assert_close(call(), expected, rtol=1e-12, atol=1e-14, equal_nan=True)
 
 
-def test_equal_attributes_make_no_difference(generator, device):
+def test_weat_equal_attributes_give_zero(generator, device):
     x, y, a, _ = random_sets("xyab", generator, device, 2)
     assert not association.weat(x, y, a, a).any() and association.weat(x[0], y[0], a[0], a[0]) == 0
     assert association.weat_effect_size(x, y, a, a).isnan().all()
 
 
-def test_scores_that_do_not_vary_give_no_gradient(device):
+def test_weat_effect_size_without_variation_has_zero_gradient(device):
     x = torch.tensor([[1.0, 2.0]], device=device).repeat(3, 1).requires_grad_()
     a, b = torch.eye(2, device=device).unsqueeze(1)
     effect = association.weat_effect_size(x, x, a, b)
@@ -102,7 +102,7 @@ def test_scores_that_do_not_vary_give_no_gradient(device):
     assert not x.grad.any()
 
 
-def test_neither_do_they_through_vmap(device):
+def test_weat_effect_size_without_variation_has_zero_gradient_under_vmap(device):
     x = torch.tensor([[1.0, 2.0]], device=device).repeat(3, 1)
     a, b = torch.eye(2, device=device).unsqueeze(1)
     effects = torch.func.vmap(lambda x: association.weat_effect_size(x, x, a, b))
@@ -110,7 +110,7 @@ def test_neither_do_they_through_vmap(device):
 
 
 @every_score
-def test_an_empty_set_costs_its_own_element_only(score, expected, sets, generator, device):
+def test_score_empty_set_affects_only_its_batch_element(score, expected, sets, generator, device):
     tensors = random_sets(sets, generator, device, 2)
     for n, name in enumerate(sets):
         mask = torch.ones(tensors[n].shape[:-1], dtype=torch.bool, device=device)
@@ -121,7 +121,7 @@ def test_an_empty_set_costs_its_own_element_only(score, expected, sets, generato
 
 
 @every_score
-def test_unmasked_nan_propagates(score, expected, sets, generator, device):
+def test_score_unmasked_nan_affects_only_its_batch_element(score, expected, sets, generator, device):
     tensors = random_sets(sets, generator, device, 2)
     tensors[-1][1].fill_(torch.nan)
     value = score(*tensors)
@@ -129,7 +129,7 @@ def test_unmasked_nan_propagates(score, expected, sets, generator, device):
 
 
 @every_score
-def test_order_of_words_and_rotations_do_not_matter(score, expected, sets, generator, device):
+def test_score_order_of_words_and_rotations_change_nothing(score, expected, sets, generator, device):
     tensors = random_sets(sets, generator, device)
     rotation = torch.linalg.qr(torch.randn(5, 5, generator=generator, dtype=torch.float64)).Q.to(device)
     value = score(*tensors).cpu()
@@ -140,7 +140,7 @@ def test_order_of_words_and_rotations_do_not_matter(score, expected, sets, gener
 
 
 @every_score
-def test_lengths_of_single_vectors_do_not_matter_to_cosines(score, expected, sets, generator, device):
+def test_score_of_cosines_lengths_of_vectors_change_nothing(score, expected, sets, generator, device):
     if sets in ("xya", "ppa", "tab"):
         pytest.skip("reads vectors at their length")
     tensors = random_sets(sets, generator, device)
@@ -149,7 +149,7 @@ def test_lengths_of_single_vectors_do_not_matter_to_cosines(score, expected, set
 
 
 @pytest.mark.parametrize("name", ["weat", "rnd", "ripa"])
-def test_swapping_sides_changes_the_sign(name, generator, device):
+def test_score_swapped_targets_or_attributes_change_the_sign(name, generator, device):
     score, _, sets = SCORES[name]
     x, y, *rest = random_sets(sets, generator, device)
     assert agrees(score(y, x, *rest), -score(x, y, *rest).cpu().numpy())
@@ -158,7 +158,7 @@ def test_swapping_sides_changes_the_sign(name, generator, device):
 
 
 @every_score
-def test_counts_are_repeated_words(score, expected, sets, generator, device):
+def test_score_counts_equal_repeated_words(score, expected, sets, generator, device):
     tensors = random_sets(sets, generator, device)
     for n, name in enumerate(sets):
         count = torch.tensor([2, *[1] * (tensors[n].shape[-2] - 1)], device=device)
@@ -170,7 +170,7 @@ def test_counts_are_repeated_words(score, expected, sets, generator, device):
 
 
 @every_score
-def test_gradients(score, expected, sets, generator, device):
+def test_score_gradients_equal_finite_differences(score, expected, sets, generator, device):
     tensors = [t.requires_grad_() for t in random_sets(sets, generator, device, 2)]
     if score is association.ect or sets == "tab":
         assert not score(*tensors).requires_grad
@@ -179,7 +179,7 @@ def test_gradients(score, expected, sets, generator, device):
 
 
 @every_score
-def test_gradients_of_zero_and_masked_vectors_are_zero(score, expected, sets, generator, device):
+def test_score_gradients_of_zero_and_masked_vectors_are_zero(score, expected, sets, generator, device):
     if score is association.ect or sets == "tab":
         pytest.skip("has no gradient")
     x, *rest = random_sets(sets, generator, device)
@@ -190,5 +190,5 @@ def test_gradients_of_zero_and_masked_vectors_are_zero(score, expected, sets, ge
     value = score(*with_mask(sets, [x.requires_grad_(), *rest], sets[0], mask))
     (gradient,) = torch.autograd.grad(value.nansum(), x)
     assert gradient.isfinite().all() and (gradient[..., -1, :] == 0).all() and (gradient[..., 1:-1, :] != 0).any()
-    if sets != "xya":  # those average the vectors themselves
+    if sets != "xya":  # these scores average unnormalized vectors
         assert (gradient[..., 0, :] == 0).all()

@@ -1,4 +1,4 @@
-"""Doors to files and models as people have them: fastText, .npz, .safetensors, archives, language models."""
+"""Models read from common sources: fastText, .npz, .safetensors, archives, language models."""
 
 import json
 import zipfile
@@ -35,7 +35,7 @@ def save(tmp_path):
 MATRIX = np.random.default_rng(0).normal(size=(3 + 50, 4)).astype(np.float32)
 
 
-def test_fasttext_vectors_are_means_of_the_rows_of_parts(save):
+def test_from_fasttext_vectors_are_means_of_subword_rows(save):
     path = save(fasttext_file(["</s>", "né", "New York"], MATRIX, 50), "cc.bin")
     model = WordEmbeddingModel.from_fasttext(path)
     parts = ["<n", "<né", "né", "né>", "é>"]  # of "<né>", 2 and 3 characters
@@ -47,7 +47,7 @@ def test_fasttext_vectors_are_means_of_the_rows_of_parts(save):
     assert model.index_query(Query([["né", "anything"]], [["New York"]])).reason is None
 
 
-def test_fasttext_without_parts_knows_its_words_alone(save):
+def test_from_fasttext_without_subwords_contains_only_its_words(save):
     model = WordEmbeddingModel.from_fasttext(save(fasttext_file(["a", "b"], MATRIX[:2], 0, 0, 0), "x.bin"))
     assert np.array_equal(model["b"], MATRIX[1]) and "c" not in model
     old = fasttext_file(["a"], MATRIX[:1], 50, version=11, kind=3, labels=["__label__x"])
@@ -55,15 +55,15 @@ def test_fasttext_without_parts_knows_its_words_alone(save):
     assert np.array_equal(model["a"], MATRIX[0]) and "b" not in model and "__label__x" not in model
 
 
-def test_fasttext_whose_buckets_were_pruned(save):
+def test_from_fasttext_with_pruned_buckets_uses_remaining_rows(save):
     bucket = fnv1a(b"<a") % 50
-    content = fasttext_file(["a"], MATRIX[:2], 50, pruned=1, kept=[(bucket, 0)])
+    content = fasttext_file(["a"], MATRIX[:2], 50, pruned=1, bucket_rows=[(bucket, 0)])
     model = WordEmbeddingModel.from_fasttext(save(content, "x.bin"))
-    hits = sum(fnv1a(part) % 50 == bucket for part in (b"<a", b"<a>", b"a>"))
-    np.testing.assert_allclose(model["a"], (MATRIX[0] + hits * MATRIX[1]) / (1 + hits), rtol=1e-6)
+    num_hits = sum(fnv1a(part) % 50 == bucket for part in (b"<a", b"<a>", b"a>"))
+    np.testing.assert_allclose(model["a"], (MATRIX[0] + num_hits * MATRIX[1]) / (1 + num_hits), rtol=1e-6)
 
 
-def test_fasttext_agrees_with_gensim(save, tmp_path):
+def test_from_fasttext_vectors_equal_gensim(save, tmp_path):
     gensim = pytest.importorskip("gensim.models.fasttext")
     sentences = [["naïve", "words", "of", "a", "text"], ["a", "text", "of", "words"]] * 20
     peer = gensim.FastText(sentences, vector_size=8, min_count=1, bucket=200, epochs=2, workers=1, seed=1)
@@ -81,22 +81,22 @@ def test_fasttext_agrees_with_gensim(save, tmp_path):
         (fasttext_file(["a"], MATRIX[:1], 0)[:20], "wanted a model of fastText, got 12 bytes and the end"),
         (b"x" * 200, "wanted a model of fastText in one of the versions (11, 12) (.bin)"),
         (
-            fasttext_file(["a"], MATRIX[:1], 0, 0, 0, quantised=True),
+            fasttext_file(["a"], MATRIX[:1], 0, 0, 0, quantized=True),
             "got a quantised model (.ftz), wanted the .bin it was made from",
         ),
         (fasttext_file(["a"], MATRIX[:2], 0, 0, 0)[:-30], "the file ends within its matrix of 2 x 4"),
         (fasttext_file(["a"] * 9, MATRIX, 0)[:120], "wanted 9 words, got the end after 2"),
     ],
 )
-def test_what_is_no_model_of_fasttext(save, content, message):
+def test_from_fasttext_invalid_files_raise(save, content, message):
     path = save(content, "x.bin")
     with raises(ValueError, f"{path}: {message}"):
         WordEmbeddingModel.from_fasttext(path)
 
 
-def test_a_damaged_header_of_fasttext_is_a_value_error_or_a_model(save):
-    """Whichever bit is wrong, and whichever words are asked for then."""
-    content = fasttext_file(["a", "bc"], MATRIX[:10], 50, pruned=3, kept=[(3, 0), (7, 1), (11, 2)])
+def test_from_fasttext_damaged_header_raises_value_error_or_reads_model(save):
+    """Flip bits of the header one by one, and look up words of the models that can still be read."""
+    content = fasttext_file(["a", "bc"], MATRIX[:10], 50, pruned=3, bucket_rows=[(3, 0), (7, 1), (11, 2)])
     header = content.index(MATRIX[0].tobytes())
     for bit in range(0, 8 * header, 5):
         damaged = bytearray(content)
@@ -108,7 +108,7 @@ def test_a_damaged_header_of_fasttext_is_a_value_error_or_a_model(save):
             assert str(error).startswith(str(save(b"", "x.bin")))  # noqa: PT017
 
 
-def test_a_lone_surrogate_is_no_word_of_fasttext(save):
+def test_from_fasttext_lone_surrogate_is_not_in_vocabulary(save):
     model = WordEmbeddingModel.from_fasttext(save(fasttext_file(["a"], MATRIX[:51], 50), "x.bin"))
     assert "\ud800" not in model and "b" in model
     with pytest.raises(KeyError, match="is not in the vocabulary"):
@@ -118,7 +118,7 @@ def test_a_lone_surrogate_is_no_word_of_fasttext(save):
 GLOVE = {f"glove.{d}d.txt": "\n".join(f"{w} " + " ".join([str(i)] * d) for i, w in enumerate("abc")) for d in (2, 3)}
 
 
-def test_one_of_the_files_of_an_archive(tmp_path):
+def test_from_word2vec_member_selects_file_of_archive(tmp_path):
     path = tmp_path / "glove.zip"
     with zipfile.ZipFile(path, "w") as archive:
         for name, text in GLOVE.items():
@@ -139,7 +139,7 @@ def test_one_of_the_files_of_an_archive(tmp_path):
         read_word2vec(text, member="a")
 
 
-def test_npz(tmp_path):
+def test_from_npz_reads_table_and_words(tmp_path):
     path, rows = tmp_path / "x.npz", np.arange(6.0).reshape(3, 2)
     np.savez(path, table=rows, vocabulary=np.array(["a", "b", "c"]), counts=np.arange(3))
     model = WordEmbeddingModel.from_npz(path)
@@ -160,7 +160,7 @@ def test_npz(tmp_path):
         WordEmbeddingModel.from_npz(path)
 
 
-def test_safetensors(tmp_path):
+def test_from_safetensors_reads_tensor_and_vocabulary(tmp_path):
     torch_files = pytest.importorskip("safetensors.torch")
     path, rows = tmp_path / "model.safetensors", torch.arange(6.0).reshape(3, 2).bfloat16()
     torch_files.save_file({"wte.weight": rows, "bias": torch.zeros(2)}, path)
@@ -183,7 +183,7 @@ def test_safetensors(tmp_path):
         WordEmbeddingModel.from_safetensors(path, ["a"])
 
 
-def test_arrays_of_bytes_are_words(tmp_path):
+def test_from_npz_words_as_bytes_are_decoded(tmp_path):
     path = tmp_path / "x.npz"
     np.savez(path, vectors=MATRIX[:2], words=np.array(["né".encode(), b"b"]))
     assert list(WordEmbeddingModel.from_npz(path).vocab) == ["né", "b"]
@@ -191,7 +191,7 @@ def test_arrays_of_bytes_are_words(tmp_path):
         WordEmbeddingModel.from_npz(path, np.array([b"\xff", b"b"]))
 
 
-def test_arrays_of_integers_and_cut_ones_are_refused_by_name(tmp_path):
+def test_from_npz_integer_and_truncated_arrays_raise(tmp_path):
     path = tmp_path / "x.npz"
     np.savez(path, table=np.ones((2, 3), int))
     with raises(TypeError, f"{path}: table: got int64, wanted a floating dtype; write table.astype('float32')"):
@@ -203,7 +203,7 @@ def test_arrays_of_integers_and_cut_ones_are_refused_by_name(tmp_path):
         WordEmbeddingModel.from_npz(path, ["a"] * 50)
 
 
-def test_vectors_of_eight_bits_are_read_as_float32(tmp_path):
+def test_from_safetensors_float8_vectors_are_returned_as_float32(tmp_path):
     torch_files = pytest.importorskip("safetensors.torch")
     table = torch.tensor([[1.0, 0.5], [2, 0]]).to(torch.float8_e4m3fn)
     torch_files.save_file({"table": table}, tmp_path / "x.safetensors")
@@ -213,7 +213,7 @@ def test_vectors_of_eight_bits_are_read_as_float32(tmp_path):
 
 
 @pytest.mark.parametrize("text", ["2 2\nné 1 2\nb 3 4\n", "né 1 2\nb 3 4\n"], ids=["header", "no header"])
-def test_a_byte_order_mark_is_no_part_of_a_text(save, text):
+def test_read_word2vec_byte_order_mark_is_skipped(save, text):
     words, vectors = read_word2vec(save(text.encode("utf-8-sig"), "x.txt"))
     assert words == ["né", "b"] and vectors.tolist() == [[1, 2], [3, 4]]
     path = save(text.encode("utf-16"), "wide.txt")
@@ -225,9 +225,9 @@ def test_a_byte_order_mark_is_no_part_of_a_text(save, text):
 def bert():
     transformers = pytest.importorskip("transformers")
     tokenizers = pytest.importorskip("tokenizers")
-    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *"abcdefgh", "##a", "##b", "this", "is", "."]
+    tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *"abcdefgh", "##a", "##b", "this", "is", "."]
     tokenizer = tokenizers.Tokenizer(
-        tokenizers.models.WordPiece({piece: i for i, piece in enumerate(pieces)}, unk_token="[UNK]")
+        tokenizers.models.WordPiece({token: i for i, token in enumerate(tokens)}, unk_token="[UNK]")
     )
     tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.BertPreTokenizer()
     tokenizer.post_processor = tokenizers.processors.TemplateProcessing(
@@ -238,52 +238,52 @@ def bert():
     )
     torch.manual_seed(0)
     sizes = {"hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 16}
-    model = transformers.BertModel(transformers.BertConfig(vocab_size=len(pieces), **sizes)).eval()
-    return model, fast, {piece: i for i, piece in enumerate(pieces)}
+    model = transformers.BertModel(transformers.BertConfig(vocab_size=len(tokens), **sizes)).eval()
+    return model, fast, {token: i for i, token in enumerate(tokens)}
 
 
-def test_input_table_of_a_transformer(bert):
+def test_from_transformers_input_layer_averages_token_rows(bert):
     net, tokenizer, ids = bert
     table = net.get_input_embeddings().weight.detach()
     model = WordEmbeddingModel.from_transformers(net, tokenizer, name="tiny")
     torch.testing.assert_close(torch.tensor(model["a"]), table[ids["a"]])
     torch.testing.assert_close(torch.tensor(model["ab"]), table[[ids["a"], ids["##b"]]].mean(0))
     static = WordEmbeddingModel.from_tensor(table[[ids[w] for w in "abcdefgh"]].clone(), list("abcdefgh"))
-    got, wanted = (WEAT().run_query(QUERY, each)["weat"] for each in (model, static))
-    assert got == pytest.approx(wanted, rel=1e-5)
-    assert "z" not in model and "zz" not in model and "a" in model  # [UNK] alone is no word
+    got, expected = (WEAT().run_query(QUERY, m)["weat"] for m in (model, static))
+    assert got == pytest.approx(expected, rel=1e-5)
+    assert "z" not in model and "zz" not in model and "a" in model  # "z" and "zz" consist of [UNK] only
     assert model.name == "tiny"
 
 
 @pytest.mark.parametrize("layer", [0, 1, -1])
-def test_words_in_their_contexts(bert, layer):
+def test_from_transformers_layers_average_states_of_word(bert, layer):
     net, tokenizer, ids = bert
-    templates = ["this is .{}.", "{} is {}"]  # full stops that touch a word are no part of it
+    templates = ["this is .{}.", "{} is {}"]  # adjacent full stops are not part of a word
     model = WordEmbeddingModel.from_transformers(net, tokenizer, layer=layer, templates=templates, batch_size=2)
     rows = model.rows("ab")
-    found = model.vectors[rows]
+    vectors = model.vectors[rows]
     assert model.index_query(Query([["c"], ["ab"]], [["d"]])).reason is None  # batches of unequal lengths
     tokens = [["this", "is", ".", "a", "##b", "."], ["a", "##b", "is", "a", "##b"]]
-    for row, words, places in zip(found, tokens, ([4, 5], [1, 2, 4, 5]), strict=True):
-        numbers = torch.tensor([[2, *(ids[word] for word in words), 3]])
+    for row, words, positions in zip(vectors, tokens, ([4, 5], [1, 2, 4, 5]), strict=True):
+        token_ids = torch.tensor([[2, *(ids[word] for word in words), 3]])
         with torch.no_grad():
-            states = net(input_ids=numbers, output_hidden_states=True).hidden_states[layer]
-        torch.testing.assert_close(row, states[0, places].mean(0), rtol=1e-5, atol=1e-6)
+            states = net(input_ids=token_ids, output_hidden_states=True).hidden_states[layer]
+        torch.testing.assert_close(row, states[0, positions].mean(0), rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize(("pool", "places"), [("all", [1, 2]), ("first", [0]), ("last", [3])])
-def test_pools_of_a_string(bert, pool, places):
+@pytest.mark.parametrize(("pool", "positions"), [("all", [1, 2]), ("first", [0]), ("last", [3])])
+def test_from_transformers_pool_selects_positions(bert, pool, positions):
     net, tokenizer, ids = bert
     model = WordEmbeddingModel.from_transformers(net, tokenizer, layer=-1, templates=["this {}"], pool=pool)
     with torch.no_grad():
         states = net(input_ids=torch.tensor([[2, ids["this"], ids["c"], 3]])).last_hidden_state[0]
-    torch.testing.assert_close(torch.tensor(model["c"]), states[places].mean(0), rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(torch.tensor(model["c"]), states[positions].mean(0), rtol=1e-5, atol=1e-6)
 
 
-def test_a_tokenizer_whose_words_begin_with_a_space(bert):
+def test_from_transformers_byte_level_tokenizer_equals_single_passes(bert):
     transformers, tokenizers = pytest.importorskip("transformers"), pytest.importorskip("tokenizers")
-    pieces = {"Ġ": 0, "a": 1, "b": 2, "Ġa": 3, "Ġb": 4, "Ġab": 5}
-    inner = tokenizers.Tokenizer(tokenizers.models.BPE(pieces, [("Ġ", "a"), ("Ġ", "b"), ("Ġa", "b")]))
+    vocabulary = {"Ġ": 0, "a": 1, "b": 2, "Ġa": 3, "Ġb": 4, "Ġab": 5}
+    inner = tokenizers.Tokenizer(tokenizers.models.BPE(vocabulary, [("Ġ", "a"), ("Ġ", "b"), ("Ġa", "b")]))
     inner.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
     inner.post_processor = tokenizers.processors.ByteLevel(trim_offsets=True)
     tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=inner)  # it has no token for padding
@@ -298,7 +298,7 @@ def test_a_tokenizer_whose_words_begin_with_a_space(bert):
     torch.testing.assert_close(model.vectors[rows], torch.stack(states), rtol=1e-5, atol=1e-6)
 
 
-def test_errors_of_transformers(bert):
+def test_from_transformers_invalid_arguments_raise(bert):
     net, tokenizer, _ = bert
     with raises(ValueError, "pool: got 'mean', wanted one of 'word', 'all', 'first', 'last'"):
         WordEmbeddingModel.from_transformers(net, tokenizer, pool="mean")

@@ -1,4 +1,4 @@
-"""Nothing waits for the device: no value is read on the host between the arguments and the result."""
+"""Scores and resampling do not synchronize with the device: no value is read on the host."""
 
 import functools
 
@@ -9,7 +9,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from tensormetrics import association
 
-CALLS = {name: (score, sets) for name, (score, _, sets) in SCORES.items() if sets != "tab"}  # rnsb looks on a CPU
+CALLS = {
+    name: (score, sets) for name, (score, _, sets) in SCORES.items() if sets != "tab"
+}  # rnsb checks convergence on the host
 CALLS |= {
     "bootstrap_interval": (functools.partial(association.bootstrap_interval, association.weat, replicates=9), "xyab"),
     "target_permutation_p_value": (
@@ -37,7 +39,7 @@ class NoRead(TorchDispatchMode):
 
 
 @pytest.mark.parametrize(("call", "sets"), CALLS.values(), ids=CALLS.keys())
-def test_no_value_is_read(call, sets, generator, device):
+def test_calls_read_no_value_on_host(call, sets, generator, device):
     tensors = random_sets(sets, generator, device, 2)
     call(*tensors)
     with NoRead():

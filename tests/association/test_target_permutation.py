@@ -1,4 +1,4 @@
-"""p-values of RND and ECT: every partition scored by itself."""
+"""p-values of RND and ECT against enumeration of all partitions of the targets."""
 
 import functools
 import itertools
@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from scores import random_sets
-from test_permutation import SIDES, extreme
+from test_permutation import ALTERNATIVES, extreme
 
 from tensormetrics import association
 from tensormetrics.association import WordSet, group_permutation_p_value, target_permutation_p_value
@@ -21,36 +21,36 @@ every_metric = pytest.mark.parametrize("metric", METRICS.values(), ids=METRICS.k
 
 
 @every_metric
-@pytest.mark.parametrize("alternative", SIDES)
-def test_exact_equals_enumeration(metric, alternative, generator, device):
+@pytest.mark.parametrize("alternative", ALTERNATIVES)
+def test_target_permutation_exact_equals_enumeration(metric, alternative, generator, device):
     x, y, a = random_sets("xya", generator, device)
     words = torch.cat([x, y])
     scores = []
-    for chosen in itertools.combinations(range(7), 4):
-        others = [n for n in range(7) if n not in chosen]
-        scores.append(metric(words[list(chosen)], words[others], a).item())
+    for selected in itertools.combinations(range(7), 4):
+        others = [n for n in range(7) if n not in selected]
+        scores.append(metric(words[list(selected)], words[others], a).item())
     p = target_permutation_p_value(metric, x, y, a, alternative=alternative)
     expected = extreme(np.array(scores), metric(x, y, a).item(), alternative)
     assert p.item() == pytest.approx(expected, rel=1e-14) and p.dtype == torch.float64
 
 
 @every_metric
-def test_draws_agree_with_exact_and_with_batches_and_padding(metric, generator, device):
+def test_target_permutation_draws_agree_with_exact_and_batches_and_padding(metric, generator, device):
     tensors = random_sets("xya", generator, device, 2)
-    drawn = functools.partial(target_permutation_p_value, metric, method="approximate", replicates=2000)
-    p, exact = drawn(*tensors), target_permutation_p_value(metric, *tensors)
+    approximate = functools.partial(target_permutation_p_value, metric, method="approximate", replicates=2000)
+    p, exact = approximate(*tensors), target_permutation_p_value(metric, *tensors)
     assert ((p - exact).abs() <= 4 * (exact * (1 - exact) / 2000).sqrt() + 1e-3).all()
-    assert torch.equal(p, torch.stack([drawn(*(t[i] for t in tensors)) for i in range(2)]))
+    assert torch.equal(p, torch.stack([approximate(*(t[i] for t in tensors)) for i in range(2)]))
     wide = [torch.nn.functional.pad(t, (0, 0, 1, 2), value=torch.nan) for t in tensors]
     masks = [torch.nn.functional.pad(torch.ones_like(t[..., 0], dtype=torch.bool), (1, 2)) for t in tensors]
     x, *rest = map(WordSet, wide, masks)
-    assert torch.equal(drawn(x, *rest), p)
+    assert torch.equal(approximate(x, *rest), p)
     x = x._replace(mask=x.mask & torch.tensor([[True], [False]], device=device))
-    assert drawn(x, *rest).isnan().tolist() == [False, True]
+    assert approximate(x, *rest).isnan().tolist() == [False, True]
 
 
-@pytest.mark.parametrize("alternative", SIDES)
-def test_groups_of_two_have_the_p_value_of_weat(alternative, generator, device):
+@pytest.mark.parametrize("alternative", ALTERNATIVES)
+def test_group_permutation_of_two_groups_equals_weat(alternative, generator, device):
     x, a = random_sets("XA", generator, device)
     u, v = (association.weat(s.unsqueeze(1), torch.zeros_like(s[:1]), *a) for s in x)
     exact = association.permutation_p_value(u, v, alternative=alternative).item()
@@ -58,11 +58,11 @@ def test_groups_of_two_have_the_p_value_of_weat(alternative, generator, device):
     assert abs(p - exact) <= 4 * (exact * (1 - exact) / 4000) ** 0.5 + 1e-3
 
 
-def test_groups_in_batches_and_padding(generator, device):
+def test_group_permutation_batches_and_padding_change_nothing(generator, device):
     x, a = random_sets("XA", generator, device, 2)
     p = group_permutation_p_value(x, a, replicates=500)
-    alone = [group_permutation_p_value(*pair, replicates=500) for pair in zip(x, a, strict=True)]
-    assert torch.equal(p, torch.stack(alone))
+    singles = [group_permutation_p_value(*pair, replicates=500) for pair in zip(x, a, strict=True)]
+    assert torch.equal(p, torch.stack(singles))
     wide_x, wide_a = (
         WordSet(
             torch.nn.functional.pad(t, (0, 0, 1, 2), value=torch.nan),
@@ -76,12 +76,12 @@ def test_groups_in_batches_and_padding(generator, device):
     assert masked.isnan().tolist() == [False, True] and masked[0] == p[0]
 
 
-def test_errors(device):
+def test_target_permutation_invalid_arguments_raise(device):
     x = torch.zeros(9, 3, device=device)
     with pytest.raises(ValueError) as info:
         target_permutation_p_value(association.rnd, x, x, x, method="exact")
-    wanted = "wanted at most 20000; write method='approximate'"
-    assert str(info.value) == f"method: got 'exact' with 48620 partitions, {wanted}"
+    limit = "wanted at most 20000; write method='approximate'"
+    assert str(info.value) == f"method: got 'exact' with 48620 partitions, {limit}"
     with pytest.raises(ValueError) as info:
         target_permutation_p_value(association.rnd, x, x, x[:, :2])
     assert str(info.value) == "a: got 2 dimensions, wanted 3 as x has"

@@ -1,4 +1,4 @@
-"""WEFE's names: arguments, order of arguments and functions of `association.wefe`."""
+"""Names of WEFE in `association.wefe`: arguments, their order, and functions."""
 
 import doctest
 import json
@@ -36,36 +36,36 @@ def query_of(metric):
 
 
 @pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.__name__)
-def test_both_vocabularies_give_the_same_answer(metric, tiny):
-    query, former = query_of(metric), getattr(wefe, metric.__name__)()
+def test_run_query_names_of_wefe_give_same_result(metric, tiny):
+    query, wefe_metric = query_of(metric), getattr(wefe, metric.__name__)()
     expected = metric().run_query(query, tiny, preprocessors=[{}, LOWER])
-    asked = {"preprocessor_args": {}, "secondary_preprocessor_args": LOWER}
+    wefe_options = {"preprocessor_args": {}, "secondary_preprocessor_args": LOWER}
     assert np.isfinite(expected["result"])
-    for answer in (
-        former.run_query(query, tiny, preprocessors=[{}, LOWER]),
-        former.run_query(query=query, word_embedding=tiny, **asked),
-        former.run_query(query, word_embedding=tiny, secondary_preprocessor_args=LOWER),
+    for result in (
+        wefe_metric.run_query(query, tiny, preprocessors=[{}, LOWER]),
+        wefe_metric.run_query(query=query, word_embedding=tiny, **wefe_options),
+        wefe_metric.run_query(query, word_embedding=tiny, secondary_preprocessor_args=LOWER),
     ):
-        assert repr(answer) == repr(expected)
+        assert repr(result) == repr(expected)
     if metric.by_position:
-        assert repr(former.run_query(query, tiny, 0.2, {}, LOWER, False)) == repr(expected)
-        assert repr(former.run_query(query, tiny, 0.2, None, LOWER)) == repr(expected)
-        for kind in (metric(), former):
+        assert repr(wefe_metric.run_query(query, tiny, 0.2, {}, LOWER, False)) == repr(expected)
+        assert repr(wefe_metric.run_query(query, tiny, 0.2, None, LOWER)) == repr(expected)
+        for kind in (metric(), wefe_metric):
             assert repr(kind.run_query(query, tiny, 0.2, [{}, LOWER], "first", False, False)) == repr(expected)
         short = metric.metric_short_name
         with raises(TypeError, f"{short}.run_query: got preprocessor_args by position and by name, wanted one"):
-            former.run_query(query, tiny, 0.2, {}, preprocessor_args={})
+            wefe_metric.run_query(query, tiny, 0.2, {}, preprocessor_args={})
     else:
         short = metric.metric_short_name
         message = f"{short}.run_query: got 3 arguments by position, wanted at most 2; name the others"
         with raises(TypeError, message):
             metric().run_query(query, tiny, 0.2)
         with raises(TypeError, message):
-            former.run_query(query, tiny, 0.2)
+            wefe_metric.run_query(query, tiny, 0.2)
 
 
 @pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.__name__)
-def test_other_names_are_refused_at_the_main_door(metric, tiny):
+def test_run_query_names_of_wefe_outside_its_module_raise(metric, tiny):
     short = metric.metric_short_name
     with pytest.raises(TypeError, match=f"^{short}.run_query: got the unknown keyword 'word_embedding'"):
         metric().run_query(query_of(metric), word_embedding=tiny)
@@ -73,7 +73,7 @@ def test_other_names_are_refused_at_the_main_door(metric, tiny):
         metric().run_query(query_of(metric), tiny, preprocessor_args={})
 
 
-def test_two_names_of_one_argument_are_refused(query, tiny):
+def test_run_query_two_names_of_one_argument_raise(query, tiny):
     short = Query([["t1a"], ["t2a"]], [["a1a", "a1b"]])
     with raises(TypeError, "model, word_embedding: got both, wanted one"):
         wefe.RND().run_query(short, tiny, word_embedding=tiny)
@@ -92,22 +92,22 @@ def test_two_names_of_one_argument_are_refused(query, tiny):
 
 
 @pytest.mark.parametrize("distance", ["norm", "cos", "cos_similarity"])
-def test_tables_take_the_names(distance, tiny):
+def test_run_queries_names_of_wefe_give_same_table(distance, tiny):
     query = query_of(association.RND)
     expected = run_queries(
         association.RND(distance=distance), [query], [tiny], metric_params={"preprocessors": [{}, LOWER]}
     )
-    former = {"preprocessor_args": {}, "secondary_preprocessor_args": LOWER}
+    wefe_options = {"preprocessor_args": {}, "secondary_preprocessor_args": LOWER}
     for metric, params in (
-        (wefe.RND, {"distance_type": distance, **former}),
+        (wefe.RND, {"distance_type": distance, **wefe_options}),
         (wefe.RND(distance=distance), {"preprocessors": [{}, LOWER]}),
-        (association.RND(distance=distance), former),
+        (association.RND(distance=distance), wefe_options),
     ):
         table = wefe.run_queries(metric, [query], word_embeddings_models=[tiny], metric_params=params)
         assert table.equals(expected)
 
 
-def test_guides_metric_in_tables_takes_the_names(tiny):
+def test_run_queries_guides_metric_accepts_names_of_wefe(tiny):
     model = wefe.WordEmbeddingModel(tiny)
     queries = [query_of(association.RND), Query([["?"], ["t2a"]], [["a1a"]], ["lost", "T2"])]
     params = {"secondary_preprocessor_args": LOWER}
@@ -119,7 +119,7 @@ def test_guides_metric_in_tables_takes_the_names(tiny):
 
 
 @pytest.mark.parametrize("case", GOLDEN["lookup"], ids=lambda case: case["id"])
-def test_embeddings_of_a_set_are_the_golden_ones(case, model):
+def test_get_embeddings_from_set_equals_golden_values(case, model):
     expected = case["expected"]
     not_found, vectors = get_embeddings_from_set(model, case["words"], case["preprocessors"], case["strategy"])
     assert not_found == expected["not_found"] and list(vectors) == expected["keys"]
@@ -127,7 +127,7 @@ def test_embeddings_of_a_set_are_the_golden_ones(case, model):
         assert vector.dtype == np.float32 and vector.tolist() == CASING[key]
 
 
-def test_embeddings_of_a_query(model):
+def test_get_embeddings_from_query_returns_vectors_by_name(model):
     query = Query([["Ana", "x"], ["bob"]], [["JOSE"]], ["T", "U"], ["A"])
     targets, attributes = get_embeddings_from_query(model, query, 0.5, [{}, LOWER], normalize=True)
     assert list(targets) == ["T", "U"] and list(attributes) == ["A"]
@@ -147,16 +147,16 @@ def test_embeddings_of_a_query(model):
     assert type(model.to(dtype=torch.float64)) is wefe.WordEmbeddingModel
 
 
-def test_embeddings_of_tuples(model, caplog, capsys):
+def test_get_embeddings_from_tuples_drops_incomplete_sets(model, caplog, capsys):
     pairs = [["Ana", "Bob"], ["ana", "x"]]
-    (kept,) = get_embeddings_from_tuples(model, pairs, "pairs", verbose=True)
-    assert list(kept) == ["Ana", "Bob"]
+    (complete,) = get_embeddings_from_tuples(model, pairs, "pairs", verbose=True)
+    assert list(complete) == ["Ana", "Bob"]
     assert caplog.records[0].getMessage() == "pairs: ['x'] of ['ana', 'x'] are not in the vocabulary of 'casing'"
     assert capsys.readouterr().out.splitlines()[-1] == "pairs: 1 of 2 sets found"
     assert len(get_embeddings_from_tuples(model, pairs, warn_lost_sets=False)) == 1
-    assert [list(each) for each in get_embeddings_from_tuples(model, pairs, discard_incomplete_sets=False)][1] == [
-        "ana"
-    ]
+    assert [list(vectors) for vectors in get_embeddings_from_tuples(model, pairs, discard_incomplete_sets=False)][
+        1
+    ] == ["ana"]
     with raises(ValueError, "sets: got 1 sets, none of which is complete in the vocabulary of 'casing'"):
         get_embeddings_from_tuples(model, [["x", "ana"]])
 
@@ -169,7 +169,7 @@ def test_embeddings_of_tuples(model, caplog, capsys):
         (["ana", 1], "word_set[1]: got a int, wanted a word (str)"),
     ],
 )
-def test_a_set_of_letters_is_no_set(model, words, message):
+def test_get_embeddings_from_set_invalid_words_raise(model, words, message):
     with raises(TypeError, message):
         get_embeddings_from_set(model, words)
 
@@ -184,19 +184,19 @@ def test_a_set_of_letters_is_no_set(model, words, message):
         ([[1, "ana"]], "sets[0][0]: got a int, wanted a word (str)"),
     ],
 )
-def test_tuples_of_letters_are_no_tuples(model, sets, message):
+def test_get_embeddings_from_tuples_invalid_sets_raise(model, sets, message):
     with raises(TypeError, message):
         get_embeddings_from_tuples(model, sets)
 
 
-def test_arrays_of_words(model):
+def test_get_embeddings_arrays_of_words_are_accepted(model):
     assert list(get_embeddings_from_set(model, np.array(["ana", "bob"]))[1]) == ["ana", "bob"]
     assert list(get_embeddings_from_tuples(model, np.array([["ana", "bob"]]))[0]) == ["ana", "bob"]
 
 
-def test_flags_of_extraction_are_flags(model):
+def test_get_embeddings_flags_must_be_bools(model):
     query = Query([["ana"]], [])
-    doors = {
+    functions = {
         get_embeddings_from_set: (["ana"], ("normalize", "verbose")),
         get_embeddings_from_query: (query, ("normalize", "warn_not_found_words", "verbose")),
         get_embeddings_from_tuples: (
@@ -204,24 +204,24 @@ def test_flags_of_extraction_are_flags(model):
             ("normalize", "discard_incomplete_sets", "warn_lost_sets", "verbose"),
         ),
     }
-    for door, (words, flags) in doors.items():
+    for function, (words, flags) in functions.items():
         for flag in flags:
             with raises(TypeError, f"{flag}: got a NoneType, wanted True or False"):
-                door(model, words, **{flag: None})
+                function(model, words, **{flag: None})
         with raises(TypeError, "preprocessors: got a NoneType, wanted a list of dicts of options"):
-            door(model, words, preprocessors=None)
+            function(model, words, preprocessors=None)
     with raises(TypeError, "sets_name: got a int, wanted a str or None"):
         get_embeddings_from_tuples(model, [["ana"]], 0)
 
 
-def test_a_model_of_extraction_is_a_model():
+def test_get_embeddings_invalid_model_raises():
     message = "model: got a dict, wanted a WordEmbeddingModel; write WordEmbeddingModel(model)"
     for call in (get_embeddings_from_set, get_embeddings_from_query, get_embeddings_from_tuples):
         with raises(TypeError, message):
             call({}, [])
 
 
-def test_examples_print_what_stands_below_them():
+def test_wefe_docstring_examples_print_expected_output():
     names = {**vars(association), **vars(wefe), "torch": torch}
     result = doctest.testmod(wefe, extraglobs=names)
     assert result.attempted >= 9 and not result.failed

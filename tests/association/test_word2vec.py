@@ -35,7 +35,7 @@ def write(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["vectors.txt", "vectors.gz"])
-def test_text(write, name):
+def test_read_word2vec_text_equals_array(write, name):
     words, vectors = read_word2vec(write(text(), name))
     assert words == WORDS and vectors.dtype == np.float32 and np.array_equal(vectors, VECTORS)
     assert read_word2vec(write(text().replace(b"\n", b"\r\n")))[0] == WORDS
@@ -43,7 +43,7 @@ def test_text(write, name):
 
 @pytest.mark.parametrize("name", ["vectors.bin", "vectors.bin.gz"])
 @pytest.mark.parametrize("newline", [b"\n", b""])
-def test_binary(write, name, newline, monkeypatch):
+def test_read_word2vec_binary_equals_array(write, name, newline, monkeypatch):
     words, vectors = read_word2vec(write(binary().replace(b"New York", b"NewYork"), name))
     assert words == ["the", "NewYork", "naïve"] and np.array_equal(vectors, VECTORS)
     monkeypatch.setattr("tensormetrics.association.embeddings.formats.word2vec.CHUNK", 5)  # rows longer than a chunk
@@ -53,7 +53,7 @@ def test_binary(write, name, newline, monkeypatch):
 
 @pytest.mark.parametrize("no_header", [True, None])
 @pytest.mark.parametrize("name", ["vectors.txt", "vectors.txt.gz"])
-def test_glove_has_no_header(write, name, no_header):
+def test_read_word2vec_without_header_reads_glove(write, name, no_header):
     path = write(text(header=False).replace(b"New York", b"York"), name)
     words, vectors = read_word2vec(path, no_header=no_header)
     assert words == ["the", "York", "naïve"] and np.array_equal(vectors, VECTORS)
@@ -61,18 +61,18 @@ def test_glove_has_no_header(write, name, no_header):
 
 
 @pytest.mark.parametrize("byte", [b"\x01", b"\x0b", b"\x1c", b"\x85"])
-def test_text_with_control_bytes_is_text(write, byte):
+def test_read_word2vec_text_with_control_bytes_is_text(write, byte):
     words, vectors = read_word2vec(write(b"2 2\na" + byte + b"b 1 2\nc 3 4\n"), encoding="latin-1")
     assert words == [f"a{byte.decode('latin-1')}b", "c"] and vectors.tolist() == [[1, 2], [3, 4]]
 
 
-def test_binary_without_control_bytes_is_binary(write):
-    bits = np.array([0x40495065, 0x41C3A9C3, 0x42E2E2F3], "<u4")  # no byte below 32, none of text
+def test_read_word2vec_binary_without_control_bytes_is_binary(write):
+    bits = np.array([0x40495065, 0x41C3A9C3, 0x42E2E2F3], "<u4")  # no byte below 32, and no text
     words, vectors = read_word2vec(write(b"1 3\nw0 " + bits.tobytes()))
     assert words == ["w0"] and vectors.tobytes() == bits.tobytes()
 
 
-def test_text_of_rows_longer_than_the_first_read(write, monkeypatch):
+def test_read_word2vec_rows_longer_than_first_chunk_are_read(write, monkeypatch):
     monkeypatch.setattr("tensormetrics.association.embeddings.formats.word2vec.CHUNK", 64)
     table = np.arange(90, dtype=np.float32).reshape(3, 30) / 4
     for header in ("3 30\n", ""):
@@ -83,7 +83,7 @@ def test_text_of_rows_longer_than_the_first_read(write, monkeypatch):
     assert np.array_equal(vectors, table)
 
 
-def test_a_gz_that_is_no_whole_gzip_file(write, tmp_path):
+def test_read_word2vec_invalid_gzip_file_raises(write, tmp_path):
     path = tmp_path / "vectors.txt.gz"
     path.write_bytes(text())
     message = f"{path}: wanted a whole gzip file; "
@@ -95,7 +95,7 @@ def test_a_gz_that_is_no_whole_gzip_file(write, tmp_path):
 
 
 @pytest.mark.parametrize("content", [text(), binary().replace(b"New York", b"York")], ids=["text", "binary"])
-def test_limit_and_only(write, content):
+def test_read_word2vec_limit_and_only_select_rows(write, content):
     path = write(content)
     assert read_word2vec(path, limit=1)[0] == ["the"]
     words, vectors = read_word2vec(path, only={"naïve", "absent"})
@@ -103,21 +103,21 @@ def test_limit_and_only(write, content):
     assert read_word2vec(path, only=[])[1].shape == (0, 3)
 
 
-def test_a_table_longer_than_its_first_room(write):
+def test_read_word2vec_table_longer_than_first_allocation_is_read(write):
     table = np.random.default_rng(0).normal(size=(500, 2)).astype(np.float32)
     rows = "".join(f"w{i} {a!r} {b!r}\n" for i, (a, b) in enumerate(table.tolist()))
     words, vectors = read_word2vec(write(f"500 2\n{rows}".encode()))
     assert words[-1] == "w499" and np.array_equal(vectors, table)
 
 
-def test_a_repeated_word_keeps_its_first_row(write):
+def test_read_word2vec_repeated_word_warns_and_uses_first_row(write):
     path = write(b"3 1\na 1\nb 2\na 3\n")
     with pytest.warns(UserWarning, match=r"vectors\.txt: 1 rows repeat a word and are left out: 'a'$"):
         words, vectors = read_word2vec(path)
     assert words == ["a", "b"] and vectors.tolist() == [[1], [2]]
 
 
-def test_encoding(write):
+def test_read_word2vec_encoding_and_errors_decode_words(write):
     path = write("1 1\nnaïve 1\n".encode("latin-1"))
     assert read_word2vec(path, encoding="latin-1")[0] == ["naïve"]
     assert read_word2vec(path, errors="ignore")[0] == ["nave"]
@@ -182,24 +182,24 @@ def test_encoding(write):
         ),
     ],
 )
-def test_malformed_files(write, content, options, message):
+def test_read_word2vec_malformed_files_raise(write, content, options, message):
     path = write(content)
     with raises(ValueError, message.format(path=path)):
         read_word2vec(path, **options)
 
 
-def test_only_is_a_collection(write):
+def test_read_word2vec_only_as_str_raises(write):
     with raises(TypeError, "only: got the str 'the', wanted a collection of words"):
         read_word2vec(write(text()), only="the")
 
 
-def test_a_model_from_a_file(write):
+def test_from_word2vec_model_has_name_of_file(write):
     model = WordEmbeddingModel.from_word2vec(write(text(), "tiny.txt.gz"), only=["the"])
     assert repr(model) == "<WordEmbeddingModel named 'tiny' with 1 word embeddings of 3 dims>"
     assert model["the"].tolist() == VECTORS[0].tolist()
 
 
-def test_a_published_file():
+def test_from_word2vec_reads_published_file():
     wefe = importlib.util.find_spec("wefe")
     if wefe is None:
         pytest.skip("wefe is not installed")
@@ -210,8 +210,8 @@ def test_a_published_file():
 
 
 @pytest.mark.parametrize("head", ["2 3\nhe 1 2 3\n", ""])
-def test_a_line_without_end_is_not_read_to_its_end(tmp_path, head):
-    """A gzipped file of 200 KB whose one line has 200 MB: memory does not grow with it."""
+def test_read_word2vec_endless_line_raises_with_bounded_memory(tmp_path, head):
+    """The gzipped file of 200 KB has one line of 200 MB; memory does not grow with it."""
     path = tmp_path / "bomb.txt.gz"
     with gzip.open(path, "wb", compresslevel=1) as file:
         file.write(head.encode())
@@ -226,7 +226,7 @@ def test_a_line_without_end_is_not_read_to_its_end(tmp_path, head):
         tracemalloc.stop()
 
 
-def test_a_binary_word_without_end(tmp_path):
+def test_read_word2vec_endless_binary_word_raises(tmp_path):
     path = tmp_path / "bomb.bin.gz"
     with gzip.open(path, "wb", compresslevel=1) as file:
         file.write(b"2 2\n" + b"a" * 2**23)
@@ -234,44 +234,49 @@ def test_a_binary_word_without_end(tmp_path):
         read_word2vec(path, binary=True)
 
 
-def test_numbers_of_text_are_rounded_as_numpy_rounds(write):
-    """From float64: the first lies just below the middle of two float32, and just at it once it is a float64."""
-    numbers = "1.00000017881393432617187499", "0.1", "-1e-46", "1e39", "+.5", "5.", "-0", "1e-400", "nan", "-Infinity"
+def test_read_word2vec_numbers_are_rounded_as_by_numpy(write):
+    """NumPy rounds via float64: the first lies just below the midpoint of two float32, its float64 on the midpoint."""
+    literals = "1.00000017881393432617187499", "0.1", "-1e-46", "1e39", "+.5", "5.", "-0", "1e-400", "nan", "-Infinity"
     with np.errstate(over="ignore"):
-        wanted = np.array([float(number) for number in numbers]).astype(np.float32)
-    _, vectors = read_word2vec(write(f"1 {len(numbers)}\nword {' '.join(numbers)}\n".encode()))
-    assert wanted[0] == 1 + 2**-22 and vectors.tobytes() == wanted.tobytes()
+        expected = np.array([float(literal) for literal in literals]).astype(np.float32)
+    _, vectors = read_word2vec(write(f"1 {len(literals)}\nword {' '.join(literals)}\n".encode()))
+    assert expected[0] == 1 + 2**-22 and vectors.tobytes() == expected.tobytes()
 
 
 @pytest.mark.parametrize("width", [1, 7, 300])
-def test_numbers_of_every_length(write, width):
-    """Up to 20 digits on each side of a point, or none, and what may stand around them."""
+def test_read_word2vec_numbers_of_all_lengths_equal_numpy(write, width):
+    """Numbers have up to 20 digits before and after an optional point, with optional signs and exponents."""
     random = np.random.default_rng(width)
     digits = ["".join(map(str, random.integers(0, 10, n).tolist())) for n in range(21)]
-    whole = [
+    unsigned = [
         f"{digits[i] or 0}{point}{digits[k]}" for i in range(21) for k in range(21) for point in ("." if k else "",)
     ]
-    numbers = [sign + number + end for number in whole for sign in ("", "-", "+") for end in ("", "e-7", "E+9")]
-    rows = [numbers[i : i + width] for i in range(0, len(numbers) - width + 1, width)]
+    literals = [
+        sign + unsigned_literal + exponent
+        for unsigned_literal in unsigned
+        for sign in ("", "-", "+")
+        for exponent in ("", "e-7", "E+9")
+    ]
+    rows = [literals[i : i + width] for i in range(0, len(literals) - width + 1, width)]
     text = "".join(f"{'two ' * (i % 2)}{i} {'  '.join(row)}\n" for i, row in enumerate(rows)).rstrip()
-    wanted = np.array(rows, np.float64).astype(np.float32)
-    assert read_word2vec(write(f"{len(rows)} {width}\n{text}".encode()))[1].tobytes() == wanted.tobytes()
+    expected = np.array(rows, np.float64).astype(np.float32)
+    assert read_word2vec(write(f"{len(rows)} {width}\n{text}".encode()))[1].tobytes() == expected.tobytes()
 
 
-@pytest.mark.parametrize("piece", [1, 7, 64, 2**22])
-def test_lines_are_whole_wherever_the_file_is_cut(write, monkeypatch, piece):
-    monkeypatch.setattr("tensormetrics.association.embeddings.formats.word2vec.TEXT_CHUNK", piece)
+@pytest.mark.parametrize("chunk", [1, 7, 64, 2**22])
+def test_read_word2vec_chunk_size_changes_nothing(write, monkeypatch, chunk):
+    monkeypatch.setattr("tensormetrics.association.embeddings.formats.word2vec.TEXT_CHUNK", chunk)
     monkeypatch.setattr("tensormetrics.association.embeddings.formats.word2vec.CHUNK", 2**9)
     words = [f"word  {n}" * (1 + n % 3) for n in range(200)]
     rows = np.random.default_rng(0).normal(size=(200, 3)).astype(np.float32)
     lines = (f"{word}\t{' '.join(map(str, row.tolist()))} \r" for word, row in zip(words, rows, strict=True))
-    found, vectors = read_word2vec(write("\n".join(["200 3", *lines]).encode()))
-    assert found == words and np.array_equal(vectors, rows)
+    actual, vectors = read_word2vec(write("\n".join(["200 3", *lines]).encode()))
+    assert actual == words and np.array_equal(vectors, rows)
 
 
 @pytest.mark.parametrize("line", ["b 1", "b 1 2 x", "", "b 1 2 3_0", "b 1 2 nan(3)", "b 1 2 0x3", "1 2 3"])
-def test_a_line_that_is_no_row_is_named(write, line):
+def test_read_word2vec_invalid_line_is_named_in_error(write, line):
     path = write(f"5 3\na 1 2 3\na2 1 2 3\n{line}\nc 1 2 3\nd 1 2 3\n".encode())
     with pytest.raises(ValueError, match="vectors.txt, line 4: .*wanted"):
         read_word2vec(path)
-    assert read_word2vec(path, limit=2)[0] == ["a", "a2"]  # what is not asked for is not judged
+    assert read_word2vec(path, limit=2)[0] == ["a", "a2"]  # lines after the limit are not checked

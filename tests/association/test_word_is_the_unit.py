@@ -1,4 +1,4 @@
-"""A word is the unit: neither how many rows it has, nor their order, nor where they come from changes a number."""
+"""Words are the units: the number of their rows, the order of rows and their origin change no result."""
 
 import numpy as np
 import pytest
@@ -23,7 +23,7 @@ METRICS = {
     "GWEAT": (association.GWEAT, 2, 2),
 }
 ALIGNED = {"RIPA", "DirectBias"}  # rows of the words of a tuple form tuples in their order
-SETS = [[f"{side}{i}" for i in range(4)] for side in "xyab"]
+SETS = [[f"{name}{i}" for i in range(4)] for name in "xyab"]
 WORDS = sum(SETS, [])
 
 
@@ -38,23 +38,23 @@ def rows_of_words(counts, seed=0):
     return dict(zip(WORDS, rows, strict=True))
 
 
-def answer(name, contexts, orders=None, **options):
-    """All numbers that a query in words gives, by their names; `orders` lists the words of a set anew."""
+def flat_results(name, contexts, orders=None, **options):
+    """Run a query and return all its numbers by name; `orders` reorders the words of a set."""
     make, targets, attributes = METRICS[name] if name in METRICS else (getattr(association, name), 2, 2)
     orders = orders or {}
-    sets = [[words[i] for i in orders.get(place, range(4))] for place, words in enumerate(SETS)]
+    sets = [[words[i] for i in orders.get(index, range(4))] for index, words in enumerate(SETS)]
     query = Query(sets[:targets], sets[2 : 2 + attributes])
     model = contexts if isinstance(contexts, WordEmbeddingModel) else WordEmbeddingModel.from_contexts(contexts)
-    found, flat = make(**options).run_query(query, model), {}
+    result, flat = make(**options).run_query(query, model), {}
 
     def collect(key, value):
         if isinstance(value, dict):
-            for inner, each in value.items():
-                collect(f"{key}/{inner}", each)
+            for inner, nested in value.items():
+                collect(f"{key}/{inner}", nested)
         elif not isinstance(value, str):
             flat[key] = float(value)
 
-    collect("", found)
+    collect("", result)
     return flat
 
 
@@ -65,44 +65,44 @@ def check_equal(one, other, **tolerance):
 
 
 @pytest.mark.parametrize("name", METRICS)
-def test_repeated_rows_change_nothing(name):
+def test_run_query_repeated_rows_change_nothing(name):
     contexts = rows_of_words([1, 4, 2])
     repeated = {word: rows.repeat(1 + 3 * (i % 3), 1) for i, (word, rows) in enumerate(contexts.items())}
-    check_equal(answer(name, repeated), answer(name, contexts))
+    check_equal(flat_results(name, repeated), flat_results(name, contexts))
     one = {word: rows[:1] for word, rows in contexts.items()}
     copies = {word: rows[:1].repeat(5, 1) for word, rows in contexts.items()}
-    check_equal(answer(name, copies), answer(name, one))
+    check_equal(flat_results(name, copies), flat_results(name, one))
 
 
 @pytest.mark.parametrize("name", METRICS)
-def test_the_order_of_words_and_rows_changes_nothing(name):
+def test_run_query_order_of_words_and_rows_changes_nothing(name):
     contexts = rows_of_words([1, 4, 2])
     same = (2, 0, 3, 1)  # words of tuples keep their partners
     orders = dict.fromkeys(range(4), same) if name in ALIGNED else {0: same, 1: (1, 3, 2, 0), 2: (3, 2, 1, 0)}
-    check_equal(answer(name, contexts, orders), answer(name, contexts))
+    check_equal(flat_results(name, contexts, orders), flat_results(name, contexts))
     turned = {word: rows.flip(0) for word, rows in contexts.items()}
-    if name in ALIGNED:  # also of rows
+    if name in ALIGNED:  # rows of tuples are aligned by their order
         return
-    check_equal(answer(name, turned), answer(name, contexts))
+    check_equal(flat_results(name, turned), flat_results(name, contexts))
 
 
-def on_demand(contexts, asked=()):
-    """A model that computes the three rows of each word, those of some words before a query asks for them."""
+def on_demand(contexts, computed_first=()):
+    """Return a model that computes three rows per word on demand, those of some words in advance."""
 
     def encode(strings):
         return torch.stack([contexts[string.split()[0]][int(string.split()[1])] for string in strings])
 
     model = WordEmbeddingModel.from_encoder(encode, templates=["{} 0", "{} 1", "{} 2"], batch_size=5)
-    for word in asked:
+    for word in computed_first:
         model.rows(word)
     return model
 
 
 @pytest.mark.parametrize("name", METRICS)
-@pytest.mark.parametrize("asked", [[], ["b1"], WORDS, WORDS[::-1], [*WORDS[5:], *WORDS[:5]]], ids=len)
-def test_rows_computed_on_demand_in_any_order_change_nothing(name, asked):
+@pytest.mark.parametrize("computed_first", [[], ["b1"], WORDS, WORDS[::-1], [*WORDS[5:], *WORDS[:5]]], ids=len)
+def test_run_query_rows_computed_on_demand_in_any_order_change_nothing(name, computed_first):
     contexts = rows_of_words([3])
-    check_equal(answer(name, on_demand(contexts, asked)), answer(name, contexts))
+    check_equal(flat_results(name, on_demand(contexts, computed_first)), flat_results(name, contexts))
 
 
 VARIANTS = {
@@ -117,12 +117,12 @@ TESTED = ["WEAT", "SCWEAT", "MLEAT", "RND", "RND, cos", "ECT", "RIPA", "GWEAT"]
 
 @pytest.mark.parametrize("name", TESTED)
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_p_values_are_those_of_words(name, variant):
-    """Exact ones are equal; those that are drawn, within four standard errors where words have other positions."""
+def test_p_values_do_not_depend_on_rows_of_words(name, variant):
+    """Exact p-values are equal; approximate ones of reordered words agree within four standard errors."""
     contexts = rows_of_words([3], seed=2)
     changed, orders = VARIANTS[variant](contexts)
     options = {"calculate_p_value": True, "p_value_iterations": DRAWS}
-    got, expected = answer(name, changed, orders, **options), answer(name, contexts, **options)
+    got, expected = flat_results(name, changed, orders, **options), flat_results(name, contexts, **options)
     keys = [key for key in expected if key.startswith("/p_value")]
     assert keys and all(0 < expected[key] <= 1 for key in keys)
     for key in keys:
@@ -134,12 +134,12 @@ def test_p_values_are_those_of_words(name, variant):
 @pytest.mark.parametrize("name", METRICS)
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.filterwarnings("ignore:rnd of sets of")
-def test_intervals_are_those_of_words(name, variant):
-    """Ends move by no more than draws do: four standard errors of a quantile are a tenth of the interval."""
+def test_intervals_do_not_depend_on_rows_of_words(name, variant):
+    """The bounds change by sampling error only: four standard errors of a quantile are a tenth of the interval."""
     contexts = rows_of_words([3], seed=2)
     changed, orders = VARIANTS[variant](contexts)
     options = {"replicates": 200 if name == "RNSB" else DRAWS}
-    got, expected = answer(name, changed, orders, **options), answer(name, contexts, **options)
+    got, expected = flat_results(name, changed, orders, **options), flat_results(name, contexts, **options)
     width = expected["/high"] - expected["/low"]
     assert width > 0
     margin = width * (0.3 if name == "RNSB" else 0.1) if orders else 1e-9
@@ -148,12 +148,12 @@ def test_intervals_are_those_of_words(name, variant):
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_ceat_changes_by_no_more_than_its_draws_do(variant):
-    """It draws contexts by their positions; its p-value, effect size and interval are those of words."""
+def test_ceat_changes_by_sampling_error_of_contexts_only(variant):
+    """CEAT samples contexts by position, but its p-value, effect size and interval depend on words."""
     contexts = rows_of_words([3], seed=2)
     changed, orders = VARIANTS[variant](contexts)
     options = {"samples": 500, "calculate_p_value": True, "replicates": DRAWS}
-    got, expected = answer("CEAT", changed, orders, **options), answer("CEAT", contexts, **options)
+    got, expected = flat_results("CEAT", changed, orders, **options), flat_results("CEAT", contexts, **options)
     for key in ("/p_value", "/effect_size"):
         assert got[key] == pytest.approx(expected[key], rel=1e-12)
     if variant in ("rows asked for in another order", "rows computed on demand"):
@@ -165,7 +165,7 @@ def test_ceat_changes_by_no_more_than_its_draws_do(variant):
 
 
 @pytest.mark.parametrize("name", METRICS)
-def test_many_queries_count_words_as_one_query_does(name):
+def test_run_queries_with_contexts_equals_run_query(name):
     make, targets, attributes = METRICS[name]
     model = WordEmbeddingModel.from_contexts(rows_of_words([1, 4, 2]), "model")
     query = Query(SETS[:targets], SETS[2 : 2 + attributes])
@@ -176,28 +176,28 @@ def test_many_queries_count_words_as_one_query_does(name):
     assert table.iloc[0, 0] == pytest.approx(single, rel=1e-9)
 
 
-def test_weat_by_hand():
-    """x has a word of two rows: its association counts once, as their mean."""
+def test_weat_word_of_two_rows_counts_once():
+    """A word of two rows has the mean of their associations."""
     x = WordSet(torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]]), words=torch.tensor([5, 5, 2]))
     y, a, b = torch.tensor([[0.0, 1.0]]), torch.tensor([[1.0, 0.0]]), torch.tensor([[0.0, 1.0]])
-    # s of the rows is 1, -1, 1: of the words 0 and 1; that of y is -1.
+    # Associations are 1, -1, 1 for the rows of x, 0 and 1 for its words, and -1 for y.
     assert association.weat(x, y, a, b) == 0 + 1 - (-1)
-    mean_gap, values = 0.5 + 1, np.array([0, 1, -1])
-    assert float(association.weat_effect_size(x, y, a, b)) == pytest.approx(mean_gap / values.std())
+    mean_difference, values = 0.5 + 1, np.array([0, 1, -1])
+    assert float(association.weat_effect_size(x, y, a, b)) == pytest.approx(mean_difference / values.std())
 
 
-def test_rows_may_count_each():
+def test_weat_unit_row_counts_each_row():
     contexts = rows_of_words([1, 4, 2])
     model = WordEmbeddingModel.from_contexts(contexts)
     query = Query(SETS[:2], SETS[2:])
     by_row = association.weat(*(torch.cat([contexts[word] for word in words]) for words in SETS))
-    found = association.WEAT(unit="row").run_query(query, model)
+    result = association.WEAT(unit="row").run_query(query, model)
     assert (
-        found["weat"]
+        result["weat"]
         == pytest.approx(float(by_row))
         != pytest.approx(association.WEAT().run_query(query, model)["weat"])
     )
-    assert association.WEAT().run_query(query, model, unit="row")["weat"] == found["weat"]
+    assert association.WEAT().run_query(query, model, unit="row")["weat"] == result["weat"]
     options = {"replicates": 50}
     by_word = association.WEAT(**options).run_query(query, model)
     of_rows = association.WEAT(unit="row", **options).run_query(query, model)
@@ -206,7 +206,7 @@ def test_rows_may_count_each():
         association.WEAT(unit="token")
 
 
-def test_sums_over_rows_of_models_with_other_rows_are_refused():
+def test_run_queries_unit_row_of_models_with_unequal_rows_raises():
     models = [WordEmbeddingModel.from_contexts(rows_of_words([count]), f"{count}") for count in (1, 3)]
     query = Query(SETS[:2], SETS[2:])
     with pytest.raises(ValueError, match="^unit: got 'row'"):
@@ -216,8 +216,8 @@ def test_sums_over_rows_of_models_with_other_rows_are_refused():
 
 
 @pytest.mark.parametrize("accepts_weights", [True, False])
-def test_other_classifiers_count_words(accepts_weights):
-    """By weights of the rows, where the classifier takes some."""
+def test_rnsb_estimator_counts_words_by_sample_weights(accepts_weights):
+    """The estimator gets weights of the rows if it accepts `sample_weight`; otherwise RNSB raises an error."""
     linear_model = pytest.importorskip("sklearn.linear_model")
 
     class Estimator(linear_model.LogisticRegression):
@@ -230,22 +230,22 @@ def test_other_classifiers_count_words(accepts_weights):
     several = {word: rows.repeat(1 + i % 3, 1) for i, (word, rows) in enumerate(one.items())}
     options = {"estimator": Estimator, "estimator_params": {"tol": 1e-12, "max_iter": 1000}}
     if accepts_weights:
-        check_equal(answer("RNSB", several, **options), answer("RNSB", one, **options), rel=1e-5)
-        assert answer("RNSB", several, **options)["/result"] > 0
+        check_equal(flat_results("RNSB", several, **options), flat_results("RNSB", one, **options), rel=1e-5)
+        assert flat_results("RNSB", several, **options)["/result"] > 0
         return
     with pytest.raises(ValueError, match="^estimator: got Estimator for words with several rows"):
-        answer("RNSB", several, **options)
-    assert answer("RNSB", several, unit="row", **options)["/result"] > 0
+        flat_results("RNSB", several, **options)
+    assert flat_results("RNSB", several, unit="row", **options)["/result"] > 0
 
 
-def test_contexts_of_ceat_are_no_rows():
+def test_ceat_unit_row_raises():
     with pytest.raises(TypeError, match="unit"):
         association.CEAT(unit="row")
 
 
 @pytest.mark.parametrize("name", ["RIPA", "DirectBias"])
-def test_rows_of_tuples_with_unequal_numbers_are_all_their_combinations(name):
-    """Where the numbers have no common factor, each row of a word stands beside each row of the other."""
+def test_tuples_of_words_with_coprime_row_counts_use_all_combinations(name):
+    """If the row counts have no common factor, each row of a word forms a pair with each row of the other word."""
     contexts = rows_of_words([3])
     contexts = {word: rows[: 2 if word[0] in "yb" else 3] for word, rows in contexts.items()}
     if name == "RIPA":
@@ -264,15 +264,15 @@ def test_rows_of_tuples_with_unequal_numbers_are_all_their_combinations(name):
             rows += [(v - (a + b) / 2) / len(pairs) ** 0.5 for a, b in pairs for v in (a, b)]
         direction = np.linalg.svd(np.array(rows))[2][0]
         cosines = [[abs(v @ direction) / np.linalg.norm(v) for v in contexts[word].numpy()] for word in SETS[0]]
-        expected = np.mean([np.mean(each) for each in cosines])
-    assert answer(name, contexts)["/result"] == pytest.approx(expected, rel=1e-12)
+        expected = np.mean([np.mean(of_word) for of_word in cosines])
+    assert flat_results(name, contexts)["/result"] == pytest.approx(expected, rel=1e-12)
 
 
 @pytest.mark.parametrize("rows_of_pair", [(1, 1), (3, 2), (1, 4)])
-def test_p_value_and_interval_of_pairs_are_those_of_pairs_not_of_rows(rows_of_pair):
-    """Copies of rows in any numbers change neither."""
+def test_ripa_copies_of_rows_change_neither_p_value_nor_interval(rows_of_pair):
+    """The unit is the pair of words, whatever the row counts of its words."""
     one = {word: rows[:1] for word, rows in rows_of_words([1]).items()}
     x, y = rows_of_pair
     copies = {word: rows.repeat({"x": x, "y": y}.get(word[0], 1), 1) for word, rows in one.items()}
     options = {"calculate_p_value": True, "replicates": 100}
-    check_equal(answer("RIPA", copies, **options), answer("RIPA", one, **options))
+    check_equal(flat_results("RIPA", copies, **options), flat_results("RIPA", one, **options))

@@ -1,4 +1,4 @@
-"""Intervals of effect sizes over sets of few words hold those of the populations. With -s the numbers are printed."""
+"""Coverage of the population's effect size by intervals over small sets of words. -s prints the fractions."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize("words", [5, 8, 15, 30])
-def test_intervals_over_few_words_cover_the_effect_size_of_the_populations(words, monkeypatch):
+def test_intervals_over_small_sets_cover_population_effect_size(words, monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
     import _association_samples
 

@@ -1,4 +1,4 @@
-"""`tensormetrics association` on vectors made up here."""
+"""`tensormetrics association` on random vectors."""
 
 import gzip
 import json
@@ -42,7 +42,7 @@ def vectors(tmp_path):
 
 
 @pytest.mark.parametrize("file", ["vectors.txt", "vectors.txt.gz", "glove.txt", "glove.txt.gz"])
-def test_numbers_are_those_of_the_library(vectors, file):
+def test_association_scores_equal_run_query(vectors, file):
     folder, model = vectors
     result = run(folder / file, "--queries", folder / "queries.json", "--metric", "weat", "--metric", "rnd",
                  "--p-value", "exact", "--json", folder / "o.json", "--plot", folder / "o.png")  # fmt: skip
@@ -59,7 +59,7 @@ def test_numbers_are_those_of_the_library(vectors, file):
     assert (folder / "o.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_what_survives_a_correction_is_marked(vectors):
+def test_association_correction_marks_significant_queries(vectors):
     folder, model = vectors
     rows = [{**QUERY, "target_sets_names": [f"m{i}", "f"]} for i in range(3)]
     (folder / "three.json").write_text(json.dumps(rows))
@@ -73,15 +73,15 @@ def test_what_survives_a_correction_is_marked(vectors):
         expected = run_queries(
             WEAT, queries, [model], metric_params=options, value="p_value", correction=correction, as_dataframe=False
         )
-        found = [row[f"p ({correction})"] for row in answer["metrics"]["weat"].values()]
-        assert answer["options"]["correction"] == correction and found == expected.values[0].tolist()
+        p_values = [row[f"p ({correction})"] for row in answer["metrics"]["weat"].values()]
+        assert answer["options"]["correction"] == correction and p_values == expected.values[0].tolist()
         assert all(row["survives"] == ("yes" if p < 0.05 else "no")
-                   for row, p in zip(answer["metrics"]["weat"].values(), found, strict=True))  # fmt: skip
+                   for row, p in zip(answer["metrics"]["weat"].values(), p_values, strict=True))  # fmt: skip
         assert f"p ({correction})" in result.output and "survives" in result.output
         assert f"p ({correction}) ≥ 0.05" in texts_of(folder / "o.svg")
 
 
-def test_intervals_have_the_words_of_other_commands(vectors):
+def test_association_replicates_add_intervals(vectors):
     folder, model = vectors
     result = run(folder / "glove.txt", "--queries", folder / "queries.json", "--replicates", 50, "--confidence", 0.9,
                  "--json", folder / "o.json", "--plot", folder / "o.png")  # fmt: skip
@@ -101,7 +101,7 @@ def texts_of(file):
     return "".join(re.findall(r"<!-- (.*?) -->", file.read_text()))
 
 
-def test_vectors_in_other_files(vectors):
+def test_association_reads_every_format_of_vectors(vectors):
     folder, model = vectors
     queries = ["--queries", folder / "queries.json", "--json", folder / "o.json"]
     rows = model.vectors.float().numpy()
@@ -141,7 +141,7 @@ def test_vectors_in_other_files(vectors):
             assert result.stderr == f"tensormetrics: {line.format(folder=folder)}\n"
 
 
-def test_published_tests_are_the_default_and_lost_words_are_told(tmp_path):
+def test_association_without_queries_runs_published_tests_and_reports_missing_words(tmp_path):
     sets = load_weat()
     words = [*sets["flowers"], *sets["insects"], *sets["pleasant_5"], *sets["unpleasant_5a"]]
     rows = np.random.default_rng(0).normal(size=(len(words), 4))
@@ -168,13 +168,13 @@ def test_published_tests_are_the_default_and_lost_words_are_told(tmp_path):
          "got 'exact', wanted one of 'auto', 'approximate'"),
     ],
 )  # fmt: skip
-def test_bad_options_are_one_line_and_status_2(vectors, arguments, message):
+def test_association_invalid_options_exit_with_status_2_and_one_line(vectors, arguments, message):
     folder, _ = vectors
     result = run(*(folder / a if "." in a else a for a in arguments))
     assert (result.exit_code, result.stderr) == (2, f"tensormetrics: {message.format(folder)}\n")
 
 
-def test_words_that_are_twice_are_told_in_a_line(vectors):
+def test_association_repeated_words_are_reported_in_one_line(vectors):
     folder, _ = vectors
     (folder / "twice.txt").write_text((folder / "glove.txt").read_text() + "he 1 2 3 4 5\n")
     result = run(folder / "twice.txt", "--queries", folder / "queries.json")
@@ -182,12 +182,12 @@ def test_words_that_are_twice_are_told_in_a_line(vectors):
     assert result.stderr == f"tensormetrics: {folder}/twice.txt: 1 rows repeat a word and are left out: 'he'\n"
 
 
-def test_every_metric_is_there(vectors):
+def test_association_scores_every_metric(vectors):
     assert {"weat", "ceat", "same", "directbias"} <= METRICS.keys() and "examplemetric" not in METRICS
     assert {"weat", "ect", "ceat"} <= TESTED < METRICS.keys() and not {"scweat", "mac"} & TESTED
     folder, model = vectors
-    chosen = [word for metric in METRICS for word in ("--metric", metric)]
-    result = run(folder / "vectors.txt", "--queries", folder / "queries.json", *chosen, "--json", folder / "o.json")
+    options = [word for metric in METRICS for word in ("--metric", metric)]
+    result = run(folder / "vectors.txt", "--queries", folder / "queries.json", *options, "--json", folder / "o.json")
     assert result.exit_code == 0, result.output
     answer = json.loads((folder / "o.json").read_text())["metrics"]
     assert sorted(answer) == sorted(METRICS)

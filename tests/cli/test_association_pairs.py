@@ -1,4 +1,4 @@
-"""`tensormetrics association --pairs` with tiny models that are saved here."""
+"""`tensormetrics association --pairs` with tiny models."""
 
 import json
 
@@ -40,7 +40,7 @@ def folder(tmp_path_factory):
 @pytest.mark.filterwarnings("ignore::tensormetrics.uncertainty.UncertaintyWarning")
 @pytest.mark.parametrize("name", ["bert_mlm", "gpt2"])
 @pytest.mark.parametrize("protocol", [None, "crows-pairs"])
-def test_numbers_of_pairs_are_those_of_the_library(folder, tmp_path, name, protocol):
+def test_association_pairs_scores_equal_pair_preference(folder, tmp_path, name, protocol):
     options = ["--protocol", protocol] if protocol else []
     result = run("--pairs", folder / "pairs.csv", "--model", folder / name, "--json", tmp_path / "o.json", *options,
                  "--replicates", 100, "--plot", tmp_path / "o.png", "--size", "5x3")  # fmt: skip
@@ -59,7 +59,7 @@ def test_numbers_of_pairs_are_those_of_the_library(folder, tmp_path, name, proto
 
 
 @pytest.mark.filterwarnings("ignore::tensormetrics.uncertainty.UncertaintyWarning")
-def test_numbers_of_triples_are_those_of_the_library(folder, tmp_path):
+def test_association_triples_scores_equal_pair_preference(folder, tmp_path):
     result = run("--pairs", folder / "dev.json", "--model", folder / "bert_mlm", "--json", tmp_path / "o.json")
     assert result.exit_code == 0, result.output
     answer = json.loads((tmp_path / "o.json").read_text())["metrics"]["pairpreference"]
@@ -70,7 +70,7 @@ def test_numbers_of_triples_are_those_of_the_library(folder, tmp_path):
     assert [*answer] == ["ss", "lms", "icat", "gender/ss", "gender/lms", "gender/icat"]
 
 
-def test_options_that_do_not_go_together_are_named(folder):
+def test_association_pairs_conflicting_options_are_named(folder):
     pairs, model = folder / "pairs.csv", folder / "bert_mlm"
     for arguments, message in [
         ([], "VECTORS: got nothing, wanted a file; or --pairs FILE --model DIRECTORY"),

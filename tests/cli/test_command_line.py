@@ -1,4 +1,4 @@
-"""What holds for every command: help, interruption, a reader that goes away."""
+"""Behavior of every command: help, completion, interruption and closed pipes."""
 
 import os
 import subprocess
@@ -23,12 +23,12 @@ from tensormetrics.structured.tensors.constraints import Constraint
 
 def test_help_lists_every_command_without_torch():
     code = "import sys, tensormetrics.__main__ as m\ntry: m.main(['--help'])\nfinally: print(sys.modules.keys())"
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert all(f"\n  {name} " in found for name in COMMANDS) and "'click'" in found and "'torch'" not in found
+    output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert all(f"\n  {name} " in output for name in COMMANDS) and "'click'" in output and "'torch'" not in output
 
 
-def python(code, **environment):
-    """What it prints, and which modules it has imported by its end."""
+def run_python(code, **environment):
+    """Run code in a new process. Return its output and the names of the imported modules."""
     code = f"import sys\ntry:\n    {code}\nfinally:\n    print('MODULES', *sys.modules)"
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, capture_output=True, text=True, check=True, env={**os.environ, **environment})
@@ -38,50 +38,50 @@ def python(code, **environment):
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_help_of_a_command_imports_neither_torch_nor_numpy(command):
-    printed, modules = python(f"from tensormetrics.__main__ import main; main(['{command}', '--help'])")
+    printed, modules = run_python(f"from tensormetrics.__main__ import main; main(['{command}', '--help'])")
     assert f"Usage: -c {command}" in printed and not {"torch", "numpy"} & {*modules} and "click" in modules
 
 
 @pytest.mark.lists
-def test_names_in_help_are_those_of_the_classes():
+def test_names_in_help_equal_registered_names():
     where = "in tensormetrics/_cli/names.py"
     assert {*names.ASSOCIATION} <= {*METRICS}, f"ASSOCIATION {where}: write names of classes in lower case"
     assert {METRICS[name] for name in names.ASSOCIATION} == {*METRICS.values()}, f"ASSOCIATION {where} lacks a metric"
-    listed = ", ".join(NAMES).replace("{k}", "K")
-    assert names.RETRIEVAL == listed, f"RETRIEVAL {where}: write NAMES of metric_names.py, in their order"
+    expected_names = ", ".join(NAMES).replace("{k}", "K")
+    assert names.RETRIEVAL == expected_names, f"RETRIEVAL {where}: write NAMES of metric_names.py, in their order"
     assert (names.DISTANCES, names.TIES, names.TAGS) == (tuple(DISTANCES), TIES, MODES)
     assert names.CORRECTIONS == tuple(CORRECTIONS)
     assert list(names.CONSTRAINTS) == [constraint.value for constraint in Constraint]
-    for registry, listed in (METRIC_REGISTRY, names.POSTERIOR), (AVERAGING_REGISTRY, names.POSTERIOR_AVERAGES):
-        kinds = [registry[name] for name in listed.split(", ")]
-        lacking = sorted(kind.__name__ for kind in {*registry.values()} - {*kinds})
-        assert lacking == [], f"POSTERIOR or POSTERIOR_AVERAGES {where}: write one alias of each"
+    for registry, help_names in (METRIC_REGISTRY, names.POSTERIOR), (AVERAGING_REGISTRY, names.POSTERIOR_AVERAGES):
+        kinds = [registry[name] for name in help_names.split(", ")]
+        missing = sorted(kind.__name__ for kind in {*registry.values()} - {*kinds})
+        assert missing == [], f"POSTERIOR or POSTERIOR_AVERAGES {where}: write one alias of each"
         assert len(kinds) == len({*kinds})
 
 
-def test_completion_knows_commands_options_and_choices():
+def test_completion_lists_commands_options_and_choices():
     assert "_TENSORMETRICS_COMPLETE=bash_source" in CliRunner().invoke(main, ["--help"]).output
-    for words, wanted in {
+    for words, completion in {
         "tensormetrics po": "plain,posterior",
         "tensormetrics retrieval --ref": "plain,--reference",
         "tensormetrics retrieval --ties p": "plain,pessimistic",
     }.items():
-        asked = {"COMP_WORDS": words, "COMP_CWORD": str(len(words.split()) - 1)}
+        environment = {"COMP_WORDS": words, "COMP_CWORD": str(len(words.split()) - 1)}
         code = "from tensormetrics.__main__ import main; main(prog_name='tensormetrics')"
-        printed, modules = python(code, _TENSORMETRICS_COMPLETE="bash_complete", **asked)
-        assert wanted in printed.split() and "torch" not in modules
+        printed, modules = run_python(code, _TENSORMETRICS_COMPLETE="bash_complete", **environment)
+        assert completion in printed.split() and "torch" not in modules
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_help_of_a_command_names_its_options(command):
     result = CliRunner().invoke(main, [command, "--help"])
     assert result.exit_code == 0 and f"Usage: tensormetrics {command}" in result.output
-    on_a_device = command not in ("info", "json")  # whose documents are texts
+    on_a_device = command not in ("info", "json")  # which read only text
     assert ("--device NAME" in result.output) == on_a_device
     assert ("--json FILE" in result.output) == (command not in ("check-gpu", "demo", "info", "warm-up"))
 
 
-def test_ctrl_c_is_one_line_and_status_130(tmp_path, monkeypatch):
+def test_ctrl_c_prints_one_line_with_status_130(tmp_path, monkeypatch):
     def interrupted(*arguments):
         raise KeyboardInterrupt
 
@@ -91,17 +91,17 @@ def test_ctrl_c_is_one_line_and_status_130(tmp_path, monkeypatch):
     assert not list(tmp_path.iterdir())
 
 
-def test_a_reader_that_goes_away_is_no_error():
+def test_help_with_closed_pipe_prints_no_error():
     command = f'"{sys.executable}" -m tensormetrics --help | true'
     assert subprocess.run(command, shell=True, capture_output=True).stderr == b""
 
 
-def test_no_command_is_the_help_and_status_2():
+def test_no_command_prints_help_with_status_2():
     result = CliRunner().invoke(main, [])
     assert result.exit_code == 2 and "Commands:" in result.stderr
 
 
-def test_warm_up_without_a_gpu_says_what_to_do(monkeypatch):
+def test_warm_up_without_a_gpu_exits_with_advice(monkeypatch):
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     result = CliRunner().invoke(main, ["warm-up"])
     assert (result.exit_code, result.stdout) == (2, "")
@@ -110,7 +110,7 @@ def test_warm_up_without_a_gpu_says_what_to_do(monkeypatch):
     )
 
 
-def test_warm_up_runs_each_job_and_says_where_the_cache_is(monkeypatch):
+def test_warm_up_runs_each_job_and_prints_the_cache(monkeypatch):
     class Pool:
         def __init__(self, workers, context):
             done.append(workers)
@@ -121,8 +121,8 @@ def test_warm_up_runs_each_job_and_says_where_the_cache_is(monkeypatch):
         def __exit__(self, *exception):
             pass
 
-        def map(self, function, *sides):
-            done.extend(zip(*sides, strict=True))
+        def map(self, function, *arguments):
+            done.extend(zip(*arguments, strict=True))
             return []
 
     done = []

@@ -1,6 +1,7 @@
-"""Options of every command stay as they are: a script that names them goes on working.
+"""Options of every command equal the stored ones, so that scripts continue to work.
 
-`python tests/cli/test_command_options.py` writes `command_options.json` anew, after a change that is meant."""
+After an intended change, `python tests/cli/test_command_options.py` rewrites `command_options.json`.
+"""
 
 import json
 from pathlib import Path
@@ -14,8 +15,8 @@ from tensormetrics.__main__ import COMMANDS, main
 STORED = Path(__file__).with_name("command_options.json")
 
 
-def described(parameter: click.Parameter) -> dict[str, Any]:
-    """Return what a script can depend on: names, default, values taken, and how often."""
+def describe(parameter: click.Parameter) -> dict[str, Any]:
+    """Return the properties that a script can depend on: names, default, accepted values and multiplicity."""
     kind: Any = parameter.type
     is_flag = isinstance(parameter, click.Option) and parameter.is_flag
     values = {
@@ -29,7 +30,7 @@ def described(parameter: click.Parameter) -> dict[str, Any]:
         "type": type(kind).__name__,
         "values": values,
         "default": default,
-        "shown default": shown if isinstance(shown, str) else None,  # it stands in signatures of scores
+        "shown default": shown if isinstance(shown, str) else None,  # it is part of signatures of scores
         "metavar": parameter.metavar,
         "required": parameter.required,
         "nargs": parameter.nargs,
@@ -40,29 +41,29 @@ def described(parameter: click.Parameter) -> dict[str, Any]:
     return {name: value for name, value in row.items() if value or (value == 0 and value is not False)}
 
 
-def found(name: str) -> list[dict[str, Any]]:
+def current_options(name: str) -> list[dict[str, Any]]:
     command = main.get_command(click.Context(main), name)
     assert command is not None
     # Arguments come first in a usage line, wherever they are declared.
     parameters = sorted(command.params, key=lambda parameter: isinstance(parameter, click.Option))
-    return [described(parameter) for parameter in parameters]
+    return [describe(parameter) for parameter in parameters]
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_options_of_a_command_equal_the_stored_ones(name):
-    assert found(name) == json.loads(STORED.read_text())[name], (
+def test_options_of_command_equal_the_stored_ones(name):
+    assert current_options(name) == json.loads(STORED.read_text())[name], (
         "if it is meant, run python tests/cli/test_command_options.py"
     )
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_every_option_has_a_help(name):
+def test_options_of_command_have_help(name):
     command = main.get_command(click.Context(main), name)
     options = [parameter for parameter in command.params if isinstance(parameter, click.Option)]
     assert [option.name for option in options if not option.help] == []
 
 
 if __name__ == "__main__":
-    lines = {name: ",\n".join(f"  {json.dumps(option)}" for option in found(name)) for name in COMMANDS}
+    lines = {name: ",\n".join(f"  {json.dumps(option)}" for option in current_options(name)) for name in COMMANDS}
     tables = (f" {json.dumps(name)}: [\n{options}\n ]" for name, options in lines.items())
     STORED.write_text("{\n" + ",\n".join(tables) + "\n}\n")

@@ -1,4 +1,4 @@
-"""`--compare FILE`: the differences of two models are those of `tensormetrics.compare`."""
+"""`--compare FILE` of every command, against `tensormetrics.compare`."""
 
 import csv
 import io
@@ -46,14 +46,14 @@ def answer(command, *options):
     return json.loads(result.stdout)
 
 
-def check_equal(found, wanted):
-    """Compare the JSON of comparisons with those of the library, by name."""
-    assert list(found) == list(wanted)
-    for name, comparison in wanted.items():
+def check_equal(output, expected):
+    """Check that comparisons in JSON equal those of the library, by name."""
+    assert list(output) == list(expected)
+    for name, comparison in expected.items():
         for field in ("difference", "low", "high", "p_value", "p_better"):
-            assert found[name][field] == pytest.approx(float(getattr(comparison, field)), rel=1e-9), (name, field)
-        for side in ("a", "b"):
-            assert found[name][side]["value"] == pytest.approx(float(getattr(comparison, side)), rel=1e-9)
+            assert output[name][field] == pytest.approx(float(getattr(comparison, field)), rel=1e-9), (name, field)
+        for model in ("a", "b"):
+            assert output[name][model]["value"] == pytest.approx(float(getattr(comparison, model)), rel=1e-9)
 
 
 def write_runs():
@@ -69,38 +69,38 @@ TREC = "trec dense.txt qrels.txt --metric map --metric P_5 --metric num_rel --co
 
 
 class TestTrec:
-    def test_numbers_are_those_of_the_library(self):
+    def test_comparison_equals_compare_of_metrics(self):
         scores = write_runs()
         check_equal(answer(TREC)["comparison"], compare(*scores))
-        found = answer(TREC, "--rope", 0.1, "--replicates", 200, "--confidence", 0.8)
-        wanted = compare(*scores, rope=0.1, replicates=200, confidence=0.8)
-        check_equal(found["comparison"], wanted)
-        assert found["comparison"]["map"]["p_rope"] == float(wanted["map"].p_rope)
+        output = answer(TREC, "--rope", 0.1, "--replicates", 200, "--confidence", 0.8)
+        expected = compare(*scores, rope=0.1, replicates=200, confidence=0.8)
+        check_equal(output["comparison"], expected)
+        assert output["comparison"]["map"]["p_rope"] == float(expected["map"].p_rope)
 
-    def test_a_comparison_has_1000_replicates_if_none_are_asked_for(self):
+    def test_comparison_without_replicates_uses_1000(self):
         write_runs()
-        found = answer(TREC)
-        assert found["options"]["replicates"] == 1000 and "|replicates:1000|" in found["signature"]
-        assert "low" in found["metrics"]["map"] and found["files"]["compare"] == "bm25.txt"
+        output = answer(TREC)
+        assert output["options"]["replicates"] == 1000 and "|replicates:1000|" in output["signature"]
+        assert "low" in output["metrics"]["map"] and output["files"]["compare"] == "bm25.txt"
 
-    def test_tables_of_json_and_of_text_agree(self):
-        wanted = compare(*write_runs())
+    def test_comparison_tables_of_json_and_text_agree(self):
+        expected = compare(*write_runs())
         scores, comparisons = (Table.from_json(json.dumps(table)) for table in answer(TREC)["tables"])
         assert list(comparisons.columns) == ["dense.txt", "bm25.txt", "difference", "p", "verdict"]
-        assert comparisons["map", "difference"].discordant == wanted["map"].discordant
+        assert comparisons["map", "difference"].discordant == expected["map"].discordant
         text = f"{scores.to_text(4)}\n\n{comparisons.to_text(4)}\n\ntrec|"
         assert run(TREC).stdout.startswith(text) and "difference: dense.txt - bm25.txt; 95% intervals\n" in text
 
-    def test_csv_has_all_digits(self):
-        wanted = compare(*write_runs())
+    def test_comparison_csv_has_all_digits(self):
+        expected = compare(*write_runs())
         _, comparisons = run(TREC, "--rope", 0.01, "--format", "csv").stdout.split("\n\n")
         rows = {row["metric"]: row for row in csv.DictReader(io.StringIO(comparisons))}
         for field, column in ("low", "difference/low"), ("p_value", "p"), ("difference", "difference"):
-            assert float(rows["P_5"][column]) == float(getattr(wanted["P_5"], field))
+            assert float(rows["P_5"][column]) == float(getattr(expected["P_5"], field))
         assert {"p_rope", "verdict"} < rows["map"].keys()
 
     @pytest.mark.parametrize(("text_format", "end"), [("markdown", "|"), ("latex", r"\\")])
-    def test_other_formats_have_the_same_cells(self, text_format, end):
+    def test_comparison_in_other_formats_has_the_same_cells(self, text_format, end):
         write_runs()
         line = next(line for line in run(TREC).stdout.split("\n\n")[1].splitlines() if line.startswith("map"))
         interval = line.split("  ")[2]
@@ -108,19 +108,19 @@ class TestTrec:
             interval in row and row.endswith(end) for row in run(TREC, "--format", text_format).stdout.split("\n")
         )
 
-    def test_other_queries_are_an_error_that_names_the_files(self):
+    def test_comparison_of_other_queries_is_refused_and_names_the_files(self):
         write_runs()
         lines = [line for line in Path("bm25.txt").read_text().splitlines() if not line.startswith("q7 ")]
         Path("bm25.txt").write_text("\n".join(lines))
         result = run(TREC)
-        said = (
+        message = (
             "dense.txt and bm25.txt: their items differ; write --complete, which counts a query that a run lacks as 0"
         )
-        assert (result.exit_code, result.stdout, result.stderr) == (2, "", f"tensormetrics: {said}\n")
+        assert (result.exit_code, result.stdout, result.stderr) == (2, "", f"tensormetrics: {message}\n")
         assert run(TREC, "--complete").exit_code == 0
 
     @pytest.mark.parametrize("name", ["dense.txt", "p"])
-    def test_files_of_one_name_have_other_columns(self, folder, name):
+    def test_comparison_of_files_with_one_name_has_distinct_columns(self, folder, name):
         write_runs()
         (folder / "old").mkdir()
         Path("bm25.txt").rename(folder / "old" / name)
@@ -129,12 +129,12 @@ class TestTrec:
         )
         assert columns[:2] == ["a: dense.txt", f"b: {name}"]
 
-    def test_rope_without_a_comparison_is_an_error(self):
+    def test_rope_without_comparison_is_refused(self):
         write_runs()
         result = run("trec dense.txt qrels.txt --rope 0.1")
         assert (result.exit_code, result.stderr) == (2, "tensormetrics: --rope: is for --compare; write both\n")
 
-    def test_counts_alone_are_not_compared(self):
+    def test_comparison_of_only_counts_is_refused(self):
         write_runs()
         result = run("trec dense.txt qrels.txt --metric num_rel --compare bm25.txt")
         assert result.exit_code == 2 and "--metric: got num_rel, wanted at least one mean" in result.stderr
@@ -144,11 +144,11 @@ def write_embeddings():
     generator = np.random.default_rng(0)
     labels = np.arange(96) % 8
     np.save("labels.npy", labels)
-    sides = {name: np.eye(8)[labels] + noise * generator.standard_normal((96, 8)) for name, noise in
+    embeddings = {name: np.eye(8)[labels] + noise * generator.standard_normal((96, 8)) for name, noise in
              (("large", 0.5), ("small", 1.0), ("large-docs", 0.5), ("small-docs", 1.0))}  # fmt: skip
-    for name, rows in sides.items():
+    for name, rows in embeddings.items():
         np.save(f"{name}.npy", rows)
-    return labels, sides
+    return labels, embeddings
 
 
 RETRIEVAL = (
@@ -157,27 +157,29 @@ RETRIEVAL = (
 
 
 class TestRetrieval:
-    def test_numbers_are_those_of_the_library(self):
-        labels, sides = write_embeddings()
+    def test_comparison_equals_compare_of_metrics(self):
+        labels, embeddings = write_embeddings()
         scored = {}
         for name in ("large", "small"):
             scored[name] = AccuracyCalculator(("precision_at_1", "r_precision", "AMI"))
-            scored[name].get_accuracy(sides[name], labels, groups=labels)
-        found = answer(RETRIEVAL)
-        check_equal(found["comparison"], compare(scored["large"], scored["small"]))
-        assert found["comparison"]["r_precision"]["groups"] == 8
+            scored[name].get_accuracy(embeddings[name], labels, groups=labels)
+        output = answer(RETRIEVAL)
+        check_equal(output["comparison"], compare(scored["large"], scored["small"]))
+        assert output["comparison"]["r_precision"]["groups"] == 8
 
-    def test_references_of_both_models_are_searched(self):
-        labels, sides = write_embeddings()
+    def test_comparison_with_references_of_both_models_equals_compare(self):
+        labels, embeddings = write_embeddings()
         scored = {}
         for name in ("large", "small"):
             scored[name] = AccuracyCalculator(("precision_at_1", "r_precision", "AMI"))
-            scored[name].get_accuracy(sides[name], labels, sides[f"{name}-docs"], labels, groups=np.arange(96) // 2)
+            scored[name].get_accuracy(
+                embeddings[name], labels, embeddings[f"{name}-docs"], labels, groups=np.arange(96) // 2
+            )
         Path("groups.txt").write_text("\n".join(map(str, np.arange(96) // 2)))
         references = ["--reference", "large-docs.npy", "--reference-labels", "labels.npy", "--groups", "groups.txt"]
-        found = answer(RETRIEVAL, *references, "--compare-reference", "small-docs.npy")
-        check_equal(found["comparison"], compare(scored["large"], scored["small"]))
-        assert found["files"]["compare_reference"] == "small-docs.npy"
+        output = answer(RETRIEVAL, *references, "--compare-reference", "small-docs.npy")
+        check_equal(output["comparison"], compare(scored["large"], scored["small"]))
+        assert output["files"]["compare_reference"] == "small-docs.npy"
 
     @pytest.mark.parametrize(
         ("options", "message"),
@@ -190,7 +192,7 @@ class TestRetrieval:
             ("--compare none.npy", "none.npy: there is no such file"),
         ],
     )  # fmt: skip
-    def test_wrong_options_are_one_line(self, options, message):
+    def test_comparison_invalid_options_are_one_line(self, options, message):
         write_embeddings()
         np.save("few.npy", np.eye(9))
         result = run(RETRIEVAL, *options.split())
@@ -201,12 +203,12 @@ SCHEMA = "from dataclasses import dataclass\n\n@dataclass\nclass Bag:\n    words
 
 
 def write_structures():
-    """Write references and the answers of two models, of which the first is wrong less often."""
+    """Write references and the answers of two models; the first model makes fewer errors."""
     draw = random.Random(0)
     tags = [[draw.choice(("O", "O", "B-PER", "B-LOC")) for _ in range(6)] for _ in range(SENTENCES)]
     noise = {"r": 0, "p": 0.1, "q": 0.4}
-    for name, share in noise.items():
-        wrong = [[draw.choice(("O", "B-PER")) if draw.random() < share else tag for tag in row] for row in tags]
+    for name, error_rate in noise.items():
+        wrong = [[draw.choice(("O", "B-PER")) if draw.random() < error_rate else tag for tag in row] for row in tags]
         Path(f"{name}.bio").write_text("\n\n".join("\n".join(f"w {tag}" for tag in row) for row in wrong) + "\n")
         Path(f"{name}.jsonl").write_text("".join(json.dumps({"words": row}) + "\n" for row in wrong))
         clusters = [[f"({'OPL'.index(tag[-1]) if tag[-1] in 'OPL' else 1})" for tag in row] for row in wrong]
@@ -219,34 +221,36 @@ def write_structures():
     Path("bag.py").write_text(SCHEMA)
 
 
-def of_tags(name):
+def score_tags(name):
     scores = SpanScores(labels=["LOC", "PER"], replicates=1000)
-    read = [
+    tags_of_files = [
         [[line.split()[1] for line in block.splitlines()] for block in Path(f"{file}.bio").read_text().split("\n\n")]
         for file in (name, "r")
     ]
-    scores.update_tags(*read)
+    scores.update_tags(*tags_of_files)
     return scores
 
 
-def of_clusters(name):
+def score_clusters(name):
     scores = CorefScores(replicates=1000)
-    sides = (
+    clusters_of_files = (
         [clusters for _, clusters in read_conll_coref(Path(f"{file}.conll").read_text().splitlines())]
         for file in (name, "r")
     )
-    scores.update_clusters(*sides)
+    scores.update_clusters(*clusters_of_files)
     return scores
 
 
-def of_graphs(name):
+def score_graphs(name):
     scores = Smatch(replicates=1000)
-    sides = ([read_penman(text) for text in Path(f"{file}.amr").read_text().split("\n\n")] for file in (name, "r"))
-    scores.update(*sides)
+    graphs_of_files = (
+        [read_penman(text) for text in Path(f"{file}.amr").read_text().split("\n\n")] for file in (name, "r")
+    )
+    scores.update(*graphs_of_files)
     return scores
 
 
-def of_objects(name):
+def score_objects(name):
     namespace = {"__name__": "bag"}
     exec(SCHEMA, namespace)
     averages = {
@@ -254,42 +258,42 @@ def of_objects(name):
         "macro": macro_average(["precision", "recall", "f1"]),
     }
     family = Family(derive(namespace["Bag"]), averages, replicates=1000)
-    sides = (
+    objects_of_files = (
         [namespace["Bag"](**json.loads(line)) for line in Path(f"{file}.jsonl").read_text().splitlines()]
         for file in (name, "r")
     )
-    family.update(*sides)
+    family.update(*objects_of_files)
     return family
 
 
 @pytest.mark.parametrize(
     ("command", "suffix", "scored"),
     [
-        ("ner", "bio", of_tags),
-        ("coref", "conll", of_clusters),
-        ("amr", "amr", of_graphs),
-        ("structured --schema bag.py:Bag", "jsonl", of_objects),
+        ("ner", "bio", score_tags),
+        ("coref", "conll", score_clusters),
+        ("amr", "amr", score_graphs),
+        ("structured --schema bag.py:Bag", "jsonl", score_objects),
     ],
 )
-def test_structures_have_the_numbers_of_the_library(command, suffix, scored):
+def test_structured_comparison_equals_compare_of_metrics(command, suffix, scored):
     if command == "amr":
         pytest.importorskip("penman")
     write_structures()
-    found = answer(f"{command} p.{suffix} r.{suffix} --compare q.{suffix} --rope 0.02")
-    check_equal(found["comparison"], compare(scored("p"), scored("q"), rope=0.02))
+    output = answer(f"{command} p.{suffix} r.{suffix} --compare q.{suffix} --rope 0.02")
+    check_equal(output["comparison"], compare(scored("p"), scored("q"), rope=0.02))
     table = run(f"{command} p.{suffix} r.{suffix} --compare q.{suffix} --format csv").stdout.split("\n\n")[1]
     assert table.startswith(f"score,p.{suffix},p.{suffix}/low,p.{suffix}/high,q.{suffix},")
 
 
-def test_structures_of_other_lengths_are_an_error_that_names_the_file():
+def test_structured_comparison_of_other_lengths_is_refused_and_names_the_file():
     write_structures()
     Path("q.bio").write_text(Path("q.bio").read_text().partition("\n\n")[2])
     result = run("ner p.bio r.bio --compare q.bio")
-    said = f"q.bio: number of sentences is {SENTENCES - 1}, but that of r.bio is {SENTENCES}"
-    assert (result.exit_code, result.stdout, result.stderr) == (2, "", f"tensormetrics: {said}\n")
+    message = f"q.bio: number of sentences is {SENTENCES - 1}, but that of r.bio is {SENTENCES}"
+    assert (result.exit_code, result.stdout, result.stderr) == (2, "", f"tensormetrics: {message}\n")
 
 
-def test_invalid_answers_of_the_second_model_count_as_empty():
+def test_structured_comparison_counts_invalid_answers_as_empty():
     write_structures()
     lines = Path("q.jsonl").read_text().splitlines()
     Path("q.jsonl").write_text("\n".join(["I am sorry, but", *lines[1:]]))
@@ -302,7 +306,7 @@ QUERIES = 8
 
 
 def write_vectors():
-    """Write vectors of two models, and queries on words of their own."""
+    """Write vectors of two models, and queries without shared words."""
     words = [[f"{name}{i}{query}" for i in range(3)] for query in range(QUERIES) for name in "xyab"]
     queries = [
         {"target_sets": words[i : i + 2], "attribute_sets": words[i + 2 : i + 4],
@@ -324,7 +328,7 @@ ASSOCIATION = "association glove.txt --queries queries.json --compare word2vec.t
 
 
 class TestAssociation:
-    def test_numbers_are_those_of_the_library(self):
+    def test_comparison_equals_compare_of_metrics(self):
         queries, models = write_vectors()
         metrics = WEAT(replicates=1000), WEAT(replicates=1000)
         for metric, model in zip(metrics, models, strict=True):
@@ -332,24 +336,24 @@ class TestAssociation:
                 sets = [torch.from_numpy(np.stack([model[word] for word in words])).double()
                         for words in (*query.target_sets, *query.attribute_sets)]  # fmt: skip
                 metric.update(*sets, ids=[query.query_name])
-        found = answer(ASSOCIATION)
-        (result,) = found["comparison"].values()
-        wanted = compare(*metrics)
-        assert result["difference"] == pytest.approx(float(wanted.difference), rel=1e-6)
-        assert result["p_value"] == float(wanted.p_value) and result["items"] == QUERIES
-        scores = [row["score"] for row in found["metrics"]["weat"].values()]
+        output = answer(ASSOCIATION)
+        (result,) = output["comparison"].values()
+        expected = compare(*metrics)
+        assert result["difference"] == pytest.approx(float(expected.difference), rel=1e-6)
+        assert result["p_value"] == float(expected.p_value) and result["items"] == QUERIES
+        scores = [row["score"] for row in output["metrics"]["weat"].values()]
         assert result["a"]["value"] == pytest.approx(np.mean(scores))
         assert "mean over queries  glove.txt " in run(ASSOCIATION).stdout and "verdict" not in run(ASSOCIATION).stdout
 
-    def test_metrics_with_intervals_over_words_are_compared_over_queries(self):
+    def test_comparison_of_ceat_resamples_queries(self):
         queries, models = write_vectors()
-        found = answer(ASSOCIATION, "--metric", "ceat", "--metric", "weat", "--rope", 0.1)
-        assert list(found["comparison"]) == ["ceat", "weat"] and found["comparison"]["ceat"]["p_rope"] is not None
-        assert found["comparison"]["ceat"]["items"] == QUERIES
-        row = found["metrics"]["ceat"]["x0 and y wrt a and b"]
+        output = answer(ASSOCIATION, "--metric", "ceat", "--metric", "weat", "--rope", 0.1)
+        assert list(output["comparison"]) == ["ceat", "weat"] and output["comparison"]["ceat"]["p_rope"] is not None
+        assert output["comparison"]["ceat"]["items"] == QUERIES
+        row = output["metrics"]["ceat"]["x0 and y wrt a and b"]
         assert row["low"] < row["score"] < row["high"]
 
-    def test_queries_without_a_score_by_one_model_are_left_out_and_named(self):
+    def test_queries_without_a_score_of_one_model_are_dropped_and_named(self):
         write_vectors()
         lines = Path("word2vec.txt").read_text().splitlines()
         Path("word2vec.txt").write_text(

@@ -1,4 +1,4 @@
-"""What is printed: a table in five formats, and how it was computed."""
+"""Output of commands: tables in five formats, signatures and plots."""
 
 import csv
 import io
@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from tensormetrics import Table, __version__
 from tensormetrics.__main__ import main
 
-SIGNED = (  # among others
+SIGNED = (  # a subset of the parts of the signature
     "reference:none|metric:r_precision|k:all|knn:torch|distance:cosine|ties:index|average:macro|levels:no|cameras:none|"
     "groups:the labels|per-class:yes|replicates:20|confidence:0.95"
 )
@@ -52,17 +52,17 @@ def run(tmp_path, monkeypatch):
 def test_json_has_every_option_and_version(run):
     answer = json.loads(run("--format", "json"))
     assert is_signature(answer["signature"]) and answer["command"] == "retrieval"
-    wanted = {"tensormetrics": __version__, "python": platform.python_version()}
-    assert answer["versions"] == wanted | {"torch": torch.__version__, "numpy": np.__version__}
-    asked = {"embeddings": "x.npy", "k": None, "metric": ["r_precision"], "per-class": True, "device": None}
-    assert asked.items() <= answer["options"].items() and "format" not in answer["options"]
+    expected_versions = {"tensormetrics": __version__, "python": platform.python_version()}
+    assert answer["versions"] == expected_versions | {"torch": torch.__version__, "numpy": np.__version__}
+    expected_options = {"embeddings": "x.npy", "k": None, "metric": ["r_precision"], "per-class": True, "device": None}
+    assert expected_options.items() <= answer["options"].items() and "format" not in answer["options"]
     assert answer == json.loads(run("--json", "-"))
     scores, classes = (Table.from_json(json.dumps(table)) for table in answer["tables"])
     assert float(scores["r_precision", "value"].low) == answer["metrics"]["r_precision"]["low"]
     assert classes["c_d"] == answer["per_class"]["c_d"]
 
 
-def test_tables_and_their_signature(run):
+def test_tables_in_every_format_end_with_the_signature(run):
     value, row = json.loads(run("--format", "json"))["metrics"]["r_precision"], "r_precision"
     cells = [f"{value[end]:.4f}" for end in ("value", "low", "high")]
     cell = f"{cells[0]} [{cells[1]}, {cells[2]}]"
@@ -76,7 +76,7 @@ def test_tables_and_their_signature(run):
     assert f"r\\_precision & {cell} \\\\" in latex and latex.endswith(f"\n\n% {signature}\n")
 
 
-def test_csv_has_all_digits_and_a_column_for_each_end(run):
+def test_csv_has_all_digits_and_columns_of_ends(run):
     value = json.loads(run("--format", "json"))["metrics"]["r_precision"]
     scores, classes = run("--format", "csv").split("\n\n")
     (row,) = csv.DictReader(io.StringIO(scores))
@@ -85,7 +85,7 @@ def test_csv_has_all_digits_and_a_column_for_each_end(run):
     assert [row["class"] for row in csv.DictReader(io.StringIO(classes))] == ["a|b", "c_d"]
 
 
-def test_large_and_small_numbers_are_seen(run):
+def test_tables_show_large_and_small_numbers(run):
     result = CliRunner().invoke(main, ["posterior", "d.csv", "--metric", "dor", "--metric", "mse"])
     row = {words[0]: words[1] for words in map(str.split, result.stdout.splitlines()) if words and words[0] == "d"}
     assert row == {"d": "1.7647e-07"}
@@ -102,8 +102,8 @@ def test_every_command_has_a_signature(run, command):
     result = CliRunner().invoke(main, command.split())
     last = result.stdout.splitlines()[-1]
     assert result.exit_code == 0 and last.startswith(f"{name}|") and last.endswith(f"|version:{__version__}")
-    found = json.loads(CliRunner().invoke(main, [*command.split(), "--format", "json"]).stdout)
-    assert found["signature"] == last
+    output = json.loads(CliRunner().invoke(main, [*command.split(), "--format", "json"]).stdout)
+    assert output["signature"] == last
 
 
 COMMANDS = {
@@ -116,7 +116,7 @@ COMMANDS = {
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_pictures_have_the_title_and_size_that_are_asked_for(run, command):
+def test_plot_has_requested_title_and_size(run, command):
     matplotlib = pytest.importorskip("matplotlib")
     Path("v.txt").write_text("8 2\nhe 1 2\nhim 2 1\nshe 3 1\nher 1 3\nwork 2 2\nwage 4 1\nhome 1 1\ncare 2 5\n")
     sets = {"target_sets": [["he", "him"], ["she", "her"]], "attribute_sets": [["work", "wage"], ["home", "care"]]}
@@ -128,9 +128,9 @@ def test_pictures_have_the_title_and_size_that_are_asked_for(run, command):
         options = ["--plot", "o.svg", "--title", "$5 & $\\x of it", "--size", "5.5x4"]
         result = CliRunner().invoke(main, [*COMMANDS[command].split(), *options])
     assert result.exit_code == 0, result.output
-    drawn = Path("o.svg").read_text()
-    assert r">$5 &amp; $\x of it<" in drawn and 'width="396pt" height="288pt"' in drawn  # 72 to the inch
-    assert "_" not in "".join(re.findall(r"<text[^>]*>([^<]*)<", drawn))  # names are in words
+    svg = Path("o.svg").read_text()
+    assert r">$5 &amp; $\x of it<" in svg and 'width="396pt" height="288pt"' in svg  # 72 points per inch
+    assert "_" not in "".join(re.findall(r"<text[^>]*>([^<]*)<", svg))  # readable names, without underscores
 
 
 @pytest.mark.parametrize(
@@ -148,6 +148,6 @@ def test_pictures_have_the_title_and_size_that_are_asked_for(run, command):
         ),
     ],
 )
-def test_titles_and_sizes_that_are_none(run, options, message):
+def test_plot_invalid_title_or_size_is_refused(run, options, message):
     result = CliRunner().invoke(main, ["posterior", "m.csv", *options.split()])
     assert (result.exit_code, result.stdout, result.stderr) == (2, "", f"tensormetrics: {message}\n")

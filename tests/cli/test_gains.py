@@ -20,7 +20,7 @@ QUERIES, DOCUMENTS = 12, 30
 
 @pytest.fixture
 def collection(tmp_path, monkeypatch):
-    """Files of queries and documents, some judged; and the same as tensors."""
+    """Write files of queries, documents and judgments. Return their arrays and the judged pairs."""
     monkeypatch.chdir(tmp_path)
     random = np.random.default_rng(0)
     queries, documents = random.normal(size=(QUERIES, 4)), random.normal(size=(DOCUMENTS, 4))
@@ -42,20 +42,20 @@ def run(*arguments):
 def values(*arguments):
     result = run(*arguments, "--format", "json")
     assert result.exit_code == 0, result.output
-    return {name: found["value"] for name, found in json.loads(result.stdout)["metrics"].items()}
+    return {name: metric["value"] for name, metric in json.loads(result.stdout)["metrics"].items()}
 
 
-def by_table(queries, documents, gains, names=NAMES, **options):
+def calculate(queries, documents, gains, names=NAMES, **options):
     labels = torch.zeros(len(queries)), torch.zeros(len(documents))
     calculator = AccuracyCalculator(names, gains=torch.from_numpy(gains), **options)
     return calculator.get_accuracy(queries, labels[0], documents, labels[1])
 
 
-def test_by_rows_and_by_ids(collection):
+def test_gains_by_rows_and_by_ids_equal_calculator(collection):
     queries, documents, gains, pairs = collection
-    wanted = pytest.approx(by_table(queries, documents, gains), rel=1e-12)
-    sides = ["q.npy", "--reference", "d.npy", *METRICS]
-    assert values(*sides, "--gains", "rows.txt") == wanted
+    expected = pytest.approx(calculate(queries, documents, gains), rel=1e-12)
+    options = ["q.npy", "--reference", "d.npy", *METRICS]
+    assert values(*options, "--gains", "rows.txt") == expected
     named = ["--ids", "q.txt", "--reference-ids", "d.txt", "--gains"]
     for name, mark, head in (
         ("beir.tsv", "\t", "query-id\tcorpus-id\tscore\n"),
@@ -64,46 +64,46 @@ def test_by_rows_and_by_ids(collection):
     ):
         text = head + "".join(f"q{i}{mark}doc {j}{mark}{gain}.0\n" for i, j, gain in pairs)
         Path(name).write_bytes(text.encode("utf-16" if mark == ";" else "utf-8"))
-        assert values(*sides, *named, name) == wanted, name
+        assert values(*options, *named, name) == expected, name
     Path("qrels.txt").write_text("".join(f"q{i} 0 {j} {gain}\n" for i, j, gain in pairs))
-    assert values(*sides, "--ids", "q.txt", "--gains", "qrels.txt") == wanted
+    assert values(*options, "--ids", "q.txt", "--gains", "qrels.txt") == expected
     default = (*(name for name in AccuracyCalculator().get_curr_metrics() if name not in ("AMI", "NMI")), "ndcg")
     assert tuple(values("q.npy", "--reference", "d.npy", "--gains", "rows.txt")) == default
-    said = run("q.npy", "--reference", "d.npy", "--gains", "rows.txt").stdout.splitlines()[-1]
-    assert f"|gains:given|metric:{'+'.join(default)}|" in said
+    signature = run("q.npy", "--reference", "d.npy", "--gains", "rows.txt").stdout.splitlines()[-1]
+    assert f"|gains:given|metric:{'+'.join(default)}|" in signature
 
 
-def test_other_searches_files_in_blocks_and_cameras(collection):
+def test_gains_with_state_faiss_and_cameras_equal_calculator(collection):
     queries, documents, gains, _ = collection
-    wanted = pytest.approx(by_table(queries, documents, gains, k=9), rel=1e-12)
-    sides = ["q.npy", "--reference", "d.npy", "--gains", "rows.txt", *METRICS, "--k", 9]
-    assert values(*sides, "--state", "counts.pt") == wanted and Path("counts.pt").exists()
+    expected = pytest.approx(calculate(queries, documents, gains, k=9), rel=1e-12)
+    options = ["q.npy", "--reference", "d.npy", "--gains", "rows.txt", *METRICS, "--k", 9]
+    assert values(*options, "--state", "counts.pt") == expected and Path("counts.pt").exists()
     pytest.importorskip("faiss")
-    assert values(*sides, "--knn", "faiss") == wanted
+    assert values(*options, "--knn", "faiss") == expected
     np.savetxt("qc.txt", np.arange(QUERIES) % 3, fmt="%d")
     np.savetxt("dc.txt", np.arange(DOCUMENTS) % 3, fmt="%d")
     cameras = ["--cameras", "qc.txt", "--reference-cameras", "dc.txt"]
     gains[np.arange(QUERIES)[:, None] % 3 == np.arange(DOCUMENTS) % 3] = 0
-    assert values(*sides, *cameras, "--knn", "faiss") != wanted
-    assert values(*sides, *cameras, "--knn", "faiss") == values(*sides, *cameras)
+    assert values(*options, *cameras, "--knn", "faiss") != expected
+    assert values(*options, *cameras, "--knn", "faiss") == values(*options, *cameras)
 
 
-def test_queries_among_each_other_with_labels_and_intervals(collection):
+def test_gains_of_self_search_with_labels_and_intervals(collection):
     queries, _, gains, pairs = collection
     Path("c.txt").write_text("a\nb\nb\n" * 4)
     Path("own.txt").write_text("".join(f"{i} {j} {gain}\n" for i, j, gain in pairs if j < QUERIES))
     calculator = AccuracyCalculator(NAMES, gains=torch.from_numpy(gains[:, :QUERIES].copy()))
-    wanted = pytest.approx(calculator.get_accuracy(queries, torch.arange(QUERIES)), rel=1e-12)
-    assert values("q.npy", "--gains", "own.txt", *METRICS) == wanted
+    expected = pytest.approx(calculator.get_accuracy(queries, torch.arange(QUERIES)), rel=1e-12)
+    assert values("q.npy", "--gains", "own.txt", *METRICS) == expected
     result = run("q.npy", "c.txt", "--gains", "own.txt", "--per-class", "--replicates", 50, *METRICS)
     assert result.exit_code == 0 and "\na " in result.stdout and "[" in result.stdout, result.output
     repeated = np.concatenate([queries, queries[:5]])
     np.save("again.npy", repeated)
     Path("again.txt").write_text("".join(f"{i % QUERIES}\n" for i in range(len(repeated))))
-    assert values("again.npy", "--gains", "own.txt", "--ids", "again.txt", *METRICS) == wanted
+    assert values("again.npy", "--gains", "own.txt", "--ids", "again.txt", *METRICS) == expected
 
 
-def test_nothing_relevant_is_status_3(collection):
+def test_gains_without_relevant_references_exit_with_status_3(collection):
     Path("none.txt").write_text("0 1 0\n3 2 -1\n")
     result = run("q.npy", "--reference", "d.npy", "--gains", "none.txt")
     assert result.exit_code == 3 and "nothing could be scored" in result.stderr
@@ -129,41 +129,41 @@ def test_nothing_relevant_is_status_3(collection):
         ("q.npy --gains rows.txt --per-class", "--per-class: not without LABELS; give them, too"),
     ],
 )
-def test_options_that_do_not_fit(collection, arguments, message):
+def test_gains_conflicting_options_are_refused(collection, arguments, message):
     result = run(*arguments.split())
     assert (result.exit_code, result.stdout, result.stderr) == (2, "", f"tensormetrics: {message}\n")
 
 
 @pytest.mark.slow  # starts three processes, twice
 @pytest.mark.parametrize("state", [(), ("--state", "counts.pt")])
-def test_ranks_answer_what_one_answers(collection, state):
+def test_gains_on_two_ranks_equal_one_process(collection, state):
     Path("c.txt").write_text("a\nb\nb\n" * 4)
     arguments = ["retrieval", "q.npy", "c.txt", "--reference", "d.npy", "--gains", "rows.txt", "--replicates", "50"]
     arguments += [*METRICS, "--format", "json"]
-    wanted = json.loads(run(*arguments[1:]).stdout)["metrics"]
+    expected = json.loads(run(*arguments[1:]).stdout)["metrics"]
     started = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "-m"]
     done = subprocess.run([*started, "tensormetrics", *arguments, *state], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["metrics"] == wanted
+    assert json.loads(done.stdout)["metrics"] == expected
 
 
-def test_tabs_separate_names_with_semicolons(collection):
+def test_gains_with_tabs_accept_semicolons_in_names(collection):
     _, _, _, pairs = collection
     Path("d.txt").write_text("".join(f"d;{j}\n" for j in range(DOCUMENTS)))
     Path("named.tsv").write_text("".join(f"{i}\td;{j}\t{gain}\n" for i, j, gain in pairs))
-    sides = ["q.npy", "--reference", "d.npy", *METRICS, "--gains"]
-    assert values(*sides, "named.tsv", "--reference-ids", "d.txt") == values(*sides, "rows.txt")
+    options = ["q.npy", "--reference", "d.npy", *METRICS, "--gains"]
+    assert values(*options, "named.tsv", "--reference-ids", "d.txt") == values(*options, "rows.txt")
 
 
 @pytest.mark.parametrize("row", ["--5", "+-3", "9" * 5000, "12"])
-def test_what_is_no_row(collection, row):
+def test_gains_invalid_row_is_refused(collection, row):
     Path("odd.txt").write_text(f"0 1 1\n{row} 1 1\n")
     result = run("q.npy", "--reference", "d.npy", "--gains", "odd.txt")
-    wanted = f"odd.txt, line 2: got the query {row!r}, wanted a row of q.npy, 0 to 11; names are given by --ids"
-    assert (result.exit_code, result.stderr) == (2, f"tensormetrics: {wanted}\n")
+    expected = f"odd.txt, line 2: got the query {row!r}, wanted a row of q.npy, 0 to 11; names are given by --ids"
+    assert (result.exit_code, result.stderr) == (2, f"tensormetrics: {expected}\n")
 
 
-def test_the_default_is_that_of_the_library(collection):
+def test_default_metrics_equal_those_of_calculator(collection):
     labels = Path("labels.txt")
     labels.write_text("a\nb\n" * (QUERIES // 2))
     result = run("q.npy", labels)

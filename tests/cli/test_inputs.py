@@ -1,4 +1,4 @@
-"""Files into tensors, and ten ways for a file to be wrong, each one clear line."""
+"""Reading of tensors, labels and tables from files, and the messages for invalid files."""
 
 import json
 
@@ -12,7 +12,7 @@ from tensormetrics.retrieval import Qrels, Run, evaluate_run
 ROWS = np.arange(6, dtype=np.float32).reshape(3, 2)
 
 
-def test_every_format_gives_the_same_rows(tmp_path):
+def test_read_tensor_of_every_format_gives_equal_rows(tmp_path):
     safetensors = pytest.importorskip("safetensors.torch")
     tensor = torch.from_numpy(ROWS)
     np.save(tmp_path / "a.npy", ROWS)
@@ -25,12 +25,12 @@ def test_every_format_gives_the_same_rows(tmp_path):
         assert torch.equal(read_tensor(f"{tmp_path}/{name}").float(), tensor), name
 
 
-def test_npy_is_mapped_and_not_read(tmp_path):
-    np.lib.format.open_memmap(tmp_path / "large.npy", "w+", np.float32, (10**7, 1000)).flush()  # 40 GB, all of it holes
+def test_read_tensor_maps_npy_files(tmp_path):
+    np.lib.format.open_memmap(tmp_path / "large.npy", "w+", np.float32, (10**7, 1000)).flush()  # a sparse file of 40 GB
     assert read_tensor(f"{tmp_path}/large.npy").shape == (10**7, 1000)
 
 
-def test_labels_are_numbers_or_words(tmp_path):
+def test_read_labels_of_numbers_or_words(tmp_path):
     (tmp_path / "numbers.txt").write_text("3\n-1\n3\n")
     (tmp_path / "words.txt").write_text("cat\nant\ncat\n")
     torch.save(torch.tensor([[3], [-1], [3]]), tmp_path / "labels.pt")
@@ -52,7 +52,7 @@ def test_labels_are_numbers_or_words(tmp_path):
         ("l.txt", b"Nice, France\n\xc2\xb2\n", ["Nice, France", "\u00b2"]),
     ],
 )
-def test_labels_as_spreadsheets_write_them(tmp_path, name, content, expected):
+def test_read_labels_of_spreadsheets(tmp_path, name, content, expected):
     (tmp_path / name).write_bytes(content)
     labels, classes = read_labels(f"{tmp_path}/{name}")
     assert [classes[i] for i in labels] if classes else labels.tolist() == expected
@@ -62,18 +62,18 @@ ENCODINGS = ("utf-8", "utf-8-sig", "utf-16")  # the last two as Excel's "CSV UTF
 
 
 @pytest.mark.parametrize("encoding", ENCODINGS)
-def test_text_as_spreadsheets_encode_it(tmp_path, encoding):
-    def written(name, text):
+def test_readers_accept_encodings_of_spreadsheets(tmp_path, encoding):
+    def write(name, text):
         (tmp_path / name).write_bytes(text.replace("\n", "\r\n").encode(encoding))
         return f"{tmp_path}/{name}"
 
-    assert read_labels(written("l.csv", "caf\u00e9\nth\u00e9\ncaf\u00e9\n")).names == ["caf\u00e9", "th\u00e9"]
-    assert read_tensor(written("x.csv", "\u00e9,b\n1,2\n3,4\n")).tolist() == [[1, 2], [3, 4]]
-    assert read_tensor(written("x.jsonl", "[1, 2]\n[3, 4]\n")).tolist() == [[1, 2], [3, 4]]
-    written("run.txt", "q\u00e91 Q0 d 1 2 t\n")
-    written("qrels.txt", "q\u00e91 0 d 1\n")
-    found = evaluate_run(Run.read(tmp_path / "run.txt"), Qrels.read(tmp_path / "qrels.txt"), ["map"])
-    assert found.summary() == {"map": 1.0} and found.queries == ["q\u00e91"]
+    assert read_labels(write("l.csv", "caf\u00e9\nth\u00e9\ncaf\u00e9\n")).names == ["caf\u00e9", "th\u00e9"]
+    assert read_tensor(write("x.csv", "\u00e9,b\n1,2\n3,4\n")).tolist() == [[1, 2], [3, 4]]
+    assert read_tensor(write("x.jsonl", "[1, 2]\n[3, 4]\n")).tolist() == [[1, 2], [3, 4]]
+    write("run.txt", "q\u00e91 Q0 d 1 2 t\n")
+    write("qrels.txt", "q\u00e91 0 d 1\n")
+    result = evaluate_run(Run.read(tmp_path / "run.txt"), Qrels.read(tmp_path / "qrels.txt"), ["map"])
+    assert result.summary() == {"map": 1.0} and result.queries == ["q\u00e91"]
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_text_as_spreadsheets_encode_it(tmp_path, encoding):
         (b"truth,a,b\na,1,2\nb,3,4\n", ["a", "b"], ["a", "b"]),
     ],
 )
-def test_tables_with_and_without_names(tmp_path, content, columns, rows):
+def test_read_table_with_and_without_names(tmp_path, content, columns, rows):
     (tmp_path / "a.csv").write_bytes(content)
     table = read_table(tmp_path / "a.csv")
     assert (table.columns, table.rows, table.values.tolist()) == (columns, rows, [[1, 2], [3, 4]])
@@ -136,7 +136,7 @@ def test_tables_with_and_without_names(tmp_path, content, columns, rows):
          ".pth, .safetensors, .csv, .jsonl"),
     ],
 )  # fmt: skip
-def test_bad_files(tmp_path, name, write, message):
+def test_read_tensor_bad_file_raises(tmp_path, name, write, message):
     write(tmp_path / name)
     file = f"{tmp_path}/{name.partition(':')[0]}"
     with pytest.raises(BadInput) as error:
@@ -159,20 +159,20 @@ def test_bad_files(tmp_path, name, write, message):
         ("l.jsonl", "null\n", ", line 1: got null, wanted an integer of at most 64 bits or a word"),
     ],
 )
-def test_bad_labels(tmp_path, name, text, message):
+def test_read_labels_bad_file_raises(tmp_path, name, text, message):
     (tmp_path / name).write_text(text)
     with pytest.raises(BadInput) as error:
         read_labels(f"{tmp_path}/{name}")
     assert error.value.message == f"{tmp_path}/{name}{message}"
 
 
-def test_labels_are_no_fractions(tmp_path):
+def test_read_labels_of_fractions_raises(tmp_path):
     np.save(tmp_path / "l.npy", ROWS)
     with pytest.raises(BadInput, match="got torch.float32, wanted integer labels"):
         read_labels(f"{tmp_path}/l.npy")
 
 
-def test_the_other_byte_order(tmp_path):
+def test_read_tensor_converts_byte_order(tmp_path):
     rows = np.arange(6.0).reshape(3, 2)
     for dtype in (">f4", "<f8", ">i2"):
         np.save(tmp_path / "x.npy", rows.astype(dtype))

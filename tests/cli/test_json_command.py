@@ -1,4 +1,4 @@
-"""`tensormetrics json`: the golden cases by files, what files may look like, and errors."""
+"""`tensormetrics json`: golden cases, formats of files, and errors."""
 
 import json
 import math
@@ -20,7 +20,7 @@ def run(*arguments):
     return CliRunner().invoke(main, ["json", *map(str, arguments)])
 
 
-def line_of(answer):
+def as_line(answer):
     return json.dumps(answer)  # raw text is a JSON string
 
 
@@ -41,10 +41,10 @@ def option_words(options, folder):
 
 
 @pytest.mark.parametrize("case", EXPRESSED, ids=lambda case: case["id"])
-def test_golden_cases_by_files(case, tmp_path):
+def test_json_golden_cases_equal_stored_scores(case, tmp_path):
     preds, refs, schema, output = (tmp_path / name for name in ("p.jsonl", "r.jsonl", "schema.json", "o.json"))
-    preds.write_text("".join(f"{line_of(answer)}\n" for answer in case["predictions"]), encoding="utf-8")
-    refs.write_text("".join(f"{json.dumps(each)}\n" for each in case["references"]), encoding="utf-8")
+    preds.write_text("".join(f"{as_line(answer)}\n" for answer in case["predictions"]), encoding="utf-8")
+    refs.write_text("".join(f"{json.dumps(reference)}\n" for reference in case["references"]), encoding="utf-8")
     words = option_words(case["options"], tmp_path)
     if case["schema"] is not None:
         schema.write_text(json.dumps(case["schema"]))
@@ -56,19 +56,19 @@ def test_golden_cases_by_files(case, tmp_path):
         row["name"]: {name: cell["value"] for name, cell in row["cells"].items()} for row in answer["tables"][0]["rows"]
     }
     assert set(rows) - {"micro (leaves)"} == set(expected["paths"])
-    for path, wanted in expected["paths"].items():
+    for path, expected_row in expected["paths"].items():
         for name in ("support", "correct", "missed", "invented"):
-            assert rows[path][name] == wanted[name], (path, name)
+            assert rows[path][name] == expected_row[name], (path, name)
         for name in ("precision", "recall", "f1"):
-            assert same(rows[path][name], wanted[name]), (path, name)
+            assert same(rows[path][name], expected_row[name]), (path, name)
     for name in ("readable", "valid", "exact", "similarity"):
         assert same(answer["scores"][name], expected["documents"][name])
 
 
-def same(value, wanted):
-    if value is None or wanted is None or isinstance(value, str):
-        return wanted is None and (value is None or math.isnan(float(value)))
-    return value == pytest.approx(wanted, abs=1e-9)
+def same(value, expected_row):
+    if value is None or expected_row is None or isinstance(value, str):
+        return expected_row is None and (value is None or math.isnan(float(value)))
+    return value == pytest.approx(expected_row, abs=1e-9)
 
 
 @pytest.fixture
@@ -90,7 +90,7 @@ def scores(*arguments):
     return json.loads(result.stdout)["scores"]
 
 
-def test_lines_without_an_answer_are_unreadable_answers(folder):
+def test_json_empty_lines_are_unreadable_answers(folder):
     answer = scores("p.jsonl", "r.jsonl", "--schema", "schema.py:Doc")
     assert answer["readable"] == pytest.approx(2 / 3) and answer["f1[a]"] == pytest.approx(0.8)
     Path("short.jsonl").write_bytes(b'\xef\xbb\xbf{"a": 1, "b": "\xe2\x80\xa8"}\r\n{"a": 2}\r\n\xff\n\n\n')
@@ -99,28 +99,28 @@ def test_lines_without_an_answer_are_unreadable_answers(folder):
     assert scores("array.json", "r.jsonl")["f1[a]"] == scores("array.json", "r.jsonl")["f1[b]"] == 0.5
 
 
-def test_documents_are_matched_by_id_and_sampled_by_group(folder):
+def test_json_documents_are_matched_by_id_and_resampled_by_group(folder):
     answer = scores("log.jsonl", "gold.jsonl", "--id", "id", "--answer", "out", "--group", "c")
     assert answer["readable"] == pytest.approx(2 / 3) and answer["f1[a]"] == pytest.approx(0.8)
     result = run("log.jsonl", "gold.jsonl", "--id", "id", "--answer", "out", "--group", "c", "--explain", "2")
     assert "2   similarity 0.00" in result.stdout and "unreadable: no answer" in result.stdout
 
 
-def test_an_inferred_schema_can_be_edited_and_given(folder):
+def test_json_saved_schema_reproduces_the_scores(folder):
     result = run("p.jsonl", "r.jsonl", "--save-schema", "s.json", "--html", "page.html", "--replicates", 50)
     assert result.exit_code == 0 and "types inferred" in result.stdout and "wrote page.html" in result.stderr
     assert json.loads(Path("s.json").read_text())["properties"] == {"a": {"type": "number"}, "b": {"type": "string"}}
-    given = scores("p.jsonl", "r.jsonl", "--schema", "s.json", "--extra", "invented")
-    assert given == scores("p.jsonl", "r.jsonl")
+    expected = scores("p.jsonl", "r.jsonl", "--schema", "s.json", "--extra", "invented")
+    assert expected == scores("p.jsonl", "r.jsonl")
     assert scores("p.jsonl", "r.jsonl", "--field", "b=casefold")["f1[b]"] == pytest.approx(0.8)
 
 
-def test_two_models_are_compared_by_field(folder):
+def test_json_compare_reports_differences_by_field(folder):
     result = run("p.jsonl", "r.jsonl", "--compare", "r.jsonl", "--html", "page.html", "--replicates", 100)
     assert result.exit_code == 0 and "corrected p" in result.stdout and "Comparison" in Path("page.html").read_text()
 
 
-def test_status_says_whether_a_requirement_is_met(folder):
+def test_json_requirement_sets_the_status(folder):
     assert run("p.jsonl", "r.jsonl", "--require", "micro-f1=0.5").exit_code == 0
     result = run("p.jsonl", "r.jsonl", "--require", "f1[a]=0.9")
     assert result.exit_code == 4 and "not met: f1[a] is 0.8, required 0.9" in result.stderr
@@ -145,12 +145,12 @@ def test_status_says_whether_a_requirement_is_met(folder):
         (["p.jsonl", "p.jsonl"], "p.jsonl, line 2: the line is empty"),
     ],
 )
-def test_errors(folder, arguments, message):
+def test_json_invalid_arguments_exit_with_status_2(folder, arguments, message):
     result = run(*arguments)
     assert result.exit_code == 2 and message in result.stderr, result.output
 
 
-def test_references_that_do_not_fit_are_named_by_line(folder):
+def test_json_invalid_references_are_named_by_line(folder):
     Path("bad.jsonl").write_text('{"a": 1, "b": "x"}\n{"a": "2", "b": "y"}\n{"a": 3, "b": "z"}\n')
     result = run("r.jsonl", "bad.jsonl", "--schema", "schema.py:Doc")
     assert "bad.jsonl, line 2: a: got '2', wanted int; the predictions conform" in result.stderr
@@ -158,13 +158,13 @@ def test_references_that_do_not_fit_are_named_by_line(folder):
     assert "bad.jsonl, line 2: byte 7 is not UTF-8" in run("r.jsonl", "bad.jsonl").stderr
 
 
-def test_each_of_two_commands_names_the_other_and_their_numbers_differ(folder):
+def test_json_and_structured_name_each_other_and_score_differently(folder):
     Path("schema.py").write_text(
         "from dataclasses import dataclass\n\n@dataclass\nclass Doc:\n    a: int\n    b: str\n"
     )
     Path("p.jsonl").write_text('{"a": 1, "b": "x"}\n{"a": 2, "b": "no"}\n{"a": 3, "b": "Z"}\n')
     product = CliRunner().invoke(main, ["structured", "p.jsonl", "r.jsonl", "--schema", "schema.py:Doc"])
-    assert "0.3333" in product.stdout  # one of three documents is right as a whole
+    assert "0.3333" in product.stdout  # one of three documents is completely right
     assert scores("p.jsonl", "r.jsonl", "--schema", "schema.py:Doc")["micro-f1"] == pytest.approx(4 / 6)
     helps = {name: CliRunner().invoke(main, [name, "--help"]).output for name in ("json", "structured")}
     assert "`structured`" in helps["json"] and "`json`" in helps["structured"]

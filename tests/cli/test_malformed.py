@@ -1,4 +1,4 @@
-"""Malformed files for every command, ten and more: each gives status 2 and one line that names file and place."""
+"""Twelve or more malformed files for every command: each gives status 2 and one line with the file and location."""
 
 import io
 from pathlib import Path
@@ -57,9 +57,9 @@ GOOD = {
 NO_TAG = "wanted 'O', or a prefix of B, I, E, L, S, U, a dash and a label"
 
 
-def windows(place, byte, letter):
-    got = f"{place}: got the byte {byte}, wanted text in UTF-8; in cp1252, as Windows writes it, this is {letter!r}"
-    return f"{got}: write iconv -f cp1252 -t utf-8 {place.partition(',')[0]} > NEW"
+def cp1252_message(location, byte, letter):
+    got = f"{location}: got the byte {byte}, wanted text in UTF-8; in cp1252, as Windows writes it, this is {letter!r}"
+    return f"{got}: write iconv -f cp1252 -t utf-8 {location.partition(',')[0]} > NEW"
 
 
 GAINS = "a query, a reference and a gain, or TREC's `query 0 document gain`"
@@ -67,7 +67,7 @@ COMMA = "columns are separated by ',', not ';'"
 QUERIES = "--queries q.json"
 SCHEMA_OPTION = "r.jsonl --schema schema.py:Doc"
 GZIPPED = "bad.txt.gz: wanted a whole gzip file; Not a gzipped file (b'8 ')"
-CASES = {  # command -> its arguments -> what stands in the file called bad, the line
+CASES = {  # command -> arguments -> content of the file `bad.*` and the expected line
     "retrieval": {
         "bad.npy y.txt": [
             (b"", "bad.npy: the file is empty"),
@@ -99,7 +99,7 @@ CASES = {  # command -> its arguments -> what stands in the file called bad, the
             ),
             ("# rows\n1,2\n3,4\n5,6\n", "bad.csv, line 2: got 2 columns, wanted 1 as above"),
             ('"1,2\n3,4\n5,6\n', "bad.csv, line 3: unexpected end of data"),
-            (b"1,2\n3,caf\xe9\n", windows("bad.csv, line 2", "0xe9", "é")),
+            (b"1,2\n3,caf\xe9\n", cp1252_message("bad.csv, line 2", "0xe9", "é")),
         ],
         "x.npy y.txt --cameras bad.txt": [
             ("a\n", "bad.txt: got 1 labels for the 3 rows of x.npy"),
@@ -135,7 +135,7 @@ CASES = {  # command -> its arguments -> what stands in the file called bad, the
             ("0,1,2\n0,2,x\n", "bad.csv, line 2: got the gain 'x', wanted a finite number"),
             ("0,1,2\n1,0,1\n0,1,0\n", "bad.csv, line 3: got '1' for '0' again, wanted each pair once"),
             ("query,row,gain\n", "bad.csv: got no gain, wanted lines of a query, a reference and a gain"),
-            (b"0,1,2\n\xe9,1,2\n", windows("bad.csv, line 2", "0xe9", "é")),
+            (b"0,1,2\n\xe9,1,2\n", cp1252_message("bad.csv, line 2", "0xe9", "é")),
             ('0,"1,2\n', "bad.csv, line 1: unexpected end of data"),
         ],
         "x.npy --reference x.npy --gains g.txt --reference-ids bad.txt": [
@@ -158,7 +158,7 @@ CASES = {  # command -> its arguments -> what stands in the file called bad, the
                 "q9 Q0 a 1 1 t\n",
                 "bad.txt and qrels.txt: no query is in both; their names begin with 'q9', 'q1', 'q2'",
             ),
-            (b"q1 Q0 \xff 1 3 t\n" * 2, windows("bad.txt, line 1", "0xff", "ÿ")),
+            (b"q1 Q0 \xff 1 3 t\n" * 2, cp1252_message("bad.txt, line 1", "0xff", "ÿ")),
             (
                 RUN.encode("utf-16-le"),
                 "bad.txt: got bytes of 0, wanted text in UTF-8; write iconv -f utf-16le -t utf-8 bad.txt > NEW",
@@ -298,7 +298,7 @@ CASES = {  # command -> its arguments -> what stands in the file called bad, the
         ],
         "bad.bio r.bio --mode iob2": [
             ("a B-PER\nb B-\nc O\n\nd B-LOC\n", f"bad.bio, line 2: got tag 'B-', {NO_TAG}"),
-            (b"a B-PER\nb \xff\nc O\n", windows("bad.bio, line 2", "0xff", "ÿ")),
+            (b"a B-PER\nb \xff\nc O\n", cp1252_message("bad.bio, line 2", "0xff", "ÿ")),
         ],
         "r.bio bad.bio": [
             ("a B-PER\nb I-PER\nc O\nd B-LOC\n", "r.bio: number of sentences is 2, but that of bad.bio is 1")
@@ -383,7 +383,7 @@ def write(name, content):
 
 
 @pytest.mark.parametrize("command", CASES)
-def test_there_are_twelve_for_each_command(command):
+def test_cases_of_command_are_twelve_or_more(command):
     assert sum(map(len, CASES[command].values())) >= 12 and command in COMMANDS
 
 
@@ -403,7 +403,7 @@ def folder(tmp_path, monkeypatch):
         for case in cases
     ],
 )
-def test_one_line_and_status_2(folder, command, arguments, content, line):
+def test_malformed_file_prints_one_line_with_status_2(folder, command, arguments, content, line):
     if command == "amr":
         pytest.importorskip("penman")
     bad = next(word for word in arguments.split() if word.startswith("bad")).partition(":")[0]
@@ -427,7 +427,7 @@ def test_one_line_and_status_2(folder, command, arguments, content, line):
         "amr r.amr r.amr",
     ],
 )
-def test_the_files_around_them_are_well_formed(folder, arguments):
+def test_well_formed_files_exit_with_status_0(folder, arguments):
     if arguments.startswith("amr"):
         pytest.importorskip("penman")
     result = CliRunner().invoke(main, arguments.split())

@@ -22,7 +22,7 @@ def folder(tmp_path):
     return tmp_path
 
 
-def test_numbers_are_those_of_the_library(folder):
+def test_posterior_scores_equal_study(folder):
     result = run(folder / "a.csv", folder / "b.csv", "--metric", "acc", "--metric", "tpr", "--compare",
                  "--rope", "0.01", "--seed", 3, "--json", folder / "o.json",
                  "--plot", folder / "o.png")  # fmt: skip
@@ -42,17 +42,17 @@ def test_numbers_are_those_of_the_library(folder):
     assert f"{row['Median']:.4f}" in result.stdout and (folder / "o.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_a_prior_of_ones_own(folder):
+def test_posterior_prior_option_equals_study_with_prior(folder):
     for prior in ("0", "jeffreys", "balanced", "hierarchical"):
         result = run(folder / "a.csv", "--metric", "acc", "--prior", prior, "--json", "-")
         study = Study(0, metrics={"acc": {}})
         priors = ("perks", prior) if prior in ("balanced", "hierarchical") else (prior if prior != "0" else 0,) * 2
         study.add_experiment("a", [[90, 10], [12, 88]], *priors)
-        found = json.loads(result.stdout)["scores"]["acc"]["summaries"][0]
-        assert found["Median"] == study.report_metric_summaries("acc", table_fmt="records")[0]["Median"]
+        summary = json.loads(result.stdout)["scores"]["acc"]["summaries"][0]
+        assert summary["Median"] == study.report_metric_summaries("acc", table_fmt="records")[0]["Median"]
 
 
-def test_the_figure_has_all_scores_of_all_experiments():
+def test_draw_shows_all_scores_of_all_experiments():
     study = Study(0, metrics={"acc": {}, "tpr": {}})
     for name in ("a", "mlp/b"):
         study.add_experiment(name, [[90, 10], [12, 88]], 0, 0)
@@ -63,7 +63,7 @@ def test_the_figure_has_all_scores_of_all_experiments():
     assert len(figure.legends) == 1
 
 
-def test_the_figure_of_a_comparison_has_the_differences_from_the_best():
+def test_draw_with_compare_shows_differences_from_the_best():
     study = Study(0, metrics={"acc": {}})
     for name, right in ("a", 80), ("b", 95), ("c", 90):
         study.add_experiment(name, [[right, 100 - right], [10, 90]], 0, 0)
@@ -75,7 +75,7 @@ def test_the_figure_of_a_comparison_has_the_differences_from_the_best():
     assert [shown[1], shown[4]] == [f"{float(pair.p_rope):.2%} equivalent" for pair in pairs]
 
 
-def test_a_folder_is_a_group(folder):
+def test_posterior_folder_names_the_group(folder):
     for group in ("mlp", "cnn"):
         (folder / group).mkdir()
         (folder / group / "fold.csv").write_text("9,1\n2,8\n")
@@ -101,40 +101,40 @@ def test_a_folder_is_a_group(folder):
          "tensormetrics posterior --help"),
     ],
 )  # fmt: skip
-def test_bad_options_are_one_line_and_status_2(folder, arguments, message):
+def test_posterior_invalid_options_exit_with_status_2_and_one_line(folder, arguments, message):
     result = run(*(folder / a if ".csv" in a else a for a in arguments))
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr == f"tensormetrics: {message.format(folder)}\n"
 
 
-def test_names_of_classes_come_from_the_file(folder):
+def test_posterior_class_names_are_read_from_the_file(folder):
     for text in (",cat,dog\ncat,90,10\ndog,12,88\n", "\ufeff;cat;dog\r\ncat;90;10\r\ndog;12;88\r\n"):
         (folder / "named.csv").write_text(text, encoding="utf-8", newline="")
         result = run(folder / "named.csv", "--metric", "tpr", "--json", "-")
         assert list(json.loads(result.stdout)["scores"]) == ["tpr, class cat", "tpr, class dog"]
 
 
-def test_undefined_scores_are_what_was_asked_for(folder):
+def test_posterior_zero_division_sets_undefined_scores(folder):
     (folder / "never.csv").write_text("9,0\n3,0\n")
-    found = []
+    observed = []
     for option in [], ["--zero-division", "1"]:
         result = run(folder / "never.csv", "--metric", "ppv", "--prior", "0", *option, "--json", "-")
-        found.append(json.loads(result.stdout)["scores"]["ppv, class 1"]["summaries"][0]["Observed"])
-    assert found[0] is None or found[0] != found[0]
-    assert found[1] == 1
+        observed.append(json.loads(result.stdout)["scores"]["ppv, class 1"]["summaries"][0]["Observed"])
+    assert observed[0] is None or observed[0] != observed[0]
+    assert observed[1] == 1
 
 
-def test_paired_classes_are_in_the_order_of_numbers(folder):
+def test_posterior_paired_classes_are_sorted_as_numbers(folder):
     rows = [f"{truth},{truth},{(truth + 1) % 11}" for truth in range(11)]
     (folder / "items.csv").write_text("\n".join(["truth,right,next", *rows]))
     result = run("--paired", folder / "items.csv", "--metric", "mae", "--metric", "tpr", "--json", "-")
     scores = json.loads(result.stdout)["scores"]
     assert list(scores)[1:] == [f"tpr, class {label}" for label in range(11)]
-    assert scores["mae"]["summaries"][1]["Observed"] == pytest.approx(20 / 11)  # ten are one off, one is ten off
+    assert scores["mae"]["summaries"][1]["Observed"] == pytest.approx(20 / 11)  # ten errors of 1 and one error of 10
 
 
 @pytest.mark.parametrize(("mark", "encoding"), [(",", "utf-8"), (";", "utf-8-sig"), ("\t", "utf-16")])
-def test_paired_answers_as_spreadsheets_write_them(folder, mark, encoding):
+def test_posterior_paired_accepts_files_of_spreadsheets(folder, mark, encoding):
     rows = ["truth,mlp,caf\u00e9", "cat,cat,dog", "dog,dog,dog", "cat,cat,cat", "dog,cat,dog"]
     (folder / "items.csv").write_bytes("\r\n".join(rows).replace(",", mark).encode(encoding))
     result = run("--paired", folder / "items.csv", "--metric", "acc", "--json", "-")
@@ -143,7 +143,7 @@ def test_paired_answers_as_spreadsheets_write_them(folder, mark, encoding):
     assert [(row["Group"], row["Observed"]) for row in summaries] == [("mlp", 0.75), ("caf\u00e9", 0.75)]
 
 
-def test_items_for_an_interval_of_a_width(folder):
+def test_posterior_width_reports_needed_items(folder):
     result = run(folder / "a.csv", "--metric", "acc", "--metric", "tpr", "--width", "0.02", "--json", folder / "o.json")
     assert result.exit_code == 0, result.output
     scores = json.loads((folder / "o.json").read_text())["scores"]
@@ -154,17 +154,17 @@ def test_items_for_an_interval_of_a_width(folder):
 
 @pytest.mark.parametrize("option", ["--width", "--rope", "--confidence"])
 @pytest.mark.parametrize("value", ["nan", "inf"])
-def test_what_is_not_finite_is_in_no_range(folder, option, value):
+def test_posterior_nonfinite_option_is_refused(folder, option, value):
     result = run(folder / "a.csv", "--compare", option, value)
     assert result.exit_code == 2 and f"Invalid value for '{option}': " in result.output
 
 
-def test_a_width_that_no_number_of_items_reaches_is_told(folder):
+def test_posterior_unreachable_width_is_reported(folder):
     result = run(folder / "a.csv", "--metric", "acc", "--width", "1e-30")
     assert result.exit_code == 0 and "--width: got 1e-30, which even 1e+12 items would not reach" in result.output
 
 
-def test_blanks_around_answers_are_none_of_them(folder):
+def test_posterior_paired_strips_blanks(folder):
     (folder / "items.csv").write_text("truth, mlp\ncat, cat\ndog ,dog\n")
     result = run("--paired", folder / "items.csv", "--metric", "acc", "--json", "-")
     (row,) = json.loads(result.stdout)["scores"]["acc"]["summaries"]

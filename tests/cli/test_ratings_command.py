@@ -66,14 +66,14 @@ def test_ratings_of_other_columns_and_outcomes_are_the_same(invoke, tmp_path):
     assert texts[0].splitlines()[:5] == texts[1].splitlines()[:5] and "opus" in texts[0]
 
 
-def test_ratings_leave_out_battles_without_a_judgement(invoke, tmp_path):
+def test_ratings_ignore_battles_without_a_judgment(invoke, tmp_path):
     (tmp_path / "more.csv").write_text("model_a,model_b,winner\nopus,gpt,\ngpt,llama,model_a\n")
     result = invoke("battles.csv", "more.csv", "--format", "csv")
     battles = {line.split(",")[0]: line for line in result.stdout.splitlines()}
     assert result.exit_code == 0 and ",41," in battles["gpt"] and ",40," in battles["opus"]
 
 
-def test_ratings_of_bad_files_end_with_status_2_and_a_line(invoke, tmp_path):
+def test_ratings_of_bad_files_exit_with_status_2_and_one_line(invoke, tmp_path):
     (tmp_path / "bad.csv").write_text("model_a,model_b,winner\nopus,gpt,nobody\n")
     (tmp_path / "apart.csv").write_text("model_a,model_b,winner\na,b,a\nc,d,c\n")
     (tmp_path / "best.csv").write_text("model_a,model_b,winner\na,b,a\n")

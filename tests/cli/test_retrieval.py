@@ -29,7 +29,7 @@ def run(*arguments):
     return CliRunner().invoke(main, ["retrieval", *map(str, arguments)])
 
 
-def test_numbers_are_those_of_the_library(digits):
+def test_retrieval_scores_equal_calculator(digits):
     folder, pixels, labels = digits
     result = run(folder / "pixels.npy", folder / "words.txt", "--json", folder / "o.json", "--plot", folder / "o.png",
                  "--per-class", "--replicates", 200)  # fmt: skip
@@ -39,14 +39,14 @@ def test_numbers_are_those_of_the_library(digits):
     for name, value in calculator.get_accuracy(pixels, labels).items():
         assert answer["metrics"][name]["value"] == pytest.approx(value) and f"{value:.4f}" in result.stdout
     precision = calculator.last.scores["precision_at_1"]
-    for number, word in enumerate(WORDS):
-        assert answer["per_class"][word]["precision_at_1"] == pytest.approx(precision[labels == number].mean().item())
+    for digit, word in enumerate(WORDS):
+        assert answer["per_class"][word]["precision_at_1"] == pytest.approx(precision[labels == digit].mean().item())
     interval = answer["metrics"]["precision_at_1"]
     assert interval["low"] < interval["value"] < interval["high"]
     assert (folder / "o.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_queries_against_references_and_options(digits):
+def test_retrieval_with_references_and_options_equals_calculator(digits):
     folder, pixels, labels = digits
     np.save(folder / "q.npy", pixels[:50])
     np.save(folder / "ql.npy", labels[:50])
@@ -85,7 +85,7 @@ def test_queries_against_references_and_options(digits):
          "Tensor.item() cannot be called on meta tensors"),
     ],
 )  # fmt: skip
-def test_bad_options_are_one_line_and_status_2(digits, arguments, message):
+def test_retrieval_invalid_options_exit_with_status_2_and_one_line(digits, arguments, message):
     folder, _, _ = digits
     (folder / "header.csv").write_text("digit\n" + (folder / "words.txt").read_text())
     result = run(*(folder / a if "." in a else a for a in arguments))
@@ -93,7 +93,7 @@ def test_bad_options_are_one_line_and_status_2(digits, arguments, message):
     assert result.stderr == f"tensormetrics: {message.format(folder, folder)}\n"
 
 
-def test_json_goes_to_stdout_alone(digits):
+def test_retrieval_json_to_stdout_prints_only_json(digits):
     folder, _, _ = digits
     result = run(folder / "pixels.npy", folder / "labels.npy", "--metric", "median_rank", "--per-class", "--json", "-")
     answer = json.loads(result.stdout)
@@ -101,7 +101,7 @@ def test_json_goes_to_stdout_alone(digits):
     assert answer["per_class"]["8"] == {"median_rank": 1} and result.stderr == ""
 
 
-def test_cameras_ids_groups_levels_ties_and_averages_are_those_of_the_library(digits):
+def test_retrieval_options_of_scores_equal_calculator(digits):
     folder, pixels, labels = digits
     rows, labels = np.round(pixels[:60] / 8), labels[:60]  # with ties
     cameras, ids, groups = np.arange(60) % 3, np.r_[np.arange(50), np.arange(10)], np.arange(60) // 4
@@ -109,47 +109,47 @@ def test_cameras_ids_groups_levels_ties_and_averages_are_those_of_the_library(di
     np.save(folder / "y.npy", labels)
     levels = np.stack([labels, labels % 2], 1)
     np.savetxt(folder / "levels.csv", np.char.add("c", levels.astype(str)), "%s", ",")
-    for name, numbers in ("cameras", cameras), ("ids", ids), ("groups", groups):
-        (folder / f"{name}.txt").write_text("\n".join(f"word{number}" for number in numbers))
+    for name, codes in ("cameras", cameras), ("ids", ids), ("groups", groups):
+        (folder / f"{name}.txt").write_text("\n".join(f"word{code}" for code in codes))
     metric = ("mean_average_precision_at_r",)
 
-    def found(*options, labels="y.npy"):
+    def scores(*options, labels="y.npy"):
         result = run(folder / "x.npy", folder / labels, "--metric", *metric, "--format", "json", *options)
         assert result.exit_code == 0, result.output
         return [list(row.values()) for row in json.loads(result.stdout)["metrics"].values()]
 
     calculator = AccuracyCalculator(metric)
-    assert found("--cameras", folder / "cameras.txt") == [
+    assert scores("--cameras", folder / "cameras.txt") == [
         [calculator.get_accuracy(rows, labels, query_cameras=cameras)[metric[0]]]
     ]
     if find_spec("faiss"):
-        assert found("--cameras", folder / "cameras.txt", "--knn", "faiss")[0][0] > 0
+        assert scores("--cameras", folder / "cameras.txt", "--knn", "faiss")[0][0] > 0
     references = "--reference", folder / "x.npy", "--reference-labels", folder / "y.npy"
     both = "--cameras", folder / "cameras.txt", "--reference-cameras", folder / "cameras.txt"
-    wanted = calculator.get_accuracy(rows, labels, rows, labels, query_cameras=cameras, reference_cameras=cameras)
-    assert found(*references, *both) == [[*wanted.values()]]
-    assert found("--ids", folder / "ids.txt") == [[*calculator.get_accuracy(rows[:50], labels[:50]).values()]]
-    wanted = [*calculator.get_accuracy(rows, labels).values()]
+    expected = calculator.get_accuracy(rows, labels, rows, labels, query_cameras=cameras, reference_cameras=cameras)
+    assert scores(*references, *both) == [[*expected.values()]]
+    assert scores("--ids", folder / "ids.txt") == [[*calculator.get_accuracy(rows[:50], labels[:50]).values()]]
+    expected = [*calculator.get_accuracy(rows, labels).values()]
     for options, weighed in (
         ([], labels),
         (
             ["--groups", folder / "groups.txt"],
-            [f"word{number}" for number in groups],
+            [f"word{code}" for code in groups],
         ),
     ):
         interval = calculator.interval(replicates=50, groups=weighed)[metric[0]]
-        assert found("--replicates", 50, *options) == [[*wanted, float(interval.low), float(interval.high)]]
+        assert scores("--replicates", 50, *options) == [[*expected, float(interval.low), float(interval.high)]]
     for option, arguments in {
         ("--average", "macro"): {"avg_of_avgs": True},
         ("--ties", "pessimistic"): {"ties": "pessimistic"},
     }.items():
-        assert found(*option) == [[*AccuracyCalculator(metric, **arguments).get_accuracy(rows, labels).values()]]
-        assert found(*option) != [wanted]
-    wanted = AccuracyCalculator(metric, label_levels=True).get_accuracy(rows, levels).values()
-    assert found("--levels", labels="levels.csv") == [[value] for value in wanted]
+        assert scores(*option) == [[*AccuracyCalculator(metric, **arguments).get_accuracy(rows, labels).values()]]
+        assert scores(*option) != [expected]
+    expected = AccuracyCalculator(metric, label_levels=True).get_accuracy(rows, levels).values()
+    assert scores("--levels", labels="levels.csv") == [[value] for value in expected]
 
 
-def test_what_the_library_says_is_told_in_words_of_the_command(digits):
+def test_retrieval_messages_name_options_of_the_command(digits):
     folder, _, _ = digits
     np.save(folder / "levels.npy", np.zeros((500, 2), int))
     for arguments, status, line in (
@@ -174,7 +174,7 @@ def test_what_the_library_says_is_told_in_words_of_the_command(digits):
         assert result.exit_code == status and result.stderr == f"tensormetrics: {line.format(folder, folder)}\n"
 
 
-def test_a_median_has_no_interval_of_means(digits):
+def test_retrieval_median_rank_has_no_interval(digits):
     folder, _, _ = digits
     result = run(folder / "pixels.npy", folder / "labels.npy", "--metric", "median_rank", "--metric", "mean_rank",
                  "--replicates", "50", "--json", "-")  # fmt: skip
@@ -184,7 +184,7 @@ def test_a_median_has_no_interval_of_means(digits):
     }
 
 
-def test_ranks_answer_as_one_process(digits):
+def test_retrieval_on_two_ranks_equals_one_process(digits):
     folder, _, _ = digits
     command = ["-m", "tensormetrics", "retrieval", str(folder / "pixels.npy"), str(folder / "labels.npy")]
     options = ["--metric", "mean_average_precision", "--metric", "precision_at_1", "--device", "cpu", "--json"]
@@ -197,22 +197,22 @@ def test_ranks_answer_as_one_process(digits):
     assert answers[0] == answers[1]
 
 
-def test_references_in_several_files_and_a_kept_state(digits):
+def test_retrieval_resumes_state_with_references_in_several_files(digits):
     folder, pixels, labels = digits
     np.save(folder / "q.npy", pixels[:50])
-    for number, rows in enumerate(np.array_split(np.arange(500), 3)):
-        np.save(folder / f"base-{number}.npy", pixels[rows])
-        (folder / f"words-{number}.txt").write_text("\n".join(WORDS[labels[rows]]))
+    for index, rows in enumerate(np.array_split(np.arange(500), 3)):
+        np.save(folder / f"base-{index}.npy", pixels[rows])
+        (folder / f"words-{index}.txt").write_text("\n".join(WORDS[labels[rows]]))
     (folder / "q.txt").write_text("\n".join(WORDS[labels[:50]]))
-    given = [folder / "q.npy", folder / "q.txt", "--reference", folder / "base-*.npy", "--reference-labels",
+    arguments = [folder / "q.npy", folder / "q.txt", "--reference", folder / "base-*.npy", "--reference-labels",
              folder / "words-*.txt", "--metric", "mean_average_precision", "--json", folder / "o.json"]  # fmt: skip
     calculator = AccuracyCalculator(include=("mean_average_precision",))
-    wanted = calculator.get_accuracy(pixels[:50], labels[:50], pixels, labels)["mean_average_precision"]
+    expected = calculator.get_accuracy(pixels[:50], labels[:50], pixels, labels)["mean_average_precision"]
     for _ in range(2):
-        result = run(*given, "--state", folder / "state.pt")
+        result = run(*arguments, "--state", folder / "state.pt")
         assert result.exit_code == 0, result.output
-        assert json.loads((folder / "o.json").read_text())["metrics"]["mean_average_precision"]["value"] == wanted
-    result = run(*given, "--state", folder / "state.pt", "--distance", "ip")
+        assert json.loads((folder / "o.json").read_text())["metrics"]["mean_average_precision"]["value"] == expected
+    result = run(*arguments, "--state", folder / "state.pt", "--distance", "ip")
     assert result.exit_code == 2 and "state.pt was written with distance = 'l2', got 'ip'; delete it" in result.output
     result = run(folder / "pixels.npy", folder / "labels.npy", "--state", folder / "state.pt")
     assert result.exit_code == 2 and "--state: wanted a --reference, which is read in blocks" in result.output
@@ -220,21 +220,21 @@ def test_references_in_several_files_and_a_kept_state(digits):
     assert result.exit_code == 2 and f"{folder}/none-*.npy: no file has such a name" in result.output
 
 
-def test_columns_of_tables(digits):
+def test_retrieval_reads_columns_of_parquet_files(digits):
     pa, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     folder, pixels, labels = digits
-    for number, rows in enumerate(np.array_split(np.arange(500), 2)):
+    for index, rows in enumerate(np.array_split(np.arange(500), 2)):
         lists = pa.FixedSizeListArray.from_arrays(pa.array(pixels[rows].ravel()), pixels.shape[1])
         columns = {"x": lists, "word": WORDS[labels[rows]], "number": labels[rows]}
-        parquet.write_table(pa.table(columns), folder / f"digits-{number}.parquet")
-    wanted = AccuracyCalculator(include=("precision_at_1",)).get_accuracy(pixels, labels)["precision_at_1"]
+        parquet.write_table(pa.table(columns), folder / f"digits-{index}.parquet")
+    expected = AccuracyCalculator(include=("precision_at_1",)).get_accuracy(pixels, labels)["precision_at_1"]
     for column in ("word", "number"):
         table = f"{folder}/digits-*.parquet"
-        given = ["--metric", "precision_at_1", "--json", folder / "o.json", "--per-class"]
-        result = run(f"{table}:x", f"{table}:{column}", *given)
+        arguments = ["--metric", "precision_at_1", "--json", folder / "o.json", "--per-class"]
+        result = run(f"{table}:x", f"{table}:{column}", *arguments)
         assert result.exit_code == 0, result.output
         answer = json.loads((folder / "o.json").read_text())
-        assert answer["metrics"]["precision_at_1"]["value"] == pytest.approx(wanted)
+        assert answer["metrics"]["precision_at_1"]["value"] == pytest.approx(expected)
         assert set(answer["per_class"]) == (set(WORDS) if column == "word" else set("0123456789"))
     result = run(f"{table}:word", f"{table}:number")
     assert (
@@ -243,11 +243,20 @@ def test_columns_of_tables(digits):
     )
 
 
-def test_what_an_index_costs(digits):
+def test_retrieval_audit_reports_recall_of_the_index(digits):
     pytest.importorskip("faiss")
     folder, pixels, labels = digits
-    given = [folder / "pixels.npy", folder / "labels.npy", "--metric", "precision_at_1", "--k", 10, "--knn", "faiss"]
-    result = run(*given, "--index", "IVF8,Flat", "--audit", 500, "--json", folder / "o.json")
+    arguments = [
+        folder / "pixels.npy",
+        folder / "labels.npy",
+        "--metric",
+        "precision_at_1",
+        "--k",
+        10,
+        "--knn",
+        "faiss",
+    ]
+    result = run(*arguments, "--index", "IVF8,Flat", "--audit", 500, "--json", folder / "o.json")
     assert result.exit_code == 0, result.output
     audit = json.loads((folder / "o.json").read_text())["audit"]
     exact = AccuracyCalculator(include=("precision_at_1",), k=10).get_accuracy(pixels, labels)["precision_at_1"]
@@ -255,6 +264,6 @@ def test_what_an_index_costs(digits):
     assert audit["queries"] == 500 and [row["k"] for row in audit["recall"]] == [*range(1, 11)]
     assert 0.5 < audit["recall"][0]["value"] < 1
     assert "recall of the index" in result.stdout and "by the index" in result.stdout
-    for wrong, said in ((["--audit", 5], "--audit: wanted --knn faiss"), (["--index", "Flat"], "--index: wanted")):
-        result = run(*given[:-2], *wrong)
-        assert result.exit_code == 2 and said in result.output
+    for wrong, message in ((["--audit", 5], "--audit: wanted --knn faiss"), (["--index", "Flat"], "--index: wanted")):
+        result = run(*arguments[:-2], *wrong)
+        assert result.exit_code == 2 and message in result.output

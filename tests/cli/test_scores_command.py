@@ -18,7 +18,7 @@ def invoke(tmp_path, monkeypatch):
     return lambda *arguments: CliRunner().invoke(main, ["scores", *arguments])
 
 
-def test_one_file(invoke):
+def test_scores_of_one_file_equal_interval(invoke):
     result = invoke("a.csv", "--metric", "right", "--groups", "topic", "--replicates", "200", "--format", "json")
     assert result.exit_code == 0, result.output
     expected = interval("a.csv", metric="right", groups="topic", replicates=200)
@@ -26,7 +26,7 @@ def test_one_file(invoke):
     assert [*model.values()] == [float(x) for x in expected]
 
 
-def test_two_files(invoke):
+def test_scores_of_two_files_print_their_comparison(invoke):
     result = invoke("a.csv", "b.csv", "--metric", "right", "--rope", "0.01")
     assert result.exit_code == 0, result.output
     lines = result.stdout.splitlines()
@@ -34,7 +34,7 @@ def test_two_files(invoke):
     assert f"{compare('a.csv', 'b.csv', metric='right'):.4f}".partition(", p")[0] in lines[1]
 
 
-def test_several_files(invoke):
+def test_scores_of_several_files_rank_models(invoke):
     result = invoke("a.csv", "b.csv", "c.csv", "--metric", "right", "--format", "json")
     assert result.exit_code == 0, result.output
     answer = json.loads(result.stdout)
@@ -43,7 +43,7 @@ def test_several_files(invoke):
 
 
 @pytest.mark.parametrize("files", [("b.csv", "c.csv"), ("b.csv", "c.csv", "a.csv")])
-def test_power_says_how_many_more_items_decide(invoke, files):
+def test_scores_power_reports_number_of_additional_items(invoke, files):
     result = invoke(*files, "--metric", "right", "--power", "0.5", "--format", "json")
     assert result.exit_code == 0, result.output
     counts = json.loads(result.stdout)["more_items"]
@@ -57,7 +57,7 @@ def test_power_says_how_many_more_items_decide(invoke, files):
     assert "more items" in table and "no number" in table
 
 
-def test_anytime_of_one_and_two_files(invoke):
+def test_scores_anytime_equals_interval_and_compare(invoke):
     result = invoke("a.csv", "--metric", "right", "--anytime", "--format", "json")
     (model,) = json.loads(result.stdout)["models"].values()
     assert [*model.values()] == [float(x) for x in interval("a.csv", metric="right", anytime=True)]
@@ -68,7 +68,7 @@ def test_anytime_of_one_and_two_files(invoke):
     assert f"{expected:.4f}".partition(", p")[0] in invoke("a.csv", "b.csv", "--metric", "right", "--anytime").stdout
 
 
-def test_bounds_of_scores(invoke, tmp_path):
+def test_scores_with_bounds_equal_interval(invoke, tmp_path):
     (tmp_path / "judge.csv").write_text("score\n" + "\n".join(str(i * i % 11) for i in range(40)))
     for options in ([], ["--anytime"]):
         result = invoke("judge.csv", "--bounds", "0", "10", *options, "--format", "json")
@@ -77,7 +77,7 @@ def test_bounds_of_scores(invoke, tmp_path):
         assert [*model.values()] == [float(x) for x in expected]
 
 
-def test_what_is_wrong_is_said(invoke, tmp_path):
+def test_scores_invalid_arguments_exit_with_status_2(invoke, tmp_path):
     (tmp_path / "d.csv").write_text("id,right\nq1,1\n")
     (tmp_path / "e.csv").write_text("score\n5\n2\n")
     for arguments, message in (

@@ -1,4 +1,4 @@
-"""The status of a command: 0 answered, 1 the output failed, 2 bad input, 3 nothing could be scored, 130 Ctrl-C."""
+"""Exit status of commands: 0 answered, 1 the output failed, 2 bad input, 3 nothing could be scored, 130 Ctrl-C."""
 
 import json
 import subprocess
@@ -54,32 +54,32 @@ def folder(tmp_path, monkeypatch):
         "structured d.jsonl d.jsonl --schema schema/types.py:Doc",
     ],
 )
-def test_nan_alone_is_status_3(folder, arguments):
+def test_only_nan_scores_exit_with_status_3(folder, arguments):
     result = run(*arguments.split(), "--json", "out.json")
     assert result.exit_code == 3 and result.stdout and result.stderr.endswith(NOTHING), result.output
     assert json.loads(Path("out.json").read_text())["command"] == arguments.split()[0]
 
 
-def test_one_value_is_an_answer(folder):
+def test_one_finite_score_exits_with_status_0(folder):
     result = run("posterior", "never.csv", "--metric", "mcc", "--metric", "acc", "--prior", "0")
     assert result.exit_code == 0 and NOTHING not in result.stderr
 
 
-def test_an_output_that_fails_is_status_1(folder):
+def test_failing_output_exits_with_status_1(folder):
     result = run("posterior", "m.csv", "--json", "/dev/full")
     assert result.exit_code == 1
     assert result.stderr == "tensormetrics: /dev/full: cannot be written: No space left on device\n"
 
 
-def test_outputs_are_moved_to_their_place(folder):
+def test_json_output_replaces_the_file_atomically(folder):
     Path("out.json").write_text("old")
-    kept = open("out.json")
+    old_file = open("out.json")
     assert run("posterior", "m.csv", "--json", "out.json").exit_code == 0
-    assert kept.read() == "old" and json.loads(Path("out.json").read_text())["command"] == "posterior"
-    kept.close()
+    assert old_file.read() == "old" and json.loads(Path("out.json").read_text())["command"] == "posterior"
+    old_file.close()
 
 
-def test_json_on_the_standard_output_of_a_shell(folder):
+def test_json_to_dev_stdout_follows_the_table(folder):
     command = [sys.executable, "-m", "tensormetrics", "posterior", "m.csv", "--metric", "acc", "--json", "/dev/stdout"]
     with open("out", "w") as out:
         subprocess.run(command, stdout=out, check=True)
@@ -106,12 +106,12 @@ def test_json_on_the_standard_output_of_a_shell(folder):
         ),
     ],
 )
-def test_options_that_do_not_fit(folder, arguments, line):
+def test_invalid_options_exit_with_status_2(folder, arguments, line):
     result = run(*arguments.split())
     assert result.exit_code == 2 and not result.stdout and result.stderr.startswith(f"tensormetrics: {line}")
 
 
-def test_stdout_aside():
+def test_stdout_aside_redirects_prints_to_stderr():
     code = (
         "import os, subprocess\nfrom tensormetrics._cli.output import stdout_aside\nprint('a')\n"
         "with stdout_aside():\n    print('b')\n    subprocess.run(['echo', 'c'])\nprint('d')"
@@ -120,7 +120,7 @@ def test_stdout_aside():
     assert (done.stdout, done.stderr) == ("a\nd\n", "b\nc\n")
 
 
-def test_keops_talks_beside_the_answer(folder, monkeypatch):
+def test_keops_messages_are_printed_to_stderr(folder, monkeypatch):
     from tensormetrics._cli.commands import retrieval
 
     def chatty(self, *args, **kwargs):
@@ -154,12 +154,12 @@ main()
 @pytest.mark.parametrize(
     "name", ["click", "tensormetrics._cli.options", "tensormetrics._cli.commands.posterior", "torch"]
 )
-def test_ctrl_c_while_importing_is_one_line_and_status_130(name):
+def test_ctrl_c_while_importing_prints_one_line_with_status_130(name):
     code = IMPORTING.replace("{name}", name)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "tensormetrics: interrupted\n")
 
 
-def test_ctrl_c_is_as_before_after_the_import():
+def test_import_restores_the_ctrl_c_handler():
     code = "import signal, tensormetrics.__main__\nprint(signal.getsignal(signal.SIGINT) is signal.default_int_handler)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "True\n"

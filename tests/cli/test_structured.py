@@ -1,4 +1,4 @@
-"""`tensormetrics structured`, `coref`, `ner` and `amr` on files written here."""
+"""`tensormetrics structured`, `coref`, `ner` and `amr` on small files."""
 
 import json
 
@@ -67,7 +67,7 @@ SCHEMA_OPTION = ["--schema", "schema_of_documents.py:Doc"]
         (["amr", "p.amr", "r.amr"], {"precision": 5 / 7, "recall": 5 / 6, "exact": 1.0}),
     ],
 )
-def test_hand_worked_scores(folder, arguments, expected):
+def test_structured_scores_equal_values_by_hand(folder, arguments, expected):
     if arguments[0] == "amr":
         pytest.importorskip("penman")
     result = run(folder, *arguments, "--replicates", "20", "--json", "o.json", "--plot", "o.png")
@@ -92,7 +92,7 @@ def test_hand_worked_scores(folder, arguments, expected):
          "--schema: {}/x.py:Doc cannot be imported: SystemExit: 3"),
     ],
 )  # fmt: skip
-def test_bad_schemas_are_one_line_and_status_2(folder, name, text, arguments, message):
+def test_structured_bad_schemas_exit_with_status_2_and_one_line(folder, name, text, arguments, message):
     (folder / name).write_text(text)
     result = run(folder, *arguments)
     assert (result.exit_code, result.stderr) == (2, f"tensormetrics: {message.format(folder)}\n")
@@ -104,7 +104,7 @@ def test_sentences_without_entities_score_0(folder):
     assert json.loads(result.stdout)["scores"]["f1"] == {"value": 0}
 
 
-def test_labels_may_stand_before_the_prefix(folder):
+def test_ner_suffix_reads_labels_before_the_prefix(folder):
     for name in ("p", "r"):
         tags = (folder / f"{name}.bio").read_text()
         for label in ("PER", "LOC"):
@@ -179,7 +179,7 @@ class Doc:
 
 
 @pytest.mark.parametrize("kind", CLASSES)
-def test_every_kind_of_record_is_a_schema(folder, kind):
+def test_structured_accepts_every_kind_of_record_as_schema(folder, kind):
     if (package := kind.split()[0]) in ("attrs", "msgspec", "pydantic"):
         pytest.importorskip(package)
     (folder / "kind.py").write_text(CLASSES[kind])
@@ -190,7 +190,7 @@ def test_every_kind_of_record_is_a_schema(folder, kind):
     assert result.exit_code == 0, result.output
     scores = json.loads(result.stdout)["scores"]
     assert (scores["micro-precision"]["value"], scores["micro-recall"]["value"]) == (0.5, 1)
-    for wrong, said in {
+    for wrong, message in {
         '{"mentions": [{"left": "1"}]}': "int",
         '{"mentions": [{}]}': "left",
         "3": "wanted an object",
@@ -199,19 +199,19 @@ def test_every_kind_of_record_is_a_schema(folder, kind):
         result = run(folder, "structured", "x.jsonl", "y.jsonl", *schema)
         assert (result.exit_code, len(result.stderr.splitlines())) == (2, 1)
         assert result.stderr.startswith(f"tensormetrics: {folder}/x.jsonl, line 1: ")
-        assert said in result.stderr
+        assert message in result.stderr
     (folder / "x.jsonl").write_text('{"mentions": [{"left": 1, "right": 2}, {"left": 2}], "more": 1}\n')
     assert run(folder, "structured", "x.jsonl", "y.jsonl", *schema).exit_code == 0  # other keys are ignored
 
 
-def test_a_schema_that_is_no_record_is_refused(folder):
+def test_structured_schema_of_other_type_is_refused(folder):
     (folder / "kind.py").write_text("Doc = list\n")
     result = run(folder, "structured", "p.jsonl", "r.jsonl", "--schema", "kind.py:Doc")
     assert result.exit_code == 2
     assert f"--schema: got {folder}/kind.py:Doc, which is <class 'list'>, wanted a dataclass, a N" in result.stderr
 
 
-def test_a_field_called_metric_is_no_metric(folder):
+def test_structured_field_named_metric_is_scored(folder):
     (folder / "kind.py").write_text(
         "from dataclasses import dataclass\n@dataclass\nclass Doc:\n    metric: str = 'm'\n"
     )
@@ -221,19 +221,19 @@ def test_a_field_called_metric_is_no_metric(folder):
 
 
 @pytest.mark.parametrize("value", ["1.7", '"1"', "true", "null"])
-def test_nothing_is_turned_into_an_int(folder, value):
+def test_structured_values_are_not_converted_to_int(folder, value):
     (folder / "x.jsonl").write_text(f'{{"mentions": [{{"left": {value}, "right": 2}}]}}\n')
     result = run(folder, "structured", "x.jsonl", "r.jsonl", *SCHEMA_OPTION)
     assert result.exit_code == 2 and "line 1: mentions[0].left: got " in result.stderr
 
 
-def test_a_class_without_a_metric_gets_one(folder):
+def test_structured_class_without_metric_gets_a_default(folder):
     (folder / "w.jsonl").write_text('{"words": ["a", "b"]}\n')
     result = run(folder, "structured", "w.jsonl", "w.jsonl", "--schema", "schema_of_documents.py:Bag")
     assert result.exit_code == 0 and "micro-f1         1.0000" in result.stdout
 
 
-def test_answers_of_another_form_are_wrong_or_empty(folder):
+def test_structured_invalid_answers_are_wrong_or_empty(folder):
     (folder / "bag.py").write_text(
         "from dataclasses import dataclass\n\n@dataclass\nclass Bag:\n    words: list[str]\n"
     )
@@ -246,11 +246,11 @@ def test_answers_of_another_form_are_wrong_or_empty(folder):
     assert (result.exit_code, result.stderr) == (2, refused)
     result = run(folder, *files, "--on-invalid", "empty", "--plot", "o.png", "--json", "o.json")
     assert result.exit_code == 0, result.output
-    scores = {name: found["value"] for name, found in json.loads((folder / "o.json").read_text())["scores"].items()}
+    scores = {name: score["value"] for name, score in json.loads((folder / "o.json").read_text())["scores"].items()}
     assert (scores["micro-precision"], scores["micro-recall"]) == (2 / 3, 0.4)
     assert (scores["invalid"], scores["invalid_fields"]) == (2, 1)
     result = run(folder, *files, "--on-invalid", "wrong", "--json", "o.json")
-    scores = {name: found["value"] for name, found in json.loads((folder / "o.json").read_text())["scores"].items()}
+    scores = {name: score["value"] for name, score in json.loads((folder / "o.json").read_text())["scores"].items()}
     assert (scores["micro-precision"], scores["micro-recall"]) == (2 / 5, 0.4)
     (folder / "fenced.jsonl").write_text(json.dumps(f"Sure:\n```json\n{good}```") + f"\n{good * 4}\n\n")
     result = run(folder, "structured", "fenced.jsonl", *files[2:])

@@ -19,7 +19,7 @@ def invoke(tmp_path, monkeypatch):
     return lambda *arguments: CliRunner().invoke(main, ["trec", "run.txt", "qrels.txt", *arguments])
 
 
-def test_table(invoke):
+def test_trec_table_shows_intervals_and_queries(invoke):
     result = invoke(
         "--metric", "recip_rank", "--metric", "num_ret", "--per-query", "--replicates", "200", "--confidence", "0.9"
     )
@@ -30,7 +30,7 @@ def test_table(invoke):
     assert "2 items: the interval rests on the range of the scores" in result.stderr
 
 
-def test_json_and_picture(invoke, tmp_path):
+def test_trec_json_and_plot_have_scores(invoke, tmp_path):
     result = invoke("--json", "o.json", "--plot", "o.png", "--complete", "--replicates", "100")
     assert result.exit_code == 0, result.output
     answer = json.loads((tmp_path / "o.json").read_text())
@@ -39,6 +39,6 @@ def test_json_and_picture(invoke, tmp_path):
     assert (tmp_path / "o.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_bad_options(invoke):
+def test_trec_unknown_metric_is_refused(invoke):
     result = invoke("--metric", "ndgc")
     assert result.exit_code == 2 and result.stderr.startswith("tensormetrics: --metric: got 'ndgc', wanted some of map")

@@ -9,7 +9,7 @@ LeaceFitter = pytest.importorskip("concept_erasure").LeaceFitter
 
 
 @pytest.mark.parametrize(("rows", "dims", "classes"), [(500, 20, 2), (700, 33, 5), (30, 64, 3)])
-def test_leace(rows, dims, classes, generator):
+def test_leace_equals_concept_erasure_eraser(rows, dims, classes, generator):
     labels = torch.randperm(rows, generator=generator) % classes
     mix, means = (torch.randn(n, dims, generator=generator, dtype=torch.float64) for n in (dims, classes))
     vectors = torch.randn(rows, dims, generator=generator, dtype=torch.float64) @ mix + means[labels] + 3

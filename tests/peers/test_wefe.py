@@ -1,4 +1,4 @@
-"""Agreement with WEFE 1.0.1, where it is right."""
+"""Agreement with WEFE 1.0.1, where its results are correct."""
 
 import warnings
 
@@ -17,20 +17,20 @@ with warnings.catch_warnings():
     from wefe.word_embedding_model import WordEmbeddingModel
 
 pytestmark = pytest.mark.filterwarnings("ignore")
-SETS = {name: [f"{name}{i}" for i in range(words)] for name, words in zip("TUVABC", (7, 5, 6, 8, 9, 4), strict=True)}
-WORDS = sum(SETS.values(), [])
+SETS = {name: [f"{name}{i}" for i in range(size)] for name, size in zip("TUVABC", (7, 5, 6, 8, 9, 4), strict=True)}
+VOCABULARY = sum(SETS.values(), [])
 
 
 @pytest.fixture
 def models(generator):
-    vectors = torch.randn(len(WORDS), 20, generator=generator, dtype=torch.float64).numpy()
+    vectors = torch.randn(len(VOCABULARY), 20, generator=generator, dtype=torch.float64).numpy()
     keyed = gensim.models.KeyedVectors(20, dtype=np.float64)
-    keyed.add_vectors(WORDS, vectors)
+    keyed.add_vectors(VOCABULARY, vectors)
     return association.WordEmbeddingModel(keyed, "drawn"), WordEmbeddingModel(keyed, "drawn")
 
 
 def both(kind, targets, attributes):
-    """The same query for either package."""
+    """Make one query with the `Query` class of either package."""
     return kind([SETS[n] for n in targets], [SETS[n] for n in attributes], list(targets), list(attributes))
 
 
@@ -39,13 +39,13 @@ def flat(values):
 
 
 def check(ours, theirs, rtol=1e-10):
-    """Every number of the result that both have, and the keys of dictionaries."""
+    """Compare all numbers that both results contain, and the keys of dictionaries."""
     for key in ours.keys() & theirs.keys() - {"query_name", "p_value"}:
-        got, wanted = ours[key], theirs[key]
+        got, expected = ours[key], theirs[key]
         if isinstance(got, dict):
-            assert got.keys() == wanted.keys()
-            got, wanted = flat(got), flat({name: wanted[name] for name in got})
-        np.testing.assert_allclose(got, wanted, rtol=rtol, atol=1e-12, err_msg=key)
+            assert got.keys() == expected.keys()
+            got, expected = flat(got), flat({name: expected[name] for name in got})
+        np.testing.assert_allclose(got, expected, rtol=rtol, atol=1e-12, err_msg=key)
     assert ours["query_name"] == theirs["query_name"]
 
 
@@ -59,28 +59,28 @@ def check(ours, theirs, rtol=1e-10):
         ("MAC", "TUV", "ABC", {}),
     ],
 )
-def test_run_query(metric, targets, attributes, options, models):
+def test_run_query_equals_wefe_results(metric, targets, attributes, options, models):
     ours = getattr(association, metric)().run_query(both(association.Query, targets, attributes), models[0], **options)
     theirs = getattr(metrics, metric)().run_query(both(Query, targets, attributes), models[1], **options)
     check(ours, theirs)
 
 
-def test_rnd_by_cosines_is_theirs_by_similarity(models):
+def test_rnd_by_cosine_similarity_equals_wefe(models):
     ours = association.RND().run_query(both(association.Query, "TU", "A"), models[0], distance="cos_similarity")
     theirs = metrics.RND().run_query(both(Query, "TU", "A"), models[1], distance="cos")
     check(ours, theirs)
 
 
-def test_ripa_of_lists_of_one_length(models):
+def test_ripa_of_lists_of_one_length_equals_wefe(models):
     sets = [SETS["U"], SETS["V"][:5]]
     ours = association.RIPA().run_query(association.Query(sets, [SETS["A"]]), models[0])
     theirs = metrics.RIPA().run_query(Query(sets, [SETS["A"]]), models[1])
     assert ours["result"] == pytest.approx(theirs["result"], rel=1e-10)
-    for word, values in theirs["word_values"].items():
-        assert ours["word_values"][word] == pytest.approx(values, rel=1e-10)
+    for key, values in theirs["word_values"].items():
+        assert ours["word_values"][key] == pytest.approx(values, rel=1e-10)
 
 
-def test_rnsb_fitted_to_the_end(models):
+def test_rnsb_fitted_to_convergence_equals_wefe(models):
     params = {"solver": "liblinear", "tol": 1e-12, "max_iter": 1_000_000}
     ours = association.RNSB().run_query(both(association.Query, "TUV", "AB"), models[0])
     theirs = metrics.RNSB().run_query(both(Query, "TUV", "AB"), models[1], holdout=False, estimator_params=params)
@@ -88,7 +88,7 @@ def test_rnsb_fitted_to_the_end(models):
 
 
 @pytest.mark.parametrize("metric", ["WEAT", "RND", "ECT"])
-def test_run_queries(metric, models):
+def test_run_queries_equals_wefe_tables(metric, models):
     queries = (both(kind, "TUV", "ABC") for kind in (association.Query, Query))
     options = {"generate_subqueries": True, "aggregate_results": True}
     ours = association.run_queries(getattr(association, metric), [next(queries)], [models[0]], **options)
@@ -97,7 +97,7 @@ def test_run_queries(metric, models):
     np.testing.assert_allclose(ours, theirs, rtol=1e-10, atol=1e-12)
 
 
-def test_rankings(models):
+def test_rankings_equal_wefe_rankings(models):
     queries = [both(association.Query, "TUV", "ABC")]
     other = association.WordEmbeddingModel(models[0].to(dtype=torch.float32), "narrow")
     tables = [

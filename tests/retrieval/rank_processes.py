@@ -1,4 +1,4 @@
-"""Three processes of one group, started once: each runs what the tests of several ranks want to see."""
+"""Processes of one group of three ranks, started once for all tests that compare results of several ranks."""
 
 import importlib
 import warnings
@@ -14,7 +14,7 @@ MODULES = ("test_kmeans", "test_retrieval_not_finite", "test_sharded", "test_spr
 
 def run_rank(rank, folder):
     warnings.simplefilter("error")
-    warnings.filterwarnings("ignore", "memory_budget: got")  # many blocks of few rows are the point
+    warnings.filterwarnings("ignore", "memory_budget: got")  # the tests need many blocks of few rows
     torch.set_num_threads(1)
     ring_pass.FEWEST = 8
     dist.init_process_group("gloo", init_method=f"file://{folder}/rendezvous", rank=rank, world_size=3)

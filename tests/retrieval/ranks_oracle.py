@@ -1,11 +1,11 @@
-"""Ranks of the relevant references by their definition, one query at a time, in numpy float64; families of inputs."""
+"""Reference implementation of the ranks of relevant references in NumPy float64, and families of difficult inputs."""
 
 import numpy as np
 from retrieval_oracle import delta
 
 
 def families(n, dim=6):
-    """Embeddings in which ties, rounding or a wide range make the order of neighbours hard to get right."""
+    """Return embeddings by name whose ties, rounding or wide range make the order of neighbors difficult."""
     random = np.random.RandomState(5)
     gaussian = random.standard_normal((n, dim))
     outliers = gaussian.copy()
@@ -28,13 +28,14 @@ def families(n, dim=6):
 
 
 def ranks(query, reference, relevant, ignored, distance="l2", ties="index", depth=None):
-    """relevant: gains (Q, N), 0 = not; ignored: (Q, N) with the query itself. Ranks, gains and candidates, as lists."""
+    # relevant: (Q, N) gains, 0 = irrelevant  ignored: (Q, N), includes the query itself
+    """Return ranks and gains of the relevant references and the number of candidates of each query as lists."""
     query, reference = np.float64(query), np.float64(reference)
     result = []
-    for row, gain, hidden in zip(query, np.float64(relevant), ignored, strict=True):
-        d = delta(row, reference, distance)
-        first = {"index": gain * 0, "optimistic": gain == 0, "pessimistic": gain > 0}[ties]
-        order = [j for j in np.lexsort((np.arange(len(d)), first, d)) if not hidden[j]]
-        found = [(rank, gain[j]) for rank, j in enumerate(order, 1) if gain[j] > 0 and rank <= (depth or rank)]
-        result.append(([rank for rank, _ in found], [g for _, g in found], len(order)))
+    for row, gain, is_ignored in zip(query, np.float64(relevant), ignored, strict=True):
+        distances = delta(row, reference, distance)
+        tie_key = {"index": gain * 0, "optimistic": gain == 0, "pessimistic": gain > 0}[ties]
+        order = [j for j in np.lexsort((np.arange(len(distances)), tie_key, distances)) if not is_ignored[j]]
+        hits = [(rank, gain[j]) for rank, j in enumerate(order, 1) if gain[j] > 0 and rank <= (depth or rank)]
+        result.append(([rank for rank, _ in hits], [hit_gain for _, hit_gain in hits], len(order)))
     return tuple(map(list, zip(*result, strict=True)))

@@ -1,4 +1,4 @@
-"""Golden cases, and the definitions written out in numpy float64, one query at a time."""
+"""Golden cases, and reference implementations in NumPy float64 that process one query at a time."""
 
 import json
 from pathlib import Path
@@ -17,7 +17,7 @@ KNN = AccuracyCalculator().requires_knn()
 
 
 def data(items=60, classes=5):
-    """Overlapping classes; the last item is lone."""
+    """Draw overlapping classes; no other item has the label of the last item."""
     labels = torch.arange(items) % classes
     labels[-1] = 99  # lone
     return torch.randn(classes, 6)[labels % classes] + torch.randn(items, 6), labels
@@ -28,20 +28,20 @@ def cases(kind):
 
 
 def case_rows(case):
-    """Embeddings and labels of a golden case."""
+    """Return embeddings and labels of a golden case."""
     if "generator" in case:
         g = case["generator"]
         labels = np.arange(g["n"]) % g["classes"]
-        centres = np.random.RandomState(g["seed"]).standard_normal((g["classes"], g["d"]))
+        centers = np.random.RandomState(g["seed"]).standard_normal((g["classes"], g["d"]))
         noise = np.random.RandomState(g["seed"] + 1).standard_normal((g["n"], g["d"]))
-        return np.float32(g["spread"] * centres[labels] + noise), labels
+        return np.float32(g["spread"] * centers[labels] + noise), labels
     dtype = case.get("cast", case.get("dtype", "float32"))
     rows = TINY if case.get("query") == "tiny" else np.array(case["embeddings"])
     return rows.astype(dtype), np.array(case.get("labels", TINY_LABELS))
 
 
 def pairwise_sum(terms):
-    """Over the last axis, by halves, padded with zeros to a power of two."""
+    """Sum over the last axis by repeated halving, padded with zeros to a power of two."""
     size = 1
     while size < terms.shape[-1]:
         size *= 2
@@ -53,7 +53,8 @@ def pairwise_sum(terms):
 
 
 def delta(query, reference, distance):
-    """Canonical distances of one query (D,) to references (R, D) -> (R,)."""
+    # query: (D,)  reference: (R, D)  ->  (R,)
+    """Return the canonical distances of one query to all references."""
     if distance in ("l2", "sqeuclidean"):
         return pairwise_sum((query - reference) ** 2)
     product = pairwise_sum(query * reference)
@@ -63,8 +64,9 @@ def delta(query, reference, distance):
     return np.array([1 - p / n if n else 1.0 for p, n in zip(product, norms, strict=True)])
 
 
-def neighbours(query, reference, k, distance, self_index=None):
-    """Indices (Q, k) in the order of (distance, index), -1 where none is left, and the distances."""
+def neighbors(query, reference, k, distance, self_index=None):
+    # query: (Q, D)  reference: (R, D)  ->  (Q, k), (Q, k)
+    """Return indices in the order of (distance, index) and distances; missing neighbors have index -1."""
     query, reference = np.float64(query), np.float64(reference)
     indices = np.full((len(query), k), -1)
     distances = np.full((len(query), k), -np.inf if distance == "ip" else np.inf)
@@ -72,13 +74,13 @@ def neighbours(query, reference, k, distance, self_index=None):
         d = delta(row, reference, distance)
         order = [j for j in np.lexsort((np.arange(len(d)), d)) if self_index is None or j != self_index[i]][:k]
         indices[i, : len(order)] = order
-        shown = {"l2": np.sqrt, "ip": np.negative}.get(distance, np.array)
-        distances[i, : len(order)] = shown(d[order])
+        transform = {"l2": np.sqrt, "ip": np.negative}.get(distance, np.array)
+        distances[i, : len(order)] = transform(d[order])
     return indices, distances
 
 
 def scores(ranked_labels, label, relevant):
-    """MAP, MAP@R, MRR, precision@1 and R-precision of one query from the labels of its neighbours, nearest first."""
+    """Return MAP, MAP@R, MRR, precision@1 and R-precision of one query from neighbor labels, nearest first."""
     if not relevant:
         return [np.nan] * 5
     hits, precisions = 0, {}
@@ -86,11 +88,11 @@ def scores(ranked_labels, label, relevant):
         if other == label:
             hits += 1
             precisions[rank] = hits / rank
-    near = [value for rank, value in precisions.items() if rank <= relevant]
+    precisions_within_r = [value for rank, value in precisions.items() if rank <= relevant]
     return [
         sum(precisions.values()) / relevant,
-        sum(near) / relevant,
+        sum(precisions_within_r) / relevant,
         1 / min(precisions, default=np.inf),
         float(ranked_labels[0] == label),
-        len(near) / relevant,
+        len(precisions_within_r) / relevant,
     ]

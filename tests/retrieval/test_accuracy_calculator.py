@@ -6,7 +6,7 @@ import re
 import numpy as np
 import pytest
 import torch
-from retrieval_oracle import TINY, TINY_LABELS, case_rows, cases, neighbours, scores
+from retrieval_oracle import TINY, TINY_LABELS, case_rows, cases, neighbors, scores
 from torchmetrics import MetricCollection
 
 from tensormetrics import retrieval
@@ -23,20 +23,20 @@ NAMES = (
 DEFAULT = ("AMI", "NMI", *NAMES)
 
 
-def clusters(items=120, classes=5, dtype=torch.float32, device="cpu"):
+def make_clusters(items=120, classes=5, dtype=torch.float32, device="cpu"):
     labels = torch.arange(items) % classes
     return (torch.randn(classes, 6)[labels] + torch.randn(items, 6)).to(device, dtype), labels.to(device)
 
 
-def oracle(query, query_labels, reference, reference_labels, ref_includes_query, distance="l2", k=None):
-    own = np.arange(len(query)) if ref_includes_query else None
+def mean_scores_by_loops(query, query_labels, reference, reference_labels, ref_includes_query, distance="l2", k=None):
+    self_index = np.arange(len(query)) if ref_includes_query else None
     k = k or len(reference)
-    indices, _ = neighbours(query, reference, k, distance, own)
-    rows = []
+    indices, _ = neighbors(query, reference, k, distance, self_index)
+    query_scores = []
     for row, label in zip(indices, query_labels, strict=True):
         ranked = [reference_labels[j] for j in row if j >= 0]
-        rows.append(scores(ranked, label, sum(r == label for r in reference_labels) - ref_includes_query))
-    return dict(zip(NAMES, np.nanmean(rows, 0), strict=True))
+        query_scores.append(scores(ranked, label, sum(r == label for r in reference_labels) - ref_includes_query))
+    return dict(zip(NAMES, np.nanmean(query_scores, 0), strict=True))
 
 
 GOLDEN = {**cases("get_accuracy"), **cases("metrics")}
@@ -44,118 +44,120 @@ DIVIDED_BY_MIN = "mean_average_precision_at_"  # k; see test_query_metrics
 
 
 @pytest.mark.parametrize("case", GOLDEN.values(), ids=GOLDEN.keys())
-def test_golden(case, device):
+def test_get_accuracy_golden_cases_match_expected_values(case, device):
     rows, labels = case_rows(case)
-    sides = [torch.tensor(rows, device=device), labels]
+    inputs = [torch.tensor(rows, device=device), labels]
     if "reference" in case:
-        sides += [np.array(case["reference"], dtype=rows.dtype), case["reference_labels"]]
+        inputs += [np.array(case["reference"], dtype=rows.dtype), case["reference_labels"]]
     names = tuple(name for name in case["expected"] if not re.fullmatch(rf"{DIVIDED_BY_MIN}\d+", name))
     options = {"include": names, **case.get("options", {})}
     if "label_comparison" in case:
         options["label_comparison_fn"] = lambda x, y: (x[..., 0] == y[..., 0]) & (x[..., 1] == y[..., 1])
     calculator = AccuracyCalculator(**options)
     expected = {name: math.nan if value is None else value for name, value in case["expected"].items()}
-    got = calculator.get_accuracy(*sides)
-    assert got == pytest.approx({name: expected[name] for name in got}, abs=1e-12, nan_ok=True)
+    actual = calculator.get_accuracy(*inputs)
+    assert actual == pytest.approx({name: expected[name] for name in actual}, abs=1e-12, nan_ok=True)
     for name, values in case.get("per_query", {}).items():
-        wanted = [math.nan if value is None else value for value in values]
-        if name in got:
-            assert calculator.last.scores[name].tolist() == pytest.approx(wanted, abs=1e-12, nan_ok=True)
+        expected_values = [math.nan if value is None else value for value in values]
+        if name in actual:
+            assert calculator.last.scores[name].tolist() == pytest.approx(expected_values, abs=1e-12, nan_ok=True)
 
 
 @pytest.mark.parametrize("distance", ["l2", "sqeuclidean", "ip", "cosine"])
 @pytest.mark.parametrize("k", [None, 7])
-def test_loops(distance, k, device):
-    x, labels = clusters(device=device)
-    labels[::11] = 10 + torch.arange(len(labels[::11]), device=device)  # some are lone
+def test_get_accuracy_random_clusters_equals_loops(distance, k, device):
+    x, labels = make_clusters(device=device)
+    labels[::11] = 10 + torch.arange(len(labels[::11]), device=device)  # some queries have no relevant reference
     calculator = AccuracyCalculator(exclude=["AMI", "NMI"], distance=distance, k=k)
-    values, numbers = x.cpu().numpy(), labels.tolist()
-    for sides, includes in (
+    embeddings, label_list = x.cpu().numpy(), labels.tolist()
+    for inputs, ref_includes_query in (
         ((x[:30], labels[:30], x[30:], labels[30:]), False),
         ((x[:30], labels[:30], x, labels), True),
     ):
-        got = calculator.get_accuracy(*sides, includes)
-        start = 0 if includes else 30
-        expected = oracle(values[:30], numbers[:30], values[start:], numbers[start:], includes, distance, k)
-        assert got == pytest.approx(expected, abs=1e-12)
+        actual = calculator.get_accuracy(*inputs, ref_includes_query)
+        start = 0 if ref_includes_query else 30
+        expected = mean_scores_by_loops(
+            embeddings[:30], label_list[:30], embeddings[start:], label_list[start:], ref_includes_query, distance, k
+        )
+        assert actual == pytest.approx(expected, abs=1e-12)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64], ids=str)
 @pytest.mark.parametrize("budget", [None, 10_000])
 def test_update_and_compute_equal_get_accuracy(dtype, budget, device):
-    x, labels = clusters(dtype=dtype, device=device)
+    x, labels = make_clusters(dtype=dtype, device=device)
     calculator = AccuracyCalculator(memory_budget=budget)
     for start in range(0, 120, 37):
         calculator.update(x[start : start + 37], labels[start : start + 37])
-    whole = calculator.get_accuracy(x, labels)
+    expected = calculator.get_accuracy(x, labels)
     computed = calculator.compute()
-    assert {name: float(value) for name, value in computed.items()} == whole
+    assert {name: float(value) for name, value in computed.items()} == expected
     assert all(value.dtype == torch.float64 and value.shape == () for value in computed.values())
     first, second = AccuracyCalculator(), AccuracyCalculator()
     first.update(x[:50], labels[:50])
     second.update(x[50:], labels[50:])
     first.merge_state(second)
-    assert {name: float(value) for name, value in first.compute().items()} == whole
+    assert {name: float(value) for name, value in first.compute().items()} == expected
 
 
-def test_arrays_and_lists(device):
+def test_get_accuracy_arrays_and_lists_equal_tensors(device):
     expected = AccuracyCalculator().get_accuracy(torch.tensor(TINY, device=device), TINY_LABELS)
-    frozen = TINY[::-1].copy()[::-1]  # with a negative stride
-    frozen.flags.writeable = False
+    read_only = TINY[::-1].copy()[::-1]  # has a negative stride
+    read_only.flags.writeable = False
     for rows, labels in (
         (TINY, TINY_LABELS.astype(np.int16)),
         (TINY.tolist(), TINY_LABELS.tolist()),
         (TINY.astype(np.float64), TINY_LABELS[:, None]),
         (torch.tensor(TINY), TINY_LABELS.astype(np.float32)),
         (np.stack([TINY, TINY], -1)[..., 0], torch.tensor(TINY_LABELS, dtype=torch.uint8)),
-        (frozen, TINY_LABELS),
+        (read_only, TINY_LABELS),
     ):
         assert AccuracyCalculator().get_accuracy(rows, labels) == pytest.approx(expected, abs=1e-15)
     assert AccuracyCalculator().get_accuracy([[0, 0], [1, 0], [9, 0]], [True, True, False])["r_precision"] == 1
 
 
-def test_close_points_in_lists_stay_apart():
+def test_get_accuracy_close_points_in_lists_stay_distinct():
     points = [[10000.0], [10000.0001], [10000.00021], [10000.0003]]
     assert AccuracyCalculator().get_accuracy(points, [0, 0, 1, 1])["precision_at_1"] == 1
 
 
-def test_selection(device):
+def test_include_and_exclude_select_metrics(device):
     x, labels = torch.tensor(TINY, device=device), torch.tensor(TINY_LABELS, device=device)
-    every = AccuracyCalculator().get_accuracy(x, labels)
-    assert list(every) == sorted(DEFAULT)
+    all_scores = AccuracyCalculator().get_accuracy(x, labels)
+    assert list(all_scores) == sorted(DEFAULT)
     calculator = AccuracyCalculator(include=["precision_at_1", "r_precision"], exclude=("r_precision",))
     calculator.update(x, labels)
     assert calculator.compute().keys() == {"precision_at_1"}
-    assert calculator.get_accuracy(x, labels) == {"precision_at_1": every["precision_at_1"]}
-    assert calculator.get_accuracy(x, labels, include=("r_precision",)) == {"r_precision": every["r_precision"]}
+    assert calculator.get_accuracy(x, labels) == {"precision_at_1": all_scores["precision_at_1"]}
+    assert calculator.get_accuracy(x, labels, include=("r_precision",)) == {"r_precision": all_scores["r_precision"]}
     others = [name for name in DEFAULT if name != "precision_at_1"]
     assert AccuracyCalculator().get_accuracy(x, labels, exclude=others) == {"precision_at_1": 1 / 3}
-    more = ["recall_at_2", "r_precision", "ARI", "precision_at_1"]
-    assert list(AccuracyCalculator(more).get_accuracy(x, labels)) == [
+    names = ["recall_at_2", "r_precision", "ARI", "precision_at_1"]
+    assert list(AccuracyCalculator(names).get_accuracy(x, labels)) == [
         *("precision_at_1", "r_precision", "recall_at_2", "ARI")
     ]
 
 
-def test_never_searches_deeper_than_it_reads(device, monkeypatch):
+def test_search_depth_never_exceeds_depth_of_metrics(device, monkeypatch):
     depths = []
     search = TorchKNN.search
 
-    def recorded(self, query, k, *arguments, **options):
+    def recorded_search(self, query, k, *arguments, **options):
         depths.append(k)
         return search(self, query, k, *arguments, **options)
 
-    monkeypatch.setattr(TorchKNN, "search", recorded)
+    monkeypatch.setattr(TorchKNN, "search", recorded_search)
     x, labels = torch.tensor(TINY, device=device), torch.tensor(TINY_LABELS, device=device)
-    at_r = ("mean_average_precision_at_r", "r_precision", "recall_at_2")
+    shallow_names = ("mean_average_precision_at_r", "r_precision", "recall_at_2")
     for k in (None, "max_bin_count", 3, np.int64(50)):
-        AccuracyCalculator(at_r, k=k).get_accuracy(x, labels)
+        AccuracyCalculator(shallow_names, k=k).get_accuracy(x, labels)
     AccuracyCalculator(k=2, include=("precision_at_1",)).get_accuracy(x, labels)
     AccuracyCalculator(NAMES, k=8).get_accuracy(x, labels)
     AccuracyCalculator(NAMES, k=50).get_accuracy(x, labels)
     assert depths == [3, 3, 3, 3, 1, 8, 9]
 
 
-def test_a_small_k_is_a_lower_bound_and_says_so(caplog):
+def test_small_k_warns_of_lower_bounds(caplog):
     AccuracyCalculator(k=2, include=("precision_at_1",)).get_accuracy(TINY, TINY_LABELS)
     assert caplog.messages == []
     AccuracyCalculator(k=2).get_accuracy(TINY, TINY_LABELS)
@@ -169,24 +171,24 @@ def test_a_small_k_is_a_lower_bound_and_says_so(caplog):
     ]
     caplog.clear()
     AccuracyCalculator(["ndcg_at_5"], k="max_bin_count").get_accuracy(TINY, TINY_LABELS)
-    (told,) = caplog.messages
-    assert told == "k=3 is below the 5 neighbours that are looked at by ndcg_at_5: lower bounds; write k=None"
+    (message,) = caplog.messages
+    assert message == "k=3 is below the 5 neighbours that are looked at by ndcg_at_5: lower bounds; write k=None"
 
 
-def test_nothing_to_score(caplog, device):
+def test_get_accuracy_without_relevant_references_is_nan(caplog, device):
     x = torch.tensor(TINY, device=device)
     calculator = AccuracyCalculator([*NAMES, "median_rank", "nearest_centroid_accuracy"])
-    for sides in ((x, range(10)), (x, [0] * 10, x[:0], []), (x[:1], [0])):
-        assert all(math.isnan(value) for value in calculator.get_accuracy(*sides).values())
+    for inputs in ((x, range(10)), (x, [0] * 10, x[:0], []), (x[:1], [0])):
+        assert all(math.isnan(value) for value in calculator.get_accuracy(*inputs).values())
     assert set(caplog.messages) == {"no query has a relevant reference: every metric of neighbours is NaN"}
     caplog.clear()
-    got = AccuracyCalculator().get_accuracy(x[:0], [], x, range(10))
-    assert got.keys() == set(DEFAULT) and all(math.isnan(value) for value in got.values())
+    actual = AccuracyCalculator().get_accuracy(x[:0], [], x, range(10))
+    assert actual.keys() == set(DEFAULT) and all(math.isnan(value) for value in actual.values())
     assert caplog.messages == ["there is no query: every metric is NaN"]
     assert list(AccuracyCalculator(NAMES, return_per_class=True).get_accuracy(x[:0], []).values()) == [[]] * 5
 
 
-def test_kinds_of_labels(device):
+def test_get_accuracy_labels_of_any_dtype_compare_exactly(device):
     x = torch.tensor([[0.0], [0.1], [10.0], [10.1]], device=device)
     calculator = AccuracyCalculator(include=("precision_at_1",))
     for labels, value in (
@@ -198,25 +200,25 @@ def test_kinds_of_labels(device):
         calculator.update(x, torch.tensor(labels, dtype=torch.float64 if value == 0.5 else None, device=device))
         assert calculator.compute() == {"precision_at_1": value}
         calculator.reset()
-    mixed = calculator.get_accuracy(x, [0, 0, 1, 1], x, np.float32([0, 0, 1, 1]))
-    assert mixed == {"precision_at_1": 1}
+    mixed_dtypes = calculator.get_accuracy(x, [0, 0, 1, 1], x, np.float32([0, 0, 1, 1]))
+    assert mixed_dtypes == {"precision_at_1": 1}
 
 
-def test_other_searches(device):
-    x, labels = clusters(device=device)
+def test_knn_func_replaces_built_in_search(device):
+    x, labels = make_clusters(device=device)
     calls = []
 
-    def brute(query, k, reference, ref_includes_query):
+    def brute_force(query, k, reference, ref_includes_query):
         calls.append((len(query), k, ref_includes_query))
-        delta = torch.cdist(query.double(), reference.double(), compute_mode="donot_use_mm_for_euclid_dist")
+        distances = torch.cdist(query.double(), reference.double(), compute_mode="donot_use_mm_for_euclid_dist")
         if ref_includes_query:
-            delta.diagonal().fill_(torch.inf)
-        return delta.topk(k, largest=False)
+            distances.diagonal().fill_(torch.inf)
+        return distances.topk(k, largest=False)
 
-    for k, columns in ((None, 119), ("max_bin_count", 23), (5, 5), (500, 119)):
-        got = AccuracyCalculator(NAMES, k=k, knn_func=brute).get_accuracy(x, labels)
-        assert got == pytest.approx(AccuracyCalculator(NAMES, k=k).get_accuracy(x, labels), rel=1e-14)
-        assert calls.pop() == (120, columns, True)
+    for k, num_columns in ((None, 119), ("max_bin_count", 23), (5, 5), (500, 119)):
+        actual = AccuracyCalculator(NAMES, k=k, knn_func=brute_force).get_accuracy(x, labels)
+        assert actual == pytest.approx(AccuracyCalculator(NAMES, k=k).get_accuracy(x, labels), rel=1e-14)
+        assert calls.pop() == (120, num_columns, True)
     cosine = AccuracyCalculator(NAMES, knn_func=TorchKNN("cosine")).get_accuracy(x, labels)
     assert cosine == AccuracyCalculator(NAMES, distance="cosine").get_accuracy(x, labels)
     for indices, message in (
@@ -224,36 +226,36 @@ def test_other_searches(device):
         (torch.zeros(120, 22).long(), "indices of knn_func: got shape (120, 22), wanted (120, 23)"),
         (torch.full((120, 23), 120), "indices of knn_func: got 120, wanted -1 to 119"),
     ):
-        bad = AccuracyCalculator(NAMES, k=23, knn_func=lambda *_, indices=indices: (indices.float(), indices))
+        invalid = AccuracyCalculator(NAMES, k=23, knn_func=lambda *_, indices=indices: (indices.float(), indices))
         with pytest.raises(ValueError, match=f"^{re.escape(message)}"):
-            bad.get_accuracy(x, labels)
+            invalid.get_accuracy(x, labels)
 
 
-def test_in_a_collection_with_cluster_accuracy(device):
-    x, labels = clusters(device=device)
+def test_metric_collection_with_cluster_accuracy_forms_one_group(device):
+    x, labels = make_clusters(device=device)
     collection = MetricCollection([AccuracyCalculator(), EmbeddingClusterAccuracy()]).to(device)
     for batch in zip(x.split(50), labels.split(50), strict=True):
         collection.update(*batch)
     assert list(collection.compute_groups.values()) == [["AccuracyCalculator", "EmbeddingClusterAccuracy"]]
     values = collection.compute()
     assert values.keys() == {*DEFAULT, "EmbeddingClusterAccuracy"}
-    alone = EmbeddingClusterAccuracy()
-    alone.update(x, labels)
-    assert values["EmbeddingClusterAccuracy"] == alone.compute()
+    cluster_accuracy = EmbeddingClusterAccuracy()
+    cluster_accuracy.update(x, labels)
+    assert values["EmbeddingClusterAccuracy"] == cluster_accuracy.compute()
     assert values["r_precision"] == AccuracyCalculator().get_accuracy(x, labels)["r_precision"]
 
 
 X, Y = torch.zeros(4, 2), torch.zeros(4, dtype=torch.int64)
-NOT_FINITE = torch.tensor([[0, 0], [1, math.inf], [0, 0], [math.nan, 0]])
-KNOWN = (
+NONFINITE = torch.tensor([[0, 0], [1, math.inf], [0, 0], [math.nan, 0]])
+ALL_NAMES = (
     "AMI, NMI, mean_average_precision, mean_average_precision_at_r, mean_reciprocal_rank, precision_at_1,"
     " r_precision, ARI, FMI, cluster_accuracy, completeness, homogeneity, mean_auroc, mean_inp, mean_rank"
     ", median_rank, ndcg, nearest_centroid_accuracy, v_measure, hit_rate_at_{k}, mean_average_precision_a"
     "t_{k}, ndcg_at_{k}, precision_at_{k}, recall_at_{k}"
 )
-BAD_CALLS = {
-    "query: 2 of 4 rows hold NaN or infinity, the first is row 1; wanted finite values": (NOT_FINITE, Y),
-    "reference: 2 of 4 rows hold NaN or infinity, the first is row 1; wanted finite values": (X, Y, NOT_FINITE, Y),
+INVALID_CALLS = {
+    "query: 2 of 4 rows hold NaN or infinity, the first is row 1; wanted finite values": (NONFINITE, Y),
+    "reference: 2 of 4 rows hold NaN or infinity, the first is row 1; wanted finite values": (X, Y, NONFINITE, Y),
     "query_labels: 1 of 4 rows hold NaN or infinity, the first is row 3; wanted finite values": (X, [0, 1, 2, np.nan]),
     "query: got shape (4,), wanted (N, D)": (X[:, 0], Y),
     "query_labels: got shape (4, 2), wanted (N,); for more columns give a label_comparison_fn, or to "
@@ -277,17 +279,17 @@ BAD_CALLS = {
     ),
     "ref_includes_query: row 2 of reference or reference_labels differs from the query's, wanted references that begin "
     "with the queries": (X, Y, X + torch.tensor([[0], [0], [1], [1]]), Y, True),
-    f"include: got 'MAP', wanted names among {KNOWN}": (*(X, Y, None, None, False, ["MAP"]),),
+    f"include: got 'MAP', wanted names among {ALL_NAMES}": (*(X, Y, None, None, False, ["MAP"]),),
 }
 
 
-@pytest.mark.parametrize("message", BAD_CALLS)
-def test_bad_calls(message):
+@pytest.mark.parametrize("message", INVALID_CALLS)
+def test_get_accuracy_invalid_arguments_raise(message):
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
-        AccuracyCalculator().get_accuracy(*BAD_CALLS[message])
+        AccuracyCalculator().get_accuracy(*INVALID_CALLS[message])
 
 
-BAD_OPTIONS = {
+INVALID_OPTIONS = {
     **{
         f"k must be an integer >= 1, None or 'max_bin_count', got {k!r}": {"k": k}
         for k in (0, -1, True, 2.0, "max", np.float32(3))
@@ -298,7 +300,7 @@ BAD_OPTIONS = {
         "knn_func": TorchKNN(),
     },
     "memory_budget: got 0, wanted an integer >= 1": {"memory_budget": 0},
-    f"exclude: got 'MAP', wanted names among {KNOWN}": {"exclude": ("MAP",)},
+    f"exclude: got 'MAP', wanted names among {ALL_NAMES}": {"exclude": ("MAP",)},
     "exclude: got ('r_precision',), which leaves none of r_precision": {
         "include": ("r_precision",),
         "exclude": ("r_precision",),
@@ -306,57 +308,57 @@ BAD_OPTIONS = {
 }
 
 
-@pytest.mark.parametrize("message", BAD_OPTIONS)
-def test_bad_options(message):
+@pytest.mark.parametrize("message", INVALID_OPTIONS)
+def test_init_invalid_options_raise(message):
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
-        AccuracyCalculator(**BAD_OPTIONS[message])
+        AccuracyCalculator(**INVALID_OPTIONS[message])
 
 
-def test_ragged_lists():
+def test_get_accuracy_ragged_lists_raise():
     with pytest.raises(ValueError, match=r"^query: .* inhomogeneous shape"):
         AccuracyCalculator().get_accuracy([[0, 0], [1]], [0, 1])
 
 
-def test_names_are_lists_or_tuples():
+def test_include_string_raises_type_error():
     message = "include: got 'r_precision', wanted a list or tuple of metric names"
     with pytest.raises(TypeError, match=f"^{re.escape(message)}$"):
         AccuracyCalculator(include="r_precision")
 
 
-def test_update_checks_before_it_changes_anything(device):
+def test_update_invalid_input_leaves_state_unchanged(device):
     x, labels = torch.tensor(TINY, device=device), torch.tensor(TINY_LABELS, device=device)
     calculator = AccuracyCalculator()
     calculator.update(x, labels)
     before = calculator.compute()
-    for bad, message in (
+    for invalid_args, message in (
         ((x[:, :1], labels), "embeddings: got shape (10, 1) after (10, 2) with role='both'"),
         ((x, labels.float()), "labels: got rows of shape () and torch.float32 after rows of shape () and torch.int64"),
         ((x, labels[:3]), "lengths differ: embeddings has 10, labels has 3"),
         ((x[0], labels), "embeddings: got shape (2,), wanted (N, D)"),
     ):
         with pytest.raises(ValueError, match=f"^{re.escape(message)}"):
-            calculator.update(*bad)
+            calculator.update(*invalid_args)
         assert len(calculator.embeddings) == len(calculator.labels) == 10
     calculator.update(x[:0], labels[:0])
     assert calculator.compute() == before
 
 
-def test_values_that_are_not_finite_are_refused_in_update_or_in_compute(device):
+def test_nonfinite_embeddings_raise_in_update_or_compute(device):
     x = torch.tensor(TINY, device=device)
     x[4, 1] = torch.nan
     calculator = AccuracyCalculator()
     message = "embeddings: 1 of 10 rows hold NaN or infinity, the first is row 4; wanted finite values"
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         calculator.update(x, TINY_LABELS)
-        assert device.type != "cpu"  # there, no update waits for the device
+        assert device.type != "cpu"  # on the CPU update raises, since it needs no device synchronization
         calculator.compute()
 
 
-def test_every_score_of_ranks_has_a_name():
+def test_rank_score_functions_all_have_metric_names():
     functions = {name: value for name, value in vars(retrieval).items() if inspect.isfunction(value)}
-    of_ranks = {name for name, f in functions.items() if [*inspect.signature(f).parameters][:1] == ["ranks"]}
-    # A curve is no score of a query: its points are hit_rate_at_1, hit_rate_at_2, ...
-    named = [*(score.function for score in RANK_SCORES.values()), *SCORES_AT_K.values()]
-    missing = of_ranks - {"cmc"} - {getattr(function, "func", function).__name__ for function in named}
+    rank_functions = {name for name, f in functions.items() if [*inspect.signature(f).parameters][:1] == ["ranks"]}
+    # The CMC curve is no score of a query; its points are hit_rate_at_1, hit_rate_at_2, ...
+    named_functions = [*(score.function for score in RANK_SCORES.values()), *SCORES_AT_K.values()]
+    missing = rank_functions - {"cmc"} - {getattr(function, "func", function).__name__ for function in named_functions}
     assert not missing, f"write a row for {missing} in calculator/metric_names.py, and AccuracyCalculator knows it"
-    assert len(of_ranks) > 10
+    assert len(rank_functions) > 10

@@ -1,24 +1,24 @@
-"""One protocol: every backend answers every search here alike."""
+"""Protocol of search backends: all backends return the same result for the same search."""
 
 import sys
 
 import numpy as np
 import pytest
 import torch
-from retrieval_oracle import neighbours
+from retrieval_oracle import neighbors
 from torch import distributed as dist
 
 from tensormetrics.retrieval import FaissKNN, KeOpsKNN, ShardedKNN, TorchKNN
 from tensormetrics.retrieval.search.distance import DISTANCES
 
-# A function of the distance, and the package that it needs.
+# Factory with an optional distance, and the package that it needs.
 BACKENDS = {
     "torch": (TorchKNN, None),
     "sharded": (lambda distance="l2": ShardedKNN(knn=TorchKNN(distance)), None),
     "faiss": (lambda distance="l2": FaissKNN(distance=distance), "faiss"),
     "keops": (KeOpsKNN, "pykeops"),
 }
-# Each number of dimensions and rounded k is compiled once: some ten seconds each.
+# KeOps compiles once per dimension and rounded k, which takes about ten seconds.
 PARAMETERS = [pytest.param(name, marks=pytest.mark.slow if name == "keops" else ()) for name in BACKENDS]
 
 
@@ -47,24 +47,24 @@ def rows(device):
 
 
 @pytest.mark.parametrize("distance", DISTANCES)
-def test_order_and_distances(backend, distance, rows):
-    for query, k, reference, includes, self_index in (
+def test_backend_order_and_distances_equal_reference(backend, distance, rows):
+    for query, k, reference, ref_includes_query, self_index in (
         (rows, 4, rows, True, range(40)),
         (rows[:7], 4, rows, True, range(7)),
         (rows[:1], 5, rows[9:], False, None),
     ):
-        distances, indices = backend(distance)(query, k, reference, includes)
-        expected, values = neighbours(query.cpu(), reference.cpu(), k, distance, self_index=self_index)
+        distances, indices = backend(distance)(query, k, reference, ref_includes_query)
+        expected, values = neighbors(query.cpu(), reference.cpu(), k, distance, self_index=self_index)
         assert distances.dtype == torch.float32 and distances.device == indices.device == rows.device
         assert indices.dtype == torch.int64 and np.array_equal(indices.cpu(), expected)
         np.testing.assert_allclose(distances.cpu(), values, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("distance", ["l2", "sqeuclidean", "ip"])
-def test_ties_and_missing_neighbours(backend, distance, device):
+def test_backend_ties_and_missing_neighbors_follow_protocol(backend, distance, device):
     lattice = torch.randint(-1, 2, (19, 3), generator=torch.Generator().manual_seed(2)).float()
     distances, indices = backend(distance)(lattice.to(device), 19, lattice.to(device), True)
-    expected, values = neighbours(lattice, lattice, 19, distance, self_index=range(19))
+    expected, values = neighbors(lattice, lattice, 19, distance, self_index=range(19))
     assert np.array_equal(indices.cpu(), expected) and indices[:, 18].unique().tolist() == [-1]
     assert np.array_equal(distances.cpu(), np.float32(values))
     distances, indices = backend(distance)(lattice[:2].to(device), 4, lattice[:2].to(device), True)
@@ -72,7 +72,7 @@ def test_ties_and_missing_neighbours(backend, distance, device):
     assert distances[:, 1:].unique().tolist() == [-torch.inf if distance == "ip" else torch.inf]
 
 
-def test_no_rows(backend, rows):
+def test_backend_without_rows_returns_padding(backend, rows):
     distances, indices = backend()(rows[:2], 3, rows[:0], False)
     assert indices.tolist() == [[-1] * 3] * 2 and distances.tolist() == [[torch.inf] * 3] * 2
     for k in (3, 50):
@@ -81,28 +81,28 @@ def test_no_rows(backend, rows):
         assert distances.dtype == torch.float32 and indices.dtype == torch.int64
 
 
-def test_self_is_left_out_by_index(backend, device):
+def test_backend_self_index_excludes_only_that_row(backend, device):
     x = torch.tensor([[0.0], [0.0], [5.0], [0.0]], device=device).expand(4, 3)  # duplicates of a query stay
     assert backend()(x, 3, x, True)[1].tolist() == [[1, 3, 2], [0, 3, 2], [0, 1, 3], [0, 1, 2]]
     assert backend()(x[:2], 3, x, True)[1].tolist() == [[1, 3, 2], [0, 3, 2]]
-    own = torch.tensor([3, -1], dtype=torch.int32, device=device)
-    assert backend()(x[:2], 4, x, False, self_index=own)[1].tolist() == [[0, 1, 2, -1], [0, 1, 3, 2]]
+    self_index = torch.tensor([3, -1], dtype=torch.int32, device=device)
+    assert backend()(x[:2], 4, x, False, self_index=self_index)[1].tolist() == [[0, 1, 2, -1], [0, 1, 3, 2]]
 
 
-def test_ignored_references(backend, rows):
+def test_backend_ignore_mask_equals_torch_backend(backend, rows):
     ignore = torch.rand(40, 40, generator=torch.Generator().manual_seed(3)).to(rows.device) < 0.5
     ignore[0] = True
     for options in ({"ignore": ignore}, {"ignore": lambda queries: ignore[queries]}):
         distances, indices = backend()(rows, 5, rows, True, **options)
-        expected, wanted = TorchKNN()(rows, 5, rows, True, ignore=ignore)
-        assert torch.equal(indices, wanted) and indices[0].tolist() == [-1] * 5
-        torch.testing.assert_close(distances, expected)
+        expected_distances, expected_indices = TorchKNN()(rows, 5, rows, True, ignore=ignore)
+        assert torch.equal(indices, expected_indices) and indices[0].tolist() == [-1] * 5
+        torch.testing.assert_close(distances, expected_distances)
     with pytest.raises(ValueError, match=r"^ignore: got shape \(40, 39\), wanted \(40, 40\)$"):
         backend()(rows, 5, rows, True, ignore=ignore[:, 1:])
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.int8, torch.int16], ids=str)
-def test_dtypes_that_float32_holds(backend, dtype, device):
+def test_backend_small_dtypes_return_exact_float32(backend, dtype, device):
     x = torch.tensor([[0], [1], [3], [7]], device=device).expand(4, 3).to(dtype)
     distances, indices = backend("sqeuclidean")(x, 4, x, True)
     assert distances.dtype == torch.float32 and distances[:, :3].tolist() == [
@@ -114,16 +114,16 @@ def test_dtypes_that_float32_holds(backend, dtype, device):
     assert indices.tolist() == [[1, 2, 3, -1], [0, 2, 3, -1], [1, 0, 3, -1], [2, 1, 0, -1]]
 
 
-def test_input_is_only_read(backend, rows):
+def test_backend_search_leaves_input_unchanged(backend, rows):
     expected = backend()(rows, 4, rows, True)
     strided = rows.T.contiguous().T.requires_grad_()
     assert not strided.is_contiguous()
-    for result, wanted in zip(backend()(strided, 4, strided, True), expected, strict=True):
-        assert torch.equal(result, wanted) and not result.requires_grad
+    for result, expected_tensor in zip(backend()(strided, 4, strided, True), expected, strict=True):
+        assert torch.equal(result, expected_tensor) and not result.requires_grad
     assert torch.equal(strided, rows)
 
 
-def test_bad_input(backend, device):
+def test_backend_invalid_input_raises(backend, device):
     x = torch.zeros(3, 2, device=device)
     knn = backend()
 
@@ -173,7 +173,7 @@ def test_bad_input(backend, device):
         (KeOpsKNN, ["pykeops", "pykeops.torch"], "KeOpsKNN needs pykeops: pip install tensormetrics[keops]"),
     ],
 )
-def test_a_missing_package_is_named(make, modules, message, monkeypatch):
+def test_backend_missing_package_raises_with_install_command(make, modules, message, monkeypatch):
     for module in modules:
         monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(ImportError) as error:

@@ -1,4 +1,4 @@
-"""Input that invites a wrong answer: an error in full, or the right answer."""
+"""Inputs that are easily scored wrongly: the full error message or the correct score."""
 
 import math
 import re
@@ -12,16 +12,16 @@ X, Y = torch.tensor([[0.0], [1.0], [3.0], [7.0]]), torch.arange(4)
 RANKS = ["mean_reciprocal_rank", "precision_at_1"]
 
 
-def compared(function, **options):
+def make_calculator(function, **options):
     return AccuracyCalculator(RANKS, label_comparison_fn=function, **options)
 
 
-CALLS = {
+INVALID_CALLS = {
     "query_labels and reference_labels: got shapes (4, 2) and (4,), wanted the same number of columns": lambda: (
-        compared(lambda a, b: (a == b).all(1)).get_accuracy(X, torch.stack([Y, Y], 1), X, Y)
+        make_calculator(lambda a, b: (a == b).all(1)).get_accuracy(X, torch.stack([Y, Y], 1), X, Y)
     ),
     "label_comparison_fn: got shape (16,) and torch.int64 for 16 pairs of labels, wanted a torch.bool for each pair": (
-        lambda: compared(torch.sub, k=1).get_accuracy(X, Y)
+        lambda: make_calculator(torch.sub, k=1).get_accuracy(X, Y)
     ),
     "devices differ: query on cpu, query_labels on cpu, reference on cpu, reference_labels on meta; move them with "
     ".to(device)": lambda: positive_ranks(X, Y, X, Y.to("meta")),
@@ -39,35 +39,36 @@ CALLS = {
 }
 
 
-@pytest.mark.parametrize("message", CALLS)
-def test_message(message):
+@pytest.mark.parametrize("message", INVALID_CALLS)
+def test_invalid_call_raises_documented_message(message):
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
-        CALLS[message]()
+        INVALID_CALLS[message]()
 
 
-def test_missing_neighbours_match_nothing(device):
-    def two_found(query, k, reference, ref_includes_query):
-        nothing = torch.full((len(query), k), -1, device=query.device)
-        nothing[:, :2] = torch.arange(2, device=query.device)
-        return nothing.double(), nothing
+def test_missing_neighbors_never_count_as_hits(device):
+    def search_first_two(query, k, reference, ref_includes_query):
+        indices = torch.full((len(query), k), -1, device=query.device)
+        indices[:, :2] = torch.arange(2, device=query.device)
+        return indices.double(), indices
 
     x, reference = X.to(device), X[:3].to(device)
-    calculator = AccuracyCalculator(["mean_average_precision", "r_precision"], k=9, knn_func=two_found)
-    # The last reference is the only one with label 2, and it is not found.
+    calculator = AccuracyCalculator(["mean_average_precision", "r_precision"], k=9, knn_func=search_first_two)
+    # The last reference is the only one with label 2, and the search does not return it.
     assert calculator.get_accuracy(x, [2] * 4, reference, [0, 1, 2]) == {"mean_average_precision": 0, "r_precision": 0}
 
 
-def test_a_label_that_does_not_match_itself_loses_nothing(device):
+def test_comparison_without_self_match_keeps_all_positives(device):
     labels = torch.tensor([0, 1, 0, 1], device=device)
     names = ["mean_average_precision_at_r", "r_precision"]
-    got = AccuracyCalculator(names, label_comparison_fn=lambda a, b: a != b).get_accuracy(X.to(device), labels)
-    near = [[1, 0, 1], [1, 1, 0], [1, 0, 1], [1, 0, 1]]  # nearest first, whether it has the other label
-    assert got["r_precision"] == sum(sum(row[:2]) / 2 for row in near) / 4
-    assert got["mean_average_precision_at_r"] == (1 / 2 + 1 + 1 / 2 + 1 / 2) / 4
-    assert all(0 <= value <= 1 for value in got.values())
+    scores = AccuracyCalculator(names, label_comparison_fn=lambda a, b: a != b).get_accuracy(X.to(device), labels)
+    # Whether each neighbor, nearest first, has the other label.
+    is_other_label = [[1, 0, 1], [1, 1, 0], [1, 0, 1], [1, 0, 1]]
+    assert scores["r_precision"] == sum(sum(row[:2]) / 2 for row in is_other_label) / 4
+    assert scores["mean_average_precision_at_r"] == (1 / 2 + 1 + 1 / 2 + 1 / 2) / 4
+    assert all(0 <= value <= 1 for value in scores.values())
 
 
-def test_only_lone_queries_with_the_largest_number_of_positives(device, caplog):
-    got = AccuracyCalculator(RANKS, k="max_bin_count").get_accuracy(X.to(device), Y)
-    assert got.keys() == set(RANKS) and all(map(math.isnan, got.values()))
+def test_max_bin_count_with_only_lone_queries_is_nan(device, caplog):
+    scores = AccuracyCalculator(RANKS, k="max_bin_count").get_accuracy(X.to(device), Y)
+    assert scores.keys() == set(RANKS) and all(map(math.isnan, scores.values()))
     assert caplog.messages == ["no query has a relevant reference: every metric of neighbours is NaN"]

@@ -1,4 +1,4 @@
-"""Leading dimensions and masks give what each item gives alone without its padding."""
+"""Leading dimensions and masks: a batch gives the same results as its items without padding."""
 
 import pytest
 import torch
@@ -8,13 +8,13 @@ from tensormetrics.retrieval import TorchKNN, positive_ranks
 from tensormetrics.retrieval.search.distance import DISTANCES
 
 
-def found(rank):
+def nonzero_ranks(rank):
     return [row[row > 0].tolist() for row in rank]
 
 
 @pytest.fixture
 def batch(device):
-    """Two by three self-retrievals of up to nine rows; the padding is NaN."""
+    """Return embeddings, labels and mask of 2 x 3 self-retrievals of up to nine rows; the padding is NaN."""
     mask = torch.rand(2, 3, 9) < 0.7
     mask[1, 2] = False
     x = torch.randn(2, 3, 9, 4).masked_fill(~mask[..., None], torch.nan)
@@ -22,25 +22,31 @@ def batch(device):
 
 
 @pytest.mark.parametrize("distance", ["l2", "cosine", lambda a, b: (a[:, None] - b).abs().sum(2)])
-def test_neighbours_among_rows_that_are_present(distance, batch):
+def test_knn_batch_with_masks_equals_items_without_padding(distance, batch):
     x, _, mask = batch
-    hidden = torch.rand(2, 3, 9, 9, device=x.device) < 0.2
+    ignore = torch.rand(2, 3, 9, 9, device=x.device) < 0.2
     knn = TorchKNN(distance)
-    distances, indices = knn(x, 4, x, True, ignore=hidden, query_mask=mask, reference_mask=mask)
-    assert torch.equal(indices, knn.indices(x, 4, x, True, ignore=hidden, query_mask=mask, reference_mask=mask))
+    distances, indices = knn(x, 4, x, True, ignore=ignore, query_mask=mask, reference_mask=mask)
+    assert torch.equal(indices, knn.indices(x, 4, x, True, ignore=ignore, query_mask=mask, reference_mask=mask))
     assert (indices[~mask] == -1).all() and (distances[~mask] == torch.inf).all()
     for i in range(2):
         for j in range(3):
-            here = mask[i, j].nonzero()[:, 0]
-            rows = x[i, j, here]
-            near, expected = knn(rows, 4, rows, True, ignore=hidden[i, j][here][:, here])
-            expected = torch.where(expected < 0, -1, here[expected.clamp(min=0)] if len(here) else expected)
-            assert torch.equal(indices[i, j, here], expected) and torch.equal(distances[i, j, here], near)
+            valid = mask[i, j].nonzero()[:, 0]
+            rows = x[i, j, valid]
+            expected_distances, expected_indices = knn(rows, 4, rows, True, ignore=ignore[i, j][valid][:, valid])
+            expected_indices = torch.where(
+                expected_indices < 0,
+                -1,
+                valid[expected_indices.clamp(min=0)] if len(valid) else expected_indices,
+            )
+            assert torch.equal(indices[i, j, valid], expected_indices) and torch.equal(
+                distances[i, j, valid], expected_distances
+            )
 
 
 @pytest.mark.parametrize("distance", DISTANCES)
 @pytest.mark.parametrize("budget", [None, 200_000])
-def test_hard_items_are_found_together(distance, budget, device):
+def test_batch_of_difficult_families_equals_separate_items(distance, budget, device):
     items = [torch.tensor(rows, dtype=torch.float32) for rows in families(30, 5).values() if rows.shape[1] == 5]
     x, knn = torch.stack(items).to(device), TorchKNN(distance, memory_budget=budget)
     labels = torch.randint(0, 4, x.shape[:2], device=device)
@@ -49,65 +55,69 @@ def test_hard_items_are_found_together(distance, budget, device):
     for k in (1, 10, 40):
         distances, indices = knn(x, k, x, True)
         for i, rows in enumerate(x):
-            near, expected = knn(rows, k, rows, True)
-            assert torch.equal(indices[i], expected) and torch.equal(distances[i], near)
+            expected_distances, expected_indices = knn(rows, k, rows, True)
+            assert torch.equal(indices[i], expected_indices) and torch.equal(distances[i], expected_distances)
     for i, rows in enumerate(x):
-        assert found(ranks[i]) == found(positive_ranks(rows, labels[i], **options).rank)
+        assert nonzero_ranks(ranks[i]) == nonzero_ranks(positive_ranks(rows, labels[i], **options).rank)
 
 
-def test_kept_references_serve_every_item(device):
+def test_knn_trained_references_are_searched_for_batched_queries(device):
     x = torch.randn(20, 3, device=device)
     query, knn = x[:12].view(3, 4, 3), TorchKNN()
     knn.train(x)
-    own = torch.arange(12, device=device).view(3, 4)
-    distances, indices = knn(query, 5, self_index=own)
+    self_index = torch.arange(12, device=device).view(3, 4)
+    distances, indices = knn(query, 5, self_index=self_index)
     expected = knn(x[:12], 5, ref_includes_query=True)
     assert torch.equal(distances.flatten(0, 1), expected[0]) and torch.equal(indices.flatten(0, 1), expected[1])
     assert knn(query[:0], 5)[1].shape == (0, 4, 5)
 
 
-@pytest.mark.parametrize("form", ["nothing", "ignore", "groups", "gains"])
+@pytest.mark.parametrize("option", ["nothing", "ignore", "groups", "gains"])
 @pytest.mark.parametrize("depth", [None, 3])
-def test_ranks_among_rows_that_are_present(depth, form, batch):
+def test_positive_ranks_batch_with_masks_equals_items_without_padding(depth, option, batch):
     x, labels, mask = batch
     pairs, groups = torch.rand(2, 3, 9, 9, device=x.device), torch.randint(0, 2, (2, 3, 9), device=x.device)
-    options = {"ignore": pairs < 0.3} if form == "ignore" else {"ignore": (groups, groups)} if form == "groups" else {}
-    options |= {"gains": (3 * pairs).floor()} if form == "gains" else {}
+    options = (
+        {"ignore": pairs < 0.3} if option == "ignore" else {"ignore": (groups, groups)} if option == "groups" else {}
+    )
+    options |= {"gains": (3 * pairs).floor()} if option == "gains" else {}
     ranks = positive_ranks(x, labels, query_mask=mask, depth=depth, **options)
     assert ranks.rank.shape[:-1] == (2, 3, 9) and ranks.rank.shape[-1] == ranks.relevant.max()
     assert (ranks.relevant[~mask] == 0).all() and (ranks.candidates[~mask] == 0).all()
     for i in range(2):
         for j in range(3):
-            here = mask[i, j].nonzero()[:, 0]
+            valid = mask[i, j].nonzero()[:, 0]
 
-            def present(value):
+            def select_item(value):
                 if isinstance(value, tuple):
-                    return tuple(side[i, j, here] for side in value)  # noqa: B023
-                return value[i, j][here][:, here]  # noqa: B023
+                    return tuple(tensor[i, j, valid] for tensor in value)  # noqa: B023
+                return value[i, j][valid][:, valid]  # noqa: B023
 
-            one = {name: present(value) for name, value in options.items()}
-            alone = positive_ranks(x[i, j, here], labels[i, j, here], depth=depth, **one)
-            assert found(ranks.rank[i, j, here]) == found(alone.rank)
+            item_options = {name: select_item(value) for name, value in options.items()}
+            expected = positive_ranks(x[i, j, valid], labels[i, j, valid], depth=depth, **item_options)
+            assert nonzero_ranks(ranks.rank[i, j, valid]) == nonzero_ranks(expected.rank)
             for field in ("relevant", "candidates"):
-                assert torch.equal(getattr(ranks, field)[i, j, here], getattr(alone, field))
-            if form == "gains":
-                width = alone.gain.shape[1]
-                assert torch.equal(ranks.gain[i, j, here, :width], alone.gain)
-                assert torch.equal(ranks.ideal[i, j, here, :width], alone.ideal)
+                assert torch.equal(getattr(ranks, field)[i, j, valid], getattr(expected, field))
+            if option == "gains":
+                width = expected.gain.shape[1]
+                assert torch.equal(ranks.gain[i, j, valid, :width], expected.gain)
+                assert torch.equal(ranks.ideal[i, j, valid, :width], expected.ideal)
 
 
-def test_other_references_and_labels_of_two_columns(device):
+def test_positive_ranks_batch_with_two_label_columns_equals_separate_items(device):
     query, reference = torch.randn(3, 5, 2, device=device), torch.randn(3, 8, 2, device=device)
-    labels, others = (torch.randint(0, 2, (3, n, 2), device=device) for n in (5, 8))
-    own = torch.arange(5, device=device).expand(3, 5)
+    labels, reference_labels = (torch.randint(0, 2, (3, n, 2), device=device) for n in (5, 8))
+    self_index = torch.arange(5, device=device).expand(3, 5)
     options = {"label_comparison_fn": lambda a, b: (a == b).all(1)}
-    ranks = positive_ranks(query, labels, reference, others, self_index=own, **options)
+    ranks = positive_ranks(query, labels, reference, reference_labels, self_index=self_index, **options)
     for i in range(3):
-        alone = positive_ranks(query[i], labels[i], reference[i], others[i], self_index=own[i], **options)
-        assert found(ranks.rank[i]) == found(alone.rank)
+        expected = positive_ranks(
+            query[i], labels[i], reference[i], reference_labels[i], self_index=self_index[i], **options
+        )
+        assert nonzero_ranks(ranks.rank[i]) == nonzero_ranks(expected.rank)
 
 
-def test_bad_arguments(device):
+def test_batch_invalid_arguments_raise(device):
     x, labels, mask = torch.zeros(2, 3, 4), torch.zeros(2, 3).long(), torch.ones(2, 3, dtype=torch.bool)
     x, labels, mask = (part.to(device) for part in (x, labels, mask))
     for call, message in (
@@ -154,6 +164,6 @@ def test_bad_arguments(device):
 
 
 @pytest.mark.parametrize("option", ["distance", "ties"])
-def test_unknown_names_are_told_for_small_items_too(option):
+def test_positive_ranks_unknown_option_raises_for_small_items(option):
     with pytest.raises(ValueError, match=f"^{option}: got 'bogus', wanted one of '"):
         positive_ranks(torch.randn(3, 10, 2), torch.arange(10).expand(3, -1) % 2, **{option: "bogus"})

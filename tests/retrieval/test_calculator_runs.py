@@ -1,4 +1,4 @@
-"""How a run goes: levels of labels, what is stored, what is shown while it runs."""
+"""Runs of AccuracyCalculator: label levels, stored dtype, log messages and progress."""
 
 import logging
 import math
@@ -15,47 +15,47 @@ from tensormetrics.retrieval import AccuracyCalculator, PrecisionAtK, TorchKNN
 
 
 @pytest.mark.parametrize("options", [{}, {"k": 9}, {"return_per_class": True}, {"keep": "all"}], ids=str)
-def test_levels_of_labels(options, device):
-    x, labels = (side.to(device) for side in data())
+def test_label_levels_equal_separate_calculators(options, device):
+    x, labels = (tensor.to(device) for tensor in data())
     levels = torch.stack([labels, labels % 2], 1)
     calculator = AccuracyCalculator(label_levels=True, **options)
-    got = calculator.get_accuracy(x, levels)
-    plain = AccuracyCalculator(**options)
+    scores = calculator.get_accuracy(x, levels)
+    single_level = AccuracyCalculator(**options)
     for i, level in enumerate(levels.unbind(1)):
-        for name, value in plain.get_accuracy(x, level).items():
-            assert got.pop(f"{name}_level{i}") == value
-        assert torch.equal(calculator.class_labels[i], plain.class_labels)
-        assert torch.equal(calculator.last.lone[i], plain.last.lone)
-        assert torch.equal(calculator.last.cluster_labels[i], plain.last.cluster_labels)
-        assert (calculator.last.ranks[i] is None) == (plain.last.ranks is None)
-        sure, alone = calculator.interval(replicates=50), plain.interval(replicates=50)
-        for name, estimate in alone.items():
-            for one, other in zip(sure[f"{name}_level{i}"], estimate, strict=True):
-                torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-12, equal_nan=True)
-    assert got == {}
+        for name, value in single_level.get_accuracy(x, level).items():
+            assert scores.pop(f"{name}_level{i}") == value
+        assert torch.equal(calculator.class_labels[i], single_level.class_labels)
+        assert torch.equal(calculator.last.lone[i], single_level.last.lone)
+        assert torch.equal(calculator.last.cluster_labels[i], single_level.last.cluster_labels)
+        assert (calculator.last.ranks[i] is None) == (single_level.last.ranks is None)
+        intervals, expected_intervals = calculator.interval(replicates=50), single_level.interval(replicates=50)
+        for name, estimate in expected_intervals.items():
+            for actual_part, expected_part in zip(intervals[f"{name}_level{i}"], estimate, strict=True):
+                torch.testing.assert_close(actual_part, expected_part, rtol=1e-12, atol=1e-12, equal_nan=True)
+    assert scores == {}
     calculator.update(x[:30], levels[:30])
     calculator.update(x[30:], levels[30:])
-    again = {name: value.tolist() for name, value in calculator.compute().items()}
-    assert again == calculator.get_accuracy(x, levels)
+    computed = {name: value.tolist() for name, value in calculator.compute().items()}
+    assert computed == calculator.get_accuracy(x, levels)
     assert AccuracyCalculator(label_levels=True).get_accuracy(x, labels) == AccuracyCalculator(
         label_levels=True
     ).get_accuracy(x, levels[:, :1])
 
 
-def test_levels_share_one_search(monkeypatch):
-    done, search = [], TorchKNN.search
-    monkeypatch.setattr(TorchKNN, "search", lambda *a, **o: (done.append(a[2]), search(*a, **o))[1])
+def test_label_levels_need_only_one_search(monkeypatch):
+    depths, search = [], TorchKNN.search
+    monkeypatch.setattr(TorchKNN, "search", lambda *a, **o: (depths.append(a[2]), search(*a, **o))[1])
     x, labels = data()
     calculator = AccuracyCalculator(KNN, k=9, label_levels=True)
     calculator.get_accuracy(x.numpy(), torch.stack([labels, labels % 2, labels % 3], 1))
     calculator.update(x, torch.stack([labels, labels % 2], 1))
     calculator.compute()
-    assert done == [9, 9]
+    assert depths == [9, 9]
 
 
 @pytest.mark.parametrize("make", [AccuracyCalculator, lambda **options: PrecisionAtK(1, **options)])
-def test_embeddings_are_stored_in_a_smaller_dtype(make, device):
-    x, labels = (side.to(device) for side in data())
+def test_update_store_dtype_rounds_embeddings(make, device):
+    x, labels = (tensor.to(device) for tensor in data())
     metric = make(store_dtype=torch.float16)
     metric.update(x[:20].double(), labels[:20])
     metric.update(x[20:], labels[20:])
@@ -68,10 +68,10 @@ def test_embeddings_are_stored_in_a_smaller_dtype(make, device):
         make(store_dtype=torch.int64)
     message = "embeddings: 1 of 1 rows hold NaN or infinity, the first is row 0; wanted finite values"
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
-        metric.update(torch.full((1, 6), 1e9), [0])  # above the largest float16
+        metric.update(torch.full((1, 6), 1e9), [0])  # above the largest float16 value
 
 
-def test_a_run_says_what_it_does(caplog):
+def test_get_accuracy_logs_its_search_method(caplog):
     caplog.set_level(logging.INFO, "tensormetrics.retrieval")
     AccuracyCalculator(KNN).get_accuracy(TINY, TINY_LABELS)
     AccuracyCalculator(KNN, k="max_bin_count").get_accuracy(TINY, TINY_LABELS)
@@ -81,7 +81,7 @@ def test_a_run_says_what_it_does(caplog):
     ]
 
 
-def test_progress_is_shown_by_tqdm(capsys):
+def test_progress_with_tqdm_is_written_to_stderr(capsys):
     pytest.importorskip("tqdm")
     AccuracyCalculator(KNN, progress=True).get_accuracy(TINY, TINY_LABELS)
     assert "10/10" in capsys.readouterr().err
@@ -89,16 +89,16 @@ def test_progress_is_shown_by_tqdm(capsys):
     assert capsys.readouterr().err == ""
 
 
-def test_progress_without_tqdm(capsys, monkeypatch):
+def test_progress_without_tqdm_prints_lines(capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "tqdm", None)
     monkeypatch.setattr(_progress, "SECONDS_BETWEEN_LINES", 0.0)
     x, labels = data()
-    got = AccuracyCalculator(KNN, progress=True, memory_budget=60_000).get_accuracy(x, labels)
+    scores = AccuracyCalculator(KNN, progress=True, memory_budget=60_000).get_accuracy(x, labels)
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) > 1 and lines[-1] == "query: 60 of 60"
-    assert got == AccuracyCalculator(KNN).get_accuracy(x, labels)
+    assert scores == AccuracyCalculator(KNN).get_accuracy(x, labels)
 
 
-def test_a_level_without_relevant_references():
-    got = AccuracyCalculator(KNN, label_levels=True).get_accuracy(TINY, np.stack([TINY_LABELS, np.arange(10)], 1))
-    assert not math.isnan(got["r_precision_level0"]) and math.isnan(got["r_precision_level1"])
+def test_label_level_without_relevant_references_is_nan():
+    scores = AccuracyCalculator(KNN, label_levels=True).get_accuracy(TINY, np.stack([TINY_LABELS, np.arange(10)], 1))
+    assert not math.isnan(scores["r_precision_level0"]) and math.isnan(scores["r_precision_level1"])

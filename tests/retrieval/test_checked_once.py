@@ -1,4 +1,4 @@
-"""A value is checked once, at the door: nothing below it asks again."""
+"""Public functions check every input exactly once; internal functions do not repeat the check."""
 
 import sys
 from collections import Counter
@@ -14,62 +14,67 @@ CHECKS = ("as_tensor", "as_embeddings", "check_finite", "check_squares", "labell
 FILE = str(Path(checks.__file__))
 
 
-def checked(call, *tensors):
-    """How often each check was entered with the memory of one of these tensors, by (check, number of the tensor)."""
-    found, places = Counter(), [tensor.data_ptr() for tensor in tensors]
+def count_checks(call, *tensors):
+    """Count calls of each check that receive the memory of a tensor, by (check, index of the tensor)."""
+    counts, pointers = Counter(), [tensor.data_ptr() for tensor in tensors]
 
-    def watch(frame, event, _):
+    def record_call(frame, event, _):
         if event == "call" and frame.f_code.co_filename == FILE and frame.f_code.co_name in CHECKS:
-            given = [
-                v for value in frame.f_locals.values() for v in (value.values() if type(value) is dict else [value])
+            arguments = [
+                argument
+                for value in frame.f_locals.values()
+                for argument in (value.values() if type(value) is dict else [value])
             ]
-            for number, place in enumerate(places):
-                if any(isinstance(v, torch.Tensor) and v.numel() and v.data_ptr() == place for v in given):
-                    found[frame.f_code.co_name, number] += 1
+            for index, pointer in enumerate(pointers):
+                if any(
+                    isinstance(argument, torch.Tensor) and argument.numel() and argument.data_ptr() == pointer
+                    for argument in arguments
+                ):
+                    counts[frame.f_code.co_name, index] += 1
 
-    sys.setprofile(watch)
+    sys.setprofile(record_call)
     try:
         call()
     finally:
         sys.setprofile(None)
-    return found
+    return counts
 
 
 @pytest.fixture
-def sides(device):
+def inputs(device):
     x, y = torch.randn(70, 4, device=device), torch.randn(90, 4, device=device)
     return x, torch.arange(70, device=device) % 5, y, torch.arange(90, device=device) % 5
 
 
-EVERYTHING = (
+NAMES = (
     "mean_average_precision", "precision_at_1", "nearest_centroid_accuracy", "AMI", "NMI", "mean_auroc", "ndcg_at_5",
 )  # fmt: skip
 
 
 @pytest.mark.parametrize("options", [{}, {"k": 3, "exclude": ["mean_auroc"]}, {"k": "max_bin_count"}], ids=str)
-def test_get_accuracy(sides, options):
-    calculator = AccuracyCalculator(EVERYTHING, **options)
-    for call in (lambda: calculator.get_accuracy(*sides), lambda: calculator.get_accuracy(*sides[:2])):
-        found = checked(call, sides[0], sides[2])
-        assert found["check_finite", 0] == found["as_embeddings", 0] == found["check_squares", 0] == 1
-        assert max(found.values()) == 1
+def test_get_accuracy_checks_every_input_once(inputs, options):
+    calculator = AccuracyCalculator(NAMES, **options)
+    for call in (lambda: calculator.get_accuracy(*inputs), lambda: calculator.get_accuracy(*inputs[:2])):
+        counts = count_checks(call, inputs[0], inputs[2])
+        assert counts["check_finite", 0] == counts["as_embeddings", 0] == counts["check_squares", 0] == 1
+        assert max(counts.values()) == 1
 
 
-def test_functions(sides):
-    x, labels, y, others = sides
+def test_public_functions_check_every_input_once(inputs):
+    x, labels, y, reference_labels = inputs
     for call in (
         lambda: positive_ranks(x, labels),
         lambda: positive_ranks(x, labels, depth=3),
-        lambda: positive_ranks(x, labels, y, others),
+        lambda: positive_ranks(x, labels, y, reference_labels),
         lambda: TorchKNN()(x, 3, y, False),
         lambda: TorchKMeans()(x, 5),
     ):
-        found = checked(call, x, y)
-        assert found["as_embeddings", 0] == found["check_squares", 0] == 1 == max(found.values())
+        counts = count_checks(call, x, y)
+        assert counts["as_embeddings", 0] == counts["check_squares", 0] == 1 == max(counts.values())
 
 
-def test_a_metric_checks_what_it_kept_once(sides):
+def test_metric_compute_checks_stored_embeddings_once(inputs):
     metric = AveragePrecision()
-    metric.update(*sides[:2])
-    found = checked(metric.compute, metric.embeddings)
-    assert found == {("check_finite", 0): 1, ("check_squares", 0): 1}
+    metric.update(*inputs[:2])
+    counts = count_checks(metric.compute, metric.embeddings)
+    assert counts == {("check_finite", 0): 1, ("check_squares", 0): 1}

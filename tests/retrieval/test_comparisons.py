@@ -1,4 +1,4 @@
-"""Labels that are compared by a function."""
+"""Labels compared by a custom function."""
 
 import re
 
@@ -10,8 +10,8 @@ from retrieval_oracle import KNN, TINY, TINY_LABELS
 from tensormetrics.retrieval import AccuracyCalculator, TorchKNN
 
 
-def test_documented_comparisons(device):
-    # Five items of two columns: the first has to match, the second must not.
+def test_label_comparison_fn_documented_examples_give_expected_scores(device):
+    # Labels of two columns: the first has to match, the second must not.
     x = torch.tensor([[0.0], [1.0], [1.5], [5.0], [6.0]], device=device)
     labels = torch.tensor([(1, 3), (7, 4), (1, 4), (1, 5), (1, 6)], device=device)
     for comparison in (
@@ -20,20 +20,20 @@ def test_documented_comparisons(device):
     ):
         for knn in (None, lambda *a: TorchKNN()(*a)):
             calculator = AccuracyCalculator(exclude=("NMI", "AMI"), label_comparison_fn=comparison, knn_func=knn)
-            got = calculator.get_accuracy(x, labels)
-            # ranks of the three others of class 1, from items 0, 2, 3 and 4; item 1 is lone
+            actual = calculator.get_accuracy(x, labels)
+            # Ranks of the other three items of class 1 for queries 0, 2, 3 and 4; query 1 has no relevant reference.
             ranks = [[2, 3, 4], [2, 3, 4], [1, 2, 4], [1, 2, 4]]
-            assert got["precision_at_1"] == 2 / 4 and got["mean_reciprocal_rank"] == 3 / 4
+            assert actual["precision_at_1"] == 2 / 4 and actual["mean_reciprocal_rank"] == 3 / 4
             ap = [sum(j / r for j, r in enumerate(row, 1)) / 3 for row in ranks]
-            assert got["mean_average_precision"] == pytest.approx(np.mean(ap))
+            assert actual["mean_average_precision"] == pytest.approx(np.mean(ap))
             assert calculator.last.lone.tolist() == [False, True, False, False, False]
             assert calculator.class_labels.tolist() == [[1, 3], [1, 4], [1, 5], [1, 6]]
-    near = AccuracyCalculator(exclude=("NMI", "AMI"), label_comparison_fn=lambda x, y: (x - y).abs() < 1)
-    got = near.get_accuracy(x[:4], [10.0, 0.03, 0.04, 0.05])
-    assert got["precision_at_1"] == 1 and near.last.lone.tolist() == [True, False, False, False]
+    tolerant = AccuracyCalculator(exclude=("NMI", "AMI"), label_comparison_fn=lambda x, y: (x - y).abs() < 1)
+    actual = tolerant.get_accuracy(x[:4], [10.0, 0.03, 0.04, 0.05])
+    assert actual["precision_at_1"] == 1 and tolerant.last.lone.tolist() == [True, False, False, False]
 
 
-def test_a_comparison_excludes_clustering():
+def test_label_comparison_fn_with_clustering_metrics_raises():
     for options, names in (
         ({}, ("AMI", "NMI")),
         ({"include": ["ARI", "r_precision"]}, ("ARI",)),
@@ -49,13 +49,13 @@ def test_a_comparison_excludes_clustering():
 
 
 @pytest.mark.parametrize(
-    ("comparison", "got"),
+    ("comparison", "actual"),
     [
         (lambda x, y: (x == y).float(), "shape (16,) and torch.float32"),
         (lambda x, y: (x == y).all(), "shape () and torch.bool"),
     ],
 )
-def test_comparisons_that_answer_something_else(comparison, got):
-    message = f"label_comparison_fn: got {got} for 16 pairs of labels, wanted a torch.bool for each pair"
+def test_label_comparison_fn_wrong_result_raises(comparison, actual):
+    message = f"label_comparison_fn: got {actual} for 16 pairs of labels, wanted a torch.bool for each pair"
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         AccuracyCalculator(KNN, label_comparison_fn=comparison).get_accuracy(TINY, TINY_LABELS)

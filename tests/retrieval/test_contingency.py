@@ -7,14 +7,14 @@ import torch
 from tensormetrics.retrieval import NormalizedMutualInfo, contingency, mutual_info
 
 
-def test_by_hand(device):
+def test_contingency_small_example_has_expected_counts(device):
     labels, clusters = torch.tensor([[7, 7, -2, 7, 0], [1.5, 9.0, 1.5, 1.5, -0.0]], device=device)
     table = contingency(labels.long(), clusters)
     assert [part.tolist() for part in table[:-1]] == [[0, 1, 2, 2], [1, 0, 1, 2], [1, 1, 2, 1], [1, 1, 3], [1, 3, 1]]
     assert table.total == 5 and all(part.dtype == torch.int64 for part in table[:-1])
 
 
-def test_dense_counts(device):
+def test_contingency_equals_dense_counts(device):
     random = np.random.RandomState(0)
     labels, clusters = random.randint(-3, 4, 90), random.randint(0, 9, 90)
     table = contingency(torch.tensor(labels, device=device), torch.tensor(clusters, device=device))
@@ -28,7 +28,7 @@ def test_dense_counts(device):
     assert (table.count > 0).all()
 
 
-def test_shorter_tables_of_a_batch_are_padded(device):
+def test_contingency_batch_pads_shorter_tables(device):
     labels = torch.tensor([[3, 3, 3, 3], [0, 1, 2, 3]], device=device)
     table = contingency(labels, labels.flip(1))
     assert table.count.tolist() == [[4, 0, 0, 0], [1, 1, 1, 1]]
@@ -36,25 +36,25 @@ def test_shorter_tables_of_a_batch_are_padded(device):
 
 
 @pytest.mark.parametrize("dtype", [torch.bool, torch.uint8, torch.int16, torch.uint32, torch.float16, torch.float64])
-def test_any_kind_of_label(dtype, device):
+def test_contingency_accepts_any_label_dtype(dtype, device):
     labels = torch.tensor([1, 0, 1, 1], device=device)
     assert contingency(labels.to(dtype), labels).row_size.tolist() == [1, 3]
 
 
-def test_large_labels_stay_apart(device):
+def test_contingency_large_labels_stay_distinct(device):
     labels = torch.tensor([2**62, 2**62 + 1, -(2**63)], device=device)
     assert contingency(labels, labels).row_size.tolist() == [1, 1, 1]
 
 
-def test_no_items(device):
+def test_contingency_without_items_is_empty(device):
     table = contingency(*torch.zeros(2, 0, device=device))
     assert table.total == 0 and [part.shape for part in table[:-1]] == [(0,)] * 5
 
 
-def test_bad_input(device):
+def test_contingency_invalid_input_raises(device):
     x = torch.zeros(4, dtype=torch.int64, device=device)
     nan = torch.tensor([0, torch.nan, 1, torch.nan], device=device)
-    for pair, message in (
+    for inputs, message in (
         ((x, x[:3]), "clusters: got shape (3,), wanted (4,)"),
         ((x[0], x), "labels: got shape (), wanted (..., N)"),
         ((x, x.to("meta")), f"devices differ: labels on {device}, clusters on meta; move them with .to(device)"),
@@ -65,7 +65,7 @@ def test_bad_input(device):
         ),
     ):
         with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
-            contingency(*pair)
+            contingency(*inputs)
     table = contingency(x, x)
     for arguments in ((x,), (table, x)):
         with pytest.raises(
@@ -74,7 +74,7 @@ def test_bad_input(device):
             mutual_info(*arguments)
 
 
-def test_a_metric_takes_what_a_function_takes(device):
+def test_metric_update_accepts_inputs_of_function(device):
     metric = NormalizedMutualInfo().to(device)
     metric.update([0, 0, 1], np.array([[4.5], [4.5], [2.0]]))
     metric.update(torch.tensor([1], device=device), torch.tensor([2.0], device=device))
@@ -84,15 +84,15 @@ def test_a_metric_takes_what_a_function_takes(device):
     assert len(metric.labels) == len(metric.clusters) == 4
 
 
-@pytest.mark.parametrize("least", [0, -7, 2**62])
+@pytest.mark.parametrize("offset", [0, -7, 2**62])
 @pytest.mark.parametrize("classes, groups", [(3, 4), (30, 2), (1, 1), (200, 90)])
-def test_a_table_counted_at_once_is_the_sorted_one(classes, groups, least, device):
-    """Of labels that all occur, and of some that do not; the last shape is sorted both times."""
+def test_contingency_counted_table_equals_sorted_table(classes, groups, offset, device):
+    """Cover labels that all occur and labels that do not; the largest shape is sorted in both cases."""
     generator = torch.Generator().manual_seed(classes)
-    labels = torch.randint(0, classes, (60,), generator=generator).to(device) + least
-    clusters = torch.randint(0, groups, (60,), generator=generator).to(device) * 2 - least
-    found = contingency(labels, clusters)
-    expected = contingency(labels[None].double() if least < 2**62 else labels[None], clusters[None])
-    for mine, wanted in zip(found[:5], expected[:5], strict=True):
-        assert torch.equal(mine, wanted[0])
-    assert found.total == expected.total == 60
+    labels = torch.randint(0, classes, (60,), generator=generator).to(device) + offset
+    clusters = torch.randint(0, groups, (60,), generator=generator).to(device) * 2 - offset
+    table = contingency(labels, clusters)
+    expected = contingency(labels[None].double() if offset < 2**62 else labels[None], clusters[None])
+    for part, expected_part in zip(table[:5], expected[:5], strict=True):
+        assert torch.equal(part, expected_part[0])
+    assert table.total == expected.total == 60

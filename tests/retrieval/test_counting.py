@@ -1,4 +1,4 @@
-"""Counting, neighbours and brute force give the same ranks, on inputs that make the order hard to get right."""
+"""Ranks by counting and by neighbors equal brute force on inputs whose order is difficult."""
 
 import itertools
 
@@ -16,12 +16,12 @@ N = 45
 
 
 @pytest.fixture(params=["native", "torch"])
-def way(request, monkeypatch):
+def implementation(request, monkeypatch):
     if request.param == "torch":
-        monkeypatch.setattr(_native, "has_usable_kernel", lambda name, device: False)
+        monkeypatch.setattr(_native, "can_use_kernel", lambda name, device: False)
 
 
-def found(rank):
+def nonzero_ranks(rank):
     return [row[row > 0].tolist() for row in rank]
 
 
@@ -31,53 +31,53 @@ def found(rank):
     [("l2", torch.float16), ("l2", torch.float64), ("ip", torch.float64), ("cosine", torch.float32)],
     ids=str,
 )
-def test_three_ways_agree(dtype, family, distance, way, device):
+def test_positive_ranks_counting_and_neighbors_equal_oracle(dtype, family, distance, implementation, device):
     x = torch.tensor(families(N)[family], dtype=dtype, device=device)
-    wide, eye = x.double().cpu().numpy(), np.eye(N, dtype=bool)
+    embeddings, eye = x.double().cpu().numpy(), np.eye(N, dtype=bool)
     for classes in (2, 7, N // 2):
         labels = torch.arange(N, device=device) % classes
         match = (labels[:, None] == labels).cpu().numpy() & ~eye
         for ties in ("index", "optimistic", "pessimistic"):
-            expected = oracle(wide, wide, match, eye, distance, ties)[0]
+            expected = oracle(embeddings, embeddings, match, eye, distance, ties)[0]
             for budget in (None, 20_000) if classes == 7 else (None,):
                 ranks = positive_ranks(x, labels, distance=distance, ties=ties, memory_budget=budget)
-                assert found(ranks.rank) == expected
+                assert nonzero_ranks(ranks.rank) == expected
             if ties == "index":
-                neighbours = positive_ranks(x, labels, distance=distance, depth=N)
-                assert torch.equal(neighbours.rank, ranks.rank)
+                from_neighbors = positive_ranks(x, labels, distance=distance, depth=N)
+                assert torch.equal(from_neighbors.rank, ranks.rank)
 
 
 @pytest.mark.parametrize("family", families(N))
-def test_gains_and_ignored_references(family, way, device):
+def test_positive_ranks_gains_and_ignored_references_equal_oracle(family, implementation, device):
     random = np.random.RandomState(1)
     x = torch.tensor(families(N)[family], device=device)
-    gains, hidden = random.randint(0, 4, (N, N)), random.rand(N, N) < 0.3
-    np.fill_diagonal(hidden, True)
-    shown = gains * ~hidden
+    gains, ignored = random.randint(0, 4, (N, N)), random.rand(N, N) < 0.3
+    np.fill_diagonal(ignored, True)
+    visible_gains = gains * ~ignored
     for ties in ("index", "optimistic", "pessimistic"):
-        rank, gain, candidates = oracle(x.cpu(), x.cpu(), shown, hidden, ties=ties)
+        rank, gain, candidates = oracle(x.cpu(), x.cpu(), visible_gains, ignored, ties=ties)
         ranks = positive_ranks(
             x,
             torch.zeros(N, device=device),
             gains=torch.tensor(gains, device=device),
-            ignore=torch.tensor(hidden, device=device),
+            ignore=torch.tensor(ignored, device=device),
             ties=ties,
         )
-        assert found(ranks.rank) == rank and ranks.candidates.tolist() == candidates
+        assert nonzero_ranks(ranks.rank) == rank and ranks.candidates.tolist() == candidates
         assert [row[row > 0].tolist() for row in ranks.gain] == gain
         assert [row[row > 0].tolist() for row in ranks.ideal] == [sorted(row, reverse=True) for row in gain]
 
 
-def test_ties_bound_every_order_of_equal_references(way, device):
-    # One query, eight references at three distances; every order within the groups of equal distance.
+def test_positive_ranks_ties_bound_all_orders_of_equal_references(implementation, device):
+    # One query, eight references at three distances; all orders within the groups of equal distance.
     reference = torch.tensor([[1.0], [2.0], [1.0], [3.0], [2.0], [1.0], [2.0], [2.0]], device=device)
     relevant = torch.tensor([1, 0, 0, 1, 1, 1, 0, 1], device=device)
     groups = [(0, 2, 5), (1, 4, 6, 7), (3,)]
     orders = [sum(parts, ()) for parts in itertools.product(*map(itertools.permutations, groups))]
-    possible = [[rank for rank, j in enumerate(order, 1) if relevant[j]] for order in orders]
+    all_ranks = [[rank for rank, j in enumerate(order, 1) if relevant[j]] for order in orders]
     for ties, expected in (
-        ("optimistic", np.min(possible, 0)),
-        ("pessimistic", np.max(possible, 0)),
+        ("optimistic", np.min(all_ranks, 0)),
+        ("pessimistic", np.max(all_ranks, 0)),
         ("index", [1, 3, 5, 7, 8]),
     ):
         ranks = positive_ranks(
@@ -89,21 +89,21 @@ def test_ties_bound_every_order_of_equal_references(way, device):
 @pytest.mark.slow
 @pytest.mark.parametrize("family", ["gaussian", "every point five times", "integer lattice", "outliers"])
 @pytest.mark.parametrize("classes", [10, 300])
-def test_thousands_of_references(family, classes, way, device):
+def test_positive_ranks_thousands_of_references_equal_oracle(family, classes, implementation, device):
     x = torch.tensor(families(3000, 24)[family], dtype=torch.float16, device=device).clamp(-500, 500)
     labels = torch.arange(3000, device=device) % classes
-    wide, chosen = x.double().cpu().numpy(), slice(0, 3000, 75)
-    eye = np.eye(3000, dtype=bool)[chosen]
-    match = (labels[chosen, None] == labels).cpu().numpy() & ~eye
+    embeddings, subset = x.double().cpu().numpy(), slice(0, 3000, 75)
+    eye = np.eye(3000, dtype=bool)[subset]
+    match = (labels[subset, None] == labels).cpu().numpy() & ~eye
     for ties, budget in (("index", None), ("pessimistic", 2**23)):
-        expected = oracle(wide[chosen], wide, match, eye, ties=ties)[0]
-        assert found(positive_ranks(x, labels, ties=ties, memory_budget=budget).rank[chosen]) == expected
-    expected = oracle(wide[chosen], wide, match, eye, depth=90)[0]
-    assert found(positive_ranks(x, labels, depth=90).rank[chosen]) == expected
+        expected = oracle(embeddings[subset], embeddings, match, eye, ties=ties)[0]
+        assert nonzero_ranks(positive_ranks(x, labels, ties=ties, memory_budget=budget).rank[subset]) == expected
+    expected = oracle(embeddings[subset], embeddings, match, eye, depth=90)[0]
+    assert nonzero_ranks(positive_ranks(x, labels, depth=90).rank[subset]) == expected
 
 
-def nearly_tied(count, classes):
-    """Values at whole distances apart, next to each other in float64, and the same: all sorts of near-ties."""
+def make_near_ties(count, classes):
+    """Return embeddings with integer distances, distances one float64 step apart, and exact ties, with labels."""
     x = torch.arange(count, dtype=torch.float64) // 3 + 1
     x[1::3] = torch.nextafter(x[1::3], x.new_tensor(torch.inf))
     order = torch.randperm(count)
@@ -111,19 +111,19 @@ def nearly_tied(count, classes):
 
 
 @pytest.mark.parametrize("budget", [None, 2**16])
-def test_near_ties_of_many_positives(budget, way, device):
-    x, labels = (side.to(device) for side in nearly_tied(300, 2))
+def test_positive_ranks_near_ties_equal_oracle(budget, implementation, device):
+    x, labels = (tensor.to(device) for tensor in make_near_ties(300, 2))
     match = (labels[:, None] == labels).cpu().numpy() & ~np.eye(300, dtype=bool)
     for ties in ("index", "optimistic", "pessimistic"):
         expected = oracle(x.cpu().numpy(), x.cpu().numpy(), match, np.eye(300, dtype=bool), ties=ties)[0]
-        assert found(positive_ranks(x, labels, ties=ties, memory_budget=budget).rank) == expected
+        assert nonzero_ranks(positive_ranks(x, labels, ties=ties, memory_budget=budget).rank) == expected
 
 
-def test_many_positives_ask_little_of_a_device():
+def test_positive_ranks_on_device_launches_limited_operators():
     x, labels = torch.randn(1300, 16), torch.arange(1300) % 2
-    with Device() as pretended:
-        sides = x.to(DEVICE), labels.to(DEVICE)
-        pretended.waits.clear()
-        pretended.operators = pretended.bytes = 0
-        positive_ranks(*sides)
-        assert pretended.operators <= 300 and len(pretended.waits) <= 12
+    with Device() as fake_cuda:
+        inputs = x.to(DEVICE), labels.to(DEVICE)
+        fake_cuda.waits.clear()
+        fake_cuda.operators = fake_cuda.bytes = 0
+        positive_ranks(*inputs)
+        assert fake_cuda.operators <= 300 and len(fake_cuda.waits) <= 12

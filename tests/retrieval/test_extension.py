@@ -1,4 +1,4 @@
-"""What subclasses of AccuracyCalculator build on: own metrics, and what these are given."""
+"""Subclasses of AccuracyCalculator: custom metrics and the arguments that they receive."""
 
 import copy
 import logging
@@ -29,32 +29,32 @@ class YourCalculator(accuracy_calculator.AccuracyCalculator):
         return super().requires_knn() + ["precision_at_2"]
 
 
-def test_a_subclass_with_own_metrics(device):
-    x, labels = (side.to(device) for side in data())
+def test_subclass_custom_metrics_join_built_in_ones(device):
+    x, labels = (tensor.to(device) for tensor in data())
     calculator = YourCalculator()
-    got = calculator.get_accuracy(x, labels, x, labels, ref_includes_query=True)
-    assert list(got) == sorted([*("AMI", "NMI", "fancy_mutual_info", "precision_at_2"), *KNN])
-    assert list(got) == calculator.get_curr_metrics() == list(calculator.curr_function_dict)
+    actual = calculator.get_accuracy(x, labels, x, labels, ref_includes_query=True)
+    assert list(actual) == sorted([*("AMI", "NMI", "fancy_mutual_info", "precision_at_2"), *KNN])
+    assert list(actual) == calculator.get_curr_metrics() == list(calculator.curr_function_dict)
     builtin = AccuracyCalculator([*KNN, "precision_at_2"]).get_accuracy(x, labels)
-    assert got["precision_at_2"] == pytest.approx(builtin["precision_at_2"] * 59 / 60)  # the helper knows no lone query
-    assert {name: got[name] for name in KNN} == {name: builtin[name] for name in KNN}
-    assert {type(value) for value in got.values()} == {float}
+    assert actual["precision_at_2"] == pytest.approx(builtin["precision_at_2"] * 59 / 60)  # counts lone queries
+    assert {name: actual[name] for name in KNN} == {name: builtin[name] for name in KNN}
+    assert {type(value) for value in actual.values()} == {float}
     calculator.update(x, labels)
-    assert {name: float(value) for name, value in calculator.compute().items()} == got
+    assert {name: float(value) for name, value in calculator.compute().items()} == actual
     assert calculator.get_accuracy(x, labels, include=["precision_at_2"]).keys() == {"precision_at_2"}
-    assert list(calculator.original_function_dict) == list(got)
+    assert list(calculator.original_function_dict) == list(actual)
 
 
-def test_arguments_of_own_metrics(device):
-    seen = {}
+def test_custom_metrics_receive_requested_arguments(device):
+    received = {}
 
     class Calculator(AccuracyCalculator):
         def calculate_everything(self, **kwargs):
-            seen["everything"] = kwargs
+            received["everything"] = kwargs
             return torch.tensor([1, 2])
 
         def calculate_named(self, knn_indices, knn_distances, lone_query_labels):
-            seen["named"] = knn_indices, knn_distances, lone_query_labels
+            received["named"] = knn_indices, knn_distances, lone_query_labels
             return np.float32(0.5)
 
         def calculate_without_neighbours(self, query, query_labels, reference, label_comparison_fn):
@@ -63,31 +63,31 @@ def test_arguments_of_own_metrics(device):
         def requires_knn(self):
             return super().requires_knn() + ["everything", "named"]
 
-    x, labels = (side.to(device) for side in data())
+    x, labels = (tensor.to(device) for tensor in data())
     calculator = Calculator(["everything", "named", "without_neighbours"], k=7)
-    got = calculator.get_accuracy(x[:20], labels[:20], x, labels, True)
-    assert got == {"everything": [1, 2], "named": 0.5, "without_neighbours": {"queries": 20}}
-    given = seen["everything"]
+    actual = calculator.get_accuracy(x[:20], labels[:20], x, labels, True)
+    assert actual == {"everything": [1, 2], "named": 0.5, "without_neighbours": {"queries": 20}}
+    arguments = received["everything"]
     indices = TorchKNN().indices(x[:20], 7, x, True)
-    assert torch.equal(given["knn_labels"], labels[indices])
-    assert torch.equal(given["knn_indices"], indices) and torch.equal(seen["named"][0], indices)
-    assert given["knn_distances"].shape == seen["named"][1].shape == (20, 7)
-    assert given["ref_includes_query"] is True and given["label_comparison_fn"] is torch.eq
-    assert torch.equal(given["query"], x[:20]) and torch.equal(given["reference_labels"], labels)
-    counts = {int(label): int(count) for label, count in zip(*given["label_counts"], strict=True)}
+    assert torch.equal(arguments["knn_labels"], labels[indices])
+    assert torch.equal(arguments["knn_indices"], indices) and torch.equal(received["named"][0], indices)
+    assert arguments["knn_distances"].shape == received["named"][1].shape == (20, 7)
+    assert arguments["ref_includes_query"] is True and arguments["label_comparison_fn"] is torch.eq
+    assert torch.equal(arguments["query"], x[:20]) and torch.equal(arguments["reference_labels"], labels)
+    counts = {int(label): int(count) for label, count in zip(*arguments["label_counts"], strict=True)}
     assert counts == {label: int((labels == label).sum()) for label in range(5)}
-    assert given["not_lone_query_mask"].all() and len(given["lone_query_labels"]) == 0
+    assert arguments["not_lone_query_mask"].all() and len(arguments["lone_query_labels"]) == 0
     calculator.get_accuracy(x, labels, include=["named"])
-    assert seen["named"][2].tolist() == [99]
+    assert received["named"][2].tolist() == [99]
 
 
-def test_a_built_in_metric_that_is_given_nothing_says_so():
-    with pytest.raises(ValueError) as raised:
+def test_built_in_metric_without_arguments_raises():
+    with pytest.raises(ValueError) as error:
         AccuracyCalculator().calculate_precision_at_1(query_labels=torch.arange(3))
-    assert str(raised.value) == "precision_at_1: got neither scores nor knn_labels, wanted one of them"
+    assert str(error.value) == "precision_at_1: got neither scores nor knn_labels, wanted one of them"
 
 
-def test_a_subclass_replaces_a_built_in_metric(device):
+def test_subclass_method_replaces_built_in_metric(device):
     class Doubled(AccuracyCalculator):
         def calculate_precision_at_1(self, **kwargs):
             return 2 * super().calculate_precision_at_1(**kwargs)
@@ -95,50 +95,50 @@ def test_a_subclass_replaces_a_built_in_metric(device):
         def calculate_recall_at_3(self, query_labels):
             return -1
 
-    x, labels = (side.to(device) for side in data())
-    got = Doubled().get_accuracy(x, labels)
-    once = AccuracyCalculator().get_accuracy(x, labels)
-    assert got.pop("recall_at_3") == -1
-    assert got == pytest.approx({**once, "precision_at_1": 2 * once["precision_at_1"]})
+    x, labels = (tensor.to(device) for tensor in data())
+    doubled = Doubled().get_accuracy(x, labels)
+    original = AccuracyCalculator().get_accuracy(x, labels)
+    assert doubled.pop("recall_at_3") == -1
+    assert doubled == pytest.approx({**original, "precision_at_1": 2 * original["precision_at_1"]})
 
 
 @pytest.mark.parametrize("options", [{}, {"avg_of_avgs": True}, {"return_per_class": True}], ids=str)
 @pytest.mark.parametrize("columns", [4, 59])
-def test_built_in_metrics_from_labels_alone(options, columns, device):
-    x, labels = (side.to(device) for side in data())
+def test_built_in_metrics_from_knn_labels_equal_get_accuracy(options, columns, device):
+    x, labels = (tensor.to(device) for tensor in data())
     calculator = AccuracyCalculator(KNN, k=columns, **options)
     expected = calculator.get_accuracy(x, labels)
     knn_labels = labels[TorchKNN().indices(x, columns, x, True)]
     counts = accuracy_calculator.get_label_match_counts(labels, labels)
-    for pair in (counts, [side.flip(0) for side in counts], [side.tolist() for side in counts]):
-        got = calculator._get_accuracy(
+    for label_counts in (counts, [tensor.flip(0) for tensor in counts], [tensor.tolist() for tensor in counts]):
+        actual = calculator._get_accuracy(
             calculator.get_function_dict(),
             knn_labels=knn_labels,
             query_labels=labels,
-            label_counts=pair,
+            label_counts=label_counts,
             not_lone_query_mask=(labels != 99).cpu(),
             ref_includes_query=True,
         )
         for name in KNN:
-            assert got[name] == pytest.approx(expected[name], abs=1e-14)
+            assert actual[name] == pytest.approx(expected[name], abs=1e-14)
     clusters = labels.cpu().numpy() // 2
-    both = AccuracyCalculator()._get_accuracy(
+    scores = AccuracyCalculator()._get_accuracy(
         AccuracyCalculator().get_function_dict(["NMI", "AMI"]), query_labels=labels, cluster_labels=clusters
     )
-    assert 0.5 < both["AMI"] < both["NMI"] < 1
+    assert 0.5 < scores["AMI"] < scores["NMI"] < 1
 
 
-def test_copies_and_pickles_answer_for_themselves(device):
-    x, labels = (side.to(device) for side in data())
+def test_copied_and_pickled_calculators_call_their_methods(device):
+    x, labels = (tensor.to(device) for tensor in data())
     calculator = YourCalculator(k=9)
-    got = calculator.get_accuracy(x, labels)
-    for twin in (copy.deepcopy(calculator), pickle.loads(pickle.dumps(calculator))):
-        assert twin.get_accuracy(x, labels) == got
-        assert all(function.__self__ is twin for function in twin.original_function_dict.values())
-        assert twin.last is not calculator.last
+    expected = calculator.get_accuracy(x, labels)
+    for copied in (copy.deepcopy(calculator), pickle.loads(pickle.dumps(calculator))):
+        assert copied.get_accuracy(x, labels) == expected
+        assert all(function.__self__ is copied for function in copied.original_function_dict.values())
+        assert copied.last is not calculator.last
 
 
-def test_a_table_of_labels_that_outgrows_the_budget_is_announced(caplog):
+def test_knn_labels_above_memory_budget_warn(caplog):
     x, labels = data()
     YourCalculator(["precision_at_2"], memory_budget=1_000).get_accuracy(x, labels)
     assert caplog.record_tuples == [
@@ -150,7 +150,7 @@ def test_a_table_of_labels_that_outgrows_the_budget_is_announced(caplog):
     ]
 
 
-def test_determine_k():
+def test_determine_k_options_return_expected_depth():
     counts = torch.tensor([4, 2])
     for k, expected in ((None, 29), (5, 5), (50, 29), ("max_bin_count", 3)):
         assert AccuracyCalculator(k=k).determine_k(counts, 30, True) == expected
@@ -158,9 +158,13 @@ def test_determine_k():
     assert AccuracyCalculator(k="max_bin_count").determine_k([], 30, False) == 0
 
 
-def test_neither_queries_nor_references(device):
-    x, labels = (side.to(device) for side in data())
+def test_custom_metrics_without_rows_return_nan(device):
+    x, labels = (tensor.to(device) for tensor in data())
     calculator = YourCalculator(["precision_at_1", "precision_at_2"])
-    for sides in ((x[:0], labels[:0], x, labels), (x[:0], labels[:0], x, labels, True), (x, labels, x[:0], labels[:0])):
-        got = calculator.get_accuracy(*sides)
-        assert math.isnan(got["precision_at_1"])
+    for inputs in (
+        (x[:0], labels[:0], x, labels),
+        (x[:0], labels[:0], x, labels, True),
+        (x, labels, x[:0], labels[:0]),
+    ):
+        scores = calculator.get_accuracy(*inputs)
+        assert math.isnan(scores["precision_at_1"])

@@ -1,4 +1,4 @@
-"""Graded relevance, references that are ignored, and queries that say which reference they are."""
+"""Graded relevance, ignored references, and queries identified by `self_index`."""
 
 import math
 import re
@@ -6,101 +6,108 @@ import re
 import numpy as np
 import pytest
 import torch
-from retrieval_oracle import KNN, data, neighbours
+from retrieval_oracle import KNN, data, neighbors
 
 from tensormetrics.retrieval import AccuracyCalculator, TorchKNN
 
 NAMES = [*KNN, "ndcg", "ndcg_at_5", "mean_inp"]
 
 
-def graded(x, y):
+def graded_gains(x, y):
     return (2 - (x - y).abs()).clamp(min=0)
 
 
-def expected_ndcg(x, labels, k, gains, hidden=None):
-    """Mean nDCG of self-retrieval, one query at a time."""
-    order, _ = neighbours(x, x, len(x) - 1, "l2", np.arange(len(x)))
+def expected_ndcg(x, labels, k, gains, ignored=None):
+    """Compute the mean nDCG of self-retrieval, one query at a time."""
+    order, _ = neighbors(x, x, len(x) - 1, "l2", np.arange(len(x)))
     discount = 1 / np.log2(2 + np.arange(len(x)))
     scores = []
     for i, row in enumerate(order):
-        g = np.array([gains[i, j] for j in row if hidden is None or not hidden[i, j]])
-        best = np.sort(g)[::-1][:k]
-        if best.sum():
-            scores.append((g[:k] * discount[: len(g[:k])]).sum() / (best * discount[: len(best)]).sum())
+        query_gains = np.array([gains[i, j] for j in row if ignored is None or not ignored[i, j]])
+        ideal_gains = np.sort(query_gains)[::-1][:k]
+        if ideal_gains.sum():
+            scores.append(
+                (query_gains[:k] * discount[: len(query_gains[:k])]).sum()
+                / (ideal_gains * discount[: len(ideal_gains)]).sum()
+            )
     return np.mean(scores)
 
 
-def test_graded_relevance(device):
-    x, labels = (side.to(device) for side in data())
-    table = graded(labels[:, None], labels)
-    wanted = {
+def test_gains_from_table_or_function_give_expected_ndcg(device):
+    x, labels = (tensor.to(device) for tensor in data())
+    table = graded_gains(labels[:, None], labels)
+    expected = {
         name: expected_ndcg(x.cpu().numpy(), labels.tolist(), k, table.cpu().numpy())
         for name, k in (("ndcg", None), ("ndcg_at_5", 5))
     }
-    by_function = AccuracyCalculator(NAMES, gains=graded)
-    got = by_function.get_accuracy(x, labels)
-    assert {name: got[name] for name in wanted} == pytest.approx(wanted, rel=1e-12)
+    by_function = AccuracyCalculator(NAMES, gains=graded_gains)
+    actual = by_function.get_accuracy(x, labels)
+    assert {name: actual[name] for name in expected} == pytest.approx(expected, rel=1e-12)
     for gains in (table, table.cpu().numpy()):
-        assert AccuracyCalculator(NAMES, gains=gains).get_accuracy(x, labels) == got
-        assert AccuracyCalculator(NAMES).get_accuracy(x, labels, gains=gains) == got
+        assert AccuracyCalculator(NAMES, gains=gains).get_accuracy(x, labels) == actual
+        assert AccuracyCalculator(NAMES).get_accuracy(x, labels, gains=gains) == actual
     by_function.update(x[:40], labels[:40])
     by_function.update(x[40:], labels[40:])
-    assert {name: float(value) for name, value in by_function.compute().items()} == got
-    # All that is worth something is relevant: near labels too.
-    near = AccuracyCalculator(NAMES[:5], label_comparison_fn=lambda a, b: (a - b).abs() < 2).get_accuracy(x, labels)
-    assert {name: got[name] for name in near} == near
+    assert {name: float(value) for name, value in by_function.compute().items()} == actual
+    # Every reference of positive gain is relevant, including those of adjacent labels.
+    tolerant = AccuracyCalculator(NAMES[:5], label_comparison_fn=lambda a, b: (a - b).abs() < 2).get_accuracy(x, labels)
+    assert {name: actual[name] for name in tolerant} == tolerant
 
 
-def test_kept_ranks(device):
-    x, labels = (side.to(device) for side in data())
-    for options in ({}, {"gains": graded}, {"k": 5}):
+def test_keep_all_stores_ranks_of_last_call(device):
+    x, labels = (tensor.to(device) for tensor in data())
+    for options in ({}, {"gains": graded_gains}, {"k": 5}):
         calculator = AccuracyCalculator(KNN, keep="all", **options)
         calculator.get_accuracy(x, labels)
         ranks = calculator.last.ranks
         assert ranks.rank.shape == (60, int(ranks.relevant.max())) or "k" in options
         assert (ranks.candidates == 59).all() and (ranks.gain is None) == ("gains" not in options)
-        found = (ranks.rank == 1).any(1).double().masked_fill(ranks.relevant == 0, math.nan)
-        assert torch.equal(found.nan_to_num(-1), calculator.last.scores["precision_at_1"].nan_to_num(-1))
+        is_first_relevant = (ranks.rank == 1).any(1).double().masked_fill(ranks.relevant == 0, math.nan)
+        assert torch.equal(is_first_relevant.nan_to_num(-1), calculator.last.scores["precision_at_1"].nan_to_num(-1))
     assert AccuracyCalculator(KNN).last is None
     calculator = AccuracyCalculator(KNN)
     calculator.get_accuracy(x, labels)
     assert calculator.last.ranks is None
 
 
-def test_ignored_references(device):
-    x, labels = (side.to(device) for side in data())
-    hidden = torch.rand(60, 60, device=device) < 0.3
+def test_ignore_mask_or_groups_exclude_references(device):
+    x, labels = (tensor.to(device) for tensor in data())
+    ignored = torch.rand(60, 60, device=device) < 0.3
     same = (labels[:, None] == labels).cpu().numpy().astype(float)
-    wanted = expected_ndcg(x.cpu().numpy(), labels.tolist(), None, same, hidden.cpu().numpy())
-    calculators = [AccuracyCalculator(NAMES, ignore=ignore) for ignore in (hidden, hidden.tolist(), hidden.__getitem__)]
+    expected = expected_ndcg(x.cpu().numpy(), labels.tolist(), None, same, ignored.cpu().numpy())
+    calculators = [
+        AccuracyCalculator(NAMES, ignore=ignore) for ignore in (ignored, ignored.tolist(), ignored.__getitem__)
+    ]
     for calculator in calculators:
-        got = calculator.get_accuracy(x, labels)
-        assert got["ndcg"] == pytest.approx(wanted, rel=1e-12)
+        actual = calculator.get_accuracy(x, labels)
+        assert actual["ndcg"] == pytest.approx(expected, rel=1e-12)
         calculator.update(x, labels)
-        assert {name: float(value) for name, value in calculator.compute().items()} == got
+        assert {name: float(value) for name, value in calculator.compute().items()} == actual
     cameras = torch.randint(0, 3, (60,), device=device)
-    by_groups = AccuracyCalculator(NAMES, ignore=(cameras, cameras.tolist())).get_accuracy(x, labels)
-    assert by_groups == AccuracyCalculator(NAMES).get_accuracy(x, labels, query_cameras=cameras)
+    with_groups = AccuracyCalculator(NAMES, ignore=(cameras, cameras.tolist())).get_accuracy(x, labels)
+    assert with_groups == AccuracyCalculator(NAMES).get_accuracy(x, labels, query_cameras=cameras)
 
 
-def test_queries_anywhere_among_the_references(device):
-    x, labels = (side.to(device) for side in data())
-    place = torch.tensor([50, 3, 17, 4, 29], device=device)
+def test_self_index_of_queries_at_any_position_equals_prefix(device):
+    x, labels = (tensor.to(device) for tensor in data())
+    positions = torch.tensor([50, 3, 17, 4, 29], device=device)
     outsider = torch.ones(1, 6, device=device)
-    query, query_labels = torch.cat([x[place], outsider]), torch.cat([labels[place], labels[:1]])
-    own = [*place.tolist(), -1]
+    query, query_labels = torch.cat([x[positions], outsider]), torch.cat([labels[positions], labels[:1]])
+    self_index = [*positions.tolist(), -1]
     for k in (None, 4):
-        # In front of all references as they stand elsewhere, each query is the prefix.
-        rest = [i for i in range(60) if i not in place.tolist()]
-        order = torch.tensor([*place.tolist(), *rest], device=device)
-        expected = AccuracyCalculator(KNN, k=k).get_accuracy(x[place], labels[place], x[order], labels[order], True)
+        # The expected scores come from references that begin with the queries.
+        rest = [i for i in range(60) if i not in positions.tolist()]
+        order = torch.tensor([*positions.tolist(), *rest], device=device)
+        expected = AccuracyCalculator(KNN, k=k).get_accuracy(
+            x[positions], labels[positions], x[order], labels[order], True
+        )
         calculator = AccuracyCalculator(KNN, k=k)
-        calculator.get_accuracy(query, query_labels, x, labels, self_index=own)
+        calculator.get_accuracy(query, query_labels, x, labels, self_index=self_index)
         scores = calculator.last.scores
         assert {name: float(score[:5].mean()) for name, score in scores.items()} == pytest.approx(expected, rel=1e-14)
-        whole = AccuracyCalculator(KNN, k=k, knn_func=lambda *a, **o: TorchKNN()(*a, **o))
-        got = whole.get_accuracy(query, query_labels, x, labels, self_index=own)
-        assert got == pytest.approx({name: float(score.mean()) for name, score in scores.items()}, rel=1e-14)
+        with_function = AccuracyCalculator(KNN, k=k, knn_func=lambda *a, **o: TorchKNN()(*a, **o))
+        actual = with_function.get_accuracy(query, query_labels, x, labels, self_index=self_index)
+        assert actual == pytest.approx({name: float(score.mean()) for name, score in scores.items()}, rel=1e-14)
 
 
 X, Y = torch.zeros(4, 2), torch.tensor([0, 0, 1, 1])
@@ -140,18 +147,18 @@ MASK = torch.zeros(4, 4, dtype=torch.bool)
         ),
     ],
 )
-def test_bad_calls(options, call, message):
+def test_get_accuracy_invalid_gains_or_ignore_raises(options, call, message):
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         AccuracyCalculator(KNN, **options).get_accuracy(X, Y, **call)
 
 
-def test_bad_options():
+def test_init_conflicting_relevance_options_raise():
     message = "gains and label_comparison_fn: got both, wanted one; a gain above 0 means relevant"
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
-        AccuracyCalculator(KNN, gains=graded, label_comparison_fn=lambda a, b: a == b)
+        AccuracyCalculator(KNN, gains=graded_gains, label_comparison_fn=lambda a, b: a == b)
     message = "gains: AMI, NMI cannot use it; write exclude=('AMI', 'NMI')"
     with pytest.raises(NotImplementedError, match=f"^{re.escape(message)}$"):
-        AccuracyCalculator(gains=graded)
+        AccuracyCalculator(gains=graded_gains)
     message = "ignore: nearest_centroid_accuracy cannot leave them out; write exclude=('nearest_centroid_accuracy',)"
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         AccuracyCalculator(["nearest_centroid_accuracy"], ignore=MASK).get_accuracy(X, Y)

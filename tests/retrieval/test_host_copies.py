@@ -1,4 +1,4 @@
-"""On a GPU the embeddings, distances and scores stay there: what is copied to the host is sizes and answers."""
+"""Embeddings, distances and scores stay on the GPU; only sizes and results are copied to the host."""
 
 from typing import Any
 
@@ -9,11 +9,11 @@ from torch.utils._pytree import tree_leaves
 
 from tensormetrics.retrieval import AccuracyCalculator, FaissKNN, TorchKNN, positive_ranks
 
-LARGEST = 64  # elements that may be copied at once: sizes of tiles, limits of classes
+LARGEST = 64  # elements that one copy may have, such as tile sizes and class limits
 
 
 class HostCopies(TorchDispatchMode):
-    """Collects how many elements each copy from another device to the CPU has."""
+    """Recorder of the number of elements of each copy from another device to the CPU."""
 
     def __init__(self, origin: str) -> None:
         super().__init__()
@@ -21,14 +21,14 @@ class HostCopies(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
-        given = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
-        made = [leaf for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor)]
-        if any(t.device.type == self.origin for t in given):
-            self.sizes += [t.numel() for t in made if t.device.type == "cpu"]
+        inputs = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
+        outputs = [leaf for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor)]
+        if any(t.device.type == self.origin for t in inputs):
+            self.sizes += [t.numel() for t in outputs if t.device.type == "cpu"]
         return result
 
 
-def test_copies_are_seen():
+def test_host_copies_mode_records_copy_sizes():
     with HostCopies("meta") as copies:
         torch.empty_like(torch.empty(5, 3, device="meta"), device="cpu")
     assert copies.sizes == [15]
@@ -45,8 +45,8 @@ def test_copies_are_seen():
     ],
     ids=["every default", "k", "TorchKNN", "FaissKNN", "positive_ranks"],
 )
-@pytest.mark.filterwarnings("ignore:FaissKNN")  # without GPU support in faiss it hands over to TorchKNN and says so
-def test_nothing_large_goes_to_the_host(call, generator):
+@pytest.mark.filterwarnings("ignore:FaissKNN")  # faiss without GPU support falls back to TorchKNN with a warning
+def test_metrics_on_gpu_copy_only_small_tensors_to_host(call, generator):
     if not torch.cuda.is_available():
         pytest.skip("needs a GPU")
     labels = torch.randint(0, 20, (3000,), generator=generator).cuda()

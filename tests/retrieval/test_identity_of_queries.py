@@ -1,4 +1,4 @@
-"""Which query is which: ids, groups and labels, in intervals and comparisons."""
+"""Identity of queries by ids, groups and labels in intervals and comparisons."""
 
 import pytest
 import torch
@@ -20,80 +20,85 @@ def permutation(generator):
     return torch.randperm(N, generator=generator)
 
 
-def fed(make, embeddings, labels, **items):
+def make_updated(make, embeddings, labels, **items):
     metric = make()
     metric.update(embeddings, labels, **items)
     return metric
 
 
-def calculator():
+def make_calculator():
     return AccuracyCalculator(include=(NAME,))
 
 
-def hit_rate():
+def make_hit_rate():
     return HitRate(1)
 
 
-def ends_of(metric, **options):
+def interval_bounds(metric, **options):
     estimate = metric.interval(replicates=100, **options)[NAME]
     return float(estimate.low), float(estimate.high)
 
 
 class TestGroups:
-    def test_groups_of_rows_with_ids_follow_the_ids(self, rows, permutation):
+    def test_groups_of_shuffled_rows_follow_ids(self, rows, permutation):
         embeddings, labels = rows
-        expected = ends_of(fed(calculator, *rows, groups=labels, ids=torch.arange(N)))
-        shuffled = fed(calculator, embeddings[permutation], labels[permutation], ids=permutation)
-        assert ends_of(shuffled, groups=labels[permutation]) == expected
-        assert ends_of(shuffled, groups=dict(enumerate(labels.tolist()))) == expected
-        assert ends_of(shuffled, groups={i: f"class {label}" for i, label in enumerate(labels.tolist())}) != expected
+        expected = interval_bounds(make_updated(make_calculator, *rows, groups=labels, ids=torch.arange(N)))
+        shuffled = make_updated(make_calculator, embeddings[permutation], labels[permutation], ids=permutation)
+        assert interval_bounds(shuffled, groups=labels[permutation]) == expected
+        assert interval_bounds(shuffled, groups=dict(enumerate(labels.tolist()))) == expected
+        assert (
+            interval_bounds(shuffled, groups={i: f"class {label}" for i, label in enumerate(labels.tolist())})
+            != expected
+        )
 
-    def test_groups_of_repeated_ids_have_one_for_each_row(self, rows, permutation):
+    def test_groups_of_repeated_ids_need_one_entry_per_row(self, rows, permutation):
         embeddings, labels = rows
-        taken = torch.cat([permutation, permutation[:4]])  # as samplers fill the last batch
-        metric = fed(calculator, embeddings[taken], labels[taken], ids=taken)
-        expected = ends_of(fed(calculator, *rows, groups=labels, ids=torch.arange(N)))
-        assert ends_of(metric, groups=labels[taken]) == expected
+        order = torch.cat([permutation, permutation[:4]])  # samplers fill the last batch by repeating items
+        metric = make_updated(make_calculator, embeddings[order], labels[order], ids=order)
+        expected = interval_bounds(make_updated(make_calculator, *rows, groups=labels, ids=torch.arange(N)))
+        assert interval_bounds(metric, groups=labels[order]) == expected
         with pytest.raises(ValueError, match=r"^groups: got shape \(60,\).*pass a mapping from id to group$"):
             metric.interval(groups=labels)
 
-    def test_groups_of_names_are_a_mapping(self, rows):
+    def test_groups_of_string_ids_may_be_mapping(self, rows):
         labels = rows[1].tolist()
         names = [f"query {i}" for i in range(N)]
-        metric = fed(calculator, *rows, ids=names)
+        metric = make_updated(make_calculator, *rows, ids=names)
         groups = {name: f"class {label}" for name, label in zip(names, labels, strict=True)}
-        expected = fed(calculator, *rows, ids=names, groups=[*groups.values()])
-        assert ends_of(metric, groups={"another": "one", **groups}) == ends_of(expected)
+        expected = make_updated(make_calculator, *rows, ids=names, groups=[*groups.values()])
+        assert interval_bounds(metric, groups={"another": "one", **groups}) == interval_bounds(expected)
 
     @pytest.mark.parametrize("groups", [{}, {0: 1, 1: 1}], ids=str)
-    def test_mapping_without_some_ids_is_refused(self, groups, rows):
-        metric = fed(calculator, *rows, ids=torch.arange(N))
+    def test_groups_mapping_with_missing_ids_raises(self, groups, rows):
+        metric = make_updated(make_calculator, *rows, ids=torch.arange(N))
         with pytest.raises(ValueError, match=rf"^groups: got none for {N - len(groups)} of 60 ids"):
             metric.interval(groups=groups)
 
-    def test_mapping_of_numbered_rows_is_refused(self, rows):
-        metric = fed(calculator, *rows)
+    def test_groups_mapping_for_rows_without_ids_raises(self, rows):
+        metric = make_updated(make_calculator, *rows)
         with pytest.raises(ValueError, match="^groups: got a mapping, but the items have no ids"):
             metric.interval(groups=dict(enumerate(rows[1].tolist())))
 
-    def test_groups_of_get_accuracy_are_in_the_order_of_queries(self, rows):
-        metric = calculator()
+    def test_groups_after_get_accuracy_follow_query_order(self, rows):
+        metric = make_calculator()
         metric.get_accuracy(*rows)
-        assert ends_of(metric, groups=rows[1]) == ends_of(fed(calculator, *rows, groups=rows[1]))
+        assert interval_bounds(metric, groups=rows[1]) == interval_bounds(
+            make_updated(make_calculator, *rows, groups=rows[1])
+        )
 
-    def test_groups_of_queries_in_two_roles_follow_the_ids(self, rows, permutation):
+    def test_groups_of_queries_in_two_roles_follow_ids(self, rows, permutation):
         embeddings, labels = rows
-        metric, expected = calculator(), calculator()
-        for chosen, options in ((permutation[:40], {}), (permutation[40:], {"role": "query"})):
-            metric.update(embeddings[chosen], labels[chosen], ids=chosen, **options)
-            expected.update(embeddings[chosen], labels[chosen], ids=chosen, groups=labels[chosen], **options)
-        assert ends_of(metric, groups=labels[permutation]) == ends_of(expected)
+        metric, expected = make_calculator(), make_calculator()
+        for subset, options in ((permutation[:40], {}), (permutation[40:], {"role": "query"})):
+            metric.update(embeddings[subset], labels[subset], ids=subset, **options)
+            expected.update(embeddings[subset], labels[subset], ids=subset, groups=labels[subset], **options)
+        assert interval_bounds(metric, groups=labels[permutation]) == interval_bounds(expected)
 
 
 class TestInfinities:
     @pytest.mark.parametrize("average", [{}, {"avg_of_avgs": True}, {"return_per_class": True}], ids=str)
-    def test_interval_of_an_infinite_mean_rank_is_nan(self, average, generator):
-        # The classes lie apart but for one item, whose neighbours among the nearest three are all of the other class.
+    def test_interval_of_infinite_mean_rank_is_nan(self, average, generator):
+        # The classes are separate except for one item, whose three nearest neighbors have the other label.
         labels = torch.arange(40) % 2
         embeddings = 10.0 * labels[:, None] + torch.rand(40, 1, generator=generator)
         embeddings[0] = 10.5
@@ -105,28 +110,28 @@ class TestInfinities:
         assert (low <= value)[value.isfinite()].all() and (value <= high)[value.isfinite()].all()
 
     @pytest.mark.parametrize("make", [lambda: FirstRank("mean", average="macro"), lambda: FirstRank("mean")])
-    def test_interval_of_an_infinite_score_of_a_user_is_nan(self, make, rows):
+    def test_interval_of_infinite_custom_score_is_nan(self, make, rows):
         metric = make()
         metric.score = lambda ranks: torch.where(ranks.relevant == ranks.relevant.max(), torch.inf, 1.0).double()
         metric.update(*rows)
         value, low, high = metric.interval(replicates=50)
         assert value == torch.inf == metric.compute() and low.isnan() and high.isnan()
 
-    def test_interval_of_no_scored_query_has_the_shape_of_the_value(self):
+    def test_interval_without_scored_query_has_shape_of_value(self):
         for metric in (
             AccuracyCalculator(include=(NAME,), return_per_class=True),
             HitRate(1, average="class"),
             FirstRank("median", average="class"),
         ):
-            metric.update(torch.rand(9, 2), torch.arange(9))  # all are lone
+            metric.update(torch.rand(9, 2), torch.arange(9))  # no query has a relevant reference
             interval = metric.interval(replicates=20)
             estimate = interval[NAME] if isinstance(interval, dict) else interval
             assert {part.shape for part in estimate} == {(0,)}
 
 
 METRICS = {
-    "calculator": calculator,
-    "mean": hit_rate,
+    "calculator": make_calculator,
+    "mean": make_hit_rate,
     "several": lambda: HitRate((1, 5)),
     "median": FirstRank,
     "classes": lambda: NDCG(average="class"),
@@ -138,68 +143,71 @@ IDENTITIES = {
     "groups": {"groups": torch.arange(N) // 3},
     "ids and groups": {"ids": torch.arange(N), "groups": torch.arange(N) // 3},
 }
-PAIRS = [(one, other) for one in IDENTITIES for other in IDENTITIES if one != other]
+PAIRS = [(before, after) for before in IDENTITIES for after in IDENTITIES if before != after]
 every_metric = pytest.mark.parametrize("make", METRICS.values(), ids=METRICS)
 
 
 @pytest.mark.parametrize(("before", "after"), PAIRS, ids=str)
-def test_items_identified_in_two_ways_are_refused(before, after, rows):
-    metric, other = fed(hit_rate, *rows, **IDENTITIES[before]), fed(hit_rate, *rows, **IDENTITIES[after])
+def test_update_with_different_identifiers_raises(before, after, rows):
+    metric, other_metric = (
+        make_updated(make_hit_rate, *rows, **IDENTITIES[before]),
+        make_updated(make_hit_rate, *rows, **IDENTITIES[after]),
+    )
     state = {name: value.clone() for name, value in metric.metric_state.items()}
     message = f"^ids, groups: got {after} after updates with {before}; give every update the same, or call reset"
     for change in (
         lambda: metric.update(*rows, **IDENTITIES[after]),
         lambda: metric(*rows, **IDENTITIES[after]),
-        lambda: metric.merge_state(other),
+        lambda: metric.merge_state(other_metric),
     ):
         with pytest.raises(ValueError, match=message):
             change()
     assert all(torch.equal(value, state[name]) for name, value in metric.metric_state.items())
-    metric.update(*(side[:0] for side in rows))  # of no item nothing needs to be known
+    metric.update(*(tensor[:0] for tensor in rows))  # an update without items needs no identifiers
     metric.reset()
     metric.update(*rows, **IDENTITIES[after])
 
 
-def test_queries_of_two_roles_identified_in_two_ways_are_refused(rows):
-    metric = fed(hit_rate, *rows, ids=torch.arange(N))
-    metric.update(*rows, role="reference")  # who the references are is of no interest
+def test_compute_with_different_identifiers_per_role_raises(rows):
+    metric = make_updated(make_hit_rate, *rows, ids=torch.arange(N))
+    metric.update(*rows, role="reference")  # references need no identifiers
     metric.compute()
     metric.update(*rows, role="query", groups=torch.arange(N))
     with pytest.raises(ValueError, match="^ids, groups: got groups after updates with ids"):
         metric.compute()
 
 
-def test_state_of_a_part_of_the_ids_is_refused(rows):
-    metric = fed(hit_rate, *rows, **IDENTITIES["ids and groups"])
+def test_loaded_state_with_incomplete_groups_raises(rows):
+    metric = make_updated(make_hit_rate, *rows, **IDENTITIES["ids and groups"])
     metric.persistent(True)
-    other = HitRate(1)
-    other.load_state_dict({**metric.state_dict(), "groups": torch.arange(10)})
+    other_metric = HitRate(1)
+    other_metric.load_state_dict({**metric.state_dict(), "groups": torch.arange(10)})
     with pytest.raises(ValueError, match="^groups: got some for a part of the items"):
-        other.compute()
+        other_metric.compute()
 
 
 @every_metric
-def test_comparison_of_other_queries_is_refused(make, rows):
+def test_compare_of_different_queries_raises(make, rows):
     embeddings, labels = rows
     options = IDENTITIES["ids and groups"]
-    metric = fed(make, *rows, **options)
-    differences = compare(metric, fed(make, *rows, **options), replicates=50)
+    metric = make_updated(make, *rows, **options)
+    differences = compare(metric, make_updated(make, *rows, **options), replicates=50)
     for difference in differences.values() if isinstance(differences, dict) else [differences]:
         assert not difference.difference.any()
-    for other in (
+    for other_options in (
         {**options, "ids": torch.arange(N) + 1},
         {**options, "groups": torch.arange(N) % 20},
         {"ids": options["ids"]},
         {"groups": options["groups"] + 1},
     ):
         with pytest.raises(ValueError, match="^a, b: their items differ"):
-            compare(metric, fed(make, *rows, **other), replicates=50)
+            compare(metric, make_updated(make, *rows, **other_options), replicates=50)
     with pytest.raises(ValueError, match="^a, b: their items differ"):
-        compare(metric, fed(make, embeddings, labels.roll(1), **options), replicates=50)
+        compare(metric, make_updated(make, embeddings, labels.roll(1), **options), replicates=50)
 
 
-def test_comparison_of_queries_in_another_order_of_ids_has_no_difference(rows, permutation):
+def test_compare_of_reordered_ids_has_no_difference(rows, permutation):
     embeddings, labels = rows
-    a = fed(calculator, *rows, ids=torch.arange(N))
-    b = fed(calculator, embeddings[permutation], labels[permutation], ids=permutation)
+    a = make_updated(make_calculator, *rows, ids=torch.arange(N))
+    b = make_updated(make_calculator, embeddings[permutation], labels[permutation], ids=permutation)
     assert compare(a, b, replicates=50)[NAME].difference == 0

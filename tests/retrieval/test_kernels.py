@@ -1,4 +1,4 @@
-"""The Triton kernels give the integers of the plain path; without a GPU Triton's interpreter runs them."""
+"""Triton kernels return the same indices and ranks as plain torch; without a GPU Triton's interpreter runs them."""
 
 import pytest
 import torch
@@ -9,151 +9,153 @@ from tensormetrics import _native
 from tensormetrics.retrieval import TorchKMeans, TorchKNN, positive_ranks
 from tensormetrics.retrieval.ranking import rank_counts
 from tensormetrics.retrieval.search.distance import DISTANCES
-from tensormetrics.retrieval.search.fp16_filter import HalfFilter
+from tensormetrics.retrieval.search.fp16_filter import Float16Filter
 from tensormetrics.retrieval.search.product_filter import Filter
-from tensormetrics.retrieval.search.references import KnownQueries
+from tensormetrics.retrieval.search.references import QueryCache
 from tensormetrics.retrieval.search.stages import ProductStage
 
-N = 140  # two tiles, the last one with few rows
-HARD = ("gaussian", "large common mean", "outliers", "three distinct points", "all zeros")
+N = 140  # two tiles; the last one has few rows
+DIFFICULT = ("gaussian", "large common mean", "outliers", "three distinct points", "all zeros")
 
 
 @pytest.mark.skipif(torch.cuda.is_available() or INTERPRETED, reason="the tests below run in this process")
 @pytest.mark.parametrize("which", ["not slow", pytest.param("slow", marks=pytest.mark.slow)])
-def test_interpreted_kernels(which):
+def test_kernels_in_interpreter_pass_tests_of_this_file(which):
     pytest.importorskip("triton")
     result = interpreted(__file__, which)
     assert result.returncode == 0, result.stdout
 
 
 @pytest.fixture(autouse=True)
-def plain_torch(monkeypatch):
-    monkeypatch.setattr(_native, "has_usable_kernel", lambda name, device: False)
+def disable_native_kernels(monkeypatch):
+    monkeypatch.setattr(_native, "can_use_kernel", lambda name, device: False)
 
 
-FAMILIES = [name if name in HARD else pytest.param(name, marks=pytest.mark.slow) for name in families(N)]
+FAMILIES = [name if name in DIFFICULT else pytest.param(name, marks=pytest.mark.slow) for name in families(N)]
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_neighbours(family, both, device):
+def test_kernels_neighbors_equal_torch(family, both, device):
     x = torch.tensor(families(N)[family], dtype=torch.float32, device=device)
-    plain, found = both(lambda: TorchKNN().indices(x, 2, x, True))
-    assert torch.equal(found, plain)
+    expected, actual = both(lambda: TorchKNN().indices(x, 2, x, True))
+    assert torch.equal(actual, expected)
     for distance in ("ip", "cosine"):
-        plain, found = both(lambda: TorchKNN(distance).indices(x[:7], 2, x, True))  # noqa: B023
-        assert torch.equal(found, plain)
+        expected, actual = both(lambda: TorchKNN(distance).indices(x[:7], 2, x, True))  # noqa: B023
+        assert torch.equal(actual, expected)
 
 
-def test_halved_tiles_give_the_minima_of_all(device):
+def test_block_minima_of_symmetric_tiles_equal_all_tiles(device):
     if not (device.type == "cuda" or INTERPRETED):
         pytest.skip("needs a GPU or TRITON_INTERPRET=1")
     pytest.importorskip("triton")
     from tensormetrics.retrieval.search.kernels import nearest
 
-    # Nine rows of tiles: the last one is in a strip of its own.
-    halves = HalfFilter(Filter(torch.randn(1100, 4, device=device), DISTANCES["l2"], torch.float32), nearest)
-    halved, whole = (nearest.block_minima(halves.as_queries, halves, symmetric=choice) for choice in (True, False))
-    torch.testing.assert_close(halved[halves.position], whole[halves.position])
+    # Nine rows of tiles: the last row is in a separate strip.
+    fp16_filter = Float16Filter(Filter(torch.randn(1100, 4, device=device), DISTANCES["l2"], torch.float32), nearest)
+    symmetric_minima, full_minima = (
+        nearest.block_minima(fp16_filter.as_queries, fp16_filter, symmetric=symmetric) for symmetric in (True, False)
+    )
+    torch.testing.assert_close(symmetric_minima[fp16_filter.position], full_minima[fp16_filter.position])
 
 
-@pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")  # of numpy, on which the interpreter computes
-@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
-def test_rows_that_are_not_finite(bad, both, device):
+@pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")  # raised by NumPy in the interpreter
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_kernels_nonfinite_rows_equal_torch(value, both, device):
     x = torch.randn(N, 6, device=device)
-    x[[0, 70, 139], 2] = bad
+    x[[0, 70, 139], 2] = value
     labels = torch.arange(N, device=device) % 9
     for distance in ("l2", "ip", "cosine"):
-        plain, found = both(lambda: TorchKNN(distance).indices(x, 2, x, True))  # noqa: B023
-        assert torch.equal(found, plain)
-        plain, found = both(lambda: positive_ranks(x, labels, distance=distance))  # noqa: B023
-        assert torch.equal(found.rank, plain.rank) and (found.rank[0] == 0).all()
-    plain, found = both(lambda: TorchKNN().indices(x[:130], 2, x, True))  # not all rows: no halved tiles
-    assert torch.equal(found, plain)
+        expected, actual = both(lambda: TorchKNN(distance).indices(x, 2, x, True))  # noqa: B023
+        assert torch.equal(actual, expected)
+        expected, actual = both(lambda: positive_ranks(x, labels, distance=distance))  # noqa: B023
+        assert torch.equal(actual.rank, expected.rank) and (actual.rank[0] == 0).all()
+    expected, actual = both(lambda: TorchKNN().indices(x[:130], 2, x, True))  # a subset: no symmetric tiles
+    assert torch.equal(actual, expected)
 
 
-def test_known_queries(both, device):
+def test_kernels_cached_queries_equal_torch(both, device):
     x, references = torch.randn(N, 6, device=device), torch.randn(100, 6, device=device, dtype=torch.float64)
-    known = KnownQueries(x, 2**28)
-    for far in (1.0, 1000.0):
-        references[8] *= far
-        plain, found = both(lambda: TorchKNN("sqeuclidean").search(x, 1, references, known=known)[1])
-        assert torch.equal(found, plain)
-    plain, found = both(lambda: TorchKMeans(3, init="k-means++")(x, 90))
-    assert torch.equal(found, plain)
+    query_cache = QueryCache(x, 2**28)
+    for factor in (1.0, 1000.0):
+        references[8] *= factor
+        expected, actual = both(lambda: TorchKNN("sqeuclidean").search(x, 1, references, query_cache=query_cache)[1])
+        assert torch.equal(actual, expected)
+    expected, actual = both(lambda: TorchKMeans(3, init="k-means++")(x, 90))
+    assert torch.equal(actual, expected)
 
 
 @pytest.mark.parametrize("scale", [1e-18, 1e18])
-def test_scales(scale, both, device):
-    x = scale * torch.randn(N, 70, device=device)  # more columns than are read at once
-    plain, found = both(lambda: TorchKNN().indices(x[:9], 2, x, True))
-    assert torch.equal(found, plain)
+def test_kernels_extreme_scales_equal_torch(scale, both, device):
+    x = scale * torch.randn(N, 70, device=device)  # more columns than a kernel loads at once
+    expected, actual = both(lambda: TorchKNN().indices(x[:9], 2, x, True))
+    assert torch.equal(actual, expected)
 
 
 @pytest.mark.parametrize("family", ["gaussian", "large common mean", "a few outliers"])
-def test_chosen_blocks_prove_all_neighbours(family, both, device, monkeypatch):
-    # So many references that only the chosen blocks of a query are read.
+def test_kernels_selected_blocks_certify_all_neighbors(family, both, device, monkeypatch):
+    # With this many references only the selected blocks of a query are read.
     x = torch.randn(2100, 6, device=device) + 1e4 * (family == "large common mean")
     x[::300] *= 1000 if family == "a few outliers" else 1
-    left, search = [], ProductStage.search
+    rest_counts, search = [], ProductStage.search
 
-    def counted(way, queries):
-        if queries.span is None:  # what other products have left
-            left.append(len(queries.self_index))
-        return search(way, queries)
+    def counted_search(stage, queries):
+        if queries.span is None:  # queries that other stages did not certify
+            rest_counts.append(len(queries.self_index))
+        return search(stage, queries)
 
-    monkeypatch.setattr(ProductStage, "search", counted)
-    plain, found = both(lambda: TorchKNN().indices(x[1:6], 1, x, False))
-    assert torch.equal(found, plain) and not left
+    monkeypatch.setattr(ProductStage, "search", counted_search)
+    expected, actual = both(lambda: TorchKNN().indices(x[1:6], 1, x, False))
+    assert torch.equal(actual, expected) and not rest_counts
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64], ids=str)
-def test_other_dtypes_and_strides_and_a_row_left_out(dtype, both, device):
+def test_kernels_dtypes_strides_and_self_index_equal_torch(dtype, both, device):
     x = torch.randn(5, N, device=device).to(dtype).mT
-    own = torch.tensor([3, -1, 0], device=device)
-    plain, found = both(lambda: TorchKNN().indices(x[[3, 5, 0]], 2, x, self_index=own))
-    assert torch.equal(found, plain)
+    self_index = torch.tensor([3, -1, 0], device=device)
+    expected, actual = both(lambda: TorchKNN().indices(x[[3, 5, 0]], 2, x, self_index=self_index))
+    assert torch.equal(actual, expected)
 
 
 @pytest.mark.parametrize("ties", ["index", "optimistic", "pessimistic"])
 @pytest.mark.parametrize("family", FAMILIES)
-def test_ranks(family, ties, both, device):
+def test_kernels_ranks_equal_torch(family, ties, both, device):
     x = torch.tensor(families(45)[family], dtype=torch.float32, device=device)
     labels = torch.arange(45, device=device) % 7
-    plain, found = both(lambda: positive_ranks(x, labels, ties=ties))
-    assert torch.equal(found.rank, plain.rank)
+    expected, actual = both(lambda: positive_ranks(x, labels, ties=ties))
+    assert torch.equal(actual.rank, expected.rank)
 
 
-def test_more_positives_than_the_kernel_compares(both, device, monkeypatch):
+def test_kernels_more_positives_than_limit_equal_torch(both, device, monkeypatch):
     monkeypatch.setattr(rank_counts, "_WIDEST", 2)
     x = torch.tensor(families(45)["every point five times"], dtype=torch.float32, device=device)
-    plain, found = both(lambda: positive_ranks(x, torch.arange(45, device=device) % 7, ties="optimistic"))
-    assert torch.equal(found.rank, plain.rank)
+    expected, actual = both(lambda: positive_ranks(x, torch.arange(45, device=device) % 7, ties="optimistic"))
+    assert torch.equal(actual.rank, expected.rank)
 
 
 @pytest.mark.slow
-def test_ranks_in_more_than_one_tile(both, device):
+def test_kernels_ranks_of_several_tiles_equal_torch(both, device):
     x = torch.randn(300, 20, device=device)
-    plain, found = both(lambda: positive_ranks(x, torch.arange(300, device=device) % 50).rank)
-    assert torch.equal(found, plain)
+    expected, actual = both(lambda: positive_ranks(x, torch.arange(300, device=device) % 50).rank)
+    assert torch.equal(actual, expected)
 
 
 @pytest.mark.slow
-def test_too_many_open_entries_are_counted_in_tiles(both, device):
+def test_kernels_undecided_entries_above_budget_equal_torch(both, device):
     x = torch.zeros(45, 3, device=device)
     labels = torch.arange(45, device=device) % 7
-    plain, found = both(lambda: positive_ranks(x, labels, memory_budget=20_000).rank)
-    assert torch.equal(found, plain)
+    expected, actual = both(lambda: positive_ranks(x, labels, memory_budget=20_000).rank)
+    assert torch.equal(actual, expected)
 
 
 @pytest.mark.parametrize("dim", [100, 128, 512])
 @pytest.mark.parametrize("k", [10, 100, 1000])
-def test_thousands_of_rows_on_a_gpu(k, dim, both, device):
+def test_kernels_thousands_of_rows_equal_torch(k, dim, both, device):
     if device.type != "cuda":
         pytest.skip("needs a GPU")
     x = torch.randn(40_000, dim, device=device)
     for distance in ("l2", "cosine"):
-        plain, found = both(lambda: TorchKNN(distance).indices(x, k, x, True))  # noqa: B023
-        assert torch.equal(found, plain)
+        expected, actual = both(lambda: TorchKNN(distance).indices(x, k, x, True))  # noqa: B023
+        assert torch.equal(actual, expected)
     labels = torch.arange(len(x), device=device) % 5000
-    plain, found = both(lambda: positive_ranks(x, labels).rank)
-    assert torch.equal(found, plain)
+    expected, actual = both(lambda: positive_ranks(x, labels).rank)
+    assert torch.equal(actual, expected)

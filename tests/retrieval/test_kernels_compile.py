@@ -1,4 +1,4 @@
-"""The Triton kernels compile for the GPUs they are made for; no GPU is needed for that."""
+"""Triton kernels compile for the supported GPUs; compilation needs no GPU."""
 
 import os
 
@@ -15,35 +15,37 @@ from triton.compiler import ASTSource
 
 from tensormetrics.retrieval.search.kernels import canonical, counting, nearest, prepare
 
-HALVES, INTEGERS = ("x", "y"), ("selected", "num_selected", "num_hits", "below")
-INDICES = ("source", "self_index", "nearest", "row")
-FLOATS = ("left", "right", "row_bounds", "bias", "block_min", "limit", "low", "high")
+FP16_ARRAYS, INT32_ARRAYS = ("x", "y"), ("selected", "num_selected", "num_hits", "below")
+INT64_ARRAYS = ("source", "self_index", "nearest", "row")
+FP32_ARRAYS = ("left", "right", "row_bounds", "bias", "block_min", "limit", "low", "high")
 TYPES = {
-    **dict.fromkeys(HALVES, "*fp16"),
-    **dict.fromkeys(FLOATS, "*fp32"),
-    **dict.fromkeys(INTEGERS, "*i32"),
-    **dict.fromkeys(INDICES, "*i64"),
+    **dict.fromkeys(FP16_ARRAYS, "*fp16"),
+    **dict.fromkeys(FP32_ARRAYS, "*fp32"),
+    **dict.fromkeys(INT32_ARRAYS, "*i32"),
+    **dict.fromkeys(INT64_ARRAYS, "*i64"),
     "index": "*i32",
     "delta": "*fp64",
 }
 PRODUCT = {"factor": 2, "TILE": 128, "DEPTH": 64, "STRIDE": 4, "STRIP": 8}
-COUNTED = {name: PRODUCT[name] for name in ("factor", "TILE", "DEPTH", "STRIP")}
+COUNT_CONSTANTS = {name: PRODUCT[name] for name in ("factor", "TILE", "DEPTH", "STRIP")}
 PAIRS = {"query": "*fp32", "reference": "*bf16", "column": "*i32"}
 
 
-def compiled(kernel, constants, types, warps, stages=3, architecture=90):
+def compile_kernel(kernel, constants, types, warps, stages=3, architecture=90):
     types = {name: "constexpr" if name in constants else (TYPES | types).get(name, "i32") for name in kernel.arg_names}
-    # As at a launch: tensors, and sizes that are multiples of it, are divisible by 16.
-    whole = [n for n, (name, kind) in enumerate(types.items()) if kind[0] == "*" or name in ("dim", "size", "queries")]
-    source = ASTSource(kernel, types, constants, {(n,): [["tt.divisibility", 16]] for n in whole})
-    fused = kernel.__module__.rpartition(".")[2] in ("nearest", "counting")
-    options = {"num_warps": warps, "num_stages": stages, "enable_fp_fusion": fused}
+    # As at a launch: pointers and sizes that are multiples of 16 are declared divisible by 16.
+    divisible = [
+        n for n, (name, kind) in enumerate(types.items()) if kind[0] == "*" or name in ("dim", "size", "queries")
+    ]
+    source = ASTSource(kernel, types, constants, {(n,): [["tt.divisibility", 16]] for n in divisible})
+    has_fused_multiply_add = kernel.__module__.rpartition(".")[2] in ("nearest", "counting")
+    options = {"num_warps": warps, "num_stages": stages, "enable_fp_fusion": has_fused_multiply_add}
     return triton.compile(source, target=GPUTarget("cuda", architecture, 32), options=options)
 
 
 @pytest.mark.parametrize("symmetric", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_block_minima_run_on_tensor_cores(symmetric):
-    ptx = compiled(nearest._block_minima, PRODUCT | {"symmetric": symmetric}, {}, 4).asm["ptx"]
+    ptx = compile_kernel(nearest._block_minima, PRODUCT | {"symmetric": symmetric}, {}, 4).asm["ptx"]
     assert "wgmma.mma_async" in ptx and "f32.f16.f16" in ptx
 
 
@@ -52,11 +54,11 @@ def test_block_minima_run_on_tensor_cores(symmetric):
     "kernel, constants, types",
     [
         (nearest._collect_from_all, PRODUCT, {}),
-        (counting._count, COUNTED, {"query": "*i32", "reference": "*i32", "num_undecided": "*i64"}),
+        (counting._count, COUNT_CONSTANTS, {"query": "*i32", "reference": "*i32", "num_undecided": "*i64"}),
     ],
 )
-def test_other_products_do_too(kernel, constants, types):
-    assert "wgmma.mma_async" in compiled(kernel, constants, types, 8).asm["ptx"]
+def test_other_products_run_on_tensor_cores(kernel, constants, types):
+    assert "wgmma.mma_async" in compile_kernel(kernel, constants, types, 8).asm["ptx"]
 
 
 @pytest.mark.slow
@@ -68,21 +70,21 @@ def test_other_products_do_too(kernel, constants, types):
         (canonical._rank, {"CAPACITY": 32, "CHUNK": 32}),
     ],
 )
-def test_selection_compiles(kernel, constants):
-    assert ".entry" in compiled(kernel, constants, {}, 4).asm["ptx"]
+def test_selection_kernels_compile_to_ptx(kernel, constants):
+    assert ".entry" in compile_kernel(kernel, constants, {}, 4).asm["ptx"]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", [0, 1, 2])
 def test_canonical_distances_round_every_operation(kind):
     sizes = {"COUNT": 32, "SIZE": 128, "LOG": 7, "query_step": 1, "reference_step": 1}
-    ptx = compiled(canonical._canonical, {"KIND": kind, **sizes}, PAIRS, 4).asm["ptx"]
+    ptx = compile_kernel(canonical._canonical, {"KIND": kind, **sizes}, PAIRS, 4).asm["ptx"]
     assert "fma.rn.f64" not in ptx and "add.rn.f64" in ptx and "mul.rn.f64" in ptx
     assert ("sqrt.rn.f64" in ptx) == ("div.rn.f64" in ptx) == (kind == 2)
 
 
-LISTED = {"query": "*i32", "reference": "*i32", "num_undecided": "*i64"}
-SOME = {"factor": 2, "BLOCKS": 4, "DEPTH": 64, "STRIDE": 4}
+COUNT_TYPES = {"query": "*i32", "reference": "*i32", "num_undecided": "*i64"}
+BLOCK_CONSTANTS = {"factor": 2, "BLOCKS": 4, "DEPTH": 64, "STRIDE": 4}
 
 
 def canonical_sizes(dim, kind):
@@ -96,30 +98,33 @@ def canonical_sizes(dim, kind):
     }
 
 
-READY = {"x": "*fp32", "rounding": "fp32", "summing": "fp32", "nonfinite": "*i8", "is_bounded": "*i8"}
-READY |= dict.fromkeys(("centre", "norms", "fixed_scale", "sizes"), "*fp64")
-READY |= dict.fromkeys(("largest", "max_low", "ordered", "position"), "*i64") | {"table": "*fp16", "order": "*i32"}
-ROUNDED = {"factor": 2, "UNIT": False, "PARTS": 1, "SIZE": 64, "x_step": 1}
-LAUNCHED = {  # kernel, constants, types, warps, stages
+PREPARE_TYPES = {"x": "*fp32", "rounding": "fp32", "summing": "fp32", "nonfinite": "*i8", "is_bounded": "*i8"}
+PREPARE_TYPES |= dict.fromkeys(("center", "norms", "fixed_scale", "sizes"), "*fp64")
+PREPARE_TYPES |= dict.fromkeys(("largest", "max_low", "ordered", "position"), "*i64") | {
+    "table": "*fp16",
+    "order": "*i32",
+}
+ROUND_CONSTANTS = {"factor": 2, "UNIT": False, "PARTS": 1, "SIZE": 64, "x_step": 1}
+LAUNCHES = {  # kernel, constants, types, warps, stages
     "block minima, half of all tiles": (nearest._block_minima, PRODUCT | {"symmetric": True}, {}, 4, 3),
     "block minima, all tiles": (nearest._block_minima, PRODUCT | {"symmetric": False}, {}, 4, 3),
     "many": (nearest._collect_from_all, PRODUCT, {}, 8, 3),
-    "rank counts": (counting._count, COUNTED, LISTED, 8, 3),
+    "rank counts": (counting._count, COUNT_CONSTANTS, COUNT_TYPES, 8, 3),
     "choose of 2,048": (nearest._select_blocks, {"QUERIES": 1, "WIDTH": 2048}, {}, 8, 3),
     "choose of 4,096": (nearest._select_blocks, {"QUERIES": 1, "WIDTH": 4096}, {}, 16, 3),
-    "few": (nearest._collect_from_blocks, SOME, {}, 4, 3),
+    "few": (nearest._collect_from_blocks, BLOCK_CONSTANTS, {}, 4, 3),
     "rank of 32": (canonical._rank, {"CAPACITY": 32, "CHUNK": 32}, {}, 1, 3),
     "rank of 256": (canonical._rank, {"CAPACITY": 256, "CHUNK": 32}, {}, 8, 3),
     "l2, D = 128": (canonical._canonical, canonical_sizes(128, 0), PAIRS, 4, 3),
     "l2, D = 512": (canonical._canonical, canonical_sizes(512, 0), PAIRS, 4, 3),
-    "middle": (prepare._center, {"UNIT": False, "ROWS": 128, "SIZE": 16, "x_step": 1}, READY, 8, 3),
-    "lengths": (prepare._lengths, {"UNIT": False, "ROWS": 8, "SIZE": 256, "x_step": 1}, READY, 4, 3),
-    "sizes": (prepare._sizes, {"HAS_SCALE": False, "SIZE": 256}, READY, 4, 3),
-    "references": (prepare._references, ROUNDED | {"BLOCK": 32, "STRIDE": 4}, READY, 8, 3),
-    "queries": (prepare._queries, ROUNDED | {"ROWS": 32}, READY | {"query_scale": "*fp32"}, 8, 3),
+    "middle": (prepare._center, {"UNIT": False, "ROWS": 128, "SIZE": 16, "x_step": 1}, PREPARE_TYPES, 8, 3),
+    "lengths": (prepare._lengths, {"UNIT": False, "ROWS": 8, "SIZE": 256, "x_step": 1}, PREPARE_TYPES, 4, 3),
+    "sizes": (prepare._sizes, {"HAS_SCALE": False, "SIZE": 256}, PREPARE_TYPES, 4, 3),
+    "references": (prepare._references, ROUND_CONSTANTS | {"BLOCK": 32, "STRIDE": 4}, PREPARE_TYPES, 8, 3),
+    "queries": (prepare._queries, ROUND_CONSTANTS | {"ROWS": 32}, PREPARE_TYPES | {"query_scale": "*fp32"}, 8, 3),
     "queries of two parts, cosine": (
-        prepare._queries, ROUNDED | {"factor": 1, "PARTS": 2, "UNIT": True, "ROWS": 32},
-        READY | {"query_scale": "*fp64"}, 8, 3
+        prepare._queries, ROUND_CONSTANTS | {"factor": 1, "PARTS": 2, "UNIT": True, "ROWS": 32},
+        PREPARE_TYPES | {"query_scale": "*fp64"}, 8, 3
     ),
     "cosine, D = 512": (canonical._canonical, canonical_sizes(512, 2), PAIRS, 4, 3),
 }  # fmt: skip
@@ -127,6 +132,6 @@ LAUNCHED = {  # kernel, constants, types, warps, stages
 
 @pytest.mark.slow
 @pytest.mark.parametrize("architecture", [80, 90])
-@pytest.mark.parametrize("name", LAUNCHED)
-def test_kernels_take_no_more_than_was_counted(name, architecture):
-    hold_resources(name, architecture, compiled(*LAUNCHED[name], architecture))
+@pytest.mark.parametrize("name", LAUNCHES)
+def test_kernels_use_no_more_resources_than_recorded(name, architecture):
+    hold_resources(name, architecture, compile_kernel(*LAUNCHES[name], architecture))

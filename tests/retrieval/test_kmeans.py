@@ -11,41 +11,41 @@ from tensormetrics.retrieval import AccuracyCalculator, TorchKMeans, TorchKNN, n
 from tensormetrics.retrieval.deterministic import argsort_by_content
 from tensormetrics.retrieval.inputs import largest_of_columns
 from tensormetrics.retrieval.search.product_filter import Filter
-from tensormetrics.retrieval.search.references import KnownQueries
+from tensormetrics.retrieval.search.references import QueryCache
 
 
 def lloyd(x, centroids, niter):
-    """k-means with explicit loops; returns clusters, centroids, inertia and the number of updates."""
+    """Run k-means with explicit loops; return clusters, centroids, inertia and the number of updates."""
 
     def assign():
-        d = ((x[:, None] - centroids[None]) ** 2).sum(-1)
-        return d.argmin(1), d.min(1)
+        distances = ((x[:, None] - centroids[None]) ** 2).sum(-1)
+        return distances.argmin(1), distances.min(1)
 
     centroids = centroids.copy()
-    clusters, d = assign()
-    for n in range(1, niter + 1):  # noqa: B007
+    clusters, distances = assign()
+    for num_updates in range(1, niter + 1):  # noqa: B007
         previous, members = clusters, clusters.copy()
-        for c in range(len(centroids)):
-            if c not in clusters:
+        for cluster in range(len(centroids)):
+            if cluster not in clusters:
                 sizes = np.bincount(members, minlength=len(centroids))
-                free = [i for i in range(len(x)) if sizes[members[i]] > 1 and members[i] == clusters[i]]
-                members[max(free, key=lambda i: (d[i], -i))] = c
-        for c in range(len(centroids)):
-            centroids[c] = x[members == c].mean(0)
-        clusters, d = assign()
+                movable = [i for i in range(len(x)) if sizes[members[i]] > 1 and members[i] == clusters[i]]
+                members[max(movable, key=lambda i: (distances[i], -i))] = cluster
+        for cluster in range(len(centroids)):
+            centroids[cluster] = x[members == cluster].mean(0)
+        clusters, distances = assign()
         if (clusters == previous).all():
             break
-    return clusters, centroids, d.sum(), n
+    return clusters, centroids, distances.sum(), num_updates
 
 
-def agrees(kmeans, clusters, expected):
+def assert_agrees(kmeans, clusters, expected):
     np.testing.assert_array_equal(clusters.cpu(), expected[0])
     np.testing.assert_allclose(kmeans.centroids.cpu(), expected[1], rtol=1e-12, atol=1e-12)
     assert float(kmeans.inertia) == pytest.approx(expected[2], rel=1e-12)
     assert kmeans.n_iter == expected[3]
 
 
-def test_golden(device):
+def test_kmeans_golden_case_matches_expected_clusters(device):
     case = CASES["kmeans/tiny_one_step"]
     kmeans = TorchKMeans(case["niter"], init=torch.tensor(case["init"], device=device))
     assert kmeans(torch.tensor(TINY, device=device), 4).tolist() == case["labels"]
@@ -54,33 +54,33 @@ def test_golden(device):
 
 
 @pytest.mark.parametrize("niter", [1, 2, 50])
-def test_loops(niter, device):
+def test_kmeans_equals_explicit_loops(niter, device):
     x = np.random.RandomState(2).standard_normal((80, 3)).astype(np.float32)
-    first = np.float64(x[:6])
-    kmeans = TorchKMeans(niter, init=torch.tensor(first, device=device))
+    initial = np.float64(x[:6])
+    kmeans = TorchKMeans(niter, init=torch.tensor(initial, device=device))
     clusters = kmeans(torch.tensor(x, device=device), 6)
     assert clusters.dtype == torch.int64 and kmeans.centroids.dtype == kmeans.inertia.dtype == torch.float64
-    agrees(kmeans, clusters, lloyd(np.float64(x), first, niter))
+    assert_agrees(kmeans, clusters, lloyd(np.float64(x), initial, niter))
 
 
-def test_empty_clusters_take_the_farthest_rows(device):
+def test_kmeans_empty_clusters_take_farthest_rows(device):
     x = np.array([[0.0], [1.0], [2.0], [10.0], [10.0], [-8.0]])
-    first = np.array([[0.0], [500.0], [600.0], [700.0]])
+    initial = np.array([[0.0], [500.0], [600.0], [700.0]])
     for niter in (1, 2, 9):
-        kmeans = TorchKMeans(niter, init=torch.tensor(first, device=device))
+        kmeans = TorchKMeans(niter, init=torch.tensor(initial, device=device))
         clusters = kmeans(torch.tensor(x, device=device), 4)
-        agrees(kmeans, clusters, lloyd(x, first, niter))
-    # By hand: the two rows at 10 (lower index first) and then the one at -8 leave the cluster at 0.
-    kmeans = TorchKMeans(1, init=torch.tensor(first, device=device))
+        assert_agrees(kmeans, clusters, lloyd(x, initial, niter))
+    # Worked out by hand: the rows at 10 (lower index first), then the row at -8, leave the cluster at 0.
+    kmeans = TorchKMeans(1, init=torch.tensor(initial, device=device))
     kmeans(torch.tensor(x, device=device), 4)
     assert kmeans.centroids.tolist() == [[1.0], [10.0], [10.0], [-8.0]]
-    # Both rows of the cluster at 50 are the farthest, but one of them stays.
+    # The two rows of the cluster at 50 are the farthest, but one row has to stay.
     kmeans = TorchKMeans(1, init=torch.tensor([[0.0], [50.0], [500.0], [600.0]], device=device))
     kmeans(torch.tensor([[0.0], [0.5], [1.5], [60.0], [41.0]], device=device), 4)
     assert kmeans.centroids[:, 0].tolist() == [0.25, 41.0, 60.0, 1.5]
 
 
-def test_as_many_clusters_as_rows_and_equal_rows(device):
+def test_kmeans_clusters_equal_to_rows_with_duplicates_have_no_inertia(device):
     x = torch.tensor([[0.0], [0.0], [7.0], [7.0]], device=device)
     for init in ("random", "k-means++", torch.zeros(4, 1, device=device)):
         kmeans = TorchKMeans(init=init)
@@ -89,22 +89,22 @@ def test_as_many_clusters_as_rows_and_equal_rows(device):
 
 
 @pytest.mark.parametrize("init", ["random", "k-means++"])
-def test_draws(init, device):
+def test_kmeans_seed_makes_initial_draws_reproducible(init, device):
     labels = torch.arange(90) % 3
     x = (torch.eye(3)[labels] * 100 + torch.randn(90, 3)).to(device)
     kmeans = TorchKMeans(init=init, seed=3)
     clusters = kmeans(x, 3)
     assert torch.equal(clusters, TorchKMeans(init=init, seed=3)(x, 3))
     assert torch.equal(clusters.cpu(), TorchKMeans(init=init, seed=3)(x.cpu(), 3))
-    first = TorchKMeans(1, init=init)._first_centroids(
+    initial = TorchKMeans(1, init=init)._first_centroids(
         x, torch.arange(90, device=device), 3, torch.Generator().manual_seed(3)
     )
-    assert all((x == row).all(1).any() for row in first)
-    if init == "k-means++":  # far apart: one centroid in each group
+    assert all((x == row).all(1).any() for row in initial)
+    if init == "k-means++":  # the groups are far apart, so each gets one centroid
         assert len({tuple(pair) for pair in torch.stack([clusters.cpu(), labels], 1).tolist()}) == 3
 
 
-def test_kmeans_plus_plus_weights(device):
+def test_kmeans_plus_plus_draws_follow_squared_distances(device):
     # The second centroid is row 1 or 2 with odds 1 : 9 when the first is row 0, and never row 0 again.
     x = torch.tensor([[0.0], [1.0], [3.0]], device=device)
     generator, kmeans = torch.Generator().manual_seed(0), TorchKMeans(init="k-means++")
@@ -117,8 +117,8 @@ def test_kmeans_plus_plus_weights(device):
     assert 0.03 < np.mean([second == 1 for second in after_zero]) < 0.19 and 0 not in after_zero
 
 
-def test_kmeans_plus_plus_draws_what_a_loop_draws(device):
-    # Integers, whose squares and sums are exact in any order.
+def test_kmeans_plus_plus_equals_explicit_loop(device):
+    # Squares and sums of integers are exact in any order.
     x = np.random.RandomState(4).randint(-9, 10, (150, 5)).astype(np.float32)
     order = np.random.RandomState(5).permutation(150)
     draws = torch.rand(12, generator=torch.Generator().manual_seed(6), dtype=torch.float64).numpy()
@@ -128,34 +128,34 @@ def test_kmeans_plus_plus_draws_what_a_loop_draws(device):
         expected.append(x[order[min(np.searchsorted(mass, draw * mass[-1], side="right"), 149)]])
         squared = ((x[order] - expected[-1]) ** 2).sum(1)
         weight = squared if len(expected) == 1 else np.minimum(weight, squared)
-    sides = torch.tensor(x, device=device), torch.tensor(order, device=device)
+    inputs = torch.tensor(x, device=device), torch.tensor(order, device=device)
     generator = torch.Generator().manual_seed(6)
-    found = TorchKMeans(init="k-means++")._first_centroids(*sides, 12, generator)
-    np.testing.assert_array_equal(found.cpu(), np.stack(expected))
+    centroids = TorchKMeans(init="k-means++")._first_centroids(*inputs, 12, generator)
+    np.testing.assert_array_equal(centroids.cpu(), np.stack(expected))
 
 
-def test_a_draw_of_kmeans_plus_plus_waits_for_nothing():
-    asked = []
+def test_kmeans_plus_plus_draws_never_wait_for_device():
+    measured = []
     for draws in (2, 12):
-        with Device() as pretended:
+        with Device() as fake_cuda:
             x, order = torch.randn(300, 8).to(DEVICE), torch.arange(300).to(DEVICE)
-            pretended.waits.clear()
-            pretended.operators = 0
+            fake_cuda.waits.clear()
+            fake_cuda.operators = 0
             TorchKMeans(init="k-means++")._first_centroids(x, order, draws, torch.Generator())
-            asked.append((pretended.operators, len(pretended.waits)))
-    (few, waits), (many, later) = asked
-    # 18 of a draw add up the masses of 300 rows in one order; the wait is that of the draws, which are made on the CPU.
-    assert many - few <= 10 * 42 and waits == later == 1
+            measured.append((fake_cuda.operators, len(fake_cuda.waits)))
+    (operators_of_2, waits), (operators_of_12, later_waits) = measured
+    # 18 operators of a draw sum the masses of 300 rows in a fixed order; the only wait copies the draws from the CPU.
+    assert operators_of_12 - operators_of_2 <= 10 * 42 and waits == later_waits == 1
 
 
-def test_rows_are_prepared_once_for_all_updates(device, monkeypatch):
+def test_kmeans_prepares_rows_once_for_all_updates(device, monkeypatch):
     x, prepared, scaled = torch.randn(500, 6, device=device), [], Filter.scaled
 
-    def counted(filter_, rows, found):
+    def counted_scaled(filter_, rows, out):
         prepared.append(len(rows))
-        return scaled(filter_, rows, found)
+        return scaled(filter_, rows, out)
 
-    monkeypatch.setattr(Filter, "scaled", counted)
+    monkeypatch.setattr(Filter, "scaled", counted_scaled)
     kmeans = TorchKMeans(8)
     clusters = kmeans(x, 9)
     assert kmeans.n_iter == 8 and sum(prepared) == 500
@@ -164,32 +164,34 @@ def test_rows_are_prepared_once_for_all_updates(device, monkeypatch):
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64], ids=str)
 @pytest.mark.parametrize("memory", [2**28, 2**10])
-def test_known_queries_find_references_wherever_they_are(memory, dtype, device):
+def test_query_cache_with_distant_or_nonfinite_references_equals_search_without(memory, dtype, device):
     x = torch.randn(90, 7, device=device).to(dtype)
-    known = KnownQueries(x, memory)
-    near = torch.randn(40, 7, device=device, dtype=torch.float64) / 4
-    far = near.clone()
-    far[5], far[6], far[7] = 40.0, float("nan"), float("inf")
-    for references in (near, far, far[:3]):
-        plain, found = (TorchKNN("sqeuclidean").search(x, 2, references, known=k)[1] for k in (None, known))
-        assert torch.equal(found, plain)
+    query_cache = QueryCache(x, memory)
+    close_references = torch.randn(40, 7, device=device, dtype=torch.float64) / 4
+    distant_references = close_references.clone()
+    distant_references[5], distant_references[6], distant_references[7] = 40.0, float("nan"), float("inf")
+    for references in (close_references, distant_references, distant_references[:3]):
+        expected, actual = (
+            TorchKNN("sqeuclidean").search(x, 2, references, query_cache=cache)[1] for cache in (None, query_cache)
+        )
+        assert torch.equal(actual, expected)
 
 
-def test_the_best_of_several_runs_is_kept(device):
+def test_kmeans_n_init_returns_run_of_smallest_inertia(device):
     x = torch.randn(60, 2, device=device)
     kmeans = TorchKMeans(3, n_init=5, seed=2)
     clusters, generator = kmeans(x, 8), torch.Generator().manual_seed(2)
     order, units = argsort_by_content(x, 60), unit_of(largest_of_columns(x))
     starts = [kmeans._first_centroids(x, order, 8, generator) for _ in range(5)]
-    known = KnownQueries(x, 2**28)
-    runs = [TorchKMeans(3)._run(x, known, order, units, start) for start in starts]
+    query_cache = QueryCache(x, 2**28)
+    runs = [TorchKMeans(3)._run(x, query_cache, order, units, start) for start in starts]
     inertias = [float(run[2]) for run in runs]
     best = runs[int(np.argmin(inertias))]
     assert len(set(inertias)) > 1 and kmeans.inertia == min(inertias)
     assert torch.equal(clusters, best[0]) and torch.equal(kmeans.centroids, best[1]) and kmeans.n_iter == best[3]
 
 
-def test_tolerance(device):
+def test_kmeans_tol_stops_at_small_change(device):
     x = torch.randn(300, 2, device=device)
     inertias = []
     for niter in range(1, 12):
@@ -203,45 +205,45 @@ def test_tolerance(device):
     assert float(kmeans.inertia) == inertias[kmeans.n_iter - 1]
 
 
-def test_centroids_from_a_sample(device):
+def test_kmeans_max_points_per_centroid_samples_rows(device):
     labels = torch.arange(3000, device=device) % 3
     x = torch.eye(3, device=device)[labels] * 100 + torch.randn(3000, 3, device=device)
     kmeans = TorchKMeans(init="k-means++", max_points_per_centroid=20)
     clusters = kmeans(x, 3)
     assert torch.equal(clusters, torch.cdist(x.double(), kmeans.centroids).argmin(1))
     assert float(kmeans.inertia) == pytest.approx(float((x - kmeans.centroids[clusters]).square().sum()), rel=1e-12)
-    # The centroids are means of 60 rows in all.
-    whole, sample = (
+    # The centroids are means of 60 rows in total.
+    full, sample = (
         TorchKMeans(init="k-means++"),
         kmeans._sample(x, argsort_by_content(x, 100), 3, torch.Generator().manual_seed(1234)),
     )
     assert len(sample) == len(sample.unique(dim=0)) == 60
     assert all((x == row).all(1).any() for row in sample)
-    whole(x, 3)
-    assert 0.1 < (kmeans.centroids.sort(0).values - whole.centroids.sort(0).values).abs().max() < 2
-    assert torch.equal(TorchKMeans(max_points_per_centroid=1000)(x, 3), TorchKMeans()(x, 3))  # nothing to leave out
+    full(x, 3)
+    assert 0.1 < (kmeans.centroids.sort(0).values - full.centroids.sort(0).values).abs().max() < 2
+    assert torch.equal(TorchKMeans(max_points_per_centroid=1000)(x, 3), TorchKMeans()(x, 3))  # no row is left out
 
 
-def test_spherical(device):
+def test_kmeans_spherical_equals_cosine_loop(device):
     x = torch.randn(200, 4, device=device) * torch.rand(200, 1, device=device)
     x[7] = 0
-    first = torch.randn(5, 4, device=device)
-    kmeans = TorchKMeans(4, init=first, spherical=True)
+    initial = torch.randn(5, 4, device=device)
+    kmeans = TorchKMeans(4, init=initial, spherical=True)
     clusters = kmeans(x, 5)
     np.testing.assert_allclose(kmeans.centroids.norm(dim=1).cpu(), 1, rtol=1e-12)
-    rows, centroids = x / x.norm(dim=1, keepdim=True).clamp(min=1e-30), first / first.norm(dim=1, keepdim=True)
+    rows, centroids = x / x.norm(dim=1, keepdim=True).clamp(min=1e-30), initial / initial.norm(dim=1, keepdim=True)
     for _ in range(4):
         assigned = (rows @ centroids.T).argmax(1)
         centroids = torch.stack([rows[assigned == c].sum(0) for c in range(5)])
         centroids = centroids / centroids.norm(dim=1, keepdim=True)
-    kept = torch.arange(200, device=device) != 7  # the zero row is equally near to all centroids
-    assert torch.equal(clusters[kept], (rows @ centroids.T).argmax(1)[kept])
-    assert torch.equal(clusters, TorchKMeans(4, init=3 * first, spherical=True)(2 * x, 5))
-    cosine = (rows @ centroids.T).amax(1)[kept]
+    is_nonzero = torch.arange(200, device=device) != 7  # the zero row is equally near to all centroids
+    assert torch.equal(clusters[is_nonzero], (rows @ centroids.T).argmax(1)[is_nonzero])
+    assert torch.equal(clusters, TorchKMeans(4, init=3 * initial, spherical=True)(2 * x, 5))
+    cosine = (rows @ centroids.T).amax(1)[is_nonzero]
     assert float(kmeans.inertia) == pytest.approx(float((2 - 2 * cosine).sum()) + 1, rel=1e-5)
 
 
-def test_bad_input(device):
+def test_kmeans_invalid_input_raises(device):
     x = torch.zeros(3, 2, device=device)
     for call, message in (
         (lambda: TorchKMeans(0), "niter: got 0, wanted an integer >= 1"),
@@ -267,11 +269,11 @@ def test_bad_input(device):
             call()
 
 
-def overlapping(items=201):
+def make_overlapping(items=201):
     generator = torch.Generator().manual_seed(6)
     labels = torch.arange(items) % 7
     x = torch.randn(7, 6, generator=generator)[labels] + torch.randn(items, 6, generator=generator)
-    x[30:40] = x[50:60]  # equal rows of other labels
+    x[30:40] = x[50:60]  # equal rows with other labels
     return x, labels
 
 
@@ -286,21 +288,21 @@ OPTIONS = {
 
 
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS.keys())
-def test_twenty_permutations_give_the_same_bits(options, device):
-    x = overlapping()[0].to(device)
-    x[:, 2] *= 1e9  # sums that would be rounded otherwise in another order
-    for clusters in (9, 195):  # of so many some are empty at first
+def test_kmeans_permuted_rows_give_identical_bits(options, device):
+    x = make_overlapping()[0].to(device)
+    x[:, 2] *= 1e9  # rounding of these sums would depend on the order
+    for clusters in (9, 195):  # 195 clusters include some that are empty at first
         kmeans = TorchKMeans(**options)
         expected = kmeans(x, clusters)
-        found = kmeans.centroids, kmeans.inertia, kmeans.n_iter
+        attributes = kmeans.centroids, kmeans.inertia, kmeans.n_iter
         for _ in range(20 if clusters == 9 else 3):
             order = torch.randperm(len(x)).to(device)
             assert torch.equal(kmeans(x[order], clusters), expected[order])
-            assert torch.equal(kmeans.centroids, found[0]) and (kmeans.inertia, kmeans.n_iter) == found[1:]
+            assert torch.equal(kmeans.centroids, attributes[0]) and (kmeans.inertia, kmeans.n_iter) == attributes[1:]
 
 
-def test_means_of_classes_have_the_same_bits_in_any_order(device):
-    x, labels = (side.to(device) for side in overlapping())
+def test_nearest_centroid_permuted_rows_give_identical_bits(device):
+    x, labels = (tensor.to(device) for tensor in make_overlapping())
     x *= torch.logspace(-9, 9, len(x), device=device)[:, None]
     expected = nearest_centroid(x, labels)
     for _ in range(20):
@@ -309,7 +311,7 @@ def test_means_of_classes_have_the_same_bits_in_any_order(device):
 
 
 @pytest.mark.parametrize("columns", [1, 4])
-def test_an_order_by_content(columns, device):
+def test_argsort_by_content_ignores_input_order(columns, device):
     x = torch.randint(0, 2, (90, columns), device=device).float()
     x[::3] = torch.randn(30, columns, device=device)
     ordered = x[argsort_by_content(x, 8)]
@@ -318,7 +320,7 @@ def test_an_order_by_content(columns, device):
         assert torch.equal(permuted[argsort_by_content(permuted, 8)], ordered)
 
 
-def test_rows_of_equal_keys_are_ordered_by_their_columns(device, monkeypatch):
+def test_argsort_by_content_equal_keys_compare_columns(device, monkeypatch):
     monkeypatch.setattr("tensormetrics.retrieval.deterministic.halving_sum", lambda terms: terms.new_zeros(len(terms)))
     x = torch.tensor([[2.0, 1.0], [1.0, 3.0], [2.0, 1.0], [1.0, 2.0]], device=device)
     ordered = x[argsort_by_content(x, 3)]
@@ -328,7 +330,7 @@ def test_rows_of_equal_keys_are_ordered_by_their_columns(device, monkeypatch):
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_rows_that_are_not_finite(value, device):
+def test_kmeans_nonfinite_rows_raise(value, device):
     message = "x: 1 of 3 rows hold NaN or infinity, the first is row 1; wanted finite values"
     with pytest.raises(ValueError, match=f"^{message}$"):
         TorchKMeans()(torch.tensor([[0.0], [value], [1.0]], device=device), 2)
@@ -338,22 +340,22 @@ CLUSTERED = ("AMI", "NMI", "ARI", "cluster_accuracy", "nearest_centroid_accuracy
 
 
 def results_of(rank, pair):
-    """What two and three ranks answer whose rows are interleaved, as a DistributedSampler does."""
-    x, labels = overlapping()
+    """Compute values on two and three ranks whose rows are interleaved as by a DistributedSampler."""
+    x, labels = make_overlapping()
     results = {}
     for ranks, group in (((1, 2), pair), ((0, 1, 2), None)):
         if rank in ranks:
-            own = slice(ranks.index(rank), None, len(ranks))
+            local_rows = slice(ranks.index(rank), None, len(ranks))
             calculator = AccuracyCalculator(CLUSTERED, process_group=group)
-            calculator.update(x[own], labels[own])
+            calculator.update(x[local_rows], labels[local_rows])
             results[len(ranks)] = calculator.compute()
     return results
 
 
-def test_ranks_answer_what_one_answers(rank_results):
+def test_clusters_on_several_ranks_equal_single_process(rank_results):
     calculator = AccuracyCalculator(CLUSTERED)
-    calculator.update(*overlapping())
+    calculator.update(*make_overlapping())
     expected = calculator.compute()
     for results in rank_results:
-        for found in results["test_kmeans"].values():
-            assert found == expected
+        for values in results["test_kmeans"].values():
+            assert values == expected

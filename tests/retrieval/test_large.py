@@ -1,4 +1,4 @@
-"""Thousands of rows: what they may take, in memory and, where all rows are equal, in time."""
+"""Limits of memory for thousands of rows, and of time for equal rows."""
 
 import subprocess
 import sys
@@ -29,43 +29,43 @@ print(int(peak.split()[1]) // 1024)
 
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads the peak of a process from /proc")
-def test_a_process_that_ranks_10_000_rows_takes_400_mb():
+def test_get_accuracy_of_10_000_rows_stays_below_400_mb():
     result = subprocess.run([sys.executable, "-c", CHILD], capture_output=True, text=True, check=True)
     assert int(result.stdout) <= 400
 
 
-def test_a_budget_of_8_mib_changes_nothing(device):
+def test_memory_budget_of_8_mib_gives_same_result(device):
     x, labels = torch.randn(2500, 16, device=device), torch.arange(2500, device=device) % 40
-    small = {"memory_budget": 2**23}
+    options = {"memory_budget": 2**23}
     for distance in ("l2", "cosine"):
         assert torch.equal(
-            TorchKNN(distance, **small).indices(x, 70, x, True), TorchKNN(distance).indices(x, 70, x, True)
+            TorchKNN(distance, **options).indices(x, 70, x, True), TorchKNN(distance).indices(x, 70, x, True)
         )
         for depth in (None, 70):
-            tiled = positive_ranks(x, labels, distance=distance, depth=depth, **small)
+            tiled = positive_ranks(x, labels, distance=distance, depth=depth, **options)
             assert torch.equal(tiled.rank, positive_ranks(x, labels, distance=distance, depth=depth).rank)
 
 
-def collapsed(points, rows, device):
+def make_collapsed(points, rows, device):
     return torch.randn(points, 32, device=device)[torch.arange(rows, device=device) * 7919 % points]
 
 
 @pytest.mark.parametrize("points", [1, 7])
 @pytest.mark.parametrize("k", [10, 99])
-def test_equal_rows_never_need_every_distance(k, points, device, monkeypatch):
+def test_knn_equal_rows_avoid_exhaustive_stage(k, points, device, monkeypatch):
     monkeypatch.setattr(ExhaustiveStage, "search", None)
-    x = collapsed(points, 3000, device)
-    # The same point first, by index; itself left out.
-    same = torch.arange(3000, device=device) % points
+    x = make_collapsed(points, 3000, device)
+    # References at the point of the query come first, in index order, without the query itself.
+    point_of_row = torch.arange(3000, device=device) % points
     indices = TorchKNN().indices(x, k, x, True)
     for query in (0, 1, 2999):
-        others = [j for j in range(3000) if (j - query) % points == 0 and j != query]
-        assert indices[query].tolist() == others[:k] and same[indices[query]].unique().numel() == 1
+        expected = [j for j in range(3000) if (j - query) % points == 0 and j != query]
+        assert indices[query].tolist() == expected[:k] and point_of_row[indices[query]].unique().numel() == 1
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("points", [1, 7])
-def test_collapsed_rows_take_about_the_time_of_others(points, device):
+def test_collapsed_rows_take_similar_time_to_distinct_rows(points, device):
     def seconds(x):
         start = time.process_time()
         TorchKNN().indices(x, 99, x, True)
@@ -73,5 +73,5 @@ def test_collapsed_rows_take_about_the_time_of_others(points, device):
             pass
         return time.process_time() - start
 
-    spread, equal = torch.randn(20_000, 32, device=device), collapsed(points, 20_000, device)
-    assert seconds(equal) < 5 * seconds(spread)
+    distinct, equal = torch.randn(20_000, 32, device=device), make_collapsed(points, 20_000, device)
+    assert seconds(equal) < 5 * seconds(distinct)

@@ -1,4 +1,4 @@
-"""Four and five ranks, some without rows, find and count what one process does, and little travels for it."""
+"""Results on four and five ranks, some without rows, equal those of one process and need few messages."""
 
 import warnings
 from pathlib import Path
@@ -21,11 +21,11 @@ from tensormetrics.retrieval.scores import embedding_metric
 from tensormetrics.retrieval.search.ring import int16_pairs, ring_pass
 
 N, DIM, WORLD = 90, 16, 5
-SPLITS = [(40, 7, 30, 13), (20, 0, 40, 30), (0, 33, 1, 40, 16)]  # the first of the ranks take part
+SPLITS = [(40, 7, 30, 13), (20, 0, 40, 30), (0, 33, 1, 40, 16)]  # rows of each rank; other ranks idle
 NAMES = ("mean_average_precision", "precision_at_1")
 
 
-def families():
+def make_families():
     generator = torch.Generator().manual_seed(6)
     x = torch.randn(N, DIM, generator=generator)
     return {
@@ -37,24 +37,24 @@ def families():
         "not finite": x.index_fill(0, torch.arange(20, 25), torch.nan),
         "half": x.half(),
         "bytes": (x * 20).to(torch.int8),
-        "products of words": torch.randn(N, 50, generator=generator),
-        "products of words, equal rows": torch.randn(N, 50, generator=generator)[torch.arange(N) * 7 % 20],
-        "products of words, not finite": torch.randn(N, 50, generator=generator).index_fill(
+        "int16 products": torch.randn(N, 50, generator=generator),
+        "int16 products, equal rows": torch.randn(N, 50, generator=generator)[torch.arange(N) * 7 % 20],
+        "int16 products, not finite": torch.randn(N, 50, generator=generator).index_fill(
             0, torch.arange(20, 25), torch.nan
         ),
     }
 
 
-def labels(sorted_=False):
-    """Where they are sorted, most classes are on one rank alone."""
-    drawn = torch.randint(0, 9, (N,), generator=torch.Generator().manual_seed(7))
-    return drawn.sort().values if sorted_ else drawn
+def make_labels(sorted_=False):
+    """Draw labels; if sorted, most classes are on a single rank."""
+    values = torch.randint(0, 9, (N,), generator=torch.Generator().manual_seed(7))
+    return values.sort().values if sorted_ else values
 
 
 OPTIONS = [(None, False), (None, True), (3, False), (3, True)]
 
 
-def ids():
+def make_ids():
     return torch.randperm(N, generator=torch.Generator().manual_seed(8))
 
 
@@ -67,8 +67,8 @@ CLUSTERS = {
 }
 
 
-def of_sums(group=None):
-    """Name -> a metric whose rows stay, for it adds up sums of them."""
+def make_sum_metrics(group=None):
+    """Return metrics by name that combine sums of local rows, so that rows are never sent."""
     return {
         "class means": NearestCentroidAccuracy(average="class", process_group=group),
         "directions": NearestCentroidAccuracy(distance="cosine", process_group=group),
@@ -78,44 +78,44 @@ def of_sums(group=None):
 
 def run_rank(rank: int, folder: str) -> None:
     warnings.simplefilter("error")
-    warnings.filterwarnings("ignore", "memory_budget: got")  # many blocks of few rows are the point
+    warnings.filterwarnings("ignore", "memory_budget: got")  # the tests need many blocks of few rows
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{folder}/rendezvous", rank=rank, world_size=WORLD)
     ring_pass.FEWEST = 5  # so that a small budget sends rows in many blocks
-    int16_pairs.FEWEST = int16_pairs.MIN_CAPACITY = 1  # so that so few rows are multiplied as words
+    int16_pairs.FEWEST = int16_pairs.MIN_CAPACITY = 1  # so that few rows are multiplied as int16
     groups = {4: dist.new_group(range(4)), 5: None}
     results = {}
     for sizes in SPLITS:
         if rank >= len(sizes):
             continue
-        for family, rows in families().items():
-            own, group = rows.split(sizes)[rank], groups[len(sizes)]
+        for family, rows in make_families().items():
+            local_rows, group = rows.split(sizes)[rank], groups[len(sizes)]
             for memory in (None, 4_000):
                 knn = ShardedKNN(group, TorchKNN(memory_budget=memory))
-                results[sizes, family, memory] = knn(own, 2, own, True)
+                results[sizes, family, memory] = knn(local_rows, 2, local_rows, True)
             if rows.isfinite().all():
                 for k, sorted_ in OPTIONS:
                     metric = AccuracyCalculator(NAMES, k=k, process_group=group, memory_budget=20_000)
-                    if len(own):
-                        metric.update(own, labels(sorted_).split(sizes)[rank])
+                    if len(local_rows):
+                        metric.update(local_rows, make_labels(sorted_).split(sizes)[rank])
                     results[sizes, family, k, sorted_] = metric.compute()
                 for name, options in CLUSTERS.items() if family in ("gaussian", "lattice") else ():
                     metric = AccuracyCalculator(CLUSTERED, process_group=group, memory_budget=100_000, **options())
-                    metric.update(own, labels().split(sizes)[rank], ids=ids().split(sizes)[rank])
-                    spread = metric.rows_may_stay()
-                    results[sizes, family, name] = metric.compute(), metric.last.cluster_labels, spread
-                for name, metric in of_sums(group).items():
-                    if len(own):
-                        metric.update(own, labels(True).split(sizes)[rank])
+                    metric.update(local_rows, make_labels().split(sizes)[rank], ids=make_ids().split(sizes)[rank])
+                    keeps_rows_local = metric.rows_may_stay()
+                    results[sizes, family, name] = metric.compute(), metric.last.cluster_labels, keeps_rows_local
+                for name, metric in make_sum_metrics(group).items():
+                    if len(local_rows):
+                        metric.update(local_rows, make_labels(True).split(sizes)[rank])
                     assert metric.rows_may_stay()
                     results[sizes, family, name] = metric.compute()
     ring_pass.FEWEST = 64
-    results["floor"] = of_a_small_budget(rank)
+    results["floor"] = compute_with_small_budget(rank)
     torch.save(results, Path(folder) / f"{rank}.pt")
     dist.destroy_process_group()
 
 
-def counted(function, calls: list[object]):
+def count_calls(function, calls: list[object]):
     def call(*args):
         calls.append(args)
         return function(*args)
@@ -123,20 +123,20 @@ def counted(function, calls: list[object]):
     return call
 
 
-def of_a_small_budget(rank: int):
-    """The values, the exchanges and the warnings of a budget with which rows would travel one by one."""
-    outcomes = {}
-    for k in (None, 3):  # counted, and from neighbors
+def compute_with_small_budget(rank: int):
+    """Return values, number of exchanges and warnings for a budget with which rows would be sent one by one."""
+    results = {}
+    for k in (None, 3):  # ranks by counting and by neighbors
         metric = AccuracyCalculator(NAMES, k=k, memory_budget=4_000)
-        metric.update(families()["gaussian"].split(18)[rank], labels().split(18)[rank])
+        metric.update(make_families()["gaussian"].split(18)[rank], make_labels().split(18)[rank])
         exchanges: list[object] = []
         with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             for module in (sharded, ring_pass):
-                patch.setattr(module, "all_gather_status", counted(module.all_gather_status, exchanges))
+                patch.setattr(module, "all_gather_status", count_calls(module.all_gather_status, exchanges))
             values = metric.compute()
-        outcomes[k] = values, len(exchanges), [str(warning.message) for warning in caught]
-    return outcomes
+        results[k] = values, len(exchanges), [str(warning.message) for warning in caught]
+    return results
 
 
 @pytest.fixture(scope="module")
@@ -147,74 +147,74 @@ def ranks(tmp_path_factory):
 
 
 @pytest.mark.parametrize("sizes", SPLITS, ids=str)
-@pytest.mark.parametrize("family", families())
-def test_neighbours_are_those_of_one(ranks, sizes, family):
-    rows = families()[family]
-    alone = TorchKNN()(rows, 2, rows, True)
+@pytest.mark.parametrize("family", make_families())
+def test_sharded_knn_neighbors_equal_single_process(ranks, sizes, family):
+    rows = make_families()[family]
+    single_process = TorchKNN()(rows, 2, rows, True)
     for memory in (None, 4_000):
         shards = zip(*(rank[sizes, family, memory] for rank in ranks[: len(sizes)]), strict=True)
-        for together, wanted in zip(map(torch.cat, shards), alone, strict=True):
-            assert torch.equal(together, wanted)
+        for actual, expected in zip(map(torch.cat, shards), single_process, strict=True):
+            assert torch.equal(actual, expected)
 
 
 @pytest.mark.parametrize("sizes", SPLITS, ids=str)
-@pytest.mark.parametrize("family", [name for name, rows in families().items() if rows.isfinite().all()])
+@pytest.mark.parametrize("family", [name for name, rows in make_families().items() if rows.isfinite().all()])
 @pytest.mark.parametrize(("k", "sorted_"), OPTIONS)
-def test_values_are_those_of_one(ranks, sizes, family, k, sorted_):
-    alone = AccuracyCalculator(NAMES, k=k)
-    alone.update(families()[family], labels(sorted_))
-    wanted = alone.compute()
+def test_accuracy_calculator_values_equal_single_process(ranks, sizes, family, k, sorted_):
+    single_process = AccuracyCalculator(NAMES, k=k)
+    single_process.update(make_families()[family], make_labels(sorted_))
+    expected = single_process.compute()
     for rank in ranks[: len(sizes)]:
-        assert rank[sizes, family, k, sorted_] == wanted
+        assert rank[sizes, family, k, sorted_] == expected
 
 
 @pytest.mark.parametrize("sizes", SPLITS, ids=str)
 @pytest.mark.parametrize("family", ["gaussian", "lattice"])
 @pytest.mark.parametrize("name", CLUSTERS)
-def test_clusters_are_those_of_one(ranks, sizes, family, name):
-    alone = AccuracyCalculator(CLUSTERED, **CLUSTERS[name]())
-    alone.update(families()[family], labels(), ids=ids())
-    wanted = alone.compute()
+def test_accuracy_calculator_clusters_equal_single_process(ranks, sizes, family, name):
+    single_process = AccuracyCalculator(CLUSTERED, **CLUSTERS[name]())
+    single_process.update(make_families()[family], make_labels(), ids=make_ids())
+    expected = single_process.compute()
     for rank in ranks[: len(sizes)]:
-        values, clusters, spread = rank[sizes, family, name]
-        assert values == wanted and torch.equal(clusters, alone.last.cluster_labels)
-        assert spread == (name != "k-means++")
+        values, clusters, keeps_rows_local = rank[sizes, family, name]
+        assert values == expected and torch.equal(clusters, single_process.last.cluster_labels)
+        assert keeps_rows_local == (name != "k-means++")
 
 
 @pytest.mark.parametrize("sizes", SPLITS, ids=str)
-@pytest.mark.parametrize("family", [name for name, rows in families().items() if rows.isfinite().all()])
-def test_sums_are_those_of_one(ranks, sizes, family):
-    for name, alone in of_sums().items():
-        alone.update(families()[family], labels(True))
-        wanted = alone.compute()
+@pytest.mark.parametrize("family", [name for name, rows in make_families().items() if rows.isfinite().all()])
+def test_sum_metrics_on_several_ranks_equal_single_process(ranks, sizes, family):
+    for name, single_process in make_sum_metrics().items():
+        single_process.update(make_families()[family], make_labels(True))
+        expected = single_process.compute()
         for rank in ranks[: len(sizes)]:
-            assert torch.equal(rank[sizes, family, name], wanted), name
+            assert torch.equal(rank[sizes, family, name], expected), name
 
 
 @pytest.mark.parametrize(("k", "bytes_per_row"), [(None, 128 * DIM + 512 * 13 + 128), (3, 8 * 4 * DIM)])
-def test_budget_for_single_rows_is_raised_with_one_warning(ranks, k, bytes_per_row):
-    assert labels().bincount().max() == 13  # relevant references of a query
-    alone = AccuracyCalculator(NAMES, k=k)
-    alone.update(families()["gaussian"], labels())
+def test_memory_budget_of_single_rows_is_raised_with_one_warning(ranks, k, bytes_per_row):
+    assert make_labels().bincount().max() == 13  # number of relevant references of a query
+    single_process = AccuracyCalculator(NAMES, k=k)
+    single_process.update(make_families()["gaussian"], make_labels())
     message = "memory_budget: got 4000 bytes, for which rows travel between ranks few at a time; "
-    for number, rank in enumerate(ranks):
-        values, exchanges, warned = rank["floor"][k]
-        assert values == alone.compute()
-        assert exchanges <= 4 * WORLD  # two rounds of a block a rank; row by row it would be one for each of 90 rows
-        assert warned == ([f"{message}{18 * bytes_per_row} are used, for 18 rows at once"] if number == 0 else [])
+    for rank_index, rank in enumerate(ranks):
+        values, exchanges, messages = rank["floor"][k]
+        assert values == single_process.compute()
+        assert exchanges <= 4 * WORLD  # two rounds of one block per rank; sending single rows would need 90 exchanges
+        assert messages == ([f"{message}{18 * bytes_per_row} are used, for 18 rows at once"] if rank_index == 0 else [])
 
 
-def test_different_rows_have_different_digests():
+def test_digests_of_different_rows_are_distinct():
     rows = torch.cat([torch.randint(0, 3, (2000, 3)).float(), -torch.zeros(1, 3)])
-    distinct, place = rows.unique(dim=0, return_inverse=True)
+    distinct, inverse = rows.unique(dim=0, return_inverse=True)
     digests = communicator._digests(rows)
     assert len(digests.unique()) == len(distinct) == 27
-    assert torch.equal(digests, communicator._digests(distinct)[place])
-    signs = torch.cartesian_prod(*[torch.tensor([-1.0, 1.0])] * 10)  # differ in one bit a column, the highest
+    assert torch.equal(digests, communicator._digests(distinct)[inverse])
+    signs = torch.cartesian_prod(*[torch.tensor([-1.0, 1.0])] * 10)  # rows differ only in the sign bit of each column
     assert len((communicator._digests(signs) % 2**32).unique()) == len(signs) == 2**10
 
 
-def test_who_brings_all_rows_is_told(monkeypatch):
+def test_gathering_all_rows_warns_with_metric_name(monkeypatch):
     metric = AccuracyCalculator(("nearest_centroid_accuracy",))
     metric.update(torch.zeros(10, 4), torch.zeros(10, dtype=torch.int64))
     monkeypatch.setattr(embedding_metric, "all_gather_status", lambda held, group: [held] * 3)

@@ -37,7 +37,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:The given NumPy array is not wri
 def test_pieces_are_the_whole(rows, distance, dtype):
     whole, pieces = (Filter(mapped(rows), DISTANCES[distance], dtype, *memory) for memory in ((), (60_000,)))
     assert pieces.rows is None and torch.equal(pieces.bias, whole.bias)
-    found = list(pieces.pieces(100))
+    found = list(pieces.chunks(100))
     assert len(found) > 1 and found[0][0] == 100 and all(len(piece) <= 192 for _, piece in found)
     assert torch.equal(torch.cat([piece for _, piece in found]), whole.rows[100:N])
     x = whole.query(mapped(rows)[:9])[0]

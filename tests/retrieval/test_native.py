@@ -19,7 +19,7 @@ def x(request):
 
 def both(function, monkeypatch):
     native = function()
-    monkeypatch.setattr(_native, "has_usable_kernel", lambda name, device: False)
+    monkeypatch.setattr(_native, "can_use_kernel", lambda name, device: False)
     return native, function()
 
 

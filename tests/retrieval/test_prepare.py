@@ -15,7 +15,7 @@ from torch.utils._pytree import tree_leaves
 
 from tensormetrics import _gpu_kernels, _warm_up
 from tensormetrics.retrieval.search.distance import DISTANCES
-from tensormetrics.retrieval.search.fp16_filter import HalfFilter
+from tensormetrics.retrieval.search.fp16_filter import Float16Filter
 from tensormetrics.retrieval.search.product_filter import Filter, Normalization
 
 N = 70
@@ -29,10 +29,10 @@ def test_interpreted_kernels():
     assert result.returncode == 0, result.stdout
 
 
-def made(x: Tensor, distance: str, parts: int, frame: Normalization | None = None) -> HalfFilter:
+def made(x: Tensor, distance: str, parts: int, frame: Normalization | None = None) -> Float16Filter:
     from tensormetrics.retrieval.search.kernels import nearest
 
-    return HalfFilter(Filter(x, DISTANCES[distance], torch.float32, frame=frame), nearest, parts)
+    return Float16Filter(Filter(x, DISTANCES[distance], torch.float32, normalization=frame), nearest, parts)
 
 
 STRIDES = re.compile(r"\w*_row|\w*_step|step")
@@ -136,7 +136,7 @@ def test_bounds_hold(family, distance, both, device):
         row = torch.arange(N, device=device).repeat_interleave(N)
         delta = DISTANCES[distance].of_pairs(x, x, row, order[there].repeat(N), 2**28).view(N, N)
         queries = halves.query(x)
-        factor, shift = (part[:, None] for part in halves.place(x, queries))
+        factor, shift = (part[:, None] for part in halves.affine_map(x, queries))
         products = queries.rows.double() @ halves.rows.double().T
         value = (halves.bias - (halves.factor * products).float())[:N, there].double()
         near, length, twice = queries.left.double()[:, :N, None]

@@ -112,9 +112,9 @@ def test_medians(device):
     x = [[0.0], [1], [2], [9], [12], [2.5]]
     labels = [0, 0, 1, 1, 0, 1]
     ranks = fed(FirstRank(average="none"), device, x, labels).compute()
-    for statistic, centre in (("mean", np.mean), ("median", np.median)):
-        classes = [centre(ranks.cpu().numpy()[np.equal(labels, c)]) for c in (0, 1)]
-        for average, expected in (("micro", centre(ranks.cpu().numpy())), ("macro", np.mean(classes))):
+    for statistic, center in (("mean", np.mean), ("median", np.median)):
+        classes = [center(ranks.cpu().numpy()[np.equal(labels, c)]) for c in (0, 1)]
+        for average, expected in (("micro", center(ranks.cpu().numpy())), ("macro", np.mean(classes))):
             got = fed(FirstRank(statistic, average=average), device, x, labels).compute()
             assert float(got) == pytest.approx(expected, rel=1e-15)
         got = fed(FirstRank(statistic, average="class"), device, x, labels).compute()
@@ -128,9 +128,9 @@ def test_averages_of_random_scores(average, device):
     for make in (ReciprocalRank, AveragePrecision, FirstRank, lambda **o: FirstRank("mean", **o), RankingAUROC):
         scores = fed(make(average="none"), device, x, labels).compute().cpu().numpy()
         metric = fed(make(average=average), device, x, labels)
-        centre = np.median if make is FirstRank else np.mean
-        expected = [centre(scores[labels.numpy() == c]) for c in range(7)]
-        expected = {"micro": centre(scores[2:]), "macro": np.mean(expected), "class": expected}[average]
+        center = np.median if make is FirstRank else np.mean
+        expected = [center(scores[labels.numpy() == c]) for c in range(7)]
+        expected = {"micro": center(scores[2:]), "macro": np.mean(expected), "class": expected}[average]
         assert metric.compute().tolist() == pytest.approx(expected, rel=1e-13)
 
 

@@ -56,7 +56,7 @@ def located(distances, relevant, out, ties, depth):
 @pytest.fixture(params=["native", "plain"])
 def path(request, monkeypatch):
     if request.param == "plain":
-        monkeypatch.setattr(_native, "has_usable_kernel", lambda name, device: False)
+        monkeypatch.setattr(_native, "can_use_kernel", lambda name, device: False)
     return request.param
 
 
@@ -172,7 +172,7 @@ def results_of(rank, pair):
     told = [summarize_positions(torch.arange(other, N, 3), N, 3) for other in range(3)]
     own, sizes = redistribute_rows(x[places], places, N, told, None)
     spread = ShardLayout(sizes, sizes, None, 2**28, {})
-    sides = RetrievalInputs(own, labels, own, labels, N, spread=spread)
+    sides = RetrievalInputs(own, labels, own, labels, N, layout=spread)
     return gathered_ranks(joined(tiles_of(sides, Ranking()), len(own), False, None, x.device), spread)
 
 

@@ -288,7 +288,7 @@ def test_lines_that_cross_the_stretches_of_threads(write):
     lines = [f"q{i % 7} Q0 document-{i} 1 {i}.5e-3 t" for i in range(120_000)]
     path = write("long.txt", "\n\n".join(lines))  # about 4 MB
     query, document, score = split_fields(read_bytes(path), path, ("query", "-", "document", "-", "score", "-"))
-    values, wrong = score.numbers()
+    values, wrong = score.parse_numbers()
     assert len(values) == len(lines) and not len(wrong) and values[-1] == 119_999.5e-3
     assert [query[i] for i in (0, 8, 119_999)] == ["q0", "q1", f"q{119_999 % 7}"]
     assert document[77_777] == "document-77777"
@@ -303,7 +303,7 @@ def test_lines_that_cross_the_stretches_of_threads(write):
 def test_numbers_are_those_of_python(write, field):
     path = write("x.txt", field)
     (column,) = split_fields(read_bytes(path), path, ("number",))
-    values, wrong = column.numbers()
+    values, wrong = column.parse_numbers()
     try:
         expected = float(field) if "_" not in field else None
     except ValueError:

@@ -9,7 +9,7 @@ from tensor_cores import CARDS, products
 from torch import Tensor
 
 from tensormetrics.retrieval.search.distance import DISTANCES
-from tensormetrics.retrieval.search.fp16_filter import HalfFilter
+from tensormetrics.retrieval.search.fp16_filter import Float16Filter
 from tensormetrics.retrieval.search.product_filter import Filter
 
 LAYOUT = SimpleNamespace(TILE=128, DEPTH=64, BLOCK=32, STRIDE=4)
@@ -35,12 +35,12 @@ FAMILIES = {
 
 def share_of_bound(x: Tensor, distance: str, parts: int, card: tuple[int, int]) -> float:
     """The largest error of a value over its bound."""
-    halves = HalfFilter(Filter(x, DISTANCES[distance], torch.float32), LAYOUT, parts=parts)
+    halves = Float16Filter(Filter(x, DISTANCES[distance], torch.float32), LAYOUT, parts=parts)
     queries = halves.query(x[:QUERIES])
     product = torch.from_numpy(products(queries.rows[:QUERIES].numpy(), halves.rows.numpy(), *card))
     value = (halves.bias - (halves.factor * product).float()).double()
     there = halves.order[:-1] >= 0
-    factor, shift = halves.place(x[:QUERIES], queries)
+    factor, shift = halves.affine_map(x[:QUERIES], queries)
     wide = x.numpy().astype(np.longdouble)  # the bound leaves little for the rounding of float64
     a, b = wide[:QUERIES, None], wide[None]
     exact = torch.from_numpy(((a - b) ** 2 if distance == "l2" else -a * b).sum(2).astype(np.float64))
@@ -67,7 +67,7 @@ def test_values_are_within_their_bound(dim, parts, distance, family, card):
 
 def summing(dim: int) -> float:
     """What the filter allows the sum of a product to be off by, in units of the norms."""
-    halves = HalfFilter(Filter(torch.eye(2, dim), DISTANCES["ip"], torch.float32), LAYOUT)
+    halves = Float16Filter(Filter(torch.eye(2, dim), DISTANCES["ip"], torch.float32), LAYOUT)
     sizes = torch.zeros(4, 128, dtype=torch.float64)
     sizes[2] = 1  # the norm of what rounding has kept
     return float(halves._left(sizes, halves.low)[0, 0])

@@ -15,7 +15,7 @@ from tensormetrics.retrieval.search.ring.symmetric import Neighbors
 N = 450
 SHARES = {"two": (250, 200), "ragged": (1, 0, 199, 205, 45), "one": (450,), "three": (100, 200, 150)}
 needs_words = pytest.mark.skipif(
-    not _native.has_kernel("multiplies_words", "cpu") or not operators.multiplies_words(torch.zeros(1)),
+    not _native.has_kernel("supports_int16", "cpu") or not operators.supports_int16(torch.zeros(1)),
     reason="this processor does not multiply words",
 )
 
@@ -109,13 +109,13 @@ def test_a_try_tells_whether_it_says_enough(generator):
 @needs_words
 def test_most_products_are_ruled_out(generator, monkeypatch):
     """Else the answers would be right, and late."""
-    x, looked, settle = rows("Gaussian", 128, generator), [], operators.settle_possible
+    x, looked, settle = rows("Gaussian", 128, generator), [], operators.merge_candidates
 
     def counted(*arguments):
         looked.append(int(arguments[7].sum()) / len(arguments[7]))
         return settle(*arguments)
 
-    monkeypatch.setattr(operators, "settle_possible", counted)
+    monkeypatch.setattr(operators, "merge_candidates", counted)
     of_shares(x, SHARES["two"], 10, 2**28, False)
     assert len(looked) == 4 and max(looked) < 100 and max(looked[2:]) < 40
 

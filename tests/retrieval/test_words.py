@@ -13,14 +13,14 @@ from tensormetrics import _native
 from tensormetrics.retrieval import TorchKNN
 from tensormetrics.retrieval.search import operators
 from tensormetrics.retrieval.search.distance import DISTANCES
-from tensormetrics.retrieval.search.int16.quantize import Rounded
+from tensormetrics.retrieval.search.int16.quantize import QuantizedRows
 from tensormetrics.retrieval.search.int16.search import Int16Search
 from tensormetrics.retrieval.search.references import References
 from tensormetrics.retrieval.search.stages import SearchProblem
 
 N = 2_100  # one more than a few panels
 needs_words = pytest.mark.skipif(
-    not _native.has_kernel("multiplies_words", "cpu") or not operators.multiplies_words(torch.zeros(1)),
+    not _native.has_kernel("supports_int16", "cpu") or not operators.supports_int16(torch.zeros(1)),
     reason="this processor does not multiply words",
 )
 
@@ -154,15 +154,15 @@ def test_no_place_is_outside_of_its_bounds(kind, dim, generator):
     search = Int16Search(
         SearchProblem(references, 10, True, 2**28, torch.float32, 0), 4096, torch.full((len(x),), -1), False
     )
-    rounded = Rounded.nothing(*x.shape)
-    rounded.put(x, search.filter, None)
+    rounded = QuantizedRows.nothing(*x.shape)
+    rounded.write(x, search.filter, None)
     slacks, lists = search._candidate_lists(rounded, search.self_index, -1)
-    factor, shift = search.filter.place(x)
+    factor, shift = search.filter.affine_map(x)
     canonical = torch.cdist(x.double(), x.double(), compute_mode="donot_use_mm_for_euclid_dist").square()
     canonical = factor[:, None] * canonical + shift[:, None]
     inside = 0
     for q in range(len(x)):
-        n = int(lists.number[q])
+        n = int(lists.list_size[q])
         n = 0 if n == search.capacity else n
         column = search.order[lists.column[q, :n].long()]
         lower, upper = lists.bounds[q, :, :n].double()
@@ -182,8 +182,8 @@ def test_sums_of_the_longest_rows_stay_within_32_bits():
     for dim in (2, 49, 64, 4_096):
         for row in (torch.ones(dim), torch.arange(dim) == 0, torch.linspace(-1, 1, dim)):
             x = row.double() / row.double().norm()
-            rounded = Rounded.nothing(64, dim)
-            operators.to_words(torch.stack([x, -x]), None, torch.zeros(dim).double(), 1.0, *rounded, 62)
+            rounded = QuantizedRows.nothing(64, dim)
+            operators.quantize_rows(torch.stack([x, -x]), None, torch.zeros(dim).double(), 1.0, *rounded, 62)
             words = rounded[0][0, :, 62:].double()
             assert words.square().sum((0, 2)).max() < 2**31 and words.square().sum((0, 2)).min() > 2**29
             both = (words[:, 0] * rounded[1][62]).flatten()[:dim], (words[:, 1] * rounded[1][63]).flatten()[:dim]
@@ -196,7 +196,7 @@ from tensormetrics.retrieval import TorchKNN
 from tensormetrics.retrieval.search import operators
 x = torch.randn(2500, 70, generator=torch.Generator().manual_seed(5))
 found = [TorchKNN(name)(q, k, x, q is x)[1] for name, k in (("l2", 10), ("cosine", 90)) for q in (x, x[:99] + 1)]
-torch.save((bool(operators.multiplies_words(x)), found), sys.argv[1])
+torch.save((bool(operators.supports_int16(x)), found), sys.argv[1])
 """
 
 

@@ -158,7 +158,7 @@ OBJECTS = [
 @pytest.mark.parametrize("used", [False, True])
 @pytest.mark.parametrize(("metric", "objects"), list(zip(METRICS, OBJECTS, strict=True)))
 def test_metric_copies_give_equal_scores(metric, objects, used):
-    fresh = StructuredMetric(metric.plan, metric.normalizer, metric.own_policy)
+    fresh = StructuredMetric(metric.plan, metric.normalizer, metric.explicit_policy)
     if used:
         fresh.score(*objects)
     expected = metric.score(*objects)

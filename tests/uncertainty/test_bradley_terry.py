@@ -22,7 +22,7 @@ def battles(generator, count, rate=8, tie_rate=3):
 
 
 def log_likelihood(parameters, wins, ties, prior_sd):
-    """Davidson 1970, pair by pair; `parameters` are the strengths and log nu."""
+    """Compute the log-likelihood of Davidson (1970) pair by pair; `parameters` are the strengths and log nu."""
     *strengths, log_nu = parameters
     value = 0.0 if prior_sd is None else -sum(s * s for s in strengths) / (2 * prior_sd**2)
     for i, j in itertools.combinations(range(len(wins)), 2):
@@ -50,20 +50,20 @@ def test_bradley_terry_golden_battles_give_stored_strengths(case):
 
 @pytest.mark.parametrize("prior_sd", [None, 1.0, 3.0])
 @pytest.mark.parametrize("count", [2, 3, 7])
-def test_bradley_terry_any_step_away_lowers_the_likelihood(generator, count, prior_sd):
+def test_bradley_terry_perturbed_parameters_lower_the_likelihood(generator, count, prior_sd):
     wins, ties = battles(generator, count)
     strengths, nu = bradley_terry(wins, ties, prior_sd=prior_sd)
     best = [*strengths.tolist(), float(nu.log())]
     assert sum(best[:-1]) == pytest.approx(0, abs=1e-9)
 
-    def at(moved):
-        return log_likelihood(moved, wins.tolist(), ties.tolist(), prior_sd)
+    def likelihood(parameters):
+        return log_likelihood(parameters, wins.tolist(), ties.tolist(), prior_sd)
 
-    for place in range(count + 1):
-        step = np.eye(count + 1)[place] * 1e-3
-        above, below = at(np.add(best, step)), at(np.subtract(best, step))
-        assert max(above, below) < at(best)
-        assert above - below == pytest.approx(0, abs=1e-7)  # a zero slope
+    for index in range(count + 1):
+        step = np.eye(count + 1)[index] * 1e-3
+        above, below = likelihood(np.add(best, step)), likelihood(np.subtract(best, step))
+        assert max(above, below) < likelihood(best)
+        assert above - below == pytest.approx(0, abs=1e-7)  # the slope is zero
 
 
 @pytest.mark.parametrize(("first", "second", "tied"), [(8, 4, 0), (1, 1, 6), (300, 2, 9)])
@@ -100,7 +100,7 @@ def test_bradley_terry_all_ties_give_equal_strengths_and_infinite_nu():
     assert strengths.tolist() == [0, 0, 0] and float(nu) == torch.inf
 
 
-def test_bradley_terry_diagonal_does_not_count(generator):
+def test_bradley_terry_diagonal_is_ignored(generator):
     wins, ties = battles(generator, 4)
     filled = wins + 5 * torch.eye(4), ties + 2 * torch.eye(4)
     for a, b in zip(bradley_terry(wins, ties), bradley_terry(*filled), strict=True):
@@ -110,7 +110,7 @@ def test_bradley_terry_diagonal_does_not_count(generator):
 def test_bradley_terry_batch_in_several_chunks_equals_single_fits(generator, monkeypatch):
     monkeypatch.setitem(CHUNK, "cpu", 40)
     several = [battles(generator, 4, tie_rate=rate) for rate in (0, 1, 3, 0, 6)]
-    wins, ties = (torch.stack(side) for side in zip(*several, strict=True))
+    wins, ties = (torch.stack(counts) for counts in zip(*several, strict=True))
     strengths, nu = bradley_terry(wins, ties)
     for i, single in enumerate(several):
         expected = bradley_terry(*single)
@@ -118,7 +118,7 @@ def test_bradley_terry_batch_in_several_chunks_equals_single_fits(generator, mon
 
 
 @pytest.mark.parametrize("bad", [-1.0, float("nan"), float("inf")])
-def test_bradley_terry_impossible_count_makes_its_fit_alone_nan(generator, bad):
+def test_bradley_terry_invalid_count_makes_only_its_fit_nan(generator, bad):
     wins, ties = (torch.stack([x, x]) for x in battles(generator, 3))
     wins[0, 1, 2] = bad
     strengths, nu = bradley_terry(wins, ties)
@@ -144,18 +144,18 @@ def blocks(upper):
         (torch.zeros(3, 3), 3.0, "no battle between model 0 and model 1, model 2"),
     ],
 )
-def test_bradley_terry_without_an_answer_raises_and_names_the_models(wins, prior_sd, message):
+def test_bradley_terry_unidentified_strengths_raise_and_name_the_models(wins, prior_sd, message):
     with pytest.raises(ValueError, match=message):
         bradley_terry(wins, prior_sd=prior_sd)
 
 
 @pytest.mark.parametrize("prior_sd", [0, -1.0, float("nan"), "wide", True])
-def test_bradley_terry_impossible_prior_raises(prior_sd):
+def test_bradley_terry_invalid_prior_raises(prior_sd):
     with pytest.raises(ValueError, match="prior_sd: got"):
         bradley_terry(torch.ones(3, 3), prior_sd=prior_sd)
 
 
 @pytest.mark.parametrize(("wins", "ties"), [((3, 4), None), ((3,), None), ((3, 3), (2, 2)), ((2, 3, 3), (3, 3))])
-def test_bradley_terry_other_shapes_raise(wins, ties):
+def test_bradley_terry_wrong_shapes_raise(wins, ties):
     with pytest.raises(ValueError, match="got shape"):
         bradley_terry(torch.ones(wins), None if ties is None else torch.ones(ties))

@@ -24,14 +24,14 @@ from tensormetrics.uncertainty.engine.draws import pseudo_masses, t_scales
 R = 200
 
 
-def fed(pred: torch.Tensor, ref: torch.Tensor, average: str = "macro", **items) -> MultisetMatch:
+def make_metric(pred: torch.Tensor, ref: torch.Tensor, average: str = "macro", **items) -> MultisetMatch:
     metric = MultisetMatch(replicates=R, average=average, scores=("precision",))
     metric.update(pred[:, None], ref[:, None], **items)
     return metric
 
 
-def test_an_interval_by_hand(device):
-    """Precision of 12 documents of one item, 5 of them right: an imagined document of usual size is half right."""
+def test_interval_of_precision_equals_oracle(device):
+    """Precision of 12 documents with one item each, 5 of them right, and pseudo-documents of average size."""
     right = np.array([1, 1, 0, 0, 1, 0, 0, 1, 0, 0, 1, 0])
     metric = MultisetMatch(replicates=R, scores=("precision",)).to(device)
     metric.update(torch.tensor(right, device=device)[:, None], torch.ones(12, 1, dtype=torch.int64, device=device))
@@ -48,18 +48,18 @@ def test_an_interval_by_hand(device):
     assert [float(low), float(high)] == pytest.approx(expected, rel=1e-12)
 
 
-def test_a_comparison_by_hand(generator, device):
-    """Of paired scores of 0 and 1, whose swap test is McNemar's exact one."""
-    a, b = (torch.rand(40, generator=generator) < share for share in (0.8, 0.5))
+def test_comparison_of_binary_scores_equals_oracle(generator, device):
+    """Paired scores of 0 and 1: the swap test is McNemar's exact test."""
+    a, b = (torch.rand(40, generator=generator) < probability for probability in (0.8, 0.5))
     ones = torch.ones(40, dtype=torch.int64)
-    found = compare(fed(a.long(), ones), fed(b.long(), ones), rope=0.4)["precision"]
+    comparison = compare(make_metric(a.long(), ones), make_metric(b.long(), ones), rope=0.4)["precision"]
     difference = a.double().numpy() - b.double().numpy()
-    drawn = np.array([[weight(0, item, r) for item in range(40)] for r in range(R)])
-    sides = [np.stack([side.double().numpy(), np.ones(40)], 1) for side in (a, b)]
+    draws = np.array([[weight(0, item, r) for item in range(40)] for r in range(R)])
+    rows = [np.stack([right.double().numpy(), np.ones(40)], 1) for right in (a, b)]
     low, high, p_value, p_better = oracle.comparison(
-        *sides,
+        *rows,
         np.ones(40),
-        drawn[..., 0],
+        draws[..., 0],
         pseudo_masses(0, R, torch.device("cpu")).numpy(),
         t_scales(0, R, 39, torch.device("cpu")).numpy(),
         lambda sums: sums[0] / sums[1],
@@ -67,27 +67,27 @@ def test_a_comparison_by_hand(generator, device):
         True,
         1.0,
         0.95,
-        drawn[..., 1],
+        draws[..., 1],
     )
-    assert float(found.difference) == pytest.approx(difference.mean())
-    assert [float(found.low), float(found.high)] == pytest.approx([low, high], rel=1e-9)
-    assert float(found.p_better) == pytest.approx(p_better) and float(found.p_value) == pytest.approx(p_value)
+    assert float(comparison.difference) == pytest.approx(difference.mean())
+    assert [float(comparison.low), float(comparison.high)] == pytest.approx([low, high], rel=1e-9)
+    assert float(comparison.p_better) == pytest.approx(p_better) and float(comparison.p_value) == pytest.approx(p_value)
     exact = scipy.stats.binomtest(int((difference > 0).sum()), int((difference != 0).sum())).pvalue
-    assert float(found.p_value) >= exact - 1e-12
-    assert found.discordant == (difference != 0).sum() and 0 < found.p_rope < 1
+    assert float(comparison.p_value) >= exact - 1e-12
+    assert comparison.discordant == (difference != 0).sum() and 0 < comparison.p_rope < 1
 
 
-def test_the_region_of_equivalence_may_be_a_point_and_never_less(generator):
+def test_compare_rope_of_zero_is_a_point_and_negative_rope_raises(generator):
     a, b = (torch.rand(20, generator=generator) < 0.5 for _ in range(2))
     ones = torch.ones(20, dtype=torch.int64)
-    metrics = fed(a.long(), ones), fed(b.long(), ones)
+    metrics = make_metric(a.long(), ones), make_metric(b.long(), ones)
     assert float(compare(*metrics, rope=0)["precision"].p_rope) == 0
     assert float(compare(metrics[0], metrics[0], rope=1)["precision"].p_rope) == 1
     with pytest.raises(ValueError, match="rope: got -0.1, wanted None or a number >= 0"):
         compare(*metrics, rope=-0.1)
 
 
-def test_less_may_be_better(generator):
+def test_compare_lower_is_better_reverses_p_better(generator):
     labels = torch.arange(100) % 10
     points = torch.eye(10)[labels] + 0.3 * torch.randn(100, 10, generator=generator)
     metrics = [FirstRank("mean"), FirstRank("mean"), PrecisionAtK(1), PrecisionAtK(1)]
@@ -98,52 +98,54 @@ def test_less_may_be_better(generator):
     medians = [FirstRank("median"), FirstRank("median")]
     for metric in medians:
         metric.update(points, labels)
-    # A median is no function of sums that could be swapped: the p-value is that of the draws.
+    # A median is not a function of sums, which could be swapped: the p-value comes from the replicates.
     assert compare(*medians).p_value == 1 and compare(*medians).p_better == 0.5
 
 
-def test_medians_of_weighted_queries(generator):
+def test_interval_of_median_rank_uses_weighted_medians(generator):
     labels = torch.arange(60) % 6
     metric = FirstRank("median")
     metric.update(torch.eye(6)[labels] + torch.randn(60, 6, generator=generator), labels)
-    whole = FirstRank("mean", average="none")
-    whole.update(metric.embeddings, labels)
-    ranks = whole.compute().numpy()
+    per_query = FirstRank("mean", average="none")
+    per_query.update(metric.embeddings, labels)
+    ranks = per_query.compute().numpy()
     order, medians = ranks.argsort(kind="stable"), []
     for r in range(R):
         weights = np.array([weight(3, item, r)[0] for item in range(60)])[order]
         medians.append(ranks[order][np.searchsorted(weights.cumsum(), weights.sum() / 2)])
-    found = metric.interval(replicates=R, seed=3)
-    assert [float(found.low), float(found.high)] == pytest.approx(np.quantile(medians, [0.025, 0.975]))
+    estimate = metric.interval(replicates=R, seed=3)
+    assert [float(estimate.low), float(estimate.high)] == pytest.approx(np.quantile(medians, [0.025, 0.975]))
 
 
-def test_families_and_suites(generator):
-    def made(**options) -> Suite:
+def test_suite_interval_does_not_depend_on_update_order(generator):
+    def make_suite(**options) -> Suite:
         family = Family(dsl.auto[set[int]], {"micro": micro_average(["f1"]), "": micro_average(["recall"])}, **options)
         return Suite({"sets": family})
 
-    sides = [[set(row.tolist()) for row in torch.randint(0, 9, (30, 4), generator=generator)] for _ in range(3)]
+    documents = [[set(row.tolist()) for row in torch.randint(0, 9, (30, 4), generator=generator)] for _ in range(3)]
     names = [f"document {i}" for i in range(30)]
-    one, other, again = made(replicates=50), made(replicates=50), made(replicates=50)
-    one.update(sides[0], sides[1], ids=names)
-    other.update(sides[2], sides[1], ids=names)
+    one, other, shuffled = make_suite(replicates=50), make_suite(replicates=50), make_suite(replicates=50)
+    one.update(documents[0], documents[1], ids=names)
+    other.update(documents[2], documents[1], ids=names)
     for i in (29, *range(29)):
-        again.update(sides[0][i : i + 1], sides[1][i : i + 1], ids=names[i : i + 1])
-    found = one.interval()
-    assert list(found) == list(one.compute()) and all(low <= value <= high for value, low, high in found.values())
-    for key, estimate in again.interval().items():
-        assert torch.equal(estimate.low, found[key].low)
-    assert list(compare(one, other)) == list(found) == list(compare(one, 0.4, alternative="less"))
+        shuffled.update(documents[0][i : i + 1], documents[1][i : i + 1], ids=names[i : i + 1])
+    estimates = one.interval()
+    assert list(estimates) == list(one.compute()) and all(
+        low <= value <= high for value, low, high in estimates.values()
+    )
+    for key, estimate in shuffled.interval().items():
+        assert torch.equal(estimate.low, estimates[key].low)
+    assert list(compare(one, other)) == list(estimates) == list(compare(one, 0.4, alternative="less"))
     with pytest.raises(ValueError, match="^replicates: Family keeps sums; write Family"):
-        plain = made()
-        plain.update(sides[0], sides[1])
-        plain.interval()
+        without_replicates = make_suite()
+        without_replicates.update(documents[0], documents[1])
+        without_replicates.interval()
 
 
-def test_what_is_wrong_is_said(generator):
+def test_compare_invalid_arguments_raise(generator):
     ones = torch.ones(5, dtype=torch.int64)
-    metric, plain = fed(ones, ones), MultisetMatch()
-    plain.update(ones[:, None], ones[:, None])
+    metric, without_replicates = make_metric(ones, ones), MultisetMatch()
+    without_replicates.update(ones[:, None], ones[:, None])
     posterior = ConfusionPosterior(2)
     posterior.update(ones, ones)
     for call, kind, message in (
@@ -166,14 +168,14 @@ def test_what_is_wrong_is_said(generator):
             "confidence: got 0.5, wanted a number between 0.5 and 1 for one side",
         ),
         (
-            lambda: compare(metric, fed(ones, ones, ids=ones)),
+            lambda: compare(metric, make_metric(ones, ones, ids=ones)),
             ValueError,
             "a, b: their items differ; feed both with the same ids (or, without ids, the same order)",
         ),
         (lambda: compare(metric, metric, rope=-1), ValueError, "rope: got -1, wanted None or a number >= 0"),
         (lambda: metric.interval(confidence=0), ValueError, "confidence: got 0, wanted a number between 0 and 1"),
         (
-            plain.interval,
+            without_replicates.interval,
             ValueError,
             "replicates: MultisetMatch keeps sums; write MultisetMatch(..., replicates=1000) and update again",
         ),
@@ -199,7 +201,7 @@ def test_what_is_wrong_is_said(generator):
         assert str(error.value) == message
 
 
-def test_uncertain_updates_are_items(generator):
+def test_uncertain_interval_treats_updates_as_items(generator):
     metric = Uncertain(MeanSquaredError(), replicates=R, seed=5)
     values = torch.rand(25, generator=generator).mul(8).round()
     for value in values:
@@ -207,15 +209,15 @@ def test_uncertain_updates_are_items(generator):
     squares = values.double().square().numpy()
     weights = np.array([[weight(5, item, r)[0] for item in range(25)] for r in range(R)])
     means = (weights * squares).sum(1) / weights.sum(1)
-    found = metric.interval()
-    assert float(found.value) == pytest.approx(squares.mean())
+    estimate = metric.interval()
+    assert float(estimate.value) == pytest.approx(squares.mean())
     influence = oracle.influences(squares.mean(), [np.delete(squares, item).mean() for item in range(25)])
     scales = t_scales(5, R, 24, torch.device("cpu")).numpy()
     draws = oracle.jackknife_draws(squares.mean(), means, influence, scales)
-    assert [float(found.low), float(found.high)] == pytest.approx(np.quantile(draws, [0.025, 0.975]), rel=1e-5)
+    assert [float(estimate.low), float(estimate.high)] == pytest.approx(np.quantile(draws, [0.025, 0.975]), rel=1e-5)
     assert metric.higher_is_better is False
-    assert found.value.shape == found.low.shape == ()
-    assert torch.equal(metric.compute(), found.value)
+    assert estimate.value.shape == estimate.low.shape == ()
+    assert torch.equal(metric.compute(), estimate.value)
 
 
 @pytest.mark.parametrize(
@@ -226,30 +228,34 @@ def test_uncertain_updates_are_items(generator):
         lambda: MulticlassMatthewsCorrCoef(3),  # one by one: it branches on a value
     ],
 )
-def test_uncertain_reads_every_replicate_as_compute_would(make, generator):
-    metric, rows = Uncertain(make(), replicates=20), []
+def test_uncertain_replicates_equal_compute_of_weighted_states(make, generator):
+    metric, batches = Uncertain(make(), replicates=20), []
     for _ in range(6):
         batch = torch.randint(3, (2, 15), generator=generator)
         metric.update(*batch)
-        rows.append(batch)
+        batches.append(batch)
     weights = np.array([[weight(0, item, r)[0] for item in range(6)] for r in range(20)])
-    alone = []
+    expected = []
     for row in weights:
-        whole = make()
-        for share, batch in zip(row.tolist(), rows, strict=True):
-            one = make()
-            one.update(*batch)
-            for name in one._defaults:
-                setattr(whole, name, getattr(whole, name) + share * getattr(one, name).double())
-        whole._update_count = 1
-        alone.append(whole.compute().double())
+        weighted_metric = make()
+        for item_weight, batch in zip(row.tolist(), batches, strict=True):
+            item_metric = make()
+            item_metric.update(*batch)
+            for name in item_metric._defaults:
+                setattr(
+                    weighted_metric,
+                    name,
+                    getattr(weighted_metric, name) + item_weight * getattr(item_metric, name).double(),
+                )
+        weighted_metric._update_count = 1
+        expected.append(weighted_metric.compute().double())
     resampled = metric._resampled_sums(None, None)
     replicates = resampled.read(resampled.weighted)
-    assert metric.interval().value.shape == alone[0].shape
-    np.testing.assert_allclose(replicates, torch.stack(alone), rtol=1e-6)
+    assert metric.interval().value.shape == expected[0].shape
+    np.testing.assert_allclose(replicates, torch.stack(expected), rtol=1e-6)
 
 
-def test_scalars_for_loggers():
+def test_as_scalars_names_values_and_ends():
     estimate = Estimate(*torch.tensor([[0.5, 0.6], [0.4, 0.5], [0.6, 0.7]]))
     scalars = as_scalars(
         {"acc": Estimate(*torch.tensor([1.0, 0.5, 2.0])), "tpr": estimate}, "val/", {"tpr": ["a", "b"]}

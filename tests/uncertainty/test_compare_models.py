@@ -1,4 +1,4 @@
-"""Several models in one table, by one call."""
+"""Comparison of several models in one table."""
 
 import pytest
 import torch
@@ -12,9 +12,9 @@ from tensormetrics.uncertainty import Uncertain, UncertaintyWarning, correct_p_v
 def metric(kind, noise, seed, items=60):
     generator = torch.Generator().manual_seed(seed)
     labels = torch.arange(items) % 3
-    made = kind(1) if kind is HitRate else kind("mean")
-    made.update(torch.eye(3)[labels] + noise * torch.randn(items, 3, generator=generator), labels)
-    return made
+    result = kind(1) if kind is HitRate else kind("mean")
+    result.update(torch.eye(3)[labels] + noise * torch.randn(items, 3, generator=generator), labels)
+    return result
 
 
 @pytest.fixture(scope="module")
@@ -23,14 +23,14 @@ def models():
     return {name: {"hits": metric(HitRate, x, 0), "rank": metric(FirstRank, x, 0)} for name, x in noises.items()}
 
 
-def test_all_pairs_are_compared_as_two_are(models):
-    alone = {name: metrics["hits"] for name, metrics in models.items()}
-    table = compare(alone, rope=0.01)
+def test_compare_several_models_equals_pairwise_compare(models):
+    hit_rates = {name: metrics["hits"] for name, metrics in models.items()}
+    table = compare(hit_rates, rope=0.01)
     assert table.rows == ("small - large", "small - middle", "large - middle")
     assert [*table.columns] == ["difference", "p", "corrected p", "p_better", "verdict"]
     p_values = []
     for row in table.rows:
-        one = compare(*(alone[name] for name in row.split(" - ")), rope=0.01)
+        one = compare(*(hit_rates[name] for name in row.split(" - ")), rope=0.01)
         cell = table[row, "difference"]
         assert [float(x) for x in (*cell, cell.p_better, cell.p_rope)] == [
             float(x) for x in (*one, one.p_better, one.p_rope)
@@ -40,7 +40,7 @@ def test_all_pairs_are_compared_as_two_are(models):
     assert table.columns["corrected p"].tolist() == correct_p_values(torch.stack(p_values)).tolist()
 
 
-def test_models_beside_a_baseline(models):
+def test_compare_with_baseline_adds_differences_to_scores(models):
     table = compare(models, baseline="small", correction="bh")
     assert table.rows == ("small", "large", "middle") and table.index == "model"
     assert [*table.columns] == ["hits", "hits - small", "hits p", "rank", "rank - small", "rank p"]
@@ -57,7 +57,7 @@ def test_models_beside_a_baseline(models):
     assert "corrected over 2 models (bh)" in str(table) and Table.from_json(table.to_json()) == table
 
 
-def test_best_and_tied_models(models):
+def test_table_sort_and_tied_agree_with_pairwise_p_values(models):
     table = compare(models, baseline="small")
     assert table.sort("hits").rows[0] == table.sort("rank").rows[0] == table.tied("hits")[0] == "large"
     pairs = table.compare()
@@ -73,30 +73,30 @@ def pair_of(table, *names):
     return next(row for row in table.rows if set(row.split(" - ")) == set(names))
 
 
-def test_table_keeps_the_scores_of_its_day(models):
-    alone = {name: metric(HitRate, 0.6, seed) for seed, name in enumerate("ab")}
-    table = compare(alone, baseline="a")
+def test_table_after_metric_reset_keeps_its_scores(models):
+    metrics = {name: metric(HitRate, 0.6, seed) for seed, name in enumerate("ab")}
+    table = compare(metrics, baseline="a")
     before = table["b", "HitRate - a"].difference
-    alone["b"].reset()
+    metrics["b"].reset()
     assert table.compare()["a - b", "difference"] == -float(before)
 
 
-def test_both_sides_and_the_direction_are_known(models):
+def test_comparison_reports_direction_and_both_estimates(models):
     rank = compare(models["large"]["rank"], models["small"]["rank"])
     assert rank.name == "FirstRank" and rank.higher_is_better is False and rank.verdict == "better"
     assert isinstance(rank, Comparison) and isinstance(rank.a, Estimate)
-    for side, name in ((rank.a, "large"), (rank.b, "small")):
-        assert [*map(float, side)] == [*map(float, models[name]["rank"].interval())]
+    for estimate, name in ((rank.a, "large"), (rank.b, "small")):
+        assert [*map(float, estimate)] == [*map(float, models[name]["rank"].interval())]
     with_number = compare(models["large"]["hits"], 0.5)
     assert rank.test == "paired swaps" and with_number.test == "exact binomial"
     assert with_number.b is None and float(with_number.a) == float(models["large"]["hits"].compute())
 
 
-def test_few_items_warn_once():
-    few = {name: metric(HitRate, 0.6, seed, items=4) for seed, name in enumerate("abc")}
+def test_compare_small_sample_warns_once():
+    metrics = {name: metric(HitRate, 0.6, seed, items=4) for seed, name in enumerate("abc")}
     with pytest.warns(UserWarning) as warned:
-        compare(few)
-    assert len([each for each in warned if each.category is UncertaintyWarning]) == 1
+        compare(metrics)
+    assert len([warning for warning in warned if warning.category is UncertaintyWarning]) == 1
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_few_items_warn_once():
         (["a", "both"], {}, ValueError, "both: got x, y, wanted one metric as a has"),
     ],
 )
-def test_what_is_no_set_of_models_is_refused(arguments, options, error, message):
+def test_compare_invalid_models_are_refused(arguments, options, error, message):
     hits = metric(HitRate, 0.6, 0)
     made = {"rank": metric(FirstRank, 0.6, 0), "both": {"x": hits, "y": hits}}
     with pytest.raises(error, match=message):
@@ -119,21 +119,25 @@ def test_what_is_no_set_of_models_is_refused(arguments, options, error, message)
         compare(hits, hits, baseline="x")
 
 
-def test_runs_are_compared_as_metrics_are():
-    """Right answers of 0 or 1 on the same queries: the run's statement is that of any 0/1 metric."""
+def test_compare_runs_equals_compare_of_binary_metrics():
+    """With scores of 0 or 1 on the same queries, runs give the same comparison as any other 0/1 metric."""
     right = torch.rand(2, 40, generator=torch.Generator().manual_seed(1)) < torch.tensor([[0.8], [0.6]])
     qrels = {f"q{i}": {"a": 1} for i in range(40)}
-    runs = [{f"q{i}": {"a": 2.0, "b": 1.0 + 2.0 * (not r)} for i, r in enumerate(side.tolist())} for side in right]
+    runs = [
+        {f"q{i}": {"a": 2.0, "b": 1.0 + 2.0 * (not r)} for i, r in enumerate(answers.tolist())} for answers in right
+    ]
     a, b = (evaluate_run(run, qrels, ["P_1", "num_rel"]) for run in runs)
     accuracies = [Uncertain(BinaryAccuracy(), replicates=1000) for _ in runs]
-    for accuracy, side in zip(accuracies, right, strict=True):
-        for i, is_right in enumerate(side):
+    for accuracy, answers in zip(accuracies, right, strict=True):
+        for i, is_right in enumerate(answers):
             accuracy.update(is_right.float()[None], torch.ones(1).long(), ids=f"q{i}")
     expected = accuracies[0].interval()
     assert [*map(float, a.interval()["P_1"])] == pytest.approx([*map(float, expected)], rel=1e-6)
-    found, expected = compare(a, b)["P_1"], compare(*accuracies)
-    assert [*map(float, found)] == pytest.approx([*map(float, expected)])
-    assert float(found.p_value) == pytest.approx(float(expected.p_value), abs=2.1 / 1001)  # a draw more or less
+    comparison, expected = compare(a, b)["P_1"], compare(*accuracies)
+    assert [*map(float, comparison)] == pytest.approx([*map(float, expected)])
+    assert float(comparison.p_value) == pytest.approx(
+        float(expected.p_value), abs=2.1 / 1001
+    )  # within one replicate of each tail
     table = compare({"a": a, "b": b}, baseline="b")
     assert [*table.columns] == ["P_1", "P_1 - b", "P_1 p"] and table["a", "P_1"] == float(a.summary()["P_1"])
     row = a.table("bm25")

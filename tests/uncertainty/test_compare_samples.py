@@ -1,4 +1,4 @@
-"""`compare_samples`: draws of two posteriors as one statement."""
+"""`compare_samples`: comparison of two posteriors by their samples."""
 
 import math
 
@@ -38,7 +38,7 @@ def test_compare_samples_interval_excludes_zero_exactly_where_p_value_is_small(g
         assert (comparison.low <= comparison.difference).all() and (comparison.difference <= comparison.high).all()
 
 
-def test_compare_samples_observed_difference_lies_inside(generator):
+def test_compare_samples_interval_contains_observed_difference(generator):
     draws = normal_draws(generator, 0.0, 99)
     comparison = compare_samples(draws, 0 * draws, observed=5.0)
     assert comparison.difference == comparison.high == 5
@@ -72,11 +72,11 @@ def test_comparison_of_a_study_is_compare_samples_of_its_posteriors():
         study.add_experiment(name, matrix)
     for metric, label in ("acc", None), ("fnr", 1):
         a, b = (study.column(metric, label, name) for name in ("a/a", "b/b"))
-        found = study.get_pairwise_comparison(metric, label, experiment_a="a", experiment_b="b", min_sig_diff=0.02)
+        result = study.get_pairwise_comparison(metric, label, experiment_a="a", experiment_b="b", min_sig_diff=0.02)
         higher_is_better = metric == "acc"
-        observed = found.observed_diff
+        observed = result.observed_diff
         expected = compare_samples(a, b, observed=observed, rope=0.02, higher_is_better=higher_is_better)
         for name in expected.tensors:
-            torch.testing.assert_close(getattr(found.comparison, name), getattr(expected, name), rtol=1e-6, atol=1e-6)
+            torch.testing.assert_close(getattr(result.comparison, name), getattr(expected, name), rtol=1e-6, atol=1e-6)
     pairs = study.compare_all_pairs("acc").comparison
     assert pairs.difference.shape == (1,) and pairs.rope is None and pairs.p_rope.isnan()

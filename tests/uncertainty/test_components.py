@@ -1,4 +1,4 @@
-"""Parts of the variance of scores of repeated items."""
+"""Variance components of scores of repeated items."""
 
 import json
 from pathlib import Path
@@ -17,7 +17,7 @@ CASES = [
 
 
 def crossed(table):
-    """Return the components of a table (..., I, S), whose cells come in another order."""
+    """Return the components of a table (..., I, S) whose cells are passed in shuffled order."""
     items, seeds = table.shape[-2:]
     order = torch.randperm(items * seeds, generator=torch.Generator().manual_seed(1))
     index = torch.arange(items * seeds)[order]
@@ -26,7 +26,7 @@ def crossed(table):
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["id"])
-def test_golden_values(case, device):
+def test_variance_components_golden_cases_equal_stored_values(case, device):
     inputs, expected = case["inputs"], case["expected"]
     if "table" in inputs:
         parts = crossed(torch.tensor(inputs["table"], dtype=torch.float64, device=device))
@@ -99,7 +99,7 @@ def test_balanced_nested_components_equal_reml(generator):
     assert float(parts.se()) == pytest.approx(float(model.bse_fe.iloc[0]), rel=1e-4)
 
 
-def test_standard_error_of_other_numbers_is_that_of_the_parts(generator):
+def test_standard_error_of_other_counts_follows_from_the_components(generator):
     table = torch.randn(8, 1, generator=generator) + torch.randn(1, 5, generator=generator).double()
     parts = crossed(table + 0.5 * torch.randn(8, 5, generator=generator))
     items, seeds, residual = (float(part) for part in parts.parts.values())
@@ -124,7 +124,7 @@ def test_equal_scores_have_no_variance_and_no_width(device):
     assert torch.equal(low, high) and torch.equal(value, low)
 
 
-def test_items_without_a_second_score_have_no_variance_within():
+def test_items_without_a_second_score_have_nan_variance_within():
     parts = variance_components([0.5, 0.25, 1.0], ["a", "b", "c"])
     assert parts.within.isnan() and parts.items.isnan()
     assert float(parts.se()) == pytest.approx(np.std([0.5, 0.25, 1], ddof=1) / 3**0.5)
@@ -141,12 +141,12 @@ def test_items_without_a_second_score_have_no_variance_within():
         ([1.0, 2, 3], [0, 1], None, "^ids: got shape"),
     ],
 )
-def test_scores_that_make_no_table_are_refused(scores, ids, repeats, message):
+def test_variance_components_incomplete_table_is_refused(scores, ids, repeats, message):
     with pytest.raises(ValueError, match=message):
         variance_components(scores, ids, repeats)
 
 
-def test_interval_of_nested_repeats_is_refused_with_the_way_to_it():
+def test_interval_of_nested_repeats_is_refused_and_names_alternative():
     with pytest.raises(ValueError, match=r"write interval\(scores, ids=ids\)"):
         variance_components([1.0, 2, 3], [0, 0, 1]).interval()
     with pytest.raises(ValueError, match="^repeats: got 0"):
@@ -154,7 +154,7 @@ def test_interval_of_nested_repeats_is_refused_with_the_way_to_it():
 
 
 @pytest.mark.parametrize(("items", "seeds", "sd"), [(50, 3, 0.05), (200, 3, 0.0), (20, 10, 0.05)])
-def test_crossed_intervals_hold_the_truth_for_other_seeds(items, seeds, sd):
+def test_crossed_intervals_cover_the_truth_for_other_seeds(items, seeds, sd):
     generator, sets = torch.Generator().manual_seed(0), 2000
 
     def normal(*shape):

@@ -11,22 +11,22 @@ from tensormetrics.uncertainty import compare_folds
 from tensormetrics.uncertainty.statistics.cross_validation import t_tail
 
 
-def test_known_answer(device):
-    for known in KNOWN["folds"]:
-        a, b = (torch.tensor(known[side], dtype=torch.float64, device=device) for side in "ab")
-        comparison = compare_folds(a, b, known["rho"], rope=known["rope"])
+def test_compare_folds_known_cases_equal_stored_values(device):
+    for case in KNOWN["folds"]:
+        a, b = (torch.tensor(case[key], dtype=torch.float64, device=device) for key in "ab")
+        comparison = compare_folds(a, b, case["rho"], rope=case["rope"])
         for field, name in {"difference": "mean", "p_value": "p_value", "p_rope": "p_rope"}.items():
-            close(getattr(comparison, field), known[name])
+            close(getattr(comparison, field), case[name])
         for field, name in {"sd": "sd", "se": "scale", "t": "t_statistic"}.items():
-            close(comparison.details[field], known[name])
-        close(torch.stack([comparison.low, comparison.high]), known["interval_95"])
-        assert comparison.details["df"] == known["df"] and compare_folds(a, b).details["rho"] == 1 / len(a)
-        close(compare_folds(a - known["rope"], b, known["rho"]).p_better, known["p_right"])
-        close(compare_folds(b - known["rope"], a, known["rho"]).p_better, known["p_left"])
+            close(comparison.details[field], case[name])
+        close(torch.stack([comparison.low, comparison.high]), case["interval_95"])
+        assert comparison.details["df"] == case["df"] and compare_folds(a, b).details["rho"] == 1 / len(a)
+        close(compare_folds(a - case["rope"], b, case["rho"]).p_better, case["p_right"])
+        close(compare_folds(b - case["rope"], a, case["rho"]).p_better, case["p_left"])
 
 
 @pytest.mark.parametrize("df", [1, 2, 5, 30, 300])
-def test_student(df, device):
+def test_student_distribution_agrees_with_scipy(df, device):
     t = np.array([-40.0, -3, -0.1, 0, 0.5, 2, 10, 100])
     close(t_tail(torch.from_numpy(t).to(device), df), stats.t.sf(t, df), atol=1e-300)
     for q in 0.5, 0.9, 0.975, 0.9995:
@@ -34,7 +34,7 @@ def test_student(df, device):
     assert t_tail(torch.tensor(math.inf), df) == 0 and t_tail(torch.tensor(-math.inf), df) == 1
 
 
-def test_batched_equals_a_loop(generator, device):
+def test_compare_folds_batch_equals_a_loop(generator, device):
     a, b = torch.rand(2, 6, 4, generator=generator, dtype=torch.float64).to(device)
     comparison = compare_folds(a, b, 0.1, rope=0.02, confidence=0.9)
     fewer_is_better = compare_folds(a, b, 0.1, higher_is_better=False)
@@ -49,7 +49,7 @@ def test_batched_equals_a_loop(generator, device):
         close(comparison.p_value[k], 2 * stats.t.sf(abs(x.mean()) / scale, 5))
 
 
-def test_equal_differences():
+def test_compare_folds_of_equal_differences_is_certain():
     a = torch.full((4,), 0.5, dtype=torch.float64)
     better, same = compare_folds(a, a - 0.25, rope=0), compare_folds(a, a, rope=0)
     assert better.details["t"] == math.inf and better.p_value == 0 and better.p_better == 1 and better.p_rope == 0
@@ -65,7 +65,7 @@ def test_equal_differences():
         ((torch.rand(3), torch.rand(3), 1.0), r"rho: got 1.0, wanted None or a number in \[0, 1\)"),
     ],
 )
-def test_errors(arguments, message):
+def test_compare_folds_invalid_arguments_raise(arguments, message):
     with pytest.raises(ValueError, match=f"^{message}$"):
         compare_folds(*arguments)
 
@@ -76,11 +76,11 @@ def test_rope_out_of_range_is_refused(rope):
         compare_folds(torch.rand(3), torch.rand(3), rope=rope)
 
 
-def test_quantiles_of_many_degrees_of_freedom_agree_with_scipy():
+def test_t_quantiles_of_a_tensor_of_df_agree_with_scipy():
     df = torch.tensor([[1, 2, 3, 5, 29], [60, 100, 101, 500, 10**6]])
-    for share in (0.55, 0.9, 0.975, 0.995, 0.9995):
-        expected = torch.from_numpy(stats.t.ppf(share, df.numpy()))
-        torch.testing.assert_close(t_quantiles_of(share, df), expected, rtol=1e-6, atol=0)
+    for probability in (0.55, 0.9, 0.975, 0.995, 0.9995):
+        expected = torch.from_numpy(stats.t.ppf(probability, df.numpy()))
+        torch.testing.assert_close(t_quantiles_of(probability, df), expected, rtol=1e-6, atol=0)
 
 
 @pytest.mark.parametrize("df", [1, 1.1, 1.82, 2, 3, 9.4, 100, 1e5])

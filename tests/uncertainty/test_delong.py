@@ -24,7 +24,7 @@ def tensors(case, device="cpu"):
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["id"])
-def test_golden_values(case, device):
+def test_delong_golden_cases_equal_stored_values(case, device):
     result, expected = delong(*tensors(case, device)), case["expected"]
     tolerance = {"rtol": 0, "atol": case["tolerance"]}
     np.testing.assert_allclose(result.auroc.cpu(), expected["auroc"], **tolerance)
@@ -34,25 +34,25 @@ def test_golden_values(case, device):
 
 
 def by_pairs(preds, target, groups=None):
-    """Covariance of the areas from a table of all pairs of a positive and a negative, group by group."""
+    """Compute areas and their covariance from all pairs of a positive and a negative item, group by group."""
     positive, negative = np.flatnonzero(target == 1), np.flatnonzero(target == 0)
     groups = np.arange(len(target)) if groups is None else np.asarray(groups)
-    gaps = preds[:, positive, None] - preds[:, None, negative]
-    wins = (gaps > 0) + 0.5 * (gaps == 0)
+    differences = preds[:, positive, None] - preds[:, None, negative]
+    wins = (differences > 0) + 0.5 * (differences == 0)
     area = wins.mean((1, 2))
     sums = [np.zeros((len(preds), groups.max() + 1)) for _ in range(2)]
-    for number, item in enumerate(positive):
-        sums[0][:, groups[item]] += (wins[:, number].mean(1) - area) / len(positive)
-    for number, item in enumerate(negative):
-        sums[1][:, groups[item]] += (wins[:, :, number].mean(1) - area) / len(negative)
-    have = len({*groups[positive]}), len({*groups[negative]}), len({*groups})
-    factors = [count / (count - 1) for count in have]
-    both = factors[2] * sums[0] @ sums[1].T
-    return area, factors[0] * sums[0] @ sums[0].T + factors[1] * sums[1] @ sums[1].T + both + both.T
+    for index, item in enumerate(positive):
+        sums[0][:, groups[item]] += (wins[:, index].mean(1) - area) / len(positive)
+    for index, item in enumerate(negative):
+        sums[1][:, groups[item]] += (wins[:, :, index].mean(1) - area) / len(negative)
+    counts = len({*groups[positive]}), len({*groups[negative]}), len({*groups})
+    factors = [count / (count - 1) for count in counts]
+    cross = factors[2] * sums[0] @ sums[1].T
+    return area, factors[0] * sums[0] @ sums[0].T + factors[1] * sums[1] @ sums[1].T + cross + cross.T
 
 
 @pytest.mark.parametrize("num_groups", [None, 9])
-def test_batches_equal_all_pairs(num_groups, generator, device):
+def test_delong_batches_equal_covariance_of_all_pairs(num_groups, generator, device):
     preds = torch.randn(4, 2, 3, 40, generator=generator).mul(2).round().double()
     target = (torch.rand(4, 2, 40, generator=generator) < 0.4).long()
     groups = None if num_groups is None else torch.randint(num_groups, (4, 2, 40), generator=generator)
@@ -69,13 +69,13 @@ def test_batches_equal_all_pairs(num_groups, generator, device):
 
 def test_groups_of_one_item_change_nothing(generator):
     preds, target = torch.randn(3, 50, generator=generator), torch.arange(50) % 3 % 2
-    plain = delong(preds, target)
+    ungrouped = delong(preds, target)
     for groups in (torch.arange(50) - 9, [f"patient {i}" for i in range(50)]):
-        for a, b in zip(delong(preds, target, groups), plain, strict=True):
+        for a, b in zip(delong(preds, target, groups), ungrouped, strict=True):
             torch.testing.assert_close(a, b, rtol=1e-12, atol=1e-15)
 
 
-def test_areas_are_those_of_auroc_and_models_may_be_in_any_order(generator):
+def test_delong_areas_equal_auroc_in_any_order_of_models(generator):
     preds, target = (
         torch.randn(5, 3, 60, generator=generator).round(),
         (torch.rand(5, 60, generator=generator) < 0.3).long(),
@@ -86,7 +86,7 @@ def test_areas_are_those_of_auroc_and_models_may_be_in_any_order(generator):
     assert torch.equal(result.p_value, result.p_value.mT)
 
 
-def test_equal_areas_have_a_p_value_of_one_and_no_variance_none(generator):
+def test_delong_p_value_of_equal_areas_is_one_and_without_variance_nan(generator):
     preds, target = torch.randn(60, generator=generator), torch.arange(60) % 2
     result = delong(torch.stack([preds, preds.exp(), -preds]), target)  # the same ranks, and the opposite ones
     assert float(result.p_value[0, 1]) == 1 and (result.p_value.diagonal() == 1).all()
@@ -127,7 +127,7 @@ def test_wrong_shapes_and_dtypes_are_refused(arguments, message):
 
 
 @pytest.mark.parametrize(("items", "positives", "clusters"), [(40, 20, None), (200, 40, None), (200, 60, 40)])
-def test_equal_models_are_told_apart_in_five_of_a_hundred_samples(items, positives, clusters):
+def test_delong_equal_models_are_rejected_at_the_nominal_rate(items, positives, clusters):
     generator = torch.Generator().manual_seed(0)
     sets = 4000
     target = (torch.arange(items) < positives).long().expand(sets, items)

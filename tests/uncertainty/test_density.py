@@ -11,21 +11,21 @@ def kde_loop(samples, grid, bandwidth):
     return kernels.sum(1) / (len(samples) * bandwidth * np.sqrt(2 * np.pi))
 
 
-def test_known_answer(device):
+def test_kde_known_case_equals_stored_density(device):
     expected = KNOWN["kde"]["x, cut 1, clip (0,1), 11 points, no reflection"]
-    found = kde(X.to(device), clip=(0, 1), grid_samples=11)
-    close(found.grid, expected["x"])
-    close(found.density, expected["y"])
-    close(found.bandwidth, expected["bandwidth"])
+    estimate = kde(X.to(device), clip=(0, 1), grid_samples=11)
+    close(estimate.grid, expected["x"])
+    close(estimate.density, expected["y"])
+    close(estimate.bandwidth, expected["bandwidth"])
 
 
 @pytest.mark.parametrize("boundary", ["none", "reflect"])
-def test_batched_equals_a_loop(boundary, device):
+def test_kde_batch_equals_a_loop(boundary, device):
     x = torch.rand(300, 2, 3, dtype=torch.float64) ** 2
     x[:100, 0, 1] = torch.nan
     x[5, 1, 1] = torch.inf
-    found = kde(x.to(device), clip=(0, 1), boundary=boundary, bw_adjust=0.7, cut=2)
-    assert found.grid.shape == found.density.shape == (2, 3, 200)
+    estimate = kde(x.to(device), clip=(0, 1), boundary=boundary, bw_adjust=0.7, cut=2)
+    assert estimate.grid.shape == estimate.density.shape == (2, 3, 200)
     for i, j in np.ndindex(2, 3):
         column = x[:, i, j].numpy()
         column = column[np.isfinite(column)]
@@ -35,21 +35,21 @@ def test_batched_equals_a_loop(boundary, device):
         expected = kde_loop(column, grid, bandwidth)
         if boundary == "reflect":
             expected += kde_loop(-column, grid, bandwidth) + kde_loop(2 - column, grid, bandwidth)
-        close(found.grid[i, j], grid)
-        close(found.density[i, j], expected)
-        close(found.bandwidth[i, j], bandwidth)
+        close(estimate.grid[i, j], grid)
+        close(estimate.density[i, j], expected)
+        close(estimate.bandwidth[i, j], bandwidth)
 
 
 def test_reflection_loses_no_mass(device):
     x = 1 - torch.rand(4000, device=device) ** 3
-    found = kde(x, clip=(0, 1), boundary="reflect", cut=5)
-    assert torch.trapezoid(found.density, found.grid).item() == pytest.approx(1, abs=1e-3)
-    plain = kde(x, clip=(0, 1), cut=5)
-    assert torch.trapezoid(plain.density, plain.grid) < 0.95
+    estimate = kde(x, clip=(0, 1), boundary="reflect", cut=5)
+    assert torch.trapezoid(estimate.density, estimate.grid).item() == pytest.approx(1, abs=1e-3)
+    unreflected = kde(x, clip=(0, 1), cut=5)
+    assert torch.trapezoid(unreflected.density, unreflected.grid) < 0.95
 
 
 @pytest.mark.parametrize("heavy", [False, True])
-def test_many_samples_are_binned(heavy, monkeypatch, device):
+def test_kde_large_sample_is_binned_accurately(heavy, monkeypatch, device):
     x = torch.randn(30_000, 2, device=device, dtype=torch.float64)
     x = x / torch.rand_like(x).clamp(min=0.01) if heavy else x
     x[7] = torch.nan
@@ -60,9 +60,9 @@ def test_many_samples_are_binned(heavy, monkeypatch, device):
     assert (binned.density - exact.density).abs().max() < 1e-4 * exact.density.max()
 
 
-def test_equal_samples_and_none(device):
-    found = kde(torch.full((50,), 0.5, device=device))
-    assert found.bandwidth == 0 and found.density.isnan().all() and (found.grid == 0.5).all()
+def test_kde_without_variance_or_samples_is_nan(device):
+    estimate = kde(torch.full((50,), 0.5, device=device))
+    assert estimate.bandwidth == 0 and estimate.density.isnan().all() and (estimate.grid == 0.5).all()
     assert kde(torch.zeros(0, 3, device=device)).density.isnan().all()
 
 
@@ -74,6 +74,6 @@ def test_equal_samples_and_none(device):
         ({"grid_samples": 1}, "grid_samples: got 1, wanted an integer >= 2"),
     ],
 )
-def test_errors(options, message):
+def test_kde_invalid_options_raise(options, message):
     with pytest.raises(ValueError, match=f"^{message}$"):
         kde(X, **options)

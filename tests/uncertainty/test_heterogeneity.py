@@ -13,11 +13,11 @@ def tensor(values, device="cpu"):
     return torch.tensor(values, dtype=torch.float64, device=device)
 
 
-def test_known_answers(device):
-    known = KNOWN["heterogeneity"]
-    means, variances = tensor(known["means"], device), tensor(known["variances"], device)
-    close(heterogeneity_dl(means, variances), known["tau2_dl"])
-    close(heterogeneity_pm(means, variances), known["tau2_pm"])
+def test_heterogeneity_known_case_equals_stored_values(device):
+    expected = KNOWN["heterogeneity"]
+    means, variances = tensor(expected["means"], device), tensor(expected["variances"], device)
+    close(heterogeneity_dl(means, variances), expected["tau2_dl"])
+    close(heterogeneity_pm(means, variances), expected["tau2_pm"])
     close(estimate_i2(SAMPLES.to(device)).i2, KNOWN["pooling"][POOLING]["random_pm"]["i2"])
 
 
@@ -28,7 +28,7 @@ POOLING = "columns .2x+.6, .2y+.62, .2z+.66; bounds (0, 1)"
 def test_paule_mandel_is_the_root(corrected, generator, device):
     means = torch.rand(5, 30, generator=generator, dtype=torch.float64)
     variances = torch.rand(5, 30, generator=generator, dtype=torch.float64) ** 3 * 0.3
-    found = heterogeneity_pm(means.to(device), variances.to(device), use_viechtbauer_correction=corrected)
+    tau2 = heterogeneity_pm(means.to(device), variances.to(device), use_viechtbauer_correction=corrected)
     target = stats.chi2(4).median() if corrected else 4
     zeros = 0
     for c in range(30):
@@ -40,8 +40,8 @@ def test_paule_mandel_is_the_root(corrected, generator, device):
 
         expected = optimize.brentq(excess, 0, 10, xtol=1e-16, rtol=1e-14) if excess(0) > 0 else 0.0
         zeros += expected == 0
-        close(found[c], expected)
-        close(heterogeneity_pm(means[:, c], variances[:, c], use_viechtbauer_correction=corrected), found[c].cpu())
+        close(tau2[c], expected)
+        close(heterogeneity_pm(means[:, c], variances[:, c], use_viechtbauer_correction=corrected), tau2[c].cpu())
         w = 1 / v
         q = (w * (m - (w * m).sum() / w.sum()) ** 2).sum()
         dl = max(0, (q - 4) / (w.sum() - (w**2).sum() / w.sum()))
@@ -49,7 +49,7 @@ def test_paule_mandel_is_the_root(corrected, generator, device):
     assert 0 < zeros < 30
 
 
-def test_one_experiment_and_no_variance(device):
+def test_estimate_i2_without_variance_is_nan(device):
     one = estimate_i2(SAMPLES[:, :1].to(device))
     assert one.i2.isnan() and one.i2_interpretation == "not applicable"
     nothing = estimate_i2(torch.full((9, 3), 0.5, device=device))
@@ -57,24 +57,24 @@ def test_one_experiment_and_no_variance(device):
     assert heterogeneity_dl(tensor([0.5]), tensor([0.1])) == 0 == heterogeneity_pm(tensor([0.5]), tensor([0.1]))
 
 
-def test_classes_equal_a_loop(device):
+def test_estimate_i2_batch_equals_a_loop(device):
     both = torch.stack([SAMPLES, SAMPLES**2], -1).to(device)
-    found = estimate_i2(both)
+    result = estimate_i2(both)
     for c in range(2):
         single = estimate_i2(both[..., c])
-        close(found.i2[c], single.i2.cpu(), rtol=1e-12)
-        assert found.i2_interpretation[c] == single.i2_interpretation
+        close(result.i2[c], single.i2.cpu(), rtol=1e-12)
+        assert result.i2_interpretation[c] == single.i2_interpretation
 
 
-def test_words():
+def test_interpret_i2_changes_description_at_each_threshold():
     assert estimate_i2(SAMPLES).template_sentence(3) == (
         "Between the experiments the variance is 0.002, within them it is 0.003, so I2 = 0.327: "
         "borderline moderate heterogeneity."
     )
-    words = {0: "insignificant", 0.3: "borderline moderate", 0.4: "moderate", 0.5: "borderline substantial"}
-    words |= {0.6: "borderline considerable", 0.75: "considerable", 1: "considerable"}
-    for i2, word in words.items():
-        assert interpret_i2(i2) == word + " heterogeneity"
+    descriptions = {0: "insignificant", 0.3: "borderline moderate", 0.4: "moderate", 0.5: "borderline substantial"}
+    descriptions |= {0.6: "borderline considerable", 0.75: "considerable", 1: "considerable"}
+    for i2, description in descriptions.items():
+        assert interpret_i2(i2) == description + " heterogeneity"
         if 0 < i2 < 1:
             assert interpret_i2(np.nextafter(i2, 0)) != interpret_i2(i2)
     for wrong in -0.1, 1.1, float("nan"):

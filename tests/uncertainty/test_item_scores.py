@@ -1,4 +1,4 @@
-"""Scores that exist already: in arrays, dictionaries and tables."""
+"""Intervals and comparisons of existing scores in arrays, dictionaries and tables."""
 
 import json
 import pickle
@@ -18,7 +18,7 @@ GOLDEN = json.loads((Path(__file__).parent / "golden_scores.json").read_text())
 
 
 def golden(function):
-    # Cases with importance weights are left out, and standard errors: they are no part of the interval.
+    # Intervals have neither importance weights nor standard errors, so these are skipped.
     cases = [case for case in GOLDEN if case["function"] == function and not case["inputs"].get("weights")]
     return pytest.mark.parametrize("case", cases, ids=lambda case: case["id"])
 
@@ -37,23 +37,23 @@ def two(generator):
     return [(hard * slope + 0.3 * torch.rand(60, generator=generator)).double() for slope in (0.7, 0.6)]
 
 
-def numbers(result):
+def statistics(result):
     return [*result, *(getattr(result, name) for name in ("p_value", "p_better") if hasattr(result, name))]
 
 
 def close_to(result):
-    return [pytest.approx(float(number), rel=1e-9, abs=1e-12) for number in numbers(result)]
+    return [pytest.approx(float(value), rel=1e-9, abs=1e-12) for value in statistics(result)]
 
 
 @golden("interval")
-def test_golden_intervals(case):
+def test_interval_golden_cases_equal_stored_values(case):
     inputs = case["inputs"]
     options = {name: inputs.get(name) for name in ("groups", "replicates", "confidence")}
     check_golden(case, interval(inputs["scores"], **options))
 
 
 @golden("compare")
-def test_golden_comparisons(case):
+def test_compare_golden_cases_equal_stored_values(case):
     inputs = case["inputs"]
     options = {name: inputs.get(name) for name in ("groups", "replicates")}
     if inputs.get("groups"):
@@ -63,7 +63,7 @@ def test_golden_comparisons(case):
 
 
 @golden("rank_sets")
-def test_golden_rank_sets(case):
+def test_rank_sets_golden_cases_equal_stored_values(case):
     values, draws = (torch.tensor(case["inputs"][name], dtype=torch.float64) for name in ("values", "draws"))
     ranks, expected = rank_sets(values, draws), case["expected"]
     assert ranks.critical == pytest.approx(expected["critical"], rel=1e-12)
@@ -71,49 +71,49 @@ def test_golden_rank_sets(case):
     assert (ranks.first == 1).nonzero().flatten().tolist() == expected["not_worse_than_best"]
 
 
-def test_scores_of_every_kind_have_one_interval(two):
+def test_interval_of_equal_scores_in_any_container_is_equal(two):
     pandas = pytest.importorskip("pandas")
     scores, groups = two[0], [f"g{i % 12}" for i in range(60)]
     frame = pandas.DataFrame({"acc": scores.numpy(), "topic": groups})
-    expected = numbers(interval(scores, groups=groups))
-    for given in (
+    expected = statistics(interval(scores, groups=groups))
+    for data in (
         scores.tolist(),
         tuple(scores.tolist()),
         scores.numpy(),
         frame["acc"],
         frame["acc"].astype("Float64"),
     ):
-        assert numbers(interval(given, groups=groups)) == expected
-    assert numbers(interval(frame, score="acc", groups="topic")) == expected
-    assert numbers(interval(dict(enumerate(scores.tolist())), groups=dict(enumerate(groups)))) == expected
-    assert numbers(interval(Scores(scores, groups=groups))) == expected
+        assert statistics(interval(data, groups=groups)) == expected
+    assert statistics(interval(frame, score="acc", groups="topic")) == expected
+    assert statistics(interval(dict(enumerate(scores.tolist())), groups=dict(enumerate(groups)))) == expected
+    assert statistics(interval(Scores(scores, groups=groups))) == expected
     assert float(expected[0]) == pytest.approx(float(scores.mean()), rel=1e-12)
     table = interval(frame, score=["acc"], groups="topic")
-    assert isinstance(table, Table) and numbers(table["mean", "acc"]) == expected
+    assert isinstance(table, Table) and statistics(table["mean", "acc"]) == expected
 
 
-def test_polars_columns(two):
+def test_interval_of_polars_columns_equals_tensors(two):
     polars = pytest.importorskip("polars")
     frame = polars.DataFrame({"acc": two[0].numpy(), "base": two[1].numpy(), "id": [f"q{i}" for i in range(60)]})
-    assert numbers(interval(frame["acc"])) == numbers(interval(two[0]))
-    assert numbers(interval(frame, score="acc", ids="id")) == numbers(interval(two[0], ids=frame["id"].to_list()))
+    assert statistics(interval(frame["acc"])) == statistics(interval(two[0]))
+    assert statistics(interval(frame, score="acc", ids="id")) == statistics(interval(two[0], ids=frame["id"].to_list()))
 
 
-def test_leading_dimensions_are_scores_of_the_same_items(two):
+def test_leading_dimensions_are_scores_of_equal_items(two):
     both = torch.stack([*two, two[0]]).view(3, 1, 60)
     estimate, comparison = interval(both, bounds=(0, 1)), compare(both, both.flip(0), bounds=(0, 1))
     assert estimate.value.shape == comparison.difference.shape == (3, 1)
     for i in range(3):
-        assert numbers(estimate[i, 0]) == numbers(interval(both[i, 0], bounds=(0, 1)))
+        assert statistics(estimate[i, 0]) == statistics(interval(both[i, 0], bounds=(0, 1)))
         one = compare(both[i, 0], both[2 - i, 0], bounds=(0, 1))
-        assert numbers(comparison[i, 0]) == numbers(one)
+        assert statistics(comparison[i, 0]) == statistics(one)
 
 
-def test_bounds_are_known_of_zeros_and_ones(two):
+def test_interval_of_binary_scores_infers_bounds(two):
     right = (two[0] > 0.3).tolist()
     of_bools = interval(right)
-    assert numbers(of_bools) == numbers(interval([float(x) for x in right], bounds=(0, 1)))
-    assert numbers(interval([2.0 * x for x in right])) != numbers(of_bools)
+    assert statistics(of_bools) == statistics(interval([float(x) for x in right], bounds=(0, 1)))
+    assert statistics(interval([2.0 * x for x in right])) != statistics(of_bools)
     doubled = interval([2.0 * x for x in right], bounds=(0, 2))
     assert [float(x) / 2 for x in doubled] == pytest.approx([float(x) for x in of_bools], rel=1e-12)
 
@@ -122,9 +122,9 @@ def test_repeats_of_an_item_count_as_one_mean(two):
     ids = [f"q{i}" for i in range(60)]
     twice = torch.cat([two[0], two[0] + 0.125])
     repeated = Scores(twice, ids * 2)
-    assert numbers(interval(repeated)) == numbers(interval(two[0] + 0.0625, ids=ids))
+    assert statistics(interval(repeated)) == statistics(interval(two[0] + 0.0625, ids=ids))
     assert interval(repeated).items == 60
-    assert numbers(compare(repeated, Scores(two[1], ids))) == numbers(compare(two[0] + 0.0625, two[1], ids=ids))
+    assert statistics(compare(repeated, Scores(two[1], ids))) == statistics(compare(two[0] + 0.0625, two[1], ids=ids))
     with pytest.raises(ValueError, match="^groups: got two for an item"):
         interval(twice, ids=ids * 2, groups=range(120))
 
@@ -132,56 +132,56 @@ def test_repeats_of_an_item_count_as_one_mean(two):
 def test_missing_scores_are_left_out_and_counted(two):
     scores = two[0].clone()
     scores[[3, 8]] = torch.nan
-    present = [i for i in range(60) if i not in (3, 8)]
+    valid = [i for i in range(60) if i not in (3, 8)]
     estimate = interval(scores)
-    assert numbers(estimate) == numbers(interval(scores[present], ids=present))
+    assert statistics(estimate) == statistics(interval(scores[valid], ids=valid))
     assert estimate.items == 58 and estimate.details["missing"] == 2 and interval(two[0]).details["missing"] == 0
-    assert numbers(compare(scores, 0.5)) == numbers(compare(scores[present], 0.5, ids=present))
+    assert statistics(compare(scores, 0.5)) == statistics(compare(scores[valid], 0.5, ids=valid))
     with pytest.raises(ValueError, match='^scores: a lacks 2 of 60, 2 are missing .* write on_missing="drop"'):
         compare(scores, two[1])
     dropped = compare(scores, two[1], on_missing="drop")
-    assert numbers(dropped) == numbers(compare(scores[present], two[1][present], ids=present))
+    assert statistics(dropped) == statistics(compare(scores[valid], two[1][valid], ids=valid))
     assert dropped.details["dropped"] == 2
     zeros = compare(scores, two[1], on_missing="zero")
-    assert numbers(zeros) == numbers(compare(scores.nan_to_num(0), two[1])) and zeros.details["zeros"] == 2
+    assert statistics(zeros) == statistics(compare(scores.nan_to_num(0), two[1])) and zeros.details["zeros"] == 2
 
 
-def test_pairs_are_found_by_id(two, generator):
+def test_compare_pairs_scores_by_id(two, generator):
     order = torch.randperm(60, generator=generator)
-    expected = numbers(compare(*two))
+    expected = statistics(compare(*two))
     by_id = Scores(two[0], range(60)), Scores(two[1][order], order)
-    assert numbers(compare(*by_id)) == expected
+    assert statistics(compare(*by_id)) == expected
     as_texts = Scores(two[1][order], [str(i) for i in order.tolist()])
-    of_texts = numbers(compare(*two, ids=[str(i) for i in range(60)]))
-    assert numbers(compare(by_id[0], as_texts)) == of_texts  # a number in one file may be a text in another
+    of_texts = statistics(compare(*two, ids=[str(i) for i in range(60)]))
+    assert statistics(compare(by_id[0], as_texts)) == of_texts  # ids may be integers in one file and strings in another
     less = Scores(two[1][:50], range(50)), Scores(two[0][10:], range(10, 60))
     assert compare(*less, on_missing="drop").items == 40 and compare(*less, on_missing="drop").details["dropped"] == 20
     assert compare(*less, on_missing="zero").items == 60
 
 
-def test_groups_of_both_must_agree(two):
+def test_compare_with_different_groups_is_refused(two):
     groups = [i % 10 for i in range(60)]
     a, b = (Scores(scores, range(60), groups) for scores in two)
-    assert numbers(compare(a, b)) == numbers(compare(*two, groups=groups)) and compare(a, b).groups == 10
+    assert statistics(compare(a, b)) == statistics(compare(*two, groups=groups)) and compare(a, b).groups == 10
     with pytest.raises(ValueError, match="^groups: got others for b than for a"):
         compare(a, Scores(two[1], range(60), groups[::-1]))
     with pytest.raises(ValueError, match="^groups: got some for a and none for b"):
         compare(a, Scores(two[1], range(60)))
 
 
-def test_direction_and_scale(two):
+def test_compare_direction_and_scale_do_not_change_the_test(two):
     loss = compare(*two, higher_is_better=False)
     gain = compare(*two)
     assert [*loss] == [*gain] and float(loss.p_better) == pytest.approx(1 - float(gain.p_better), abs=1e-12)
     assert not loss.higher_is_better
-    tiny = compare(*(scores * 2.0**-40 for scores in two))  # their digits are kept
+    tiny = compare(*(scores * 2.0**-40 for scores in two))  # no digits are lost
     assert float(tiny.p_value) == float(gain.p_value)
     assert float(tiny.low) * 2.0**40 == pytest.approx(float(gain.low), rel=1e-9)
 
 
 @pytest.mark.parametrize("items", [60, 1500])
 @pytest.mark.parametrize("kind", ["right or wrong", "real", "real, groups", "few differ"])
-def test_a_table_has_the_comparisons_of_all_pairs(kind, items, generator):
+def test_compare_table_equals_comparisons_of_all_pairs(kind, items, generator):
     hard = torch.rand(items, generator=generator)
     models = {f"m{i}": hard + 0.3 * torch.rand(items, generator=generator) + 0.02 * i for i in range(5)}
     if kind == "right or wrong":
@@ -193,14 +193,14 @@ def test_a_table_has_the_comparisons_of_all_pairs(kind, items, generator):
     for row in table.rows:
         a, b = row.split(" - ")
         one, cell = compare(models[a], models[b], **options), table[row, "difference"]
-        assert numbers(cell) == close_to(one) and float(cell.p_rope) == float(one.p_rope)
+        assert statistics(cell) == close_to(one) and float(cell.p_rope) == float(one.p_rope)
         assert cell.discordant == one.discordant and cell.items == one.items == items
-        assert numbers(cell.a) == close_to(one.a)
-        assert numbers(cell.b) == close_to(interval(models[b], groups=options.get("groups")))
+        assert statistics(cell.a) == close_to(one.a)
+        assert statistics(cell.b) == close_to(interval(models[b], groups=options.get("groups")))
     assert [*table.models.rows] == [*models] and table.best and pickle.loads(pickle.dumps(table)) == table
 
 
-def test_models_in_a_frame(two):
+def test_compare_models_in_a_frame_equals_tensors(two):
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame({
         "model": ["x"] * 60 + ["y"] * 60, "id": [*range(60)] + [*range(60)], "acc": torch.cat(two).numpy(),
@@ -209,10 +209,10 @@ def test_models_in_a_frame(two):
     cell = table.columns["difference"].difference
     assert abs(float(cell)) == pytest.approx(abs(float(two[0].mean() - two[1].mean())), rel=1e-9)
     first, second = (frame[frame.model == name] for name in "xy")
-    assert numbers(compare(first, second, score="acc", ids="id")) == numbers(compare(*two))
+    assert statistics(compare(first, second, score="acc", ids="id")) == statistics(compare(*two))
 
 
-def test_several_scores_of_models(two):
+def test_compare_models_of_several_scores_with_baseline(two):
     models = {"x": {"acc": two[0], "right": two[0] > 0.4}, "y": {"acc": two[1], "right": two[1] > 0.4}}
     table = compare(models, baseline="x")
     assert [*table.columns] == ["acc", "acc - x", "acc p", "right", "right - x", "right p"]
@@ -221,7 +221,7 @@ def test_several_scores_of_models(two):
         compare(models).best  # noqa: B018
 
 
-def test_ranks_hold_the_order_of_clear_differences(generator):
+def test_ranks_follow_clear_differences(generator):
     hard = torch.rand(400, generator=generator)
     models = {f"m{i}": hard + 0.1 * torch.rand(400, generator=generator) + shift
               for i, shift in enumerate((0.0, 0.2, 0.2, 0.5))}  # fmt: skip
@@ -232,7 +232,7 @@ def test_ranks_hold_the_order_of_clear_differences(generator):
     assert table.models["m3", "first rank"] == 1 and table.models["m3", "best"] is True
 
 
-def test_ranks_of_metrics(generator):
+def test_compare_metrics_reports_best_model(generator):
     target = torch.arange(60) % 3
     metrics = {}
     for name, noise in (("good", 0.3), ("bad", 1.5)):
@@ -256,16 +256,16 @@ def test_ranks_of_simulated_models_hold_with_the_promised_confidence(generator):
     assert held >= 0.93 * 400
 
 
-def test_five_ways_to_one_comparison(tmp_path, generator):
-    """Arrays, metrics, runs, experiments of a study and files with the same scores of 0 and 1."""
+def test_compare_equal_scores_of_any_source_agree(tmp_path, generator):
+    """Arrays, metrics, runs, experiments of a study and files with equal scores of 0 and 1."""
     right = (torch.rand(2, 40, generator=generator) < torch.tensor([[0.8], [0.7]])).long()
     names = [f"q{i}" for i in range(40)]
     expected = close_to(compare(*right, ids=names))
 
     def metric(scores):
-        made = BrierScore(replicates=1000)  # squares of 0 and 1
-        made.update(scores.double(), torch.zeros_like(scores), ids=names)
-        return made
+        result = BrierScore(replicates=1000)  # squares of 0 and 1
+        result.update(scores.double(), torch.zeros_like(scores), ids=names)
+        return result
 
     def run(hits):
         ranked = {name: {"a": 1.0, "b": 2.0 - 2 * hit} for name, hit in zip(names, hits.tolist(), strict=True)}
@@ -276,9 +276,9 @@ def test_five_ways_to_one_comparison(tmp_path, generator):
         (tmp_path / name).write_text("\n".join(lines))
         return tmp_path / name
 
-    assert numbers(compare(*map(run, right))["P_1"]) == expected
-    assert numbers(compare(*(file(name, hits) for name, hits in zip("ab", right, strict=True)))) == expected
-    assert numbers(compare(*map(metric, right)))[:4] == expected[:4]
+    assert statistics(compare(*map(run, right))["P_1"]) == expected
+    assert statistics(compare(*(file(name, hits) for name, hits in zip("ab", right, strict=True)))) == expected
+    assert statistics(compare(*map(metric, right)))[:4] == expected[:4]
     by_position = close_to(compare(*right))  # items of a study have no names
     study = Study(seed=0, metrics={"acc": {}})
     for name, hits in zip("ab", right, strict=True):
@@ -286,7 +286,7 @@ def test_five_ways_to_one_comparison(tmp_path, generator):
             f"one/{name}", y_true=[1] * 39 + [0], y_pred=hits.tolist()[:39] + [1 - hits[39]], items="x"
         )
     (row,) = study.compare("acc").cells
-    assert numbers(row[0]) == by_position
+    assert statistics(row[0]) == by_position
 
 
 @pytest.mark.parametrize(
@@ -322,18 +322,18 @@ def test_five_ways_to_one_comparison(tmp_path, generator):
         ),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_said(call, kind, message):
+def test_scores_invalid_arguments_raise(call, kind, message):
     with pytest.raises(kind) as error:
         call()
     assert str(error.value).startswith(message), error.value
 
 
-def test_few_pairs_warn_once():
+def test_compare_three_pairs_warns_once():
     with pytest.warns(UncertaintyWarning, match="^3 pairs: no p-value below") as warned:
         compare({"x": [1, 0, 1], "y": [1, 1, 1], "z": [0, 0, 1]})
     assert len(warned) == 1
 
 
-def test_printed_scores():
+def test_scores_repr_shows_mean_and_items():
     assert repr(Scores([1, 0, 1, 1], name="acc")) == "Scores(acc=0.75, items=4)"
     assert repr(Scores(np.ones((2, 4)))) == "Scores(score (2,), items=4)"

@@ -21,7 +21,7 @@ def golden(function):
 
 @golden("equivalence")
 @pytest.mark.parametrize("is_pair", [True, False])
-def test_golden_p_values(case, is_pair):
+def test_equivalence_golden_cases_equal_stored_p_values(case, is_pair):
     scores = torch.tensor(case["inputs"]["difference_scores"], dtype=torch.float64)
     arguments = (scores + 1, torch.ones_like(scores)) if is_pair else (scores, 0.0)
     comparison = compare(*arguments, rope=case["inputs"]["rope"])
@@ -30,16 +30,16 @@ def test_golden_p_values(case, is_pair):
 
 
 @golden("assurance")
-def test_golden_assurance(case):
+def test_assurance_golden_cases_equal_stored_values(case):
     inputs = case["inputs"]
-    numbers = map(torch.tensor, (inputs["difference"], -1.0, 1.0, 1.0, 0.5, torch.nan))
-    comparison = Comparison(*numbers, se=torch.tensor(inputs["se"]), items=inputs["items"], confidence=0.95)
+    values = map(torch.tensor, (inputs["difference"], -1.0, 1.0, 1.0, 0.5, torch.nan))
+    comparison = Comparison(*values, se=torch.tensor(inputs["se"]), items=inputs["items"], confidence=0.95)
     assert [*map(float, comparison.assurance(inputs["more"]))] == pytest.approx(
         [case["expected"]["better"], case["expected"]["worse"]], abs=1e-4
     )
 
 
-def test_a_loss_is_not_worse_where_its_negative_is(generator):
+def test_margins_of_a_loss_equal_those_of_its_negative(generator):
     a, b = 0.2 * torch.rand(2, 40, generator=generator, dtype=torch.float64)
     gain, loss = compare(a, b, rope=0.03), compare(-a, -b, rope=0.03, higher_is_better=False)
     assert float(gain.p_not_worse) == pytest.approx(float(loss.p_not_worse))
@@ -73,7 +73,7 @@ def test_standard_error_of_a_metric_is_that_of_its_items(generator):
     assert float(comparison.p_not_worse) == pytest.approx(expected, rel=1e-6)
 
 
-def test_a_value_without_sums_has_the_spread_of_its_draws(generator):
+def test_standard_error_of_auroc_comes_from_its_replicates(generator):
     target = torch.arange(80) % 2
     metrics = [BinaryAUROC(), BinaryAUROC()]
     for metric in metrics:
@@ -82,7 +82,7 @@ def test_a_value_without_sums_has_the_spread_of_its_draws(generator):
     assert 0.02 < float(comparison.se) < 0.15 and float(comparison.p_not_worse) < 0.01
 
 
-def test_equal_answers_are_sure_to_be_equivalent_and_one_item_is_not():
+def test_equal_scores_are_equivalent_and_one_pair_is_not():
     comparison = compare([0.25, 0.5, 1.0, 0.5, 0.75, 0.0], [0.25, 0.5, 1.0, 0.5, 0.75, 0.0], rope=0.01)
     assert float(comparison.p_equivalent) == 0 == float(comparison.se)
     assert [*map(float, comparison.assurance(10))] == [0, 0]
@@ -90,7 +90,7 @@ def test_equal_answers_are_sure_to_be_equivalent_and_one_item_is_not():
         assert float(compare([0.5], [0.25], rope=0.9).p_not_worse) == 1
 
 
-def test_without_rope_or_items_there_are_none():
+def test_margins_without_rope_or_items_are_none():
     assert compare([0.5] * 6, [0.25] * 6).p_not_worse is None
     draws = compare_samples(torch.rand(100), torch.rand(100), rope=0.1)
     assert (draws.se, draws.p_equivalent) == (None, None)
@@ -100,17 +100,17 @@ def test_without_rope_or_items_there_are_none():
         compare([0.5] * 6, [0.25] * 6).assurance(-1)
 
 
-def test_pairs_of_several_models_have_p_values_of_their_own(generator):
+def test_margins_of_several_models_equal_pairwise_compare(generator):
     scores = dict(zip("abc", torch.rand(3, 30, generator=generator), strict=True))
     table = compare(scores, rope=0.2)
     for row in table.rows:
-        alone = compare(*(scores[name] for name in row.split(" - ")), rope=0.2)
+        single = compare(*(scores[name] for name in row.split(" - ")), rope=0.2)
         pair = table[row, "difference"]
         for name in ("p_not_worse", "p_equivalent", "se", "sd"):
-            assert float(getattr(pair, name)) == pytest.approx(float(getattr(alone, name)))
+            assert float(getattr(pair, name)) == pytest.approx(float(getattr(single, name)))
 
 
-def test_assurance_is_the_share_of_larger_samples_that_decide():
+def test_assurance_equals_fraction_of_larger_samples_that_decide():
     generator = torch.Generator().manual_seed(0)
     differences = torch.randn(100, generator=generator, dtype=torch.float64)
     differences = 0.15 + (differences - differences.mean()) / differences.std()
@@ -119,11 +119,11 @@ def test_assurance_is_the_share_of_larger_samples_that_decide():
     true = 0.15 + 0.1 * torch.randn(sets, generator=generator, dtype=torch.float64)
     added = true + torch.randn(sets, generator=generator, dtype=torch.float64) / more**0.5
     mean = (100 * 0.15 + more * added) / (100 + more)
-    shares = [(mean > 1.96 / 20).double().mean(), (mean < -1.96 / 20).double().mean()]
-    assert [*map(float, comparison.assurance(more))] == pytest.approx([*map(float, shares)], abs=0.01)
+    fractions = [(mean > 1.96 / 20).double().mean(), (mean < -1.96 / 20).double().mean()]
+    assert [*map(float, comparison.assurance(more))] == pytest.approx([*map(float, fractions)], abs=0.01)
 
 
-def test_at_the_margin_non_inferiority_is_claimed_in_five_of_a_hundred_samples():
+def test_non_inferiority_at_the_margin_is_claimed_at_the_nominal_rate():
     generator, claimed = torch.Generator().manual_seed(0), []
     differences = 0.1 * torch.randn(2000, 25, generator=generator, dtype=torch.float64) - 0.05
     zeros = torch.zeros_like(differences)

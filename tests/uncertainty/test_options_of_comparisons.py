@@ -1,4 +1,4 @@
-"""What `compare` wants to be equal: the options that say what is scored, but not those that say how a model answers."""
+"""Options that `compare` requires to be equal: those that define the score, not those that configure a model."""
 
 import inspect
 import typing
@@ -16,7 +16,7 @@ from tensormetrics.structured import BoxMatch, Family, LatentMatch, MultisetMatc
 from tensormetrics.uncertainty import Uncertain, compare
 from tensormetrics.uncertainty.metric_pairs import check_same_scores
 
-# Options that say what is scored, by domain. An option of a constructor stands here or in `model_options` of its class.
+# Options that define the score, by domain. Each constructor option is listed here or in `model_options` of its class.
 SCORING = {
     "association": {
         *("C", "correction", "direction", "distance", "estimator", "estimator_params", "holdout", "n_components"),
@@ -61,7 +61,7 @@ SCORING = {
 
 
 def parameters_of(kind: type[Metric]) -> set[str]:
-    """Names of what the constructors of a class and of its bases take, up to that of all metrics."""
+    """Return the names of the parameters of the constructors of a class and its bases, up to `Metric`."""
     names = set()
     for base in kind.__mro__[: kind.__mro__.index(Metric) + 1]:
         for name, parameter in inspect.signature(base.__init__).parameters.items():
@@ -73,7 +73,7 @@ def parameters_of(kind: type[Metric]) -> set[str]:
 
 
 @pytest.mark.parametrize("row", METRICS)
-def test_every_option_is_of_the_score_or_of_the_model(row):
+def test_options_belong_to_either_the_score_or_the_model(row):
     kind, scoring = type(METRICS[row].make()), SCORING[row.partition(".")[0]]
     names, model = parameters_of(kind), set(kind.model_options)
     assert names <= scoring | model, "decide: does the option say what is scored, or how a model answers?"
@@ -88,7 +88,7 @@ def test_scoring_options_are_options_of_a_metric():
 
 DIFFERENT = [
     ("k", lambda: HitRate(1), lambda: HitRate(5)),
-    ("on_lone", lambda: HitRate(1), lambda: HitRate(1, on_lone="zero")),  # an option of one of them alone
+    ("on_lone", lambda: HitRate(1), lambda: HitRate(1, on_lone="zero")),  # an option of only one of them
     ("on_lone", lambda: HitRate(1, on_lone="zero"), lambda: HitRate(1)),
     ("distance", RND, lambda: RND(distance="cos")),
     ("labels", lambda: SpanScores(labels=("a",)), lambda: SpanScores(labels=("b",))),
@@ -108,18 +108,18 @@ EQUAL = [
 
 
 @pytest.mark.parametrize(("name", "make", "make_other"), DIFFERENT)
-def test_comparison_of_other_scores_is_refused(name, make, make_other):
+def test_compare_of_different_scores_is_refused(name, make, make_other):
     with pytest.raises(ValueError, match=rf"^{name}: got .* for a and .* for b, wanted the same for both$"):
         compare(make(), make_other())
 
 
 @pytest.mark.parametrize(("make", "make_other"), EQUAL)
-def test_metrics_of_equal_scores_may_be_compared(make, make_other):
+def test_compare_of_equal_scores_is_accepted(make, make_other):
     check_same_scores(make(), make_other())
     check_same_scores(make_other(), make())
 
 
-def test_families_of_other_options_are_refused():
+def test_compare_families_of_different_options_is_refused():
     def suite(*names, **options):
         return Suite({name: Family(dsl.auto[set[int]], {"micro": micro_average(["f1"])}, **options) for name in names})
 
@@ -130,7 +130,7 @@ def test_families_of_other_options_are_refused():
         compare(suite("a"), suite("a", "b"))
 
 
-def test_families_of_other_names_or_metrics_are_refused():
+def test_compare_families_of_different_metrics_is_refused():
     f1 = {"micro": micro_average(["f1"])}
     family = Family(dsl.auto[set[int]], f1, replicates=2)
     check_same_scores(family, Family(dsl.auto[set[int]], f1, replicates=2, by=None))

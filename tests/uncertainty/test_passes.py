@@ -1,4 +1,4 @@
-"""Chances that one of k samples is right, or that all are."""
+"""`pass_at_k` and `PassAtK`: probabilities that any or all of k samples are right."""
 
 import itertools
 import json
@@ -20,7 +20,7 @@ GOLDEN = json.loads((Path(__file__).parent / "golden_evaluations.json").read_tex
     "case", [case for case in GOLDEN if case["function"] == "pass_at_k"], ids=lambda case: case["id"]
 )
 @pytest.mark.parametrize("require", ["any", "all"])
-def test_golden_values(case, require):
+def test_pass_at_k_golden_cases_equal_stored_values(case, require):
     assert float(pass_at_k(**case["inputs"], require=require)) == pytest.approx(case["expected"][require], abs=1e-12)
 
 
@@ -33,7 +33,7 @@ def test_chance_is_the_fraction_of_all_subsets(require, holds):
             assert float(pass_at_k(n, c, k, require=require)) == pytest.approx(expected, abs=1e-14)
 
 
-def test_many_samples_equal_exact_fractions():
+def test_pass_at_k_of_large_counts_equals_exact_fractions():
     for n, c, k in ((10_000, 3, 1000), (10_000, 9000, 2), (2000, 1, 1999), (500, 250, 250), (300, 0, 300)):
         expected = 1 - Fraction(math.comb(n - c, k), math.comb(n, k))
         assert float(pass_at_k(n, c, k)) == pytest.approx(float(expected), abs=1e-12)
@@ -59,7 +59,7 @@ def test_counts_are_broadcast_and_chunks_change_nothing(generator, monkeypatch, 
         ((5.0, 1, 2), "^n: got torch.float32, wanted an integer dtype"),
     ],
 )
-def test_numbers_that_cannot_be_are_refused(arguments, message):
+def test_pass_at_k_impossible_counts_are_refused(arguments, message):
     with pytest.raises(ValueError, match=message):
         pass_at_k(*arguments)
 
@@ -75,7 +75,7 @@ def problems(generator, device):
     return n, (n * torch.rand(40, generator=generator).to(device)).long()
 
 
-def test_ragged_counts_in_parts_equal_the_whole(generator, device):
+def test_ragged_counts_in_parts_equal_one_update(generator, device):
     n, c = problems(generator, device)
     ids = [f"p{i}" for i in range(40)]
     metric, parts = PassAtK((1, 6)), PassAtK((1, 6))
@@ -116,7 +116,7 @@ def test_comparison_pairs_problems_with_other_numbers_of_samples(generator):
         compare(PassAtK(1, require="all"), PassAtK(1))
 
 
-def test_too_few_samples_name_the_problem():
+def test_k_above_the_number_of_samples_names_the_problem():
     metric = PassAtK((1, 5))
     metric.update(torch.tensor([3, 1, 2]), torch.tensor([7, 4, 9]), ids=["sum", "sort", "zip"])
     with pytest.raises(ValueError, match=r"^k: got 5, but problem 'sort' has 4 samples.*wanted k <= 4"):
@@ -134,7 +134,7 @@ def test_more_right_samples_than_samples_name_the_problem():
         metric.compute()
 
 
-def test_forward_of_too_few_samples_is_nan_and_counts():
+def test_forward_with_insufficient_samples_is_nan_and_accumulates():
     metric = PassAtK(2)
     assert metric(torch.tensor([True, False]), ["a", "b"]).isnan()
     assert float(metric(torch.tensor([True, False]), ["c", "c"])) == 1
@@ -151,7 +151,7 @@ def test_forward_of_too_few_samples_is_nan_and_counts():
         ((), {"n": torch.ones(3).long(), "ids": torch.arange(3)}),
     ],
 )
-def test_a_mixture_of_both_forms_is_refused(args, kwargs):
+def test_update_mixing_both_signatures_is_refused(args, kwargs):
     with pytest.raises(TypeError, match=r"^update: wanted \(correct, problem_ids\), or \(c, n, ids=ids\)"):
         PassAtK(1).update(*args, **kwargs)
 

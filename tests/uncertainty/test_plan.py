@@ -20,7 +20,7 @@ CASES = [
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["id"])
-def test_golden_values(case):
+def test_plan_golden_cases_equal_stored_values(case):
     result = plan(**case["inputs"])
     for name, expected in case["expected"].items():
         assert float(getattr(result, name)) == pytest.approx(expected, rel=0, abs=case["tolerance"])
@@ -54,7 +54,7 @@ def test_items_are_the_fewest_that_have_the_power(confidence):
     assert more_than_two.sum() > 8 and (fewer < 0.9 + 1e-6).all()
 
 
-def test_three_answers_belong_to_one_plan():
+def test_plan_solved_for_each_unknown_is_consistent():
     result = plan(sd=0.25, items=torch.tensor([5, 40, 900]), power=0.7)
     back = plan(sd=0.25, items=result.items, difference=result.difference)
     assert back.power.tolist() == pytest.approx([0.7] * 3)
@@ -88,7 +88,7 @@ def test_a_pilot_of_scores_is_their_paired_difference(generator):
     assert float(plan((a[0], b[0]), difference=0.1, power=0.8).sd) == pytest.approx(float(compare(a[0], b[0]).sd))
 
 
-def test_without_spread_two_items_are_enough():
+def test_plan_without_variance_needs_two_items():
     assert int(plan(sd=0.0, difference=0.1, power=0.8).items) == 2
 
 
@@ -107,7 +107,7 @@ def test_without_spread_two_items_are_enough():
         ({"pilot": ([1.0, 2], [1.0]), "difference": 1.0, "power": 0.8}, "^pilot: got scores"),
     ],
 )
-def test_numbers_out_of_range_are_refused(options, message):
+def test_plan_invalid_arguments_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
         plan(**options)
 
@@ -116,13 +116,13 @@ def test_planned_power_is_reached_in_simulated_samples():
     items, generator = int(plan(sd=1.0, difference=0.5, power=0.8).items), torch.Generator().manual_seed(0)
     samples = torch.randn(20_000, items, generator=generator, dtype=torch.float64) + 0.5
     t = samples.mean(1) / (samples.std(1) / items**0.5)
-    found = float((t.abs() >= stats.t.isf(0.025, items - 1)).double().mean())
-    assert found == pytest.approx(0.8, abs=0.02)
+    power = float((t.abs() >= stats.t.isf(0.025, items - 1)).double().mean())
+    assert power == pytest.approx(0.8, abs=0.02)
 
 
 def comparison(difference, se):
-    numbers = map(torch.tensor, (difference, -1.0, 1.0, 1.0, 0.5, torch.nan))
-    return Comparison(*numbers, se=torch.tensor(se), items=200, confidence=0.95)
+    values = map(torch.tensor, (difference, -1.0, 1.0, 1.0, 0.5, torch.nan))
+    return Comparison(*values, se=torch.tensor(se), items=200, confidence=0.95)
 
 
 def test_more_items_are_the_fewest_that_decide():
@@ -130,6 +130,6 @@ def test_more_items_are_the_fewest_that_decide():
     more = more_items(pilot, 0.8)
     assert more is not None and float(pilot.assurance(more).better) >= 0.8 > float(pilot.assurance(more - 1).better)
     assert more_items(comparison(-0.02, 0.015), 0.8) == more
-    assert more_items(pilot, 0.95) is None  # however many: Phi(.02 / .015) = .909
-    assert more_items(comparison(0.05, 0.015), 0.8) == 1  # its interval holds 0 all the same
+    assert more_items(pilot, 0.95) is None  # unreachable: the limit is Phi(.02 / .015) = .909
+    assert more_items(comparison(0.05, 0.015), 0.8) == 1  # its interval contains 0 nevertheless
     assert more_items(compare([1.0] * 8 + [0.5], 0.0), 0.8) == 0

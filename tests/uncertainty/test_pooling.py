@@ -56,30 +56,30 @@ def truncated(law):
     return law.ppf(low + U.numpy() * (high - low))
 
 
-def test_known_distributions(device):
+def test_pools_of_known_samples_equal_stored_distributions(device):
     samples, u = SAMPLES.to(device), U.to(device)
     mean, variance = KNOWN_POOLING["fixed"]
     close(pool_fixed_effects(samples, u, UNIT), truncated(stats.norm(mean, math.sqrt(variance))))
-    known = KNOWN_POOLING["random_pm"]
-    close(pool_random_effects(samples, u, UNIT), truncated(stats.norm(known["mean"], math.sqrt(known["var"]))))
-    wide = truncated(stats.t(2, known["mean"], math.sqrt(known["var"])))
+    expected = KNOWN_POOLING["random_pm"]
+    close(pool_random_effects(samples, u, UNIT), truncated(stats.norm(expected["mean"], math.sqrt(expected["var"]))))
+    wide = truncated(stats.t(2, expected["mean"], math.sqrt(expected["var"])))
     close(pool_random_effects(samples, u, UNIT, hksj_sampling_distribution=True), wide, rtol=1e-7)
     means, variances = finite_moments(samples)
     tau2 = heterogeneity_pm(means, variances)
-    close(tau2, known["tau2"])
-    close(hksj_factor(means, variances + tau2), known["hksj_factor"])
+    close(tau2, expected["tau2"])
+    close(hksj_factor(means, variances + tau2), expected["hksj_factor"])
     a, b = fit_beta(samples, UNIT)
     close(a, KNOWN_POOLING["beta_mle"]["a"])
     close(b, KNOWN_POOLING["beta_mle"]["b"])
     close(pool_beta(samples, u, UNIT), stats.beta.ppf(U, *KNOWN_POOLING["beta_mle"]["conflated"]), rtol=1e-7)
-    known = KNOWN_POOLING["correlated"]
-    close(correlated_variance(means), known["scale2"])
-    law = stats.t(known["df"], known["mean"], math.sqrt(known["scale2"]))
+    expected = KNOWN_POOLING["correlated"]
+    close(correlated_variance(means), expected["scale2"])
+    law = stats.t(expected["df"], expected["mean"], math.sqrt(expected["scale2"]))
     close(pool_correlated(samples, u, UNIT), truncated(law), rtol=1e-7)
     assert (pool_correlated(samples, u, UNIT) - pool_fixed_effects(samples, u, UNIT))[-1] > 0.1  # wider
 
 
-def test_moment_and_gamma_fits(device):
+def test_fits_equal_moments_and_scipy(device):
     a, b = fit_beta(2 * SAMPLES.to(device) - 1, (-1.0, 1.0), estimation_method="mome")
     for k, y in enumerate(SAMPLES.T.numpy()):
         strength = y.mean() * (1 - y.mean()) / y.var() - 1
@@ -95,54 +95,54 @@ def test_moment_and_gamma_fits(device):
 
 
 def histogram_loop(samples, u, bounds, weight):
-    """The product of smoothed histograms, drawn from by inversion."""
+    """Sample the product of smoothed histograms by inversion."""
     h, S = math.inf, len(samples)
     for x in samples.T:
         q1, q3 = np.quantile(x, [0.25, 0.75])
-        spread = x.max() - x.min()
-        width = min(max(2 * (q3 - q1) * S ** (-1 / 3), spread / (2 * S**0.5)), spread / (math.log2(S) + 1))
-        h = min(h, spread / math.ceil(spread / width))
+        value_range = x.max() - x.min()
+        width = min(max(2 * (q3 - q1) * S ** (-1 / 3), value_range / (2 * S**0.5)), value_range / (math.log2(S) + 1))
+        h = min(h, value_range / math.ceil(value_range / width))
     a, b = max(samples.min() - h, bounds[0]), min(samples.max() + 2 * h, bounds[1])
     k = math.ceil((b - a) / h)
     edges = np.linspace(a, b, k + 1)
     counts = np.stack([np.histogram(x, edges)[0] for x in samples.T])
     c = weight * S / k
-    log_share = np.log((counts + c) / (S + weight * S)).sum(0)
-    share = np.exp(log_share - log_share.max())
-    return np.interp(u, np.concatenate([[0], share.cumsum() / share.sum()]), edges)
+    log_mass = np.log((counts + c) / (S + weight * S)).sum(0)
+    mass = np.exp(log_mass - log_mass.max())
+    return np.interp(u, np.concatenate([[0], mass.cumsum() / mass.sum()]), edges)
 
 
 @pytest.mark.parametrize("bounds", [(0.0, 1.0), (0.6, 0.85)])
 @pytest.mark.parametrize("weight", [0.1, 2.0])
-def test_histogram(bounds, weight, device):
+def test_pool_histogram_equals_a_loop(bounds, weight, device):
     samples = SAMPLES.clamp(max=0.85)
-    found = pool_histogram(samples.to(device), U.to(device), bounds, pseudo_count_weight=weight)
-    close(found, histogram_loop(samples.numpy(), U.numpy(), bounds, weight))
+    pooled = pool_histogram(samples.to(device), U.to(device), bounds, pseudo_count_weight=weight)
+    close(pooled, histogram_loop(samples.numpy(), U.numpy(), bounds, weight))
 
 
 @pytest.mark.parametrize("pool", POOLS)
-def test_classes_equal_a_loop_and_stay_inside(pool, generator, device):
+def test_pools_batch_equals_a_loop_within_bounds(pool, generator, device):
     samples = (0.9 + 0.05 * torch.randn(500, 4, 3, generator=generator, dtype=torch.float64)).clamp(0.01, 1)
     samples[:20, 1, 2] = torch.nan
     samples[3, 2, 2] = torch.inf
     samples, u = samples.to(device), torch.rand(700, 3, generator=generator, dtype=torch.float64).to(device)
-    found = POOLS[pool](samples, u, UNIT)
-    assert found.shape == (700, 3) and found.dtype == torch.float64 and ((found >= 0) & (found <= 1)).all()
+    pooled = POOLS[pool](samples, u, UNIT)
+    assert pooled.shape == (700, 3) and pooled.dtype == torch.float64 and ((pooled >= 0) & (pooled <= 1)).all()
     for c in range(3):
-        known = samples[..., c]
-        single = POOLS[pool](known, u[:, c], UNIT)
-        torch.testing.assert_close(found[:, c], single, rtol=1e-9, atol=1e-12)
+        class_samples = samples[..., c]
+        single = POOLS[pool](class_samples, u[:, c], UNIT)
+        torch.testing.assert_close(pooled[:, c], single, rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize("pool", ["fe", "re", "beta", "gamma", "hist"])
-def test_one_experiment_is_itself(pool, device):
+def test_pool_of_one_experiment_keeps_its_distribution(pool, device):
     u = torch.linspace(0.05, 0.95, 19, dtype=torch.float64, device=device)
     samples = 0.7 + 0.03 * torch.special.ndtri(torch.linspace(0.0005, 0.9995, 2000, dtype=torch.float64, device=device))
     expected = 0.7 + 0.03 * torch.special.ndtri(u)
     torch.testing.assert_close(POOLS[pool](samples[:, None], u, UNIT), expected, rtol=0, atol=8e-3)
 
 
-def test_experiments_without_variance(device):
+def test_pools_of_experiments_without_variance_are_constant_or_raise(device):
     samples = SAMPLES.to(device, copy=True)
     samples[:, 1] = 0.75
     for pool in "fe", "re", "hksj", "re_dl":
@@ -162,7 +162,7 @@ def test_experiments_without_variance(device):
             POOLS[pool](same, U.to(device), UNIT)
 
 
-def test_many_undefined_samples_give_a_warning():
+def test_pool_with_undefined_samples_warns():
     samples = SAMPLES.clone()
     samples[:50, 1] = torch.nan
     with pytest.warns(
@@ -171,11 +171,11 @@ def test_many_undefined_samples_give_a_warning():
         pool_fixed_effects(samples, U, UNIT)
 
 
-def test_no_samples_tell_nothing(device):
+def test_pools_without_samples_are_nan_or_raise(device):
     samples, u = torch.empty(0, 3, 2, device=device), torch.rand(4, 2, dtype=torch.float64, device=device)
     for pool in "fe", "re", "re_dl", "hksj", "hist", "correlated":
-        found = POOLS[pool](samples, u, UNIT)
-        assert found.shape == (4, 2) and found.isnan().all()
+        pooled = POOLS[pool](samples, u, UNIT)
+        assert pooled.shape == (4, 2) and pooled.isnan().all()
     for pool in "beta", "gamma":
         with pytest.raises(ValueError, match=f"^samples: the product of their {pool} densities has no finite mass; "):
             POOLS[pool](samples, u, UNIT)
@@ -183,13 +183,13 @@ def test_no_samples_tell_nothing(device):
         pool_gamma(samples, u, UNIT, shifted=True)
 
 
-def test_fits_leave_out_what_is_infinite(device):
+def test_fits_ignore_infinite_samples(device):
     samples = torch.cat([SAMPLES, torch.full((3, 3), torch.inf, dtype=torch.float64)]).to(device)
     for fit in lambda x: fit_beta(x, UNIT), lambda x: fit_beta(x, UNIT, estimation_method="mm"), fit_gamma:
         torch.testing.assert_close(fit(samples), fit(SAMPLES.to(device)), rtol=1e-9, atol=0)
 
 
-def test_fits_leave_the_samples_as_they_are():
+def test_fits_do_not_modify_the_samples():
     samples = SAMPLES.clone()
     for pool in POOLS.values():
         pool(samples, U, UNIT)
@@ -238,39 +238,39 @@ U_SHAPED = torch.special.ndtri(FLAT).mul(3).sigmoid()
         ),
     ],
 )
-def test_errors(call, message):
+def test_pools_invalid_arguments_raise(call, message):
     with pytest.raises(ValueError, match=f"^{message.replace('A', chr(117) + 'se .fe., .re. or .hist.')}$"):
         call()
 
 
 @pytest.mark.parametrize("alias", ALIASES)
-def test_aggregators_draw_by_class(alias, device):
+def test_aggregators_sample_each_class_from_a_separate_stream(alias, device):
     samples = torch.stack([SAMPLES, SAMPLES**2], -1).to(device)
     options = {"hksj_sampling_distribution": True} if alias == "re" else {}
-    found = get_experiment_aggregator(alias, RNG(3, "here", device=device), **options)(samples, UNIT)
-    assert found.shape == (200, 2)
+    pooled = get_experiment_aggregator(alias, RNG(3, "here", device=device), **options)(samples, UNIT)
+    assert pooled.shape == (200, 2)
     for c, rng in enumerate(RNG(3, "here", device=device).spawn(2)):
         for name in [alias, *ALIASES[alias]]:
             single = get_experiment_aggregator(name, RNG(3, rng.name, device=device), **options)
-            torch.testing.assert_close(single(samples[..., c], UNIT), found[:, c], rtol=1e-9, atol=1e-12)
+            torch.testing.assert_close(single(samples[..., c], UNIT), pooled[:, c], rtol=1e-9, atol=1e-12)
     other = get_experiment_aggregator(alias, RNG(4, "here", device=device), **options)(samples, UNIT)
-    assert not torch.equal(other, found)
+    assert not torch.equal(other, pooled)
 
 
-def test_singleton_gives_the_samples(device):
+def test_singleton_aggregator_returns_the_samples(device):
     samples = SAMPLES[:, :1].to(device)
     for alias in "singleton", "identity":
         assert torch.equal(get_experiment_aggregator(alias)(samples, UNIT), samples[:, 0])
 
 
 @pytest.mark.parametrize("name", ["singleton", *ALIASES])
-def test_arrays_are_taken_like_tensors(name):
+def test_aggregators_of_arrays_equal_those_of_tensors(name):
     samples = SAMPLES[:, :1] if name == "singleton" else SAMPLES
-    for given in samples, torch.stack([samples, samples**2], -1):
+    for data in samples, torch.stack([samples, samples**2], -1):
         from_tensor, from_array, called, again = (get_experiment_aggregator(name, RNG(3)) for _ in range(4))
-        expected = from_tensor.aggregate(given, UNIT)
-        assert torch.equal(from_array.aggregate(given.numpy(), UNIT), expected)
-        assert torch.equal(called(given.numpy(), UNIT), expected) and torch.equal(again(given, UNIT), expected)
+        expected = from_tensor.aggregate(data, UNIT)
+        assert torch.equal(from_array.aggregate(data.numpy(), UNIT), expected)
+        assert torch.equal(called(data.numpy(), UNIT), expected) and torch.equal(again(data, UNIT), expected)
     single = get_experiment_aggregator(name, RNG(3)).aggregate(samples.numpy().astype(np.float32), UNIT)
     assert single.shape == (len(samples),) and single.isfinite().all()
     for wrong, message in (
@@ -281,21 +281,21 @@ def test_arrays_are_taken_like_tensors(name):
             get_experiment_aggregator(name, RNG(3)).aggregate(wrong, UNIT)
 
 
-def test_ones_own_aggregator_is_called_with_arrays():
+def test_custom_aggregator_receives_arrays():
     with temporary_registrations():
 
-        class Middle(ExperimentAggregator):
+        class MeanAggregator(ExperimentAggregator):
             full_name, aliases = "Middle", ["middle"]
 
             def aggregate(self, experiment_samples, bounds):
                 return np.clip(np.mean(experiment_samples, axis=1), *bounds)
 
-        found = get_experiment_aggregator("middle")(SAMPLES.numpy(), UNIT)
-        torch.testing.assert_close(found, SAMPLES.mean(1).clip(0, 1))
+        pooled = get_experiment_aggregator("middle")(SAMPLES.numpy(), UNIT)
+        torch.testing.assert_close(pooled, SAMPLES.mean(1).clip(0, 1))
 
 
 @pytest.mark.parametrize("pool", POOLS.values(), ids=POOLS)
-def test_samples_with_a_gradient_and_of_half_precision(pool, device):
+def test_pools_accept_gradients_and_half_precision(pool, device):
     samples, u = SAMPLES.to(device), U.to(device)
     assert torch.equal(pool(samples.clone().requires_grad_(), u, UNIT).detach(), pool(samples, u, UNIT))
     half = samples.bfloat16()

@@ -28,7 +28,7 @@ from tensormetrics.uncertainty.engine.draws import pseudo_masses
 STREAMS = "pseudo positives", "pseudo negatives"
 
 
-def drawn(generator, count=200, ties=10):
+def sample_predictions(generator, count=200, ties=10):
     preds = torch.rand(count, generator=generator, dtype=torch.float64).mul(ties).round() / ties
     return preds, torch.rand(count, generator=generator).lt(preds * 0.7 + 0.1).long()
 
@@ -36,17 +36,21 @@ def drawn(generator, count=200, ties=10):
 @pytest.mark.parametrize("ties", [3, 10, 10**9])
 def test_weighted_scores_agree_with_scikit_learn(ties, generator, device):
     sklearn = pytest.importorskip("sklearn.metrics")
-    preds, target = drawn(generator, ties=ties)
+    preds, target = sample_predictions(generator, ties=ties)
     weights = torch.rand(200, generator=generator, dtype=torch.float64).mul(4).round()  # some are 0
     for ours, theirs in (auroc, sklearn.roc_auc_score), (average_precision, sklearn.average_precision_score):
-        for chosen in None, weights:
-            found = ours(preds.to(device), target.to(device), None if chosen is None else chosen.to(device))
-            expected = theirs(target.numpy(), preds.numpy(), sample_weight=None if chosen is None else chosen.numpy())
-            assert float(found) == pytest.approx(expected, rel=1e-12)
+        for sample_weight in None, weights:
+            value = ours(
+                preds.to(device), target.to(device), None if sample_weight is None else sample_weight.to(device)
+            )
+            expected = theirs(
+                target.numpy(), preds.numpy(), sample_weight=None if sample_weight is None else sample_weight.numpy()
+            )
+            assert float(value) == pytest.approx(expected, rel=1e-12)
 
 
-def test_agreement_with_torchmetrics(generator):
-    preds, target = drawn(generator)
+def test_scores_agree_with_torchmetrics(generator):
+    preds, target = sample_predictions(generator)
     assert float(auroc(preds, target)) == pytest.approx(float(binary_auroc(preds, target)), rel=1e-6)
     assert float(average_precision(preds, target)) == pytest.approx(
         float(binary_average_precision(preds, target)), rel=1e-6
@@ -60,7 +64,7 @@ def test_agreement_with_torchmetrics(generator):
     assert float(calibration_error(several, labels, 10)) == pytest.approx(float(error), rel=1e-5)
 
 
-def test_by_hand():
+def test_scores_of_four_items_equal_values_by_hand():
     preds, target = torch.tensor([0.9, 0.5, 0.5, 0.1]), torch.tensor([1, 1, 0, 0])
     assert auroc(preds, target) == 3.5 / 4  # one pair of four is a tie
     assert average_precision(preds, target) == pytest.approx(0.5 * 1 + 0.5 * 2 / 3)
@@ -80,10 +84,10 @@ def test_intervals_are_quantiles_with_four_pseudo_scores(metric, score, generato
     monkeypatch.setitem(
         __import__("tensormetrics.uncertainty.engine.weights", fromlist=["LANES"]).LANES, device.type, 100
     )
-    preds, target = drawn(generator, 30)
-    made = metric().to(device)
-    made.update(preds[:10].to(device), target[:10].to(device), ids=list(range(10)))
-    made.update(preds[10:].to(device), target[10:].to(device), ids=list(range(10, 30)))
+    preds, target = sample_predictions(generator, 30)
+    scorer = metric().to(device)
+    scorer.update(preds[:10].to(device), target[:10].to(device), ids=list(range(10)))
+    scorer.update(preds[10:].to(device), target[10:].to(device), ids=list(range(10, 30)))
     weights = torch.tensor([[weight(2, item, r)[0] for item in range(30)] for r in range(60)], dtype=torch.float64)
     positives, negatives = (pseudo_masses(2, 60, torch.device("cpu"), name) for name in STREAMS)
     weights = torch.cat([weights, positives.T, negatives.T], 1)
@@ -91,13 +95,13 @@ def test_intervals_are_quantiles_with_four_pseudo_scores(metric, score, generato
     target = torch.cat([target, torch.tensor([1, 1, 0, 0])])
     values = score(preds.expand(60, -1), target.expand(60, -1), weights)
     preds, target = preds[:30], target[:30]
-    value, low, high = made.interval(replicates=60, seed=2, confidence=0.8)
+    value, low, high = scorer.interval(replicates=60, seed=2, confidence=0.8)
     assert float(value) == pytest.approx(float(score(preds, target)))
     assert [float(low), float(high)] == pytest.approx(np.quantile(values.numpy(), [0.1, 0.9]), rel=1e-10)
 
 
 def gamma_quantiles(preds, target, groups, probabilities):
-    """Simulate the draws of the area with numpy's Gamma weights: by pairs of items, four pseudo-scores among them."""
+    """Simulate replicates of the area with Gamma weights over all pairs of items and four pseudo-scores."""
     rng, draws = np.random.default_rng(0), 40_000
     group_sizes = np.bincount(groups)
     size = (group_sizes**2).sum() / group_sizes.sum()
@@ -121,7 +125,7 @@ def gamma_quantiles(preds, target, groups, probabilities):
     ],
 )
 @pytest.mark.filterwarnings("ignore::tensormetrics.uncertainty.UncertaintyWarning")
-def test_area_of_few_items_has_the_law_of_four_pseudo_scores(preds, target, groups, value):
+def test_auroc_interval_of_small_sample_equals_simulated_pseudo_scores(preds, target, groups, value):
     metric = BinaryAUROC()
     metric.update(torch.tensor(preds), torch.tensor(target), groups=torch.tensor(groups))
     estimate = metric.interval(replicates=10_000)
@@ -139,16 +143,16 @@ def test_precision_of_one_positive_by_hand():
     rng, draws = np.random.default_rng(1), 100_000
     above, false_above, below, false_below = rng.gamma(0.5, size=(4, draws))
     weight, others = rng.exponential(size=draws), rng.gamma(4, size=draws)
-    whole = above + weight + below
+    total = above + weight + below
     precisions = above / (above + false_above), (above + weight) / (above + weight + false_above)
-    last = whole / (whole + false_above + others + false_below)
-    areas = (above * precisions[0] + weight * precisions[1] + below * last) / whole
+    last = total / (total + false_above + others + false_below)
+    areas = (above * precisions[0] + weight * precisions[1] + below * last) / total
     value, low, high = metric.interval(replicates=10_000)
     assert value == 1 and high == 1
     assert float(low) == pytest.approx(np.quantile(areas, 0.025), abs=0.02)
 
 
-def test_few_items_are_reported():
+def test_auroc_of_three_items_warns():
     metric, other = BinaryAUROC(), BinaryAUROC()
     metric.update(torch.tensor([0.9, 0.2, 0.1]), torch.tensor([1, 0, 0]))
     other.update(torch.tensor([0.1, 0.2, 0.9]), torch.tensor([1, 0, 0]))
@@ -160,23 +164,23 @@ def test_few_items_are_reported():
     assert comparison.low <= 0 and comparison.p_value > 0.05 and comparison.discordant is None
 
 
-def test_the_better_ranking_is_found(generator):
+def test_compare_finds_the_better_ranking(generator):
     target = torch.arange(300) % 2
     a, b = BinaryAUROC(), BinaryAUROC()
     a.update(target + torch.randn(300, generator=generator), target)
     b.update(target + 3 * torch.randn(300, generator=generator), target)
-    found = compare(a, b)
-    assert found.p_better > 0.99 and found.low > 0 and found.p_value < 0.05
+    comparison = compare(a, b)
+    assert comparison.p_better > 0.99 and comparison.low > 0 and comparison.p_value < 0.05
     sharp, blunt = BrierScore(replicates=200), BrierScore(replicates=200)
     sharp.update(0.1 + 0.8 * target.float(), target)
     blunt.update(torch.full((300,), 0.5), target)
-    found = compare(sharp, blunt)
-    assert found.difference < 0 and found.p_better > 0.99 and found.p_value == 2 / 201
+    comparison = compare(sharp, blunt)
+    assert comparison.difference < 0 and comparison.p_better > 0.99 and comparison.p_value == 2 / 201
 
 
 @pytest.mark.slow
 def test_intervals_cover_the_area(generator):
-    """Of normal scores that are 1 apart the area is Phi(1 / sqrt(2))."""
+    """The area of normal scores whose means differ by 1 is Phi(1 / sqrt(2))."""
     truth, covered = 0.7602499389, 0
     for i in range(1000):
         target = torch.arange(200) % 2
@@ -188,7 +192,7 @@ def test_intervals_cover_the_area(generator):
     assert 0.92 <= covered / 1000 <= 0.97
 
 
-def test_bins_are_checked():
+def test_invalid_bins_or_shapes_raise():
     for bins in (0, 1.5):
         with pytest.raises(ValueError, match=f"^bins: got {bins}, wanted an integer >= 1$"):
             CalibrationError(bins)
@@ -197,7 +201,7 @@ def test_bins_are_checked():
 
 
 @pytest.mark.parametrize("wrong", [-1.0, torch.nan, torch.inf])
-def test_weights_that_count_nothing_give_nan(wrong, device):
+def test_scores_with_invalid_weights_are_nan(wrong, device):
     preds, target = torch.tensor([[0.1, 0.2, 0.3]] * 2, device=device), torch.tensor([[0, 1, 1]] * 2, device=device)
     weights = torch.ones(2, 3, device=device)
     weights[0, 0] = wrong

@@ -1,4 +1,4 @@
-"""Ratings from pairwise judgements: against counts, single win rates and the battles that made them."""
+"""Ratings from pairwise judgments, against counts, win rates of single pairs and simulated battles."""
 
 import copy
 import math
@@ -16,7 +16,7 @@ NAMES = ["gpt", "llama", "mistral", "qwen"]
 ELO = 400 / math.log(10)
 
 
-def judged(generator, strengths, battles, nu=0.6, first_ahead=0.0):
+def simulate_battles(generator, strengths, battles, nu=0.6, first_ahead=0.0):
     """Draw battles of random pairs from Davidson's model; `first_ahead` is added to the strength of the first."""
     count = len(strengths)
     first = torch.randint(count, (battles,), generator=generator)
@@ -28,7 +28,7 @@ def judged(generator, strengths, battles, nu=0.6, first_ahead=0.0):
 
 @pytest.fixture
 def battles(generator):
-    return judged(generator, torch.linspace(-1, 1, 4).double(), 400)
+    return simulate_battles(generator, torch.linspace(-1, 1, 4).double(), 400)
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def ratings(battles):
     return metric
 
 
-def counted(first, second, outcome):
+def count_outcomes(first, second, outcome):
     wins, ties = torch.zeros(2, 4, 4)
     for i, j, score in zip(first.tolist(), second.tolist(), outcome.tolist(), strict=True):
         if score == 0.5:
@@ -59,13 +59,13 @@ def values(result):
 def test_ratings_equal_the_strengths_of_counted_outcomes(battles, ties, prior_sd):
     metric = Ratings(NAMES, ties=ties, prior_sd=prior_sd, scale="logit")
     metric.update(*battles)
-    wins, tied = counted(*battles)
+    wins, tied = count_outcomes(*battles)
     expected = (wins, tied) if ties else (wins + tied / 2, None)
     strengths, _ = bradley_terry(*expected, prior_sd=prior_sd)
     torch.testing.assert_close(values(metric.compute()), strengths, rtol=0, atol=1e-9)
 
 
-def test_ratings_scales_and_anchor_move_all_models_alike(battles):
+def test_ratings_scale_and_anchor_shift_all_models_equally(battles):
     elo, logit, anchored = Ratings(NAMES), Ratings(NAMES, scale="logit"), Ratings(NAMES, anchor=("llama", 1200.0))
     for metric in (elo, logit, anchored):
         metric.update(*battles)
@@ -79,7 +79,7 @@ def test_ratings_scales_and_anchor_move_all_models_alike(battles):
 
 def test_ratings_named_models_equal_numbered_ones_in_any_split(battles, ratings):
     first, second, outcome = battles
-    named = [[NAMES[i] for i in side] for side in (first.tolist(), second.tolist())]
+    named = [[NAMES[i] for i in indices] for indices in (first.tolist(), second.tolist())]
     texts = ["b", "tie", "a"]
     metric, other = Ratings(), Ratings()
     for start in range(0, 200, 50):
@@ -97,14 +97,14 @@ def test_ratings_named_models_equal_numbered_ones_in_any_split(battles, ratings)
     assert torch.equal(restored.interval().low, ratings.interval().low)
 
 
-def test_ratings_of_unknown_numbers_name_models_by_them(battles, ratings):
+def test_ratings_without_names_are_named_by_indices(battles, ratings):
     metric = Ratings()
-    metric.update(*(10 + side for side in battles[:2]), battles[2])
+    metric.update(*(10 + indices for indices in battles[:2]), battles[2])
     assert list(metric.compute()) == ["10", "11", "12", "13"]
     torch.testing.assert_close(values(metric.compute()), values(ratings.compute()), rtol=0, atol=0)
 
 
-def test_ratings_swapped_sides_give_the_same_ratings(battles, ratings):
+def test_ratings_swapped_models_give_the_same_ratings(battles, ratings):
     first, second, outcome = battles
     swapped = Ratings(NAMES)
     swapped.update(second, first, 1 - outcome)
@@ -112,8 +112,8 @@ def test_ratings_swapped_sides_give_the_same_ratings(battles, ratings):
         torch.testing.assert_close(a, b, rtol=0, atol=1e-6)
 
 
-def test_ratings_battle_without_judgement_is_left_out(battles, ratings):
-    first, second, outcome = (torch.cat([side, side[:9]]) for side in battles)
+def test_ratings_battle_without_judgment_is_ignored(battles, ratings):
+    first, second, outcome = (torch.cat([column, column[:9]]) for column in battles)
     outcome[400:] = torch.nan
     metric = Ratings(NAMES)
     metric.update(first, second, outcome)
@@ -128,12 +128,12 @@ def test_interval_replicates_in_several_chunks_are_the_same(ratings, monkeypatch
     assert all(torch.equal(a, b) for a, b in zip(ratings.interval(replicates=40), expected, strict=True))
 
 
-def test_interval_depends_on_ids_alone(battles, generator):
+def test_interval_depends_only_on_ids(battles, generator):
     order = torch.randperm(400, generator=generator)
     estimates = []
     for index in (torch.arange(400), order):
         metric = Ratings(NAMES)
-        metric.update(*(side[index] for side in battles), ids=index)
+        metric.update(*(column[index] for column in battles), ids=index)
         estimates.append(metric.interval())
     for a, b in zip(*estimates, strict=True):
         torch.testing.assert_close(a, b, rtol=0, atol=1e-6)
@@ -152,17 +152,17 @@ def test_interval_both_orders_of_a_prompt_in_a_group_are_no_new_evidence(battles
     assert widths[1] < 0.8 * widths[0] and widths[2] == pytest.approx(widths[0], rel=0.05)
 
 
-def test_interval_many_units_agrees_with_few_but_for_the_jackknife(generator, monkeypatch):
+def test_interval_above_the_unit_limit_is_nearly_unchanged(generator, monkeypatch):
     metric = Ratings(NAMES)
-    metric.update(*judged(generator, torch.linspace(-1, 1, 4).double(), 900))
-    kept = metric.interval()
+    metric.update(*simulate_battles(generator, torch.linspace(-1, 1, 4).double(), 900))
+    full = metric.interval()
     monkeypatch.setattr(outcomes, "MAX_UNITS", 100)
-    dropped = metric.interval()
-    assert dropped.groups == pytest.approx(900, rel=0.2) and kept.groups == 900
-    torch.testing.assert_close(dropped.high - dropped.low, kept.high - kept.low, rtol=0.05, atol=0)
+    limited = metric.interval()
+    assert limited.groups == pytest.approx(900, rel=0.2) and full.groups == 900
+    torch.testing.assert_close(limited.high - limited.low, full.high - full.low, rtol=0.05, atol=0)
 
 
-def test_few_battles_of_a_model_warn(generator):
+def test_interval_of_model_with_one_battle_warns(generator):
     metric = Ratings(["a", "b", "c"])
     metric.update([*"ababab" * 4, "c"], [*"bababa" * 4, "a"], [*[1, 0, 0.5] * 8, 1])
     with pytest.warns(UncertaintyWarning, match="few battles: c has 1; wanted at least 10 of each model"):
@@ -170,9 +170,9 @@ def test_few_battles_of_a_model_warn(generator):
 
 
 def test_copy_of_a_model_with_the_same_battles_is_equal_to_it(battles):
-    """Each battle of one model is fought by its copy too, as part of the same unit."""
+    """Each battle of a model is repeated by its copy in the same group."""
     first, second, outcome = battles
-    swap = [torch.where(side == 3, 4, side) for side in (first, second)]
+    swap = [torch.where(indices == 3, 4, indices) for indices in (first, second)]
     has_copy = (first == 3) | (second == 3)
     metric = Ratings([*NAMES, "copy"])
     ids = torch.arange(400)
@@ -190,15 +190,17 @@ def test_copy_of_a_model_with_the_same_battles_is_equal_to_it(battles):
     assert first_ranks[0] == first_ranks[1] == 1
 
 
-def test_copy_with_battles_of_its_own_differs_at_most_at_the_nominal_rate(generator):
+def test_p_values_of_copy_with_separate_battles_hold_the_nominal_rate(generator):
     strengths = torch.tensor([-0.5, 0.0, 0.5, 0.5]).double()
     differs = covered = 0
-    for number in range(40):
+    for run in range(40):
         metric = Ratings(4, scale="logit")
-        metric.update(*judged(generator, strengths, 120), ids=torch.arange(120) + 120 * number)
+        metric.update(*simulate_battles(generator, strengths, 120), ids=torch.arange(120) + 120 * run)
         comparison = metric.compare("2", "3", replicates=200)
         differs += float(comparison.p_value) <= 0.05
-        covered += sum(float(side.low) <= 0.375 <= float(side.high) for side in (comparison.a, comparison.b))
+        covered += sum(
+            float(estimate.low) <= 0.375 <= float(estimate.high) for estimate in (comparison.a, comparison.b)
+        )
     assert differs <= 6 and covered >= 0.9 * 80
 
 
@@ -226,7 +228,7 @@ def test_compare_pairs_in_several_chunks_are_the_same(ratings, monkeypatch):
 @pytest.mark.parametrize("alternative", ["two-sided", "greater", "less"])
 def test_compare_interval_and_p_value_are_one_statement(generator, alternative):
     metric = Ratings(6)
-    metric.update(*judged(generator, torch.linspace(-0.3, 0.3, 6).double(), 300))
+    metric.update(*simulate_battles(generator, torch.linspace(-0.3, 0.3, 6).double(), 300))
     for cells in metric.compare(alternative=alternative).cells:
         excludes = float(cells[0].low) > 0 or float(cells[0].high) < 0
         assert excludes == (float(cells[0].p_value) <= 0.05)
@@ -249,7 +251,7 @@ def test_compare_two_judges_of_the_same_battles(battles, ratings, generator):
 
 def test_table_has_battles_win_rates_and_ranks(ratings, battles):
     table = ratings.table("arena")
-    wins, ties = counted(*battles)
+    wins, ties = count_outcomes(*battles)
     assert table.title == "arena" and table.rows[0] == "qwen"
     for i, name in enumerate(NAMES):
         fought = float((wins + wins.T + ties)[i].sum())
@@ -281,7 +283,7 @@ def test_win_rates_of_models_that_never_battled_are_missing():
 
 
 def test_predict_probabilities_are_those_of_davidson(ratings, battles):
-    strengths, nu = bradley_terry(*counted(*battles))
+    strengths, nu = bradley_terry(*count_outcomes(*battles))
     odds = float(((strengths[3] - strengths[0]) / 2).exp())
     weights = torch.tensor([odds, float(nu), 1 / odds])
     estimate = ratings.predict("qwen", "gpt")
@@ -294,7 +296,7 @@ def test_predict_probabilities_are_those_of_davidson(ratings, battles):
 @pytest.mark.parametrize(("ahead", "is_seen"), [(0.0, False), (0.8, True)])
 def test_position_effect_is_seen_where_there_is_one_and_strengths_cancel(generator, ahead, is_seen):
     metric = Ratings(NAMES)
-    metric.update(*judged(generator, torch.linspace(-2, 2, 4).double(), 600, first_ahead=ahead))
+    metric.update(*simulate_battles(generator, torch.linspace(-2, 2, 4).double(), 600, first_ahead=ahead))
     effect = metric.position_effect()
     assert (float(effect.low) > 0) == is_seen and float(effect.high) > 0
 
@@ -320,7 +322,7 @@ def test_position_effect_where_the_first_always_wins_has_a_width():
     assert float(effect) == 0.5 and 0 < float(effect.low) < 0.49
 
 
-def test_models_apart_raise_in_compute_and_are_nan_in_forward():
+def test_unconnected_models_raise_in_compute_and_are_nan_in_forward():
     metric = Ratings(["a", "b", "c", "d"])
     value = metric(["a", "c"], ["b", "d"], ["a", "b"])
     assert all(math.isnan(float(rating)) for rating in value.values())
@@ -372,8 +374,8 @@ def test_impossible_options_raise(options, message):
 
 
 @pytest.mark.parametrize(
-    "ask", [lambda r: r.compare("gpt", "x"), lambda r: r.predict("x", "gpt"), lambda r: r.compare("gpt")]
+    "call", [lambda r: r.compare("gpt", "x"), lambda r: r.predict("x", "gpt"), lambda r: r.compare("gpt")]
 )
-def test_unknown_model_raises(ratings, ask):
+def test_unknown_model_raises(ratings, call):
     with pytest.raises(ValueError, match="wanted one of 'gpt'"):
-        ask(ratings)
+        call(ratings)

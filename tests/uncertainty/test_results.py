@@ -1,4 +1,4 @@
-"""Results as people write, log, print and publish them."""
+"""Formats, tables and exports of estimates and comparisons."""
 
 import copy
 import json
@@ -25,12 +25,12 @@ def estimate(value=0.084, low=0.061, high=0.109, **fields):
 
 
 def comparison(difference=0.049, low=0.042, high=0.056, p_value=0.001, p_better=0.99, p_rope=math.nan, **fields):
-    numbers = (difference, low, high, p_value, p_better, p_rope)
-    return Comparison(*(torch.tensor(x, dtype=torch.float64) for x in numbers), **fields)
+    values = (difference, low, high, p_value, p_better, p_rope)
+    return Comparison(*(torch.tensor(x, dtype=torch.float64) for x in values), **fields)
 
 
 @pytest.mark.parametrize(
-    ("numbers", "spec", "text"),
+    ("values", "spec", "text"),
     [
         ((0.0841, 0.0612, 0.1093), "", "0.084 [0.061, 0.109]"),
         ((0.0841, 0.0612, 0.1093), ".1%", "8.4% [6.1%, 10.9%]"),
@@ -43,8 +43,8 @@ def comparison(difference=0.049, low=0.042, high=0.056, p_value=0.001, p_better=
         ((0.0, 0.0, math.inf), "", "0.000 [0.000, inf]"),
     ],
 )
-def test_estimate_as_text(numbers, spec, text):
-    assert format(estimate(*numbers), spec) == text
+def test_estimate_format_shows_value_and_ends(values, spec, text):
+    assert format(estimate(*values), spec) == text
 
 
 def test_estimate_of_several_values_as_text():
@@ -55,14 +55,14 @@ def test_estimate_of_several_values_as_text():
     assert str(two_by_two).splitlines()[2] == "1/a  0.000 [0.000, 0.000]"
 
 
-def test_comparison_as_text():
+def test_comparison_format_shows_sign_and_p_value():
     assert str(comparison()) == "+0.049 [+0.042, +0.056], p = 0.001"
     assert f"{comparison(p_value=0.0004):.1%}" == "+4.9% [+4.2%, +5.6%], p < 0.001"
     repr_of = repr(comparison(confidence=0.9, items=200, groups=5))
     assert repr_of == "+0.049 [+0.042, +0.056], p = 0.001, 90 %, 200 items in 5 groups, only 5 groups"
 
 
-def test_result_against_numbers_and_results():
+def test_result_compared_with_numbers_and_results():
     a = estimate()
     assert a > 0.05 and a <= 0.084 and a == 0.084 and a != 0.1 and not a == "0.084"
     assert a == a and a != estimate() and len({a, estimate()}) == 2
@@ -78,17 +78,17 @@ def test_result_against_numbers_and_results():
     assert np.asarray(a).item() == float(a) == 0.084
 
 
-def test_scaled_estimates_swap_their_ends():
+def test_estimate_times_negative_number_swaps_ends():
     value, low, high = -2 * estimate()
     assert (float(value), float(low), float(high)) == (-0.168, -0.218, -0.122)
 
 
 def test_results_are_indexed_by_label_and_number():
     ends = torch.tensor([[0.1, 0.2], [0.0, 0.1], [0.3, 0.4]], dtype=torch.float64)
-    found = Comparison(*ends, *ends, a=Estimate(*ends), p_corrected=ends[0], labels=("cat", "dog"))
-    assert float(found["dog"]) == float(found[1]) == float(found["dog"].a) == float(found["dog"].p_corrected) == 0.2
+    result = Comparison(*ends, *ends, a=Estimate(*ends), p_corrected=ends[0], labels=("cat", "dog"))
+    assert float(result["dog"]) == float(result[1]) == float(result["dog"].a) == float(result["dog"].p_corrected) == 0.2
     with pytest.raises(KeyError, match="got 'cow', wanted one of"):
-        found["cow"]
+        result["cow"]
 
 
 @pytest.mark.parametrize(
@@ -104,24 +104,24 @@ def test_results_are_indexed_by_label_and_number():
         (math.nan, math.nan, 0.01, "undecided", "undecided"),
     ],
 )
-def test_verdict(low, high, rope, verdict, mirrored):
+def test_comparison_verdict_follows_interval_and_rope(low, high, rope, verdict, mirrored):
     assert comparison(low=low, high=high, rope=rope).verdict == verdict
     assert comparison(low=low, high=high, rope=rope, higher_is_better=False).verdict == mirrored
     assert comparison(low=-high, high=-low, rope=rope).verdict == mirrored
 
 
 def test_results_are_trees_pickles_and_dictionaries():
-    found = comparison(a=estimate(), b=estimate(0.03), p_corrected=torch.tensor(0.25))
-    assert len(tree_leaves(found)) == 13  # six numbers, the corrected p-value, and three of each side
-    doubled = tree_map(lambda tensor: 2 * tensor, found)
+    result = comparison(a=estimate(), b=estimate(0.03), p_corrected=torch.tensor(0.25))
+    assert len(tree_leaves(result)) == 13  # six numbers, the corrected p-value, and three of each estimate
+    doubled = tree_map(lambda tensor: 2 * tensor, result)
     assert float(doubled.a) == 0.168 and float(doubled.p_corrected) == 0.5
-    assert found.to(torch.float32).b.low.dtype == torch.float32
-    for other in (pickle.loads(pickle.dumps(found)), copy.deepcopy(found)):
-        assert Table.of({"": other}) == Table.of({"": found})
-    assert found.to_dict()["a"]["value"] == 0.084 and json.dumps(estimate(labels=None).to_dict())
+    assert result.to(torch.float32).b.low.dtype == torch.float32
+    for other in (pickle.loads(pickle.dumps(result)), copy.deepcopy(result)):
+        assert Table.of({"": other}) == Table.of({"": result})
+    assert result.to_dict()["a"]["value"] == 0.084 and json.dumps(estimate(labels=None).to_dict())
 
 
-def test_frames_of_results():
+def test_results_to_frame_has_labels_and_ends():
     ends = torch.tensor([[0.1, 0.2], [0.0, 0.1], [0.3, 0.4]], dtype=torch.float64)
     frame = Estimate(*ends, labels=("cat", "dog")).to_frame()
     assert [*frame.columns] == ["value", "low", "high"] and frame.loc["dog", "high"] == 0.4
@@ -132,7 +132,7 @@ def test_frames_of_results():
     )
 
 
-def test_plots_of_results():
+def test_results_plot_labels_axes():
     ends = torch.tensor([[0.1, 0.2], [0.0, 0.1], [0.3, 0.4]], dtype=torch.float64)
     _, axes = Estimate(*ends, labels=("cat", "dog")).plot()
     assert [label.get_text() for label in axes.get_yticklabels()] == ["cat", "dog"]
@@ -145,7 +145,7 @@ def table(**texts):
     return Table(["base", "lr^2_large"], {"acc": True, "loss": False, "note": None}, cells, index="model", **texts)
 
 
-def test_table_as_text():
+def test_table_str_and_markdown_align_columns():
     assert str(table(title="Runs")).splitlines() == [
         "Runs",
         "model       acc                    loss  note",
@@ -157,7 +157,7 @@ def test_table_as_text():
     assert "<td>0.800 [0.750, 0.850]</td>" in table()._repr_html_()
 
 
-def test_table_as_latex():
+def test_table_to_latex_marks_best_values():
     assert table().to_latex(booktabs=True, label="tab:runs", caption="50% of $x$").splitlines() == [
         r"\begin{table}",
         r"\centering",
@@ -192,7 +192,7 @@ def test_table_as_latex():
         ("Zoë, naïve", "Zoë, naïve"),
     ],
 )
-def test_escaped_latex(text, latex):
+def test_escaped_latex_of_special_characters(text, latex):
     assert escaped_latex(text) == latex
 
 
@@ -202,7 +202,7 @@ def test_escaped_latex_of_unknown_characters_warns():
 
 
 @pytest.mark.slow
-def test_latex_compiles(tmp_path):
+def test_table_latex_compiles_with_pdflatex(tmp_path):
     if shutil.which("pdflatex") is None:
         pytest.skip("there is no pdflatex")
     names = ["lr^2", "a~b_c", "<x>", "Δ", "50%", r"C:\x{1}", "Zoë"]
@@ -212,17 +212,17 @@ def test_latex_compiles(tmp_path):
     subprocess.run(["pdflatex", "-halt-on-error", "table.tex"], cwd=tmp_path, check=True, capture_output=True)
 
 
-def test_table_comes_back_from_json(tmp_path):
+def test_table_json_round_trip_is_equal(tmp_path):
     cells = [
         [estimate(0.1 + 0.2, -math.inf, math.nan, confidence=0.9, items=3), 3, True, "inf", math.inf, math.nan],
         [comparison(a=estimate(), b=estimate(), p_corrected=torch.tensor(0.1)), None, False, None, -math.inf, 0.1],
     ]
-    whole = Table(["a", "b"], {name: None for name in "uvwxyz"}, cells, title="T", caption="C", index="model")
-    back = Table.from_json(whole.to_json(tmp_path / "table.json"))
-    assert back == whole == Table.from_json(tmp_path / "table.json") and hash(back) == hash(whole)
+    original = Table(["a", "b"], {name: None for name in "uvwxyz"}, cells, title="T", caption="C", index="model")
+    back = Table.from_json(original.to_json(tmp_path / "table.json"))
+    assert back == original == Table.from_json(tmp_path / "table.json") and hash(back) == hash(original)
     assert math.isnan(back["a", "u"].high) and float(back["a", "u"]) == 0.1 + 0.2 and back["a", "v"] == 3
     assert back["b", "u"].a == 0.084 and back["b", "v"] is None and back["a", "x"] == "inf" and back["a", "w"] is True
-    assert back != whole.select("u") and pickle.loads(pickle.dumps(whole)) == whole
+    assert back != original.select("u") and pickle.loads(pickle.dumps(original)) == original
 
 
 @pytest.mark.parametrize(
@@ -238,7 +238,7 @@ def test_table_comes_back_from_json(tmp_path):
         ),
     ],
 )
-def test_other_json_is_refused(text, message):
+def test_table_from_foreign_json_is_refused(text, message):
     with pytest.raises(ValueError, match=message):
         Table.from_json(text)
 
@@ -251,24 +251,24 @@ def test_csv_has_all_digits(tmp_path):
     assert (tmp_path / "table.csv").read_text() == text
 
 
-def test_frame_of_a_table():
+def test_table_to_frame_has_ends_or_text():
     frame = table().to_frame()
     assert [*frame.columns] == ["acc", "acc/low", "acc/high", "loss", "note"] and frame.index.name == "model"
     assert frame.loc["base", "acc/low"] == 0.75
     assert table().to_frame("text").loc["base", "acc"] == "0.800 [0.750, 0.850]"
 
 
-def test_columns_rows_and_cells():
-    found = table()
-    column = found.columns["acc"]
-    assert isinstance(column, Estimate) and column.labels == found.rows and float(column["base"]) == 0.8
-    assert torch.equal(found.columns["loss"], torch.tensor([0.4, 0.3], dtype=torch.float64))
-    assert found.columns["note"] == ("x", None) and [*found["base"]] == [*found.columns] == ["acc", "loss", "note"]
-    assert found.sort("acc").rows == found.sort("loss").rows == ("lr^2_large", "base")
-    assert found.sort("acc", descending=False).rows == found.rows and found.select("loss")["base"] == {"loss": 0.4}
+def test_table_indexing_returns_columns_rows_and_cells():
+    result = table()
+    column = result.columns["acc"]
+    assert isinstance(column, Estimate) and column.labels == result.rows and float(column["base"]) == 0.8
+    assert torch.equal(result.columns["loss"], torch.tensor([0.4, 0.3], dtype=torch.float64))
+    assert result.columns["note"] == ("x", None) and [*result["base"]] == [*result.columns] == ["acc", "loss", "note"]
+    assert result.sort("acc").rows == result.sort("loss").rows == ("lr^2_large", "base")
+    assert result.sort("acc", descending=False).rows == result.rows and result.select("loss")["base"] == {"loss": 0.4}
     for key, message in (("c", "row: got 'c', wanted one of base"), (("base", "f1"), "column: got 'f1', wanted")):
         with pytest.raises(KeyError, match=message):
-            found[key]
+            result[key]
 
 
 def test_tables_are_joined_by_rows_and_columns():
@@ -307,7 +307,7 @@ def test_results_of_several_values_fill_columns():
         ((["a"], ["x"], [[Estimate(*torch.rand(3, 2))]]), TypeError, "got 2 values .* Table.of splits"),
     ],
 )
-def test_what_is_no_table_is_refused(arguments, error, message):
+def test_table_invalid_arguments_are_refused(arguments, error, message):
     with pytest.raises(error, match=message):
         Table(*arguments)
 
@@ -322,7 +322,7 @@ def test_empty_tables_have_every_form():
     assert str(empty) and empty.to_csv() == ",x\n" and Table.from_json(empty.to_json()) == empty and empty.to_latex()
 
 
-def test_table_of_pairs():
+def test_pairs_table_has_columns_per_score():
     pairs = {("a", "b"): {"acc": comparison(), "f1": comparison(p_corrected=torch.tensor(0.002))}}
     one, two = pairs_table(pairs, ["acc"]), pairs_table(pairs, ["acc", "f1"])
     assert [*one.columns] == ["difference", "p", "corrected p", "p_better", "verdict"]
@@ -330,7 +330,7 @@ def test_table_of_pairs():
     assert [*two.columns] == ["acc", "acc p", "f1", "f1 p"] and math.isclose(two["a - b", "f1 p"], 0.002, rel_tol=1e-6)
 
 
-def test_names_of_the_package():
+def test_package_exports_uncertainty_names():
     assert tensormetrics.Table is tensormetrics.uncertainty.Table
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -1,4 +1,4 @@
-"""Logs and tables of scores, in the forms in which harnesses write them."""
+"""Reading of logs and tables of scores in the formats of evaluation harnesses."""
 
 import gzip
 import json
@@ -13,7 +13,7 @@ from tensormetrics.uncertainty import Scores, read_scores
 GOLDEN = json.loads((Path(__file__).parent / "golden_scores.json").read_text())
 
 
-def of_harness(doc_id, score, *, answer_filter="strict-match", digest=None, **fields):
+def harness_row(doc_id, score, *, answer_filter="strict-match", digest=None, **fields):
     return {
         "doc_id": doc_id,
         "doc": {"question": f"{doc_id} + 1?", "subject": "law" if doc_id % 2 else "art"},
@@ -28,7 +28,7 @@ def of_harness(doc_id, score, *, answer_filter="strict-match", digest=None, **fi
     }
 
 
-def of_inspect(*samples):
+def inspect_log(*samples):
     return {
         "version": 2,
         "status": "success",
@@ -53,7 +53,7 @@ def file(tmp_path):
 
 
 @pytest.mark.parametrize("case", [case for case in GOLDEN if case["function"] == "read_scores"], ids=lambda c: c["id"])
-def test_golden_files(case, file):
+def test_read_scores_golden_files_equal_stored_scores(case, file):
     inputs, expected = case["inputs"], case["expected"]
     path = file(inputs["text"])
     options = {"metric": inputs["metric"], "filter": inputs.get("filter")}
@@ -62,46 +62,46 @@ def test_golden_files(case, file):
             read_scores(path, **options)
         return
     scores = read_scores(path, **options)
-    assert [*map(as_plain, scores.ids)] == expected["ids"]
+    assert [*map(as_id, scores.ids)] == expected["ids"]
     assert [None if math.isnan(x) else x for x in scores.scores.tolist()] == expected["scores"]
     if "repeats" in expected:
         assert scores.repeats.tolist() == expected["repeats"]
 
 
-def as_plain(name):
+def as_id(name):
     return name if isinstance(name, str) else int(name)
 
 
-def test_logs_of_the_harness(file):
-    path = file([of_harness(2, 0.0), of_harness(0, 1.0), of_harness(1, True)], "samples_arithmetic.jsonl")
+def test_read_scores_of_harness_logs(file):
+    path = file([harness_row(2, 0.0), harness_row(0, 1.0), harness_row(1, True)], "samples_arithmetic.jsonl")
     scores = read_scores(path, groups="subject")
     assert scores.ids.tolist() == [2, 0, 1] and scores.scores.tolist() == [0, 1, 1]
     assert scores.groups == ["art", "art", "law"] and scores.name == "exact_match" and scores.bounds == (0, 1)
-    older = [{k: v for k, v in of_harness(i, 1.0).items() if k not in ("metrics", "filter")} for i in range(3)]
+    older = [{k: v for k, v in harness_row(i, 1.0).items() if k not in ("metrics", "filter")} for i in range(3)]
     assert read_scores(file(older)).scores.tolist() == [1, 1, 1]
-    both = [of_harness(i, i % 2, answer_filter=f) for i in range(3) for f in ("strict-match", "flexible-extract")]
+    both = [harness_row(i, i % 2, answer_filter=f) for i in range(3) for f in ("strict-match", "flexible-extract")]
     assert len(read_scores(file(both), filter="strict-match")) == 3
 
 
-def test_pairs_of_logs_with_shuffled_lines(file):
+def test_compare_logs_with_shuffled_lines_pairs_by_id(file):
     right = {i: float(i % 3 > 0) for i in range(40)}
-    a = file([of_harness(i, right[i]) for i in range(40)], "a.jsonl")
-    b = file([of_harness(i, float(i % 2)) for i in reversed(range(40))], "b.jsonl")
+    a = file([harness_row(i, right[i]) for i in range(40)], "a.jsonl")
+    b = file([harness_row(i, float(i % 2)) for i in reversed(range(40))], "b.jsonl")
     expected = compare(right, {i: float(i % 2) for i in range(40)})
     assert [*compare(a, b, metric="exact_match")] == [*expected]
-    shorter = file([of_harness(i, float(i % 2)) for i in range(5, 40)], "c.jsonl")
+    shorter = file([harness_row(i, float(i % 2)) for i in range(5, 40)], "c.jsonl")
     with pytest.raises(ValueError, match='^ids: b lacks 5 of 40, .* write on_missing="drop"'):
         compare(a, shorter)
     dropped = compare(a, shorter, on_missing="drop")
     assert dropped.details["dropped"] == 5 and dropped.items == 35
-    other = file([of_harness(i, 1.0, digest="another") for i in range(40)], "d.jsonl")
+    other = file([harness_row(i, 1.0, digest="another") for i in range(40)], "d.jsonl")
     with pytest.raises(ValueError, match="^ids: 0 is another document in b, by its hash"):
         compare(a, other)
 
 
-def test_logs_of_inspect_ai(file):
+def test_read_scores_of_inspect_ai_logs(file):
     match = [{"match": {"value": grade}, "f1": {"value": {"mean": 0.25, "best": 1}}} for grade in ("C", "I", "P", "N")]
-    log = of_inspect(
+    log = inspect_log(
         ("q1", 1, match[0], {}),
         ("q1", 2, match[1], {}),
         ("q2", 1, match[2], {}),
@@ -123,10 +123,10 @@ def test_logs_of_inspect_ai(file):
         with pytest.raises(ValueError, match=message):
             read_scores(path, metric)
     with pytest.raises(ValueError, match="sample 1: got 'maybe' for a score"):
-        read_scores(file(of_inspect(("q1", 1, {"match": {"value": "maybe"}}, {}))))
+        read_scores(file(inspect_log(("q1", 1, {"match": {"value": "maybe"}}, {}))))
 
 
-def test_frames_of_inspect_ai(file, tmp_path):
+def test_read_scores_of_inspect_ai_frames(file, tmp_path):
     text = "sample_id,id,epoch,score_match,score_f1\nx1,q1,1,C,0.5\nx2,q1,2,I,0.25\nx3,q2,1,P,\n"
     scores = read_scores(file(text), "match")
     assert scores.ids == ["q1", "q1", "q2"] and scores.scores.tolist() == [1, 0, 0.5]
@@ -138,14 +138,14 @@ def test_frames_of_inspect_ai(file, tmp_path):
     assert read_scores(tmp_path / "frame").scores.tolist() == [1, 0]
 
 
-def test_tables(file, tmp_path):
+def test_read_scores_of_tables_in_any_format(file, tmp_path):
     csv = file("id,score,topic\nq1,0.5,a\n\nq2,,a\nq3,1,b\n")
     tsv = file("id\tscore\ttopic\nq1\t0.5\ta\nq2\tNaN\ta\nq3\t1\tb\n", "b")
     rows = [{"id": f"q{i}", "score": x, "topic": "a" if i < 3 else "b"} for i, x in enumerate((0.5, None, 1), 1)]
-    lines, listed = file(rows, "c"), file(json.dumps(rows, indent=1), "d")
+    json_lines, json_list = file(rows, "c"), file(json.dumps(rows, indent=1), "d")
     packed = tmp_path / "e.csv"
     packed.write_bytes(gzip.compress(csv.read_bytes()))
-    for path in (csv, tsv, lines, listed, packed):
+    for path in (csv, tsv, json_lines, json_list, packed):
         scores = read_scores(path, groups="topic")
         assert scores.ids == ["q1", "q2", "q3"] and scores.groups == ["a", "a", "b"] and scores.missing == 1
     assert read_scores(file("right\ntrue\nfalse\n"), "right").ids is None
@@ -164,18 +164,18 @@ def test_tables(file, tmp_path):
         ("id,score\n", {}, "scores.txt: got no items, wanted at least one"),
         (" \n", {}, "scores.txt: got an empty file, wanted scores"),
         ("PK\x03\x04", {}, "scores.txt: got an archive, such as an .eval log of inspect_ai; write it as JSON"),
-        ([of_harness(0, 1.0)], {"metric": "acc"}, "metric: got 'acc', wanted one of 'exact_match'"),
-        ([of_harness(0, 1.0)], {"filter": "none"}, "filter: got 'none', wanted one of 'strict-match'"),
-        ([of_harness(0, [0.5, 3])], {}, "scores.txt, line 1: exact_match is a metric of the whole corpus"),
+        ([harness_row(0, 1.0)], {"metric": "acc"}, "metric: got 'acc', wanted one of 'exact_match'"),
+        ([harness_row(0, 1.0)], {"filter": "none"}, "filter: got 'none', wanted one of 'strict-match'"),
+        ([harness_row(0, [0.5, 3])], {}, "scores.txt, line 1: exact_match is a metric of the whole corpus"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_said(content, options, message, file):
+def test_read_scores_invalid_file_raises(content, options, message, file):
     with pytest.raises(ValueError, match=".*") as error:
         read_scores(file(content), **options)
     assert message in str(error.value)
 
 
-def test_read_scores_are_compared_like_others(file):
+def test_compare_of_file_equals_compare_of_scores(file):
     path = file("id,score\n" + "\n".join(f"q{i},{i % 3 > 0}" for i in range(30)))
     scores = Scores({f"q{i}": i % 3 > 0 for i in range(30)})
     assert [*interval(path)] == [*interval(scores)] == [*scores.interval()]

@@ -1,4 +1,4 @@
-"""Intervals that hold at every number of items: against stored values, a loop over means, and simulations."""
+"""Anytime-valid intervals, against stored values, a loop over means, and simulations."""
 
 import json
 import math
@@ -16,7 +16,7 @@ GOLDEN = json.loads((Path(__file__).parent / "golden_sequences.json").read_text(
 
 
 def log_capital(scores, mean, confidence):
-    """The largest logarithm of the first gambler's capital, item by item (Waudby-Smith & Ramdas 2023)."""
+    """Compute the largest log-capital of the first gambler, item by item (Waudby-Smith & Ramdas 2023)."""
     total = squares = 0.0
     variance, capital, largest = 0.25, 0.0, 0.0
     for t, score in enumerate(scores, 1):
@@ -30,7 +30,7 @@ def log_capital(scores, mean, confidence):
     return largest
 
 
-def is_out(scores, mean, confidence):
+def is_rejected(scores, mean, confidence):
     threshold = math.log(2 / (1 - confidence))
     mirrored = [1 - score for score in scores]
     return log_capital(scores, mean, confidence) >= threshold, log_capital(mirrored, 1 - mean, confidence) >= threshold
@@ -46,13 +46,13 @@ def is_out(scores, mean, confidence):
         lambda x: torch.where(x <= 0.3, 1e300, -1e-300 * x),
     ],
 )
-def test_root_of_any_decreasing_function_is_found(function):
+def test_decreasing_root_of_any_function_is_accurate(function):
     points = torch.zeros(1, dtype=torch.float64), torch.ones(1, dtype=torch.float64)
     root = decreasing_root(function, points[0], float(function(points[1])))
     assert 0.3 - 2 * PRECISION <= float(root) <= 0.3
 
 
-def test_root_of_a_negative_function_is_0():
+def test_decreasing_root_of_a_negative_function_is_0():
     assert float(decreasing_root(lambda x: -1 - x, torch.zeros(1, dtype=torch.float64), -2.0)) == 0
 
 
@@ -69,7 +69,7 @@ def test_golden_scores_give_stored_ends(case):
 
 @pytest.mark.parametrize("confidence", [0.5, 0.95, 0.999])
 @pytest.mark.parametrize("kind", ["uniform", "binary", "skewed", "all 1"])
-def test_ends_are_where_a_capital_rules_a_mean_out(generator, confidence, kind):
+def test_interval_ends_where_the_capital_rejects_the_mean(generator, confidence, kind):
     x = torch.rand(60, generator=generator).double()
     scores = {"uniform": x, "binary": (x < 0.8).double(), "skewed": x**6, "all 1": torch.ones(60)}[kind]
     value, low, high = (float(end) for end in interval(scores, bounds=(0, 1), confidence=confidence, anytime=True))
@@ -77,7 +77,7 @@ def test_ends_are_where_a_capital_rules_a_mean_out(generator, confidence, kind):
     for mean in (low - 1e-9, low + 1e-9, high - 1e-9, high + 1e-9, 0.1, 0.5, 0.9):
         if 0 < mean < 1:
             expected = mean <= low, mean >= high
-            assert is_out(scores.tolist(), mean, confidence) == expected, mean
+            assert is_rejected(scores.tolist(), mean, confidence) == expected, mean
 
 
 def test_looks_are_intervals_of_the_items_so_far(generator):
@@ -89,7 +89,7 @@ def test_looks_are_intervals_of_the_items_so_far(generator):
             single = interval(scores[row, :look], bounds=(0, 1), anytime=True)
             for a, b in zip(path[row, column], single, strict=True):
                 assert float(a) == pytest.approx(float(b), abs=1e-12)
-    assert bool((path.low.diff() >= -1e-12).all() & (path.high.diff() <= 1e-12).all())  # what was ruled out stays so
+    assert bool((path.low.diff() >= -1e-12).all() & (path.high.diff() <= 1e-12).all())  # a rejected mean stays rejected
 
 
 def test_interval_moves_and_scales_with_the_bounds(generator):
@@ -122,12 +122,12 @@ def test_repeats_of_an_item_count_once_at_the_last_of_them():
 
 def test_missing_scores_are_left_out(generator):
     scores = torch.rand(2, 40, generator=generator).double()
-    holed = scores.clone()
-    holed[0, [3, 17]] = torch.nan
-    estimate = interval(holed, bounds=(0, 1), anytime=True)
+    with_nan = scores.clone()
+    with_nan[0, [3, 17]] = torch.nan
+    estimate = interval(with_nan, bounds=(0, 1), anytime=True)
     for row in range(2):
-        present = holed[row][holed[row].isfinite()]
-        for a, b in zip(estimate[row], interval(present, bounds=(0, 1), anytime=True), strict=True):
+        valid = with_nan[row][with_nan[row].isfinite()]
+        for a, b in zip(estimate[row], interval(valid, bounds=(0, 1), anytime=True), strict=True):
             assert float(a) == pytest.approx(float(b), abs=1e-12)
     assert estimate.details["missing"] == 2
 
@@ -171,8 +171,8 @@ def test_interval_excludes_0_exactly_where_the_p_value_is_small(generator, alter
 def test_one_sided_bound_is_that_of_a_two_sided_interval_of_less_confidence(generator):
     a, b = two(generator)
     one, both = (
-        compare(a, b, anytime=True, alternative=side, confidence=c)
-        for side, c in (("greater", 0.95), ("two-sided", 0.9))
+        compare(a, b, anytime=True, alternative=alternative, confidence=c)
+        for alternative, c in (("greater", 0.95), ("two-sided", 0.9))
     )
     assert float(one.low) == pytest.approx(float(both.low)) and float(one.high) == 1
     assert float(one.p_value) == pytest.approx(float(both.p_value) / 2)
@@ -235,7 +235,7 @@ def test_simulated_equal_models_differ_at_any_look_in_less_than_5_percent(genera
 
 
 @pytest.mark.parametrize(
-    ("ask", "error", "message"),
+    ("call", "error", "message"),
     [
         (lambda x: interval(x, anytime=True), ValueError, "bounds: got none"),
         (lambda x: interval(x, bounds=(0, torch.inf), anytime=True), ValueError, "bounds: got .*inf"),
@@ -261,6 +261,6 @@ def test_simulated_equal_models_differ_at_any_look_in_less_than_5_percent(genera
         (lambda x: compare(x, x, bounds=(0, 1), looks=[3]), ValueError, "looks: got some without anytime"),
     ],
 )
-def test_what_has_no_answer_raises(generator, ask, error, message):
+def test_anytime_invalid_arguments_raise(generator, call, error, message):
     with pytest.raises(error, match=message):
-        ask(torch.rand(10, generator=generator).double())
+        call(torch.rand(10, generator=generator).double())

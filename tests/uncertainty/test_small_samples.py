@@ -1,4 +1,4 @@
-"""Intervals and comparisons from few items or groups: an oracle, numbers worked by hand, and properties."""
+"""Intervals and comparisons of small samples, against an oracle, values by hand, and properties."""
 
 import math
 
@@ -92,33 +92,33 @@ def test_interval_of_f1_equals_oracle(generator):
     assert [float(estimate.low), float(estimate.high)] == pytest.approx(expected, rel=1e-10)
 
 
-SIDES = "two-sided", "greater", "less"
+ALTERNATIVES = "two-sided", "greater", "less"
 
 
-@pytest.mark.parametrize("side", SIDES)
+@pytest.mark.parametrize("alternative", ALTERNATIVES)
 @pytest.mark.parametrize("grouped", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
-def test_comparison_of_means_equals_oracle(kind, grouped, side, generator):
+def test_comparison_of_means_equals_oracle(kind, grouped, alternative, generator):
     a, b = KINDS[kind](generator, 40), KINDS[kind](generator, 40)
     b = torch.where(torch.arange(40) % 3 == 0, a, b)
     groups = torch.arange(40) ** 2 % 11 if grouped else torch.arange(40)
     (x, sizes, ids), (y, _, _) = by_unit(means(a), groups), by_unit(means(b), groups)
-    weights, halves = weights_of(ids)
+    weights, swap_masks = weights_of(ids)
     effective = (sizes**2).sum() / 40
     scales = t_scales(0, R, 40 / effective - 1, torch.device("cpu")).numpy()
     masses = pseudo_masses(0, R, torch.device("cpu")).numpy()
     bounds = np.array([[0.0, 1.0], [1.0, 1.0]])
     low, high, p_value, p_better = oracle.comparison(
-        x, y, sizes, weights, masses, scales, lambda s: s[0] / s[1], bounds, True, 1.0, 0.95, halves, side
+        x, y, sizes, weights, masses, scales, lambda s: s[0] / s[1], bounds, True, 1.0, 0.95, swap_masks, alternative
     )
-    comparison = comparisons(resampled(means(a), groups), resampled(means(b), groups), Question(0.95, side))
+    comparison = comparisons(resampled(means(a), groups), resampled(means(b), groups), Question(0.95, alternative))
     assert [float(comparison.low), float(comparison.high)] == pytest.approx([low, high], rel=1e-9, abs=1e-12)
     assert float(comparison.p_value) == pytest.approx(p_value, rel=1e-9)
     assert float(comparison.p_better) == pytest.approx(p_better, rel=1e-9)
     assert comparison.discordant == (x != y).any(1).sum()
 
 
-def test_pseudo_masses_and_scales_have_their_laws():
+def test_pseudo_masses_and_scales_have_their_distributions():
     masses = pseudo_masses(3, 4000, torch.device("cpu"))
     for mass in masses:
         assert scipy.stats.kstest(mass.numpy(), scipy.stats.gamma(0.5).cdf).pvalue > 0.01
@@ -152,13 +152,13 @@ def test_comparison_of_equal_models_is_undecided():
 
 @pytest.mark.parametrize("n", [10, 30])
 def test_pseudo_draws_of_binary_means_are_jeffreys(n):
-    """With J no wider, ends are those of Beta(x + 1/2, n - x + 1/2), except where the jackknife is wider."""
+    """The ends are those of Beta(x + 1/2, n - x + 1/2), except where the jackknife is wider."""
     for right in range(n + 1):
         values = (torch.arange(n) < right).double()
         estimate = interval(resampled(means(values), replicates=10_000), 0.95)
         law = scipy.stats.beta(right + 0.5, n - right + 0.5)
         assert float(estimate.low) <= law.ppf(0.025) + 0.01 and float(estimate.high) >= law.ppf(0.975) - 0.01
-        if right in (0, n):  # the jackknife has no spread
+        if right in (0, n):  # the jackknife has no variance
             assert float(estimate.low) == pytest.approx(0 if right == 0 else law.ppf(0.025), abs=0.01)
 
 
@@ -176,12 +176,12 @@ def test_interval_of_one_unit_is_the_full_range():
     assert comparison.p_value == 1 and comparison.p_better == 0.5
 
 
-def test_interval_of_few_groups_warns_and_covers_more(generator):
+def test_interval_of_three_groups_warns_and_is_wider(generator):
     rows, groups = means(torch.rand(30, generator=generator)), torch.arange(30) % 3
     with pytest.warns(UncertaintyWarning, match="^3 groups: the interval rests on the range of the scores"):
-        few = interval(resampled(rows, groups), 0.95)
-    many = interval(resampled(rows), 0.95)
-    assert few.high - few.low > many.high - many.low and few.groups == 3 and few.items == 30
+        grouped = interval(resampled(rows, groups), 0.95)
+    ungrouped = interval(resampled(rows), 0.95)
+    assert grouped.high - grouped.low > ungrouped.high - ungrouped.low and grouped.groups == 3 and grouped.items == 30
 
 
 def test_interval_of_no_items_is_nan():
@@ -196,19 +196,19 @@ def test_comparison_of_five_pairs_warns():
     assert float(comparison.p_value) == pytest.approx(0.0625) and comparison.high == 0
 
 
-def test_interval_of_more_units_than_the_store_holds_is_near_that_of_fewer(generator):
+def test_interval_above_the_unit_limit_is_close_to_that_at_the_limit(generator):
     right = (torch.rand(1001, generator=generator) < 0.5).double()
-    many, few = interval(resampled(means(right)), 0.95), interval(resampled(means(right[:1000])), 0.95)
-    assert few.details == {} and many.details == {"groups_estimated": True}
-    for one, other in zip(many, few, strict=True):
+    above_limit, at_limit = interval(resampled(means(right)), 0.95), interval(resampled(means(right[:1000])), 0.95)
+    assert at_limit.details == {} and above_limit.details == {"groups_estimated": True}
+    for one, other in zip(above_limit, at_limit, strict=True):
         assert float(one) == pytest.approx(float(other), abs=0.01)
-    assert many.groups == pytest.approx(1001, rel=0.1) and few.groups == 1000
+    assert above_limit.groups == pytest.approx(1001, rel=0.1) and at_limit.groups == 1000
     rare = torch.zeros(1500)
     rare[:2] = 1  # the value rests on two items
     assert interval(resampled(means(rare), replicates=1000), 0.95).high > 2.5 / 1500
 
 
-def test_interval_of_more_units_than_the_store_holds_all_right_is_not_a_point():
+def test_interval_above_the_unit_limit_of_only_right_answers_is_not_a_point():
     estimate = interval(resampled(means(torch.ones(1500)), replicates=1000), 0.95)
     exact = scipy.stats.beta(1500.5, 0.5).ppf(0.025)
     assert float(estimate.low) == pytest.approx(exact, abs=2e-4) and float(estimate.high) == pytest.approx(1, abs=1e-4)
@@ -224,27 +224,27 @@ def brier(preds, target, order=None, batches=(1000,), **items) -> BrierScore:
 
 @pytest.mark.parametrize("count", [900, 1500])
 def test_interval_of_a_sum_metric_does_not_depend_on_order_or_merges(count, generator):
-    """Also where the store of units overflows in one order of the updates and not yet in another."""
+    """The store of units may overflow in one order of the updates and not in another."""
     preds, target = torch.rand(count, generator=generator), torch.arange(count) % 2
     groups = torch.randint(0, 1200, (count,), generator=generator)
     expected = brier(preds, target, groups=groups).interval()
     order = torch.randperm(count, generator=generator)
     others = [brier(preds, target, order, (7,), groups=groups), brier(preds, target, order, (400,), groups=groups)]
-    halves = [brier(preds, target, part, groups=groups) for part in order.chunk(2)]
-    halves[0].merge_state(halves[1])
+    parts = [brier(preds, target, part, groups=groups) for part in order.chunk(2)]
+    parts[0].merge_state(parts[1])
     restored = BrierScore(replicates=50)
     others[0].persistent(True)
     restored.load_state_dict(others[0].state_dict())
     forward = BrierScore(replicates=50)
     for part in order.split(100):
         forward(preds[part], target[part], groups=groups[part])
-    for metric in (*others, halves[0], restored, forward):
+    for metric in (*others, parts[0], restored, forward):
         estimate = metric.interval()
         assert torch.equal(estimate.low, expected.low) and torch.equal(estimate.high, expected.high)
         assert estimate.items == count and estimate.groups == expected.groups
 
 
-def test_merge_state_of_two_numberings_is_refused():
+def test_merge_state_of_separately_numbered_items_is_refused():
     preds, target = torch.rand(6), torch.arange(6) % 2
     one, other = brier(preds, target), brier(preds, target)
     with pytest.raises(ValueError, match="^incoming_state: both metrics numbered their own items"):
@@ -252,12 +252,12 @@ def test_merge_state_of_two_numberings_is_refused():
     named = brier(preds, target, ids=torch.arange(6))
     named.merge_state(brier(preds, target, ids=torch.arange(6, 12)))
     assert named.interval().items == 12
-    plain = BrierScore()
-    plain.update(preds, target)
-    plain.merge_state(plain.metric_state)  # without replicates nothing is numbered
+    without_replicates = BrierScore()
+    without_replicates.update(preds, target)
+    without_replicates.merge_state(without_replicates.metric_state)  # without replicates, items are not numbered
 
 
-def test_update_after_restore_goes_on_numbering(generator):
+def test_update_after_restore_continues_numbering(generator):
     preds, target = torch.rand(40, generator=generator), torch.arange(40) % 2
     first = brier(preds[:25], target[:25])
     first.persistent(True)
@@ -292,7 +292,7 @@ def test_compare_of_other_targets_seeds_or_options_is_refused(generator):
         metric.update(points, labels)
     with pytest.raises(ValueError, match="^k: got 1 for a and 2 for b"):
         compare(metrics[0], metrics[1])
-    assert compare(metrics[0], metrics[2]).items == 20  # how neighbours are found is the model's business
+    assert compare(metrics[0], metrics[2]).items == 20  # the distance is an option of the model, not of the score
 
 
 SCORES = "Accuracy", "Precision", "Recall", "F1Score", "Specificity", "JaccardIndex", "HammingDistance"
@@ -318,15 +318,15 @@ def test_interval_of_ten_right_answers_by_torchmetrics_is_not_a_point(name):
 
 def test_interval_of_a_wrapped_metric_with_item_bounds_is_not_a_point():
     bounds = [{"sum_squared_error": torch.tensor(error), "total": torch.tensor(1)} for error in (4.0, 0.0)]
-    metric, plain = (
+    metric, without_bounds = (
         Uncertain(MeanSquaredError(), replicates=300, **options) for options in ({"item_bounds": bounds}, {})
     )
     for _ in range(10):
         metric.update(torch.ones(1), torch.ones(1))
-        plain.update(torch.ones(1), torch.ones(1))
+        without_bounds.update(torch.ones(1), torch.ones(1))
     estimate = metric.interval()
     assert estimate.low == 0 and 0.1 < estimate.high < 2
     with pytest.warns(UncertaintyWarning, match="^all items are alike and the range of the score is unknown"):
-        assert plain.interval().high == 0
+        assert without_bounds.interval().high == 0
     with pytest.raises(ValueError, match=r"^item_bounds: got \['total'\] for the worst item"):
         Uncertain(MeanSquaredError(), item_bounds=({"total": torch.ones(())}, {}))

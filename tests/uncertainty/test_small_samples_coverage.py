@@ -1,6 +1,6 @@
-"""Intervals and comparisons of few items or groups hold what they promise, in a thousand simulated sets of each row.
+"""Coverage and error rates of intervals and comparisons of small samples, in 1,000 simulated sets per row.
 
-The limits allow for the standard error, .007 at .95 in 1,000 sets. With -s the numbers are printed.
+The limits allow for the standard error, .007 at .95 in 1,000 sets. With -s the rates are printed.
 """
 
 from pathlib import Path
@@ -44,7 +44,7 @@ def min_coverage(name: str) -> float:
 
 
 @pytest.mark.parametrize("table", ["interval_rows", "held_out_interval_rows", "overflow_rows"])
-def test_intervals_of_few_items_or_groups_cover_the_truth(simulation, table):
+def test_intervals_of_small_samples_cover_the_truth(simulation, table):
     misses = {}
     for row in getattr(simulation, table)():
         if row.read is simulation.UNBOUNDED_MEAN:  # known to cover less
@@ -67,7 +67,7 @@ def test_intervals_of_two_hundred_items_are_hardly_wider_than_percentile_interva
     assert {name: ratio for name, ratio in ratios.items() if ratio > 1.06} == {}
 
 
-def test_comparisons_of_equal_models_are_rarely_significant_and_tell_one_story(simulation):
+def test_comparisons_of_equal_models_are_rarely_significant_and_consistent(simulation):
     """At each of three confidences the interval excludes 0 exactly where p_value <= 1 - confidence."""
     misses = {}
     for row in simulation.null_rows():
@@ -79,7 +79,7 @@ def test_comparisons_of_equal_models_are_rarely_significant_and_tell_one_story(s
     assert misses == {}
 
 
-def test_comparisons_with_the_true_score_are_rarely_significant_and_tell_one_story(simulation):
+def test_comparisons_with_the_true_score_are_rarely_significant_and_consistent(simulation):
     misses = {}
     for row in simulation.number_rows():
         tests = simulation.number_tests_of(row, levels=simulation.LEVELS)
@@ -89,7 +89,7 @@ def test_comparisons_with_the_true_score_are_rarely_significant_and_tell_one_sto
     assert misses == {}
 
 
-def test_comparisons_of_models_that_differ_find_it(simulation):
+def test_comparisons_of_different_models_are_significant(simulation):
     rows = {row.name: row for row in simulation.power_rows()}
     limits = {"uniform, difference .14, 30 pairs": 0.83}
     limits["right or wrong, 20 % discordant, difference .14, 100 pairs"] = 0.84
@@ -110,7 +110,7 @@ def test_comparisons_of_held_out_rows_cover_the_difference(simulation, table):
     assert misses == {}
 
 
-def test_intervals_of_one_set_equal_those_of_a_hundred_sets_together(simulation):
+def test_interval_of_one_set_equals_that_in_a_batch(simulation):
     row = simulation.width_rows()[0]
     (metric,) = next(simulation.batches(row))
     of_batch = interval(metric, 0.95)

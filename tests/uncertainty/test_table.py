@@ -1,6 +1,6 @@
-"""Every metric x what can be said of it: an interval, groups, a comparison, all the same on two ranks as on one.
+"""Intervals, groups and comparisons of every metric, equal on two ranks and one process.
 
-The table is generated: what a metric cannot do must stand below with its reason.
+The cases are generated: a metric without an interval must be listed below with its reason.
 """
 
 import copy
@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 import torch
 from cases import METRICS, MetricCase
-from test_one_story import contradictions
+from test_comparison_consistency import contradictions
 from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
@@ -29,22 +29,22 @@ from tensormetrics.uncertainty import Comparison, Estimate, Table, Uncertain, Un
 
 N, REPLICATES = 60, 40
 
-# What a metric cannot do, and why.
-HOLES = {
+# Metrics without an interval, with the reason.
+WITHOUT_INTERVAL = {
     "association.CEAT": "its items are samples of contexts, no words; it has a standard error of its own",
     "retrieval.AdjustedMutualInfo": "simulated intervals of 10 clusters hold the truth in less than 70 % of data sets",
 }
 
 
 def fields(answer: Any, kind: type) -> list[Any]:
-    """The estimates or comparisons in an answer: one, or several by name."""
-    found = list(answer.values()) if isinstance(answer, dict) else [answer]
-    assert found and all(isinstance(each, kind) for each in found)
-    return found
+    """Return the estimates or comparisons of an answer: one, or several by name."""
+    results = list(answer.values()) if isinstance(answer, dict) else [answer]
+    assert results and all(isinstance(result, kind) for result in results)
+    return results
 
 
-def made(case: MetricCase) -> Metric:
-    """As the row says, with replicates where the metric keeps sums."""
+def make_metric(case: MetricCase) -> Metric:
+    """Make the metric of a case, with replicates where it stores sums."""
     metric = case.make()
     if not isinstance(metric, SumMetric | Suite) or metric.replicates:
         return metric
@@ -59,18 +59,20 @@ def options(metric: Metric) -> dict[str, int]:
 
 
 def items_of(metric: Metric, inputs: tuple[Tensor, ...], order: Tensor, **identity: Tensor) -> Iterator[tuple]:
-    """Batches in an order, with the identity of their items; one item at a time where a metric wants that."""
+    """Yield batches in an order, with ids or groups of their items; single items where the metric requires them."""
     for batch in order.split(1 if isinstance(metric, Uncertain) else 23):
-        given = {name: values[batch] for name, values in identity.items()}
+        batch_identity = {name: values[batch] for name, values in identity.items()}
         if isinstance(metric, Uncertain):
-            given = {name: values[0] for name, values in given.items()}
-        yield tuple(side[batch] for side in inputs), given
+            batch_identity = {name: values[0] for name, values in batch_identity.items()}
+        yield tuple(tensor[batch] for tensor in inputs), batch_identity
 
 
-def fed(case: MetricCase, inputs: tuple[Tensor, ...], order: Tensor | None = None, **identity: Tensor) -> Metric:
-    metric = made(case)
-    for batch, given in items_of(metric, inputs, torch.arange(N) if order is None else order, **identity):
-        metric.update(*batch, **given)
+def updated_metric(
+    case: MetricCase, inputs: tuple[Tensor, ...], order: Tensor | None = None, **identity: Tensor
+) -> Metric:
+    metric = make_metric(case)
+    for batch, batch_identity in items_of(metric, inputs, torch.arange(N) if order is None else order, **identity):
+        metric.update(*batch, **batch_identity)
     return metric
 
 
@@ -78,54 +80,54 @@ OTHER_ITEMS = {
     "retrieval.RunMetric": "its items are queries, which `indexes` names; see test_run_metric.py",
     "uncertainty.PassAtK": "its items are problems, which `problem_ids` names; see test_passes.py",
 }
-TABLE = {name: case for name, case in METRICS.items() if name not in HOLES | OTHER_ITEMS}
+TABLE = {name: case for name, case in METRICS.items() if name not in WITHOUT_INTERVAL | OTHER_ITEMS}
 rows = pytest.mark.parametrize(("name", "case"), TABLE.items(), ids=TABLE.keys())
 ids = torch.arange(N) * 7 + 2**40
-# Metrics whose groups are their items, and which have no value of one.
+# Metrics whose groups are their items, and which have no value for a single item.
 WITHOUT_A_VALUE_OF_ONE = {"association.ResidualBias": "a word is predicted from the other words"}
-REPLICATES_ALONE = "uncertainty.BinaryAUROC", "uncertainty.BinaryAveragePrecision"  # no functions of sums of units
+WITHOUT_UNIT_SUMS = "uncertainty.BinaryAUROC", "uncertainty.BinaryAveragePrecision"  # not functions of sums over units
 
 
 @rows
-def test_interval_in_any_order_of_batches(name, case, generator):
+def test_interval_does_not_depend_on_order_of_batches(name, case, generator):
     inputs = case.inputs(generator, N)
-    metric = fed(case, inputs, ids=ids)
-    shuffled = fed(case, inputs, torch.randperm(N, generator=generator), ids=ids)
-    found = fields(metric.interval(**options(metric)), Estimate)
-    for value, low, high in found:
+    metric = updated_metric(case, inputs, ids=ids)
+    shuffled = updated_metric(case, inputs, torch.randperm(N, generator=generator), ids=ids)
+    estimates = fields(metric.interval(**options(metric)), Estimate)
+    for value, low, high in estimates:
         assert value.shape == low.shape == high.shape and (low <= high).all()
-    assert any((high > low).any() for _, low, high in found)
+    assert any((high > low).any() for _, low, high in estimates)
     values = tree_leaves(metric.compute())
-    if len(values) == len(found):
-        for leaf, estimate in zip(values, found, strict=True):
+    if len(values) == len(estimates):
+        for leaf, estimate in zip(values, estimates, strict=True):
             torch.testing.assert_close(estimate.value, leaf, rtol=0, atol=2e-2)  # a posterior's is its median
-    for one, other in zip(found, fields(shuffled.interval(**options(shuffled)), Estimate), strict=True):
+    for one, other in zip(estimates, fields(shuffled.interval(**options(shuffled)), Estimate), strict=True):
         for end in ("low", "high"):
             assert torch.equal(getattr(one, end), getattr(other, end)), "the ends depend on the order of the batches"
 
 
 @rows
-def test_groups_share_a_weight(name, case, generator):
+def test_interval_of_single_item_groups_equals_ungrouped(name, case, generator):
     inputs = case.inputs(generator, N)
-    alone = fed(case, inputs, ids=ids)
-    # Each item a group of its own, by the numbers of the ids, is as without groups.
-    single = fed(case, inputs, groups=ids)
-    for one, other in zip(found_in(alone), found_in(single), strict=True):
-        if not name.startswith("posterior"):  # there a posterior of counts becomes one of weights
+    ungrouped = updated_metric(case, inputs, ids=ids)
+    # Groups of one item, numbered like the ids, change nothing.
+    single = updated_metric(case, inputs, groups=ids)
+    for one, other in zip(estimates_of(ungrouped), estimates_of(single), strict=True):
+        if not name.startswith("posterior"):  # whose posterior of counts becomes one of weights
             assert torch.equal(one.low, other.low) and torch.equal(one.high, other.high)
-    # All items in one group: nothing is known of the spread.
-    if name.startswith("posterior") or name in REPLICATES_ALONE:
+    # All items in one group: the variance is unknown.
+    if name.startswith("posterior") or name in WITHOUT_UNIT_SUMS:
         return
-    whole = fed(case, inputs, groups=torch.zeros(N, dtype=torch.int64))
+    one_group = updated_metric(case, inputs, groups=torch.zeros(N, dtype=torch.int64))
     if name in WITHOUT_A_VALUE_OF_ONE:
         with pytest.warns(UncertaintyWarning, match="^one item: its spread cannot be known"):
-            estimates = found_in(whole)
+            estimates = estimates_of(one_group)
         assert all(estimate.value.isnan() and estimate.items == estimate.groups == 1 for estimate in estimates)
         return
     with pytest.warns(UncertaintyWarning, match="^one group: its spread cannot be known"):
-        estimates = found_in(whole)
-    lowest, highest = whole.value_range()
-    for estimate, one in zip(estimates, found_in(alone), strict=True):
+        estimates = estimates_of(one_group)
+    lowest, highest = one_group.value_range()
+    for estimate, one in zip(estimates, estimates_of(ungrouped), strict=True):
         assert (estimate.low <= one.low).all() and (estimate.high >= one.high).all() and estimate.groups == 1
         assert (estimate.low == lowest).all() or not isinstance(lowest, float) or name == "retrieval.AccuracyCalculator"
         assert (
@@ -133,43 +135,47 @@ def test_groups_share_a_weight(name, case, generator):
         )
 
 
-def found_in(metric: Metric) -> list[Estimate]:
+def estimates_of(metric: Metric) -> list[Estimate]:
     return fields(metric.interval(**options(metric)), Estimate)
 
 
 @rows
-def test_comparison_of_equal_and_of_different_items(name, case, generator):
+def test_comparison_of_equal_metrics_is_undecided_and_of_other_items_refused(name, case, generator):
     inputs = case.inputs(generator, N)
-    a, b = (fed(case, inputs, ids=ids) for _ in range(2))
-    for found in fields(compare(a, b, rope=0.1, **options(a)), Comparison):
-        assert not found.difference.any() and (found.low <= 0).all() and (found.high >= 0).all()
-        assert (found.p_better == 0.5).all() and (found.p_rope > 0.5).all() and (found.p_value == 1).all()
-    others = fed(case, inputs, ids=ids + 1)
+    a, b = (updated_metric(case, inputs, ids=ids) for _ in range(2))
+    for comparison in fields(compare(a, b, rope=0.1, **options(a)), Comparison):
+        assert not comparison.difference.any() and (comparison.low <= 0).all() and (comparison.high >= 0).all()
+        assert (
+            (comparison.p_better == 0.5).all() and (comparison.p_rope > 0.5).all() and (comparison.p_value == 1).all()
+        )
+    others = updated_metric(case, inputs, ids=ids + 1)
     with pytest.raises(ValueError, match="^a, b: their items differ"):
         compare(a, others, **options(a))
 
 
 @rows
-def test_comparison_tells_one_story(name, case, generator):
-    """With a number and with scores of other predictions, where these can be paired; of two sides and of one."""
-    metric, other = (fed(case, case.inputs(generator, N), ids=ids) for _ in range(2))
-    estimate = found_in(metric)[0]
-    number = float(estimate.low.flatten()[0].lerp(estimate.value.flatten()[0], 0.2))
-    for b, confidence, side in itertools.product((number, other), (0.6, 0.95), ("two-sided", "greater", "less")):
+def test_comparison_has_no_contradictions(name, case, generator):
+    """Two-sided and one-sided comparisons with a constant and, where these can be paired, with other predictions."""
+    metric, other = (updated_metric(case, case.inputs(generator, N), ids=ids) for _ in range(2))
+    estimate = estimates_of(metric)[0]
+    constant = float(estimate.low.flatten()[0].lerp(estimate.value.flatten()[0], 0.2))
+    for b, confidence, alternative in itertools.product(
+        (constant, other), (0.6, 0.95), ("two-sided", "greater", "less")
+    ):
         try:
-            result = compare(metric, b, confidence=confidence, alternative=side, **options(metric))
+            result = compare(metric, b, confidence=confidence, alternative=alternative, **options(metric))
         except ValueError as error:
             assert b is other and str(error).startswith("a, b: their ")
             continue
         for key, comparison in result.items() if isinstance(result, dict) else [("", result)]:
-            assert comparison.alternative == side
+            assert comparison.alternative == alternative
             for index in np.ndindex(comparison.difference.shape):
                 one = comparison._map(lambda tensor, index=index: tensor[index])
                 if one.difference.isfinite():
                     assert contradictions(one, confidence, 1 if metric._direction(key) is not False else -1) == []
 
 
-# Values that `compute` has and `interval` has not, and why.
+# Values of `compute` that `interval` lacks, with the reason.
 OTHER_VALUES = {
     "retrieval.PairwiseROC": "rates of false acceptance are what was asked for",
     "retrieval.AccuracyCalculator": "scores of clusters have no interval",
@@ -181,16 +187,17 @@ ESTIMATES_OF_MODELS = {"uncertainty.Ratings": "rating"}
 
 
 @rows
-def test_results_are_numbers_that_print_and_make_tables(name, case, generator):
-    """`compute`, `interval` and `table` state one value; results print in a line each and come back from JSON."""
-    metric, other = (fed(case, case.inputs(generator, N), ids=ids) for _ in range(2))
+def test_results_print_and_make_tables(name, case, generator):
+    """`compute`, `interval` and `table` report equal values; results print on one line and survive JSON."""
+    metric, other = (updated_metric(case, case.inputs(generator, N), ids=ids) for _ in range(2))
     values = metric.compute()
-    intervals = metric.interval(**({} if name.startswith("posterior") else options(metric)))  # as `compute` draws
+    # The posterior draws the sample size of `compute` by default.
+    intervals = metric.interval(**({} if name.startswith("posterior") else options(metric)))
     values = values._asdict() if isinstance(values, tuple) else values
     if name in ESTIMATES_OF_MODELS:
         assert tuple(values) == intervals.labels
         values = torch.stack([*values.values()])
-    values, intervals = (each if isinstance(each, dict) else {"": each} for each in (values, intervals))
+    values, intervals = (result if isinstance(result, dict) else {"": result} for result in (values, intervals))
     compared = 0
     for key, value in values.items():
         key, _, end = key.rpartition("/") if key.endswith(("/low", "/high")) else (key, "", "value")
@@ -218,12 +225,12 @@ def test_results_are_numbers_that_print_and_make_tables(name, case, generator):
 
 
 @rows
-def test_comparisons_know_both_scores(name, case, generator):
+def test_comparison_holds_estimates_of_both_metrics(name, case, generator):
     inputs = case.inputs(generator, N)
-    a, b = (fed(case, inputs, ids=ids) for _ in range(2))
-    found = compare(a, b, **options(a))
+    a, b = (updated_metric(case, inputs, ids=ids) for _ in range(2))
+    comparisons = compare(a, b, **options(a))
     estimates = a.interval(**options(a))
-    for key, comparison in found.items() if isinstance(found, dict) else [("", found)]:
+    for key, comparison in comparisons.items() if isinstance(comparisons, dict) else [("", comparisons)]:
         estimate = estimates[key] if key else estimates
         assert comparison.name == comparison.a.name == estimate.name and comparison.labels == estimate.labels
         assert comparison.higher_is_better is (a._direction(key) is not False)
@@ -233,25 +240,25 @@ def test_comparisons_know_both_scores(name, case, generator):
 
 
 @rows
-def test_forward_and_copies_draw_alike(name, case, generator):
+def test_interval_after_forward_and_copy_equals_update(name, case, generator):
     inputs = case.inputs(generator, N)
-    metric, other = fed(case, inputs), made(case)
+    metric, other = updated_metric(case, inputs), make_metric(case)
     for batch, _ in items_of(other, inputs, torch.arange(N)):
         other(*batch)
-    for one, two in zip(found_in(metric), found_in(copy.deepcopy(other)), strict=True):
+    for one, two in zip(estimates_of(metric), estimates_of(copy.deepcopy(other)), strict=True):
         assert torch.equal(one.low, two.low) and torch.equal(one.high, two.high)
 
 
-def test_the_page_of_intervals_names_the_metrics_without_one():
+def test_page_of_intervals_names_metrics_without_interval():
     text = (Path(__file__).parents[2] / "tensormetrics" / "pages" / "intervals.md").read_text()
     (sentence,) = re.findall(r"`metric\.interval\(\)` of every metric but (.*?), which say why", text, re.DOTALL)
-    assert set(re.findall(r"`(\w+)`", sentence)) == {name.partition(".")[2] for name in HOLES}
+    assert set(re.findall(r"`(\w+)`", sentence)) == {name.partition(".")[2] for name in WITHOUT_INTERVAL}
 
 
-@pytest.mark.parametrize("name", sorted(HOLES.keys() & METRICS.keys()))
-def test_holes_say_why(name, generator):
+@pytest.mark.parametrize("name", sorted(WITHOUT_INTERVAL.keys() & METRICS.keys()))
+def test_metrics_without_interval_raise_not_implemented(name, generator):
     case = METRICS[name]
-    metric = made(case)
+    metric = make_metric(case)
     metric.update(*case.inputs(generator, N))
     with pytest.raises(NotImplementedError, match=f"^{type(metric).__name__}: "):
         metric.interval()
@@ -264,27 +271,27 @@ def run_rank(rank: int, world: int, folder: str) -> None:
         results = {}
         for name, case in TABLE.items():
             inputs = case.inputs(torch.Generator().manual_seed(0), N)
-            metric = made(case)
-            for batch, given in items_of(metric, inputs, torch.arange(N)[rank::world], ids=ids):
-                metric.update(*batch, **given)
+            metric = make_metric(case)
+            for batch, batch_identity in items_of(metric, inputs, torch.arange(N)[rank::world], ids=ids):
+                metric.update(*batch, **batch_identity)
             results[name] = metric.interval(**options(metric))
         torch.save(results, Path(folder) / f"{rank}.pt")
     finally:
         torch.distributed.destroy_process_group()
 
 
-def test_two_ranks_and_one_process_agree_bit_for_bit(tmp_path):
+def test_two_ranks_and_one_process_agree_exactly(tmp_path):
     torch.multiprocessing.spawn(run_rank, args=(2, str(tmp_path)), nprocs=2)
     ranks = [torch.load(tmp_path / f"{rank}.pt", weights_only=False) for rank in range(2)]
     for name, case in TABLE.items():
-        metric = fed(case, case.inputs(torch.Generator().manual_seed(0), N), ids=ids)
-        wanted = found_in(metric)
+        metric = updated_metric(case, case.inputs(torch.Generator().manual_seed(0), N), ids=ids)
+        expected = estimates_of(metric)
         for results in ranks:
-            for estimate, one in zip(fields(results[name], Estimate), wanted, strict=True):
+            for estimate, one in zip(fields(results[name], Estimate), expected, strict=True):
                 assert torch.equal(estimate.low, one.low) and torch.equal(estimate.high, one.high), name
 
 
-def test_every_update_takes_ids_and_groups():
+def test_update_of_every_metric_accepts_ids_and_groups():
     for name, case in TABLE.items():
         parameters = inspect.signature(type(case.make()).update).parameters.values()
         assert any(p.kind is p.VAR_KEYWORD or p.name == "ids" for p in parameters), name

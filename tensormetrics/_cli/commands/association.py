@@ -108,14 +108,14 @@ def association(
             with --compare 1000.
     """
     if pairs is not None:
-        arguments = {"VECTORS": vectors, "--queries": queries, "--compare": compare, "--p-value": p_value}
-        if others := [name for name, value in arguments.items() if value is not None]:
-            raise BadInput(f"--pairs: got {others[0]} too, wanted one of them")
+        others = {"VECTORS": vectors, "--queries": queries, "--compare": compare, "--p-value": p_value}
+        if name := _first_specified(others):
+            raise BadInput(f"--pairs: got {name} too, wanted one of them")
         return prefer(pairs, model, protocol, correction, replicates, confidence, device, outputs)
     if vectors is None:
         raise BadInput("VECTORS: got nothing, wanted a file; or --pairs FILE --model DIRECTORY")
-    if lonely := [name for name, value in (("--model", model), ("--protocol", protocol)) if value is not None]:
-        raise BadInput(f"{lonely[0]}: is for --pairs; write both")
+    if name := _first_specified({"--model": model, "--protocol": protocol}):
+        raise BadInput(f"{name}: is for --pairs; write both")
     _check_options(metrics, p_value, correction)
     query_list = _read_queries(queries) if queries else _weat_queries()
     files = [vectors, *filter(None, [compare])]
@@ -145,6 +145,11 @@ def association(
         answer["comparison"] = comparisons.answer()
     scores = [row["score"] for rows in by_metric.values() for row in rows.values()]
     return publish(tables, answer, lambda size: draw(by_metric, correction, size), scores, **outputs)
+
+
+def _first_specified(arguments: dict[str, Any]) -> str | None:
+    """Return the name of the first argument that is not None."""
+    return next((name for name, value in arguments.items() if value is not None), None)
 
 
 def _check_options(metrics: tuple[str, ...], p_value: str | None, correction: str | None) -> None:

@@ -8,14 +8,14 @@ import click
 from ..._plots import figure_class
 from ..inputs import BadInput
 from ..interruption import leaving_at_once
-from ..option_types import AtLeastOne, Device, Option
+from ..option_types import Device, Option, PositiveInt
 from ..output import find_device
 
 
 def demo(
     *,
     out: Annotated[Path, Option(type=click.Path(path_type=Path, file_okay=False))] | None = None,
-    epochs: AtLeastOne = 12,
+    epochs: PositiveInt = 12,
     seed: Annotated[int, Option(type=click.IntRange(-(2**63), 2**64 - 1))] = 0,
     device: Device | None = None,
 ) -> int:

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from ..interruption import leaving_at_once
-from ..option_types import AtLeastOne, BadInput
+from ..option_types import BadInput, PositiveInt
 
 NO_GPU = (
     "no GPU that this torch sees, so there is nothing to compile: on a CPU no kernel of Triton is used. For a GPU "
@@ -48,7 +48,7 @@ def check_gpu(*, device: str = "cuda", times: bool = True) -> None:
 
 
 def warm_up(
-    *, device: str = "cuda", columns: tuple[AtLeastOne, ...] = (128, 512), processes: AtLeastOne | None = None
+    *, device: str = "cuda", columns: tuple[PositiveInt, ...] = (128, 512), processes: PositiveInt | None = None
 ) -> None:
     """Compile the kernels for this GPU now, so that no first call does.
 

@@ -20,7 +20,7 @@ from ...posterior import (
 from ...posterior.sampling.errors import ConfigWarning
 from ...uncertainty.results.table import Table
 from ..inputs import BadInput, csv_rows, existing, is_number, naming, read_tensor
-from ..option_types import AtLeastOne, Device, Finite, Option, Rope
+from ..option_types import Device, Finite, Option, PositiveInt, Rope
 from ..output import Size, find_device, publish
 from ..score_tables import caption_of, estimate_of
 
@@ -38,7 +38,7 @@ def posterior(
     width: Annotated[float, Option(type=Finite(0, min_open=True))] | None = None,
     prior: str = "balanced",
     zero_division: Literal["0", "1", "nan"] | None = None,
-    replicates: AtLeastOne = 10_000,
+    replicates: PositiveInt = 10_000,
     confidence: Annotated[float, Option(type=Finite(0, 1, min_open=True))] = 0.95,
     seed: Annotated[int, Option(type=click.IntRange(0))] = 0,
     device: Device | None = None,

@@ -8,7 +8,7 @@ import torch
 from ...uncertainty import Ratings
 from ..inputs import BadInput, naming
 from ..inputs.battles import read_battles
-from ..option_types import AtLeastTwo, Device, Finite, Option, Probability
+from ..option_types import Device, Finite, IntFromTwo, Option, Probability
 from ..output import find_device, publish
 from ..score_tables import Scores, caption_of
 
@@ -29,7 +29,7 @@ def ratings(
     pairs: bool = False,
     win_rates: bool = False,
     confidence: Probability = 0.95,
-    replicates: AtLeastTwo = 1000,
+    replicates: IntFromTwo = 1000,
     device: Device | None = None,
     **outputs: Any,
 ) -> int:

@@ -17,7 +17,7 @@ from ...uncertainty.results.estimates import Estimate
 from ...uncertainty.results.table import Table
 from ..inputs import BadInput, Column, naming
 from ..names import DISTANCES, RETRIEVAL_OF_NEIGHBOURS, TIES
-from ..option_types import AtLeastOne, Device, Finite, Option, Probability, Replicates, Rope, SecondModel
+from ..option_types import Device, Finite, Option, PositiveInt, Probability, Replicates, Rope, SecondModel
 from ..output import find_device, on_a_terminal, publish, status_of, stdout_aside
 from ..score_tables import Comparisons, Scores, caption_of
 from .retrieval_inputs import FILES, RetrievalInputs, part_of, read_inputs
@@ -58,7 +58,7 @@ def retrieval(
     groups: str | None = None,
     per_class: bool = False,
     index: str | None = None,
-    audit: AtLeastOne | None = None,
+    audit: PositiveInt | None = None,
     state: Annotated[str, Option(type=click.Path(dir_okay=False))] | None = None,
     state_seconds: Annotated[float, Option(type=Finite(0))] = 120,
     compare_reference: str | None = None,

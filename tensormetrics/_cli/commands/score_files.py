@@ -9,7 +9,7 @@ from ...uncertainty.planning import more_items
 from ...uncertainty.results.estimates import Comparison, Estimate
 from ...uncertainty.results.table import Table
 from ..inputs import BadInput, existing, naming
-from ..option_types import AtLeastTwo, Device, Option, Power, Probability, Rope
+from ..option_types import Device, IntFromTwo, Option, Power, Probability, Rope
 from ..output import publish
 from ..score_tables import Comparisons, Scores
 
@@ -33,7 +33,7 @@ def scores(
     rope: Rope | None = None,
     power: Power | None = None,
     confidence: Probability = 0.95,
-    replicates: AtLeastTwo = 1000,
+    replicates: IntFromTwo = 1000,
     device: Device | None = None,
     **outputs: Any,
 ) -> int:

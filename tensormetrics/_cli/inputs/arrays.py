@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ..._files import Npz, file_suffix, load_tensors, map_array, open_safetensors, parsing
 from ...retrieval.sources.arrow import TABLES
-from ...retrieval.sources.files import found_files, open_rows
+from ...retrieval.sources.files import list_files, open_rows
 from ...retrieval.sources.source import RowSource
 from ..option_types import BadInput
 from .naming import naming
@@ -163,7 +163,7 @@ def _jsonl(path: Path, name: None) -> Tensor:
 def read_rows(location: str, in_blocks: bool = False) -> Tensor | RowSource:
     """Read embeddings: a tensor of one file of arrays, or a source for tables, several files and `in_blocks`."""
     with naming():
-        files = found_files(location)
+        files = list_files(location)
         if in_blocks or len(files) > 1 or Path(files[0][0]).suffix in TABLES:
             return open_rows(location)
     return read_tensor(location)

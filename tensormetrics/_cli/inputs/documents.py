@@ -14,7 +14,7 @@ SPACE = " \t\n\r"
 class Line(NamedTuple):
     """Line of a file: its number, from 1 on, and its text, None if the bytes are not UTF-8."""
 
-    number: int
+    line_number: int
     text: str | None
 
 
@@ -37,23 +37,23 @@ def read_lines(file: str, is_prediction: bool, are_lists: bool = False) -> list[
     """
     content = bytes(read_bytes(existing(file))).removeprefix(b"\xef\xbb\xbf")
     if (items := _items_of_array(content, are_lists)) is not None:
-        return [Line(number, json.dumps(item)) for number, item in enumerate(items, 1)]
+        return [Line(line_number, json.dumps(item)) for line_number, item in enumerate(items, 1)]
     parts = content.split(b"\n")
     while parts and not is_prediction and not parts[-1].strip():
         parts.pop()
     if is_prediction and not parts[-1].strip():
         parts.pop()  # the empty part after the last line end
     lines = []
-    for number, part in enumerate(parts, 1):
+    for line_number, part in enumerate(parts, 1):
         try:
             text: str | None = part.removesuffix(b"\r").decode("utf-8")
         except UnicodeDecodeError as error:
             if not is_prediction:
-                raise BadInput(f"{file}, line {number}: byte {error.start} is not UTF-8") from error
+                raise BadInput(f"{file}, line {line_number}: byte {error.start} is not UTF-8") from error
             text = None
         if not is_prediction and not (text or "").strip(SPACE):
-            raise BadInput(f"{file}, line {number}: the line is empty")
-        lines.append(Line(number, text))
+            raise BadInput(f"{file}, line {line_number}: the line is empty")
+        lines.append(Line(line_number, text))
     return lines
 
 
@@ -85,11 +85,11 @@ def answers_of(
             values.append(record if isinstance(record, str) else line.text)
             continue
         if not isinstance(record, dict):
-            raise BadInput(f"{file}, line {line.number}: got no object, wanted one with the key {answer or id!r}")
+            raise BadInput(f"{file}, line {line.line_number}: got no object, wanted one with the key {answer or id!r}")
         if id is not None:
             ids.append(_key(file, line, record, id))
         values.append(_without(record, dropped) if answer is None else _key(file, line, record, answer))
-    return Documents([line.number for line in lines], values, ids if id is not None else None, None)
+    return Documents([line.line_number for line in lines], values, ids if id is not None else None, None)
 
 
 def references_of(
@@ -105,13 +105,18 @@ def references_of(
         if not isinstance(record, dict) or not dropped and answer not in record:
             values.append(line.text)
             if dropped:
-                raise BadInput(f"{file}, line {line.number}: got no object, wanted one with the key {dropped[0]!r}")
+                raise BadInput(
+                    f"{file}, line {line.line_number}: got no object, wanted one with the key {dropped[0]!r}"
+                )
             continue
         ids += [] if id is None else [_key(file, line, record, id)]
         groups += [] if group is None else [_key(file, line, record, group)]
         values.append(record[answer] if answer in record else _without(record, dropped))
     return Documents(
-        [line.number for line in lines], values, ids if id is not None else None, groups if group is not None else None
+        [line.line_number for line in lines],
+        values,
+        ids if id is not None else None,
+        groups if group is not None else None,
     )
 
 
@@ -163,7 +168,7 @@ def _json(text: str | None) -> Any:
 
 def _key(file: str, line: Line, record: dict[str, Any], key: str) -> Any:
     if key not in record:
-        raise BadInput(f"{file}, line {line.number}: there is no key {key!r}, wanted one of {', '.join(record)}")
+        raise BadInput(f"{file}, line {line.line_number}: there is no key {key!r}, wanted one of {', '.join(record)}")
     return record[key]
 
 

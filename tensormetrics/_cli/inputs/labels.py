@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ..._files import file_suffix
 from ...retrieval.sources.arrow import TABLES, read_column
-from ...retrieval.sources.files import found_files
+from ...retrieval.sources.files import list_files
 from ..option_types import BadInput
 from .arrays import read_tensor, split_location
 from .naming import naming
@@ -48,7 +48,7 @@ def read_labels(location: str) -> Column:
 def read_columns(location: str, expected: str = "labels: (N, L)", max_columns: int | None = None) -> list[Column]:
     """Read a column of labels for each level; several files are concatenated."""
     with naming():
-        files = found_files(location)
+        files = list_files(location)
     if len(files) == 1:
         return _columns_of(location, *files[0], expected, max_columns)
     parts = [_columns_of(f"{file}:{name}" if name else file, file, name, expected, max_columns) for file, name in files]

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from typing_extensions import Self  # torch brings it
 
 from ... import _checks
 from ..._repr import RecordedArguments
@@ -135,6 +136,30 @@ class Debias(RecordedArguments, nn.Module, ABC):
             if (value := state_dict.get(prefix + name)) is not None:
                 self.register_buffer(name, torch.empty_like(value))
         super()._load_from_state_dict(state_dict, prefix, *args)
+
+
+class GroupDebias(Debias):
+    """Debiasing method that is fitted to groups of words, one for each class."""
+
+    def fit(self, model: WordEmbeddingModel, groups: Sequence[Sequence[str]]) -> Self:
+        """Fit the map to the words of each class.
+
+        Args:
+            model: Model with one vector for each word.
+            groups: At least two lists of words, one for each class. Unknown words are left out.
+
+        Returns:
+            The fitted method itself.
+
+        Raises:
+            ValueError: If there are fewer than two groups, no word of a group is known, or a vector is not finite.
+        """
+        self.fit_tensors(*labelled_vectors(model, groups))
+        self.words = {"groups": [list(group) for group in groups]}
+        return self
+
+    @abstractmethod
+    def fit_tensors(self, vectors: Tensor, labels: Tensor) -> Self: ...
 
 
 def _changed(debias: Debias, is_target: bool, vectors: Tensor) -> Tensor:

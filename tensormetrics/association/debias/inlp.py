@@ -1,6 +1,5 @@
 """Iterative null-space projection (INLP)."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -9,16 +8,15 @@ from torch.nn.functional import one_hot
 
 from ... import _checks
 from ...uncertainty.engine.weights import units
-from ..embeddings.model import WordEmbeddingModel
 from ..metrics._linear_probe import fit_probes, predicted_classes, standardize
 from ..resampling.folds import deal_words
 from . import base
-from .base import Debias
+from .base import GroupDebias
 
 HELD_OUT = 5  # hold out a fifth of the words of each class, at least one of two
 
 
-class INLP(Debias):
+class INLP(GroupDebias):
     """Iterative null-space projection: remove directions of linear classifiers until none predicts the classes.
 
     In each iteration logistic regression (one-vs-rest for more than two classes) is fitted to four fifths of the words,
@@ -57,23 +55,6 @@ class INLP(Debias):
         _checks.check_number("C", C, "a number > 0", lambda x: x > 0)
         self.C = C
         self.seed = _checks.check_int("seed", seed, 0)
-
-    def fit(self, model: WordEmbeddingModel, groups: Sequence[Sequence[str]]) -> "INLP":
-        """Fit the projection to the words of each class.
-
-        Args:
-            model: Model with one vector for each word.
-            groups: At least two lists of words, one for each class. Unknown words are left out.
-
-        Returns:
-            The fitted method itself.
-
-        Raises:
-            ValueError: If there are fewer than two groups, no word of a group is known, or a vector is not finite.
-        """
-        self.fit_tensors(*base.labelled_vectors(model, groups))
-        self.words = {"groups": [list(group) for group in groups]}
-        return self
 
     @torch.no_grad()
     def fit_tensors(self, vectors: Tensor, labels: Tensor, words: Any = None) -> "INLP":

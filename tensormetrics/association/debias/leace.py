@@ -1,21 +1,20 @@
 """Least-squares concept erasure (LEACE), from sums over batches of rows."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import torch
 from torch import Tensor
 from torch.nn.functional import one_hot, pad
 
-from ..embeddings.model import WordEmbeddingModel
 from . import base
-from .base import Debias
+from .base import GroupDebias
 
 ROWS = 4096  # rows at a time, and per float32 sum of products
 BLOCK = 128  # columns of the covariance matrix at a time
 MIN_FLOAT32_ROWS = 4  # per dimension; fewer rows are multiplied in float64, which is fast enough
 
 
-class LEACE(Debias):
+class LEACE(GroupDebias):
     """Least-squares concept erasure: the smallest affine change after which no linear classifier beats a constant.
 
     x becomes x - W^+ U U' W (x - mean), where W = S^(-1/2) whitens the rows, S is their covariance matrix, and the
@@ -47,23 +46,6 @@ class LEACE(Debias):
     """
 
     fitted = ("mean", "proj_left", "proj_right")
-
-    def fit(self, model: WordEmbeddingModel, groups: Sequence[Sequence[str]]) -> "LEACE":
-        """Fit the map to the words of each class.
-
-        Args:
-            model: Model with one vector for each word.
-            groups: At least two lists of words, one for each class. Unknown words are left out.
-
-        Returns:
-            The fitted method itself.
-
-        Raises:
-            ValueError: If there are fewer than two groups, no word of a group is known, or a vector is not finite.
-        """
-        self.fit_tensors(*base.labelled_vectors(model, groups))
-        self.words = {"groups": [list(group) for group in groups]}
-        return self
 
     def fit_tensors(self, vectors: Tensor, labels: Tensor) -> "LEACE":
         # vectors: (..., N, D)  labels: (N,) or (..., N), the classes, any integers

@@ -89,7 +89,7 @@ class IndexedQuery:
     """
 
     query: Any  # Query, or a list of them for a batch; words, row_words, lost and reason likewise
-    sides: tuple[IndexedSets, IndexedSets]
+    roles: tuple[IndexedSets, IndexedSets]
     words: Any = None
     row_words: Any = None
     lost: Any = None
@@ -122,7 +122,7 @@ class IndexedQuery:
         templates = [query.template for query in queries]
         if not queries or len(set(templates)) > 1:
             raise ValueError(f"queries: got {len(queries)} with the templates {templates}, wanted equal templates")
-        targets, attributes = map(IndexedSets.stack, zip(*(query.sides for query in queries), strict=True))
+        targets, attributes = map(IndexedSets.stack, zip(*(query.roles for query in queries), strict=True))
         fields = ([getattr(q, name) for q in queries] for name in ("words", "row_words", "lost", "reason"))
         return IndexedQuery([q.query for q in queries], (targets, attributes), *fields)
 
@@ -144,16 +144,16 @@ class IndexedQuery:
 
     @property
     def template(self) -> tuple[int, int]:
-        targets, attributes = self.sides
+        targets, attributes = self.roles
         return len(targets.longest), len(attributes.longest)
 
     @property
     def targets(self) -> Tensor:
-        return self.sides[0].stacked()[0]
+        return self.roles[0].stacked()[0]
 
     @property
     def attributes(self) -> Tensor:
-        return self.sides[1].stacked()[0]
+        return self.roles[1].stacked()[0]
 
     @property
     def target_mask(self) -> Tensor:
@@ -177,26 +177,26 @@ class IndexedQuery:
         layouts = self._layouts(template)
         return tuple(
             word_set
-            for indexed, layout in zip(self.sides, layouts, strict=True)
+            for indexed, layout in zip(self.roles, layouts, strict=True)
             for word_set in indexed.sets(vectors, layout)
         )
 
     def with_words_identified(self) -> "IndexedQuery":
         """Return the query with ids of target words that are the same in every query; see `word_keys`."""
-        targets, attributes = self.sides
-        return replace(self, sides=(targets.identified(self.row_words[0]), attributes))
+        targets, attributes = self.roles
+        return replace(self, roles=(targets.identified(self.row_words[0]), attributes))
 
-    def pools(self, side: int, i: int) -> tuple[Tensor, Tensor]:
+    def pools(self, role: int, i: int) -> tuple[Tensor, Tensor]:
         # ->  rows (W, K) int64, mask (W, K)
-        """Return the rows of each word of set `i` separately; `side` is 0 for targets, 1 for attributes."""
-        rows, members = self.sides[side].rows.split_with_sizes(self.sides[side].longest, -1)[i], defaultdict(list)
-        for position, word in enumerate(self.row_words[side][i]):
+        """Return the rows of each word of set `i` separately; `role` is 0 for targets, 1 for attributes."""
+        rows, members = self.roles[role].rows.split_with_sizes(self.roles[role].longest, -1)[i], defaultdict(list)
+        for position, word in enumerate(self.row_words[role][i]):
             members[word].append(position)
         positions, mask = padded(list(members.values()), rows.device)
         return rows[positions], mask
 
-    def _mask(self, side: int) -> Tensor:
-        rows, mask = self.sides[side].stacked()
+    def _mask(self, role: int) -> Tensor:
+        rows, mask = self.roles[role].stacked()
         return torch.ones_like(rows, dtype=torch.bool) if mask is None else mask
 
     def _layouts(self, template: Layouts | None) -> Layouts:

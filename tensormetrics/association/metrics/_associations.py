@@ -14,7 +14,7 @@ def associations(
     x: word_sets.Words, y: word_sets.Words, a: word_sets.Words, b: word_sets.Words
 ) -> tuple[word_sets.Values, word_sets.Values]:
     # ->  associations s of the words of x (..., X) and of y (..., Y), with their counts
-    if word_sets.has_many_counts(x, y, a, b):
+    if word_sets.has_several_counts(x, y, a, b):
         u, v = _resampled_associations(x, y, a, b)
         return (x.by_word(u), x.counts), (y.by_word(v), y.counts)
     if not word_sets.is_large(x, y, a, b):

@@ -15,7 +15,7 @@ from ..._row_metric import RowMetric
 from ...uncertainty.comparison import compare
 from ...uncertainty.engine.corrections import correct_p_values
 from ...uncertainty.engine.draws import Bounds, mean_bounds
-from ...uncertainty.engine.resampling import Items, Joined, Resampled, together
+from ...uncertainty.engine.resampling import Items, Joined, Resampled, combine
 from ...uncertainty.engine.weights import check_draws
 from ...uncertainty.results.estimates import Comparison, Estimate
 
@@ -318,7 +318,7 @@ class PairPreference(RowMetric):
         means = self._means().resampled(*draws)
         if self.protocol != "stereoset":
             return means
-        return together([means, self._icat().resampled(*draws)], self._in_order)
+        return combine([means, self._icat().resampled(*draws)], self._in_order)
 
 
 def _with_upper_bound(icat: Estimate, ss: Estimate, lms: Estimate) -> Estimate:

@@ -233,17 +233,17 @@ def plot_eat_map(
         for y, second in zip(centers, FIELDS, strict=True):
             text = f"x: {first}\ny: {second}"
             axes.annotate(text, (x, y), ha="center", va="center", fontsize=FONT - 1, alpha=0.5, zorder=0)
-    num_drawn = 0
+    num_shown = 0
     for name, x, y in points:
         if math.isfinite(x) and math.isfinite(y):
-            axes.plot([x], [y], label=wrapped(name), clip_on=False, **{**line_style(num_drawn), "linestyle": "none"})
-            num_drawn += 1
+            axes.plot([x], [y], label=wrapped(name), clip_on=False, **{**line_style(num_shown), "linestyle": "none"})
+            num_shown += 1
     axes.set_xlim(-limit, limit)
     axes.set_ylim(-limit, limit)
     axes.set_xlabel("Effect size of target x, a rather than b")
     axes.set_ylabel("Effect size of target y, a rather than b")
     axes.set_title(title, fontsize=FONT + 1)
-    if num_drawn:
+    if num_shown:
         legend_outside(axes, "Query")
     return figure
 

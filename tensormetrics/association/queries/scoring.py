@@ -172,11 +172,11 @@ def _paired_batches(run: _Run) -> Batches:
         if index.reason:
             reasons[i] = index.reason
         else:
-            sizes = tuple((sets.longest, sets.word_counts) for sets in index.sides)
+            sizes = tuple((sets.longest, sets.word_counts) for sets in index.roles)
             index = index.with_words_identified() if run.identifies_words else index
             groups[_batch_key(metric, index.template, sizes)].append((i, index))
     for (template, _), group in groups.items():
-        width = sum(template) * max(max(sets.longest, default=0) for _, index in group for sets in index.sides)
+        width = sum(template) * max(max(sets.longest, default=0) for _, index in group for sets in index.roles)
         for chunk in _chunks(group, width * call.model.vectors.shape[1]):
             queries, indices = zip(*chunk, strict=True)
             yield queries, functools.partial(run.evaluate_stacked, indices)

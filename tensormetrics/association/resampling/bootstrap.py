@@ -26,7 +26,7 @@ from .word_samples import WordSample, word_sample, word_weights
 
 MAX_DF = 100  # degrees of freedom of a t distribution; more would hardly narrow it
 LARGEST = 1 - 2.0**-40  # largest correlation with a finite z
-WANTED = "one score a query of association, or of a function that passes its sets on to one"
+EXPECTED = "one score a query of association, or of a function that passes its sets on to one"
 
 Scores = Callable[[list[Tensor]], Tensor]  # weights of rows of each sample (..., R, *shape)  ->  (R, V)
 
@@ -85,11 +85,11 @@ def bootstrap_interval(
             with weights_as_masks():
                 by_query = metric(*population.weighted(weights)).double()
         except (AttributeError, TypeError) as error:
-            raise TypeError(f"metric: got a function that takes no WordSet ({error}), wanted {WANTED}") from error
+            raise TypeError(f"metric: got a function that takes no WordSet ({error}), wanted {EXPECTED}") from error
         num_draws = min(weight.shape[-1 - len(s.shape)] for weight, s in zip(weights, population.samples, strict=True))
         if num_draws > 1 and by_query.shape[-1:] != (num_draws,):
             got = f"a function whose scores of {num_draws} draws have the shape {tuple(by_query.shape)}"
-            raise TypeError(f"metric: got {got}: it reads no weights, or gives several scores; wanted {WANTED}")
+            raise TypeError(f"metric: got {got}: it reads no weights, or gives several scores; wanted {EXPECTED}")
         return scale.to(by_query.expand(*value.shape, -1)).reshape(value.numel(), -1).T
 
     samples, stretched = population.samples, scale.to(value.double().unsqueeze(-1)).flatten()

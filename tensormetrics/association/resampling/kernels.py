@@ -168,12 +168,12 @@ def count_extreme(selected: Tensor, units: Tensor, tails: Tails) -> Tensor:
     low, high = (None if bound is None else pad(bound, (0, padding)) for bound in tails)
     tails = ([] if low is None else [(units, low)]) + ([] if high is None else [(-units, -high)])
     num_padding = len(masks) - rows  # empty draws with the sum 0
-    counts = (_count_at_least(masks, *tail) - num_padding * (tail[1] <= 0) for tail in tails)
+    counts = (_count_reaching(masks, *tail) - num_padding * (tail[1] <= 0) for tail in tails)
     count = functools.reduce(torch.add, counts)
     return count[:batch].clamp(max=rows)  # overlapping tails count the sums in both of them twice
 
 
-def _count_at_least(masks: Tensor, units: Tensor, low: Tensor) -> Tensor:
+def _count_reaching(masks: Tensor, units: Tensor, low: Tensor) -> Tensor:
     # masks: (R, P) int8  units: (T, P) int64  low: (T,) int64  ->  (T,) int32, the number of sums >= low
     """Count the sums that reach a lower bound.
 

@@ -231,7 +231,7 @@ def small_tensors(*sets: Vectors) -> list[Tensor] | None:
     return tensors if size <= SMALL else None
 
 
-def has_many_counts(*sets: Words) -> bool:
+def has_several_counts(*sets: Words) -> bool:
     """Return whether many counts share the same vectors, as in a bootstrap; then products of words are fewer."""
     vectors = max(s.vectors.shape[:-2].numel() for s in sets)
     has_many = any(s.counts is not None and s.counts.shape[:-1].numel() > RESAMPLED * vectors for s in sets)

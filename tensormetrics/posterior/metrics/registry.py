@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ... import _checks
 from ..._repr import RecordedArguments
-from ..sampling.arrays import as_array, as_plain_tensor, conform
+from ..sampling.arrays import as_array, conform, without_subclass
 from ..sampling.rng import RNG
 from .quantity import ROOTS, Quantity, Values
 
@@ -185,7 +185,7 @@ class ExperimentAggregator(RecordedArguments, torch.nn.Module):
 
     def forward(self, experiment_samples: Any, bounds: tuple[float, float]) -> Tensor:
         # experiment_samples: a tensor or an array (S, M) or (S, M, classes)  ->  (S,) or (S, classes)
-        experiment_samples = as_plain_tensor(experiment_samples)
+        experiment_samples = without_subclass(experiment_samples)
         if experiment_samples.ndim == 3 and not self.takes_classes:
             columns = [self(samples, bounds) for samples in experiment_samples.unbind(-1)]
             return torch.stack(columns, -1) if columns else experiment_samples[:, 0]

@@ -58,7 +58,7 @@ class ArrayTensor(Tensor):
         return self._run(twin, function, function.__name__, args, options)
 
     def __array__(self, *args: Any, **options: Any) -> np.ndarray:
-        return as_plain_tensor(self).detach().cpu().__array__(*args, **options)
+        return without_subclass(self).detach().cpu().__array__(*args, **options)
 
     def _as_tensor(self, x: Any) -> Any:
         # Python numbers become 0-dimensional tensors, which leave the dtype of the others as it is.
@@ -86,14 +86,14 @@ def as_array(tensor: Any) -> ArrayTensor:
     return as_tensor(tensor).as_subclass(ArrayTensor)
 
 
-def as_plain_tensor(tensor: Any) -> Tensor:
+def without_subclass(tensor: Any) -> Tensor:
     return as_tensor(tensor).as_subclass(Tensor)
 
 
 def conform(owner: str, result: Any, like: Tensor) -> Tensor:
     # result: (rows, K), or (rows,) for K = 1; a tensor or an array  like: (rows, K)  ->  (rows, K)
     """Return the result of an extension as a tensor with the dtype, device and shape of `like`."""
-    tensor = as_plain_tensor(as_tensor(result)).to(like)
+    tensor = without_subclass(as_tensor(result)).to(like)
     shaped = tensor[:, None] if tensor.ndim == 1 and like.shape[1] == 1 else tensor
     if shaped.shape != like.shape:
         expected = f"({like.shape[0]}, {like.shape[1]})" + (f" or ({like.shape[0]},)" if like.shape[1] == 1 else "")

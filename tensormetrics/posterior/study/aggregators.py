@@ -10,7 +10,7 @@ from torch import Tensor
 from ... import _checks
 from ...uncertainty.statistics import pooling
 from ..metrics.registry import ExperimentAggregator
-from ..sampling.arrays import as_plain_tensor
+from ..sampling.arrays import without_subclass
 from ..sampling.rng import RNG
 
 
@@ -38,7 +38,7 @@ class _Pooled:
         return [*cls.defaults]
 
     def aggregate(self, experiment_samples: Any, bounds: tuple[float, float]) -> Tensor:
-        samples = as_plain_tensor(experiment_samples)
+        samples = without_subclass(experiment_samples)
         _checks.floating("experiment_samples", samples)
         if samples.ndim not in (2, 3):
             raise ValueError(f"experiment_samples: got shape {tuple(samples.shape)}, wanted (S, M) or (S, M, classes)")

@@ -69,7 +69,7 @@ class Auditor:
     ) -> Audit:
         # relevant: (Q,)
         queries = draw_queries(len(relevant), self.size, self.seed, relevant.device)
-        sample = inputs.of_queries(queries)
+        sample = inputs.select_queries(queries)
         # The depth for all queries, not for the sample.
         k = max(int(relevant.max()), 1) if self.k == "max_bin_count" and len(relevant) else self.k
         scorer = QueryScorer(self.search, k, "scores", False)
@@ -96,9 +96,9 @@ def recall_at_each_k(exact: Tensor, approximate: Tensor) -> Tensor:
 def recall_estimate(audit: Audit, count: int, confidence: float) -> Estimate:
     # ->  (K,) each
     """Estimate the recall of the search at every k, over all queries."""
-    valid = ~audit.found.isnan()
-    mean = audit.found.nanmean(0)
-    deviation = (audit.found - mean).where(valid, 0)
+    valid = ~audit.recall.isnan()
+    mean = audit.recall.nanmean(0)
+    deviation = (audit.recall - mean).where(valid, 0)
     estimate = interval_around(mean, deviation, valid.sum(0), 0.5, mean.new_tensor(count), confidence)
     return Estimate(*(value.clamp(0, 1) for value in estimate))
 

@@ -15,7 +15,7 @@ from ... import _checks
 from ..._distributed import raise_on_all_ranks as raise_on_all_ranks
 from ...uncertainty.engine.intervals import interval as intervals
 from ...uncertainty.engine.intervals import with_values
-from ...uncertainty.engine.resampling import Joined, together
+from ...uncertainty.engine.resampling import Joined, combine
 from ...uncertainty.engine.weights import ItemNames, check_draws
 from ...uncertainty.results.estimates import Estimate, check_confidence
 from ..clusters.communicator import GroupCommunicator
@@ -177,7 +177,7 @@ class AccuracyCalculator(MetricMethods, EmbeddingMetric):
         If ranks differ in an option, all raise a ValueError that names it; if one fails, the others raise a
         RuntimeError that names the rank, and the group remains usable.
         """
-        inputs, queries = self.kept()
+        inputs, queries = self.stored_inputs()
         inputs = with_options(inputs, ignore=self.ignore, gains=self.gains)
         functions = self.original_function_dict
         values, evaluation = self._evaluate(tuple(functions), inputs, functools.partial(call_functions, functions))
@@ -251,7 +251,7 @@ class AccuracyCalculator(MetricMethods, EmbeddingMetric):
             if sample_queries is not None:
                 unsupported = [name for name in names if self._needs_clusters(name)]
                 sample = draw_scored_queries(len(inputs.query_labels), sample_queries, sample_seed, device, unsupported)
-                inputs = inputs.of_queries(sample)
+                inputs = inputs.select_queries(sample)
             values, evaluation = self._evaluate(
                 names, inputs, lambda metric_args: self._get_accuracy(functions, **metric_args)
             )
@@ -289,7 +289,7 @@ class AccuracyCalculator(MetricMethods, EmbeddingMetric):
         evaluation = self._latest()
         if evaluation.population is None or groups is not None or evaluation.queries.names.groups is not None:
             return result
-        size = len(evaluation.queries.names.numbers)
+        size = len(evaluation.queries.names.ids)
         return {
             name: finite_population_interval(estimate, size, evaluation.population) for name, estimate in result.items()
         }
@@ -339,7 +339,7 @@ class AccuracyCalculator(MetricMethods, EmbeddingMetric):
             ranges = {name: (1.0, torch.inf) if name.startswith("mean_rank") else (0.0, 1.0) for name in means}
             items = items_of_several(means, names, evaluation.labels[suffix], classes, self.average, ranges)
             levels.append(items.resampled(*options))
-        return together(levels, functools.partial(functools.reduce, operator.or_))
+        return combine(levels, functools.partial(functools.reduce, operator.or_))
 
     def _direction(self, name: str) -> bool | None:
         return not name.startswith("mean_rank")
@@ -351,8 +351,8 @@ class AccuracyCalculator(MetricMethods, EmbeddingMetric):
     def _sharded_clusters(self, inputs: RetrievalInputs) -> Tensor:
         # ->  (Q,) int64
         """Return the clusters of the rows of all processes, without gathering the rows."""
-        assert isinstance(self.kmeans_func, TorchKMeans) and inputs.spread is not None  # else rows are gathered
-        comm = GroupCommunicator(inputs.spread)
+        assert isinstance(self.kmeans_func, TorchKMeans) and inputs.layout is not None  # else rows are gathered
+        comm = GroupCommunicator(inputs.layout)
         return comm.all_gather(self.kmeans_func.clusters(inputs.query, len(inputs.query_labels.unique(dim=0)), comm))
 
     def _evaluate(
@@ -397,7 +397,7 @@ class AccuracyCalculator(MetricMethods, EmbeddingMetric):
             scores, ranks, nearest = self._scores(built_in, ranked, inputs, relevant, neighbours)
             args |= {"scores": scores, "classes": Classes.of(inputs.query_labels, scored)}
             if len(lone) and any(map(self._needs_clusters, names)):
-                is_gathered = inputs.spread is None
+                is_gathered = inputs.layout is None
                 args["cluster_labels"] = (
                     self.get_cluster_labels(**args) if is_gathered else self._sharded_clusters(inputs)
                 )

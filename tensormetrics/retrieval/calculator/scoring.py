@@ -27,13 +27,13 @@ class Audit(NamedTuple):
     """Results of an exact search for a sample of the queries.
 
     queries: (A,) int64, indices of the queries, ascending.
-    found: (A, K) float64, recall of a query's k nearest references among the first k of the approximate search, for
+    recall: (A, K) float64, recall of a query's k nearest references among the first k of the approximate search, for
         k = 1, ..., K; NaN without references.
     exact: metric -> (A,) float64, their exact scores.
     """
 
     queries: Tensor
-    found: Tensor
+    recall: Tensor
     exact: dict[str, Tensor]
 
 
@@ -129,12 +129,12 @@ class QueryScorer:
         if ranked and longest:
             depth = needed_depth(ranked, self.k, longest, available)
             tiles = self.search.tiles(inputs, relevant, depth, neighbours)
-            queries = len(inputs.query if inputs.spread else relevant)
+            queries = len(inputs.query if inputs.layout else relevant)
             tiles = _with_progress(tiles, queries) if self.progress else tiles
             if self.keep == "all":
                 tiles = list(tiles)
                 ranks = joined(tiles, queries, inputs.gains is not None, depth, relevant.device)
-                ranks = gathered_ranks(ranks, inputs.spread)
+                ranks = gathered_ranks(ranks, inputs.layout)
             values = query_scores([score.function for score in ranked.values()], tiles, inputs)
         else:
             values = torch.full((len(ranked), len(relevant)), torch.nan, dtype=torch.float64, device=relevant.device)

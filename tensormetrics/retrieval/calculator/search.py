@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from ... import _checks
-from ..inputs import RetrievalInputs, alike, budget
+from ..inputs import RetrievalInputs, budget, promote_dtypes
 from ..ranking.positive_ranks import PositiveRanks, hits, read_off, within_depth
 from ..ranking.ranking import Ranking, Ties
 from ..ranking.sharded import tiles_of
@@ -88,9 +88,9 @@ class Search:
         memory = budget(self.memory_budget, inputs.query.device)
         is_shallow = self.ties == "index" and depth is not None and depth <= max(64, len(inputs.reference_labels) // 32)
         has_options = inputs.ignore is not None or inputs.gains is not None
-        is_shallow &= not has_options and not inputs.spread and not inputs.stream
+        is_shallow &= not has_options and not inputs.layout and not inputs.stream
         counted = None if is_shallow and 8 * (depth or 0) * len(inputs.query) <= memory else self.counted
-        description = "ranks of rows that stay where they are" if inputs.spread or inputs.stream else "ranks"
+        description = "ranks of rows that stay where they are" if inputs.layout or inputs.stream else "ranks"
         log.info(
             "%d queries, %d references, D=%d, k=%s: %s",
             len(inputs.query_labels),
@@ -185,10 +185,10 @@ def call_knn_func(knn: Callable, inputs: RetrievalInputs, k: int) -> tuple[Tenso
     """Call a `knn_func` for all queries and check its result."""
     if not k or not len(inputs.query):
         return inputs.query.new_empty(len(inputs.query), k), inputs.self_index().new_empty(len(inputs.query), k)
-    query, reference = alike(inputs.query, inputs.reference)
+    query, reference = promote_dtypes(inputs.query, inputs.reference)
     inputs = inputs._replace(query=query, reference=reference)
-    if inputs.own is not None:
-        chunks = [knn(inputs.query, k, inputs.reference, False, self_index=inputs.own)]
+    if inputs.query_index is not None:
+        chunks = [knn(inputs.query, k, inputs.reference, False, self_index=inputs.query_index)]
     else:
         chunks = [
             knn(inputs.query[rows], k, inputs.reference, includes)

@@ -22,7 +22,7 @@ from ..inputs import (
     check_self_index,
     check_squares,
     comparable_labels,
-    few_rows,
+    rows_per_chunk,
 )
 from ..sources.source import RowSource
 
@@ -97,7 +97,7 @@ def with_options(
     """Add the options that determine candidates and their gains; arrays and lists become tensors."""
     device, references = inputs.query.device, len(inputs.reference_labels)
     if any(group is not None for group in cameras):
-        inputs = inputs.without(_as_groups(cameras, (len(inputs.query_labels), references), device))
+        inputs = inputs.ignoring(_as_groups(cameras, (len(inputs.query_labels), references), device))
     if isinstance(ignore, tuple):
         names = ("ignore: query groups", "ignore: reference groups")
         ignore = tuple(as_tensor(name, group, device) for name, group in zip(names, ignore, strict=True))
@@ -105,8 +105,8 @@ def with_options(
         ignore = as_tensor("ignore", ignore, device)
     if self_index is not None:
         self_index = as_tensor("self_index", self_index, device)
-        inputs = inputs._replace(shared=0, own=check_self_index(self_index, len(inputs.query), references))
-    return inputs._replace(gains=as_gains(gains, device)).without(ignore)
+        inputs = inputs._replace(shared=0, query_index=check_self_index(self_index, len(inputs.query), references))
+    return inputs._replace(gains=as_gains(gains, device)).ignoring(ignore)
 
 
 def _as_groups(groups: tuple[Any, Any], lengths: tuple[int, int], device: torch.device) -> tuple[Tensor, Tensor]:
@@ -127,7 +127,7 @@ def _check_prefix(query: Tensor, query_labels: Tensor, reference: Tensor, refere
             "begin with the queries"
         )
     is_equal = (head_labels == query_labels).unsqueeze(-1).flatten(1).all(1)
-    for rows, *chunks in zip(*(tensor.split(few_rows(head)) for tensor in (is_equal, head, query)), strict=True):
+    for rows, *chunks in zip(*(tensor.split(rows_per_chunk(head)) for tensor in (is_equal, head, query)), strict=True):
         rows &= torch.isclose(chunks[0], chunks[1].to(head.dtype)).all(1)
     if not is_equal.all():
         raise ValueError(

@@ -104,13 +104,13 @@ class EmbeddingClusterAccuracy(EmbeddingMetric):
 
     def compute(self) -> Tensor:
         # ->  () float64
-        inputs, queries = self.kept()
+        inputs, queries = self.stored_inputs()
         classes, codes = inputs.query_labels.unique(return_inverse=True)
         if not len(codes):
             return inputs.query.new_full((), torch.nan, dtype=torch.float64)
         n_clusters = self.n_clusters or len(classes)
-        if inputs.spread is not None and isinstance(self.kmeans_func, TorchKMeans):
-            comm = GroupCommunicator(inputs.spread)
+        if inputs.layout is not None and isinstance(self.kmeans_func, TorchKMeans):
+            comm = GroupCommunicator(inputs.layout)
             clusters = comm.all_gather(self.kmeans_func.clusters(inputs.query, n_clusters, comm))
         else:
             clusters = torch.as_tensor(self.kmeans_func(inputs.query, n_clusters), device=codes.device)

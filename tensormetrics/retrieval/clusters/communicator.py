@@ -14,7 +14,7 @@ from torch import distributed as dist
 from ..._distributed import all_gather_cat, all_gather_status, all_reduce
 from ..._splitmix import mix
 from ..deterministic import argsort_by_content, content_keys
-from ..inputs import ShardLayout, few_rows
+from ..inputs import ShardLayout, rows_per_chunk
 
 
 class Communicator(Protocol):
@@ -68,7 +68,7 @@ class LocalCommunicator:
         return holds
 
     def content_order(self, x: Tensor) -> Tensor:
-        return argsort_by_content(x, few_rows(x))
+        return argsort_by_content(x, rows_per_chunk(x))
 
     def gather_rows(self, x: Tensor, indices: Tensor) -> Tensor:
         return x[indices]
@@ -81,7 +81,7 @@ class GroupCommunicator:
     """Communicator of several processes, each with a contiguous block of rows, in the order of ranks."""
 
     def __init__(self, layout: ShardLayout) -> None:
-        self.sizes, self.group, self.local_rows = layout.query, layout.group, layout.own()
+        self.sizes, self.group, self.local_rows = layout.query, layout.group, layout.local_queries()
 
     def num_rows(self, x: Tensor) -> int:
         return sum(self.sizes)
@@ -101,12 +101,12 @@ class GroupCommunicator:
         return all(all_gather_status(holds, self.group))
 
     def content_order(self, x: Tensor) -> Tensor:
-        keys, digests = (self.all_gather(part) for part in (content_keys(x, few_rows(x)), _digests(x)))
+        keys, digests = (self.all_gather(part) for part in (content_keys(x, rows_per_chunk(x)), _digests(x)))
         order = keys.argsort(stable=True)
         tied = keys[order[1:]] == keys[order[:-1]]
         if (tied & (digests[order[1:]] != digests[order[:-1]])).any():
             rows = self.all_gather(x)  # rare: different rows have equal sums
-            return argsort_by_content(rows, few_rows(rows))
+            return argsort_by_content(rows, rows_per_chunk(rows))
         return order
 
     def gather_rows(self, x: Tensor, indices: Tensor) -> Tensor:
@@ -121,5 +121,5 @@ def _digests(x: Tensor) -> Tensor:
     random: Any = torch.Generator().manual_seed(0)
     bounds = torch.iinfo(torch.int64)
     keys = torch.randint(bounds.min, bounds.max, (x.shape[1],), generator=random, device="cpu").to(x.device)
-    chunk_bits = ((chunk.double() + 0.0).view(torch.int64) for chunk in x.split(few_rows(x)))  # -0 as 0
+    chunk_bits = ((chunk.double() + 0.0).view(torch.int64) for chunk in x.split(rows_per_chunk(x)))  # -0 as 0
     return torch.cat([keys.new_empty(0), *(mix(bits + keys).sum(1) for bits in chunk_bits)])

@@ -12,7 +12,7 @@ from ..._repr import ConstructorRepr
 from ..deterministic import row_norms
 from ..inputs import as_embeddings, budget, check_finite, check_squares, class_parts, largest_of_columns
 from ..search.distance import DISTANCES
-from ..search.knn import KnownQueries, TorchKNN
+from ..search.knn import QueryCache, TorchKNN
 from .communicator import LOCAL, Communicator
 
 
@@ -94,7 +94,7 @@ class TorchKMeans(ConstructorRepr):
         order = order if sample is x else torch.arange(len(sample), device=x.device)
         starts = (self._first_centroids(sample, order, n_clusters, generator, comm) for _ in range(self.n_init))
         units = unit_of(comm.all_reduce_max(largest_of_columns(sample)))
-        cache = KnownQueries(sample, budget(None, x.device)) if len(sample) else None
+        cache = QueryCache(sample, budget(None, x.device)) if len(sample) else None
         runs = (self._run(sample, cache, order, units, start, comm) for start in starts)
         clusters, self.centroids, self.inertia, self.n_iter = min(runs, key=lambda run: run[2])
         if sample is not x:
@@ -117,7 +117,7 @@ class TorchKMeans(ConstructorRepr):
     def _run(
         self,
         x: Tensor,
-        cache: KnownQueries | None,
+        cache: QueryCache | None,
         order: Tensor,
         units: Tensor,
         centroids: Tensor,
@@ -184,9 +184,9 @@ def _unit(rows: Tensor) -> Tensor:
     return rows / torch.where(norm > 0, norm, 1.0)
 
 
-def _assign(x: Tensor, centroids: Tensor, cache: KnownQueries | None = None) -> tuple[Tensor, Tensor]:
+def _assign(x: Tensor, centroids: Tensor, cache: QueryCache | None = None) -> tuple[Tensor, Tensor]:
     # x: (N, D)  centroids: (K, D) float64  cache: of x  ->  (N,) int64, (N,) float64 squared distance
-    clusters = TorchKNN("sqeuclidean").search(x, 1, centroids, known=cache)[1][:, 0]
+    clusters = TorchKNN("sqeuclidean").search(x, 1, centroids, query_cache=cache)[1][:, 0]
     return clusters, _squared(x, torch.arange(len(x), device=x.device), centroids, clusters)
 
 

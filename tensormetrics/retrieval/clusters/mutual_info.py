@@ -104,7 +104,7 @@ def adjusted_mutual_info(
     info, class_entropy, cluster_entropy = _information(table)
     expected = expected_mutual_info(table)
     denominator = _average(class_entropy, cluster_entropy, average) - expected
-    value = _away_from_zero(info - expected) / _away_from_zero(denominator)
+    value = _bounded_from_zero(info - expected) / _bounded_from_zero(denominator)
     value = value.masked_fill((class_entropy == 0) | (cluster_entropy == 0), 0.0)
     return value.masked_fill((info == class_entropy) & (info == cluster_entropy), 1.0)
 
@@ -263,7 +263,7 @@ def _average(x: Tensor, y: Tensor, average: Average) -> Tensor:
     return torch.minimum(x, y) if average == "min" else torch.maximum(x, y)
 
 
-def _away_from_zero(x: Tensor) -> Tensor:
+def _bounded_from_zero(x: Tensor) -> Tensor:
     return torch.where(x < 0, x.clamp(max=-EPS), x.clamp(min=EPS))
 
 

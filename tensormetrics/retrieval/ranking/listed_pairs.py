@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from ..search.distance import Distance
-from .pairs import Condition, Found
+from .pairs import Condition, Threshold
 
 MAX_PAIRS = {"cpu": 2**15}  # per item; for more, the bins of `Pairs` are faster than sorting
 MAX_PAIRS_ON_GPU = 2**20  # kernel launches for each item take longer than sorting
@@ -62,11 +62,11 @@ class ListedPairs:
         )
         self.total, self._same = counts[..., -1], same
 
-    def first(self, conditions: list[Condition]) -> list[Found]:
+    def first(self, conditions: list[Condition]) -> list[Threshold]:
         """Return the first point (B, ...) at which each condition holds; from there on it keeps holding."""
         return [self._first(condition(*self.through.unbind(1))) for condition in conditions]
 
-    def _first(self, holds: Tensor) -> Found:
+    def _first(self, holds: Tensor) -> Threshold:
         # holds: (B, P)
         position = (~holds).sum(-1, keepdim=True)
         exists = position < holds.shape[-1]
@@ -75,7 +75,7 @@ class ListedPairs:
             counts.gather(-1, position[:, None].expand(-1, 2, -1))[..., 0].where(exists, self.total)
             for counts in (self.below, self.through)
         )
-        return Found(self.distances.gather(-1, position).where(exists, torch.inf)[..., 0], below, through)
+        return Threshold(self.distances.gather(-1, position).where(exists, torch.inf)[..., 0], below, through)
 
     def concordance(self) -> Tensor:
         # ->  (B,) float64, NaN where all pairs are of one kind

@@ -14,7 +14,7 @@ from torch import distributed as dist
 
 from ..._distributed import all_gather_status, all_reduce, from_rank
 from ..inputs import RetrievalInputs, Stream, as_embeddings, budget, check_count, check_finite, check_squares
-from ..relevance import Comparison, Positives, Relevance, Triples, check_triples, numbered_anew, positions_among
+from ..relevance import Comparison, Positives, Relevance, Triples, check_triples, inverse_index, renumber_triples
 from ..search.backend import nearest
 from ..search.backends.sharded import merge_block
 from ..search.knn import TorchKNN
@@ -190,7 +190,7 @@ class BlockRelevance:
     def _of_blocks(self, part: Tensor) -> Iterator[tuple[Tensor, int, Positives]]:
         # part: (q,) int64  ->  positions in it, first reference, positives of the block
         inputs, labels = self.inputs, self.inputs.reference_labels
-        positions = positions_among(part, len(self.self_index))
+        positions = inverse_index(part, len(self.self_index))
         for first in range(0, len(labels), LABELS):
             block_labels = labels[first : first + LABELS]
             self_index = self.self_index[part] - first
@@ -212,7 +212,9 @@ class BlockRelevance:
             reference, torch.tensor([first, first + count], device=reference.device)
         ).tolist()
         query, reference, gain = (column[start:stop] for column in self.triples)
-        return numbered_anew((query, reference - first, gain), positions, torch.arange(count, device=positions.device))
+        return renumber_triples(
+            (query, reference - first, gain), positions, torch.arange(count, device=positions.device)
+        )
 
     def count_relevant(self) -> Tensor:
         # ->  (Q,) int64

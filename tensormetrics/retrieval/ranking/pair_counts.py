@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ..._distributed import all_gather_cat
 from ...uncertainty.engine.weights import replicate_weights
-from .pairs import Found, Pairs, Tile
+from .pairs import Pairs, Threshold, Tile
 
 SAMPLED = 2**18  # pairs of each kind that the bins are chosen from
 BINS = 512
@@ -90,12 +90,12 @@ def _all_pairs(tile: Tile) -> tuple[Tensor, Tensor]:
     return tile.pairs(torch.arange(len(tile.same), device=tile.same.device))
 
 
-def bin_starts(pairs: Pairs, far: Sequence[float], thresholds: Sequence[Found]) -> Tensor:
+def bin_starts(pairs: Pairs, far: Sequence[float], thresholds: Sequence[Threshold]) -> Tensor:
     # far: F rates in [0, 1]  ->  (B,) float64
     """Choose bins: evenly filled ones, finer around some rates of false acceptance, and one at each threshold."""
     same, different = _samples(pairs)
     rates = torch.tensor(far, dtype=torch.float64, device=same.device)
-    exact = torch.stack([threshold.at for threshold in thresholds]) if thresholds else rates[:0]
+    exact = torch.stack([threshold.distance for threshold in thresholds]) if thresholds else rates[:0]
     distinct = torch.cat([same, different]).unique()
     if len(distinct) <= BINS:
         return torch.cat([distinct, exact[exact.isfinite()]]).unique()

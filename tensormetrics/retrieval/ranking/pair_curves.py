@@ -12,7 +12,7 @@ from ...uncertainty.engine.resampling import Range, Resampled
 from ...uncertainty.engine.units import units_of_values
 from ...uncertainty.engine.weights import ItemNames, fingerprint
 from .pair_counts import DIFFERENT, SAME, PairCounts, bin_starts, count_pairs, weighted_counts
-from .pairs import Found, Pairs
+from .pairs import Pairs, Threshold
 
 
 class Curve(NamedTuple):
@@ -31,7 +31,7 @@ class Curve(NamedTuple):
         ends = torch.cat([starts, starts.new_full((1,), torch.inf)])
         return cls(accepted[..., SAME, :], accepted[..., DIFFERENT, :], ends)
 
-    def at(self, rates: Sequence[float]) -> tuple[Tensor, Tensor]:
+    def rates_at(self, rates: Sequence[float]) -> tuple[Tensor, Tensor]:
         # rates: F in [0, 1]  ->  (..., F) float64 each
         """Return the true accept rates at false accept rates of at most `rates`, and the canonical thresholds."""
         max_rates = torch.tensor(rates, dtype=torch.float64, device=self.far.device)[:, None]
@@ -67,7 +67,7 @@ def _first(holds: Tensor) -> Tensor:
 def resampled_curve(
     pairs: Pairs,
     names: ItemNames,
-    points: Callable[[Pairs], tuple[Sequence[float], list[Found]]],
+    points: Callable[[Pairs], tuple[Sequence[float], list[Threshold]]],
     read: Callable[[Curve], Any],
     value_range: Range,
     replicates: int,

@@ -25,14 +25,14 @@ _PAIR_BYTES = 96  # of a pair of a tile
 Condition = Callable[[Tensor, Tensor], Tensor]
 
 
-class Found(NamedTuple):
+class Threshold(NamedTuple):
     """Smallest distance at which a condition holds for the pairs up to it, inf if it never does.
 
-    at (...) float64, canonical; below, through (..., 2) int64: the numbers of same and different pairs that are nearer,
-    and that are nearer or at that distance.
+    distance (...) float64, canonical; below, through (..., 2) int64: the numbers of same and different pairs that are
+    nearer, and that are nearer or at that distance.
     """
 
-    at: Tensor
+    distance: Tensor
     below: Tensor
     through: Tensor
 
@@ -98,7 +98,7 @@ class Pairs:
             return self.self_index.new_zeros(2)
         return self.bins[1].sum(1)
 
-    def first(self, conditions: list[Condition]) -> list[Found]:
+    def first(self, conditions: list[Condition]) -> list[Threshold]:
         """Return the first point at which each condition holds; from there on it keeps holding."""
         ranges, histograms = [self.full_range] * len(conditions), {self.full_range: self.bins}
         pending = list(range(len(conditions))) if math.isfinite(self.error) else []
@@ -230,19 +230,19 @@ class Pairs:
         value, same, different = _sum_by_distance(*table.unbind(1)).unbind(1)
         return value, torch.stack([same, different]).long()
 
-    def _exactly(self, candidates: tuple[Tensor, ...], condition: Condition) -> Found:
+    def _exactly(self, candidates: tuple[Tensor, ...], condition: Condition) -> Threshold:
         below, value, counts = candidates  # (2,), (n,), (2, n)
         through = below[:, None] + counts.cumsum(1)
         first = int((~condition(*through)).sum())
         if first == len(value):
-            return Found(value.new_full((), torch.inf), self.total, self.total)
-        return Found(value[first], through[:, first - 1] if first else below, through[:, first])
+            return Threshold(value.new_full((), torch.inf), self.total, self.total)
+        return Threshold(value[first], through[:, first - 1] if first else below, through[:, first])
 
     def values(self, tile: Tile) -> Tensor:
         # ->  (n,) float64, within the error of canonical distances
         query = self.inputs.query[tile.rows]
         x, _ = self.filter.query(query)
-        factor, shift = (part[:, None] for part in self.filter.place(query))
+        factor, shift = (part[:, None] for part in self.filter.affine_map(query))
         values = self.filter.values(x, tile.columns).sub_(shift).div_(factor).flatten()
         return values if tile.positions is None else values[tile.positions]
 
@@ -263,7 +263,7 @@ class Pairs:
         inputs, self_index = self.inputs, self.self_index[rows, None]
         same = (inputs.query_labels[rows, None] == inputs.reference_labels[columns]).flatten()
         behind = columns.start >= min(rows.stop, inputs.shared) or rows.start >= inputs.shared
-        if behind and inputs.own is None and not isinstance(inputs.ignore, tuple):
+        if behind and inputs.query_index is None and not isinstance(inputs.ignore, tuple):
             return Tile(rows, columns, same, None)
         j = torch.arange(columns.start, columns.stop, device=self_index.device)
         # If both items are query and reference, the pair belongs to the first one's row.
@@ -279,12 +279,12 @@ class Pairs:
             [self.self_index.new_zeros((), dtype=torch.float64)] * 2,
             self.self_index.new_zeros((), dtype=torch.float64),
         )
-        for operand, (rows, of_queries) in enumerate(((self.inputs.query, True), (self.inputs.reference, False))):
+        for operand, (rows, is_query) in enumerate(((self.inputs.query, True), (self.inputs.reference, False))):
             for chunk in rows.split(max(2**20 // max(rows.shape[1], 1), 1)):
-                norm = self.filter.centred(chunk, self.distance.euclidean).norm(dim=1).amax()
+                norm = self.filter.centered(chunk, self.distance.euclidean).norm(dim=1).amax()
                 longest[operand] = torch.maximum(longest[operand], norm)
-                if of_queries:
-                    off = self.filter.query(chunk)[1] / self.filter.place(chunk)[0]
+                if is_query:
+                    off = self.filter.query(chunk)[1] / self.filter.affine_map(chunk)[0]
                     error = torch.maximum(error, off.amax())
         first, second = (float(norm) * (1 + 2.0**-40) for norm in longest)
         if self.distance.euclidean:

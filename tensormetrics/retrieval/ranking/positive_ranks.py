@@ -16,7 +16,7 @@ from ..relevance import (
     Ignore,
     Positives,
     Relevance,
-    same_kind,
+    check_label_dtypes,
     scattered,
 )
 from ..search.batch import Batch
@@ -222,10 +222,10 @@ def _batch_tiles(
         raise ValueError("ignore: got a function with leading dimensions or masks, wanted a mask (..., Q, N)")
     batch = Batch(query, reference, *masks, self_index)
     queries, size = query.shape[-2], reference.shape[-2]
-    of_item = BatchGains(gains, batch.lead, queries, size) if isinstance(gains, tuple) else None
+    of_item = BatchGains(gains, batch.batch_shape, queries, size) if isinstance(gains, tuple) else None
 
     def flat(name: str, values: Tensor, *tail: int) -> Tensor:
-        columns = values.shape[len(batch.lead) + 1 :] if name.endswith("labels") else ()
+        columns = values.shape[len(batch.batch_shape) + 1 :] if name.endswith("labels") else ()
         return batch.flattened(name, values, *tail, *columns)
 
     query_labels = flat("query_labels", query_labels, queries)
@@ -254,7 +254,7 @@ def _batch_tiles(
             else None if ignore is None else item.of_pairs(ignore),
         )  # fmt: skip
         for tile, ranks in rank_tiles(of_one_item.checked(), ranking):
-            yield item.number[tile], ranks
+            yield item.query_rows[tile], ranks
 
 
 def _ranks_of_small_items(
@@ -264,13 +264,13 @@ def _ranks_of_small_items(
     """Yield the ranks of small items, read off their sorted neighbors."""
     size, memory = reference_labels.shape[1], ranking.memory(batch.query.device)
     depth = min(ranking.depth or size, size)
-    labels = same_kind(query_labels.flatten(), reference_labels.flatten())
+    labels = check_label_dtypes(query_labels.flatten(), reference_labels.flatten())
     codes = torch.cat(labels).unique(return_inverse=True)[1] * len(batch)
     codes = codes.split([query_labels.numel(), reference_labels.numel()])
     item = torch.arange(len(batch), device=codes[0].device)[:, None]
     query_codes = (codes[0].view_as(query_labels) + item).masked_fill(~batch.query_mask, -1)
     reference_codes = (codes[1].view_as(reference_labels) + item).masked_fill(~batch.reference_mask, -2)
-    for items, order in batch.together(depth, ranking.order, ranking.exact, memory):
+    for items, order in batch.search_small_items(depth, ranking.order, ranking.exact, memory):
         self_index, is_valid, first = batch.self_index[items], batch.reference_mask[items], size * item[: len(items)]
         self_index = torch.where(
             (self_index >= 0) & is_valid.gather(1, self_index.clamp(min=0)), self_index + first, -1

@@ -13,7 +13,7 @@ from ..inputs import check_count
 from ..relevance import Positives
 from ..search import operators
 from ..search.distance import equal_rows
-from ..search.fp16_filter import HalfFilter
+from ..search.fp16_filter import Float16Filter
 from ..search.product_filter import BLOCK, Filter, Normalization, exact_float32_products
 from .ranking import TIES, Ranking
 
@@ -87,7 +87,7 @@ class RankCounter:
         # If each open entry is cheap, the float32 product is faster.
         dtype = torch.float32 if self.native else torch.float64
         allowed = memory // 2 if query.device.type == "cpu" else math.inf
-        self.filter = Filter(reference, self.distance, dtype, allowed, frame=normalization, norms=norms)
+        self.filter = Filter(reference, self.distance, dtype, allowed, normalization=normalization, norms=norms)
         self.kernels = operators.kernels(query.device, "counting")
         if self.native:
             self.rows = max(min(memory // 8 // (48 * query.shape[1] + 64), 1024), 1)
@@ -99,9 +99,9 @@ class RankCounter:
             )
 
     @functools.cached_property
-    def fp16_filter(self) -> HalfFilter:
+    def fp16_filter(self) -> Float16Filter:
         assert self.kernels is not None  # checked by the caller
-        return HalfFilter(self.filter, self.kernels, parts=2)
+        return Float16Filter(self.filter, self.kernels, parts=2)
 
     def __call__(self, rows: slice, positives: Positives) -> tuple[Tensor, Tensor | None]:
         # ->  (Q, P) int32 ascending, 0 = none, (Q, P) float64 their gains or None
@@ -131,7 +131,7 @@ class RankCounter:
     def prepare(self, query: Tensor) -> tuple[Tensor, ...]:
         # query: (Q, D)  ->  (Q, D), (Q,) factor, shift and error of the filter's values; equal for equal normalization
         x, error = self.filter.query(query)
-        return x, *self.filter.place(query), error.clamp(max=1e30) * self.exact
+        return x, *self.filter.affine_map(query), error.clamp(max=1e30) * self.exact
 
     def _measure_positives(
         self, query: Tensor, index: Tensor, gain: Tensor | None, width: int
@@ -152,16 +152,16 @@ class RankCounter:
         positives = (part.contiguous() for part in (queries.delta, queries.positive, queries.relevant, *interval))
         options = *positives, self.distance.code, TIES.index(self.ties)
         with exact_float32_products(x.device):
-            for first, rows in self.filter.pieces():
+            for first, rows in self.filter.chunks():
                 operators.count_before(x, rows, self.filter.bias, first, *excluded, *operands, *options, before)
 
-    def _count_by_kernel(self, fp16_filter: HalfFilter, queries: RankQueries, before: Tensor) -> bool:
+    def _count_by_kernel(self, fp16_filter: Float16Filter, queries: RankQueries, before: Tensor) -> bool:
         """Count all columns at once; return False if too many entries are left open."""
         from ..search.kernels.counting import counts
 
         size = queries.delta.shape[1]
         x = fp16_filter.query(queries.query)
-        factor, shift = (part[:, None] for part in fp16_filter.place(queries.query, x))
+        factor, shift = (part[:, None] for part in fp16_filter.affine_map(queries.query, x))
         center, error = queries.values(factor, shift), fp16_filter.error(x).clamp(max=1e30)[:, None] * self.exact
         low, high = (
             torch.nextafter(edge.float(), edge.new_full((), direction).float())

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch import distributed as dist
 
 from ..._distributed import all_gather_cat, all_gather_status, all_reduce, common_kind, from_rank, tensor_meta
-from ..inputs import RetrievalInputs, ShardLayout, check_squares, few_rows, finite_rows
+from ..inputs import RetrievalInputs, ShardLayout, check_squares, finite_rows, rows_per_chunk
 from ..relevance import Relevance, triples_of
 from ..search.backends.sharded import ShardedKNN
 from ..search.distance import equal_rows
@@ -34,7 +34,7 @@ def tiles_of(inputs: RetrievalInputs, ranking: Ranking) -> Iterator[tuple[slice 
     """Yield the ranks of all queries; if they are sharded, of this process's queries, numbered locally."""
     if inputs.stream is not None:
         return streamed_tiles(inputs, inputs.stream, ranking)
-    return rank_tiles(inputs, ranking) if inputs.spread is None else _sharded_tiles(inputs, ranking)
+    return rank_tiles(inputs, ranking) if inputs.layout is None else _sharded_tiles(inputs, ranking)
 
 
 @torch.no_grad()
@@ -54,10 +54,10 @@ def _sharded_tiles(inputs: RetrievalInputs, ranking: Ranking) -> Iterator[tuple[
 
 def _tiles_by_search(inputs: RetrievalInputs, ranking: Ranking, depth: int) -> Iterator[tuple[slice, PositiveRanks]]:
     layout = layout_of(inputs)
-    cache = layout.found
+    cache = layout.cache
     if "index" not in cache or cache["index"].shape[1] < depth:
         knn = ShardedKNN(layout.group, TorchKNN(ranking.distance, memory_budget=layout.memory))
-        self_index = inputs.self_index()[layout.own()]
+        self_index = inputs.self_index()[layout.local_queries()]
         cache["index"] = knn.search(inputs.query, depth, inputs.reference, self_index, layout.reference)[1]
     relevance = _relevance(inputs, ranking)
     rows = max(layout.memory // 4 // (relevance.bytes_per_query + 96 * depth), 1)
@@ -84,7 +84,7 @@ class _ShardedCounter:
         self.num_positives, self.order = torch.cat([inputs.self_index()[:0], *counts]).sort(stable=True)
         self.relevance = _relevance(inputs, ranking, self.order)
         check_squares(query=inputs.query, reference=inputs.reference)
-        self.self_index = inputs.self_index()[self.layout.own()][self.order]
+        self.self_index = inputs.self_index()[self.layout.local_queries()][self.order]
 
     def tiles(self) -> Iterator[tuple[slice | Tensor, PositiveRanks]]:
         layout, row = self.layout, self.inputs.reference[:0].element_size() * self.inputs.reference.shape[1]
@@ -174,7 +174,7 @@ class _ShardedCounter:
 
 def _relevance(inputs: RetrievalInputs, ranking: Ranking, order: Tensor | None = None) -> Relevance:
     """Return the relevance of the queries of this process, in this order."""
-    local = layout_of(inputs).own()
+    local = layout_of(inputs).local_queries()
 
     def part(of_all: Tensor) -> Tensor:
         return of_all[local] if order is None else of_all[local][order]
@@ -189,8 +189,8 @@ def _relevance(inputs: RetrievalInputs, ranking: Ranking, order: Tensor | None =
 
 
 def layout_of(inputs: RetrievalInputs) -> ShardLayout:
-    assert inputs.spread is not None  # checked by the caller
-    return inputs.spread
+    assert inputs.layout is not None  # checked by the caller
+    return inputs.layout
 
 
 def gathered_scores(scores: Tensor, layout: ShardLayout | None) -> Tensor:
@@ -214,7 +214,7 @@ def gathered_ranks(ranks: PositiveRanks, layout: ShardLayout | None) -> Positive
     return PositiveRanks(*map(gather, ranks))
 
 
-def rows_in_places(
+def gather_ordered_rows(
     inputs: list[tuple[Tensor, Tensor, int]], memory: int, group: Any
 ) -> tuple[list[tuple[Tensor, list[int]]], int]:
     # inputs: rows (n, D) of this process, or (0,) if none were given, positions (n,) int64, number of rows in total
@@ -222,7 +222,7 @@ def rows_in_places(
     """Redistribute rows in order of position; raise on all processes if rows are not finite or kinds differ."""
     reported = []
     for rows, positions, count in inputs:
-        finite = [finite_rows(chunk) for chunk in rows.split(few_rows(rows))] if len(rows) else ()
+        finite = [finite_rows(chunk) for chunk in rows.split(rows_per_chunk(rows))] if len(rows) else ()
         bad = positions[(~torch.cat([*finite])).nonzero()[:, 0]] if finite else positions
         first = int(bad[0]) if len(bad) else count
         reported.append(

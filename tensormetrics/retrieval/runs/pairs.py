@@ -88,7 +88,7 @@ class Run(Pairs):
         """Read a TREC run, with fields separated by whitespace and control characters. Errors name the line."""
         path = Path(path)
         query, document, score = split_fields(read_bytes(path), path, ("query", "-", "document", "-", "score", "-"))
-        return cls._of(*_factorize(query), document.words(), _parse_values(path, "score", score), str(path))
+        return cls._of(*_factorize(query), document.codes(), _parse_values(path, "score", score), str(path))
 
     @classmethod
     def from_scores(
@@ -155,8 +155,8 @@ class Qrels(Pairs):
         first = re.search(rb"\S[^\n]*", data)
         if first and len(first[0].split()) == 3:  # BEIR
             query, document, gain = split_fields(data, path, ("query", "document", "gain"))
-            if len(gain.places) and not gain[0].lstrip("-").isdecimal():
-                query, document, gain = query.behind(1), document.behind(1), gain.behind(1)
+            if len(gain.spans) and not gain[0].lstrip("-").isdecimal():
+                query, document, gain = query.after(1), document.after(1), gain.after(1)
         else:
             query, document, gain = split_fields(data, path, ("query", "-", "document", "gain"))
         qrels = cls.__new__(cls)
@@ -164,23 +164,23 @@ class Qrels(Pairs):
         if (values % 1 != 0).any() or (abs(values) > MAX_GAIN).any():
             invalid = np.flatnonzero((values % 1 != 0) | (abs(values) > MAX_GAIN))[0]
             raise ValueError(f"{path}: got the gain {gain[invalid]!r} for {document[invalid]!r}, wanted an integer")
-        Pairs.__init__(qrels, *_factorize(query), document.words(), values.astype(np.int64), str(path))
+        Pairs.__init__(qrels, *_factorize(query), document.codes(), values.astype(np.int64), str(path))
         return qrels
 
 
 def _parse_values(path: Path, name: str, column: Fields) -> np.ndarray:
     # ->  (n,) float64
-    values, invalid = column.numbers()
+    values, invalid = column.parse_numbers()
     invalid = np.concatenate([invalid, np.flatnonzero(np.isnan(values))])
     if len(invalid):
-        line = 1 + column.data[: column.places[invalid.min(), 0]].tobytes().count(b"\n")
+        line = 1 + column.data[: column.spans[invalid.min(), 0]].tobytes().count(b"\n")
         raise ValueError(f"{path}, line {line}: got the {name} {column[invalid.min()]!r}, wanted a number")
     return values
 
 
 def _factorize(column: Fields) -> tuple[list[str], np.ndarray]:
     # ->  distinct names in the order of their first lines, (n,) int64
-    encoded = column.words()
+    encoded = column.codes()
     new = np.ones(len(encoded), bool)
     new[1:] = (encoded[1:] != encoded[:-1]).any(1)
     firsts = np.flatnonzero(new)
@@ -216,7 +216,7 @@ def _is(kind: type, value: Any) -> bool:
 
 def _encode_names(names: Sequence[str]) -> np.ndarray:
     # ->  (n, W) uint64
-    """Encode names as integers, like `Fields.words`."""
+    """Encode names as integers, like `Fields.codes`."""
     raw = [name.encode() for name in names]
     if bad := [name for name in raw if not name or b"\0" in name]:
         raise ValueError(f"documents: got the name {bad[0]!r}, wanted at least one character and no NUL")

@@ -20,9 +20,9 @@ from ..inputs import (
     check_squares,
     class_parts,
     comparable_labels,
-    few_rows,
     finite_rows,
     largest_of_columns,
+    rows_per_chunk,
 )
 from ..ranking.sharded import gathered_scores
 from ..search.distance import DISTANCES, Distance, DistanceName
@@ -96,16 +96,16 @@ def _check_inputs(
     check_squares(query=query, reference=reference)
     if self_index is None:
         self_index = torch.full((len(query),), -1, device=query.device)
-    return RetrievalInputs(query, query_labels, reference, reference_labels, 0, own=self_index)
+    return RetrievalInputs(query, query_labels, reference, reference_labels, 0, query_index=self_index)
 
 
 @torch.no_grad()
 def checked_centroids(inputs: RetrievalInputs, distance: Distance, memory_budget: int | None) -> Tensor:
     # ->  (Q,) float64
     """Compute `nearest_centroid` of checked inputs. Sums of sharded rows are combined over ranks."""
-    layout, query, reference = inputs.spread, inputs.query, inputs.reference
+    layout, query, reference = inputs.layout, inputs.query, inputs.reference
     query_slice, reference_slice = (
-        (slice(None), slice(None)) if layout is None else (layout.own(), layout.own_references())
+        (slice(None), slice(None)) if layout is None else (layout.local_queries(), layout.local_references())
     )
     query_labels, self_index = inputs.query_labels[query_slice], inputs.self_index()[query_slice]
     scores = torch.full((len(query),), torch.nan, dtype=torch.float64, device=query.device)
@@ -121,7 +121,7 @@ def checked_centroids(inputs: RetrievalInputs, distance: Distance, memory_budget
 
     classes, codes = inputs.reference_labels.unique(return_inverse=True)
     codes = codes[reference_slice]
-    is_finite = torch.cat([finite_rows(chunk) for chunk in reference.split(few_rows(reference))])
+    is_finite = torch.cat([finite_rows(chunk) for chunk in reference.split(rows_per_chunk(reference))])
     counts = torch.zeros_like(classes, dtype=torch.int64).index_add_(0, codes, is_finite.long())
     counts = reduce(counts, dist.ReduceOp.SUM)
     units = unit_of(reduce(largest_of_columns(reference, prepare), dist.ReduceOp.MAX))
@@ -133,7 +133,7 @@ def checked_centroids(inputs: RetrievalInputs, distance: Distance, memory_budget
     if layout is None:  # else all rows are finite, and the query has the same values as its reference
         is_reference &= is_finite[self_index]
     remaining = counts[class_index] - is_reference.long()
-    for chunk in torch.arange(len(query), device=query.device).split(few_rows(query)) if len(query) else ():
+    for chunk in torch.arange(len(query), device=query.device).split(rows_per_chunk(query)) if len(query) else ():
         x, chunk_class = prepare(query[chunk]), class_index[chunk]
         self_rows = x if layout else prepare(reference[self_index[chunk]])
         removed = torch.where(is_reference[chunk, None], self_rows, 0.0)

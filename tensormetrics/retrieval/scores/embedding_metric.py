@@ -31,7 +31,7 @@ from ..inputs import (
     check_squares,
     comparable_labels,
 )
-from ..ranking.sharded import rows_in_places
+from ..ranking.sharded import gather_ordered_rows
 
 Role = Literal["both", "query", "reference"]
 ROLES: tuple[Role, ...] = get_args(Role)
@@ -53,9 +53,9 @@ class Queries(NamedTuple):
         Equal ids of a query and a reference are unrelated; equal groups are the same group.
         """
         others = ItemNames.of_rows(references, *self.reference_names)
-        ids = torch.cat([self.names.numbers, ~others.numbers[shared:]])
+        ids = torch.cat([self.names.ids, ~others.ids[shared:]])
         groups = [self.names.units if self.names.groups is None else self.names.groups]
-        groups.append(~others.numbers[shared:] if others.groups is None else others.groups[shared:])
+        groups.append(~others.ids[shared:] if others.groups is None else others.groups[shared:])
         is_grouped = self.names.groups is not None or others.groups is not None
         return ItemNames(ids, torch.cat(groups) if is_grouped else None)
 
@@ -70,7 +70,7 @@ class Queries(NamedTuple):
         if isinstance(groups, Mapping):
             return self._mapped(groups)
         try:
-            codes = units("groups", groups, self.num_rows, self.names.numbers.device)
+            codes = units("groups", groups, self.num_rows, self.names.ids.device)
         except ValueError as error:
             hint = "" if self.rows is None else "; of items with ids, pass a mapping from id to group"
             raise ValueError(f"{error}{hint}") from error
@@ -79,7 +79,7 @@ class Queries(NamedTuple):
     def _mapped(self, groups: Mapping[Any, Any]) -> Tensor:
         if self.rows is None:
             raise ValueError("groups: got a mapping, but the items have no ids; give update some, or pass a sequence")
-        ids, device = self.names.numbers, self.names.numbers.device
+        ids, device = self.names.ids, self.names.ids.device
         keys = units("groups", list(groups), len(groups), device)
         values = units("groups", list(groups.values()), len(groups), device)
         keys, order = keys.sort()
@@ -115,11 +115,12 @@ class EmbeddingOptions(StoreOptions, total=False):
 
 
 class EmbeddingMetric(Metric):
-    """Base class of metrics that keep the embeddings and labels of every update, in order; `compute` calls `kept`.
+    """Base class of metrics that keep the embeddings and labels of every update, in order.
 
-    Subclasses have the same states, so that in a MetricCollection they form one compute group and keep one copy.
-    `store_dtype`, for example torch.float16, is the dtype in which embeddings are kept; default that of the input.
-    `update` never synchronizes with the device; `compute` and `forward`, `metric(x, labels)`, search and do.
+    `compute` reads them by `stored_inputs`. Subclasses have the same states, so that in a MetricCollection they form
+    one compute group and keep one copy. `store_dtype`, for example torch.float16, is the dtype in which embeddings are
+    kept; default that of the input. `update` never synchronizes with the device; `compute` and `forward`, `metric(x,
+    labels)`, search and do.
     """
 
     model_options = (
@@ -231,10 +232,10 @@ class EmbeddingMetric(Metric):
         return {"update": type(self).update, **options}
 
     def rows_may_stay(self) -> bool:
-        """Return whether `compute` needs only the `kept` rows of this rank; else all rows are gathered."""
+        """Return whether `compute` needs only the `stored_inputs` rows of this rank; else all rows are gathered."""
         return False
 
-    def kept(self) -> tuple[RetrievalInputs, Queries]:
+    def stored_inputs(self) -> tuple[RetrievalInputs, Queries]:
         """Return all rows kept, and the identities of the queries.
 
         ValueError if rows are not finite, or queries or references are missing.
@@ -265,7 +266,7 @@ class EmbeddingMetric(Metric):
             if any(map(any, (self._lengths["query"], self._lengths["reference"]))):
                 tables.append((reference, reference_positions, len(reference_labels)))
             allowed = budget(getattr(self, "memory_budget", None), query.device)
-            sharded, memory = rows_in_places(tables, allowed, group)
+            sharded, memory = gather_ordered_rows(tables, allowed, group)
             (query, query_sizes), (reference, reference_sizes) = sharded[0], sharded[-1]
             layout = ShardLayout(query_sizes, reference_sizes, group, memory, {})
             check_squares(**{f"embeddings of rank {dist.get_rank(group)}": query})
@@ -288,7 +289,7 @@ class EmbeddingMetric(Metric):
             raise ValueError("cameras: got some for a part of the rows, wanted them in every update or in none")
         shared = len(both.labels)
         return RetrievalInputs(
-            query, query_labels, reference, reference_labels, shared, cameras, spread=layout
+            query, query_labels, reference, reference_labels, shared, cameras, layout=layout
         ), identities
 
     def _rows(self, role: str) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:

@@ -59,12 +59,12 @@ def query_scores(
 ) -> Tensor:
     # ->  (F, Q) float64
     """Apply every function to the ranks of all queries, tile by tile; only the scores are kept."""
-    local_queries = inputs.query_labels if inputs.spread is None else inputs.query  # each rank scores its local queries
+    local_queries = inputs.query_labels if inputs.layout is None else inputs.query  # each rank scores its local queries
     scores = local_queries.new_empty(len(functions), len(local_queries), dtype=torch.float64)
     for rows, ranks in tiles:
         for score, function in zip(scores, functions, strict=True):
             score[rows] = function(ranks)
-    return gathered_scores(scores, inputs.spread)
+    return gathered_scores(scores, inputs.layout)
 
 
 def scored_queries(lone: Tensor, on_lone: str) -> Tensor:
@@ -304,8 +304,8 @@ class QueryMetric(EmbeddingMetric):
 
     def compute(self) -> Any:
         # ->  () float64, or the shape of `average`; for several scores a dictionary by name
-        inputs, queries = self.kept()
-        inputs = inputs._replace(gains=as_gains(self.gains, inputs.query.device)).without(self.ignore)
+        inputs, queries = self.stored_inputs()
+        inputs = inputs._replace(gains=as_gains(self.gains, inputs.query.device)).ignoring(self.ignore)
         scores, lone = self.scores(inputs)
         names = tuple(self.score) if isinstance(self.score, Mapping) else None
         scored = scored_queries(lone, self.on_lone)

@@ -29,7 +29,7 @@ from ..inputs import (
 )
 from ..ranking.listed_pairs import PAIR, ListedPairs, may_be_listed, number_of_pairs
 from ..ranking.pair_curves import Curve, resampled_curve
-from ..ranking.pairs import Condition, Found, Pairs
+from ..ranking.pairs import Condition, Pairs, Threshold
 from ..search.distance import DISTANCES, DistanceName
 from .embedding_metric import EmbeddingMetric, EmbeddingOptions
 
@@ -184,12 +184,12 @@ def _points(pairs: Pairs | ListedPairs, far: Sequence[float], distance: Distance
         return (pairs.total.new_full((*pairs.total.shape[:-1], len(far)), nan, dtype=torch.float64),) * 3
     points = _accept_points(pairs, far)
     accepted = torch.stack([point.below for point in points], -2).double() / pairs.total[..., None, :]
-    threshold = DISTANCES[distance].from_canonical(torch.stack([point.at for point in points], -1))
+    threshold = DISTANCES[distance].from_canonical(torch.stack([point.distance for point in points], -1))
     tar, far_reached = accepted.unbind(-1)
     return far_reached.where(is_known, nan), tar.where(is_known, nan), threshold.where(is_known, nan)
 
 
-def _accept_points(pairs: Pairs | ListedPairs, far: Sequence[float]) -> list[Found]:
+def _accept_points(pairs: Pairs | ListedPairs, far: Sequence[float]) -> list[Threshold]:
     """Return the distances at which the fraction of accepted pairs of different labels first exceeds each rate."""
     different = pairs.total[..., 1, None].double()
 
@@ -199,7 +199,7 @@ def _accept_points(pairs: Pairs | ListedPairs, far: Sequence[float]) -> list[Fou
     return pairs.first([exceeds(rate) for rate in far])
 
 
-def _equal_error_point(pairs: Pairs | ListedPairs) -> Found:
+def _equal_error_point(pairs: Pairs | ListedPairs) -> Threshold:
     same, different = pairs.total[..., None].double().unbind(-2)
     (point,) = pairs.first([lambda a, b: a.double() / same + b.double() / different >= 1])
     return point
@@ -319,12 +319,12 @@ class PairMetric(EmbeddingMetric):
     def read(self, curve: Curve) -> Any:
         """Compute the score of a curve, or of a batch of curves."""
 
-    def points(self, pairs: Pairs) -> tuple[Sequence[float], list[Found]]:
+    def points(self, pairs: Pairs) -> tuple[Sequence[float], list[Threshold]]:
         """Return the false accept rates that the score depends on, and the points where the curve must be exact."""
         return (), []
 
     def pairs(self) -> Pairs:
-        return self._pairs_of(self.kept()[0])
+        return self._pairs_of(self.stored_inputs()[0])
 
     def _pairs_of(self, inputs: RetrievalInputs) -> Pairs:
         several = self._is_synced and dist.is_initialized() and dist.get_world_size(self.process_group) > 1
@@ -332,7 +332,7 @@ class PairMetric(EmbeddingMetric):
 
     def _resampled_sums(self, replicates: int | None, seed: int | None) -> Resampled:
         replicates, seed = check_draws(replicates, seed)
-        inputs, queries = self.kept()
+        inputs, queries = self.stored_inputs()
         pairs, names = self._pairs_of(inputs), queries.names_of_items(inputs.shared, inputs.reference_labels)
         return resampled_curve(pairs, names, self.points, self.read, self.value_range(), replicates, seed)
 
@@ -346,7 +346,7 @@ class EqualErrorRate(PairMetric):
     def compute(self) -> Tensor:
         return _equal_error(self.pairs())
 
-    def points(self, pairs: Pairs) -> tuple[Sequence[float], list[Found]]:
+    def points(self, pairs: Pairs) -> tuple[Sequence[float], list[Threshold]]:
         point = _equal_error_point(pairs)
         return (float(point.below[1] / pairs.total[1]),), [point]
 
@@ -379,11 +379,11 @@ class TARAtFAR(PairMetric):
         rates = _points(self.pairs(), self._rates, self.distance)[1]
         return rates if isinstance(self.far, tuple) else rates[0]
 
-    def points(self, pairs: Pairs) -> tuple[Sequence[float], list[Found]]:
+    def points(self, pairs: Pairs) -> tuple[Sequence[float], list[Threshold]]:
         return self._rates, _accept_points(pairs, self._rates)
 
     def read(self, curve: Curve) -> Tensor:
-        rates = curve.at(self._rates)[0]
+        rates = curve.rates_at(self._rates)[0]
         return rates if isinstance(self.far, tuple) else rates[..., 0]
 
 
@@ -425,11 +425,11 @@ class PairwiseROC(PairMetric):
     def compute(self) -> OperatingPoints:
         return OperatingPoints(*_points(self.pairs(), self.far, self.distance))
 
-    def points(self, pairs: Pairs) -> tuple[Sequence[float], list[Found]]:
+    def points(self, pairs: Pairs) -> tuple[Sequence[float], list[Threshold]]:
         return self.far, _accept_points(pairs, self.far)
 
     def read(self, curve: Curve) -> dict[str, Tensor]:
-        tar, threshold = curve.at(self.far)
+        tar, threshold = curve.rates_at(self.far)
         return {"tar": tar, "threshold": DISTANCES[self.distance].from_canonical(threshold)}
 
     def value_range(self) -> tuple[Tensor, Tensor]:

@@ -28,7 +28,7 @@ class SearchArguments(NamedTuple):
     ignored: Tensor | None  # (Q, R) bool
 
 
-def asked_of(
+def checked_arguments(
     query: Tensor,
     k: int,
     reference: Tensor,
@@ -50,12 +50,12 @@ def search_arguments(
     reference: Tensor,
     ref_includes_query: bool,
     self_index: Tensor | None,
-    most: int | None = None,
+    max_references: int | None = None,
 ) -> tuple[Tensor, int, Tensor, Tensor | None]:
     # query: (Q, D)  reference: (R, D)  self_index: (Q,) integer  ->  (Q, D) floating, k, (R, D) floating, (Q,) int64
     """Check the arguments of a search. The self_index is returned for `ref_includes_query` as well.
 
-    `most` is the number of references that a self_index may refer to; None: the number of these references.
+    `max_references` is the number of references that a self_index may refer to; None: the number of these references.
     """
     k = _checks.check_int("k", k, 1)
     query, reference = as_embeddings("query", query), as_embeddings("reference", reference)
@@ -66,7 +66,12 @@ def search_arguments(
             "wanted the same number of columns"
         )
     if self_index is not None:
-        return query, k, reference, check_self_index(self_index, len(query), len(reference) if most is None else most)
+        return (
+            query,
+            k,
+            reference,
+            check_self_index(self_index, len(query), len(reference) if max_references is None else max_references),
+        )
     index = first_references(len(query), len(reference), query.device) if ref_includes_query else None
     return query, k, reference, index
 
@@ -82,7 +87,7 @@ def first_references(queries: int, references: int, device: torch.device) -> Ten
     return torch.arange(queries, device=device)
 
 
-def most_ignored(ignored: Tensor | None) -> int:
+def max_ignored(ignored: Tensor | None) -> int:
     """Return the number of additional neighbors to search, since ignored ones are dropped. Synchronizes the device."""
     return 0 if ignored is None or not len(ignored) else int(ignored.sum(1).max())
 

@@ -8,10 +8,10 @@ from torch import Tensor
 
 from ... import _checks
 from ..inputs import as_embeddings, check_self_index, check_squares, finite_rows
-from ..relevance import BatchGains, Triples, numbered_anew, positions_among
+from ..relevance import BatchGains, Triples, inverse_index, renumber_triples
 from .distance import Distance
 from .product_filter import Filter
-from .stages import certify_topk, kept_of
+from .stages import candidate_count, certify_topk
 
 SMALL = 2**16  # maximal number of pairs of an item that is searched together with others
 
@@ -23,7 +23,7 @@ class Item:
         # query_mask: (B, Q) bool  reference_mask: (B, N) bool
         self.item, self.queries = item, query_mask.shape[1]
         self.query, self.reference = (mask[item].nonzero()[:, 0] for mask in (query_mask, reference_mask))
-        self.number = item * query_mask.shape[1] + self.query  # among the queries of all items
+        self.query_rows = item * query_mask.shape[1] + self.query  # among the queries of all items
         self.compact_index = torch.where(reference_mask[item], reference_mask[item].cumsum(0) - 1, -1)
 
     def of_query(self, values: Tensor) -> Tensor:
@@ -40,7 +40,7 @@ class Item:
 
     def of_triples(self, gains: BatchGains) -> Triples:
         """Select the triples of valid pairs."""
-        return numbered_anew(gains(self.item), positions_among(self.query, self.queries), self.compact_index)
+        return renumber_triples(gains(self.item), inverse_index(self.query, self.queries), self.compact_index)
 
     def index(self, index: Tensor) -> Tensor:
         # index: (B, Q) int64 into all references, -1 if none  ->  (q,) into the valid ones
@@ -68,8 +68,8 @@ class Batch:
         # query: (..., Q, D)  reference: (..., N, D)  query_mask, self_index: (..., Q)  reference_mask: (..., N)
         for name, rows in (("query", query), ("reference", reference)):
             _checks.shape(name, rows, "...", "N", "D")
-        self.lead = query.shape[:-2]
-        if reference.shape[:-2] != self.lead or reference.shape[-1] != query.shape[-1]:
+        self.batch_shape = query.shape[:-2]
+        if reference.shape[:-2] != self.batch_shape or reference.shape[-1] != query.shape[-1]:
             raise ValueError(
                 f"query and reference: got shapes {tuple(query.shape)} and {tuple(reference.shape)}, "
                 "wanted the same leading dimensions and columns"
@@ -82,7 +82,7 @@ class Batch:
             self_index=self_index,
         )
         self.query, self.reference = (
-            as_embeddings(name, rows.flatten(0, -2)).view(self.lead.numel(), *rows.shape[-2:])
+            as_embeddings(name, rows.flatten(0, -2)).view(self.batch_shape.numel(), *rows.shape[-2:])
             for name, rows in (("query", query), ("reference", reference))
         )
         self.query_mask = self._mask("query_mask", query_mask, self.query)
@@ -106,13 +106,13 @@ class Batch:
 
     def flattened(self, name: str, values: Tensor, *tail: int | str) -> Tensor:
         # values: (..., *tail)  ->  (B, *tail)
-        _checks.shape(name, values, *self.lead, *tail)
-        return values.reshape(len(self), *values.shape[len(self.lead) :])
+        _checks.shape(name, values, *self.batch_shape, *tail)
+        return values.reshape(len(self), *values.shape[len(self.batch_shape) :])
 
     def item(self, item: int) -> Item:
         return Item(item, self.query_mask, self.reference_mask)
 
-    def together(
+    def search_small_items(
         self, k: int, distance: Distance, exact: bool, memory: int, ignored: Tensor | None = None
     ) -> Iterator[tuple[Tensor, Tensor]]:
         # ignored: (B, Q, N) bool  ->  (b,) int64 items, (b, Q, k) int64 into the references of an item, -1 if none
@@ -152,7 +152,7 @@ class Batch:
         masked = torch.arange(size, device=x.device) == self.self_index[items, :, None]
         masked |= ~(valid[0][..., None] & valid[1][:, None])
         values.masked_fill_(masked if ignored is None else masked | ignored[items], torch.inf)
-        values, columns = values.topk(kept_of(k, size, exact), largest=False)
+        values, columns = values.topk(candidate_count(k, size, exact), largest=False)
         first = size * torch.arange(count, device=x.device)[:, None, None]
         deltas = functools.partial(distance.of_pairs, query, reference, memory=memory // 4)
         flat = values.flatten(0, 1), (columns + first).flatten(0, 1)

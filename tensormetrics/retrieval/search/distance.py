@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ... import _checks, _native
 from ..deterministic import halving_sum, row_norms, sqrt
-from ..inputs import alike
+from ..inputs import promote_dtypes
 from . import operators
 
 DistanceName = Literal["l2", "sqeuclidean", "ip", "cosine"]
@@ -129,7 +129,7 @@ class FunctionDistance:
 
     def __call__(self, query: Tensor, reference: Tensor) -> Tensor:
         # query: (Q, D)  reference: (R, D)  ->  (Q, R)
-        values = self.function(*alike(query, reference))
+        values = self.function(*promote_dtypes(query, reference))
         _checks.shape("result of distance", values, len(query), len(reference))
         return values
 

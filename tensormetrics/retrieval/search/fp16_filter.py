@@ -18,7 +18,7 @@ _EPS = 2.0**-24  # unit roundoff of float32, in which products are accumulated
 _ROUND_UP = 1 + 2.0**-19  # exceeds the rounding error of evaluating a bound in float32
 
 
-class HalfFilter:
+class Float16Filter:
     """References as float16, with an error bound of their products.
 
     The value of a pair is `bias - factor * product`: a power of two times the canonical distance, up to a constant of
@@ -48,7 +48,7 @@ class HalfFilter:
 
     def _by_kernel(self, prepare: ModuleType) -> Prepared:
         filter_, kernels = self.filter, self.kernels
-        inputs = filter_.reference, filter_.centre, filter_.norms, filter_.hidden, filter_.sizes
+        inputs = filter_.reference, filter_.center, filter_.norms, filter_.nonfinite, filter_.sizes
         layout = kernels.BLOCK, kernels.STRIDE, self.size, self.width
         return prepare.references(*inputs, *self._options(), *layout)
 
@@ -71,7 +71,7 @@ class HalfFilter:
         step = rows_at_once(reference)
         for start in range(0, count, step):
             part = slice(start, start + step)
-            rows, nonfinite = filter_.centred(reference[ordered[part]]), filter_.hidden[ordered[part]]
+            rows, nonfinite = filter_.centered(reference[ordered[part]]), filter_.nonfinite[ordered[part]]
             rows = rows.masked_fill(nonfinite[:, None], 0.0) * (filter_.scale * _LIFT)
             chunk = table.new_zeros(len(rows), table.shape[1])
             sizes[:, positions[part]] = self._store(rows, chunk, (1, 0, 1))
@@ -103,9 +103,9 @@ class HalfFilter:
         # rows: (Q, D)
         filter_, size = self.filter, self.padded_rows(len(rows))
         if self.prepare:
-            inputs = rows, filter_.centre, filter_.sizes, self.low
+            inputs = rows, filter_.center, filter_.sizes, self.low
             return self.prepare.queries(*inputs, *self._options(), size, self.width)
-        x = filter_.centred(rows, self.euclidean)
+        x = filter_.centered(rows, self.euclidean)
         norm = x.norm(dim=1)
         query_scale = None if self.euclidean else power_of_two(norm)
         scale = _LIFT * (filter_.scale if query_scale is None else query_scale)
@@ -119,7 +119,7 @@ class HalfFilter:
     @functools.cached_property
     def as_queries(self) -> Float16Queries:
         """References in their stored order as queries of Euclidean distances; for one part."""
-        return Float16Queries(self.rows, self._self_left, ~self.filter.hidden)
+        return Float16Queries(self.rows, self._self_left, ~self.filter.nonfinite)
 
     def _left(self, sizes: Tensor, low: Tensor) -> Tensor:
         # sizes: (4, Q)  low: (1,)  ->  (3, Q)
@@ -141,10 +141,10 @@ class HalfFilter:
         rounded, lost, ref_error = self.right.double().amax(1)
         return torch.where(queries.is_bounded, query_loss * rounded + length * lost + ref_error + twice / 2, torch.inf)
 
-    def place(self, rows: Tensor, queries: Float16Queries) -> tuple[Tensor, Tensor]:
+    def affine_map(self, rows: Tensor, queries: Float16Queries) -> tuple[Tensor, Tensor]:
         # rows: (Q, D), from which the queries were prepared  ->  (Q,), (Q,) float64
         """Return the factor and shift that map canonical distances to values."""
-        factor, shift = self.filter.place(rows, queries.scale)
+        factor, shift = self.filter.affine_map(rows, queries.scale)
         return factor * _LIFT**2, shift * _LIFT**2
 
 

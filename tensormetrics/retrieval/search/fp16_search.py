@@ -5,7 +5,7 @@ from types import ModuleType
 import torch
 from torch import Tensor
 
-from .references import KnownQueries, References
+from .references import QueryCache, References
 from .stages import Queries
 
 
@@ -25,7 +25,7 @@ class Float16Search:
         memory: int,
         kernels: ModuleType,
         is_self_search: bool,
-        query_cache: KnownQueries | None = None,
+        query_cache: QueryCache | None = None,
     ) -> None:
         # is_self_search: query i is reference i  query_cache: prepared queries
         self.references = references

@@ -18,7 +18,7 @@ from .backend import Candidates, first_references, search_arguments
 from .batch import Batch
 from .distance import DISTANCES, Distance, DistanceName, FunctionDistance, distance_of
 from .nearest import FunctionSearch, NearestSearch
-from .references import KnownQueries as KnownQueries
+from .references import QueryCache as QueryCache
 from .references import References
 
 
@@ -235,7 +235,7 @@ class TorchKNN(ConstructorRepr):
         distance = self.order
         if isinstance(distance, Distance):
             count, memory = min(k, size), budget(self.memory_budget, indices.device)
-            for items, nearest in batch.together(count, distance, self.exact, memory, ignored):
+            for items, nearest in batch.search_small_items(count, distance, self.exact, memory, ignored):
                 remaining[items] = False
                 indices.view(len(batch), queries, k)[items, :, :count] = nearest
                 if with_distances:
@@ -249,9 +249,9 @@ class TorchKNN(ConstructorRepr):
             if isinstance(distance, Distance):
                 check_squares(query=query)
             values, index = self.search(query, k, self._prepared(reference), self_index, masked, with_distances)
-            indices[item.number] = item.original(index)
+            indices[item.query_rows] = item.original(index)
             if with_distances:
-                distances[item.number] = values
+                distances[item.query_rows] = values
         return distances, indices
 
     @torch.no_grad()
@@ -260,20 +260,20 @@ class TorchKNN(ConstructorRepr):
         query: Tensor,
         k: int,
         references: References | Tensor,
-        own: Tensor | None = None,
+        self_index: Tensor | None = None,
         ignore: Tensor | Callable[[slice], Tensor] | None = None,
         with_distances: bool = False,
-        known: KnownQueries | None = None,
+        query_cache: QueryCache | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """Return the neighbors of checked rows; `own` is the self_index, `known` caches the queries.
+        """Return the neighbors of checked rows; `query_cache` holds prepared queries.
 
-        Shapes: query: (Q, D); references: (R, D); own: (Q,) int64 -> (Q, k) floating, or (Q, 0) without distances, (Q,
-        k) int64.
+        Shapes: query: (Q, D); references: (R, D); self_index: (Q,) int64 -> (Q, k) floating, or (Q, 0) without
+        distances, (Q, k) int64.
         """
         distance = self.order
         reference = _rows_of(references)
-        if own is None:
-            own = torch.full((len(query),), -1, device=query.device)
+        if self_index is None:
+            self_index = torch.full((len(query),), -1, device=query.device)
         _checks.same_device(query=query, ignore=ignore if isinstance(ignore, Tensor) else None)
         ignored = rows_of("ignore", ignore, (len(query), len(reference)))
         distances, indices = self._missing(len(query), k, query, reference, with_distances)
@@ -283,12 +283,12 @@ class TorchKNN(ConstructorRepr):
         memory = budget(self.memory_budget, query.device)
         search: FunctionSearch | NearestSearch
         if isinstance(distance, FunctionDistance):
-            search = FunctionSearch(query, own, count, reference, distance, memory)
+            search = FunctionSearch(query, self_index, count, reference, distance, memory)
         else:
             if isinstance(references, Tensor):
-                references = References(references, distance, known.normalization if known else None)
+                references = References(references, distance, query_cache.normalization if query_cache else None)
             ignoring = ignored is not None
-            search = NearestSearch(query, own, count, references, memory, self.exact, ignoring, known)
+            search = NearestSearch(query, self_index, count, references, memory, self.exact, ignoring, query_cache)
         rows = min(search.rows, max(memory // 4 // len(reference), 1)) if ignored else search.rows
         for start in range(0, len(query), rows):
             tile = slice(start, min(start + rows, len(query)))

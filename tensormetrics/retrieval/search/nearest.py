@@ -9,7 +9,7 @@ from .distance import FunctionDistance
 from .fp16_search import Float16Search
 from .int16.search import Int16Search
 from .product_filter import BLOCK
-from .references import KnownQueries, References
+from .references import QueryCache, References
 from .stages import (
     ExhaustiveStage,
     Float64Stage,
@@ -17,7 +17,7 @@ from .stages import (
     Queries,
     SearchProblem,
     SearchStage,
-    kept_of,
+    candidate_count,
     sorted_columns,
 )
 from .topk import SymmetricTopK
@@ -39,7 +39,7 @@ class NearestSearch:
         memory: int,
         exact: bool = True,
         ignoring: bool = False,
-        query_cache: KnownQueries | None = None,
+        query_cache: QueryCache | None = None,
     ) -> None:
         # query: (Q, D)  self_index: (Q,) int64, -1 if none  ignoring: calls pass `ignored`
         # query_cache: the prepared queries, whose normalization the references share
@@ -47,7 +47,7 @@ class NearestSearch:
         native = operators.selects(query.device)
         wide = torch.float64 in (query.dtype, references.rows.dtype)
         dtype = query_cache.dtype if query_cache else torch.float64 if wide else torch.float32
-        num_candidates = kept_of(k, len(references), exact)
+        num_candidates = candidate_count(k, len(references), exact)
         row = 128 * num_candidates + 48 * query.shape[1]
         if native:
             columns, rows = 0, max(min(memory // 8 // row, 4096), 1)

@@ -40,64 +40,64 @@ _canonical_pairs = define(
     _pairs,
     Operator("nearest", "exact distances of listed pairs, in TorchKNN and positive_ranks", 60),
 )
-# x: (Q, D), rows: (C, D) of references first, first + 1, ..., and bias: (R,) give the filter values; own: (Q,), the
-# reference to exclude, ignored: (Q, R) bool. State of each query: keys (Q, capacity, 2), an entry packed into two
-# numbers of the dtype of the values; number (Q,) int32, the count of entries; limit (Q,) of that dtype. With
-# start >= 0, there are keys of all references, query q is reference start + q, and a value is also an entry of its
-# reference if that follows the queries.
+# x: (Q, D), rows: (C, D) of references first, first + 1, ..., and bias: (R,) give the filter values; self_index: (Q,),
+# the reference to exclude, ignored: (Q, R) bool. State of each query: keys (Q, capacity, 2), an entry packed into two
+# numbers of the dtype of the values; count (Q,) int32, of entries; limit (Q,) of that dtype. With start >= 0, there are
+# keys of all references, query q is reference start + q, and a value is also an entry of its reference if that follows
+# the queries.
 _update_topk = define(
-    "update_topk(Tensor x, Tensor rows, Tensor bias, int first, Tensor own, Tensor? ignored, Tensor(a!) keys, "
-    "Tensor(b!) number, Tensor(c!) limit, int kept, int start) -> ()",
+    "update_topk(Tensor x, Tensor rows, Tensor bias, int first, Tensor self_index, Tensor? ignored, Tensor(a!) keys, "
+    "Tensor(b!) count, Tensor(c!) limit, int k, int start) -> ()",
     _nothing,
     Operator("nearest", "TorchKNN and its users", 4.5),
 )
-# ->  (Q, kept) float64 ascending, (Q, kept) int64
+# ->  (Q, k) float64 ascending, (Q, k) int64
 _finalize_topk = define(
-    "finalize_topk(Tensor(a!) keys, Tensor number, Tensor limit, int kept) -> (Tensor, Tensor)",
+    "finalize_topk(Tensor(a!) keys, Tensor count, Tensor limit, int k) -> (Tensor, Tensor)",
     _sorted,
     Operator("nearest", "TorchKNN and its users", 4.5),
 )
 # x, ..., ignored: as above; query, reference: as in canonical_pairs; equal: (R,) int64, from `equal_rows`; delta,
 # index: (Q, P), sorted positives; relevant, factor, shift, error: (Q,); before: (Q, P + 1) int64.
 _count_before = define(
-    "count_before(Tensor x, Tensor rows, Tensor bias, int first, Tensor own, Tensor? ignored, Tensor query, "
+    "count_before(Tensor x, Tensor rows, Tensor bias, int first, Tensor self_index, Tensor? ignored, Tensor query, "
     "Tensor reference, Tensor equal, Tensor delta, Tensor index, Tensor relevant, Tensor factor, Tensor shift, "
     "Tensor error, int distance, int ties, Tensor(a!) before) -> ()",
     _nothing,
     Operator("nearest", "positive_ranks and scores with k=None", 8),
 )
 
-# rows: (N, D), order: (M,) int64, rows to read, -1 if none, centre: (D,) float64; written to positions first,
-# first + 1, ... of panels: (P, D', 64, 2) int16, scale: (64 P,) float32, sizes: (3, 64 P) float64; see `Rounded` in
-# int16/quantize.py
-_to_words = define(
-    "to_words(Tensor rows, Tensor? order, Tensor centre, float factor, Tensor(a!) panels, Tensor(b!) scale, "
+# rows: (N, D), order: (M,) int64, rows to read, -1 if none, center: (D,) float64; written to positions first,
+# first + 1, ... of panels: (P, D', 64, 2) int16, scale: (64 P,) float32, sizes: (3, 64 P) float64; see
+# `QuantizedRows` in int16/quantize.py
+_quantize_rows = define(
+    "quantize_rows(Tensor rows, Tensor? order, Tensor center, float factor, Tensor(a!) panels, Tensor(b!) scale, "
     "Tensor(c!) sizes, int first) -> ()",
     _nothing,
     Operator("nearest", "TorchKNN and its users", 5),
 )
-multiplies_words = define(
-    "multiplies_words(Tensor like) -> Tensor",
+supports_int16 = define(
+    "supports_int16(Tensor like) -> Tensor",
     lambda like: like.new_empty((), dtype=torch.bool),
     Operator("nearest", "TorchKNN and its users", 1),
 )
-# x, panels: queries and references in the layout of `Rounded`; x_scale, scale, bias, share, spread: (64 P,) float32;
-# width, slack, own: (Q,); bounds to limit: candidates of each query, see `Lists` in int16/quantize.py. With first >= 0,
-# a multiple of 64, the queries are the first references, and each product with a reference from `first` on updates the
-# lists of both rows.
+# x, panels: queries and references in the layout of `QuantizedRows`; x_scale, scale, bias, coefficient, bias_error:
+# (64 P,) float32; width, rounding_error, self_index: (Q,); bounds to limit: candidates of each query, see
+# `CandidateLists` in int16/quantize.py. With first >= 0, a multiple of 64, the queries are the first references, and
+# each product with a reference from `first` on updates the lists of both rows.
 _int16_candidates = define(
-    "int16_candidates(Tensor x, Tensor x_scale, Tensor panels, Tensor scale, Tensor bias, Tensor share, Tensor spread, "
-    "Tensor width, Tensor slack, Tensor own, Tensor(a!) bounds, Tensor(b!) column, Tensor(c!) number, "
-    "Tensor(d!) limit, int k, int first) -> ()",
+    "int16_candidates(Tensor x, Tensor x_scale, Tensor panels, Tensor scale, Tensor bias, Tensor coefficient, "
+    "Tensor bias_error, Tensor width, Tensor rounding_error, Tensor self_index, Tensor(a!) bounds, "
+    "Tensor(b!) column, Tensor(c!) list_size, Tensor(d!) limit, int k, int first) -> ()",
     _nothing,
     Operator("nearest", "TorchKNN and its users", 20),
 )
-# query: (Q, D) float64, reference: (R, D), distance: as in canonical_pairs; place: (Q,) int64, the list of each query;
-# order: (R,) int64, the reference of each column; the others as above
+# query: (Q, D) float64, reference: (R, D), distance: as in canonical_pairs; list_index: (Q,) int64, the list of each
+# query; order: (R,) int64, the reference of each column; the others as above
 # ->  (Q, k) int64, (Q, k) float64, (Q,) bool, the queries whose list is complete
 _rerank_candidates = define(
-    "rerank_candidates(Tensor query, Tensor reference, Tensor place, Tensor order, Tensor slack, "
-    "Tensor(a!) bounds, Tensor(b!) column, Tensor(c!) number, Tensor(d!) limit, int k, int distance) "
+    "rerank_candidates(Tensor query, Tensor reference, Tensor list_index, Tensor order, Tensor rounding_error, "
+    "Tensor(a!) bounds, Tensor(b!) column, Tensor(c!) list_size, Tensor(d!) limit, int k, int distance) "
     "-> (Tensor, Tensor, Tensor)",
     _reranked,
     Operator("nearest", "TorchKNN and its users", 20),
@@ -105,10 +105,10 @@ _rerank_candidates = define(
 # query: (Q, D), reference: (R, D); row_of: (n,), order: (C,) int64, the rows of lists and of their columns; the others
 # as above, for these lists; shift: (n,) float64; delta, index: (Q, k); see csrc/nearest/candidates_cpu.cpp
 # ->  (n,) bool, the lists that are complete
-_settle_possible = define(
-    "settle_possible(Tensor query, Tensor reference, Tensor row_of, Tensor order, Tensor slack, Tensor(a!) bounds, "
-    "Tensor(b!) column, Tensor(c!) number, Tensor(d!) limit, Tensor shift, float factor, int first, int distance, "
-    "Tensor(e!) delta, Tensor(f!) index) -> Tensor",
+_merge_candidates = define(
+    "merge_candidates(Tensor query, Tensor reference, Tensor row_of, Tensor order, Tensor rounding_error, "
+    "Tensor(a!) bounds, Tensor(b!) column, Tensor(c!) list_size, Tensor(d!) limit, Tensor shift, float factor, "
+    "int first, int distance, Tensor(e!) delta, Tensor(f!) index) -> Tensor",
     lambda query, reference, row_of, *_: row_of.new_empty(len(row_of), dtype=torch.bool),
     Operator("nearest", "retrieval scores on several ranks", 20),
 )
@@ -119,9 +119,9 @@ _merge_nearest = define(
     Operator("nearest", "retrieval scores on several ranks", 20),
 )
 
-settle_possible = interruptible(_settle_possible, lambda query, _, row_of, *__: 50 * len(row_of) * query.shape[1])
+merge_candidates = interruptible(_merge_candidates, lambda query, _, row_of, *__: 50 * len(row_of) * query.shape[1])
 merge_nearest = interruptible(_merge_nearest, lambda other, *_: 10 * other.numel())
-to_words = interruptible(_to_words, lambda rows, *_: 2 * rows.numel())
+quantize_rows = interruptible(_quantize_rows, lambda rows, *_: 2 * rows.numel())
 int16_candidates = interruptible(_int16_candidates, lambda x, _, panels, *__: x.shape[0] * panels.numel() / 2)
 rerank_candidates = interruptible(_rerank_candidates, lambda query, *_: 50 * query.numel())
 canonical_pairs = interruptible(_canonical_pairs, lambda query, _, row, *__: len(row) * query.shape[1] / 2)
@@ -132,12 +132,12 @@ count_before = interruptible(_count_before, lambda x, rows, *_: len(x) * (rows.n
 
 def selects(device: torch.device) -> bool:
     """Return whether the top-k operators can be used."""
-    return _native.has_usable_kernel("update_topk", device)
+    return _native.can_use_kernel("update_topk", device)
 
 
 def counts(device: torch.device) -> bool:
     """Return whether the operator that counts the references before each positive can be used."""
-    return _native.has_usable_kernel("count_before", device)
+    return _native.can_use_kernel("count_before", device)
 
 
 def kernels(device: torch.device, family: str) -> ModuleType | None:

@@ -26,12 +26,12 @@ _MAX_NORM = 2.0**40  # squares of larger norms may overflow, so the error is unb
 class Normalization(NamedTuple):
     """Center that is subtracted from rows, and scale by which they are multiplied afterwards."""
 
-    centre: Tensor  # (D,) float64
+    center: Tensor  # (D,) float64
     scale: Tensor  # () float64, a power of two
     longest: Tensor | None = None  # () float64, largest norm of all centered rows; None: computed by each filter
 
 
-def middle(rows: Tensor, distance: Distance) -> Tensor:
+def robust_center(rows: Tensor, distance: Distance) -> Tensor:
     # rows: (N, D)  ->  (D,) float64
     """Return a robust center of the rows."""
     enough = min(max(2**19 // max(rows.shape[1], 1), 64), 1024)  # bounded memory for any number of columns
@@ -54,7 +54,7 @@ class Filter:
     (D + 8) u for any order of summation, canonical distances and centering one of (4 log2 D + 32) v, relative to the
     terms and including second-order terms (Higham, Accuracy and Stability of Numerical Algorithms, 2002, chapter 3,
     DOI 10.1137/1.9780898718027). References that contain NaN or infinity are `hidden`: their products are infinite.
-    With an explicit `frame`, references may be longer than 1: then the bound is infinite.
+    With an explicit `normalization`, references may be longer than 1: then the bound is infinite.
     """
 
     scale: Tensor  # () float64, a power of two
@@ -68,22 +68,22 @@ class Filter:
         dtype: torch.dtype,
         memory: float = math.inf,
         subset: Tensor | None = None,
-        frame: Normalization | None = None,
+        normalization: Normalization | None = None,
         norms: Tensor | None = None,
     ) -> None:
         # reference: (R, D)  subset: (M,) int64, the references to use, None: all
-        # norms: (R,) float64, of the references centered by `frame`, if available; not finite where a row is not
+        # norms: (R,) float64, of the references centered by `normalization`, or None; not finite where a row is not
         self.reference, self.subset = reference, subset
         self.distance, self.dtype = distance, dtype
         self.count = len(reference) if subset is None else len(subset)
         self.size, dim = -(-self.count // BLOCK) * BLOCK, reference.shape[1]
         kernels = operators.preparing(reference) if subset is None and self.count else None
-        if frame is not None and norms is not None:
-            self.centre, self.norms, self.hidden, sizes = self._from_norms(frame, norms)
+        if normalization is not None and norms is not None:
+            self.center, self.norms, self.nonfinite, sizes = self._from_norms(normalization, norms)
         elif kernels:
-            self.centre, self.norms, self.hidden, sizes = kernels.lengths(reference, distance.unit, frame)
+            self.center, self.norms, self.nonfinite, sizes = kernels.lengths(reference, distance.unit, normalization)
         else:
-            self.centre, self.norms, self.hidden, sizes = self._lengths(frame)
+            self.center, self.norms, self.nonfinite, sizes = self._lengths(normalization)
         self.sizes = sizes  # (3,) float64
         self.scale, self.norm, self.center_norm = sizes.unbind()
         rows = memory / max(dim * dtype.itemsize, 1)
@@ -93,21 +93,21 @@ class Filter:
         # ->  (D,) center, (M,) norms, (M,) nonfinite, (3,)
         if normalization is None:
             sample = self.reference if self.subset is None else self.reference[self.subset[:: self.count // 1024 + 1]]
-        centre = self.centre = middle(sample, self.distance) if normalization is None else normalization.centre
+        center = self.center = robust_center(sample, self.distance) if normalization is None else normalization.center
         # Chunks kept in a list would lie between large freed blocks and fragment the memory.
-        norms = torch.empty(self.count, dtype=torch.float64, device=centre.device)
+        norms = torch.empty(self.count, dtype=torch.float64, device=center.device)
         for chunk in self._steps(0, self.count):
-            norms[chunk] = self.centred(self._read(chunk)).norm(dim=1)
+            norms[chunk] = self.centered(self._read(chunk)).norm(dim=1)
         nonfinite = ~norms.isfinite()
         norms.masked_fill_(nonfinite, 0.0)
         longest = norms.amax()
-        return centre, norms, nonfinite, _sizes(normalization or Normalization(centre, power_of_two(longest)), longest)
+        return center, norms, nonfinite, _sizes(normalization or Normalization(center, power_of_two(longest)), longest)
 
     def _from_norms(self, normalization: Normalization, norms: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         # ->  as `_lengths`
         nonfinite = ~norms.isfinite()
         norms = norms.masked_fill(nonfinite, 0.0)
-        return normalization.centre, norms, nonfinite, _sizes(normalization, norms.amax())
+        return normalization.center, norms, nonfinite, _sizes(normalization, norms.amax())
 
     def __len__(self) -> int:
         return self.size
@@ -118,7 +118,7 @@ class Filter:
         bias = self.norms.new_full((self.size,), torch.inf, dtype=self.dtype)
         # In-place operations, because there may be very many references.
         bias[: self.count] = (self.norms * self.scale).square_().clamp_(max=1).mul_(self.distance.factor - 1)
-        bias[: self.count].masked_fill_(self.hidden, torch.inf)
+        bias[: self.count].masked_fill_(self.nonfinite, torch.inf)
         return bias
 
     @functools.cached_property
@@ -129,7 +129,7 @@ class Filter:
     @property
     def rounding(self) -> float:
         """Error bound of canonical distances and centering, relative to the terms."""
-        return (4 * math.log2(max(len(self.centre), 1)) + 32) * 2.0**-53
+        return (4 * math.log2(max(len(self.center), 1)) + 32) * 2.0**-53
 
     def query(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         # rows: (Q, D)  ->  (Q, D) for `values`, (Q,) float64
@@ -141,7 +141,7 @@ class Filter:
         # rows: (Q, D)  out: (Q, D) of the dtype of the filter  ->  (Q,) float64
         """Write prepared queries to `out` and return their norms; rows of norm NaN or at least 2^40 become zeros."""
         euclidean = self.distance.euclidean
-        x = self.centred(rows, euclidean)
+        x = self.centered(rows, euclidean)
         norm = x.norm(dim=1)
         scale = self.scale if euclidean else power_of_two(norm)
         norm = norm * scale
@@ -151,7 +151,7 @@ class Filter:
 
     def error(self, norm: Tensor, products: bool = True) -> Tensor:
         # norm: (Q,) float64, of prepared queries  products: include the error of products in `dtype`  ->  (Q,) float64
-        finfo, dim, rounding = torch.finfo(self.dtype), len(self.centre), self.rounding
+        finfo, dim, rounding = torch.finfo(self.dtype), len(self.center), self.rounding
         filtering = ((dim + 8) * finfo.eps / 2 if products else 0.0) + rounding
         if self.distance.euclidean:
             error = filtering * self.norm * (self.norm + 2 * norm) + rounding * norm * norm
@@ -160,19 +160,19 @@ class Filter:
         error = error + 8 * (dim + 8) * finfo.tiny * (1 + norm)
         return torch.where((norm < _MAX_NORM) & (self.norm <= 1), error, torch.inf)
 
-    def place(self, rows: Tensor, scale: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    def affine_map(self, rows: Tensor, scale: Tensor | None = None) -> tuple[Tensor, Tensor]:
         # rows: (Q, D)  scale: (Q,) float64, None: as in `query`  ->  (Q,), (Q,) float64
         """Return the factor and shift that map canonical distances to `values`, within their error."""
-        x = self.centred(rows, self.distance.euclidean)
+        x = self.centered(rows, self.distance.euclidean)
         if self.distance.euclidean:
             factor = (self.scale * self.scale).expand(len(x))
             return factor, -factor * halving_sum(x * x)
         # A norm that is summed in another order may be above or below a power of two.
         factor = self.scale * (power_of_two(x.norm(dim=1)) if scale is None else scale)
-        centre = halving_sum(x * self.centre)
-        return factor, factor * (centre - self.distance.constant)
+        center = halving_sum(x * self.center)
+        return factor, factor * (center - self.distance.constant)
 
-    def pieces(self, start: int = 0) -> Iterator[tuple[int, Tensor]]:
+    def chunks(self, start: int = 0) -> Iterator[tuple[int, Tensor]]:
         # ->  first row and (C, D) of each chunk
         """Yield all rows from `start` on in chunks that fit in memory, for products with the result of `query`."""
         for first in range(start, self.count, self.step):
@@ -190,10 +190,10 @@ class Filter:
 
     def ready(self, rows: slice) -> Tensor:
         # ->  (N, D), zeros where there is no reference
-        prepared = torch.empty(rows.stop - rows.start, len(self.centre), dtype=self.dtype, device=self.centre.device)
+        prepared = torch.empty(rows.stop - rows.start, len(self.center), dtype=self.dtype, device=self.center.device)
         prepared[max(self.count - rows.start, 0) :] = 0
         for chunk in self._steps(rows.start, min(rows.stop, self.count)):
-            x = self.centred(self._read(chunk)).mul_(self.scale)
+            x = self.centered(self._read(chunk)).mul_(self.scale)
             x = x.nan_to_num_().clamp_(-1, 1).mul_(-self.distance.factor)
             prepared[chunk.start - rows.start : chunk.stop - rows.start] = x
         return prepared
@@ -206,19 +206,19 @@ class Filter:
         step = rows_at_once(self.reference)
         return (slice(first, min(first + step, stop)) for first in range(start, stop, step))
 
-    def centred(self, rows: Tensor, centred: bool = True) -> Tensor:
+    def centered(self, rows: Tensor, centered: bool = True) -> Tensor:
         # rows: (N, D)  ->  (N, D) float64
         if self.distance.unit:
             rows = self.distance.prepared(rows)
         # Subtraction converts the rows to float64 while it reads them.
-        return rows - self.centre if centred else rows.double()
+        return rows - self.center if centered else rows.double()
 
 
 def _sizes(normalization: Normalization, longest: Tensor) -> Tensor:
     # ->  (3,) float64
     longest = longest if normalization.longest is None else normalization.longest
     return torch.stack(
-        [normalization.scale, normalization.scale * longest, normalization.scale * normalization.centre.norm()]
+        [normalization.scale, normalization.scale * longest, normalization.scale * normalization.center.norm()]
     )
 
 

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from ..inputs import check_count
 from .distance import DISTANCES, Distance, equal_rows, rows_at_once
-from .fp16_filter import HalfFilter
+from .fp16_filter import Float16Filter
 from .kernels.tables import Float16Queries
 from .product_filter import Filter, Normalization
 
@@ -21,7 +21,7 @@ class References:
         check_count(len(rows))
         self.rows, self.distance, self.normalization = rows, distance, normalization
         self._filters: dict[torch.dtype, Filter] = {}
-        self._fp16: HalfFilter | None = None
+        self._fp16: Float16Filter | None = None
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -32,9 +32,9 @@ class References:
             self._filters[dtype] = self._filter(dtype, memory, normalization=normalization)
         return self._filters[dtype]
 
-    def fp16_filter(self, kernels: ModuleType, memory: int) -> HalfFilter:
+    def fp16_filter(self, kernels: ModuleType, memory: int) -> Float16Filter:
         if self._fp16 is None:
-            self._fp16 = HalfFilter(self.filter(torch.float32, memory), kernels)
+            self._fp16 = Float16Filter(self.filter(torch.float32, memory), kernels)
         return self._fp16
 
     def filter_of(self, subset: Tensor, memory: int) -> Filter:
@@ -57,7 +57,7 @@ class References:
         return order[position < count].sort().values
 
 
-class KnownQueries:
+class QueryCache:
     """Cache of queries that are centered, scaled and rounded once for several searches by "sqeuclidean".
 
     k-means uses it. References share the normalization of the queries, so they should lie among them, as means do: if
@@ -72,7 +72,7 @@ class KnownQueries:
         self.dtype = torch.float64 if rows.dtype == torch.float64 else torch.float32
         self.is_cached = rows.device.type != "cpu" or 2 * rows.numel() * self.dtype.itemsize <= memory
         query_filter = Filter(rows, self.distance, self.dtype)
-        self.normalization = Normalization(query_filter.centre, query_filter.scale / 2)
+        self.normalization = Normalization(query_filter.center, query_filter.scale / 2)
         self._scaled: tuple[Tensor, Tensor] | None = None
         self._fp16: Float16Queries | None = None
 
@@ -89,8 +89,8 @@ class KnownQueries:
         x, norm = self._scaled
         return x[rows], filter_.error(norm[rows])
 
-    def fp16(self, rows: slice, filter_: HalfFilter) -> Float16Queries:
-        """Return the result of `HalfFilter.query` for a slice of the queries that begins at a tile boundary."""
+    def fp16(self, rows: slice, filter_: Float16Filter) -> Float16Queries:
+        """Return the result of `Float16Filter.query` for a slice of the queries that begins at a tile boundary."""
         if self._fp16 is None:
             self._fp16 = filter_.query(self.rows)
         stop = rows.start + filter_.padded_rows(rows.stop - rows.start)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ..deterministic import lexsort
 from .product_filter import Filter
-from .references import KnownQueries, References
+from .references import QueryCache, References
 from .topk import SymmetricTopK, filter_topk
 
 
@@ -52,13 +52,13 @@ class SearchProblem(NamedTuple):
 
     @property
     def num_candidates(self) -> int:
-        return kept_of(self.k, len(self.references), self.exact)
+        return candidate_count(self.k, len(self.references), self.exact)
 
     def search_filter(
         self,
         queries: Queries,
         filter_: Filter,
-        query_cache: KnownQueries | None = None,
+        query_cache: QueryCache | None = None,
         symmetric_topk: SymmetricTopK | None = None,
     ) -> tuple[Tensor, Tensor]:
         """Search by the values of a filter; `self_index` and `ignored` refer to its references."""
@@ -79,7 +79,7 @@ class ProductStage:
     """Search stage by products with all references in the dtype of the rows, at least float32."""
 
     def __init__(
-        self, problem: SearchProblem, rows: int, query_cache: KnownQueries | None, symmetric_topk: SymmetricTopK | None
+        self, problem: SearchProblem, rows: int, query_cache: QueryCache | None, symmetric_topk: SymmetricTopK | None
     ) -> None:
         # query_cache: all queries  symmetric_topk: for queries that are the references
         self.problem, self.rows, self.query_cache, self.symmetric_topk = problem, rows, query_cache, symmetric_topk
@@ -152,7 +152,7 @@ class ExhaustiveStage:
         return nearest, torch.ones_like(self_index, dtype=torch.bool)
 
 
-def kept_of(k: int, references: int, exact: bool) -> int:
+def candidate_count(k: int, references: int, exact: bool) -> int:
     """Return the number of candidates of a query: more than k, since canonical distances may reorder them."""
     return min(k + max(8, k // 16), references) if exact else k
 

@@ -8,18 +8,18 @@ from . import operators
 from .product_filter import Filter, exact_float32_products
 
 
-class Least:
-    """Running top-k: the `kept` smallest entries so far of each of `rows` rows."""
+class TopK:
+    """Running top-k: the `k` smallest entries so far of each of `rows` rows."""
 
-    def __init__(self, rows: int, kept: int, like: Tensor) -> None:
-        self.kept = kept
-        self.keys = like.new_empty(rows, self.capacity(kept), 2)
-        self.number = torch.zeros(rows, dtype=torch.int32, device="cpu")
+    def __init__(self, rows: int, k: int, like: Tensor) -> None:
+        self.k = k
+        self.keys = like.new_empty(rows, self.capacity(k), 2)
+        self.count = torch.zeros(rows, dtype=torch.int32, device="cpu")
         self.limit = like.new_full((rows,), torch.inf)
 
     @staticmethod
-    def capacity(kept: int) -> int:
-        return 2 * kept + 32
+    def capacity(k: int) -> int:
+        return 2 * k + 32
 
     def add(
         self, filter_: Filter, x: Tensor, self_index: Tensor, ignored: Tensor | None = None, start: int | None = None
@@ -31,7 +31,7 @@ class Least:
         of its reference if that follows its query.
         """
         with exact_float32_products(x.device):
-            for first, rows in filter_.pieces(start or 0):
+            for first, rows in filter_.chunks(start or 0):
                 operators.update_topk(
                     x,
                     rows,
@@ -40,15 +40,15 @@ class Least:
                     self_index.contiguous(),
                     ignored,
                     self.keys,
-                    self.number,
+                    self.count,
                     self.limit,
-                    self.kept,
+                    self.k,
                     -1 if start is None else start,
                 )
 
     def sorted(self, rows: slice = slice(None)) -> tuple[Tensor, Tensor]:
-        # ->  (Q, kept) float64 ascending, (Q, kept) int64; inf and -1 if there are fewer
-        return operators.finalize_topk(self.keys[rows], self.number[rows], self.limit[rows], self.kept)
+        # ->  (Q, k) float64 ascending, (Q, k) int64; inf and -1 if there are fewer
+        return operators.finalize_topk(self.keys[rows], self.count[rows], self.limit[rows], self.k)
 
 
 @_native.reference("update_topk")
@@ -114,18 +114,18 @@ class SymmetricTopK:
     def __init__(self, filter_: Filter, self_index: Tensor, k: int) -> None:
         # self_index: (R,) int64
         self.filter, self.self_index = filter_, self_index
-        self.topk, self.done = Least(len(self_index), k, filter_.bias), 0
+        self.topk, self.done = TopK(len(self_index), k, filter_.bias), 0
 
     @staticmethod
     def bytes_of(rows: int, k: int, dtype: torch.dtype) -> int:
         """Return the bytes of the stored entries."""
-        return rows * Least.capacity(k) * 2 * dtype.itemsize
+        return rows * TopK.capacity(k) * 2 * dtype.itemsize
 
     def is_next(self, rows: slice) -> bool:
         return rows.start == self.done
 
     def __call__(self, x: Tensor, rows: slice) -> tuple[Tensor, Tensor]:
-        # x: (Q, D) of these rows  ->  as in `Least.sorted`
+        # x: (Q, D) of these rows  ->  as in `TopK.sorted`
         self.topk.add(self.filter, x, self.self_index[rows], start=rows.start)
         self.done = rows.stop
         return self.topk.sorted(rows)
@@ -138,7 +138,7 @@ def filter_topk(
     # ->  (Q, count) float64 ascending, (Q, count) int64
     """Select the smallest values and their columns by tiles of `columns` columns; 0: by the native operator."""
     if not columns:
-        topk = Least(len(x), count, x)
+        topk = TopK(len(x), count, x)
         topk.add(filter_, x, self_index, ignored)
         return topk.sorted()
     values, indices = x.new_empty(len(x), 0), self_index.new_empty(len(x), 0)

@@ -36,11 +36,11 @@ def open_rows(*addresses: str | os.PathLike) -> RowSource:
     """
     if not addresses:
         raise ValueError("addresses: got none, wanted files of rows")
-    sources = [open_file(file, name) for file, name in found_files(*addresses)]
+    sources = [open_file(file, name) for file, name in list_files(*addresses)]
     return sources[0] if len(sources) == 1 else Joined(sources)
 
 
-def found_files(*addresses: str | os.PathLike) -> list[tuple[str, str | None]]:
+def list_files(*addresses: str | os.PathLike) -> list[tuple[str, str | None]]:
     """Return files with the name of the array or column to read; raise a ValueError if no file matches."""
     result = []
     for address in (os.fspath(address) for address in addresses):

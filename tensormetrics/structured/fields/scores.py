@@ -18,7 +18,7 @@ from ..._metric import Options
 from ..._sum_metric import SumMetric
 from ...uncertainty.engine.corrections import correct_p_values
 from ...uncertainty.engine.draws import Bounds
-from ...uncertainty.engine.resampling import Joined, Resampled, together
+from ...uncertainty.engine.resampling import Joined, Resampled, combine
 from ...uncertainty.results.estimates import Comparison
 from .columns import COLUMNS, COUNTS, DOCUMENT_COLUMNS, field_scores
 from .documents import HOWS, DocumentOptions, DocumentScorer, ScoredDocuments, read_counts, read_schema
@@ -215,7 +215,7 @@ class FieldScores(SumMetric):
         def f1_by_path(sums: Tensor) -> dict[str, Tensor]:
             return {f"f1[{path}]": f1 for path, f1 in self._by_path(sums, "f1")}
 
-        return together([self.resampled_totals(resampled), self.resampled_fields(resampled, f1_by_path)], join)
+        return combine([self.resampled_totals(resampled), self.resampled_fields(resampled, f1_by_path)], join)
 
     def resampled_totals(self, resampled: Resampled) -> Resampled:
         """Return the totals with bounds of a pseudo-document of average size."""

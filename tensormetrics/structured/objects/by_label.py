@@ -53,7 +53,7 @@ class ByLabel:
         label_ids = {label: n for n, label in enumerate(labels)}
         groups = {key: items for key, items in groups.items() if key[1] in label_ids}
         preds, refs = zip(*groups.values(), strict=True) if groups else ((), ())
-        overlap = torch.stack(self.metric.cross_and_selves(preds, refs), -1).cpu()
+        overlap = torch.stack(self.metric.cross_and_self_overlaps(preds, refs), -1).cpu()
         ids = torch.tensor([label_ids[label] for _, label in groups], dtype=torch.int64, device="cpu")
         return dict(zip(labels, overlap.new_zeros(len(label_ids), 3).index_add(0, ids, overlap), strict=True))
 

@@ -17,9 +17,9 @@ from ... import _checks
 from ..._metric import Metric, Options
 from ..._plots import steps_of
 from ..._sum_metric import SumMetric
-from ...uncertainty.engine.resampling import Joined, together
+from ...uncertainty.engine.resampling import Joined, combine
 from ...uncertainty.engine.weights import ResamplingUnits
-from ..tensors.normalizers import selves_read
+from ..tensors.normalizers import required_self_overlaps
 from ..tensors.overlap import Overlap
 from ..tensors.policy import Policy
 from ..tensors.reduction import Average, bounds_of_overlaps, scores_of_overlaps
@@ -29,7 +29,7 @@ from .invalid import INVALID, INVALID_DOCUMENT, INVALID_FIELDS, invalid_mask, ma
 from .matching import Hook, Path
 from .metric import StructuredMetric
 from .reductions import Reduction
-from .values.answers import Answers, share_answers
+from .values.answers import Answers, reuse_answers
 from .values.columns import shared_columns
 from .values.tolerance import Tolerance, tolerate_invalid
 
@@ -76,7 +76,7 @@ class Corpus(Metric):
         Raises:
             ValueError: If the lists have different lengths.
         """
-        with share_answers(self._answers):
+        with reuse_answers(self._answers):
             self._add(self._prepared(preds, refs), **items)
         self._answers.clear()
 
@@ -197,12 +197,7 @@ class Family(Corpus, SumMetric):
         _checks.check_choice("on_invalid", on_invalid, ("raise", "wrong", "empty"))
         if not isinstance(metric, StructuredMetric):
             raise TypeError(f"metric: got {metric!r:.60}, wanted the metric of a class, such as Document.metric")
-        reductions = dict(reduction) if isinstance(reduction, Mapping) else {"": reduction}
-        for prefix, part in reductions.items():
-            if not isinstance(part, Reduction):
-                raise TypeError(
-                    f"reduction {prefix!r}: got {part!r}, wanted micro_average([...]) or macro_average([...])"
-                )
+        reductions = _reductions_by_prefix(reduction)
         resolved = Policy.parse(
             policy or metric.policy, empty=empty, zero_division=zero_division, duplicates=duplicates
         )
@@ -217,12 +212,10 @@ class Family(Corpus, SumMetric):
             for part, scores in zip(reductions.values(), self.scores, strict=True)
         ]
         all_scores = {name: score for scores in self.scores for name, score in scores.items()}
-        self.reads = selves_read(all_scores.values(), resolved.zero_division)
-        nothing = torch.zeros(3, dtype=torch.float64, device="cpu")
-        macros = [average for average in self.averages if average.kind == "macro" and "ref" in self.reads]
-        is_default = (policy, empty, zero_division, metric.own_policy) == (None,) * 4
-        gives_nothing = is_default and any(0 in average.read(nothing).values() for average in macros)
-        self._warnings_left = ["worthless references"] if gives_nothing else []  # shared with the batches of `forward`
+        self.reads = required_self_overlaps(all_scores.values(), resolved.zero_division)
+        is_default = (policy, empty, zero_division, metric.explicit_policy) == (None,) * 4
+        needs_warning = is_default and self._scores_empty_as_zero()
+        self._warnings_left = ["worthless references"] if needs_warning else []  # shared with the batches of `forward`
         self.by_label = None if by is None else ByLabel(self.metric, by, all_scores, labels)
         self.on_invalid = on_invalid
         self.hooks = dict(hooks or {})
@@ -235,6 +228,12 @@ class Family(Corpus, SumMetric):
         if by is not None:
             self.add_rows("label_names")
             self.add_rows("label_sums")
+
+    def _scores_empty_as_zero(self) -> bool:
+        """Return whether a perfect prediction of an empty reference scores 0 in a macro average."""
+        nothing = torch.zeros(3, dtype=torch.float64, device="cpu")
+        macros = [average for average in self.averages if average.kind == "macro"]
+        return "ref" in self.reads and any(0 in average.read(nothing).values() for average in macros)
 
     def rows_of_items(self) -> list[tuple[str, ...]]:
         return []  # the rows of labels are names and sums of different lengths
@@ -327,7 +326,7 @@ class Family(Corpus, SumMetric):
                     ),
                 )
             )
-        return together(parts, self._keyed)
+        return combine(parts, self._keyed)
 
     def scoring_options(self) -> dict[str, Any]:
         """Return the options that two families must share to be compared: the metric, its averages and options."""
@@ -369,7 +368,7 @@ class Family(Corpus, SumMetric):
 
     def _read(self, preds: Sequence[Any], refs: Sequence[Any]) -> Read:
         if self.on_invalid == "raise":
-            return Read(preds, self.metric.cross_and_selves(preds, refs, self.reads), 0)
+            return Read(preds, self.metric.cross_and_self_overlaps(preds, refs, self.reads), 0)
         _checks.check_consistent_length(preds=preds, refs=refs)
         self_overlap = float(self.on_invalid == "wrong")
         with shared_columns(), self._tolerance() as tolerance:  # valid documents are read once
@@ -395,6 +394,14 @@ class Family(Corpus, SumMetric):
         if self.on_invalid != "raise" and prefix + "invalid" in state_dict:  # of an earlier version
             state_dict.setdefault(prefix + "invalid_fields", torch.zeros((), dtype=torch.float64, device="cpu"))
         super()._load_from_state_dict(state_dict, prefix, *args)
+
+
+def _reductions_by_prefix(reduction: Reduction | Mapping[str, Reduction]) -> dict[str, Reduction]:
+    reductions = dict(reduction) if isinstance(reduction, Mapping) else {"": reduction}
+    for prefix, part in reductions.items():
+        if not isinstance(part, Reduction):
+            raise TypeError(f"reduction {prefix!r}: got {part!r}, wanted micro_average([...]) or macro_average([...])")
+    return reductions
 
 
 def _join_averages(state_dict: dict[str, Any], prefix: str, kinds: list[str]) -> None:

@@ -35,8 +35,8 @@ def mark_invalid(metric: StructuredMetric, preds: Sequence[Any], refs: Sequence[
         if stop - start == 1:
             preds[start] = INVALID_DOCUMENT
             continue
-        middle = (start + stop) // 2
-        pending += [(start, middle), (middle, stop)]
+        split = (start + stop) // 2
+        pending += [(start, split), (split, stop)]
     return preds
 
 
@@ -65,12 +65,12 @@ def overlap_of_valid(
     """
     valid = [pred is not INVALID_DOCUMENT for pred in preds]
     if all(valid):
-        return metric.cross_and_selves(preds, refs, reads)
+        return metric.cross_and_self_overlaps(preds, refs, reads)
     mask = torch.tensor(valid, device=metric.device)
-    overlaps = metric.cross_and_selves(list(compress(preds, valid)), list(compress(refs, valid)), reads)
+    overlaps = metric.cross_and_self_overlaps(list(compress(preds, valid)), list(compress(refs, valid)), reads)
     cross, pred, ref = (overlap.new_zeros(len(valid)).index_put_((mask,), overlap) for overlap in overlaps)
     if "pred" in reads:
         pred[~mask] = self_overlap
     if "ref" in reads:
-        ref[~mask] = metric.selves([r for r, is_valid in zip(refs, valid, strict=True) if not is_valid])
+        ref[~mask] = metric.self_overlaps([r for r, is_valid in zip(refs, valid, strict=True) if not is_valid])
     return Overlap(cross, pred, ref)

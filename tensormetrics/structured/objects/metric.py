@@ -9,13 +9,13 @@ from torch import Tensor, nn
 
 from ... import _checks
 from ..._repr import shown
-from ..tensors.normalizers import Normalizer, Raw, normalize, normalized, selves_read
+from ..tensors.normalizers import Normalizer, Raw, normalize, normalized, required_self_overlaps
 from ..tensors.overlap import Overlap
 from ..tensors.policy import Policy
 from .matching import Match, Matching, Path
 from .nodes.function import FunctionError
 from .nodes.node import NeedsTensors, Node, Normalized, Preprocess, upper_bound_mode
-from .values.answers import Answers, share_answers
+from .values.answers import Answers, reuse_answers
 from .values.columns import read_once
 from .values.tolerance import set_documents
 
@@ -55,14 +55,14 @@ class StructuredMetric(nn.Module):
                 [0.]], dtype=torch.float64)
     """
 
-    _place: Tensor
+    _device_buffer: Tensor
 
     def __init__(self, plan: Callable[[Policy], Node], normalizer: Normalizer, policy: Policy | None = None) -> None:
         super().__init__()
-        self.plan, self.normalizer, self.own_policy = plan, normalizer, policy
+        self.plan, self.normalizer, self.explicit_policy = plan, normalizer, policy
         self.policy = policy or Policy()
-        self._reads = selves_read([normalizer], self.policy.zero_division)
-        self.register_buffer("_place", torch.empty(0), persistent=False)  # moves with the module
+        self._reads = required_self_overlaps([normalizer], self.policy.zero_division)
+        self.register_buffer("_device_buffer", torch.empty(0), persistent=False)  # moves with the module
         self._nodes: dict[Policy, Node] = {}
         self._node: Node | None = None  # under its own policy, from the first call of `score` on
 
@@ -72,11 +72,11 @@ class StructuredMetric(nn.Module):
     @property
     def device(self) -> torch.device:
         """Device of the tensors; `.to(device)` changes it."""
-        return self._place.device
+        return self._device_buffer.device
 
     def node(self, policy: Policy | None = None) -> Node:
         """Return the tree of nodes without the normalizer, under the policy of the metric, else the given one."""
-        policy = self.own_policy or policy or self.policy
+        policy = self.explicit_policy or policy or self.policy
         if policy not in self._nodes:
             self._nodes[policy] = self.plan(policy)
         return self._nodes[policy]
@@ -86,7 +86,7 @@ class StructuredMetric(nn.Module):
         node = self.node(policy)
         if isinstance(self.normalizer, Raw):
             return node
-        return Normalized(node, self.normalizer, (self.own_policy or policy).zero_division)
+        return Normalized(node, self.normalizer, (self.explicit_policy or policy).zero_division)
 
     def under(self, policy: Policy) -> "StructuredMetric":
         """Return a copy of the metric with another policy."""
@@ -95,9 +95,9 @@ class StructuredMetric(nn.Module):
     def forward(self, preds: Sequence[Any], refs: Sequence[Any]) -> Tensor:
         # B objects each  ->  (B,) float64
         """Compute the normalized score of each pair."""
-        return self._score(self.cross_and_selves(preds, refs, self._reads))
+        return self._score(self.cross_and_self_overlaps(preds, refs, self._reads))
 
-    def cross_and_selves(
+    def cross_and_self_overlaps(
         self, preds: Sequence[Any], refs: Sequence[Any], reads: Sequence[str] = ("pred", "ref")
     ) -> Overlap:
         # B objects each  ->  (B,) each
@@ -110,7 +110,7 @@ class StructuredMetric(nn.Module):
         """Raise a TypeError or ValueError with the path of the first object that is no value of the type."""
         self._encode(preds, refs)
 
-    def selves(self, refs: Sequence[Any]) -> Tensor:
+    def self_overlaps(self, refs: Sequence[Any]) -> Tensor:
         # B objects  ->  (B,) float64
         """Compute the overlap of each reference with itself."""
         rows, _, j = self._encode([], refs)
@@ -140,7 +140,7 @@ class StructuredMetric(nn.Module):
         """Compute the normalized score of one pair."""
         if (node := self._node) is None:
             node = self._node = self.node()
-        with share_answers(Answers()):
+        with reuse_answers(Answers()):
             if node.supports_scalar_path:
                 try:
                     a, b = node.read((pred, ref))
@@ -186,7 +186,7 @@ class StructuredMetric(nn.Module):
     def contramap(self, f_pred: Callable[[Any], Any], f_ref: Callable[[Any], Any] | None = None) -> "StructuredMetric":
         """Return the metric after preprocessing: predictions by `f_pred`, references by `f_ref` (default the same)."""
         functions = f_pred, f_ref or f_pred
-        return StructuredMetric(partial(_preprocessed, self, functions), self.normalizer, self.own_policy)
+        return StructuredMetric(partial(_preprocessed, self, functions), self.normalizer, self.explicit_policy)
 
     def _encode(self, preds: Sequence[Any], refs: Sequence[Any]) -> tuple[Any, Tensor, Tensor]:
         """Encode all objects; return the rows, and the indices of the predictions and of the references."""

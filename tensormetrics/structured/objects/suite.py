@@ -10,7 +10,7 @@ from typing_extensions import Self, Unpack
 from ... import _checks
 from ..._distributed import options_of
 from ..._metric import Options
-from ...uncertainty.engine.resampling import Joined, together
+from ...uncertainty.engine.resampling import Joined, combine
 from ...uncertainty.engine.weights import ResamplingUnits
 from .family import Corpus, Family, join_key
 from .matching import Hook, Path
@@ -114,7 +114,7 @@ class Suite(Corpus):
         def named(parts: Sequence[dict[str, Tensor]]) -> dict[str, Tensor]:
             return self._named(dict(zip(self._members, parts, strict=True)))
 
-        return together(parts, named)
+        return combine(parts, named)
 
     def scoring_options(self) -> dict[str, Any]:
         """Return the names of the members and their scoring options."""

@@ -9,7 +9,7 @@ from torch import Tensor
 from ... import _checks
 from ...uncertainty.engine.draws import Bounds
 from ...uncertainty.engine.intervals import interval as intervals
-from ...uncertainty.engine.resampling import Joined, Resampled, together
+from ...uncertainty.engine.resampling import Joined, Resampled, combine
 from ...uncertainty.results.estimates import Estimate, check_confidence
 from ...uncertainty.results.table import Table
 from ..tensors import _lengths
@@ -147,7 +147,7 @@ class LabelScores(CountMetric):
         def means(sums: Tensor) -> dict[str, Tensor]:
             return {name: score for name, score in self.read_sums(sums).items() if not name.endswith("]")}
 
-        return together([resampled._replace(read=means), self._resampled_labels(resampled)], join)
+        return combine([resampled._replace(read=means), self._resampled_labels(resampled)], join)
 
     def _resampled_labels(self, resampled: Resampled) -> Resampled:
         """Return the scores of single labels; for each, the bounds are those of one full item of the label."""

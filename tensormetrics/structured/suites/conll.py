@@ -22,20 +22,18 @@ def read_conll_coref(lines: Iterable[str], column: int = -1) -> Iterator[tuple[s
     """
     if isinstance(lines, str | bytes):
         raise TypeError(f"lines: got one {type(lines).__name__}, wanted lines; write text.splitlines()")
-    name, begun = None, 0
+    document: _Document | None = None
     for lineno, line in enumerate(lines, 1):
         if not isinstance(line, str):
             raise TypeError(f"line {lineno}: got {line!r:.60}, wanted text; open files without 'b' in their mode")
         line = line.removeprefix("\ufeff") if lineno == 1 else line  # byte order mark of some editors
         if line.startswith("#begin document"):
-            _check_ended(name, begun)
-            name, begun, token = line.removeprefix("#begin document").strip(), lineno, 0
-            clusters: dict[str, list[Span]] = defaultdict(list)
-            opened: dict[str, list[tuple[int, int]]] = defaultdict(list)  # cluster -> (token, line) of open brackets
+            _check_ended(document)
+            document = _Document(line.removeprefix("#begin document").strip(), lineno)
             continue
         ends = line.startswith("#end document")
         fields = [] if line.startswith("#") else line.split()
-        if name is None:
+        if document is None:
             if line.startswith("# global.Entity") or UNIVERSAL.match(line):
                 raise ValueError(
                     f"line {lineno}: got CoNLL-U, the format of CorefUD, wanted CoNLL-2012: brackets in one column, "
@@ -44,28 +42,46 @@ def read_conll_coref(lines: Iterable[str], column: int = -1) -> Iterator[tuple[s
             if ends or fields:
                 raise ValueError(f"line {lineno}: got {line.strip()!r} outside of a document, wanted #begin document")
         elif ends:
-            for cluster, starts in opened.items():
-                if starts:
-                    raise ValueError(f"line {starts[-1][1]}: bracket ({cluster} is never closed")
-            yield name, list(clusters.values())
-            name = None
+            document.check_closed()
+            yield document.name, list(document.clusters.values())
+            document = None
         elif fields:
             if not -len(fields) <= column < len(fields):
                 raise ValueError(f"line {lineno}: got {len(fields)} columns, wanted column={column} among them")
-            for opening, cluster, closing in _brackets(fields[column], lineno):
-                if opening:
-                    opened[cluster].append((token, lineno))
-                if closing:
-                    if not opened[cluster]:
-                        raise ValueError(f"line {lineno}: bracket {cluster}) was never opened")
-                    clusters[cluster].append((opened[cluster].pop()[0], token))
-            token += 1
-    _check_ended(name, begun)
+            document.add_token(fields[column], lineno)
+    _check_ended(document)
 
 
-def _check_ended(name: str | None, line: int) -> None:
-    if name is not None:
-        raise ValueError(f"line {line}: the document {name!r} has no end, wanted #end document")
+class _Document:
+    """Document whose `#begin document` was read, with its clusters so far."""
+
+    def __init__(self, name: str, lineno: int) -> None:
+        self.name = name
+        self.lineno = lineno
+        self.num_tokens = 0
+        self.clusters: dict[str, list[Span]] = defaultdict(list)
+        self.opened: dict[str, list[tuple[int, int]]] = defaultdict(list)  # cluster -> (token, line) of open brackets
+
+    def add_token(self, field: str, lineno: int) -> None:
+        token = self.num_tokens
+        for opening, cluster, closing in _brackets(field, lineno):
+            if opening:
+                self.opened[cluster].append((token, lineno))
+            if closing:
+                if not self.opened[cluster]:
+                    raise ValueError(f"line {lineno}: bracket {cluster}) was never opened")
+                self.clusters[cluster].append((self.opened[cluster].pop()[0], token))
+        self.num_tokens += 1
+
+    def check_closed(self) -> None:
+        for cluster, starts in self.opened.items():
+            if starts:
+                raise ValueError(f"line {starts[-1][1]}: bracket ({cluster} is never closed")
+
+
+def _check_ended(document: _Document | None) -> None:
+    if document is not None:
+        raise ValueError(f"line {document.lineno}: the document {document.name!r} has no end, wanted #end document")
 
 
 def _brackets(field: str, line: int) -> list[tuple[str, str, str]]:

@@ -9,7 +9,7 @@ from typing_extensions import Unpack
 
 from ... import _checks
 from ...uncertainty.engine.weights import ResamplingUnits
-from ..objects.values.columns import numbers
+from ..objects.values.columns import code_table
 from ..tensors import _lengths
 from ..tensors._lengths import Cells, documents, in_chunks, total
 from ..tensors.normalizers import normalize
@@ -97,7 +97,7 @@ class EventScores(CountMetric):
     ) -> None:
         """Add documents as `EventSet`s or collections of `Event`s."""
         _checks.check_consistent_length(preds=preds, refs=refs)
-        types, roles = numbers(), numbers()
+        types, roles = code_table(), code_table()
 
         def read_triggers(events: Sequence[Event]) -> list[list[int]]:
             heads = [event.trigger for event in events]

@@ -7,7 +7,7 @@ from typing_extensions import Unpack
 
 from ... import _checks
 from ...uncertainty.engine.weights import ResamplingUnits
-from ..objects.values.columns import numbers
+from ..objects.values.columns import code_table
 from ..tensors import _lengths
 from ..tensors._lengths import documents, in_chunks, total
 from ._label_scores import LabelScores
@@ -66,7 +66,7 @@ class RelationScores(LabelScores):
     ) -> None:
         """Add documents as `RelationSet`s or collections of `Relation`s; their types must be among the labels."""
         _checks.check_consistent_length(preds=preds, refs=refs)
-        types = numbers()
+        types = code_table()
         for label in self.labels or ():
             types[label]
 

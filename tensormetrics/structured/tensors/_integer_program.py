@@ -29,7 +29,7 @@ class IntegerProgram(NamedTuple):
 
 
 class Answer(NamedTuple):
-    taken: np.ndarray  # (C,) in [0, 1]
+    selected: np.ndarray  # (C,) in [0, 1]
     bound: float  # of the weight of every selection
 
 

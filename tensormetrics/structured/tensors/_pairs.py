@@ -77,8 +77,8 @@ def _assigned(a: Tensor, b: Tensor, value: Tensor, block: Tensor) -> Tensor:
     Assignment problems of similar size are solved together.
     """
     block = block.unique(return_inverse=True)[1]
-    row, rows = places(block, a)
-    column, columns = places(block, b)
+    row, rows = positions_in_blocks(block, a)
+    column, columns = positions_in_blocks(block, b)
     shorter = torch.minimum(rows, columns)
     narrow, wide = (shorter == 1)[block], shorter > 1
     selected = torch.zeros_like(narrow)
@@ -97,7 +97,7 @@ def _assigned(a: Tensor, b: Tensor, value: Tensor, block: Tensor) -> Tensor:
     return selected
 
 
-def places(block: Tensor, item: Tensor) -> tuple[Tensor, Tensor]:
+def positions_in_blocks(block: Tensor, item: Tensor) -> tuple[Tensor, Tensor]:
     # block, item: (T,)  ->  (T,) position of the item within its block, (blocks,) number of items
     size = int(block.max()) + 1 if len(block) else 0
     keys, rank = (block * (item.max() + 1 if len(item) else 1) + item).unique(return_inverse=True)

@@ -150,9 +150,9 @@ def _proof(
     pairs = np.zeros(len(is_column))
     if lower * (1 + PROOF) < upper:
         answer = solve(program, lower, node_limit)
-        if (weight := program.weight @ answer.taken) > lower:
+        if (weight := program.weight @ answer.selected) > lower:
             lower = float(weight)
-            pairs[is_column] = answer.taken > 0
+            pairs[is_column] = answer.selected > 0
         upper = min(upper, answer.bound)
     return np.concatenate([[lower, upper if lower * (1 + PROOF) < upper else lower], pairs])
 

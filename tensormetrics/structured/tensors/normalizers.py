@@ -67,7 +67,7 @@ def parse_normalizers(argument: str, texts: Sequence[str | Normalizer]) -> tuple
     return tuple(map(Normalizer.parse, texts))
 
 
-def selves_read(normalizers: Iterable[Normalizer], zero_division: float | str) -> tuple[str, ...]:
+def required_self_overlaps(normalizers: Iterable[Normalizer], zero_division: float | str) -> tuple[str, ...]:
     """Return the self-overlaps that the normalizers need; "agree" compares both if one is 0."""
     reads = {name for normalizer in normalizers for name in normalizer.reads}
     return tuple(name for name in ("pred", "ref") if name in reads or (reads and zero_division == "agree"))

@@ -199,7 +199,7 @@ class Ratings(RowMetric):
         if bool(judged.all()):
             return BattleTable(models, first, second, self.outcome, names)
         groups = None if names.groups is None else names.groups[judged]
-        names = ItemNames(names.numbers[judged], groups)
+        names = ItemNames(names.ids[judged], groups)
         return BattleTable(models, first[judged], second[judged], self.outcome[judged], names)
 
     def _numbered(self, ids: Tensor) -> tuple[list[str], Tensor]:

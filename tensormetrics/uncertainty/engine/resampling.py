@@ -81,7 +81,7 @@ class Items(NamedTuple):
         )
 
 
-def together(parts: Sequence[Resampled | Joined], join: Callable[[list[Any]], Any]) -> Joined:
+def combine(parts: Sequence[Resampled | Joined], join: Callable[[list[Any]], Any]) -> Joined:
     """Join several metrics that were updated with the same items."""
     if all(isinstance(part, Resampled) for part in parts):
         return Joined([part for part in parts if isinstance(part, Resampled)], join)

@@ -90,7 +90,7 @@ def check_same_kind(kind: int | None, before: int | None) -> None:
 class ItemNames(NamedTuple):
     """Ids and groups of the items of a metric that stores a row of each."""
 
-    numbers: Tensor  # (N,) int64, ids or positions
+    ids: Tensor  # (N,) int64, ids or positions
     groups: Tensor | None = None  # (N,) int64
 
     @classmethod
@@ -111,18 +111,18 @@ class ItemNames(NamedTuple):
     @property
     def units(self) -> Tensor:
         """(N,) int64, equal for items that share a weight."""
-        return self.numbers if self.groups is None else self.groups
+        return self.ids if self.groups is None else self.groups
 
     def columns(self, target: Tensor | None = None) -> tuple[Tensor, ...]:
         # target: (N,) integer
         """Return the columns for `fingerprint`; items with different `target` count as different."""
-        return tuple(column.long() for column in (self.numbers, self.groups, target) if column is not None)
+        return tuple(column.long() for column in (self.ids, self.groups, target) if column is not None)
 
 
 def sums_by_item(rows: Tensor, names: ItemNames) -> tuple[Tensor, ItemNames]:
     # rows: (N, V)  ->  (I, V), and the I distinct items in the order of their ids
     """Return the sums over the rows of each item. ValueError for an item whose rows have two groups."""
-    distinct, item = names.numbers.unique(return_inverse=True)
+    distinct, item = names.ids.unique(return_inverse=True)
     sums = rows.new_zeros(len(distinct), rows.shape[1]).index_add_(0, item, rows)
     if names.groups is None:
         return sums, ItemNames(distinct)

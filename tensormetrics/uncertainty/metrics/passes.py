@@ -252,7 +252,7 @@ class PassAtK(RowMetric):
             )
 
     def _name(self, problems: ItemNames, position: int) -> str:
-        problem_id = int(problems.numbers[position])
+        problem_id = int(problems.ids[position])
         return repr(self._problem_names.get(problem_id, problem_id))
 
     def _resampled_sums(self, replicates: int | None, seed: int | None) -> Resampled:

@@ -159,7 +159,7 @@ class RankedMetric(RowMetric):
             read=lambda sums: sums,
             items=fingerprint(*names.columns(self.target)),
             units=units,
-            num_items=len(names.numbers),
+            num_items=len(names.ids),
             sizes=sizes if units is None else None,
             seed=seed,
             range=(0.0, 1.0),

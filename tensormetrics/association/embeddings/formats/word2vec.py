@@ -13,7 +13,7 @@ import torch
 
 from .... import _checks
 from ...._files import open_stream
-from ...._text_columns import rows_of_words
+from ...._text_columns import parse_word_vectors
 
 CHUNK = 2**20  # bytes read at a time; the limit of a header or a word
 TEXT_CHUNK = 2**22  # bytes of text parsed at a time
@@ -238,7 +238,9 @@ def _text_rows(file: IO[bytes], head: bytes, path: Path, dim: int | None) -> Ite
     for chunk in _chunks_of_lines(file, head, max_line):
         if dim is None:
             dim = _dimensions(chunk, path)
-        spans, vectors, is_irregular = rows_of_words(torch.frombuffer(bytearray(chunk), dtype=torch.uint8), max(dim, 1))
+        spans, vectors, is_irregular = parse_word_vectors(
+            torch.frombuffer(bytearray(chunk), dtype=torch.uint8), max(dim, 1)
+        )
         if is_irregular:  # an invalid line, or a number format that only Python parses
             yield from _rows_of_lines(chunk, line, path, dim, max_line)
             line += chunk.count(b"\n")

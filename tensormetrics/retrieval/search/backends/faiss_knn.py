@@ -16,7 +16,7 @@ from ...._checks import takes_arrays
 from ...._files import open_atomic, open_stream, parsing
 from ...._repr import ConstructorRepr
 from ...inputs import as_embeddings
-from ..backend import Candidates, asked_of, eligible, most_ignored, unit_rows
+from ..backend import Candidates, checked_arguments, eligible, max_ignored, unit_rows
 from ..distance import DISTANCES, DistanceName
 from ..knn import TorchKNN
 
@@ -96,8 +96,8 @@ class FaissKNN(ConstructorRepr):
         Without `reference` the rows in the index are searched, regardless of `reset_before`.
         """
         rows = self._rows(query, reference)
-        query, k, rows, self_index, ignored = asked_of(query, k, rows, ref_includes_query, **candidates)
-        num_candidates = max(min(k + most_ignored(ignored), len(rows)) + (self_index is not None), 1)
+        query, k, rows, self_index, ignored = checked_arguments(query, k, rows, ref_includes_query, **candidates)
+        num_candidates = max(min(k + max_ignored(ignored), len(rows)) + (self_index is not None), 1)
         reason = self._unable(query.device, num_candidates)
         if not reason:
             try:

@@ -83,7 +83,7 @@ class ShardedKNN(ConstructorRepr):
             _checks.tensor("reference", reference)
             query, reference = _with_columns(query, reference), _with_columns(reference, query)
             arguments = query, k, reference, ref_includes_query, self_index
-            query, k, reference, excluded = search_arguments(*arguments, most=2**63 - 1)  # N is not yet known
+            query, k, reference, excluded = search_arguments(*arguments, max_references=2**63 - 1)  # N is not yet known
             _checks.same_device(query=query, ignore=ignore if isinstance(ignore, Tensor) else None)
             options = {"distance": described(self.knn.distance), "exact": repr(self.knn.exact), "k": repr(k)}
             outcome = tensor_meta(query), tensor_meta(reference), options
@@ -122,21 +122,21 @@ class ShardedKNN(ConstructorRepr):
         query: Tensor,
         k: int,
         reference: Tensor,
-        own: Tensor,
+        self_index: Tensor,
         sizes: list[int],
         ignore: Tensor | Callable[[slice], Tensor] | None = None,
     ) -> tuple[Tensor, Tensor]:
         """Search the neighbors of checked rows.
 
-        Shapes: query: (Q, D); reference: (R, D); own: (Q,) global self_index; sizes: R of every rank; ignore: (Q, N) ->
-        (Q, k) float64, smaller is nearer, (Q, k) int64.
+        Shapes: query: (Q, D); reference: (R, D); self_index: (Q,) global; sizes: R of every rank; ignore: (Q, N) -> (Q,
+        k) float64, smaller is nearer, (Q, k) int64.
         """
         neighbors = Neighbors(
-            query.new_full((len(query), k), torch.inf, dtype=torch.float64), own.new_full((len(query), k), -1)
+            query.new_full((len(query), k), torch.inf, dtype=torch.float64), self_index.new_full((len(query), k), -1)
         )
         query_ids = torch.arange(len(query), device=query.device) + sum(sizes[: dist.get_rank(self.group)])
         same = query is reference or not len(query) + len(reference)
-        is_self_search = same and ignore is None and torch.equal(own, query_ids)
+        is_self_search = same and ignore is None and torch.equal(self_index, query_ids)
         # For a large k, sending neighbors back costs more than the products that are saved.
         distance, is_small = self.knn.order, 12 * k <= 2 * query.shape[1] * query.element_size()
         is_symmetric = isinstance(distance, Distance) and distance.euclidean and self.knn.exact
@@ -167,7 +167,7 @@ class ShardedKNN(ConstructorRepr):
         def merge(start: int, block: Tensor) -> None:
             if len(query) and len(block):
                 ignored = rows_of("ignore", ignore, (len(query), sum(sizes)))
-                merge_block(self.knn, (neighbors.delta, neighbors.index), query, own, ignored, block, start)
+                merge_block(self.knn, (neighbors.delta, neighbors.index), query, self_index, ignored, block, start)
 
         Ring([reference], sizes, self.group, block_rows(reference, min_memory))(merge)
         return neighbors.delta, neighbors.index

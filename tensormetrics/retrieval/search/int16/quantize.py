@@ -21,7 +21,7 @@ LONGEST = 46338  # largest norm of the codes of a row, so that sums of products 
 LARGEST = 32766  # largest absolute code
 
 
-class Rounded(NamedTuple):
+class QuantizedRows(NamedTuple):
     """Rows quantized to int16 codes: row = scale * codes, approximately."""
 
     panels: Tensor  # (P, D', 64, 2) int16, D' = D / 2 rounded up
@@ -29,19 +29,19 @@ class Rounded(NamedTuple):
     sizes: Tensor  # (3, 64 P) float64: norms of the rows (inf if none), of the quantized rows, of the differences
 
     @staticmethod
-    def nothing(count: int, dim: int) -> "Rounded":
+    def nothing(count: int, dim: int) -> "QuantizedRows":
         panels = torch.zeros(-(-count // BLOCK), -(-dim // 2), BLOCK, 2, dtype=torch.int16, device="cpu")
         size = len(panels) * BLOCK
         sizes = torch.zeros(3, size, dtype=torch.float64, device="cpu")
         sizes[0] = torch.inf
-        return Rounded(panels, torch.zeros(size, dtype=torch.float32, device="cpu"), sizes)
+        return QuantizedRows(panels, torch.zeros(size, dtype=torch.float32, device="cpu"), sizes)
 
-    def put(self, rows: Tensor, filter_: Filter, order: Tensor | None, first: int = 0) -> None:
+    def write(self, rows: Tensor, filter_: Filter, order: Tensor | None, first: int = 0) -> None:
         # rows: (N, D)  order: (M,) int64, references to write, -1 if none; None: all rows, as queries
         """Write normalized rows to the positions from `first` on."""
         distance = filter_.distance
         if distance.euclidean and not distance.unit:
-            operators.to_words(rows, order, filter_.centre, float(filter_.scale), *self, first)
+            operators.quantize_rows(rows, order, filter_.center, float(filter_.scale), *self, first)
             return
         zeros = torch.zeros(rows.shape[1], dtype=torch.float64, device="cpu")
         count, step = len(rows) if order is None else len(order), rows_at_once(rows)
@@ -51,8 +51,8 @@ class Rounded(NamedTuple):
                 x = zeros.new_empty(chunk.stop - start, rows.shape[1])
                 norms = filter_.scaled(rows[chunk], x)
             else:
-                x, norms = filter_.centred(rows[order[chunk]]).mul_(filter_.scale), None
-            operators.to_words(x, None, zeros, 1.0, *self, first + start)
+                x, norms = filter_.centered(rows[order[chunk]]).mul_(filter_.scale), None
+            operators.quantize_rows(x, None, zeros, 1.0, *self, first + start)
             if norms is not None:  # queries that are too long were replaced by zeros
                 self.sizes[0, first + start : first + chunk.stop] = norms
 
@@ -80,25 +80,25 @@ class Rounded(NamedTuple):
         return width * (filter_.distance.factor * UP), filter_.error(length, products=False) * UP
 
 
-class Lists(NamedTuple):
+class CandidateLists(NamedTuple):
     """Candidate lists: the references that may be among the nearest of each query."""
 
     bounds: Tensor  # (Q, 2, capacity) float32, lower and upper bounds
     column: Tensor  # (Q, capacity) int32
-    number: Tensor  # (Q,) int32, count of candidates; capacity: the list is incomplete
+    list_size: Tensor  # (Q,) int32, count of candidates; capacity: the list is incomplete
     limit: Tensor  # (Q,) float32
 
     @staticmethod
-    def of_size(queries: int, capacity: int) -> "Lists":
+    def of_size(queries: int, capacity: int) -> "CandidateLists":
         bounds = torch.empty(queries, 2, capacity, dtype=torch.float32, device="cpu")
         column = torch.empty(queries, capacity, dtype=torch.int32, device="cpu")
-        return Lists(bounds, column, column.new_empty(queries), bounds.new_empty(queries))
+        return CandidateLists(bounds, column, column.new_empty(queries), bounds.new_empty(queries))
 
-    def at(self, queries: slice) -> "Lists":
-        return Lists(*(part[queries] for part in self))
+    def select(self, queries: slice) -> "CandidateLists":
+        return CandidateLists(*(part[queries] for part in self))
 
 
-def capacity_of(k: int, dim: int) -> int:
+def list_capacity(k: int, dim: int) -> int:
     """Return the capacity of the candidate list of a query."""
     # For 20,000 Gaussian rows of 512 columns, 10.8 references are candidates for k = 10, and 104 for k = 100; lists
     # contain 35 and 192 before the last reduction.
@@ -110,16 +110,16 @@ def _panels_of(panels: Tensor) -> Tensor:
     return panels.transpose(1, 2).flatten(2).flatten(0, 1).double()
 
 
-@_native.reference("multiplies_words")
-def _multiplies_words(like: Tensor) -> Tensor:
+@_native.reference("supports_int16")
+def _supports_int16(like: Tensor) -> Tensor:
     return torch.zeros((), dtype=torch.bool, device=like.device)
 
 
-@_native.reference("to_words")
-def _to_words(
+@_native.reference("quantize_rows")
+def _quantize_rows(
     rows: Tensor,
     order: Tensor | None,
-    centre: Tensor,
+    center: Tensor,
     factor: float,
     panels: Tensor,
     scale: Tensor,
@@ -127,7 +127,7 @@ def _to_words(
     first: int,
 ) -> None:
     dim = rows.shape[1]
-    x = ((rows if order is None else rows[order.clamp(min=0)]).double() - centre) * factor
+    x = ((rows if order is None else rows[order.clamp(min=0)]).double() - center) * factor
     length = x.norm(dim=1)
     valid = length < 2.0**41
     if order is not None:

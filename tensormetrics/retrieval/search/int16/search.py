@@ -9,7 +9,7 @@ from torch import Tensor
 from .... import _native
 from .. import operators
 from ..stages import Queries, SearchProblem
-from .quantize import Lists, Rounded, capacity_of
+from .quantize import CandidateLists, QuantizedRows, list_capacity
 
 PROBE_QUERIES = 64  # queries that are searched first, to measure how many are proven
 MIN_REFERENCES = 2048  # fewer references are searched faster by float32 products
@@ -22,27 +22,27 @@ class Int16Search:
         # self_index: (Q,) int64, of all queries  is_self_search: query i is reference i, by Euclidean distance
         self.problem, self.rows, self.self_index = problem, rows, self_index
         references = problem.references.rows
-        self.capacity = capacity_of(problem.k, references.shape[1])
+        self.capacity = list_capacity(problem.k, references.shape[1])
         self.filter = filter_ = problem.references.filter(problem.dtype, problem.memory)
         # Shuffled: a list that starts with one tight class would be filled by it.
         self.order = torch.randperm(filter_.count, generator=torch.Generator().manual_seed(0), device="cpu")
         self.position = torch.empty_like(self.order)
         self.position[self.order] = torch.arange(filter_.count, device="cpu")
-        self.quantized = Rounded.nothing(filter_.count, references.shape[1])
-        self.quantized.put(references, filter_, self.order)
+        self.quantized = QuantizedRows.nothing(filter_.count, references.shape[1])
+        self.quantized.write(references, filter_, self.order)
         length, _, residual = self.quantized.sizes
         self.max_sizes = length.where(length < torch.inf, 0.0).amax(), residual.amax()
         terms = self.quantized.as_references(slice(None), filter_.distance.factor, *self.max_sizes)
         self.terms = [self.quantized.scale, *(term.float() for term in terms)]
         self.is_self_search = is_self_search and self.fits_in_memory(problem, len(self_index), True)
-        self.lists: tuple[Tensor, Lists] | None = None
+        self.lists: tuple[Tensor, CandidateLists] | None = None
         self.last: tuple[Tensor, Tensor, Tensor] | None = None  # last result of `search`: index, delta, is_complete
 
     @staticmethod
     def fits_in_memory(problem: SearchProblem, queries: int, is_self_search: bool) -> bool:
         """Return whether int16 rows, lists of all queries of a self-search, and float32 rows of the next stage fit."""
         count, dim = problem.references.rows.shape
-        lists = queries * 12 * capacity_of(problem.k, dim) if is_self_search else 0
+        lists = queries * 12 * list_capacity(problem.k, dim) if is_self_search else 0
         rows = 4 * count * dim
         return lists + 2 * count * dim + (rows if rows <= problem.memory // 2 else 0) <= problem.memory // 8 * 7
 
@@ -56,7 +56,7 @@ class Int16Search:
             and queries > PROBE_QUERIES
             and 48 <= dim <= 2**14
             and Int16Search.fits_in_memory(problem, queries, False)
-            and bool(operators.multiplies_words(problem.references.rows))
+            and bool(operators.supports_int16(problem.references.rows))
         )
 
     def is_effective(self, query: Tensor) -> bool:
@@ -77,8 +77,8 @@ class Int16Search:
             self.lists = self.lists or self._candidate_lists(self.quantized, all_rows, 0)
             (rounding_error, lists), list_index = self.lists, self.position[queries.span]
         else:
-            rounded = Rounded.nothing(len(queries.rows), references.shape[1])
-            rounded.put(queries.rows, self.filter, None)
+            rounded = QuantizedRows.nothing(len(queries.rows), references.shape[1])
+            rounded.write(queries.rows, self.filter, None)
             self_index = self.position[queries.self_index.clamp(min=0)].where(queries.self_index >= 0, -1)
             rounding_error, lists = self._candidate_lists(rounded, self_index, -1)
             list_index = torch.arange(len(self_index), device="cpu")
@@ -86,14 +86,14 @@ class Int16Search:
         self.last = operators.rerank_candidates(*operands, rounding_error, *lists, self.problem.k, distance.code)
         return self.last[0], self.last[2]
 
-    def _candidate_lists(self, x: Rounded, self_index: Tensor, first: int) -> tuple[Tensor, Lists]:
+    def _candidate_lists(self, x: QuantizedRows, self_index: Tensor, first: int) -> tuple[Tensor, CandidateLists]:
         # self_index: (Q,)  ->  rounding_error (Q,) float32, ...
         queries = len(self_index)
         width, rounding_error = (term.float() for term in x.as_queries(slice(queries), self.filter, *self.max_sizes))
         # The lists of queries that are not finite or too long are incomplete, even if all references would fit.
         unbounded = rounding_error == torch.inf
-        lists = Lists.of_size(queries, self.capacity)
-        lists.number.copy_(unbounded * self.capacity)
+        lists = CandidateLists.of_size(queries, self.capacity)
+        lists.list_size.copy_(unbounded * self.capacity)
         lists.limit.fill_(torch.inf).masked_fill_(unbounded, -torch.inf)
         scale = x.scale * -self.filter.distance.factor
         operands = x.panels, scale, self.quantized.panels, *self.terms, width, rounding_error, self_index

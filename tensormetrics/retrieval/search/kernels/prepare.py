@@ -39,13 +39,13 @@ def _unit(x, step, valid, dim, SIZE: tl.constexpr, UNIT: tl.constexpr):
 
 
 @triton.jit
-def _moved(x, step, d, valid, dim, unit, centre, UNIT: tl.constexpr, CENTRED: tl.constexpr):
+def _moved(x, step, d, valid, dim, unit, center, UNIT: tl.constexpr, CENTRED: tl.constexpr):
     # ->  (N, SIZE) float64, 0 where invalid
     a = _load(x, step, d, valid, dim)
     if UNIT:
         a = a / unit
     if CENTRED:
-        a = a - tl.load(centre + d, mask=d < dim, other=0.0)
+        a = a - tl.load(center + d, mask=d < dim, other=0.0)
         a = tl.where(valid, a, 0.0)
     return a
 
@@ -60,7 +60,7 @@ def _power_of_two(norm):
 
 @triton.jit(do_not_specialize=["num_rows"])
 def _center(
-    x, x_row, x_step, centre, num_rows, dim, UNIT: tl.constexpr, ROWS: tl.constexpr, SIZE: tl.constexpr
+    x, x_row, x_step, center, num_rows, dim, UNIT: tl.constexpr, ROWS: tl.constexpr, SIZE: tl.constexpr
 ):  # fmt: skip
     # Mean of a sample of rows without outliers: one huge row would move it far from all others.
     n = tl.arange(0, ROWS)
@@ -71,10 +71,10 @@ def _center(
         distance, count = tl.zeros((ROWS,), dtype=tl.float64), tl.sum(is_close.to(tl.float64), axis=0)
         for start in range(0, dim, SIZE):
             d = start + tl.arange(0, SIZE)
-            a = _moved(rows, x_step, d[None, :], valid, dim, unit, centre, UNIT, False)
+            a = _moved(rows, x_step, d[None, :], valid, dim, unit, center, UNIT, False)
             mean = tl.sum(tl.where((turn > 0) & is_close[:, None], a, 0.0), axis=0) / tl.maximum(count, 1.0)
             distance += tl.sum((a - mean[None, :]) * (a - mean[None, :]), axis=1)
-            tl.store(centre + d, mean, mask=d < dim)
+            tl.store(center + d, mean, mask=d < dim)
         # In the first iteration these are the norms, finite where the rows are. NaN is never close.
         distance = tl.where(is_close & (distance < _INF), distance, _INF)
         before = tl.sum((distance[None, :] < distance[:, None]).to(tl.int32), axis=1)
@@ -85,7 +85,7 @@ def _center(
 
 @triton.jit(do_not_specialize=["count"])
 def _lengths(
-    x, x_row, x_step, centre, norms, nonfinite, largest, count, dim,
+    x, x_row, x_step, center, norms, nonfinite, largest, count, dim,
     UNIT: tl.constexpr, ROWS: tl.constexpr, SIZE: tl.constexpr,
 ):  # fmt: skip
     n = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
@@ -93,7 +93,7 @@ def _lengths(
     unit = _unit(rows, x_step, valid, dim, SIZE, UNIT)
     total = tl.zeros((ROWS,), dtype=tl.float64)
     for start in range(0, dim, SIZE):
-        a = _moved(rows, x_step, start + tl.arange(0, SIZE)[None, :], valid, dim, unit, centre, UNIT, True)
+        a = _moved(rows, x_step, start + tl.arange(0, SIZE)[None, :], valid, dim, unit, center, UNIT, True)
         total += tl.sum(a * a, axis=1)
     finite = total < _INF
     norm = tl.where(finite, tl.sqrt(tl.where(finite, total, 0.0)), 0.0)
@@ -104,14 +104,14 @@ def _lengths(
 
 
 @triton.jit
-def _sizes(centre, largest, fixed_scale, sizes, dim, HAS_SCALE: tl.constexpr, SIZE: tl.constexpr):
+def _sizes(center, largest, fixed_scale, sizes, dim, HAS_SCALE: tl.constexpr, SIZE: tl.constexpr):
     # ->  (3,): the scale, the scaled largest norm, the scaled norm of the center
     norm = tl.load(largest).to(tl.float64, bitcast=True)
     scale = tl.load(fixed_scale) if HAS_SCALE else _power_of_two(norm)
     total = tl.zeros((1,), dtype=tl.float64)
     for start in range(0, dim, SIZE):
         d = start + tl.arange(0, SIZE)
-        c = tl.load(centre + d, mask=d < dim, other=0.0) * scale
+        c = tl.load(center + d, mask=d < dim, other=0.0) * scale
         total += tl.sum(c * c, axis=0)
     tl.store(sizes, scale)
     tl.store(sizes + 1, norm * scale)
@@ -125,7 +125,7 @@ def _rounded_up(bound):
 
 @triton.jit
 def _stored(
-    x, step, valid, dim, unit, centre, scale, table, width,
+    x, step, valid, dim, unit, center, scale, table, width,
     UNIT: tl.constexpr, CENTRED: tl.constexpr, PARTS: tl.constexpr, LOW: tl.constexpr, SIZE: tl.constexpr,
 ):  # fmt: skip
     # x, table: (N, 1) pointers to rows  scale: (N, 1)  LOW: the segment of the low part
@@ -134,7 +134,7 @@ def _stored(
     lost, rounded, small = length, length, length
     for start in range(0, width, SIZE):
         d = start + tl.arange(0, SIZE)[None, :]
-        a = _moved(x, step, d, valid, dim, unit, centre, UNIT, CENTRED) * scale
+        a = _moved(x, step, d, valid, dim, unit, center, UNIT, CENTRED) * scale
         a = tl.where(valid, a, 0.0)
         high = a.to(tl.float16)
         rest = a - high.to(tl.float64)
@@ -158,7 +158,7 @@ def _store_left(
     left, n, size, length, lost, rounded, small, sizes, max_low, rounding, summing,
     factor: tl.constexpr, PARTS: tl.constexpr,
 ):  # fmt: skip
-    # See `HalfFilter._left`; the factor is 2 for Euclidean distances only.
+    # See `Float16Filter._left`; the factor is 2 for Euclidean distances only.
     query_error = rounding * length
     query_error *= 2 * length if factor == 2 else _LIFT * (tl.load(sizes + 1) + 2 * tl.load(sizes + 2))
     if PARTS == 2:
@@ -170,7 +170,7 @@ def _store_left(
 
 @triton.jit(do_not_specialize=["count"])
 def _references(
-    x, x_row, x_step, centre, nonfinite, ordered, sizes,
+    x, x_row, x_step, center, nonfinite, ordered, sizes,
     table, bias, order, position, row_bounds, right, left, max_low, count, size, dim, width, rounding, summing,
     factor: tl.constexpr, UNIT: tl.constexpr, PARTS: tl.constexpr, BLOCK: tl.constexpr, STRIDE: tl.constexpr,
     SIZE: tl.constexpr,
@@ -186,7 +186,7 @@ def _references(
     segments: tl.constexpr = 2 * PARTS - 1
     to = table + (slot.to(tl.int64) * (segments * width))[:, None]
     length, lost, rounded, small = _stored(
-        rows, x_step, valid[:, None], dim, unit, centre, scale, to, width, UNIT, True, PARTS, 1, SIZE
+        rows, x_step, valid[:, None], dim, unit, center, scale, to, width, UNIT, True, PARTS, 1, SIZE
     )
     ref_error = (9 * _EPS + 2 * rounding) * length * length if factor == 2 else tl.zeros_like(length)
     value = length * length if factor == 2 else ref_error
@@ -209,21 +209,21 @@ def _references(
 
 @triton.jit(do_not_specialize=["count"])
 def _queries(
-    x, x_row, x_step, centre, sizes, max_low, table, left, is_bounded, query_scale, count, size, dim, width,
+    x, x_row, x_step, center, sizes, max_low, table, left, is_bounded, query_scale, count, size, dim, width,
     rounding, summing,
     factor: tl.constexpr, UNIT: tl.constexpr, PARTS: tl.constexpr, ROWS: tl.constexpr, SIZE: tl.constexpr,
 ):  # fmt: skip
     n = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
-    centred: tl.constexpr = factor == 2
+    centered: tl.constexpr = factor == 2
     valid, rows = (n < count)[:, None], x + (n.to(tl.int64) * x_row)[:, None]
     unit = _unit(rows, x_step, valid, dim, SIZE, UNIT)
     total = tl.zeros((ROWS,), dtype=tl.float64)
     for start in range(0, dim, SIZE):
-        a = _moved(rows, x_step, start + tl.arange(0, SIZE)[None, :], valid, dim, unit, centre, UNIT, centred)
+        a = _moved(rows, x_step, start + tl.arange(0, SIZE)[None, :], valid, dim, unit, center, UNIT, centered)
         total += tl.sum(a * a, axis=1)
     norm = tl.sqrt(total)
-    scale = tl.load(sizes) if centred else _power_of_two(norm)
-    if not centred:
+    scale = tl.load(sizes) if centered else _power_of_two(norm)
+    if not centered:
         tl.store(query_scale + n, scale, mask=n < count)
     scale *= _LIFT
     bounded = (n < count) & (norm * scale < 2.0**15)
@@ -231,7 +231,7 @@ def _queries(
     to = table + (n.to(tl.int64) * (segments * width))[:, None]
     scale = (scale + tl.zeros_like(norm))[:, None]
     length, lost, rounded, small = _stored(
-        rows, x_step, bounded[:, None], dim, unit, centre, scale, to, width, UNIT, centred, PARTS, 0, SIZE
+        rows, x_step, bounded[:, None], dim, unit, center, scale, to, width, UNIT, centered, PARTS, 0, SIZE
     )
     tl.store(is_bounded + n, bounded, mask=n < count)
     _store_left(left, n, size, length, lost, rounded, small, sizes, max_low, rounding, summing, factor, PARTS)
@@ -248,11 +248,11 @@ def lengths(
     # rows: (N, D)  normalization: center (D,) and scale () float64, None: computed from the rows
     # ->  (D,) float64 center, (N,) float64 norms, (N,) bool nonfinite, (3,) float64, see `_sizes`
     (count, dim), device = rows.shape, rows.device
-    centre = torch.empty(dim, dtype=torch.float64, device=device) if normalization is None else normalization[0]
+    center = torch.empty(dim, dtype=torch.float64, device=device) if normalization is None else normalization[0]
     if normalization is None:
         apart = triton.cdiv(count, _SAMPLE)
         _center[(1,)](
-            rows[::apart], apart * rows.stride(0), rows.stride(1), centre, triton.cdiv(count, apart), dim,
+            rows[::apart], apart * rows.stride(0), rows.stride(1), center, triton.cdiv(count, apart), dim,
             UNIT=unit, ROWS=_SAMPLE,
             SIZE=16, num_warps=8, enable_fp_fusion=False,
         )  # fmt: skip
@@ -263,20 +263,20 @@ def lengths(
     size = _columns(dim, 256)
     rows_per_program = 2048 // size
     _lengths[(triton.cdiv(count, rows_per_program),)](
-        rows, *rows.stride(), centre, norms, nonfinite.view(torch.int8), largest, count, dim, UNIT=unit,
+        rows, *rows.stride(), center, norms, nonfinite.view(torch.int8), largest, count, dim, UNIT=unit,
         ROWS=rows_per_program,
         SIZE=size, enable_fp_fusion=False,
     )  # fmt: skip
     scale = sizes if normalization is None else normalization[1]
     _sizes[(1,)](
-        centre, largest, scale, sizes, dim, HAS_SCALE=normalization is not None, SIZE=size, enable_fp_fusion=False
+        center, largest, scale, sizes, dim, HAS_SCALE=normalization is not None, SIZE=size, enable_fp_fusion=False
     )
-    return centre, norms, nonfinite, sizes
+    return center, norms, nonfinite, sizes
 
 
 @on_its_device
 def references(
-    rows: Tensor, centre: Tensor, norms: Tensor, nonfinite: Tensor, sizes: Tensor, rounding: float, summing: float,
+    rows: Tensor, center: Tensor, norms: Tensor, nonfinite: Tensor, sizes: Tensor, rounding: float, summing: float,
     factor: int, unit: bool, parts: int, block: int, stride: int, size: int, width: int,
 ) -> Prepared:  # fmt: skip
     # rows: (R, D)  ->  tables of `size` rows, `width` columns in each segment
@@ -288,7 +288,7 @@ def references(
     row_bounds, left, bias, right = bounds.split([3 * size, 3 * size, size, 3 * (size // block)])
     max_low = torch.zeros(1, dtype=torch.int64, device=device)
     _references[(size // block,)](
-        rows, *rows.stride(), centre, nonfinite.view(torch.int8), norms.argsort(), sizes,
+        rows, *rows.stride(), center, nonfinite.view(torch.int8), norms.argsort(), sizes,
         table, bias, order, position, row_bounds, right, left, max_low, count, size, dim, width, rounding, summing,
         factor=factor, UNIT=unit, PARTS=parts, BLOCK=block, STRIDE=stride, SIZE=64, num_warps=8,
         enable_fp_fusion=False,
@@ -308,7 +308,7 @@ def references(
 
 @on_its_device
 def queries(
-    rows: Tensor, centre: Tensor, sizes: Tensor, low: Tensor, rounding: float, summing: float,
+    rows: Tensor, center: Tensor, sizes: Tensor, low: Tensor, rounding: float, summing: float,
     factor: int, unit: bool, parts: int, size: int, width: int,
 ) -> Float16Queries:  # fmt: skip
     # rows: (Q, D)  low: (1,), see `Prepared`  ->  tables of `size` rows
@@ -317,7 +317,7 @@ def queries(
     is_bounded = torch.empty(len(rows), dtype=torch.bool, device=rows.device)
     query_scale = left if factor == 2 else torch.empty(len(rows), dtype=torch.float64, device=rows.device)
     _queries[(size // 32,)](
-        rows, *rows.stride(), centre, sizes, low.view(torch.int64), table, left, is_bounded.view(torch.int8),
+        rows, *rows.stride(), center, sizes, low.view(torch.int64), table, left, is_bounded.view(torch.int8),
         query_scale,
         len(rows), size, rows.shape[1], width, rounding, summing,
         factor=factor, UNIT=unit, PARTS=parts, ROWS=32, SIZE=64, num_warps=8, enable_fp_fusion=False,

@@ -6,7 +6,7 @@ from torch import Tensor
 
 
 class Float16Queries(NamedTuple):
-    """Queries as float16; see `HalfFilter`."""
+    """Queries as float16; see `Float16Filter`."""
 
     rows: Tensor  # (Q', D'), Q' a multiple of TILE and D' of DEPTH
     left: Tensor  # (3, Q') float32, error bound of each query
@@ -15,7 +15,7 @@ class Float16Queries(NamedTuple):
 
 
 class Float16References(Protocol):
-    """References as float16; see `HalfFilter`."""
+    """References as float16; see `Float16Filter`."""
 
     rows: Tensor  # (R', D') float16
     bias: Tensor  # (R',) float32
@@ -25,7 +25,7 @@ class Float16References(Protocol):
 
 
 class Prepared(NamedTuple):
-    """References of a `HalfFilter`, prepared for products."""
+    """References of a `Float16Filter`, prepared for products."""
 
     rows: Tensor  # (R', D') float16
     bias: Tensor  # (R',) float32

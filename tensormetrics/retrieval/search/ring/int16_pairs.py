@@ -13,7 +13,7 @@ from .... import _native
 from .. import operators
 from ..backend import nearest
 from ..distance import DISTANCES, Distance
-from ..int16.quantize import LARGEST, UP, Lists, Rounded, capacity_of
+from ..int16.quantize import LARGEST, UP, CandidateLists, QuantizedRows, list_capacity
 from ..product_filter import BLOCK, Filter, Normalization
 from .symmetric import Neighbors, nearest_of
 
@@ -57,12 +57,12 @@ class Int16Pairs:
         split: int = 0,
         max_rows: int = 2**62,
     ) -> None:
-        dim = len(normalization.centre)
+        dim = len(normalization.center)
         self.k, self.distance, self.memory, self.split = k, distance, memory, split
         self.step = min(_rows_at_once(k, dim, memory), max(max_rows, split))
         nothing = torch.empty(0, dim, device="cpu", dtype=torch.float32)
         norms = torch.zeros(1, dtype=torch.float64, device="cpu")
-        self.filter = Filter(nothing, distance, torch.float32, frame=normalization, norms=norms)
+        self.filter = Filter(nothing, distance, torch.float32, normalization=normalization, norms=norms)
         self.scale = float(normalization.scale)
         # Upper bounds of the norms of rows and of their rounding errors: half a unit in each column.
         self.max_norms = self.filter.norm, self.filter.norm * (dim**0.5 / 2 / LARGEST * UP)
@@ -70,12 +70,12 @@ class Int16Pairs:
 
         # The second set follows the first one; the rows of the first set after the split begin a panel.
         num_slots = (-(-self.step // BLOCK) * 2 + 1) * BLOCK
-        self.rounded = Rounded.nothing(num_slots, dim)
+        self.rounded = QuantizedRows.nothing(num_slots, dim)
         self.order = torch.empty(num_slots, dtype=torch.int64, device="cpu")  # row numbers, -1 = none
         self.shift = torch.empty(num_slots, dtype=torch.float64, device="cpu")  # from distances to bounded values
         # For each row: query scale, bias, coefficient, bias error, width, rounding error, as in `int16_candidates`.
         self.terms = torch.empty(6, num_slots, dtype=torch.float32, device="cpu")
-        self.lists = Lists.of_size(num_slots, capacity_of(k, dim))
+        self.lists = CandidateLists.of_size(num_slots, list_capacity(k, dim))
 
     @staticmethod
     def is_faster(rows: Tensor, k: int, memory: int) -> bool:
@@ -84,7 +84,7 @@ class Int16Pairs:
             and len(rows) >= max(FEWEST, 8 * k)
             and 48 <= rows.shape[1] <= 2**14
             and _rows_at_once(k, rows.shape[1], memory) >= MIN_CAPACITY
-            and bool(operators.multiplies_words(rows))
+            and bool(operators.supports_int16(rows))
         )
 
     def is_effective(self, rows: Tensor) -> bool:
@@ -93,7 +93,7 @@ class Int16Pairs:
         part = self._load_rows(queries, slice(0, min(len(rows), self.step)))
         probe = part._replace(slots=slice(0, min(PROBE_ROWS, part.slots.stop)))
         lists = self._candidate_lists(probe, part, self_index=torch.arange(probe.slots.stop, device="cpu"), both=False)
-        return 8 * int((lists.number == lists.column.shape[1]).sum()) <= probe.slots.stop
+        return 8 * int((lists.list_size == lists.column.shape[1]).sum()) <= probe.slots.stop
 
     def __call__(self, x: QueryRows, y: QueryRows | None = None, skipped: int = 0) -> None:
         # skipped: 0 or the split, the number of first rows of x to leave out
@@ -125,13 +125,13 @@ class Int16Pairs:
     def _load(self, queries: QueryRows, order: Tensor, first: int) -> Part:
         slots = slice(first, first + len(order))
         self.order[slots] = order
-        self.rounded.put(queries.rows, self.filter, order, first)
+        self.rounded.write(queries.rows, self.filter, order, first)
         length, factor = self.rounded.sizes[0, slots], self.distance.factor
         # The squares of the norms are summed in a different order than canonical distances.
         squares = length.square()
         self.shift[slots] = -squares
         width, rounding_error = self.rounded.as_queries(slots, self.filter, *self.max_norms)
-        rounding_error += (2 * len(self.filter.centre) + 16) * 2.0**-53 * squares
+        rounding_error += (2 * len(self.filter.center) + 16) * 2.0**-53 * squares
         terms = (
             self.rounded.scale[slots] * -factor,
             *self.rounded.as_references(slots, factor, *self.max_norms),
@@ -150,19 +150,19 @@ class Int16Pairs:
         if y:
             self._rerank(y, x, x.slots.start)
 
-    def _candidate_lists(self, x: Part, y: Part, self_index: Tensor, both: bool = True) -> Lists:
+    def _candidate_lists(self, x: Part, y: Part, self_index: Tensor, both: bool = True) -> CandidateLists:
         # self_index: (Q,)  both: lists of both sets, each product for both of its rows; else only of x
         slots = slice(x.slots.start, y.slots.stop)
-        lists = self.lists.at(slots if both else x.slots)
+        lists = self.lists.select(slots if both else x.slots)
         for part in {x.slots.start: x, y.slots.start: y}.values() if both else [x]:
             queries, rows = part.queries, self.order[part.slots].clamp(min=0)
             worst = torch.minimum(queries.neighbors.delta[rows, -1], queries.worst[rows])
             bound = self.scale * self.scale * worst + self.shift[part.slots] + 2 * self.terms[5, part.slots]
             limit = _above(bound.float()).masked_fill_(self.rounded.sizes[0, part.slots] == torch.inf, -torch.inf)
             self.lists.limit[part.slots] = limit
-        lists.number.zero_()
+        lists.list_size.zero_()
         scale, bias, coefficient, bias_error, width, rounding_error = self.terms[:, slots]
-        width, rounding_error = width[: len(lists.number)], rounding_error[: len(lists.number)]
+        width, rounding_error = width[: len(lists.list_size)], rounding_error[: len(lists.list_size)]
         panels = self.rounded.panels[slots.start // BLOCK : slots.stop // BLOCK]
         first = y.slots.start - x.slots.start if both else -1
         references = panels, self.rounded.scale[slots], bias, coefficient, bias_error
@@ -171,10 +171,10 @@ class Int16Pairs:
 
     def _rerank(self, x: Part, y: Part, base: int) -> None:
         queries, other, order = x.queries, y.queries, self.order[x.slots]
-        lists = self.terms[5, x.slots], *self.lists.at(x.slots), self.shift[x.slots]
+        lists = self.terms[5, x.slots], *self.lists.select(x.slots), self.shift[x.slots]
         options = self.scale * self.scale, other.first, self.distance.code
         tables = queries.neighbors.delta, queries.neighbors.index
-        proven = operators.settle_possible(
+        proven = operators.merge_candidates(
             queries.rows, other.rows, order, self.order[base:], *lists, *options, *tables
         )
         if not proven.all():
@@ -204,10 +204,10 @@ def _above(values: Tensor) -> Tensor:
 
 def _rows_at_once(k: int, dim: int, memory: int) -> int:
     # Two sets have candidate lists, int16 values, and terms of each row.
-    return memory // 4 // (12 * capacity_of(k, dim) + 2 * dim + 192)
+    return memory // 4 // (12 * list_capacity(k, dim) + 2 * dim + 192)
 
 
-@_native.reference("settle_possible")
+@_native.reference("merge_candidates")
 def _rerank_candidates(
     query: Tensor,
     reference: Tensor,

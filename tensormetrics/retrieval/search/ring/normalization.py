@@ -9,7 +9,7 @@ from torch import Tensor
 from ...._distributed import Group, all_gather_status
 from ...._exact_sums import power_of_two
 from ..distance import Distance, rows_at_once
-from ..product_filter import Normalization, middle
+from ..product_filter import Normalization, robust_center
 
 RowSummary = tuple[int, bytes, float]  # number of rows, their center, largest distance from it
 
@@ -21,7 +21,7 @@ def summarize_rows(rows: Tensor, distance: Distance) -> RowSummary:
         return 0, b"", 0.0
     # Any center is valid if all ranks agree on it, so the precision of the rows is enough.
     dtype = torch.float64 if rows.dtype == torch.float64 else torch.float32
-    center = middle(rows, distance).to(dtype).cpu()
+    center = robust_center(rows, distance).to(dtype).cpu()
     norms = lengths(rows, center.double().to(rows.device), distance)
     return len(rows), center.numpy().tobytes(), float(norms.where(norms.isfinite(), 0.0).amax())
 
@@ -29,19 +29,19 @@ def summarize_rows(rows: Tensor, distance: Distance) -> RowSummary:
 def merged_normalization(summaries: Sequence[RowSummary], rows: Tensor) -> Normalization:
     # rows: (n, D) of this rank  ->  the same on all ranks
     dtype = np.dtype("float64" if rows.dtype == torch.float64 else "float32")
-    centre, count = torch.zeros(rows.shape[1], dtype=torch.float64, device="cpu"), 0
+    center, count = torch.zeros(rows.shape[1], dtype=torch.float64, device="cpu"), 0
     middles = [
         torch.from_numpy(np.frombuffer(bytearray(of_rank), dtype)).double() for _, of_rank, _ in summaries if of_rank
     ]
     # Element by element in one order, so that all ranks have the same bits.
     for (size, *_), of_rank in zip((summary for summary in summaries if summary[0]), middles, strict=True):
         count += size
-        centre += (of_rank - centre) * (size / count)
+        center += (of_rank - center) * (size / count)
     # Triangle inequality: from a row to the center of its rank's rows, and from there to the common center.
     radii = [summary[2] for summary in summaries if summary[0]]
-    longest = max((radius + float((m - centre).norm()) for radius, m in zip(radii, middles, strict=True)), default=0.0)
+    longest = max((radius + float((m - center).norm()) for radius, m in zip(radii, middles, strict=True)), default=0.0)
     bound = rows.new_tensor(longest * (1 + 1e-9), dtype=torch.float64)
-    return Normalization(centre.to(rows.device), power_of_two(bound), bound)
+    return Normalization(center.to(rows.device), power_of_two(bound), bound)
 
 
 def common_normalization(rows: Tensor, distance: Distance, group: Group) -> tuple[Normalization, Tensor]:
@@ -52,16 +52,16 @@ def common_normalization(rows: Tensor, distance: Distance, group: Group) -> tupl
 
 def norms_in(normalization: Normalization, rows: Tensor, distance: Distance) -> Tensor:
     # rows: (N, D)  ->  (N,) float64, inf where not finite
-    norms = lengths(rows, normalization.centre, distance)
+    norms = lengths(rows, normalization.center, distance)
     return norms.masked_fill(~norms.isfinite(), torch.inf)
 
 
-def lengths(rows: Tensor, centre: Tensor, distance: Distance) -> Tensor:
-    # rows: (N, D)  centre: (D,) float64  ->  (N,) float64
+def lengths(rows: Tensor, center: Tensor, distance: Distance) -> Tensor:
+    # rows: (N, D)  center: (D,) float64  ->  (N,) float64
     """Return the norms of centered rows."""
     norms = torch.empty(len(rows), dtype=torch.float64, device=rows.device)
     step = rows_at_once(rows)
     for start in range(0, len(rows), step):
         chunk = slice(start, start + step)
-        norms[chunk] = (distance.prepared(rows[chunk]) - centre).norm(dim=1)
+        norms[chunk] = (distance.prepared(rows[chunk]) - center).norm(dim=1)
     return norms

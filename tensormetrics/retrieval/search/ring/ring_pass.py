@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch import distributed as dist
 
-from ...._distributed import FEW_RANKS, Group, all_gather_status, global_rank, translate_collective_errors
+from ...._distributed import MAX_DIRECT_RANKS, Group, all_gather_status, global_rank, translate_collective_errors
 
 FEWEST = 64  # the fewest rows to send at once
 HIGHEST_FLOOR = 2**24  # bytes; if 64 rows take more, working on them takes longer than sending a message
@@ -100,7 +100,7 @@ def start_transfers(
 def shift(sent: Sequence[Tensor], to: int, received: Sequence[Tensor], source: int, group: Group) -> list[dist.Work]:
     """Start to send contiguous tensors round the ring; every rank sends to `to` and receives from `source`."""
     world = dist.get_world_size(group)
-    if sent[0].device.type != "cpu" or world > FEW_RANKS:
+    if sent[0].device.type != "cpu" or world > MAX_DIRECT_RANKS:
         return start_transfers([(to, sent)], [(source, received)], group)
     # Where ranks share cores, threads that wait for single messages of gloo are busy for milliseconds.
     requests: list[dist.Work] = []

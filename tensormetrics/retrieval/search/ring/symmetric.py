@@ -12,8 +12,8 @@ from ..distance import Distance
 from ..nearest import NearestSearch
 from ..product_filter import Filter, Normalization, exact_float32_products
 from ..references import References
-from ..stages import kept_of
-from ..topk import Least
+from ..stages import candidate_count
+from ..topk import TopK
 
 TILE = 4096  # rows multiplied at once
 
@@ -60,7 +60,7 @@ def symmetric_neighbors(
 ) -> Iterator[tuple[bool, slice, Tensor, Tensor]]:
     # ->  whether of x, slices of its rows or of y's, (n, k) float64, (n, k) int64, -1 = none
     """Yield the k nearest rows in the other set by (Euclidean distance, index), up to the distance `worst`."""
-    size = 4 * Least.capacity(kept_of(k, 2**31, True)) * (8 if x.rows.dtype == torch.float64 else 4)
+    size = 4 * TopK.capacity(candidate_count(k, 2**31, True)) * (8 if x.rows.dtype == torch.float64 else 4)
     step = max(memory // 4 // max(size, 16 * x.rows.shape[1]), 256)
     for i in range(0, len(x.rows), step):
         for j in range(0, len(y.rows), step):
@@ -93,15 +93,15 @@ def _block_neighbors(
 ) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
     dtype = torch.float64 if x.rows.dtype == torch.float64 else torch.float32
     stacked = cast(Tensor, _Stacked(x.rows, y.rows))  # only slices of rows are read
-    filter_ = Filter(stacked, distance, dtype, frame=normalization, norms=torch.cat([x.norms, y.norms]))
+    filter_ = Filter(stacked, distance, dtype, normalization=normalization, norms=torch.cat([x.norms, y.norms]))
     worst, size, dim = torch.cat([x.worst, y.worst]), len(x.rows), x.rows.shape[1]
     scaled = filter_.norms * filter_.scale
     factor, shift = filter_.scale * filter_.scale, -scaled.square()
     # The squares of the norms are summed in a different order than canonical distances.
     error = filter_.error(scaled) + (2 * dim + 16) * 2.0**-53 * scaled.square()
-    topk = Least(len(worst), kept_of(k, len(worst), True), filter_.bias)
+    topk = TopK(len(worst), candidate_count(k, len(worst), True), filter_.bias)
     limit = torch.nextafter((factor * worst + shift + error).to(dtype), worst.new_full((), torch.inf, dtype=dtype))
-    topk.limit.copy_(limit.masked_fill(filter_.hidden, -torch.inf))
+    topk.limit.copy_(limit.masked_fill(filter_.nonfinite, -torch.inf))
     self_index = torch.full((TILE,), -1, device="cpu")
     step = max(memory // 4 // (dim * dtype.itemsize), 256)
     tile_rows = TILE if x.scaled is not None else min(max(memory // 4 // (32 * dim), 64), TILE)
@@ -110,7 +110,7 @@ def _block_neighbors(
         for start in range(0, size, tile_rows):
             tile = slice(start, start + tile_rows)
             queries = filter_.query(x.rows[tile])[0] if x.scaled is None else x.scaled[tile]
-            tables = topk.keys, topk.number, topk.limit, topk.kept, start
+            tables = topk.keys, topk.count, topk.limit, topk.k, start
             with exact_float32_products(queries.device):
                 operators.update_topk(queries, rows, filter_.bias, first, self_index[: len(queries)], None, *tables)
     values, columns = topk.sorted()

@@ -137,7 +137,9 @@ class SymmetricRing:
         dtype = torch.float64 if self.rows.dtype == torch.float64 else torch.float32
         if not len(self.rows) or 8 * self.rows.numel() * dtype.itemsize > self.memory:
             return None
-        filter_ = Filter(self.rows, self.distance, dtype, self.memory, frame=self.normalization, norms=self.norms)
+        filter_ = Filter(
+            self.rows, self.distance, dtype, self.memory, normalization=self.normalization, norms=self.norms
+        )
         scaled, step = torch.empty(self.rows.shape, dtype=dtype, device=self.rows.device), rows_at_once(self.rows)
         for chunk, out in zip(self.rows.split(step), scaled.split(step), strict=True):
             filter_.scaled(chunk, out)

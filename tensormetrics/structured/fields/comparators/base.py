@@ -42,15 +42,15 @@ class Comparator(Annotation):
         name: Name of the class.
         threshold: A pair is correct if its similarity is at least this.
         is_equality: Values are similar, with similarity 1, if and only if their keys are equal.
-        wanted: Description of the supported values; others have similarity 1 if they are equal, else 0.
+        expected: Description of the supported values; others have similarity 1 if they are equal, else 0.
     """
 
     threshold = 1.0  # without a type annotation, because some comparators define it as a parameter
     name = "comparator"  # set by each class
     is_equality: ClassVar[bool] = True
-    wanted: ClassVar[str] = "a value"
+    expected: ClassVar[str] = "a value"
 
-    def fits(self, value: Any) -> bool:
+    def supports(self, value: Any) -> bool:
         """Return whether the comparator supports a value."""
         return True
 
@@ -93,7 +93,7 @@ class Comparator(Annotation):
         result = (pred_codes == ref_codes).astype(np.float64)
         if self.is_equality:
             return result
-        fitting = np.fromiter(map(self.fits, keys), bool, len(keys))
+        fitting = np.fromiter(map(self.supports, keys), bool, len(keys))
         (rows,) = np.nonzero((result == 0) & fitting[pred_codes] & fitting[ref_codes])
         if len(rows):
             result[rows] = self._compare(keys, pred_codes[rows], ref_codes[rows], cutoff, answers)

@@ -29,9 +29,9 @@ class exact(Comparator):
 
 @dataclass(frozen=True)
 class _TextComparator(Comparator):
-    wanted: ClassVar[str] = "a string"
+    expected: ClassVar[str] = "a string"
 
-    def fits(self, value: Any) -> bool:
+    def supports(self, value: Any) -> bool:
         return isinstance(value, str)
 
     def key(self, value: Any) -> Hashable:
@@ -134,13 +134,13 @@ class near(Comparator):
     rel: float = 0.0
     abs: float = 0.0
     is_equality: ClassVar[bool] = False
-    wanted: ClassVar[str] = "a number"
+    expected: ClassVar[str] = "a number"
 
     def __post_init__(self) -> None:
         check_not_negative("near: rel", self.rel)
         check_not_negative("near: abs", self.abs)
 
-    def fits(self, value: Any) -> bool:
+    def supports(self, value: Any) -> bool:
         return isinstance(value, int | float | Decimal) and not isinstance(value, bool)
 
     def _compare(self, keys: Sequence[Any], i: np.ndarray, j: np.ndarray, *_: Any) -> np.ndarray:
@@ -171,13 +171,13 @@ class within(Comparator):
     days: float = 0.0
     seconds: float = 0.0
     is_equality: ClassVar[bool] = False
-    wanted: ClassVar[str] = "a date or a date-time"
+    expected: ClassVar[str] = "a date or a date-time"
 
     def __post_init__(self) -> None:
         check_not_negative("within: days", self.days)
         check_not_negative("within: seconds", self.seconds)
 
-    def fits(self, value: Any) -> bool:
+    def supports(self, value: Any) -> bool:
         return isinstance(value, date)  # includes datetime
 
     def _compare(self, keys: Sequence[Any], i: np.ndarray, j: np.ndarray, *_: Any) -> np.ndarray:
@@ -190,7 +190,7 @@ class within(Comparator):
 
 @dataclass(frozen=True)
 class parsed(_TextComparator):
-    """Equality of the dates that strings denote, by the first format that fits, else ISO 8601.
+    """Equality of the dates that strings denote, by the first format that supports, else ISO 8601.
 
     Strings that no format fits are compared as they are.
 

@@ -27,12 +27,8 @@ def num_misfits(slot: Slot, value: Any) -> int | None:
     if isinstance(node, Union):
         return min((count for e in slot.edges if (count := num_misfits(e.slot, value)) is not None), default=None)
     if isinstance(node, Items | Fixed):
-        items = array_of(value)
-        if items is None or isinstance(node, Fixed) and len(items) != len(node.positions):
-            return None
-        edges = slot.edges * len(items) if isinstance(node, Items) else slot.edges
-        parts = items if isinstance(node, Items) else [items[edge.position] for edge in edges]
-        return sum(not _fits(edge, part) for edge, part in zip(edges, parts, strict=True))
+        items = _items_of(node, value)
+        return None if items is None else _array_misfits(slot, node, items)
     values = object_of(value)
     if values is None:
         return None
@@ -42,6 +38,20 @@ def num_misfits(slot: Slot, value: Any) -> int | None:
     if node.instance_of is not None and isinstance(node.instance_of, type) and type(value) is node.instance_of:
         return -1  # an instance of the class fits best, regardless of its values
     return _record_misfits(slot, node, values)
+
+
+def _items_of(node: Items | Fixed, value: Any) -> list[Any] | None:
+    """Return the items of an array, or None for other values and arrays of a wrong length."""
+    items = array_of(value)
+    if items is not None and isinstance(node, Fixed) and len(items) != len(node.positions):
+        return None
+    return items
+
+
+def _array_misfits(slot: Slot, node: Items | Fixed, items: list[Any]) -> int:
+    if isinstance(node, Items):
+        return sum(not _fits(slot.edges[0], item) for item in items)
+    return sum(not _fits(edge, items[edge.position]) for edge in slot.edges)
 
 
 def _record_misfits(slot: Slot, node: Record, values: Mapping[Any, Any]) -> int:
@@ -62,6 +72,5 @@ def _fits(edge: Edge, part: Any) -> bool:
     if isinstance(node, Leaf):
         return num_misfits(edge.slot, part) is not None
     if isinstance(node, Items | Fixed):
-        items = array_of(part)
-        return items is not None and not (isinstance(node, Fixed) and len(items) != len(node.positions))
+        return _items_of(node, part) is not None
     return object_of(part) is not None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..reading.values import INVALID, array_of, object_of, type_description
-from ..schemas.types import Fixed, FreeKeys, Items, Leaf, Record, Union
+from ..schemas.types import Fixed, Items, Leaf, Record, Union
 from .cases import NO_CASE, best_case, num_misfits
 from .recursion import Steps, run
 from .slots import Edge, Plan, Slot, join_path
@@ -73,22 +73,31 @@ def _fault_of_parts(plan: Plan, slot: Slot, value: Any, path: str) -> Steps[str]
 
 
 def _fault_of_object(plan: Plan, slot: Slot, value: Any, path: str) -> Steps[str]:
-    if isinstance(slot.node, Record):
-        for part in slot.edges:
-            if part.field is None:
-                continue
-            key = next((key for key in part.keys if key in value), None)
-            name = _below(path, part.field.name)
-            is_filled = plan.defaults and part.field.default is not None
-            is_missing = value.get(key) is None and not part.nullable if key is not None else not is_filled
-            if part.field.required and is_missing and not plan.unlabelled:
-                return f"{name}: got {'no such key' if key is None else 'null'}, wanted {type_name(part.slot)}"
-            if fault := (yield _fault(plan, part, value.get(key), name)):
-                return fault
-    free = slot.other_keys if isinstance(slot.node, Record) else slot.edges[0]
-    if free is None:
+    if not isinstance(slot.node, Record):
+        return (yield _fault_of_other_keys(plan, slot, slot.edges[0], value, path))
+    if fault := (yield _fault_of_fields(plan, slot, value, path)):
+        return fault
+    if slot.other_keys is None:
         return ""
-    part = free.slot.edges[0] if isinstance(free.slot.node, FreeKeys) and free is slot.other_keys else free
+    return (yield _fault_of_other_keys(plan, slot, slot.other_keys.slot.edges[0], value, path))
+
+
+def _fault_of_fields(plan: Plan, slot: Slot, value: Any, path: str) -> Steps[str]:
+    for part in slot.edges:
+        if part.field is None:
+            continue
+        key = next((key for key in part.keys if key in value), None)
+        name = _below(path, part.field.name)
+        is_filled = plan.defaults and part.field.default is not None
+        is_missing = value.get(key) is None and not part.nullable if key is not None else not is_filled
+        if part.field.required and is_missing and not plan.unlabelled:
+            return f"{name}: got {'no such key' if key is None else 'null'}, wanted {type_name(part.slot)}"
+        if fault := (yield _fault(plan, part, value.get(key), name)):
+            return fault
+    return ""
+
+
+def _fault_of_other_keys(plan: Plan, slot: Slot, part: Edge, value: Any, path: str) -> Steps[str]:
     for key, item in value.items():
         if key in slot.known_keys:
             continue

@@ -199,20 +199,13 @@ class _Builder:
             slot.comparator = comparator or slot.comparator
             slot.row = self._row(path or "@", is_leaf=True)
         elif isinstance(node, Union):
-            for case in node.cases:
-                case_edge = yield self.edge(case, path, is_item=is_item, comparator=comparator)
-                if case_edge is not None:
-                    slot.edges.append(case_edge)
+            yield self._cases(slot, node, path, is_item, comparator)
         elif comparator is not None:
             raise ValueError(f"{path or '@'}: got {comparator}, wanted it on a scalar; write it on the items or fields")
         elif isinstance(node, Record):
             yield self._record(slot, node, path)
         elif isinstance(node, Fixed):
-            for n, part in enumerate(node.positions):
-                position = yield self.edge(part, f"{path}[{n}]")
-                if position is not None:
-                    position.position = n
-                    slot.edges.append(position)
+            yield self._positions(slot, node, path)
         elif isinstance(node, Items):
             yield self._items(slot, node, path)
         elif isinstance(node, FreeKeys):
@@ -262,6 +255,12 @@ class _Builder:
                 raise ValueError(f"schema: got more than {MAX_ROWS} paths; write ignore() on a recursive field")
         return self.row_indices[path]
 
+    def _cases(self, slot: Slot, node: Union, path: str, is_item: bool, comparator: Comparator | None) -> Steps[None]:
+        for case in node.cases:
+            case_edge = yield self.edge(case, path, is_item=is_item, comparator=comparator)
+            if case_edge is not None:
+                slot.edges.append(case_edge)
+
     def _record(self, slot: Slot, node: Record, path: str) -> Steps[None]:
         slot.known_keys = frozenset(
             itertools.chain.from_iterable(record_field.keys or (record_field.name,) for record_field in node.fields)
@@ -276,6 +275,13 @@ class _Builder:
             slot.edges.append(slot.other_keys)
         elif self.counts_extra:
             slot.extra_row = self._row(f"{path}.{EXTRA}" if path else EXTRA, is_leaf=True)
+
+    def _positions(self, slot: Slot, node: Fixed, path: str) -> Steps[None]:
+        for n, part in enumerate(node.positions):
+            position = yield self.edge(part, f"{path}[{n}]")
+            if position is not None:
+                position.position = n
+                slot.edges.append(position)
 
     def _items(self, slot: Slot, node: Items, path: str) -> Steps[None]:
         slot.match = self.match if node.match is None else node.match

@@ -109,12 +109,12 @@ def _number(value: Any) -> Any:
     if type(value) is not float and (isinstance(value, bool) or not isinstance(value, numbers.Real | Decimal)):
         return INVALID
     try:
-        number = float(value)
+        real = float(value)
     except OverflowError:
         return INVALID
-    if not math.isfinite(number):
+    if not math.isfinite(real):
         return INVALID
-    return value if type(value) is int else number
+    return value if type(value) is int else real
 
 
 def _decimal(value: Any) -> Any:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ...tensors._integer_program import PROOF, Answer, IntegerProgram, solve
-from ...tensors._pairs import expand, matched, places
+from ...tensors._pairs import expand, matched, positions_in_blocks
 from ...tensors.constraints import Constraint
 from ...tensors.latent.latent import SolvedMapping, latent_overlap
 from ..values.columns import Keys, RowPath, check_type
@@ -72,7 +72,7 @@ class LatentSet(Bounded):
         owner = torch.repeat_interleave(rows.count)
         used = slots >= 0
         variable_ids = torch.full_like(slots, -1)
-        variable_ids[used] = places(owner[:, None].expand_as(slots)[used], slots[used])[0]
+        variable_ids[used] = positions_in_blocks(owner[:, None].expand_as(slots)[used], slots[used])[0]
         return BoundRows(rows.start, rows.count, rows.items, rows.key, variable_ids, {})
 
     def solve(self, rows: BoundRows, i: Tensor, j: Tensor, distinct: bool) -> tuple[Tensor, Tensor]:
@@ -112,7 +112,7 @@ class LatentSet(Bounded):
             mask = (owner == document) & (delta > 0)
             x, y = (rows.variable_ids[index[mask]].cpu().numpy() for index in (candidates.x, candidates.y))
             answer = select_consistent(a[mask], b[mask], delta[mask].cpu().numpy(), x, y, self.constraint)
-            selected = mask.nonzero()[:, 0][torch.from_numpy(answer.taken).to(mask.device)]
+            selected = mask.nonzero()[:, 0][torch.from_numpy(answer.selected).to(mask.device)]
             value[document] = delta[selected].sum()
             proved = answer.bound <= value[document] * (1 + PROOF)
             bound[document] = torch.where(proved, value[document], bound[document].clamp(max=answer.bound))
@@ -160,4 +160,4 @@ def select_consistent(
     limit = np.concatenate([np.ones(end), np.zeros(len(need))])
     gain = np.concatenate([weight, np.zeros(len(links))])
     answer = solve(IntegerProgram(gain, np.concatenate(row), np.concatenate(col), sign, limit), 0.0, NODE_LIMIT)
-    return Answer(answer.taken[: len(weight)] > 0.5, answer.bound)
+    return Answer(answer.selected[: len(weight)] > 0.5, answer.bound)

@@ -22,7 +22,7 @@ from ...tensors.normalizers import (
     Precision,
     Recall,
     normalize,
-    selves_read,
+    required_self_overlaps,
 )
 from ..values.columns import EQUAL_THEMSELVES, Keys, RowPath, check_no_nan, combine_keys, read_once
 from ..values.errors import WrongTypeError
@@ -366,7 +366,7 @@ class Normalized(Node):
         return ratio.masked_fill(ratio.isnan(), 0)
 
     def similarity(self, rows: Any, i: Tensor, j: Tensor) -> Tensor:
-        cross, reads = self.inner.similarity(rows, i, j), selves_read([self.normalizer], self.zero_division)
+        cross, reads = self.inner.similarity(rows, i, j), required_self_overlaps([self.normalizer], self.zero_division)
         self_overlaps = (
             self.inner.self_similarity(rows, index) if name in reads else torch.zeros_like(cross)
             for name, index in (("pred", i), ("ref", j))

@@ -44,7 +44,7 @@ _shared: ContextVar[Answers | None] = ContextVar("answers", default=None)
 
 
 @contextmanager
-def share_answers(answers: Answers) -> Iterator[None]:
+def reuse_answers(answers: Answers) -> Iterator[None]:
     """Share the answers of all functions within the outermost context."""
     token = _shared.set(_shared.get() or answers)
     try:
@@ -54,5 +54,5 @@ def share_answers(answers: Answers) -> Iterator[None]:
 
 
 def current_answers() -> Answers:
-    """Return the shared answers, or new ones outside of `share_answers`."""
+    """Return the shared answers, or new ones outside of `reuse_answers`."""
     return _shared.get() or Answers()

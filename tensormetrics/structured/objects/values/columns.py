@@ -52,7 +52,7 @@ def read_once(read: Callable[[], Read], what: Hashable, *values: Any) -> Read:
     return columns[key][1]
 
 
-def numbers() -> defaultdict[Any, int]:
+def code_table() -> defaultdict[Any, int]:
     """Return a table that assigns 0, 1, ... to keys in the order of their first use."""
     return defaultdict(count().__next__)
 
@@ -83,7 +83,7 @@ class Keys:
         return self._compute_ids()
 
     def _compute_ids(self) -> tuple[Tensor, int]:
-        table = numbers()
+        table = code_table()
         try:
             ids = np.fromiter(map(table.__getitem__, self.values), np.int64, len(self.values))
         except TypeError:

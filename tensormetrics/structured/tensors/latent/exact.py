@@ -27,7 +27,7 @@ def prove(
     bounds = []
     for (program, pairs), start in zip(programs, guide, strict=True):
         relaxed = relax(program)
-        start[tuple(pairs.T)] = relaxed.taken[: len(pairs)]
+        start[tuple(pairs.T)] = relaxed.selected[: len(pairs)]
         bounds.append(relaxed.bound)
     bound = torch.minimum(bound, bound.new_tensor(bounds))
     _, climbed, climbed_mapping = climb(terms, torch.from_numpy(guide).to(value)[None])
@@ -36,9 +36,9 @@ def prove(
     for document in (value < bound).nonzero()[:, 0].tolist():
         program, pairs = programs[document]
         answer = solve(program, value[document].item(), node_limit)
-        weight = program.weight @ answer.taken
+        weight = program.weight @ answer.selected
         if weight > value[document]:
-            selected = torch.from_numpy(pairs[answer.taken[: len(pairs)] > 0]).to(mapping)
+            selected = torch.from_numpy(pairs[answer.selected[: len(pairs)] > 0]).to(mapping)
             mapping[document] = mapping.new_full((terms.p,), terms.r).scatter(0, selected[:, 0], selected[:, 1])
             value[document] = weight
         bound[document] = min(bound[document].item(), answer.bound)

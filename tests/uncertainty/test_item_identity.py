@@ -1,4 +1,4 @@
-"""Metrics that keep a row of each item: who the items are is neither lost nor mixed."""
+"""Metrics that store a row per item: ids and groups of items are consistent in updates, merges and checkpoints."""
 
 import pytest
 import torch
@@ -14,12 +14,12 @@ IDENTITIES = {
     "groups": {"groups": torch.arange(N) // 2},
     "ids and groups": {"ids": torch.arange(N), "groups": torch.arange(N) // 2},
 }
-PAIRS = [(one, other) for one in IDENTITIES for other in IDENTITIES if one != other]
+PAIRS = [(name, other) for name in IDENTITIES for other in IDENTITIES if name != other]
 every_metric = pytest.mark.parametrize("kind", METRICS)
 
 
 def columns_of(kind, generator):
-    """What the metric scores, and what it is scored against, in the order of its arguments."""
+    """Return predictions and targets in the order of the arguments of the metric."""
     target = torch.arange(N) % 2
     if kind in (BinaryAUROC, BinaryAveragePrecision):
         return torch.rand(N, generator=generator) + 0.3 * target, target
@@ -30,7 +30,7 @@ def with_target(kind, columns, target):
     return (columns[0], target) if kind in (BinaryAUROC, BinaryAveragePrecision) else (target, columns[1])
 
 
-def fed(kind, columns, **items):
+def make_metric(kind, columns, **items):
     metric = kind()
     metric.update(*columns, **items)
     return metric
@@ -38,9 +38,9 @@ def fed(kind, columns, **items):
 
 @every_metric
 @pytest.mark.parametrize(("before", "after"), PAIRS, ids=str)
-def test_items_identified_in_two_ways_are_refused(kind, before, after, generator):
+def test_update_with_other_identity_of_items_is_refused(kind, before, after, generator):
     columns = columns_of(kind, generator)
-    metric, other = (fed(kind, columns, **IDENTITIES[name]) for name in (before, after))
+    metric, other = (make_metric(kind, columns, **IDENTITIES[name]) for name in (before, after))
     message = f"^ids, groups: got {after} after updates with {before}; give every update the same, or call reset"
     for change in (
         lambda: metric.update(*columns, **IDENTITIES[after]),
@@ -50,15 +50,15 @@ def test_items_identified_in_two_ways_are_refused(kind, before, after, generator
         with pytest.raises(ValueError, match=message):
             change()
     assert {len(rows) for rows in metric.metric_state.values()} <= {0, N}
-    metric.merge_state(fed(kind, columns, **IDENTITIES[before]))
+    metric.merge_state(make_metric(kind, columns, **IDENTITIES[before]))
     assert {len(rows) for rows in metric.metric_state.values()} <= {0, 2 * N}
 
 
 @every_metric
 def test_comparison_of_other_items_is_refused(kind, generator):
     columns, options = columns_of(kind, generator), IDENTITIES["ids and groups"]
-    metric = fed(kind, columns, **options)
-    assert compare(metric, fed(kind, columns, **options), replicates=50).difference == 0
+    metric = make_metric(kind, columns, **options)
+    assert compare(metric, make_metric(kind, columns, **options), replicates=50).difference == 0
     for other in (
         {**options, "ids": torch.arange(N) + 1},
         {**options, "groups": torch.arange(N) % 20},
@@ -66,17 +66,17 @@ def test_comparison_of_other_items_is_refused(kind, generator):
         {"groups": options["groups"] + 1},
     ):
         with pytest.raises(ValueError, match="^a, b: their items differ"):
-            compare(metric, fed(kind, columns, **other), replicates=50)
+            compare(metric, make_metric(kind, columns, **other), replicates=50)
     other_target = with_target(kind, columns, 1 - torch.arange(N) % 2)
     with pytest.raises(ValueError, match="^a, b: their items differ"):
-        compare(metric, fed(kind, other_target, **options), replicates=50)
+        compare(metric, make_metric(kind, other_target, **options), replicates=50)
 
 
 @every_metric
 @pytest.mark.parametrize("name", IDENTITIES)
-def test_state_with_one_column_for_ids_or_groups_is_read(kind, name, generator):
-    # As earlier versions wrote it.
-    metric = fed(kind, columns_of(kind, generator), **IDENTITIES[name])
+def test_state_dict_with_units_column_is_restored(kind, name, generator):
+    # Earlier versions wrote one column.
+    metric = make_metric(kind, columns_of(kind, generator), **IDENTITIES[name])
     metric.persistent(True)
     state = metric.state_dict()
     ids, groups = state.pop("ids"), state.pop("groups")
@@ -87,8 +87,8 @@ def test_state_with_one_column_for_ids_or_groups_is_read(kind, name, generator):
 
 
 @every_metric
-def test_state_of_a_part_of_the_groups_is_refused(kind, generator):
-    metric = fed(kind, columns_of(kind, generator), **IDENTITIES["groups"])
+def test_interval_of_state_with_missing_groups_is_refused(kind, generator):
+    metric = make_metric(kind, columns_of(kind, generator), **IDENTITIES["groups"])
     metric.persistent(True)
     restored = kind()
     restored.load_state_dict({**metric.state_dict(), "groups": torch.arange(10)})

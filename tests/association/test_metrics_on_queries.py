@@ -1,4 +1,4 @@
-"""What single metrics do with their queries: pairs, groups, words of several sets."""
+"""Metrics on queries: pairs, groups, and words that occur in several sets."""
 
 import itertools
 import logging
@@ -6,7 +6,7 @@ import logging
 import numpy as np
 import pytest
 import torch
-from metric_cases import GOLDEN, numbers
+from metric_cases import GOLDEN, flatten_values
 from raising import raises
 
 from tensormetrics.association import (
@@ -24,16 +24,16 @@ from tensormetrics.association import (
 from tensormetrics.association.metrics._logistic import report
 
 
-def test_ripa_pairs(tiny, caplog):
+def test_ripa_incomplete_and_equal_pairs_are_dropped(tiny, caplog):
     pairs = Query([["t1a", "x", "t1b"], ["t2a", "t2b", "t1b"]], [["a1a"]])  # one lost, one of equal vectors
     with caplog.at_level(logging.WARNING, "tensormetrics.association"):
         result = RIPA().run_query(pairs, tiny, lost_vocabulary_threshold=0.5)
-    alone = RIPA().run_query(Query([["t1a"], ["t2a"]], [["a1a"]]), tiny)
-    assert result == alone and alone["word_values"]["a1a"]["std"] == 0
+    expected = RIPA().run_query(Query([["t1a"], ["t2a"]], [["a1a"]]), tiny)
+    assert result == expected and expected["word_values"]["a1a"]["std"] == 0
     message = "'Target set 0 and Target set 1 wrt Attribute set 0': only 1 pairs of unequal vectors"
     assert caplog.records[-1].getMessage() == message
-    nothing = RIPA().run_query(Query([["t1a"], ["t1a"]], [["a1a"]]), tiny)
-    assert np.isnan(nothing["result"]) and np.isnan(nothing["word_values"]["a1a"]["mean"])
+    empty = RIPA().run_query(Query([["t1a"], ["t1a"]], [["a1a"]]), tiny)
+    assert np.isnan(empty["result"]) and np.isnan(empty["word_values"]["a1a"]["mean"])
     with raises(
         ValueError,
         "query: 'Target set 0' has 2, 'Target set 1' has 1 words, wanted lists of one length, because they form tuples "
@@ -42,31 +42,31 @@ def test_ripa_pairs(tiny, caplog):
         RIPA().run_query(Query([["t1a", "t1b"], ["t2a"]], [["a1a"]]), tiny)
 
 
-def test_rnsb_counts_a_word_of_two_sets_once(tiny):
+def test_rnsb_word_of_two_sets_counts_once(tiny):
     sets = [["a1a", "a1b"], ["a2a", "a2b"]]
     result = RNSB().run_query(Query([["t1a", "t1b"], ["t2a", "t1b", "t1a"]], sets), tiny)
-    alone = RNSB().run_query(Query([["t1a", "t1b", "t2a"]], sets), tiny)
+    expected = RNSB().run_query(Query([["t1a", "t1b", "t2a"]], sets), tiny)
     assert list(result["negative_sentiment_probabilities"]) == ["t1a", "t1b", "t2a"]
     for key in result.keys() - {"query_name"}:
-        assert result[key] == pytest.approx(alone[key], rel=1e-12)
+        assert result[key] == pytest.approx(expected[key], rel=1e-12)
     assert sum(result["negative_sentiment_distribution"].values()) == pytest.approx(1)
 
 
-def test_rnsb_with_words_set_aside(tiny):
+def test_rnsb_holdout_averages_over_splits(tiny):
     words = [word for word in GOLDEN["models"]["tiny"] if word[0] == "t"]
     query = Query([words[:4], words[4:]], [[f"a1{c}" for c in "abcd"], [f"a2{c}" for c in "abcd"]])
-    whole = RNSB(holdout=False).run_query(query, tiny)
-    assert whole == RNSB(n_iterations=7, random_state=3).run_query(query, tiny)
+    fitted_to_all = RNSB(holdout=False).run_query(query, tiny)
+    assert fitted_to_all == RNSB(n_iterations=7, random_state=3).run_query(query, tiny)
     single = [RNSB(holdout=True, random_state=i).run_query(query, tiny) for i in range(4)]
     mean = RNSB(holdout=True, n_iterations=4).run_query(query, tiny)
     assert mean["rnsb"] == pytest.approx(np.mean([result["rnsb"] for result in single]), rel=1e-12)
-    assert len({result["rnsb"] for result in single} | {whole["rnsb"]}) > 2
+    assert len({result["rnsb"] for result in single} | {fitted_to_all["rnsb"]}) > 2
     p = [result["negative_sentiment_probabilities"]["t1a"] for result in single]
     assert mean["negative_sentiment_probabilities"]["t1a"] == pytest.approx(np.mean(p), rel=1e-12)
     assert sum(mean["negative_sentiment_distribution"].values()) == pytest.approx(1)
     a, b = ([words[:i] + words[i + 1 :] for i in range(4)] for words in query.attribute_sets)
     left = [RNSB().run_query(Query(query.target_sets, pair), tiny)["rnsb"] for pair in itertools.product(a, b)]
-    for result in single:  # one of four words is missing on either side
+    for result in single:  # each split holds out one word of each attribute set
         assert min(abs(result["rnsb"] - other) for other in left) < 1e-12
 
 
@@ -79,12 +79,12 @@ def test_rnsb_with_words_set_aside(tiny):
         ({"n_iterations": 0}, ValueError, "n_iterations: got 0, wanted an integer >= 1"),
     ],
 )
-def test_errors_of_rnsb_options(options, kind, message):
+def test_rnsb_invalid_options_raise(options, kind, message):
     with raises(kind, message):
         RNSB(**options)
 
 
-def test_groups_are_counted_before_look_up(tiny):
+def test_run_query_wrong_number_of_groups_raises(tiny):
     one = Query([["t1a"]], [["a1a"]], ["T"], ["A"])
     for metric in (DirectBias, SAME):
         message = (
@@ -103,25 +103,25 @@ def test_groups_are_counted_before_look_up(tiny):
         DirectBias().run_query(Query([["t1a"]], [["a1a"], ["a2a", "a2b"]], ["T"], ["A", "B"]), tiny)
 
 
-def test_direct_bias_of_a_batch_with_lost_tuples(tiny):
+def test_direct_bias_batch_with_lost_tuples_equals_single_queries(tiny):
     query = Query([["t1a", "t1b"]], [["a1a", "x", "a1c"], ["a2a", "a2b", "a2c"]])
-    whole = Query([["t1a", "t1b"]], [["a1a", "a1b", "a1c"], ["a2a", "a2b", "a2c"]])
-    indices = [tiny.index_query(q, paired=True, lost_vocabulary_threshold=0.5) for q in (query, whole)]
+    complete = Query([["t1a", "t1b"]], [["a1a", "a1b", "a1c"], ["a2a", "a2b", "a2c"]])
+    indices = [tiny.index_query(q, paired=True, lost_vocabulary_threshold=0.5) for q in (query, complete)]
     metric = DirectBias()
     scores = metric.measure(*metric.arguments(IndexedQuery.stack(indices), tiny.vectors))["direct_bias"].tolist()
-    expected = [metric.run_query(q, tiny, lost_vocabulary_threshold=0.5)["result"] for q in (query, whole)]
+    expected = [metric.run_query(q, tiny, lost_vocabulary_threshold=0.5)["result"] for q in (query, complete)]
     assert scores == pytest.approx(expected, rel=1e-12)
 
 
-def test_mac_counts_a_word_once_per_set(tiny):
+def test_mac_word_of_two_sets_counts_in_each_set(tiny):
     result = MAC().run_query(Query([["t1a", "t1b"], ["t1a"]], [["a1a"], ["a2a", "a2b"]], ["T", "U"], ["A", "B"]), tiny)
     table = result["targets_eval"]
     assert {name: list(words) for name, words in table.items()} == {"T": ["t1a", "t1b"], "U": ["t1a"]}
-    assert result["mac"] == pytest.approx(np.mean(numbers(table))) and table["T"]["t1a"] == table["U"]["t1a"]
+    assert result["mac"] == pytest.approx(np.mean(flatten_values(table))) and table["T"]["t1a"] == table["U"]["t1a"]
 
 
 class Fixed:
-    """A classifier to which every word is as negative as its first component says."""
+    """Classifier whose probability of the negative class depends on the first component only."""
 
     def __init__(self, scale=1.0):
         self.scale, self.classes_ = scale, np.array([-1, 1])
@@ -135,7 +135,7 @@ class Fixed:
         return np.stack([p, 1 - p], 1)
 
 
-def test_rnsb_with_another_classifier(tiny):
+def test_rnsb_custom_estimator_is_fitted_and_used(tiny):
     query = Query([["t1a", "t1b"], ["t2a"]], [["a1a", "a1b"], ["a2a", "a2b"]])
     params = {"scale": 0.5}
     result = RNSB(estimator=Fixed, estimator_params=params).run_query(query, tiny)
@@ -148,7 +148,7 @@ def test_rnsb_with_another_classifier(tiny):
     assert batch["rnsb"].shape == (2,) and batch["rnsb"][0] != batch["rnsb"][1]
 
 
-def test_rnsb_with_the_estimator_of_sklearn(tiny):
+def test_rnsb_sklearn_estimator_equals_default(tiny):
     linear = pytest.importorskip("sklearn.linear_model")
     query = Query([["t1a", "t1b"], ["t2a"]], [["a1a", "a1b"], ["a2a", "a2b"]])
     params = {"tol": 1e-10, "max_iter": 5000}
@@ -156,11 +156,11 @@ def test_rnsb_with_the_estimator_of_sklearn(tiny):
     assert result["rnsb"] == pytest.approx(RNSB(penalize_intercept=False).run_query(query, tiny)["rnsb"], rel=1e-5)
 
 
-def test_rnsb_tells_how_its_classifier_does(tiny, capsys):
+def test_rnsb_print_model_evaluation_prints_report(tiny, capsys):
     words = [f"{w}{c}" for w in ("a1", "a2") for c in "abcd"]
     query = Query([["t1a"], ["t2a"]], [words[:4], words[4:]])
-    plain = RNSB().run_query(query, tiny)
-    assert RNSB(print_model_evaluation=True).run_query(query, tiny) == plain
+    expected = RNSB().run_query(query, tiny)
+    assert RNSB(print_model_evaluation=True).run_query(query, tiny) == expected
     head, positive, negative = capsys.readouterr().out.splitlines()
     assert head.split() == ["precision", "recall", "F1", "words"]
     assert positive.split()[0] == "positive" and positive.split()[-1] == negative.split()[-1] == "1"
@@ -170,7 +170,7 @@ def test_rnsb_tells_how_its_classifier_does(tiny, capsys):
     assert capsys.readouterr().out == "RNSB: no words are set aside to evaluate the classifier (holdout=False)\n"
 
 
-def test_the_report():
+def test_report_gives_precision_recall_and_f1():
     lines = report([True, True, False, False], [True, False, False, False]).splitlines()
     assert lines[1].split() == ["positive", "1.000", "0.667", "0.800", "3"]
     assert lines[2].split() == ["negative", "0.500", "1.000", "0.667", "1"]
@@ -194,7 +194,7 @@ def test_the_report():
         ({"print_model_evaluation": 1}, TypeError, "print_model_evaluation: got a int, wanted True or False"),
     ],
 )
-def test_errors_of_rnsb_classifiers(options, kind, message):
+def test_rnsb_invalid_estimator_options_raise(options, kind, message):
     with raises(kind, message):
         RNSB(**options)
 
@@ -207,12 +207,12 @@ def test_errors_of_rnsb_classifiers(options, kind, message):
         ({"direction": "up"}, "direction: got 'up', wanted one of 'pca', 'mean_difference'"),
     ],
 )
-def test_errors_of_direct_bias_options(options, message):
+def test_direct_bias_invalid_options_raise(options, message):
     with raises(ValueError, message):
         DirectBias(**options)
 
 
-def test_a_score_that_is_nan_is_explained(tiny, caplog):
+def test_run_query_nan_score_is_explained_in_log(tiny, caplog):
     query = Query([["t1a"], ["t2a"]], [["a1a"]], ["T", "U"], ["A"])
     with caplog.at_level(logging.WARNING, "tensormetrics.association"):
         assert np.isnan(ECT().run_query(query, tiny)["result"])

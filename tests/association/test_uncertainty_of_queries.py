@@ -1,4 +1,4 @@
-"""p-values and intervals of queries in words."""
+"""p-values and intervals of queries."""
 
 import itertools
 
@@ -30,31 +30,31 @@ from tensormetrics.association.resampling.null_distribution import TEST_TYPES
 P_VALUES = [case for case in GOLDEN["cases"] if case["kind"] == "p_value"]
 
 
-SIDES = {"right-sided": "p_right", "left-sided": "p_left", "two-sided": "p_two_sided"}
+EXPECTED_KEYS = {"right-sided": "p_right", "left-sided": "p_left", "two-sided": "p_two_sided"}
 
 
-@pytest.mark.parametrize("side", SIDES)
-def test_p_values_in_words(side, device):
+@pytest.mark.parametrize("test_type", EXPECTED_KEYS)
+def test_run_query_p_values_equal_golden_values(test_type, device):
     flips = [case["expected"]["sign_flip"] for case in CASES if "sign_flip" in case["expected"]]
     paired = [case | {"expected": flip} for case in CASES for flip in flips if case["id"] == "tiny/ripa"]
     assert P_VALUES and paired
     for case in P_VALUES + paired:
         query = Query(list(case["targets"].values()), list(case["attributes"].values()))
-        metric = METRICS[case["metric"]](calculate_p_value=True, p_value_test_type=side)
+        metric = METRICS[case["metric"]](calculate_p_value=True, p_value_test_type=test_type)
         result = metric.run_query(query, table(case["model"], device), **case["options"])
         assert list(result)[-1] == "p_value"
-        assert result["p_value"] == pytest.approx(case["expected"][SIDES[side]], rel=1e-12)
+        assert result["p_value"] == pytest.approx(case["expected"][EXPECTED_KEYS[test_type]], rel=1e-12)
 
 
-def test_p_value_of_each_word(tiny):
+def test_run_query_sc_weat_has_p_value_of_each_word(tiny):
     query = Query([["t1a", "t1b"]], [["a1a", "a1b", "a1c"], ["a2a", "a2b"]])
     result = SCWEAT().run_query(query, tiny, calculate_p_value=True)
-    alone = SCWEAT(calculate_p_value=True).run_query(Query([["t1b"]], query.attribute_sets), tiny)
+    single = SCWEAT(calculate_p_value=True).run_query(Query([["t1b"]], query.attribute_sets), tiny)
     assert list(result["p_value_by_word"]) == ["t1a", "t1b"]
-    assert result["p_value_by_word"]["t1b"] == alone["p_value_by_word"]["t1b"] in [i / 10 for i in range(1, 11)]
+    assert result["p_value_by_word"]["t1b"] == single["p_value_by_word"]["t1b"] in [i / 10 for i in range(1, 11)]
 
 
-def test_p_value_keys_on_lost_vocabulary_and_verbose(tiny, capsys):
+def test_run_query_p_value_of_lost_words_is_nan_and_verbose_prints(tiny, capsys):
     lost = RIPA().run_query(Query([["x"], ["y"]], [["a1a"]]), tiny, calculate_p_value=True)
     assert list(lost) == ["query_name", "result", "ripa", "word_values", "p_value"] and np.isnan(lost["p_value"])
     query = Query([["t1a"], ["t2a"]], [["a1a"]], ["T", "U"], ["A"])
@@ -80,13 +80,13 @@ def test_p_value_keys_on_lost_vocabulary_and_verbose(tiny, capsys):
         ({"calculate_p_value": 1}, TypeError, "calculate_p_value: got a int, wanted True or False"),
     ],
 )
-def test_errors_of_p_value_options(options, kind, message):
+def test_metric_invalid_p_value_options_raise(options, kind, message):
     with raises(kind, message):
         RIPA(**options)
 
 
 @pytest.mark.parametrize("metric", KEYS, ids=lambda metric: metric.__name__)
-def test_bootstrap_intervals(metric, tiny):
+def test_run_query_replicates_give_intervals(metric, tiny):
     targets, attributes = (n if isinstance(n, int) else 2 for n in metric.metric_template)
     sets = [["t1a", "t1b", "t1c"], ["t2a", "t2b", "t2c"], ["a1a", "a1b", "a1c"], ["a2a", "a2b", "a2c"]]
     query = Query(sets[:targets], sets[2 : 2 + attributes])
@@ -102,7 +102,7 @@ def test_bootstrap_intervals(metric, tiny):
     assert list(lost) == list(result) and np.isnan(lost["low"])
 
 
-def test_bootstrap_of_one_word_sets_is_the_score(tiny):
+def test_run_query_interval_of_one_word_sets_equals_score(tiny):
     query = Query([["t1a"], ["t2a"]], [["a1a"]])
     for metric in (RND, RIPA):
         result = metric(replicates=9).run_query(query, tiny)
@@ -117,18 +117,18 @@ def test_bootstrap_of_one_word_sets_is_the_score(tiny):
         ({"seed": "x"}, "seed: got 'x', wanted an integer >= 0"),
     ],
 )
-def test_errors_of_bootstrap_options(options, message):
+def test_metric_invalid_bootstrap_options_raise(options, message):
     with raises(ValueError, message):
         WEAT(**options)
 
 
-def test_no_interval_without_a_score_function(query, tiny):
+def test_run_query_interval_without_score_function_raises(query, tiny):
     message = "GAP.run_query: got the unknown keyword 'confidence'; did you mean 'model'?"
     with raises(TypeError, message):
         Gap().run_query(query, tiny, confidence=0.9)
 
 
-def test_no_p_value_without_a_null(tiny):
+def test_run_query_p_value_without_null_distribution_raises(tiny):
     message = "MAC.run_query: got the unknown keyword 'calculate_p_value'; did you mean 'lost_vocabulary_threshold'?"
     with raises(TypeError, message):
         MAC().run_query(Query([["t1a"]], [["a1a"]]), tiny, calculate_p_value=True)
@@ -137,11 +137,11 @@ def test_no_p_value_without_a_null(tiny):
 
 
 @pytest.mark.parametrize("metric", [RND, ECT], ids=lambda metric: metric.__name__)
-@pytest.mark.parametrize("side", SIDES)
-def test_p_values_of_partitions_in_words(metric, side, tiny):
+@pytest.mark.parametrize("test_type", EXPECTED_KEYS)
+def test_run_query_p_values_equal_enumeration_of_partitions(metric, test_type, tiny):
     targets, attributes = ["t1a", "t1b", "t2a", "t2b"], [["a1a", "a1b", "a1c", "a2a"]]
     result = metric().run_query(
-        Query([targets[:2], targets[2:]], attributes), tiny, calculate_p_value=True, p_value_test_type=side
+        Query([targets[:2], targets[2:]], attributes), tiny, calculate_p_value=True, p_value_test_type=test_type
     )
     scores = np.array(
         [
@@ -150,12 +150,12 @@ def test_p_values_of_partitions_in_words(metric, side, tiny):
         ]
     )
     assert list(result)[-1] == "p_value"
-    assert result["p_value"] == extreme(scores, result["result"], TEST_TYPES[side])
+    assert result["p_value"] == extreme(scores, result["result"], TEST_TYPES[test_type])
 
 
-def test_a_small_p_value_of_ect_is_a_small_score():
-    """1 is no bias: opposite orders of the attribute words are the strongest, and the left side answers."""
-    words = [f"{side}{i}" for side in "xya" for i in range(4)]
+def test_run_query_ect_default_p_value_tests_small_scores():
+    """ECT is 1 without bias and -1 for opposite orders of the attribute words, so its default test is left-sided."""
+    words = [f"{name}{i}" for name in "xya" for i in range(4)]
     angles = torch.tensor([0.0, 0.01, 0.02, 0.03, 1.5, 1.51, 1.52, 1.53, 0.1, 0.5, 1.0, 1.4], dtype=torch.float64)
     model = association.WordEmbeddingModel.from_tensor(torch.stack([angles.cos(), angles.sin()], -1), words)
     query = Query([words[:4], words[4:8]], [words[8:]])
@@ -165,7 +165,7 @@ def test_a_small_p_value_of_ect_is_a_small_score():
     assert right["p_value"] == 1
 
 
-def test_p_value_of_gweat_in_words(tiny):
+def test_run_query_gweat_p_value_depends_on_seed(tiny):
     query = Query([["t1a", "t1b"], ["t2a", "t2b"]], [["a1a", "a1b"], ["a2a", "a2b"]])
     result = GWEAT().run_query(query, tiny, calculate_p_value=True, p_value_iterations=500)
     again = GWEAT(calculate_p_value=True, p_value_iterations=500).run_query(query, tiny)
@@ -176,10 +176,10 @@ def test_p_value_of_gweat_in_words(tiny):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("side", SIDES)
-def test_small_p_values_are_as_rare_as_they_say_without_any_bias(side, generator, device):
+@pytest.mark.parametrize("test_type", EXPECTED_KEYS)
+def test_p_values_under_null_are_below_5_percent_in_5_percent_of_sets(test_type, generator, device):
     x, y, a, b = torch.randn(4, 2000, 8, 10, generator=generator, dtype=torch.float64).to(device)
-    alternative = TEST_TYPES[side]
+    alternative = TEST_TYPES[test_type]
     test = {"alternative": alternative, "method": "approximate", "replicates": 400}
     weat = [
         (s.unsqueeze(-2), torch.zeros_like(s[:, :1]).unsqueeze(-3), a.unsqueeze(-3), b.unsqueeze(-3)) for s in (x, y)
@@ -206,11 +206,11 @@ def test_small_p_values_are_as_rare_as_they_say_without_any_bias(side, generator
             ]
         ),
     }
-    shares = {name: (p <= 0.05).double().mean().item() for name, p in p_values.items()}
-    assert all(abs(share - 0.05) <= 0.015 for share in shares.values()), shares
+    rejection_rates = {name: (p <= 0.05).double().mean().item() for name, p in p_values.items()}
+    assert all(abs(rate - 0.05) <= 0.015 for rate in rejection_rates.values()), rejection_rates
 
 
-def test_interval_of_ml_eat_is_that_of_its_effect_size(tiny):
+def test_run_query_ml_eat_interval_equals_that_of_effect_size(tiny):
     query = Query([["t1a", "t1b", "t1c"], ["t2a", "t2b", "t2c"]], [["a1a", "a1b", "a1c"], ["a2a", "a2b"]])
     levels = association.MLEAT(replicates=100).run_query(query, tiny)
     effect = WEAT(replicates=100, return_effect_size=True, correction=1).run_query(query, tiny)
