@@ -69,7 +69,7 @@ class Table:
             self._write()
 
     def finish(self) -> None:
-        """Exit, with status 1 if rows are missing."""
+        """Print the errors and exit, with status 1 if rows are missing."""
         print(*self._errors, sep="\n")
         sys.exit(len(self._errors) > 0)
 

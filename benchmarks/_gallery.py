@@ -102,17 +102,17 @@ def scores_of_models() -> Any:
 
     from tensormetrics.association import RND, Query, WordEmbeddingModel, run_queries
 
-    words = "he him man she her woman work wage office home care child".split()
+    vocabulary = "he him man she her woman work wage office home care child".split()
     queries = [
-        Query([words[:3], words[3:6]], [words[6:9]], ["male", "female"], ["career"]),
-        Query([words[:3], words[3:6]], [words[9:]], ["male", "female"], ["family"]),
+        Query([vocabulary[:3], vocabulary[3:6]], [vocabulary[6:9]], ["male", "female"], ["career"]),
+        Query([vocabulary[:3], vocabulary[3:6]], [vocabulary[9:]], ["male", "female"], ["family"]),
     ]
     models = []
     for seed, lean in enumerate((0.2, 0.8, 1.5)):
         vectors = torch.randn(12, 30, generator=torch.Generator().manual_seed(seed))
         vectors[:3, 0] += 3 * lean
         vectors[6:9, 0] += 3 * lean
-        models.append(WordEmbeddingModel.from_tensor(vectors, words, f"leaning {lean}"))
+        models.append(WordEmbeddingModel.from_tensor(vectors, vocabulary, f"leaning {lean}"))
     return [
         run_queries(metric, queries, models, aggregate_results=True, queries_set_name="gender")
         for metric in (RND, *other_metrics())
@@ -163,7 +163,7 @@ PICTURES = {
         "Neighbors and clusters, with intervals", "calculator.plot(calculator.interval(groups=labels))", neighbors
     ),
     "steps": Picture("A metric over epochs", "metric.plot([metric_of_epoch_0, metric_of_epoch_1, ...])", steps),
-    "classes": Picture("What a confusion matrix says", "ConfusionPosterior(3, [...]).plot()", classes),
+    "classes": Picture("Scores of a confusion matrix", "ConfusionPosterior(3, [...]).plot()", classes),
     "distributions": Picture("Posteriors of experiments", 'study.plot_metric_summaries("acc")', distributions),
     "difference": Picture(
         "A comparison of two", 'study.plot_pairwise_comparison("acc", experiment_a=..., experiment_b=...)', difference
@@ -182,7 +182,7 @@ PICTURES = {
 
 def page() -> str:
     lines = ["# Pictures", "", "Drawn by `python -m benchmarks --gallery`: on white, and in matplotlib's style"]
-    lines += ['"dark_background", which the pictures follow. GitHub shows those of its own theme.']
+    lines += ['"dark_background", which the pictures follow. GitHub shows the ones that match its theme.']
     for name, picture in PICTURES.items():
         lines += ["", f"## {picture.title}", "", f"`{picture.code}`", "", "<picture>"]
         lines += [f'<source media="(prefers-color-scheme: dark)" srcset="{FOLDER}/{name}-dark.png">']

@@ -27,9 +27,11 @@ class Machine(NamedTuple):
 
     def fraction_of_search(self, seconds: float, pairs: float, dim: int, references: int, k: int) -> float:
         """Return the fraction for products of `pairs` rows, in int16 where `TorchKNN` uses it, else in float32."""
-        by_words = references >= max(MIN_REFERENCES, 8 * k) and bool(supports_int16(torch.empty(0)))
+        uses_int16 = references >= max(MIN_REFERENCES, 8 * k) and bool(supports_int16(torch.empty(0)))
         # An instruction computes 64 products of int8, or 32 of int16.
-        return self.fraction(seconds, int8=2 * pairs * dim) if by_words else self.fraction(seconds, float32=pairs * dim)
+        return (
+            self.fraction(seconds, int8=2 * pairs * dim) if uses_int16 else self.fraction(seconds, float32=pairs * dim)
+        )
 
     def description(self) -> str:
         rates = f"{self.float32 / 1e9:.0f} (float32) and {self.int8 / 1e9:.0f} (int8) billion multiply-adds"

@@ -47,8 +47,8 @@ def coverage_of(kind: type[RankedMetric], area: float, size: tuple[int, int], se
     for seed in range(sets or SETS):
         noise = torch.randn(3, len(target), generator=generator, dtype=torch.float64)
         metrics = kind(), kind()
-        for metric, own_noise in zip(metrics, noise[1:], strict=True):
-            metric.update(distance * target + SHARED**0.5 * noise[0] + (1 - SHARED) ** 0.5 * own_noise, target)
+        for metric, independent_noise in zip(metrics, noise[1:], strict=True):
+            metric.update(distance * target + SHARED**0.5 * noise[0] + (1 - SHARED) ** 0.5 * independent_noise, target)
         _, low, high = metrics[0].interval(replicates=REPLICATES, seed=seed)
         p_value = compare(*metrics, replicates=REPLICATES, seed=seed).p_value
         results.append((bool(low <= truth <= high), float(high - low), bool(p_value <= 0.05)))

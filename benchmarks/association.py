@@ -140,9 +140,9 @@ def permutations(case: Case, models: Models) -> Iterator[tuple]:
         "ours": functools.partial(ours, p_value_iterations=iterations, **test),
         "WEFE": functools.partial(peer, p_value_iterations=draws, **test),
     }
-    times = interleaved(rivals, 3)
-    times["WEFE"] *= iterations / draws
-    yield f"WEAT with p-value, 10,000 permutations (WEFE: {draws} draws times {iterations // draws})", times, "-"
+    durations = interleaved(rivals, 3)
+    durations["WEFE"] *= iterations / draws
+    yield f"WEAT with p-value, 10,000 permutations (WEFE: {draws} draws times {iterations // draws})", durations, "-"
 
 
 def synthetic_sets(targets: int, attributes: int) -> tuple[list, list]:
@@ -172,7 +172,7 @@ def frames(metric: str, sets: tuple[list, list], models: Models) -> dict[str, Ca
     }
 
 
-def many_queries() -> Iterator[tuple]:
+def batch_of_queries() -> Iterator[tuple]:
     for metric in ("RND", "WEAT"):
         ours, peer = (
             call()
@@ -205,8 +205,8 @@ def child(task: str) -> None:
 
 
 def cells(measured: Iterator[tuple]) -> Iterator[tuple[str, ...]]:
-    for name, times, target in measured:
-        ours, peer = times["ours"], times.get("WEFE")
+    for name, durations, target in measured:
+        ours, peer = durations["ours"], durations.get("WEFE")
         against = (f"{1e3 * peer:.3g}", f"{peer / ours:.1f}") if peer else ("-", "-")
         yield name, str(torch.get_num_threads()), f"{1e3 * ours:.3g}", *against, target
 
@@ -233,7 +233,7 @@ def main() -> None:
             table.add(cells(single_query(case, models, exact)))
         if not options.quick:
             table.add(cells(permutations(cases(sets)[0], models)))
-            table.add(cells(many_queries()))
+            table.add(cells(batch_of_queries()))
     table.finish()
 
 

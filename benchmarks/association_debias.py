@@ -43,13 +43,13 @@ def covariance(rows: Tensor, one_hot: Tensor) -> Tensor:
 
 def interleaved(rivals: dict[str, Callable[[], object]], repeats: int) -> dict[str, float]:
     """Return the median seconds of each rival; the first turn warms up."""
-    times: dict[str, list[float]] = {name: [] for name in rivals}
+    durations: dict[str, list[float]] = {name: [] for name in rivals}
     for _ in range(repeats + 1):
         for name, call in rivals.items():
             start = time.perf_counter()
             call()
-            times[name].append(time.perf_counter() - start)
-    return {name: statistics.median(seconds[1:]) for name, seconds in times.items()}
+            durations[name].append(time.perf_counter() - start)
+    return {name: statistics.median(seconds[1:]) for name, seconds in durations.items()}
 
 
 def cells(rows: int, dims: int, classes: int, repeats: int) -> Iterator[tuple[str, ...]]:
@@ -71,11 +71,11 @@ def cells(rows: int, dims: int, classes: int, repeats: int) -> Iterator[tuple[st
     left = torch.linalg.matrix_norm(covariance(ours(single)(single), one_hot)) / total
     assert left < RELATIVE, left
     for vectors in (single, precise):
-        times = interleaved({"ours": lambda x=vectors: ours(x), "theirs": lambda x=vectors: theirs(x)}, repeats)
+        durations = interleaved({"ours": lambda x=vectors: ours(x), "theirs": lambda x=vectors: theirs(x)}, repeats)
         name = f"LEACE, {rows:,} x {dims}, {classes} classes, {str(vectors.dtype).removeprefix('torch.')}"
-        ratio = f"{times['theirs'] / times['ours']:.2f}"
+        ratio = f"{durations['theirs'] / durations['ours']:.2f}"
         target = ">= 1.5 x" if vectors is single else "-"
-        seconds = (f"{1e3 * times['ours']:.3g}", f"{1e3 * times['theirs']:.3g}")
+        seconds = (f"{1e3 * durations['ours']:.3g}", f"{1e3 * durations['theirs']:.3g}")
         yield name, *seconds, ratio, target, f"{difference:.0e}", f"{left:.0e}"
 
 

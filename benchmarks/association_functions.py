@@ -86,7 +86,7 @@ def newton_step_by_step(t: np.ndarray, a: np.ndarray, b: np.ndarray) -> float:
 
 def interleaved(rivals: dict[str, Callable[[], object]], repeats: int, turn: float = 0.0) -> dict[str, float]:
     """Return the median seconds per call of each rival; a turn is one call, or the calls of `turn` seconds."""
-    times: dict[str, list[float]] = {name: [] for name in rivals}
+    durations: dict[str, list[float]] = {name: [] for name in rivals}
     for _ in range(repeats + 1):
         for name, call in rivals.items():
             start, calls, elapsed = time.perf_counter(), 0, 0.0
@@ -94,8 +94,8 @@ def interleaved(rivals: dict[str, Callable[[], object]], repeats: int, turn: flo
                 call()
                 calls += 1
                 elapsed = time.perf_counter() - start
-            times[name].append(elapsed / calls)
-    return {name: statistics.median(t[1:]) for name, t in times.items()}  # the first is warm-up
+            durations[name].append(elapsed / calls)
+    return {name: statistics.median(t[1:]) for name, t in durations.items()}  # the first is warm-up
 
 
 def prepared_queries() -> list[tuple]:
@@ -109,8 +109,8 @@ def prepared_queries() -> list[tuple]:
 
         np.testing.assert_allclose([v.item() for v in ours()], numpy_weat(*arrays), rtol=1e-10)
         np.testing.assert_allclose([association.weat(*tensors), association.weat_effect_size(*tensors)], ours())
-        times = interleaved({"ours": ours, "numpy": functools.partial(numpy_weat, *arrays)}, 500)
-        rows.append((f"weat and its effect size, {words}+{words}", times, "<= numpy"))
+        durations = interleaved({"ours": ours, "numpy": functools.partial(numpy_weat, *arrays)}, 500)
+        rows.append((f"weat and its effect size, {words}+{words}", durations, "<= numpy"))
         tensors, arrays = random_sets(*[(1000, words)] * 4)
         expected = np.array([numpy_weat(*query) for query in zip(*arrays, strict=True)]).T
         np.testing.assert_allclose(torch.stack(ours(tensors)), expected, rtol=1e-9, atol=1e-12)
@@ -118,9 +118,9 @@ def prepared_queries() -> list[tuple]:
         def loop(arrays: list[np.ndarray] = arrays) -> list:
             return [numpy_weat(*query) for query in zip(*arrays, strict=True)]
 
-        times = interleaved({"ours": functools.partial(ours, tensors), "numpy": loop}, 7)
+        durations = interleaved({"ours": functools.partial(ours, tensors), "numpy": loop}, 7)
         read = sum(t.nbytes for t in tensors)
-        rows.append((f"the same, batch of 1,000 queries, {words}+{words}", times, "<= numpy / 5", read))
+        rows.append((f"the same, batch of 1,000 queries, {words}+{words}", durations, "<= numpy / 5", read))
     return [*rows, ragged_queries(metric)]
 
 
@@ -141,8 +141,8 @@ def ragged_queries(metric: association.WEAT) -> tuple:
         return [numpy_weat(*query) for query in queries]
 
     np.testing.assert_allclose(torch.stack(ours()), np.array(loop()).T, rtol=1e-9, atol=1e-12)
-    times = interleaved({"ours": ours, "numpy": loop}, 7)
-    return "the same, batch of 300 ragged queries of 3 to 25", times, "<= numpy"
+    durations = interleaved({"ours": ours, "numpy": loop}, 7)
+    return "the same, batch of 300 ragged queries of 3 to 25", durations, "<= numpy"
 
 
 def permutations() -> list[tuple]:
@@ -164,8 +164,8 @@ def permutations() -> list[tuple]:
         memory = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
         sampled = association.permutation_p_value(u[:words], v[:words], method="approximate", replicates=200_000).item()
         assert abs(p - sampled) < 4 * (p * (1 - p) / 200_000) ** 0.5 + 1e-5, (p, sampled)
-        times = interleaved({"ours": exact}, repeats)
-        rows.append((f"exact p-value, {words}+{words} ({memory:.0f} MB more at the peak)", times, target))
+        durations = interleaved({"ours": exact}, repeats)
+        rows.append((f"exact p-value, {words}+{words} ({memory:.0f} MB more at the peak)", durations, target))
     return rows
 
 
@@ -195,8 +195,8 @@ def rnsb_fits() -> list[tuple]:
         return [newton_step_by_step(*query) for query in zip(*arrays, strict=True)]
 
     np.testing.assert_allclose(association.rnsb(*tensors), loop(), rtol=1e-7)
-    times = interleaved({"ours": functools.partial(association.rnsb, *tensors), "numpy": loop}, 3)
-    return [("RNSB, 1,000 fits of 25+25 words", times, "<= 1 s")]
+    durations = interleaved({"ours": functools.partial(association.rnsb, *tensors), "numpy": loop}, 3)
+    return [("RNSB, 1,000 fits of 25+25 words", durations, "<= 1 s")]
 
 
 def bootstraps() -> list[tuple]:
@@ -218,8 +218,8 @@ def bootstrap_of(*sizes: int) -> tuple:
 
 def cells(measure: Callable[[], list[tuple]], machine: Callable[[], Machine]) -> Iterator[tuple[str, ...]]:
     with torch.no_grad():
-        for name, times, target, *read in measure():
-            ours, numpy = times["ours"], times.get("numpy")
+        for name, durations, target, *read in measure():
+            ours, numpy = durations["ours"], durations.get("numpy")
             rival = (f"{1e3 * numpy:.3g}", f"{numpy / ours:.2f}") if numpy else ("-", "-")
             fraction = f"{machine().fraction(ours, copied=read[0]):.0%}" if read else "-"
             yield name, str(torch.get_num_threads()), f"{1e3 * ours:.3g}", *rival, target, fraction

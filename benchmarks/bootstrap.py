@@ -1,8 +1,8 @@
 """Claim: 1,000 replicates of a torchmetrics metric take BootStrapper more than 20 times as long as `Uncertain`, and
 a thousand replicates of MAP@R at 10,000 x 128 add at most half of the time of the score.
 
-Both rivals use the metrics of torchmetrics with the same batches. `Uncertain` weights updates by Exp(1); BootStrapper
-resamples within each. Asserted before anything is timed: equal values, to 1e-6; and for the first row, which has equal
+Rivals use the same torchmetrics metrics and batches. `Uncertain` weights updates by Exp(1); BootStrapper resamples
+within each. Asserted before anything is timed: equal values, to 1e-6; and for the first row, which has equal
 updates, interval widths that agree within a half. The last row compares `compute` with `interval` of one metric, whose
 value is bitwise that of `compute`. Rivals take turns in one process; times are medians.
 """

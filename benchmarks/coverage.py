@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
+import _association_samples as association_samples
 import _battle_samples as battle_samples
 import _field_samples as field_samples
 import _pair_samples as pair_samples
@@ -19,7 +20,6 @@ import _ranked_samples as ranked_samples
 import _repeat_samples as repeat_samples
 import _sequence_samples as sequence_samples
 import _small_samples as simulation
-import _word_samples as word_samples
 import numpy as np
 from _common import arguments
 from _coverage_report import Cells, Report, fraction
@@ -44,7 +44,7 @@ RANKED_COLUMNS = "scores", "positives + negatives", "coverage", "mean width", "`
 CALIBRATION_COLUMNS = "sizes", '`norm="l1"`', '`norm="rms"`'
 VERIFICATION_COLUMNS = "items, classes, distance", *(f"{name}: coverage, width" for name in pair_samples.METRICS)
 FIELD_COLUMNS = "documents", *field_samples.PATHS, *field_samples.TOTALS
-PARTITION_COLUMNS = "items, clusters", *(f"dependence {share}" for share in pair_samples.DEPENDENCES)
+PARTITION_COLUMNS = "items, clusters", *(f"dependence {dependence}" for dependence in pair_samples.DEPENDENCES)
 PASS_COLUMNS = (
     "chances of problems",
     "problems",
@@ -128,12 +128,12 @@ def comparisons_with_truth(rows: list[Scenario], sets: int | None) -> Iterator[C
         )
 
 
-def words(sets: int | None) -> Iterator[Cells]:
-    for model in word_samples.models():
-        results = [word_samples.coverage_of(model, count, sets) for count in word_samples.WORDS]
+def effect_sizes(sets: int | None) -> Iterator[Cells]:
+    for model in association_samples.models():
+        results = [association_samples.coverage_of(model, count, sets) for count in association_samples.SET_SIZES]
         yield (
             model.kind,
-            f"{joined(map(str, word_samples.WORDS))} words a set",
+            f"{joined(map(str, association_samples.SET_SIZES))} words a set",
             joined(fraction(result.before) for result in results),
             joined(fraction(result.after) for result in results),
             joined(f"{width(result.width_before)} / {width(result.width)}" for result in results),
@@ -385,7 +385,7 @@ def main() -> None:
         report.table(title, PAIR_COLUMNS, comparisons(rows, sets))
     title = "One model against its true score: p_value <= .05."
     report.table(title, NUMBER_COLUMNS, comparisons_with_truth(simulation.number_rows(), sets))
-    report.table("Effect sizes of WEAT over sets of few words.", INTERVAL_COLUMNS, words(sets))
+    report.table("Effect sizes of WEAT over sets of few words.", INTERVAL_COLUMNS, effect_sizes(sets))
     title = "Ranked scores of few positives and negatives, 200 sets each."
     report.table(title, RANKED_COLUMNS, ranked(sets))
     title = "Calibration error: probabilities that are too high by 0, .05, .1 and .2, 100 sets each."

@@ -22,26 +22,26 @@ with warnings.catch_warnings():
 from tensormetrics.association import SentencePairs, WordEmbeddingModel, score_pairs
 
 NEEDS = ("transformers",)
-PAIRS, WORDS, PARTS = 1508, 1000, 4
+PAIRS, VOCABULARY_SIZE, PARTS = 1508, 1000, 4
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 
 
-def words_of(count: int) -> list[str]:
-    """Return words of letters, which the tokenizer does not split."""
+def make_vocabulary(count: int) -> list[str]:
+    """Return strings of letters that the tokenizer does not split."""
     letters = "bcdfghklmn"
     return ["".join(letters[int(digit)] for digit in f"{i:04d}") for i in range(count)]
 
 
 def pairs_of(count: int) -> SentencePairs:
-    """Return pairs of sentences of 8 to 16 words that differ in one or two words."""
-    words, generator = words_of(WORDS), torch.Generator().manual_seed(0)
+    """Return pairs of sentences of 8 to 16 tokens that differ in one or two tokens."""
+    vocabulary, generator = make_vocabulary(VOCABULARY_SIZE), torch.Generator().manual_seed(0)
     more, less = [], []
     for _ in range(count):
         length, changed = (int(torch.randint(*ends, (), generator=generator)) for ends in ((8, 17), (1, 3)))
-        sentence = [words[i] for i in torch.randint(WORDS, (length,), generator=generator).tolist()]
+        sentence = [vocabulary[i] for i in torch.randint(VOCABULARY_SIZE, (length,), generator=generator).tolist()]
         other = list(sentence)
         for position in torch.randperm(length, generator=generator)[:changed].tolist():
-            other[position] = words[int(torch.randint(WORDS, (), generator=generator))]
+            other[position] = vocabulary[int(torch.randint(VOCABULARY_SIZE, (), generator=generator))]
         more.append(" ".join(sentence))
         less.append(" ".join(other))
     return SentencePairs(more, less, ["none"] * count)
@@ -49,10 +49,10 @@ def pairs_of(count: int) -> SentencePairs:
 
 def model_of(kind: type, layers: int) -> tuple[Any, BertTokenizer]:
     torch.manual_seed(0)
-    vocabulary = [*SPECIAL, *words_of(WORDS)]
+    vocabulary = [*SPECIAL, *make_vocabulary(VOCABULARY_SIZE)]
     sizes = {"hidden_size": 128, "num_hidden_layers": layers, "num_attention_heads": 4, "intermediate_size": 512}
     model = kind(BertConfig(vocab_size=len(vocabulary), **sizes)).eval()
-    return model, BertTokenizer(vocab={word: i for i, word in enumerate(vocabulary)})
+    return model, BertTokenizer(vocab={token: i for i, token in enumerate(vocabulary)})
 
 
 @torch.no_grad()
@@ -101,15 +101,15 @@ def pairs_row(count: int) -> list[str]:
     return [f"{count:,} pairs", f"{total[0]:.2f} s", f"{total[1]:.2f} s", f"{total[1] / total[0]:.1f}"]
 
 
-def layers_row(words: list[str], rounds: int) -> list[str]:
+def layers_row(vocabulary: list[str], rounds: int) -> list[str]:
     model, tokenizer = model_of(BertModel, 12)
-    templates = ["{}", " ".join([*words[:5], "{}"]), " ".join(["{}", *words[:9]])]
+    templates = ["{}", " ".join([*vocabulary[:5], "{}"]), " ".join(["{}", *vocabulary[:9]])]
 
     def rows_of(layer: Any) -> list[torch.Tensor]:
         models = WordEmbeddingModel.from_transformers(model, tokenizer, layer=layer, templates=templates)
         models = models if isinstance(models, list) else [models]
         for layer_model in models:
-            layer_model._table.add(words)
+            layer_model._table.add(vocabulary)
         return [layer_model.vectors for layer_model in models]
 
     torch.testing.assert_close(rows_of([0, ..., -1])[-1], rows_of(-1)[0])
@@ -126,7 +126,7 @@ def main() -> None:
     columns = ["", "ours", "a loop over tokens; one layer", "ratio"]
     table = Table(options, "Language models", columns, packages=("transformers",))
     table.add([pairs_row(60 if options.quick else PAIRS)])
-    table.add([layers_row(words_of(50 if options.quick else 700), 1 if options.quick else 5)])
+    table.add([layers_row(make_vocabulary(50 if options.quick else 700), 1 if options.quick else 5)])
     table.finish()
 
 

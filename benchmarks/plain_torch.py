@@ -24,7 +24,7 @@ DEVICES = ("cpu", "cuda")
 METRICS = "acc ba mcc kappa f1 f1@macro f1@weighted ppv@macro tpr@macro p4@macro jaccard@macro log_dor@macro".split()
 PRIORS = {"prevalence_prior": 1, "confusion_prior": 1}
 TURNS = 9
-# classes and samples; tests, permutations and words per set; documents
+# classes and samples; tests, permutations and set size; documents
 SIZES = {
     "cuda": ((100, 10_000), (4096, 10**6, 25), 1000),
     "cpu": ((100, 10_000), (64, 10**5, 25), 1000),
@@ -88,8 +88,8 @@ def posterior(classes: int, samples: int, device: str) -> list[Row]:
     return [(f"posterior, {classes} classes, {samples} samples, 12 metrics", times, ">= 5x")]
 
 
-def permutations(tests: int, iterations: int, words: int, device: str) -> list[Row]:
-    u, v = torch.randn(2, tests, words, device=device)
+def permutations(tests: int, iterations: int, set_size: int, device: str) -> list[Row]:
+    u, v = torch.randn(2, tests, set_size, device=device)
     both, observed = torch.cat([u, v], 1), u.sum(1, keepdim=True)
 
     def ours(seed: int) -> Tensor:
@@ -98,8 +98,8 @@ def permutations(tests: int, iterations: int, words: int, device: str) -> list[R
     def rival(_: int) -> Tensor:
         extreme, chunk = torch.zeros(tests, dtype=torch.int64, device=device), 2**16
         for start in range(0, iterations, chunk):
-            draws = torch.rand(min(chunk, iterations - start), 2 * words, device=device)
-            sums = both @ (draws.argsort(1) < words).float().T
+            draws = torch.rand(min(chunk, iterations - start), 2 * set_size, device=device)
+            sums = both @ (draws.argsort(1) < set_size).float().T
             extreme += (sums >= observed - 1e-5).sum(1)
         return (1 + extreme.double()) / (1 + iterations)
 
@@ -107,7 +107,7 @@ def permutations(tests: int, iterations: int, words: int, device: str) -> list[R
     error = (2 * p * (1 - p) / iterations).sqrt()
     assert ((p - q).abs() <= 5 * error + 2e-4).all(), (p - q).abs().max()  # float32 may take a near miss for a hit
     times = seconds({"ours": ours, "rival": rival}, device)
-    return [(f"p-values, {iterations} permutations, {tests} tests, {words}+{words}", times, ">= 10x")]
+    return [(f"p-values, {iterations} permutations, {tests} tests, {set_size}+{set_size}", times, ">= 10x")]
 
 
 def random_rows(*sizes: int, distinct: int, highs: tuple[int, ...]) -> Tensor:

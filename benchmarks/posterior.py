@@ -158,7 +158,7 @@ def groups_of_cells(classes: int, samples: int) -> Iterator[list[str]]:
             yield [f"{classes} classes{kind}, {samples} samples, 12 metrics, prior {prior}", *times]
 
 
-def many_classes() -> Iterator[list[str]]:
+def thousand_classes() -> Iterator[list[str]]:
     counts = counts_of(1000)
     for name, metrics in ("acc, ba, tpr", DIAGONAL), ("12 metrics", METRICS):
         took, peak = isolated(ours, counts, 10_000, "posterior", metrics)
@@ -174,7 +174,7 @@ def main() -> None:
     for case in [(10, 10**3)] if options.quick else CASES:
         table.add(against_peer(*case))
     if not options.quick:
-        table.add(many_classes())
+        table.add(thousand_classes())
     table.add(groups_of_cells(*((100, 1000) if options.quick else (1000, 10_000))))
     table.finish()
 

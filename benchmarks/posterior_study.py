@@ -102,7 +102,7 @@ def main() -> None:
     torch.set_num_threads(os.cpu_count())
     generator, size = np.random.default_rng(0), 10**5 if options.quick else 10**6
     columns = ("case", "peer ms", "ours ms", "ratio")
-    notes = f"Medians of {TURNS} turns, of the density one."
+    notes = f"Median of {TURNS} runs (density: 1 run)."
     table = Table(options, "Summaries, pooling and comparisons", columns, notes, ("numpy", "prob_conf_mat"))
     table.add(summaries(generator, size))
     table.add(pooling(generator, size))

@@ -268,8 +268,9 @@ def main() -> None:
     machine = measured()
     notes = (
         "Medians of interleaved repeats (one run for the large cases). A process that only makes the data takes "
-        f"{peak_memory('nothing', 10_000, 128, 100, None)} MB. Share of the limit: of our time, what the "
-        "products of rows take at the rate of torch's own ones of this type, two of int8 for one of two words. "
+        f"{peak_memory('nothing', 10_000, 128, 100, None)} MB. Share of the limit: fraction of our "
+        "time that products of rows take at the rate of torch's products of this type; a product of int16 codes counts "
+        "as two of int8. "
         f"{machine.description()}"
     )
     packages = ("faiss-cpu", "pytorch-metric-learning", "numpy")

@@ -54,7 +54,9 @@ def main() -> None:
     machine = measured()
     timed = "peer's FaissKNN (s)", "FaissKNN (s)", "TorchKNN, exact (s)"
     columns = "rows", "D", "k", *timed, "peer / FaissKNN", "share of the limit"
-    notes = f"Medians of {ROUNDS} interleaved runs. Both FaissKNN wrap the same search. {machine.description()}"
+    notes = (
+        f"Medians of {ROUNDS} interleaved runs. The two FaissKNN classes wrap the same search. {machine.description()}"
+    )
     packages = ("faiss-cpu", "pytorch-metric-learning")
     table = Table(options, "FaissKNN against the peer's FaissKNN on a CPU", columns, notes, packages)
     for dim in (64,) if options.quick else (64, 128, 512):

@@ -23,7 +23,7 @@ from tensormetrics.structured import FieldReport, FieldScores, evaluate
 from tensormetrics.structured.fields import similar
 
 NEEDS = ("stickler", "rapidfuzz")
-WORDS = ("alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta")
+VOCABULARY = ("alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta")
 SCALARS = {"id": str, "date": str, "total": float, "vendor": str, "currency": str, "paid": bool}
 OF_LINES = {"sku": str, "quantity": int, "price": float, "name": str}
 FUZZY = ("vendor", "name")
@@ -64,16 +64,16 @@ def corpus(count: int, lines: Callable[[random.Random], int], seed: int = 0) -> 
     """Return answers with some errors, as texts, and references."""
     generator = random.Random(seed)
 
-    def words(size: int) -> str:
-        return " ".join(generator.choices(WORDS, k=size))
+    def random_text(size: int) -> str:
+        return " ".join(generator.choices(VOCABULARY, k=size))
 
     def line() -> dict[str, Any]:
         sku = "".join(generator.choices("abcdef", k=6))
-        return {"sku": sku, "quantity": generator.randrange(10), "price": generator.random(), "name": words(4)}
+        return {"sku": sku, "quantity": generator.randrange(10), "price": generator.random(), "name": random_text(4)}
 
     refs, preds = [], []
     for n in range(count):
-        ref = {"id": f"d{n}", "date": f"2024-01-{n % 28 + 1:02}", "total": generator.random(), "vendor": words(3)}
+        ref = {"id": f"d{n}", "date": f"2024-01-{n % 28 + 1:02}", "total": generator.random(), "vendor": random_text(3)}
         ref |= {"currency": "EUR", "paid": n % 2 == 0, "lines": [line() for _ in range(lines(generator))]}
         pred = json.loads(json.dumps(ref))
         for name, wrong in (("vendor", "other"), ("total", None), ("date", "2023-01-01")):
@@ -149,7 +149,7 @@ def in_batches(count: int) -> None:
     metric.compute()
 
 
-def many_documents(count: int) -> Iterator[Any]:
+def memory_of_batches(count: int) -> Iterator[Any]:
     in_batches(count // 10)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     yield from single_call(f"{count:,} documents in batches of 1,000", "<= 30 s", lambda: in_batches(count))
@@ -186,7 +186,7 @@ def main() -> None:
     table.add(against_stickler(f"{count} documents, lists of 6", count, lambda _: 6, False, rounds, ""))
     table.add(against_stickler(f"one pair of lists of {size}", 1, lambda _: size, False, 1, "<= 0.08 s"))
     table.add(against_stickler("the same with a fuzzy field", 1, lambda _: size, True, 1, "<= 0.3 s"))
-    table.add(many_documents(10_000 if options.quick else 100_000))
+    table.add(memory_of_batches(10_000 if options.quick else 100_000))
     table.add(with_intervals(1000 if options.quick else 10_000))
     table.finish()
 

@@ -118,13 +118,15 @@ def association_(size: int, ragged: bool, device: str) -> tuple[str, str, Hook, 
     queries, dim = size // 50, 300
     table = torch.randn(2000, dim, device=device)
     lengths = torch.randint(5, 26, (queries, 4)) if ragged else torch.full((queries, 4), 25)
-    words = torch.rand(queries, 4, len(table)).topk(25).indices  # WEFE counts a word of a set once
-    is_word = torch.arange(25) < lengths[..., None]
+    token_ids = torch.rand(queries, 4, len(table)).topk(25).indices  # WEFE counts a word of a set once
+    token_mask = torch.arange(25) < lengths[..., None]
     batches = [
         (w.unbind(1), m.unbind(1))
-        for w, m in zip(words.to(device).split(16), is_word.to(device).split(16), strict=True)
+        for w, m in zip(token_ids.to(device).split(16), token_mask.to(device).split(16), strict=True)
     ]
-    sets = [[w[:n].tolist() for w, n in zip(*of_query, strict=True)] for of_query in zip(words, lengths, strict=True)]
+    sets = [
+        [w[:n].tolist() for w, n in zip(*of_query, strict=True)] for of_query in zip(token_ids, lengths, strict=True)
+    ]
 
     def ours() -> list[float]:
         metric = association.WEAT().to(device)

@@ -147,17 +147,17 @@ def fault_of(reader: Reader, content: bytes, path: Path) -> str | None:
         found = reader.read(path)
     except reader.errors as error:
         message = str(error) if not hasattr(error, "format_message") else error.format_message()
-        is_named = any(name in message for name in (path.name, *reader.names))
+        is_named = any(name in message for name in (path.name, *reader.error_names))
         is_clear = is_named and "\n" not in message
         return None if is_clear else f"an error of several lines, or without a name: {message[:200]}"
     except BaseException:
         return traceback.format_exc(limit=-4)
     finally:
         signal.alarm(0)
-    if reader.again is None:
+    if reader.reference_read is None:
         return None
     try:
-        expected = reader.again(content)
+        expected = reader.reference_read(content)
     except Exception as error:
         return f"read, where another reader says {type(error).__name__}: {error}"[:300]
     return None if found == expected else f"read {str(found)[:200]}, where another reader reads {str(expected)[:200]}"

@@ -129,7 +129,7 @@ def test_only_empty_updates(case, fed, device):
     metric = case.make().to(device)
     metric.update(*(t[:0] for t in fed[1]))
     empty, full = tree_leaves(metric.compute()), tree_leaves(fed[0].compute())
-    if case.names_what_it_met:
+    if case.has_data_dependent_keys:
         assert all(leaf.isnan() for leaf in empty)
         return
     assert [leaf.shape for leaf in empty] == [leaf.shape for leaf in full]
@@ -366,7 +366,7 @@ def test_failed_update_and_forward_change_nothing(case, fed, device):
     assert_same(metric.compute(), value)
 
 
-@rows({name: case for name, case in METRICS.items() if not case.waits})
+@rows({name: case for name, case in METRICS.items() if not case.synchronizes})
 def test_update_does_not_wait_for_the_device(case, generator, device):
     if device.type != "cuda":
         pytest.skip("needs a GPU")
@@ -509,7 +509,7 @@ def test_metrics_of_values_that_are_not_finite(case, value, fed, device):
         if policy == "nan":
             assert_same_or_not_finite(found, tree_leaves(fed[0].compute()), 0.0, f"argument {place}")
             continue
-        assert isinstance(policy, LeftOut) and policy.why
+        assert isinstance(policy, LeftOut) and policy.reason
         if policy.expected is None:
             without = case.make().to(device)
             without.update(*(t[6:] for t in inputs))
@@ -533,7 +533,7 @@ def test_functions_of_values_that_are_not_finite(case, value, generator, device)
         if policy == "nan":
             assert_same_or_not_finite([r[:6] for r in found], [r[:6] for r in before], case.rtol, where)
             continue
-        assert isinstance(policy, LeftOut) and policy.why
+        assert isinstance(policy, LeftOut) and policy.reason
         if policy.expected is not None:
             first = policy.expected(*(t[:6] for t in inputs))
             assert_same([r[:6] for r in found], first, case.rtol, where)

@@ -25,7 +25,7 @@ def test_metric_stays_on_the_device_and_update_waits_for_nothing(case: MetricCas
         device.waits.clear()
         for _ in range(2):
             metric.update(*inputs)
-        assert case.waits == bool(device.waits), device.waits
+        assert case.synchronizes == bool(device.waits), device.waits
         # A CPU has ways of its own for small products, which round differently.
         assert_same(here(metric.compute()), expected.compute(), 1e-14)
 

@@ -7,12 +7,12 @@ import warnings
 import pytest
 import torch
 from cases import FILES
-from cases.doors import NUMBERS, SINGLE, Number, name_of
+from cases.entry_points import QUANTITIES, UNCOMPARED, Quantity, public_name
 
 from tensormetrics._metric import Metric
 from tensormetrics.uncertainty import Estimate
 
-CASES = [(name, data) for name, number in NUMBERS.items() for data in number.data]
+CASES = [(name, data) for name, number in QUANTITIES.items() for data in number.data]
 REFUSED = "refused"
 
 
@@ -28,9 +28,9 @@ def outcome(way, data):
     return tuple(torch.as_tensor(part, dtype=torch.float64).detach().flatten() for part in parts), None
 
 
-def disagreements(number: Number, ways, data_name):
+def disagreements(number: Quantity, ways, data_name):
     data = number.data[data_name](torch.Generator().manual_seed(5))
-    asked = {way: call for way, call in ways.items() if not number.without.get(way, {}).keys() & {data_name}}
+    asked = {way: call for way, call in ways.items() if not number.skip_reasons.get(way, {}).keys() & {data_name}}
     outcomes = {way: outcome(call, data) for way, call in asked.items()}
     (first, (wanted, _)), *others = outcomes.items()
     for way, (got, error) in others:
@@ -45,8 +45,8 @@ def close(rtol):
 
 @pytest.mark.parametrize(("name", "data"), CASES)
 def test_all_ways_give_one_number(name, data):
-    number = NUMBERS[name]
-    found = [*disagreements(number, number.ways, data)]
+    number = QUANTITIES[name]
+    found = [*disagreements(number, number.entry_points, data)]
     if number.intervals:
         found += [f"interval of {text}" for text in disagreements(number, number.intervals, data)]
     assert not found, "\n".join(found)
@@ -63,12 +63,12 @@ def functions_and_metrics():
 
 @pytest.mark.lists
 def test_every_function_and_metric_stands_in_the_table_or_has_a_reason():
-    tabled = {name_of(way) for number in NUMBERS.values() for way in (*number.ways, *number.intervals)}
+    tabled = {public_name(way) for number in QUANTITIES.values() for way in (*number.entry_points, *number.intervals)}
     public = {*functions_and_metrics()}
-    assert public - tabled - SINGLE.keys() == set(), "add them to tests/cases/doors"
-    assert SINGLE.keys() & tabled == set() and SINGLE.keys() <= public
+    assert public - tabled - UNCOMPARED.keys() == set(), "add them to tests/cases/entry_points"
+    assert UNCOMPARED.keys() & tabled == set() and UNCOMPARED.keys() <= public
 
 
 def test_what_is_left_out_is_a_way():
-    for name, number in NUMBERS.items():
-        assert number.without.keys() <= number.ways.keys() | number.intervals.keys(), name
+    for name, number in QUANTITIES.items():
+        assert number.skip_reasons.keys() <= number.entry_points.keys() | number.intervals.keys(), name

@@ -64,7 +64,7 @@ def test_valid_files(reader, tmp_path):
     path = tmp_path / f"file{reader.suffix}"
     path.write_bytes(content)
     found = reader.read(path)
-    assert reader.again is None or reader.again(content) == found
+    assert reader.reference_read is None or reader.reference_read(content) == found
     if "state" not in reader.modules[0]:  # which begins where there is none
         with pytest.raises((*reader.errors, OSError)) as error:
             reader.read(tmp_path / f"none{reader.suffix}")
@@ -78,7 +78,7 @@ def test_pipes_and_packed_files(reader, tmp_path):
     plain, pipe = tmp_path / f"file{reader.suffix}", tmp_path / f"pipe{reader.suffix}"
     plain.write_bytes(content)
     writer = fifo(pipe, content)
-    if reader.streams:
+    if reader.is_streamable:
         packed = tmp_path / f"packed{reader.suffix}.gz"
         packed.write_bytes(gzip.compress(content))
         assert reader.read(pipe) == reader.read(packed) == reader.read(plain)

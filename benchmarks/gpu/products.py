@@ -9,13 +9,13 @@ from tensormetrics.retrieval.search.kernels.nearest import product
 
 
 @triton.jit
-def _tile(x, out, dim, SIDE: tl.constexpr, DEPTH: tl.constexpr):
-    i = tl.arange(0, SIDE)
-    tl.store(out + i[:, None] * SIDE + i[None, :], product(x, i, x, i, dim, DEPTH))
+def _tile(x, out, dim, TILE: tl.constexpr, DEPTH: tl.constexpr):
+    i = tl.arange(0, TILE)
+    tl.store(out + i[:, None] * TILE + i[None, :], product(x, i, x, i, dim, DEPTH))
 
 
 def products_of(x: Tensor) -> Tensor:
     # x: (128, D) float16, D a multiple of 64  ->  (128, 128) float32
     out = torch.empty(128, 128, device=x.device)
-    _tile[(1,)](x, out, x.shape[1], SIDE=128, DEPTH=64, num_warps=4)
+    _tile[(1,)](x, out, x.shape[1], TILE=128, DEPTH=64, num_warps=4)
     return out

@@ -13,9 +13,9 @@ pytestmark = pytest.mark.slow
 @pytest.fixture
 def simulation(monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-    import _null_words
+    import _association_null
 
-    return _null_words
+    return _association_null
 
 
 @pytest.mark.parametrize("cell", range(6))

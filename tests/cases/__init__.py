@@ -1,8 +1,8 @@
-"""The table behind test_conformance.py and test_distributed.py: one row for every public metric and tensor function,
-keyed "domain.Name".
+"""Table used by test_conformance.py and test_distributed.py: one row for every public metric and tensor function, keyed
+"domain.Name".
 
-A row says how to make the metric, how to make its input and what it must answer, in numpy float64, item by item.
-What every metric must have in common is tested from these rows alone. A file for each domain.
+A row makes the metric and its input, and computes the expected values in NumPy float64, item by item. The properties
+that all metrics share are tested with these rows alone. There is a file for each domain.
 """
 
 from typing import Any
@@ -22,8 +22,8 @@ FILES = {
 }
 
 
-def joined(kind: str) -> dict[str, Any]:
-    """The rows of all files; a name that stands in two files of a domain is an error."""
+def merge_rows(kind: str) -> dict[str, Any]:
+    """Merge the rows of all files; a name in two files of a domain is an error."""
     table: dict[str, Any] = {}
     for domain, files in FILES.items():
         for file in files:
@@ -33,6 +33,6 @@ def joined(kind: str) -> dict[str, Any]:
     return table
 
 
-METRICS: dict[str, MetricCase] = joined("METRICS")
-FUNCTIONS: dict[str, FunctionCase] = joined("FUNCTIONS")
-ROWLESS: dict[str, str] = joined("ROWLESS")  # functions of no batch, and why
+METRICS: dict[str, MetricCase] = merge_rows("METRICS")
+FUNCTIONS: dict[str, FunctionCase] = merge_rows("FUNCTIONS")
+ROWLESS: dict[str, str] = merge_rows("ROWLESS")  # functions without a batch, and the reason

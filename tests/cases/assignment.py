@@ -9,9 +9,9 @@ from tensormetrics.assignment import linear_sum_assignment
 from .case import FunctionCase, LeftOut
 
 
-def ragged_costs(generator: Generator, lead: tuple[int, ...]) -> tuple[Tensor, Tensor, Tensor]:
-    cost = torch.randn(*lead, 5, 6, generator=generator)
-    return cost, *(torch.randint(0, n + 1, lead, generator=generator) for n in (5, 6))
+def ragged_costs(generator: Generator, batch_shape: tuple[int, ...]) -> tuple[Tensor, Tensor, Tensor]:
+    cost = torch.randn(*batch_shape, 5, 6, generator=generator)
+    return cost, *(torch.randint(0, n + 1, batch_shape, generator=generator) for n in (5, 6))
 
 
 def solve(cost: Tensor, row_lengths: Tensor, col_lengths: Tensor) -> tuple[Tensor, ...]:
@@ -39,7 +39,9 @@ FUNCTIONS = {
         pad_costs,
         unpad_solution,
         compiles=True,
-        not_finite=lambda place, value: LeftOut("forbids the pair" if value == torch.inf else "status 2 and no pairs"),
+        not_finite=lambda position, value: LeftOut(
+            "forbids the pair" if value == torch.inf else "status 2 and no pairs"
+        ),
     ),
 }
 

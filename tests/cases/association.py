@@ -20,7 +20,7 @@ from .case import FunctionCase, LeftOut, MetricCase
 LEFT_OUT = LeftOut("an item without a score leaves the mean and is counted in not_finite")
 
 
-def rows_at_length_1(vectors: np.ndarray) -> np.ndarray:
+def unit_rows(vectors: np.ndarray) -> np.ndarray:
     return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
 
 
@@ -28,22 +28,22 @@ def cosine(u: np.ndarray, v: np.ndarray) -> float:
     return u @ v / np.linalg.norm(u) / np.linalg.norm(v)
 
 
-def gaps(w: np.ndarray, a: np.ndarray, b: np.ndarray) -> list[float]:
-    """Each word's mean cosine with a less that with b (Caliskan et al. 2017)."""
+def word_associations(w: np.ndarray, a: np.ndarray, b: np.ndarray) -> list[float]:
+    """Compute each word's mean cosine with a minus its mean cosine with b (Caliskan et al. 2017)."""
     return [np.mean([cosine(v, u) for u in a]) - np.mean([cosine(v, u) for u in b]) for v in w]
 
 
-def centred(groups: np.ndarray) -> np.ndarray:
+def centered(groups: np.ndarray) -> np.ndarray:
     return groups - groups.mean(0)
 
 
-def mean_gaps(groups: np.ndarray) -> np.ndarray:
-    means = rows_at_length_1(groups).mean(1)
+def mean_differences(groups: np.ndarray) -> np.ndarray:
+    means = unit_rows(groups).mean(1)
     return means[0] - means[1:]
 
 
 def negative_sentiment(t: np.ndarray, a: np.ndarray, b: np.ndarray) -> float:
-    """The divergence from uniform of the shares of negative sentiment (Sweeney & Najafian 2019), by another solver."""
+    """Compute the divergence of negative sentiment from uniform (Sweeney & Najafian 2019) with another solver."""
     x = np.pad(np.concatenate([a, -b]), ((0, 0), (0, 1)), constant_values=1)
     x[len(a) :, -1] = -1
 
@@ -58,14 +58,16 @@ def negative_sentiment(t: np.ndarray, a: np.ndarray, b: np.ndarray) -> float:
 
 
 def levels_of(x: np.ndarray, y: np.ndarray, a: np.ndarray, b: np.ndarray) -> list[float]:
-    """The three levels, a cosine at a time (Wolfe et al. 2024): one, then two, four and four numbers."""
-    of_x, of_y = gaps(x, a, b), gaps(y, a, b)
-    found = [(np.mean(of_x) - np.mean(of_y)) / np.std([*of_x, *of_y], ddof=1)]
+    """Compute the three levels, one cosine at a time (Wolfe et al. 2024): 1, then 2, 4 and 4 values."""
+    x_associations, y_associations = word_associations(x, a, b), word_associations(y, a, b)
+    effect_sizes = [
+        (np.mean(x_associations) - np.mean(y_associations)) / np.std([*x_associations, *y_associations], ddof=1)
+    ]
     for target in (x, y):
-        to_a, to_b = ([np.mean([cosine(v, w) for v in target]) for w in side] for side in (a, b))
-        found.append((np.mean(to_a) - np.mean(to_b)) / np.std([*to_a, *to_b], ddof=1))
-    pairs = [[cosine(v, w) for v in target for w in side] for target in (x, y) for side in (a, b)]
-    return [*found, *map(np.mean, pairs), *(np.std(pair, ddof=1) for pair in pairs)]
+        to_a, to_b = ([np.mean([cosine(v, w) for v in target]) for w in attributes] for attributes in (a, b))
+        effect_sizes.append((np.mean(to_a) - np.mean(to_b)) / np.std([*to_a, *to_b], ddof=1))
+    pairs = [[cosine(v, w) for v in target for w in attributes] for target in (x, y) for attributes in (a, b)]
+    return [*effect_sizes, *map(np.mean, pairs), *(np.std(pair, ddof=1) for pair in pairs)]
 
 
 def log_probabilities(generator: Generator, shape: tuple[int, ...]) -> tuple[Tensor, ...]:
@@ -76,55 +78,55 @@ def bias_of_sentences(x: Tensor, x_prior: Tensor, y: Tensor, y_prior: Tensor, ma
     return (association.lpbs(x, x_prior, y, y_prior, mask=mask),)
 
 
-def sentences(generator: Generator, lead: tuple[int, ...]) -> tuple[Tensor, ...]:
-    mask = torch.rand(*lead, 6, generator=generator) < 0.7
-    return *log_probabilities(generator, (*lead, 6)), mask.index_fill(-1, torch.tensor([0]), True)
+def sentences(generator: Generator, batch_shape: tuple[int, ...]) -> tuple[Tensor, ...]:
+    mask = torch.rand(*batch_shape, 6, generator=generator) < 0.7
+    return *log_probabilities(generator, (*batch_shape, 6)), mask.index_fill(-1, torch.tensor([0]), True)
 
 
 def pad_sentences(garbage: float, *arguments: Tensor) -> tuple[Tensor, ...]:
     pad = torch.nn.functional.pad
-    *sides, mask = arguments
-    return *(pad(side, (2, 3), value=garbage) for side in sides), pad(mask, (2, 3))
+    *scores, mask = arguments
+    return *(pad(score, (2, 3), value=garbage) for score in scores), pad(mask, (2, 3))
 
 
-def word_vectors(generator: Generator, lead: tuple[int, ...]) -> tuple[Tensor, ...]:
-    """Two clusters, and labels of which some are those of the other cluster."""
-    cluster = torch.rand(*lead, generator=generator) < 0.5
-    is_other = torch.rand(*lead, generator=generator) < 0.15
-    vectors = torch.randn(*lead, 5, generator=generator) + 3 * cluster.unsqueeze(-1)
+def word_vectors(generator: Generator, batch_shape: tuple[int, ...]) -> tuple[Tensor, ...]:
+    """Sample vectors of two clusters, and their labels, some of which are wrong."""
+    cluster = torch.rand(*batch_shape, generator=generator) < 0.5
+    is_other = torch.rand(*batch_shape, generator=generator) < 0.15
+    vectors = torch.randn(*batch_shape, 5, generator=generator) + 3 * cluster.unsqueeze(-1)
     return vectors, (cluster ^ is_other).long()
 
 
 def recovered_classes(vectors: np.ndarray, labels: np.ndarray) -> list[float]:
-    """Accuracies of scikit-learn's classifiers, a fold at a time."""
+    """Compute the accuracies of scikit-learn's classifiers, one fold at a time."""
     import sklearn.cluster
     import sklearn.linear_model
     import sklearn.neighbors
 
     fold = deal_words(torch.tensor(labels), torch.arange(len(labels)), 0)[0].numpy() % 5
     scaled = (vectors - vectors.mean(0)) / np.sqrt(vectors.var(0).mean())
-    right = np.zeros((4, len(labels)))
+    is_correct = np.zeros((4, len(labels)))
     for k in range(5):
         train, test = fold != k, fold == k
         probe = sklearn.linear_model.LogisticRegression(tol=1e-10).fit(scaled[train], labels[train])
         votes = sklearn.neighbors.KNeighborsClassifier(15, metric="cosine").fit(vectors[train], labels[train])
         means = sklearn.cluster.KMeans(2, n_init=10, random_state=0).fit(vectors[train])
-        most = [np.bincount(labels[train][means.labels_ == c]).argmax() for c in range(2)]
+        majority_labels = [np.bincount(labels[train][means.labels_ == c]).argmax() for c in range(2)]
         largest = np.bincount(labels[train]).argmax()
-        predictions = probe.predict(scaled), np.array(most)[means.predict(vectors)], votes.predict(vectors)
-        for row, predicted in zip(right, [*predictions, np.full_like(labels, largest)], strict=True):
+        predictions = probe.predict(scaled), np.array(majority_labels)[means.predict(vectors)], votes.predict(vectors)
+        for row, predicted in zip(is_correct, [*predictions, np.full_like(labels, largest)], strict=True):
             row[test] = (predicted == labels)[test]
-    return right.mean(1).tolist()
+    return is_correct.mean(1).tolist()
 
 
 def accuracies(*rows: Tensor) -> tuple[Tensor, ...]:
     return tuple(association.residual_bias(*rows).values())
 
 
-def pair_scores(generator: Generator, lead: tuple[int, ...]) -> tuple[Tensor, ...]:
-    """Scores with ties, and which pairs count."""
-    mask = torch.rand(*lead, 6, generator=generator) < 0.7
-    more, less = (torch.randint(-4, 0, (*lead, 6), generator=generator).double() for _ in range(2))
+def pair_scores(generator: Generator, batch_shape: tuple[int, ...]) -> tuple[Tensor, ...]:
+    """Sample scores with ties, and a mask of the pairs."""
+    mask = torch.rand(*batch_shape, 6, generator=generator) < 0.7
+    more, less = (torch.randint(-4, 0, (*batch_shape, 6), generator=generator).double() for _ in range(2))
     return more, less, mask.index_fill(-1, torch.tensor([0]), True)
 
 
@@ -132,14 +134,14 @@ def preference_of_pairs(more: Tensor, less: Tensor, mask: Tensor) -> tuple[Tenso
     return (association.pair_preference(more, less, mask=mask),)
 
 
-def share_preferred(more: np.ndarray, less: np.ndarray) -> list[float]:
+def preferred_fraction(more: np.ndarray, less: np.ndarray) -> list[float]:
     return [np.mean([1.0 if x > y else 0.5 if x == y else 0.0 for x, y in zip(more, less, strict=True)])]
 
 
-def of_queries(
+def query_case(
     metric: Callable[[], Metric], names: str, score: Callable[..., float], rtol: float = 1e-12
 ) -> MetricCase:
-    """Items are queries of four words per set, of three sets for groups g, h; the oracle scores them one by one."""
+    """Make a row whose items are queries of four words per set, and three sets per group g, h; scored one by one."""
 
     def inputs(generator: Generator, items: int) -> tuple[Tensor, ...]:
         shapes = [(items, 3, 4, 5) if name in "gh" else (items, 4, 5) for name in names]
@@ -150,18 +152,20 @@ def of_queries(
 
     narrow, *others = inputs(Generator(), 2)
     bad = ((narrow[..., :4], *others), (narrow[0, 0], *others))
-    # forward answers with the score of each item
+    # forward returns the score of each item
     return MetricCase(metric, inputs, oracle, rtol, False, bad, not_finite=LEFT_OUT)
 
 
-def of_samples() -> MetricCase:
-    """Items are samples, whose effect sizes are combined (DerSimonian & Laird 1986)."""
-    case = of_queries(association.CEAT, "xyab", lambda *sets: 0.0)
+def ceat_case() -> MetricCase:
+    """Make a row whose items are samples; their effect sizes are combined (DerSimonian & Laird 1986)."""
+    case = query_case(association.CEAT, "xyab", lambda *sets: 0.0)
 
     def oracle(*sets: np.ndarray) -> list[float]:
-        gap = [np.array([gaps(x, a, b), gaps(y, a, b)]) for x, y, a, b in zip(*sets, strict=True)]
-        v = np.array([g.var(ddof=1) for g in gap])
-        e = np.array([g[0].mean() - g[1].mean() for g in gap]) / np.sqrt(v)
+        associations = [
+            np.array([word_associations(x, a, b), word_associations(y, a, b)]) for x, y, a, b in zip(*sets, strict=True)
+        ]
+        v = np.array([g.var(ddof=1) for g in associations])
+        e = np.array([g[0].mean() - g[1].mean() for g in associations]) / np.sqrt(v)
         q = np.sum((e - np.average(e, weights=1 / v)) ** 2 / v)
         between = max(0, (q - (len(e) - 1)) / (np.sum(1 / v) - np.sum(1 / v**2) / np.sum(1 / v)))
         return [np.average(e, weights=1 / (v + between))]
@@ -170,29 +174,29 @@ def of_samples() -> MetricCase:
 
 
 METRICS = {
-    "WEAT": of_queries(association.WEAT, "xyab", lambda x, y, a, b: sum(gaps(x, a, b)) - sum(gaps(y, a, b))),
-    "RIPA": of_queries(association.RIPA, "xya", lambda x, y, a: np.mean(a @ rows_at_length_1(x - y).T)),
-    "RND": of_queries(
+    "WEAT": query_case(
+        association.WEAT, "xyab", lambda x, y, a, b: sum(word_associations(x, a, b)) - sum(word_associations(y, a, b))
+    ),
+    "RIPA": query_case(association.RIPA, "xya", lambda x, y, a: np.mean(a @ unit_rows(x - y).T)),
+    "RND": query_case(
         association.RND,
         "xya",
         lambda x, y, a: np.mean([np.linalg.norm(w - x.mean(0)) - np.linalg.norm(w - y.mean(0)) for w in a]),
     ),
-    "ECT": of_queries(
+    "ECT": query_case(
         association.ECT,
         "xya",
-        lambda x, y, a: scipy.stats.spearmanr(*(rows_at_length_1(a) @ s.mean(0) for s in (x, y))).statistic,
+        lambda x, y, a: scipy.stats.spearmanr(*(unit_rows(a) @ s.mean(0) for s in (x, y))).statistic,
     ),
-    "MAC": of_queries(
-        association.MAC, "tg", lambda t, a: 1 - np.mean([rows_at_length_1(t) @ rows_at_length_1(s).T for s in a])
-    ),
-    "SCWEAT": of_queries(
+    "MAC": query_case(association.MAC, "tg", lambda t, a: 1 - np.mean([unit_rows(t) @ unit_rows(s).T for s in a])),
+    "SCWEAT": query_case(
         association.SCWEAT,
         "wab",
         lambda w, a, b: np.mean(
-            np.array(gaps(w, a, b)) / np.std(rows_at_length_1(w) @ rows_at_length_1(np.concatenate([a, b])).T, 1)
+            np.array(word_associations(w, a, b)) / np.std(unit_rows(w) @ unit_rows(np.concatenate([a, b])).T, 1)
         ),
     ),
-    "MLEAT": of_queries(association.MLEAT, "xyab", lambda *sets: levels_of(*sets)[0]),
+    "MLEAT": query_case(association.MLEAT, "xyab", lambda *sets: levels_of(*sets)[0]),
     "LPBS": MetricCase(
         association.LPBS,
         lambda generator, items: log_probabilities(generator, (items,)),
@@ -205,34 +209,34 @@ METRICS = {
     "PairPreference": MetricCase(
         association.PairPreference,
         lambda generator, items: tuple(torch.randint(-4, 0, (items,), generator=generator).double() for _ in range(2)),
-        share_preferred,
+        preferred_fraction,
         bad=((torch.zeros(3), torch.zeros(2)), (torch.zeros(3, 2), torch.zeros(3, 2))),
         not_finite=LEFT_OUT,
     ),
-    "GWEAT": of_queries(
+    "GWEAT": query_case(
         association.GWEAT,
         "gh",
-        lambda x, a: np.sum(centred(rows_at_length_1(x).mean(1)) * centred(rows_at_length_1(a).mean(1))),
+        lambda x, a: np.sum(centered(unit_rows(x).mean(1)) * centered(unit_rows(a).mean(1))),
     ),
-    "SAME": of_queries(
+    "SAME": query_case(
         lambda: association.SAME(weighting="unit"),
         "tg",
         lambda t, groups: np.mean(
-            np.abs(rows_at_length_1(t) @ np.linalg.qr(mean_gaps(groups).T)[0]).sum(1)  # Gram-Schmidt up to signs
+            np.abs(unit_rows(t) @ np.linalg.qr(mean_differences(groups).T)[0]).sum(1)  # Gram-Schmidt up to signs
         ),
     ),
     "DirectBias": dataclasses.replace(
-        of_queries(
+        query_case(
             association.DirectBias,
             "tg",
             lambda t, groups: np.mean(
-                np.abs(rows_at_length_1(t) @ np.linalg.svd(centred(rows_at_length_1(groups)).reshape(-1, 5))[2][0])
+                np.abs(unit_rows(t) @ np.linalg.svd(centered(unit_rows(groups)).reshape(-1, 5))[2][0])
             ),
         ),
-        waits=True,  # torch looks whether the singular value decomposition has converged
+        synchronizes=True,  # torch checks that the singular value decomposition has converged
     ),
-    "CEAT": of_samples(),
-    "RNSB": of_queries(association.RNSB, "tab", negative_sentiment, rtol=1e-7),
+    "CEAT": ceat_case(),
+    "RNSB": query_case(association.RNSB, "tab", negative_sentiment, rtol=1e-7),
     "ResidualBias": MetricCase(
         association.ResidualBias,
         lambda generator, items: word_vectors(generator, (items,)),
@@ -243,21 +247,21 @@ METRICS = {
 }
 
 
-def word_sets(sets: str, function: Callable[..., Any], compiles: bool = True, **options: Any) -> FunctionCase:
-    """A row for a score of word sets: p p are pairs, P groups of tuples, other capitals groups of sets."""
+def word_set_case(sets: str, function: Callable[..., Any], compiles: bool = True, **options: Any) -> FunctionCase:
+    """Make a row for a score of word sets: p p are pairs, P groups of tuples, other capitals groups of sets."""
     shapes = [(3, 6, 5) if s.isupper() else (6, 5) for s in sets]
 
-    def inputs(generator: Generator, lead: tuple[int, ...]) -> tuple[Tensor, ...]:
+    def inputs(generator: Generator, batch_shape: tuple[int, ...]) -> tuple[Tensor, ...]:
         shape_of = dict(zip(sets, shapes, strict=True))
-        masks = [torch.rand(*lead, *shape[:-1], generator=generator) < 0.7 for shape in shape_of.values()]
-        if "P" in sets:  # a tuple is there with all of its words
+        masks = [torch.rand(*batch_shape, *shape[:-1], generator=generator) < 0.7 for shape in shape_of.values()]
+        if "P" in sets:  # all words of a tuple are valid, or none
             masks[-1] = masks[-1][..., :1, :].expand_as(masks[-1])
-        return *(torch.randn(*lead, *shape, generator=generator) for shape in shapes), *masks
+        return *(torch.randn(*batch_shape, *shape, generator=generator) for shape in shapes), *masks
 
     def call(*arguments: Tensor) -> tuple[Tensor, ...]:
         masks = dict(zip(dict.fromkeys(sets), arguments[len(sets) :], strict=True))
-        given = (association.WordSet(t, masks[s]) for s, t in zip(sets, arguments, strict=False))
-        results = function(*given, **options)
+        word_sets_with_masks = (association.WordSet(t, masks[s]) for s, t in zip(sets, arguments, strict=False))
+        results = function(*word_sets_with_masks, **options)
         return tuple(results) if isinstance(results, tuple | uncertainty.Estimate) else (results,)
 
     def pad(garbage: float, *arguments: Tensor) -> tuple[Tensor, ...]:
@@ -270,13 +274,13 @@ def word_sets(sets: str, function: Callable[..., Any], compiles: bool = True, **
     return FunctionCase(call, inputs, pad, unpad, compiles, rtol=1e-9, not_finite="nan")
 
 
-def scalar_scores(sets: int, function: Callable[..., Tensor], **options: Any) -> FunctionCase:
-    """A row for a p-value of sets of scores, each with a mask."""
+def score_case(sets: int, function: Callable[..., Tensor], **options: Any) -> FunctionCase:
+    """Make a row for a p-value of sets of scores, each with a mask."""
 
-    def inputs(generator: Generator, lead: tuple[int, ...]) -> tuple[Tensor, ...]:
+    def inputs(generator: Generator, batch_shape: tuple[int, ...]) -> tuple[Tensor, ...]:
         return (
-            *(torch.randn(*lead, 6, generator=generator) for _ in range(sets)),
-            *(torch.rand(*lead, 6, generator=generator) < 0.7 for _ in range(sets)),
+            *(torch.randn(*batch_shape, 6, generator=generator) for _ in range(sets)),
+            *(torch.rand(*batch_shape, 6, generator=generator) < 0.7 for _ in range(sets)),
         )
 
     def call(*arguments: Tensor) -> tuple[Tensor, ...]:
@@ -290,12 +294,12 @@ def scalar_scores(sets: int, function: Callable[..., Tensor], **options: Any) ->
     return FunctionCase(call, inputs, pad, not_finite="nan")
 
 
-def pools(generator: Generator, lead: tuple[int, ...]) -> tuple[Tensor, ...]:
-    return tuple(torch.randn(*lead, 4, contexts, 5, generator=generator) for contexts in (3, 2, 4, 1))
+def pools(generator: Generator, batch_shape: tuple[int, ...]) -> tuple[Tensor, ...]:
+    return tuple(torch.randn(*batch_shape, 4, contexts, 5, generator=generator) for contexts in (3, 2, 4, 1))
 
 
-def effects(generator: Generator, lead: tuple[int, ...]) -> tuple[Tensor, ...]:
-    return torch.randn(*lead, 7, generator=generator), torch.rand(*lead, 7, generator=generator) + 0.1
+def effects(generator: Generator, batch_shape: tuple[int, ...]) -> tuple[Tensor, ...]:
+    return torch.randn(*batch_shape, 7, generator=generator), torch.rand(*batch_shape, 7, generator=generator) + 0.1
 
 
 def combined(*effects_and_variances: Tensor) -> tuple[Tensor, ...]:
@@ -308,26 +312,26 @@ def tensors_of(estimate: uncertainty.Estimate) -> tuple[Tensor, ...]:
 
 NO_WEIGHT = LeftOut("an effect of infinite variance has no weight")
 FUNCTIONS = {
-    "weat": word_sets("xyab", association.weat),
-    "weat_effect_size": word_sets("xyab", association.weat_effect_size),
-    "sc_weat": word_sets("wab", association.sc_weat),
-    "mean_sc_weat": word_sets("wab", association.mean_sc_weat),
-    "ml_eat": word_sets("xyab", association.ml_eat),
+    "weat": word_set_case("xyab", association.weat),
+    "weat_effect_size": word_set_case("xyab", association.weat_effect_size),
+    "sc_weat": word_set_case("wab", association.sc_weat),
+    "mean_sc_weat": word_set_case("wab", association.mean_sc_weat),
+    "ml_eat": word_set_case("xyab", association.ml_eat),
     "lpbs": FunctionCase(bias_of_sentences, sentences, pad_sentences, compiles=True, rtol=1e-12, not_finite="nan"),
     "pair_preference": FunctionCase(
         preference_of_pairs, pair_scores, pad_sentences, compiles=True, rtol=1e-12, not_finite="nan"
     ),
-    "rnd": word_sets("xya", association.rnd),
-    "rnd_cos": word_sets("xya", association.rnd, distance="cos"),
-    "ripa": word_sets("ppa", association.ripa),
-    "ect": word_sets("xya", association.ect),
-    "mac": word_sets("tA", association.mac),
-    "rnsb": word_sets("tab", association.rnsb, compiles=False),
-    "gweat": word_sets("XA", association.gweat),
-    "same": word_sets("tG", association.same),
-    "direct_bias": word_sets("tP", association.direct_bias, n_components=2),
+    "rnd": word_set_case("xya", association.rnd),
+    "rnd_cos": word_set_case("xya", association.rnd, distance="cos"),
+    "ripa": word_set_case("ppa", association.ripa),
+    "ect": word_set_case("xya", association.ect),
+    "mac": word_set_case("tA", association.mac),
+    "rnsb": word_set_case("tab", association.rnsb, compiles=False),
+    "gweat": word_set_case("XA", association.gweat),
+    "same": word_set_case("tG", association.same),
+    "direct_bias": word_set_case("tP", association.direct_bias, n_components=2),
     "residual_bias": FunctionCase(
-        accuracies, lambda g, lead: word_vectors(g, (*lead, 30)), rtol=1e-9, not_finite="nan"
+        accuracies, lambda g, batch_shape: word_vectors(g, (*batch_shape, 30)), rtol=1e-9, not_finite="nan"
     ),
     "ceat": FunctionCase(
         lambda *p: tensors_of(association.ceat(*p, samples=20)), pools, compiles=True, rtol=1e-9, not_finite="nan"
@@ -337,21 +341,23 @@ FUNCTIONS = {
         effects,
         compiles=True,
         rtol=1e-12,
-        not_finite=lambda place, value: NO_WEIGHT if place == 1 and value == torch.inf else "nan",
+        not_finite=lambda position, value: NO_WEIGHT if position == 1 and value == torch.inf else "nan",
     ),
-    "permutation_p_value": scalar_scores(2, association.permutation_p_value),
-    "permutation_p_value_drawn": scalar_scores(2, association.permutation_p_value, method="approximate", replicates=99),
-    "sign_flip_p_value": scalar_scores(1, association.sign_flip_p_value),
-    "sign_flip_p_value_drawn": scalar_scores(1, association.sign_flip_p_value, method="approximate", replicates=99),
-    "target_permutation_p_value": word_sets(
+    "permutation_p_value": score_case(2, association.permutation_p_value),
+    "permutation_p_value_drawn": score_case(2, association.permutation_p_value, method="approximate", replicates=99),
+    "sign_flip_p_value": score_case(1, association.sign_flip_p_value),
+    "sign_flip_p_value_drawn": score_case(1, association.sign_flip_p_value, method="approximate", replicates=99),
+    "target_permutation_p_value": word_set_case(
         "xya",
         functools.partial(association.target_permutation_p_value, association.rnd),
         compiles=False,
         method="approximate",
         replicates=20,
     ),
-    "group_permutation_p_value": word_sets("XA", association.group_permutation_p_value, compiles=False, replicates=20),
-    "bootstrap_interval": word_sets(
+    "group_permutation_p_value": word_set_case(
+        "XA", association.group_permutation_p_value, compiles=False, replicates=20
+    ),
+    "bootstrap_interval": word_set_case(
         "xyab", functools.partial(association.bootstrap_interval, association.weat), compiles=False, replicates=20
     ),
 }

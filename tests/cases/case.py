@@ -1,4 +1,4 @@
-"""What a row of the table says."""
+"""Types of the rows in the table of metrics and tensor functions."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,19 +11,19 @@ from tensormetrics._metric import Metric
 
 @dataclass(frozen=True)
 class LeftOut:
-    """What is not finite is left out, or means something, as the documentation says and `why` repeats.
+    """Policy of ignoring a non-finite value or of giving it a meaning; `reason` repeats the documentation.
 
-    expected: the arguments with the value in them -> the numbers that come out all the same; None: those of a metric
-    without these items, and of a function any, but for the other items of its batch.
+    expected: Function of the arguments with the value in them that returns the expected results. If None, a metric must
+    return the results without these items, and only the other items in the batch of a function are checked.
     """
 
-    why: str
+    reason: str
     expected: Callable[..., tuple[Tensor, ...]] | None = None
 
 
-# What NaN or an infinity in a floating argument does: "raises" a ValueError; "nan": what depends on it is not finite
-# and all else is as it was; LeftOut; "no floats": there is no floating argument. A row may say it by a function of the
-# place of the argument and the value.
+# The effect of NaN or an infinity in a floating-point argument: "raises" a ValueError; "nan": results that depend on it
+# are not finite and all others are unchanged; LeftOut; "no floats": there is no floating-point argument. A row may
+# choose the policy by a function of the position of the argument and the value.
 Policy = str | LeftOut
 NotFinite = Policy | Callable[[int, float], Policy] | None
 
@@ -32,21 +32,21 @@ NotFinite = Policy | Callable[[int, float], Policy] | None
 class MetricCase:
     make: Callable[[], Metric]
     inputs: Callable[[Generator, int], tuple[Tensor, ...]]  # (generator, items) -> the arguments of update
-    oracle: Callable[..., Any]  # the same arguments as numpy arrays -> the numbers that compute gives, flattened
+    oracle: Callable[..., Any]  # the same arguments as NumPy arrays -> the expected values of compute, flattened
     rtol: float = 1e-12
-    forward_is_compute: bool = True  # False: forward answers with something else than compute on the batch
+    forward_is_compute: bool = True  # False: forward returns something else than compute on the batch
     bad: tuple[tuple[Any, ...], ...] = ()  # arguments of update that raise a ValueError
-    waits: bool = False  # update waits for the device: it reads a value, or works on the host as well
+    synchronizes: bool = False  # update waits for the device: it reads a value, or works on the host as well
     not_finite: NotFinite = None
-    names_what_it_met: bool = False  # compute has keys that depend on the data
+    has_data_dependent_keys: bool = False  # the keys of the dictionary from compute depend on the data
 
 
 @dataclass(frozen=True)
 class FunctionCase:
     call: Callable[..., tuple[Tensor, ...]]
-    inputs: Callable[[Generator, tuple[int, ...]], tuple[Tensor, ...]]  # (generator, leading shape) -> arguments
+    inputs: Callable[[Generator, tuple[int, ...]], tuple[Tensor, ...]]  # (generator, batch shape) -> arguments
     pad: Callable[..., tuple[Tensor, ...]] | None = None  # (garbage, *arguments) -> the same with padding
     unpad: Callable[..., tuple[Tensor, ...]] = lambda results, *arguments: results  # results of padded -> of unpadded
     compiles: bool = False
-    rtol: float = 0.0  # 0: equal bit for bit; products of matrices are not, from one shape to another
+    rtol: float = 0.0  # 0: bitwise equal; matrix products of different shapes are not
     not_finite: NotFinite = None

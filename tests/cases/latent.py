@@ -16,7 +16,7 @@ WIN = {"<->": min, "->": lambda p, r: p * (r > 0), "<-": lambda p, r: r * (p > 0
 
 
 def bound_items(props: np.ndarray, is_var: np.ndarray, names: Any) -> Counter:
-    """Items whose variables are called by `names`."""
+    """Count the items after replacing variables by `names`."""
     called = [
         tuple(("variable", names[x]) if v else ("constant", x) for x, v in zip(*item, strict=True))
         for item in zip(props.tolist(), is_var.tolist(), strict=True)
@@ -27,8 +27,8 @@ def bound_items(props: np.ndarray, is_var: np.ndarray, names: Any) -> Counter:
 def best_of_all_mappings(
     pred: np.ndarray, pred_is_var: np.ndarray, ref: np.ndarray, ref_is_var: np.ndarray, constraint: str = "<->"
 ) -> int:
-    """The overlap by trying every one-to-one mapping of the variables: (N, F) and (M, F) arrays."""
-    n, m = (int(side[is_var].max(initial=-1)) + 1 for side, is_var in ((pred, pred_is_var), (ref, ref_is_var)))
+    """Compute the overlap by trying every one-to-one mapping of the variables: (N, F) and (M, F) arrays."""
+    n, m = (int(props[is_var].max(initial=-1)) + 1 for props, is_var in ((pred, pred_is_var), (ref, ref_is_var)))
     items = bound_items(ref, ref_is_var, range(m))
 
     def value(mapping: tuple[int, ...]) -> int:
@@ -38,24 +38,24 @@ def best_of_all_mappings(
     return max(map(value, itertools.permutations(range(max(n, m)), n)))
 
 
-def items_with_variables(generator: Generator, lead: tuple[int, ...]) -> tuple[Tensor, ...]:
-    sides = []
+def items_with_variables(generator: Generator, batch_shape: tuple[int, ...]) -> tuple[Tensor, ...]:
+    items = []
     for size in (5, 6):
-        props = torch.randint(0, 3, (*lead, size, 3), generator=generator)
+        props = torch.randint(0, 3, (*batch_shape, size, 3), generator=generator)
         props[..., 1] = props[..., 1] % 2
-        is_var = torch.rand(*lead, size, 3, generator=generator) < 0.6
-        sides += [props, is_var & torch.tensor([True, False, True])]
-    return *sides, *(torch.randint(0, size + 1, lead, generator=generator) for size in (5, 6))
+        is_var = torch.rand(*batch_shape, size, 3, generator=generator) < 0.6
+        items += [props, is_var & torch.tensor([True, False, True])]
+    return *items, *(torch.randint(0, size + 1, batch_shape, generator=generator) for size in (5, 6))
 
 
 def pad_items(garbage: float, *arguments: Tensor) -> tuple[Tensor, ...]:
-    *sides, n_pred, n_ref = arguments
-    number = int(garbage) if np.isfinite(garbage) else 7
+    *items, n_pred, n_ref = arguments
+    filler = int(garbage) if np.isfinite(garbage) else 7
     padded = []
-    for side, n in zip(sides, (n_pred, n_pred, n_ref, n_ref), strict=True):
-        filled = torch.nn.functional.pad(side.long(), (0, 0, 0, 4), value=number)
-        filled[torch.arange(filled.shape[-2]) >= n[..., None].cpu()] = number
-        padded.append(filled.to(side.dtype))
+    for array, n in zip(items, (n_pred, n_pred, n_ref, n_ref), strict=True):
+        filled = torch.nn.functional.pad(array.long(), (0, 0, 0, 4), value=filler)
+        filled[torch.arange(filled.shape[-2]) >= n[..., None].cpu()] = filler
+        padded.append(filled.to(array.dtype))
     return *padded, n_pred, n_ref
 
 
@@ -73,25 +73,25 @@ def latent_oracle(
     return micro(sum(documents), n.sum(), m.sum())
 
 
-def graphs(generator: Generator, lead: tuple[int, ...]) -> tuple[Tensor, ...]:
-    similarity = torch.rand(*lead, 4, 5, generator=generator, dtype=torch.float64) - 0.3
-    reach = [structured.reachability(torch.rand(*lead, n, n, generator=generator) < 0.2) for n in (4, 5)]
-    return similarity, *reach, *(torch.randint(0, n + 1, lead, generator=generator) for n in (4, 5))
+def graphs(generator: Generator, batch_shape: tuple[int, ...]) -> tuple[Tensor, ...]:
+    similarity = torch.rand(*batch_shape, 4, 5, generator=generator, dtype=torch.float64) - 0.3
+    reachable = [structured.reachability(torch.rand(*batch_shape, n, n, generator=generator) < 0.2) for n in (4, 5)]
+    return similarity, *reachable, *(torch.randint(0, n + 1, batch_shape, generator=generator) for n in (4, 5))
 
 
 def pad_graphs(garbage: float, *arguments: Tensor) -> tuple[Tensor, ...]:
-    similarity, pred_reach, ref_reach, n_pred, n_ref = arguments
+    similarity, pred_reachable, ref_reachable, n_pred, n_ref = arguments
     padded = torch.nn.functional.pad(similarity, (0, 1, 0, 2), value=garbage)
     padded[torch.arange(6) >= n_pred[:, None].cpu()] = garbage
     padded.mT[torch.arange(6) >= n_ref[:, None].cpu()] = garbage
-    reaches = [
-        torch.nn.functional.pad(reach, (0, extra, 0, extra), value=garbage == 0)
-        for reach, extra in ((pred_reach, 2), (ref_reach, 1))
+    padded_reachable = [
+        torch.nn.functional.pad(reachable, (0, extra, 0, extra), value=garbage == 0)
+        for reachable, extra in ((pred_reachable, 2), (ref_reachable, 1))
     ]
-    return padded, *reaches, n_pred, n_ref
+    return padded, *padded_reachable, n_pred, n_ref
 
 
-# text, triples with variables 0, 1, ... in order of their instances, the root's last
+# text, triples; variables are 0, 1, ... in order of their instances, the triple of the root is last
 GRAPHS = [
     ("(a / Cat)", [(0, "instance", "cat"), (0, "top", "top")]),
     (
@@ -113,11 +113,11 @@ GRAPHS = [
 ]
 
 
-class NumberedSmatch(structured.Smatch):
-    """Smatch of graphs given as their numbers in GRAPHS."""
+class SmatchOfIndices(structured.Smatch):
+    """Smatch of graphs that are given by their index in GRAPHS."""
 
     def update(self, preds: Tensor, refs: Tensor, **items) -> None:
-        super().update(*([GRAPHS[number][0] for number in side.tolist()] for side in (preds, refs)), **items)
+        super().update(*([GRAPHS[index][0] for index in indices.tolist()] for indices in (preds, refs)), **items)
 
 
 def smatch_oracle(preds: np.ndarray, refs: np.ndarray) -> list[float]:
@@ -125,20 +125,20 @@ def smatch_oracle(preds: np.ndarray, refs: np.ndarray) -> list[float]:
 
     def encode(triples: list[tuple]) -> tuple[np.ndarray, np.ndarray]:
         is_var = np.array([[isinstance(entry, int) for entry in triple] for triple in triples])
-        numbers = [
+        codes = [
             [entry if isinstance(entry, int) else table.setdefault(entry, len(table)) for entry in triple]
             for triple in triples
         ]
-        return np.array(numbers), is_var
+        return np.array(codes), is_var
 
-    sides = [encode(triples) for _, triples in GRAPHS]
-    best = [[best_of_all_mappings(*pred, *ref) for ref in sides] for pred in sides]
-    sizes = np.array([len(props) for props, _ in sides])
+    encoded = [encode(triples) for _, triples in GRAPHS]
+    best = [[best_of_all_mappings(*pred, *ref) for ref in encoded] for pred in encoded]
+    sizes = np.array([len(props) for props, _ in encoded])
     scores = micro(np.array(best)[preds, refs].sum(), sizes[preds].sum(), sizes[refs].sum())
     return [*scores, 1.0, scores[-1]]
 
 
-def of_pairs(generator: Generator, items: int) -> tuple[Tensor, ...]:
+def graph_pairs(generator: Generator, items: int) -> tuple[Tensor, ...]:
     return tuple(torch.randint(0, len(GRAPHS), (items,), generator=generator) for _ in range(2))
 
 
@@ -148,15 +148,15 @@ METRICS = {
         lambda generator, items: items_with_variables(generator, (items,)),
         latent_oracle,
         bad=((torch.zeros(2, 3, 2), *(torch.zeros(2, 3, 2).long() for _ in range(3))),),
-        waits=True,
+        synchronizes=True,
         not_finite="no floats",
     ),
     "Smatch": MetricCase(
-        NumberedSmatch,
-        of_pairs,
+        SmatchOfIndices,
+        graph_pairs,
         smatch_oracle,
         bad=((torch.zeros(2).long(), torch.zeros(3).long()),),
-        waits=True,
+        synchronizes=True,
         not_finite="no floats",
     ),
 }
@@ -181,11 +181,11 @@ FUNCTIONS = {
         graphs,
         pad_graphs,
         rtol=1e-12,
-        not_finite=lambda place, value: FORBIDDEN if value == -torch.inf else "nan",
+        not_finite=lambda position, value: FORBIDDEN if value == -torch.inf else "nan",
     ),
     "reachability": FunctionCase(
         lambda adjacency: (structured.reachability(adjacency),),
-        lambda generator, lead: (torch.rand(*lead, 6, 6, generator=generator) < 0.2,),
+        lambda generator, batch_shape: (torch.rand(*batch_shape, 6, 6, generator=generator) < 0.2,),
         not_finite="no floats",
     ),
 }

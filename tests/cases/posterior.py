@@ -20,7 +20,7 @@ def confusion_inputs(generator: Generator, items: int) -> tuple[Tensor, Tensor]:
 
 
 def posterior_of_counts(logits: np.ndarray, target: np.ndarray) -> list[float]:
-    """Observed accuracy and narrowest 95 % interval of the sampled one, from a matrix counted one item at a time."""
+    """Compute the observed accuracy and the narrowest 95 % interval of the sampled one, counting one item at a time."""
     counts = np.zeros((3, 3))
     for row, label in zip(logits, target, strict=True):
         counts[int(label), int(np.argmax(row))] += 1
@@ -31,9 +31,9 @@ def posterior_of_counts(logits: np.ndarray, target: np.ndarray) -> list[float]:
         need="diag",
     )
     accuracy = np.sort((sums.tp.double().sum(-1) / (sums.tp + sums.fn).double().sum(-1)).numpy()[:, 0])
-    inside = int(0.95 * len(accuracy))
-    start = int(np.argmin(accuracy[inside:] - accuracy[:-inside]))
-    return [np.trace(counts) / counts.sum(), accuracy[start], accuracy[start + inside]]
+    num_covered = int(0.95 * len(accuracy))
+    start = int(np.argmin(accuracy[num_covered:] - accuracy[:-num_covered]))
+    return [np.trace(counts) / counts.sum(), accuracy[start], accuracy[start + num_covered]]
 
 
 def largest(logits: Tensor, target: Tensor) -> tuple[Tensor, ...]:
@@ -57,7 +57,9 @@ METRICS = {
             (torch.full((4, 3), torch.nan), torch.zeros(4, dtype=torch.int64)),
             (torch.zeros(4, 3), torch.zeros(4)),
         ),
-        not_finite=lambda place, value: "raises" if value != value else LeftOut("is the largest or least", largest),
+        not_finite=lambda position, value: (
+            "raises" if value != value else LeftOut("is the largest or smallest", largest)
+        ),
     ),
 }
 
@@ -74,8 +76,8 @@ SCORES += [
 ]
 
 
-def matrices(generator: Generator, lead: tuple[int, ...]) -> tuple[Tensor, ...]:
-    return (torch.randint(0, 20, (*lead, 5, 5), generator=generator),)
+def matrices(generator: Generator, batch_shape: tuple[int, ...]) -> tuple[Tensor, ...]:
+    return (torch.randint(0, 20, (*batch_shape, 5, 5), generator=generator),)
 
 
 def summarized(x: Tensor) -> tuple[Tensor, ...]:
@@ -86,16 +88,19 @@ def heterogeneity(x: Tensor) -> tuple[Tensor, ...]:
     return tuple(posterior.estimate_i2(x.movedim((-2, -1), (0, 1)))[:3])
 
 
-DRAWN = {"seed": 3, "prevalence_prior": "perks", "confusion_prior": "perks"}
+SAMPLING_OPTIONS = {"seed": 3, "prevalence_prior": "perks", "confusion_prior": "perks"}
 
 
 def sampled(function: Any, **options: Any) -> FunctionCase:
-    """Draws are addressed by name: experiments named after what they hold draw the same in every batch."""
+    """Make a row of a function of random draws.
+
+    Draws are addressed by name: each experiment is named after its matrix, so it has the same draws in every batch.
+    """
 
     def call(counts: Tensor) -> tuple[Tensor, ...]:
         flat = counts.reshape(-1, 5, 5)
-        found = function(flat, 40, names=[str(matrix) for matrix in flat.tolist()], **DRAWN, **options)
-        leaves = [leaf for leaf in tree_leaves(found) if isinstance(leaf, Tensor)]
+        samples = function(flat, 40, names=[str(matrix) for matrix in flat.tolist()], **SAMPLING_OPTIONS, **options)
+        leaves = [leaf for leaf in tree_leaves(samples) if isinstance(leaf, Tensor)]
         return tuple(leaf.movedim(0, -1).reshape(*counts.shape[:-2], *leaf.shape[2:], 40) for leaf in leaves)
 
     return FunctionCase(call, matrices, not_finite="no floats")
@@ -110,7 +115,7 @@ FUNCTIONS = {
     ),
     "estimate_i2": FunctionCase(
         heterogeneity,
-        lambda g, lead: experiments(g, lead)[:1],
+        lambda g, batch_shape: experiments(g, batch_shape)[:1],
         rtol=1e-9,
         not_finite=LeftOut("such samples of an experiment are left out"),
     ),
@@ -123,7 +128,7 @@ FUNCTIONS = {
     "summarize": FunctionCase(summarized, samples_last, rtol=1e-12, not_finite=LEFT_OUT_SAMPLES),
     "expected_reward": FunctionCase(
         lambda p: (posterior.expected_reward(p, [3.0, 1.0]),),
-        lambda g, lead: (torch.rand(*lead, 4, 4, generator=g, dtype=torch.float64),),
+        lambda g, batch_shape: (torch.rand(*batch_shape, 4, 4, generator=g, dtype=torch.float64),),
         rtol=1e-12,
         not_finite="nan",
     ),
@@ -142,8 +147,8 @@ FUNCTIONS = {
 }
 
 ROWLESS = {
-    "dirichlet_prior": "makes a prior of a word",
-    "sample_log_gamma": "one address of draws for all that it draws: another shape is another draw",
+    "dirichlet_prior": "makes a prior from a string",
+    "sample_log_gamma": "all its draws have one address: another shape gives other draws",
     "sample_dirichlet": "as `sample_log_gamma`",
     "sample_paired_matrices": "the experiments of one set of items share their draws: there is no batch of sets",
     "compute_confusion_matrix": "counts the items of one experiment",

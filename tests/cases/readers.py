@@ -1,4 +1,4 @@
-"""A row for every reader of files: a valid file, the errors that it may raise, and another way to read the same."""
+"""Rows of all file readers: a valid file, the errors that may be raised, and a reference implementation."""
 
 import codecs
 import csv
@@ -27,17 +27,17 @@ from tensormetrics.retrieval.sources.arrow import read_column
 from tensormetrics.retrieval.sources.state import State
 
 ROWS = np.arange(24, dtype=np.float32).reshape(6, 4) / 8
-WORDS = ["he", "him", "she", "her", "café", "work"]
+VOCABULARY = ["he", "him", "she", "her", "café", "work"]
 Content = bytes
 
 
 @dataclass(frozen=True)
 class Reader:
-    """How a file is read.
+    """File reader with a valid file and its expected errors.
 
-    `read` returns plain values; `again` reads the same content in another way, and None if it cannot: what a reader
-    accepts must be what `again` reads. `streams` are read from their beginning to their end, and so from pipes and when
-    packed by gzip. `modules` are those whose calls of `_files` the row covers.
+    `read` returns values that can be compared. `reference_read` returns the same for the content of every file that
+    `read` accepts; None if there is no reference implementation. Files with `is_streamable` are read sequentially, so
+    they may be pipes or compressed by gzip. The row covers the calls of `_files` in `modules`.
     """
 
     suffix: str
@@ -45,14 +45,14 @@ class Reader:
     read: Callable[[Path], Any]
     modules: tuple[str, ...]
     errors: tuple[type[Exception], ...] = (ValueError,)
-    again: Callable[[Content], Any] | None = None
-    streams: bool = True
+    reference_read: Callable[[Content], Any] | None = None
+    is_streamable: bool = True
     needs: str | None = None  # a package
-    names: tuple[str, ...] = ()  # by which errors call the file
+    error_names: tuple[str, ...] = ()  # names of the file in error messages, apart from its path
 
 
 def saved(write: Callable[[Path], Any], suffix: str) -> Callable[[], Content]:
-    """Return a function that gives the content of what `write` writes."""
+    """Return a function that returns the content of the file that `write` writes."""
 
     def content() -> Content:
         with tempfile.TemporaryDirectory() as folder:
@@ -67,8 +67,8 @@ def text(*lines: str) -> Callable[[], Content]:
     return lambda: "".join(f"{line}\n" for line in lines).encode()
 
 
-def numbers(values: Any) -> list[Any]:
-    """Plain numbers, of which NaN equals NaN."""
+def comparable_values(values: Any) -> list[Any]:
+    """Convert an array to a list of its shape and the text of its entries, where NaN equals NaN."""
     array = torch.as_tensor(np.array(values) if isinstance(values, np.ndarray) else values).detach().cpu()
     array = array.double().numpy() if array.is_floating_point() else array.numpy()
     return [array.shape, *map(repr, array.ravel().tolist())]
@@ -78,26 +78,28 @@ def numbers(values: Any) -> list[Any]:
 
 
 def vectors(model: association.WordEmbeddingModel) -> dict[str, list[Any]]:
-    return {word: numbers(model[word]) for word in model.vocab}
+    return {token: comparable_values(model[token]) for token in model.vocab}
 
 
-def word_lines() -> Content:
-    return b"".join(f"{word} {' '.join(map(str, row))}\n".encode() for word, row in zip(WORDS, ROWS, strict=True))
+def glove_lines() -> Content:
+    return b"".join(
+        f"{token} {' '.join(map(str, row))}\n".encode() for token, row in zip(VOCABULARY, ROWS, strict=True)
+    )
 
 
-def plain_glove(content: Content) -> dict[str, list[Any]] | None:
+def parse_glove(content: Content) -> dict[str, list[Any]] | None:
     rows: dict[str, list[Any]] = {}
     lines = [line for line in content.decode("utf-8-sig").split("\n") if line.strip()]
     size = len(lines[0].split()) - 1
     for line in lines:
-        word, *values = line.rsplit(None, size)
+        token, *values = line.rsplit(None, size)
         with np.errstate(over="ignore"):
-            rows.setdefault(word, numbers(np.array([float(x) for x in values]).astype(np.float32)))
+            rows.setdefault(token, comparable_values(np.array([float(x) for x in values]).astype(np.float32)))
     return rows
 
 
 def binary_vectors() -> Content:
-    rows = (word.encode() + b" " + row.tobytes() + b"\n" for word, row in zip(WORDS, ROWS, strict=True))
+    rows = (token.encode() + b" " + row.tobytes() + b"\n" for token, row in zip(VOCABULARY, ROWS, strict=True))
     return b"6 4\n" + b"".join(rows)
 
 
@@ -113,10 +115,10 @@ def lines_of(text: str) -> list[str]:
 def of_fasttext(path: Path) -> list[Any]:
     model = association.WordEmbeddingModel.from_fasttext(path)
     index = model.index_query(association.Query([["he", "other"]], [["work"]]))
-    return [numbers(association.WordSet.of(part).values) for part in index.sets(model.vectors)]
+    return [comparable_values(association.WordSet.of(part).values) for part in index.sets(model.vectors)]
 
 
-def word_set(name: str, function: Callable[..., Any], others: dict[str, Content]) -> Callable[[Path], Any]:
+def lexicon_reader(name: str, function: Callable[..., Any], others: dict[str, Content]) -> Callable[[Path], Any]:
     """Return a reader of a folder with this file and valid `others`."""
 
     def read(path: Path) -> Any:
@@ -146,9 +148,9 @@ GENDER = MULTICLASS.replace(b', "c"', b"").replace(b', "f"', b"")
 # Confusion matrices, studies, rows and runs.
 
 
-def plain_matrix(content: Content) -> list[Any] | None:
+def parse_matrix(content: Content) -> list[Any] | None:
     rows = list(csv.reader(io.StringIO(decoded(content), newline=None), strict=True))
-    return numbers(np.array([[float(cell) for cell in row] for row in rows if any(row)]))
+    return comparable_values(np.array([[float(cell) for cell in row] for row in rows if any(row)]))
 
 
 def study(suffix: str) -> Callable[[], Content]:
@@ -166,25 +168,27 @@ def of_study(path: Path) -> Any:
 
 def rows_of(path: Path) -> list[Any]:
     source = retrieval.open_embeddings(path)
-    return numbers(source.read(0, len(source)))
+    return comparable_values(source.read(0, len(source)))
 
 
-def plain_npy(content: Content) -> list[Any] | None:
+def parse_npy(content: Content) -> list[Any] | None:
     file = io.BytesIO(content)
     version = np.lib.format.read_magic(file)
     shape, is_fortran, dtype = getattr(np.lib.format, f"read_array_header_{version[0]}_0")(file)
     values = np.frombuffer(content, dtype, int(np.prod(shape)), file.tell())
     values = values.reshape(shape[::-1]).T if is_fortran else values.reshape(shape)
-    return numbers(values.astype(values.dtype.newbyteorder("=")))
+    return comparable_values(values.astype(values.dtype.newbyteorder("=")))
 
 
-def plain_safetensors(content: Content) -> list[Any] | None:
+def parse_safetensors(content: Content) -> list[Any] | None:
     (size,) = struct.unpack("<Q", content[:8])
     header = json.loads(content[8 : 8 + size])
     ((_, tensor),) = ((name, entry) for name, entry in header.items() if name != "__metadata__")
     start, end = tensor["data_offsets"]
     kinds = {"F32": "<f4", "F64": "<f8", "I32": "<i4", "I64": "<i8", "F16": "<f2"}
-    return numbers(np.frombuffer(content[8 + size :][start:end], kinds[tensor["dtype"]]).reshape(tensor["shape"]))
+    return comparable_values(
+        np.frombuffer(content[8 + size :][start:end], kinds[tensor["dtype"]]).reshape(tensor["shape"])
+    )
 
 
 def arrow_table() -> Any:
@@ -227,31 +231,31 @@ def pairs_of(pairs: Any) -> dict[str, dict[str, str]]:
     }  # fmt: skip
 
 
-SPACES = "".join(map(chr, range(33)))  # control characters separate fields, too
+SPACES = "".join(map(chr, range(33)))  # control characters separate fields as well
 
 
-def plain_pairs(content: Content) -> dict[str, dict[str, str]] | None:
-    found: dict[str, dict[str, str]] = {}
+def parse_pairs(content: Content) -> dict[str, dict[str, str]] | None:
+    values_by_query: dict[str, dict[str, str]] = {}
     lines = [re.split("[\0- ]+", line.strip(SPACES)) for line in decoded(content).split("\n") if line.strip(SPACES)]
     columns = len(lines[0]) if lines else 0
     has_heading = columns == 3 and not lines[0][-1].lstrip("-").isdecimal()
     for fields in lines[has_heading:]:
         query, document, value = fields[0], fields[-2 if columns < 6 else 2], fields[-1 if columns < 6 else 4]
-        assert len(fields) == columns and document not in found.setdefault(query, {})
-        found[query][document] = repr(float(value))
-    return found
+        assert len(fields) == columns and document not in values_by_query.setdefault(query, {})
+        values_by_query[query][document] = repr(float(value))
+    return values_by_query
 
 
 def of_knn(path: Path) -> list[Any]:
     knn = retrieval.TorchKNN()
     knn.load(path)
-    return numbers(knn(torch.ones(1, 4), 2)[0])
+    return comparable_values(knn(torch.ones(1, 4), 2)[0])
 
 
 def of_faiss(path: Path) -> list[Any]:
     knn = retrieval.FaissKNN()
     knn.load(path)
-    return numbers(knn(torch.ones(1, 4), 2)[0])
+    return comparable_values(knn(torch.ones(1, 4), 2)[0])
 
 
 def write_faiss(path: Path) -> None:
@@ -268,8 +272,8 @@ def write_state(path: Path) -> None:
 
 
 def of_state(path: Path) -> Any:
-    found = State(path, STATE).load()
-    return sorted((name, numbers(value)) for name, value in found.items())
+    state = State(path, STATE).load()
+    return sorted((name, comparable_values(value)) for name, value in state.items())
 
 
 # Scores of items, tables of results, and inputs of the command line.
@@ -282,14 +286,14 @@ LOG = {"samples": [{"id": f"s{i}", "epoch": 1, "scores": {"m": {"value": "CI"[i 
 
 def of_scores(path: Path) -> Any:
     scores = uncertainty.read_scores(path, groups=None)
-    return numbers(scores.scores), None if scores.ids is None else [str(name) for name in scores.ids]
+    return comparable_values(scores.scores), None if scores.ids is None else [str(name) for name in scores.ids]
 
 
-def plain_scores(content: Content) -> Any:
+def parse_scores(content: Content) -> Any:
     rows = list(csv.DictReader(io.StringIO(decoded(content), newline=None), strict=True))
     values = [float(row["score"]) if row["score"].strip() else float("nan") for row in rows]
     names = [(row.get("id") or row.get("sample_id") or "").strip() for row in rows]
-    return numbers(np.array(values)), names if any(names) else None
+    return comparable_values(np.array(values)), names if any(names) else None
 
 
 def write_scores(path: Path) -> None:
@@ -307,11 +311,11 @@ def of_table(path: Path) -> str:
 
 
 def write_npz(path: Path) -> None:
-    np.savez(path, vectors=ROWS, words=np.array(WORDS))
+    np.savez(path, vectors=ROWS, words=np.array(VOCABULARY))
 
 
 def tensor_of(path: Path) -> list[Any]:
-    return numbers(command_line.read_tensor(str(path)))
+    return comparable_values(command_line.read_tensor(str(path)))
 
 
 def column_of(path: Path) -> Any:
@@ -325,7 +329,7 @@ TRIPLE = {"context": "She is BLANK.", "target": "she", "bias_type": "gender", "s
 PAIR_FILES = "association.language_models.pair_files"
 
 
-def plain_sentences(content: Content) -> Any:
+def parse_sentences(content: Content) -> Any:
     table = [*csv.DictReader(io.StringIO(decoded(content), newline=None), strict=True)]
     return [[row[name].strip() for row in table] for name in ("sent_more", "sent_less", "bias_type")]
 
@@ -333,90 +337,90 @@ def plain_sentences(content: Content) -> Any:
 FORMATS = "association.embeddings.formats."
 ARRAYS, INPUTS = f"{FORMATS}arrays", "_cli.inputs."
 SETS = "association.embeddings.datasets"
-FROM_WORD2VEC = association.WordEmbeddingModel.from_word2vec
+LOAD_W2V = association.WordEmbeddingModel.from_word2vec
 BAD_INPUT = (BadInput,)
 READERS = {
     "word2vec, text": Reader(
-        ".txt", word_lines, lambda path: vectors(FROM_WORD2VEC(path)), (f"{FORMATS}word2vec",), again=plain_glove
+        ".txt", glove_lines, lambda path: vectors(LOAD_W2V(path)), (f"{FORMATS}word2vec",), reference_read=parse_glove
     ),
     "word2vec, binary": Reader(
-        ".bin", binary_vectors, lambda path: vectors(FROM_WORD2VEC(path, binary=True)), (f"{FORMATS}word2vec",)
+        ".bin", binary_vectors, lambda path: vectors(LOAD_W2V(path, binary=True)), (f"{FORMATS}word2vec",)
     ),
     "fastText": Reader(
         ".bin",
-        lambda: fasttext_file(WORDS, np.concatenate([ROWS, ROWS]), 6),
+        lambda: fasttext_file(VOCABULARY, np.concatenate([ROWS, ROWS]), 6),
         of_fasttext,
         (f"{FORMATS}fasttext",),
-        streams=False,
+        is_streamable=False,
     ),
     "npz of words": Reader(
         ".npz",
         saved(write_npz, ".npz"),
         lambda path: vectors(association.WordEmbeddingModel.from_npz(path)),
         (ARRAYS,),
-        streams=False,
+        is_streamable=False,
     ),
     "safetensors of words": Reader(
         ".safetensors",
         saved(write_safetensors, ".safetensors"),
-        lambda path: numbers(association.WordEmbeddingModel.from_safetensors(path, WORDS).vectors),
+        lambda path: comparable_values(association.WordEmbeddingModel.from_safetensors(path, VOCABULARY).vectors),
         (ARRAYS,),
-        again=plain_safetensors,
-        streams=False,
+        reference_read=parse_safetensors,
+        is_streamable=False,
         needs="safetensors",
     ),
     "list of words": Reader(
-        ".txt", text(*WORDS), word_list, (ARRAYS,), again=lambda content: lines_of(decoded(content))
+        ".txt", text(*VOCABULARY), word_list, (ARRAYS,), reference_read=lambda content: lines_of(decoded(content))
     ),
     "JSON of words": Reader(
         ".json",
-        lambda: json.dumps(WORDS).encode(),
+        lambda: json.dumps(VOCABULARY).encode(),
         lambda path: [*word_list(path)],
         (ARRAYS,),
-        again=lambda content: json.loads(decoded(content)),
+        reference_read=lambda content: json.loads(decoded(content)),
     ),
     "opinion words": Reader(
         ".txt",
         text(";;; a comment", "good", "fine"),
-        word_set("positive-words.txt", association.load_bingliu, {"negative-words.txt": b"bad"}),
+        lexicon_reader("positive-words.txt", association.load_bingliu, {"negative-words.txt": b"bad"}),
         (SETS,),
-        streams=False,
+        is_streamable=False,
     ),
     "GN-GloVe": Reader(
         ".txt",
         text("he", "him"),
-        word_set("male_word_file.txt", association.fetch_gn_glove, {"female_word_file.txt": b"she"}),
+        lexicon_reader("male_word_file.txt", association.fetch_gn_glove, {"female_word_file.txt": b"she"}),
         (SETS,),
-        names=("male_word_file.txt",),
-        streams=False,
+        error_names=("male_word_file.txt",),
+        is_streamable=False,
     ),
     "Debiaswe": Reader(
         ".json",
         lambda: PAIRS,
-        word_set("professions.json", association.fetch_debiaswe, DEBIASWE),
+        lexicon_reader("professions.json", association.fetch_debiaswe, DEBIASWE),
         (SETS,),
-        names=("professions.json",),
-        streams=False,
+        error_names=("professions.json",),
+        is_streamable=False,
     ),
     "multiclass": Reader(
         ".json",
         lambda: MULTICLASS,
-        word_set(
+        lexicon_reader(
             "race_attributes_optm.json",
             association.fetch_debias_multiclass,
             {"gender_attributes_optm.json": GENDER, "religion_attributes_optm.json": MULTICLASS},
         ),
         (SETS,),
-        names=("attributes_optm.json",),
-        streams=False,
+        error_names=("attributes_optm.json",),
+        is_streamable=False,
     ),
     "confusion matrix": Reader(
         ".csv",
         text("5,1,0", "2,7,1", "0,3,9"),
-        lambda path: numbers(posterior.load_csv(path)),
+        lambda path: comparable_values(posterior.load_csv(path)),
         ("posterior.sampling.matrix_files",),
         (ConfMatIOError,),
-        plain_matrix,
+        parse_matrix,
     ),
     **{
         f"study, {suffix}": Reader(
@@ -429,16 +433,16 @@ READERS = {
         saved(lambda path: np.save(path, ROWS), ".npy"),
         rows_of,
         ("retrieval.sources.files",),
-        again=plain_npy,
-        streams=False,
+        reference_read=parse_npy,
+        is_streamable=False,
     ),
     "rows, safetensors": Reader(
         ".safetensors",
         saved(write_safetensors, ".safetensors"),
         rows_of,
         ("retrieval.sources.files",),
-        again=plain_safetensors,
-        streams=False,
+        reference_read=parse_safetensors,
+        is_streamable=False,
         needs="safetensors",
     ),
     "rows, Parquet": Reader(
@@ -446,18 +450,23 @@ READERS = {
         saved(write_parquet, ".parquet"),
         rows_of,
         ("retrieval.sources.arrow",),
-        streams=False,
+        is_streamable=False,
         needs="pyarrow",
     ),
     "rows, Arrow": Reader(
-        ".arrow", saved(write_arrow, ".arrow"), rows_of, ("retrieval.sources.arrow",), streams=False, needs="pyarrow"
+        ".arrow",
+        saved(write_arrow, ".arrow"),
+        rows_of,
+        ("retrieval.sources.arrow",),
+        is_streamable=False,
+        needs="pyarrow",
     ),
     "column, Parquet": Reader(
         ".parquet",
         saved(write_parquet, ".parquet"),
         lambda path: [[*map(str, part)] for part in read_column(str(path), "label") if part is not None],
         ("retrieval.sources.arrow",),
-        streams=False,
+        is_streamable=False,
         needs="pyarrow",
     ),
     "run": Reader(
@@ -465,28 +474,28 @@ READERS = {
         RUN,
         lambda path: pairs_of(retrieval.Run.read(path)),
         ("retrieval.runs.pairs", "_text_columns"),
-        again=plain_pairs,
+        reference_read=parse_pairs,
     ),
     "qrels": Reader(
         ".txt",
         QRELS,
         lambda path: pairs_of(retrieval.Qrels.read(path)),
         ("retrieval.runs.pairs", "_text_columns"),
-        again=plain_pairs,
+        reference_read=parse_pairs,
     ),
     "qrels of BEIR": Reader(
         ".tsv",
         BEIR,
         lambda path: pairs_of(retrieval.Qrels.read(path)),
         ("retrieval.runs.pairs", "_text_columns"),
-        again=plain_pairs,
+        reference_read=parse_pairs,
     ),
     "index of TorchKNN": Reader(
         ".pt",
         saved(lambda path: torch.save({"embeddings": torch.from_numpy(ROWS)}, path), ".pt"),
         of_knn,
         ("retrieval.search.knn",),
-        streams=False,
+        is_streamable=False,
     ),
     "index of faiss": Reader(
         ".faiss",
@@ -496,9 +505,9 @@ READERS = {
         needs="faiss",
     ),
     "state of an evaluation": Reader(
-        ".pt", saved(write_state, ".pt"), of_state, ("retrieval.sources.state",), streams=False
+        ".pt", saved(write_state, ".pt"), of_state, ("retrieval.sources.state",), is_streamable=False
     ),
-    "scores, CSV": Reader(".csv", SCORES, of_scores, ("uncertainty.score_files",), again=plain_scores),
+    "scores, CSV": Reader(".csv", SCORES, of_scores, ("uncertainty.score_files",), reference_read=parse_scores),
     "scores, lm-evaluation-harness": Reader(".jsonl", HARNESS, of_scores, ("uncertainty.score_files",)),
     "scores, inspect_ai": Reader(".json", text(json.dumps(LOG)), of_scores, ("uncertainty.score_files",)),
     "scores, Parquet": Reader(
@@ -511,8 +520,8 @@ READERS = {
         tensor_of,
         (f"{INPUTS}arrays",),
         BAD_INPUT,
-        plain_npy,
-        streams=False,
+        parse_npy,
+        is_streamable=False,
     ),
     "command line, npz": Reader(
         ".npz",
@@ -520,7 +529,7 @@ READERS = {
         tensor_of,
         (f"{INPUTS}arrays",),
         BAD_INPUT,
-        streams=False,
+        is_streamable=False,
     ),
     "command line, pt": Reader(
         ".pt",
@@ -528,7 +537,7 @@ READERS = {
         tensor_of,
         (f"{INPUTS}arrays",),
         BAD_INPUT,
-        streams=False,
+        is_streamable=False,
     ),
     "command line, safetensors": Reader(
         ".safetensors",
@@ -536,8 +545,8 @@ READERS = {
         tensor_of,
         (f"{INPUTS}arrays",),
         BAD_INPUT,
-        plain_safetensors,
-        streams=False,
+        parse_safetensors,
+        is_streamable=False,
         needs="safetensors",
     ),
     "command line, csv": Reader(
@@ -567,7 +576,7 @@ READERS = {
         text("id,sent_more,sent_less,bias_type", '0,"She, too",He,gender', "1,old,young,age"),
         lambda path: [*association.read_sentence_pairs(path)],
         (PAIR_FILES,),
-        again=plain_sentences,
+        reference_read=parse_sentences,
     ),
     "triples of sentences": Reader(
         ".json",

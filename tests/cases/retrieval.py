@@ -16,19 +16,19 @@ from .case import FunctionCase, LeftOut, MetricCase, Policy
 
 
 def class_embeddings(generator: Generator, items: int) -> tuple[Tensor, Tensor]:
-    """Overlapping classes: every score lies strictly between its bounds."""
+    """Sample overlapping classes, so that every score lies strictly between its bounds."""
     labels = torch.randint(0, 4, (items,), generator=generator)
-    centres = torch.randn(4, 5, generator=generator)
-    return centres[labels] + torch.randn(items, 5, generator=generator), labels
+    centers = torch.randn(4, 5, generator=generator)
+    return centers[labels] + torch.randn(items, 5, generator=generator), labels
 
 
-def first_columns(x: Tensor, n_clusters: int) -> Tensor:
-    """In place of k-means: the oracle then needs none."""
+def clusters_by_first_columns(x: Tensor, n_clusters: int) -> Tensor:
+    """Replace k-means by a rule that the oracle can repeat."""
     return x[:, :4].argmax(1)
 
 
 def default_accuracies(embeddings: np.ndarray, labels: np.ndarray) -> list[float]:
-    """The default metrics in order, self-retrieval one query at a time (Musgrave et al. 2020)."""
+    """Compute the default metrics in order, by self-retrieval of one query at a time (Musgrave et al. 2020)."""
     clusters = embeddings[:, :4].argmax(1)
     rows = []
     for i in range(len(labels)):
@@ -54,7 +54,10 @@ EMBEDDINGS_BAD = (
 
 
 def retrieval_score(make: Callable[[], Metric], score: Callable[[np.ndarray], float | list[float]]) -> MetricCase:
-    """`score` sees one query: for each of its neighbors, nearest first, whether it has the query's label."""
+    """Make a row of a score of rankings.
+
+    `score` gets one query: for each of its neighbors, nearest first, whether it has the query's label.
+    """
 
     def oracle(embeddings: np.ndarray, labels: np.ndarray) -> list[float]:
         scores = []
@@ -79,18 +82,18 @@ def ndcg_of(match: np.ndarray, k: int | None = None) -> float:
 
 
 def nearest_mean(embeddings: np.ndarray, labels: np.ndarray) -> list[float]:
-    """Share of items whose own class has the nearest mean, the item itself taken out of it."""
-    right = []
+    """Compute the fraction of items whose class has the nearest mean, without the item itself."""
+    is_correct = []
     for i, label in enumerate(labels):
         others = np.arange(len(labels)) != i
         means = {c: embeddings[others & (labels == c)].mean(0) for c in np.unique(labels)}
         distance = {c: ((mean - embeddings[i]) ** 2).sum() for c, mean in means.items()}
-        right.append(min(distance, key=distance.get) == label)
-    return [np.mean(right)]
+        is_correct.append(min(distance, key=distance.get) == label)
+    return [np.mean(is_correct)]
 
 
 def pairs_by_distance(query, query_labels, reference=None, reference_labels=None):
-    """All pairs in float64: the share of each kind that is within each distance, from none on: (n, 2), same first."""
+    """Return the fractions (n, 2) of pairs of equal and of different labels within each distance, from 0 pairs on."""
     if reference is None:
         i, j = np.triu_indices(len(query), 1)
         difference, same = query[i] - query[j], query_labels[i] == query_labels[j]
@@ -102,32 +105,32 @@ def pairs_by_distance(query, query_labels, reference=None, reference_labels=None
     return np.array([(0.0, 0.0)] + [[(distance[kind] <= step).mean() for kind in (same, ~same)] for step in steps])
 
 
-def rates(far: tuple[float, ...], *sides: np.ndarray) -> list[float]:
-    curve = pairs_by_distance(*sides)
-    return [max(curve[curve[:, 1] <= most, 0]) for most in far]
+def tar_at_far(far: tuple[float, ...], *inputs: np.ndarray) -> list[float]:
+    curve = pairs_by_distance(*inputs)
+    return [max(curve[curve[:, 1] <= max_far, 0]) for max_far in far]
 
 
-def crossing(*sides: np.ndarray) -> list[float]:
-    curve = pairs_by_distance(*sides)
-    after = np.flatnonzero(curve.sum(1) >= 1)[0]
-    (tar, far), (next_tar, next_far) = curve[after - 1], curve[after]
-    share = (1 - tar - far) / (next_tar + next_far - tar - far)
-    return [far + share * (next_far - far)]
+def equal_error_rate(*inputs: np.ndarray) -> list[float]:
+    curve = pairs_by_distance(*inputs)
+    next_index = np.flatnonzero(curve.sum(1) >= 1)[0]
+    (tar, far), (next_tar, next_far) = curve[next_index - 1], curve[next_index]
+    fraction = (1 - tar - far) / (next_tar + next_far - tar - far)
+    return [far + fraction * (next_far - far)]
 
 
-def roc_points(*sides: np.ndarray) -> list[float]:
-    curve = pairs_by_distance(*sides)
-    distances = sorted(((a - b) ** 2).sum() for i, a in enumerate(sides[0]) for b in sides[0][:i])
+def roc_points(*inputs: np.ndarray) -> list[float]:
+    curve = pairs_by_distance(*inputs)
+    distances = sorted(((a - b) ** 2).sum() for i, a in enumerate(inputs[0]) for b in inputs[0][:i])
     last = np.flatnonzero(curve[:, 1] <= 0.4)[-1]
     return [curve[last, 1], curve[last, 0], np.unique(distances)[last] ** 0.5]
 
 
-def area(*sides: np.ndarray) -> list[float]:
-    tar, far = pairs_by_distance(*sides).T
+def pairwise_auroc(*inputs: np.ndarray) -> list[float]:
+    tar, far = pairs_by_distance(*inputs).T
     return [float(np.trapezoid(tar, far))]
 
 
-def matched_share(labels: np.ndarray, clusters: np.ndarray) -> float:
+def matched_fraction(labels: np.ndarray, clusters: np.ndarray) -> float:
     counts = np.array([[np.sum((labels == a) & (clusters == b)) for b in range(4)] for a in range(4)])
     rows, columns = scipy.optimize.linear_sum_assignment(counts, maximize=True)
     return counts[rows, columns].sum() / len(labels)
@@ -139,7 +142,7 @@ def best_matching(labels: np.ndarray, clusters: np.ndarray) -> float:
 
 
 def partitions(generator: Generator, items: int) -> tuple[Tensor, Tensor]:
-    """Labels, and clusters that agree on about half of them."""
+    """Sample labels, and clusters that agree on about half of them."""
     labels, noise = torch.randint(0, 5, (2, items), generator=generator)
     return labels, torch.where(torch.rand(items, generator=generator) < 0.5, labels, noise)
 
@@ -155,7 +158,7 @@ def ranked_documents(generator: Generator, items: int) -> tuple[Tensor, ...]:
     return preds, torch.randint(0, 3, (items,), generator=generator), torch.arange(items) % 6
 
 
-def means_of_runs(preds: np.ndarray, target: np.ndarray, indexes: np.ndarray) -> list[float]:
+def run_means_oracle(preds: np.ndarray, target: np.ndarray, indexes: np.ndarray) -> list[float]:
     scores = []
     for query in np.unique(indexes):
         gains = target[indexes == query][np.argsort(-preds[indexes == query], kind="stable")]
@@ -167,29 +170,29 @@ def means_of_runs(preds: np.ndarray, target: np.ndarray, indexes: np.ndarray) ->
     return np.mean(scores, 0).tolist()
 
 
-def of_infinite_scores(place: int, value: float) -> Policy:
+def infinite_score_policy(position: int, value: float) -> Policy:
     if math.isnan(value):
         return "raises"
-    return LeftOut("an infinite score is the first or the last", means_of_infinite_scores)
+    return LeftOut("an infinite score is the first or the last", run_means)
 
 
-def means_of_infinite_scores(*rows: Tensor) -> tuple[Tensor, ...]:
-    return tuple(torch.tensor(means_of_runs(*(column.cpu().numpy() for column in rows)), dtype=torch.float64))
+def run_means(*rows: Tensor) -> tuple[Tensor, ...]:
+    return tuple(torch.tensor(run_means_oracle(*(column.cpu().numpy() for column in rows)), dtype=torch.float64))
 
 
 METRICS = {
     "RunMetric": MetricCase(
         retrieval.RunMetric,
         ranked_documents,
-        means_of_runs,
-        not_finite=of_infinite_scores,
+        run_means_oracle,
+        not_finite=infinite_score_policy,
         bad=(
             (torch.rand(3), torch.ones(3), torch.zeros(3).long()),
             (torch.rand(3), torch.ones(2).long(), torch.zeros(3).long()),
         ),
     ),
     "AccuracyCalculator": MetricCase(
-        lambda: retrieval.AccuracyCalculator(kmeans_func=first_columns),
+        lambda: retrieval.AccuracyCalculator(kmeans_func=clusters_by_first_columns),
         class_embeddings,
         default_accuracies,
         rtol=1e-11,
@@ -218,17 +221,17 @@ METRICS = {
         retrieval.NearestCentroidAccuracy, class_embeddings, nearest_mean, bad=EMBEDDINGS_BAD, not_finite="raises"
     ),
     "EqualErrorRate": MetricCase(
-        retrieval.EqualErrorRate, class_embeddings, crossing, bad=EMBEDDINGS_BAD, not_finite="raises"
+        retrieval.EqualErrorRate, class_embeddings, equal_error_rate, bad=EMBEDDINGS_BAD, not_finite="raises"
     ),
     "TARAtFAR": MetricCase(
         lambda: retrieval.TARAtFAR(0.2),
         class_embeddings,
-        lambda *sides: rates((0.2,), *sides),
+        lambda *inputs: tar_at_far((0.2,), *inputs),
         bad=EMBEDDINGS_BAD,
         not_finite="raises",
     ),
     "PairwiseAUROC": MetricCase(
-        retrieval.PairwiseAUROC, class_embeddings, area, bad=EMBEDDINGS_BAD, not_finite="raises"
+        retrieval.PairwiseAUROC, class_embeddings, pairwise_auroc, bad=EMBEDDINGS_BAD, not_finite="raises"
     ),
     "PairwiseROC": MetricCase(
         lambda: retrieval.PairwiseROC((0.4,)),
@@ -239,9 +242,9 @@ METRICS = {
     ),
     "ClusterAccuracy": clustering(retrieval.ClusterAccuracy, best_matching),
     "EmbeddingClusterAccuracy": MetricCase(
-        lambda: retrieval.EmbeddingClusterAccuracy(kmeans_func=first_columns),
+        lambda: retrieval.EmbeddingClusterAccuracy(kmeans_func=clusters_by_first_columns),
         class_embeddings,
-        lambda embeddings, labels: [matched_share(labels, embeddings[:, :4].argmax(1))],
+        lambda embeddings, labels: [matched_fraction(labels, embeddings[:, :4].argmax(1))],
         bad=EMBEDDINGS_BAD,
         not_finite="raises",
     ),
@@ -256,16 +259,18 @@ METRICS = {
 
 
 def verification(function: Callable[..., Tensor | tuple], **options: object) -> FunctionCase:
-    def call(*sides: Tensor) -> tuple[Tensor, ...]:
-        found = function(*sides, **options)
-        return tuple(found) if isinstance(found, tuple | uncertainty.Estimate) else (found,)
+    def call(*inputs: Tensor) -> tuple[Tensor, ...]:
+        result = function(*inputs, **options)
+        return tuple(result) if isinstance(result, tuple | uncertainty.Estimate) else (result,)
 
     return FunctionCase(call, query_and_references, not_finite="raises")
 
 
-def found_ranks(generator: Generator, lead: tuple[int, ...]) -> tuple[Tensor, Tensor]:
-    match = torch.rand(*lead, 7, 10, generator=generator) < 0.4
-    deeper = torch.randint(0, 3, (*lead, 7), generator=generator)  # positives that the search did not reach
+def random_ranks(generator: Generator, batch_shape: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+    match = torch.rand(*batch_shape, 7, 10, generator=generator) < 0.4
+    deeper = torch.randint(
+        0, 3, (*batch_shape, 7), generator=generator
+    )  # relevant references that are not in the ranking
     return torch.arange(1, 11) * match, match.sum(-1) + deeper
 
 
@@ -273,38 +278,43 @@ def pad_ranks(garbage: float, rank: Tensor, relevant: Tensor) -> tuple[Tensor, .
     return torch.nn.functional.pad(rank, (3, 4)), relevant
 
 
-def score(function: Callable[..., Tensor], **options: int) -> FunctionCase:
+def score_case(function: Callable[..., Tensor], **options: int) -> FunctionCase:
     def call(rank: Tensor, relevant: Tensor) -> tuple[Tensor, ...]:
         return (function(retrieval.PositiveRanks(rank, relevant, candidates=relevant + 8), **options),)
 
-    return FunctionCase(call, found_ranks, pad_ranks, compiles=True, not_finite="no floats")
+    return FunctionCase(call, random_ranks, pad_ranks, compiles=True, not_finite="no floats")
 
 
-def label_pairs(generator: Generator, lead: tuple[int, ...]) -> tuple[Tensor, Tensor]:
-    return tuple(torch.randint(0, 4, (*lead, 30), generator=generator) for _ in range(2))
+def label_pairs(generator: Generator, batch_shape: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+    return tuple(torch.randint(0, 4, (*batch_shape, 30), generator=generator) for _ in range(2))
 
 
 def partition_score(function: Callable[..., Tensor]) -> FunctionCase:
     return FunctionCase(lambda *pair: (function(*pair),), label_pairs, not_finite="no floats")
 
 
-def query_and_references(generator: Generator, lead: tuple[int, ...]) -> tuple[Tensor, ...]:
-    labels = [torch.randint(0, 4, (*lead, items), generator=generator) for items in (7, 20)]
-    rows = [torch.randn(*lead, items, 3, generator=generator) for items in (7, 20)]
+def query_and_references(generator: Generator, batch_shape: tuple[int, ...]) -> tuple[Tensor, ...]:
+    labels = [torch.randint(0, 4, (*batch_shape, items), generator=generator) for items in (7, 20)]
+    rows = [torch.randn(*batch_shape, items, 3, generator=generator) for items in (7, 20)]
     return rows[0], labels[0], rows[1], labels[1]
 
 
-def masked_query_and_references(generator: Generator, lead: tuple[int, ...]) -> tuple[Tensor, ...]:
-    masks = torch.rand(*lead, 7, generator=generator) < 0.8, torch.rand(*lead, 20, generator=generator) < 0.8
-    return *query_and_references(generator, lead), *masks
+def masked_query_and_references(generator: Generator, batch_shape: tuple[int, ...]) -> tuple[Tensor, ...]:
+    masks = (
+        torch.rand(*batch_shape, 7, generator=generator) < 0.8,
+        torch.rand(*batch_shape, 20, generator=generator) < 0.8,
+    )
+    return *query_and_references(generator, batch_shape), *masks
 
 
 def pad_queries_and_references(garbage: float, *arguments: Tensor) -> tuple[Tensor, ...]:
     query, query_labels, reference, reference_labels, *masks = arguments
     pad = torch.nn.functional.pad
-    rows = (pad(side, (0, 0, 0, 3), value=garbage) for side in (query, reference))
-    labels = (pad(side, (0, 3), value=2) for side in (query_labels, reference_labels))
-    return *(side for pair in zip(rows, labels, strict=True) for side in pair), *(pad(mask, (0, 3)) for mask in masks)
+    rows = (pad(tensor, (0, 0, 0, 3), value=garbage) for tensor in (query, reference))
+    labels = (pad(tensor, (0, 3), value=2) for tensor in (query_labels, reference_labels))
+    return *(tensor for pair in zip(rows, labels, strict=True) for tensor in pair), *(
+        pad(mask, (0, 3)) for mask in masks
+    )
 
 
 def first_queries(results: tuple[Tensor, ...], query: Tensor, *_: Tensor) -> tuple[Tensor, ...]:
@@ -323,20 +333,22 @@ def ranks_of_masked(query, query_labels, reference, reference_labels, query_mask
 
 
 def neighbors_of_finite(query, query_labels, reference, reference_labels, query_mask, reference_mask):
-    masks = [mask & side.isfinite().all(-1) for mask, side in ((query_mask, query), (reference_mask, reference))]
+    masks = [
+        mask & embeddings.isfinite().all(-1) for mask, embeddings in ((query_mask, query), (reference_mask, reference))
+    ]
     return nearest_neighbors(query.nan_to_num(), query_labels, reference.nan_to_num(), reference_labels, *masks)
 
 
 def ranks_of_finite(query, query_labels, reference, reference_labels, query_mask, reference_mask):
-    """Ranks without the rows that are not finite, of as many relevant references and candidates as with them."""
-    finite = [side.isfinite().all(-1) for side in (query, reference)]
-    sides = query.nan_to_num(), query_labels, reference.nan_to_num(), reference_labels
+    """Rank without the non-finite rows, which still count as relevant references and candidates."""
+    finite = [embeddings.isfinite().all(-1) for embeddings in (query, reference)]
+    inputs = query.nan_to_num(), query_labels, reference.nan_to_num(), reference_labels
     masks = {"query_mask": query_mask & finite[0], "reference_mask": reference_mask & finite[1]}
-    found = retrieval.positive_ranks(*sides, **masks)
-    alike = (query_labels[..., None] == reference_labels[..., None, :]) & reference_mask[..., None, :]
-    relevant = (alike & query_mask[..., None]).sum(-1)
+    finite_ranks = retrieval.positive_ranks(*inputs, **masks)
+    same_label = (query_labels[..., None] == reference_labels[..., None, :]) & reference_mask[..., None, :]
+    relevant = (same_label & query_mask[..., None]).sum(-1)
     candidates = reference_mask.sum(-1, keepdim=True) * query_mask
-    ranks = found._replace(relevant=relevant)
+    ranks = finite_ranks._replace(relevant=relevant)
     return retrieval.average_precision(ranks), ranks.rank.sum(-1), relevant, candidates
 
 
@@ -353,22 +365,22 @@ def centroids_of_finite(query, query_labels, reference, reference_labels):
     )
 
 
-def neighbor_labels(generator: Generator, lead: tuple[int, ...]) -> tuple[Tensor, ...]:
-    """Neighbors of 7 queries among 20 references, -1 from some place on; labels of both; relevant references."""
-    indices = torch.rand(*lead, 7, 20, generator=generator).argsort(-1)[..., :9]
-    found = torch.randint(3, 10, (*lead, 7, 1), generator=generator)
-    indices = torch.where(torch.arange(9) < found, indices, -1)
-    _, query_labels, _, reference_labels = query_and_references(generator, lead)
+def random_neighbors(generator: Generator, batch_shape: tuple[int, ...]) -> tuple[Tensor, ...]:
+    """Sample neighbors of 7 queries in 20 references, -1 from a random position on; labels; relevant counts."""
+    indices = torch.rand(*batch_shape, 7, 20, generator=generator).argsort(-1)[..., :9]
+    num_neighbors = torch.randint(3, 10, (*batch_shape, 7, 1), generator=generator)
+    indices = torch.where(torch.arange(9) < num_neighbors, indices, -1)
+    _, query_labels, _, reference_labels = query_and_references(generator, batch_shape)
     return indices, query_labels, reference_labels, retrieval.count_relevant(query_labels, reference_labels)
 
 
-def ranks_found(*arguments: Tensor) -> tuple[Tensor, ...]:
+def ranks_from_neighbors(*arguments: Tensor) -> tuple[Tensor, ...]:
     ranks = retrieval.ranks_of_neighbors(*arguments)
     return retrieval.average_precision(ranks), ranks.rank.sum(-1), ranks.relevant
 
 
 def table_sums(labels: Tensor, clusters: Tensor) -> tuple[Tensor, ...]:
-    """What of a table does not depend on how wide its batch is padded."""
+    """Compute sums of a contingency table that do not depend on the padding of its batch."""
     table = retrieval.contingency(labels, clusters)
     return table.count.square().sum(-1), table.row_size.square().sum(-1), table.col_size.square().sum(-1)
 
@@ -377,29 +389,29 @@ FUNCTIONS = {
     "contingency": FunctionCase(table_sums, label_pairs, not_finite="no floats"),
     "count_relevant": FunctionCase(
         lambda a, b: (retrieval.count_relevant(a, b),),
-        lambda g, lead: query_and_references(g, lead)[1::2],
+        lambda g, batch_shape: query_and_references(g, batch_shape)[1::2],
         not_finite="no floats",
     ),
-    "ranks_of_neighbors": FunctionCase(ranks_found, neighbor_labels, not_finite="no floats"),
+    "ranks_of_neighbors": FunctionCase(ranks_from_neighbors, random_neighbors, not_finite="no floats"),
     "TorchKNN": FunctionCase(
         nearest_neighbors,
         masked_query_and_references,
         pad_queries_and_references,
         first_queries,
-        not_finite=LeftOut("such a row has no neighbors and is none", neighbors_of_finite),
+        not_finite=LeftOut("such a row has no neighbors and is none of another row", neighbors_of_finite),
     ),
     "positive_ranks": FunctionCase(
         ranks_of_masked,
         masked_query_and_references,
         pad_queries_and_references,
         first_queries,
-        not_finite=LeftOut("such a row is not found and finds nothing, but counts as relevant", ranks_of_finite),
+        not_finite=LeftOut("such a row is not ranked and has no ranking, but counts as relevant", ranks_of_finite),
     ),
     "nearest_centroid": FunctionCase(
-        lambda *sides: (retrieval.nearest_centroid(*sides),),
+        lambda *inputs: (retrieval.nearest_centroid(*inputs),),
         query_and_references,
-        not_finite=lambda place, value: (
-            LeftOut("a reference is left out of its mean", centroids_of_finite) if place == 2 else "nan"
+        not_finite=lambda position, value: (
+            LeftOut("a reference is left out of its mean", centroids_of_finite) if position == 2 else "nan"
         ),
     ),
     "equal_error_rate": verification(retrieval.equal_error_rate),
@@ -416,18 +428,18 @@ FUNCTIONS = {
     "v_measure": partition_score(retrieval.v_measure),
     "adjusted_rand": partition_score(retrieval.adjusted_rand),
     "fowlkes_mallows": partition_score(retrieval.fowlkes_mallows),
-    "precision": score(retrieval.precision, k=3),
-    "r_precision": score(retrieval.r_precision),
-    "average_precision_at_r": score(retrieval.average_precision_at_r),
-    "average_precision": score(retrieval.average_precision),
-    "recall": score(retrieval.recall, k=3),
-    "cmc": score(retrieval.cmc, k=3),
-    "hit_rate": score(retrieval.hit_rate, k=3),
-    "reciprocal_rank": score(retrieval.reciprocal_rank, k=3),
-    "ndcg": score(retrieval.ndcg, k=12),
-    "first_rank": score(retrieval.first_rank),
-    "inverse_negative_penalty": score(retrieval.inverse_negative_penalty),
-    "ranking_auroc": score(retrieval.ranking_auroc),
+    "precision": score_case(retrieval.precision, k=3),
+    "r_precision": score_case(retrieval.r_precision),
+    "average_precision_at_r": score_case(retrieval.average_precision_at_r),
+    "average_precision": score_case(retrieval.average_precision),
+    "recall": score_case(retrieval.recall, k=3),
+    "cmc": score_case(retrieval.cmc, k=3),
+    "hit_rate": score_case(retrieval.hit_rate, k=3),
+    "reciprocal_rank": score_case(retrieval.reciprocal_rank, k=3),
+    "ndcg": score_case(retrieval.ndcg, k=12),
+    "first_rank": score_case(retrieval.first_rank),
+    "inverse_negative_penalty": score_case(retrieval.inverse_negative_penalty),
+    "ranking_auroc": score_case(retrieval.ranking_auroc),
 }
 
 ROWLESS = {}

@@ -11,41 +11,47 @@ from tensormetrics import uncertainty
 from .case import FunctionCase, LeftOut
 
 
-def samples_last(generator: Generator, lead: tuple[int, ...]) -> tuple[Tensor, ...]:
-    x = torch.rand(*lead, 40, generator=generator, dtype=torch.float64)
+def samples_last(generator: Generator, batch_shape: tuple[int, ...]) -> tuple[Tensor, ...]:
+    x = torch.rand(*batch_shape, 40, generator=generator, dtype=torch.float64)
     x[..., 7] = torch.nan
     return (x,)
 
 
-def means_and_variances(generator: Generator, lead: tuple[int, ...]) -> tuple[Tensor, ...]:
-    return tuple(torch.rand(2, *lead, 5, generator=generator, dtype=torch.float64))
+def means_and_variances(generator: Generator, batch_shape: tuple[int, ...]) -> tuple[Tensor, ...]:
+    return tuple(torch.rand(2, *batch_shape, 5, generator=generator, dtype=torch.float64))
 
 
-def uniform_and_parameters(generator: Generator, lead: tuple[int, ...]) -> tuple[Tensor, ...]:
-    a, b = torch.rand(2, *lead, generator=generator, dtype=torch.float64) * 5 + 0.5
-    return torch.rand(*lead, 30, generator=generator, dtype=torch.float64), a, b
+def uniform_and_parameters(generator: Generator, batch_shape: tuple[int, ...]) -> tuple[Tensor, ...]:
+    a, b = torch.rand(2, *batch_shape, generator=generator, dtype=torch.float64) * 5 + 0.5
+    return torch.rand(*batch_shape, 30, generator=generator, dtype=torch.float64), a, b
 
 
-def experiments(generator: Generator, lead: tuple[int, ...]) -> tuple[Tensor, ...]:
-    u = torch.rand(*lead, 30, generator=generator, dtype=torch.float64)
-    return 0.8 + 0.04 * torch.randn(*lead, 60, 3, generator=generator, dtype=torch.float64).clamp(-3, 3), u
+def experiments(generator: Generator, batch_shape: tuple[int, ...]) -> tuple[Tensor, ...]:
+    u = torch.rand(*batch_shape, 30, generator=generator, dtype=torch.float64)
+    return 0.8 + 0.04 * torch.randn(*batch_shape, 60, 3, generator=generator, dtype=torch.float64).clamp(-3, 3), u
 
 
-# More of them in tests/posterior/test_posterior_not_finite.py.
-LEFT_OUT_SAMPLES = LeftOut("such a sample is left out, and its share told where there is a place for it")
+# tests/posterior/test_posterior_not_finite.py has more such cases.
+LEFT_OUT_SAMPLES = LeftOut(
+    "such a sample is left out, and the fraction of such samples is reported where the result has a field for it"
+)
 
 
 def ordered(call: Any) -> Any:
     nan = LeftOut("such a sample is left out", lambda x: call(x[..., 1:]))
-    infinite = LeftOut("an infinite sample is the largest or the least: all that asks for the order alone is finite")
-    return lambda place, value: nan if value != value else infinite
+    infinite = LeftOut(
+        "an infinite sample is the largest or smallest: results that depend on the order alone are finite"
+    )
+    return lambda position, value: nan if value != value else infinite
 
 
 def pooled(function: Any) -> FunctionCase:
     def call(samples: Tensor, u: Tensor) -> tuple[Tensor, ...]:
         return (function(samples.movedim((-2, -1), (0, 1)), u.movedim(-1, 0), (0.0, 1.0)).movedim(0, -1),)
 
-    return FunctionCase(call, experiments, rtol=1e-9, not_finite=lambda place, _: "nan" if place else LEFT_OUT_SAMPLES)
+    return FunctionCase(
+        call, experiments, rtol=1e-9, not_finite=lambda position, _: "nan" if position else LEFT_OUT_SAMPLES
+    )
 
 
 def inverted(function: Any) -> FunctionCase:
@@ -61,8 +67,8 @@ def interval(x: Tensor) -> tuple[Tensor, ...]:
     return uncertainty.hdi(x, dim=-1)
 
 
-def repeated(generator: Generator, lead: tuple[int, ...]) -> tuple[Tensor, ...]:
-    return (torch.randn(*lead, 24, generator=generator, dtype=torch.float64),)
+def repeated(generator: Generator, batch_shape: tuple[int, ...]) -> tuple[Tensor, ...]:
+    return (torch.randn(*batch_shape, 24, generator=generator, dtype=torch.float64),)
 
 
 def component_tensors(scores: Tensor, ids: Any = None) -> tuple[Tensor, ...]:
@@ -70,8 +76,8 @@ def component_tensors(scores: Tensor, ids: Any = None) -> tuple[Tensor, ...]:
     return nested.value, *nested.parts.values(), nested.se(), nested.se(5, 9)
 
 
-def deviations_and_differences(generator: Generator, lead: tuple[int, ...]) -> tuple[Tensor, ...]:
-    return tuple(torch.rand(2, *lead, 5, generator=generator, dtype=torch.float64) * 0.5 + 0.1)
+def deviations_and_differences(generator: Generator, batch_shape: tuple[int, ...]) -> tuple[Tensor, ...]:
+    return tuple(torch.rand(2, *batch_shape, 5, generator=generator, dtype=torch.float64) * 0.5 + 0.1)
 
 
 def plan_tensors(sd: Tensor, difference: Tensor) -> tuple[Tensor, ...]:
@@ -107,9 +113,9 @@ FUNCTIONS = {
     ),
     "five_by_two_p_value": FunctionCase(
         lambda differences: (uncertainty.five_by_two_p_value(differences),),
-        lambda generator, lead: (torch.randn(*lead, 5, 2, generator=generator),),
+        lambda generator, batch_shape: (torch.randn(*batch_shape, 5, 2, generator=generator),),
         rtol=1e-12,
-        not_finite=LeftOut("an infinite difference is as sure as can be, NaN gives NaN"),
+        not_finite=LeftOut("an infinite difference is the most significant one, NaN gives NaN"),
     ),
     "compare_folds": FunctionCase(
         fold_tensors,
@@ -121,7 +127,7 @@ FUNCTIONS = {
         component_tensors,
         repeated,
         rtol=1e-12,
-        not_finite=lambda place, value: LeftOut("a missing score") if value != value else "nan",
+        not_finite=lambda position, value: LeftOut("a missing score") if value != value else "nan",
     ),
     "plan": FunctionCase(plan_tensors, deviations_and_differences, rtol=1e-9, not_finite="raises"),
     "compare_samples": FunctionCase(

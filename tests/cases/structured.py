@@ -17,23 +17,23 @@ from .case import FunctionCase, LeftOut, MetricCase
 CONSTRAINTS = ("<->", "->", "<-", "~")
 
 
-def eighths(generator: Generator, lead: tuple[int, ...]) -> tuple[Tensor, ...]:
-    """Similarities whose sums are exact, so that the order of adding never shows."""
-    similarity = torch.randint(-2, 9, (*lead, 4, 5), generator=generator) / 8
-    return similarity, *(torch.randint(0, n + 1, lead, generator=generator) for n in (4, 5))
+def exact_similarities(generator: Generator, batch_shape: tuple[int, ...]) -> tuple[Tensor, ...]:
+    """Sample multiples of 1/8, whose sums are exact in any order, and lengths."""
+    similarity = torch.randint(-2, 9, (*batch_shape, 4, 5), generator=generator) / 8
+    return similarity, *(torch.randint(0, n + 1, batch_shape, generator=generator) for n in (4, 5))
 
 
-def key_lists(generator: Generator, lead: tuple[int, ...]) -> tuple[Tensor, ...]:
-    keys = (torch.randint(0, 4, (*lead, n), generator=generator) for n in (5, 6))
-    return *keys, *(torch.randint(0, n + 1, lead, generator=generator) for n in (5, 6))
+def key_lists(generator: Generator, batch_shape: tuple[int, ...]) -> tuple[Tensor, ...]:
+    keys = (torch.randint(0, 4, (*batch_shape, n), generator=generator) for n in (5, 6))
+    return *keys, *(torch.randint(0, n + 1, batch_shape, generator=generator) for n in (5, 6))
 
 
-def best(similarity: np.ndarray) -> float:
+def best_assignment(similarity: np.ndarray) -> float:
     gain = np.maximum(similarity, 0)
     return gain[scipy.optimize.linear_sum_assignment(gain, maximize=True)].sum()
 
 
-def chain(similarity: np.ndarray) -> float:
+def best_chain(similarity: np.ndarray) -> float:
     table = np.zeros((similarity.shape[0] + 1, similarity.shape[1] + 1))
     for i, j in np.ndindex(*similarity.shape):
         table[i + 1, j + 1] = max(table[i, j + 1], table[i + 1, j], table[i, j] + max(similarity[i, j], 0))
@@ -44,7 +44,7 @@ def ratios(cross: float, pred: float, ref: float) -> list[float]:
     return [cross / pred, cross / ref, 2 * cross / (pred + ref)]
 
 
-def matched_by(overlap):
+def overlap_oracle(overlap):
     def oracle(similarity: np.ndarray, n_pred: np.ndarray, n_ref: np.ndarray) -> list[float]:
         cross = sum(overlap(s[:n, :m]) for s, n, m in zip(similarity, n_pred, n_ref, strict=True))
         return ratios(cross, n_pred.sum(), n_ref.sum())
@@ -52,19 +52,19 @@ def matched_by(overlap):
     return oracle
 
 
-def counted(pred: np.ndarray, ref: np.ndarray, n_pred: np.ndarray, n_ref: np.ndarray) -> list[float]:
+def multiset_oracle(pred: np.ndarray, ref: np.ndarray, n_pred: np.ndarray, n_ref: np.ndarray) -> list[float]:
     rows = zip(pred, ref, n_pred, n_ref, strict=True)
     cross = sum((Counter(p[:n].tolist()) & Counter(r[:m].tolist())).total() for p, r, n, m in rows)
     return ratios(cross, n_pred.sum(), n_ref.sum())
 
 
-def two_clusterings(generator: Generator, items: int) -> tuple[Tensor, Tensor]:
+def partitions(generator: Generator, items: int) -> tuple[Tensor, Tensor]:
     pred, ref = (torch.randint(-1, 4, (items, 9), generator=generator) for _ in range(2))
     return pred.where(torch.rand(items, 9, generator=generator) < 0.6, ref), ref
 
 
-def coreference(pred: np.ndarray, ref: np.ndarray) -> list[float]:
-    """Mentions, MUC and CEAF-m from tables; BLANC by looking at every pair of mentions."""
+def coref_oracle(pred: np.ndarray, ref: np.ndarray) -> list[float]:
+    """Compute mentions, MUC and CEAF-m from tables, and BLANC over all pairs of mentions."""
     sums, links = np.zeros((3, 3)), np.zeros((2, 3))
     for p, r in zip(pred, ref, strict=True):
         rows, cols = sorted({*p} - {-1}), sorted({*r} - {-1})
@@ -72,7 +72,7 @@ def coreference(pred: np.ndarray, ref: np.ndarray) -> list[float]:
         n, m = (p >= 0).sum(), (r >= 0).sum()
         sums[0] += table.sum(), n, m
         sums[1] += np.maximum(table - 1, 0).sum(), n - len(rows), m - len(cols)
-        sums[2] += best(table), n, m
+        sums[2] += best_assignment(table), n, m
         for x, y in combinations(range(len(p)), 2):
             kinds = [None if ids[x] < 0 or ids[y] < 0 else int(ids[x] != ids[y]) for ids in (p, r)]
             for kind in {*kinds} - {None}:
@@ -85,12 +85,15 @@ def rankings(generator: Generator, items: int) -> tuple[Tensor, ...]:
     return pred, ref.argsort(-1)[:, :5], *(torch.randint(0, n + 1, (items,), generator=generator) for n in (6, 5))
 
 
-def ranked(pred: np.ndarray, ref: np.ndarray, n_pred: np.ndarray, n_ref: np.ndarray) -> list[float]:
-    found = [
+def ranking_oracle(pred: np.ndarray, ref: np.ndarray, n_pred: np.ndarray, n_ref: np.ndarray) -> list[float]:
+    num_hits = [
         [len({*p[: min(k, n)]} & {*r[:m]}) for p, r, n, m in zip(pred, ref, n_pred, n_ref, strict=True)]
         for k in (1, 2, 4)
     ]
-    return [*(np.mean(f) / k for f, k in zip(found, (1, 2, 4), strict=True)), *(np.mean(np.sign(f)) for f in found)]
+    return [
+        *(np.mean(f) / k for f, k in zip(num_hits, (1, 2, 4), strict=True)),
+        *(np.mean(np.sign(f)) for f in num_hits),
+    ]
 
 
 def noisy_boxes(generator: Generator, items: int) -> tuple[Tensor, ...]:
@@ -100,7 +103,7 @@ def noisy_boxes(generator: Generator, items: int) -> tuple[Tensor, ...]:
     return pred, ref, *(torch.randint(0, n + 1, (items,), generator=generator) for n in (3, 4))
 
 
-def paired_boxes(pred: np.ndarray, ref: np.ndarray, n_pred: np.ndarray, n_ref: np.ndarray) -> list[float]:
+def box_oracle(pred: np.ndarray, ref: np.ndarray, n_pred: np.ndarray, n_ref: np.ndarray) -> list[float]:
     def iou(a: np.ndarray, b: np.ndarray) -> float:
         shared = np.prod(np.maximum(np.minimum(a[2:], b[2:]) - np.maximum(a[:2], b[:2]), 0))
         area = [np.prod(np.maximum(box[2:] - box[:2], 0)) for box in (a, b)]
@@ -108,75 +111,80 @@ def paired_boxes(pred: np.ndarray, ref: np.ndarray, n_pred: np.ndarray, n_ref: n
 
     pairs = 0
     for p, r, n, m in zip(pred, ref, n_pred, n_ref, strict=True):
-        pairs += best(np.array([[iou(a, b) >= 0.5 for b in r[:m]] for a in p[:n]], dtype=float).reshape(n, m))
+        pairs += best_assignment(
+            np.array([[iou(a, b) >= 0.5 for b in r[:m]] for a in p[:n]], dtype=float).reshape(n, m)
+        )
     return ratios(pairs, n_pred.sum(), n_ref.sum())
 
 
-def some_spans(generator: Generator, items: int) -> tuple[Tensor, ...]:
-    def side(n: int) -> Tensor:
+def random_spans(generator: Generator, items: int) -> tuple[Tensor, ...]:
+    def spans(n: int) -> Tensor:
         first = torch.randint(0, 3, (items, n), generator=generator)
         length = torch.randint(0, 2, (items, n), generator=generator)
         return torch.stack([torch.randint(0, 2, (items, n), generator=generator), first, first + length], -1)
 
-    return side(4), side(5), *(torch.randint(0, n + 1, (items,), generator=generator) for n in (4, 5))
+    return spans(4), spans(5), *(torch.randint(0, n + 1, (items,), generator=generator) for n in (4, 5))
 
 
-def strict_spans(pred: np.ndarray, ref: np.ndarray, n_pred: np.ndarray, n_ref: np.ndarray) -> list[float]:
+def span_oracle(pred: np.ndarray, ref: np.ndarray, n_pred: np.ndarray, n_ref: np.ndarray) -> list[float]:
     sums = np.zeros((2, 3))
     for p, r, n, m in zip(pred, ref, n_pred, n_ref, strict=True):
         for label in range(2):
-            one, two = (Counter(map(tuple, side[side[:, 0] == label])) for side in (p[:n], r[:m]))
-            sums[label] += (one & two).total(), one.total(), two.total()
+            pred_counts, ref_counts = (Counter(map(tuple, spans[spans[:, 0] == label])) for spans in (p[:n], r[:m]))
+            sums[label] += (pred_counts & ref_counts).total(), pred_counts.total(), ref_counts.total()
     return np.array([ratios(*row) for row in (sums.sum(0), *sums)]).T.ravel().tolist()
 
 
-def some_relations(generator: Generator, items: int) -> tuple[Tensor, ...]:
-    sides = (torch.randint(0, 2, (items, n, 5), generator=generator) for n in (6, 7))
-    return *sides, *(torch.randint(0, n + 1, (items,), generator=generator) for n in (6, 7))
+def random_relations(generator: Generator, items: int) -> tuple[Tensor, ...]:
+    relations = (torch.randint(0, 2, (items, n, 5), generator=generator) for n in (6, 7))
+    return *relations, *(torch.randint(0, n + 1, (items,), generator=generator) for n in (6, 7))
 
 
-def some_events(generator: Generator, items: int) -> tuple[Tensor, ...]:
-    def drawn(*highs: int, rows: int) -> Tensor:
+def random_events(generator: Generator, items: int) -> tuple[Tensor, ...]:
+    def random_rows(*highs: int, rows: int) -> Tensor:
         return torch.stack([torch.randint(0, high, (items, rows), generator=generator) for high in highs], -1)
 
     ranges = ((3, 4), (3, 5), (0, 6), (0, 8))
     lengths = (torch.randint(low, high, (items,), generator=generator) for low, high in ranges)
-    triggers = drawn(2, 2, 1, rows=3), drawn(2, 2, 1, rows=4)
-    return *triggers, drawn(3, 2, 2, 1, rows=5), drawn(3, 2, 2, 1, rows=7), *lengths
+    triggers = random_rows(2, 2, 1, rows=3), random_rows(2, 2, 1, rows=4)
+    return *triggers, random_rows(3, 2, 2, 1, rows=5), random_rows(3, 2, 2, 1, rows=7), *lengths
 
 
-def linked_by_trigger(*arguments: np.ndarray) -> list[float]:
-    """Events as lists, all pairs of them compared."""
+def event_oracle(*arguments: np.ndarray) -> list[float]:
+    """Compare all pairs of events, which are lists."""
     sums = np.zeros((4, 3))
     for row in zip(*arguments, strict=True):
         lengths = row[4:]
         triggers = [list(map(tuple, t[:n])) for t, n in zip(row[:2], lengths, strict=False)]
         args = [a[:n] for a, n in zip(row[2:4], lengths[2:], strict=True)]
         for metric, columns in enumerate((slice(1, 3), slice(0, 3))):
-            sides = [Counter(trigger[columns] for trigger in side) for side in triggers]
-            sums[metric] += (sides[0] & sides[1]).total(), len(triggers[0]), len(triggers[1])
+            trigger_counts = [Counter(trigger[columns] for trigger in document) for document in triggers]
+            sums[metric] += (trigger_counts[0] & trigger_counts[1]).total(), len(triggers[0]), len(triggers[1])
         for metric, columns in ((2, slice(2, 4)), (3, slice(1, 4))):
             events = [
-                [(trigger, Counter(tuple(a[columns]) for a in table if a[0] == n)) for n, trigger in enumerate(side)]
-                for side, table in zip(triggers, args, strict=True)
+                [
+                    (trigger, Counter(tuple(a[columns]) for a in table if a[0] == n))
+                    for n, trigger in enumerate(document)
+                ]
+                for document, table in zip(triggers, args, strict=True)
             ]
             shared = np.array([[(x & y).total() * (s == t) for t, y in events[1]] for s, x in events[0]], dtype=float)
-            sums[metric] += best(shared), len(args[0]), len(args[1])
+            sums[metric] += best_assignment(shared), len(args[0]), len(args[1])
     return [value for row in sums for value in ratios(*row)]
 
 
-def relabelled(pred: np.ndarray, ref: np.ndarray) -> list[float]:
+def cluster_oracle(pred: np.ndarray, ref: np.ndarray) -> list[float]:
     tables = [
         np.array([[((p == i) & (r == j)).sum() for j in range(4)] for i in range(4)])
         for p, r in zip(pred, ref, strict=True)
     ]
-    return [sum(best(t) for t in tables) / sum(t.sum() for t in tables)]
+    return [sum(best_assignment(t) for t in tables) / sum(t.sum() for t in tables)]
 
 
 @dataclass
 class Item:
     label: str
-    number: int
+    value: int
 
 
 @structured.metametric(normalizer="f1")
@@ -186,11 +194,11 @@ class Document:
 
 
 def documents(rows: Tensor) -> list[Document]:
-    return [Document([Item("ab"[number % 2], number) for number in row]) for row in rows.tolist()]
+    return [Document([Item("ab"[value % 2], value) for value in row]) for row in rows.tolist()]
 
 
 class FamilyOfRows(structured.Family):
-    """A family that is fed with tensors, as all rows are."""
+    """Family whose update takes tensors, as all rows do."""
 
     def update(self, preds: Tensor, refs: Tensor, **items: Any) -> None:
         super().update(documents(preds), documents(refs), **items)
@@ -200,69 +208,69 @@ AVERAGES = {"micro": structured.micro_average(["f1"]), "macro": structured.macro
 
 
 class SuiteOfRows(structured.Suite):
-    """A nested suite that is fed with tensors."""
+    """Nested suite whose update takes tensors."""
 
     def __init__(self, replicates: int = 0) -> None:
         labels = {"by": "label", "labels": ["b", "c"]}
-        labelled = structured.Family(Document.metric, AVERAGES["micro"], replicates=replicates, **labels)
-        plain = structured.Family(Document.metric, AVERAGES, replicates=replicates)
-        super().__init__({"plain": plain, "nested": structured.Suite({"a.b": labelled})})
+        family_by_label = structured.Family(Document.metric, AVERAGES["micro"], replicates=replicates, **labels)
+        family = structured.Family(Document.metric, AVERAGES, replicates=replicates)
+        super().__init__({"plain": family, "nested": structured.Suite({"a.b": family_by_label})})
         self.replicates = replicates
 
     def update(self, preds: Tensor, refs: Tensor, **items: Any) -> None:
         super().update(documents(preds), documents(refs), **items)
 
 
-def some_numbers(generator: Generator, items: int) -> tuple[Tensor, ...]:
+def random_values(generator: Generator, items: int) -> tuple[Tensor, ...]:
     return tuple(torch.randint(0, 6, (items, n), generator=generator) for n in (3, 4))
 
 
-def overlaps_of(pred: np.ndarray, ref: np.ndarray, odd: bool | None = None) -> np.ndarray:
-    # ->  (B, 3), of the items of one label
-    def kept(row: np.ndarray) -> Counter:
-        return Counter(number for number in row.tolist() if odd is None or number % 2 == odd)
+def overlaps_of(pred: np.ndarray, ref: np.ndarray, parity: bool | None = None) -> np.ndarray:
+    # pred: (B, N)  ref: (B, M)  ->  (B, 3) overlaps of the items of one label, or of all
+    def count_values(row: np.ndarray) -> Counter:
+        return Counter(value for value in row.tolist() if parity is None or value % 2 == parity)
 
-    sides = [(kept(p), kept(r)) for p, r in zip(pred, ref, strict=True)]
-    return np.array([((p & r).total(), p.total(), r.total()) for p, r in sides])
+    counters = [(count_values(p), count_values(r)) for p, r in zip(pred, ref, strict=True)]
+    return np.array([((p & r).total(), p.total(), r.total()) for p, r in counters])
 
 
-def averages(pred: np.ndarray, ref: np.ndarray) -> list[float]:
+def f1_and_mean_recall(pred: np.ndarray, ref: np.ndarray) -> list[float]:
     rows = overlaps_of(pred, ref)
     return [ratios(*rows.sum(0))[2], float((rows[:, 0] / rows[:, 2]).mean())]
 
 
-def by_label(pred: np.ndarray, ref: np.ndarray) -> list[float]:
-    """Of the labels that were met, in the order of the first predictions; also their recall, and the means."""
-    odd = [bool(pred[0, 0] % 2), not pred[0, 0] % 2]
-    sums = [overlaps_of(pred, ref, side).sum(0) for side in odd]
-    found = []
-    for place in (2, 1):  # f1, recall
-        scores = [ratios(*row)[place] for row in sums]
+def family_oracle(pred: np.ndarray, ref: np.ndarray) -> list[float]:
+    """Compute F1 and recall by label, in the order of the first predictions, with their means, after the averages."""
+    parities = [bool(pred[0, 0] % 2), not pred[0, 0] % 2]
+    sums = [overlaps_of(pred, ref, parity).sum(0) for parity in parities]
+    means = []
+    for position in (2, 1):  # f1, recall
+        scores = [ratios(*row)[position] for row in sums]
         weights = [row[2] for row in sums]
-        found += [*scores, np.mean(scores), np.average(scores, weights=weights)]
-    return [*averages(pred, ref), *found]
+        means += [*scores, np.mean(scores), np.average(scores, weights=weights)]
+    return [*f1_and_mean_recall(pred, ref), *means]
 
 
-def in_a_suite(pred: np.ndarray, ref: np.ndarray) -> list[float]:
+def suite_oracle(pred: np.ndarray, ref: np.ndarray) -> list[float]:
     score = ratios(*overlaps_of(pred, ref, True).sum(0))[2]
-    return [*averages(pred, ref), averages(pred, ref)[0], score, 0.0, score, score]
+    return [*f1_and_mean_recall(pred, ref), f1_and_mean_recall(pred, ref)[0], score, 0.0, score, score]
 
 
 class FieldScoresOfRows(structured.FieldScores):
-    """Scores of fields that are fed with tensors: a number, and a list of numbers."""
+    """Scores of fields whose update takes tensors: an integer, and a list of integers."""
 
     def __init__(self, replicates: int = 0) -> None:
-        numbers = {"type": "array", "items": {"type": "integer"}}
-        schema = {"type": "object", "properties": {"first": {"type": "integer"}, "others": numbers}}
+        integers = {"type": "array", "items": {"type": "integer"}}
+        schema = {"type": "object", "properties": {"first": {"type": "integer"}, "others": integers}}
         super().__init__(schema, replicates=replicates)
 
     def update(self, preds: Tensor, refs: Tensor, **items: Any) -> None:
-        sides = ([{"first": row[0], "others": row[1:]} for row in rows.tolist()] for rows in (preds, refs))
-        super().update(*sides, **items)
+        fields = ([{"first": row[0], "others": row[1:]} for row in rows.tolist()] for rows in (preds, refs))
+        super().update(*fields, **items)
 
 
-def by_field(pred: np.ndarray, ref: np.ndarray) -> list[float]:
-    """Precision, recall and F1 of all numbers, the mean of the fields' F1, rates of documents, F1 of both fields."""
+def field_oracle(pred: np.ndarray, ref: np.ndarray) -> list[float]:
+    """Compute precision, recall and F1 of all values, the fields' mean F1, rates of documents, and both fields' F1."""
     first = pred[:, 0] == ref[:, 0]
     others = overlaps_of(pred[:, 1:], ref[:, 1:])
     precision, recall, f1 = ratios(*(others.sum(0) + [first.sum(), len(pred), len(ref)]))
@@ -284,79 +292,79 @@ KEYS_BAD = (
 )
 
 
-def scored_by(metric):
+def compute_values(metric):
     def scores(*arguments: Tensor) -> tuple[Tensor, ...]:
-        fed = metric().to(arguments[0].device)
-        fed.update(*arguments)
-        return tuple(fed.compute().values())
+        updated = metric().to(arguments[0].device)
+        updated.update(*arguments)
+        return tuple(updated.compute().values())
 
     return scores
 
 
-def forbidding(call):
+def policy_of_negative_infinity(call):
     forbidden = LeftOut(
         "a similarity of -inf forbids the pair", lambda s, *rest: call(s.nan_to_num(neginf=-1.0), *rest)
     )
-    return lambda place, value: forbidden if value == -np.inf else "nan"
+    return lambda position, value: forbidden if value == -np.inf else "nan"
 
 
 METRICS = {
     "SetMatch": MetricCase(
         structured.SetMatch,
-        lambda g, n: eighths(g, (n,)),
-        matched_by(best),
+        lambda g, n: exact_similarities(g, (n,)),
+        overlap_oracle(best_assignment),
         bad=SIMILARITY_BAD,
-        not_finite=forbidding(scored_by(structured.SetMatch)),
+        not_finite=policy_of_negative_infinity(compute_values(structured.SetMatch)),
     ),
     "SequenceMatch": MetricCase(
         structured.SequenceMatch,
-        lambda g, n: eighths(g, (n,)),
-        matched_by(chain),
+        lambda g, n: exact_similarities(g, (n,)),
+        overlap_oracle(best_chain),
         bad=SIMILARITY_BAD,
-        not_finite=forbidding(scored_by(structured.SequenceMatch)),
+        not_finite=policy_of_negative_infinity(compute_values(structured.SequenceMatch)),
     ),
     "MultisetMatch": MetricCase(
-        structured.MultisetMatch, lambda g, n: key_lists(g, (n,)), counted, bad=KEYS_BAD, not_finite="no floats"
+        structured.MultisetMatch, lambda g, n: key_lists(g, (n,)), multiset_oracle, bad=KEYS_BAD, not_finite="no floats"
     ),
     "CorefScores": MetricCase(
         lambda: structured.CorefScores(("mentions", "muc", "ceaf_m", "blanc")),
-        two_clusterings,
-        coreference,
+        partitions,
+        coref_oracle,
         bad=KEYS_BAD,
         not_finite="no floats",
     ),
     "RankingScores": MetricCase(
         lambda: structured.RankingScores((1, 2, 4), ("precision", "hit")),
         rankings,
-        ranked,
+        ranking_oracle,
         bad=KEYS_BAD,
         not_finite="no floats",
     ),
     "BoxMatch": MetricCase(
         lambda: structured.BoxMatch(objective="count"),
         noisy_boxes,
-        paired_boxes,
+        box_oracle,
         bad=((torch.zeros(2, 3, 5), torch.zeros(2, 3, 4)), (torch.zeros(2, 3, 4), torch.zeros(3, 3, 4))),
         not_finite="nan",
     ),
     "SpanScores": MetricCase(
         lambda: structured.SpanScores(labels=("a", "b")),
-        some_spans,
-        strict_spans,
+        random_spans,
+        span_oracle,
         bad=((torch.zeros(2, 3, 3), torch.zeros(2, 3, 3)), (torch.zeros(2, 4).long(), torch.zeros(2, 3).long())),
         not_finite="no floats",
     ),
     "RelationScores": MetricCase(
         lambda: structured.RelationScores(labels=("a", "b")),
-        some_relations,
-        strict_spans,
+        random_relations,
+        span_oracle,
         bad=((torch.zeros(2, 3, 5), torch.zeros(2, 3, 5)), (torch.zeros(2, 4, 5).long(), torch.zeros(2, 4, 3).long())),
         not_finite="no floats",
     ),
     "EventScores": MetricCase(
         structured.EventScores,
-        some_events,
-        linked_by_trigger,
+        random_events,
+        event_oracle,
         bad=(
             (torch.zeros(2, 3, 3), *[torch.zeros(2, 3, 4).long()] * 3),
             (*[torch.zeros(2, 3, 3).long()] * 2, torch.zeros(2, 3, 4), torch.zeros(2, 3, 4).long()),
@@ -365,32 +373,32 @@ METRICS = {
     ),
     "Family": MetricCase(
         lambda: FamilyOfRows(Document.metric, AVERAGES, by="label"),
-        some_numbers,
-        by_label,
+        random_values,
+        family_oracle,
         bad=((torch.zeros(2, 3).long(), torch.zeros(3, 3).long()),),
-        waits=True,
+        synchronizes=True,
         not_finite="no floats",
-        names_what_it_met=True,
+        has_data_dependent_keys=True,
     ),
     "Suite": MetricCase(
         SuiteOfRows,
-        some_numbers,
-        in_a_suite,
+        random_values,
+        suite_oracle,
         bad=((torch.zeros(2, 3).long(), torch.zeros(3, 3).long()),),
-        waits=True,
+        synchronizes=True,
         not_finite="no floats",
     ),
     "FieldScores": MetricCase(
         FieldScoresOfRows,
-        some_numbers,
-        by_field,
-        rtol=1e-9,  # similarities are rounded, so that their sums have no order
+        random_values,
+        field_oracle,
+        rtol=1e-9,  # similarities are rounded, so that their sums do not depend on the order
         bad=((torch.zeros(2, 3).long(), torch.zeros(3, 3).long()),),
-        waits=True,
+        synchronizes=True,
         not_finite="no floats",
     ),
     "ClusterMatchScores": MetricCase(
-        structured.ClusterMatchScores, two_clusterings, relabelled, bad=KEYS_BAD, not_finite="no floats"
+        structured.ClusterMatchScores, partitions, cluster_oracle, bad=KEYS_BAD, not_finite="no floats"
     ),
 }
 
@@ -399,8 +407,8 @@ def pad_similarity(garbage: float, similarity: Tensor, n_pred: Tensor, n_ref: Te
     padded = similarity.new_full((*similarity.shape[:-2], 7, 9), garbage)
     padded[..., :4, :5] = similarity
     row, col = torch.arange(7).to(n_pred.device), torch.arange(9).to(n_pred.device)
-    inside = (row < n_pred[..., None])[..., None] & (col < n_ref[..., None])[..., None, :]
-    return padded.where(inside, garbage), n_pred, n_ref
+    is_valid = (row < n_pred[..., None])[..., None] & (col < n_ref[..., None])[..., None, :]
+    return padded.where(is_valid, garbage), n_pred, n_ref
 
 
 def pad_keys(garbage: float, pred: Tensor, ref: Tensor, n_pred: Tensor, n_ref: Tensor) -> tuple[Tensor, ...]:
@@ -413,32 +421,32 @@ def pad_keys(garbage: float, pred: Tensor, ref: Tensor, n_pred: Tensor, n_ref: T
     ), *lengths
 
 
-def every_constraint(overlap):
+def call_with_all_constraints(overlap):
     return lambda *arguments: tuple(overlap(*arguments, c) for c in CONSTRAINTS)
 
 
-def some_overlaps(generator: Generator, lead: tuple[int, ...]) -> tuple[Tensor, ...]:
-    return tuple(torch.randint(0, 4, lead, generator=generator).double() for _ in range(3))
+def random_overlaps(generator: Generator, batch_shape: tuple[int, ...]) -> tuple[Tensor, ...]:
+    return tuple(torch.randint(0, 4, batch_shape, generator=generator).double() for _ in range(3))
 
 
-def two_sets_of_boxes(generator: Generator, lead: tuple[int, ...]) -> tuple[Tensor, ...]:
-    return tuple(torch.rand(*lead, n, 4, generator=generator) for n in (3, 5))
+def random_boxes(generator: Generator, batch_shape: tuple[int, ...]) -> tuple[Tensor, ...]:
+    return tuple(torch.rand(*batch_shape, n, 4, generator=generator) for n in (3, 5))
 
 
 FUNCTIONS = {
     "set_overlap": FunctionCase(
-        every_constraint(structured.set_overlap),
-        eighths,
+        call_with_all_constraints(structured.set_overlap),
+        exact_similarities,
         pad_similarity,
         compiles=True,
-        not_finite=forbidding(every_constraint(structured.set_overlap)),
+        not_finite=policy_of_negative_infinity(call_with_all_constraints(structured.set_overlap)),
     ),
     "sequence_overlap": FunctionCase(
-        every_constraint(structured.sequence_overlap),
-        eighths,
+        call_with_all_constraints(structured.sequence_overlap),
+        exact_similarities,
         pad_similarity,
         compiles=True,
-        not_finite=forbidding(every_constraint(structured.sequence_overlap)),
+        not_finite=policy_of_negative_infinity(call_with_all_constraints(structured.sequence_overlap)),
     ),
     "multiset_overlap": FunctionCase(
         lambda *a: tuple(part for c in CONSTRAINTS for part in structured.multiset_overlap(*a, c)),
@@ -449,11 +457,9 @@ FUNCTIONS = {
     ),
     "normalize": FunctionCase(
         lambda *a: tuple(structured.normalize(*a, n) for n in ("none", "p", "r", "j", "f2")),
-        some_overlaps,
+        random_overlaps,
         compiles=True,
         not_finite="nan",
     ),
-    "box_iou": FunctionCase(
-        lambda a, b: (structured.box_iou(a, b),), two_sets_of_boxes, compiles=True, not_finite="nan"
-    ),
+    "box_iou": FunctionCase(lambda a, b: (structured.box_iou(a, b),), random_boxes, compiles=True, not_finite="nan"),
 }

@@ -1,4 +1,4 @@
-"""Rows of the words that all domains share."""
+"""Rows of the uncertainty domain."""
 
 import itertools
 import math
@@ -14,7 +14,7 @@ from tensormetrics import uncertainty
 from .case import FunctionCase, LeftOut, MetricCase
 
 
-def two_sides(generator: Generator, items: int) -> tuple[Tensor, Tensor]:
+def predictions_and_targets(generator: Generator, items: int) -> tuple[Tensor, Tensor]:
     return tuple(torch.randint(0, 9, (2, items), generator=generator).double())  # sums in float32 are exact
 
 
@@ -23,12 +23,12 @@ def two_classes(generator: Generator, items: int) -> tuple[Tensor, Tensor]:
     return preds, torch.rand(items, generator=generator).lt(preds * 0.8 + 0.1).long()
 
 
-def as_rows(made: Callable[..., tuple[Tensor, ...]]) -> Callable[..., tuple[Tensor, ...]]:
-    def several(generator: Generator, lead: tuple[int, ...]) -> tuple[Tensor, ...]:
-        sides = made(generator, 11 * math.prod(lead))
-        return tuple(side.view(*lead, 11, *side.shape[1:]) for side in sides)
+def as_rows(make: Callable[..., tuple[Tensor, ...]]) -> Callable[..., tuple[Tensor, ...]]:
+    def batch(generator: Generator, batch_shape: tuple[int, ...]) -> tuple[Tensor, ...]:
+        inputs = make(generator, 11 * math.prod(batch_shape))
+        return tuple(tensor.view(*batch_shape, 11, *tensor.shape[1:]) for tensor in inputs)
 
-    return several
+    return batch
 
 
 def three_classes(generator: Generator, items: int) -> tuple[Tensor, Tensor]:
@@ -36,24 +36,24 @@ def three_classes(generator: Generator, items: int) -> tuple[Tensor, Tensor]:
     return preds, torch.randint(3, (items,), generator=generator)
 
 
-def pairs_won(preds: np.ndarray, target: np.ndarray) -> list[float]:
-    """The definition of the area: over all pairs of a positive and a negative."""
-    gaps = preds[target == 1][:, None] - preds[target == 0][None]
-    return [float(((gaps > 0) + 0.5 * (gaps == 0)).mean())]
+def auroc_by_pairs(preds: np.ndarray, target: np.ndarray) -> list[float]:
+    """Compute the area by its definition, over all pairs of a positive and a negative."""
+    differences = preds[target == 1][:, None] - preds[target == 0][None]
+    return [float(((differences > 0) + 0.5 * (differences == 0)).mean())]
 
 
 def precision_of_positives(preds: np.ndarray, target: np.ndarray) -> list[float]:
     return [float(np.mean([target[preds >= score].mean() for score in preds[target == 1]]))]
 
 
-def squares(preds: np.ndarray, target: np.ndarray) -> list[float]:
+def brier_score(preds: np.ndarray, target: np.ndarray) -> list[float]:
     return [float(((preds - np.eye(3)[target]) ** 2).sum(1).mean())]
 
 
-def gaps_in_bins(preds: np.ndarray, target: np.ndarray) -> list[float]:
-    place = np.minimum((preds.astype(float) * 7).astype(int), 6)
-    inside = [place == k for k in range(7) if (place == k).any()]
-    return [sum(abs(target[one].mean() - preds[one].mean()) * one.mean() for one in inside)]
+def calibration_error(preds: np.ndarray, target: np.ndarray) -> list[float]:
+    bin_index = np.minimum((preds.astype(float) * 7).astype(int), 6)
+    bin_masks = [bin_index == bin_number for bin_number in range(7) if (bin_index == bin_number).any()]
+    return [sum(abs(target[mask].mean() - preds[mask].mean()) * mask.mean() for mask in bin_masks)]
 
 
 def samples_of_problems(generator: Generator, items: int) -> tuple[Tensor, Tensor]:
@@ -61,7 +61,7 @@ def samples_of_problems(generator: Generator, items: int) -> tuple[Tensor, Tenso
 
 
 def passes_of_subsets(correct: np.ndarray, problems: np.ndarray) -> list[float]:
-    """The fraction of all subsets of k samples that hold a right one, the mean over the problems."""
+    """Compute the mean over problems of the fraction of subsets of k samples that contain a correct one."""
     samples = [correct[problems == problem] for problem in np.unique(problems)]
     return [np.mean([np.mean([any(s) for s in itertools.combinations(one, k)]) for one in samples]) for k in (1, 3)]
 
@@ -76,7 +76,7 @@ def judged(generator: Generator, items: int) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def strengths_by_ascent(first: np.ndarray, second: np.ndarray, outcome: np.ndarray) -> list[float]:
-    """The maximum of the likelihood of Davidson, battle by battle, by the method of Newton with a numeric Hessian."""
+    """Maximize Davidson's likelihood, battle by battle, by Newton's method with a numeric Hessian."""
     sign = np.eye(3)[first] - np.eye(3)[second]
 
     def gradient(point: np.ndarray) -> np.ndarray:
@@ -99,13 +99,13 @@ BAD = (
     (torch.zeros(5, dtype=torch.int64), torch.zeros(5, dtype=torch.int64)),
 )
 METRICS = {
-    "BinaryAUROC": MetricCase(uncertainty.BinaryAUROC, two_classes, pairs_won, bad=BAD, not_finite="nan"),
+    "BinaryAUROC": MetricCase(uncertainty.BinaryAUROC, two_classes, auroc_by_pairs, bad=BAD, not_finite="nan"),
     "BinaryAveragePrecision": MetricCase(
         uncertainty.BinaryAveragePrecision, two_classes, precision_of_positives, bad=BAD, not_finite="nan"
     ),
-    "BrierScore": MetricCase(uncertainty.BrierScore, three_classes, squares, rtol=1e-7, bad=BAD, not_finite="nan"),
+    "BrierScore": MetricCase(uncertainty.BrierScore, three_classes, brier_score, rtol=1e-7, bad=BAD, not_finite="nan"),
     "CalibrationError": MetricCase(
-        lambda: uncertainty.CalibrationError(7), two_classes, gaps_in_bins, rtol=1e-6, bad=BAD, not_finite="nan"
+        lambda: uncertainty.CalibrationError(7), two_classes, calibration_error, rtol=1e-6, bad=BAD, not_finite="nan"
     ),
     "PassAtK": MetricCase(
         lambda: uncertainty.PassAtK((1, 3)),
@@ -125,11 +125,11 @@ METRICS = {
             (torch.tensor([0]), torch.tensor([1]), torch.tensor([0.7])),
             (torch.tensor([0, 1]), torch.tensor([1]), torch.tensor([0.5])),
         ),
-        not_finite=lambda place, value: LeftOut("no judgement") if value != value else "raises",
+        not_finite=lambda position, value: LeftOut("no judgement") if value != value else "raises",
     ),
     "Uncertain": MetricCase(
         lambda: uncertainty.Uncertain(MeanSquaredError(), replicates=0),  # with replicates: test_table.py
-        two_sides,
+        predictions_and_targets,
         lambda preds, target: [np.mean((preds - target) ** 2)],
         rtol=1e-6,
         not_finite="nan",
@@ -137,61 +137,65 @@ METRICS = {
 }
 
 
-def numbers_of_samples(generator: Generator, lead: tuple[int, ...]) -> tuple[Tensor, Tensor]:
-    n = torch.randint(4, 30, (*lead, 9), generator=generator)
-    return n, (n * torch.rand(*lead, 9, generator=generator)).round().long()
+def numbers_of_samples(generator: Generator, batch_shape: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+    n = torch.randint(4, 30, (*batch_shape, 9), generator=generator)
+    return n, (n * torch.rand(*batch_shape, 9, generator=generator)).round().long()
 
 
-def three_models(generator: Generator, lead: tuple[int, ...]) -> tuple[Tensor, ...]:
-    preds = torch.randn(*lead, 3, 14, generator=generator).mul(2).round()  # ties
-    return preds, torch.arange(14).expand(*lead, 14) % 3 % 2, torch.randint(6, (*lead, 14), generator=generator)
+def three_models(generator: Generator, batch_shape: tuple[int, ...]) -> tuple[Tensor, ...]:
+    preds = torch.randn(*batch_shape, 3, 14, generator=generator).mul(2).round()  # ties
+    return (
+        preds,
+        torch.arange(14).expand(*batch_shape, 14) % 3 % 2,
+        torch.randint(6, (*batch_shape, 14), generator=generator),
+    )
 
 
-def some_p_values(generator: Generator, lead: tuple[int, ...]) -> tuple[Tensor]:
-    return (torch.rand(*lead, 9, generator=generator).double() ** 2,)
+def some_p_values(generator: Generator, batch_shape: tuple[int, ...]) -> tuple[Tensor]:
+    return (torch.rand(*batch_shape, 9, generator=generator).double() ** 2,)
 
 
-def without_them(p_values: Tensor) -> tuple[Tensor, ...]:
-    kept = p_values.isfinite()
+def correct_finite_p_values(p_values: Tensor) -> tuple[Tensor, ...]:
+    is_finite = p_values.isfinite()
     return tuple(
         torch.stack(
             [
-                torch.full_like(row, torch.nan).masked_scatter(here, uncertainty.correct_p_values(row[here], how))
-                for row, here in zip(p_values, kept, strict=True)
+                torch.full_like(row, torch.nan).masked_scatter(mask, uncertainty.correct_p_values(row[mask], how))
+                for row, mask in zip(p_values, is_finite, strict=True)
             ]
         )
         for how in ("holm", "bh")
     )
 
 
-def outcomes(generator: Generator, lead: tuple[int, ...]) -> tuple[Tensor, Tensor]:
-    wins, ties = torch.randint(0, 9, (2, *lead, 4, 4), generator=generator).double()
+def outcomes(generator: Generator, batch_shape: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+    wins, ties = torch.randint(0, 9, (2, *batch_shape, 4, 4), generator=generator).double()
     return wins, ties + ties.mT
 
 
 FUNCTIONS = {
     "binary_auroc": FunctionCase(
-        lambda *sides: (uncertainty.binary_auroc(*sides), uncertainty.binary_auroc(*sides, sides[0].double() + 1)),
+        lambda *inputs: (uncertainty.binary_auroc(*inputs), uncertainty.binary_auroc(*inputs, inputs[0].double() + 1)),
         as_rows(two_classes),
         compiles=True,
         not_finite="nan",
     ),
     "binary_average_precision": FunctionCase(
-        lambda *sides: (uncertainty.binary_average_precision(*sides),), as_rows(two_classes), not_finite="nan"
+        lambda *inputs: (uncertainty.binary_average_precision(*inputs),), as_rows(two_classes), not_finite="nan"
     ),
     "bradley_terry": FunctionCase(
-        lambda *sides: uncertainty.bradley_terry(*sides), outcomes, rtol=1e-9, not_finite="nan"
+        lambda *inputs: uncertainty.bradley_terry(*inputs), outcomes, rtol=1e-9, not_finite="nan"
     ),
     "brier_score": FunctionCase(
-        lambda *sides: (uncertainty.brier_score(*sides),), as_rows(three_classes), rtol=1e-12, not_finite="nan"
+        lambda *inputs: (uncertainty.brier_score(*inputs),), as_rows(three_classes), rtol=1e-12, not_finite="nan"
     ),
     "calibration_error": FunctionCase(
-        lambda *sides: (uncertainty.calibration_error(*sides),), as_rows(two_classes), rtol=1e-12, not_finite="nan"
+        lambda *inputs: (uncertainty.calibration_error(*inputs),), as_rows(two_classes), rtol=1e-12, not_finite="nan"
     ),
     "correct_p_values": FunctionCase(
         lambda p: tuple(uncertainty.correct_p_values(p, how) for how in ("holm", "bh")),
         some_p_values,
-        not_finite=LeftOut("it is no test, and NaN", without_them),
+        not_finite=LeftOut("is no test; its corrected value is NaN", correct_finite_p_values),
     ),
     "delong": FunctionCase(
         lambda preds, target, groups: (*uncertainty.delong(preds, target), *uncertainty.delong(preds, target, groups)),

@@ -8,7 +8,7 @@ rates.
 
 from collections.abc import Callable, Iterator
 
-import _null_words as simulation
+import _association_null as simulation
 from _common import arguments
 from _coverage_report import Cells, Report, fraction
 

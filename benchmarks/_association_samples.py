@@ -17,7 +17,7 @@ from torch import Tensor
 from tensormetrics.association import WordSet, bootstrap_interval, weat_effect_size
 
 SETS = 1000
-WORDS = 5, 8, 15, 30
+SET_SIZES = 5, 8, 15, 30
 DIMENSIONS = 100
 VARIANCE = 1.5  # of a word around its center of length 1
 POPULATION = 40_000

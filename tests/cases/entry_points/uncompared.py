@@ -1,6 +1,6 @@
-"""Public functions and metrics that stand in no entry of the table, and why."""
+"""Public functions and metrics without an entry in the table, and the reason."""
 
-NO_NUMBER = {
+WITHOUT_QUANTITY = {
     "association": (
         *("calculate_ranking_correlations", "create_ranking", "fetch_debias_multiclass", "fetch_debiaswe"),
         *("fetch_eds", "fetch_gn_glove", "load_bingliu", "load_weat", "load_weat_w2v", "plot_eat_map"),
@@ -20,7 +20,7 @@ NO_NUMBER = {
     "uncertainty": ("as_scalars",),
 }
 BASES = "association.BaseMetric", "structured.CountMetric", "structured.OverlapMetric"
-OF_MODELS = (
+OF_LANGUAGE_MODELS = (
     *("association.log_probabilities", "association.pseudo_log_likelihood", "association.score_pairs"),
     "association.sentence_log_likelihood",
 )
@@ -29,18 +29,20 @@ DENSITIES = (
     *("beta_icdf", "kde", "pool_beta", "pool_correlated", "pool_fixed_effects", "pool_gamma", "pool_histogram"),
     *("pool_random_effects", "truncated_gamma_icdf", "truncated_normal_icdf", "truncated_t_icdf"),
 )
-SINGLE = {
-    **{f"{domain}.{name}": "gives no number" for domain, names in NO_NUMBER.items() for name in names},
+UNCOMPARED = {
+    **{f"{domain}.{name}": "gives no number" for domain, names in WITHOUT_QUANTITY.items() for name in names},
     **dict.fromkeys(BASES, "a base of metrics"),
     **{f"posterior.{name}": "gives random draws" for name in DRAWS},
     **{f"uncertainty.{name}": "gives samples or a density" for name in DENSITIES},
-    "association.ceat": "draws its samples; `CEAT` is given them",
-    **dict.fromkeys(OF_MODELS, "against loops over single texts in tests/association/test_language_model_scores.py"),
-    "posterior.compute_confusion_matrix": "counts what entries of matrices are given",
-    "posterior.sums_from_matrices": "counts, which the metrics of matrices read",
-    "posterior.items_needed": "the only plan of a number of items",
+    "association.ceat": "samples contexts; the inputs of `CEAT` are sampled already",
+    **dict.fromkeys(
+        OF_LANGUAGE_MODELS, "against loops over single texts in tests/association/test_language_model_scores.py"
+    ),
+    "posterior.compute_confusion_matrix": "gives the counts that are the inputs of the entries of matrices",
+    "posterior.sums_from_matrices": "gives the counts that the metrics of matrices read",
+    "posterior.items_needed": "the only plan of the number of items",
     "posterior.expected_reward": "the only score of ranks of samples",
-    "posterior.estimate_i2": "the only share of variance; its parts are `heterogeneity_dl` and `heterogeneity_pm`",
+    "posterior.estimate_i2": "the only fraction of variance; its parts are `heterogeneity_dl` and `heterogeneity_pm`",
     "posterior.heterogeneity_pm": "another estimate than `heterogeneity_dl`, by iteration",
     "retrieval.expected_mutual_info": "a part of `adjusted_mutual_info`",
     "retrieval.mutual_info": "a part of `normalized_mutual_info`",
