@@ -97,7 +97,7 @@ def test_documents_are_valid_if_the_function_does_not_raise():
         evaluate(["{}"] * 3, REFS, SCHEMA, validate=validate, replicates=0)
 
 
-def test_many_fields_keep_the_requested_replicates():
+def test_evaluate_wide_documents_use_requested_replicates():
     wide = {f"k{n}": n for n in range(300)}
     assert evaluate([wide], [wide], replicates=50).metric.replicates == 50  # Holm's would need 6,019
     small = {f"k{n}": n for n in range(60)}
