@@ -126,7 +126,7 @@ def test_cells_outside_group_keep_their_ratio(device):
 
 
 def wrong_proportions(C, mass, S, device):
-    """Sample (S, C - 1) proportions of wrong answers: three classes have a count of 2, the others a prior of `mass`."""
+    """Sample (S, C - 1) proportions of wrong answers: three classes have a count of 2, others share a prior `mass`."""
     counts, prior = torch.zeros(2, C, C, dtype=torch.float64, device=device)
     counts[0, 1:4] = 2
     prior[0, 1:] = mass / (C - 4)
