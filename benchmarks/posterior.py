@@ -5,7 +5,7 @@ Equal values of the observed matrix and equal means of the samples (within 5 sta
 anything is timed; rivals take turns in one process; times are medians. Memory is the peak of a separate process.
 
 Under the priors perks and balanced most of 1,000 classes were never mistaken for each other: such cells are drawn in
-groups. The means of their sums are asserted first, within 5 standard errors (tests/posterior/test_sticks.py
+groups. The means of their sums are asserted first, within 5 standard errors (tests/posterior/test_stick_breaking.py
 tests the full distribution); the ragged table has classes with 0 to 2,000 items.
 """
 

@@ -1,4 +1,4 @@
-"""What the tests of the solver share: its kernels by name, the certificate of optimality, and brute force."""
+"""Shared by the tests of the solver: its kernels by name, the certificate of optimality, and brute force."""
 
 import itertools
 import math
@@ -21,12 +21,12 @@ class Result(NamedTuple):
     row_dual: Tensor
     col_dual: Tensor
     status: Tensor
-    chosen: Tensor
+    selected: Tensor
     scans: Tensor
 
 
 class Problem(NamedTuple):
-    """One problem, as a kernel takes it."""
+    """Assignment problem with the arguments of a kernel."""
 
     cost: Tensor  # (R, C)
     maximize: bool = False
@@ -39,8 +39,8 @@ class Problem(NamedTuple):
         arguments = (self.cost, self.maximize, None, None, self.mask, self.capacity, unmatched)
         return Result(*KERNELS[kernel](*arguments))
 
-    def minimised(self) -> tuple[Tensor, Tensor, float]:
-        """float64 cost to minimise with +inf where forbidden, capacities, cost of an unmatched row."""
+    def minimized(self) -> tuple[Tensor, Tensor, float]:
+        """Return the float64 cost to minimize (+inf: forbidden), the capacities and the cost of an unmatched row."""
         sign = -1 if self.maximize else 1
         cost = sign * self.cost.double()
         if self.mask is not None:
@@ -54,24 +54,24 @@ class Problem(NamedTuple):
 
 
 def value(problem: Problem, result: Result) -> float:
-    """What is minimised: the chosen entries, and the unmatched rows where they count."""
-    cost, _, unmatched = problem.minimised()
+    """Sum the costs of the selected entries, and of the unmatched rows where these have a cost."""
+    cost, _, unmatched = problem.minimized()
     rows = (result.col_of_row >= 0).nonzero()[:, 0]
-    left_out = len(result.col_of_row) - len(rows)
+    num_unmatched = len(result.col_of_row) - len(rows)
     return math.fsum(cost[rows, result.col_of_row[rows]].tolist()) + (
-        left_out * unmatched if unmatched < math.inf else 0
+        num_unmatched * unmatched if unmatched < math.inf else 0
     )
 
 
 def certify(problem: Problem, result: Result) -> None:
-    """In float64: the matching is one, and the duals prove that none is better. No other solver is asked."""
-    cost, capacity, unmatched = problem.minimised()
+    """Assert in float64 that the result is a matching and that its duals prove it optimal. Needs no other solver."""
+    cost, capacity, unmatched = problem.minimized()
     sign = -1 if problem.maximize else 1
     match, u, v = result.col_of_row, sign * result.row_dual.double(), sign * result.col_dual.double()
     assert result.status == 0
     rows = (match >= 0).nonzero()[:, 0]
-    served = torch.bincount(match[rows], minlength=len(capacity))
-    assert (served <= capacity).all()
+    num_matched = torch.bincount(match[rows], minlength=len(capacity))
+    assert (num_matched <= capacity).all()
     if unmatched == math.inf:
         assert len(rows) == min(len(match), int(capacity.clamp(max=max(len(match), 1)).sum()))
     for column in range(len(capacity)):
@@ -82,13 +82,13 @@ def certify(problem: Problem, result: Result) -> None:
     finite = cost[cost.isfinite()].abs()
     scale = max([1e-300, *finite.tolist(), abs(unmatched) if unmatched < math.inf else 0])
     tolerance = torch.finfo(problem.cost.dtype).eps * (8 + 2 * sum(cost.shape)) * scale
-    chosen = cost[rows, match[rows]]
-    assert chosen.isfinite().all()
-    assert (sign * result.chosen.double()[rows] == chosen).all() and (result.chosen[match < 0] == 0).all()
+    selected_costs = cost[rows, match[rows]]
+    assert selected_costs.isfinite().all()
+    assert (sign * result.selected.double()[rows] == selected_costs).all() and (result.selected[match < 0] == 0).all()
     assert (cost - u[:, None] - v >= -tolerance).all()
-    assert ((chosen - u[rows] - v[match[rows]]).abs() <= tolerance).all()
-    # Complementary slackness: what is left over has dual 0 (or the cost of being left over), and duals have their sign.
-    assert (v[served < capacity].abs() <= tolerance).all()
+    assert ((selected_costs - u[rows] - v[match[rows]]).abs() <= tolerance).all()
+    # Complementary slackness: unmatched rows and free columns have dual 0 (or the unmatched cost); signs of duals hold.
+    assert (v[num_matched < capacity].abs() <= tolerance).all()
     if unmatched < math.inf:
         assert (u <= unmatched + tolerance).all() and (v <= tolerance).all()
         assert ((u[match < 0] - unmatched).abs() <= tolerance).all()
@@ -96,13 +96,13 @@ def certify(problem: Problem, result: Result) -> None:
         assert (u[match < 0].abs() <= tolerance).all()
         if len(rows) < len(match):
             assert (u <= tolerance).all()
-        if (served < capacity).any():
+        if (num_matched < capacity).any():
             assert (v <= tolerance).all()
 
 
 def choices(problem: Problem) -> Iterator[float]:
-    """The value of every matching that the options allow."""
-    cost, capacity, unmatched = problem.minimised()
+    """Yield the value of each matching that the options allow."""
+    cost, capacity, unmatched = problem.minimized()
     rows, total = cost.shape[0], int(capacity.sum())
     matched = min(rows, total)
     table = cost.tolist()
@@ -116,5 +116,5 @@ def choices(problem: Problem) -> Iterator[float]:
 
 
 def brute_force(problem: Problem) -> float:
-    """The least value, inf where every matching has a forbidden pair."""
+    """Compute the minimum over all matchings, inf if each of them has a forbidden pair."""
     return min(choices(problem))

@@ -1,4 +1,4 @@
-"""Families that are hard for some method: long paths, long bidding, ties, scales. None may hang or lose its proof."""
+"""Families that are hard for some method: long paths, long auctions, ties, scales. Each must end with its proof."""
 
 from collections.abc import Callable
 
@@ -46,14 +46,14 @@ def blocks(n: int) -> Tensor:
 
 
 def price_war(n: int) -> Tensor:
-    """Three rows want two columns and everything else is far dearer: the bids go up by the smallest steps."""
+    """Let three rows compete for two columns while all others cost far more: prices rise by the smallest steps."""
     cost = torch.full((n, n), 1e6, dtype=torch.float64)
     cost[:3, :2] = torch.tensor([[0, 1e-3], [1e-3, 0], [0, 0]])
     return cost
 
 
 def near_ties(n: int) -> Tensor:
-    """Second best and best differ by less than the price can express."""
+    """Make the best and the second best differ by less than a price can express."""
     return 1e8 + 1e-9 * torch.rand(n, n, generator=rng(), dtype=torch.float64)
 
 
@@ -63,8 +63,8 @@ def constant(n: int) -> Tensor:
 
 def band(n: int) -> Tensor:
     index = torch.arange(n)
-    near = (index[:, None] - index).abs() <= 3
-    return torch.where(near, torch.rand(n, n, generator=rng(), dtype=torch.float64), torch.inf)
+    is_near = (index[:, None] - index).abs() <= 3
+    return torch.where(is_near, torch.rand(n, n, generator=rng(), dtype=torch.float64), torch.inf)
 
 
 FAMILIES = [
@@ -96,8 +96,8 @@ def solve_and_prove(cost: Tensor) -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("family", FAMILIES)
-def test_family(family: Callable[[int], Tensor], dtype: torch.dtype) -> None:
-    for n in [5, 32, 37]:  # fewer than the 32 lanes, as many, and more
+def test_solver_hard_family_proves_its_result(family: Callable[[int], Tensor], dtype: torch.dtype) -> None:
+    for n in [5, 32, 37]:  # fewer than the 32 lanes, exactly 32, and more
         cost = family(n).to(dtype)
         solve_and_prove(cost)
         solve_and_prove(cost[: n // 2 + 1] if family is not band else cost)
@@ -107,11 +107,11 @@ def test_family(family: Callable[[int], Tensor], dtype: torch.dtype) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("family", FAMILIES)
-def test_large_family(family: Callable[[int], Tensor], dtype: torch.dtype) -> None:
+def test_solver_large_hard_family_proves_its_result(family: Callable[[int], Tensor], dtype: torch.dtype) -> None:
     solve_and_prove(family(300).to(dtype))
 
 
-def test_too_few_pairs_is_infeasible_however_prices_move() -> None:
+def test_solver_missing_pairs_report_infeasible() -> None:
     for n in [3, 20, 50]:
         cost = torch.rand(n, n, generator=rng(), dtype=torch.float64)
         cost[:3, 2:] = torch.inf  # three rows share two columns
@@ -122,16 +122,16 @@ def test_too_few_pairs_is_infeasible_however_prices_move() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_entries_as_large_as_they_may_be(dtype):
-    """Long paths of few allowed pairs, whose lengths come close to the largest number."""
-    n, most = 17, torch.finfo(dtype).max / 17
+def test_solver_largest_entries_do_not_overflow(dtype):
+    """Paths of few allowed pairs are long, and their lengths come close to the largest finite number."""
+    n, largest = 17, torch.finfo(dtype).max / 17
     index = torch.arange(n)
     allowed = torch.eye(n, dtype=torch.bool) | torch.eye(n, dtype=torch.bool).roll(1, 1)
     for seed in range(200):
         cost = (torch.rand(n, n, generator=rng(seed), dtype=torch.float64) - 0.5).where(allowed, torch.inf)
         cost = cost[torch.randperm(n, generator=rng(seed))]
         expected = KERNELS["op"](cost, False)
-        found = KERNELS["op"]((cost * most).to(dtype), False)
-        assert found[4] == 0
-        best, value = (cost[index, each[0]].sum() for each in (expected, found))
+        result = KERNELS["op"]((cost * largest).to(dtype), False)
+        assert result[4] == 0
+        best, value = (cost[index, solution[0]].sum() for solution in (expected, result))
         assert abs(best - value) < 1e-5

@@ -1,4 +1,4 @@
-"""Larger problems: every result carries its proof, in every layout, dtype and kernel, and is the same every time."""
+"""Larger problems: results have a proof and are reproducible in all layouts, dtypes and kernels."""
 
 import numpy as np
 import pytest
@@ -24,30 +24,32 @@ def random_cost(family: str, *shape: int, dtype: torch.dtype = torch.float64) ->
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("family", ["uniform", "ties", "sparse", "ints"])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_proof_and_scipy_value(kernel: str, dtype: torch.dtype, family: str, shape: tuple[int, int]) -> None:
+def test_solver_random_costs_match_scipy_and_certificate(
+    kernel: str, dtype: torch.dtype, family: str, shape: tuple[int, int]
+) -> None:
     for maximize in [False, True]:
         problem = Problem(random_cost(family, *shape, dtype=dtype), maximize)
         result = problem.solve(kernel)
         certify(problem, result)
-        table = problem.minimised()[0].numpy()
-        wanted = table[scipy.optimize.linear_sum_assignment(table)].sum()
+        table = problem.minimized()[0].numpy()
+        expected = table[scipy.optimize.linear_sum_assignment(table)].sum()
         eps = torch.finfo(dtype).eps
-        assert value(problem, result) == pytest.approx(wanted, abs=eps * 100 * min(shape), rel=eps)
-        doored = linear_sum_assignment(problem.cost, maximize=maximize)
-        assert doored.cost == pytest.approx(value(problem, result) * (-1 if maximize else 1), rel=1e-15)
+        assert value(problem, result) == pytest.approx(expected, abs=eps * 100 * min(shape), rel=eps)
+        assignment = linear_sum_assignment(problem.cost, maximize=maximize)
+        assert assignment.cost == pytest.approx(value(problem, result) * (-1 if maximize else 1), rel=1e-15)
 
 
 @pytest.mark.parametrize("options", ["capacity", "unmatched", "both", "mask"])
 @pytest.mark.parametrize("family", ["uniform", "ties", "ints"])
 @pytest.mark.parametrize("shape", [(40, 10), (10, 40), (30, 30), (70, 50)])
-def test_proof_with_options(options: str, family: str, shape: tuple[int, int]) -> None:
+def test_solver_options_satisfy_certificate(options: str, family: str, shape: tuple[int, int]) -> None:
     cost = random_cost(family, *shape)
     generator = torch.Generator().manual_seed(0)
-    for most in [2, 4, 9]:
-        capacity = torch.randint(0, most, shape[1:], generator=generator) if options in ["capacity", "both"] else None
-        unmatched = float(cost.mean()) / most if options in ["unmatched", "both"] else None
+    for limit in [2, 4, 9]:
+        capacity = torch.randint(0, limit, shape[1:], generator=generator) if options in ["capacity", "both"] else None
+        unmatched = float(cost.mean()) / limit if options in ["unmatched", "both"] else None
         mask = torch.rand(shape, generator=generator) < 0.7 if options == "mask" else None
-        problem = Problem(cost, most == 4, mask, capacity, unmatched)
+        problem = Problem(cost, limit == 4, mask, capacity, unmatched)
         values = []
         for kernel in KERNELS:
             result = problem.solve(kernel)
@@ -62,23 +64,23 @@ def equal(left: Result | tuple, right: Result | tuple) -> bool:
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("family", ["uniform", "ties"])
-def test_same_bits_wherever_a_problem_stands(dtype: torch.dtype, family: str) -> None:
+def test_solver_batch_and_threads_keep_bits(dtype: torch.dtype, family: str) -> None:
     cost = random_cost(family, 40, 33, 35, dtype=dtype)
-    together = _op.lsa(cost, False)
-    alone = [_op.lsa(one, False) for one in cost]
-    backwards = _op.lsa(cost.flip(0), False)
+    batched = _op.lsa(cost, False)
+    one_by_one = [_op.lsa(matrix, False) for matrix in cost]
+    flipped = _op.lsa(cost.flip(0), False)
     threads = torch.get_num_threads()
     torch.set_num_threads(1 if threads > 1 else 2)
     other_threads = _op.lsa(cost, False)
     torch.set_num_threads(threads)
-    assert equal(together, other_threads) and equal(together, _op.lsa(cost, False))
-    assert equal(together, [torch.stack(field) for field in zip(*alone, strict=True)])
-    assert equal(together, [field.flip(0) for field in backwards])
+    assert equal(batched, other_threads) and equal(batched, _op.lsa(cost, False))
+    assert equal(batched, [torch.stack(field) for field in zip(*one_by_one, strict=True)])
+    assert equal(batched, [field.flip(0) for field in flipped])
 
 
-def test_any_layout_is_read_in_place() -> None:
+def test_solver_strided_layouts_equal_contiguous() -> None:
     cost = random_cost("uniform", 4, 6, 20, 24)
-    wanted = linear_sum_assignment(cost)
+    expected = linear_sum_assignment(cost)
     large = torch.full((4, 6, 41, 50), torch.nan, dtype=torch.float64)
     large[:, :, 1::2, 2:] = cost.repeat(1, 1, 1, 2)[..., :48]
     layouts = [
@@ -88,19 +90,19 @@ def test_any_layout_is_read_in_place() -> None:
         cost.transpose(0, 1).contiguous().transpose(0, 1),
     ]
     for layout in layouts:
-        assert equal(wanted, linear_sum_assignment(layout))
-    one = cost[0, 0]
-    assert equal(linear_sum_assignment(one.expand(3, 20, 24)), linear_sum_assignment(one.repeat(3, 1, 1)))
-    torch.testing.assert_close(linear_sum_assignment(cost.mT).cost, wanted.cost)
+        assert equal(expected, linear_sum_assignment(layout))
+    matrix = cost[0, 0]
+    assert equal(linear_sum_assignment(matrix.expand(3, 20, 24)), linear_sum_assignment(matrix.repeat(3, 1, 1)))
+    torch.testing.assert_close(linear_sum_assignment(cost.mT).cost, expected.cost)
     mask = random_cost("uniform", 20, 24) < 0.7
-    assert equal(linear_sum_assignment(one, mask=mask), linear_sum_assignment(one.where(mask, torch.inf)))
-    assert equal(linear_sum_assignment(one, mask=mask.T.contiguous().T), linear_sum_assignment(one, mask=mask))
+    assert equal(linear_sum_assignment(matrix, mask=mask), linear_sum_assignment(matrix.where(mask, torch.inf)))
+    assert equal(linear_sum_assignment(matrix, mask=mask.T.contiguous().T), linear_sum_assignment(matrix, mask=mask))
 
 
 @pytest.mark.parametrize(
     "dtype", [torch.uint8, torch.int16, torch.int32, torch.int64, torch.uint64, torch.float16, torch.bfloat16]
 )
-def test_other_dtypes(dtype: torch.dtype) -> None:
+def test_solver_other_dtypes_match_scipy(dtype: torch.dtype) -> None:
     cost = (random_cost("uniform", 5, 12, 15) * 50).to(dtype)
     result = linear_sum_assignment(cost)
     for table, total in zip(cost.double().numpy(), result.cost, strict=True):
@@ -108,7 +110,7 @@ def test_other_dtypes(dtype: torch.dtype) -> None:
     assert result.row_dual.dtype == (torch.float32 if dtype.is_floating_point else torch.float64)
 
 
-def test_invariances() -> None:
+def test_solver_shifts_and_permutations_keep_optimum() -> None:
     cost = random_cost("ints", 25, 25)
     base = linear_sum_assignment(cost).cost
     shifted = linear_sum_assignment(cost + torch.arange(25.0)[:, None] - 3 * torch.arange(25.0)).cost
@@ -119,7 +121,7 @@ def test_invariances() -> None:
 
 
 @pytest.mark.parametrize("name", ["int64", "uint64"])
-def test_padding_of_integers_may_be_huge(name: str) -> None:
+def test_solver_huge_integers_in_padding_are_ignored(name: str) -> None:
     cost = torch.ones(2, 3, 3, dtype=torch.int64)
     cost[:, 2] = 2**62
     cost = cost.to(getattr(torch, name))
@@ -132,7 +134,7 @@ def test_padding_of_integers_may_be_huge(name: str) -> None:
 
 
 @pytest.mark.parametrize("shape", [(0, 0), (0, 5), (5, 0), (3, 0, 5), (0, 3, 4), (2, 3, 4, 0)])
-def test_empty(shape: tuple[int, ...]) -> None:
+def test_solver_empty_problems_match_nothing(shape: tuple[int, ...]) -> None:
     for kernel in KERNELS.values():
         result = Result(*kernel(torch.zeros(shape), False))
         assert result.col_of_row.shape == shape[:-1] and result.row_of_col.shape == (*shape[:-2], shape[-1])
@@ -143,7 +145,7 @@ def test_empty(shape: tuple[int, ...]) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("shape", [(300, 300), (300, 600), (600, 300), (1000, 1000)])
-def test_large(dtype: torch.dtype, shape: tuple[int, int]) -> None:
+def test_solver_large_problems_satisfy_certificate(dtype: torch.dtype, shape: tuple[int, int]) -> None:
     for family in ["uniform", "ties", "ints"]:
         problem = Problem(random_cost(family, *shape, dtype=dtype))
         certify(problem, problem.solve("op"))

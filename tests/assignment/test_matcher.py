@@ -12,7 +12,7 @@ def boxes(*shape):
 
 @pytest.fixture
 def scene():
-    """Three images: 4 targets, none, and more targets than queries."""
+    """Make three images: 4 targets, none, and more targets than queries."""
     outputs = {
         "pred_logits": torch.randn(3, 6, 5),
         "pred_boxes": boxes(3, 6),
@@ -38,7 +38,7 @@ def giou_loop(a, b):
 
 
 def cost_loop(outputs, target, image, weights, class_cost):
-    """One pair at a time, in float64, written from the papers' formulas."""
+    """Compute the cost of one pair after another in float64, by the formulas of the papers."""
     logits, predicted, masks = (outputs[k][image].double() for k in ("pred_logits", "pred_boxes", "pred_masks"))
     cost = torch.zeros(len(logits), len(target["labels"]), dtype=torch.float64)
     for q in range(cost.shape[0]):
@@ -59,22 +59,22 @@ def cost_loop(outputs, target, image, weights, class_cost):
 
 @pytest.mark.parametrize("class_cost", ["softmax", "focal"])
 @pytest.mark.parametrize("weights", [(1, 5, 2, 0, 0), (2, 0, 0, 5, 5), (0, 1, 0, 0, 0), (1, 2, 3, 4, 5)])
-def test_equals_a_loop_over_images_with_scipy(scene, weights, class_cost):
+def test_matcher_batch_equals_scipy_per_image(scene, weights, class_cost):
     outputs, targets = scene
     matcher = HungarianMatcher(*weights, class_cost=class_cost, num_points=None)
     lengths = [len(target["labels"]) for target in targets]
     costs = matcher._costs([outputs], targets, max(lengths), None)
-    found = matcher(outputs, targets)
-    assert lengths == [4, 0, 9] and len(found) == 3
-    for image, (queries, chosen) in enumerate(found):
+    matches = matcher(outputs, targets)
+    assert lengths == [4, 0, 9] and len(matches) == 3
+    for image, (queries, target_indices) in enumerate(matches):
         expected = cost_loop(outputs, targets[image], image, weights, class_cost)
         torch.testing.assert_close(costs[image, :, : lengths[image]].double(), expected, rtol=1e-4, atol=1e-5)
         rows, columns = scipy.optimize.linear_sum_assignment(expected.numpy())
-        assert queries.dtype == chosen.dtype == torch.int64
-        assert queries.tolist() == rows.tolist() and chosen.tolist() == columns.tolist()
+        assert queries.dtype == target_indices.dtype == torch.int64
+        assert queries.tolist() == rows.tolist() and target_indices.tolist() == columns.tolist()
 
 
-def test_points_follow_the_generator(scene):
+def test_matcher_points_depend_on_generator(scene):
     outputs, targets = scene
     for target in targets:
         target["masks"] = torch.rand(len(target["labels"]), 16, 18)  # another resolution than the prediction
@@ -85,7 +85,7 @@ def test_points_follow_the_generator(scene):
     assert torch.equal(first, again) and not torch.equal(first, other)
 
 
-def test_points_are_interpolated_between_pixels():
+def test_matcher_point_costs_approximate_pixel_costs():
     logits = torch.linspace(-4, 4, 64).expand(1, 1, 64, 64)  # one prediction, equal to the target's logits
     target = [{"masks": (logits[0] > 0).float()}]
     opposite = torch.cat([logits, -logits], 1)
@@ -95,92 +95,92 @@ def test_points_are_interpolated_between_pixels():
     assert costs[0, 0, 0] < costs[0, 1, 0]
 
 
-def test_half_precision_and_autocast(scene):
+def test_matcher_bfloat16_equals_widened_inputs(scene):
     outputs, targets = scene
     half = {name: tensor.bfloat16() for name, tensor in outputs.items()}
     widened = {name: tensor.float() for name, tensor in half.items()}
     matcher = HungarianMatcher()
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        found = matcher(half, targets)
-    for a, b in zip(found, matcher(widened, targets), strict=True):
-        assert torch.equal(a[0], b[0]) and torch.equal(a[1], b[1])
+        matches = matcher(half, targets)
+    for low, wide in zip(matches, matcher(widened, targets), strict=True):
+        assert torch.equal(low[0], wide[0]) and torch.equal(low[1], wide[1])
 
 
-def test_boxes_without_area_are_matched():
+def test_matcher_boxes_without_area_are_matched():
     outputs = {"pred_boxes": torch.zeros(1, 2, 4)}
-    ((queries, chosen),) = HungarianMatcher(0, 1, 1)(outputs, [{"boxes": torch.zeros(1, 4)}])
-    assert len(queries) == 1 and chosen.tolist() == [0]
+    ((queries, target_indices),) = HungarianMatcher(0, 1, 1)(outputs, [{"boxes": torch.zeros(1, 4)}])
+    assert len(queries) == 1 and target_indices.tolist() == [0]
 
 
-def test_no_images():
+def test_matcher_no_images_returns_no_pairs():
     assert HungarianMatcher(1, 0, 0)({"pred_logits": torch.zeros(0, 3, 2)}, []) == []
 
 
-BROKEN = pytest.mark.parametrize("value", [torch.nan, torch.inf, -torch.inf], ids=str)
+NONFINITE = pytest.mark.parametrize("value", [torch.nan, torch.inf, -torch.inf], ids=str)
 
 
-@BROKEN
+@NONFINITE
 @pytest.mark.parametrize("name", ["pred_logits", "pred_boxes", "pred_masks"])
-def test_only_the_broken_query_loses(scene, value, name):
-    """The others are matched as if it were not there; other images as before."""
+def test_matcher_nonfinite_query_is_avoided(scene, value, name):
+    """The others are matched as if it were absent; the matches of other images stay."""
     outputs, targets = scene
     matcher = HungarianMatcher(1, 5, 2, 5, 5, num_points=None)
     clean = matcher(outputs, targets)
     assert matcher.status.tolist() == [0, 0, 0] and matcher.status.dtype == torch.int8
     lost = int(clean[0][0][1])  # a query that has a target
     rest = [query for query in range(6) if query != lost]
-    (alone,) = matcher({key: tensor[:1, rest] for key, tensor in outputs.items()}, targets[:1])
+    (without_lost,) = matcher({key: tensor[:1, rest] for key, tensor in outputs.items()}, targets[:1])
     outputs[name][0, lost].view(-1)[0] = value
-    found = matcher(outputs, targets)
+    matches = matcher(outputs, targets)
     if name == "pred_logits" and value < 0:  # a class of probability 0 has a cost
         assert matcher.status.tolist() == [0, 0, 0]
         return
     assert matcher.status.tolist() == [1, 0, 0]
-    assert found[0][0].tolist() == [rest[query] for query in alone[0].tolist()]
-    assert found[0][1].tolist() == alone[1].tolist()
-    for before, after in zip(clean[1:], found[1:], strict=True):
+    assert matches[0][0].tolist() == [rest[query] for query in without_lost[0].tolist()]
+    assert matches[0][1].tolist() == without_lost[1].tolist()
+    for before, after in zip(clean[1:], matches[1:], strict=True):
         assert torch.equal(before[0], after[0]) and torch.equal(before[1], after[1])
 
 
-@BROKEN
-def test_broken_queries_are_taken_where_no_others_are_left(scene, value):
+@NONFINITE
+def test_matcher_scarce_finite_queries_add_nonfinite_ones(scene, value):
     outputs, targets = scene
     outputs["pred_boxes"][0, :3] = value  # 3 queries are left for 4 targets
     outputs["pred_boxes"][1] = value  # an image without targets
     outputs["pred_boxes"][2, 4] = value  # 9 targets for 6 queries
     matcher = HungarianMatcher()
-    found = matcher(outputs, targets)
+    matches = matcher(outputs, targets)
     assert matcher.status.tolist() == [2, 0, 2]
-    assert {3, 4, 5} < set(found[0][0].tolist()) and sorted(found[0][1].tolist()) == [0, 1, 2, 3]
-    assert [part.tolist() for part in found[1]] == [[], []]
-    assert found[2][0].tolist() == list(range(6)) and len(set(found[2][1].tolist())) == 6
-    assert all((part >= 0).all() for pair in found for part in pair)
+    assert {3, 4, 5} < set(matches[0][0].tolist()) and sorted(matches[0][1].tolist()) == [0, 1, 2, 3]
+    assert [part.tolist() for part in matches[1]] == [[], []]
+    assert matches[2][0].tolist() == list(range(6)) and len(set(matches[2][1].tolist())) == 6
+    assert all((part >= 0).all() for pair in matches for part in pair)
 
 
-def test_an_image_of_nothing_but_nan_is_matched_to_valid_indices(scene):
+def test_matcher_all_nan_boxes_give_valid_indices(scene):
     outputs, targets = scene
     outputs["pred_boxes"][:] = torch.nan
     matcher = HungarianMatcher()
-    for (queries, chosen), target in zip(matcher(outputs, targets), targets, strict=True):
+    for (queries, target_indices), target in zip(matcher(outputs, targets), targets, strict=True):
         n = min(6, len(target["labels"]))
         assert sorted(set(queries.tolist()) & set(range(6))) == queries.tolist() and len(queries) == n
-        assert len(set(chosen.tolist()) & set(range(len(target["labels"])))) == n
+        assert len(set(target_indices.tolist()) & set(range(len(target["labels"])))) == n
     assert matcher.status.tolist() == [2, 0, 2]
 
 
-def test_a_broken_target_leaves_the_others_their_queries(scene):
+def test_matcher_nan_target_keeps_other_matches(scene):
     outputs, targets = scene
     matcher = HungarianMatcher(0, 1, 1)
     targets[0]["boxes"][1] = torch.nan
-    found = matcher(outputs, targets)[0]
+    matches = matcher(outputs, targets)[0]
     rest = [dict(targets[0], boxes=targets[0]["boxes"][[0, 2, 3]])]
-    alone = matcher({"pred_boxes": outputs["pred_boxes"][:1]}, rest)[0]
-    partner = dict(zip(found[1].tolist(), found[0].tolist(), strict=True))
-    assert [partner[target] for target in (0, 2, 3)] == alone[0][alone[1].argsort()].tolist() and 1 in partner
+    without_nan = matcher({"pred_boxes": outputs["pred_boxes"][:1]}, rest)[0]
+    partner = dict(zip(matches[1].tolist(), matches[0].tolist(), strict=True))
+    assert [partner[i] for i in (0, 2, 3)] == without_nan[0][without_nan[1].argsort()].tolist() and 1 in partner
 
 
 @pytest.mark.parametrize("size", [0.0, 1e-8, 1.0, 1e20])
-def test_equal_and_extreme_costs_lose_to_no_broken_one(size):
+def test_matcher_equal_or_extreme_costs_precede_nonfinite(size):
     predicted = torch.full((1, 40, 4), size)
     predicted[0, :20, 0] = torch.nan
     matcher = HungarianMatcher(0, 1, 0)
@@ -188,12 +188,12 @@ def test_equal_and_extreme_costs_lose_to_no_broken_one(size):
     assert queries.tolist() == list(range(20, 40)) and matcher.status.tolist() == [1]
 
 
-def test_raise_names_the_image_and_what_is_broken(scene):
+def test_matcher_raise_names_image_and_nonfinite_input(scene):
     outputs, targets = scene
     matcher = HungarianMatcher(nonfinite="raise")
     expected = HungarianMatcher()(outputs, targets)
-    for found, wanted in zip(matcher(outputs, targets), expected, strict=True):
-        assert torch.equal(found[0], wanted[0]) and torch.equal(found[1], wanted[1])
+    for pair, expected_pair in zip(matcher(outputs, targets), expected, strict=True):
+        assert torch.equal(pair[0], expected_pair[0]) and torch.equal(pair[1], expected_pair[1])
     outputs["pred_boxes"][1] = torch.nan  # no targets, no cost
     matcher(outputs, targets)
     outputs["pred_boxes"][2, 3, 1] = torch.nan
@@ -237,21 +237,23 @@ def test_raise_names_the_image_and_what_is_broken(scene):
         ),
     ],
 )
-def test_bad_input(scene, change, message):
+def test_matcher_invalid_input_raises(scene, change, message):
     change(*scene)
     with pytest.raises(ValueError) as error:
         HungarianMatcher()(*scene)
     assert str(error.value) == message
 
 
-def test_labels_of_one_byte(scene):
+def test_matcher_uint8_labels_equal_int64(scene):
     outputs, targets = scene
-    small = [target | {"labels": target["labels"].to(torch.uint8)} for target in targets]
-    for found, wanted in zip(HungarianMatcher()(outputs, small), HungarianMatcher()(outputs, targets), strict=True):
-        assert torch.equal(found[0], wanted[0]) and torch.equal(found[1], wanted[1])
+    narrow = [target | {"labels": target["labels"].to(torch.uint8)} for target in targets]
+    for pair, expected_pair in zip(
+        HungarianMatcher()(outputs, narrow), HungarianMatcher()(outputs, targets), strict=True
+    ):
+        assert torch.equal(pair[0], expected_pair[0]) and torch.equal(pair[1], expected_pair[1])
 
 
-def test_what_is_no_dict(scene):
+def test_matcher_other_containers_raise_type_error(scene):
     outputs, targets = scene
     with pytest.raises(TypeError, match="outputs: got a list, wanted a dict such as"):
         HungarianMatcher()(list(outputs.values()), targets)
@@ -261,7 +263,7 @@ def test_what_is_no_dict(scene):
         HungarianMatcher()(outputs, None)
 
 
-def test_bad_options():
+def test_matcher_invalid_options_raise():
     with pytest.raises(ValueError, match="cost_bbox: got '1', wanted a finite number"):
         HungarianMatcher(cost_bbox="1")
     with pytest.raises(ValueError, match="got weights 0 for all of cost_class, cost_bbox"):
@@ -298,7 +300,7 @@ def assert_equal_pairs(pairs, expected):
 
 @pytest.fixture
 def decoder(scene):
-    """Outputs of four layers, and the targets."""
+    """Return the outputs of four layers, and the targets."""
     outputs, targets = scene
     others = [{name: tensor + torch.randn(3, 1, *tensor.shape[2:]) for name, tensor in outputs.items()} for _ in "abc"]
     return [outputs, *others], targets
@@ -306,43 +308,45 @@ def decoder(scene):
 
 @pytest.mark.parametrize("class_cost", ["softmax", "focal"])
 @pytest.mark.parametrize("weights", [(1, 5, 2, 0, 0), (0, 1, 0, 0, 0), (1, 2, 3, 4, 5)])
-def test_layers_in_a_list_equal_calls_one_by_one(decoder, weights, class_cost):
+def test_layers_list_equals_separate_calls(decoder, weights, class_cost):
     (final, *others), targets = decoder
     matcher = HungarianMatcher(*weights, class_cost=class_cost, num_points=7)
-    one_by_one, together = torch.Generator().manual_seed(1), torch.Generator().manual_seed(1)
-    expected = [matcher(layer, targets, one_by_one) for layer in (final, *others)]
-    found = matcher.layers(final | {"aux_outputs": others, "dn_meta": {}}, targets, together)
-    assert len(found) == 4 and matcher.status.shape == (4, 3)
-    for layer, wanted in zip(found, expected, strict=True):
-        assert_equal_pairs(layer, wanted)
+    for_calls, for_layers = torch.Generator().manual_seed(1), torch.Generator().manual_seed(1)
+    expected = [matcher(layer, targets, for_calls) for layer in (final, *others)]
+    matches = matcher.layers(final | {"aux_outputs": others, "dn_meta": {}}, targets, for_layers)
+    assert len(matches) == 4 and matcher.status.shape == (4, 3)
+    for layer, expected_pairs in zip(matches, expected, strict=True):
+        assert_equal_pairs(layer, expected_pairs)
 
 
-def test_layers_in_one_tensor_answer_the_final_one_first(decoder):
+def test_layers_stacked_tensor_returns_final_layer_first(decoder):
     (final, *others), targets = decoder
     stacked = {name: torch.stack([layer[name] for layer in (*others, final)]) for name in final}
     matcher = HungarianMatcher(1, 5, 2, 1, 1, num_points=None)
     expected = matcher.layers(final | {"aux_outputs": others}, targets)
-    for found, wanted in zip(matcher.layers(stacked | {"aux_outputs": None}, targets), expected, strict=True):
-        assert_equal_pairs(found, wanted)
+    for layer_pairs, expected_pairs in zip(
+        matcher.layers(stacked | {"aux_outputs": None}, targets), expected, strict=True
+    ):
+        assert_equal_pairs(layer_pairs, expected_pairs)
 
 
-def test_layers_of_one_layer_are_a_list_of_one(scene):
+def test_layers_single_layer_returns_list_of_one(scene):
     outputs, targets = scene
-    (found,) = HungarianMatcher().layers(outputs, targets)
-    assert_equal_pairs(found, HungarianMatcher()(outputs, targets))
+    (matches,) = HungarianMatcher().layers(outputs, targets)
+    assert_equal_pairs(matches, HungarianMatcher()(outputs, targets))
     assert HungarianMatcher(1, 0, 0).layers({"pred_logits": torch.zeros(2, 0, 3, 2)}, []) == [[], []]
 
 
-def test_layers_broken_query_loses_in_its_layer_alone(decoder):
+def test_layers_nonfinite_query_is_avoided_in_its_layer(decoder):
     (final, *others), targets = decoder
     matcher = HungarianMatcher()
     before = matcher.layers(final | {"aux_outputs": others}, targets)
     others[1]["pred_boxes"][0, 2] = torch.nan
-    found = matcher.layers(final | {"aux_outputs": others}, targets)
+    matches = matcher.layers(final | {"aux_outputs": others}, targets)
     assert matcher.status.tolist() == [[0, 0, 0], [0, 0, 0], [1, 0, 0], [0, 0, 0]]
-    assert 2 not in found[2][0][0].tolist()
+    assert 2 not in matches[2][0][0].tolist()
     for layer in (0, 1, 3):
-        assert_equal_pairs(found[layer], before[layer])
+        assert_equal_pairs(matches[layer], before[layer])
     with pytest.raises(ValueError, match="layer 2 of the result, image 0: got a cost that is no finite number for"):
         HungarianMatcher(nonfinite="raise").layers(final | {"aux_outputs": others}, targets)
 
@@ -370,7 +374,7 @@ def test_layers_bad_list_is_named(scene, others, error, message):
     assert str(raised.value) == message
 
 
-def test_layers_of_different_numbers_are_refused(scene):
+def test_layers_different_counts_raise(scene):
     outputs, targets = scene
     stacked = {name: tensor.expand(4, *tensor.shape) for name, tensor in outputs.items()}
     with pytest.raises(ValueError, match=r"got \{'pred_logits': 4, 'pred_boxes': 2\} layers, wanted as many of each"):
@@ -379,7 +383,7 @@ def test_layers_of_different_numbers_are_refused(scene):
         HungarianMatcher().layers(stacked | {"pred_boxes": outputs["pred_boxes"]}, targets)
 
 
-def test_pairs_are_what_scipy_returns():
+def test_pairs_of_matrix_equal_scipy():
     cost = torch.rand(5, 7, dtype=torch.float64)
     for matrix in (cost, cost.mT):
         rows, columns = pairs(linear_sum_assignment(matrix))
@@ -389,8 +393,8 @@ def test_pairs_are_what_scipy_returns():
         pairs(linear_sum_assignment(torch.rand(2, 5, 7)))
 
 
-def test_module_holds_the_options():
+def test_module_options_equal_function():
     cost = torch.rand(4, 3, 3)
-    solved = LinearAssignment(maximize=True)(cost, row_lengths=torch.tensor([3, 2, 1, 0]))
+    assignment = LinearAssignment(maximize=True)(cost, row_lengths=torch.tensor([3, 2, 1, 0]))
     expected = linear_sum_assignment(cost, maximize=True, row_lengths=torch.tensor([3, 2, 1, 0]))
-    assert all(torch.equal(a, b) for a, b in zip(solved, expected, strict=True))
+    assert all(torch.equal(a, b) for a, b in zip(assignment, expected, strict=True))

@@ -1,4 +1,4 @@
-"""Every option, alone and together, against brute force and the certificate, for every kernel."""
+"""Every option, single and combined, against brute force and the certificate, for every kernel."""
 
 import math
 
@@ -48,15 +48,15 @@ def problems(draw: st.DrawFn, largest: int = 4) -> Problem:
 @pytest.mark.parametrize("kernel", KERNELS)
 @SETTINGS
 @given(problem=problems())
-def test_brute_force(kernel: str, problem: Problem) -> None:
+def test_solver_random_options_equal_brute_force(kernel: str, problem: Problem) -> None:
     result, best = problem.solve(kernel), brute_force(problem)
     if best == math.inf:
         assert result.status == 1
         assert (result.col_of_row == -1).all() and (result.row_of_col == -1).all()
-        assert not result.row_dual.any() and not result.col_dual.any() and not result.chosen.any()
+        assert not result.row_dual.any() and not result.col_dual.any() and not result.selected.any()
         return
     certify(problem, result)
-    cost, _, unmatched = problem.minimised()
+    cost, _, unmatched = problem.minimized()
     scale = max([0.0, *cost[cost.isfinite()].abs().tolist(), abs(unmatched) if unmatched < math.inf else 0])
     assert value(problem, result) == pytest.approx(best, rel=0, abs=32 * torch.finfo(problem.cost.dtype).eps * scale)
 
@@ -71,7 +71,7 @@ def test_lanes_equal_the_scalar_path_bit_for_bit(problem: Problem) -> None:
 
 @SETTINGS
 @given(problem=problems(largest=20))
-def test_reference_has_the_same_value(problem: Problem) -> None:
+def test_reference_random_options_have_equal_value(problem: Problem) -> None:
     ours, reference = problem.solve("op"), problem.solve("reference")
     assert ours.status == reference.status
     if ours.status == 0:
@@ -80,7 +80,7 @@ def test_reference_has_the_same_value(problem: Problem) -> None:
 
 
 @pytest.mark.parametrize("kernel", [name for name in KERNELS if name != "reference"])
-def test_work_limit(kernel: str) -> None:
+def test_kernels_work_limit_stops_early(kernel: str) -> None:
     cost = torch.arange(1.0, 31).outer(torch.arange(1.0, 31))
     done = KERNELS[kernel](cost, False)
     assert done[4] == 0
@@ -95,7 +95,7 @@ def test_work_limit(kernel: str) -> None:
 @pytest.mark.parametrize(
     "options", [{}, {"col_capacity": [2, 2, 2]}, {"col_capacity": [0, 1, 1]}, {"unmatched_cost": 0.0}]
 )
-def test_nan_and_minus_infinity_are_found_anywhere(kernel: str, bad: float, options: dict) -> None:
+def test_kernels_nan_or_minus_infinity_reports_invalid(kernel: str, bad: float, options: dict) -> None:
     options = {
         name: torch.tensor(option).expand(9, *torch.tensor(option).shape).contiguous()
         for name, option in options.items()
@@ -106,29 +106,29 @@ def test_nan_and_minus_infinity_are_found_anywhere(kernel: str, bad: float, opti
     cost[:, 0] = math.inf  # invalid goes before infeasible
     cost[:, 1, 2] = bad
     assert (KERNELS[kernel](cost, False, **options)[4] == 2).all()
-    allowed = ~(cost.isnan() | (cost == -math.inf))  # what is masked is not read
+    allowed = ~(cost.isnan() | (cost == -math.inf))  # masked entries are not read
     allowed[:, :, 0] = True
     cost[:, :, 0] = 1
     assert (KERNELS[kernel](cost[:, 1:], False, mask=allowed[:, 1:], unmatched_cost=torch.ones(9))[4] == 0).all()
 
 
-def test_hand_worked() -> None:
+def test_options_worked_example_matches_by_hand() -> None:
     cost = torch.tensor([[1.0, 5.0], [2.0, 9.0], [4.0, 3.0]])
     assert linear_sum_assignment(cost).col_of_row.tolist() == [0, -1, 1]
     shared = linear_sum_assignment(cost, col_capacity=torch.tensor([2, 1]))
     assert shared.col_of_row.tolist() == [0, 0, 1] and shared.row_of_col.tolist() == [0, 2] and shared.cost == 6
-    kept = linear_sum_assignment(cost, unmatched_cost=1.5)
-    assert kept.col_of_row.tolist() == [0, -1, -1] and kept.cost == 1
+    selective = linear_sum_assignment(cost, unmatched_cost=1.5)
+    assert selective.col_of_row.tolist() == [0, -1, -1] and selective.cost == 1
     mask = torch.tensor([[False, True], [True, True], [True, True]])
     assert linear_sum_assignment(cost, mask=mask).cost == 5
     best = linear_sum_assignment(cost, maximize=True, unmatched_cost=4.5)
     assert best.col_of_row.tolist() == [-1, 1, -1] and best.cost == 9
 
 
-def test_unmatched_cost_per_problem_and_as_a_number() -> None:
+def test_unmatched_cost_tensor_or_scalar_is_supported() -> None:
     cost = torch.tensor([[1.0, 4.0], [4.0, 4.0]]).expand(3, 2, 2)
-    each = linear_sum_assignment(cost, unmatched_cost=torch.tensor([0.5, 2.0, torch.inf]))
-    assert each.col_of_row.tolist() == [[-1, -1], [0, -1], [0, 1]] and each.cost.tolist() == [0, 1, 5]
+    assignment = linear_sum_assignment(cost, unmatched_cost=torch.tensor([0.5, 2.0, torch.inf]))
+    assert assignment.col_of_row.tolist() == [[-1, -1], [0, -1], [0, 1]] and assignment.cost.tolist() == [0, 1, 5]
     assert linear_sum_assignment(cost, unmatched_cost=2).col_of_row.tolist() == [[0, -1]] * 3
 
 
@@ -137,18 +137,18 @@ def test_options_with_lengths_ignore_the_padding() -> None:
     cost, mask = torch.rand(6, 5, 7, dtype=torch.float64), torch.rand(6, 5, 7) < 0.8
     capacity = torch.randint(0, 3, (6, 7))
     rows, cols = torch.tensor([5, 3, 4, 0, 5, 2]), torch.tensor([7, 7, 3, 4, 0, 6])
-    inside = (torch.arange(5) < rows[:, None])[:, :, None] & (torch.arange(7) < cols[:, None])[:, None]
+    valid = (torch.arange(5) < rows[:, None])[:, :, None] & (torch.arange(7) < cols[:, None])[:, None]
     options = {"row_lengths": rows, "col_lengths": cols, "unmatched_cost": 0.4}
     clean = linear_sum_assignment(cost, mask=mask, col_capacity=capacity, **options)
-    garbage = cost.where(inside, torch.nan), mask | ~inside, capacity.where(torch.arange(7) < cols[:, None], -5)
+    garbage = cost.where(valid, torch.nan), mask | ~valid, capacity.where(torch.arange(7) < cols[:, None], -5)
     dirty = linear_sum_assignment(garbage[0], mask=garbage[1], col_capacity=garbage[2], **options)
     for left, right in zip(clean, dirty, strict=True):
         assert torch.equal(left, right)
     for k in range(6):
         r, c = int(rows[k]), int(cols[k])
-        one = Problem(cost[k, :r, :c], False, mask[k, :r, :c], capacity[k, :c], 0.4)
-        certify(one, one.solve("op"))
-        assert torch.equal(one.solve("op").col_of_row, clean.col_of_row[k, :r])
+        problem = Problem(cost[k, :r, :c], False, mask[k, :r, :c], capacity[k, :c], 0.4)
+        certify(problem, problem.solve("op"))
+        assert torch.equal(problem.solve("op").col_of_row, clean.col_of_row[k, :r])
 
 
 ONES = torch.ones(2, 3, 4)
@@ -180,13 +180,13 @@ ONES = torch.ones(2, 3, 4)
         ),
     ],
 )
-def test_messages(options: dict, message: str) -> None:
+def test_options_invalid_values_raise(options: dict, message: str) -> None:
     with pytest.raises(ValueError) as error:
         linear_sum_assignment(ONES, **options)
     assert str(error.value) == message
 
 
-def test_devices_are_compared() -> None:
+def test_options_other_device_raises() -> None:
     with pytest.raises(ValueError) as error:
         linear_sum_assignment(ONES, mask=torch.ones(2, 3, 4, dtype=torch.bool, device="meta"))
     assert str(error.value) == "devices differ: cost on cpu, mask on meta; move them with .to(device)"
@@ -199,9 +199,9 @@ def test_opcheck_with_all_options() -> None:
     torch.library.opcheck(torch.ops.tensormetrics.lsa, arguments)
 
 
-def test_gradient_reaches_the_chosen_entries() -> None:
+def test_gradient_with_options_selects_matched_entries() -> None:
     cost = torch.rand(3, 4, 5, dtype=torch.float64, requires_grad=True)
     result = linear_sum_assignment(cost, unmatched_cost=0.2)
     result.cost.sum().backward()
-    wanted: Tensor = torch.nn.functional.one_hot(result.col_of_row + 1, 6)[..., 1:].double()
-    assert torch.equal(cost.grad, wanted)
+    expected: Tensor = torch.nn.functional.one_hot(result.col_of_row + 1, 6)[..., 1:].double()
+    assert torch.equal(cost.grad, expected)

@@ -10,8 +10,8 @@ from tensormetrics import _native
 from tensormetrics.assignment import Assignment, _reference, linear_sum_assignment
 
 
-def one(assignment: Assignment, index: tuple[int, ...], rows: int, cols: int) -> Assignment:
-    """One problem of a batch, without its padding."""
+def without_padding(assignment: Assignment, index: tuple[int, ...], rows: int, cols: int) -> Assignment:
+    """Return one problem of a batch, without its padding."""
     a = Assignment(*(field[index] for field in assignment))
     return a._replace(
         col_of_row=a.col_of_row[:rows],
@@ -23,46 +23,46 @@ def one(assignment: Assignment, index: tuple[int, ...], rows: int, cols: int) ->
 
 def assert_optimal(cost: Tensor, a: Assignment, maximize: bool = False) -> None:
     cost, a = cost.cpu(), Assignment(*(field.cpu() for field in a))
-    chosen = torch.tensor([row[j] if j >= 0 else 0 for row, j in zip(cost, a.col_of_row, strict=True)]).to(cost)
+    selected = torch.tensor([row[j] if j >= 0 else 0 for row, j in zip(cost, a.col_of_row, strict=True)]).to(cost)
     fields = {name: getattr(a, name) for name in Result._fields if hasattr(a, name)}
-    certify(Problem(cost, maximize), Result(**fields, chosen=chosen, scans=torch.tensor(0)))
-    assert float(a.cost) == pytest.approx(float(chosen.double().sum()), rel=1e-12, abs=1e-300)
+    certify(Problem(cost, maximize), Result(**fields, selected=selected, scans=torch.tensor(0)))
+    assert float(a.cost) == pytest.approx(float(selected.double().sum()), rel=1e-12, abs=1e-300)
 
 
 @pytest.mark.parametrize("maximize", [False, True])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("shape", [(1, 1), (2, 2), (3, 5), (5, 3), (4, 4)])
-def test_equals_brute_force(shape, dtype, maximize, device):
+def test_solver_small_problems_equal_brute_force(shape, dtype, maximize, device):
     ties = torch.randint(0, 4, (10, *shape)).to(dtype)
     for cost in (torch.randn(10, *shape, dtype=dtype), ties, torch.full((1, *shape), -3.0, dtype=dtype)):
-        solved = linear_sum_assignment(cost.to(device), maximize=maximize)
+        assignment = linear_sum_assignment(cost.to(device), maximize=maximize)
         for i, matrix in enumerate(cost):
-            a = one(solved, (i,), *shape)
+            a = without_padding(assignment, (i,), *shape)
             assert_optimal(matrix.to(device), a, maximize)
-            least = brute_force(Problem(matrix, maximize))
-            assert float(a.cost) == pytest.approx(-least if maximize else least, rel=1e-6, abs=1e-6)
+            optimum = brute_force(Problem(matrix, maximize))
+            assert float(a.cost) == pytest.approx(-optimum if maximize else optimum, rel=1e-6, abs=1e-6)
 
 
-def test_equals_scipy_on_1000_ragged_problems(device):
+def test_solver_ragged_batch_equals_scipy(device):
     cost = torch.rand(1000, 12, 15, dtype=torch.float64)
     cost[::2] = (4 * cost[::2]).floor()  # every other one full of ties
     r, c = torch.randint(0, 13, (1000,)), torch.randint(0, 16, (1000,))
-    solved = linear_sum_assignment(cost.to(device), row_lengths=r.to(device), col_lengths=c.to(device))
+    assignment = linear_sum_assignment(cost.to(device), row_lengths=r.to(device), col_lengths=c.to(device))
     for i in range(1000):
         matrix = cost[i, : r[i], : c[i]]
         rows, columns = scipy.optimize.linear_sum_assignment(matrix.numpy())
-        assert float(solved.cost[i]) == pytest.approx(float(matrix[rows, columns].sum()), rel=1e-12)
-        assert_optimal(matrix.to(device), one(solved, (i,), int(r[i]), int(c[i])))
-        assert (solved.col_of_row[i, r[i] :] == -1).all() and (solved.row_of_col[i, c[i] :] == -1).all()
+        assert float(assignment.cost[i]) == pytest.approx(float(matrix[rows, columns].sum()), rel=1e-12)
+        assert_optimal(matrix.to(device), without_padding(assignment, (i,), int(r[i]), int(c[i])))
+        assert (assignment.col_of_row[i, r[i] :] == -1).all() and (assignment.row_of_col[i, c[i] :] == -1).all()
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize(
     "shape", [(40, 9, 9), (40, 5, 40), (40, 40, 5), (3, 70, 70), (2, 3, 8, 6), (0, 3, 3), (2, 0, 3)]
 )
-def test_emulated_lanes_are_the_kernel_bit_for_bit_and_the_reference_in_value(shape, dtype):
-    *lead, rows, cols = shape
-    lengths = torch.randint(0, rows + 1, lead), torch.randint(0, cols + 1, lead)
+def test_solver_emulated_lanes_equal_kernel_bit_for_bit(shape, dtype):
+    *batch_shape, rows, cols = shape
+    lengths = torch.randint(0, rows + 1, batch_shape), torch.randint(0, cols + 1, batch_shape)
     for cost in (torch.randn(shape, dtype=dtype), torch.randint(0, 3, shape).to(dtype)):
         forbidden = cost.masked_fill(cost > 1.5, torch.inf)
         for arguments in ((forbidden, False), (-forbidden, True), (forbidden, False, *lengths)):
@@ -70,10 +70,10 @@ def test_emulated_lanes_are_the_kernel_bit_for_bit_and_the_reference_in_value(sh
             assert all(torch.equal(a, b) for team in lanes for a, b in zip(op, team, strict=True))
             assert all(a.shape == b.shape and a.dtype == b.dtype for a, b in zip(op, reference, strict=True))
             assert torch.equal(op.status, reference.status)
-            torch.testing.assert_close(op.chosen.sum(-1), reference.chosen.sum(-1), rtol=1e-5, atol=1e-5)
+            torch.testing.assert_close(op.selected.sum(-1), reference.selected.sum(-1), rtol=1e-5, atol=1e-5)
 
 
-def test_hand_worked(device):
+def test_solver_worked_example_matches_by_hand(device):
     cost = torch.tensor([[4, 1, 3], [2, 0, 5], [3, 2, 2]], device=device)
     a = linear_sum_assignment(cost)
     assert a.col_of_row.tolist() == [1, 0, 2] and a.row_of_col.tolist() == [1, 0, 2]
@@ -81,14 +81,14 @@ def test_hand_worked(device):
     assert float(linear_sum_assignment(cost, maximize=True).cost) == 4 + 5 + 2
 
 
-def test_forbidden_pairs_are_avoided_at_any_price(device):
+def test_solver_forbidden_pairs_are_avoided(device):
     cost = torch.tensor([[0.0, torch.inf], [0.0, 1e30]], device=device)
     assert linear_sum_assignment(cost).col_of_row.tolist() == [0, 1]
     assert linear_sum_assignment(-cost, maximize=True).col_of_row.tolist() == [0, 1]
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.int8, torch.int32, torch.int64, torch.uint8])
-def test_other_dtypes_are_widened(dtype, device):
+def test_solver_other_dtypes_are_widened(dtype, device):
     cost = torch.randint(0, 50, (20, 6, 6), device=device)
     expected = linear_sum_assignment(cost.double())
     a = linear_sum_assignment(cost.to(dtype))
@@ -101,7 +101,7 @@ def test_integers_above_2_24_do_not_collide(device):
     assert float(linear_sum_assignment(cost, maximize=True).cost) == 2**25 + 1
 
 
-def test_strided_input_is_read_in_place(device):
+def test_solver_strided_input_equals_contiguous(device):
     base = torch.randn(7, 9, 4, 3, device=device)
     for cost in (base.permute(3, 2, 0, 1), base.mT, base[::2, 1:, ::2], base[:, :, :1].expand(7, 9, 4, 3)):
         for a, b in zip(linear_sum_assignment(cost), linear_sum_assignment(cost.clone().contiguous()), strict=True):
@@ -112,11 +112,11 @@ def test_cost_is_differentiable():
     cost = torch.rand(3, 4, 5, requires_grad=True)
     a = linear_sum_assignment(cost)
     a.cost.sum().backward()
-    chosen = torch.zeros(3, 4, 5).scatter_(2, a.col_of_row[..., None], 1.0)
-    assert torch.equal(cost.grad, chosen)
+    selected = torch.zeros(3, 4, 5).scatter_(2, a.col_of_row[..., None], 1.0)
+    assert torch.equal(cost.grad, selected)
 
 
-def test_failed_problems_leave_the_others_alone(device):
+def test_solver_failed_problems_do_not_affect_others(device):
     cost = torch.rand(5, 3, 4, device=device)
     cost[1, 2] = torch.inf
     cost[2, 0, 3] = torch.nan
@@ -182,29 +182,29 @@ def test_failed_problems_leave_the_others_alone(device):
         ),
     ],
 )
-def test_bad_input(arguments, message):
+def test_solver_invalid_input_raises(arguments, message):
     with pytest.raises(ValueError) as error:
         linear_sum_assignment(**arguments)
     assert str(error.value) == message
 
 
-def test_sums_beyond_the_largest_number():
+def test_solver_overflowing_sum_raises():
     cost = torch.full((2, 3, 3), 1e308, dtype=torch.float64)
     cost[0] = 1
-    found = linear_sum_assignment(cost, check=False)
-    assert found.cost.tolist() == [3, math.inf]
+    assignment = linear_sum_assignment(cost, check=False)
+    assert assignment.cost.tolist() == [3, math.inf]
     with pytest.raises(ValueError, match="cost: got entries whose sum is beyond the largest float64; divide them"):
         linear_sum_assignment(cost)
 
 
-def test_the_reference_takes_free_columns_first():
-    """Where all costs are equal each row finds a free column in one scan; the lowest column would be taken already."""
+def test_reference_equal_costs_need_one_scan_per_row():
+    """With equal costs each row finds a free column in one scan, although the lowest column is matched already."""
     for rows, columns in ((6, 6), (3, 7)):
         col_of_row, *_, scans = _reference.lsa(torch.zeros(2, rows, columns), False)
         assert scans.tolist() == [rows, rows] and col_of_row.tolist() == [list(range(rows))] * 2
 
 
-def test_operator_contract(device):
+def test_lsa_operator_passes_opcheck(device):
     lengths = torch.tensor([3, 2], device=device)
     for arguments in (
         (torch.rand(2, 3, 4, device=device), False),
@@ -213,26 +213,26 @@ def test_operator_contract(device):
         torch.library.opcheck(torch.ops.tensormetrics.lsa.default, arguments)
 
 
-def test_compiles_without_a_graph_break(device):
+def test_solver_compiles_without_graph_break(device):
     cost = torch.rand(8, 6, 5, device=device)
     compiled = torch.compile(lambda x: linear_sum_assignment(x, check=False).cost, fullgraph=True, backend="aot_eager")
     assert torch.equal(compiled(cost), linear_sum_assignment(cost).cost)
 
 
-def test_without_native_code_the_reference_answers_and_says_so_once(recwarn):
+def test_reference_without_native_code_warns_once(recwarn):
     _native.warn_missing.cache_clear()
     cost = torch.rand(4, 3, 3)
     reference = torch._C.DispatchKeySet(torch._C.DispatchKey.CompositeExplicitAutograd)
-    with pytest.warns(RuntimeWarning, match="^linear_sum_assignment: there is no native code for cpu, ") as told:
+    with pytest.warns(RuntimeWarning, match="^linear_sum_assignment: there is no native code for cpu, ") as warnings:
         first = torch.ops.tensormetrics.lsa.default.redispatch(reference, cost, False)
-    assert told[0].filename == __file__
+    assert warnings[0].filename == __file__
     torch.ops.tensormetrics.lsa.default.redispatch(reference, cost, False)
     assert not recwarn.list and torch.equal(first[0], linear_sum_assignment(cost).col_of_row)
 
 
-def test_eight_leading_dimensions_and_no_more(generator):
+def test_solver_more_than_eight_batch_dimensions_raise(generator):
     cost = torch.rand(2, 3, 4, generator=generator)
-    found = linear_sum_assignment(cost.view(*[1] * 7, 2, 3, 4)).col_of_row
-    assert torch.equal(found.view(2, -1), linear_sum_assignment(cost).col_of_row)
+    col_of_row = linear_sum_assignment(cost.view(*[1] * 7, 2, 3, 4)).col_of_row
+    assert torch.equal(col_of_row.view(2, -1), linear_sum_assignment(cost).col_of_row)
     with pytest.raises(RuntimeError, match="cost: got 11 dimensions, wanted at most 10"):
         linear_sum_assignment(cost.view(*[1] * 8, 2, 3, 4))

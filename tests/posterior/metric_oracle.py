@@ -6,7 +6,7 @@ import numpy as np
 
 
 def scores(matrix):
-    """Canonical name -> one value per class, or [one value]; the matrix has no zeros."""
+    """Compute by canonical name one value per class, or [one value]; the matrix must have no zeros."""
     cells = np.asarray(matrix, dtype=np.float64) / np.sum(matrix)
     C = len(cells)
     p, q, tp = cells.sum(1), cells.sum(0), np.diag(cells)
@@ -72,7 +72,7 @@ def scores(matrix):
 
 
 def averages(values, prevalence):
-    """Canonical name -> the average of one value per class."""
+    """Compute by canonical name the average of one value per class."""
     values = [float(x) for x in values]
     negative = min(values) < 0
     return {
@@ -88,7 +88,7 @@ def averages(values, prevalence):
 
 
 def pooled(matrix):
-    """The 2 x 2 matrix of all classes against their rest, added up."""
+    """Sum the 2 x 2 one-versus-rest matrices of all classes."""
     cells = np.asarray(matrix, dtype=np.float64)
     tp, total = np.trace(cells), cells.sum()
     wrong = total - tp

@@ -1,4 +1,4 @@
-"""Known answers, and the draws of one sample at a time in plain Python."""
+"""Golden values, and the draws of one sample at a time in plain Python."""
 
 import json
 import math
@@ -12,13 +12,13 @@ from tensormetrics.uncertainty.engine.philox import philox4x32, philox_key
 GOLDEN = json.loads((Path(__file__).parent / "golden.json").read_text())
 
 
-def numbers(values):
-    """Nested lists in which nan and inf are words -> float64."""
+def as_float64(values):
+    """Convert nested lists, in which nan and inf are strings, to a float64 tensor."""
     return torch.from_numpy(np.array(values, dtype=object).astype(np.float64))
 
 
 def log_gamma(alpha, key, cell, sample):
-    """Marsaglia & Tsang 2000 for one cell of one sample."""
+    """Sample one cell of one sample by the method of Marsaglia & Tsang (2000)."""
     if alpha == 0:
         return -math.inf
     pair, lane = divmod(cell, 2)
@@ -39,30 +39,30 @@ def log_gamma(alpha, key, cell, sample):
     return math.log(d * v) + boost
 
 
-def normalised(log_gammas):
+def normalized(log_gammas):
     peak = max(log_gammas)
     weights = [math.exp(g - peak) if peak > -math.inf else 0.0 for g in log_gammas]
     return [w / sum(weights) if sum(weights) else 0.0 for w in weights]
 
 
 def confusion_matrix(prevalence, cells, sample, name, method="posterior", seed=0):
-    """One drawn matrix (C, C), from concentrations (C) and (C, C): prevalence, right or wrong, wrong as what."""
+    """Sample a matrix (C, C) from concentrations (C,) and (C, C): prevalence, right or wrong, wrong class."""
     C = len(prevalence)
     key = {stream: philox_key(seed, name, method, stream) for stream in ("prevalence", "split", "spread")}
-    phi = normalised([log_gamma(prevalence[i], key["prevalence"], i, sample) for i in range(C)])
+    phi = normalized([log_gamma(prevalence[i], key["prevalence"], i, sample) for i in range(C)])
     matrix = np.zeros((C, C))
     for i in range(C):
         others = [j for j in range(C) if j != i]
         alphas = cells[i][i], sum(cells[i][j] for j in others)
-        right, wrong = normalised([log_gamma(a, key["split"], 2 * i + k, sample) for k, a in enumerate(alphas)])
-        spread = [log_gamma(cells[i][j], key["spread"], i * (C + C % 2) + j, sample) for j in others]
+        right, wrong = normalized([log_gamma(a, key["split"], 2 * i + k, sample) for k, a in enumerate(alphas)])
+        log_gammas = [log_gamma(cells[i][j], key["spread"], i * (C + C % 2) + j, sample) for j in others]
         matrix[i, i] = phi[i] * right
-        matrix[i, others] = [phi[i] * wrong * share for share in normalised(spread)]
+        matrix[i, others] = [phi[i] * wrong * fraction for fraction in normalized(log_gammas)]
     return matrix
 
 
 def sums_of(matrix):
-    """tp, fp, fn, tn of a matrix that sums to 1, cell by cell."""
+    """Sum tp, fp, fn, tn of a matrix that sums to 1, cell by cell."""
     C = len(matrix)
     sums = np.zeros((4, C))
     for c in range(C):

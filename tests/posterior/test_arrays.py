@@ -37,33 +37,33 @@ EXPRESSIONS = {
 
 
 @pytest.mark.parametrize("name", EXPRESSIONS)
-def test_numpy_expressions_stay_on_the_device(name, device):
+def test_arrays_numpy_expressions_stay_on_device(name, device):
     expected = EXPRESSIONS[name](X.double().numpy(), Y.double().numpy())
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        found = EXPRESSIONS[name](as_array(X.double().to(device)), as_array(Y.double().to(device)))
-    assert isinstance(found, ArrayTensor) and found.device.type == device.type
-    np.testing.assert_allclose(np.asarray(found), expected, 1e-12)
+        result = EXPRESSIONS[name](as_array(X.double().to(device)), as_array(Y.double().to(device)))
+    assert isinstance(result, ArrayTensor) and result.device.type == device.type
+    np.testing.assert_allclose(np.asarray(result), expected, 1e-12)
 
 
-def test_dtype_is_kept_and_memory_shared(device):
+def test_as_array_keeps_dtype_and_memory(device):
     x = X.to(device)
     assert as_array(x).data_ptr() == x.data_ptr()
     assert np.sqrt(2 * as_array(x) + np.float64(1)).dtype == torch.float32
 
 
-def test_functions_without_a_twin_warn_once(device, monkeypatch):
+def test_arrays_unsupported_function_warns_once(device, monkeypatch):
     monkeypatch.setattr(arrays, "_computed_on_the_host", set())
     x = as_array(X.to(device))
     with pytest.warns(PosteriorWarning) as caught:
-        found = np.percentile(x, 30, axis=1)
+        result = np.percentile(x, 30, axis=1)
     message = (
         "numpy.percentile has no torch twin for these arguments and computes on the host; "
         "a torch function would stay on the device"
     )
     assert [str(w.message) for w in caught] == [message]
     np.testing.assert_allclose(np.asarray(np.percentile(x, 30, axis=1)), np.percentile(X.numpy(), 30, axis=1), 1e-6)
-    assert isinstance(found, ArrayTensor) and found.device == x.device
+    assert isinstance(result, ArrayTensor) and result.device == x.device
     with pytest.warns(PosteriorWarning, match="numpy.cbrt"):
         np.testing.assert_allclose(np.asarray(np.cbrt(x)), np.cbrt(X.numpy()), 1e-6)
     with pytest.warns(PosteriorWarning, match="numpy.add"):

@@ -16,24 +16,24 @@ PER_CLASS = [name for name in ORACLE[0] if not get_metric(name).is_multiclass]
 
 
 def average(averaging, values):
-    """An averaging of given values, without dependencies."""
+    """Average values by an averaging without dependencies."""
     _, _, name = f"tpr@{averaging}".partition("@")
     return get_metric(f"tpr@{name}").averaging(torch.tensor([values], dtype=torch.float64)).item()
 
 
 @pytest.mark.parametrize("metric", PER_CLASS)
-def test_every_average_of_every_metric_equals_a_loop(metric, device):
+def test_averages_of_each_metric_equal_a_loop(metric, device):
     matrices = MATRICES.to(device)
     for averaging in averages([1.0], [1.0]):
-        found = get_metric(f"{metric}@{averaging}")(matrices)
+        averaged = get_metric(f"{metric}@{averaging}")(matrices)
         expected = [averages(o[metric], o["prevalence"])[averaging] for o in ORACLE]
-        assert found.shape == (3, 2, 1)
-        np.testing.assert_allclose(found.cpu().flatten(), expected, 1e-9, 1e-12, err_msg=averaging)
-    found = get_metric(f"{metric}@micro")(matrices)
-    np.testing.assert_allclose(found.cpu().flatten(), [o[metric][0] for o in POOLED], 1e-9, 1e-12)
+        assert averaged.shape == (3, 2, 1)
+        np.testing.assert_allclose(averaged.cpu().flatten(), expected, 1e-9, 1e-12, err_msg=averaging)
+    averaged = get_metric(f"{metric}@micro")(matrices)
+    np.testing.assert_allclose(averaged.cpu().flatten(), [o[metric][0] for o in POOLED], 1e-9, 1e-12)
 
 
-def test_every_averaging_is_known():
+def test_averagings_are_all_registered():
     assert {name.partition("+")[0] for name in averages([1.0], [1.0])} | {"micro"} == {a.aliases[0] for a in AVERAGINGS}
     aliases = [alias for averaging in AVERAGINGS for alias in averaging.aliases]
     assert sorted(aliases) == sorted(set(aliases)) and set(aliases) <= AVERAGING_REGISTRY.keys()
@@ -41,7 +41,7 @@ def test_every_averaging_is_known():
         assert len({get_metric(f"tpr@{alias}") for alias in averaging.aliases}) == 1
 
 
-def test_micro_is_accuracy_and_harmonic_is_not_geometric():
+def test_micro_and_harmonic_averages_match_by_hand():
     matrix = MATRICES[0, 0]
     for metric in "f1", "tpr", "ppv":
         torch.testing.assert_close(get_metric(f"{metric}@micro")(matrix), get_metric("acc")(matrix))
@@ -89,11 +89,11 @@ nan, inf = math.nan, math.inf
         ("binary+positive_class=-2", [0.5, nan, 0.25], nan),
     ],
 )
-def test_edges(averaging, values, expected):
+def test_averaging_edge_values_match_by_hand(averaging, values, expected):
     assert average(averaging, values) == pytest.approx(expected, nan_ok=True)
 
 
-def test_weighted_leaves_out_classes_without_truth():
+def test_weighted_average_ignores_classes_without_items():
     never_true = torch.tensor([[3, 1, 0], [0, 0, 0], [1, 2, 5]])
     torch.testing.assert_close(get_metric("tpr@weighted")(never_true), torch.tensor([8 / 12], dtype=torch.float64))
     assert get_metric("tpr@macro")(never_true).isnan()
@@ -101,7 +101,7 @@ def test_weighted_leaves_out_classes_without_truth():
 
 
 @pytest.mark.parametrize("positive_class", [3, -4])
-def test_a_positive_class_that_is_none(positive_class):
+def test_positive_class_out_of_range_raises(positive_class):
     with pytest.raises(ValueError) as error:
         get_metric(f"tpr@binary+positive_class={positive_class}")(torch.eye(3))
     assert str(error.value) == f"positive_class: got {positive_class}, wanted -3 to 2 for 3 classes"

@@ -8,23 +8,23 @@ from known_statistics import KNOWN, X, Y, close
 from tensormetrics.posterior import plot_difference
 from tensormetrics.posterior.comparison.pairwise import _score_interval_width, pairwise_compare
 
-PLAIN, WITH_RANDOM = KNOWN["pairwise"].values()
+WITHOUT_RANDOM, WITH_RANDOM = KNOWN["pairwise"].values()
 NUMBERS = [name for name in WITH_RANDOM if name != "direction"]
 
 
 @pytest.mark.parametrize(
-    ("options", "known"), [({}, PLAIN), ({"min_sig_diff": 0.05, "random_diff": Y - 0.4}, WITH_RANDOM)]
+    ("options", "expected"), [({}, WITHOUT_RANDOM), ({"min_sig_diff": 0.05, "random_diff": Y - 0.4}, WITH_RANDOM)]
 )
-def test_known_answers(options, known, device):
-    found = pairwise_compare(
+def test_pairwise_compare_golden_values_match(options, expected, device):
+    comparison = pairwise_compare(
         (X - Y).to(device), **{k: getattr(v, "to", lambda d, v=v: v)(device) for k, v in options.items()}
     )
-    assert found.direction == known["direction"] and not found.paired
-    for name in known.keys() - {"direction"}:
-        close(getattr(found, name), known[name])
+    assert comparison.direction == expected["direction"] and not comparison.paired
+    for name in expected.keys() - {"direction"}:
+        close(getattr(comparison, name), expected[name])
 
 
-def test_known_widths(device):
+def test_score_interval_width_matches_golden_values(device):
     for key, expected in KNOWN["wilson"].items():
         p, n = (float(part.partition("=")[2]) for part in key.split(","))
         p, n = (torch.tensor(x, dtype=torch.float64, device=device) for x in (p, n))
@@ -34,20 +34,20 @@ def test_known_widths(device):
 
 
 @pytest.mark.parametrize("rope", [None, 0.0, 0.3])
-def test_pairs_equal_a_loop(rope, generator, device):
+def test_pairwise_compare_batch_equals_loop(rope, generator, device):
     diff = torch.randn(401, 6, generator=generator) + torch.linspace(-1, 1, 6)
     diff[:, 2] = 0
     diff[::3, 3] = torch.nan
     diff[5, 4] = torch.inf
     random = torch.randn(401, 6, generator=generator)
     names = [f"a{p}" for p in range(6)], [f"b{p}" for p in range(6)]
-    found = pairwise_compare(diff.to(device), 0.9, rope, random.to(device), torch.zeros(6), *names, "acc")
+    batch = pairwise_compare(diff.to(device), 0.9, rope, random.to(device), torch.zeros(6), *names, "acc")
     for p in range(6):
         single = pairwise_compare(diff[:, p], 0.9, rope, random[:, p], 0.0, f"a{p}", f"b{p}", "acc")
         for name in NUMBERS:
-            close(getattr(found, name)[p], getattr(single, name))
+            close(getattr(batch, name)[p], getattr(single, name))
         for name in "direction", "favours":
-            assert getattr(found, name)[p] == getattr(single, name)
+            assert getattr(batch, name)[p] == getattr(single, name)
         d = diff[:, p].double().numpy()
         d = d[~np.isnan(d)]
         m = rope if rope is not None else 0.1 * d[np.isfinite(d)].std()
@@ -57,7 +57,7 @@ def test_pairs_equal_a_loop(rope, generator, device):
         close(single.p_sig_neg, (d < -m).mean())
 
 
-def test_words(device):
+def test_template_sentence_describes_comparison(device):
     x = X.to(device)
     better = pairwise_compare(x + 1, 0.95, 0.05, x - 0.5, 1.0, "left", "mlp/b", "acc", paired=True)
     assert better.template_sentence() == (
@@ -81,24 +81,24 @@ def test_words(device):
     assert pairwise_compare(x, lhs_name="a", rhs_name="b", higher_is_better=None).favours is None
 
 
-def test_who_is_ahead_is_there_by_name(device):
+def test_direction_probabilities_follow_names(device):
     diff = torch.tensor([-0.2] * 6 + [0.1] * 3 + [0.0] * 1, device=device)
-    found = pairwise_compare(torch.stack([diff, -diff], -1), lhs_name=["b", "a"], rhs_name=["a", "b"])
-    close(found.p_greater, [0.3, 0.6])
-    close(found.p_less, [0.6, 0.3])
-    close(found.p_tie, [0.1, 0.1])
-    close(found.p_direction, [0.6, 0.6])  # the larger one, whoever is ahead
+    comparison = pairwise_compare(torch.stack([diff, -diff], -1), lhs_name=["b", "a"], rhs_name=["a", "b"])
+    close(comparison.p_greater, [0.3, 0.6])
+    close(comparison.p_less, [0.6, 0.3])
+    close(comparison.p_tie, [0.1, 0.1])
+    close(comparison.p_direction, [0.6, 0.6])  # the larger one, whoever is ahead
 
 
-def test_a_region_without_width_is_not_spoken_of(device):
+def test_template_sentence_zero_width_rope_is_omitted(device):
     x = X.to(device)
     text = pairwise_compare(x - x.mean(), 0.95, 0.0, x).template_sentence()
     assert "|difference|" not in text and "odds" not in text and len(text.splitlines()) == 2
 
 
-def test_the_region_is_closed():
-    found = pairwise_compare(torch.tensor([-0.5, -0.25, 0.25, 0.5, 0.75]), min_sig_diff=0.5)
-    close([found.p_sig_neg, found.p_rope, found.p_sig_pos], [0, 0.8, 0.2])
+def test_rope_includes_its_end_points():
+    comparison = pairwise_compare(torch.tensor([-0.5, -0.25, 0.25, 0.5, 0.75]), min_sig_diff=0.5)
+    close([comparison.p_sig_neg, comparison.p_rope, comparison.p_sig_pos], [0, 0.8, 0.2])
 
 
 @pytest.mark.parametrize(
@@ -111,14 +111,14 @@ def test_the_region_is_closed():
         ({"ci_probability": 0}, r"ci_probability: got 0, wanted a number in \(0, 1\]"),
     ],
 )
-def test_errors(options, message):
+def test_pairwise_compare_invalid_options_raise(options, message):
     with pytest.raises(ValueError, match=f"^{message}$"):
         pairwise_compare(X, **options)
 
 
-def test_several_comparisons_are_not_told_as_one():
+def test_template_sentence_of_several_comparisons_raises():
     several = pairwise_compare(torch.stack([X - Y, Y - X], -1), lhs_name=["a", "b"], rhs_name=["b", "a"])
-    for tell in (several.template_sentence, lambda: plot_difference(several)):
+    for describe in (several.template_sentence, lambda: plot_difference(several)):
         with pytest.raises(ValueError) as raised:
-            tell()
+            describe()
         assert str(raised.value) == "got 2 comparisons, wanted one; write get_pairwise_comparison(...)"

@@ -4,8 +4,8 @@ import pickle
 import numpy as np
 import pytest
 import torch
-from posterior_oracle import GOLDEN, numbers
-from torchmetrics import ConfusionMetricCollection
+from posterior_oracle import GOLDEN, as_float64
+from torchmetrics import MetricCollection
 
 from tensormetrics._metric import NoDataError
 from tensormetrics.posterior import (
@@ -19,7 +19,7 @@ from tensormetrics.uncertainty.statistics.samples import equal_tailed
 
 
 def labels_of(counts, device):
-    """preds and target that give a confusion matrix."""
+    """Return preds and target that have these counts as confusion matrix."""
     counts = torch.as_tensor(counts)
     cells = torch.arange(counts.numel()).repeat_interleave(counts.flatten()).to(device)
     return cells % len(counts), cells // len(counts)
@@ -29,7 +29,7 @@ def same(a, b):
     return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
 
 
-def test_known_answers(device):
+def test_confusion_posterior_golden_values_match(device):
     golden = GOLDEN["module"]
     options = {"replicates": golden["num_samples"], "confusion_prior": "perks"}
     metric = ConfusionPosterior(3, ["acc", "f1@macro"], **options).to(device)
@@ -53,11 +53,11 @@ def test_known_answers(device):
     )
     f1 = 2 * sums.tp / (2 * sums.tp + sums.fp + sums.fn)
     for name, draws in ("acc", sums.tp.sum(-1)), ("f1@macro", f1.mean(-1)):
-        expected = numbers(golden["values"][name]["first_draws"])
+        expected = as_float64(golden["values"][name]["first_draws"])
         torch.testing.assert_close(draws[:, 0].cpu(), expected, rtol=1e-9, atol=1e-12)
 
 
-def test_labels_scores_and_shapes_count_alike(device):
+def test_labels_and_scores_of_any_shape_give_equal_counts(device):
     logits, target = torch.randn(2, 5, 4, device=device), torch.randint(0, 4, (2, 5), device=device)
     counts = torch.zeros(4, 4, dtype=torch.int64)
     for row, label in zip(logits.reshape(-1, 4).tolist(), target.flatten().tolist(), strict=True):
@@ -74,7 +74,7 @@ def test_labels_scores_and_shapes_count_alike(device):
         assert metric.counts.tolist() == counts.tolist()
 
 
-def test_ignore_index(device):
+def test_ignore_index_items_are_not_counted(device):
     for ignored in -100, 1, 7:
         metric = ConfusionPosterior(3, ignore_index=ignored).to(device)
         target = torch.tensor([0, ignored, 2, ignored, 0], device=device)
@@ -97,15 +97,15 @@ def test_metrics_do_not_change_each_other(device):
         metric.update(preds, target)
         return metric.compute()
 
-    alone, together = estimates("acc"), estimates("mcc", "acc", "accuracy", "tpr")
+    acc_only, combined = estimates("acc"), estimates("mcc", "acc", "accuracy", "tpr")
     for name in ("acc", "accuracy"):
-        assert same(alone, {f"acc{end}": together[f"{name}{end}"] for end in ("", "/low", "/high")})
+        assert same(acc_only, {f"acc{end}": combined[f"{name}{end}"] for end in ("", "/low", "/high")})
     names = ["mcc", "acc", "accuracy", "tpr"]
-    assert list(together) == [f"{name}{end}" for name in names for end in ("", "/low", "/high")]
-    assert together["tpr/low"].shape == (5,)
-    assert not same(alone, estimates("acc", seed=1)) and not same(alone, estimates("acc", name="other"))
+    assert list(combined) == [f"{name}{end}" for name in names for end in ("", "/low", "/high")]
+    assert combined["tpr/low"].shape == (5,)
+    assert not same(acc_only, estimates("acc", seed=1)) and not same(acc_only, estimates("acc", name="other"))
     narrow = estimates("acc", confidence=0.5)
-    assert alone["acc/low"] < narrow["acc/low"] < narrow["acc/high"] < alone["acc/high"]
+    assert acc_only["acc/low"] < narrow["acc/low"] < narrow["acc/high"] < acc_only["acc/high"]
 
 
 def test_forward_of_one_batch_equals_the_values_of_compute(device):
@@ -115,7 +115,7 @@ def test_forward_of_one_batch_equals_the_values_of_compute(device):
     assert list(values) == list(metric.metrics) and same(values, {name: tensors[name] for name in values})
 
 
-def test_interval_of_few_items_holds_the_observed_score(device):
+def test_interval_of_small_sample_contains_observed_score(device):
     metric = ConfusionPosterior(3, ["acc", "tpr", "mcc"], confusion_prior=50.0, replicates=200, labels=list("abc"))
     metric.to(device).update(*labels_of([[4, 0, 0], [0, 3, 0], [0, 0, 0]], device))
     estimates = metric.interval(confidence=0.9)
@@ -135,7 +135,7 @@ def test_interval_of_few_items_holds_the_observed_score(device):
     assert estimates["tpr"]["c"].low.isfinite() and estimates["tpr"]["c"].high.isfinite()
 
 
-def test_interval_of_items_in_groups_counts_both(device):
+def test_interval_with_groups_counts_items_and_groups(device):
     metric = ConfusionPosterior(2, replicates=50, ignore_index=7, interval="eti").to(device)
     target = torch.tensor([0, 1, 0, 1, 1, 7, 7], device=device)
     metric.update(target % 2, target, groups=torch.tensor([5, 5, 5, 9, 9, 9, 3], device=device))
@@ -144,7 +144,7 @@ def test_interval_of_items_in_groups_counts_both(device):
     assert estimate.effective_groups == pytest.approx(25 / 13)
 
 
-def test_interval_of_batch_counts_items_where_all_matrices_have_as_many(device):
+def test_interval_of_batch_counts_items_if_equal(device):
     for ignored, items in ((None, 4), (1, None)):
         metric = ConfusionPosterior(2, batch_shape=(2,), replicates=50, ignore_index=ignored).to(device)
         labels = torch.tensor([[0, 0, 0, 1], [0, 0, 1, 1]], device=device)
@@ -152,7 +152,7 @@ def test_interval_of_batch_counts_items_where_all_matrices_have_as_many(device):
         assert metric.interval()["acc"].items == metric.interval()["acc"].groups == items
 
 
-def test_forward_gives_the_batch_in_point_values(device):
+def test_forward_returns_point_values_of_batch(device):
     metric = ConfusionPosterior(2, ["acc", "tpr", "f1@macro"]).to(device)
     metric.update(*labels_of([[5, 0], [0, 5]], device))
     values = metric(*labels_of([[1, 1], [0, 2]], device))
@@ -163,7 +163,7 @@ def test_forward_gives_the_batch_in_point_values(device):
     assert metric(empty, empty)["acc"].isnan()
 
 
-def test_what_was_never_seen_stays_possible(device):
+def test_unobserved_cells_keep_positive_probability(device):
     metric = ConfusionPosterior(4, ["acc", "tpr", "mcc"], replicates=1000).to(device)
     metric.update(*labels_of([[9, 0, 0, 0], [0, 9, 0, 0], [0, 0, 0, 0], [0, 0, 0, 0]], device))
     tensors = metric.compute()
@@ -176,32 +176,32 @@ def test_what_was_never_seen_stays_possible(device):
     assert all((x == 1).all() for x in certain.compute().values())
 
 
-def test_a_batch_of_matrices(device):
+def test_batch_shape_equals_separate_metrics(device):
     preds, target = torch.randint(0, 3, (2, 2, 4, 50, 6), device=device)
     options = {"metrics": ["acc", "tpr", "f1@macro", "mae"], "replicates": 200}
     batch = ConfusionPosterior(3, batch_shape=(2, 4), **options).to(device)
     points = batch(preds[:, :, :20], target[:, :, :20])
     batch.update(torch.nn.functional.one_hot(preds[:, :, 20:], 3).movedim(-1, 3).float(), target[:, :, 20:])
-    found = batch.compute()
+    batch_values = batch.compute()
     for i in range(8):
-        alone = ConfusionPosterior(3, name=f"posterior/{i}", **options).to(device)
-        point = alone(preds[i // 4, i % 4, :20], target[i // 4, i % 4, :20])
-        alone.update(preds[i // 4, i % 4, 20:], target[i // 4, i % 4, 20:])
-        assert same(alone.compute(), {name: tensor[i // 4, i % 4] for name, tensor in found.items()})
+        single = ConfusionPosterior(3, name=f"posterior/{i}", **options).to(device)
+        point = single(preds[i // 4, i % 4, :20], target[i // 4, i % 4, :20])
+        single.update(preds[i // 4, i % 4, 20:], target[i // 4, i % 4, 20:])
+        assert same(single.compute(), {name: tensor[i // 4, i % 4] for name, tensor in batch_values.items()})
         for metric in point:
             torch.testing.assert_close(points[metric][i // 4, i % 4], point[metric])
 
 
-def test_labels_of_a_multilabel_task(device):
+def test_batch_shape_supports_multilabel_task(device):
     scores, target = torch.rand(80, 3, device=device), torch.randint(0, 2, (80, 3), device=device)
     metric = ConfusionPosterior(2, "f1", batch_shape=(3,), replicates=100).to(device)
-    found = metric((scores > 0.5).mT, target.mT)["f1"]
+    f1 = metric((scores > 0.5).mT, target.mT)["f1"]
     tp, wrong = ((scores > 0.5) & (target == 1)).sum(0), ((scores > 0.5) != (target == 1)).sum(0)
-    torch.testing.assert_close(found[:, 1], (2 * tp / (2 * tp + wrong)).double())
+    torch.testing.assert_close(f1[:, 1], (2 * tp / (2 * tp + wrong)).double())
     assert metric.compute()["f1"].shape == metric.compute()["f1/low"].shape == (3, 2)
 
 
-def test_intervals_and_dtypes(device):
+def test_intervals_of_each_dtype_match_quantiles(device):
     preds, target = torch.randint(0, 3, (2, 60), device=device)
     for dtype in torch.float32, torch.float64:
         options = {"replicates": 500, "dtype": dtype, "confidence": 0.9}
@@ -223,19 +223,19 @@ def test_intervals_and_dtypes(device):
         assert torch.equal(eti.details["median"], hdi.details["median"]) and not torch.equal(eti.low, hdi.low)
 
 
-def test_methods(device):
+def test_methods_give_expected_intervals(device):
     preds, target = labels_of([[50, 1], [2, 40]], device)
-    found = {}
+    estimates = {}
     for method in "posterior", "prior", "random", "input":
         metric = ConfusionPosterior(2, ["acc", "tpr"], method=method, replicates=4000).to(device)
         point = metric(preds, target)
-        found[method] = metric.interval()["acc"]
-        assert found[method].value == point["acc"] and found[method].method == f"{method} (hdi)"
-    assert found["input"].low == found["input"].high == point["acc"]
-    medians = {method: estimate.details["median"] for method, estimate in found.items()}
+        estimates[method] = metric.interval()["acc"]
+        assert estimates[method].value == point["acc"] and estimates[method].method == f"{method} (hdi)"
+    assert estimates["input"].low == estimates["input"].high == point["acc"]
+    medians = {method: estimate.details["median"] for method, estimate in estimates.items()}
     assert abs(medians["posterior"] - point["acc"]) < 0.02 and abs(medians["prior"] - 0.5) < 0.05
     assert abs(medians["random"] - 0.5) < 0.02
-    assert found["prior"].high - found["prior"].low > 0.8
+    assert estimates["prior"].high - estimates["prior"].low > 0.8
     improper = ConfusionPosterior(2, method="prior", confusion_prior=0).to(device)
     improper.update(preds, target)
     with pytest.raises(ValueError) as error:
@@ -244,25 +244,25 @@ def test_methods(device):
     assert str(error.value) == message
 
 
-def test_equal_tailed_intervals_leave_out_nan(device):
+def test_equal_tailed_ignores_nan_samples(device):
     x = torch.tensor([[3.0, torch.nan, 1, 2], [torch.nan] * 4], device=device)
-    found = torch.stack([*equal_tailed(x, 0.5, dim=1)])
-    assert found[:, 0].tolist() == [2, 1.5, 2.5] and found[:, 1].isnan().all()
+    estimates = torch.stack([*equal_tailed(x, 0.5, dim=1)])
+    assert estimates[:, 0].tolist() == [2, 1.5, 2.5] and estimates[:, 1].isnan().all()
     assert equal_tailed(x[:, :0], dim=1).low.shape == (2,)
 
 
-def test_copies_and_merging(device):
+def test_copies_and_merged_states_equal_full_update(device):
     preds, target = torch.randint(0, 3, (2, 100), device=device)
-    whole, first, second = (ConfusionPosterior(3, "f1", replicates=300).to(device) for _ in range(3))
-    whole.update(preds, target)
+    full, first, second = (ConfusionPosterior(3, "f1", replicates=300).to(device) for _ in range(3))
+    full.update(preds, target)
     first.update(preds[:30], target[:30])
     second.update(preds[30:], target[30:])
     first.merge_state(second)
-    for other in first, copy.deepcopy(whole), pickle.loads(pickle.dumps(whole)):
-        assert same(other.compute(), whole.compute())
+    for other in first, copy.deepcopy(full), pickle.loads(pickle.dumps(full)):
+        assert same(other.compute(), full.compute())
 
 
-def test_another_number_of_classes_is_not_merged():
+def test_merge_state_other_num_classes_raises():
     metrics = [ConfusionPosterior(C) for C in (2, 3)]
     for metric in metrics:
         metric.update(torch.tensor([0, 1]), torch.tensor([0, 0]))
@@ -273,10 +273,8 @@ def test_another_number_of_classes_is_not_merged():
         assert str(error.value) == message and metrics[0].counts.sum() == 2
 
 
-def test_in_a_collection(device):
-    collection = ConfusionMetricCollection({"a": ConfusionPosterior(3), "b": ConfusionPosterior(3, "acc", seed=1)}).to(
-        device
-    )
+def test_confusion_posterior_in_collection_keeps_streams_separate(device):
+    collection = MetricCollection({"a": ConfusionPosterior(3), "b": ConfusionPosterior(3, "acc", seed=1)}).to(device)
     preds, target = torch.randint(0, 3, (2, 50), device=device)
     assert collection(preds, target)["a_acc"] == (preds == target).double().mean()
     collection.update(preds, target)
@@ -293,7 +291,7 @@ def test_in_a_collection(device):
         (torch.tensor([[0.0, torch.nan, 1]]), torch.tensor([0]), "preds: got nan scores, wanted 0 to 2"),
     ],
 )
-def test_values_that_are_no_class(preds, target, message, device):
+def test_update_labels_out_of_range_raise(preds, target, message, device):
     metric = ConfusionPosterior(3).to(device)
     metric.update(*labels_of(torch.eye(3, dtype=torch.int64), device))
     for update in metric.update, metric:
@@ -348,13 +346,13 @@ def test_values_that_are_no_class(preds, target, message, device):
         (torch.zeros(()).long(), torch.zeros(()).long(), "target: got shape (), wanted (N, ...)"),
     ],
 )
-def test_inputs_of_the_wrong_kind(preds, target, message):
+def test_update_invalid_inputs_raise(preds, target, message):
     with pytest.raises(ValueError) as error:
         ConfusionPosterior(3).update(preds, target)
     assert str(error.value) == message
 
 
-def test_a_batch_of_another_shape():
+def test_update_other_batch_shape_raises():
     with pytest.raises(ValueError) as error:
         ConfusionPosterior(3, batch_shape=(2,)).update(torch.zeros(3, 4).long(), torch.zeros(3, 4).long())
     assert str(error.value) == "target: got shape (3, 4), wanted (2, N, ...)"
@@ -391,19 +389,19 @@ def test_a_batch_of_another_shape():
         ),
     ],
 )
-def test_options_out_of_range(options, message):
+def test_confusion_posterior_invalid_options_raise(options, message):
     with pytest.raises(ValueError) as error:
         ConfusionPosterior(**{"num_classes": 3, **options})
     assert str(error.value) == message
 
 
-def test_a_root_quantity_is_not_reported():
+def test_root_quantity_as_metric_raises():
     with pytest.raises(TypeError) as error:
         ConfusionPosterior(3, ["acc", "p_pred"])
     assert str(error.value) == "'p_pred' is a root quantity, not a metric: it can be sampled but not reported"
 
 
-def test_plot_posterior(device):
+def test_plot_posterior_draws_each_class(device):
     Figure = pytest.importorskip("matplotlib.figure").Figure
     metric = ConfusionPosterior(3, ["acc", "tpr"], replicates=300, batch_shape=(2,)).to(device)
     preds, target = torch.randint(0, 3, (2, 2, 60), device=device)
@@ -417,9 +415,9 @@ def test_plot_posterior(device):
         lines = [tuple(line.get_xdata()) for line in ax.lines]
         assert (float(medians.flatten()[k]),) * 2 in lines and (float(points.flatten()[k]),) in lines
     single = Figure().subplots()
-    alone = ConfusionPosterior(3, replicates=300).to(device)
-    alone.update(preds[0], target[0])
-    assert alone.plot_posterior(ax=single) is single.figure and single.get_ylabel() == "acc"
+    unbatched = ConfusionPosterior(3, replicates=300).to(device)
+    unbatched.update(preds[0], target[0])
+    assert unbatched.plot_posterior(ax=single) is single.figure and single.get_ylabel() == "acc"
     with pytest.raises(ValueError, match="^metric: got 'mcc', wanted one of 'acc', 'tpr'$"):
         metric.plot_posterior("mcc")
     metric.spilled += 1
@@ -427,28 +425,28 @@ def test_plot_posterior(device):
         metric.plot_posterior()
 
 
-def test_plot_shows_all_ranks_or_nothing():
+def test_plot_posterior_of_ranks_uses_synchronized_counts():
     pytest.importorskip("matplotlib")
-    here, there = torch.tensor([[8, 1], [2, 5]]), torch.tensor([[3, 4], [0, 9]])
+    local_counts, remote_counts = torch.tensor([[8, 1], [2, 5]]), torch.tensor([[3, 4], [0, 9]])
 
-    def gathered(state, group=None):
-        return [state, there if state.shape == there.shape else torch.zeros_like(state)]
+    def gather(state, group=None):
+        return [state, remote_counts if state.shape == remote_counts.shape else torch.zeros_like(state)]
 
-    ranks = {"distributed_available_fn": lambda: True, "dist_sync_fn": gathered}
-    metric, alone = (ConfusionPosterior(2, replicates=300, **options) for options in (ranks, {}))
+    ranks = {"distributed_available_fn": lambda: True, "dist_sync_fn": gather}
+    metric, single = (ConfusionPosterior(2, replicates=300, **options) for options in (ranks, {}))
     with pytest.raises(
         NoDataError, match=r"^ConfusionPosterior\.plot_posterior\(\) was called before update\(\); update it first$"
     ):
-        alone.plot_posterior()
-    for found, counts in (metric, here), (alone, here + there):
-        found.update(*confusion_matrix_to_pred_cond(counts).T)
+        single.plot_posterior()
+    for posterior, counts in (metric, local_counts), (single, local_counts + remote_counts):
+        posterior.update(*confusion_matrix_to_pred_cond(counts).T)
     lines, expected = (
-        [tuple(line.get_xdata()) for line in found.plot_posterior().axes[0].lines] for found in (metric, alone)
+        [tuple(line.get_xdata()) for line in posterior.plot_posterior().axes[0].lines] for posterior in (metric, single)
     )
-    assert lines == expected and torch.equal(metric.counts, here)
+    assert lines == expected and torch.equal(metric.counts, local_counts)
 
 
-def test_scores_above_a_threshold_are_class_1(device):
+def test_threshold_scores_above_are_class_1(device):
     scores, target = torch.rand(3, 40, 2, device=device), torch.randint(0, 2, (3, 40, 2), device=device)
     scores[0, 0, 0] = 0.3  # not above
     by_threshold, by_label = (ConfusionPosterior(2, "f1", threshold=t, batch_shape=(3,)) for t in (0.3, None))
@@ -473,51 +471,51 @@ def test_scores_above_a_threshold_are_class_1(device):
         single.update(torch.tensor([torch.nan]), torch.tensor([1]))
 
 
-def answers_of(metrics, preds, target, **identity):
+def update_metric(metrics, preds, target, **identity):
     metric = ConfusionPosterior(3, metrics, replicates=50).to(target.device)
     metric.update(preds, target, **identity)
     return metric
 
 
-def test_comparison_on_other_targets_of_the_same_ids_is_refused(device):
+def test_compare_other_targets_of_same_ids_raises(device):
     target = torch.arange(30, device=device) % 3
     other_target = target.roll(3).where(target != 1, 2)
     for identity in ({"ids": target.cumsum(0)}, {"groups": target.cumsum(0)}):
-        a, same_items = (answers_of("acc", preds, target, **identity) for preds in (target, 0 * target))
+        a, same_items = (update_metric("acc", preds, target, **identity) for preds in (target, 0 * target))
         assert compare(a, same_items)["acc"].difference == pytest.approx(2 / 3)
         with pytest.raises(ValueError, match="^a, b: their items differ"):
-            compare(a, answers_of("acc", target, other_target, **identity))
+            compare(a, update_metric("acc", target, other_target, **identity))
 
 
-def test_comparison_of_errors_takes_less_for_better(device):
+def test_compare_errors_treats_lower_as_better(device):
     target = torch.arange(60, device=device) % 3
-    right, wrong = (answers_of(["acc", "mae"], preds, target, ids=target.cumsum(0)) for preds in (target, 0 * target))
+    right, wrong = (update_metric(["acc", "mae"], pred, target, ids=target.cumsum(0)) for pred in (target, 0 * target))
     comparisons = compare(right, wrong)
     assert comparisons["acc"].low > 0 > comparisons["mae"].high
     assert all(comparison.p_better > 0.99 for comparison in comparisons.values())
 
 
-def test_comparison_of_one_group_spans_the_range_of_each_metric(device):
+def test_compare_single_group_spans_range_of_metric(device):
     target = torch.arange(30, device=device) % 3
     metrics = ["mcc", "tpr", "acc", "mae"]
-    sides = [answers_of(metrics, preds, target, groups=0 * target) for preds in (target, target.roll(1))]
+    pair = [update_metric(metrics, preds, target, groups=0 * target) for preds in (target, target.roll(1))]
     with pytest.warns(UncertaintyWarning, match="^one pair: its spread cannot be known"):
-        comparisons = compare(*sides)
+        comparisons = compare(*pair)
     ends = {name: (comparison.low.tolist(), comparison.high.tolist()) for name, comparison in comparisons.items()}
     assert ends == {"mcc": (-2, 2), "tpr": ([-1.0] * 3, [1.0] * 3), "acc": (-1, 1), "mae": (-2, 2)}
 
 
-def test_comparison_of_faultless_models_leaves_room_for_unseen_errors(device):
+def test_compare_perfect_models_has_nonzero_interval(device):
     target = torch.arange(30, device=device) % 3
-    sides = [answers_of(["acc", "f1@macro", "tpr"], target, target, ids=target.cumsum(0)) for _ in range(2)]
-    for comparison in compare(*sides).values():
+    pair = [update_metric(["acc", "f1@macro", "tpr"], target, target, ids=target.cumsum(0)) for _ in range(2)]
+    for comparison in compare(*pair).values():
         assert not comparison.difference.any() and (comparison.p_value == 1).all()
         assert (comparison.low < -0.01).all() and (comparison.high > 0.01).all()
         assert (comparison.low > -0.4).all() and (comparison.high < 0.4).all()
 
 
-def test_comparison_with_labels_outside_the_classes_is_refused():
-    metric = answers_of("acc", torch.tensor([0, 1]), torch.tensor([0, 1]), ids=torch.arange(2))
+def test_compare_with_labels_out_of_range_raises():
+    metric = update_metric("acc", torch.tensor([0, 1]), torch.tensor([0, 1]), ids=torch.arange(2))
     metric.spilled += 1  # as on a GPU
     with pytest.raises(ValueError, match="^preds, target: got 1 items with a label outside 0..2 or with nan scores"):
         compare(metric, metric)

@@ -16,18 +16,18 @@ UNIFORM = {"prevalence_prior": 1, "confusion_prior": 1}
     ("truths", "priors"),
     [
         (TRUTH.expand(SETS, 3, 3), {"prevalence_prior": "perks", "confusion_prior": "perks"}),
-        # Truths that come from the prior itself are covered exactly so often.
+        # Truths sampled from the prior itself are covered at exactly the nominal rate.
         (sample_confusion_matrices(torch.zeros(3, 3), SETS, method="prior", seed=1, **UNIFORM)[:, 0], UNIFORM),
     ],
     ids=["one_truth", "truths_of_the_prior"],
 )
-def test_intervals_cover_the_truth(truths, priors, generator, device):
+def test_intervals_cover_truth_at_nominal_rate(truths, priors, generator, device):
     cells = torch.multinomial(truths.flatten(1).double(), ITEMS, replacement=True, generator=generator)
     counts = torch.zeros(SETS, 9, dtype=torch.float64).scatter_add_(1, cells, torch.ones(SETS, ITEMS).double())
     counts = counts.view(SETS, 3, 3).to(device)
-    found = sample_metrics(counts, METRICS, SAMPLES, **priors)
+    samples_by_metric = sample_metrics(counts, METRICS, SAMPLES, **priors)
     tolerance = 4 * (0.95 * 0.05 / SETS) ** 0.5
-    for name, samples in zip(METRICS, found, strict=True):
+    for name, samples in zip(METRICS, samples_by_metric, strict=True):
         truth = get_metric(name)(truths.to(device))[:, 0]
         summary = summarize(samples[..., 0])
         for low, high in summary.hdi, summary.eti:

@@ -1,4 +1,4 @@
-"""The default priors: one item for the whole table, half of it right. The accuracy then has Jeffreys' law."""
+"""The default priors: one item in total, half of it right. The accuracy then has Jeffreys' law."""
 
 import pytest
 import torch
@@ -22,7 +22,7 @@ ITEMS = {2: 200, 10: 200, 100: 2000}  # by the number of classes
 
 
 def table(right, wrong, C):
-    """(C, C) counts with that many right and wrong answers, spread unevenly."""
+    """Build (C, C) counts with these numbers of right and wrong answers, distributed unevenly."""
     counts = torch.zeros(C, C, dtype=torch.int64)
     for k in range(right):
         counts[k * k % C, k * k % C] += 1
@@ -35,18 +35,18 @@ def table(right, wrong, C):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("C", [2, 10, 100])
 @pytest.mark.parametrize(("right", "wrong"), [(596, 4), (0, 7), (12, 8)])
-def test_accuracy_has_the_law_of_jeffreys(right, wrong, C, dtype, device):
+def test_default_prior_accuracy_has_jeffreys_law(right, wrong, C, dtype, device):
     (samples,) = sample_metrics(table(right, wrong, C).to(device), "acc", 4000, dtype=dtype)
     law = stats.beta(right + 0.5, wrong + 0.5)
     assert stats.kstest(samples[:, 0, 0].double().cpu().numpy(), law.cdf).pvalue > 1e-3
 
 
-def test_every_door_gives_the_same_answer(device):
+def test_default_prior_entry_points_give_equal_samples(device):
     counts = table(50, 10, 4).to(device)
     (expected,) = sample_metrics(counts, "mcc", 300, names=["g/e"])
     balanced = {"prevalence_prior": "perks", "confusion_prior": "balanced"}
-    (spelt,) = sample_metrics(counts, "mcc", 300, names=["g/e"], **balanced)
-    assert torch.equal(spelt, expected)
+    (explicit,) = sample_metrics(counts, "mcc", 300, names=["g/e"], **balanced)
+    assert torch.equal(explicit, expected)
     with pytest.warns(UserWarning, match="at least 10000"):
         study = Study(0, 300, metrics={"mcc": {}}, device=device)
     study.add_experiment("g/e", counts)  # without a warning
@@ -55,8 +55,8 @@ def test_every_door_gives_the_same_answer(device):
         Experiment("g/e", RNG(0), counts, device=device),
         group.add_experiment("e", counts, device=device),
     ):
-        (found,) = experiment.sample_metrics("mcc", "posterior", 300).values()
-        assert torch.equal(found.values, expected[:, 0])
+        (result,) = experiment.sample_metrics("mcc", "posterior", 300).values()
+        assert torch.equal(result.values, expected[:, 0])
     assert torch.equal(study.get_metric_samples("mcc", "g/e").values, expected[:, 0])
     assert study.to_dict()["experiments"]["g"]["e"]["confusion_prior"] == "balanced"
     metric = ConfusionPosterior(4, "mcc", replicates=300, name="g/e").to(device)
@@ -68,7 +68,7 @@ def test_every_door_gives_the_same_answer(device):
     torch.testing.assert_close(matrices.diagonal(dim1=-2, dim2=-1), sums.tp)
 
 
-def test_nothing_is_certain_after_a_perfect_score():
+def test_default_prior_perfect_score_keeps_uncertainty():
     metric = ConfusionPosterior(10)
     metric.update(torch.arange(60) % 10, torch.arange(60) % 10)
     low, high = (float(metric.compute()[name]) for name in ("acc/low", "acc/high"))
@@ -79,16 +79,16 @@ def test_nothing_is_certain_after_a_perfect_score():
 @pytest.mark.slow
 @pytest.mark.parametrize("truth", TRUTHS)
 @pytest.mark.parametrize("C", [2, 10, 100])
-def test_intervals_of_the_accuracy_cover_it(C, truth, generator):
-    """Recalls differ by class around `truth`; wrong answers go to some classes more than to others."""
+def test_default_prior_intervals_cover_accuracy(C, truth, generator):
+    """Recalls differ by class around `truth`, and wrong classes are unequally frequent."""
     recalls = (truth + (1 - truth) * torch.linspace(-0.8, 0.8, C, dtype=torch.float64))[:, None]
     wrong = torch.rand(C, C, generator=generator, dtype=torch.float64).fill_diagonal_(0)
     cells = torch.diag_embed(recalls[:, 0]) + (1 - recalls) * wrong / wrong.sum(1, keepdim=True)
     accuracy = float(recalls.mean())
     covered = 0
     for first in range(0, SETS, 50):
-        drawn = torch.multinomial(cells.flatten().expand(50, -1), ITEMS[C], replacement=True, generator=generator)
-        counts = torch.zeros(50, C * C, dtype=torch.float64).scatter_add_(1, drawn, torch.ones_like(drawn).double())
+        ids = torch.multinomial(cells.flatten().expand(50, -1), ITEMS[C], replacement=True, generator=generator)
+        counts = torch.zeros(50, C * C, dtype=torch.float64).scatter_add_(1, ids, torch.ones_like(ids).double())
         names = [str(first + k) for k in range(50)]
         (samples,) = sample_metrics(counts.view(50, C, C), "acc", 2000, names=names)
         low, high = summarize(samples[..., 0]).hdi

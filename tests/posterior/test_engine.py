@@ -21,16 +21,16 @@ METRICS = [
 ]
 
 
-class Largest(TorchDispatchMode):
-    """Notes the size of the largest tensor that any operation makes."""
+class LargestTensor(TorchDispatchMode):
+    """Dispatch mode that records the size in bytes of the largest tensor of any operation."""
 
     size = 0
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        found = function(*args, **(kwargs or {}))
-        sizes = [x.untyped_storage().nbytes() for x in tree_leaves(found) if isinstance(x, torch.Tensor)]
+        result = function(*args, **(kwargs or {}))
+        sizes = [x.untyped_storage().nbytes() for x in tree_leaves(result) if isinstance(x, torch.Tensor)]
         self.size = max(self.size, *sizes, 0)
-        return found
+        return result
 
 
 @pytest.fixture
@@ -52,11 +52,11 @@ def row_maxima():
 
 
 @pytest.mark.parametrize("method", ["posterior", "prior", "random"])
-def test_samples_equal_a_loop(method, row_maxima, device):
+def test_sample_metrics_equals_loop_over_samples(method, row_maxima, device):
     prior = torch.tensor([[1.0, 0.5, 0.25], [0.5, 2, 0.5], [1, 1, 1]])
     address = {"method": method, "seed": 5, "start": 3, "names": ["x", "y"], "dtype": torch.float64}
     priors = {"prevalence_prior": 0.5, "confusion_prior": prior}
-    found = sample_metrics(COUNTS.to(device), [*METRICS, "row_maxima"], 6, **priors, **address)
+    samples = sample_metrics(COUNTS.to(device), [*METRICS, "row_maxima"], 6, **priors, **address)
     for e, name in enumerate("xy"):
         observed = np.zeros((3, 3)) if method == "prior" else COUNTS[e].double().numpy()
         cells = observed + prior.double().numpy()
@@ -65,14 +65,14 @@ def test_samples_equal_a_loop(method, row_maxima, device):
             matrix = confusion_matrix(observed.sum(1) + 0.5, cells, s + 3, name, method, seed=5)
             expected = scores(matrix)
             for metric in "f1", "p4":
-                of = averages(expected[metric], expected["prevalence"])
-                expected |= {f"{metric}@{averaging}": value for averaging, value in of.items()}
+                averaged = averages(expected[metric], expected["prevalence"])
+                expected |= {f"{metric}@{averaging}": value for averaging, value in averaged.items()}
             expected["row_maxima"] = (matrix / matrix.sum(1, keepdims=True)).max(1)
-            for metric, values in zip([*METRICS, "row_maxima"], found, strict=True):
+            for metric, values in zip([*METRICS, "row_maxima"], samples, strict=True):
                 np.testing.assert_allclose(values[s, e].cpu(), np.atleast_1d(expected[metric]), 1e-8, err_msg=metric)
 
 
-def test_the_observed_matrix_is_the_one_sample_of_input(row_maxima, device):
+def test_sample_metrics_input_gives_observed_values(row_maxima, device):
     metrics = [*METRICS, "row_maxima", "p_condition_given_pred"]
     for metric, values in zip(metrics, sample_metrics(COUNTS.to(device), metrics, 9, method="input"), strict=True):
         assert torch.equal(values, get_metric(metric)(COUNTS.to(device))[None]) and values.dtype == torch.float64
@@ -80,39 +80,39 @@ def test_the_observed_matrix_is_the_one_sample_of_input(row_maxima, device):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("C", [3, 30])
-def test_values_depend_on_their_address_alone(C, dtype, device):
+def test_sample_metrics_chunks_and_shards_equal_full_call(C, dtype, device):
     metrics = ["acc", "recall", "f1@macro", "rmse", "mcc", "p4@harmonic", "ppv@micro", "p_pred", "accuracy"]
     counts = torch.randint(1, 9, (2, C, C), device=device)
     options = {"confusion_prior": 1, "prevalence_prior": 1, "dtype": dtype}
-    whole = sample_metrics(counts, metrics, 300, **options)
-    assert [x.shape for x in whole] == [(300, 2, K) for K in (1, C, 1, 1, 1, 1, 1, C, 1)]
-    for limit in 1, 5_000 * C, 50_000 * C:  # bytes: one sample at a time, and some
-        for x, y in zip(sample_metrics(counts, metrics, 300, memory_limit=limit, **options), whole, strict=True):
+    full = sample_metrics(counts, metrics, 300, **options)
+    assert [x.shape for x in full] == [(300, 2, K) for K in (1, C, 1, 1, 1, 1, 1, C, 1)]
+    for limit in 1, 5_000 * C, 50_000 * C:  # bytes: one sample at a time, and several
+        for x, y in zip(sample_metrics(counts, metrics, 300, memory_limit=limit, **options), full, strict=True):
             assert torch.equal(x, y)
     shards = [sample_metrics(counts, metrics, n, start=start, **options) for start, n in ((0, 7), (7, 256), (263, 37))]
-    for *parts, together in zip(*shards, whole, strict=True):
-        assert torch.equal(torch.cat(parts), together)
-    for metric, together in zip(metrics, whole, strict=False):
-        (alone,) = sample_metrics(counts, metric, 300, **options)
+    for *parts, full_values in zip(*shards, full, strict=True):
+        assert torch.equal(torch.cat(parts), full_values)
+    for metric, full_values in zip(metrics, full, strict=False):
+        (single,) = sample_metrics(counts, metric, 300, **options)
         (second,) = sample_metrics(counts[1], metric, 300, names=["1"], **options)
-        assert torch.equal(alone, together) and torch.equal(second, together[:, 1:])
+        assert torch.equal(single, full_values) and torch.equal(second, full_values[:, 1:])
 
 
-def test_no_samples_and_no_matrices(row_maxima, device):
+def test_sample_metrics_empty_inputs_keep_shapes(row_maxima, device):
     metrics = "acc", "tpr", "mae", "row_maxima"
     for method in "posterior", "input":
-        none = sample_metrics(COUNTS[:0].to(device), metrics, 4, method=method)
-        assert [x.shape[1:] for x in none] == [(0, 1), (0, 3), (0, 1), (0, 3)]
+        empty = sample_metrics(COUNTS[:0].to(device), metrics, 4, method=method)
+        assert [x.shape[1:] for x in empty] == [(0, 1), (0, 3), (0, 1), (0, 3)]
     assert [x.shape for x in sample_metrics(COUNTS.to(device), metrics, 0)] == [(0, 2, K) for K in (1, 3, 1, 3)]
     assert sample_metrics(COUNTS.to(device), [], 4) == []
 
 
-def test_memory_is_bounded(row_maxima, device):
+def test_sample_metrics_memory_limit_bounds_largest_tensor(row_maxima, device):
     counts = torch.ones(1, 200, 200, device=device)  # 300 matrices of float64 would be 96 MB
-    for metrics, most in (["row_maxima"], 50e6), (["acc", "f1@macro", "mae"], 3e6):
-        with Largest() as largest:
-            sample_metrics(counts, metrics, 300, memory_limit=int(most))
-        assert 0 < largest.size < most
+    for metrics, max_bytes in (["row_maxima"], 50e6), (["acc", "f1@macro", "mae"], 3e6):
+        with LargestTensor() as largest:
+            sample_metrics(counts, metrics, 300, memory_limit=int(max_bytes))
+        assert 0 < largest.size < max_bytes
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def test_memory_is_bounded(row_maxima, device):
         ),
     ],
 )
-def test_errors(options, message):
+def test_sample_metrics_invalid_options_raise(options, message):
     with pytest.raises(ValueError) as error:
         sample_metrics(**{"counts": COUNTS, "metrics": "acc", "replicates": 1, **options})
     assert str(error.value) == message

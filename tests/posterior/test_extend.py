@@ -27,8 +27,8 @@ def registrations():
         yield
 
 
-def metric(base=ConfusionMetric, method="compute_metric", **attributes):
-    """A class with all that a metric needs, but for what `attributes` says; ABSENT leaves one out."""
+def metric(base=Metric, method="compute_metric", **attributes):
+    """Define a class with all that a metric needs; `attributes` replace entries, ABSENT removes one."""
     body = {
         "full_name": "Fancy Index",
         "is_multiclass": False,
@@ -46,7 +46,7 @@ def averaging(**attributes):
     return metric(Averaging, **{"compute_metric": ABSENT, "dependencies": (), "aliases": ["odd"], **attributes})
 
 
-def test_a_metric_is_found_in_strings_at_once(device):
+def test_new_metric_is_available_by_name(device):
     cls = metric(compute_metric=lambda self, ppv, tpr: np.sqrt(ppv * tpr))
     assert METRIC_REGISTRY["fancy"] is cls
     counts = COUNTS.to(device)
@@ -58,7 +58,7 @@ def test_a_metric_is_found_in_strings_at_once(device):
     assert type(samples) is torch.Tensor and samples.dtype == torch.float32
 
 
-def test_micro_averages_of_user_metrics():
+def test_micro_average_of_user_metric_uses_pooled_counts():
     metric()
     metric(aliases=["by_roots"], dependencies=("p_pred", "tp"), compute_metric=lambda self, p_pred, tp: tp / p_pred)
     accuracy = get_metric("acc")(COUNTS)
@@ -79,7 +79,7 @@ def test_micro_averages_of_user_metrics():
         )
 
 
-def test_a_metric_of_metrics_is_evaluated_once():
+def test_metric_dependency_is_evaluated_once():
     calls = []
 
     def compute(self, fn):
@@ -94,8 +94,8 @@ def test_a_metric_of_metrics_is_evaluated_once():
     torch.testing.assert_close(get_metric("most")(COUNTS), get_metric("mae")(COUNTS) + get_metric("counted")(COUNTS))
 
 
-def test_options_are_part_of_the_name():
-    class Powered(ConfusionMetric):
+def test_metric_options_are_part_of_name():
+    class Powered(Metric):
         full_name = "Powered"
         is_multiclass = False
         bounds = (0.0, 1.0)
@@ -120,7 +120,7 @@ def test_options_are_part_of_the_name():
     assert str(error.value) == message
 
 
-def test_averagings_and_their_dependencies():
+def test_user_averaging_receives_dependencies():
     averaging(compute_average=lambda self, values: values[:, 1])
     averaging(
         aliases=["by_prediction"],
@@ -132,7 +132,7 @@ def test_averagings_and_their_dependencies():
     torch.testing.assert_close(get_metric("tpr@by_prediction")(COUNTS), (tpr * q).sum(-1, keepdim=True))
 
 
-def test_unfinished_classes_are_not_registered():
+def test_incomplete_classes_are_not_registered():
     before = [dict(registry) for registry in REGISTRIES]
     metric(compute_metric=ABSENT), averaging(), type("Half", (ExperimentAggregator,), {"aliases": ["half"]})
     type("Bare", (ConfusionMetric,), {})
@@ -202,7 +202,7 @@ NAMES = "wanted a list of distinct names without blanks, @, +, = and /"
         ),
     ],
 )
-def test_a_failed_definition_leaves_nothing_behind(make, attributes, error, message):
+def test_invalid_definition_changes_no_registry(make, attributes, error, message):
     before = [dict(registry) for registry in REGISTRIES]
     with pytest.raises(error) as raised:
         make(**attributes)
@@ -210,12 +210,12 @@ def test_a_failed_definition_leaves_nothing_behind(make, attributes, error, mess
     assert [dict(registry) for registry in REGISTRIES] == before
 
 
-def test_results_of_another_kind_and_of_the_wrong_shape(device):
+def test_metric_results_are_converted_or_raise(device):
     counts = COUNTS.to(device)
     metric(aliases=["host"], compute_metric=lambda self, ppv, tpr: np.asarray(ppv) + np.asarray(tpr))
-    found = get_metric("host")(counts)
-    torch.testing.assert_close(found, get_metric("ppv")(counts) + get_metric("tpr")(counts))
-    assert found.device == counts.device and type(found) is torch.Tensor
+    scores = get_metric("host")(counts)
+    torch.testing.assert_close(scores, get_metric("ppv")(counts) + get_metric("tpr")(counts))
+    assert scores.device == counts.device and type(scores) is torch.Tensor
     metric(aliases=["flat"], is_multiclass=True, compute_metric=lambda self, ppv, tpr: np.mean(ppv, axis=1))
     torch.testing.assert_close(get_metric("flat")(counts), get_metric("ppv@macro")(counts))
     metric(aliases=["thin"], compute_metric=lambda self, ppv, tpr: ppv[:, 0])
@@ -231,7 +231,7 @@ def test_results_of_another_kind_and_of_the_wrong_shape(device):
         assert str(error.value) == message
 
 
-def test_temporary_registrations():
+def test_temporary_registrations_are_removed_at_exit():
     tpr = get_metric("tpr")
     with temporary_registrations():
         metric()
@@ -242,7 +242,7 @@ def test_temporary_registrations():
             get_metric(name)
 
 
-def test_aggregators(device):
+def test_user_aggregator_is_available_by_name(device):
     class Scaled(ExperimentAggregator):
         full_name = "Scaled Mean"
         aliases = ["scaled"]

@@ -1,4 +1,4 @@
-"""The snippets of prob_conf_mat's guide "Extend the Library", with the imports of this library in place of its own."""
+"""The snippets of prob_conf_mat's guide "Extend the Library", with imports of this library instead."""
 
 import numpy as np
 import pytest
@@ -109,15 +109,15 @@ def counts(device):
     return torch.tensor([[[13, 2, 1], [3, 20, 4], [1, 5, 9]], [[4, 1, 1], [1, 7, 1], [1, 1, 9]]], device=device)
 
 
-def test_metric(guide, counts):
+def test_guide_metric_equals_formula(guide, counts):
     guide(FOWLKES_MALLOWS)  # no compute_metric so far
     guide(FOWLKES_MALLOWS, COMPUTE_METRIC)
-    found, ppv, tpr = sample_metrics(counts, ["fowlkes_mallows", "ppv", "tpr"], 100)
-    torch.testing.assert_close(found, (ppv * tpr).sqrt())
-    assert get_metric("fm") is get_metric("fowlkes_mallows") and found.device == counts.device
+    fowlkes_mallows, ppv, tpr = sample_metrics(counts, ["fowlkes_mallows", "ppv", "tpr"], 100)
+    torch.testing.assert_close(fowlkes_mallows, (ppv * tpr).sqrt())
+    assert get_metric("fm") is get_metric("fowlkes_mallows") and fowlkes_mallows.device == counts.device
 
 
-def test_averaging(guide, counts):
+def test_guide_averaging_selects_second_class(guide, counts):
     guide(FOWLKES_MALLOWS, COMPUTE_METRIC)
     guide(TAKE_2ND_CLASS)
     guide(TAKE_2ND_CLASS, COMPUTE_AVERAGE)
@@ -125,13 +125,13 @@ def test_averaging(guide, counts):
     assert torch.equal(tpr_of_two, tpr[..., 1:2]) and torch.equal(fm_of_two, fm[..., 1:2])
 
 
-def test_additional_parameters(guide, counts):
+def test_guide_metric_parameters_are_options(guide, counts):
     guide(FOO_BAR)
     assert torch.equal(get_metric("foobar+foo=True+bar=2")(counts), get_metric("tpr")(counts) ** 2)
     assert torch.equal(get_metric("foobar")(counts), get_metric("tpr")(counts))
 
 
-def test_aggregation(guide, device):
+def test_guide_aggregation_selects_second_experiment(guide, device):
     samples = torch.rand(6, 3, device=device)
     guide(TAKE_1ST_EXPERIMENT)
     guide(TAKE_1ST_EXPERIMENT, AGGREGATE)
@@ -139,7 +139,7 @@ def test_aggregation(guide, device):
     assert torch.equal(get_experiment_aggregator("1st")(samples, bounds=(0.0, 1.0)), samples[:, 1])
 
 
-def test_aggregation_with_additional_parameters(guide):
+def test_guide_aggregation_parameters_are_options(guide):
     guide(TAKE_1ST_EXPERIMENT, INIT_OF_THE_AGGREGATOR, AGGREGATE)
     aggregator = get_experiment_aggregator("first", foo=False, bar=2)
     assert (aggregator.foo, aggregator.bar) == (False, 2)

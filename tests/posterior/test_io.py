@@ -17,10 +17,10 @@ from tensormetrics.posterior import (
 MATRIX = torch.tensor([[3, 1, 0], [0, 2, 5], [1, 0, 4]])
 
 
-@pytest.mark.parametrize("given", [MATRIX, MATRIX.tolist(), MATRIX.numpy(), MATRIX.float(), MATRIX.short()])
-def test_valid_matrices(given):
-    found = validate_confusion_matrix(given)
-    assert found.dtype == torch.float64 and torch.equal(found, MATRIX.double())
+@pytest.mark.parametrize("matrix", [MATRIX, MATRIX.tolist(), MATRIX.numpy(), MATRIX.float(), MATRIX.short()])
+def test_validate_confusion_matrix_converts_valid_input(matrix):
+    validated = validate_confusion_matrix(matrix)
+    assert validated.dtype == torch.float64 and torch.equal(validated, MATRIX.double())
 
 
 @pytest.mark.parametrize(
@@ -42,26 +42,26 @@ def test_valid_matrices(given):
         ),
     ],
 )
-def test_invalid_matrices(matrix, message):
+def test_validate_confusion_matrix_invalid_input_raises(matrix, message):
     with pytest.raises(ConfMatIOError) as caught:
         validate_confusion_matrix(matrix)
     assert str(caught.value) == f"confusion_matrix: {message}" and isinstance(caught.value, ValueError)
 
 
 @pytest.mark.parametrize("matrix", [[[1, 2], [3]], [["a", "b"], ["c", "d"]], None])
-def test_what_is_no_matrix(matrix):
+def test_validate_confusion_matrix_other_objects_raise(matrix):
     with pytest.raises(ConfMatIOError, match="^confusion_matrix: wanted rows of numbers, all of one length; "):
         validate_confusion_matrix(matrix)
 
 
-def test_classes_without_items():
+def test_validate_confusion_matrix_empty_classes_warn_or_pass():
     assert validate_confusion_matrix([[0, 0], [1, 2]], allow_empty_rows=True)[0].sum() == 0
     with pytest.warns(ConfMatIOWarning) as caught:
         validate_confusion_matrix([[2, 0], [1, 0]])
     assert str(caught[0].message) == "confusion_matrix: class 1 is never predicted, so its precision is undefined"
 
 
-def test_csv(tmp_path):
+def test_load_csv_matrix_or_error_message(tmp_path):
     path = tmp_path / "matrix.csv"
     path.write_text("3, 1, 0\n0, 2.0, 5\n\n1, 0, 4\n")
     assert torch.equal(load_csv(path), MATRIX.double())
@@ -101,7 +101,7 @@ EMPTY = np.array([[30, 1, 2], [0, 25, 4], [0, 0, 0]])  # no items of a class
 @pytest.mark.parametrize("names", [["cat", "dog", "a, b"], [0, 1, 2], ["1", "x", "0"]])
 @pytest.mark.parametrize("separator", [",", ";", "\t"])
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig"])  # the second as spreadsheets write it
-def test_what_pandas_writes_comes_back(names, separator, encoding, counts, tmp_path):
+def test_load_csv_reads_files_of_pandas(names, separator, encoding, counts, tmp_path):
     pandas = pytest.importorskip("pandas")
     path, frame = tmp_path / "matrix.csv", pandas.DataFrame(counts, names, names)
     text = [str(name) for name in names]
@@ -110,14 +110,14 @@ def test_what_pandas_writes_comes_back(names, separator, encoding, counts, tmp_p
         matrix, labels = load_csv(path, with_labels=True)
         assert matrix.tolist() == counts.tolist() and labels == (text if index or header else None)
         assert load_csv(path, delimiter=separator).tolist() == counts.tolist()
-    numbers = pandas.DataFrame(counts, [2, 5, 7], [2, 5, 7])
-    numbers.to_csv(path, sep=separator, encoding=encoding)
+    numbered = pandas.DataFrame(counts, [2, 5, 7], [2, 5, 7])
+    numbered.to_csv(path, sep=separator, encoding=encoding)
     assert load_csv(path, with_labels=True)[1] == ["2", "5", "7"]
     frame.rename_axis("truth").to_csv(path, sep=separator, encoding=encoding)
     assert load_csv(path, with_labels=True)[1] == text
 
 
-def test_what_crosstab_and_spreadsheets_write_comes_back(tmp_path):
+def test_load_csv_reads_crosstab_and_spreadsheets(tmp_path):
     pandas = pytest.importorskip("pandas")
     path = tmp_path / "matrix.csv"
     truth, answer = ["cat", "dog", "cat", "emu"], ["cat", "emu", "dog", "emu"]
@@ -137,16 +137,16 @@ def test_what_crosstab_and_spreadsheets_write_comes_back(tmp_path):
 
 
 @pytest.mark.parametrize("kind", [list, np.array, torch.tensor])
-def test_counting_labels(kind):
+def test_compute_confusion_matrix_counts_integer_labels(kind):
     true, pred = kind([0, 2, 2, 2, 0]), kind([0, 0, 2, 2, 2])
     assert compute_confusion_matrix(true, pred).tolist() == [[1, 1], [1, 2]]
     assert compute_confusion_matrix(true, pred, num_classes=3).tolist() == [[1, 0, 1], [0, 0, 0], [1, 0, 2]]
     assert compute_confusion_matrix(true, pred, labels=[2, 0]).tolist() == [[2, 1], [1, 1]]
 
 
-def test_counting_words():
-    found = compute_confusion_matrix(["dog", "cat", "dog"], ["dog", "dog", "cat"])
-    assert found.tolist() == [[0, 1], [1, 1]] and found.dtype == torch.int64
+def test_compute_confusion_matrix_counts_string_labels():
+    counts = compute_confusion_matrix(["dog", "cat", "dog"], ["dog", "dog", "cat"])
+    assert counts.tolist() == [[0, 1], [1, 1]] and counts.dtype == torch.int64
     assert compute_confusion_matrix([], [], num_classes=2).tolist() == [[0, 0], [0, 0]]
     assert compute_confusion_matrix([], []).shape == (0, 0)
 
@@ -169,14 +169,14 @@ def test_counting_words():
         (([0], [0]), {"num_classes": 1}, "num_classes: got 1, wanted an integer >= 2"),
     ],
 )
-def test_labels_that_cannot_be_counted(arguments, options, message):
+def test_compute_confusion_matrix_invalid_labels_raise(arguments, options, message):
     with pytest.raises(ValueError) as caught:
         compute_confusion_matrix(*arguments, **options)
     assert str(caught.value) == message
 
 
 @pytest.mark.parametrize("pred_first", [True, False])
-def test_pairs_and_back(pred_first, device):
+def test_pred_cond_pairs_give_back_matrix(pred_first, device):
     pairs = confusion_matrix_to_pred_cond(MATRIX.to(device), pred_first=pred_first)
     assert pairs.shape == (16, 2)
     truth = pairs[:, 1 if pred_first else 0]
@@ -187,7 +187,7 @@ def test_pairs_and_back(pred_first, device):
     assert pred_cond_to_confusion_matrix(pairs[:0], num_classes=3).tolist() == [[0] * 3] * 3
 
 
-def test_pairs_of_fractions():
+def test_pred_cond_pairs_of_fractions_raise():
     with pytest.raises(ValueError) as caught:
         confusion_matrix_to_pred_cond([[0.5, 1], [1, 1]])
     assert str(caught.value) == "confusion_matrix: got fractional counts, which are no pairs; round them first"
@@ -206,7 +206,7 @@ def test_pairs_of_fractions():
         ("sep=;\n;cat;dog;\ncat;90;6;\ndog;5;88;\n;;;\n", [[90, 6], [5, 88]]),
     ],
 )
-def test_numbers_as_spreadsheets_write_them(tmp_path, text, expected):
+def test_load_csv_reads_number_formats_of_spreadsheets(tmp_path, text, expected):
     (tmp_path / "m.csv").write_text(text)
     assert load_csv(tmp_path / "m.csv").tolist() == expected
 
@@ -220,14 +220,14 @@ def test_numbers_as_spreadsheets_write_them(tmp_path, text, expected):
         (",cat,dog,All\ncat,90,6,96\ndog,5,88,93\nAll,95,94,189\n", "the last row and column are the totals"),
     ],
 )
-def test_numbers_that_may_mean_two_things(tmp_path, text, message):
+def test_load_csv_ambiguous_numbers_raise(tmp_path, text, message):
     (tmp_path / "m.csv").write_text(text)
     with pytest.raises(ConfMatIOError, match=message):
         load_csv(tmp_path / "m.csv")
 
 
 @pytest.mark.parametrize("head", ["SEP=;", '"sep=;"', "sep=|"])
-def test_a_line_for_spreadsheets_in_other_forms(tmp_path, head):
+def test_load_csv_separator_line_in_other_forms_is_read(tmp_path, head):
     mark = head.strip('"')[-1]
     (tmp_path / "m.csv").write_text(f"{head}\r\n{mark}cat{mark}dog\r\ncat{mark}90{mark}6\r\ndog{mark}5{mark}88\r\n")
     assert load_csv(tmp_path / "m.csv").tolist() == [[90, 6], [5, 88]]
@@ -235,7 +235,7 @@ def test_a_line_for_spreadsheets_in_other_forms(tmp_path, head):
 
 @pytest.mark.parametrize("name", ["two\nlines", "two\r\nlines", "one\u2028cell", "one\x0bcell", "one\x85cell"])
 @pytest.mark.parametrize("quote", ['"', ""])
-def test_what_ends_a_line_elsewhere_may_stand_in_a_name(tmp_path, name, quote):
+def test_load_csv_line_separators_in_names_are_read(tmp_path, name, quote):
     if not quote and "lines" in name:
         return
     cell = f"{quote}{name}{quote}"
@@ -244,13 +244,13 @@ def test_what_ends_a_line_elsewhere_may_stand_in_a_name(tmp_path, name, quote):
 
 
 @pytest.mark.parametrize("text", ["", "\n", " \n\n"])
-def test_an_empty_file(tmp_path, text):
+def test_load_csv_empty_file_raises(tmp_path, text):
     (tmp_path / "m.csv").write_text(text)
     with pytest.raises(ConfMatIOError, match="the file is empty, wanted rows of counts"):
         load_csv(tmp_path / "m.csv")
 
 
-def test_a_fault_in_the_first_row_is_named(tmp_path):
+def test_load_csv_invalid_first_row_names_value(tmp_path):
     for first, wrong in ("10%,2", "10%"), ("1,", ""), ("inf,2", "inf"):
         (tmp_path / "m.csv").write_text(f"{first}\n3,4\n")
         with pytest.raises(ConfMatIOError, match=f"wanted the same names, or a count instead of '{wrong}'"):

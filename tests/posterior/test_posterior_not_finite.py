@@ -1,4 +1,4 @@
-"""What nan and the infinities do in every floating argument: nan comes out, an error says so, or they are left out."""
+"""Behavior of nan and the infinities in all floating arguments: the result is nan, an error, or ignores them."""
 
 import inspect
 import math
@@ -28,7 +28,7 @@ MESSAGES = {  # of errors
     "plan": ["^sd: wanted numbers >= 0$", "^difference: wanted finite numbers other than 0"],
 }
 
-# What the rows of the table do with each of their arguments.
+# Policies of the functions of the table, one for each argument.
 ROWS = {
     **dict.fromkeys(["sample_metrics", "sample_sums", "sample_confusion_matrices"], [REFUSED]),
     "sums_from_matrices": [NAN],
@@ -56,118 +56,118 @@ def results_of(name, arguments):
     return [x.double() for x in FUNCTIONS[name].call(*arguments)]
 
 
-def test_every_row_says_what_it_does():
+def test_rows_of_table_list_all_functions():
     assert ROWS.keys() == FUNCTIONS.keys()
 
 
 @pytest.mark.filterwarnings("ignore:samples")
 @pytest.mark.parametrize("bad", BAD)
-@pytest.mark.parametrize(("name", "place"), [(name, k) for name, row in ROWS.items() for k in range(len(row))])
-def test_rows_of_the_table(name, place, bad, generator):
-    policy = ROWS[name][place]
+@pytest.mark.parametrize(("name", "index"), [(name, k) for name, row in ROWS.items() for k in range(len(row))])
+def test_functions_of_table_follow_their_policy(name, index, bad, generator):
+    policy = ROWS[name][index]
     arguments = [x.double() for x in FUNCTIONS[name].inputs(generator, ())]
-    given, spoilt = arguments[place], arguments[place].clone()
-    experiments = name == "estimate_i2" or (name.startswith("pool_") and place == 0)
-    last = given.ndim - (2 if experiments else 1)  # the axis of samples
+    original, corrupted = arguments[index], arguments[index].clone()
+    experiments = name == "estimate_i2" or (name.startswith("pool_") and index == 0)
+    last = original.ndim - (2 if experiments else 1)  # the axis of samples
     if policy in (NAN, MISSING, REFUSED):
-        spoilt.view(-1)[min(3, spoilt.numel() - 1)] = bad
+        corrupted.view(-1)[min(3, corrupted.numel() - 1)] = bad
     else:
-        spoilt.movedim(last, 0)[3] = bad
+        corrupted.movedim(last, 0)[3] = bad
     if policy == REFUSED:
-        with pytest.raises(ValueError, match=MESSAGES[name][place]):
-            results_of(name, [*arguments[:place], spoilt, *arguments[place + 1 :]])
+        with pytest.raises(ValueError, match=MESSAGES[name][index]):
+            results_of(name, [*arguments[:index], corrupted, *arguments[index + 1 :]])
         return
-    found = results_of(name, [*arguments[:place], spoilt, *arguments[place + 1 :]])
+    results = results_of(name, [*arguments[:index], corrupted, *arguments[index + 1 :]])
 
     def called_with(x):
-        return results_of(name, [*arguments[:place], x, *arguments[place + 1 :]])
+        return results_of(name, [*arguments[:index], x, *arguments[index + 1 :]])
 
     if policy == MISSING and bad != bad:
-        scores, ids = (torch.cat([x[:3], x[4:]]) for x in (given, torch.arange(len(given)) // 4))
+        scores, ids = (torch.cat([x[:3], x[4:]]) for x in (original, torch.arange(len(original)) // 4))
         expected = statistics.component_tensors(scores, ids.numpy())
-        torch.testing.assert_close(found, [x.double() for x in expected], rtol=1e-9, atol=1e-12, equal_nan=True)
+        torch.testing.assert_close(results, [x.double() for x in expected], rtol=1e-9, atol=1e-12, equal_nan=True)
     elif policy in (NAN, MISSING):
-        assert any(x.isnan().any() for x in found)
-        for x, before in zip(found, called_with(given), strict=True):  # what stays finite has nothing to do with it
+        assert any(x.isnan().any() for x in results)
+        for x, before in zip(results, called_with(original), strict=True):  # finite results do not depend on it
             assert torch.equal(x[x.isfinite()], before[x.isfinite()])
             assert x.numel() > 1 or not x.isfinite().any()
     elif policy == LEFT_OUT or bad != bad:
-        kept = [k for k in range(given.shape[last]) if k != 3]
-        expected = called_with(given.index_select(last, torch.tensor(kept)))
-        if name == "summarize":  # its share of nan is another
-            found, expected = found[:-1], expected[:-1]
-        torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-12, equal_nan=True)
+        remaining = [k for k in range(original.shape[last]) if k != 3]
+        expected = called_with(original.index_select(last, torch.tensor(remaining)))
+        if name == "summarize":  # its fraction of nan differs
+            results, expected = results[:-1], expected[:-1]
+        torch.testing.assert_close(results, expected, rtol=1e-9, atol=1e-12, equal_nan=True)
     else:
-        far = called_with(torch.where(spoilt.isinf(), math.copysign(1e6, bad), spoilt))
+        far = called_with(torch.where(corrupted.isinf(), math.copysign(1e6, bad), corrupted))
         ordered = {"hdi": [0, 1], "summarize": [0, 4, 5], "compare_samples": [0, 3, 4]}[name]
         for k in ordered:  # the median, the highest density interval, the p-value and P(d > 0)
-            torch.testing.assert_close(found[k], far[k])
+            torch.testing.assert_close(results[k], far[k])
 
 
 @pytest.mark.parametrize("name", sorted({cls.aliases[0] for cls in posterior.METRIC_REGISTRY.values()}))
 @pytest.mark.parametrize("bad", [*BAD, 1e308])
-def test_no_metric_has_a_value_where_a_count_is_not_finite(name, bad):
+def test_metrics_of_nonfinite_counts_are_nan(name, bad):
     matrix = torch.tensor([[5.0, 2, 1], [0, 7, 1], [0, 0, 0]], dtype=torch.float64)
     for i, j in (0, 0), (1, 2), (2, 0):
-        spoilt = matrix.clone()
-        spoilt[i, j] = bad
-        spoilt[0, 1] = abs(bad) if abs(bad) == 1e308 else 2  # whose sum is no finite number
+        corrupted = matrix.clone()
+        corrupted[i, j] = bad
+        corrupted[0, 1] = abs(bad) if abs(bad) == 1e308 else 2  # the sum is not finite
         for zero_division in None, 1:
-            assert get_metric(name, zero_division)(spoilt).isnan().all()
+            assert get_metric(name, zero_division)(corrupted).isnan().all()
         if not get_metric(name).is_multiclass:
             for average in "macro+skip_nan=True", "weighted", "micro", "max+skip_nan=True", "geometric":
-                assert get_metric(f"{name}@{average}")(spoilt).isnan().all(), average
+                assert get_metric(f"{name}@{average}")(corrupted).isnan().all(), average
 
 
 @pytest.mark.parametrize("bad", BAD)
 @pytest.mark.parametrize("aggregation", ["fe", "re", "correlated", "beta", "gamma", "hist"])
-def test_aggregators_leave_out_samples(aggregation, bad):
-    spoilt = SAMPLES.clone()
-    spoilt[7] = bad
-    found = get_experiment_aggregator(aggregation, RNG(0))(torch.cat([spoilt, SAMPLES[:1]])[:60], (0.0, 1.0))
-    kept = get_experiment_aggregator(aggregation, RNG(0)).aggregate
-    whole = torch.cat([SAMPLES[:7], SAMPLES[8:], SAMPLES[8:9] * math.nan])
-    torch.testing.assert_close(found, kept(whole, (0.0, 1.0)))
-    assert found.isfinite().all()
+def test_aggregators_ignore_nonfinite_samples(aggregation, bad):
+    corrupted = SAMPLES.clone()
+    corrupted[7] = bad
+    aggregate = get_experiment_aggregator(aggregation, RNG(0))(torch.cat([corrupted, SAMPLES[:1]])[:60], (0.0, 1.0))
+    reference_aggregate = get_experiment_aggregator(aggregation, RNG(0)).aggregate
+    reordered = torch.cat([SAMPLES[:7], SAMPLES[8:], SAMPLES[8:9] * math.nan])
+    torch.testing.assert_close(aggregate, reference_aggregate(reordered, (0.0, 1.0)))
+    assert aggregate.isfinite().all()
 
 
 MATRIX = torch.tensor([[5.0, 2], [1, 7]], dtype=torch.float64)
 
 
-def spoilt_matrix(bad):
+def corrupted_matrix(bad):
     matrix = MATRIX.clone()
     matrix[1, 0] = bad
     return matrix
 
 
 def study(**experiment):
-    found = Study(0, metrics={"acc": {"aggregation": "fe"}})
+    result = Study(0, metrics={"acc": {"aggregation": "fe"}})
     for name in "ab":
-        found.add_experiment(f"g/{name}", **{"confusion_matrix": MATRIX, **experiment})
-    return found
+        result.add_experiment(f"g/{name}", **{"confusion_matrix": MATRIX, **experiment})
+    return result
 
 
-# Doors, and functions that read their arguments anyway.
+# Public functions, and functions that read their arguments anyway.
 REFUSALS = {
-    "validate_confusion_matrix": lambda x: posterior.validate_confusion_matrix(spoilt_matrix(x)),
-    "confusion_matrix_to_pred_cond": lambda x: posterior.confusion_matrix_to_pred_cond(spoilt_matrix(x)),
+    "validate_confusion_matrix": lambda x: posterior.validate_confusion_matrix(corrupted_matrix(x)),
+    "confusion_matrix_to_pred_cond": lambda x: posterior.confusion_matrix_to_pred_cond(corrupted_matrix(x)),
     "pred_cond_to_confusion_matrix": lambda x: posterior.pred_cond_to_confusion_matrix(torch.tensor([[x, 1.0]])),
     "dirichlet_prior": lambda x: posterior.dirichlet_prior([x, 1], (2,)),
     "sample_dirichlet": lambda x: posterior.sample_dirichlet(torch.tensor([1, x]), 2),
     "sample_log_gamma": lambda x: posterior.sample_log_gamma(torch.tensor([1, x]), 2),
-    "sample_sums": lambda x: posterior.sample_sums(spoilt_matrix(x), 2),
-    "sample_sums of the input": lambda x: posterior.sample_sums(spoilt_matrix(x), 2, method="input"),
+    "sample_sums": lambda x: posterior.sample_sums(corrupted_matrix(x), 2),
+    "sample_sums of the input": lambda x: posterior.sample_sums(corrupted_matrix(x), 2, method="input"),
     "sample_sums under a prior": lambda x: posterior.sample_sums(MATRIX, 2, prevalence_prior=x),
-    "sample_confusion_matrices": lambda x: posterior.sample_confusion_matrices(spoilt_matrix(x), 2),
-    "sample_metrics": lambda x: posterior.sample_metrics(spoilt_matrix(x), "acc", 2),
+    "sample_confusion_matrices": lambda x: posterior.sample_confusion_matrices(corrupted_matrix(x), 2),
+    "sample_metrics": lambda x: posterior.sample_metrics(corrupted_matrix(x), "acc", 2),
     "sample_paired_matrices": lambda x: posterior.sample_paired_matrices(
         PairedItems("a", torch.tensor([0, 3])), 2, 2, confusion_prior=x
     ),
     "ConfusionPosterior": lambda x: ConfusionPosterior(2, confusion_prior=x),
     "ConfusionPosterior of a probability": lambda x: ConfusionPosterior(2, confidence=x),
-    "Experiment": lambda x: posterior.Experiment("a", RNG(0), spoilt_matrix(x)),
-    "ExperimentGroup": lambda x: posterior.ExperimentGroup("a", RNG(0)).add_experiment("b", spoilt_matrix(x)),
-    "Study": lambda x: study(confusion_matrix=spoilt_matrix(x)),
+    "Experiment": lambda x: posterior.Experiment("a", RNG(0), corrupted_matrix(x)),
+    "ExperimentGroup": lambda x: posterior.ExperimentGroup("a", RNG(0)).add_experiment("b", corrupted_matrix(x)),
+    "Study": lambda x: study(confusion_matrix=corrupted_matrix(x)),
     "Study under a prior": lambda x: study(confusion_prior=x),
     "Study of a probability": lambda x: Study(0, ci_probability=x),
     "hdi": lambda x: uncertainty.hdi(SAMPLES, x),
@@ -177,7 +177,7 @@ REFUSALS = {
     "compare_folds": lambda x: uncertainty.compare_folds(U, U, x),
     "compare_data_sets": lambda x: uncertainty.compare_data_sets(torch.tensor([[x, 0.5], [0.4, 0.6]]), SAMPLES[:2, :2]),
     "items_needed": lambda x: posterior.items_needed(MATRIX, "acc", x),
-    "items_needed of a matrix": lambda x: posterior.items_needed(spoilt_matrix(x), "acc", 0.1),
+    "items_needed of a matrix": lambda x: posterior.items_needed(corrupted_matrix(x), "acc", 0.1),
     "kde": lambda x: uncertainty.kde(SAMPLES, bw_adjust=x),
     "kde and its cut": lambda x: uncertainty.kde(SAMPLES, cut=x),
     "interpret_i2": lambda x: posterior.interpret_i2(x),
@@ -192,21 +192,21 @@ REFUSALS = {
 
 @pytest.mark.parametrize("bad", BAD)
 @pytest.mark.parametrize("name", REFUSALS)
-def test_doors_refuse(name, bad):
+def test_functions_nonfinite_argument_raises(name, bad):
     with pytest.raises(ValueError):
         REFUSALS[name](bad)
 
 
-# Functions without a row: nan out.
+# Functions without a row: the result is nan.
 PASSED_ON = {
-    "sums_from_matrices": lambda x: torch.stack(posterior.sums_from_matrices(spoilt_matrix(x))[:4]),
-    "sums_from_matrices of weights": lambda x: posterior.sums_from_matrices(MATRIX, spoilt_matrix(x)[None]).weighted,
+    "sums_from_matrices": lambda x: torch.stack(posterior.sums_from_matrices(corrupted_matrix(x))[:4]),
+    "sums_from_matrices of weights": lambda x: posterior.sums_from_matrices(MATRIX, corrupted_matrix(x)[None]).weighted,
     "sample_sums of weights": lambda x: (
         posterior.sample_sums(
-            torch.tensor([[5, 2], [0, 7]]), 2, confusion_prior=0, weights=spoilt_matrix(x)[None]
+            torch.tensor([[5, 2], [0, 7]]), 2, confusion_prior=0, weights=corrupted_matrix(x)[None]
         ).weighted
     ),
-    "sample_metrics of the input": lambda x: posterior.sample_metrics(spoilt_matrix(x), "f1", 1, method="input")[0],
+    "sample_metrics of the input": lambda x: posterior.sample_metrics(corrupted_matrix(x), "f1", 1, method="input")[0],
     "expected_reward": lambda x: posterior.expected_reward(torch.full((2, 2), 0.5).double(), [x, 0.0]),
     "truncated_normal_icdf": lambda x: uncertainty.truncated_normal_icdf(U, U[0], U[0], abs(x), 1.0),
     "truncated_t_icdf": lambda x: uncertainty.truncated_t_icdf(U, 3.0, U[0], U[0], 0.0, -abs(x)),
@@ -218,24 +218,24 @@ PASSED_ON = {
 
 @pytest.mark.parametrize("bad", BAD)
 @pytest.mark.parametrize("name", PASSED_ON)
-def test_functions_pass_on(name, bad):
-    found = PASSED_ON[name](bad)
-    assert not found.isfinite().any()
+def test_functions_nonfinite_argument_gives_no_finite_value(name, bad):
+    values = PASSED_ON[name](bad)
+    assert not values.isfinite().any()
 
 
-def test_nan_ranks_last_and_experiments_without_samples_have_no_spread():
+def test_nan_samples_rank_last_and_give_undefined_i2():
     ranked = listwise_compare({"a": U * math.nan, "b": U}, "acc")
     assert ranked.experiment_names == ["b", "a"] and ranked.p_rank_given_experiment.tolist() == [[1, 0], [0, 1]]
-    spoilt = SAMPLES.clone()
-    spoilt[:, 1] = math.nan
+    corrupted = SAMPLES.clone()
+    corrupted[:, 1] = math.nan
     with pytest.warns(UserWarning, match="are nan or infinite"):
-        assert posterior.estimate_i2(spoilt).i2.isnan()
-    few = torch.cat([SAMPLES, torch.full((1, 3), math.inf, dtype=torch.float64)])
-    assert posterior.estimate_i2(few).i2 == posterior.estimate_i2(SAMPLES).i2
+        assert posterior.estimate_i2(corrupted).i2.isnan()
+    with_inf = torch.cat([SAMPLES, torch.full((1, 3), math.inf, dtype=torch.float64)])
+    assert posterior.estimate_i2(with_inf).i2 == posterior.estimate_i2(SAMPLES).i2
 
 
 @pytest.mark.parametrize("bad", BAD)
-def test_scores_of_the_metric(bad, device):
+def test_update_nonfinite_scores_are_compared_or_raise(bad, device):
     metric = ConfusionPosterior(3).to(device)
     preds = torch.tensor([[0.1, bad, 0.2]], device=device)
     if bad == bad:  # compared like others
@@ -247,14 +247,14 @@ def test_scores_of_the_metric(bad, device):
             metric.compute()
 
 
-def test_the_least_number_is_no_blank():
+def test_format_table_minus_infinity_is_printed():
     table = posterior.summaries.table.format_table(
         [{"x": -math.inf, "y": math.nan, "z": math.inf}], ["x", "y", "z"], "plain"
     )
     assert table.split() == ["x", "y", "z", "-inf", "nan", "inf"]
 
 
-# Public names without a floating argument, or whose arguments the names above have checked.
+# Public names without a floating argument, or with arguments that are checked by the names above.
 OTHERS = """
     AGGREGATION_REGISTRY AVERAGING_REGISTRY METRIC_REGISTRY
     AveragedMetric Averaging ConfMatIOError ConfMatIOWarning ConfigError ConfigWarning PosteriorWarning
@@ -265,8 +265,8 @@ OTHERS = """
 """.split()
 
 
-def test_every_public_name_is_looked_at():
-    source = inspect.getsource(inspect.getmodule(test_every_public_name_is_looked_at))
+def test_public_names_are_all_checked():
+    source = inspect.getsource(inspect.getmodule(test_public_names_are_all_checked))
     tried = {
         name for name in posterior.__all__ if name in ROWS or f"posterior.{name}(" in source or f" {name}(" in source
     }

@@ -1,4 +1,4 @@
-# ruff: noqa: E501 (messages stand in one piece)
+# ruff: noqa: E501 (messages are not split)
 import html
 import math
 
@@ -31,18 +31,18 @@ REPORTS = {
 
 @pytest.fixture(scope="module")
 def study():
-    found = Study(
+    study = Study(
         0, metrics={"acc": {"aggregation": "fe"}, "f1": {"aggregation": "beta"}, "fnr": {"aggregation": "re"}}
     )
     generator = torch.Generator().manual_seed(0)
     for group, right in ("mlp", 40), ("svm", 60):
         for fold in "ab":
             matrix = torch.randint(1, 9, (3, 3), generator=generator) + right * torch.eye(3, dtype=torch.int64)
-            found.add_experiment(f"{group}/{fold}", matrix, **PRIORS)
-    return found
+            study.add_experiment(f"{group}/{fold}", matrix, **PRIORS)
+    return study
 
 
-def test_summaries(study):
+def test_metric_summaries_rows_equal_samples(study):
     rows = study.report_metric_summaries("f1", 1, table_fmt="records")
     assert [(row["Group"], row["Experiment"]) for row in rows] == [
         ("mlp", "a"),
@@ -51,14 +51,14 @@ def test_summaries(study):
         ("svm", "b"),
     ]
     samples = study.get_metric_samples("f1", "svm/a").values[:, 1]
-    found, row = summarize(samples), rows[2]
+    summary, row = summarize(samples), rows[2]
     assert row["Observed"] == study.get_metric_samples("f1", "svm/a", "input").values[0, 1]
-    assert row["95.0% HDI"] == tuple(map(float, found.hdi)) and row["Mode"] == found.mode
-    assert row["Skew"] == pytest.approx(float(found.skew), rel=1e-9)
+    assert row["95.0% HDI"] == tuple(map(float, summary.hdi)) and row["Mode"] == summary.mode
+    assert row["Skew"] == pytest.approx(float(summary.skew), rel=1e-9)
     columns = ["NaN", "Observed", "MCSE", "ETI", "Mean", "SD"]
     row = study.report_metric_summaries("f1", 1, table_fmt="records", columns=columns)[2]
     assert list(row) == ["Group", "Experiment", "NaN", "Observed", "MCSE", "95.0% ETI", "Mean", "SD"]
-    assert row["SD"] == pytest.approx(float(found.sd)) and row["MCSE"] == pytest.approx(float(found.mcse_mean))
+    assert row["SD"] == pytest.approx(float(summary.sd)) and row["MCSE"] == pytest.approx(float(summary.mcse_mean))
     assert row["NaN"] == 0
     with pytest.raises(
         ValueError, match="^columns: got 'Average', wanted some of Observed, Median, Mean, SD, Mode, HDI,"
@@ -68,18 +68,18 @@ def test_summaries(study):
     assert "Observed" not in random[0] and abs(random[0]["Median"] - 1 / 3) < 0.02
 
 
-def test_aggregated_summaries(study):
+def test_aggregated_summaries_rows_equal_samples(study):
     row = study.report_aggregated_metric_summaries("f1", 2, table_fmt="records")[1]
     result = study.get_metric_samples("f1", "svm/aggregated")
-    found = summarize(result.values[:, 2])
-    assert row["Group"] == "svm" and row["Skew"] == found.skew and row["Kurtosis"] == found.kurtosis
+    summary = summarize(result.values[:, 2])
+    assert row["Group"] == "svm" and row["Skew"] == summary.skew and row["Kurtosis"] == summary.kurtosis
     assert row["I2"] == result.heterogeneity_results.i2[2] and "Kurt" not in row
     assert row["Var. Within"] == result.heterogeneity_results.within_experiment_variance[2]
     text = study.report_aggregated_metric_summaries("f1", 2, precision=3)
     assert f"{row['I2']:.1%}" in text.splitlines()[-1]
 
 
-def test_pairs(study):
+def test_pairwise_report_rows_equal_comparisons(study):
     pairs = study.compare_all_pairs("fnr", 0, min_sig_diff=0.03)
     rows = study.report_pairwise_comparisons("fnr", 0, min_sig_diff=0.03, table_fmt="records")
     assert len(rows) == 6 and rows[5]["Experiment A"] == "svm/a" and rows[5]["Experiment B"] == "svm/b"
@@ -107,7 +107,7 @@ def test_comparison_to_random(study):
     assert study.get_pairwise_random_comparison("acc", experiment="svm/b").bf_rope is None
 
 
-def test_ranks(study):
+def test_listwise_report_rows_are_ordered_by_rank(study):
     rows = study.report_listwise_comparison("acc", table_fmt="records")
     assert all(sum(row[f"Rank {r}"] for r in (1, 2, 3, 4)) == pytest.approx(1) for row in rows)
     best = max(study.list_experiments(), key=lambda name: study.get_metric_samples("acc", name).values.mean())
@@ -122,10 +122,10 @@ def test_ranks(study):
     assert rewards[0]["E[Reward]"] == pytest.approx(10 * rows[0]["Rank 1"] + 3 * rows[0]["Rank 2"])
     assert sum(row["E[Reward]"] for row in rewards) == pytest.approx(13)
     text = study.report_listwise_comparison("acc", table_fmt="csv", precision=1)
-    assert ",," in text or text.endswith(",")  # what is nearly impossible is left blank
+    assert ",," in text or text.endswith(",")  # nearly impossible ranks are blank
 
 
-def test_folds(study):
+def test_fold_report_row_equals_compare_folds(study):
     row = study.report_fold_comparison("acc", group_a="mlp", group_b="svm", min_sig_diff=0.01, table_fmt="records")[0]
     observed = [
         torch.cat([study.get_metric_samples("acc", f"{group}/{fold}", "input").values[:, 0] for fold in "ab"])
@@ -140,7 +140,7 @@ def test_folds(study):
 
 
 @pytest.mark.parametrize("report", REPORTS)
-def test_every_format(report, study):
+def test_reports_formats_contain_all_headers(report, study):
     call = getattr(study, report)
     headers = list(call("f1", 0, table_fmt="records", **REPORTS[report])[0])
     for table_fmt in FORMATS:
@@ -152,7 +152,7 @@ def test_every_format(report, study):
 
 
 @pytest.mark.parametrize("report", REPORTS)
-def test_an_empty_study_gives_an_empty_table(report):
+def test_reports_empty_study_gives_empty_table(report):
     empty = Study(0, metrics={"acc": {}})
     with pytest.warns(PosteriorWarning, match="^the study has no experiments, so the report is empty$"):
         assert getattr(empty, report)("acc", table_fmt="records", **REPORTS[report]) == []
@@ -160,7 +160,7 @@ def test_an_empty_study_gives_an_empty_table(report):
         assert "| " in getattr(empty, report)("acc", **REPORTS[report])
 
 
-def test_a_class_that_is_never_predicted():
+def test_summaries_never_predicted_class_is_nan():
     study = Study(0, metrics={"ppv": {"aggregation": "fe"}})
     with pytest.warns(UserWarning, match="never predicted"):
         study.add_experiment("a", [[8, 0], [5, 0]], 0, 0)
@@ -178,7 +178,7 @@ CALLS = [
 
 
 @pytest.mark.parametrize(("call", "message"), CALLS)
-def test_errors(call, message, study):
+def test_reports_invalid_arguments_raise(call, message, study):
     with pytest.raises(ValueError) as caught:
         call(study)
     assert str(caught.value) == message
@@ -186,7 +186,7 @@ def test_errors(call, message, study):
         study.report_metric_summaries("kappa")
 
 
-def test_folds_of_other_names():
+def test_fold_comparison_other_names_raise():
     study = Study(0, metrics={"acc": {}})
     for name in "m/a", "m/b", "n/a", "n/c":
         study.add_experiment(name, [[1, 2], [3, 4]], **PRIORS)
@@ -197,10 +197,10 @@ def test_folds_of_other_names():
     )
 
 
-def test_a_label_that_is_not_needed(study):
-    with pytest.warns(ConfigWarning) as told:
+def test_unneeded_class_label_warns_once(study):
+    with pytest.warns(ConfigWarning) as caught:
         assert study.class_index("acc", 2, ["mlp/a"]) == 0
         study.report_metric_summaries("acc", 2)
         study.report_pairwise_comparisons("acc", 2)
-    assert [str(w.message) for w in told] == ["metric 'acc' has one value for all classes; class_label 2 is ignored"]
+    assert [str(w.message) for w in caught] == ["metric 'acc' has one value for all classes; class_label 2 is ignored"]
     assert study.class_index("acc", 0, ["mlp/a"]) == 0 == study.class_index("acc", None, [])

@@ -7,7 +7,7 @@ import torch
 from tensormetrics.posterior.sampling.rng import RNG
 
 
-def test_streams_are_functions_of_seed_and_name(device):
+def test_rng_streams_depend_on_seed_and_name(device):
     a, b, c, d = RNG(1, "x", device=device), RNG(1, "x", device=device), RNG(2, "x"), RNG(1, "y")
     first = a.random((3, 5))
     assert torch.equal(first, b.random((3, 5))) and first.device.type == device.type
@@ -24,14 +24,14 @@ def test_streams_are_functions_of_seed_and_name(device):
         a.seed = -1
 
 
-def test_spawned_streams_do_not_depend_on_draws():
+def test_rng_spawned_streams_do_not_depend_on_draws():
     a, b = RNG(1, "x"), RNG(1, "x")
     a.random(7)
     left, right = ([child.random(4) for child in rng.spawn(2)] for rng in (a, b))
     assert all(torch.equal(x, y) for x, y in zip(left, right, strict=True)) and not torch.equal(*left)
 
 
-def test_distributions(device):
+def test_rng_samples_have_requested_distributions(device):
     rng, n = RNG(0, "law", device=device), 4001
     for draws, law in (
         (rng.random(n), "uniform"),
@@ -49,6 +49,6 @@ def test_distributions(device):
         message = f"size: got {size}, wanted a shape that alpha (2, 3) broadcasts to"
         with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
             rng.standard_gamma(torch.ones(2, 3), size)
-    drawn = rng.choice([3.0, 1.0, 2.0], (n,), p=[0.5, 0.0, 0.5])
-    assert set(drawn.unique().tolist()) == {2.0, 3.0} and abs((drawn == 3).double().mean() - 0.5) < 0.04
+    choices = rng.choice([3.0, 1.0, 2.0], (n,), p=[0.5, 0.0, 0.5])
+    assert set(choices.unique().tolist()) == {2.0, 3.0} and abs((choices == 3).double().mean() - 0.5) < 0.04
     assert rng.choice(torch.arange(4), 1000).bincount(minlength=4).min() > 180 and rng.random(()).shape == ()

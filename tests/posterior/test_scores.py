@@ -7,7 +7,7 @@ import pytest
 import sklearn.metrics
 import torch
 from metric_oracle import scores
-from posterior_oracle import numbers
+from posterior_oracle import as_float64
 
 from tensormetrics.posterior import METRIC_REGISTRY, get_metric, sample_metrics
 from tensormetrics.posterior.metrics.averaging import AVERAGINGS
@@ -25,36 +25,36 @@ def evaluate(metric, matrix):
 
 
 @pytest.mark.parametrize("name", GOLDEN["matrices"])
-def test_known_values(name, device):
+def test_metrics_golden_values_match(name, device):
     matrix = torch.tensor(GOLDEN["matrices"][name], device=device, dtype=torch.float64)
     for metric, expected in GOLDEN["values"][name].items():
-        found, expected = evaluate(metric, matrix), numbers(expected)
-        assert found.dtype == torch.float64 and found.shape == expected.shape
-        np.testing.assert_allclose(found.cpu(), expected, 1e-9, 1e-12, err_msg=metric)
+        values, expected = evaluate(metric, matrix), as_float64(expected)
+        assert values.dtype == torch.float64 and values.shape == expected.shape
+        np.testing.assert_allclose(values.cpu(), expected, 1e-9, 1e-12, err_msg=metric)
 
 
 @pytest.mark.parametrize("metric", ORACLE[0][0])
-def test_batches_equal_a_loop_in_textbook_forms(metric, device):
-    found = evaluate(metric, MATRICES.to(device)).cpu()
+def test_metrics_batch_equals_loop_of_textbook_formulas(metric, device):
+    values = evaluate(metric, MATRICES.to(device)).cpu()
     expected = [[oracle[metric] for oracle in row] for row in ORACLE]
-    np.testing.assert_allclose(found, expected, 1e-9, 1e-12)
+    np.testing.assert_allclose(values, expected, 1e-9, 1e-12)
     assert get_metric(metric).name == metric
 
 
-def test_every_score_has_known_values_and_an_oracle():
-    lacking = [name for name in NAMES if name not in ORACLE[0][0]]
-    assert lacking == [], "write their textbook forms in tests/posterior/metric_oracle.py"
+def test_metrics_all_have_golden_values_and_oracle():
+    missing = [name for name in NAMES if name not in ORACLE[0][0]]
+    assert missing == [], "write their textbook forms in tests/posterior/metric_oracle.py"
     for matrix, values in GOLDEN["values"].items():
-        lacking = sorted(set(NAMES) - {get_metric(metric).name for metric in values})
-        assert lacking == [], f"write values worked by hand in tests/posterior/golden_metrics.json, under {matrix!r}"
+        missing = sorted(set(NAMES) - {get_metric(metric).name for metric in values})
+        assert missing == [], f"write values worked by hand in tests/posterior/golden_metrics.json, under {matrix!r}"
 
 
-def test_the_readme_says_how_many_there_are():
-    words = f"{len(SCORES)} metrics and {len(AVERAGINGS)} averagings as strings"
-    assert words in PAGE, f"write in tensormetrics/pages/posterior.md: {words}"
+def test_documentation_states_counts_of_metrics_and_averagings():
+    sentence = f"{len(SCORES)} metrics and {len(AVERAGINGS)} averagings as strings"
+    assert sentence in PAGE, f"write in tensormetrics/pages/posterior.md: {sentence}"
 
 
-def test_every_alias_names_its_score():
+def test_metric_aliases_give_their_metric():
     aliases = [alias for score in SCORES for alias in score.aliases]
     assert len(aliases) == len(set(aliases))
     for score in SCORES:
@@ -66,27 +66,27 @@ def test_every_alias_names_its_score():
 
 
 @pytest.mark.parametrize("metric", NAMES)
-def test_bounds(metric, device):
+def test_metrics_samples_stay_within_bounds(metric, device):
     counts = torch.randint(0, 20, (2, 4, 4), device=device)
     (samples,) = sample_metrics(counts, metric, 50, dtype=torch.float64)
     low, high = get_metric(metric).bounds_of(4)
     assert ((samples >= low - 1e-12) & (samples <= high + 1e-12) | samples.isnan()).all()
 
 
-def test_bounds_depend_on_options_and_on_the_number_of_classes():
+def test_bounds_depend_on_options_and_num_classes():
     assert get_metric("ba").bounds == (0, 1) and get_metric("ba+adjusted=True").bounds == (-1, 1)
     assert get_metric("mae").bounds == (0, math.inf) and get_metric("mae").bounds_of(5) == (0, 4)
     assert get_metric("mse").bounds == (0, math.inf) and get_metric("mse").bounds_of(5) == (0, 16)
     assert get_metric("rmse").bounds_of(5) == (0, 4) and get_metric("offby1").bounds_of(5) == (0, 1)
 
 
-def test_dependencies():
+def test_metrics_dependencies_are_listed():
     assert get_metric("tpr").dependencies == ("tp", "fn") and get_metric("rmse").dependencies == ("mse",)
     assert get_metric("mcc").dependencies == ("tp", "fp", "fn", "tn")
 
 
 @pytest.mark.parametrize("metric", [name for name in NAMES if get_metric(name).sklearn_equivalent])
-def test_agreement_with_sklearn(metric):
+def test_metrics_equal_scikit_learn(metric):
     preds, target = np.random.default_rng(1).integers(0, 4, (2, 200))
     matrix = sklearn.metrics.confusion_matrix(target, preds)
     function = getattr(sklearn.metrics, get_metric(metric).sklearn_equivalent)
@@ -97,11 +97,11 @@ def test_agreement_with_sklearn(metric):
         return
     options = {"average": None} if not get_metric(metric).is_multiclass else {}
     options |= {"beta": 2.0} if metric == "fbeta" else {}
-    found = evaluate(metric + ("+beta=2.0" if metric == "fbeta" else ""), matrix)
-    np.testing.assert_allclose(found, np.atleast_1d(function(target, preds, **options)), 1e-12)
+    values = evaluate(metric + ("+beta=2.0" if metric == "fbeta" else ""), matrix)
+    np.testing.assert_allclose(values, np.atleast_1d(function(target, preds, **options)), 1e-12)
 
 
-def test_sklearn_options():
+def test_metric_options_equal_scikit_learn():
     preds, target = np.random.default_rng(2).integers(0, 4, (2, 200))
     matrix = sklearn.metrics.confusion_matrix(target, preds)
     adjusted = sklearn.metrics.balanced_accuracy_score(target, preds, adjusted=True)
@@ -111,7 +111,7 @@ def test_sklearn_options():
         assert float(evaluate(f"pwkappa+power={power}", matrix)) == pytest.approx(kappa)
 
 
-def test_a_perfect_classifier_is_exactly_perfect(device):
+def test_metrics_perfect_classifier_has_exact_values(device):
     perfect = "acc", "mcc", "kappa", "tpr", "ppv", "f1", "p4", "f1@macro", "f1@weighted", "f1@micro", "jaccard"
     perfect += (
         "informedness",
@@ -130,7 +130,7 @@ def test_a_perfect_classifier_is_exactly_perfect(device):
         assert (values == (metric in perfect)).all(), metric
 
 
-def test_undefined_values():
+def test_metrics_undefined_values_are_nan_or_conventional():
     never_true = [[3.0, 1, 0], [0, 0, 0], [1, 2, 5]]
     assert evaluate("tpr", never_true)[1].isnan() and evaluate("f1", never_true)[1] == 0
     assert float(evaluate("ba", never_true)) == pytest.approx((3 / 4 + 5 / 8) / 2)
@@ -150,14 +150,14 @@ def test_undefined_values():
         assert evaluate(metric, torch.zeros(3, 3)).isnan().all(), metric
 
 
-def test_clamped_ratios_use_the_smallest_rate_of_the_same_matrix():
+def test_clamped_ratios_use_smallest_rate_of_matrix():
     matrices = torch.tensor([[[9.0, 0, 0], [0, 9, 1], [0, 3, 7]], [[5, 0, 5], [0, 10, 0], [5, 0, 5]]])
     assert evaluate("plr", matrices)[0, 0] == math.inf
-    found = evaluate("plr+clamp=True", matrices)
-    torch.testing.assert_close(found[0], torch.tensor([1 / (1 / 19), 0.9 / (3 / 19), 0.7 / (1 / 19)]).double())
-    torch.testing.assert_close(found[1], torch.tensor([2, 4, 2.0]).double())
-    assert torch.equal(found[1:], evaluate("plr+clamp=True", matrices[1:]))
-    torch.testing.assert_close(evaluate("lplr+clamp=True", matrices), found.log())
+    ratios = evaluate("plr+clamp=True", matrices)
+    torch.testing.assert_close(ratios[0], torch.tensor([1 / (1 / 19), 0.9 / (3 / 19), 0.7 / (1 / 19)]).double())
+    torch.testing.assert_close(ratios[1], torch.tensor([2, 4, 2.0]).double())
+    assert torch.equal(ratios[1:], evaluate("plr+clamp=True", matrices[1:]))
+    torch.testing.assert_close(evaluate("lplr+clamp=True", matrices), ratios.log())
     diagonal = torch.eye(2)
     assert evaluate("plr+clamp=True", diagonal).tolist() == [math.inf, math.inf]
     certain = torch.tensor([[0.0, 3], [4, 0]])
@@ -165,7 +165,7 @@ def test_clamped_ratios_use_the_smallest_rate_of_the_same_matrix():
     assert evaluate("lnlr+clamp=true", certain).tolist() == [math.inf, math.inf]
 
 
-def test_float32_agrees_with_float64(device):
+def test_metrics_float32_agrees_with_float64(device):
     counts = torch.randint(1, 50, (2, 6, 6), device=device)
     metrics = [*NAMES, "plr+clamp=True", "pwkappa+power=2", "f1@macro", "f1@micro", "p4@harmonic"]
     single, double = (sample_metrics(counts, metrics, 30, dtype=dtype) for dtype in (torch.float32, torch.float64))

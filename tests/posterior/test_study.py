@@ -1,4 +1,4 @@
-# ruff: noqa: E501 (messages stand in one piece)
+# ruff: noqa: E501 (messages are not split)
 import json
 import re
 import sys
@@ -31,16 +31,16 @@ PRIORS = {"prevalence_prior": 1, "confusion_prior": "perks"}
 METRICS = {"acc": {"aggregation": "fe"}, "f1": {"aggregation": "beta", "estimation_method": "mm"}, "mcc": {}}
 
 
-def make(**options):
-    found = Study(**{"seed": 0, "metrics": METRICS, **options})
+def make_study(**options):
+    study = Study(**{"seed": 0, "metrics": METRICS, **options})
     for group, matrix in ("mlp", TRI), ("svm", OTHER):
         for fold in 0, 1:
-            found.add_experiment(f"{group}/fold_{fold}", (torch.tensor(matrix) + fold).tolist(), **PRIORS)
-    return found
+            study.add_experiment(f"{group}/fold_{fold}", (torch.tensor(matrix) + fold).tolist(), **PRIORS)
+    return study
 
 
-def test_samples_are_those_of_the_engine(device):
-    study = make(device=device)
+def test_study_samples_equal_sample_metrics(device):
+    study = make_study(device=device)
     result = study.get_metric_samples("f1", "svm/fold_1")
     options = {"prevalence_prior": 1, "confusion_prior": "perks", "seed": 0, "names": ["svm/fold_1"]}
     counts = torch.tensor(OTHER, device=device) + 1
@@ -54,23 +54,23 @@ def test_samples_are_those_of_the_engine(device):
         assert torch.equal(study.get_metric_samples("f1", "svm/fold_1", method).values, expected[:, 0])
 
 
-def test_nothing_changes_a_draw():
-    full = make()
+def test_study_samples_do_not_depend_on_cache_or_order():
+    full = make_study()
     names = [("mcc", "svm/fold_0"), ("acc", "mlp/aggregated"), ("f1", "svm/aggregated")]
     expected = [full.get_metric_samples(*name).values for name in names]
-    small = make(memory_limit=200_000, metrics={**METRICS, "kappa": {}})  # nothing stays in the cache
+    small = make_study(memory_limit=200_000, metrics={**METRICS, "kappa": {}})  # nothing stays in the cache
     small.add_experiment("third", [[1, 2], [3, 4]], **PRIORS)
     for name, values in reversed(list(zip(names, expected, strict=True))):
         assert torch.equal(small.get_metric_samples(*name).values, values)
-        assert sum(held.nbytes for held in small._samples.values()) <= 3 * values.nbytes
+        assert sum(cached.nbytes for cached in small._samples.values()) <= 3 * values.nbytes
         assert torch.equal(small.get_metric_samples(*name).values, values)
     assert full.get_metric_samples(*names[0]).values is expected[0]
-    other = make(seed=1)
+    other = make_study(seed=1)
     assert not torch.equal(other.get_metric_samples(*names[1]).values, expected[1])
 
 
-def test_changes_are_seen():
-    study = make()
+def test_study_changed_settings_change_samples():
+    study = make_study()
     before = study.get_metric_samples("acc", "mlp/aggregated").values
     study.seed = 5
     assert not torch.equal(study.get_metric_samples("acc", "mlp/aggregated").values, before)
@@ -86,17 +86,17 @@ def test_changes_are_seen():
     assert len(study.get_metric_samples("acc", "mlp/aggregated").values) == 500
 
 
-def test_aggregates():
-    study = make()
+def test_study_aggregates_have_heterogeneity():
+    study = make_study()
     result = study.get_metric_samples("f1", "mlp/aggregated")
     assert result.values.shape == (10_000, 3) and result.experiment_group is study["mlp"]
     assert result.heterogeneity_results.i2.shape == (3,) and result.num_classes == 3
     assert result.aggregator.estimation_method == "mm"
     single = Study(0, metrics={"acc": {}})
     single.add_experiment("h", TRI, **PRIORS)
-    alone = single.get_metric_samples("acc", "h/aggregated")
-    assert torch.equal(alone.values, single.get_metric_samples("acc", "h").values)
-    assert alone.heterogeneity_results.i2_interpretation == ["not applicable"]
+    aggregate = single.get_metric_samples("acc", "h/aggregated")
+    assert torch.equal(aggregate.values, single.get_metric_samples("acc", "h").values)
+    assert aggregate.heterogeneity_results.i2_interpretation == ["not applicable"]
     with pytest.raises(ValueError) as caught:
         study.get_metric_samples("mcc", "mlp/aggregated")
     assert str(caught.value) == (
@@ -109,8 +109,8 @@ def test_aggregates():
         study.get_metric_samples("acc", "mlp/aggregated", "input")
 
 
-def test_names_and_sizes():
-    study = make()
+def test_study_names_and_sizes_match_experiments():
+    study = make_study()
     study.add_experiment("b", TRI, **PRIORS)
     assert study.all_experiments() == ["b/b", "mlp/fold_0", "mlp/fold_1", "svm/fold_0", "svm/fold_1"]
     assert (len(study), study.num_experiment_groups, study.num_experiments, study.num_classes) == (3, 3, 5, 3)
@@ -126,7 +126,7 @@ def test_names_and_sizes():
         Study(0).num_classes  # noqa: B018
 
 
-def test_labels_instead_of_a_matrix():
+def test_study_labels_give_confusion_matrix():
     study = Study(0, metrics={"acc": {}})
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # also none about a matrix
@@ -136,15 +136,15 @@ def test_labels_instead_of_a_matrix():
 
 
 @pytest.mark.parametrize("suffix", ["json", "toml", "yaml", "yml"])
-def test_files(suffix, tmp_path):
-    study = make(ci_probability=0.9)
+def test_study_files_give_equal_samples(suffix, tmp_path):
+    study = make_study(ci_probability=0.9)
     study.add_experiment("array", torch.tensor([[0, 0.5], [1, 2]]), [1, 2], [[1.0, 0.5], [1, 1]])
     study.save(tmp_path / f"study.{suffix}")
     again = Study.load(tmp_path / f"study.{suffix}")
     assert again.to_dict() == study.to_dict() and again.fingerprint == study.fingerprint
     for name in "array", "mlp/fold_1", "mlp/aggregated":
-        found = [found.get_metric_samples("f1", name).values for found in (study, again)]
-        assert torch.equal(*found)
+        values = [values.get_metric_samples("f1", name).values for values in (study, again)]
+        assert torch.equal(*values)
     other = Study.load(tmp_path / f"study.{suffix}", seed=3, dtype=torch.float64)
     assert other.seed == 3 and other.fingerprint != study.fingerprint
     assert other.get_metric_samples("acc", "array").values.dtype == torch.float64
@@ -152,7 +152,7 @@ def test_files(suffix, tmp_path):
 
 
 @pytest.mark.parametrize("suffix", ["json", "toml", "yaml"])
-def test_files_that_hold_no_study(suffix, tmp_path):
+def test_study_load_invalid_files_raise(suffix, tmp_path):
     path = tmp_path / f"study.{suffix}"
     path.write_text("{seed: [")
     with pytest.raises(ConfigError, match=f"^{re.escape(str(path))}: wanted a study in {suffix}; "):
@@ -163,7 +163,7 @@ def test_files_that_hold_no_study(suffix, tmp_path):
             Study.load(path)
 
 
-def test_a_data_frame():
+def test_study_data_frame_gives_confusion_matrix():
     frame = pytest.importorskip("pandas").DataFrame({"cat": [3, 1], "dog": [0, 2]}, index=["cat", "dog"])
     study = Study(0)
     study.add_experiment("e", frame, 0, 0)
@@ -171,8 +171,8 @@ def test_a_data_frame():
     assert json.loads(json.dumps(study.to_dict()))["experiments"]["e"]["e"]["confusion_matrix"] == [[3, 0], [1, 2]]
 
 
-def test_files_of_other_kinds(tmp_path, monkeypatch):
-    study = make()
+def test_study_save_other_suffixes_raise(tmp_path, monkeypatch):
+    study = make_study()
     with pytest.raises(
         ValueError, match=r"^path: got 'study.txt', wanted a name that ends in .json, .toml, .yaml, .yml$"
     ):
@@ -185,7 +185,7 @@ def test_files_of_other_kinds(tmp_path, monkeypatch):
         assert str(caught.value) == expected
 
 
-def test_toml_is_read_by_tomli_before_python_3_11(tmp_path, monkeypatch):
+def test_study_load_toml_needs_tomli_before_python_3_11(tmp_path, monkeypatch):
     (tmp_path / "study.toml").write_text("seed = 5")
     monkeypatch.setattr(config, "sys", SimpleNamespace(version_info=(3, 10)))
     monkeypatch.setitem(sys.modules, "tomli", None)
@@ -196,7 +196,7 @@ def test_toml_is_read_by_tomli_before_python_3_11(tmp_path, monkeypatch):
     assert Study.load(tmp_path / "study.toml").seed == 5
 
 
-def test_experiment_and_group_alone(device):
+def test_experiment_and_group_without_study_sample(device):
     group = ExperimentGroup("g", RNG(3))
     first = group.add_experiment("a", TRI, 1, 1, device=device)
     group.add_experiment("b", OTHER, 1, 1, device=device)
@@ -235,27 +235,27 @@ EXPERIMENTS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "given", "error", "message"), EXPERIMENTS)
-def test_experiments_that_are_refused(name, given, error, message):
-    study = make()
+@pytest.mark.parametrize(("name", "arguments", "error", "message"), EXPERIMENTS)
+def test_study_invalid_experiments_raise(name, arguments, error, message):
+    study = make_study()
     before = study.to_dict()
     with pytest.raises(error) as caught:
-        study.add_experiment(name, **{"confusion_matrix": TRI, **PRIORS, **given})
+        study.add_experiment(name, **{"confusion_matrix": TRI, **PRIORS, **arguments})
     assert str(caught.value) == message and type(caught.value) is error
     assert study.to_dict() == before and study.num_experiments == 4
 
 
 @pytest.mark.parametrize("change", [("experiments", {"g": {"e": {"confusion_matrix": TRI, **PRIORS}, "f": 5}}), ("metrics", {"mcc": {}, "acc": {"rho": 1}}), ("metrics", ["mcc", 5])])  # fmt: skip
-def test_a_setting_that_is_refused_changes_nothing(change):
-    study = make()
+def test_study_invalid_setting_changes_nothing(change):
+    study = make_study()
     before = study.to_dict()
     with pytest.raises(ConfigError):
         setattr(study, *change)
     assert study.to_dict() == before and study.get_metric_samples("acc", "mlp/aggregated").num_samples
 
 
-def test_a_metric_that_is_none():
-    study = make()
+def test_study_invalid_metric_type_raises():
+    study = make_study()
     for call in study.add_metric, study.report_metric_summaries:
         with pytest.raises(
             ValueError, match=r"^metric: got 5, wanted 'name', 'name\+option=value' or 'name@averaging'"
@@ -263,8 +263,8 @@ def test_a_metric_that_is_none():
             call(5)
 
 
-def test_unknown_words():
-    study = make()
+def test_study_unknown_names_and_keys_raise():
+    study = make_study()
     with pytest.raises(
         ConfigError, match="^experiment 'x/x': prevalence_prior: got 'flat', wanted one of 'perks', 'balanced', "
     ):
@@ -301,9 +301,9 @@ LOOKUPS = [
 
 
 @pytest.mark.parametrize(("call", "error", "message"), LOOKUPS)
-def test_lookups_that_fail(call, error, message):
+def test_study_failed_lookups_raise(call, error, message):
     with pytest.raises(error) as caught:
-        call(make())
+        call(make_study())
     if message is None:
         assert str(caught.value).startswith("aggregation: there is no 'mean'; the closest are ")
     else:
@@ -311,14 +311,14 @@ def test_lookups_that_fail(call, error, message):
     assert error is not UnknownNameError or isinstance(caught.value, KeyError)
 
 
-def test_an_improper_prior():
-    study = make()
+def test_study_prior_samples_of_improper_prior_raise():
+    study = make_study()
     study.add_experiment("x", TRI, 0, 0)
     with pytest.raises(ValueError, match="^method: got 'prior' with an improper prior; give every row a concentration"):
         study.get_metric_samples("acc", "x", "prior")
 
 
-def test_defaults_give_a_warning():
+def test_study_default_settings_warn():
     with pytest.warns(ConfigWarning, match=r"^seed: got None, \d+ is used; pass it to get the same draws again$"):
         study = Study()
     assert 0 <= study.seed < 2**63
@@ -326,14 +326,14 @@ def test_defaults_give_a_warning():
         with pytest.warns(ConfigWarning, match=f"^{name}: got None, {default} is used$"):
             setattr(study, name, None)
         assert getattr(study, name) == default
-    for name, given, value in ("seed", "7", 7), ("num_samples", 2e4, 20_000), ("ci_probability", "0.5", 0.5):
-        with pytest.warns(ConfigWarning, match=f"^{name}: got {given!r}, {value!r} is used$"):
-            setattr(study, name, given)
+    for name, argument, value in ("seed", "7", 7), ("num_samples", 2e4, 20_000), ("ci_probability", "0.5", 0.5):
+        with pytest.warns(ConfigWarning, match=f"^{name}: got {argument!r}, {value!r} is used$"):
+            setattr(study, name, argument)
         assert getattr(study, name) == value
-    for given in np.array(0.75), torch.tensor(0.75):
+    for argument in np.array(0.75), torch.tensor(0.75):
         with pytest.warns(ConfigWarning) as caught:
-            study.ci_probability = given
-        assert [str(w.message) for w in caught] == [f"ci_probability: got {given!r}, 0.75 is used"]
+            study.ci_probability = argument
+        assert [str(w.message) for w in caught] == [f"ci_probability: got {argument!r}, 0.75 is used"]
         assert study.ci_probability == 0.75
     with pytest.raises(TypeError, match="^ci_probability: got array.*, wanted a number$"):
         study.ci_probability = np.array([0.5])
@@ -354,12 +354,12 @@ def test_defaults_give_a_warning():
         ("ci_probability", "x", TypeError, "ci_probability: got 'x', wanted a number"),
     ],
 )
-def test_settings_that_are_refused(name, value, error, message):
+def test_study_invalid_settings_raise(name, value, error, message):
     with pytest.raises(error) as caught:
         Study(**{"seed": 0, name: value})
     assert str(caught.value) == message and type(caught.value) is error
 
 
 @pytest.mark.parametrize("metrics", [["acc", "mcc"], ("acc", "mcc"), {"acc": {}, "mcc": {}}])
-def test_metrics_are_named_by_a_list_or_a_dictionary(metrics):
+def test_study_metrics_are_list_or_dictionary(metrics):
     assert [*Study(0, metrics=metrics).metrics] == ["acc", "mcc"] and [*Study(0, metrics="acc").metrics] == ["acc"]

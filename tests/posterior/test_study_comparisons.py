@@ -1,4 +1,4 @@
-"""Comparisons of the experiments of a study: by their items where these are common, else by their posteriors."""
+"""Comparisons of the experiments of a study: by common items if there are any, else by posteriors."""
 
 import pytest
 import torch
@@ -24,7 +24,7 @@ def study_of(truth, preds, items, groups=None):
 
 @pytest.mark.parametrize("grouped", [False, True])
 @pytest.mark.parametrize(("metric", "label"), [("acc", None), ("fnr", 1), ("f1@macro", None)])
-def test_experiments_on_the_same_items_are_compared_by_them(metric, label, grouped, generator):
+def test_study_compare_same_items_equals_paired_comparison(metric, label, grouped, generator):
     truth, preds = labels(generator)
     groups = torch.arange(N) // 3 if grouped else None
     study = study_of(truth, preds, "test", groups)
@@ -42,7 +42,7 @@ def test_experiments_on_the_same_items_are_compared_by_them(metric, label, group
         assert torch.equal(getattr(comparison, name), of_all if label is None else of_all[label]), name
 
 
-def test_experiments_on_other_items_are_compared_by_their_posteriors(generator):
+def test_study_compare_other_items_equals_posterior_comparison(generator):
     truth, preds = labels(generator)
     study = study_of(truth, preds, False)
     study.add_experiment("c", [[9, 1, 0], [2, 8, 0], [0, 1, 9]])
@@ -62,7 +62,7 @@ def test_experiments_on_other_items_are_compared_by_their_posteriors(generator):
             assert torch.equal(getattr(comparison, name), getattr(expected, name)), name
 
 
-def test_draws_are_surer_of_one_discordant_item_than_the_items_are():
+def test_compare_samples_is_more_certain_than_paired_items():
     """The numbers that the docstring of `compare_samples` states."""
     truth = torch.tensor([0, 1] * 15)
     preds = {"a": truth, "b": torch.cat([1 - truth[:1], truth[1:]])}
@@ -78,15 +78,15 @@ def test_draws_are_surer_of_one_discordant_item_than_the_items_are():
 
 
 @pytest.mark.filterwarnings("ignore:.*never predicted")
-def test_undefined_values_are_those_of_the_study():
+def test_study_compare_uses_zero_division_of_study():
     study = Study(seed=0, metrics={"ppv": {}}, zero_division=1)
     for name, answers in {"a": torch.tensor([0, 1] * 6), "b": torch.zeros(12).long()}.items():
         study.add_experiment(name, y_true=torch.tensor([0, 1] * 6), y_pred=answers, num_classes=2, items="test")
-    found = study.compare("ppv", 1)["a - b", "difference"]  # b never answers 1: its precision is 1 by definition
-    assert float(found) == 0 == float(study.table("ppv", 1)["a", "ppv/1"]) - float(study.table("ppv", 1)["b", "ppv/1"])
+    result = study.compare("ppv", 1)["a - b", "difference"]  # b never answers 1: its precision is 1 by definition
+    assert float(result) == 0 == float(study.table("ppv", 1)["a", "ppv/1"]) - float(study.table("ppv", 1)["b", "ppv/1"])
 
 
-def test_table_of_a_study(generator):
+def test_study_table_lists_values_and_intervals(generator):
     truth, preds = labels(generator)
     study = study_of(truth, preds, "test")
     study.add_experiment("pooled/first", [[9, 1, 0], [2, 8, 0], [0, 1, 9]])

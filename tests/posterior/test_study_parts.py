@@ -1,4 +1,4 @@
-"""Comparisons, reports and figures alone, with samples written by hand for a study; and a study without them."""
+"""Comparisons, reports and figures of fixed samples instead of a study; and a study without these functions."""
 
 from dataclasses import fields
 from types import SimpleNamespace
@@ -26,8 +26,8 @@ from tensormetrics.posterior.study.samples import experiments_by_group
 PAIR = {"experiment_a": "m/a", "experiment_b": "n/a"}
 
 
-class ByHand:
-    """Four samples of each of four experiments."""
+class FixedSamples:
+    """Stand-in for a study that has four fixed samples of four experiments."""
 
     ci_probability = 0.5
     posterior = {
@@ -65,42 +65,42 @@ class ByHand:
         return SimpleNamespace(values=values, bounds=(0.0, 1.0), heterogeneity_results=between)
 
 
-def test_comparisons_alone():
-    found = get_pairwise_comparison(ByHand(), "acc", **PAIR, min_sig_diff=0.15)  # 0.1, -0.1, 0.2, 0
-    assert [float(found.p_greater), float(found.p_less), float(found.p_tie)] == [0.5, 0.25, 0.25]
-    assert [float(found.p_rope), float(found.p_sig_pos)] == [0.75, 0.25] and float(found.p_rope_random) == 1
-    assert float(found.observed_diff) == pytest.approx(0.2) and found.paired and found.lhs_name == "m/a"
-    pairs = compare_all_pairs(ByHand(), "acc")
+def test_comparisons_of_fixed_samples_match_by_hand():
+    pair = get_pairwise_comparison(FixedSamples(), "acc", **PAIR, min_sig_diff=0.15)  # 0.1, -0.1, 0.2, 0
+    assert [float(pair.p_greater), float(pair.p_less), float(pair.p_tie)] == [0.5, 0.25, 0.25]
+    assert [float(pair.p_rope), float(pair.p_sig_pos)] == [0.75, 0.25] and float(pair.p_rope_random) == 1
+    assert float(pair.observed_diff) == pytest.approx(0.2) and pair.paired and pair.lhs_name == "m/a"
+    pairs = compare_all_pairs(FixedSamples(), "acc")
     assert pairs.lhs_name == ["m/a"] * 3 + ["n/a"] * 2 + ["m/b"] and pairs.paired == [True] * 3 + [False] * 3
-    assert pairs.diff_dist.shape == (len(ByHand().column("acc", None, "m/a")), 6)
-    ranks = get_listwise_comparison_result(ByHand(), "acc")
+    assert pairs.diff_dist.shape == (len(FixedSamples().column("acc", None, "m/a")), 6)
+    ranks = get_listwise_comparison_result(FixedSamples(), "acc")
     assert ranks.experiment_names == ["m/b", "n/b", "m/a", "n/a"] and ranks.paired
     assert ranks.p_rank_given_experiment[2].tolist() == [0, 0, 0.625, 0.375]
-    groups = get_listwise_comparison_result(ByHand(), "acc", groups=True)
+    groups = get_listwise_comparison_result(FixedSamples(), "acc", groups=True)
     assert groups.experiment_names == ["m/aggregated", "n/aggregated"]
-    folds = get_fold_comparison(ByHand(), "acc", group_a="m", group_b="n")  # 0.3 - 0.1 and 0.7 - 0.7
+    folds = get_fold_comparison(FixedSamples(), "acc", group_a="m", group_b="n")  # 0.3 - 0.1 and 0.7 - 0.7
     assert float(folds.difference) == pytest.approx(0.1)
 
 
-def test_reports_alone():
-    rows = report_metric_summaries(ByHand(), "acc", columns=["Observed", "Median", "HDI"], table_fmt="records")
+def test_reports_of_fixed_samples_match_by_hand():
+    rows = report_metric_summaries(FixedSamples(), "acc", columns=["Observed", "Median", "HDI"], table_fmt="records")
     assert [(row["Group"], row["Experiment"]) for row in rows] == [("m", "a"), ("n", "a"), ("m", "b"), ("n", "b")]
     assert [row["Observed"] for row in rows] == pytest.approx([0.3, 0.1, 0.7, 0.7])
     assert rows[0]["Median"] == pytest.approx(0.25) and "50.0% HDI" in rows[0]
-    rows = report_listwise_comparison(ByHand(), "acc", table_fmt="records")
+    rows = report_listwise_comparison(FixedSamples(), "acc", table_fmt="records")
     assert rows[2] == {"Group": "m", "Experiment": "a", "Rank 1": 0, "Rank 2": 0, "Rank 3": 0.625, "Rank 4": 0.375}
-    rows = report_aggregated_metric_summaries(ByHand(), "acc", table_fmt="records")
+    rows = report_aggregated_metric_summaries(FixedSamples(), "acc", table_fmt="records")
     assert [(row["Group"], row["I2"]) for row in rows] == [("m", 0.25), ("n", 0.25)]
     assert [row["Median"] for row in rows] == pytest.approx([0.65, 0.65])
 
 
-def test_figures_alone():
+def test_figures_of_fixed_samples_match_by_hand():
     pytest.importorskip("matplotlib")
-    figure = plot_metric_summaries(ByHand(), "acc", method="hist")
+    figure = plot_metric_summaries(FixedSamples(), "acc", method="hist")
     assert [ax.get_ylabel() for ax in figure.axes] == ["m/a", "n/a", "m/b", "n/b"]
     observed = [line.get_xdata()[0] for ax in figure.axes for line in ax.lines if line.get_label() == "observed"]
     assert observed == pytest.approx([0.3, 0.1, 0.7, 0.7]) and figure.axes[-1].get_xlabel() == "Accuracy"
-    forest = plot_forest_plot(ByHand(), "acc", precision=2)
+    forest = plot_forest_plot(FixedSamples(), "acc", precision=2)
     names = [label.get_text() for label in forest.axes[0].get_yticklabels()]
     assert [ax.get_title("left") for ax in forest.axes[:2]] == ["m", "n"] and names == [
         "a",
@@ -109,7 +109,7 @@ def test_figures_alone():
     ]
 
 
-def test_a_study_owns_data_and_samples_alone():
+def test_study_base_class_has_only_data_and_samples():
     assert Study.__bases__ == (object,)
     study = Study(0, metrics={"tpr": {}, "acc": {}})
     for group, right in ("m", 8), ("n", 9):
@@ -122,14 +122,14 @@ def test_a_study_owns_data_and_samples_alone():
     assert study.paired([["m/a", "n/a"], ["m/a", "n/aggregated"]]) == [False, False]
 
 
-def test_all_pairs_in_blocks_are_all_pairs_at_once(monkeypatch):
-    whole = compare_all_pairs(ByHand(), "acc", min_sig_diff=0.15)
+def test_compare_all_pairs_blocks_equal_single_pass(monkeypatch):
+    full = compare_all_pairs(FixedSamples(), "acc", min_sig_diff=0.15)
     monkeypatch.setattr(pairwise, "AT_ONCE", 8)  # two pairs of four samples
-    parts = compare_all_pairs(ByHand(), "acc", min_sig_diff=0.15)
-    for field in fields(whole):
-        one, other = getattr(whole, field.name), getattr(parts, field.name)
-        for x, y in zip(*(x if isinstance(x, tuple) else (x,) for x in (one, other)), strict=True):
+    parts = compare_all_pairs(FixedSamples(), "acc", min_sig_diff=0.15)
+    for field in fields(full):
+        left, right = getattr(full, field.name), getattr(parts, field.name)
+        for x, y in zip(*(x if isinstance(x, tuple) else (x,) for x in (left, right)), strict=True):
             if isinstance(x, torch.Tensor):
                 assert torch.equal(x.nan_to_num(-9), y.nan_to_num(-9)) and len(x) == 6, field.name
-    assert torch.equal(parts.diff_dist, whole.diff_dist)
+    assert torch.equal(parts.diff_dist, full.diff_dist)
     assert torch.equal(parts.diff_dist_summary.median, parts.median)

@@ -21,7 +21,7 @@ PLOTS = {
 }
 
 
-def make(folds="ab"):
+def make_study(folds="ab"):
     study = Study(0, metrics={"acc": {"aggregation": "fe"}, "f1": {"aggregation": "fe"}})
     for k, fold in enumerate(folds):
         study.add_experiment(f"mlp/{fold}", [[50 + 9 * k, 5, 3], [4, 60, 6], [3, 8, 70]], **PRIORS)
@@ -30,16 +30,16 @@ def make(folds="ab"):
 
 @pytest.fixture(scope="module")
 def study():
-    return make()
+    return make_study()
 
 
-def artists(figure):
+def num_artists(figure):
     return sum(len(ax.lines) + len(ax.collections) + len(ax.texts) for ax in figure.axes)
 
 
 @pytest.mark.parametrize("plot", PLOTS)
 @pytest.mark.parametrize("options", [{}, {"method": "hist"}, {"method": "hist", "bins": 13, "normalize": True}])
-def test_draws(plot, options, study, tmp_path):
+def test_plots_are_saved_as_images(plot, options, study, tmp_path):
     figure = getattr(study, plot)("f1", 1, **PLOTS[plot][1], **options)
     assert type(figure) is Figure
     figure.savefig(tmp_path / "plot.png")
@@ -47,18 +47,18 @@ def test_draws(plot, options, study, tmp_path):
 
 
 @pytest.mark.parametrize("plot", PLOTS)
-def test_every_part_can_be_hidden_and_styled(plot, study):
+def test_plots_parts_can_be_removed_and_styled(plot, study):
     parts, arguments = PLOTS[plot]
     call = getattr(study, plot)
     full = call("acc", **arguments)
     for part in parts:
-        hidden = call("acc", **arguments, hide=[part])
-        words = [[t.get_text() for t in fig.findobj(matplotlib.text.Text) if t.get_text()] for fig in (full, hidden)]
-        assert artists(hidden) < artists(full) or len(words[1]) < len(words[0]), part
+        partial = call("acc", **arguments, hide=[part])
+        texts = [[t.get_text() for t in fig.findobj(matplotlib.text.Text) if t.get_text()] for fig in (full, partial)]
+        assert num_artists(partial) < num_artists(full) or len(texts[1]) < len(texts[0]), part
     call("acc", **arguments, style={part: {"alpha": 0.5} for part in parts if part != "legend"})
     assert call("acc", **arguments, style={"legend": {"title": "what"}}).legends[0].get_title().get_text() == "what"
     everything = call("acc", **arguments, hide=list(parts))
-    assert artists(everything) == 0 and not everything.legends
+    assert num_artists(everything) == 0 and not everything.legends
     for name in "style", "hide":
         with pytest.raises(ValueError) as caught:
             call("acc", **arguments, **{name: {"shadow": {}}})
@@ -66,19 +66,19 @@ def test_every_part_can_be_hidden_and_styled(plot, study):
 
 
 @pytest.mark.parametrize("plot", ["plot_metric_summaries", "plot_experiment_aggregation", "plot_forest_plot"])
-def test_one_experiment_and_a_background(plot):
-    figure = getattr(make("a"), plot)("acc", **PLOTS[plot][1], background="xkcd:light grey")
+def test_plots_of_one_experiment_accept_background(plot):
+    figure = getattr(make_study("a"), plot)("acc", **PLOTS[plot][1], background="xkcd:light grey")
     assert len(figure.axes) >= 1
     figure.draw_without_rendering()
 
 
-def test_axes_at_hand(study):
+def test_plots_use_existing_axes(study):
     figure = Figure()
     axes = figure.subplots(2, 1)
     assert study.plot_metric_summaries("acc", ax=axes) is figure and len(axes[0].lines) > 3
     with pytest.raises(ValueError, match="^ax: got 2 axes, this plot has 3$"):
         study.plot_experiment_aggregation("acc", **MLP, ax=axes)
-    two = make()
+    two = make_study()
     two.add_experiment("sure/x", [[900, 5, 3], [4, 960, 6], [3, 8, 970]], **PRIORS)
     axes = Figure().subplots(2, 1)
     two.plot_forest_plot("acc", ax=axes)
@@ -87,14 +87,16 @@ def test_axes_at_hand(study):
     assert study.plot_pairwise_comparison("acc", **PAIR, ax=single) is single.figure
 
 
-def test_numbers_in_the_picture(study):
+def test_plots_contain_values_of_comparison(study):
     figure = study.plot_pairwise_comparison("acc", **PAIR, min_sig_diff=0.02, precision=3)
-    found = study.get_pairwise_comparison("acc", **PAIR, min_sig_diff=0.02)
+    result = study.get_pairwise_comparison("acc", **PAIR, min_sig_diff=0.02)
     texts = [text.get_text() for text in figure.axes[0].texts]
-    shares = zip((found.p_sig_neg, found.p_rope, found.p_sig_pos), ("smaller", "equivalent", "greater"), strict=True)
-    assert texts == [f"{float(share):.1%} {word}" for share, word in shares]
+    fractions = zip(
+        (result.p_sig_neg, result.p_rope, result.p_sig_pos), ("smaller", "equivalent", "greater"), strict=True
+    )
+    assert texts == [f"{float(fraction):.1%} {label}" for fraction, label in fractions]
     assert figure.axes[0].get_xlabel() == "Accuracy: mlp/a − mlp/b"
-    low, high = (float(end) for end in found.interval)
+    low, high = (float(end) for end in result.interval)
     (ends,) = (lines for lines in figure.axes[0].collections if lines.get_label() == "95% HDI")
     assert [segment[0, 0] for segment in ends.get_segments()] == [low, high]
     assert study.plot_pairwise_comparison("f1", 1, **PAIR).axes[0].get_xlabel() == "F1-score, class 1: mlp/a − mlp/b"
@@ -102,11 +104,11 @@ def test_numbers_in_the_picture(study):
     assert figure.axes[0].get_title() == "mlp: Fixed-effects Gaussian conflation"
     assert [ax.get_ylabel() for ax in figure.axes] == ["a", "b", "Aggregated"]
     assert figure.axes[-1].get_xlabel() == "Accuracy"
-    middle = np.mean(figure.axes[0].get_xlim())
-    assert middle == pytest.approx(np.median(study.get_metric_samples("acc", "mlp/aggregated").numpy()), abs=1e-6)
+    center = np.mean(figure.axes[0].get_xlim())
+    assert center == pytest.approx(np.median(study.get_metric_samples("acc", "mlp/aggregated").numpy()), abs=1e-6)
 
 
-def test_columns_of_the_forest_plot(study):
+def test_forest_plot_columns_contain_interval(study):
     figure = study.plot_forest_plot("acc", precision=3)
     (header,) = (text.get_text() for text in figure.axes[0].texts)
     rows = [label.get_text() for label in figure.axes[1].get_yticklabels()]
@@ -117,7 +119,7 @@ def test_columns_of_the_forest_plot(study):
     assert names[:2] == ["a", "b"] and names[2].startswith("Aggregate")
 
 
-def test_a_perfect_classifier(tmp_path):
+def test_plots_perfect_classifier_stays_within_bounds(tmp_path):
     study = Study(0, metrics={"acc": {"aggregation": "fe"}})
     for name in "p/a", "p/b":
         study.add_experiment(name, [[9, 0], [0, 9]], 0, 0)
@@ -128,7 +130,7 @@ def test_a_perfect_classifier(tmp_path):
     study.plot_pairwise_comparison("acc", experiment_a="p/a", experiment_b="p/b").savefig(tmp_path / "c.png")
 
 
-def test_undefined_samples():
+def test_plots_undefined_samples_are_labeled():
     study = Study(0, metrics={"ppv": {}})
     with pytest.warns(UserWarning, match="never predicted"):
         study.add_experiment("a", [[8, 0], [5, 0]], 0, 0)
@@ -139,50 +141,50 @@ def test_undefined_samples():
     assert [text.get_text() for text in forest.axes[0].texts[:2]] == ["undefined", "undefined"]
 
 
-def test_outlines():
+def test_outline_of_uniform_samples_is_flat():
     samples = torch.linspace(0, 1, 1001)
     histogram = outline(samples, (0, 1), Look(method="hist", bins=4))
     np.testing.assert_allclose(histogram.x, np.repeat(np.linspace(0, 1, 5), 2))
     np.testing.assert_allclose(histogram.y, [0, *[1] * 8, 0], rtol=6e-3)
     density = outline(samples, (0, 1), Look(normalize=True))
     assert density.y.max() == 1 and density.height(0.0) > 0.9  # no mass leaks beyond the bounds
-    inside = density.between(0.2, 0.4)
-    assert inside.x[0] == 0.2 and inside.x[-1] == 0.4 and len(inside.x) > 10
+    section = density.between(0.2, 0.4)
+    assert section.x[0] == 0.2 and section.x[-1] == 0.4 and len(section.x) > 10
 
 
-def test_range():
-    def at(low, high):
+def test_x_range_covers_outlines_and_intervals():
+    def flat(low, high):
         return Outline(np.array([low, high]), np.array([1.0, 1.0]))
 
     unbounded = -np.inf, np.inf
-    assert x_range([at(0.1, 0.8)], [(0.5, 0.3, 0.7)], (0, 1)) == (0, 1)  # more than half of the bounds
-    low, high = x_range([at(0.7, 0.99)], [(0.9, 0.85, 0.95)], (0, 1))
+    assert x_range([flat(0.1, 0.8)], [(0.5, 0.3, 0.7)], (0, 1)) == (0, 1)  # more than half of the bounds
+    low, high = x_range([flat(0.7, 0.99)], [(0.9, 0.85, 0.95)], (0, 1))
     assert 0.68 < low < 0.7 and high == 1  # near the end
-    low, high = x_range([at(-90, 90)], [(0.0, -0.5, 0.5)], unbounded)
+    low, high = x_range([flat(-90, 90)], [(0.0, -0.5, 0.5)], unbounded)
     assert -5.5 < low < -5 and 5 < high < 5.5  # tails are cut
-    low, high = x_range([at(-90, 90), at(-90, 90)], [(0, -0.5, 0.5), (20, 10, 50)], unbounded, [-30, None])
+    low, high = x_range([flat(-90, 90), flat(-90, 90)], [(0, -0.5, 0.5), (20, 10, 50)], unbounded, [-30, None])
     assert -35 < low < -30 and 50 < high < 55  # intervals and observations are not
     assert x_range([], [], unbounded) == (0, 1)
 
 
-def test_scales():
+def test_plots_scale_is_common_unless_heights_differ():
     def peak(height, width=1.0):
         return Outline(np.array([0, width]), np.array([0.0, height]))
 
     assert one_scale([peak(1), peak(4)]) and not one_scale([peak(1), peak(5)])
     assert one_scale([peak(1, 0.0)] * 2) and not one_scale([peak(1, 0.0), peak(1)])  # spikes have any height
-    study = make()
+    study = make_study()
     study.add_experiment("sure/x", [[900, 5, 3], [4, 960, 6], [3, 8, 970]], **PRIORS)
 
     def heights(axes):
-        """What is drawn, and what the axes have room for."""
+        """Return the largest height and the upper limit of each axis."""
         return [(max(np.max(line.get_ydata()) for line in ax.lines), ax.get_ylim()[1]) for ax in axes]
 
-    drawn, room = np.transpose(heights(study.plot_metric_summaries("acc").axes))
-    assert (drawn < room).all() and room[2] > 4 * room[0]
+    peaks, limits = np.transpose(heights(study.plot_metric_summaries("acc").axes))
+    assert (peaks < limits).all() and limits[2] > 4 * limits[0]
     for axes in (None, list(Figure().subplots(2))):
-        drawn, room = np.transpose(heights(make().plot_metric_summaries("acc", ax=axes).axes))
-        assert (drawn < room).all() and room[0] == room[1]
+        peaks, limits = np.transpose(heights(make_study().plot_metric_summaries("acc", ax=axes).axes))
+        assert (peaks < limits).all() and limits[0] == limits[1]
 
 
 @pytest.mark.parametrize(
@@ -194,7 +196,7 @@ def test_scales():
         ({"grid_samples": 1}, "grid_samples: got 1, wanted an integer >= 2"),
     ],
 )
-def test_errors(options, message, study):
+def test_plots_invalid_arguments_raise(options, message, study):
     with pytest.raises(ValueError) as caught:
         study.plot_metric_summaries("acc", **options)
     assert str(caught.value) == message

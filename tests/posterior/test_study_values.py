@@ -1,4 +1,4 @@
-"""What a study answers in corners where a result is easily wrong."""
+"""Edge cases of a study in which a result is easily wrong."""
 
 import torch
 
@@ -8,7 +8,7 @@ from tensormetrics.posterior.study import config
 PRIORS = {"prevalence_prior": 1, "confusion_prior": 1}
 
 
-def test_a_pooled_metric_keeps_its_negative_half():
+def test_aggregated_metric_has_negative_values():
     study = Study(0, metrics={"ba+adjusted=True": {"aggregation": "fe"}})
     for fold in "ab":
         study.add_experiment(f"g/{fold}", [[20, 22], [21, 20]], **PRIORS)
@@ -16,7 +16,7 @@ def test_a_pooled_metric_keeps_its_negative_half():
     assert 0.4 < (values < 0).double().mean() < 0.7 and values.min() > -1
 
 
-def test_only_the_name_of_an_aggregate_is_one():
+def test_experiment_names_containing_aggregated_are_no_aggregates():
     study = Study(0, metrics={"acc": {"aggregation": "fe"}})
     for name in "not_aggregated/a", "b/aggregated_by_hand":
         study.add_experiment(name, [[9, 1], [2, 8]], **PRIORS)
@@ -26,28 +26,28 @@ def test_only_the_name_of_an_aggregate_is_one():
     assert study.get_pairwise_comparison("acc", **pooled).observed_diff is None
 
 
-def test_looking_up_samples_hashes_no_matrix(monkeypatch):
+def test_cached_samples_lookup_hashes_no_matrix(monkeypatch):
     study = Study(0, metrics={"acc": {"aggregation": "fe"}})
     for fold in "ab":
         study.add_experiment(f"g/{fold}", [[9, 1], [2, 8]], **PRIORS)
-    held = [study.get_metric_samples("acc", f"g/{name}") for name in ("a", "b", "aggregated")]
+    cached = [study.get_metric_samples("acc", f"g/{name}") for name in ("a", "b", "aggregated")]
     for name in "fingerprint", "to_json":
         monkeypatch.delattr(config, name)
-    for name, result in zip(("a", "b", "aggregated"), held, strict=True):
+    for name, result in zip(("a", "b", "aggregated"), cached, strict=True):
         assert study.get_metric_samples("acc", f"g/{name}") is result
 
 
-def test_folds_that_share_training_data_say_less():
-    spread = {}
+def test_correlated_aggregation_has_larger_std():
+    std = {}
     for aggregation in "fe", "correlated":
         study = Study(0, metrics={"acc": {"aggregation": aggregation}})
         for k in range(5):
             study.add_experiment(f"g/{k}", [[90 - 4 * k, 10 + 4 * k], [12 + 3 * k, 88 - 3 * k]], **PRIORS)
-        spread[aggregation] = float(study.get_metric_samples("acc", "g/aggregated").values.std())
-    assert spread["correlated"] > 1.5 * spread["fe"]
+        std[aggregation] = float(study.get_metric_samples("acc", "g/aggregated").values.std())
+    assert std["correlated"] > 1.5 * std["fe"]
 
 
-def test_paired_experiments_are_compared_more_sharply():
+def test_paired_experiments_have_narrower_interval():
     generator = torch.Generator().manual_seed(0)
     truth = torch.randint(0, 2, (300,), generator=generator)
     first = torch.where(torch.rand(300, generator=generator) < 0.8, truth, 1 - truth)

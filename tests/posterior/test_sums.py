@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 import torch
-from posterior_oracle import GOLDEN, confusion_matrix, numbers, sums_of
+from posterior_oracle import GOLDEN, as_float64, confusion_matrix, sums_of
 
 import tensormetrics.posterior.sampling.confusion_sums
 from tensormetrics.posterior import sample_confusion_matrices, sample_sums, sums_from_matrices
@@ -14,24 +14,24 @@ def equal(a, b):
 
 
 @pytest.mark.parametrize("name", GOLDEN["sums"])
-def test_observed_sums(name, device):
+def test_sums_from_matrices_golden_values_match(name, device):
     matrix = torch.tensor(GOLDEN["matrices"][name], dtype=torch.float64, device=device)
-    for found, expected in zip(sums_from_matrices(matrix)[:4], GOLDEN["sums"][name].items(), strict=True):
-        torch.testing.assert_close(found.cpu(), numbers(expected[1]), rtol=1e-9, atol=1e-12)
+    for actual, expected in zip(sums_from_matrices(matrix)[:4], GOLDEN["sums"][name].items(), strict=True):
+        torch.testing.assert_close(actual.cpu(), as_float64(expected[1]), rtol=1e-9, atol=1e-12)
     weights = torch.rand(3, *matrix.shape, device=device)
     batch, single = sums_from_matrices(matrix.expand(2, 5, -1, -1), weights), sums_from_matrices(matrix, weights)
-    for found, once in zip(batch[:4], single[:4], strict=True):
-        assert torch.equal(found, once.expand(2, 5, -1))
+    for actual, once in zip(batch[:4], single[:4], strict=True):
+        assert torch.equal(actual, once.expand(2, 5, -1))
     forms = torch.stack([(w * matrix).sum() / matrix.sum() for w in weights.double()])
     torch.testing.assert_close(batch.weighted, forms.expand(2, 5, -1), rtol=1e-12, atol=0)
 
 
 @pytest.mark.parametrize("method", ["posterior", "prior", "random"])
 @pytest.mark.parametrize("C", [2, 3, 4])
-def test_drawn_sums_equal_a_loop(C, method, device):
+def test_sample_sums_equal_a_loop(C, method, device):
     counts = torch.randint(0, 6, (2, C, C), dtype=torch.float64) + torch.eye(C) * 0.5
     prior = torch.rand(C, C)
-    found = sample_sums(
+    sums = sample_sums(
         counts.to(device),
         20,
         prevalence_prior=0.5,
@@ -42,7 +42,7 @@ def test_drawn_sums_equal_a_loop(C, method, device):
         start=3,
         dtype=torch.float64,
     )
-    found = torch.stack(found[:4], 2).cpu()  # (S, E, 4, C)
+    sums = torch.stack(sums[:4], 2).cpu()  # (S, E, 4, C)
     for e, name in enumerate("xy"):
         observed = np.zeros((C, C)) if method == "prior" else counts[e].numpy()
         cells = observed + prior.double().numpy()
@@ -50,24 +50,24 @@ def test_drawn_sums_equal_a_loop(C, method, device):
             cells = np.repeat(cells.mean(1, keepdims=True), C, 1)
         for s in range(20):
             matrix = confusion_matrix(observed.sum(1) + 0.5, cells, s + 3, name, method, seed=5)
-            np.testing.assert_allclose(found[s, e].numpy(), sums_of(matrix), rtol=1e-9)
+            np.testing.assert_allclose(sums[s, e].numpy(), sums_of(matrix), rtol=1e-9)
 
 
 @pytest.mark.parametrize("prior", ["ones", "perks"])
 @pytest.mark.parametrize("name", GOLDEN["posterior_moments"])
-def test_posterior_moments(name, prior, device):
+def test_sample_sums_have_posterior_moments(name, prior, device):
     S, counts = 20_000, torch.tensor(GOLDEN["matrices"][name], device=device)
     sums = sample_sums(counts, S, prevalence_prior=prior, confusion_prior=prior, dtype=torch.float64)
     tp, fp, fn, tn = (x[:, 0].cpu() for x in sums[:4])
-    moments = {key: numbers(value) for key, value in GOLDEN["posterior_moments"][name][prior].items()}
+    moments = {key: as_float64(value) for key, value in GOLDEN["posterior_moments"][name][prior].items()}
     cells, variances = moments["mean_cells"], moments["var_cells"]
-    drawn = {
+    quantities = {
         "prevalence": (tp + fn, moments["mean_prevalence"], moments["var_prevalence"]),
         "tpr": (tp / (tp + fn), moments["mean_tpr"], moments["var_tpr"]),
         "acc": (tp.sum(-1), moments["mean_acc"], moments["var_acc"]),
         "tp": (tp, cells.diag(), variances.diag()),
     }
-    for x, mean, variance in drawn.values():
+    for x, mean, variance in quantities.values():
         assert ((x.mean(0) - mean).abs() <= 5 * (variance / S).sqrt()).all()
         fourth = ((x - mean) ** 4).mean(0)
         assert ((x.var(0) - variance).abs() <= 5 * ((fourth - variance**2) / S).sqrt()).all()
@@ -77,40 +77,40 @@ def test_posterior_moments(name, prior, device):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("prior", [1, "perks"])
-def test_draws_do_not_depend_on_what_else_is_drawn(prior, dtype, device):
+def test_sample_sums_shards_and_subsets_equal_full_call(prior, dtype, device):
     options = {"prevalence_prior": prior, "confusion_prior": prior, "dtype": dtype}
     start, weights = 2**32 - 200, torch.rand(2, 7, 7, device=device)
     counts = torch.randint(0, 9, (2, 7, 7), device=device)
-    whole = sample_sums(counts, 600, start=start, weights=weights, **options)
+    full = sample_sums(counts, 600, start=start, weights=weights, **options)
     for size in 1, 7, 256:
         shards = [
             sample_sums(counts, min(size, 600 - s), start=start + s, weights=weights, **options)
             for s in range(0, 600, size)
         ]
-        assert equal([torch.cat(parts) for parts in zip(*shards, strict=True)], whole)
-    alone = sample_sums(counts[1], 600, names=["1"], start=start, weights=weights, **options)
-    assert equal(alone, [x[:, 1:] for x in whole])
+        assert equal([torch.cat(parts) for parts in zip(*shards, strict=True)], full)
+    single = sample_sums(counts[1], 600, names=["1"], start=start, weights=weights, **options)
+    assert equal(single, [x[:, 1:] for x in full])
     margins = sample_sums(counts, 600, start=start, **options)
-    assert margins.weighted is None and equal(margins[:4], whole[:4])
+    assert margins.weighted is None and equal(margins[:4], full[:4])
     diagonal = sample_sums(counts, 600, need="diag", start=start, **options)
     assert diagonal.fp is None and diagonal.tn is None and diagonal.weighted is None
-    assert torch.equal(diagonal.tp, whole.tp) and torch.equal(diagonal.fn, whole.fn)
+    assert torch.equal(diagonal.tp, full.tp) and torch.equal(diagonal.fn, full.fn)
 
 
 @pytest.mark.parametrize("method", ["posterior", "prior", "random", "input"])
-def test_sums_are_those_of_the_matrices(method, device):
+def test_sample_sums_equal_sums_of_matrices(method, device):
     options = {"prevalence_prior": "perks", "confusion_prior": 0.5, "method": method, "start": 5, "seed": 2}
     counts, weights = torch.randint(0, 9, (2, 5, 5), device=device), torch.rand(3, 5, 5, device=device)
     matrices = sample_confusion_matrices(counts, 70, dtype=torch.float64, **options)
     assert matrices.shape == (1 if method == "input" else 70, 2, 5, 5)
-    drawn = sample_sums(counts, 70, weights=weights, dtype=torch.float64, **options)
-    for found, expected in zip(drawn, sums_from_matrices(matrices, weights), strict=True):
-        torch.testing.assert_close(found, expected, rtol=1e-11, atol=1e-300)
+    sums = sample_sums(counts, 70, weights=weights, dtype=torch.float64, **options)
+    for actual, expected in zip(sums, sums_from_matrices(matrices, weights), strict=True):
+        torch.testing.assert_close(actual, expected, rtol=1e-11, atol=1e-300)
     single = sample_confusion_matrices(counts, 70, **options)
     assert method == "input" or torch.equal(single, matrices.float())
 
 
-def test_small_sums_are_relatively_accurate(device):
+def test_sample_sums_small_values_are_accurate(device):
     counts = torch.tensor([[1e12, 2, 0], [3, 1e12, 1], [2, 0, 4]], dtype=torch.float64, device=device)
     double, single = (
         sample_sums(counts, 500, prevalence_prior=0.1, confusion_prior=0.1, dtype=dtype)
@@ -124,33 +124,36 @@ def test_small_sums_are_relatively_accurate(device):
     np.testing.assert_allclose(torch.stack(double[:4], 2)[s, 0].cpu().numpy(), sums_of(matrix), rtol=1e-7)
 
 
-@pytest.mark.parametrize("least", [1e-37, 1e-40, 1e-300, 1e-310])  # float32 has no reciprocal but of the first
+@pytest.mark.parametrize("tiny", [1e-37, 1e-40, 1e-300, 1e-310])  # in float32 only the first has a finite reciprocal
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_tiny_concentrations_give_one_cell_all_by_their_odds(least, dtype, device):
-    prior = least * torch.tensor([[1.0, 2, 1], [1, 1, 2], [3, 1, 1]], dtype=torch.float64)
-    counts, share = torch.zeros(3, 3, dtype=torch.int64, device=device), least * torch.tensor([1.0, 1, 3]).double()
-    sums = sample_sums(counts, 4000, prevalence_prior=share, confusion_prior=prior, dtype=dtype)
+def test_sample_sums_tiny_concentrations_select_one_cell(tiny, dtype, device):
+    prior = tiny * torch.tensor([[1.0, 2, 1], [1, 1, 2], [3, 1, 1]], dtype=torch.float64)
+    counts, prevalence_prior = (
+        torch.zeros(3, 3, dtype=torch.int64, device=device),
+        tiny * torch.tensor([1.0, 1, 3]).double(),
+    )
+    sums = sample_sums(counts, 4000, prevalence_prior=prevalence_prior, confusion_prior=prior, dtype=dtype)
     for part in sums[:4]:
         torch.testing.assert_close(part, part.round(), rtol=0, atol=1e-6)
     mean = sums.tp.double().mean((0, 1)).cpu()  # row by 1/5, 1/5, 3/5, then column by 1/4, 1/4, 1/5
     assert (mean - torch.tensor([0.05, 0.05, 0.12], dtype=torch.float64)).abs().max() < 0.03
 
 
-def test_impossible_cells_stay_exact_zeros(device):
-    none = {"prevalence_prior": 0, "confusion_prior": 0}
-    sums = sample_sums(COUNTS.to(device), 50, **none, dtype=torch.float64)
+def test_sample_sums_impossible_cells_are_zero(device):
+    no_prior = {"prevalence_prior": 0, "confusion_prior": 0}
+    sums = sample_sums(COUNTS.to(device), 50, **no_prior, dtype=torch.float64)
     assert (sums.fp[:, 1, 0] == 0).all() and (sums.fn[:, 1, 0] == 0).all()
-    assert (sums.tp[:, 1, 1] == 0).all() and (sums.fn[:, 1, 1] == 0).all()  # a class that never was true
-    perfect = sample_sums(torch.eye(4, device=device) * 7, 50, **none)
+    assert (sums.tp[:, 1, 1] == 0).all() and (sums.fn[:, 1, 1] == 0).all()  # a class without items
+    perfect = sample_sums(torch.eye(4, device=device) * 7, 50, **no_prior)
     assert (perfect.fp == 0).all() and (perfect.fn == 0).all()
     torch.testing.assert_close(sum(perfect[:4]), torch.ones_like(perfect.tp))
     unknown_row = sample_sums(COUNTS.to(device)[1], 50, prevalence_prior=1, confusion_prior=0, dtype=torch.float64)
     assert (unknown_row.tp[..., 1] == 0).all() and (sum(unknown_row[:4])[..., 0] < 1).all()
-    nothing = sample_sums(torch.zeros(3, 3, device=device), 50, **none)
+    nothing = sample_sums(torch.zeros(3, 3, device=device), 50, **no_prior)
     assert all((x == 0).all() for x in nothing[:4])
 
 
-def test_observed_and_random(device):
+def test_sample_sums_input_and_random_match_expectation(device):
     observed = sample_sums(COUNTS.to(device), 10, method="input")
     assert observed.tp.shape == (1, 2, 3) and observed.tp.dtype == torch.float64
     assert equal([x[0] for x in observed[:4]], sums_from_matrices(COUNTS.to(device))[:4])
@@ -159,7 +162,7 @@ def test_observed_and_random(device):
     assert abs(accuracy.mean() - 1 / 3) < 5 * accuracy.std() / len(accuracy) ** 0.5
 
 
-def test_empty_shapes(device):
+def test_sample_sums_empty_inputs_keep_shapes(device):
     assert sample_sums(COUNTS.to(device), 0).tn.shape == (0, 2, 3)
     for method in "posterior", "input":
         assert sample_sums(COUNTS[:0].to(device), 4, method=method).fp.shape[1:] == (0, 3)
@@ -192,33 +195,33 @@ def test_empty_shapes(device):
         ({"confusion_prior": torch.ones(3)}, r"confusion_prior: got an array of shape \(3,\), wanted \(3, 3\)"),
     ],
 )
-def test_errors(options, message):
+def test_sample_sums_invalid_options_raise(options, message):
     with pytest.raises(ValueError, match=message):
         sample_sums(**{"counts": COUNTS, "replicates": 1, **options})
 
 
-def test_matrices_do_not_depend_on_how_many_there_are(device):
+def test_sample_matrices_parts_equal_full_call(device):
     counts = torch.tensor([[5, 1, 0], [2, 9, 3], [1, 1, 4]], device=device)
     options = {"confusion_prior": 0.3, "prevalence_prior": 0.3}
-    whole = sample_confusion_matrices(counts, 100, dtype=torch.float64, **options)
+    full = sample_confusion_matrices(counts, 100, dtype=torch.float64, **options)
     for start, n in (0, 1), (1, 3), (4, 9), (13, 87):
         part = sample_confusion_matrices(counts, n, start=start, dtype=torch.float64, **options)
-        assert torch.equal(part, whole[start : start + n])
+        assert torch.equal(part, full[start : start + n])
 
 
 @pytest.mark.parametrize("prior", ["balanced", "perks", "hierarchical"])
-@pytest.mark.parametrize("C", [3, 70])  # of 70 classes wrong answers are drawn by the few masses they have
-def test_matrices_drawn_some_at_a_time_are_the_same(prior, C, monkeypatch, device):
+@pytest.mark.parametrize("C", [3, 70])  # for 70 classes only cells with a mass are sampled
+def test_sample_matrices_in_tiles_equal_single_pass(prior, C, monkeypatch, device):
     counts = (torch.eye(C) * 5 + torch.arange(C * C).view(C, C) % 2).to(device)
     weights = torch.arange(2 * C * C, device=device).view(2, C, C)
 
-    def drawn():
+    def sample_all():
         options = {"confusion_prior": prior, "start": 3}
         sums = sample_sums(counts, 21, weights=weights, dtype=torch.float64, **options)
         return [sample_confusion_matrices(counts, 21, **options), *sums]
 
-    at_once = drawn()
+    expected = sample_all()
     monkeypatch.setattr(tensormetrics.posterior.sampling.confusion_sums, "TILE", 5 * C * C)
-    *some, weighted = drawn()
-    assert all(map(torch.equal, some, at_once))
-    torch.testing.assert_close(weighted, at_once[-1], rtol=1e-14, atol=0)  # added up in other blocks
+    *unweighted, weighted = sample_all()
+    assert all(map(torch.equal, unweighted, expected))
+    torch.testing.assert_close(weighted, expected[-1], rtol=1e-14, atol=0)  # added up in other blocks

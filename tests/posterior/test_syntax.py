@@ -22,16 +22,16 @@ from tensormetrics.posterior.metrics.parse import ConfusionMetricCollection
         ("tpr+zero_division=1@macro", "recall+zero_division=1.0@mean"),
     ],
 )
-def test_equal_metrics_are_one_object(spellings):
+def test_get_metric_equal_spellings_give_one_object(spellings):
     assert len({get_metric(spelling) for spelling in spellings}) == 1
 
 
-def test_different_options_are_different_metrics():
+def test_get_metric_different_options_give_different_metrics():
     names = "fbeta", "fbeta+beta=2", "fbeta+beta=2@macro", "fbeta+beta=2@macro+skip_nan=true", "f1@macro", "f1"
     assert len({get_metric(name) for name in names}) == len(names)
 
 
-def test_canonical_names():
+def test_metric_names_are_canonical():
     assert get_metric("accuracy").name == "acc" and get_metric("tpr").name == "true_positive_rate"
     name = "fbeta+beta=2.0@select_positive+positive_class=0"
     assert get_metric("fbeta+beta=2@binary+positive_class=0").name == name
@@ -42,7 +42,7 @@ def test_canonical_names():
 @pytest.mark.parametrize(
     "name", ["tp", "p_pred", "acc", "fbeta+beta=2.0", "mae", "f1@micro", "tpr@binary+positive_class=0"]
 )
-def test_copies_and_pickles_are_the_same_object(name):
+def test_metric_copies_and_pickles_are_same_object(name):
     metric = get_metric(name)
     assert copy.deepcopy(metric) is metric and pickle.loads(pickle.dumps(metric)) is metric
 
@@ -88,14 +88,14 @@ NO_VALUE = "has no value; write '+option=value', and numbers without '+', such a
         ),
     ],
 )
-def test_errors(metric, message):
+def test_get_metric_invalid_names_raise(metric, message):
     with pytest.raises(ValueError) as error:
         get_metric(metric)
     assert str(error.value) == message
 
 
 @pytest.mark.parametrize(
-    ("given", "meant"),
+    ("other_name", "suggestion"),
     [
         ("macro_f1", "'f1@macro'"),
         ("f1_macro", "'f1@macro'"),
@@ -114,16 +114,16 @@ def test_errors(metric, message):
         ("macro_acc", "'acc'"),
     ],
 )
-def test_other_names_are_answered_with_ours(given, meant):
+def test_get_metric_names_of_other_libraries_get_suggestion(other_name, suggestion):
     with pytest.raises(ValueError) as error:
-        get_metric(given)
-    assert str(error.value) == f"metric {given!r}: there is no metric {given!r}; write {meant}"
-    for name in meant.split("'")[1::2]:
+        get_metric(other_name)
+    assert str(error.value) == f"metric {other_name!r}: there is no metric {other_name!r}; write {suggestion}"
+    for name in suggestion.split("'")[1::2]:
         get_metric(name)
 
 
-def test_collections():
-    collection = ConfusionMetricCollection(["f1@macro", "accuracy", get_metric("tpr"), "acc"])
+def test_metric_collection_has_names_and_order():
+    collection = MetricCollection(["f1@macro", "accuracy", get_metric("tpr"), "acc"])
     collection.add("f1")
     assert len(collection) == 5 and list(dict(collection.items())) == [
         "f1@macro",
@@ -138,8 +138,8 @@ def test_collections():
     assert collection.get_insert_order() == tuple(collection) and tuple(collection)[1] is tuple(collection)[3]
     order = collection.get_compute_order()
     assert len(order) == len(set(order)) and set(collection) <= set(order)
-    for place, quantity in enumerate(order):
-        assert set(quantity.parents.values()) <= set(order[:place])
+    for index, quantity in enumerate(order):
+        assert set(quantity.parents.values()) <= set(order[:index])
     assert order[-1] is get_metric("tpr") and order.index(get_metric("f1")) < order.index(get_metric("f1@macro"))
     assert (
         len(ConfusionMetricCollection("acc"))
@@ -155,7 +155,7 @@ def test_collections():
     )
 
 
-def test_root_quantities(device):
+def test_root_quantities_match_by_hand(device):
     matrix = torch.tensor([[4, 0, 1], [2, 0, 1], [0, 0, 2]], device=device)
     expected = {
         "tp": [0.4, 0, 0.2],

@@ -50,21 +50,21 @@ d & 5.0000e-05 & [-1.0000, 10.0000] \\
 
 
 @pytest.mark.parametrize("table_fmt", TEXTS)
-def test_texts(table_fmt):
+def test_format_table_texts_match(table_fmt):
     assert format_table(ROWS, HEADERS, table_fmt) == TEXTS[table_fmt]
 
 
-def test_numbers_stay_numbers():
-    found = format_table(ROWS, HEADERS, "records")
-    assert found[0] == {"Name": "a|b_&<c>", "Share": 0.5, "95.0% HDI": (0.25, 0.75)}
-    assert list(found[1]) == HEADERS and all(type(row["Share"]) is float for row in found)
+def test_format_table_records_and_frames_contain_floats():
+    records = format_table(ROWS, HEADERS, "records")
+    assert records[0] == {"Name": "a|b_&<c>", "Share": 0.5, "95.0% HDI": (0.25, 0.75)}
+    assert list(records[1]) == HEADERS and all(type(row["Share"]) is float for row in records)
     frame = format_table(ROWS, HEADERS, "pandas")
     assert list(frame.columns) == HEADERS and frame["Share"].dtype == float
     assert list(frame["95.0% HDI"]) == [(0.25, 0.75), (-1.0, 10.0)]
     assert format_table(ROWS, HEADERS, "pd").equals(frame)
 
 
-def test_formats_of_tabulate():
+def test_format_table_supports_formats_of_tabulate():
     assert "<w:" not in format_table(ROWS, HEADERS, "rst") and "5.0000e-05" in format_table(ROWS, HEADERS, "rst")
     with pytest.raises(ValueError, match="^precision: got -1, wanted an integer >= 0$"):
         format_table(ROWS, HEADERS, precision=-1)
@@ -75,13 +75,13 @@ def test_formats_of_tabulate():
     )
 
 
-def test_decimals_percent_and_blanks():
+def test_format_table_precision_percent_and_blanks():
     rows = [{"x": 0.001, "y": 0.5, "n": 3, "z": None}, {"x": 0.0, "y": 0.123, "n": 4, "z": float("nan")}]
-    found = format_table(rows, ["x", "y", "n", "z"], "csv", 3, blank_below=0.0, percent=["y"])
-    assert found == "x,y,n,z\n1.000e-03,50.0%,3,\n,12.3%,4,nan"
+    text = format_table(rows, ["x", "y", "n", "z"], "csv", 3, blank_below=0.0, percent=["y"])
+    assert text == "x,y,n,z\n1.000e-03,50.0%,3,\n,12.3%,4,nan"
 
 
-def test_no_rows():
+def test_format_table_no_rows_has_headers():
     assert format_table([], ["A", "B"], "plain") == "  A    B"
     assert format_table([], ["A"], "records") == [] and list(format_table([], ["A"], "pd").columns) == ["A"]
     for table_fmt in TEXTS:
@@ -100,7 +100,7 @@ def test_no_rows():
         ),
     ],
 )
-def test_missing_packages(table_fmt, package, message, monkeypatch):
+def test_format_table_missing_packages_raise(table_fmt, package, message, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, package, None)
     with pytest.raises(ImportError) as caught:
         format_table(ROWS, HEADERS, table_fmt)

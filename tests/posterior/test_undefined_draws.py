@@ -14,11 +14,11 @@ PRIORS = {"prevalence_prior": 1e-3, "confusion_prior": 1e-3}
 
 @pytest.fixture
 def study():
-    found = Study(seed=0, metrics=["ppv", "acc"])
+    study = Study(seed=0, metrics=["ppv", "acc"])
     for name in ("a/0", "a/1"):
         with pytest.warns(ConfMatIOWarning, match="class 2 is never predicted"):
-            found.add_experiment(name, COUNTS, **PRIORS)
-    return found
+            study.add_experiment(name, COUNTS, **PRIORS)
+    return study
 
 
 def fraction_of(study, name="a/0"):

@@ -1,4 +1,4 @@
-"""Undefined values have one answer, `zero_division`, and scikit-learn's where it has the metric."""
+"""Undefined values are `zero_division`, as in scikit-learn where it has the metric."""
 
 import json
 import math
@@ -47,17 +47,17 @@ def labels_of(matrix):
     return cells // len(counts), cells % len(counts)
 
 
-def equal(found, expected):
-    np.testing.assert_allclose(found.cpu().numpy().ravel(), np.ravel(expected), rtol=1e-12, atol=1e-15)
+def equal(actual, expected):
+    np.testing.assert_allclose(actual.cpu().numpy().ravel(), np.ravel(expected), rtol=1e-12, atol=1e-15)
 
 
 ANSWERED = [(name, value) for name in BY_CLASS for value in (0, 1, math.nan)]
-ANSWERED.remove(("jaccard", math.nan))  # which scikit-learn's jaccard_score has not
+ANSWERED.remove(("jaccard", math.nan))  # not supported by jaccard_score of scikit-learn
 
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize(("name", "zero_division"), ANSWERED)
-def test_values_of_classes_and_averages_are_scikit_learns(name, shape, zero_division, device):
+def test_values_and_averages_equal_scikit_learn(name, shape, zero_division, device):
     function, options = BY_CLASS[name]
     truth, answer = labels_of(SHAPES[shape])
     matrix = torch.tensor(SHAPES[shape], device=device)
@@ -75,7 +75,7 @@ def test_values_of_classes_and_averages_are_scikit_learns(name, shape, zero_divi
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_single_values_are_scikit_learns(shape):
+def test_multiclass_values_equal_scikit_learn(shape):
     truth, answer = labels_of(SHAPES[shape])
     matrix = torch.tensor(SHAPES[shape])
     with warnings.catch_warnings():
@@ -94,8 +94,8 @@ def test_single_values_are_scikit_learns(shape):
 
 @pytest.mark.parametrize("value", [0.0, 1.0])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_nothing_else_is_undefined_than_what_nan_shows(shape, value):
-    """With nan the undefined values are seen; another answer takes their places, and no others."""
+def test_zero_division_replaces_exactly_nan_values(shape, value):
+    """With nan the undefined values are visible; another value replaces these and no others."""
     matrix = torch.tensor(SHAPES[shape])
     for name in sorted({cls.aliases[0] for cls in map(type, ConfusionMetricCollection(ALL))}):
         bare, filled = get_metric(name, math.nan)(matrix), get_metric(name, value)(matrix)
@@ -106,7 +106,7 @@ ALL = "acc ba mcc kappa f1 fbeta ppv tpr npv tnr fdr fnr for fpr p4 jaccard info
 ALL += "log_plr lnlr log_dor prev_thresh precision_gain recall_gain f1_gain fbeta_gain mae rmse offby1 pwkappa".split()
 
 
-def test_what_the_table_states_without_the_option():
+def test_default_zero_division_follows_documentation():
     absent = torch.tensor(SHAPES["a class neither true nor predicted"])
     for name, expected in {"f1": 0, "fbeta": 0, "jaccard": math.nan, "tpr": math.nan}.items():
         np.testing.assert_equal(float(get_metric(name)(absent)[2]), expected)
@@ -116,7 +116,7 @@ def test_what_the_table_states_without_the_option():
     assert get_metric("f1", 1)(torch.zeros(2, 2)).isnan().all()  # no data have no values
 
 
-def test_samples_and_doors(tmp_path, device):
+def test_zero_division_entry_points_use_option(tmp_path, device):
     counts = torch.tensor(SHAPES["a class neither true nor predicted"], device=device)
     none = {"prevalence_prior": 0, "confusion_prior": 0}
     (samples,) = sample_metrics(counts, ConfusionMetricCollection("jaccard", 1), 50, **none)
@@ -125,11 +125,11 @@ def test_samples_and_doors(tmp_path, device):
     metrics = ["jaccard", "jaccard+zero_division=1", "jaccard@macro", "jaccard_index"]
     metric = ConfusionPosterior(3, metrics, zero_division=0, replicates=50, **none).to(device)
     points = metric(answer, truth)
-    found = metric.compute()
-    assert list(found)[::3] == list(points) == metrics and torch.equal(*(found[m] for m in metrics[::3]))
-    for values in points["jaccard"], found["jaccard"], found["jaccard/high"]:
+    computed = metric.compute()
+    assert list(computed)[::3] == list(points) == metrics and torch.equal(*(computed[m] for m in metrics[::3]))
+    for values in points["jaccard"], computed["jaccard"], computed["jaccard/high"]:
         assert values[2] == 0 and values[0] > 0
-    assert found["jaccard+zero_division=1/low"][2] == 1 and not found["jaccard@macro"].isnan()
+    assert computed["jaccard+zero_division=1/low"][2] == 1 and not computed["jaccard@macro"].isnan()
     study = Study(0, metrics={"ppv": {}, "mcc": {}}, zero_division=0.0)
     with pytest.warns(UserWarning, match="never predicted"):
         study.add_experiment("a", SHAPES["a class that is never predicted"], **none)
@@ -145,7 +145,7 @@ def test_samples_and_doors(tmp_path, device):
 
 
 @pytest.mark.parametrize("wrong", [0.5, True, "0", math.inf, [0]])
-def test_other_answers_are_refused(wrong):
+def test_zero_division_other_values_raise(wrong):
     message = f"zero_division: got {wrong!r}, wanted 0, 1 or nan"
     for call in (
         lambda: get_metric("f1", wrong),
@@ -157,7 +157,7 @@ def test_other_answers_are_refused(wrong):
         assert str(caught.value).endswith(message)
 
 
-def test_metrics_without_the_option_say_so():
+def test_zero_division_of_metric_without_option_raises():
     with pytest.raises(ValueError) as caught:
         get_metric("tp", 0)
     assert str(caught.value) == "metric 'tp': 'tp' has no option 'zero_division'; ask for it without"

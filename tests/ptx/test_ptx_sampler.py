@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from dirichlet_oracle import assert_same_law, counts_of, plain_metrics, plain_sums
+from dirichlet_oracle import assert_same_law, counts_of, reference_metrics, reference_sums
 from library import CARDS
 from torch import Tensor
 
@@ -70,8 +70,8 @@ def test_metrics_of_rare_classes_have_the_plain_law(table, dirichlet):
     out = torch.empty(1, 4 * C, 200, dtype=torch.float64)
     cells = (counts + dirichlet_prior("balanced", (C, C)))[None]
     dirichlet.ops.dirichlet_sums(out, counts.sum(-1)[None] + 1 / C, cells, None, keys(1, 3), START)
-    values = plain_metrics(*out[0].T.numpy().reshape(-1, 4, C).swapaxes(0, 1))
-    expected = plain_metrics(*plain_sums(counts.numpy(), 1000, "float64"))
+    values = reference_metrics(*out[0].T.numpy().reshape(-1, 4, C).swapaxes(0, 1))
+    expected = reference_metrics(*reference_sums(counts.numpy(), 1000, "float64"))
     for name, actual in values.items():
         assert_same_law(actual[:, -1], expected[name][:, -1])
 

@@ -104,7 +104,7 @@ OBJECTS = {
     "rankings": (RankingScores, ranking_update, ranked),
     "Smatch": (
         functools.partial(Smatch, solver="search", top=False),
-        lambda metric, *sides: metric.update(*sides),
+        lambda metric, *pair: metric.update(*pair),
         amr,
     ),
 }
@@ -178,7 +178,7 @@ def test_padding_is_bounded():
 
 
 class Cells(TorchDispatchMode):
-    """Counts the cells of all tensors that are made, and of the largest."""
+    """Dispatch mode that counts the cells of all tensors that are made, and of the largest."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -187,7 +187,7 @@ class Cells(TorchDispatchMode):
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
         result = function(*args, **(kwargs or {}))
         returns = function._schema.returns
-        if returns and returns[0].alias_info is None:  # neither views nor what is written in place
+        if returns and returns[0].alias_info is None:  # neither views nor in-place operations
             for made in tree_leaves(result):
                 if isinstance(made, Tensor):
                     self.made += made.numel()
@@ -245,7 +245,7 @@ LONG = {
     "events by type": (updated(*OBJECTS["events by type"][:2]), events, 400),
     "coreference": (updated(*OBJECTS["coreference"][:2]), clusters, 900),
     "rankings": (updated(*OBJECTS["rankings"][:2]), ranked, 2000),
-    "span errors": (lambda *sides: Errors(span_errors(*sides, "partial")), tags, 900),
+    "span errors": (lambda *pair: Errors(span_errors(*pair, "partial")), tags, 900),
     "Smatch": (updated(*OBJECTS["Smatch"][:2]), amr, 120),
     "sets by equality": (family(derive(list[int])), numbers_of, 2000),
     "sets of nested sets": (family(derive(list[Event])), events, 400),
@@ -262,15 +262,15 @@ LONG = {
 
 class Errors:
     def __init__(self, result: SpanErrors) -> None:
-        self.found = result
+        self.result = result
 
     def compute(self) -> dict[str, int]:
-        return {name: len(rows) for name, rows in self.found._asdict().items()}
+        return {name: len(rows) for name, rows in self.result._asdict().items()}
 
 
 @pytest.mark.parametrize("kind", LONG)
 def test_long_document_in_a_batch_has_bounded_cost(kind):
-    """It costs no more than twice what both cost alone, counted in numbers that are written."""
+    """The cost, in numbers written, is at most twice the sum of the separate costs."""
     run, one, size = LONG[kind]
     draw = random.Random(0)
     short = [[one(draw, 3) for _ in range(1000)] for _ in range(2)]

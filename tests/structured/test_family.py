@@ -304,7 +304,7 @@ def test_wrong_predictions_score_nothing_under_every_policy(options):
     assert scores["micro-f1"] == pytest.approx(2 / (3 + n_refs))
 
 
-def test_invalid_predictions_need_few_reads():
+def test_invalid_predictions_bisection_limits_reads():
     """One read of all documents per bisection step, instead of one read per document."""
     num_read = []
 

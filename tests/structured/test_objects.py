@@ -273,7 +273,7 @@ def test_functions_keep_answers_before_an_error(error):
     assert len(calls) == len({*calls})
 
 
-def test_functions_of_a_copy_do_not_share_answers():
+def test_metric_copies_start_with_empty_caches():
     metric, calls = counted(same_start)
     family = Family(metric, micro_average(["f1"]))
     with pytest.raises(TypeError):
@@ -336,7 +336,7 @@ def test_functions_are_called_for_required_self_overlaps(normalizer, constraint)
     assert count(nested.score, [preds], [refs]) == expected
 
 
-def test_batched_functions_receive_many_pairs():
+def test_batched_functions_receive_all_pairs_of_level():
     """As many calls as there are levels, no pair of values twice; whatever kind of numbers come back."""
     sizes = []
 
@@ -380,7 +380,7 @@ def test_functions_may_return_numbers_of_any_kind():
         assert dsl.from_func(lambda x, y, one=one: one).score(None, None) == 1.0
 
 
-def test_tensor_functions_see_the_numbers_of_many_pairs():
+def test_tensor_functions_receive_numbers_of_all_pairs():
     seen = []
 
     def close(x, y):

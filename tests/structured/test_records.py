@@ -109,7 +109,7 @@ def test_kinds_of_records_have_equal_scores(kind):
 
 
 @pytest.mark.parametrize("kind", [typing.TypedDict, TypedDict], ids=["typing", "typing_extensions"])
-def test_keys_that_a_typed_dict_may_lack(kind):
+def test_typed_dict_optional_keys_may_be_missing(kind):
     class Part(kind, total=False):
         weight: int
 

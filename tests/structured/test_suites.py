@@ -86,7 +86,7 @@ w5 2)|0)
     [(["# newdoc id = a", "# global.Entity = eid-etype-head-other", "# sent_id = 1"], 2), (["# newdoc id = a"], 2)],
 )
 @pytest.mark.parametrize("token", ["1", "1-2", "1.1"])
-def test_conll_u_is_refused_by_its_name(head, lineno, token):
+def test_read_conll_conll_u_raises_by_name(head, lineno, token):
     line = f"{token}\tAnn\tAnn\tPROPN\tNNP\t_\t2\tnsubj\t_\tEntity=(e1-person-1-)"
     with pytest.raises(ValueError) as error:
         list(read_conll_coref([*head, line, ""]))

@@ -127,7 +127,7 @@ def test_similar_random_strings_agree_with_a_loop(method, cutoff):
         assert values[n, m] == pytest.approx(expected) or (expected < cutoff - 1e-9 and values[n, m] == 0)
 
 
-def test_similar_few_of_many_pairs_equal_the_table():
+def test_similar_selected_pairs_equal_table_of_all_pairs():
     generator = random.Random(4)
     preds, refs = (["".join(generator.choices("abc", k=6)) for _ in range(80)] for _ in range(2))
     table = all_pairs(similar(), preds, refs)

@@ -37,8 +37,8 @@ def check(report, expected):
         for name in ("precision", "recall", "f1", "similarity"):
             assert same(getattr(field, name), counts.get(name)), (path, name)
     assert report.invalid == expected["invalid"]
-    totals = expected["totals"]
-    for name, value in totals.items():
+    expected_totals = expected["totals"]
+    for name, value in expected_totals.items():
         key = name.replace("_", "-") if name.startswith("macro") else f"micro-{name}"
         if key in report.totals:
             assert same(float(report.totals[key]), value), name

@@ -22,7 +22,7 @@ SCHEMA = {
 REFS = [{"a": n, "flag": True, "words": ["x"]} for n in range(3)]
 
 
-def test_values_of_numpy_are_values():
+def test_evaluate_numpy_values_equal_python_values():
     preds = [{"a": np.int64(n), "flag": np.bool_(True), "words": np.array(["x"])} for n in range(3)]
     assert evaluate(preds, REFS, SCHEMA, replicates=0).totals["exact"] == 1
     texts = np.array(['{"a": 0}', '{"a": 1}', "no"], dtype=object)
@@ -56,7 +56,7 @@ def test_explanations_after_skipped_documents_match_documents():
     assert "skipped: 1 unreadable" in str(report)
 
 
-def test_keys_that_are_numbers_are_those_of_json():
+def test_evaluate_number_keys_equal_json_keys():
     report = evaluate([{1: "x", "b": 2}], ['{"1": "x", "b": 2}'], replicates=20)
     assert report.totals["exact"].value == 1 and report["1"].correct == 1
     same = evaluate(['{"1": "x"}'], [{"1": "x", "b": 2}], replicates=20)
@@ -97,7 +97,7 @@ def test_documents_are_valid_if_the_function_does_not_raise():
         evaluate(["{}"] * 3, REFS, SCHEMA, validate=validate, replicates=0)
 
 
-def test_many_fields_keep_the_requested_replicates():
+def test_evaluate_wide_documents_use_requested_replicates():
     wide = {f"k{n}": n for n in range(300)}
     assert evaluate([wide], [wide], replicates=50).metric.replicates == 50  # Holm's would need 6,019
     small = {f"k{n}": n for n in range(60)}

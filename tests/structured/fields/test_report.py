@@ -113,7 +113,7 @@ def test_intervals_contain_the_score_and_are_those_of_the_metric():
 
 def test_groups_widen_intervals():
     preds, refs = invoices(60, 0.3, 1)
-    preds, refs = [[each for each in part for _ in range(5)] for part in (preds, refs)]
+    preds, refs = [[document for document in part for _ in range(5)] for part in (preds, refs)]
     single = evaluate(preds, refs, Invoice, replicates=300)["total"].f1
     grouped = evaluate(preds, refs, Invoice, replicates=300, groups=[n // 5 for n in range(300)])["total"].f1
     assert float(grouped.high - grouped.low) > 1.5 * float(single.high - single.low)
@@ -196,7 +196,7 @@ def test_inferred_metrics_need_references_and_others_a_schema():
         FieldScores('{"type": "object"}')
 
 
-def test_confusions_are_the_most_frequent_pairs():
+def test_confusions_are_ordered_by_frequency():
     refs = [{"title": "red"}] * 5 + [{"title": "green"}] * 3
     preds = [{"title": "rot"}] * 3 + [{"title": "red"}] * 2 + [{"title": "red"}, {"title": 5}, {"title": "green"}]
     report = evaluate(preds, refs, SCHEMA, replicates=0)

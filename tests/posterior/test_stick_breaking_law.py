@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from dirichlet_oracle import NAMES, assert_same_law, counts_of, plain_metrics, plain_sums
+from dirichlet_oracle import NAMES, assert_same_law, counts_of, reference_metrics, reference_sums
 
 from tensormetrics.posterior import sample_metrics
 
@@ -10,9 +10,9 @@ from tensormetrics.posterior import sample_metrics
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 @pytest.mark.parametrize("table", ["unpredicted", "absent"])
 @pytest.mark.parametrize("C", [65, 100, pytest.param(200, marks=pytest.mark.slow)])
-def test_metrics_of_rare_classes_have_the_plain_law(C, table, dtype, device):
+def test_metrics_of_rare_classes_have_dirichlet_law(C, table, dtype, device):
     S, counts = 600 if C == 200 else 1500, counts_of(C, table)
-    expected = plain_metrics(*plain_sums(counts, S, str(dtype)[6:]))
+    expected = reference_metrics(*reference_sums(counts, S, str(dtype)[6:]))
     tensors = sample_metrics(torch.from_numpy(counts).to(device), NAMES, 2 * S, dtype=dtype)
     for name, values in zip(NAMES, tensors, strict=True):
         actual = values[:, 0].double().cpu().numpy()
