@@ -27,7 +27,7 @@ def registrations():
         yield
 
 
-def metric(base=Metric, method="compute_metric", **attributes):
+def metric(base=ConfusionMetric, method="compute_metric", **attributes):
     """Define a class with all that a metric needs; `attributes` replace entries, ABSENT removes one."""
     body = {
         "full_name": "Fancy Index",
@@ -95,7 +95,7 @@ def test_metric_dependency_is_evaluated_once():
 
 
 def test_metric_options_are_part_of_name():
-    class Powered(Metric):
+    class Powered(ConfusionMetric):
         full_name = "Powered"
         is_multiclass = False
         bounds = (0.0, 1.0)

@@ -74,7 +74,7 @@ def test_paired_matrices_sample_equals_loop(device):
     items = three_classes()
     sample, prior = 2**32 + 5, torch.tensor([[1, 0.5, 0.1], [2, 0, 3], [0, 0.3, 4]], dtype=torch.float64)
     options = {"prevalence_prior": 0, "confusion_prior": prior, "start": sample, "dtype": torch.float64, "seed": 3}
-    matrices = sample_paired_matrices(Items("test", items.cells.to(device)), 3, 1, **options)
+    matrices = sample_paired_matrices(PairedItems("test", items.cells.to(device)), 3, 1, **options)
     weights = []
     for block in range(13):
         random_bits = philox4x32((5, block, 0, 1), philox_key(3, "items:test", "posterior", "items"))
@@ -118,7 +118,7 @@ def test_paired_matrices_have_common_prevalence_and_weights(device):
     matrices = sample_paired_matrices(items, 2, 100, **ZEROS)
     assert torch.equal(matrices[:, 0], matrices[:, 2]) and not torch.equal(matrices[:, 0], matrices[:, 1])
     assert torch.allclose(matrices[:, 0].sum(-1), matrices[:, 1].sum(-1), rtol=1e-6)  # the prevalence
-    single = sample_paired_matrices(Items("test", items.cells[1]), 2, 100, **ZEROS)
+    single = sample_paired_matrices(PairedItems("test", items.cells[1]), 2, 100, **ZEROS)
     assert torch.equal(single[:, 0], matrices[:, 1])
     with_prior = sample_paired_matrices(items, 2, 100, **ONES)
     assert not torch.equal(with_prior[:, 0], with_prior[:, 2])  # the mass of the prior differs by experiment

@@ -123,7 +123,7 @@ def test_get_metric_names_of_other_libraries_get_suggestion(other_name, suggesti
 
 
 def test_metric_collection_has_names_and_order():
-    collection = MetricCollection(["f1@macro", "accuracy", get_metric("tpr"), "acc"])
+    collection = ConfusionMetricCollection(["f1@macro", "accuracy", get_metric("tpr"), "acc"])
     collection.add("f1")
     assert len(collection) == 5 and list(dict(collection.items())) == [
         "f1@macro",
