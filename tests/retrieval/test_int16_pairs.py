@@ -1,4 +1,4 @@
-"""Products of words of two sets of rows: the neighbours in each other, whatever the rows and however they are split."""
+"""int16 products of pairs of shards: neighbors match a single search for all kinds of rows and splits."""
 
 import pytest
 import torch
@@ -13,10 +13,10 @@ from tensormetrics.retrieval.search.ring.normalization import merged_normalizati
 from tensormetrics.retrieval.search.ring.symmetric import Neighbors
 
 N = 450
-SHARES = {"two": (250, 200), "ragged": (1, 0, 199, 205, 45), "one": (450,), "three": (100, 200, 150)}
-needs_words = pytest.mark.skipif(
+SPLITS = {"two": (250, 200), "ragged": (1, 0, 199, 205, 45), "one": (450,), "three": (100, 200, 150)}
+needs_int16 = pytest.mark.skipif(
     not _native.has_kernel("multiplies_words", "cpu") or not operators.multiplies_words(torch.zeros(1)),
-    reason="this processor does not multiply words",
+    reason="this processor has no int16 products",
 )
 
 
@@ -53,87 +53,96 @@ KINDS = ["Gaussian", "far from 0", "sizes", "outliers", "clusters", "sorted clus
 KINDS += ["one class on one rank", "not finite", "tiny", "whole numbers", "half", "bfloat16"]
 
 
-def of_shares(x: torch.Tensor, sizes: tuple[int, ...], k: int, memory: int, skips: bool) -> Neighbors:
-    """As ranks do: each share in itself, then each pair of shares; what they find."""
-    distance, shares = DISTANCES["l2"], x.split(sizes)
-    frame = merged_normalization([summarize_rows(share, distance) for share in shares], x)
-    most = max(sizes)
-    pairs = [Int16Pairs(k, distance, frame, memory, len(share) // 2 if skips else 0, most) for share in shares]
-    known = [Neighbors.empty(len(share), k) for share in shares]
+def neighbors_of_shards(x: torch.Tensor, sizes: tuple[int, ...], k: int, memory: int, skips: bool) -> Neighbors:
+    """Search each shard in itself, then each pair of shards, as ranks do, and return the merged neighbors."""
+    distance, shards = DISTANCES["l2"], x.split(sizes)
+    normalization = merged_normalization([summarize_rows(shard, distance) for shard in shards], x)
+    max_rows = max(sizes)
+    pairs = [
+        Int16Pairs(k, distance, normalization, memory, len(shard) // 2 if skips else 0, max_rows) for shard in shards
+    ]
+    neighbors = [Neighbors.empty(len(shard), k) for shard in shards]
     first = [sum(sizes[:i]) for i in range(len(sizes))]
-    for i, share in enumerate(shares):
-        if len(share):
-            pairs[i](QueryRows.of(share, first[i], known[i]))
-    for i, own in enumerate(shares):
+    for i, shard in enumerate(shards):
+        if len(shard):
+            pairs[i](QueryRows.of(shard, first[i], neighbors[i]))
+    for i, local_rows in enumerate(shards):
         for j in range(i):
-            cut = len(own) // 2 if skips else 0  # the other half is multiplied by the other rank
-            for here, of, skipped in ((i, shares[j], cut), (j, own[:cut], 0)):
-                there = i + j - here
-                if not len(of) or not len(shares[here]):
+            half = len(local_rows) // 2 if skips else 0  # the remote rank multiplies the other half
+            for query_shard, remote_rows, skipped in ((i, shards[j], half), (j, local_rows[:half], 0)):
+                remote_shard = i + j - query_shard
+                if not len(remote_rows) or not len(shards[query_shard]):
                     continue
-                block = Neighbors.empty(len(of), k)
-                worst = known[there].delta[: len(of), -1].clone()
-                sides = QueryRows(
-                    shares[here], first[here], known[here], torch.full((len(shares[here]),), torch.inf).double()
+                block = Neighbors.empty(len(remote_rows), k)
+                worst = neighbors[remote_shard].delta[: len(remote_rows), -1].clone()
+                queries = QueryRows(
+                    shards[query_shard],
+                    first[query_shard],
+                    neighbors[query_shard],
+                    torch.full((len(shards[query_shard]),), torch.inf).double(),
                 )
-                pairs[here](sides, QueryRows(of, first[there], block, worst), skipped)
+                pairs[query_shard](queries, QueryRows(remote_rows, first[remote_shard], block, worst), skipped)
                 operators.merge_nearest(
-                    block.delta, block.index.int(), 0, known[there].delta[: len(of)], known[there].index[: len(of)]
+                    block.delta,
+                    block.index.int(),
+                    0,
+                    neighbors[remote_shard].delta[: len(remote_rows)],
+                    neighbors[remote_shard].index[: len(remote_rows)],
                 )
-    return Neighbors(torch.cat([each.delta for each in known]), torch.cat([each.index for each in known]))
+    return Neighbors(torch.cat([part.delta for part in neighbors]), torch.cat([part.index for part in neighbors]))
 
 
-@needs_words
+@needs_int16
 @pytest.mark.parametrize("kind", KINDS)
-def test_shares_find_what_one_search_finds(kind, generator, monkeypatch):
+def test_neighbors_of_shards_match_single_search(kind, generator, monkeypatch):
     monkeypatch.setattr(Int16Search, "is_faster", staticmethod(lambda *arguments: False))
     for dim, k in ((51, 10), [(130, 3), (48, 16)][KINDS.index(kind) % 2]):
         x = rows(kind, dim, generator)
-        wanted = TorchKNN("sqeuclidean")(x.double(), k, x.double(), True)
-        for name, sizes in SHARES.items():
+        expected = TorchKNN("sqeuclidean")(x.double(), k, x.double(), True)
+        for name, sizes in SPLITS.items():
             for memory, skips in ((2**28, False), (2**19, True)):
-                found = of_shares(x, sizes, k, memory, skips)
-                assert torch.equal(found.index, wanted[1]), (dim, k, name, memory)
-                assert torch.equal(found.delta, wanted[0])
+                actual = neighbors_of_shards(x, sizes, k, memory, skips)
+                assert torch.equal(actual.index, expected[1]), (dim, k, name, memory)
+                assert torch.equal(actual.delta, expected[0])
 
 
-@needs_words
-def test_a_try_tells_whether_it_says_enough(generator):
+@needs_int16
+def test_int16_pairs_is_effective_matches_kind_of_rows(generator):
     distance = DISTANCES["l2"]
-    for kind, works in (("Gaussian", True), ("far from 0", True), ("clusters", False), ("all equal", False)):
+    for kind, is_effective in (("Gaussian", True), ("far from 0", True), ("clusters", False), ("all equal", False)):
         x = rows(kind, 64, generator)
         pairs = Int16Pairs(10, distance, merged_normalization([summarize_rows(x, distance)], x), 2**28)
-        assert pairs.is_faster(x, 10, 2**28) and pairs.is_effective(x) == works, kind
+        assert pairs.is_faster(x, 10, 2**28) and pairs.is_effective(x) == is_effective, kind
 
 
-@needs_words
-def test_most_products_are_ruled_out(generator, monkeypatch):
-    """Else the answers would be right, and late."""
-    x, looked, settle = rows("Gaussian", 128, generator), [], operators.settle_possible
+@needs_int16
+def test_int16_pairs_exclude_nearly_all_candidates(generator, monkeypatch):
+    """With too many candidates the results would be correct, but the search slow."""
+    x, candidates_per_row, rerank = rows("Gaussian", 128, generator), [], operators.settle_possible
 
-    def counted(*arguments):
-        looked.append(int(arguments[7].sum()) / len(arguments[7]))
-        return settle(*arguments)
+    def count_candidates(*arguments):
+        candidates_per_row.append(int(arguments[7].sum()) / len(arguments[7]))
+        return rerank(*arguments)
 
-    monkeypatch.setattr(operators, "settle_possible", counted)
-    of_shares(x, SHARES["two"], 10, 2**28, False)
-    assert len(looked) == 4 and max(looked) < 100 and max(looked[2:]) < 40
+    monkeypatch.setattr(operators, "settle_possible", count_candidates)
+    neighbors_of_shards(x, SPLITS["two"], 10, 2**28, False)
+    assert len(candidates_per_row) == 4 and max(candidates_per_row) < 100 and max(candidates_per_row[2:]) < 40
 
 
-@needs_words
+@needs_int16
 @pytest.mark.parametrize("threads", [1, 3])
-def test_threads_change_no_answer(threads, generator):
+def test_neighbors_of_shards_do_not_depend_on_threads(threads, generator):
     x, before = rows("sorted clusters", 64, generator), torch.get_num_threads()
-    wanted = TorchKNN("sqeuclidean")(x.double(), 5, x.double(), True)
+    expected = TorchKNN("sqeuclidean")(x.double(), 5, x.double(), True)
     torch.set_num_threads(threads)
     try:
-        found = of_shares(x, SHARES["three"], 5, 2**28, True)
+        actual = neighbors_of_shards(x, SPLITS["three"], 5, 2**28, True)
     finally:
         torch.set_num_threads(before)
-    assert torch.equal(found.index, wanted[1]) and torch.equal(found.delta, wanted[0])
+    assert torch.equal(actual.index, expected[1]) and torch.equal(actual.delta, expected[0])
 
 
-def test_others_are_put_in_their_places(generator):
+def test_merge_nearest_sorts_by_distance_and_index(generator):
     delta = torch.randint(0, 4, (50, 7), generator=generator).double().sort(dim=1).values
     index = torch.arange(7).repeat(50, 1)
     other = torch.randint(0, 4, (50, 7), generator=generator).double().sort(dim=1).values
@@ -142,7 +151,7 @@ def test_others_are_put_in_their_places(generator):
     pairs = [
         sorted(
             [*zip(a, b, strict=True), *((d, n + 3) for d, n in zip(c, range(7), strict=True) if d < torch.inf)],
-            key=place,
+            key=sort_key,
         )
         for a, b, c in zip(delta.tolist(), index.tolist(), other.tolist(), strict=True)
     ]
@@ -151,17 +160,17 @@ def test_others_are_put_in_their_places(generator):
     assert index.tolist() == [[n for _, n in row[:7]] for row in pairs]
 
 
-def place(pair):
+def sort_key(pair):
     delta, index = pair
     return delta, index if index >= 0 else 2**40
 
 
-def test_a_group_of_one(tmp_path, generator):
+def test_sharded_knn_in_group_of_one_matches_torch_knn(tmp_path, generator):
     x = rows("equal", 64, generator)
     torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/one", rank=0, world_size=1)
     try:
-        found = ShardedKNN()(x, 4, x, True)
+        actual = ShardedKNN()(x, 4, x, True)
     finally:
         torch.distributed.destroy_process_group()
-    for together, alone in zip(found, TorchKNN()(x, 4, x, True), strict=True):
-        assert torch.equal(together, alone)
+    for actual_part, expected_part in zip(actual, TorchKNN()(x, 4, x, True), strict=True):
+        assert torch.equal(actual_part, expected_part)
