@@ -193,12 +193,12 @@ def test_calculation_resumed_from_stored_state_gives_stored_accuracies(name, tmp
     options = {"group": request.getfixturevalue("group")} if calculation.grouped else {}
     source = open_embeddings_file(tmp_path) if calculation.from_file else CountedRows(calculator_rows())
     if tensormetrics.__version__ != VERSION:
-        with pytest.raises(ValueError, match=f"^state: .*{name}.* was written with version = {VERSION}, got "):
-            calculation.accuracies(source, state=tmp_path / name, **options)
+        with pytest.raises(ValueError, match=f"^checkpoint: .*{name}.* was written with version = {VERSION}, got "):
+            calculation.accuracies(source, checkpoint=tmp_path / name, **options)
         return
-    accuracies = calculation.accuracies(source, state=tmp_path / name, **options)
+    accuracies = calculation.accuracies(source, checkpoint=tmp_path / name, **options)
     assert_numbers_equal(accuracies, EXPECTED["states"][name], TOLERANCE)
     if not calculation.from_file:
         restarted = CountedRows(calculator_rows())
-        assert calculation.accuracies(restarted, state=tmp_path / "new.state", **options) == accuracies
+        assert calculation.accuracies(restarted, checkpoint=tmp_path / "new.state", **options) == accuracies
         assert source.rows_read < restarted.rows_read

@@ -25,7 +25,7 @@ def is_signature(line):
     command, *parts, version = line.split("|")
     assert command == "retrieval" and version == f"version:{__version__}"
     assert set(SIGNED.split("|")) <= set(parts) and len(parts) == len(set(parts))
-    assert not {"format", "json", "plot", "title", "size", "device", "state"} & {
+    assert not {"format", "json", "plot", "title", "figsize", "device", "checkpoint"} & {
         part.partition(":")[0] for part in parts
     }
     return True

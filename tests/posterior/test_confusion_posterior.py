@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 from posterior_oracle import GOLDEN, as_float64
-from torchmetrics import ConfusionMetricCollection
+from torchmetrics import MetricCollection
 
 from tensormetrics._metric import NoDataError
 from tensormetrics.posterior import (
@@ -274,9 +274,7 @@ def test_merge_state_other_num_classes_raises():
 
 
 def test_confusion_posterior_in_collection_keeps_streams_separate(device):
-    collection = ConfusionMetricCollection({"a": ConfusionPosterior(3), "b": ConfusionPosterior(3, "acc", seed=1)}).to(
-        device
-    )
+    collection = MetricCollection({"a": ConfusionPosterior(3), "b": ConfusionPosterior(3, "acc", seed=1)}).to(device)
     preds, target = torch.randint(0, 3, (2, 50), device=device)
     assert collection(preds, target)["a_acc"] == (preds == target).double().mean()
     collection.update(preds, target)

@@ -1,4 +1,4 @@
-"""References in a file, of which memory never holds a whole copy: the same integers, and what a process takes."""
+"""References in a memory-mapped file: results match those in memory, and no process holds a full copy."""
 
 import subprocess
 import sys
@@ -14,14 +14,14 @@ from tensormetrics.retrieval.search.distance import DISTANCES
 from tensormetrics.retrieval.search.product_filter import Filter
 from tensormetrics.retrieval.sources.source import ArrayRows
 
-N, SMALL = 500, {"memory_budget": 100_000}  # a prepared copy takes more
+N, SMALL = 500, {"memory_budget": 100_000}  # a prepared copy needs more memory
 
 
 @pytest.fixture(params=["outliers", "7 distinct points"])
 def rows(request, tmp_path):
     random = np.random.RandomState(0)
-    made = {"7 distinct points": random.standard_normal((7, 32))[np.arange(N) % 7], **families(N, 32)}
-    np.save(tmp_path / "rows.npy", np.float32(made[request.param]))
+    families_by_name = {"7 distinct points": random.standard_normal((7, 32))[np.arange(N) % 7], **families(N, 32)}
+    np.save(tmp_path / "rows.npy", np.float32(families_by_name[request.param]))
     return np.load(tmp_path / "rows.npy", mmap_mode="r")
 
 
@@ -34,56 +34,58 @@ pytestmark = pytest.mark.filterwarnings("ignore:The given NumPy array is not wri
 
 @pytest.mark.parametrize("distance", ["l2", "ip", "cosine"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_pieces_are_the_whole(rows, distance, dtype):
-    whole, pieces = (Filter(mapped(rows), DISTANCES[distance], dtype, *memory) for memory in ((), (60_000,)))
-    assert pieces.rows is None and torch.equal(pieces.bias, whole.bias)
-    found = list(pieces.chunks(100))
-    assert len(found) > 1 and found[0][0] == 100 and all(len(piece) <= 192 for _, piece in found)
-    assert torch.equal(torch.cat([piece for _, piece in found]), whole.rows[100:N])
-    x = whole.query(mapped(rows)[:9])[0]
-    assert torch.equal(pieces.values(x, slice(320, 640)), whole.values(x, slice(320, 640)))
+def test_filter_chunks_match_full_filter(rows, distance, dtype):
+    full, chunked = (Filter(mapped(rows), DISTANCES[distance], dtype, *memory) for memory in ((), (60_000,)))
+    assert chunked.rows is None and torch.equal(chunked.bias, full.bias)
+    chunks = list(chunked.chunks(100))
+    assert len(chunks) > 1 and chunks[0][0] == 100 and all(len(chunk) <= 192 for _, chunk in chunks)
+    assert torch.equal(torch.cat([chunk for _, chunk in chunks]), full.rows[100:N])
+    x = full.query(mapped(rows)[:9])[0]
+    assert torch.equal(chunked.values(x, slice(320, 640)), full.values(x, slice(320, 640)))
 
 
 @pytest.mark.parametrize("distance", ["l2", "cosine"])
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float64], ids=str)
-def test_neighbors_and_ranks_are_the_same(rows, distance, dtype):
+def test_mapped_references_neighbors_and_ranks_match_in_memory(rows, distance, dtype):
     x, labels = mapped(rows).to(dtype), torch.arange(N) % 60
     small, large = TorchKNN(distance, **SMALL), TorchKNN(distance)
     for k, query in ((5, x), (40, x[:30])):
-        for got, wanted in zip(small(query, k, x, True), large(query, k, x, True), strict=True):
-            assert torch.equal(got, wanted)
-    sides = (x[:60], labels[:60], x, labels)
+        for got, expected in zip(small(query, k, x, True), large(query, k, x, True), strict=True):
+            assert torch.equal(got, expected)
+    inputs = (x[:60], labels[:60], x, labels)
     for options in ({}, {"depth": 40}, {"ignore": (labels[:60] % 7, labels % 7 - 1)}):
-        whole = positive_ranks(*sides, distance=distance, **options)
-        assert torch.equal(positive_ranks(*sides, distance=distance, **options, **SMALL).rank, whole.rank)
+        in_memory = positive_ranks(*inputs, distance=distance, **options)
+        assert torch.equal(positive_ranks(*inputs, distance=distance, **options, **SMALL).rank, in_memory.rank)
 
 
-def test_scores_are_the_same(rows):
+def test_mapped_references_scores_match_in_memory(rows):
     labels = np.arange(N) % 60
     names = ("mean_average_precision", "precision_at_1")
-    wanted = AccuracyCalculator(names).get_accuracy(np.array(rows), labels)
-    assert AccuracyCalculator(names, **SMALL).get_accuracy(rows, labels) == wanted
+    expected = AccuracyCalculator(names).get_accuracy(np.array(rows), labels)
+    assert AccuracyCalculator(names, **SMALL).get_accuracy(rows, labels) == expected
 
 
 @pytest.mark.parametrize("dtype", [np.int8, np.uint16, ">i4"])
 @pytest.mark.parametrize("k", [None, 5])
-def test_integers_are_read_in_blocks(dtype, k, tmp_path, monkeypatch):
+def test_mapped_integers_scores_match_while_reading_blocks(dtype, k, tmp_path, monkeypatch):
     np.save(tmp_path / "x.npy", np.random.RandomState(0).randint(0, 100, (N, 32)).astype(dtype))
-    rows, labels, read = np.load(tmp_path / "x.npy", mmap_mode="r"), np.arange(N) % 60, []
+    rows, labels, block_sizes = np.load(tmp_path / "x.npy", mmap_mode="r"), np.arange(N) % 60, []
 
-    def watched(self, start, stop, read_rows=ArrayRows.read):
-        read.append(stop - start)
+    def record_read(self, start, stop, read_rows=ArrayRows.read):
+        block_sizes.append(stop - start)
         return read_rows(self, start, stop)
 
-    monkeypatch.setattr(ArrayRows, "read", watched)
+    monkeypatch.setattr(ArrayRows, "read", record_read)
     names = ("mean_average_precision", "precision_at_1")
-    wanted = AccuracyCalculator(names, k=k).get_accuracy(np.array(rows[:50]), labels[:50], np.array(rows), labels, True)
-    assert not read
-    for given in (names, (*names, "nearest_centroid_accuracy")):  # the last wants all rows
-        calculator = AccuracyCalculator(given, k=k, memory_budget=60_000)
-        found = calculator.get_accuracy(rows[:50], labels[:50], rows, labels, True)
-        assert {name: found[name] for name in names} == wanted
-    assert len(read) > 4 and max(read) < N // 2
+    expected = AccuracyCalculator(names, k=k).get_accuracy(
+        np.array(rows[:50]), labels[:50], np.array(rows), labels, True
+    )
+    assert not block_sizes
+    for include in (names, (*names, "nearest_centroid_accuracy")):  # the last one requires all rows
+        calculator = AccuracyCalculator(include, k=k, memory_budget=60_000)
+        scores = calculator.get_accuracy(rows[:50], labels[:50], rows, labels, True)
+        assert {name: scores[name] for name in names} == expected
+    assert len(block_sizes) > 4 and max(block_sizes) < N // 2
 
 
 CHILD = """
@@ -106,13 +108,13 @@ def watch():
 warnings.filterwarnings("ignore", "The given NumPy array is not writable")
 rows, budget = np.load(sys.argv[1], mmap_mode="r"), {"memory_budget": 2**25}
 x, labels = torch.from_numpy(rows), torch.arange(len(rows)) % 2000
-TorchKNN()(x[:1000], 5, x[:1000], True)  # what libraries take once
+TorchKNN()(x[:1000], 5, x[:1000], True)  # memory that libraries allocate once
 before = anonymous()
 peak = [before]
 threading.Thread(target=watch, daemon=True).start()
 TorchKNN(**budget)(x[:1000], 10, x, True)
-sides = RankingInputs(x[:300], labels[:300], x, labels, torch.arange(300)).checked()
-for _ in rank_tiles(sides, Ranking(**budget)):
+inputs = RankingInputs(x[:300], labels[:300], x, labels, torch.arange(300)).checked()
+for _ in rank_tiles(inputs, Ranking(**budget)):
     pass
 nearest_centroid(x[:1000], labels[:1000], x, labels, **budget)
 calculator = AccuracyCalculator(("precision_at_1", "r_precision"), k=10, device="cpu", **budget)
@@ -122,12 +124,12 @@ print(peak[0] - before)
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads what a process takes from /proc")
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads the memory of a process from /proc")
 @pytest.mark.parametrize("dtype, columns_first", [(np.float16, False), (np.float32, False), (np.float32, True)])
-def test_a_process_takes_much_less_than_the_file(dtype, columns_first, tmp_path):
+def test_process_memory_stays_well_below_file_size(dtype, columns_first, tmp_path):
     shape = (500_000, 2**28 // 500_000 // np.dtype(dtype).itemsize)  # 256 MiB
-    kind = {"dtype": dtype, "shape": shape, "fortran_order": columns_first}
-    file = np.lib.format.open_memmap(tmp_path / "rows.npy", mode="w+", **kind)
+    header = {"dtype": dtype, "shape": shape, "fortran_order": columns_first}
+    file = np.lib.format.open_memmap(tmp_path / "rows.npy", mode="w+", **header)
     random = np.random.default_rng(0)
     for part in np.array_split(file, 50):
         part[:] = random.standard_normal(part.shape, dtype=np.float32)
@@ -135,4 +137,4 @@ def test_a_process_takes_much_less_than_the_file(dtype, columns_first, tmp_path)
     result = subprocess.run(
         [sys.executable, "-c", CHILD, str(tmp_path / "rows.npy")], capture_output=True, text=True, check=True
     )
-    assert int(result.stdout) < 96  # MiB: 32 of temporaries, and a few numbers for each row
+    assert int(result.stdout) < 96  # MiB: 32 for temporaries, and a few numbers per row

@@ -41,7 +41,7 @@ SCORES = {
 
 
 def random_labelings():
-    """240 pairs: every relation between two partitions, and every kind of size."""
+    """Yield 240 pairs of labelings that cover all relations between two partitions and all kinds of sizes."""
     random = np.random.RandomState(0)
     for i in range(40):
         n, classes, clusters = random.randint(2, 200), random.randint(1, 20), random.randint(1, 20)
@@ -71,13 +71,13 @@ EDGES = {
 }
 
 
-def pairs_of_tensors(labels, clusters, device):
+def tensor_pair(labels, clusters, device):
     return torch.tensor(labels, device=device), torch.tensor(clusters, device=device)
 
 
 @pytest.mark.parametrize("case", cases("clustering").values(), ids=cases("clustering").keys())
-def test_golden(case, device):
-    table = contingency(*pairs_of_tensors(case["labels"], case["clusters"], device))
+def test_golden_cases_scores_match_golden_file(case, device):
+    table = contingency(*tensor_pair(case["labels"], case["clusters"], device))
     functions = {name: ours for name, (ours, _) in SCORES.items()} | {
         "expected_mutual_information": expected_mutual_info
     }
@@ -87,39 +87,39 @@ def test_golden(case, device):
 
 
 @pytest.mark.parametrize("name", SCORES)
-def test_agreement_with_scikit_learn(name, device):
+def test_random_labelings_scores_match_sklearn(name, device):
     ours, theirs = SCORES[name]
     pairs = list(random_labelings())
     assert len(pairs) == 240
     for labels, clusters in pairs:
-        value = ours(*pairs_of_tensors(labels, clusters, device))
+        value = ours(*tensor_pair(labels, clusters, device))
         assert float(value) == pytest.approx(theirs(labels, clusters), abs=1e-10), (labels, clusters)
         assert value.dtype == torch.float64 and value.shape == ()
 
 
 @pytest.mark.parametrize("edge", EDGES)
 @pytest.mark.parametrize("name", SCORES)
-def test_edges_as_in_scikit_learn(name, edge, device):
+def test_edge_cases_scores_match_sklearn(name, edge, device):
     labels, clusters = EDGES[edge]
     ours, theirs = SCORES[name]
     if name == "mutual_information" and not labels:
-        expected = 0.0  # scikit-learn answers with an error
+        expected = 0.0  # scikit-learn raises an error
     else:
         expected = theirs(labels, clusters)
-    assert float(ours(*pairs_of_tensors(labels, clusters, device))) == pytest.approx(expected, abs=1e-12)
+    assert float(ours(*tensor_pair(labels, clusters, device))) == pytest.approx(expected, abs=1e-12)
 
 
 @pytest.mark.parametrize("average", AVERAGES)
-def test_averages_of_the_entropies(average, device):
+def test_entropy_averages_scores_match_sklearn(average, device):
     scikit = sklearn.metrics
     for labels, clusters in itertools.chain(itertools.islice(random_labelings(), 18), EDGES.values()):
-        pair = pairs_of_tensors(labels, clusters, device)
+        pair = tensor_pair(labels, clusters, device)
         for ours, theirs in (
             (normalized_mutual_info, scikit.normalized_mutual_info_score),
             (adjusted_mutual_info, scikit.adjusted_mutual_info_score),
         ):
             value = float(ours(*pair, average=average))
-            # Against singletons the smaller entropy leaves 0 / 0, which scikit-learn answers from rounding errors.
+            # Against singletons the smaller entropy leads to 0 / 0, where scikit-learn returns rounding errors.
             certain = math.isclose(float(mutual_info(*pair)), float(expected_mutual_info(*pair)), rel_tol=1e-12)
             if not (certain and average == "min"):
                 expected = theirs(labels, clusters, average_method=average)
@@ -127,17 +127,17 @@ def test_averages_of_the_entropies(average, device):
 
 
 @pytest.mark.parametrize("beta", [0.0, 0.5, 3.0])
-def test_beta(beta, device):
+def test_v_measure_with_beta_matches_sklearn(beta, device):
     for labels, clusters in itertools.islice(random_labelings(), 30):
         if len(set(labels)) == 1 or len(set(clusters)) == 1:
             continue  # scikit-learn divides by zero for beta = 0
         expected = sklearn.metrics.v_measure_score(labels, clusters, beta=beta)
-        value = v_measure(*pairs_of_tensors(labels, clusters, device), beta=beta)
+        value = v_measure(*tensor_pair(labels, clusters, device), beta=beta)
         assert float(value) == pytest.approx(expected, abs=1e-12)
 
 
-def exact_expectation(row_sizes, col_sizes, n):
-    """The probabilities as exact rationals; only the logarithms are rounded."""
+def exact_expected_mutual_info(row_sizes, col_sizes, n):
+    """Compute the expectation from exact rational probabilities; only the logarithms are rounded."""
     total = 0.0
     for a, b in itertools.product(row_sizes, col_sizes):
         for k in range(max(1, a + b - n), min(a, b) + 1):
@@ -146,20 +146,20 @@ def exact_expectation(row_sizes, col_sizes, n):
     return total
 
 
-def test_expectation_in_exact_rationals(device):
+def test_expected_mutual_info_matches_exact_rationals(device):
     random = np.random.RandomState(1)
     for n in (1, 2, 3, 7, 20, 45, 60):
         for classes, clusters in ((1, n), (2, 3), (n, n), (5, n // 2 + 1), (2, 2)):
             pair = random.randint(0, classes, n), random.randint(0, clusters, n)
-            sizes = [np.unique(side, return_counts=True)[1].tolist() for side in pair]
-            value = float(expected_mutual_info(*pairs_of_tensors(*pair, device)))
-            assert value == pytest.approx(exact_expectation(*sizes, n), rel=1e-12, abs=1e-13)
+            sizes = [np.unique(labels, return_counts=True)[1].tolist() for labels in pair]
+            value = float(expected_mutual_info(*tensor_pair(*pair, device)))
+            assert value == pytest.approx(exact_expected_mutual_info(*sizes, n), rel=1e-12, abs=1e-13)
 
 
 @pytest.mark.parametrize("kind", ["balanced", "random", "zipf", "halves"])
-def test_expectation_of_many_items(kind, device):
+def test_expected_mutual_info_of_large_tables_matches_sklearn(kind, device):
     random = np.random.RandomState(2)
-    n = 20_000  # the cut leaves terms out
+    n = 20_000  # so large that negligible terms are skipped
     labels, clusters = {
         "balanced": lambda: (np.arange(n) % 40, np.arange(n) // 50),
         "random": lambda: (random.randint(0, 50, n), random.randint(0, 60, n)),
@@ -167,20 +167,20 @@ def test_expectation_of_many_items(kind, device):
         "halves": lambda: (np.arange(n) % 2, random.randint(0, 2, n)),
     }[kind]()
     expected = expected_mutual_information(contingency_matrix(labels, clusters, sparse=True), n)
-    value = expected_mutual_info(*pairs_of_tensors(labels, clusters, device))
+    value = expected_mutual_info(*tensor_pair(labels, clusters, device))
     assert float(value) == pytest.approx(expected, rel=2e-9)
 
 
-def test_memory_budget_changes_nothing(monkeypatch, device):
+def test_expected_mutual_info_memory_budget_changes_nothing(monkeypatch, device):
     pair = torch.randint(0, 30, (2, 3000), device=device)
-    whole = expected_mutual_info(*pair)
+    expected = expected_mutual_info(*pair)
     module = importlib.import_module("tensormetrics.retrieval.clusters.mutual_info")
     monkeypatch.setattr(module, "budget", lambda *_: 2**17)  # 128 terms at a time
-    assert torch.equal(expected_mutual_info(*pair), whole)
+    assert torch.equal(expected_mutual_info(*pair), expected)
 
 
 @pytest.mark.parametrize("name", SCORES)
-def test_names_and_order_do_not_matter(name, device):
+def test_scores_ignore_cluster_names_and_item_order(name, device):
     function = SCORES[name][0]
     labels, clusters = torch.randint(0, 7, (2, 100), device=device)
     value, order = function(labels, clusters), torch.randperm(100, device=device)
@@ -190,7 +190,7 @@ def test_names_and_order_do_not_matter(name, device):
     assert float(function(contingency(labels, clusters))) == float(value)
 
 
-def test_equal_partitions_and_refinements_have_no_rounding(device):
+def test_equal_partitions_and_refinements_score_exactly_one(device):
     for n in (3, 11, 1000):
         labels = torch.randint(0, n, (n,), device=device)
         fine = labels * 5 + torch.randint(0, 5, (n,), device=device)
@@ -200,7 +200,7 @@ def test_equal_partitions_and_refinements_have_no_rounding(device):
         assert float(homogeneity(labels, fine)) == float(completeness(fine, labels)) == 1
 
 
-def test_bad_input():
+def test_invalid_options_raise_value_error():
     x = torch.zeros(3)
     for function in (normalized_mutual_info, adjusted_mutual_info):
         with pytest.raises(
@@ -212,8 +212,8 @@ def test_bad_input():
             v_measure(x, x, beta=beta)
 
 
-def test_clusterings_of_other_numbers_of_clusters_are_compared(generator):
-    """Their tables have cells of their own, of which none is that of the other."""
+def test_compare_different_cluster_counts_matches_score_difference(generator):
+    """The contingency tables have different shapes, so no cell of one corresponds to a cell of the other."""
     labels = torch.randint(5, (80,), generator=generator)
     fine, coarse = NormalizedMutualInfo(), NormalizedMutualInfo()
     fine.update(labels, labels + 5 * (torch.rand(80, generator=generator) < 0.3))

@@ -1,4 +1,4 @@
-"""Native operators and plain torch give the same integers, also where there is more than one tile."""
+"""Native operators and the torch fallback return equal results, also for more than one tile."""
 
 import pytest
 import torch
@@ -13,11 +13,11 @@ pytestmark = pytest.mark.skipif(not _native.has_kernel("update_topk", "cpu"), re
 def x(request):
     random = torch.Generator().manual_seed(0)
     x = torch.randn(700, 12, generator=random)
-    few = x[torch.arange(700) % 2]
-    return {"spread": x, "lattice": x.round(), "collapsed": 1 + 1e-6 * x, "two points": few}[request.param]
+    two_points = x[torch.arange(700) % 2]
+    return {"spread": x, "lattice": x.round(), "collapsed": 1 + 1e-6 * x, "two points": two_points}[request.param]
 
 
-def both(function, monkeypatch):
+def native_and_fallback(function, monkeypatch):
     native = function()
     monkeypatch.setattr(_native, "can_use_kernel", lambda name, device: False)
     return native, function()
@@ -25,28 +25,28 @@ def both(function, monkeypatch):
 
 @pytest.mark.parametrize("distance", ["l2", "ip", "cosine"])
 @pytest.mark.parametrize("k", [5, 150])
-def test_neighbors(x, k, distance, monkeypatch):
-    native, plain = both(lambda: TorchKNN(distance)(x, k, x, True), monkeypatch)
-    assert torch.equal(native[1], plain[1]) and torch.equal(native[0], plain[0])
+def test_knn_native_and_torch_results_are_equal(x, k, distance, monkeypatch):
+    native, fallback = native_and_fallback(lambda: TorchKNN(distance)(x, k, x, True), monkeypatch)
+    assert torch.equal(native[1], fallback[1]) and torch.equal(native[0], fallback[0])
 
 
-def test_half_of_the_tiles_and_all_of_them(x):
+def test_self_search_symmetric_and_full_tiles_agree(x):
     other = x.clone()  # not the same tensor: every tile is computed
     assert torch.equal(TorchKNN().indices(x, 9, x, True), TorchKNN().indices(other, 9, x, True))
 
 
 @pytest.mark.parametrize("distance", ["l2", "ip", "cosine"])
 @pytest.mark.parametrize("ties", ["index", "optimistic", "pessimistic"])
-def test_ranks(x, ties, distance, monkeypatch):
+def test_ranks_native_and_torch_results_are_equal(x, ties, distance, monkeypatch):
     labels = torch.arange(700) % 35
-    native, plain = both(lambda: positive_ranks(x, labels, ties=ties, distance=distance), monkeypatch)
-    assert torch.equal(native.rank, plain.rank)
+    native, fallback = native_and_fallback(lambda: positive_ranks(x, labels, ties=ties, distance=distance), monkeypatch)
+    assert torch.equal(native.rank, fallback.rank)
 
 
-def test_without_certificate(x):
+def test_inexact_ranks_are_distinct_and_in_range(x):
     labels = torch.arange(700) % 35
     exact = positive_ranks(x, labels, depth=9).rank
     fast = positive_ranks(x, labels, depth=9, exact=False).rank
-    counted = positive_ranks(x, labels, exact=False).rank
-    assert fast.shape == exact.shape and counted.shape == (700, 19)
-    assert (counted[:, 1:] > counted[:, :-1]).all() and counted.max() < 700
+    unlimited = positive_ranks(x, labels, exact=False).rank
+    assert fast.shape == exact.shape and unlimited.shape == (700, 19)
+    assert (unlimited[:, 1:] > unlimited[:, :-1]).all() and unlimited.max() < 700

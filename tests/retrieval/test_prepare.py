@@ -1,4 +1,4 @@
-"""Rows that the Triton kernels make ready: those of plain torch, within the same bounds, in few launches and bytes."""
+"""Rows prepared by the Triton kernels: equal to torch within the same bounds, in few launches with little traffic."""
 
 import ast
 import functools
@@ -23,73 +23,77 @@ HARD = ("gaussian", "large common mean", "outliers", "three distinct points", "a
 
 
 @pytest.mark.skipif(torch.cuda.is_available() or INTERPRETED, reason="the tests below run in this process")
-def test_interpreted_kernels():
+def test_file_with_interpreted_kernels_passes():
     pytest.importorskip("triton")
     result = interpreted(__file__, "not slow")
     assert result.returncode == 0, result.stdout
 
 
-def made(x: Tensor, distance: str, parts: int, frame: Normalization | None = None) -> Float16Filter:
+def make_filter(x: Tensor, distance: str, parts: int, normalization: Normalization | None = None) -> Float16Filter:
     from tensormetrics.retrieval.search.kernels import nearest
 
-    return Float16Filter(Filter(x, DISTANCES[distance], torch.float32, normalization=frame), nearest, parts)
+    return Float16Filter(Filter(x, DISTANCES[distance], torch.float32, normalization=normalization), nearest, parts)
 
 
 STRIDES = re.compile(r"\w*_row|\w*_step|step")
 
 
-def test_products_of_an_index_and_a_stride_are_made_of_64_bits():
-    """Rows far apart lie beyond 2^31 numbers; products of 32 bits would wrap around and read elsewhere."""
+def test_kernels_index_times_stride_uses_int64():
+    """Offsets of rows can exceed 2^31 elements; 32-bit products would wrap around and read other memory."""
     products = 0
     for path in (Path(_gpu_kernels.__file__).parent / "retrieval/search/kernels").glob("*.py"):
         kernels = [
             node
             for node in ast.parse(path.read_text()).body
             if isinstance(node, ast.FunctionDef)
-            and any("triton.jit" in ast.unparse(each) for each in node.decorator_list)
+            and any("triton.jit" in ast.unparse(decorator) for decorator in node.decorator_list)
         ]
         for kernel in kernels:
-            strides = {each.arg for each in kernel.args.args if STRIDES.fullmatch(each.arg)}
+            stride_args = {parameter.arg for parameter in kernel.args.args if STRIDES.fullmatch(parameter.arg)}
             for node in ast.walk(kernel):
-                if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult) and ast.unparse(node.right) in strides:
+                if (
+                    isinstance(node, ast.BinOp)
+                    and isinstance(node.op, ast.Mult)
+                    and ast.unparse(node.right) in stride_args
+                ):
                     products += 1
                     assert ast.unparse(node.left).endswith(".to(tl.int64)"), f"{path.name}: {ast.unparse(node)}"
     assert products >= 8
 
 
 @pytest.fixture
-def far_apart(tmp_path) -> Tensor:
-    """Rows by columns that are 2^20 numbers apart, in a sparse file; a wrong address falls into it as well."""
-    begin, columns, apart = 2**31, 2080, 2**20
-    size = 4 * (begin + columns * apart)
+def distant_columns(tmp_path) -> Tensor:
+    """Return rows whose columns are 2^20 elements apart in a sparse file, large enough that wrong offsets are valid."""
+    start, columns, stride = 2**31, 2080, 2**20
+    size = 4 * (start + columns * stride)
     with (tmp_path / "sparse").open("wb") as file:
         file.truncate(size)
     base = torch.from_file(str(tmp_path / "sparse"), shared=True, size=size // 4)
-    x = base.as_strided((24, columns), (1, apart), begin)
+    x = base.as_strided((24, columns), (1, stride), start)
     x.copy_(torch.randn(24, columns, generator=torch.Generator().manual_seed(0)))
     return x
 
 
 @pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")
 @pytest.mark.parametrize("distance, parts", [("l2", 1), ("cosine", 2)])
-def test_kernels_read_columns_that_are_far_apart(distance, parts, both, device, far_apart):
+def test_kernels_columns_over_2_31_elements_match_dense(distance, parts, both, device, distant_columns):
     if device.type != "cpu":
         pytest.skip("needs memory of 17 GB on the device")
-    dense = far_apart.contiguous()
+    dense = distant_columns.contiguous()
     pairs = torch.arange(24), torch.arange(24).flip(0)
 
     def compute(x: Tensor) -> tuple[Tensor, ...]:
-        table = made(x, distance, parts)
+        table = make_filter(x, distance, parts)
         queries = table.query(x)
         delta = DISTANCES[distance].of_pairs(x, x, *pairs, memory=2**20)
         return table.rows, table.bias, table.filter.norms, queries.rows, queries.left, delta
 
-    _, of_dense = both(lambda: compute(dense))
-    _, of_far = both(lambda: compute(far_apart))
-    assert all(torch.equal(x, y) for x, y in zip(of_dense, of_far, strict=True))
+    _, from_dense = both(lambda: compute(dense))
+    _, from_strided = both(lambda: compute(distant_columns))
+    assert all(torch.equal(x, y) for x, y in zip(from_dense, from_strided, strict=True))
 
 
-@pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")  # of numpy, on which the interpreter computes
+@pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")  # raised by numpy, which the interpreter uses
 @pytest.mark.parametrize(
     "dtype, distance, parts",
     [
@@ -100,64 +104,64 @@ def test_kernels_read_columns_that_are_far_apart(distance, parts, both, device, 
         (torch.bfloat16, "cosine", 2),
     ],
 )
-def test_tables_are_those_of_plain_torch(dtype, distance, parts, both, device):
+def test_prepared_tables_of_kernels_match_torch(dtype, distance, parts, both, device):
     x = (torch.randn(N, 70, device=device) * torch.logspace(-3, 0, N, device=device)[:, None] + 1).to(dtype)
     x[3, 5], x[9, 0] = torch.nan, torch.inf
-    close = {"rtol": 2**-9, "atol": 1e-6 if parts == 1 else 0.01}  # a low part may be that of another high part
-    frame = Normalization(x[20:].double().mean(0), torch.tensor(2.0**-5, dtype=torch.float64, device=device))
-    plain, found = both(lambda: made(x, distance, parts, frame))
+    close = {"rtol": 2**-9, "atol": 1e-6 if parts == 1 else 0.01}  # high parts may differ, and low parts with them
+    normalization = Normalization(x[20:].double().mean(0), torch.tensor(2.0**-5, dtype=torch.float64, device=device))
+    expected, actual = both(lambda: make_filter(x, distance, parts, normalization))
     for name in ("rows", "bias", "order", "position"):
-        of_plain, of_kernel = getattr(plain, name), getattr(found, name)
-        same = (of_plain == of_kernel).float().mean()
+        from_torch, from_kernel = getattr(expected, name), getattr(actual, name)
+        same = (from_torch == from_kernel).float().mean()
         assert same == 1 if name in ("order", "position") else same > 0.99  # sums in another order
-        torch.testing.assert_close(of_kernel, of_plain, **close)
+        torch.testing.assert_close(from_kernel, from_torch, **close)
     for name in ("row_bounds", "right"):
-        torch.testing.assert_close(getattr(found, name), getattr(plain, name), rtol=1e-3, atol=1e-9)
-    of_plain, of_kernel = plain.query(x), found.query(x)
-    assert torch.equal(of_plain.is_bounded, of_kernel.is_bounded) and of_plain.is_bounded.sum() == N - 2
+        torch.testing.assert_close(getattr(actual, name), getattr(expected, name), rtol=1e-3, atol=1e-9)
+    from_torch, from_kernel = expected.query(x), actual.query(x)
+    assert torch.equal(from_torch.is_bounded, from_kernel.is_bounded) and from_torch.is_bounded.sum() == N - 2
     ratio = torch.ones(N, 1, device=device)
-    if distance != "l2":  # a length may be on either side of a power of two
-        ratio = (of_plain.scale / of_kernel.scale)[:, None].float()
-    torch.testing.assert_close(of_kernel.rows[:N] * ratio, of_plain.rows[:N].float(), **close)
-    torch.testing.assert_close(of_kernel.left[:, :N].mT * ratio, of_plain.left[:, :N].mT, rtol=1e-3, atol=1e-9)
+    if distance != "l2":  # a norm close to a power of two may be rounded to a smaller or larger scale
+        ratio = (from_torch.scale / from_kernel.scale)[:, None].float()
+    torch.testing.assert_close(from_kernel.rows[:N] * ratio, from_torch.rows[:N].float(), **close)
+    torch.testing.assert_close(from_kernel.left[:, :N].mT * ratio, from_torch.left[:, :N].mT, rtol=1e-3, atol=1e-9)
     if distance == "l2" and parts == 1:
-        torch.testing.assert_close(found.as_queries.left, plain.as_queries.left, rtol=1e-3, atol=1e-9)
-        assert torch.equal(found.as_queries.is_bounded, plain.as_queries.is_bounded)
+        torch.testing.assert_close(actual.as_queries.left, expected.as_queries.left, rtol=1e-3, atol=1e-9)
+        assert torch.equal(actual.as_queries.is_bounded, expected.as_queries.is_bounded)
 
 
 @pytest.mark.parametrize("distance", ["l2", "ip", "cosine"])
 @pytest.mark.parametrize("family", HARD)
-def test_bounds_hold(family, distance, both, device):
+def test_prepared_filter_error_bounds_hold(family, distance, both, device):
     x = torch.tensor(families(N)[family], device=device)
     for parts in (1, 2):
-        halves = both(lambda: made(x, distance, parts))[1]  # noqa: B023
-        order = halves.order[:-1].long()
-        there = order >= 0
+        fp16_filter = both(lambda: make_filter(x, distance, parts))[1]  # noqa: B023
+        order = fp16_filter.order[:-1].long()
+        is_row = order >= 0
         row = torch.arange(N, device=device).repeat_interleave(N)
-        delta = DISTANCES[distance].of_pairs(x, x, row, order[there].repeat(N), 2**28).view(N, N)
-        queries = halves.query(x)
-        factor, shift = (part[:, None] for part in halves.affine_map(x, queries))
-        products = queries.rows.double() @ halves.rows.double().T
-        value = (halves.bias - (halves.factor * products).float())[:N, there].double()
-        near, length, twice = queries.left.double()[:, :N, None]
-        kept, lost, own = halves.row_bounds.double()[:, there]
-        bound = near * kept + length * lost + own + twice / 2
+        delta = DISTANCES[distance].of_pairs(x, x, row, order[is_row].repeat(N), 2**28).view(N, N)
+        queries = fp16_filter.query(x)
+        factor, shift = (part[:, None] for part in fp16_filter.affine_map(x, queries))
+        products = queries.rows.double() @ fp16_filter.rows.double().T
+        value = (fp16_filter.bias - (fp16_filter.factor * products).float())[:N, is_row].double()
+        sum_error, length, twice_query_error = queries.left.double()[:, :N, None]
+        rounded_norm, lost_norm, ref_error = fp16_filter.row_bounds.double()[:, is_row]
+        bound = sum_error * rounded_norm + length * lost_norm + ref_error + twice_query_error / 2
         assert queries.is_bounded.all() and ((value - (factor * delta + shift)).abs() <= bound).all()
-        assert torch.equal(halves.right[:, :1], halves.row_bounds[:, :128:4].amax(1, keepdim=True))
+        assert torch.equal(fp16_filter.right[:, :1], fp16_filter.row_bounds[:, :128:4].amax(1, keepdim=True))
         if distance == "l2" and parts == 1:
-            own = halves.as_queries.left[:, halves.position]
-            torch.testing.assert_close(own, queries.left[:, :N], rtol=1e-5, atol=1e-12)
+            self_left = fp16_filter.as_queries.left[:, fp16_filter.position]
+            torch.testing.assert_close(self_left, queries.left[:, :N], rtol=1e-5, atol=1e-12)
 
 
 class Launches(TorchDispatchMode):
-    """Counts operators and launches of kernels, and the bytes of the tensors that these are given or give back."""
+    """Counter of operators and kernel launches, and of the bytes of their inputs and outputs."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.number = self.bytes = 0
+        self.count = self.bytes = 0
 
     def add(self, tensors) -> None:
-        self.number += 1
+        self.count += 1
         self.bytes += sum(x.numel() * x.element_size() for x in tensors if isinstance(x, Tensor))
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
@@ -167,47 +171,47 @@ class Launches(TorchDispatchMode):
         return result
 
 
-def test_few_launches_and_bytes(device, monkeypatch):
+def test_prepare_limits_launches_and_memory_traffic(device, monkeypatch):
     if not INTERPRETED:
         pytest.skip("the interpreter's launches are counted")
     from triton.runtime.interpreter import GridExecutor
 
     monkeypatch.setattr(_gpu_kernels, "can_use", lambda name, device: True)
-    x, counted, called = torch.randn(2560, 512, device=device), Launches(), GridExecutor.__call__
+    x, counter, call = torch.randn(2560, 512, device=device), Launches(), GridExecutor.__call__
 
-    @functools.wraps(called)
+    @functools.wraps(call)
     def launch(executor, *args, **kwargs):
-        counted.add([*args, *kwargs.values()])
+        counter.add([*args, *kwargs.values()])
         with torch.utils._python_dispatch._disable_current_modes():
-            return called(executor, *args, **kwargs)
+            return call(executor, *args, **kwargs)
 
     monkeypatch.setattr(GridExecutor, "__call__", launch)
-    with counted:
-        halves = made(x, "l2", 1)
-        halves.as_queries  # noqa: B018
-    assert counted.number <= 12 and counted.bytes <= 11 * x.numel()  # two readings, what is written, a sample
-    counted.number = counted.bytes = 0
-    with counted:
-        halves.query(x)
-    assert counted.number <= 2 and counted.bytes <= (4 + 2 + 0.1) * x.numel()
+    with counter:
+        fp16_filter = make_filter(x, "l2", 1)
+        fp16_filter.as_queries  # noqa: B018
+    assert counter.count <= 12 and counter.bytes <= 11 * x.numel()  # two reads, the outputs, a sample
+    counter.count = counter.bytes = 0
+    with counter:
+        fp16_filter.query(x)
+    assert counter.count <= 2 and counter.bytes <= (4 + 2 + 0.1) * x.numel()
 
 
 @pytest.mark.slow
-def test_warming_up_launches_every_kernel(device, monkeypatch):
+def test_warm_up_launches_every_kernel(device, monkeypatch):
     if not INTERPRETED:
         pytest.skip("the interpreter's launches are counted")
     from triton.runtime.interpreter import GridExecutor
 
-    launched, called = set(), GridExecutor.__call__
+    launched, call = set(), GridExecutor.__call__
 
     def launch(executor, *args, **kwargs):
         launched.add(executor.fn.__name__)
-        return called(executor, *args, **kwargs)
+        return call(executor, *args, **kwargs)
 
     monkeypatch.setattr(GridExecutor, "__call__", launch)
     monkeypatch.setattr(_gpu_kernels, "can_use", lambda name, device: True)
     for job in _warm_up.jobs((6,)):
-        if job[1] != "cosine":  # as "ip"
+        if job[1] != "cosine":  # uses the same kernels as "ip"
             _warm_up.run(job, str(device))
     sources = [
         *Path(_gpu_kernels.__file__).parent.rglob("kernels/*.py"),

@@ -1,4 +1,4 @@
-"""What the doors take: two dtypes, two sets in one call, gains as tensors, numbers of any kind."""
+"""Inputs that public functions accept: two dtypes, two sets in one call, gains as tensors, any numeric dtype."""
 
 import re
 
@@ -31,12 +31,12 @@ from tensormetrics.retrieval.ranking.ranking import Ranking
 from tensormetrics.retrieval.search import operators
 
 
-def says(message):
+def raises_error(message):
     return pytest.raises(ValueError, match=f"^{re.escape(message)}$")
 
 
-class Strict:
-    """A search that takes one dtype only, as torch.cdist and many functions of users do."""
+class SingleDtypeKNN:
+    """Search that requires one common dtype, like torch.cdist and many user functions."""
 
     def __call__(self, query, k, reference, ref_includes_query):
         assert query.dtype == reference.dtype
@@ -44,7 +44,7 @@ class Strict:
 
 
 @pytest.mark.parametrize(
-    ("query", "reference", "wanted"),
+    ("query", "reference", "common_dtype"),
     [
         (torch.float16, torch.float32, torch.float32),
         (torch.float32, torch.float64, torch.float64),
@@ -52,35 +52,37 @@ class Strict:
     ],
     ids=str,
 )
-def test_functions_of_users_get_one_dtype(query, reference, wanted, device):
+def test_user_functions_get_one_common_dtype(query, reference, common_dtype, device):
     x, labels = torch.arange(20, device=device)[:, None], torch.arange(20, device=device) // 2
-    sides = x.to(query), labels, x.to(reference), labels
-    assert AccuracyCalculator(["precision_at_1"], knn_func=Strict()).get_accuracy(*sides) == {"precision_at_1": 1.0}
-    calculator = AccuracyCalculator(["precision_at_1"], knn_func=Strict())
-    calculator.update(*sides[:2], role="query")
-    calculator.update(*sides[2:], role="reference")
+    inputs = x.to(query), labels, x.to(reference), labels
+    assert AccuracyCalculator(["precision_at_1"], knn_func=SingleDtypeKNN()).get_accuracy(*inputs) == {
+        "precision_at_1": 1.0
+    }
+    calculator = AccuracyCalculator(["precision_at_1"], knn_func=SingleDtypeKNN())
+    calculator.update(*inputs[:2], role="query")
+    calculator.update(*inputs[2:], role="reference")
     assert calculator.compute() == {"precision_at_1": 1.0}
-    seen = []
+    dtypes = []
 
     def distance(a, b):
-        seen.append((a.dtype, b.dtype))
+        dtypes.append((a.dtype, b.dtype))
         return torch.cdist(a, b)
 
     assert torch.equal(TorchKNN(distance).indices(x.to(query), 1, x.to(reference))[:, 0], torch.arange(20).to(device))
-    assert seen == [(wanted, wanted)]
+    assert dtypes == [(common_dtype, common_dtype)]
 
 
 @pytest.mark.parametrize("kind", [np.asarray, torch.as_tensor], ids=["numpy", "torch"])
 @pytest.mark.parametrize("search", ["default", "faiss"])
-def test_numpy_and_torch_by_any_search(kind, search, recwarn):
+def test_any_search_accepts_numpy_and_torch_inputs(kind, search, recwarn):
     if search == "faiss":
         pytest.importorskip("faiss")
     knn = FaissKNN() if search == "faiss" else None
     calculator = AccuracyCalculator(["precision_at_1"], knn_func=knn, device="cpu")
     labels = kind(np.arange(10))
     for query, reference in ((np.int64, np.int64), (np.int64, np.float32), (np.float32, np.float64)):
-        sides = (kind(np.arange(10)[:, None].astype(dtype)) for dtype in (query, reference))
-        a, b = sides
+        inputs = (kind(np.arange(10)[:, None].astype(dtype)) for dtype in (query, reference))
+        a, b = inputs
         assert calculator.get_accuracy(a, labels, b, labels) == {"precision_at_1": 1.0}
 
 
@@ -90,7 +92,7 @@ def two_sets(device):
 
 
 @pytest.mark.parametrize("make", [AveragePrecision, NearestCentroidAccuracy, lambda: NDCG(5)])
-def test_query_against_reference_in_one_call(make, device):
+def test_forward_with_references_matches_updates_by_role(make, device):
     x, labels, y, others = two_sets(device)
     metric, roles = make().to(device), make().to(device)
     value = metric(x, labels, y, others)
@@ -102,92 +104,92 @@ def test_query_against_reference_in_one_call(make, device):
     name = "reference: got shape (50, 3) after"
     with pytest.raises(ValueError, match=f"^{re.escape(name)}"):
         metric.update(x, labels, y[:, :3], others)
-    with says("reference: got some together with role, ids, cameras or groups; write an update for each role"):
+    with raises_error("reference: got some together with role, ids, cameras or groups; write an update for each role"):
         metric.update(x, labels, y, others, role="query")
-    with says("reference_labels: got None, wanted both reference and reference_labels or neither"):
+    with raises_error("reference_labels: got None, wanted both reference and reference_labels or neither"):
         metric.update(x, labels, y)
     assert metric.update_count == 2 and len(metric.query_embeddings) == 40
 
 
-def test_the_value_of_one_call_is_that_of_the_functions(device):
-    sides = two_sets(device)
-    wanted = average_precision(positive_ranks(*sides)).mean()
-    assert float(AveragePrecision()(*sides)) == pytest.approx(float(wanted), rel=1e-12)
+def test_forward_value_matches_functional_api(device):
+    inputs = two_sets(device)
+    expected = average_precision(positive_ranks(*inputs)).mean()
+    assert float(AveragePrecision()(*inputs)) == pytest.approx(float(expected), rel=1e-12)
 
 
-def test_gains_of_pairs(device):
+def test_ndcg_gains_table_accepts_tensor_array_and_list(device):
     x, labels, y, others = two_sets(device)
     gains = torch.randint(0, 4, (20, 50), device=device).double()
-    wanted = ndcg(positive_ranks(x, labels, y, others, gains=gains), 7).mean()
-    for given in (gains, gains.cpu().numpy(), gains.tolist()):
-        assert float(NDCG(7, gains=given)(x, labels, y, others)) == pytest.approx(float(wanted), rel=1e-12)
-    with says("gains: got shape (20, 50), wanted (19, 50)"):
+    expected = ndcg(positive_ranks(x, labels, y, others, gains=gains), 7).mean()
+    for gains_input in (gains, gains.cpu().numpy(), gains.tolist()):
+        assert float(NDCG(7, gains=gains_input)(x, labels, y, others)) == pytest.approx(float(expected), rel=1e-12)
+    with raises_error("gains: got shape (20, 50), wanted (19, 50)"):
         NDCG(7, gains=gains)(x[1:], labels[1:], y, others)
 
 
-def test_cluster_accuracy_stands_beside_its_siblings(device):
+def test_cluster_accuracy_in_collection_forms_one_compute_group(device):
     labels = torch.tensor([0, 0, 0, 1, 1, 2], device=device)
     clusters = torch.tensor([5, 5, 9, 9, 9, 5], device=device)
     collection = MetricCollection([AdjustedRand(), ClusterAccuracy()]).to(device)
     collection.update(labels, clusters)
     assert collection.compute()["ClusterAccuracy"] == 4 / 6
     assert len(collection.compute_groups) == 1
-    with says("memory_budget: got 0, wanted an integer >= 1"):
+    with raises_error("memory_budget: got 0, wanted an integer >= 1"):
         ClusterAccuracy(memory_budget=0)
 
 
-def test_recall_of_metric_learning_papers(device):
+def test_metric_learning_recall_is_hit_rate(device):
     labels = torch.arange(40, device=device) % 2
     x = torch.nn.functional.one_hot(labels, 2).float() + 0.1 * torch.randn(40, 2, device=device)
     assert MetricLearningRecall is HitRate
     assert MetricLearningRecall(1)(x, labels) == 1 and float(RecallAtK(1)(x, labels)) == pytest.approx(1 / 19)
 
 
-def test_more_references_than_int32_can_number():
-    many = torch.zeros(1, 1).expand(2**31, 1)
+def test_more_references_than_int32_max_are_rejected():
+    rows = torch.zeros(1, 1).expand(2**31, 1)
     message = (
         "reference: got 2147483648 rows, wanted at most 2147483647; search subsets, or distribute them over processes"
     )
     labels = torch.zeros(1, dtype=torch.int64)
-    with says(message):
-        TorchKNN()(many[:1], 1, many, False)
-    with says(message):
-        positive_ranks(many[:1], labels, many, labels.expand(2**31))
-    with says(message):
-        RankCounter(many[:1], -torch.ones(1).long(), many, Ranking(memory_budget=2**20))
+    with raises_error(message):
+        TorchKNN()(rows[:1], 1, rows, False)
+    with raises_error(message):
+        positive_ranks(rows[:1], labels, rows, labels.expand(2**31))
+    with raises_error(message):
+        RankCounter(rows[:1], -torch.ones(1).long(), rows, Ranking(memory_budget=2**20))
     if _native.has_kernel("update_topk", "cpu"):
-        keys, number = torch.zeros(1, 34, dtype=torch.int64), torch.zeros(1, dtype=torch.int32)
+        keys, counts = torch.zeros(1, 34, dtype=torch.int64), torch.zeros(1, dtype=torch.int32)
         bias, limit = torch.zeros(1).expand(2**31), torch.zeros(1)
         with pytest.raises(RuntimeError, match="got 2147483648 references, but columns are 32 bits wide"):
-            operators.update_topk(many[:1], many[:1], bias, 0, -labels - 1, None, keys, number, limit, 1, -1)
+            operators.update_topk(rows[:1], rows[:1], bias, 0, -labels - 1, None, keys, counts, limit, 1, -1)
 
 
-def test_a_self_index_beyond_the_references(device):
+def test_self_index_out_of_range_is_rejected(device):
     x, labels, y, others = two_sets(device)
-    own = torch.full((20,), 50, device=device)
+    self_index = torch.full((20,), 50, device=device)
     for call in (
-        lambda: positive_ranks(x, labels, y, others, self_index=own),
-        lambda: TorchKNN()(x, 3, y, self_index=own),
-        lambda: positive_ranks(x[None], labels[None], y[None], others[None], self_index=own[None]),
+        lambda: positive_ranks(x, labels, y, others, self_index=self_index),
+        lambda: TorchKNN()(x, 3, y, self_index=self_index),
+        lambda: positive_ranks(x[None], labels[None], y[None], others[None], self_index=self_index[None]),
     ):
-        with says("self_index: got 50, wanted -1 to 49"):
+        with raises_error("self_index: got 50, wanted -1 to 49"):
             call()
 
 
-def test_numbers_of_other_kinds():
+def test_unusual_numpy_dtypes_give_equal_scores_or_errors():
     x, labels = np.random.RandomState(0).standard_normal((20, 3)), np.arange(20) % 4
     expected = AccuracyCalculator().get_accuracy(x, labels)
     assert AccuracyCalculator().get_accuracy(x.astype(">f8"), labels.astype(">i4")) == expected
     assert AccuracyCalculator().get_accuracy(x, labels.astype(np.uint64) + 2**62) == expected
     ranks = [positive_ranks(torch.tensor(x), torch.tensor(labels.astype(kind))) for kind in (np.uint64, np.int64)]
     assert torch.equal(ranks[0].rank, ranks[1].rank)
-    with says("query: got an array of float128, wanted at most float64; write query.astype(float)"):
+    with raises_error("query: got an array of float128, wanted at most float64; write query.astype(float)"):
         AccuracyCalculator().get_accuracy(x.astype(np.longdouble), labels)
-    with says("query: got layout torch.sparse_coo, wanted a dense tensor; write query.to_dense()"):
+    with raises_error("query: got layout torch.sparse_coo, wanted a dense tensor; write query.to_dense()"):
         AccuracyCalculator().get_accuracy(torch.tensor(x).to_sparse(), labels)
 
 
-def test_default_of_faiss_kmeans_is_the_peers():
+def test_faiss_kmeans_default_matches_faiss_with_20_iterations():
     faiss = pytest.importorskip("faiss")
     x = torch.randn(3000, 8)
     theirs = {}

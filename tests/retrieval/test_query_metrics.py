@@ -1,4 +1,4 @@
-"""The metrics that are averages over queries: goldens, averages, lone queries, roles, comparisons."""
+"""Metrics that average over queries: golden values, averages, lone queries, roles, label comparisons."""
 
 import logging
 import math
@@ -47,7 +47,7 @@ AT_K = {
     "precision_at_": PrecisionAtK,
     "recall_at_": RecallAtK,
     "hit_rate_at_": HitRate,
-    "mean_average_precision_at_": lambda k, **options: AveragePrecision(k, "min", **options),  # golden.json's
+    "mean_average_precision_at_": lambda k, **options: AveragePrecision(k, "min", **options),  # as golden.json
     "ndcg_at_": NDCG,
 }
 
@@ -59,39 +59,41 @@ def metric_of(name, **options):
     return AT_K[prefix](int(k), **options)
 
 
-def fed(metric, device, *rows):
+def updated(metric, device, *rows):
     metric = metric.to(device)
-    metric.update(*(torch.as_tensor(side, device=device) for side in rows))
+    metric.update(*(torch.as_tensor(values, device=device) for values in rows))
     return metric
 
 
 @pytest.mark.parametrize("budget", [None, 300_000])
 @pytest.mark.parametrize("case", ["extra/tiny_self", "accuracy/seeded_200x8"])
-def test_golden(case, budget, device):
+def test_golden_cases_metrics_match_golden_file(case, budget, device):
     rows = case_rows(CASES[case])
     for name, value in CASES[case]["expected"].items():
-        got = fed(metric_of(name, memory_budget=budget), device, *rows).compute()
+        got = updated(metric_of(name, memory_budget=budget), device, *rows).compute()
         assert float(got) == pytest.approx(value, abs=1e-12), name
 
 
-def test_golden_per_query(device):
+def test_golden_case_per_query_values_match(device):
     case = CASES["extra/tiny_self"]
     for name, values in case["per_query"].items():
-        got = fed(metric_of(name, average="none"), device, *case_rows(case)).compute()
+        got = updated(metric_of(name, average="none"), device, *case_rows(case)).compute()
         assert got.tolist() == pytest.approx([NAN if v is None else v for v in values], abs=1e-12, nan_ok=True), name
 
 
-# Class 7: items 0 to 3, of which 0 and 1 are neighbors and 2 and 3 are neighbors of class 3; class 3: items 4 and 5;
-# class 5: item 6, lone.
+# Class 7: items 0 to 3, where 0 and 1 are neighbors of each other, while 2 and 3 are neighbors of items of class 3;
+# class 3: items 4 and 5; class 5: item 6, lone.
 X = torch.tensor([[0.0], [1.0], [10.0], [20.0], [10.5], [20.5], [50.0]])
 LABELS = torch.tensor([7, 7, 7, 7, 3, 3, 5])
-P1 = [1, 1, 0, 0, 0, 0, NAN]
-FIRST = [1, 1, 2, 3, 3, 2, NAN]
+PRECISIONS = [1, 1, 0, 0, 0, 0, NAN]
+FIRST_RANKS = [1, 1, 2, 3, 3, 2, NAN]
 
 
-def test_the_example(device):
-    assert fed(PrecisionAtK(1, average="none"), device, X, LABELS).compute().tolist() == pytest.approx(P1, nan_ok=True)
-    got = fed(FirstRank(average="none"), device, X, LABELS).compute().tolist()
+def test_example_per_query_values_match_hand_computed(device):
+    assert updated(PrecisionAtK(1, average="none"), device, X, LABELS).compute().tolist() == pytest.approx(
+        PRECISIONS, nan_ok=True
+    )
+    got = updated(FirstRank(average="none"), device, X, LABELS).compute().tolist()
     delta = np.abs(X.numpy() - X.numpy().T)
     for i, rank in enumerate(got[:6]):
         nearest = min(delta[i, j] for j in range(7) if j != i and LABELS[j] == LABELS[i])
@@ -100,70 +102,70 @@ def test_the_example(device):
 
 
 @pytest.mark.parametrize(
-    ("average", "expected"), [("micro", 2 / 6), ("macro", (2 / 4 + 0) / 2), ("class", [0, 2 / 4]), ("none", P1)]
+    ("average", "expected"), [("micro", 2 / 6), ("macro", (2 / 4 + 0) / 2), ("class", [0, 2 / 4]), ("none", PRECISIONS)]
 )
-def test_averages(average, expected, device):
-    metric = fed(PrecisionAtK(1, average=average), device, X, LABELS)
+def test_precision_averages_match_hand_computed(average, expected, device):
+    metric = updated(PrecisionAtK(1, average=average), device, X, LABELS)
     assert metric.compute().tolist() == pytest.approx(expected, nan_ok=True)
-    assert metric.class_labels.tolist() == [3, 7]  # sorted, the lone class is not one
+    assert metric.class_labels.tolist() == [3, 7]  # sorted, without the lone class
 
 
-def test_medians(device):
+def test_first_rank_mean_and_median_match_numpy(device):
     x = [[0.0], [1], [2], [9], [12], [2.5]]
     labels = [0, 0, 1, 1, 0, 1]
-    ranks = fed(FirstRank(average="none"), device, x, labels).compute()
+    ranks = updated(FirstRank(average="none"), device, x, labels).compute()
     for statistic, center in (("mean", np.mean), ("median", np.median)):
         classes = [center(ranks.cpu().numpy()[np.equal(labels, c)]) for c in (0, 1)]
         for average, expected in (("micro", center(ranks.cpu().numpy())), ("macro", np.mean(classes))):
-            got = fed(FirstRank(statistic, average=average), device, x, labels).compute()
+            got = updated(FirstRank(statistic, average=average), device, x, labels).compute()
             assert float(got) == pytest.approx(expected, rel=1e-15)
-        got = fed(FirstRank(statistic, average="class"), device, x, labels).compute()
+        got = updated(FirstRank(statistic, average="class"), device, x, labels).compute()
         assert got.tolist() == pytest.approx(classes, rel=1e-15)
 
 
 @pytest.mark.parametrize("average", ["micro", "macro", "class"])
-def test_averages_of_random_scores(average, device):
+def test_averages_of_random_scores_match_numpy(average, device):
     x, labels = torch.randn(90, 3), torch.randint(0, 7, (90,))
     labels[:2] = torch.tensor([20, 21])
     for make in (ReciprocalRank, AveragePrecision, FirstRank, lambda **o: FirstRank("mean", **o), RankingAUROC):
-        scores = fed(make(average="none"), device, x, labels).compute().cpu().numpy()
-        metric = fed(make(average=average), device, x, labels)
+        scores = updated(make(average="none"), device, x, labels).compute().cpu().numpy()
+        metric = updated(make(average=average), device, x, labels)
         center = np.median if make is FirstRank else np.mean
         expected = [center(scores[labels.numpy() == c]) for c in range(7)]
         expected = {"micro": center(scores[2:]), "macro": np.mean(expected), "class": expected}[average]
         assert metric.compute().tolist() == pytest.approx(expected, rel=1e-13)
 
 
-def test_lone_queries(device, caplog):
-    assert float(fed(PrecisionAtK(1, on_lone="zero"), device, X, LABELS).compute()) == pytest.approx(2 / 7)
-    zero = fed(PrecisionAtK(1, on_lone="zero", average="class"), device, X, LABELS)
+def test_lone_queries_follow_on_lone(device, caplog):
+    assert float(updated(PrecisionAtK(1, on_lone="zero"), device, X, LABELS).compute()) == pytest.approx(2 / 7)
+    zero = updated(PrecisionAtK(1, on_lone="zero", average="class"), device, X, LABELS)
     assert zero.compute().tolist() == [0, 0, 0.5] and zero.class_labels.tolist() == [3, 5, 7]
     message = (
         "on_lone='error': 1 of 7 queries have no relevant reference, the first is query 6; write on_lone='exclude' to "
         "leave them out"
     )
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
-        fed(PrecisionAtK(1, on_lone="error"), device, X, LABELS).compute()
-    assert float(fed(PrecisionAtK(1, on_lone="error"), device, X[:6], LABELS[:6]).compute()) == pytest.approx(1 / 3)
+        updated(PrecisionAtK(1, on_lone="error"), device, X, LABELS).compute()
+    assert float(updated(PrecisionAtK(1, on_lone="error"), device, X[:6], LABELS[:6]).compute()) == pytest.approx(1 / 3)
     assert caplog.messages == []
 
 
 @pytest.mark.parametrize("average", ["micro", "macro", "class"])
 @pytest.mark.parametrize("on_lone", ["exclude", "zero", "error"])
-def test_on_lone_is_one_rule_for_metrics_and_calculator(average, on_lone, device):
-    # Item 4 is the only one of class 1; none of the others has an irrelevant reference beside it, once it is ignored.
+def test_on_lone_metric_and_calculator_agree(average, on_lone, device):
+    # Item 4 is the only one of class 1. The others ignore it, so they have no irrelevant reference.
     x, labels = torch.tensor([[0.0], [1.0], [2.0], [3.0], [4.0], [5.0]]), torch.tensor([0, 0, 0, 0, 1, 0])
     ignore = (labels == 0)[:, None] & (labels == 1)
     averages = {"avg_of_avgs": average == "macro", "return_per_class": average == "class"}
     calculator = AccuracyCalculator(["mean_auroc"], on_lone=on_lone, ignore=ignore.to(device), **averages)
     metric = RankingAUROC(on_lone=on_lone, ignore=ignore.to(device), average=average)
     if on_lone == "error":
-        for each in (calculator, metric):
+        for scorer in (calculator, metric):
             with pytest.raises(ValueError, match="^on_lone='error': 1 of 6 queries"):
-                fed(each, device, x, labels).compute()
+                updated(scorer, device, x, labels).compute()
         return
-    got = fed(metric, device, x, labels).compute()
-    torch.testing.assert_close(got, fed(calculator, device, x, labels).compute()["mean_auroc"], equal_nan=True)
+    got = updated(metric, device, x, labels).compute()
+    torch.testing.assert_close(got, updated(calculator, device, x, labels).compute()["mean_auroc"], equal_nan=True)
     assert torch.equal(metric.class_labels, calculator.class_labels)
     value_of_lone = [0.0] * (on_lone == "zero")
     expected = [NAN, *value_of_lone] if average == "class" else (value_of_lone or [NAN])[0]
@@ -171,38 +173,38 @@ def test_on_lone_is_one_rule_for_metrics_and_calculator(average, on_lone, device
 
 
 @pytest.mark.parametrize("k", [1, 3, 10, 50])
-def test_average_precision_at_k_is_one_number(k, device):
+def test_average_precision_at_k_matches_calculator_and_run(k, device):
     x, labels = torch.randn(40, 4), torch.arange(40) % 4
     labels[7] = 9  # lone
-    metric = fed(AveragePrecision(k), device, x, labels).compute()
+    metric = updated(AveragePrecision(k), device, x, labels).compute()
     name = f"mean_average_precision_at_{k}"
     calculator = AccuracyCalculator([name])
     assert calculator.get_accuracy(x.to(device), labels.to(device))[name] == pytest.approx(float(metric), abs=1e-15)
     distance = torch.cdist(x.double(), x.double())
     run = {f"q{i}": {f"d{j}": -float(distance[i, j]) for j in range(40) if j != i} for i in range(40) if i != 7}
-    qrels = {q: {d: int(labels[int(d[1:])] == labels[int(q[1:])]) for d in found} for q, found in run.items()}
+    qrels = {q: {d: int(labels[int(d[1:])] == labels[int(q[1:])]) for d in documents} for q, documents in run.items()}
     assert evaluate_run(run, qrels, [f"map_cut_{k}"]).summary()[f"map_cut_{k}"] == pytest.approx(float(metric))
 
 
 @pytest.mark.parametrize("k", [1, 3, 10, 50])
-def test_average_precision_of_found_references_is_that_of_torchmetrics(k, device):
+def test_average_precision_with_retrieved_denominator_matches_torchmetrics(k, device):
     x, labels = torch.randn(40, 4), torch.arange(40) % 4
     theirs = RetrievalMAP(top_k=k)
     others = ~torch.eye(40, dtype=torch.bool)
     relevant, queries = (labels[:, None] == labels)[others], torch.arange(40).repeat_interleave(39)
-    scores = 1 / (1 + torch.cdist(x.double(), x.double()))  # torchmetrics takes no score below 0 for relevant
+    scores = 1 / (1 + torch.cdist(x.double(), x.double()))  # torchmetrics treats scores <= 0 as irrelevant
     theirs.update(scores[others], relevant, indexes=queries)
-    ours = fed(AveragePrecision(k, "found"), device, x, labels).compute()
+    ours = updated(AveragePrecision(k, "found"), device, x, labels).compute()
     assert float(ours) == pytest.approx(float(theirs.compute()), rel=1e-6)  # torchmetrics averages in float32
 
 
 @pytest.mark.parametrize(("average", "expected"), [("micro", NAN), ("macro", NAN), ("class", []), ("none", [NAN] * 4)])
-def test_nothing_to_score(average, expected, device, caplog):
+def test_metrics_with_nothing_to_score_return_nan_and_warn(average, expected, device, caplog):
     for make in (RPrecision, AveragePrecision, FirstRank, NearestCentroidAccuracy, RankingAUROC):
         caplog.clear()
-        lone = fed(make(average=average), device, X[:4], [0, 1, 2, 3]).compute()
+        lone = updated(make(average=average), device, X[:4], [0, 1, 2, 3]).compute()
         assert lone.tolist() == pytest.approx(expected, nan_ok=True)
-        none = fed(make(average=average), device, X[:0], LABELS[:0]).compute()
+        none = updated(make(average=average), device, X[:0], LABELS[:0]).compute()
         assert none.tolist() == pytest.approx([] if isinstance(expected, list) else NAN, nan_ok=True)
         assert caplog.record_tuples == [
             ("tensormetrics.retrieval", logging.WARNING, message)
@@ -219,8 +221,8 @@ def test_nothing_to_score(average, expected, device, caplog):
     ids=["precision", "r_precision", "ap", "auroc", "ndcg", "centroid"],
 )
 @pytest.mark.parametrize("distance", ["l2", "cosine", "ip"])
-def test_roles(make, distance, device):
-    # Items 0 to 19 are both, 20 to 29 queries only, 30 to 49 references only; fed in pieces and out of order.
+def test_roles_match_search_without_the_query(make, distance, device):
+    # Items 0 to 19 are both, 20 to 29 queries only, 30 to 49 references only; updates are split and out of order.
     x, labels = torch.randn(50, 4, device=device), torch.randint(0, 5, (50,), device=device)
     metric = make(average="none", distance=distance).to(device)
     for rows, role in (
@@ -231,7 +233,7 @@ def test_roles(make, distance, device):
     got = metric.compute().tolist()
     everything = torch.cat([torch.arange(20), torch.arange(30, 50)])
     for query in (0, 7, 19, 20, 29):
-        # Against a set without the query, retrieval needs no roles but two.
+        # With a reference set that excludes the query, the roles "query" and "reference" suffice.
         others = everything[everything != query].to(device)
         single = make(average="none", distance=distance).to(device)
         single.update(x[query : query + 1], labels[query : query + 1], role="query")
@@ -239,12 +241,15 @@ def test_roles(make, distance, device):
         assert single.compute().tolist() == pytest.approx([got[query]], rel=1e-12, nan_ok=True)
 
 
-def test_roles_that_lack_a_side(device):
-    for role, counts, lacking in (("query", "4 queries and 0", "reference"), ("reference", "0 queries and 4", "query")):
+def test_updates_of_one_role_only_are_rejected(device):
+    for role, counts, missing_role in (
+        ("query", "4 queries and 0", "reference"),
+        ("reference", "0 queries and 4", "query"),
+    ):
         metric = PrecisionAtK(1).to(device)
         metric.update(X[:4].to(device), LABELS[:4].to(device), role=role)
         message = (
-            f"update: got {counts} references, wanted some of each; feed rows with role={lacking!r} or role='both'"
+            f"update: got {counts} references, wanted some of each; feed rows with role={missing_role!r} or role='both'"
         )
         with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
             metric.compute()
@@ -259,34 +264,34 @@ def test_roles_that_lack_a_side(device):
 
 
 @pytest.mark.parametrize("make", [RPrecision, AveragePrecisionAtR, AveragePrecision, RankingAUROC])
-def test_label_comparison(make, device):
+def test_label_comparison_of_columns_matches_combined_labels(make, device):
     x, labels = torch.randn(40, 3), torch.randint(0, 4, (40, 2))
-    same = fed(make(average="none"), device, x, labels[:, 0] * 4 + labels[:, 1]).compute()
+    same = updated(make(average="none"), device, x, labels[:, 0] * 4 + labels[:, 1]).compute()
     both_columns = make(average="none", label_comparison_fn=lambda a, b: (a == b).all(1), memory_budget=5_000)
-    metric = fed(both_columns, device, x, labels)
+    metric = updated(both_columns, device, x, labels)
     assert metric.compute().tolist() == pytest.approx(same.tolist(), nan_ok=True)
     assert metric.class_labels.tolist() == labels[~same.isnan().cpu()].unique(dim=0).tolist()
-    close = fed(make(label_comparison_fn=lambda a, b: (a - b).abs() < 1), device, x, labels[:, 0] / 3.0)
+    close = updated(make(label_comparison_fn=lambda a, b: (a - b).abs() < 1), device, x, labels[:, 0] / 3.0)
     assert 0 < float(close.compute()) < 1
     with pytest.raises(ValueError, match=r"^labels: got shape \(40, 2\), wanted \(N,\); for more columns give a"):
-        fed(make(), device, x, labels)
+        updated(make(), device, x, labels)
 
 
-def test_gains_of_labels(device):
-    # Grades 0, 1, 2 by how near the labels are; a loop over the sorted neighbors.
+def test_ndcg_gains_of_labels_match_loop(device):
+    # Grades 0, 1, 2 by the difference of the labels, compared with a loop over the sorted neighbors.
     x, labels = torch.randn(25, 2, dtype=torch.float64), torch.randint(0, 5, (25,))
-    metric = fed(NDCG(6, "exp2", lambda a, b: (2 - (a - b).abs()).clamp(min=0), average="none"), device, x, labels)
+    metric = updated(NDCG(6, "exp2", lambda a, b: (2 - (a - b).abs()).clamp(min=0), average="none"), device, x, labels)
     for i, got in enumerate(metric.compute().tolist()):
         order = ((x - x[i]) ** 2).sum(1).argsort().tolist()
-        worth = [2 ** max(2 - abs(int(labels[j] - labels[i])), 0) - 1 for j in order if j != i]
+        gains_in_order = [2 ** max(2 - abs(int(labels[j] - labels[i])), 0) - 1 for j in order if j != i]
         dcg, best = (
             sum(g / math.log2(r + 1) for r, g in enumerate(gains[:6], 1))
-            for gains in (worth, sorted(worth, reverse=True))
+            for gains in (gains_in_order, sorted(gains_in_order, reverse=True))
         )
         assert got == pytest.approx(dcg / best, rel=1e-13)
 
 
-SEVERAL = {
+METRICS_OF_SEVERAL_K = {
     "precision": PrecisionAtK,
     "recall": RecallAtK,
     "hit_rate": HitRate,
@@ -298,29 +303,29 @@ SEVERAL = {
 
 @pytest.mark.parametrize("average", ["micro", "macro", "class", "none"])
 @pytest.mark.parametrize("on_lone", ["exclude", "zero"])
-@pytest.mark.parametrize("name", SEVERAL)
-def test_several_k_give_a_value_for_each(name, average, on_lone, device):
+@pytest.mark.parametrize("name", METRICS_OF_SEVERAL_K)
+def test_several_k_match_single_k_metrics(name, average, on_lone, device):
     options = {"average": average, "on_lone": on_lone, "memory_budget": 3_000}
-    rows = [side[:60] for side in case_rows(CASES["accuracy/seeded_200x8"])]  # 60 tiles of so small a budget
-    several = fed(SEVERAL[name]((5, 1, 3), **options), device, *rows)
+    rows = [column[:60] for column in case_rows(CASES["accuracy/seeded_200x8"])]  # 60 tiles with this small budget
+    several = updated(METRICS_OF_SEVERAL_K[name]((5, 1, 3), **options), device, *rows)
     got = several.compute()
     assert list(got) == [f"{name}_at_{k}" for k in (5, 1, 3)]
     for k in (5, 1, 3):
-        single = fed(SEVERAL[name](k, **options), device, *rows)
+        single = updated(METRICS_OF_SEVERAL_K[name](k, **options), device, *rows)
         torch.testing.assert_close(got[f"{name}_at_{k}"], single.compute(), rtol=0, atol=0, equal_nan=True)
         if average != "none":
-            found, wanted = (metric.interval(replicates=20) for metric in (several, single))
-            torch.testing.assert_close(tuple(found[f"{name}_at_{k}"]), tuple(wanted), rtol=1e-12, atol=0)
+            actual, expected = (metric.interval(replicates=20) for metric in (several, single))
+            torch.testing.assert_close(tuple(actual[f"{name}_at_{k}"]), tuple(expected), rtol=1e-12, atol=0)
 
 
-def test_several_k_search_once(device, monkeypatch):
-    asked = []
-    monkeypatch.setattr(query_metric, "tiles_of", lambda sides, ranking: asked.append(ranking.depth) or ())
-    fed(RecallAtK([2, 7, 4]), device, X, LABELS).compute()
-    assert asked == [7]
+def test_several_k_search_once_to_the_largest(device, monkeypatch):
+    depths = []
+    monkeypatch.setattr(query_metric, "tiles_of", lambda inputs, ranking: depths.append(ranking.depth) or ())
+    updated(RecallAtK([2, 7, 4]), device, X, LABELS).compute()
+    assert depths == [7]
 
 
-def test_several_k_in_a_collection(device):
+def test_several_k_in_collection_return_one_value_per_k(device):
     metrics = MetricCollection([HitRate((1, 2)), PrecisionAtK((1, 2))]).to(device)
     metrics.update(X.to(device), LABELS.to(device))
     assert {name: float(value) for name, value in metrics.compute().items()} == pytest.approx(
@@ -328,7 +333,7 @@ def test_several_k_in_a_collection(device):
     )
 
 
-def test_metrics_in_one_collection_keep_one_copy(device):
+def test_collection_metrics_store_one_copy_of_rows(device):
     collection = MetricCollection([AveragePrecision(), HitRate(1), FirstRank(), NearestCentroidAccuracy()]).to(device)
     for rows in (slice(0, 3), slice(3, 7)):
         collection.update(X[rows].to(device), LABELS[rows].to(device))
@@ -339,13 +344,13 @@ def test_metrics_in_one_collection_keep_one_copy(device):
     assert len(stored) == 1
 
 
-def test_ignored_references_and_ties(device):
-    x, labels = torch.zeros(6, 2), torch.tensor([0, 0, 0, 1, 1, 1])  # all at one distance
+def test_precision_follows_ties_and_ignore(device):
+    x, labels = torch.zeros(6, 2), torch.tensor([0, 0, 0, 1, 1, 1])  # all distances are equal
     for ties, expected in (("optimistic", 1.0), ("pessimistic", 0.0)):
-        assert float(fed(PrecisionAtK(2, ties=ties), device, x, labels).compute()) == expected
+        assert float(updated(PrecisionAtK(2, ties=ties), device, x, labels).compute()) == expected
     ignore = torch.zeros(6, 6, dtype=torch.bool, device=device)
-    ignore[:, :3] = True  # then three have no relevant reference
-    metric = fed(PrecisionAtK(2, ignore=ignore, average="none"), device, x, labels)
+    ignore[:, :3] = True  # leaves three queries without a relevant reference
+    metric = updated(PrecisionAtK(2, ignore=ignore, average="none"), device, x, labels)
     assert metric.compute().tolist()[3:] == [1, 1, 1] and metric.class_labels.tolist() == [1]
     message = "ignore: got some together with cameras, wanted one of them"
     metric.reset()
@@ -382,7 +387,7 @@ BAD_OPTIONS = {
 
 
 @pytest.mark.parametrize("message", BAD_OPTIONS)
-def test_bad_options(message):
+def test_bad_options_raise_value_error(message):
     for call in BAD_OPTIONS[message]:
         with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
             call()
@@ -390,36 +395,36 @@ def test_bad_options(message):
 
 @pytest.mark.parametrize("distance", ["l2", "sqeuclidean", "ip", "cosine"])
 @pytest.mark.parametrize("itself", [True, False])
-def test_nearest_centroid_loop(distance, itself, device):
+def test_nearest_centroid_matches_loop(distance, itself, device):
     x, labels = torch.randn(40, 3, dtype=torch.float64), torch.randint(0, 6, (40,))
     labels[0], x[1] = 9, 0
     reference, reference_labels = (x, labels) if itself else (x[10:] + 0.1, labels[10:])
-    sides = [t.to(device) for t in ((x, labels) if itself else (x, labels, reference, reference_labels))]
-    got = nearest_centroid(*sides, distance=distance, memory_budget=10_000).tolist()
+    inputs = [t.to(device) for t in ((x, labels) if itself else (x, labels, reference, reference_labels))]
+    got = nearest_centroid(*inputs, distance=distance, memory_budget=10_000).tolist()
 
     def unit(rows):
         return rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-300)
 
     rows = unit(reference.numpy()) if distance == "cosine" else reference.numpy()
     for i, query in enumerate(unit(x.numpy()) if distance == "cosine" else x.numpy()):
-        kept = np.arange(len(rows)) != (i if itself else -1)
-        far = {}
+        is_candidate = np.arange(len(rows)) != (i if itself else -1)
+        distances = {}
         for label in reference_labels.unique().tolist():
-            if (member := kept & (reference_labels.numpy() == label)).any():
+            if (member := is_candidate & (reference_labels.numpy() == label)).any():
                 mean = rows[member].mean(0)
                 product = query @ mean
                 if distance == "cosine":
                     size = np.linalg.norm(query) * np.linalg.norm(mean)
                     product = product / size if size else 0
-                far[label] = -product if distance in ("ip", "cosine") else ((query - mean) ** 2).sum()
-        own = int(labels[i])
-        expected = float(min(far, key=far.get) == own) if own in far else NAN
+                distances[label] = -product if distance in ("ip", "cosine") else ((query - mean) ** 2).sum()
+        query_label = int(labels[i])
+        expected = float(min(distances, key=distances.get) == query_label) if query_label in distances else NAN
         assert got[i] == pytest.approx(expected, nan_ok=True), i
 
 
 @pytest.mark.parametrize("distance", ["l2", "ip", "cosine"])
-@pytest.mark.parametrize("sides", ["own items", "references", "some are references"])
-def test_nearest_centroid_batch_equals_its_items_bit_for_bit(distance, sides, monkeypatch):
+@pytest.mark.parametrize("references", ["own items", "references", "some are references"])
+def test_nearest_centroid_batch_equals_its_items_bit_for_bit(distance, references, monkeypatch):
     generator = torch.Generator().manual_seed(1)
     x = torch.randn(3, 2, 20, 5, generator=generator)
     x[1] = x[1].round()  # ties, and rows of zeros
@@ -427,27 +432,27 @@ def test_nearest_centroid_batch_equals_its_items_bit_for_bit(distance, sides, mo
     x[2, 1, ::7] = torch.inf
     labels = torch.randint(0, 4, (3, 2, 20), generator=generator)
     labels[0, 0], labels[0, 1] = 1, torch.arange(20)
-    given = {"query": x, "query_labels": labels}
-    if sides != "own items":
+    inputs = {"query": x, "query_labels": labels}
+    if references != "own items":
         others = x[:, :, torch.randperm(20, generator=generator)[:15]]
-        given |= {"reference": others, "reference_labels": torch.randint(0, 4, (3, 2, 15), generator=generator)}
-    if sides == "some are references":
-        given["self_index"] = torch.randint(-1, 15, (3, 2, 20), generator=generator)
+        inputs |= {"reference": others, "reference_labels": torch.randint(0, 4, (3, 2, 15), generator=generator)}
+    if references == "some are references":
+        inputs["self_index"] = torch.randint(-1, 15, (3, 2, 20), generator=generator)
 
     def of_item(*item):
-        return nearest_centroid(**{name: side[item] for name, side in given.items()}, distance=distance)
+        return nearest_centroid(**{name: value[item] for name, value in inputs.items()}, distance=distance)
 
     expected = torch.stack([torch.stack([of_item(i, j) for j in range(2)]) for i in range(3)])
     assert 0 < expected.nan_to_num().mean() < 1
     for budget in (None, 2**14):  # all items at once, and one at a time
-        got = nearest_centroid(**given, distance=distance, memory_budget=budget)
+        got = nearest_centroid(**inputs, distance=distance, memory_budget=budget)
         torch.testing.assert_close(got, expected, rtol=0, atol=0, equal_nan=True)
     monkeypatch.setattr(centroid, "MAX_CELLS", 0)
-    got = nearest_centroid(**given, distance=distance)
+    got = nearest_centroid(**inputs, distance=distance)
     torch.testing.assert_close(got, expected, rtol=0, atol=0, equal_nan=True)
 
 
-def test_nearest_centroid_ties_go_to_the_smaller_label(device):
+def test_nearest_centroid_ties_select_smaller_label(device):
     x = torch.tensor([[1.0], [-1.0], [1.0], [-1.0], [0.0], [0.0]], device=device)
     labels = torch.tensor([4, 4, 2, 2, 4, 2], device=device)
     query, query_labels = torch.zeros(2, 1, device=device), torch.tensor([2, 4], device=device)
@@ -457,16 +462,16 @@ def test_nearest_centroid_ties_go_to_the_smaller_label(device):
     assert nearest_centroid(query, query_labels, x[:0], labels[:0]).isnan().all()
 
 
-def test_nearest_centroid_wants_both_sides():
+def test_nearest_centroid_without_reference_labels_is_rejected():
     message = "reference_labels: got None, wanted both reference and reference_labels or neither"
     with pytest.raises(ValueError, match=f"^{message}$"):
         nearest_centroid(X, LABELS, X)
 
 
-def test_nearest_centroid_of_a_batch(device):
+def test_nearest_centroid_batch_matches_items(device):
     x, labels = torch.randn(2, 9, 3, device=device), torch.randint(0, 3, (2, 9), device=device)
-    alone = torch.stack([nearest_centroid(x[i], labels[i]) for i in range(2)])
-    torch.testing.assert_close(nearest_centroid(x, labels), alone, rtol=0, atol=0, equal_nan=True)
+    expected = torch.stack([nearest_centroid(x[i], labels[i]) for i in range(2)])
+    torch.testing.assert_close(nearest_centroid(x, labels), expected, rtol=0, atol=0, equal_nan=True)
     message = "query_labels: got shape (9,), wanted leading dimensions (2,), those of query"
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         nearest_centroid(x, labels[0])

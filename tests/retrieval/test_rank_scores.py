@@ -1,4 +1,4 @@
-"""Scores of ranks: worked by hand, by loops over random rankings, and at their edges."""
+"""Scores of ranks, compared with values computed by hand and by loops over random rankings; edge cases."""
 
 import math
 import re
@@ -24,10 +24,10 @@ from tensormetrics.retrieval import (
 )
 
 NAN = math.nan
-D3, D6 = 1 / math.log2(4), 1 / math.log2(7)  # discounts of ranks 3 and 6; that of rank 1 is 1
+D3, D6 = 1 / math.log2(4), 1 / math.log2(7)  # discounts of ranks 3 and 6; rank 1 has discount 1
 
-# Of 10 candidates: four relevant of which three were found at ranks 1, 3 and 6; two relevant, none found;
-# none relevant; two relevant, both found.
+# Four queries with 10 candidates each: four relevant, three of them retrieved at ranks 1, 3 and 6; two relevant, none
+# retrieved; none relevant; two relevant, both retrieved.
 RANKS = PositiveRanks(
     torch.tensor([[1, 0, 3, 0, 0, 6], [0] * 6, [0] * 6, [0, 0, 0, 2, 5, 0]]),
     torch.tensor([4, 2, 0, 2]),
@@ -60,23 +60,23 @@ BY_HAND = {
     "ndcg@1": (partial(ndcg, k=1), [1, 0, NAN, 0]),
     "first_rank": (first_rank, [1, math.inf, NAN, 2]),
     "inverse_negative_penalty": (inverse_negative_penalty, [0, 0, NAN, 2 / 5]),
-    # pairs in the wrong order of R (C - R); what was not found is behind all six, eight, eight negatives
+    # discordant pairs over R (C - R); positives that were not retrieved rank below all six, eight, eight negatives
     "ranking_auroc": (ranking_auroc, [1 - (0 + 1 + 3 + 6) / 24, 0, NAN, 1 - (1 + 3) / 16]),
 }
 
 
 @pytest.mark.parametrize("name", BY_HAND)
-def test_by_hand(name, device):
+def test_scores_match_hand_computed_values(name, device):
     score, expected = BY_HAND[name]
     ranks = PositiveRanks(*(t.to(device) for t in RANKS[:3]), depth=6)
     for kind in (torch.int32, torch.int64):
         got = score(ranks._replace(rank=ranks.rank.to(kind)))
-        wanted = torch.tensor(expected, dtype=torch.float64, device=device)
-        torch.testing.assert_close(got, wanted, rtol=1e-15, atol=0, equal_nan=True)
+        target = torch.tensor(expected, dtype=torch.float64, device=device)
+        torch.testing.assert_close(got, target, rtol=1e-15, atol=0, equal_nan=True)
 
 
 @pytest.mark.parametrize("name", BY_HAND)
-def test_padding_may_stand_anywhere_and_need_not_be(name, device):
+def test_scores_ignore_position_of_padding(name, device):
     score = BY_HAND[name][0]
     dense = PositiveRanks(
         torch.tensor([[1, 2, 4]], device=device), *torch.tensor([[3], [9]], device=device), depth=None
@@ -88,32 +88,33 @@ def test_padding_may_stand_anywhere_and_need_not_be(name, device):
 
 
 def loop_scores(match, k):
-    """Every score of one query from the list of its candidates, nearest first, True where relevant."""
-    places = [rank for rank, relevant in enumerate(match, 1) if relevant]
-    r, near = len(places), [rank for rank in places if rank <= k]
-    precisions = {rank: sum(match[:rank]) / rank for rank in places}
-    wrong = sum(sum(not other for other in match[:rank]) for rank in places)
+    """Compute all scores of one query from its candidates, nearest first, True where relevant."""
+    positives = [rank for rank, relevant in enumerate(match, 1) if relevant]
+    r, top_positives = len(positives), [rank for rank in positives if rank <= k]
+    precisions = {rank: sum(match[:rank]) / rank for rank in positives}
+    discordant_pairs = sum(sum(not other for other in match[:rank]) for rank in positives)
     return {
         "precision": sum(match[:k]) / k,
-        "recall": len(near) / r,
+        "recall": len(top_positives) / r,
         "hit_rate": float(any(match[:k])),
         "r_precision": sum(match[:r]) / r,
         "average_precision": sum(precisions.values()) / r,
-        "average_precision_k": sum(precisions[rank] for rank in near) / r,
-        "average_precision_min": sum(precisions[rank] for rank in near) / min(r, k),
+        "average_precision_k": sum(precisions[rank] for rank in top_positives) / r,
+        "average_precision_min": sum(precisions[rank] for rank in top_positives) / min(r, k),
         "average_precision_at_r": sum(value for rank, value in precisions.items() if rank <= r) / r,
-        "reciprocal_rank": 1 / places[0],
-        "reciprocal_rank_k": 1 / near[0] if near else 0.0,
-        "ndcg": sum(1 / np.log2(1 + p) for p in places) / sum(1 / np.log2(1 + j) for j in range(1, r + 1)),
-        "ndcg_k": sum(1 / np.log2(1 + p) for p in near) / sum(1 / np.log2(1 + j) for j in range(1, min(r, k) + 1)),
-        "first_rank": places[0],
-        "inverse_negative_penalty": r / places[-1],
-        "ranking_auroc": 1 - wrong / (r * (len(match) - r)) if r < len(match) else NAN,
+        "reciprocal_rank": 1 / positives[0],
+        "reciprocal_rank_k": 1 / top_positives[0] if top_positives else 0.0,
+        "ndcg": sum(1 / np.log2(1 + p) for p in positives) / sum(1 / np.log2(1 + j) for j in range(1, r + 1)),
+        "ndcg_k": sum(1 / np.log2(1 + p) for p in top_positives)
+        / sum(1 / np.log2(1 + j) for j in range(1, min(r, k) + 1)),
+        "first_rank": positives[0],
+        "inverse_negative_penalty": r / positives[-1],
+        "ranking_auroc": 1 - discordant_pairs / (r * (len(match) - r)) if r < len(match) else NAN,
     }
 
 
 @pytest.mark.parametrize("k", [1, 4, 12, 40])
-def test_loops(k, device):
+def test_scores_of_random_rankings_match_loops(k, device):
     match = np.random.rand(30, 12) < np.linspace(0.05, 0.95, 30)[:, None]
     match = match[match.any(1)]
     ranks = PositiveRanks(
@@ -147,20 +148,20 @@ def test_loops(k, device):
 
 
 @pytest.mark.parametrize("ks", [(1, 3, 5), [6], range(8, 1, -3)])
-def test_several_k_give_what_each_gives(ks, device):
+def test_scores_of_several_k_match_single_k(ks, device):
     graded = RANKS._replace(gain=RANKS.rank.double() / 2, ideal=RANKS.rank.double().sort(descending=True).values)
     ranks = PositiveRanks(*(part.to(device) if isinstance(part, torch.Tensor) else part for part in graded))
     others = [partial(average_precision, denominator=name) for name in ("min", "found")]
     for score in (precision, recall, hit_rate, average_precision, *others, reciprocal_rank, ndcg):
-        each = torch.stack([score(ranks, k=k) for k in ks], -1)
+        stacked = torch.stack([score(ranks, k=k) for k in ks], -1)
         assert score(ranks, k=ks).shape == (4, len(ks))
-        torch.testing.assert_close(score(ranks, k=ks), each, rtol=0, atol=0, equal_nan=True)
+        torch.testing.assert_close(score(ranks, k=ks), stacked, rtol=0, atol=0, equal_nan=True)
 
 
 @pytest.mark.parametrize("k", [None, 2, 9])
 @pytest.mark.parametrize("gain", ["linear", "exp2"])
-def test_ndcg_of_graded_relevance(k, gain, device):
-    # The positives of gain 1, 3 and 0.5 stand at ranks 2, 3 and 5; the entry in between is padding.
+def test_ndcg_of_graded_relevance_matches_hand_computed(k, gain, device):
+    # The positives with gains 1, 3 and 0.5 have ranks 2, 3 and 5; the entry in between is padding.
     gains = [1.0, 3.0, 0.0, 0.5]
     ranks = PositiveRanks(
         torch.tensor([[2, 3, 0, 5]], device=device),
@@ -168,10 +169,10 @@ def test_ndcg_of_graded_relevance(k, gain, device):
         gain=torch.tensor([gains], dtype=torch.float64, device=device),
         ideal=torch.tensor([sorted(gains, reverse=True)], dtype=torch.float64, device=device),
     )
-    worth = (lambda g: g) if gain == "linear" else (lambda g: 2**g - 1)
+    gain_transform = (lambda g: g) if gain == "linear" else (lambda g: 2**g - 1)
     depth = k or 5
-    reached = sum(worth(g) / math.log2(1 + r) for r, g in ((2, 1), (3, 3), (5, 0.5)) if r <= depth)
-    best = sum(worth(g) / math.log2(1 + j) for j, g in ((1, 3), (2, 1), (3, 0.5)) if j <= depth)
+    reached = sum(gain_transform(g) / math.log2(1 + r) for r, g in ((2, 1), (3, 3), (5, 0.5)) if r <= depth)
+    best = sum(gain_transform(g) / math.log2(1 + j) for j, g in ((1, 3), (2, 1), (3, 0.5)) if j <= depth)
     assert ndcg(ranks, k, gain).tolist() == pytest.approx([reached / best], rel=1e-15)
 
 
@@ -200,13 +201,13 @@ BAD = {
 
 
 @pytest.mark.parametrize("message", BAD)
-def test_bad_arguments(message):
+def test_invalid_arguments_raise_value_error(message):
     for call in BAD[message]:
         with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
             call(RANKS)
 
 
-def test_one_graph_serves_any_number_of_columns():
+def test_compiled_score_reuses_graph_for_other_column_counts():
     graphs = []
 
     def count(module, inputs):

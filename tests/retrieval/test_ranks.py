@@ -18,14 +18,14 @@ from tensormetrics.retrieval.ranking.positive_ranks import RankingInputs, rank_t
 from tensormetrics.retrieval.ranking.ranking import Ranking
 
 
-def found(rank):
+def positive_lists(rank):
     return [row[row > 0].tolist() for row in rank]
 
 
 def check(ranks, expected, relevant):
-    """Against the oracle's lists; `relevant` also counts positives deeper than the depth."""
+    """Compare ranks with the lists of the oracle; `relevant` also counts positives below the depth."""
     rank, gain, candidates = expected
-    assert found(ranks.rank) == rank and ranks.rank.dtype == torch.int32
+    assert positive_lists(ranks.rank) == rank and ranks.rank.dtype == torch.int32
     assert ranks.relevant.tolist() == list(relevant) and ranks.candidates.tolist() == candidates
     assert ranks.rank.shape[1] == max(relevant, default=0)
     if ranks.gain is not None:
@@ -39,17 +39,17 @@ def self_ranks(embeddings, labels, device):
     return ranks_of_neighbors(indices, labels, labels, count_relevant(labels, labels, True))
 
 
-def test_golden_ranks(device):
+def test_golden_ranks_of_tiny_case_match(device):
     case = CASES["ranks/tiny_self"]
     ranks = self_ranks(TINY, TINY_LABELS, device)
-    assert found(ranks.rank) == case["ranks"] and ranks.relevant.tolist() == case["relevant"]
+    assert positive_lists(ranks.rank) == case["ranks"] and ranks.relevant.tolist() == case["relevant"]
     assert ranks.rank.dtype == ranks.relevant.dtype == torch.int64
 
 
 @pytest.mark.parametrize("name", [name for name, case in cases("get_accuracy").items() if "ranks" in case])
-def test_golden_ranks_of_accuracy_cases(name, device):
+def test_golden_ranks_of_accuracy_cases_match(name, device):
     case = CASES[name]
-    x, labels = (torch.tensor(side, device=device) for side in case_rows(case))
+    x, labels = (torch.tensor(column, device=device) for column in case_rows(case))
     if case["self"]:
         reference, reference_labels = x, labels
     else:
@@ -57,11 +57,11 @@ def test_golden_ranks_of_accuracy_cases(name, device):
         reference_labels = torch.tensor(case["reference_labels"], device=device)
     indices = TorchKNN().indices(x, len(reference), reference, case["self"])
     relevant = count_relevant(labels, reference_labels, case["self"])
-    assert found(ranks_of_neighbors(indices, labels, reference_labels, relevant).rank) == case["ranks"]
+    assert positive_lists(ranks_of_neighbors(indices, labels, reference_labels, relevant).rank) == case["ranks"]
     assert relevant.tolist() == [len(row) for row in case["ranks"]]
 
 
-def test_leading_dimensions(device):
+def test_ranks_of_neighbors_leading_dimensions_match_loop(device):
     labels = torch.randint(0, 3, (2, 4, 9), device=device)
     indices = torch.randint(-1, 9, (2, 4, 9, 5), device=device)
     relevant = count_relevant(labels, labels, True)
@@ -75,8 +75,8 @@ def test_leading_dimensions(device):
                     assert ranks.rank[i, j, q, rank - 1] == (rank if match else 0)
 
 
-def test_scores_by_hand(device):
-    # Four relevant, found at ranks 1, 3 and 6; two relevant, none found; none relevant.
+def test_scores_of_ranks_match_hand_computed_values(device):
+    # Four relevant, three of them at ranks 1, 3 and 6; two relevant, none retrieved; none relevant.
     rank = torch.tensor([[1, 0, 3, 0, 0, 6], [0] * 6, [0] * 6], device=device)
     ranks = PositiveRanks(rank, torch.tensor([4, 2, 0], device=device))
     nan = torch.nan
@@ -92,107 +92,112 @@ def test_scores_by_hand(device):
         )
 
 
-def test_padding_may_stand_anywhere(device):
+def test_scores_ignore_position_of_padding(device):
     dense = PositiveRanks(torch.tensor([[1, 2, 4]], device=device), torch.tensor([4], device=device))
     padded = dense._replace(rank=torch.tensor([[0, 1, 0, 0, 2, 4, 0]], device=device))
     for score in (r_precision, average_precision_at_r, lambda ranks: precision(ranks, 3)):
         assert torch.equal(score(dense), score(padded))
 
 
-def test_precision_needs_a_positive_k(device):
+def test_precision_with_k_zero_is_rejected(device):
     ranks = PositiveRanks(torch.ones(1, 1, device=device).long(), torch.ones(1, device=device).long())
     with pytest.raises(ValueError, match=r"^k: got 0, wanted an integer >= 1$"):
         precision(ranks, 0)
 
 
-def labelled_points(device, n=40, others=55):
+def labeled_points(device, n=40, others=55):
     random = np.random.RandomState(3)
     points = [torch.tensor(random.randint(-2, 3, (m, 3)), dtype=torch.float32, device=device) for m in (n, others)]
     labels = [torch.tensor(random.randint(0, 7, m), device=device) for m in (n, others)]
     return points[0], labels[0], points[1], labels[1]
 
 
-def test_self_and_other_references(device):
-    x, labels, reference, reference_labels = labelled_points(device)
+def test_positive_ranks_of_self_and_other_references_match_oracle(device):
+    x, labels, reference, reference_labels = labeled_points(device)
     match, eye = (labels[:, None] == labels).cpu().numpy(), np.eye(len(x), dtype=bool)
     for depth in (None, 1, 5, 39):
         expected = oracle(x.cpu(), x.cpu(), match & ~eye, eye, depth=depth)
         check(positive_ranks(x, labels, depth=depth), expected, (match.sum(1) - 1).tolist())
     match = (labels[:, None] == reference_labels).cpu().numpy()
-    own = np.random.RandomState(1).randint(-1, len(reference), len(x))
-    hidden = own[:, None] == np.arange(len(reference))
+    self_index = np.random.RandomState(1).randint(-1, len(reference), len(x))
+    ignored = self_index[:, None] == np.arange(len(reference))
     for distance in ("l2", "sqeuclidean", "ip", "cosine"):
-        expected = oracle(x.cpu(), reference.cpu(), match & ~hidden, hidden, distance)
+        expected = oracle(x.cpu(), reference.cpu(), match & ~ignored, ignored, distance)
         ranks = positive_ranks(
-            x, labels, reference, reference_labels, self_index=torch.tensor(own, device=device), distance=distance
+            x,
+            labels,
+            reference,
+            reference_labels,
+            self_index=torch.tensor(self_index, device=device),
+            distance=distance,
         )
-        check(ranks, expected, (match & ~hidden).sum(1).tolist())
+        check(ranks, expected, (match & ~ignored).sum(1).tolist())
 
 
-@pytest.mark.parametrize("form", ["mask", "function", "groups"])
-def test_ignored_references(form, device):
-    x, labels, reference, reference_labels = labelled_points(device)
+@pytest.mark.parametrize("kind", ["mask", "function", "groups"])
+def test_positive_ranks_with_ignored_references_match_oracle(kind, device):
+    x, labels, reference, reference_labels = labeled_points(device)
     match = (labels[:, None] == reference_labels).cpu().numpy()
     random = np.random.RandomState(2)
-    if form == "groups":
-        groups = [torch.tensor(random.randint(0, 3, len(side)), device=device) for side in (x, reference)]
-        ignore, hidden = tuple(groups), match & (groups[0][:, None] == groups[1]).cpu().numpy()
+    if kind == "groups":
+        groups = [torch.tensor(random.randint(0, 3, len(points)), device=device) for points in (x, reference)]
+        ignore, ignored = tuple(groups), match & (groups[0][:, None] == groups[1]).cpu().numpy()
     else:
-        hidden = random.rand(*match.shape) < 0.3
-        mask = torch.tensor(hidden, device=device)
-        ignore = mask if form == "mask" else lambda rows: mask[rows]
+        ignored = random.rand(*match.shape) < 0.3
+        mask = torch.tensor(ignored, device=device)
+        ignore = mask if kind == "mask" else lambda rows: mask[rows]
     for depth in (None, 4):
-        expected = oracle(x.cpu(), reference.cpu(), match & ~hidden, hidden, depth=depth)
+        expected = oracle(x.cpu(), reference.cpu(), match & ~ignored, ignored, depth=depth)
         ranks = positive_ranks(x, labels, reference, reference_labels, ignore=ignore, depth=depth, memory_budget=50_000)
-        check(ranks, expected, (match & ~hidden).sum(1).tolist())
+        check(ranks, expected, (match & ~ignored).sum(1).tolist())
 
 
-def test_comparison_of_labels(device):
-    x, labels, reference, reference_labels = labelled_points(device)
+def test_positive_ranks_with_label_comparison_match_oracle(device):
+    x, labels, reference, reference_labels = labeled_points(device)
     match = (labels[:, None] - reference_labels).abs().cpu().numpy() == 1
     expected = oracle(x.cpu(), reference.cpu(), match, np.zeros_like(match))
-    near = positive_ranks(x, labels, reference, reference_labels, label_comparison_fn=lambda a, b: (a - b).abs() == 1)
-    check(near, expected, match.sum(1).tolist())
-    # two columns, of which the comparison reads one
-    two, other_two = (torch.stack([side, side * 0 + 7], 1) for side in (labels, reference_labels))
+    close = positive_ranks(x, labels, reference, reference_labels, label_comparison_fn=lambda a, b: (a - b).abs() == 1)
+    check(close, expected, match.sum(1).tolist())
+    # two label columns; the comparison reads only the first
+    two, other_two = (torch.stack([column, column * 0 + 7], 1) for column in (labels, reference_labels))
     columns = positive_ranks(x, two, reference, other_two, label_comparison_fn=lambda a, b: (a - b)[:, 0].abs() == 1)
-    assert torch.equal(columns.rank, near.rank)
+    assert torch.equal(columns.rank, close.rank)
     # a label that does not match itself
     never = positive_ranks(x, labels, label_comparison_fn=lambda a, b: a != b)
     assert never.relevant.tolist() == [(labels != label).sum() for label in labels]
 
 
-def test_gains(device):
-    x, labels, reference, reference_labels = labelled_points(device)
+def test_positive_ranks_with_gains_match_oracle(device):
+    x, labels, reference, reference_labels = labeled_points(device)
     gains = (labels[:, None] * reference_labels % 5).double()
-    hidden = np.zeros(gains.shape, dtype=bool)
-    expected = oracle(x.cpu(), reference.cpu(), gains.cpu(), hidden)
+    ignored = np.zeros(gains.shape, dtype=bool)
+    expected = oracle(x.cpu(), reference.cpu(), gains.cpu(), ignored)
     sorted_gains = [sorted(row[row > 0].tolist(), reverse=True) for row in gains]
-    for given in (gains, gains.float(), lambda a, b: a * b % 5):
-        ranks = positive_ranks(x, labels, reference, reference_labels, gains=given)
+    for gains_input in (gains, gains.float(), lambda a, b: a * b % 5):
+        ranks = positive_ranks(x, labels, reference, reference_labels, gains=gains_input)
         check(ranks, expected, (gains > 0).sum(1).tolist())
         assert [row[row > 0].tolist() for row in ranks.ideal] == sorted_gains
     for depth in (3, 50):
-        expected = oracle(x.cpu(), reference.cpu(), gains.cpu(), hidden, depth=depth)
+        expected = oracle(x.cpu(), reference.cpu(), gains.cpu(), ignored, depth=depth)
         ranks = positive_ranks(x, labels, reference, reference_labels, gains=gains, depth=depth)
         check(ranks, expected, (gains > 0).sum(1).tolist())
         assert [row[row > 0].tolist() for row in ranks.ideal] == sorted_gains
 
 
-def test_tiles_are_the_whole_in_pieces(device):
-    x, labels, *_ = labelled_points(device)
-    whole = positive_ranks(x, labels)
+def test_rank_tiles_concatenate_to_full_ranks(device):
+    x, labels, *_ = labeled_points(device)
+    full = positive_ranks(x, labels)
     end = 0
     for rows, ranks in rank_tiles(RankingInputs(x, labels).checked(), Ranking(memory_budget=20_000)):
         assert rows.start == end and ranks.rank.shape == (rows.stop - rows.start, ranks.relevant.max())
-        assert found(ranks.rank) == found(whole.rank[rows])
-        assert torch.equal(ranks.candidates, whole.candidates[rows])
+        assert positive_lists(ranks.rank) == positive_lists(full.rank[rows])
+        assert torch.equal(ranks.candidates, full.candidates[rows])
         end = rows.stop
     assert end == len(x)
 
 
-def test_gradients_are_not_followed(device):
-    x, labels, *_ = labelled_points(device)
+def test_rank_tiles_ignore_requires_grad(device):
+    x, labels, *_ = labeled_points(device)
     for depth in (None, 5):
         ranks = positive_ranks(x, labels, depth=depth)
         for _, tile in rank_tiles(RankingInputs(x.clone().requires_grad_(), labels).checked(), Ranking(depth=depth)):
@@ -200,7 +205,7 @@ def test_gradients_are_not_followed(device):
         assert torch.is_grad_enabled()
 
 
-def test_no_queries_no_references_no_positives(device):
+def test_positive_ranks_of_empty_inputs_have_empty_shapes(device):
     x, labels = torch.zeros(3, 2, device=device), torch.arange(3, device=device)
     for ranks, shape in (
         (positive_ranks(x, labels), (3, 0)),
@@ -211,7 +216,7 @@ def test_no_queries_no_references_no_positives(device):
         assert ranks.rank.shape == shape and ranks.relevant.tolist() == [0] * shape[0]
 
 
-def test_bad_arguments(device):
+def test_invalid_arguments_raise_value_error(device):
     x, labels = torch.zeros(3, 2, device=device), torch.arange(3, device=device)
 
     def message(*arguments, **options):

@@ -1,4 +1,4 @@
-"""Ignored references and graded relevance where a function finds the neighbors: as where ranks are counted."""
+"""Ignored references and graded relevance with a custom neighbor search: scores match those of counted ranks."""
 
 import numpy as np
 import pytest
@@ -49,34 +49,34 @@ def searches():
         ({"label_comparison_fn": lambda a, b: (a - b).abs() < 2}, True),
     ],
 )
-def test_any_search_is_scored_as_the_default(options, cameras, k):
-    x, labels, of_camera = data()
-    for sides in ((x, labels), (x, labels, x + 0.01, labels)):
-        given = {"query_cameras": of_camera} if cameras else {}
-        if cameras and len(sides) == 4:
-            given["reference_cameras"] = of_camera
-        expected = AccuracyCalculator(NAMES, k=k, memory_budget=2**12, **options).get_accuracy(*sides, **given)
+def test_custom_search_scores_match_default_search(options, cameras, k):
+    x, labels, camera_ids = data()
+    for inputs in ((x, labels), (x, labels, x + 0.01, labels)):
+        call_options = {"query_cameras": camera_ids} if cameras else {}
+        if cameras and len(inputs) == 4:
+            call_options["reference_cameras"] = camera_ids
+        expected = AccuracyCalculator(NAMES, k=k, memory_budget=2**12, **options).get_accuracy(*inputs, **call_options)
         for knn in searches():
-            found = AccuracyCalculator(NAMES, k=k, knn_func=knn, memory_budget=2**12, **options)
-            assert found.get_accuracy(*sides, **given) == pytest.approx(expected, rel=1e-12)
+            calculator = AccuracyCalculator(NAMES, k=k, knn_func=knn, memory_budget=2**12, **options)
+            assert calculator.get_accuracy(*inputs, **call_options) == pytest.approx(expected, rel=1e-12)
 
 
-def test_no_more_neighbors_are_asked_for_than_may_be_ignored():
+def test_custom_search_is_queried_for_k_plus_ignored():
     x, labels, cameras = data()
-    asked = []
+    requested_k = []
 
     def knn(query, k, *rest):
-        asked.append(k)
+        requested_k.append(k)
         return TorchKNN()(query, k, *rest)
 
     AccuracyCalculator(("precision_at_3",), knn_func=knn).get_accuracy(x, labels, query_cameras=cameras)
     same = (labels[:, None] == labels) & (cameras[:, None] == cameras)
-    assert asked == [3 + int(same.sum(1).max()) - 1]
+    assert requested_k == [3 + int(same.sum(1).max()) - 1]
 
 
-def test_the_cumulative_match_curve_is_the_hit_rate_at_every_depth():
+def test_cmc_equals_hit_rate_at_all_depths():
     x, labels, _ = data()
-    labels = torch.cat([labels[:-1], torch.tensor([9])])  # which nobody shares
+    labels = torch.cat([labels[:-1], torch.tensor([9])])  # the only item of its class
     ranks = positive_ranks(x, labels)
     curve = cmc(ranks, 6)
     expected = torch.stack([hit_rate(ranks, k) for k in range(1, 7)], -1)
@@ -91,36 +91,38 @@ def test_the_cumulative_match_curve_is_the_hit_rate_at_every_depth():
     ("options", "cameras"),
     [({}, False), ({}, True), ({"ignore": OTHERS}, False), ({"gains": graded}, True), ({"distance": "ip"}, False)],
 )
-def test_neighbors_that_are_kept(options, cameras, memory_budget):
-    x, labels, of_camera = data()
-    given = {"query_cameras": of_camera} if cameras else {}
+def test_stored_neighbors_match_sorted_distances(options, cameras, memory_budget):
+    x, labels, camera_ids = data()
+    call_options = {"query_cameras": camera_ids} if cameras else {}
     options = {"k": 45, "keep": "neighbors", "memory_budget": memory_budget, **options}
     calculator = AccuracyCalculator(("precision_at_1",), **options)
-    assert not calculator.rows_may_stay()  # all rows come to every rank
-    calculator.get_accuracy(x, labels, **given)
-    kept = calculator.last.neighbors
-    assert kept.indices.shape == kept.distances.shape == kept.relevance.shape == (50, 45)
+    assert not calculator.rows_may_stay()  # all rows are gathered on all ranks
+    calculator.get_accuracy(x, labels, **call_options)
+    neighbors = calculator.last.neighbors
+    assert neighbors.indices.shape == neighbors.distances.shape == neighbors.relevance.shape == (50, 45)
     inner = options.get("distance") == "ip"
-    far = x.double() @ x.double().T if inner else torch.cdist(x.double(), x.double())
-    worth = graded(labels[:, None], labels).double() if "gains" in options else labels[:, None] == labels
+    values = x.double() @ x.double().T if inner else torch.cdist(x.double(), x.double())
+    relevance = graded(labels[:, None], labels).double() if "gains" in options else labels[:, None] == labels
     for i in range(50):
-        left = torch.arange(50) != i
+        candidates = torch.arange(50) != i
         if cameras:
-            left &= ~((worth[i] > 0) & (of_camera == of_camera[i]))
+            candidates &= ~((relevance[i] > 0) & (camera_ids == camera_ids[i]))
         if "ignore" in options:
-            left &= ~OTHERS[i]
-        order = sorted(left.nonzero()[:, 0].tolist(), key=lambda j: -far[i, j] if inner else far[i, j])[:45]  # noqa: B023
+            candidates &= ~OTHERS[i]
+        order = sorted(candidates.nonzero()[:, 0].tolist(), key=lambda j: -values[i, j] if inner else values[i, j])[:45]  # noqa: B023
         none = [-1] * (45 - len(order))
-        assert kept.indices[i].tolist() == order + none
-        assert kept.distances[i, : len(order)].tolist() == pytest.approx(far[i, order].tolist(), rel=1e-5, abs=1e-6)
-        assert kept.distances[i, len(order) :].isnan().all()
-        assert kept.relevance[i].tolist() == worth[i, order].tolist() + [0] * len(none)
-    first = (kept.relevance[:, 0] > 0).double()
+        assert neighbors.indices[i].tolist() == order + none
+        assert neighbors.distances[i, : len(order)].tolist() == pytest.approx(
+            values[i, order].tolist(), rel=1e-5, abs=1e-6
+        )
+        assert neighbors.distances[i, len(order) :].isnan().all()
+        assert neighbors.relevance[i].tolist() == relevance[i, order].tolist() + [0] * len(none)
+    first = (neighbors.relevance[:, 0] > 0).double()
     scores = calculator.last.scores["precision_at_1"]
     assert torch.equal(first[~scores.isnan()], scores[~scores.isnan()])
 
 
-def test_neighbors_of_any_search_and_of_levels():
+def test_stored_neighbors_of_custom_search_and_levels_match():
     x, labels, _ = data()
     names, options = ("precision_at_3",), {"keep": "neighbors", "k": 4}
     default = AccuracyCalculator(names, **options)
@@ -133,23 +135,23 @@ def test_neighbors_of_any_search_and_of_levels():
     of_levels = AccuracyCalculator(names, label_levels=True, **options)
     of_levels.update(x, torch.stack([labels, labels % 2], 1))
     of_levels.compute()
-    for level, of_level in zip(of_levels.last.neighbors, (labels, labels % 2), strict=True):
-        assert torch.equal(level.relevance, of_level[level.indices] == of_level[:, None])
+    for level, level_labels in zip(of_levels.last.neighbors, (labels, labels % 2), strict=True):
+        assert torch.equal(level.relevance, level_labels[level.indices] == level_labels[:, None])
     assert AccuracyCalculator(names).last is None
-    plain = AccuracyCalculator(names, k=4)
-    plain.get_accuracy(x, labels)
-    assert plain.last.neighbors is None
+    without_neighbors = AccuracyCalculator(names, k=4)
+    without_neighbors.get_accuracy(x, labels)
+    assert without_neighbors.last.neighbors is None
 
 
-def test_neighbors_where_there_are_none():
+def test_stored_neighbors_without_positives_are_empty():
     calculator = AccuracyCalculator(("precision_at_1",), k="max_bin_count", keep="neighbors")
     x = torch.zeros(3, 2)
-    for sides in ((x, torch.arange(3)), (x[:0], torch.arange(0)), (x, torch.arange(3), x[:0], torch.arange(0))):
-        calculator.get_accuracy(*sides)
-        assert {part.shape for part in calculator.last.neighbors} == {(len(sides[0]), 0)}
+    for inputs in ((x, torch.arange(3)), (x[:0], torch.arange(0)), (x, torch.arange(3), x[:0], torch.arange(0))):
+        calculator.get_accuracy(*inputs)
+        assert {part.shape for part in calculator.last.neighbors} == {(len(inputs[0]), 0)}
 
 
-def test_neighbors_want_a_number_and_the_order_of_the_search(tmp_path):
+def test_stored_neighbors_with_unsupported_options_are_rejected(tmp_path):
     with pytest.raises(ValueError, match=r"^k: got None with keep='neighbors', wanted how many to keep, "):
         AccuracyCalculator(keep="neighbors")
     with pytest.raises(ValueError, match=r"^ties: got 'optimistic' with keep='neighbors', wanted 'index', "):

@@ -1,4 +1,4 @@
-"""NaN and infinity: such a row is found by nobody and finds nobody, on every path; what is masked never matters."""
+"""Rows with NaN or infinity retrieve nothing and are never retrieved in any implementation; masked rows are ignored."""
 
 import math
 
@@ -26,35 +26,35 @@ BAD = [math.nan, math.inf, -math.inf]
 DISTANCES = ["l2", "sqeuclidean", "ip", "cosine"]
 
 
-def rows(bad, where=(0, 57, 58), dtype=torch.float32):
+def rows(bad, row_indices=(0, 57, 58), dtype=torch.float32):
     generator = torch.Generator().manual_seed(3)
     x = torch.randn(N, 8, generator=generator)
-    x[list(where), 2] = bad
+    x[list(row_indices), 2] = bad
     return x.to(dtype), torch.arange(N) % CLASSES
 
 
-def found(rank):
+def positive_lists(rank):
     return [row[row > 0].tolist() for row in rank]
 
 
-def wanted(x, labels, distance="l2", ties="index", depth=None):
-    """Brute force in float64: pairs without a finite distance are taken out, and count as relevant all the same."""
+def brute_force_ranks(x, labels, distance="l2", ties="index", depth=None):
+    """Rank in float64: pairs without a finite distance are excluded from the ranking but still count as relevant."""
     wide = x.double().numpy()
     with np.errstate(invalid="ignore"):
         distances = np.array([delta(row, wide, distance) for row in wide])
     same = (labels[:, None] == labels).numpy() & ~np.eye(len(x), dtype=bool)
     out = np.eye(len(x), dtype=bool) | ~np.isfinite(distances)
-    return [located(distances[i], same[i], out[i], ties, depth) for i in range(len(x))]
+    return [sorted_positive_ranks(distances[i], same[i], out[i], ties, depth) for i in range(len(x))]
 
 
-def located(distances, relevant, out, ties, depth):
+def sorted_positive_ranks(distances, relevant, out, ties, depth):
     first = {"index": 0 * relevant, "optimistic": ~relevant, "pessimistic": relevant}[ties]
     order = [j for j in np.lexsort((np.arange(len(distances)), first, distances)) if not out[j]]
     return [rank for rank, j in enumerate(order, 1) if relevant[j] and rank <= (depth or rank)]
 
 
 @pytest.fixture(params=["native", "plain"])
-def path(request, monkeypatch):
+def implementation(request, monkeypatch):
     if request.param == "plain":
         monkeypatch.setattr(_native, "can_use_kernel", lambda name, device: False)
     return request.param
@@ -62,21 +62,21 @@ def path(request, monkeypatch):
 
 @pytest.mark.parametrize("bad", BAD)
 @pytest.mark.parametrize("distance", DISTANCES)
-def test_positives_that_are_not_finite_are_not_found(bad, distance, path, device):
-    x, labels = (side.to(device) for side in rows(bad))
-    expected = wanted(x.cpu(), labels.cpu(), distance)
+def test_nonfinite_positives_are_never_retrieved(bad, distance, implementation, device):
+    x, labels = (tensor.to(device) for tensor in rows(bad))
+    expected = brute_force_ranks(x.cpu(), labels.cpu(), distance)
     for options in ({}, {"memory_budget": 20_000}, {"depth": N}, {"exact": False, "depth": N}, {"exact": False}):
         ranks = positive_ranks(x, labels, distance=distance, **options)
-        assert found(ranks.rank) == expected
+        assert positive_lists(ranks.rank) == expected
         assert ranks.relevant.tolist() == [N // CLASSES - 1] * N and ranks.candidates.tolist() == [N - 1] * N
     shallow = positive_ranks(x, labels, distance=distance, depth=10)
-    assert found(shallow.rank) == wanted(x.cpu(), labels.cpu(), distance, depth=10)
+    assert positive_lists(shallow.rank) == brute_force_ranks(x.cpu(), labels.cpu(), distance, depth=10)
     for ties in ("optimistic", "pessimistic"):
         ranks = positive_ranks(x, labels, distance=distance, ties=ties)
-        assert found(ranks.rank) == wanted(x.cpu(), labels.cpu(), distance, ties)
+        assert positive_lists(ranks.rank) == brute_force_ranks(x.cpu(), labels.cpu(), distance, ties)
 
 
-def test_a_diverged_model_has_the_worst_score(path, device):
+def test_all_nan_embeddings_have_the_worst_score(implementation, device):
     x, labels = torch.full((50, 3), math.nan, device=device), torch.arange(50, device=device) % 5
     for options in ({}, {"depth": 5}, {"depth": 49}, {"ties": "optimistic"}):
         ranks = positive_ranks(x, labels, **options)
@@ -86,8 +86,8 @@ def test_a_diverged_model_has_the_worst_score(path, device):
 
 
 @pytest.mark.parametrize("bad", [70000.0, math.inf])
-def test_overflow_of_one_row_changes_little(bad, path, device):
-    x, labels = (side.to(device) for side in rows(bad, where=(0,)))
+def test_overflow_of_one_row_lowers_score_slightly(bad, implementation, device):
+    x, labels = (tensor.to(device) for tensor in rows(bad, row_indices=(0,)))
     half = x.half()  # 70000 is above the largest float16
     score = average_precision(positive_ranks(half, labels)).mean()
     without = average_precision(positive_ranks(half[1:], labels[1:])).mean()
@@ -96,26 +96,26 @@ def test_overflow_of_one_row_changes_little(bad, path, device):
 
 @pytest.mark.parametrize("bad", BAD)
 @pytest.mark.parametrize("distance", DISTANCES)
-def test_neighbors(bad, distance, path, device):
+def test_knn_of_nonfinite_rows_returns_no_neighbors(bad, distance, implementation, device):
     x, _ = rows(bad)
     good = x.isfinite().all(1).nonzero()[:, 0]
     for k in (3, N - 4, N - 1):  # N - 4 others are finite
         distances, indices = TorchKNN(distance)(x.to(device), k, x.to(device), True)
-        alone = TorchKNN(distance)(x[good].to(device), k, x[good].to(device), True)
+        finite_only = TorchKNN(distance)(x[good].to(device), k, x[good].to(device), True)
         assert (indices.cpu()[~x.isfinite().all(1)] == -1).all()
-        expected = torch.where(alone[1].cpu() < 0, -1, good[alone[1].cpu()])
-        assert torch.equal(indices.cpu()[good], expected) and torch.equal(distances.cpu()[good], alone[0].cpu())
+        expected = torch.where(finite_only[1].cpu() < 0, -1, good[finite_only[1].cpu()])
+        assert torch.equal(indices.cpu()[good], expected) and torch.equal(distances.cpu()[good], finite_only[0].cpu())
         for options in ({"exact": False}, {"memory_budget": 20_000}):
             assert torch.equal(TorchKNN(distance, **options).indices(x.to(device), k, x.to(device), True), indices)
 
 
 @pytest.mark.parametrize("largest", [True, False])
-def test_values_of_a_function(largest, device):
+def test_custom_distance_nonfinite_values_return_no_neighbors(largest, device):
     def similarity(query, reference):
         return query @ reference.T
 
     similarity.largest = largest
-    x, _ = (side.to(device) for side in rows(math.nan))
+    x, _ = (tensor.to(device) for tensor in rows(math.nan))
     indices = TorchKNN(similarity).indices(x, N, x, True)
     finite = x.isfinite().all(1)
     assert (indices[~finite] == -1).all() and (indices[finite, : N - 4] >= 0).all()
@@ -123,64 +123,66 @@ def test_values_of_a_function(largest, device):
 
 
 @pytest.mark.parametrize("bad", BAD)
-def test_items_of_a_batch(bad, path, device):
+def test_batch_with_nonfinite_rows_matches_items(bad, implementation, device):
     x, labels = rows(bad)
     x, labels = x.view(5, 40, 8).to(device), labels.view(5, 40).to(device)
     for options in ({}, {"depth": 7}):
         ranks = positive_ranks(x, labels, **options)
         for item in range(5):
-            expected = wanted(x[item].cpu(), labels[item].cpu(), **options)
-            assert found(ranks.rank[item]) == expected
+            expected = brute_force_ranks(x[item].cpu(), labels[item].cpu(), **options)
+            assert positive_lists(ranks.rank[item]) == expected
     knn = TorchKNN()(x, 39, x, True)
     for item in range(5):
-        alone = TorchKNN()(x[item], 39, x[item], True)
-        assert all(torch.equal(a[item], b) for a, b in zip(knn, alone, strict=True))
+        single = TorchKNN()(x[item], 39, x[item], True)
+        assert all(torch.equal(a[item], b) for a, b in zip(knn, single, strict=True))
 
 
 @pytest.mark.parametrize("garbage", BAD)
-def test_masked_garbage_never_matters(garbage, path, device):
-    x, labels = (side.to(device) for side in rows(0.0))
+def test_masked_nonfinite_rows_change_nothing(garbage, implementation, device):
+    x, labels = (embeddings.to(device) for embeddings in rows(0.0))
     x, labels = x[:60].view(2, 30, 8), labels[:60].view(2, 30)
     mask = torch.arange(30, device=device).expand(2, -1) < torch.tensor([[30], [21]], device=device)
     dirty = x.masked_fill(~mask[..., None], garbage)
     masks = {"query_mask": mask, "reference_mask": mask}
     assert torch.equal(TorchKNN().indices(dirty, 9, dirty, True, **masks), TorchKNN().indices(x, 9, x, True, **masks))
-    dirty, clean = (positive_ranks(side, labels, query_mask=mask) for side in (dirty, x))
+    dirty, clean = (positive_ranks(embeddings, labels, query_mask=mask) for embeddings in (dirty, x))
     assert torch.equal(dirty.rank, clean.rank) and torch.equal(dirty.relevant, clean.relevant)
 
 
 @pytest.mark.parametrize("bad", BAD)
 @pytest.mark.parametrize("distance", DISTANCES)
-def test_nearest_centroid_leaves_them_out(bad, distance, device):
-    x, labels = (side.to(device) for side in rows(bad, where=(0, 57, 58, *range(4, N, CLASSES))))  # all of class 4
+def test_nearest_centroid_excludes_nonfinite_rows(bad, distance, device):
+    x, labels = (
+        tensor.to(device) for tensor in rows(bad, row_indices=(0, 57, 58, *range(4, N, CLASSES)))
+    )  # all of class 4
     finite = x.isfinite().all(1)
     scores = nearest_centroid(x, labels, distance=distance)
-    alone = nearest_centroid(x[finite], labels[finite], distance=distance)
-    assert torch.equal(scores[finite], alone) and scores[~finite].isnan().all() and not alone.isnan().any()
+    finite_only = nearest_centroid(x[finite], labels[finite], distance=distance)
+    assert torch.equal(scores[finite], finite_only) and scores[~finite].isnan().all() and not finite_only.isnan().any()
 
 
-def spread_rows():
+def rows_of_all_ranks():
     x, labels = rows(math.nan)
     x[100, 4] = math.inf
     return x, labels
 
 
 def results_of(rank, pair):
-    """The ranks of rows that stay on three processes."""
-    x, labels = spread_rows()
-    places = torch.arange(rank, N, 3)
-    told = [summarize_positions(torch.arange(other, N, 3), N, 3) for other in range(3)]
-    own, sizes = redistribute_rows(x[places], places, N, told, None)
-    spread = ShardLayout(sizes, sizes, None, 2**28, {})
-    sides = RetrievalInputs(own, labels, own, labels, N, layout=spread)
-    return gathered_ranks(joined(tiles_of(sides, Ranking()), len(own), False, None, x.device), spread)
+    """Compute the positive ranks of rows that are sharded over three processes."""
+    x, labels = rows_of_all_ranks()
+    positions = torch.arange(rank, N, 3)
+    summaries = [summarize_positions(torch.arange(other, N, 3), N, 3) for other in range(3)]
+    local_rows, sizes = redistribute_rows(x[positions], positions, N, summaries, None)
+    layout = ShardLayout(sizes, sizes, None, 2**28, {})
+    inputs = RetrievalInputs(local_rows, labels, local_rows, labels, N, layout=layout)
+    return gathered_ranks(joined(tiles_of(inputs, Ranking()), len(local_rows), False, None, x.device), layout)
 
 
-def test_ranks_of_rows_that_are_spread(rank_results):
-    x, labels = spread_rows()
-    expected = wanted(x, labels)
+def test_ranks_of_sharded_rows_match_brute_force(rank_results):
+    x, labels = rows_of_all_ranks()
+    expected = brute_force_ranks(x, labels)
     for results in rank_results:
-        assert found(results["test_retrieval_not_finite"].rank) == expected
+        assert positive_lists(results["test_retrieval_not_finite"].rank) == expected
         assert results["test_retrieval_not_finite"].relevant.tolist() == [N // CLASSES - 1] * N
 
 

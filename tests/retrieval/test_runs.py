@@ -1,4 +1,4 @@
-"""Runs and judgements: measures by hand, files as TREC and BEIR have them, ties, and names that are hard to tell."""
+"""Runs and relevance judgments: hand-computed measures, TREC and BEIR files, ties, and similar names."""
 
 import math
 
@@ -13,7 +13,7 @@ from tensormetrics.retrieval.runs import pairs
 
 RUN = {"q1": {"a": 3.0, "b": 2.0, "c": 1.0, "d": 0.5}, "q2": {"x": 1.0, "y": 2.0}}
 QRELS = {"q1": {"b": 2, "d": 1, "e": 1, "a": 0}, "q2": {"z": 1}, "q3": {"a": 1}}
-BY_HAND = {  # of q1: ranked a, b, c, d with gains 0, 2, not judged, 1; three are relevant
+BY_HAND = {  # for q1: ranking a, b, c, d with gains 0, 2, not judged, 1; three documents are relevant
     "map": (1 / 2 + 2 / 4) / 3,
     "map_cut_3": (1 / 2) / 3,
     "ndcg": (2 / math.log2(3) + 1 / math.log2(5)) / (2 + 1 / math.log2(3) + 1 / 2),
@@ -24,7 +24,7 @@ BY_HAND = {  # of q1: ranked a, b, c, d with gains 0, 2, not judged, 1; three ar
     "success_5": 1.0,
     "Rprec": 1 / 3,
     "recip_rank": 1 / 2,
-    "bpref": ((1 - 1 / 1) + (1 - 1 / 1)) / 3,  # one judged document that is not relevant stands above both
+    "bpref": ((1 - 1 / 1) + (1 - 1 / 1)) / 3,  # one judged nonrelevant document ranks above both
     "set_P": 2 / 4,
     "set_recall": 2 / 3,
     "set_F": 2 * (1 / 2) * (2 / 3) / (1 / 2 + 2 / 3),
@@ -35,7 +35,7 @@ BY_HAND = {  # of q1: ranked a, b, c, d with gains 0, 2, not judged, 1; three ar
 
 
 @pytest.mark.parametrize("name", BY_HAND)
-def test_measures_by_hand(name):
+def test_measures_match_hand_computed_values(name):
     scores = evaluate_run(RUN, QRELS, [name])
     assert scores.queries == ["q1", "q2"]
     first, second = scores.values[name].tolist()
@@ -45,7 +45,7 @@ def test_measures_by_hand(name):
     assert scores.summary()[name] == pytest.approx(total if name.startswith("num") else total / 2)
 
 
-def test_options():
+def test_evaluate_run_options_change_queries_and_gains():
     complete = evaluate_run(RUN, QRELS, "map", complete=True)
     assert complete.queries == ["q1", "q2", "q3"] and complete.values["map"].tolist()[2] == 0
     assert evaluate_run(RUN, QRELS, ["recip_rank"], relevance_level=1, judged_only=True).values["recip_rank"][0] == 0.5
@@ -57,7 +57,7 @@ def test_options():
 
 
 @pytest.mark.parametrize("gain", [-1, -2])
-def test_judged_only_negative_gain_is_dropped_as_not_judged(gain):
+def test_judged_only_drops_documents_of_negative_gain(gain):
     run, qrels = {"q": {"a": 3.0, "b": 2.0, "c": 1.0}}, {"q": {"a": gain, "c": 1}}
     dropped = evaluate_run(run, qrels, ["map", "num_ret", "bpref"], judged_only=True)
     assert dropped.summary() == {"map": 1.0, "num_ret": 1.0, "bpref": 1.0}
@@ -66,14 +66,14 @@ def test_judged_only_negative_gain_is_dropped_as_not_judged(gain):
     assert dropped.summary() == never_judged.summary()
 
 
-def test_equal_scores_are_ordered_by_name_and_scores_are_those_of_float32():
+def test_equal_float32_scores_are_ordered_by_name():
     qrels = {"q": {"d10": 1}}
     assert evaluate_run({"q": {"d10": 1.0, "d9": 1.0, "d1": 1.0}}, qrels, "recip_rank").values["recip_rank"] == 1 / 2
-    close = {"q": {"d10": 1.0 + 1e-12, "d9": 1.0}}  # one number in float32
+    close = {"q": {"d10": 1.0 + 1e-12, "d9": 1.0}}  # equal in float32
     assert evaluate_run(close, qrels, "recip_rank").values["recip_rank"] == 1 / 2
     assert evaluate_run({"q": {"d10": 0.0, "d9": -0.0}}, qrels, "recip_rank").values["recip_rank"] == 1 / 2
-    beyond = {"q": {"d10": 1e300, "d9": 1e299}}  # both infinite in float32
-    assert evaluate_run(beyond, qrels, "recip_rank").values["recip_rank"] == 1 / 2
+    overflowing = {"q": {"d10": 1e300, "d9": 1e299}}  # both infinite in float32
+    assert evaluate_run(overflowing, qrels, "recip_rank").values["recip_rank"] == 1 / 2
     signs = {"q": {"d10": -1.0, "d9": -2.0, "d1": 3.0, "d2": -math.inf, "d3": math.inf}}
     assert evaluate_run(signs, qrels, "recip_rank").values["recip_rank"] == 1 / 3
 
@@ -87,9 +87,9 @@ def write(tmp_path):
     return write
 
 
-LINES = [f"{q} Q0 {d} {r} {s} tag" for q, each in RUN.items() for r, (d, s) in enumerate(each.items())]
-JUDGED = [f"{q} 0 {d} {g}" for q, each in QRELS.items() for d, g in each.items()]
-BEIR = ["query-id\tcorpus-id\tscore", *(f"{q}\t{d}\t{g}" for q, each in QRELS.items() for d, g in each.items())]
+LINES = [f"{q} Q0 {d} {r} {s} tag" for q, documents in RUN.items() for r, (d, s) in enumerate(documents.items())]
+JUDGED = [f"{q} 0 {d} {g}" for q, gains in QRELS.items() for d, g in gains.items()]
+BEIR = ["query-id\tcorpus-id\tscore", *(f"{q}\t{d}\t{g}" for q, gains in QRELS.items() for d, g in gains.items())]
 
 
 @pytest.mark.parametrize("change", [
@@ -100,13 +100,13 @@ BEIR = ["query-id\tcorpus-id\tscore", *(f"{q}\t{d}\t{g}" for q, each in QRELS.it
     lambda text: text.replace(" ", "\t\t"),
 ])  # fmt: skip
 @pytest.mark.parametrize("judged", [JUDGED, BEIR, BEIR[1:]])
-def test_files(write, change, judged):
+def test_run_files_in_format_variants_match_hand_computed(write, change, judged):
     run, qrels = write("run.txt", change("\n".join(LINES) + "\n")), write("qrels.txt", change("\n".join(judged) + "\n"))
     scores = evaluate_run(run, str(qrels), tuple(BY_HAND))
     assert {name: value[0].item() for name, value in scores.values.items()} == pytest.approx(BY_HAND, abs=1e-15)
 
 
-def test_order_of_lines_does_not_matter(write):
+def test_run_file_line_order_changes_nothing(write):
     order = np.random.default_rng(0).permutation(len(LINES))
     run = write("run.txt", "\n".join(LINES[i] for i in order) + "\n")
     values = evaluate_run(run, QRELS, tuple(BY_HAND))
@@ -126,7 +126,7 @@ def test_order_of_lines_does_not_matter(write):
         (f"q Q0 {'d' * 600} 1 2.5 t\n", "run.txt: got a field of 600 bytes, wanted at most 512"),
     ],
 )
-def test_runs_that_cannot_be_read(write, text, message):
+def test_malformed_run_files_raise_value_error(write, text, message):
     with pytest.raises(ValueError, match=message.replace("'", ".")):
         Run.read(write("run.txt", text))
 
@@ -141,7 +141,7 @@ def test_runs_that_cannot_be_read(write, text, message):
         ("q 0 d 1\nq 0 d 0\n", "qrels.txt: got the document 'd' twice for the query 'q'"),
     ],
 )
-def test_judgements_that_cannot_be_read(write, text, message):
+def test_malformed_qrels_files_raise_value_error(write, text, message):
     with pytest.raises(ValueError, match=message.replace("'", ".")):
         Qrels.read(write("qrels.txt", text))
 
@@ -171,13 +171,13 @@ def test_judgements_that_cannot_be_read(write, text, message):
         ("SetR", "set_recall"),
     ],
 )
-def test_names_of_other_packages_are_those_measures(name, trec_name):
+def test_measure_aliases_of_other_packages_match_trec_names(name, trec_name):
     scores = evaluate_run(RUN, QRELS, [name, trec_name])
     assert [*scores.values] == [name, trec_name]
     assert torch.equal(scores.values[name], scores.values[trec_name])
 
 
-def test_depths_after_a_dot_are_those_of_trec_eval():
+def test_measure_depths_after_dot_match_trec_eval():
     scores = evaluate_run(RUN, QRELS, ["P.1,3", "ndcg_cut.3"])
     assert [*scores.values] == ["P_1", "P_3", "ndcg_cut_3"]
     assert scores.values["P_3"][0] == pytest.approx(1 / 3)
@@ -190,7 +190,7 @@ def test_reciprocal_rank_below_the_depth_is_zero(depth):
 
 
 @pytest.mark.parametrize("name", ["hits@3", "f1@3", "mrr@0", "P.", "P.0", "P.a", "ndcg@", "AP(rel=2)@10", "rbp.95"])
-def test_names_that_mean_something_else_are_refused(name):
+def test_unsupported_measure_names_are_rejected(name):
     with pytest.raises(ValueError, match=r"metrics: got '.*', wanted some of map, .*; perhaps '"):
         evaluate_run(RUN, QRELS, [name])
 
@@ -207,16 +207,16 @@ SWAPPED = (
         {"q": {"a": 5, "b": 4, "c": 3, "d": 2, "e": 1}},  # ranks
     ],
 )
-def test_swapped_run_and_judgements_are_a_warning(run):
+def test_swapped_run_and_qrels_dicts_warn(run):
     judgements = {"q": {"a": 1, "b": 0, "c": 0}}
     with pytest.warns(UserWarning, match=SWAPPED):
         evaluate_run(judgements, run)
     evaluate_run(run, judgements)  # warnings are errors in tests
-    evaluate_run(qrels=judgements, run=run, metrics=["map"])  # the names of ranx, in its order
+    evaluate_run(qrels=judgements, run=run, metrics=["map"])  # argument names and order of ranx
     evaluate_run(judgements, judgements)
 
 
-def test_swapped_run_and_judgements_are_an_error_where_types_tell():
+def test_swapped_run_and_qrels_types_raise_error():
     run, qrels = Run({"q": {"a": 0.5}}), Qrels({"q": {"a": 1}})
     with pytest.raises(TypeError, match=r"run, qrels: got a Qrels as the run and a Run as judgements; write eval"):
         evaluate_run(qrels, run)
@@ -224,7 +224,7 @@ def test_swapped_run_and_judgements_are_an_error_where_types_tell():
         evaluate_run({"q": {"a": 1}}, {"q": {"a": 0.5}})
 
 
-def test_errors():
+def test_invalid_runs_and_qrels_raise_errors():
     with pytest.raises(ValueError, match=r"metrics: got 'ndgc', wanted some of map, .*; perhaps 'ndcg'"):
         evaluate_run(RUN, QRELS, ["ndgc"])
     with pytest.raises(ValueError, match="run, qrels: no query is in both; their names begin with 'a', 'q1', 'q2'"):
@@ -255,7 +255,7 @@ def test_errors():
         Run.from_scores(torch.zeros(2, 2), queries=["a", "a"])
 
 
-def test_tensors(device):
+def test_run_from_tensors_matches_dict(device):
     scores = torch.tensor([[3.0, 2.0, 1.0, 0.5], [1.0, 2.0, -torch.inf, -torch.inf]], device=device)
     run = Run.from_scores(scores, ["q1", "q2"], ["a", "b", "c", "d"])
     assert len(run) == 6 and repr(run) == "<run of 6 documents for 2 queries>"
@@ -268,23 +268,23 @@ def test_tensors(device):
     assert evaluate_run(numbered, {"0": {"7": 1}}, ["P_1", "num_ret"]).summary() == {"P_1": 1, "num_ret": 1}
 
 
-def test_names_of_equal_keys_are_told_apart(monkeypatch):
-    monkeypatch.setattr(pairs, "MIX", 0)  # all documents of a query have one key now
-    monkeypatch.setattr(pairs, "hash_of", lambda name: 0)  # and all queries
+def test_hash_collisions_of_names_change_nothing(monkeypatch):
+    monkeypatch.setattr(pairs, "MIX", 0)  # all documents of a query get the same hash
+    monkeypatch.setattr(pairs, "hash_of", lambda name: 0)  # and so do all queries
     values = evaluate_run(RUN, QRELS, tuple(BY_HAND)).values
     assert {name: value[0].item() for name, value in values.items()} == pytest.approx(BY_HAND, abs=1e-15)
     with pytest.raises(ValueError, match="twice"):
         Run.from_top_k(torch.ones(1, 2), torch.zeros(1, 2, dtype=torch.int64))
 
 
-def test_long_and_short_names():
+def test_names_of_any_length_are_matched():
     names = ["d", "d" * 8, "d" * 9, "dé" * 20]
     run = {"q": {name: float(i) for i, name in enumerate(names)}}
     for i, name in enumerate(names):
         assert evaluate_run(run, {"q": {name: 1}}, "recip_rank").values["recip_rank"] == 1 / (4 - i)
 
 
-def test_lines_that_cross_the_stretches_of_threads(write):
+def test_long_files_split_between_threads_are_read_exactly(write):
     lines = [f"q{i % 7} Q0 document-{i} 1 {i}.5e-3 t" for i in range(120_000)]
     path = write("long.txt", "\n\n".join(lines))  # about 4 MB
     query, document, score = split_fields(read_bytes(path), path, ("query", "-", "document", "-", "score", "-"))
@@ -300,7 +300,7 @@ def test_lines_that_cross_the_stretches_of_threads(write):
 @pytest.mark.parametrize("field", ["1", "+1", "-0", "1e5", ".5", "5.", "inf", "-Infinity", "1e400", "1e-400", "4e-320",
                                    "0.1000000000000000055511151231257827", "++1", "+-1", "1_0", "0x10", "1,5",
                                    "nan(1)", "e5", "-", "1e", "1f"])  # fmt: skip
-def test_numbers_are_those_of_python(write, field):
+def test_parsed_numbers_match_python_float(write, field):
     path = write("x.txt", field)
     (column,) = split_fields(read_bytes(path), path, ("number",))
     values, wrong = column.parse_numbers()
@@ -312,7 +312,7 @@ def test_numbers_are_those_of_python(write, field):
     assert expected is None or (values[0] == expected and math.copysign(1, values[0]) == math.copysign(1, expected))
 
 
-def test_no_documents():
+def test_run_without_documents_scores_zero():
     scores = evaluate_run({"q": {}}, {"q": {"a": 1}}, tuple(BY_HAND))
     assert {name: value.tolist() for name, value in scores.values.items()} == {
         name: [1.0 if name == "num_rel" else 0.0] for name in BY_HAND

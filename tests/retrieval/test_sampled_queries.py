@@ -19,8 +19,8 @@ def data(seed=0):
     return centers[labels] + 0.8 * torch.randn(N, 8, generator=generator), labels
 
 
-def sides_of(kind):
-    """The arguments of all queries."""
+def arguments_of(kind):
+    """Return the positional and keyword arguments of `get_accuracy` for all queries."""
     x, labels = data()
     if kind == "self":
         return (x, labels), {}
@@ -40,72 +40,76 @@ def sides_of(kind):
 
 @pytest.mark.parametrize("kind", ["self", "references", "prefix", "self_index", "cameras", "gains", "triples"])
 @pytest.mark.parametrize("knn_func", [None, TorchKNN(exact=False)])
-def test_scores_of_the_sample_are_those_of_all_queries(kind, knn_func):
-    arguments, options = sides_of(kind)
+def test_sampled_query_scores_match_full_evaluation(kind, knn_func):
+    arguments, options = arguments_of(kind)
     names = NAMES[:3] if "gains" in options or "query_cameras" in options else NAMES
-    every, some = (AccuracyCalculator(names, knn_func=knn_func) for _ in range(2))
-    every.get_accuracy(*arguments, **options)
-    values = some.get_accuracy(*arguments, **options, sample_queries=37, sample_seed=2)
+    full, sampled = (AccuracyCalculator(names, knn_func=knn_func) for _ in range(2))
+    full.get_accuracy(*arguments, **options)
+    values = sampled.get_accuracy(*arguments, **options, sample_queries=37, sample_seed=2)
     sample = draw_queries(len(arguments[0]), 37, 2, "cpu", "score")
     assert len(sample.unique()) == 37
     for name in names:
-        assert torch.equal(some.last.scores[name].nan_to_num(-1), every.last.scores[name][sample].nan_to_num(-1)), name
-        assert values[name] == pytest.approx(float(every.last.scores[name][sample].nanmean()))
+        assert torch.equal(sampled.last.scores[name].nan_to_num(-1), full.last.scores[name][sample].nan_to_num(-1)), (
+            name
+        )
+        assert values[name] == pytest.approx(float(full.last.scores[name][sample].nanmean()))
     other = AccuracyCalculator(names).get_accuracy(*arguments, **options, sample_queries=37, sample_seed=3)
     assert other != values
 
 
-def test_sample_of_all_queries_is_exact():
+def test_sample_of_all_queries_has_zero_width_interval():
     x, labels = data()
-    every, some = AccuracyCalculator(NAMES), AccuracyCalculator(NAMES)
-    assert some.get_accuracy(x, labels, sample_queries=10**6) == every.get_accuracy(x, labels)
-    for name, (value, low, high) in some.interval().items():
-        assert value == low == high == every.interval()[name].value
-        assert every.interval()[name].low < value
+    full, sampled = AccuracyCalculator(NAMES), AccuracyCalculator(NAMES)
+    assert sampled.get_accuracy(x, labels, sample_queries=10**6) == full.get_accuracy(x, labels)
+    for name, (value, low, high) in sampled.interval().items():
+        assert value == low == high == full.interval()[name].value
+        assert full.interval()[name].low < value
 
 
 @pytest.mark.parametrize("average", [{}, {"avg_of_avgs": True}, {"return_per_class": True}])
-def test_interval_has_the_correction_of_a_finite_population(average):
+def test_sampled_interval_applies_finite_population_correction(average):
     x, labels = data()
-    some, by_hand = AccuracyCalculator(NAMES, **average), AccuracyCalculator(NAMES, **average)
-    some.get_accuracy(x, labels, sample_queries=60)
+    sampled, by_hand = AccuracyCalculator(NAMES, **average), AccuracyCalculator(NAMES, **average)
+    sampled.get_accuracy(x, labels, sample_queries=60)
     sample = draw_queries(N, 60, 0, "cpu", "score")
     by_hand.get_accuracy(x[sample], labels[sample], x, labels, self_index=sample)
-    wider = by_hand.interval(groups=sample)  # the draws depend on who the queries are
-    for name, (value, low, high) in some.interval().items():
+    wider = by_hand.interval(groups=sample)  # the bootstrap draws depend on the identity of the queries
+    for name, (value, low, high) in sampled.interval().items():
         torch.testing.assert_close(value, wider[name].value)
         factor = (1 - 60 / N) ** 0.5
         torch.testing.assert_close(high - value, factor * (wider[name].high - value), rtol=0.25, atol=0.01)
         torch.testing.assert_close(value - low, factor * (value - wider[name].low), rtol=0.25, atol=0.01)
 
 
-def test_interval_holds_the_value_of_all_queries():
+def test_sampled_interval_covers_value_of_all_queries():
     x, labels = data()
     exact = AccuracyCalculator(NAMES).get_accuracy(x, labels)
-    held = dict.fromkeys(NAMES, 0)
+    num_covered = dict.fromkeys(NAMES, 0)
     calculator = AccuracyCalculator(NAMES)
     for seed in range(60):
         calculator.get_accuracy(x, labels, sample_queries=80, sample_seed=seed)
         for name, (_, low, high) in calculator.interval(replicates=200).items():
-            held[name] += bool(low <= exact[name] <= high)
-    assert all(count >= 52 for count in held.values()), held  # 57 of 60 on average; below 52 in one run of 200
+            num_covered[name] += bool(low <= exact[name] <= high)
+    assert all(count >= 52 for count in num_covered.values()), (
+        num_covered
+    )  # 57 of 60 on average; below 52 in one run of 200
 
 
-def test_groups_are_those_of_all_queries_and_not_corrected():
+def test_sampled_interval_groups_refer_to_all_queries():
     x, labels = data()
     calculator = AccuracyCalculator(NAMES[:1])
     calculator.get_accuracy(x, labels, sample_queries=60, groups=labels)
-    given_at_once = calculator.interval()["precision_at_1"]
+    immediate = calculator.interval()["precision_at_1"]
     calculator.get_accuracy(x, labels, sample_queries=60)
     later = calculator.interval(groups=labels)["precision_at_1"]
-    assert list(given_at_once) == list(later)
+    assert list(immediate) == list(later)
     by_number = calculator.interval(groups={i: int(label) for i, label in enumerate(labels)})["precision_at_1"]
     assert list(by_number) == list(later)
     with pytest.raises(ValueError, match=rf"groups: got shape \(60,\), wanted \({N},\)"):
         calculator.interval(groups=labels[:60])
 
 
-def test_two_models_are_compared_on_the_same_queries():
+def test_compare_sampled_models_requires_same_queries():
     x, labels = data()
     a, b = AccuracyCalculator(NAMES[:1]), AccuracyCalculator(NAMES[:1])
     a.get_accuracy(x, labels, sample_queries=60)
@@ -116,22 +120,24 @@ def test_two_models_are_compared_on_the_same_queries():
         compare(a, b)
 
 
-def test_references_in_blocks_and_their_state(tmp_path):
+def test_sampled_queries_with_blocks_and_state_match_in_memory(tmp_path):
     x, labels = data()
     path = tmp_path / "x.npy"
     np.save(path, x.numpy())
     names = NAMES[:3]
-    wanted = AccuracyCalculator(names).get_accuracy(x[:100], labels[:100], x, labels, True, sample_queries=30)
+    expected = AccuracyCalculator(names).get_accuracy(x[:100], labels[:100], x, labels, True, sample_queries=30)
     arguments = (x[:100], labels[:100], open_embeddings(path), labels, True)
     state = tmp_path / "counts.pt"
     for _ in range(2):
-        got = AccuracyCalculator(names).get_accuracy(*arguments, sample_queries=30, state=state, checkpoint_seconds=0)
-        assert got == wanted
+        actual = AccuracyCalculator(names).get_accuracy(
+            *arguments, sample_queries=30, checkpoint=state, checkpoint_seconds=0
+        )
+        assert actual == expected
     with pytest.raises(ValueError, match="sample_seed"):
-        AccuracyCalculator(names).get_accuracy(*arguments, sample_queries=30, sample_seed=1, state=state)
+        AccuracyCalculator(names).get_accuracy(*arguments, sample_queries=30, sample_seed=1, checkpoint=state)
 
 
-def test_errors():
+def test_sampled_queries_invalid_arguments_raise_errors():
     x, labels = data()
     with pytest.raises(
         ValueError, match=r"sample_queries: AMI, NMI need the clusters of all queries; write exclude=\('AMI', 'NMI'\)"

@@ -1,4 +1,4 @@
-"""Ranks find what one process finds among all references, bit for bit."""
+"""ShardedKNN on several ranks returns the results of one process with all references, bit for bit."""
 
 import gc
 import sys
@@ -11,7 +11,7 @@ from tensormetrics.retrieval.search.backends.sharded import merge_block
 from tensormetrics.retrieval.search.distance import DISTANCES
 
 N = 30
-# Members of the group, and how many rows each has.
+# Members of the group, and the number of rows of each member.
 SPLITS = [((0, 1, 2), (2, 17, 11)), ((0, 1, 2), (16, 0, 14)), ((1, 2), (7, 23)), ((1, 2), (0, 30))]
 
 
@@ -37,27 +37,27 @@ def families():
 
 
 def searches():
-    """(label, distance, memory budget, query, k, reference, ref_includes_query, options), rows of all ranks."""
-    for number, (family, rows) in enumerate(families().items()):
-        # All distances for the first and for the one with the most ties, in turn for the others.
-        every = family in ("gaussian", "three distinct points")
-        for distance in DISTANCES if every else (list(DISTANCES)[number % 4],):
+    """Yield label, distance, memory budget, query, k, reference, ref_includes_query, options for rows of all ranks."""
+    for i, (family, rows) in enumerate(families().items()):
+        # Test all distances on the first family and on the one with the most ties, else one distance per family.
+        uses_all_distances = family in ("gaussian", "three distinct points")
+        for distance in DISTANCES if uses_all_distances else (list(DISTANCES)[i % 4],):
             yield f"{family}, {distance}", distance, 20_000, rows, 12, rows, True, {}
-        for memory in (None, 2_000):  # few enough that a product serves both of its rows
+        for memory in (None, 2_000):  # k is small enough for the symmetric search
             yield f"{family}, k=2, memory {memory}", "l2", memory, rows, 2, rows, True, {}
         yield f"{family}, k=40", "ip", None, rows, 40, rows, True, {}
         yield f"{family}, references", "l2", None, rows.flip(1), 1, rows, False, {}
     for family in ("gaussian", "three distinct points"):
         yield f"{family}, few pairs at a time", "l2", 2_000, families()[family], 12, families()[family], True, {}
-    equal, own = families()["all equal"], torch.arange(N).roll(9)
-    yield "self_index", "l2", None, equal, 5, equal, False, {"self_index": own.where(own > 3, -1)}
+    equal, self_index = families()["all equal"], torch.arange(N).roll(9)
+    yield "self_index", "l2", None, equal, 5, equal, False, {"self_index": self_index.where(self_index > 3, -1)}
     yield "no references", "ip", None, equal, 3, equal[:0], False, {}
 
-    hidden, rows = torch.rand(N, N, generator=torch.Generator().manual_seed(4)) < 0.6, families()["gaussian"]
-    yield "ignore", "l2", None, rows, 9, rows, True, {"ignore": hidden}
+    ignored, rows = torch.rand(N, N, generator=torch.Generator().manual_seed(4)) < 0.6, families()["gaussian"]
+    yield "ignore", "l2", None, rows, 9, rows, True, {"ignore": ignored}
     for family in ("integers", "some zero rows"):
         rows = families()[family].double()
-        yield f"{family}, function", manhattan, None, rows, 12, rows, True, {"ignore": hidden}
+        yield f"{family}, function", manhattan, None, rows, 12, rows, True, {"ignore": ignored}
         yield f"{family}, function, largest first", smallest_last, None, rows, 4, rows, True, {}
 
 
@@ -81,16 +81,16 @@ def results_of(rank, pair):
     for members, sizes in SPLITS:
         if rank not in members:
             continue
-        place, group = members.index(rank), pair if len(members) == 2 else None
+        index_in_group, group = members.index(rank), pair if len(members) == 2 else None
         for label, distance, memory, query, k, reference, includes, options in searches():
-            own, references = (shard(rows, sizes, place) for rows in (query, reference))
-            options = {name: shard(rows, sizes, place) for name, rows in options.items()}
+            local_query, local_reference = (shard(rows, sizes, index_in_group) for rows in (query, reference))
+            options = {name: shard(rows, sizes, index_in_group) for name, rows in options.items()}
             knn = ShardedKNN(group, TorchKNN(distance, memory_budget=memory))
-            results[sizes, label] = knn(own, k, references, includes, **options)
+            results[sizes, label] = knn(local_query, k, local_reference, includes, **options)
     results["idle"] = idle_rank(rank)
     results["errors"] = errors(rank)
     results["packages"] = {"faiss", "pykeops"} & set(sys.modules)
-    results["held"] = rows_held_besides_own()
+    results["held"] = extra_rows_held()
     return results
 
 
@@ -103,11 +103,11 @@ def errors(rank: int) -> list[str]:
     rows, knn, failing = torch.zeros(3, 2), ShardedKNN(), ShardedKNN()
     narrow = rows[:, :1] if rank == 1 else rows
 
-    def broken(*args, **kwargs):
+    def failing_search(*args, **kwargs):
         raise MemoryError("no room")
 
     if rank == 1:
-        failing.knn.indices = failing.knn.search = broken
+        failing.knn.indices = failing.knn.search = failing_search
     messages = []
     for call in (
         lambda: knn(rows, 0 if rank == 1 else 2, rows, True),
@@ -120,22 +120,22 @@ def errors(rank: int) -> list[str]:
         with pytest.raises(Exception) as error:  # noqa: B017
             call()
         messages.append(f"{error.type.__name__}: {error.value}")
-        assert knn(rows, 1, rows, True)[1].shape == (3, 1)  # the ranks are still in step
+        assert knn(rows, 1, rows, True)[1].shape == (3, 1)  # the ranks are still synchronized
     return messages
 
 
-def rows_held_besides_own() -> list[int]:
-    """At every search of a block: rows of all tensors as wide as the references, less our own."""
-    rows, held = torch.zeros(20, 97), []
+def extra_rows_held() -> list[int]:
+    """Count, at each search of a block, the rows of all tensors of the references' width except the local rows."""
+    rows, counts = torch.zeros(20, 97), []
 
     class Watched(TorchKNN):
         def indices(self, *args, **kwargs):
             tensors = [o for o in gc.get_objects() if issubclass(type(o), torch.Tensor) and o.shape[1:] == (97,)]
-            held.append(sum({t.untyped_storage().data_ptr(): len(t) for t in tensors}.values()) - len(rows))
+            counts.append(sum({t.untyped_storage().data_ptr(): len(t) for t in tensors}.values()) - len(rows))
             return super().indices(*args, **kwargs)
 
     ShardedKNN(knn=Watched("ip"))(rows, 1, rows, True)
-    return held
+    return counts
 
 
 @pytest.fixture
@@ -144,15 +144,15 @@ def ranks(rank_results):
 
 
 @pytest.mark.parametrize(("members", "sizes"), SPLITS, ids=str)
-def test_ranks_find_what_one_finds(ranks, members, sizes):
+def test_sharded_knn_matches_single_process(ranks, members, sizes):
     for label, distance, _, query, k, reference, includes, options in searches():
-        alone = TorchKNN(distance)(query, k, reference, includes, **options)
+        single = TorchKNN(distance)(query, k, reference, includes, **options)
         shards = zip(*(ranks[member][sizes, label] for member in members), strict=True)
-        for together, wanted in zip(map(torch.cat, shards), alone, strict=True):
-            assert together.dtype == wanted.dtype and torch.equal(together, wanted), label
+        for actual, expected in zip(map(torch.cat, shards), single, strict=True):
+            assert actual.dtype == expected.dtype and torch.equal(actual, expected), label
 
 
-def test_idle_ranks(ranks):
+def test_sharded_knn_idle_ranks_return_empty_results(ranks):
     for rank in (0, 2):
         distances, indices = ranks[rank]["idle"]
         assert distances.shape == indices.shape == (0, 2)
@@ -160,15 +160,15 @@ def test_idle_ranks(ranks):
     assert ranks[1]["idle"][1].tolist() == [[1, 2], [0, 2], [1, 3], [2, 1]]
 
 
-def test_all_ranks_raise(ranks):
-    own = [
+def test_sharded_knn_errors_are_raised_on_all_ranks(ranks):
+    messages_of_rank_1 = [
         "ValueError: k: got 0, wanted an integer >= 1",
         "ValueError: query and reference: got shapes (3, 1) and (3, 2), wanted the same number of columns",
         "MemoryError: no room",
         "ValueError: ignore: got shape (3, 3), wanted (3, 9)",
     ]
     got = "query (3, 2) torch.float32 and reference (3, 2) torch.float32 on rank"
-    together = [
+    common_messages = [
         f"ValueError: query and reference: got {got} 0; {other} on rank 1; {got} 2; "
         "wanted one number of columns and one dtype of each"
         for other in (
@@ -176,31 +176,33 @@ def test_all_ranks_raise(ranks):
             "query (3, 2) torch.float32 and reference (3, 2) torch.float64",
         )
     ]
-    elsewhere = [f"RuntimeError: rank 1 failed with {message}" for message in own]
-    assert ranks[1]["errors"] == [*own[:2], *together, *own[2:]]
-    assert ranks[0]["errors"] == ranks[2]["errors"] == [*elsewhere[:2], *together, *elsewhere[2:]]
+    messages_of_others = [f"RuntimeError: rank 1 failed with {message}" for message in messages_of_rank_1]
+    assert ranks[1]["errors"] == [*messages_of_rank_1[:2], *common_messages, *messages_of_rank_1[2:]]
+    assert (
+        ranks[0]["errors"] == ranks[2]["errors"] == [*messages_of_others[:2], *common_messages, *messages_of_others[2:]]
+    )
 
 
-def test_at_most_two_blocks_besides_own_rows(ranks):
+def test_sharded_knn_holds_two_remote_blocks_at_a_time(ranks):
     for rank in ranks:
-        assert rank["held"] == [40, 40, 40]  # the present one and the next
+        assert rank["held"] == [40, 40, 40]  # the current and the next block
 
 
 @pytest.mark.parametrize("distance", DISTANCES)
-def test_blocks_in_any_order(distance):
+def test_merge_block_accepts_blocks_in_any_order(distance):
     x = torch.randint(0, 3, (60, 2)).float()  # ties within and between blocks
-    knn = TorchKNN(distance, memory_budget=1000)  # three pairs at a time
+    knn = TorchKNN(distance, memory_budget=1000)  # three pairs per tile
     delta, indices = torch.full((60, 12), torch.inf, dtype=torch.float64), torch.full((60, 12), -1)
     for start in (40, 0, 20):
         merge_block(knn, (delta, indices), x, torch.arange(60), None, x[start : start + 20], start)
     assert torch.equal(indices, TorchKNN(distance).indices(x, 12, x, True))
 
 
-def test_the_package_imports_no_other_backend(ranks):
+def test_sharded_knn_imports_no_optional_backend(ranks):
     assert all(rank["packages"] == set() for rank in ranks)
 
 
-def test_bad_input():
+def test_sharded_knn_with_custom_function_is_rejected():
     with pytest.raises(TypeError) as error:
         ShardedKNN(knn=len)
     assert str(error.value) == "knn: got a builtin_function_or_method, wanted a TorchKNN, whose order can be merged"

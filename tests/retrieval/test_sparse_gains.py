@@ -1,4 +1,4 @@
-"""Gains as (query, reference, gain) triples: as the dense table of the same gains, in the memory of the triples."""
+"""Gains as (query, reference, gain) triples: results match a dense table, memory grows with the triples only."""
 
 import re
 
@@ -22,14 +22,14 @@ NAMES = ("mean_average_precision", "mean_average_precision_at_r", "mean_auroc", 
 
 
 def data(device):
-    """Rows, and gains of some pairs: of query 3 none, of query 5 many, of others few; some are 0, some of the query."""
+    """Return rows, dense gains, triples; query 5 has 21 gains, query 3 only that on the diagonal, some gains are 0."""
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(40, 3, generator=generator)
     dense = torch.randint(1, 4, (40, 40), generator=generator) * (torch.rand(40, 40, generator=generator) < 0.1)
     dense[3], dense[5, ::2] = 0, 2
     dense.fill_diagonal_(1)
-    listed = (dense > 0) | (torch.rand(40, 40, generator=generator) < 0.05)
-    query, reference = listed.nonzero()[torch.randperm(int(listed.sum()), generator=generator)].T
+    has_triple = (dense > 0) | (torch.rand(40, 40, generator=generator) < 0.05)
+    query, reference = has_triple.nonzero()[torch.randperm(int(has_triple.sum()), generator=generator)].T
     triples = query, reference, dense[query, reference].double() / 2
     return x.to(device), dense.to(device).double() / 2, tuple(column.to(device) for column in triples)
 
@@ -38,48 +38,50 @@ def data(device):
 @pytest.mark.parametrize("depth", [None, 6])
 @pytest.mark.parametrize("ties", ["index", "pessimistic"])
 @pytest.mark.parametrize("ignoring", [None, "mask", "groups"])
-def test_ranks(reference, depth, ties, ignoring, device):
+def test_ranks_with_gain_triples_match_dense_gains(reference, depth, ties, ignoring, device):
     x, dense, triples = data(device)
     group = torch.arange(40, device=device) % 3
     ignore = {None: None, "mask": dense.T > 0.5, "groups": (group, group)}[ignoring]
-    sides = (x, group, x.flip(0).contiguous(), group) if reference else (x, group)
+    inputs = (x, group, x.flip(0).contiguous(), group) if reference else (x, group)
     options = {"depth": depth, "ties": ties, "ignore": ignore, "memory_budget": 2**14}
-    expected = positive_ranks(*sides, gains=dense, **options)
-    got = positive_ranks(*sides, gains=triples, **options)
+    expected = positive_ranks(*inputs, gains=dense, **options)
+    got = positive_ranks(*inputs, gains=triples, **options)
     assert got.depth == expected.depth
-    for part, wanted in zip(got[:3], expected[:3], strict=True):
+    for part, expected_part in zip(got[:3], expected[:3], strict=True):
         if part.ndim == 1:
-            assert torch.equal(part, wanted)
+            assert torch.equal(part, expected_part)
     for score in (average_precision, ndcg, lambda ranks: ranks.rank.sort().values.double().sum(-1)):
         torch.testing.assert_close(score(got), score(expected), rtol=0, atol=0, equal_nan=True)
 
 
 @pytest.mark.parametrize("depth", [None, 3])
-@pytest.mark.parametrize(("lead", "masked"), [((), True), ((2, 3), False), ((2, 3), True)])
-def test_leading_dimensions_and_masks(lead, masked, depth, device):
-    x, labels = torch.randn(*lead, 9, 3, device=device), torch.zeros(*lead, 9, device=device)
-    dense = torch.randint(0, 4, (*lead, 9, 9), device=device) * (torch.rand(*lead, 9, 9, device=device) < 0.3)
+@pytest.mark.parametrize(("batch_shape", "masked"), [((), True), ((2, 3), False), ((2, 3), True)])
+def test_ranks_with_batched_gain_triples_match_dense_gains(batch_shape, masked, depth, device):
+    x, labels = torch.randn(*batch_shape, 9, 3, device=device), torch.zeros(*batch_shape, 9, device=device)
+    dense = torch.randint(0, 4, (*batch_shape, 9, 9), device=device) * (
+        torch.rand(*batch_shape, 9, 9, device=device) < 0.3
+    )
     dense[..., 4, :] = 0
     index = dense.nonzero()[torch.randperm(int((dense > 0).sum()), device=device)].unbind(1)
-    options = {"query_mask": torch.rand(*lead, 9, device=device) < 0.7} if masked else {}
+    options = {"query_mask": torch.rand(*batch_shape, 9, device=device) < 0.7} if masked else {}
     expected = positive_ranks(x, labels, gains=dense, depth=depth, **options)
     got = positive_ranks(x, labels, gains=(*index, dense[index]), depth=depth, **options)
     assert expected.relevant.sum() > 0
-    for part, wanted in zip(got[1:3], expected[1:3], strict=True):
-        assert torch.equal(part, wanted)
+    for part, expected_part in zip(got[1:3], expected[1:3], strict=True):
+        assert torch.equal(part, expected_part)
     for score in (average_precision, ndcg, lambda ranks: ranks.rank.sort().values.double().sum(-1)):
         torch.testing.assert_close(score(got), score(expected), rtol=0, atol=0, equal_nan=True)
 
 
 @pytest.mark.parametrize("k", [None, 5, "max_bin_count"])
-@pytest.mark.parametrize("own_search", [False, True])
-def test_calculator(k, own_search, device):
+@pytest.mark.parametrize("custom_search", [False, True])
+def test_calculator_with_gain_triples_matches_dense_gains(k, custom_search, device):
     x, dense, triples = data(device)
     labels = torch.arange(40, device=device) % 3
-    options = {"k": k, "knn_func": (lambda *given: TorchKNN()(*given)) if own_search else None}
+    options = {"k": k, "knn_func": (lambda *arguments: TorchKNN()(*arguments)) if custom_search else None}
     expected = AccuracyCalculator(NAMES, gains=dense, **options).get_accuracy(x, labels, query_cameras=labels)
     calculator = AccuracyCalculator(NAMES, gains=triples, **options)
-    assert calculator.rows_may_stay() == (not own_search)
+    assert calculator.rows_may_stay() == (not custom_search)
     assert calculator.get_accuracy(x, labels, query_cameras=labels) == pytest.approx(expected, rel=1e-12)
     as_arrays = tuple(column.cpu().numpy() for column in triples)
     of_call = AccuracyCalculator(NAMES, **options)
@@ -88,7 +90,7 @@ def test_calculator(k, own_search, device):
 
 @pytest.mark.parametrize("make", [lambda **o: NDCG((3, 10), **o), lambda **o: RecallAtK(4, **o), AveragePrecision])
 @pytest.mark.parametrize("average", ["micro", "macro", "none"])
-def test_metrics(make, average, device):
+def test_metrics_with_gain_triples_match_dense_gains(make, average, device):
     x, dense, triples = data(device)
     labels = torch.arange(40, device=device) % 3
     values = []
@@ -100,17 +102,17 @@ def test_metrics(make, average, device):
     torch.testing.assert_close(*values, rtol=1e-12, atol=0, equal_nan=True)
 
 
-def test_memory_is_that_of_the_triples(device):
-    many = 10**6  # a table would take 8 TB
-    labels, none = torch.zeros(many, dtype=torch.int64, device=device), torch.full((many,), -1, device=device)
-    query = torch.arange(many, device=device)
-    relevance = Relevance(labels, labels, none, gains=(query, query.flip(0), torch.ones(many, device=device)))
+def test_relevance_of_triples_needs_no_dense_table(device):
+    num_items = 10**6  # a table would take 8 TB
+    labels, none = torch.zeros(num_items, dtype=torch.int64, device=device), torch.full((num_items,), -1, device=device)
+    query = torch.arange(num_items, device=device)
+    relevance = Relevance(labels, labels, none, gains=(query, query.flip(0), torch.ones(num_items, device=device)))
     assert relevance.bytes_per_query <= 128
-    found = relevance(slice(many - 3, many))
-    assert found.index.tolist() == [[2], [1], [0]] and found.gain.tolist() == [[1], [1], [1]]
+    positives = relevance(slice(num_items - 3, num_items))
+    assert positives.index.tolist() == [[2], [1], [0]] and positives.gain.tolist() == [[1], [1], [1]]
 
 
-def test_no_triples(device):
+def test_ranks_without_gain_triples_have_no_positives(device):
     x, _, _ = data(device)
     none = torch.empty(0, dtype=torch.int64, device=device)
     ranks = positive_ranks(x, torch.zeros(40, device=device), gains=(none, none, none.double()))
@@ -128,12 +130,12 @@ BAD = {
 
 
 @pytest.mark.parametrize("message", BAD)
-def test_bad_triples(message):
+def test_invalid_gain_triples_raise_value_error(message):
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         positive_ranks(torch.zeros(3, 2), torch.zeros(3), gains=BAD[message])
 
 
-def test_triples_that_do_not_fit():
+def test_gain_triples_of_wrong_shape_or_dtype_are_rejected():
     x, labels = torch.zeros(3, 2), torch.zeros(3)
     for triples in (
         (QUERY, REFERENCE[:1], GAIN),
@@ -142,8 +144,8 @@ def test_triples_that_do_not_fit():
     ):
         with pytest.raises(ValueError, match="^gains"):
             positive_ranks(x, labels, gains=triples)
-    wanted = re.escape("gains: got a tuple of 3, wanted (dimension 0, queries, references, gains), (n,) each")
-    with pytest.raises(ValueError, match=f"^{wanted}$"):
+    message = re.escape("gains: got a tuple of 3, wanted (dimension 0, queries, references, gains), (n,) each")
+    with pytest.raises(ValueError, match=f"^{message}$"):
         positive_ranks(x[None], labels[None], gains=(QUERY, REFERENCE, GAIN))
     with pytest.raises(ValueError, match="^gains: dimension 0: got 0 to 1, wanted 0 to 0$"):
         positive_ranks(x[None], labels[None], gains=(QUERY, QUERY, REFERENCE, GAIN))

@@ -1,4 +1,4 @@
-"""`compute` on several ranks leaves the rows where they are, and answers what one process answers, bit for bit."""
+"""`compute` on several ranks keeps rows on their ranks and returns the results of one process, bit for bit."""
 
 import gc
 
@@ -25,7 +25,7 @@ def rows(family):
     return x.bfloat16() if family == "bfloat16" else x, labels
 
 
-def near(x, y):
+def close_labels(x, y):
     return (x - y).abs() <= 1
 
 
@@ -34,14 +34,14 @@ def graded(x, y):
 
 
 def metrics():
-    """Label -> the metric, its rows, and the options of its updates."""
+    """Yield a label, the metric, its rows and labels, and the keyword arguments of its updates."""
     for family in ("random", "ties", "collapsed", "bfloat16"):
         yield family, AccuracyCalculator(NAMES), rows(family), {}
     x, labels = rows("ties")
     both = labels, labels % 2
     generator = torch.Generator().manual_seed(8)
     order = torch.randperm(N, generator=generator)
-    order[::5] = order[0]  # items that a sampler repeats
+    order[::5] = order[0]  # items repeated by a distributed sampler
     cameras = torch.randint(0, 3, (N,), generator=generator)
     yield "k=3", AccuracyCalculator(NAMES, k=3), (x, labels), {}
     yield "largest R", AccuracyCalculator(NAMES, k="max_bin_count", distance="cosine"), (x, labels), {}
@@ -50,7 +50,7 @@ def metrics():
     yield "blocks of lone queries", AccuracyCalculator(NAMES), (x, torch.arange(N).clamp(max=44)), {}
     yield "no query but lone ones", AccuracyCalculator(NAMES), (x, torch.arange(N)), {}
     yield "per class", AccuracyCalculator(NAMES, return_per_class=True), (x, labels), {}
-    yield "comparison", AccuracyCalculator(NAMES, label_comparison_fn=near), (x, labels), {}
+    yield "comparison", AccuracyCalculator(NAMES, label_comparison_fn=close_labels), (x, labels), {}
     yield "gains", AccuracyCalculator(NAMES, gains=graded, keep="all"), (x, labels), {}
     yield "levels", AccuracyCalculator(NAMES, label_levels=True), (x, torch.stack(both, 1)), {}
     yield "ids", AccuracyCalculator(NAMES), (x[order], labels[order]), {"ids": order}
@@ -68,23 +68,27 @@ def metrics():
     yield "module", AveragePrecision(average="class"), (x, labels), {}
 
 
-def fed(metric, x, labels, options, role="both"):
+def updated(metric, x, labels, options, role="both"):
     if len(x):
-        for piece in (slice(0, 5), slice(5, None)):
-            metric.update(x[piece], labels[piece], role=role, **{name: v[piece] for name, v in options.items()})
+        for chunk in (slice(0, 5), slice(5, None)):
+            metric.update(x[chunk], labels[chunk], role=role, **{name: v[chunk] for name, v in options.items()})
     return metric
 
 
-def roles(place, sizes):
-    """Items, references besides, and queries besides; each rank has some of each, or none."""
+def roles(index_in_group, sizes):
+    """Update a metric by role: a third of the rows each as both, reference, query; without an index with all rows."""
     x, labels = rows("ties")
     metric = AccuracyCalculator((*NAMES, "nearest_centroid_accuracy"))
     for start, role in enumerate(("both", "reference", "query")):
-        kind = slice(start, None, 3)
-        cut = [s // 3 for s in sizes[:-1]]
-        cut.append(len(x[kind]) - sum(cut))
-        pair = (x[kind], labels[kind]) if place is None else [side[kind].split(cut)[place] for side in (x, labels)]
-        fed(metric, *pair, {}, role)
+        role_rows = slice(start, None, 3)
+        part_sizes = [s // 3 for s in sizes[:-1]]
+        part_sizes.append(len(x[role_rows]) - sum(part_sizes))
+        pair = (
+            (x[role_rows], labels[role_rows])
+            if index_in_group is None
+            else [column[role_rows].split(part_sizes)[index_in_group] for column in (x, labels)]
+        )
+        updated(metric, *pair, {}, role)
     return metric
 
 
@@ -93,18 +97,18 @@ def results_of(rank, pair):
     for members, sizes in SPLITS:
         if rank not in members:
             continue
-        place, group = members.index(rank), pair if len(members) == 2 else None
+        index_in_group, group = members.index(rank), pair if len(members) == 2 else None
         for label, metric, (x, labels), options in metrics():
             metric.process_group = group
-            share = {name: value.split(sizes)[place] for name, value in options.items()}
-            fed(metric, x.split(sizes)[place], labels.split(sizes)[place], share)
+            local_options = {name: value.split(sizes)[index_in_group] for name, value in options.items()}
+            updated(metric, x.split(sizes)[index_in_group], labels.split(sizes)[index_in_group], local_options)
             values = metric.compute()
             last = getattr(metric, "last", None)
             results[sizes, label] = values, metric.class_labels, last and last.scores, last and last.ranks
             if len(metric.embeddings):
                 metric.update(x[:0], labels[:0], **{name: value[:0] for name, value in options.items()})
-            assert len(metric.embeddings) == sizes[place]  # each rank goes on with its own rows
-        metric = roles(place, sizes)
+            assert len(metric.embeddings) == sizes[index_in_group]  # compute does not change the rows of a rank
+        metric = roles(index_in_group, sizes)
         metric.process_group = group
         results[sizes, "roles"] = metric.compute()
     results["held"] = rows_held()
@@ -113,12 +117,12 @@ def results_of(rank, pair):
 
 
 def rows_held():
-    """The most rows, of all tensors as wide as the embeddings, that this rank had besides its own 400."""
-    held, x, count = [], torch.randn(400, 97), RankCounter.before
+    """Return the largest number of rows, in all tensors of the embeddings' width, besides the 400 of this rank."""
+    counts, x, count = [], torch.randn(400, 97), RankCounter.before
 
     def watched(*args):
         tensors = [o for o in gc.get_objects() if issubclass(type(o), torch.Tensor) and o.shape[1:] == (97,)]
-        held.append(sum({t.untyped_storage().data_ptr(): len(t) for t in tensors}.values()) - len(x))
+        counts.append(sum({t.untyped_storage().data_ptr(): len(t) for t in tensors}.values()) - len(x))
         return count(*args)
 
     metric = AveragePrecision()
@@ -126,21 +130,21 @@ def rows_held():
     x, RankCounter.before = metric.embeddings, watched
     metric.compute()
     RankCounter.before = count
-    return max(held)
+    return max(counts)
 
 
 def errors(rank):
-    said = []
+    messages = []
     for x in (torch.full((4, 2), torch.nan) if rank == 2 else torch.ones(4, 2), torch.ones(4, 3 if rank == 1 else 2)):
         metric = AccuracyCalculator(NAMES)
-        metric.append_rows("embeddings", x)  # as a GPU does, where update does not look at values
+        metric.append_rows("embeddings", x)  # like update on a GPU, which does not check values
         metric.append_rows("labels", torch.zeros(4, dtype=torch.int64))
         metric._update_count = 1
         with pytest.raises(ValueError) as error:
             metric.compute()
         assert len(metric.embeddings) == 4
-        said.append(str(error.value))
-    return said
+        messages.append(str(error.value))
+    return messages
 
 
 @pytest.fixture
@@ -148,37 +152,37 @@ def ranks(rank_results):
     return [results["test_spread"] for results in rank_results]
 
 
-def same(a, b):
+def equal_results(a, b):
     if isinstance(a, dict):
-        return a.keys() == b.keys() and all(same(a[name], b[name]) for name in a)
+        return a.keys() == b.keys() and all(equal_results(a[name], b[name]) for name in a)
     if isinstance(a, tuple):
-        return len(a) == len(b) and all(map(same, a, b))
+        return len(a) == len(b) and all(map(equal_results, a, b))
     if not isinstance(a, torch.Tensor):
         return a == b
     return a.dtype == b.dtype and torch.equal(a.isnan(), b.isnan()) and torch.equal(a.nan_to_num(), b.nan_to_num())
 
 
 @pytest.mark.parametrize(("members", "sizes"), SPLITS, ids=str)
-def test_ranks_answer_what_one_answers(ranks, members, sizes):
+def test_compute_on_ranks_matches_single_process(ranks, members, sizes):
     for label, metric, (x, labels), options in metrics():
-        values = fed(metric, x, labels, options).compute()
+        values = updated(metric, x, labels, options).compute()
         last = getattr(metric, "last", None)
-        alone = values, metric.class_labels, last and last.scores, last and last.ranks
+        single = values, metric.class_labels, last and last.scores, last and last.ranks
         for member in members:
-            assert same(ranks[member][sizes, label], alone), label
-    alone = roles(None, sizes).compute()
+            assert equal_results(ranks[member][sizes, label], single), label
+    single = roles(None, sizes).compute()
     # Rows of a role are in rank order, as in one process.
-    assert all(same(ranks[member][sizes, "roles"], alone) for member in members)
+    assert all(equal_results(ranks[member][sizes, "roles"], single) for member in members)
 
 
-def test_no_rank_holds_all_rows(ranks):
-    # The queries asked for, two blocks of references, and one of these made ready; of all 1200 rows it would be twice
-    # that many at least.
+def test_compute_on_ranks_never_holds_all_rows(ranks):
+    # One block of queries, two blocks of references, one of them prepared. Holding all 1200 rows would take at least
+    # twice that.
     for rank in ranks:
         assert 0 < rank["held"] < 1700, rank["held"]
 
 
-def test_all_ranks_raise(ranks):
+def test_invalid_states_raise_on_all_ranks(ranks):
     not_finite = "embeddings: 4 of 12 rows hold NaN or infinity, the first is row 8; wanted finite values"
     kinds = "[((4, 2), torch.float32, 'cpu'), ((4, 3), torch.float32, 'cpu'), ((4, 2), torch.float32, 'cpu')]"
     kinds = f"ranks hold states of different kinds: {kinds}; feed every rank rows of one shape and dtype"

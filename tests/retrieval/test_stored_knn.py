@@ -1,4 +1,4 @@
-"""Neighbors that were found elsewhere: scores are those of the search that found them, and so is the audit."""
+"""Neighbors from an external index: scores and audits match a custom search that returns the same lists."""
 
 import numpy as np
 import pytest
@@ -17,16 +17,16 @@ def data():
 
 
 def approximate_lists(x, references, skip=0.2):
-    """Lists of an index that misses some neighbors; queries of x itself find themselves first."""
+    """Return neighbor lists of an index that misses some neighbors, but never the first one (the query itself)."""
     distances, order = TorchKNN()(x, len(references), references, False)
-    is_found = torch.rand(order.shape, generator=torch.Generator().manual_seed(4)) > skip
-    is_found[:, 0] = True
-    kept = (~is_found).byte().argsort(dim=1, stable=True)[:, : K + 1]
-    return order.gather(1, kept), distances.gather(1, kept)
+    is_retrieved = torch.rand(order.shape, generator=torch.Generator().manual_seed(4)) > skip
+    is_retrieved[:, 0] = True
+    selected_columns = (~is_retrieved).byte().argsort(dim=1, stable=True)[:, : K + 1]
+    return order.gather(1, selected_columns), distances.gather(1, selected_columns)
 
 
-class Lists:
-    """The same as a function of one's own."""
+class CustomSearch:
+    """Custom search that returns the same lists without the query itself."""
 
     distance = "l2"
 
@@ -40,13 +40,13 @@ class Lists:
 
 @pytest.fixture(params=["tensor", "array", "mapped", "npy", "safetensors"])
 def stored(request, tmp_path):
-    """Both columns in a form that a user may have."""
+    """Return a function that stores indices and distances in one of the formats that users may have."""
 
     def store(*columns):
         paths = []
-        for number, column in enumerate(columns):
-            path = tmp_path / f"{number}.npy"
-            np.save(path, column.numpy().astype(np.int32) if number == 0 else column.numpy())
+        for i, column in enumerate(columns):
+            path = tmp_path / f"{i}.npy"
+            np.save(path, column.numpy().astype(np.int32) if i == 0 else column.numpy())
             paths.append(path)
         if request.param == "tensor":
             return columns
@@ -57,19 +57,19 @@ def stored(request, tmp_path):
         if request.param == "npy":
             return tuple(paths)
         save_file = pytest.importorskip("safetensors.torch").save_file
-        for number, column in enumerate(columns):
-            save_file({"rows": column}, tmp_path / f"{number}.safetensors")
-        return tuple(str(tmp_path / f"{number}.safetensors") for number in range(len(columns)))
+        for i, column in enumerate(columns):
+            save_file({"rows": column}, tmp_path / f"{i}.safetensors")
+        return tuple(str(tmp_path / f"{i}.safetensors") for i in range(len(columns)))
 
     return store
 
 
-def test_scores_and_audit_are_those_of_the_index(stored):
+def test_stored_knn_scores_and_audit_match_custom_search(stored):
     x, labels = data()
     indices, distances = approximate_lists(x, x)
     ours, theirs = (
         AccuracyCalculator(NAMES, k=K, knn_func=knn, audit=40)
-        for knn in (StoredKNN(*stored(indices, distances)), Lists(indices))
+        for knn in (StoredKNN(*stored(indices, distances)), CustomSearch(indices))
     )
     assert ours.get_accuracy(x, labels) == theirs.get_accuracy(x, labels)
     exact = AccuracyCalculator(NAMES, k=K).get_accuracy(x, labels)
@@ -80,20 +80,20 @@ def test_scores_and_audit_are_those_of_the_index(stored):
 
 
 @pytest.mark.parametrize("arrangement", ["prefix", "self_index", "none"])
-def test_queries_are_left_out_by_index(arrangement):
+def test_stored_knn_excludes_queries_by_index(arrangement):
     x, labels = data()
-    query, own = x[:40], None
+    query, self_index = x[:40], None
     indices, distances = approximate_lists(query, x)
     if arrangement == "self_index":
-        own = torch.arange(40)
-    got = StoredKNN(indices, distances)(query, K, x, arrangement == "prefix", self_index=own)
+        self_index = torch.arange(40)
+    got = StoredKNN(indices, distances)(query, K, x, arrangement == "prefix", self_index=self_index)
     expected = indices[:, :K] if arrangement == "none" else indices[:, 1:]
     assert torch.equal(got[1], expected)
     assert torch.equal(got[0], distances[:, :K] if arrangement == "none" else distances[:, 1:])
     assert StoredKNN(indices)(query, 3, x, False)[0].isnan().all()
 
 
-def test_missing_neighbors_are_none():
+def test_stored_knn_missing_neighbors_count_as_not_retrieved():
     x, labels = data()
     indices = approximate_lists(x, x)[0]
     indices[:, 4:] = -1
@@ -112,26 +112,26 @@ ERRORS = {
         torch.tensor([[0, 1], [1, 0]]), torch.zeros(2, 3)
     ),
     "indices: list 1 holds a reference twice": lambda: StoredKNN(torch.tensor([[0, 1], [1, 1]])),
-    "query: got 3 rows, wanted the 2 of the lists, all in one call": lambda: searched(rows=3),
-    "k: got 3, wanted at most the 2 neighbors of a list; write k=2 or less": lambda: searched(k=3),
-    "indices: got 5, wanted -1 to 1": lambda: searched(indices=[[0, 1], [1, 5]]),
-    "k: got 2, and lists of 2 that hold the query itself, wanted at most 1; store one neighbor more": lambda: searched(
-        own=True
+    "query: got 3 rows, wanted the 2 of the lists, all in one call": lambda: search_stored_lists(rows=3),
+    "k: got 3, wanted at most the 2 neighbors of a list; write k=2 or less": lambda: search_stored_lists(k=3),
+    "indices: got 5, wanted -1 to 1": lambda: search_stored_lists(indices=[[0, 1], [1, 5]]),
+    "k: got 2, and lists of 2 that hold the query itself, wanted at most 1; store one neighbor more": lambda: (
+        search_stored_lists(ref_includes_query=True)
     ),
 }
 
 
-def searched(indices=((0, 1), (1, 0)), rows=2, k=2, own=False):
-    return StoredKNN(torch.tensor(indices))(torch.zeros(rows, 1), k, torch.zeros(2, 1), own)
+def search_stored_lists(indices=((0, 1), (1, 0)), rows=2, k=2, ref_includes_query=False):
+    return StoredKNN(torch.tensor(indices))(torch.zeros(rows, 1), k, torch.zeros(2, 1), ref_includes_query)
 
 
 @pytest.mark.parametrize("message", ERRORS)
-def test_errors(message):
+def test_stored_knn_invalid_arguments_raise_value_error(message):
     with pytest.raises(ValueError, match=message):
         ERRORS[message]()
 
 
-def test_calculator_without_k_says_what_to_write():
+def test_stored_knn_in_calculator_errors_name_the_fix():
     x, labels = data()
     knn = StoredKNN(approximate_lists(x, x)[0])
     with pytest.raises(ValueError, match="k: got 149, wanted at most the 9 neighbors of a list; write k=9 or less"):

@@ -1,4 +1,4 @@
-"""References in files that are read in blocks: the numbers of all rows in memory, also after a stop."""
+"""References in files that are read in blocks: scores match those in memory, also after an interruption."""
 
 import numpy as np
 import pytest
@@ -10,10 +10,10 @@ from tensormetrics.retrieval.sources.arrow import read_column
 
 N, Q, D = 1500, 60, 6
 DEEP, SHALLOW = ("mean_average_precision", "r_precision", "median_rank"), ("precision_at_1", "mean_reciprocal_rank")
-BUDGET = 100_000  # of which a block takes an eighth: a file has several
+BUDGET = 100_000  # a block uses an eighth of it, so a file has several blocks
 
 
-def close(x, y):
+def within_1(x, y):
     return (x - y).abs() <= 1
 
 
@@ -37,31 +37,31 @@ def files(tmp_path):
 WRITERS = {}
 
 
-def writes(function):
+def register_writer(function):
     WRITERS[function.__name__] = function
     return function
 
 
-@writes
+@register_writer
 def npy(folder, rows):
     np.save(folder / "x.npy", rows)
     return folder / "x.npy"
 
 
-@writes
+@register_writer
 def columns_first(folder, rows):
     np.save(folder / "x.npy", np.asfortranarray(rows))
     return folder / "x.npy"
 
 
-@writes
-def several(folder, rows):
-    for number, part in enumerate(np.array_split(rows, [5, 5, 70])):
-        np.save(folder / f"x-{number}.npy", part)
+@register_writer
+def several_files(folder, rows):
+    for i, part in enumerate(np.array_split(rows, [5, 5, 70])):
+        np.save(folder / f"x-{i}.npy", part)
     return folder / "x-*.npy"
 
 
-@writes
+@register_writer
 def safetensors(folder, rows):
     torch_file = pytest.importorskip("safetensors.torch")
     torch_file.save_file({"x": torch.from_numpy(rows), "y": torch.zeros(2)}, folder / "x.safetensors")
@@ -72,11 +72,11 @@ def table(rows, fixed):
     pa = pytest.importorskip("pyarrow")
     flat, ends = pa.array(rows.ravel()), np.arange(0, rows.size + 1, rows.shape[1])
     lists = pa.FixedSizeListArray.from_arrays(flat, rows.shape[1]) if fixed else pa.ListArray.from_arrays(ends, flat)
-    numbers = np.arange(len(rows))
-    return pa.table({"x": lists, "label": numbers, "word": [f"w{n % 7}" for n in numbers]})
+    row_numbers = np.arange(len(rows))
+    return pa.table({"x": lists, "label": row_numbers, "word": [f"w{n % 7}" for n in row_numbers]})
 
 
-@writes
+@register_writer
 def parquet(folder, rows):
     columns, parquet = table(rows, fixed=True), pytest.importorskip("pyarrow.parquet")
     parquet.write_table(columns.slice(0, 60), folder / "x-1.parquet", row_group_size=13)
@@ -84,14 +84,14 @@ def parquet(folder, rows):
     return folder / "x-*.parquet"
 
 
-@writes
+@register_writer
 def parquet_of_lists_at_an_address(folder, rows):
     columns, parquet = table(rows, fixed=False), pytest.importorskip("pyarrow.parquet")
     parquet.write_table(columns, folder / "x.parquet", row_group_size=50)
     return f"file://{folder}/x*.parquet:x"
 
 
-@writes
+@register_writer
 def arrow(folder, rows):
     columns, feather = table(rows, fixed=True), pytest.importorskip("pyarrow.feather")
     feather.write_feather(columns, folder / "x.arrow", compression="uncompressed", chunksize=30)
@@ -100,27 +100,28 @@ def arrow(folder, rows):
 
 @pytest.mark.parametrize("dtype", ["float16", "int8", "float64"])
 @pytest.mark.parametrize("kind", WRITERS)
-def test_a_source_has_the_rows_of_the_file(kind, dtype, tmp_path, monkeypatch):
-    monkeypatch.setattr("tensormetrics.retrieval.sources.arrow.BYTES", 200)  # several batches to a group
-    wanted = data(dtype)[0][:200]
-    source = open_embeddings(WRITERS[kind](tmp_path, wanted))
-    wanted = torch.from_numpy(wanted)
-    assert source.shape == (200, D) and source.dtype == wanted.dtype and len(source) == 200
+def test_row_source_reads_the_rows_of_the_file(kind, dtype, tmp_path, monkeypatch):
+    monkeypatch.setattr("tensormetrics.retrieval.sources.arrow.BYTES", 200)  # several batches per row group
+    expected = data(dtype)[0][:200]
+    source = open_embeddings(WRITERS[kind](tmp_path, expected))
+    expected = torch.from_numpy(expected)
+    assert source.shape == (200, D) and source.dtype == expected.dtype and len(source) == 200
     for start, stop in ((0, 200), (3, 4), (199, 200), (2, 80), (59, 61), (61, 100), (120, 120), (119, 140)):
-        assert torch.equal(source.read(start, stop), wanted[start:stop])
-    assert torch.equal(torch.cat([block for _, block in source.blocks(33, 7)]), wanted[7:])
-    some = torch.tensor([0, 1, 40, 60, 199])
-    assert torch.equal(source.take(some), wanted[some])
+        assert torch.equal(source.read(start, stop), expected[start:stop])
+    assert torch.equal(torch.cat([block for _, block in source.blocks(33, 7)]), expected[7:])
+    indices = torch.tensor([0, 1, 40, 60, 199])
+    assert torch.equal(source.take(indices), expected[indices])
     assert (
-        source.fingerprint() == open_embeddings(WRITERS[kind](tmp_path, wanted.numpy())).fingerprint() or kind != "none"
+        source.fingerprint() == open_embeddings(WRITERS[kind](tmp_path, expected.numpy())).fingerprint()
+        or kind != "none"
     )
 
 
-def test_what_is_wrong_with_a_file_is_said(tmp_path):
+def test_open_rows_errors_name_the_file(tmp_path):
     np.save(tmp_path / "x.npy", np.zeros(3))
     np.save(tmp_path / "y.npy", np.zeros((3, 2)))
     np.save(tmp_path / "z.npy", np.zeros((3, 4)))
-    for addresses, said in (
+    for addresses, message in (
         (["x.npy"], "x.npy: got an array of shape (3,), wanted one row per item: (N, D)"),
         (["none-*.npy"], "none-*.npy: no file has such a name"),
         (["none.npy"], "none.npy: there is no such file"),
@@ -129,7 +130,7 @@ def test_what_is_wrong_with_a_file_is_said(tmp_path):
     ):
         with pytest.raises(ValueError) as error:
             open_embeddings(*(tmp_path / address for address in addresses))
-        assert str(error.value) == f"{tmp_path}/{said}"
+        assert str(error.value) == f"{tmp_path}/{message}"
     with pytest.raises(ValueError, match=r"z.npy: got rows of 4 torch.float64 after rows of 2 torch.float64"):
         open_embeddings(tmp_path / "y.npy", tmp_path / "z.npy")
     with pytest.raises(ValueError, match="addresses: got none"):
@@ -141,24 +142,26 @@ def test_what_is_wrong_with_a_file_is_said(tmp_path):
         shorter.read(0, 3)
 
 
-def test_the_default_budget_of_another_device_is_another(tmp_path, monkeypatch):
-    """Queries are cut into parts by it, and what is known of the parts stands in the state."""
+def test_state_of_other_default_budget_is_rejected(tmp_path, monkeypatch):
+    """The budget determines how queries are split into parts, and the state stores results per part."""
     rows, labels = map(torch.from_numpy, data())
-    sides, state = (rows[:Q], labels[:Q], Stopped(rows, 100), labels), {"state": tmp_path / "state.pt"}
-    found = AccuracyCalculator(DEEP).get_accuracy(*sides, **state)
-    assert AccuracyCalculator(DEEP, memory_budget=2**28).get_accuracy(*sides, **state) == found
-    monkeypatch.setattr("tensormetrics.retrieval.calculator.streaming.budget", lambda asked, device: asked or 2**30)
+    inputs, state = (rows[:Q], labels[:Q], InterruptedSource(rows, 100), labels), {"checkpoint": tmp_path / "state.pt"}
+    scores = AccuracyCalculator(DEEP).get_accuracy(*inputs, **state)
+    assert AccuracyCalculator(DEEP, memory_budget=2**28).get_accuracy(*inputs, **state) == scores
+    monkeypatch.setattr(
+        "tensormetrics.retrieval.calculator.streaming.budget", lambda requested, device: requested or 2**30
+    )
     with pytest.raises(ValueError, match=f"was written with memory_budget = {2**28}, got {2**30}; delete it"):
-        AccuracyCalculator(DEEP).get_accuracy(*sides, **state)
+        AccuracyCalculator(DEEP).get_accuracy(*inputs, **state)
 
 
-def test_odd_columns_are_named(tmp_path):
+def test_unsupported_parquet_columns_are_named(tmp_path):
     pa, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     lists = {"ragged": [[1.0, 2.0], [3.0]], "gaps": [[1.0, None], [2.0, 3.0]], "none": [None, [1.0, 2.0]]}
     columns = pa.table({**lists, "word": ["a", "b"], "number": [1.5, 2.0]})
     parquet.write_table(columns, tmp_path / "x.parquet")
     file = f"{tmp_path}/x.parquet"
-    for column, said in (
+    for column, message in (
         ("ragged", ": got lists of other lengths in the rows from 0 on, wanted 2 numbers in each"),
         ("gaps", ": got nothing in some of the rows from 0 on"),
         ("none", ": got nothing in some of the rows from 0 on"),
@@ -166,7 +169,7 @@ def test_odd_columns_are_named(tmp_path):
     ):
         with pytest.raises(ValueError) as error:
             open_embeddings(f"{file}:{column}").read(0, 2)
-        assert str(error.value) == f"{file}:{column}{said}"
+        assert str(error.value) == f"{file}:{column}{message}"
     with pytest.raises(ValueError, match="got no name for a file of ragged, gaps, none, word, number; write"):
         open_embeddings(file)
     assert read_column(file, "word")[1] == ["a", "b"]
@@ -174,13 +177,13 @@ def test_odd_columns_are_named(tmp_path):
         read_column(file, "number")
 
 
-def test_damaged_files_are_named(tmp_path):
+def test_damaged_files_raise_errors_with_their_name(tmp_path):
     pytest.importorskip("pyarrow")
     pytest.importorskip("safetensors")
     np.save(tmp_path / "objects.npy", np.array([["a", 1]], dtype=object))
-    for name, held in {"x": b"hello", "empty": b""}.items():
+    for name, content in {"x": b"hello", "empty": b""}.items():
         for kind in (".npy", ".safetensors", ".parquet", ".arrow"):
-            (tmp_path / f"{name}{kind}").write_bytes(held)
+            (tmp_path / f"{name}{kind}").write_bytes(content)
     for file in sorted(tmp_path.iterdir()):
         with pytest.raises(ValueError, match=rf"^{file}: wanted a .* file; "):
             open_embeddings(file)
@@ -189,37 +192,40 @@ def test_damaged_files_are_named(tmp_path):
                 read_column(str(file), None)
     with pytest.raises(ValueError, match=r"none.parquet: .*No such file"):
         read_column(f"{tmp_path}/none.parquet", None)
-    for address, said in (
+    for address, message in (
         ("file:///no/such/folder/x*.parquet", ""),
         ("none://x/y.parquet", "wanted a Parquet or Arrow file; "),
         (f"file://{tmp_path}/x.npy", "got an address, wanted a file of this machine, or one of .parquet, .arrow, .f"),
     ):
         with pytest.raises(ValueError) as error:
             open_embeddings(address)
-        assert str(error.value).startswith(f"{address}: {said}")
+        assert str(error.value).startswith(f"{address}: {message}")
 
 
-def test_tensors_that_are_no_rows_are_named(tmp_path):
+def test_safetensors_without_rows_raise_errors_with_their_name(tmp_path):
     save_file = pytest.importorskip("safetensors.torch").save_file
     save_file({}, tmp_path / "none.safetensors")
     save_file({"x": torch.tensor(1.0)}, tmp_path / "number.safetensors")
-    for name, said in (("none", "it holds nothing"), ("number", "got an array of shape (), wanted one row per item")):
+    for name, message in (
+        ("none", "it holds nothing"),
+        ("number", "got an array of shape (), wanted one row per item"),
+    ):
         with pytest.raises(ValueError) as error:
             open_embeddings(tmp_path / f"{name}.safetensors")
-        assert str(error.value).startswith(f"{tmp_path}/{name}.safetensors: {said}")
+        assert str(error.value).startswith(f"{tmp_path}/{name}.safetensors: {message}")
 
 
-def test_categories_are_labels_and_no_rows(tmp_path):
+def test_dictionary_columns_are_labels_not_rows(tmp_path):
     pa, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
-    words, numbers = (pa.array(values).dictionary_encode() for values in (["b", "a", "b"], [7, 7, 5]))
+    text_labels, integer_labels = (pa.array(values).dictionary_encode() for values in (["b", "a", "b"], [7, 7, 5]))
     x = pa.array([[1.0, 2.0]] * 3)
-    parquet.write_table(pa.table({"x": x, "word": words}), tmp_path / "x.parquet")
-    parquet.write_table(pa.table({"number": numbers}), tmp_path / "number.parquet")
+    parquet.write_table(pa.table({"x": x, "word": text_labels}), tmp_path / "x.parquet")
+    parquet.write_table(pa.table({"number": integer_labels}), tmp_path / "number.parquet")
     file = f"{tmp_path}/x.parquet"
     assert open_embeddings(file).shape == (3, 2)
     for name in (None, "word"):
-        found, names = read_column(file, name)
-        assert [names[n] for n in found] == ["b", "a", "b"]
+        codes, names = read_column(file, name)
+        assert [names[n] for n in codes] == ["b", "a", "b"]
     assert read_column(f"{tmp_path}/number.parquet", None)[0].tolist() == [7, 7, 5]
     with pytest.raises(ValueError, match="x.parquet:word: got a column of dictionary.*, wanted a list of D numbers"):
         open_embeddings(f"{file}:word")
@@ -228,24 +234,24 @@ def test_categories_are_labels_and_no_rows(tmp_path):
         read_column(f"{tmp_path}/large.parquet", None)
 
 
-def test_files_without_rows_change_nothing(tmp_path):
+def test_parquet_files_without_rows_change_nothing(tmp_path):
     pa, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     kind = pa.list_(pa.float32())
-    for number, rows in enumerate([[], [[1.0, 2.0]], [], [[3.0, 4.0]]]):
-        parquet.write_table(pa.table({"x": pa.array(rows, kind)}), tmp_path / f"x-{number}.parquet")
+    for i, rows in enumerate([[], [[1.0, 2.0]], [], [[3.0, 4.0]]]):
+        parquet.write_table(pa.table({"x": pa.array(rows, kind)}), tmp_path / f"x-{i}.parquet")
     assert open_embeddings(tmp_path / "x-*.parquet").read(0, 2).tolist() == [[1, 2], [3, 4]]
     assert open_embeddings(tmp_path / "x-0.parquet", tmp_path / "x-2.parquet").shape == (0, 0)
 
 
-NUMBERS = torch.arange(Q * 11)  # of queries and references that fit together, more for the first queries
-SOME = ((NUMBERS**2 // (11**2 * Q)) % Q, (NUMBERS * 137) % N, (NUMBERS % 4).double())
+TRIPLE_IDS = torch.arange(Q * 11)  # of relevant pairs, more for the first queries
+GAIN_TRIPLES = ((TRIPLE_IDS**2 // (11**2 * Q)) % Q, (TRIPLE_IDS * 137) % N, (TRIPLE_IDS % 4).double())
 OPTIONS = [
     {},
     {"distance": "cosine"},
-    {"label_comparison_fn": close},
+    {"label_comparison_fn": within_1},
     {"gains": gain},
-    {"gains": SOME},
-    {"gains": SOME, "k": 7},
+    {"gains": GAIN_TRIPLES},
+    {"gains": GAIN_TRIPLES, "k": 7},
     {"ties": "pessimistic"},
     {"k": 7},
     {"k": "max_bin_count"},
@@ -254,31 +260,31 @@ OPTIONS = [
 
 @pytest.mark.parametrize("options", OPTIONS, ids=lambda options: "-".join(options) or "plain")
 @pytest.mark.parametrize("budget", [None, BUDGET])
-def test_scores_are_those_of_all_rows(files, options, budget):
+def test_scores_in_blocks_match_in_memory(files, options, budget):
     pattern, rows, labels = files
     names = SHALLOW if options.get("k") == 7 else DEEP
-    numbers = np.arange(N)
-    for call in ({"ref_includes_query": True}, {"query_cameras": numbers[:Q] % 3, "reference_cameras": numbers % 3}):
-        sides = rows[:Q], labels[:Q]
-        streamed, whole = (
+    row_ids = np.arange(N)
+    for call in ({"ref_includes_query": True}, {"query_cameras": row_ids[:Q] % 3, "reference_cameras": row_ids % 3}):
+        inputs = rows[:Q], labels[:Q]
+        streamed, in_memory = (
             AccuracyCalculator(names, memory_budget=budget, **options),
             AccuracyCalculator(names, **options),
         )
-        found = streamed.get_accuracy(*sides, open_embeddings(pattern), labels, **call)
-        assert found == whole.get_accuracy(*sides, rows, labels, **call)
-        for name, scores in whole.last.scores.items():
+        scores_in_blocks = streamed.get_accuracy(*inputs, open_embeddings(pattern), labels, **call)
+        assert scores_in_blocks == in_memory.get_accuracy(*inputs, rows, labels, **call)
+        for name, scores in in_memory.last.scores.items():
             assert torch.equal(streamed.last.scores[name].nan_to_num(nan=-1), scores.nan_to_num(nan=-1))
 
 
-class Stopped(EmbeddingSource):
-    """Rows that break off after so many blocks."""
+class InterruptedSource(EmbeddingSource):
+    """Row source that raises InterruptedError after the given number of blocks."""
 
     def __init__(self, rows, blocks):
         super().__init__(tuple(rows.shape), rows.dtype)
         self.rows, self.left, self.seen = rows, blocks, []
 
     def read(self, start, stop):
-        if stop > start + 100:  # a block, not what the fingerprint and positives take
+        if stop > start + 100:  # a block, not a read for the fingerprint or the positives
             if not self.left:
                 raise InterruptedError
             self.left -= 1
@@ -286,56 +292,62 @@ class Stopped(EmbeddingSource):
         return self.rows[start:stop]
 
 
-@pytest.mark.parametrize("names, k, blocks, least", [(DEEP, None, 6, 3), (("ndcg_at_5", "hit_rate_at_1"), 10, 1, 2)])
-def test_a_run_goes_on_where_it_was(names, k, blocks, least, tmp_path):
+@pytest.mark.parametrize(
+    "names, k, blocks, min_starts", [(DEEP, None, 6, 3), (("ndcg_at_5", "hit_rate_at_1"), 10, 1, 2)]
+)
+def test_interrupted_run_resumes_from_state(names, k, blocks, min_starts, tmp_path):
     rows, labels = map(torch.from_numpy, data())
     options = {"k": k, "memory_budget": BUDGET}
-    wanted = AccuracyCalculator(names, **options).get_accuracy(rows[:Q], labels[:Q], rows, labels)
-    state, values, starts = {"state": tmp_path / "state.pt", "checkpoint_seconds": 0}, None, 0
-    read = []
+    expected = AccuracyCalculator(names, **options).get_accuracy(rows[:Q], labels[:Q], rows, labels)
+    state, values, starts = {"checkpoint": tmp_path / "state.pt", "checkpoint_seconds": 0}, None, 0
+    starts_of_blocks = []
     while values is None and starts < 50:
-        source = Stopped(rows, blocks)
+        source = InterruptedSource(rows, blocks)
         try:
             values = AccuracyCalculator(names, **options).get_accuracy(rows[:Q], labels[:Q], source, labels, **state)
         except InterruptedError:
             starts += 1
-        read.append(source.seen)
-    assert values == wanted and starts >= least
-    assert len({tuple(seen) for seen in read}) == len(read)  # none reads the same again
-    source = Stopped(rows, 0)
+        starts_of_blocks.append(source.seen)
+    assert values == expected and starts >= min_starts
+    assert len({tuple(seen) for seen in starts_of_blocks}) == len(
+        starts_of_blocks
+    )  # no run reads the same blocks as another
+    source = InterruptedSource(rows, 0)
     again = AccuracyCalculator(names, **options).get_accuracy(rows[:Q], labels[:Q], source, labels, **state)
-    assert again == wanted and not source.seen
+    assert again == expected and not source.seen
 
 
-def test_what_was_written_before_serves_where_a_write_breaks_off(tmp_path, monkeypatch):
+def test_interrupted_state_write_keeps_previous_state(tmp_path, monkeypatch):
     rows, labels = map(torch.from_numpy, data())
     calculator = AccuracyCalculator(DEEP, memory_budget=BUDGET)
-    sides, state = (rows[:Q], labels[:Q]), {"state": tmp_path / "state.pt", "checkpoint_seconds": 0}
-    wanted, save, written = calculator.get_accuracy(*sides, rows, labels), torch.save, []
+    inputs, state = (rows[:Q], labels[:Q]), {"checkpoint": tmp_path / "state.pt", "checkpoint_seconds": 0}
+    expected, save, written = calculator.get_accuracy(*inputs, rows, labels), torch.save, []
 
-    def broken(found, file):
+    def failing_save(payload, file):
         if written and written[-1]:
             file.write(b"half of it")
             raise KeyboardInterrupt
-        written.append(found["found"].get("counted"))
-        save(found, file)
+        written.append(payload["found"].get("counted"))
+        save(payload, file)
 
-    monkeypatch.setattr(states.torch, "save", broken)
+    monkeypatch.setattr(states.torch, "save", failing_save)
     with pytest.raises(KeyboardInterrupt):
-        calculator.get_accuracy(*sides, Stopped(rows, 100), labels, **state)
+        calculator.get_accuracy(*inputs, InterruptedSource(rows, 100), labels, **state)
     monkeypatch.undo()
-    source = Stopped(rows, 100)
-    assert calculator.get_accuracy(*sides, source, labels, **state) == wanted
+    source = InterruptedSource(rows, 100)
+    assert calculator.get_accuracy(*inputs, source, labels, **state) == expected
     assert source.seen[0] == written[-1]
 
 
-def test_another_computation_is_refused(tmp_path, files):
+def test_state_of_other_computation_is_rejected(tmp_path, files):
     pattern, rows, labels = files
-    state = {"state": tmp_path / "state.pt"}
+    state = {"checkpoint": tmp_path / "state.pt"}
 
-    def scored(names=DEEP, query=rows[:Q], of=labels, source=None, **options):
+    def scored(names=DEEP, query=rows[:Q], reference_labels=labels, source=None, **options):
         calculator = AccuracyCalculator(names, **options)
-        return calculator.get_accuracy(query, labels[: len(query)], source or open_embeddings(pattern), of, **state)
+        return calculator.get_accuracy(
+            query, labels[: len(query)], source or open_embeddings(pattern), reference_labels, **state
+        )
 
     assert scored() == scored()
     other = labels.copy()
@@ -345,50 +357,52 @@ def test_another_computation_is_refused(tmp_path, files):
         ("metrics", {"names": DEEP[:2]}),
         ("k", {"k": 3}),
         ("query", {"query": rows[:Q] + 1}),
-        ("reference_labels", {"of": other}),
+        ("reference_labels", {"reference_labels": other}),
         ("memory_budget", {"memory_budget": BUDGET}),
-        ("gains", {"gains": SOME}),
-        ("reference", {"source": Stopped(torch.from_numpy(rows), 100)}),
+        ("gains", {"gains": GAIN_TRIPLES}),
+        ("reference", {"source": InterruptedSource(torch.from_numpy(rows), 100)}),
     ):
         with pytest.raises(
-            ValueError, match=rf"^state: {tmp_path}/state.pt was written with .*; delete it to start"
+            ValueError, match=rf"^checkpoint: {tmp_path}/state.pt was written with .*; delete it to start"
         ) as error:
             scored(**call)
         assert f" {difference} = " in str(error.value) or difference == "metrics", error.value
-    np.save(pattern.replace("*", "1"), rows[:700])  # equal, but written again
+    np.save(pattern.replace("*", "1"), rows[:700])  # same content, newer file
     with pytest.raises(ValueError, match="was written with reference = part-1.npy of"):
         scored()
-    state["state"] = tmp_path / "none" / "state.pt"
-    source = Stopped(torch.from_numpy(rows), 0)  # found out before a block is read
-    with pytest.raises(ValueError, match=r"^state: .*none/state.pt cannot be written: there is no folder .*none"):
+    state["checkpoint"] = tmp_path / "none" / "state.pt"
+    source = InterruptedSource(torch.from_numpy(rows), 0)  # the error is raised before a block is read
+    with pytest.raises(ValueError, match=r"^checkpoint: .*none/state.pt cannot be written: there is no folder .*none"):
         scored(source=source)
-    state["state"] = tmp_path / "state.pt"
+    state["checkpoint"] = tmp_path / "state.pt"
     (tmp_path / "state.pt").write_bytes(b"something else")
     with pytest.raises(ValueError, match="state.pt holds no state of such a computation; name another file"):
         scored()
 
 
-def test_what_wants_all_rows_is_refused(files):
+def test_options_that_need_all_rows_are_rejected(files):
     pattern, rows, labels = files
-    sides = rows[:Q], labels[:Q], open_embeddings(pattern), labels
-    for options, said in (
+    inputs = rows[:Q], labels[:Q], open_embeddings(pattern), labels
+    for options, message in (
         ({"include": ("nearest_centroid_accuracy",)}, "nearest_centroid_accuracy cannot be scored in blocks; write "),
         ({"include": SHALLOW, "knn_func": TorchKNN(exact=False)}, "knn_func: got a search of all references at once"),
         ({"include": SHALLOW, "label_levels": True}, "label_levels: got True with references in blocks"),
         ({"include": SHALLOW, "gains": torch.zeros(Q, N)}, "gains: got a number for each pair with references in blo"),
         ({"include": SHALLOW, "ignore": torch.zeros(Q, N, dtype=torch.bool)}, "ignore: got a mask or a function with"),
     ):
-        with pytest.raises(ValueError, match=said):
-            AccuracyCalculator(**options).get_accuracy(*sides)
-    with pytest.raises(ValueError, match="state: got one without references in blocks"):
-        AccuracyCalculator(SHALLOW).get_accuracy(rows, labels, state="x.pt")
-    spoilt = torch.from_numpy(rows).float()
-    spoilt[1000, 2] = torch.nan
+        with pytest.raises(ValueError, match=message):
+            AccuracyCalculator(**options).get_accuracy(*inputs)
+    with pytest.raises(ValueError, match="checkpoint: got one without references in blocks"):
+        AccuracyCalculator(SHALLOW).get_accuracy(rows, labels, checkpoint="x.pt")
+    with_nan = torch.from_numpy(rows).float()
+    with_nan[1000, 2] = torch.nan
     with pytest.raises(ValueError, match="reference: 1 of .* rows hold NaN or infinity, the first is row"):
-        AccuracyCalculator(SHALLOW, memory_budget=BUDGET).get_accuracy(*sides[:2], Stopped(spoilt, 999), labels)
+        AccuracyCalculator(SHALLOW, memory_budget=BUDGET).get_accuracy(
+            *inputs[:2], InterruptedSource(with_nan, 999), labels
+        )
 
 
-def test_clusters_of_the_queries_need_no_references(files):
+def test_cluster_metrics_in_blocks_match_in_memory(files):
     pattern, rows, labels = files
-    wanted = AccuracyCalculator().get_accuracy(rows[:Q], labels[:Q], rows, labels)
-    assert AccuracyCalculator().get_accuracy(rows[:Q], labels[:Q], open_embeddings(pattern), labels) == wanted
+    expected = AccuracyCalculator().get_accuracy(rows[:Q], labels[:Q], rows, labels)
+    assert AccuracyCalculator().get_accuracy(rows[:Q], labels[:Q], open_embeddings(pattern), labels) == expected

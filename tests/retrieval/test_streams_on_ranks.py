@@ -1,4 +1,4 @@
-"""References in blocks that several ranks read: the numbers of one process, also after a stop of one of them."""
+"""References in blocks that several ranks read: scores match one process, also after one rank was interrupted."""
 
 import datetime
 import os
@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from test_streams import BUDGET, DEEP, SHALLOW, SOME, Q, Stopped, close, data
+from test_streams import BUDGET, DEEP, GAIN_TRIPLES, SHALLOW, InterruptedSource, Q, data, within_1
 from torch import distributed as dist
 
 from tensormetrics.retrieval import AccuracyCalculator, open_embeddings
@@ -18,8 +18,8 @@ from tensormetrics.retrieval import AccuracyCalculator, open_embeddings
 CASES = {
     "deep": (DEEP, {"memory_budget": BUDGET}),
     "shallow": (SHALLOW, {"k": 10, "memory_budget": BUDGET}),
-    "comparison": (("mean_average_precision",), {"label_comparison_fn": close, "memory_budget": 4 * BUDGET}),
-    "triples": (("mean_average_precision", "ndcg"), {"gains": SOME, "memory_budget": 4 * BUDGET}),
+    "comparison": (("mean_average_precision",), {"label_comparison_fn": within_1, "memory_budget": 4 * BUDGET}),
+    "triples": (("mean_average_precision", "ndcg"), {"gains": GAIN_TRIPLES, "memory_budget": 4 * BUDGET}),
 }
 
 
@@ -28,12 +28,12 @@ def calculator(name):
     return AccuracyCalculator(names, **options)
 
 
-def sides(source=None):
+def arguments_of(source=None):
     rows, labels = map(torch.from_numpy, data())
     return rows[:Q], labels[:Q], rows if source is None else source, labels
 
 
-def joined(rank, world, folder):
+def init_group(rank, world, folder):
     warnings.simplefilter("error")
     torch.set_num_threads(1)
     wait = datetime.timedelta(seconds=60)
@@ -41,7 +41,7 @@ def joined(rank, world, folder):
     return dist.group.WORLD
 
 
-def attempt(call):
+def result_or_error(call):
     try:
         return call()
     except Exception as error:
@@ -50,29 +50,39 @@ def attempt(call):
 
 def results_of(rank, pair):
     group, rows, results = dist.group.WORLD, torch.from_numpy(data()[0]), {}
-    told = [tempfile.mkdtemp() if rank == 0 else None]
-    dist.broadcast_object_list(told)
-    folder = Path(told[0])
+    shared = [tempfile.mkdtemp() if rank == 0 else None]
+    dist.broadcast_object_list(shared)
+    folder = Path(shared[0])
     for name in CASES:
-        state, said = {"state": folder / f"{name}.pt", "checkpoint_seconds": 0, "group": group}, []
-        while not said or isinstance(said[-1], str) and len(said) < 40:
-            source = Stopped(rows, 1 if rank == 1 else 2)
-            said.append(attempt(lambda: calculator(name).get_accuracy(*sides(source), **state)))  # noqa: B023
-        source = Stopped(rows, 0)  # all is known
-        again = attempt(lambda: calculator(name).get_accuracy(*sides(source), **state))  # noqa: B023
-        results[name] = said, again
+        state, attempts = {"checkpoint": folder / f"{name}.pt", "checkpoint_seconds": 0, "group": group}, []
+        while not attempts or isinstance(attempts[-1], str) and len(attempts) < 40:
+            source = InterruptedSource(rows, 1 if rank == 1 else 2)
+            attempts.append(result_or_error(lambda: calculator(name).get_accuracy(*arguments_of(source), **state)))  # noqa: B023
+        source = InterruptedSource(rows, 0)  # everything is in the state
+        repeated = result_or_error(lambda: calculator(name).get_accuracy(*arguments_of(source), **state))  # noqa: B023
+        results[name] = attempts, repeated
     results["files"] = sorted(path.name for path in folder.glob("shallow.pt*"))
-    options = {"state": folder / "deep.pt", "group": group}
-    odd = AccuracyCalculator(DEEP, distance="cosine" if rank == 1 else "l2", memory_budget=BUDGET)
-    results["options"] = attempt(lambda: odd.get_accuracy(*sides(Stopped(rows, 0)), **options))
-    chosen = {"include": ("rank_1",)} if rank == 1 else {}
-    results["names"] = attempt(lambda: calculator("deep").get_accuracy(*sides(Stopped(rows, 0)), **chosen, group=group))
-    odd = AccuracyCalculator(DEEP, label_levels=rank == 1)
-    results["blocks"] = attempt(lambda: odd.get_accuracy(*sides(Stopped(rows, 0)), group=group))
-    results["memory"] = attempt(lambda: calculator("deep").get_accuracy(*sides(), group=group))
+    options = {"checkpoint": folder / "deep.pt", "group": group}
+    calculator_of_rank = AccuracyCalculator(DEEP, distance="cosine" if rank == 1 else "l2", memory_budget=BUDGET)
+    results["options"] = result_or_error(
+        lambda: calculator_of_rank.get_accuracy(*arguments_of(InterruptedSource(rows, 0)), **options)
+    )
+    changed_options = {"include": ("rank_1",)} if rank == 1 else {}
+    results["names"] = result_or_error(
+        lambda: calculator("deep").get_accuracy(
+            *arguments_of(InterruptedSource(rows, 0)), **changed_options, group=group
+        )
+    )
+    calculator_of_rank = AccuracyCalculator(DEEP, label_levels=rank == 1)
+    results["blocks"] = result_or_error(
+        lambda: calculator_of_rank.get_accuracy(*arguments_of(InterruptedSource(rows, 0)), group=group)
+    )
+    results["memory"] = result_or_error(lambda: calculator("deep").get_accuracy(*arguments_of(), group=group))
     if rank:
         options["group"] = pair
-        results["fewer"] = attempt(lambda: calculator("deep").get_accuracy(*sides(Stopped(rows, 0)), **options))
+        results["fewer"] = result_or_error(
+            lambda: calculator("deep").get_accuracy(*arguments_of(InterruptedSource(rows, 0)), **options)
+        )
     dist.barrier()
     if rank == 0:
         shutil.rmtree(folder)
@@ -85,69 +95,69 @@ def ranks(rank_results):
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_ranks_go_on_where_they_were(ranks, name):
-    wanted = calculator(name).get_accuracy(*sides())
-    for rank, (said, again) in ((rank, found[name]) for rank, found in enumerate(ranks)):
-        assert said[-1] == wanted and again == wanted
-        assert len(said) > 2
-        for stop in said[:-1]:
+def test_interrupted_ranks_resume_from_state(ranks, name):
+    expected = calculator(name).get_accuracy(*arguments_of())
+    for rank, (attempts, repeated) in ((rank, results[name]) for rank, results in enumerate(ranks)):
+        assert attempts[-1] == expected and repeated == expected
+        assert len(attempts) > 2
+        for stop in attempts[:-1]:
             assert "InterruptedError" in stop
             assert rank == 1 or stop.startswith("RuntimeError: rank ") or stop.startswith("InterruptedError")
 
 
-def test_other_options_and_fewer_ranks_are_refused(ranks):
+def test_state_of_other_options_or_group_size_is_rejected(ranks):
     for rank, results in enumerate(ranks):
         assert results["options"].startswith("ValueError: distance: got 'l2' on rank 0 and 2, 'cosine' on rank 1")
         assert "group: got one without references in blocks" in results["memory"]
-        told = "" if rank == 1 else "RuntimeError: rank 1 failed with "
-        assert results["names"].startswith(f"{told}ValueError: include: got 'rank_1'")
-        assert results["blocks"].startswith(f"{told}ValueError: label_levels: got True with references in blocks")
+        prefix = "" if rank == 1 else "RuntimeError: rank 1 failed with "
+        assert results["names"].startswith(f"{prefix}ValueError: include: got 'rank_1'")
+        assert results["blocks"].startswith(f"{prefix}ValueError: label_levels: got True with references in blocks")
         assert results["files"] == [f"shallow.pt.rank{rank}" for rank in range(3)]
-    # Of the two that go on, the first finds what another process of three has written, and so does the second.
+    # In the group of two, both ranks find state files written by a group of three.
     for rank, results in enumerate(ranks[1:]):
         assert f"pt.rank{rank} was written with process = {rank} of 3, got {rank} of 2; delete it" in results["fewer"]
 
 
-def dying(rank, folder, number):
-    group, rows = joined(rank, 2, f"{folder}/rendezvous-{number}"), torch.from_numpy(data()[0])
-    blocks = 2 if rank == 1 and not number else 100
-    source = Stopped(rows, blocks)
-    options = {"state": Path(folder) / "state.pt", "checkpoint_seconds": 0, "group": group}
-    if rank == 1 and not number:
+def run_and_exit(rank, folder, attempt_index):
+    group, rows = init_group(rank, 2, f"{folder}/rendezvous-{attempt_index}"), torch.from_numpy(data()[0])
+    blocks = 2 if rank == 1 and not attempt_index else 100
+    source = InterruptedSource(rows, blocks)
+    options = {"checkpoint": Path(folder) / "state.pt", "checkpoint_seconds": 0, "group": group}
+    if rank == 1 and not attempt_index:
         read = source.read
-        source.read = lambda *where: read(*where) if source.left else os._exit(9)
-    said = attempt(lambda: calculator("shallow").get_accuracy(*sides(source), **options))
-    torch.save((said, source.seen), f"{folder}/{number}-{rank}.pt")
-    os._exit(0)  # not by way of a group that has lost a rank
+        source.read = lambda *span: read(*span) if source.left else os._exit(9)
+    outcome = result_or_error(lambda: calculator("shallow").get_accuracy(*arguments_of(source), **options))
+    torch.save((outcome, source.seen), f"{folder}/{attempt_index}-{rank}.pt")
+    os._exit(0)  # skip the shutdown of a process group that has lost a rank
 
 
 @pytest.mark.slow
-def test_a_killed_rank_goes_on_in_a_new_group(tmp_path):
-    start = torch.multiprocessing.get_context("spawn").Process
-    for number in range(2):
-        processes = [start(target=dying, args=(rank, str(tmp_path), number)) for rank in range(2)]
+def test_killed_rank_resumes_in_a_new_group(tmp_path):
+    make_process = torch.multiprocessing.get_context("spawn").Process
+    for attempt_index in range(2):
+        processes = [make_process(target=run_and_exit, args=(rank, str(tmp_path), attempt_index)) for rank in range(2)]
         for process in processes:
             process.start()
         for process in processes:
             process.join(200)
-    said, first = torch.load(tmp_path / "0-0.pt", weights_only=False)
-    assert said.startswith("LostRankError: an exchange between ranks failed, no answer from rank 1") and first
-    wanted = calculator("shallow").get_accuracy(*sides())
+    outcome, first = torch.load(tmp_path / "0-0.pt", weights_only=False)
+    assert outcome.startswith("LostRankError: an exchange between ranks failed, no answer from rank 1") and first
+    expected = calculator("shallow").get_accuracy(*arguments_of())
     for rank in range(2):
-        said, seen = torch.load(tmp_path / f"1-{rank}.pt", weights_only=False)
-        assert said == wanted
+        outcome, seen = torch.load(tmp_path / f"1-{rank}.pt", weights_only=False)
+        assert outcome == expected
         assert not set(seen) & set(first) and bool(seen) == (rank == 1)
 
 
-def test_files_of_a_group(tmp_path):
-    """A group of one answers what no group does."""
+def test_group_of_one_matches_no_group(tmp_path):
+    """Scores with a group of one process match those without a group."""
     rows, labels = data()
 
     np.save(tmp_path / "x.npy", rows)
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     try:
         source, group = open_embeddings(tmp_path / "x.npy"), dist.group.WORLD
-        found = calculator("shallow").get_accuracy(rows[:Q], labels[:Q], source, labels, group=group)
+        scores = calculator("shallow").get_accuracy(rows[:Q], labels[:Q], source, labels, group=group)
     finally:
         dist.destroy_process_group()
-    assert found == calculator("shallow").get_accuracy(*sides())
+    assert scores == calculator("shallow").get_accuracy(*arguments_of())

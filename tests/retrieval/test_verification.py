@@ -1,4 +1,4 @@
-"""Verification by pairs, against sklearn's ROC curve of a list of all pairs."""
+"""Pairwise verification scores, compared with sklearn's ROC curve of all pairs."""
 
 import numpy as np
 import pytest
@@ -40,17 +40,17 @@ def rows(kind):
     return kinds[kind], y
 
 
-def listed(distance, x, y, x2=None, y2=None):
-    """Distances of all pairs by the library's formula, in float64, and whether they are of one label."""
+def all_pairs(distance, x, y, x2=None, y2=None):
+    """Return the canonical float64 distances of all pairs, and whether the labels of each pair are equal."""
     if x2 is None:
         i, j = torch.triu_indices(len(x), len(x), 1)
         return DISTANCES[distance].canonical(x[i], x[j]), y[i] == y[j]
     return DISTANCES[distance].canonical(x[:, None], x2).flatten(), (y[:, None] == y2).flatten()
 
 
-def expected(distance, *sides):
-    found, same = listed(distance, *sides)
-    fpr, tpr, threshold = roc_curve(same.numpy(), -found.numpy(), drop_intermediate=False)
+def sklearn_rates(distance, *inputs):
+    distances, same = all_pairs(distance, *inputs)
+    fpr, tpr, threshold = roc_curve(same.numpy(), -distances.numpy(), drop_intermediate=False)
     last = [np.flatnonzero(fpr <= far)[-1] for far in FAR]
     k = np.flatnonzero(fpr + tpr >= 1)[0]
     before, after = 1 - fpr[k - 1] - tpr[k - 1], fpr[k] + tpr[k] - 1
@@ -59,40 +59,40 @@ def expected(distance, *sides):
     return fpr[last], tpr[last], thresholds, rate
 
 
-def check_against_all_pairs(distance, sides, **options):
-    fpr, tpr, thresholds, rate = expected(distance, *sides)
+def check_against_all_pairs(distance, inputs, **options):
+    fpr, tpr, thresholds, rate = sklearn_rates(distance, *inputs)
     options["distance"] = distance
-    roc = pairwise_roc(*sides, far=FAR, **options)
+    roc = pairwise_roc(*inputs, far=FAR, **options)
     assert roc.far.tolist() == fpr.tolist() and roc.tar.tolist() == tpr.tolist()
-    at = DISTANCES[distance].from_canonical(torch.tensor(thresholds, dtype=torch.float64))
-    assert torch.equal(roc.threshold, at)
-    assert float(equal_error_rate(*sides, **options)) == pytest.approx(rate, abs=1e-15)
-    assert [tar_at_far(*sides, far=far, **options).item() for far in FAR[:2]] == tpr[:2].tolist()
+    threshold = DISTANCES[distance].from_canonical(torch.tensor(thresholds, dtype=torch.float64))
+    assert torch.equal(roc.threshold, threshold)
+    assert float(equal_error_rate(*inputs, **options)) == pytest.approx(rate, abs=1e-15)
+    assert [tar_at_far(*inputs, far=far, **options).item() for far in FAR[:2]] == tpr[:2].tolist()
 
 
 @pytest.mark.parametrize("kind", ["plain", "float64", "half", "lattice", "far away", "uneven", "copies", "one point"])
 @pytest.mark.parametrize("distance", DISTANCES)
-def test_equals_a_sorted_list_of_all_pairs(kind, distance, monkeypatch):
+def test_pairwise_scores_match_sklearn_on_all_pairs(kind, distance, monkeypatch):
     x, y = rows(kind)
     one_set, two_sets = (x, y), (x[:60], y[:60], x[60:], y[60:])
-    for sides in (one_set, two_sets):
-        check_against_all_pairs(distance, sides)
+    for inputs in (one_set, two_sets):
+        check_against_all_pairs(distance, inputs)
     monkeypatch.setattr(pairs, "BINS", 2**5)
-    # A tile of so small a budget is a row and 64 columns: few rows, which still fill more than a tile.
+    # With this budget a tile is 1 x 64 pairs, so few rows suffice for several tiles.
     check_against_all_pairs(distance, (x[:12], y[:12], x[12:80], y[12:80]), memory_budget=2**12)
     usual = pairs.Pairs.__init__
 
-    def with_few_pairs_kept(self, *args):
+    def init_with_small_limits(self, *args):
         usual(self, *args)
         self.rows, self.columns, self.max_pairs = 30, 64, 42
 
-    monkeypatch.setattr(pairs.Pairs, "__init__", with_few_pairs_kept)  # ranges are divided again
-    for sides in (one_set, two_sets):
-        check_against_all_pairs(distance, sides)
+    monkeypatch.setattr(pairs.Pairs, "__init__", init_with_small_limits)  # ranges are divided again
+    for inputs in (one_set, two_sets):
+        check_against_all_pairs(distance, inputs)
 
 
 @pytest.mark.parametrize("distance", DISTANCES)
-def test_small_budget_of_one_set_equals_a_sorted_list_of_all_pairs(distance, monkeypatch):
+def test_pairwise_scores_with_small_budget_match_sklearn(distance, monkeypatch):
     monkeypatch.setattr(pairs, "BINS", 2**5)
     x, y = rows("plain")
     check_against_all_pairs(distance, (x[:66], y[:66]), memory_budget=2**12)
@@ -100,65 +100,67 @@ def test_small_budget_of_one_set_equals_a_sorted_list_of_all_pairs(distance, mon
 
 @pytest.mark.parametrize("kind", ["plain", "float64", "half", "lattice", "far away", "uneven", "copies", "one point"])
 @pytest.mark.parametrize("distance", DISTANCES)
-def test_area_equals_that_of_a_sorted_list(kind, distance):
+def test_pairwise_auroc_matches_sklearn(kind, distance):
     x, y = rows(kind)
-    for sides in ((x, y), (x[:60], y[:60], x[60:], y[60:])):
-        distances, same = listed(distance, *sides)
-        # Ranks of integers: sklearn would add floats.
-        _, place, number = np.unique(distances.numpy(), return_inverse=True, return_counts=True)
-        middle = 2 * number.cumsum() - number + 1  # twice the mean rank
-        near = same.numpy()
-        doubled = int(middle[place][~near].sum()) - int((~near).sum()) * (int((~near).sum()) + 1)
-        wanted = doubled / (2 * int(near.sum()) * int((~near).sum()))
-        assert wanted == pytest.approx(roc_auc_score(near, -distances.numpy()), rel=1e-12)
-        assert float(pairwise_auroc(*sides, distance=distance)) == wanted
-        shared = 0 if len(sides) > 2 else len(sides[0])
-        counted = pairs.Pairs(RetrievalInputs(*sides[:2], *sides[-2:], shared), DISTANCES[distance])
-        counted.max_pairs = 300  # distances that may be kept: all pairs are seen several times
-        assert float(counted.concordance()) == wanted
+    for inputs in ((x, y), (x[:60], y[:60], x[60:], y[60:])):
+        distances, same = all_pairs(distance, *inputs)
+        # Integer ranks are exact, while sklearn adds floats.
+        _, rank_index, counts = np.unique(distances.numpy(), return_inverse=True, return_counts=True)
+        doubled_mean_ranks = 2 * counts.cumsum() - counts + 1  # twice the mean rank
+        is_positive = same.numpy()
+        doubled_concordance = int(doubled_mean_ranks[rank_index][~is_positive].sum()) - int((~is_positive).sum()) * (
+            int((~is_positive).sum()) + 1
+        )
+        auroc = doubled_concordance / (2 * int(is_positive.sum()) * int((~is_positive).sum()))
+        assert auroc == pytest.approx(roc_auc_score(is_positive, -distances.numpy()), rel=1e-12)
+        assert float(pairwise_auroc(*inputs, distance=distance)) == auroc
+        num_shared = 0 if len(inputs) > 2 else len(inputs[0])
+        counter = pairs.Pairs(RetrievalInputs(*inputs[:2], *inputs[-2:], num_shared), DISTANCES[distance])
+        counter.max_pairs = 300  # capacity for distances, so small that all pairs are visited several times
+        assert float(counter.concordance()) == auroc
 
 
-def test_ranges_are_divided_until_few_pairs_are_left(monkeypatch):
+def test_threshold_search_divides_ranges_to_an_exact_distance(monkeypatch):
     monkeypatch.setattr(pairs, "BINS", 32)
     x, y = rows("plain")
-    counted = pairs.Pairs(RetrievalInputs(x, y, x, y, len(x)), DISTANCES["l2"], 2**12)
-    passes, histograms = [], counted._histograms
-    counted._histograms = lambda ranges: passes.append(len(ranges)) or histograms(ranges)
-    counted.max_pairs = 3
-    (found,) = counted.first([lambda same, different: same >= 100])
-    distances, same = listed("l2", x, y)
-    assert found.at == distances[same].sort().values[99] and passes
-    assert int(found.through[0]) == 100 and int(found.below[0]) == 99
+    counter = pairs.Pairs(RetrievalInputs(x, y, x, y, len(x)), DISTANCES["l2"], 2**12)
+    passes, histograms = [], counter._histograms
+    counter._histograms = lambda ranges: passes.append(len(ranges)) or histograms(ranges)
+    counter.max_pairs = 3
+    (result,) = counter.first([lambda same, different: same >= 100])
+    distances, same = all_pairs("l2", x, y)
+    assert result.at == distances[same].sort().values[99] and passes
+    assert int(result.through[0]) == 100 and int(result.below[0]) == 99
 
 
-def test_pairs_of_one_camera_are_left_out():
+def test_equal_error_rate_excludes_pairs_of_one_camera():
     x, y = rows("plain")
     cameras = torch.arange(150) % 2
     metric = EqualErrorRate()
     metric.update(x[:70], y[:70], cameras=cameras[:70])
     metric.update(x[70:], y[70:], cameras=cameras[70:])
-    distances, same = listed("l2", x, y)
+    distances, same = all_pairs("l2", x, y)
     i, j = torch.triu_indices(150, 150, 1)
-    left = ~(same & (cameras[i] == cameras[j]))
-    fpr, tpr, _ = roc_curve(same[left].numpy(), -distances[left].numpy(), drop_intermediate=False)
+    is_valid = ~(same & (cameras[i] == cameras[j]))
+    fpr, tpr, _ = roc_curve(same[is_valid].numpy(), -distances[is_valid].numpy(), drop_intermediate=False)
     k = np.flatnonzero(fpr + tpr >= 1)[0]
     assert min(fpr[k - 1], 1 - tpr[k]) <= metric.compute() <= max(fpr[k], 1 - tpr[k - 1])
 
 
-def test_queries_references_and_both():
+def test_pairwise_metrics_by_role_match_sklearn():
     x, y = rows("lattice")
     metric, area = PairwiseROC(FAR), PairwiseAUROC()
-    for each in (metric, area):
-        each.update(x[:50], y[:50])
-        each.update(x[50:90], y[50:90], role="query")
-        each.update(x[90:], y[90:], role="reference")
-    inside = listed("l2", x[:50], y[:50])
+    for module in (metric, area):
+        module.update(x[:50], y[:50])
+        module.update(x[50:90], y[50:90], role="query")
+        module.update(x[90:], y[90:], role="reference")
+    pairs_of_both = all_pairs("l2", x[:50], y[:50])
     others = [
-        listed("l2", a, b, c, d)
+        all_pairs("l2", a, b, c, d)
         for a, b, c, d in ((x[:50], y[:50], x[90:], y[90:]), (x[50:90], y[50:90], x[:50], y[:50]),
                            (x[50:90], y[50:90], x[90:], y[90:]))
     ]  # fmt: skip
-    distances, same = (torch.cat(parts).numpy() for parts in zip(inside, *others, strict=True))
+    distances, same = (torch.cat(parts).numpy() for parts in zip(pairs_of_both, *others, strict=True))
     fpr, tpr, _ = roc_curve(same, -distances, drop_intermediate=False)
     assert metric.compute().tar.tolist() == [tpr[fpr <= far].max() for far in FAR]
     assert float(area.compute()) == pytest.approx(roc_auc_score(same, -distances), rel=1e-12)
@@ -166,7 +168,7 @@ def test_queries_references_and_both():
 
 @pytest.mark.parametrize("references", [None, 15])
 @pytest.mark.parametrize("distance", DISTANCES)
-def test_batches_equal_their_items_bit_for_bit(distance, references, monkeypatch):
+def test_batches_of_pairs_match_their_items_exactly(distance, references, monkeypatch):
     generator = torch.Generator().manual_seed(4)
     sizes = (20,) if references is None else (20, references)
     batch = []
@@ -174,25 +176,25 @@ def test_batches_equal_their_items_bit_for_bit(distance, references, monkeypatch
         x = torch.randn(2, 4, size, 3, generator=generator)
         x[1] = x[1].round()  # many pairs at equal distance
         y = torch.randint(0, 4, (2, 4, size), generator=generator)
-        y[0, 0], y[0, 1] = 1, torch.arange(size) + 50 * len(batch)  # a kind without pairs
+        y[0, 0], y[0, 1] = 1, torch.arange(size) + 50 * len(batch)  # one kind of pairs is missing
         batch += [x, y]
     calls = [
-        lambda *sides, **budget: torch.stack(pairwise_roc(*sides, far=FAR, distance=distance, **budget), -1),
-        lambda *sides, **budget: tar_at_far(*sides, far=0.1, distance=distance, **budget),
-        lambda *sides, **budget: equal_error_rate(*sides, distance=distance, **budget),
-        lambda *sides, **budget: pairwise_auroc(*sides, distance=distance, **budget),
+        lambda *inputs, **budget: torch.stack(pairwise_roc(*inputs, far=FAR, distance=distance, **budget), -1),
+        lambda *inputs, **budget: tar_at_far(*inputs, far=0.1, distance=distance, **budget),
+        lambda *inputs, **budget: equal_error_rate(*inputs, distance=distance, **budget),
+        lambda *inputs, **budget: pairwise_auroc(*inputs, distance=distance, **budget),
     ]
     for call in calls:
-        items = [[call(*(side[i, j] for side in batch)) for j in range(4)] for i in range(2)]
+        items = [[call(*(tensor[i, j] for tensor in batch)) for j in range(4)] for i in range(2)]
         items = torch.stack([torch.stack(row) for row in items])
         for budget in (None, 2**14):  # all at once, and one at a time
             torch.testing.assert_close(call(*batch, memory_budget=budget), items, rtol=0, atol=0, equal_nan=True)
         with monkeypatch.context() as patch:
-            patch.setitem(listed_pairs.MAX_PAIRS, "cpu", 0)  # too many to list
+            patch.setitem(listed_pairs.MAX_PAIRS, "cpu", 0)  # no number of pairs is small enough to list
             torch.testing.assert_close(call(*batch), items, rtol=0, atol=0, equal_nan=True)
 
 
-def test_nothing_to_compare_is_nan():
+def test_pairwise_scores_without_pairs_are_nan():
     x = torch.randn(4, 2)
     for y in (torch.arange(4), torch.zeros(4, dtype=torch.int64)):
         assert pairwise_auroc(x, y).isnan() and equal_error_rate(x, y).isnan() and tar_at_far(x, y).isnan()
@@ -206,7 +208,7 @@ def test_nothing_to_compare_is_nan():
         ({"distance": "manhattan"}, None),
     ],
 )
-def test_bad_options(arguments, message):
+def test_invalid_options_raise_value_error(arguments, message):
     x, y = rows("plain")
     for call in (lambda: tar_at_far(x, y, **arguments), lambda: TARAtFAR(**arguments)):
         with pytest.raises(ValueError) as caught:

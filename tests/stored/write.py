@@ -102,7 +102,7 @@ def interrupted_after(writes: int | None) -> Iterator[None]:
 
 def write_state(name: str, calculation: Calculation) -> dict[str, Any]:
     """Write the state of an interrupted calculation and return the accuracies when it is resumed."""
-    options: dict[str, Any] = {"state": FOLDER / name, "checkpoint_seconds": 0}
+    options: dict[str, Any] = {"checkpoint": FOLDER / name, "checkpoint_seconds": 0}
     if calculation.grouped:
         options["group"] = dist.group.WORLD
     with tempfile.TemporaryDirectory() as folder:
@@ -114,7 +114,7 @@ def write_state(name: str, calculation: Calculation) -> dict[str, Any]:
             calculation.accuracies(source(), **options)
         for path in FOLDER.glob(f"{name}*"):
             shutil.copy(path, folder)
-        accuracies = calculation.accuracies(source(), **options | {"state": Path(folder) / name})
+        accuracies = calculation.accuracies(source(), **options | {"checkpoint": Path(folder) / name})
         assert accuracies == calculation.accuracies(source()), name
     return accuracies
 

@@ -1,4 +1,4 @@
-"""The search by products of 16-bit words: the same answers as without it, a bound that hostile rows do not break."""
+"""Search by int16 products: results match those without it, and its bounds hold for adversarial rows."""
 
 import os
 import subprocess
@@ -18,10 +18,10 @@ from tensormetrics.retrieval.search.int16.search import Int16Search
 from tensormetrics.retrieval.search.references import References
 from tensormetrics.retrieval.search.stages import SearchProblem
 
-N = 2_100  # one more than a few panels
-needs_words = pytest.mark.skipif(
+N = 2_100  # more than a few full panels of the kernel
+needs_int16 = pytest.mark.skipif(
     not _native.has_kernel("supports_int16", "cpu") or not operators.supports_int16(torch.zeros(1)),
-    reason="this processor does not multiply words",
+    reason="this processor has no int16 products",
 )
 
 
@@ -55,30 +55,30 @@ KINDS += ["tiny", "whole numbers"]
 
 
 @pytest.fixture
-def searched(monkeypatch) -> list[int]:
-    """How many queries each call of the search by words was asked for, and how many of them it settled."""
+def search_counts(monkeypatch) -> list[int]:
+    """Record, for each call of the int16 search, the number of queries and the number of proven ones."""
     calls: list[int] = []
     search = Int16Search.search
 
-    def counted(self, queries):
-        found, proven = search(self, queries)
-        if queries.span:  # else these are tried
+    def count_queries(self, queries):
+        neighbors, proven = search(self, queries)
+        if queries.span:  # without a span the queries are a trial
             calls.extend((len(proven), int(proven.sum())))
-        return found, proven
+        return neighbors, proven
 
-    monkeypatch.setattr(Int16Search, "search", counted)
+    monkeypatch.setattr(Int16Search, "search", count_queries)
     return calls
 
 
-def without(monkeypatch, call):
+def without_int16(monkeypatch, call):
     with monkeypatch.context() as patch:
         patch.setattr(Int16Search, "is_faster", staticmethod(lambda *arguments: False))
         return call()
 
 
-@needs_words
+@needs_int16
 @pytest.mark.parametrize("kind", KINDS)
-def test_answers_are_those_of_the_search_without_it(kind, generator, monkeypatch, searched):
+def test_int16_search_matches_search_without_it(kind, generator, monkeypatch, search_counts):
     for dim, k, distance in [
         (51, 10, "l2"),
         (64, 1, "sqeuclidean"),
@@ -90,20 +90,20 @@ def test_answers_are_those_of_the_search_without_it(kind, generator, monkeypatch
         others = rows(kind, dim, generator)[: N // 3]
         for query in (x, others):
             knn = TorchKNN(distance)
-            found = knn(query, k, x, query is x)
-            expected = without(monkeypatch, lambda: knn(query, k, x, query is x))  # noqa: B023
-            assert torch.equal(found[1], expected[1]), (dim, k, distance)
-            assert torch.equal(found[0].nan_to_num(-1), expected[0].nan_to_num(-1))
+            actual = knn(query, k, x, query is x)
+            expected = without_int16(monkeypatch, lambda: knn(query, k, x, query is x))  # noqa: B023
+            assert torch.equal(actual[1], expected[1]), (dim, k, distance)
+            assert torch.equal(actual[0].nan_to_num(-1), expected[0].nan_to_num(-1))
     if kind == "Gaussian":
-        assert sum(searched[::2]) == 5 * (N + N // 3) and sum(searched[1::2]) > 0.99 * sum(searched[::2])
-    if kind == "tight clusters":  # a try with a few queries says that words are too coarse for most
-        assert len(searched) <= 8
+        assert sum(search_counts[::2]) == 5 * (N + N // 3) and sum(search_counts[1::2]) > 0.99 * sum(search_counts[::2])
+    if kind == "tight clusters":  # a trial with a few queries shows that int16 is too coarse for most
+        assert len(search_counts) <= 8
 
 
-@needs_words
-def test_tiles_threads_and_memory_change_no_answer(generator, monkeypatch, searched):
+@needs_int16
+def test_int16_search_ignores_threads_and_memory_budget(generator, monkeypatch, search_counts):
     x = rows("some clusters", 64, generator)
-    expected = without(monkeypatch, lambda: TorchKNN()(x, 12, x, True)[1])
+    expected = without_int16(monkeypatch, lambda: TorchKNN()(x, 12, x, True)[1])
     for threads, memory in ((1, None), (3, None), (2, 2**21)):
         before = torch.get_num_threads()
         torch.set_num_threads(threads)
@@ -111,43 +111,43 @@ def test_tiles_threads_and_memory_change_no_answer(generator, monkeypatch, searc
             assert torch.equal(TorchKNN(memory_budget=memory)(x, 12, x, True)[1], expected)
         finally:
             torch.set_num_threads(before)
-    assert searched
+    assert search_counts
 
 
-@needs_words
+@needs_int16
 @pytest.mark.parametrize("distance", ["l2", "ip", "cosine"])
-def test_queries_that_are_not_finite_or_far_away_with_few_finite_references(distance, generator, monkeypatch, searched):
-    # All of these fit into the list of any query, whether or not its bound says something.
+def test_int16_search_of_nonfinite_rows_matches_search_without_it(distance, generator, monkeypatch, search_counts):
+    # All finite references fit into the candidate list of a query, even if its bound excludes nothing.
     references, query = torch.randn(N, 64, generator=generator), torch.randn(500, 64, generator=generator)
     references[30:, 1] = torch.nan
     query[3], query[70, 2], query[80], query[90] = torch.nan, torch.inf, -torch.inf, 1e25
     knn = TorchKNN(distance)
     distances, indices = knn(query, 10, references)
-    expected = without(monkeypatch, lambda: knn(query, 10, references))
+    expected = without_int16(monkeypatch, lambda: knn(query, 10, references))
     assert torch.equal(distances, expected[0]) and torch.equal(indices, expected[1])
-    assert (indices[[3, 70, 80]] == -1).all() and (indices[90] >= 0).all() and searched[0] == 500
+    assert (indices[[3, 70, 80]] == -1).all() and (indices[90] >= 0).all() and search_counts[0] == 500
 
 
 def hostile(kind: str, dim: int, generator: torch.Generator) -> Tensor:
-    """Rows for which rounding is as bad as it gets."""
+    """Return rows with the largest possible rounding errors."""
     x = torch.randint(-127, 128, (256, dim), generator=generator).float()
     x[:, 0] = 127
-    if kind == "half steps":  # each entry is halfway between two numbers, and all errors have the sign of the row
+    if kind == "half steps":  # each entry is almost halfway between two codes; all errors have the sign of the row
         length = x.norm(dim=1, keepdim=True).double()
         unit = torch.maximum(length / (46338 - dim**0.5 / 2), torch.tensor(127 / 32766))
         x = (((x / unit).round() + 0.499) * unit).float()
         x[1::2] *= -1
-    if kind == "one large entry":  # nearly all of the length
+    if kind == "one large entry":  # nearly all of the norm
         x[:, 1:] = 1e-5 * torch.sign(x[:, 1:] + 0.5)
     if kind == "sizes":
         x *= 2.0 ** torch.randint(-30, 1, (256, 1), generator=generator)
     return x
 
 
-@needs_words
+@needs_int16
 @pytest.mark.parametrize("kind", ["whole", "half steps", "one large entry", "sizes"])
 @pytest.mark.parametrize("dim", [32, 515])
-def test_no_place_is_outside_of_its_bounds(kind, dim, generator):
+def test_int16_candidate_bounds_contain_canonical_values(kind, dim, generator):
     x = hostile(kind, dim, generator)
     x = torch.cat([x, -x])
     references = References(x, DISTANCES["sqeuclidean"])
@@ -156,37 +156,37 @@ def test_no_place_is_outside_of_its_bounds(kind, dim, generator):
     )
     rounded = QuantizedRows.nothing(*x.shape)
     rounded.write(x, search.filter, None)
-    slacks, lists = search._candidate_lists(rounded, search.self_index, -1)
+    rounding_errors, lists = search._candidate_lists(rounded, search.self_index, -1)
     factor, shift = search.filter.affine_map(x)
     canonical = torch.cdist(x.double(), x.double(), compute_mode="donot_use_mm_for_euclid_dist").square()
     canonical = factor[:, None] * canonical + shift[:, None]
-    inside = 0
+    num_checked = 0
     for q in range(len(x)):
         n = int(lists.list_size[q])
         n = 0 if n == search.capacity else n
         column = search.order[lists.column[q, :n].long()]
         lower, upper = lists.bounds[q, :, :n].double()
-        slack, values = slacks[q].double(), canonical[q, column]
-        assert (lower - slack <= values).all() and (values <= upper + slack).all()
-        inside += n
+        rounding_error, values = rounding_errors[q].double(), canonical[q, column]
+        assert (lower - rounding_error <= values).all() and (values <= upper + rounding_error).all()
+        num_checked += n
         if n:
             missing = torch.ones(len(x), dtype=torch.bool)
             missing[column] = False
             tenth = canonical[q].kthvalue(10).values
             assert (canonical[q][missing] > tenth).all()
-    assert inside > 0 or kind == "one large entry"
+    assert num_checked > 0 or kind == "one large entry"
 
 
-@needs_words
-def test_sums_of_the_longest_rows_stay_within_32_bits():
+@needs_int16
+def test_int16_sums_of_longest_rows_fit_32_bits():
     for dim in (2, 49, 64, 4_096):
         for row in (torch.ones(dim), torch.arange(dim) == 0, torch.linspace(-1, 1, dim)):
             x = row.double() / row.double().norm()
             rounded = QuantizedRows.nothing(64, dim)
             operators.quantize_rows(torch.stack([x, -x]), None, torch.zeros(dim).double(), 1.0, *rounded, 62)
-            words = rounded[0][0, :, 62:].double()
-            assert words.square().sum((0, 2)).max() < 2**31 and words.square().sum((0, 2)).min() > 2**29
-            both = (words[:, 0] * rounded[1][62]).flatten()[:dim], (words[:, 1] * rounded[1][63]).flatten()[:dim]
+            codes = rounded[0][0, :, 62:].double()
+            assert codes.square().sum((0, 2)).max() < 2**31 and codes.square().sum((0, 2)).min() > 2**29
+            both = (codes[:, 0] * rounded[1][62]).flatten()[:dim], (codes[:, 1] * rounded[1][63]).flatten()[:dim]
             assert torch.equal(both[0], -both[1]) and torch.isclose((both[0] - x).norm(), rounded[2][2, 62], atol=1e-12)
 
 
@@ -195,19 +195,19 @@ import sys, torch
 from tensormetrics.retrieval import TorchKNN
 from tensormetrics.retrieval.search import operators
 x = torch.randn(2500, 70, generator=torch.Generator().manual_seed(5))
-found = [TorchKNN(name)(q, k, x, q is x)[1] for name, k in (("l2", 10), ("cosine", 90)) for q in (x, x[:99] + 1)]
-torch.save((bool(operators.supports_int16(x)), found), sys.argv[1])
+indices = [TorchKNN(name)(q, k, x, q is x)[1] for name, k in (("l2", 10), ("cosine", 90)) for q in (x, x[:99] + 1)]
+torch.save((bool(operators.supports_int16(x)), indices), sys.argv[1])
 """
 
 
-@needs_words
-def test_vectors_of_32_bytes_give_the_same_neighbors(tmp_path):
-    found = []
+@needs_int16
+def test_int16_search_vector_widths_give_equal_neighbors(tmp_path):
+    indices_by_width = []
     for width in ("64", "32", "16"):
         environment = os.environ | {"TENSORMETRICS_VECTOR_BYTES": width}
         subprocess.run([sys.executable, "-c", CHILD, str(tmp_path / width)], check=True, env=environment)
-        found.append(torch.load(tmp_path / width)[1])
-    for others in found[1:]:
-        assert all(torch.equal(a, b) for a, b in zip(found[0], others, strict=True))
+        indices_by_width.append(torch.load(tmp_path / width)[1])
+    for others in indices_by_width[1:]:
+        assert all(torch.equal(a, b) for a, b in zip(indices_by_width[0], others, strict=True))
     flags = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else ""
     assert torch.load(tmp_path / "32")[0] == (" avx_vnni " in flags) or not flags
