@@ -55,7 +55,7 @@ def test_read_labels_of_numbers_or_words(tmp_path):
 def test_read_labels_of_spreadsheets(tmp_path, name, content, expected):
     (tmp_path / name).write_bytes(content)
     labels, classes = read_labels(f"{tmp_path}/{name}")
-    assert [classes[i] for i in labels] if classes else labels.tolist() == expected
+    assert ([classes[i] for i in labels] if classes else labels.tolist()) == expected
 
 
 ENCODINGS = ("utf-8", "utf-8-sig", "utf-16")  # the last two as Excel's "CSV UTF-8" and "Unicode text"

@@ -129,7 +129,7 @@ def test_threshold_search_divides_ranges_to_an_exact_distance(monkeypatch):
     counter.max_pairs = 3
     (result,) = counter.first([lambda same, different: same >= 100])
     distances, same = all_pairs("l2", x, y)
-    assert result.at == distances[same].sort().values[99] and passes
+    assert result.distance == distances[same].sort().values[99] and passes
     assert int(result.through[0]) == 100 and int(result.below[0]) == 99
 
 
