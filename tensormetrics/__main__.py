@@ -101,7 +101,7 @@ Completion of commands, options and choices: put one of these into the file that
 )
 @click.version_option(__version__, package_name="tensormetrics")
 def main() -> None:
-    """Evaluation metrics from files. Each command prints a table; `tensormetrics COMMAND --help` lists its options."""
+    """Compute evaluation metrics from files, as a table; `tensormetrics COMMAND --help` lists the options."""
 
 
 if __name__ == "__main__":

@@ -46,10 +46,10 @@ def architectures(requested: str, supported: list[int]) -> list[str]:
 
     Args:
         requested: The value of `TORCH_CUDA_ARCH_LIST`; an empty one means `DEFAULT`.
-        known: The compute capabilities that nvcc knows.
+        supported: The compute capabilities that nvcc can compile for.
 
     Raises:
-        ValueError: If an entry is no architecture that nvcc knows.
+        ValueError: If an entry is no architecture that nvcc can compile for.
     """
     if not requested.strip():
         selected = [capability for capability in DEFAULT if capability in supported]

@@ -152,8 +152,10 @@ class Metric(RecordedArguments, torchmetrics.Metric):
         return [tuple(name for name, reduction in self._reductions.items() if reduction is dim_zero_cat)]
 
     def append_rows(self, name: str, rows: Tensor) -> None:
-        """Append `rows` (n, ...) to state `name`, on the device of the first rows of any state. The storage doubles, so
-        N rows cost O(N) copying in total."""
+        """Append `rows` (n, ...) to state `name`, on the device of the first rows of any state.
+
+        The storage doubles, so that appending N rows copies O(N) rows in total.
+        """
         rows, home = rows.detach(), self._device_of_rows()
         if home is None:
             self._settle(rows.device)
@@ -216,7 +218,7 @@ class Metric(RecordedArguments, torchmetrics.Metric):
         return batch
 
     def _number_after(self, state: dict[str, Any]) -> None:
-        """Number the items of a batch of `forward` after those of the metric whose `state` it is."""
+        """Continue the numbers of items in a batch of `forward` after those of the metric whose `state` it is."""
 
     def plot(self, val: Any = None, ax: "Axes | None" = None) -> "tuple[Figure, Axes]":
         """Plot values as points, those of several steps as lines; of a dict each scalar, of an estimate its interval.

@@ -1,5 +1,7 @@
-"""Student's distribution: finite series for integral degrees of freedom, quadrature for others and for the noncentral
-distribution, and their inverses, the quantiles."""
+"""Student's t distribution and its quantiles.
+
+Integral degrees of freedom have finite series; others, and the noncentral distribution, are computed by quadrature.
+"""
 
 import functools
 import math

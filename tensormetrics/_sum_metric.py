@@ -113,7 +113,7 @@ class SumMetric(Metric):
         self.identified = self.identified + len(rows) * _kinds(rows, kind)
 
     def _numbers(self, count: int, device: torch.device) -> Tensor:
-        """Number items in the order of updates, separately on each rank; a restored metric continues."""
+        """Assign numbers to items in the order of updates, separately on each rank; a restored metric continues."""
         first = self.identified.sum() if self._first_item is None else self._first_item + self.identified.sum()
         return torch.arange(count, device=device) + first.to(device) + (_rank() << 40)
 

@@ -72,8 +72,10 @@ def association(
     device: Device | None = None,
     **outputs: Any,
 ) -> int:
-    """Measure the association of sets of words in VECTORS: a word2vec file, text or binary, or one without a header, as
-    GloVe's, also in .gz or .zip; fastText's .bin; .npz; .safetensors. Only the words of the queries are kept in memory.
+    """Measure the association of sets of words in VECTORS.
+
+    VECTORS is a word2vec file, text or binary, or one without a header, as GloVe's, also in .gz or .zip; fastText's
+    .bin; .npz; .safetensors. Only the words of the queries are kept in memory.
 
     \b
     tensormetrics association vectors.txt --p-value auto --correction max-t

@@ -58,8 +58,9 @@ def json(
     confidence: Probability = 0.95,
     **outputs: Any,
 ) -> int:
-    """Compare a language model's JSON answers in PREDICTED with REFERENCE, field by field. `structured` computes
-    metametric's product of similarities, with constraints and normalizers.
+    """Compare a language model's JSON answers in PREDICTED with REFERENCE, field by field.
+
+    `structured` computes metametric's product of similarities, with constraints and normalizers.
 
     \b
     tensormetrics json answers.jsonl reference.jsonl

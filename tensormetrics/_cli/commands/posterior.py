@@ -44,8 +44,9 @@ def posterior(
     device: Device | None = None,
     **outputs: Any,
 ) -> int:
-    """Compute credible intervals of the scores of confusion matrices. A MATRIX has counts: rows are the truth, columns
-    the predictions.
+    """Compute credible intervals of the scores of confusion matrices.
+
+    A MATRIX has counts: rows are the truth, columns the predictions.
 
     Files: .csv, with commas, semicolons or tabs, and optionally a first row and a first column of class names; also
     .npy, .npz, .pt, .safetensors and .jsonl. An experiment is named after its file, preceded by its folder if there

@@ -33,9 +33,11 @@ def ratings(
     device: Device | None = None,
     **outputs: Any,
 ) -> int:
-    """Rate models by battles in which people or judges say which of two answers is better (Bradley-Terry, with ties
-    Davidson), with intervals, ranks and the models that cannot be told apart from the best. Files are tables with a row
-    for each battle: CSV, TSV, JSON, JSONL or Parquet.
+    """Rate models by battles in which people or judges say which of two answers is better.
+
+    The models are those of Bradley-Terry and, with ties, Davidson; the table has intervals, ranks and the models that
+    do not differ significantly from the best. Files are tables with a row for each battle: CSV, TSV, JSON, JSONL or
+    Parquet.
 
     \b
     tensormetrics ratings battles.csv --groups question_id

@@ -37,9 +37,10 @@ def scores(
     device: Device | None = None,
     **outputs: Any,
 ) -> int:
-    """Average the scores of items in FILE with an interval; compare those of two files item by item, and those of
-    several also by rank. Files are logs of lm-evaluation-harness (samples_*.jsonl) or inspect_ai (JSON), or tables as
-    CSV, TSV, JSON or JSONL.
+    """Average the scores of items in FILE with an interval, or compare those of several files.
+
+    Two files are compared item by item, several also by rank. Files are logs of lm-evaluation-harness (samples_*.jsonl)
+    or inspect_ai (JSON), or tables as CSV, TSV, JSON or JSONL.
 
     \b
     tensormetrics scores samples_gsm8k.jsonl --metric exact_match

@@ -48,8 +48,10 @@ def structured(
     on_invalid: Literal["raise", "wrong", "empty"] = "raise",
     **options: Any,
 ) -> int:
-    """Compare PREDICTED and REFERENCE, .jsonl files of one document per line, by a metric derived from a class. `json`
-    says which fields are wrong, and reads the answers of language models.
+    """Compare PREDICTED and REFERENCE by a metric derived from a class.
+
+    Both are .jsonl files of one document per line. `json` says which fields are wrong, and reads the answers of
+    language models.
 
     \b
     tensormetrics structured predicted.jsonl reference.jsonl --schema my_schema.py:Document
@@ -84,8 +86,10 @@ def coref(
     repeated_mentions: Literal["raise", "first", "largest"] = "raise",
     **options: Any,
 ) -> int:
-    """Score coreference of PREDICTED and REFERENCE, files in the format of CoNLL-2011/2012: the last column has
-    brackets such as (0, 0) and (0)|(1; "#begin document" and "#end document" enclose documents.
+    """Score coreference of PREDICTED and REFERENCE.
+
+    Both are files in the format of CoNLL-2011/2012: the last column has brackets such as (0, 0) and (0)|(1; "#begin
+    document" and "#end document" enclose documents.
 
     \b
     tensormetrics coref predicted.conll reference.conll --replicates 1000
@@ -121,8 +125,9 @@ def ner(
     suffix: bool = False,
     **options: Any,
 ) -> int:
-    """Score named entities of PREDICTED and REFERENCE: one token per line, its tag (B-PER, I-PER, O, ...) in the last
-    column, and a blank line between sentences.
+    """Score named entities of PREDICTED and REFERENCE.
+
+    Both have one token per line, its tag (B-PER, I-PER, O, ...) in the last column, and a blank line between sentences.
 
     \b
     tensormetrics ner predicted.bio reference.bio --mode iob2

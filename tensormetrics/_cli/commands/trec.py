@@ -31,8 +31,10 @@ def trec(
     device: Device | None = None,
     **outputs: Any,
 ) -> int:
-    """Score RUN (`query Q0 document rank score tag`) by the judgements QRELS (`query 0 document gain`, or BEIR's three
-    columns with a heading), as trec_eval does.
+    """Score RUN by the judgements QRELS, as trec_eval does.
+
+    A line of RUN is `query Q0 document rank score tag`, one of QRELS `query 0 document gain`, or BEIR's three columns
+    with a heading.
 
     \b
     tensormetrics trec run.txt qrels.txt --metric ndcg_cut_10 --metric map

@@ -1,5 +1,8 @@
-"""Readers of files: `text` reads lines, `arrays`, `labels` and `gains` convert them to tensors; `naming` rewords errors
-of the library for the command line."""
+"""Readers of files.
+
+`text` reads lines, `arrays`, `labels` and `gains` convert them to tensors; `naming` rewords errors of the library for
+the command line.
+"""
 
 from ..option_types import BadInput as BadInput
 from .arrays import read_rows as read_rows

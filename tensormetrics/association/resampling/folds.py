@@ -15,8 +15,10 @@ def word_keys(words: Tensor, seed: int) -> Tensor:
 
 def deal_words(labels: Tensor, words: Tensor, seed: int) -> tuple[Tensor, Tensor]:
     # labels: (..., N) int64  words: (N,) int64  ->  (..., N), (..., N) int64
-    """Order the words by class, at random within a class; return the position of each row's word, overall and in its
-    class. Folds are remainders of these positions. The class of a word is the smallest label of its rows."""
+    """Return the position of each row's word in a random order of the words by class, overall and within its class.
+
+    Folds are remainders of these positions. The class of a word is the smallest label of its rows.
+    """
     word_ids, word_of_row = words.unique(return_inverse=True)
     word_of_row = word_of_row.expand_as(labels)
     word_labels = labels.new_zeros(*labels.shape[:-1], len(word_ids))

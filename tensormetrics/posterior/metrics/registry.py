@@ -71,7 +71,9 @@ class Extension(torch.nn.Module):
 
 
 class ConfusionMetric(Extension, Quantity):
-    """Base of metrics. Class attributes: `full_name`; `is_multiclass`, one value for all classes instead of one each;
+    """Base class of metrics of a confusion matrix.
+
+    Class attributes: `full_name`; `is_multiclass`, one value for all classes instead of one each;
     `bounds`; `dependencies`, root quantities or metrics; `sklearn_equivalent`; `aliases`; and `higher_is_better`.
 
     `compute_metric` takes the dependencies by name, (rows, C) or (rows, 1) each, on which numpy functions work like
@@ -107,7 +109,9 @@ class ConfusionMetric(Extension, Quantity):
 
 
 class Averaging(Extension):
-    """Base of averagings, which make one value of one per class. Class attributes: `full_name`, `dependencies`,
+    """Base class of averagings, which combine the values of all classes.
+
+    Class attributes: `full_name`, `dependencies`,
     `sklearn_equivalent`, `aliases`.
 
     `compute_average` takes the values (rows, C), then the dependencies by name, and returns (rows,) or (rows, 1).

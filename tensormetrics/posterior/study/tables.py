@@ -18,6 +18,7 @@ def table(source: Samples, metrics: str | Sequence[str] | None = None, class_lab
     """Return a table of a row for each experiment and a column for each metric: observed scores with their HDI.
 
     Args:
+        source: Samples of the experiments.
         metrics: Names of metrics, by default all of the study.
         class_label: Name or number of a class, for metrics of one value per class; by default they fill a column for
             each class, such as "tpr/cat".
@@ -75,6 +76,7 @@ def compare(
     contain that the models agree on the other 29 items.
 
     Args:
+        source: Samples of the experiments.
         metric: Name of a metric.
         class_label: Name or number of a class, for a metric of one value per class.
         rope: Differences up to it do not matter in practice.

@@ -83,7 +83,10 @@ def positive_ranks(
     finds nothing; both still count in R. Raises a ValueError if the arguments do not match.
 
     Args:
+        query: embeddings of the queries.
+        query_labels: classes of the queries; with L columns for `label_comparison_fn`.
         reference: default: the queries; no query is its own candidate.
+        reference_labels: classes of the references; default with the queries as references: those of the queries.
         self_index: the reference that is this query, and therefore no candidate; -1 = none.
         label_comparison_fn: `(x, y)` for pairs of labels, (n,) or (n, L) each, to (n,) bool; default equality.
         gains: graded relevance, 0 = not relevant: for each pair, or a function of pairs of labels, or a tuple (queries,
@@ -95,8 +98,11 @@ def positive_ranks(
         depth: leave out ranks above it.
         ties: the order at equal distance: "index" (of the reference), "optimistic" (relevant ones first) or
             "pessimistic" (last).
-        distance, exact, memory_budget: as in `TorchKNN`.
-        query_mask, reference_mask: False = padding, which is never counted and has R = 0.
+        distance: as in `TorchKNN`.
+        exact: as in `TorchKNN`.
+        memory_budget: as in `TorchKNN`.
+        query_mask: False = padding, which has R = 0.
+        reference_mask: False = padding, which is never counted.
 
     >>> x, labels = torch.tensor([[0.0], [0.1], [5.0], [5.1], [0.3]]), torch.tensor([0, 0, 1, 1, 1])
     >>> ranks = positive_ranks(x, labels)  # each row is a query among the others

@@ -38,8 +38,10 @@ def metametric(
         normalizer: "none", "precision", "recall", "jaccard", "dice", "f1", "f0.5", ...
         constraint: See `Constraint`; `->` and `1:*` are the same, and so are `<-` and `*:1`, whereas the code of the
             package metametric swaps the ratios.
-        policy, empty, zero_division, duplicates: See `Policy`; default: those of the enclosing metric, else
-            "conventional".
+        policy: See `Policy`; default: that of the enclosing metric, else "conventional".
+        empty: See `Policy`; default as for `policy`.
+        zero_division: See `Policy`; default as for `policy`.
+        duplicates: See `Policy`; default as for `policy`.
 
     Raises:
         TypeError: If the class is no record, has a field named metric, or a type without a metric.

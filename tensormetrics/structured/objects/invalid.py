@@ -60,8 +60,7 @@ def overlap_of_valid(
     # B objects each  ->  (B,) each
     """Compute the overlaps; an invalid prediction has overlap 0 with every reference.
 
-    Args:
-        self_overlap: Overlap of an invalid prediction with itself.
+    `self_overlap` is that of an invalid prediction with itself.
     """
     valid = [pred is not INVALID_DOCUMENT for pred in preds]
     if all(valid):

@@ -204,7 +204,7 @@ class Ratings(RowMetric):
 
     def _numbered(self, ids: Tensor) -> tuple[list[str], Tensor]:
         # ids: (2, N) int64  ->  names of K models, (2, N) in [0, K)
-        """Number the models that occur: named models in the order of their names, then the other numbers."""
+        """Assign numbers to the models that occur: named models in the order of their names, then the other numbers."""
         distinct, position = ids.unique(return_inverse=True)
         names = self._names()
         models = [names.get(model_id, str(model_id)) for model_id in distinct.tolist()]

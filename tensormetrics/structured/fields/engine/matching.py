@@ -86,6 +86,10 @@ def best_matching(
     """Select pairs of maximum total weight with each item in at most one; ties prefer the smallest position shifts.
 
     Args:
+        edges: Admissible pairs of all lists.
+        weights: Weight of each edge, positive.
+        num_preds: Lengths of the lists of predictions.
+        num_refs: Lengths of the lists of references.
         ordered: Matched pairs do not cross.
     """
     shift = np.minimum(np.abs(edges.pred_position - edges.ref_position), MAX_SHIFT)
