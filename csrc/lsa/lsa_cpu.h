@@ -18,9 +18,9 @@ COMMON_INLINE inline void solve_by(const Batch<T>& batch, int64_t begin, int64_t
     batch.solve_one(group, indices ? indices[n] : n, memory);
 }
 
-// The same for problems with many columns.
-void solve_wide(const Batch<float>& batch, int64_t begin, int64_t end, const int64_t* indices);
-void solve_wide(const Batch<double>& batch, int64_t begin, int64_t end, const int64_t* indices);
+// Solve problems with long rows, by lower bounds of blocks of a row.
+void solve_bounded(const Batch<float>& batch, int64_t begin, int64_t end, const int64_t* indices);
+void solve_bounded(const Batch<double>& batch, int64_t begin, int64_t end, const int64_t* indices);
 
 // Whether `solve_tiny` supports this number of these problems.
 bool are_tiny(const Batch<float>& batch, int64_t problems);

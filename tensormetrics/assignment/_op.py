@@ -1,4 +1,4 @@
-"""The operator `tensormetrics::lsa`: schema and shapes. There are kernels for CPU and CUDA."""
+"""The operator `tensormetrics::lsa`: schema, shapes and behavior under vmap; its kernels are in csrc/lsa/."""
 
 import torch
 from torch import Tensor
@@ -7,11 +7,13 @@ from .. import _native
 from .._interruptible import interruptible
 from . import _reference
 
-# cost: (..., R, C) float32 | float64, the reals of the same dtype; lengths: (...) int64; mask: (..., R, C) bool;
-# col_capacity: (..., C) int64; unmatched_cost: (...). All but cost and mask are contiguous.
-# -> col_of_row: (..., R), row_of_col: (..., C) int64; row_dual: (..., R), col_dual: (..., C); status: (...) int8;
-#    pair_costs: (..., R), 0 for unmatched rows; scans: (...) int64, number of row scans, at most 2 n + n (n + 1) / 2
-#    for n rows to match; `work_limit` ends the search sooner, with status 3.
+# cost: (..., R, C) float32 | float64, and all other floating tensors have its dtype; row_lengths, col_lengths: (...)
+# int64; mask: (..., R, C) bool; col_capacity: (..., C) int64; unmatched_cost: (...). Inputs must be contiguous, except
+# cost and mask.
+# -> col_of_row: (..., R), row_of_col: (..., C) int64; row_dual: (..., R), col_dual: (..., C); status: (...) int8,
+#    see _reference.py; pair_costs: (..., R), 0 for unmatched rows; scans: (...) int64, how often a row of cost
+#    was read, at most 2 n + n (n + 1) / 2 for n rows to match. A problem that needs more than `work_limit` scans ends
+#    with status 3.
 SCHEMA = (
     "(Tensor cost, bool maximize, Tensor? row_lengths=None, Tensor? col_lengths=None, Tensor? mask=None, "
     "Tensor? col_capacity=None, Tensor? unmatched_cost=None, int? work_limit=None) "
@@ -32,17 +34,18 @@ def _fake(cost: Tensor, *options: bool | Tensor | int | None) -> _reference.Resu
     )
 
 
-def _batched(cost: Tensor, maximize: bool, *options: Tensor | int | None) -> _reference.Result:
-    dense = (option.contiguous() if isinstance(option, Tensor) else option for option in options)
-    return lsa(cost, maximize, *dense)
+def _with_batch_first(cost: Tensor, maximize: bool, *options: Tensor | int | None) -> _reference.Result:
+    contiguous_options = (option.contiguous() if isinstance(option, Tensor) else option for option in options)
+    return lsa(cost, maximize, *contiguous_options)
 
 
-def _nanoseconds(cost: Tensor, *options: bool | Tensor | int | None) -> float:
+def _estimated_nanoseconds(cost: Tensor, *options: bool | Tensor | int | None) -> float:
+    # About what hard problems took on one core of a 2-core x86 machine; long calls can be interrupted.
     return cost.numel() * (20 + min(cost.shape[-2:]) / 5)
 
 
-OPERATOR = _native.define("lsa" + SCHEMA, _fake, _native.Operator("lsa", "linear_sum_assignment", 500))
+OPERATOR = _native.define("lsa" + SCHEMA, _fake, _native.Operator("lsa", used_by="linear_sum_assignment", slower=500))
 _native.reference("lsa")(_reference.lsa)
 _native.LIBRARY.impl("lsa", torch.library.fallthrough_kernel, "Autograd")  # no output is differentiable
-_native.batch_first("tensormetrics::lsa", _batched)
-lsa = interruptible(OPERATOR, _nanoseconds)
+_native.batch_first("tensormetrics::lsa", _with_batch_first)
+lsa = interruptible(OPERATOR, _estimated_nanoseconds)

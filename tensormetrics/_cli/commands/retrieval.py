@@ -23,7 +23,7 @@ from ..score_tables import Comparisons, Scores, caption_of
 from .retrieval_inputs import FILES, RetrievalInputs, part_of, read_inputs
 
 KNN = {"faiss": FaissKNN, "keops": KeOpsKNN}
-HINTS = {  # hint of the library -> hint of the command
+COMMAND_WORDING = {  # part of a message of the library -> what the command prints instead
     "write k=None": "leave --k out",
     "write exclude=('nearest_centroid_accuracy',)": "leave out --metric nearest_centroid_accuracy",
     "where the neighbors come from a function": "with --knn faiss or keops",
@@ -34,7 +34,13 @@ HINTS = {  # hint of the library -> hint of the command
     ", or give a tensor or a memory-mapped array": ", or give a .npy file without --checkpoint",
     "label_levels: got True with": "--levels: got them with",
 }
-OPTIONS = {"include": "--metric", "k": "--k", "distance": "--distance", "ties": "--ties", "cameras": "--cameras"}
+FLAG_OF_ARGUMENT = {
+    "include": "--metric",
+    "k": "--k",
+    "distance": "--distance",
+    "ties": "--ties",
+    "cameras": "--cameras",
+}
 
 
 def retrieval(
@@ -79,8 +85,8 @@ def retrieval(
     spaces; with or without a heading), or `query 0 document gain`. Queries and references are named by --ids and
     --reference-ids, or are row indices. LABELS are then optional and only define the classes of queries.
 
-    A .npy file may be larger than memory, and so may be references in several files, in tables, or scored with
-    --checkpoint: they are read in blocks. With --checkpoint an interrupted run continues from it.
+    These are read in blocks and may be larger than memory: a .npy file; references in several files or in tables; and
+    with --checkpoint all references. An interrupted run continues from its checkpoint.
 
     Under torchrun each rank holds a part of the rows, and the result is that of a single process. With --checkpoint
     FILE each rank reads a part of the references in blocks and writes FILE.rank0, FILE.rank1, ...
@@ -101,14 +107,15 @@ def retrieval(
         k (N): Neighbors per query, or max_bin_count: the size of the largest class. [default: all]
         knn: Library of the search.
         distance: Distance of the search.
-        ties: First of references at equal distance: the earlier row, the relevant one, or the irrelevant one.
+        ties: Which of references at equal distance comes first: the earlier row (index), a relevant one (optimistic)
+            or an irrelevant one (pessimistic).
         average: The mean over queries, or over the means of classes.
         levels: LABELS has several columns, (N, L), which are scored separately.
         cameras (FILE): Camera of each row: relevant references of the query's camera are ignored.
         reference_cameras (FILE): Cameras of the references.
-        ids (FILE): Id of each row: only the first row of each id is used.
+        ids (FILE): Id of each row, by which --gains names queries; later rows with the same id are dropped.
         reference_ids (FILE): Ids of the references for --gains.
-        groups (FILE): Group of each row: queries of a group are reweighted together in intervals. [default: the labels]
+        groups (FILE): Group of each row; bootstrap replicates reweight its queries together. [default: the labels]
         per_class: Also print a table with a row for each class.
         index (FACTORY): Index of faiss, such as IVF4096,Flat; default Flat, which is exact.
         audit: Also print the recall of the index and the exact scores, estimated from N queries.
@@ -116,23 +123,26 @@ def retrieval(
         checkpoint_seconds (N): Seconds between two writes of the checkpoint.
         compare_reference (FILE): With --compare and --reference: references of the second model.
         compare: EMBEDDINGS of a second model: also its scores and the paired differences.
-        replicates: Intervals from N reweightings of groups of queries; 0: none, with --compare 1000.
+        replicates: Bootstrap replicates of the intervals; 0 gives none, and with --compare 1000.
     """
     options = {name: value for name, value in locals().items() if name != "outputs"}
     context = click.get_current_context()
     if gains and context.get_parameter_source("metrics") is ParameterSource.DEFAULT:
-        options["metrics"] = context.params["metrics"] = (*RETRIEVAL_OF_NEIGHBORS, "ndcg")  # clusters know no gains
+        options["metrics"] = context.params["metrics"] = (
+            *RETRIEVAL_OF_NEIGHBORS,
+            "ndcg",
+        )  # clusterings cannot use gains
     files = {name: options[option] for name, option in FILES.items()}
     ranks = int(os.environ.get("WORLD_SIZE", "1"))
     _check(options, ranks)
     torch_device = find_device(options["device"])
     inputs = read_inputs(files, options["levels"], bool(options["checkpoint"]))
-    with naming(HINTS, **files, **OPTIONS), _compiler_output_aside(options):
+    with naming(COMMAND_WORDING, **files, **FLAG_OF_ARGUMENT), _compiler_output_aside(options):
         calculator = _calculator(options, inputs, torch_device)
         checkpoint = {"checkpoint": options["checkpoint"], "checkpoint_seconds": options["checkpoint_seconds"]}
         if ranks > 1:
             values = _on_ranks(calculator, inputs, torch_device, checkpoint)
-            if int(os.environ["RANK"]):
+            if int(os.environ["RANK"]):  # rank 0 alone prints; all exit with the same status
                 return status_of(values.values())
         else:
             values = _in_one_process(calculator, inputs, torch_device, checkpoint)
@@ -173,25 +183,27 @@ def _check(options: dict[str, Any], ranks: int) -> None:
     """Raise BadInput for options that need a missing option or exclude each other."""
     _depth(options["k"])
     if options["per_class"] and (options["levels"] or ranks > 1 or not options["labels"]):
-        why = "together with --levels; leave one out" if options["levels"] else "without LABELS; give them, too"
-        raise BadInput(f"--per-class: not {'on several ranks; run it without torchrun' if ranks > 1 else why}")
+        if ranks > 1:
+            raise BadInput("--per-class: not on several ranks; run it without torchrun")
+        if options["levels"]:
+            raise BadInput("--per-class: not together with --levels; leave one out")
+        raise BadInput("--per-class: not without LABELS; give them, too")
     if options["checkpoint"] and not options["reference"]:
         raise BadInput("--checkpoint: wanted a --reference, which is read in blocks; leave it out")
     _check_comparison(options, ranks)
     if (options["index"] or options["audit"]) and options["knn"] != "faiss":
         option = "index" if options["index"] else "audit"
         raise BadInput(f"--{option}: wanted --knn faiss, whose search may not be exact")
-    unable = [name for name in options["metrics"] if name in CLUSTERING or name == CENTROID]
-    if unable and options["gains"]:
-        raise BadInput(f"--gains: {unable[0]} knows labels alone; leave out --metric {unable[0]}")
+    label_metrics = [name for name in options["metrics"] if name in CLUSTERING or name == CENTROID]
+    if label_metrics and options["gains"]:
+        raise BadInput(f"--gains: {label_metrics[0]} uses labels alone; leave out --metric {label_metrics[0]}")
 
 
 def _check_comparison(options: dict[str, Any], ranks: int) -> None:
-    if options["compare"] and (options["checkpoint"] or ranks > 1):
-        several = "on several ranks; run it without torchrun"
-        raise BadInput(
-            f"--compare: not {'together with --checkpoint; leave one out' if options['checkpoint'] else several}"
-        )
+    if options["compare"] and options["checkpoint"]:
+        raise BadInput("--compare: not together with --checkpoint; leave one out")
+    if options["compare"] and ranks > 1:
+        raise BadInput("--compare: not on several ranks; run it without torchrun")
     if bool(options["compare_reference"]) != bool(options["compare"] and options["reference"]):
         raise BadInput("--compare-reference: give it where there are both --compare and --reference, and only there")
 
@@ -234,16 +246,16 @@ def _comparisons(
     first, second = options["embeddings"], options["compare"]
     other_files = files | {"query": second, "reference": options["compare_reference"]}
     inputs = read_inputs(other_files, options["levels"], False)
-    with naming(HINTS, **other_files, **OPTIONS), _compiler_output_aside(options):
+    with naming(COMMAND_WORDING, **other_files, **FLAG_OF_ARGUMENT), _compiler_output_aside(options):
         other = _calculator(options | {"audit": None}, inputs, device)
         _in_one_process(other, inputs, device, {})
     common = {name: options[name] for name in ("confidence", "replicates", "rope")}
-    hints = {**HINTS, "include: ": "--metric: "}
+    hints = {**COMMAND_WORDING, "include: ": "--metric: "}
     return Comparisons.of({"": (calculator, other)}, (first, second), hints, **common)
 
 
 def _tables_of(exact: dict[str, Estimate], scores: Scores) -> list[Table]:
-    """Return a table of approximate and exact scores, and a table of the index's recall at some depths."""
+    """Return a table of approximate and exact scores, and one of the recall of the index."""
     names, caption = [name for name in exact if name != "recall"], caption_of(scores.confidence)
     rows = [[scores.values[name], exact[name]] for name in names]
     recall = exact["recall"]

@@ -36,7 +36,7 @@ def checked_seed(seed: Any) -> int:
     if seed is None:
         seed = secrets.randbits(63)
         _warn(f"seed: got None, {seed} is used; pass it to get the same draws again")
-    seed = _number("seed", seed, int)
+    seed = _converted_number("seed", seed, int)
     if seed < 0:
         raise ConfigError(f"seed: got {seed}, wanted an integer >= 0")
     return seed
@@ -46,7 +46,7 @@ def checked_num_samples(num_samples: Any) -> int:
     if num_samples is None:
         _warn(f"num_samples: got None, {NUM_SAMPLES} is used")
         return NUM_SAMPLES
-    num_samples = _number("num_samples", num_samples, int)
+    num_samples = _converted_number("num_samples", num_samples, int)
     if num_samples <= 0:
         raise ConfigError(f"num_samples: got {num_samples}, wanted an integer > 0")
     if num_samples > MAX_NUM_SAMPLES:
@@ -60,7 +60,7 @@ def checked_ci_probability(ci_probability: Any) -> float:
     if ci_probability is None:
         _warn(f"ci_probability: got None, {CI_PROBABILITY} is used")
         return CI_PROBABILITY
-    ci_probability = _number("ci_probability", ci_probability, float)
+    ci_probability = _converted_number("ci_probability", ci_probability, float)
     if not 0 < ci_probability <= 1:
         raise ConfigError(f"ci_probability: got {ci_probability}, wanted a number in (0, 1]")
     return ci_probability
@@ -79,10 +79,10 @@ class ExperimentData(NamedTuple):
     """The arguments of `Study.add_experiment`, checked."""
 
     confusion_matrix: Any
-    labels: Any  # of the classes, where they are not 0, 1, ...
+    labels: Any  # names of the classes, None if they are 0, 1, ...
     items: PairedItems | None
-    truth: bytes | None  # a digest of y_true, where it may be that of other experiments
-    described: dict[str, Any]
+    truth_digest: bytes | None  # to find experiments with the same y_true; None if the user wrote items=False
+    config: dict[str, Any]  # the arguments as `Study.save` writes them
 
 
 def read_experiment(
@@ -95,25 +95,37 @@ def read_experiment(
     items: Any,
     groups: Any = None,
 ) -> ExperimentData:
-    """Return the matrix and the classes of an experiment, from its matrix or from its labels; not both."""
+    """Return the checked data of an experiment, from either `confusion_matrix` or `y_true` and `y_pred`.
+
+    Args:
+        full_name: "group/experiment".
+        confusion_matrix: Counts (C, C), rows are the truth.
+        y_true: True class of each item.
+        y_pred: Predicted class of each item.
+        num_classes: Number of classes of y_true and y_pred, None if all occur.
+        labels: Names of the classes.
+        items: Name of the set of items; experiments with equal names are paired item by item. None: unknown, and
+            experiments with the same y_true cause a warning. False: the items differ from those of all others.
+        groups: Group of each item.
+    """
     arguments = {"confusion_matrix": confusion_matrix, "y_true": y_true, "y_pred": y_pred}
     names = [key for key, value in arguments.items() if value is not None]
     message = f"experiment {full_name!r}: got {{}}, wanted {{}}"
-    for name, of_items in {"groups": groups is not None, "items": bool(items)}.items():
-        if of_items and names != ["y_true", "y_pred"]:
+    for name, is_given in {"groups": groups is not None, "items": bool(items)}.items():
+        if is_given and names != ["y_true", "y_pred"]:
             raise ValueError(message.format(f"{name} with {', '.join(names) or 'nothing'}", "y_true and y_pred"))
     if names == ["confusion_matrix"]:
         if num_classes is not None:
             raise ValueError(f"experiment {full_name!r}: got num_classes with confusion_matrix, which has its own")
-        described = {"confusion_matrix": confusion_matrix} | ({} if labels is None else {"labels": labels})
-        return ExperimentData(confusion_matrix, labels, None, None, described)
+        config = {"confusion_matrix": confusion_matrix} | ({} if labels is None else {"labels": labels})
+        return ExperimentData(confusion_matrix, labels, None, None, config)
     if names != ["y_true", "y_pred"]:
         expected = "confusion_matrix alone, or y_true and y_pred"
         raise ValueError(message.format(", ".join(names) or "nothing", expected))
-    return _read_labels(full_name, y_true, y_pred, num_classes, labels, items, groups)
+    return _read_predictions(full_name, y_true, y_pred, num_classes, labels, items, groups)
 
 
-def _read_labels(
+def _read_predictions(
     full_name: str, y_true: Any, y_pred: Any, num_classes: int | None, labels: Any, items: Any, groups: Any
 ) -> ExperimentData:
     cells, classes = label_cells(y_true, y_pred, labels=labels, num_classes=num_classes)
@@ -121,18 +133,18 @@ def _read_labels(
     matrix = cells.bincount(minlength=C * C).view(C, C)
     labels = None if classes.tolist() == list(range(C)) else classes
     named: dict[str, Any] = {} if labels is None else {"labels": labels}
-    truth = None if items is False else digest(classes.tolist(), cells // C)
+    truth_digest = None if items is False else digest(classes.tolist(), cells // C)
     if groups is not None:
         groups = units("groups", groups, len(cells), cells.device)
         items = items if isinstance(items, str) else full_name  # items that no other experiment has
     if items is None or items is False:
-        return ExperimentData(matrix, labels, None, truth, {"confusion_matrix": matrix, **named})
+        return ExperimentData(matrix, labels, None, truth_digest, {"confusion_matrix": matrix, **named})
     if not isinstance(items, str):
         raise TypeError(f"experiment {full_name!r}: got items={items!r}, wanted a string")
-    described = {"y_true": y_true, "y_pred": y_pred, "items": items, **(named or {"num_classes": C})}
+    config = {"y_true": y_true, "y_pred": y_pred, "items": items, **(named or {"num_classes": C})}
     if groups is not None:
-        described["groups"] = groups.tolist()
-    return ExperimentData(matrix, labels, PairedItems(items, cells, groups), truth, described)
+        config["groups"] = groups.tolist()
+    return ExperimentData(matrix, labels, PairedItems(items, cells, groups), truth_digest, config)
 
 
 def check_items(full_name: str, items: PairedItems, num_classes: int, experiments: Iterable[Experiment]) -> None:
@@ -156,7 +168,7 @@ def mapping(what: str, value: Any, such_as: str = "") -> Mapping:
 
 
 def split_name(name: Any) -> tuple[str, str]:
-    """ "group/experiment", or "name" for "name/name"."""
+    """Split "group/experiment" into both names; a single name stands for both."""
     if not isinstance(name, str):
         raise TypeError(f"experiment: got {name!r}, wanted a string 'group/experiment'")
     parts = name.split("/")
@@ -214,7 +226,7 @@ def read(path: str | Path) -> Mapping[str, Any]:
 
 
 def _distinct(pairs: Iterable[tuple[Any, Any]]) -> dict[Any, Any]:
-    """Make a dictionary of an object, of which parsers would keep the last of equal keys."""
+    """Return the pairs as a dictionary; raise a ValueError if a key occurs twice, of which parsers keep the last."""
     result: dict[Any, Any] = {}
     for key, value in pairs:
         if key in result:
@@ -239,7 +251,8 @@ def unknown(kind: str, name: str, names: Any) -> UnknownNameError:
     return UnknownNameError(f"there is no {kind} {name!r} in the study; {advice}")
 
 
-def _number(name: str, value: Any, kind: type) -> Any:
+def _converted_number(name: str, value: Any, kind: type) -> Any:
+    """Return a value as `kind`; warn if it has another type, raise a TypeError if the conversion changes it."""
     if isinstance(value, kind) and not isinstance(value, bool):
         return value
     try:
@@ -252,7 +265,7 @@ def _number(name: str, value: Any, kind: type) -> Any:
     except (TypeError, ValueError, OverflowError):
         expected = "an integer" if kind is int else "a number"
         raise TypeError(f"{name}: got {value!r}, wanted {expected}") from None
-    if not (kind is float and isinstance(value, int)):
+    if not (kind is float and isinstance(value, int)):  # an int is a usual way to write a float
         _warn(f"{name}: got {value!r}, {converted!r} is used")
     return converted
 
@@ -290,7 +303,7 @@ def paired(pairs: Sequence[Sequence[Experiment | None]]) -> list[bool]:
             is_paired.append(first.items.label == second.items.label)
         else:
             is_paired.append(False)
-            if first.truth is not None and first.truth == second.truth:
+            if first.truth_digest is not None and first.truth_digest == second.truth_digest:
                 unmarked.append((first.name, second.name))
     if unmarked:
         a, b = unmarked[0]

@@ -109,7 +109,7 @@ class Experiment:
     torch.Size([1000, 1])
     """
 
-    truth: bytes | None = None  # a digest of y_true, where it may be that of other experiments
+    truth_digest: bytes | None = None  # to find experiments with the same y_true; None if it is irrelevant
 
     def __init__(
         self,

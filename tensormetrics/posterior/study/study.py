@@ -201,13 +201,13 @@ class Study:
         holder = self._groups.get(group) or ExperimentGroup(group, RNG(self.seed))
         try:
             options = {"items": data.items, "labels": data.labels, "device": self.device}
-            holder.add_experiment(name, data.confusion_matrix, **priors, **options).truth = data.truth
+            holder.add_experiment(name, data.confusion_matrix, **priors, **options).truth_digest = data.truth_digest
         except ValueError as error:
             if not members:
                 del self._described[group]
             raise type(error)(_naming(full_name, error)) from None
         self._groups[group] = holder
-        members[name] = config.to_json(data.described | priors)
+        members[name] = config.to_json(data.config | priors)
 
     def add_metric(self, metric: str | Quantity, aggregation: str | None = None, **aggregation_options: Any) -> None:
         """Add a metric, and how experiments of a group are pooled: see `get_experiment_aggregator`."""

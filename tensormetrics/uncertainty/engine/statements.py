@@ -32,25 +32,31 @@ class Evidence(NamedTuple):
 
     difference: Tensor  # (V,)
     draws: DrawSets
-    range: tuple[Tensor, Tensor]  # (V,) or () each, of the difference
+    range: tuple[Tensor, Tensor]  # (V,) or () each, the smallest and the largest value that a difference can have
     test: ExactTest | None
     standard_error: Tensor | None = None  # (V,)
-    one_unit: bool = False  # the variance is unknown
-    all_equal: bool = False  # no unit differs
+    one_unit: bool = False  # there is a single unit (an item or a group), so that the variance is unknown
+    all_equal: bool = False  # both models have equal values on every unit
 
 
 def statements(values: Values, evidence: Evidence, question: Question, counts: dict[str, Any], message: str) -> Any:
-    """Return a `Comparison` for each value; the message is a warning if it is not empty."""
+    """Return a `Comparison` for each value, in the structure of `values`; warn with `message` unless it is empty.
+
+    `counts` are fields of `Comparison`, among them "groups", the number of units.
+    """
     difference, draws = evidence.difference, evidence.draws
-    sets = [draws.first, draws.second.where(draws.has_second, draws.first)]
+    # Two distributions of bootstrap draws, (R, V) each, see `DrawSets`; the more cautious statement of both counts.
+    draw_sets = [draws.first, draws.second.where(draws.has_second, draws.first)]
     low, high = _interval(evidence, question)
-    p_value = _p_value(evidence, sets, question.alternative)
-    p_better = _p_better(evidence, sets, _signs(values, question.direction).to(difference))
-    low, high = torch.fmin(low, difference), torch.fmax(high, difference)
+    p_value = _p_value(evidence, draw_sets, question.alternative)
+    p_better = _p_better(evidence, draw_sets, _signs(values, question.direction).to(difference))
+    low, high = torch.fmin(low, difference), torch.fmax(high, difference)  # contain the observed difference
     low, high = _consistent(low, high, evidence, p_value, question.confidence)
     p_rope = torch.full_like(difference, torch.nan)
     if question.rope is not None:
-        fractions = [(draw.abs() <= question.rope).double().sum(0) / draw.isnan().logical_not().sum(0) for draw in sets]
+        fractions = [
+            (draw.abs() <= question.rope).double().sum(0) / draw.isnan().logical_not().sum(0) for draw in draw_sets
+        ]
         p_rope = torch.minimum(*fractions)
     if message:
         warnings.warn(message, UncertaintyWarning, stacklevel=4)
@@ -74,7 +80,11 @@ def statements(values: Values, evidence: Evidence, question: Question, counts: d
 
 def _margin_tests(better: Tensor, evidence: Evidence, rope: float, num_units: int) -> dict[str, Tensor]:
     # better: (V,), the difference in the direction of the metric  ->  (V,) each
-    """Test by Student's t that a is worse than b by less than the rope, and that the difference lies within it."""
+    """Return p-values of Student's t tests against the margin `rope`.
+
+    Their alternatives are: the first model is worse by less than the margin (`p_not_worse`), and the difference lies
+    within the margin on both sides (`p_equivalent`).
+    """
     error = cast(Tensor, evidence.standard_error)
     tails = []
     for margin in (better + rope, rope - better):
@@ -99,7 +109,7 @@ def swap_count_warning(count: int, unit: str, alternative: str) -> str:
 
 def _interval(evidence: Evidence, question: Question) -> tuple[Tensor, Tensor]:
     # ->  (V,) each
-    """Return the envelope of the draws; one-sided, it ends where the range of the difference does."""
+    """Return the smallest interval that contains those of both draw sets; one-sided, it ends where the range does."""
     lowest, highest = (end.expand_as(evidence.difference) for end in evidence.range)
     if evidence.one_unit:
         return lowest, highest
@@ -109,31 +119,35 @@ def _interval(evidence: Evidence, question: Question) -> tuple[Tensor, Tensor]:
     return (low, highest) if question.alternative == "greater" else (lowest, high)
 
 
-def _p_value(evidence: Evidence, sets: list[Tensor], alternative: str) -> Tensor:
+def _p_value(evidence: Evidence, draw_sets: list[Tensor], alternative: str) -> Tensor:
     # ->  (V,)
-    """Return the largest p-value of the sets and the test; two-sided ones are twice the smaller one-sided p-value."""
+    """Return the largest p-value of the draw sets and the exact test; two-sided: twice the smaller one-sided."""
     difference = evidence.difference
     if evidence.one_unit or evidence.all_equal:
         return torch.ones_like(difference)
     greater, less = evidence.test or (torch.full_like(difference, torch.nan),) * 2
-    for draws in sets:
+    for draws in draw_sets:
         count = draws.isnan().logical_not().sum(0)
         greater = torch.fmax(greater, (1 + (draws <= 0).sum(0).double()) / (1 + count))
         less = torch.fmax(less, (1 + (draws >= 0).sum(0).double()) / (1 + count))
-    greater = greater.where(difference > 0, greater.clamp(min=0.5))  # no evidence against what was observed
+    # A difference <= 0 is no evidence for "greater", nor one >= 0 for "less".
+    greater = greater.where(difference > 0, greater.clamp(min=0.5))
     less = less.where(difference < 0, less.clamp(min=0.5))
     p_values = {"greater": greater, "less": less, "two-sided": 2 * torch.minimum(greater, less)}
     return p_values[alternative].clamp(max=1)
 
 
-def _p_better(evidence: Evidence, sets: list[Tensor], direction: Tensor) -> Tensor:
+def _p_better(evidence: Evidence, draw_sets: list[Tensor], direction: Tensor) -> Tensor:
     # direction: (V,)  ->  (V,)
-    """Read it off the set that is nearer to 1/2; nothing is known where the sets disagree on the sign."""
+    """Return the probability that the first model is better, no more certain than the exact test.
+
+    Of both draw sets the value nearer to 1/2 counts; it is 1/2 where they disagree on the sign.
+    """
     half = torch.full_like(direction, 0.5)
     if evidence.one_unit or evidence.all_equal:
         return half
     fractions = []
-    for draws in sets:
+    for draws in draw_sets:
         oriented = direction * draws
         above, equal = (oriented > 0).sum(0).double(), (oriented == 0).sum(0).double()
         fractions.append((above + equal / 2) / oriented.isnan().logical_not().sum(0))
@@ -150,7 +164,10 @@ def _consistent(
     low: Tensor, high: Tensor, evidence: Evidence, p_value: Tensor, confidence: float
 ) -> tuple[Tensor, Tensor]:
     # low, high, p_value: (V,)  ->  (V,) each
-    """Move the end nearer to 0 so that the interval excludes 0 exactly where p_value <= 1 - confidence."""
+    """Adjust the interval to the p-value, so that it excludes 0 exactly where p_value <= 1 - confidence.
+
+    Where it does, an end beyond 0 becomes the number next to 0; elsewhere the interval is extended to 0.
+    """
     tiny = torch.finfo(low.dtype).tiny
     is_significant, is_above = p_value <= 1 - confidence, evidence.difference > 0
     low = torch.where(is_significant & is_above, low.clamp(min=tiny), low)

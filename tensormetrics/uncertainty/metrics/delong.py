@@ -11,7 +11,7 @@ from ..._checks import takes_arrays
 from ..engine.weights import units
 from .ranked import last_of_equals, previous_steps
 
-NO_VARIANCE = 1e-12  # of a difference, relative to the variances of both areas
+MIN_RELATIVE_VARIANCE = 1e-12  # of a difference, relative to both areas' variances; below, it is rounding
 
 
 class DeLong(NamedTuple):
@@ -41,11 +41,12 @@ def delong(preds: Tensor, target: Tensor, groups: Tensor | Sequence[Hashable] | 
 
     Returns:
         The areas, their covariance and the p-value of each pair of models: 1 where both areas are equal, NaN where they
-        differ without any variance. The covariance is NaN with fewer than two positives or negatives (or groups that
-        have one); all results of a model are NaN if one of its scores is not finite, or a target is not 0 or 1.
+        differ without any variance. The covariance is NaN if a class has fewer than two items, or occurs in fewer than
+        two groups. A model whose scores are not all finite has NaN throughout; a target other than 0 or 1 makes all
+        results NaN.
 
     Raises:
-        ValueError: If shapes or dtypes differ from these.
+        ValueError: If a shape or dtype is not as listed under Shape.
 
     Example:
         >>> target = torch.tensor([0, 0, 0, 0, 0, 1, 1, 1, 1, 1])
@@ -59,8 +60,8 @@ def delong(preds: Tensor, target: Tensor, groups: Tensor | Sequence[Hashable] | 
 
     References:
         DeLong, DeLong & Clarke-Pearson 1988, doi:10.2307/2531595
-        Sun & Xu 2014, doi:10.1109/LSP.2014.2337313
-        Obuchowski 1997, doi:10.2307/2533958
+        Sun & Xu 2014, doi:10.1109/LSP.2014.2337313 (by sorting)
+        Obuchowski 1997, doi:10.2307/2533958 (groups)
     """
     _checks.floating("preds", preds)
     _checks.shape("preds", preds, "...", "M", "N")
@@ -69,60 +70,64 @@ def delong(preds: Tensor, target: Tensor, groups: Tensor | Sequence[Hashable] | 
     _checks.same_device(preds=preds, target=target)
     is_positive = (target == 1)[..., None, :]
     counts = [cls.double().sum(-1) for cls in (is_positive, ~is_positive)]  # (..., 1) each
-    placements = _placements(preds, is_positive)
+    num_above = _count_other_class_above(preds, is_positive)
     positives, negatives = counts
-    area = 1 - (placements * is_positive).sum(-1) / (positives * negatives)
-    # Influence of each item on the area: for a positive the fraction of negatives below it, for a negative the fraction
-    # of positives above it.
-    of_positives = torch.where(is_positive, 1 - placements / negatives[..., None] - area[..., None], 0)
-    of_negatives = torch.where(is_positive, 0, placements / positives[..., None] - area[..., None])
-    parts = [of_positives / positives[..., None], of_negatives / negatives[..., None]]
+    area = 1 - (num_above * is_positive).sum(-1) / (positives * negatives)
+    # Structural component of each item minus their mean, the area; 0 for items of the other class. That of a positive
+    # is the fraction of negatives below it, that of a negative the fraction of positives above it.
+    positive_part = torch.where(is_positive, 1 - num_above / negatives[..., None] - area[..., None], 0)
+    negative_part = torch.where(is_positive, 0, num_above / positives[..., None] - area[..., None])
+    components = [positive_part / positives[..., None], negative_part / negatives[..., None]]
     if groups is None:
-        of_each = [_products(part, part, count) for part, count in zip(parts, counts, strict=True)]
-        covariance = of_each[0] + of_each[1]
+        of_positives, of_negatives = (
+            _covariance_of_mean(part, part, count) for part, count in zip(components, counts, strict=True)
+        )
+        covariance = of_positives + of_negatives
     else:
-        covariance = _clustered_covariance(parts, is_positive, _dense_groups(groups, preds))
+        covariance = _clustered_covariance(components, is_positive, _dense_groups(groups, preds))
     is_valid = preds.isfinite().all(-1) & ((target == 0) | (target == 1)).all(-1, keepdim=True)
     area = area.where(is_valid, torch.nan)
     covariance = covariance.where(is_valid[..., None] & is_valid[..., None, :], torch.nan)
     return DeLong(area, covariance, _p_values(area, covariance))
 
 
-def _placements(preds: Tensor, is_positive: Tensor) -> Tensor:
+def _count_other_class_above(preds: Tensor, is_positive: Tensor) -> Tensor:
     # preds: (..., M, N)  is_positive: (..., 1, N)  ->  (..., M, N) float64
     """Return the number of items of the other class that score above each item, ties counting half."""
     ordered, order = preds.sort(-1, descending=True)
     positive = is_positive.expand(preds.shape).gather(-1, order)
     last = last_of_equals(ordered)
-    placements = []
+    counts = []
     for of_class in (~positive, positive):
-        sums = of_class.cumsum(-1).double()  # of integers, whose sums on a GPU are deterministic
+        sums = of_class.cumsum(-1).double()  # of integers: floating-point sums on a GPU are not deterministic
         above = previous_steps(sums.where(last, 0))
-        through = sums.where(last, torch.inf).flip(-1).cummin(-1).values.flip(-1) if sums.shape[-1] else sums
-        placements.append((above + through) / 2)
-    return torch.empty_like(placements[0]).scatter_(-1, order, torch.where(positive, placements[0], placements[1]))
+        # The sum at the last of equal scores belongs to all of them.
+        at_or_above = sums.where(last, torch.inf).flip(-1).cummin(-1).values.flip(-1) if sums.shape[-1] else sums
+        counts.append((above + at_or_above) / 2)
+    return torch.empty_like(counts[0]).scatter_(-1, order, torch.where(positive, counts[0], counts[1]))
 
 
-def _products(a: Tensor, b: Tensor, count: Tensor) -> Tensor:
-    # a, b: (..., M, G) sums of groups  count: (..., 1)  ->  (..., M, M)
-    factor = torch.where(count > 1, count / (count - 1), torch.nan)
+def _covariance_of_mean(a: Tensor, b: Tensor, num_units: Tensor) -> Tensor:
+    # a, b: (..., M, U) components of items or groups, divided by the size of their class  num_units: (..., 1)
+    # ->  (..., M, M)
+    factor = torch.where(num_units > 1, num_units / (num_units - 1), torch.nan)
     return (a @ b.mT) * factor[..., None]
 
 
-def _clustered_covariance(parts: list[Tensor], is_positive: Tensor, groups: Tensor) -> Tensor:
-    # parts: (..., M, N) each, of positives and of negatives  groups: (..., 1, N)  ->  (..., M, M)
-    sums = [torch.zeros_like(part).scatter_add_(-1, groups.expand(part.shape), part) for part in parts]
+def _clustered_covariance(components: list[Tensor], is_positive: Tensor, groups: Tensor) -> Tensor:
+    # components: (..., M, N) each, of positives and of negatives  groups: (..., 1, N)  ->  (..., M, M)
+    sums = [torch.zeros_like(part).scatter_add_(-1, groups.expand(part.shape), part) for part in components]
     members = [is_positive.double(), 1 - is_positive.double()]
     sizes = [torch.zeros_like(member).scatter_add_(-1, groups, member) for member in members]
     of_positives, of_negatives = (
-        _products(part, part, (size > 0).double().sum(-1)) for part, size in zip(sums, sizes, strict=True)
+        _covariance_of_mean(part, part, (size > 0).double().sum(-1)) for part, size in zip(sums, sizes, strict=True)
     )
-    both = _products(sums[0], sums[1], (sizes[0] + sizes[1] > 0).double().sum(-1))
-    return of_positives + of_negatives + both + both.mT
+    crossed = _covariance_of_mean(sums[0], sums[1], (sizes[0] + sizes[1] > 0).double().sum(-1))
+    return of_positives + of_negatives + crossed + crossed.mT
 
 
 def _dense_groups(groups: Tensor | Sequence[Hashable], preds: Tensor) -> Tensor:
-    # ->  (..., 1, N) int64 in [0, N), numbered separately in each row
+    # ->  (..., 1, N) int64 in [0, N), numbered from 0 in each item of the batch
     if not isinstance(groups, Tensor) or groups.ndim < 2:
         groups = units("groups", groups, preds.shape[-1], preds.device)
     _checks.integral("groups", groups)
@@ -141,6 +146,6 @@ def _p_values(area: Tensor, covariance: Tensor) -> Tensor:
     variances = covariance.diagonal(dim1=-2, dim2=-1)
     total = variances[..., None] + variances[..., None, :]
     difference, variance = area[..., None] - area[..., None, :], total - covariance - covariance.mT
-    z = difference / torch.where(variance > NO_VARIANCE * total, variance, torch.nan).sqrt()
+    z = difference / torch.where(variance > MIN_RELATIVE_VARIANCE * total, variance, torch.nan).sqrt()
     p_value = 2 * torch.special.ndtr(-z.abs())
     return torch.where(difference == 0, torch.ones_like(p_value), p_value)
